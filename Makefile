@@ -21,12 +21,14 @@ GO       ?= go
 SOAK     ?= ^TestSoak
 PART     ?= 1
 
-# Where install puts things. The links by which the binary is Slurm's commands
+# Where install puts things: all programs into one folder, since each finds the
+# others beside itself. The links by which berth is Slurm's commands
 # have a folder of their own: users put it before Slurm's in PATH, or after it.
 PREFIX   ?= /usr/local
 DESTDIR  ?=
 LINKDIR  ?= $(PREFIX)/lib/berth/slurm
-LINKS    := sbatch squeue scancel sinfo scontrol sacct seff sshare srun salloc
+PROGRAMS := berth berthd berth-job berth-lab
+LINKS    := sbatch squeue scancel sinfo scontrol sacct seff sshare srun salloc sacctmgr sattach sbcast scrontab sdiag sgather sprio sreport sstat strigger
 
 .DEFAULT_GOAL := help
 .PHONY: help build install demo test hunt stress short e2e bench bench-slurm experiments fuzz soak mallory mutants lint vuln generate check cover clean test-deps fmt vet tidy generate-check
@@ -35,11 +37,15 @@ help: ## list the targets
 	@echo "targets:"
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-build: ## build bin/berth, with the commit from git
-	$(GO) build -trimpath -buildvcs=auto -o bin/berth ./cmd/berth
+# What users wait for and what stands beside jobs is static and small: without C,
+# without tables for debuggers (stack traces need none), without gRPC's pages of
+# traces. The agent needs C to reach the NVIDIA driver.
+build: ## build bin/berth, berthd, berth-job and berth-lab, with the commit from git
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -tags grpcnotrace -ldflags '-s -w' -o bin/ ./cmd/berth ./cmd/berth-job
+	$(GO) build -trimpath -buildvcs=auto -o bin/ ./cmd/berthd ./cmd/berth-lab
 
-install: build ## install the binary, manual pages, completion and links (PREFIX=, DESTDIR=, LINKDIR=)
-	install -D -m 0755 bin/berth $(DESTDIR)$(PREFIX)/bin/berth
+install: build ## install the programs, manual pages, completion and links (PREFIX=, DESTDIR=, LINKDIR=)
+	for p in $(PROGRAMS); do install -D -m 0755 bin/$$p $(DESTDIR)$(PREFIX)/bin/$$p || exit; done
 	bin/berth reference --man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(LINKDIR)
 	bin/berth completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/berth
@@ -56,17 +62,23 @@ demo: build ## show a whole cluster at work on this machine
 # At its end each process waits for reports of races, by default for a second:
 # tests start hundreds.
 export GORACE ?= atexit_sleep_ms=50
-RACE   = ./agent/... ./coordinator/... ./cmd/internal/daemon ./cmd/internal/gate ./cmd/internal/tlsconf ./cmd/internal/doctor ./cmd/internal/sdnotify \
+# The longest come first, those of containerd before those that compute.
+RACE   = ./agent/containerdrt ./agent/faulttest ./coordinator ./agent/... ./coordinator/... ./cmd/internal/daemon ./cmd/internal/gate ./cmd/internal/tlsconf ./cmd/internal/doctor ./cmd/internal/sdnotify \
 	./cmd/internal/cli/client ./cmd/internal/cli/enter ./cmd/internal/cli/sruncmd ./cmd/internal/cli/console
 OTHERS = $(filter-out $(shell $(GO) list $(RACE)),$(shell $(GO) list ./...))
 # The end-to-end tests take longest, and wait most of their time: they begin first.
+# Linking takes as much processor as the tests: no tables for debuggers. All of
+# vet is part of make check.
+LIGHT  = -ldflags=-w -vet=off
+# A third of their processor would be garbage collection, of small heaps.
+LARGE  = export GOGC=400 GOMEMLIMIT=4GiB
 PLAIN  = ./e2e $(filter-out %/e2e,$(OTHERS))
 
 test: test-deps ## run all tests, end to end ones too, with the race detector where goroutines meet
-	@rc=0; \
-	$(GO) test $(TESTFLAGS) -p $(P) -parallel $(PARALLEL) -timeout 40m $(PLAIN) & plain=$$!; \
-	$(GO) test $(TESTFLAGS) -race -p $(P) -parallel $(PARALLEL) -timeout 40m $(RACE) || rc=1; \
-	$(GO) test $(TESTFLAGS) -race -timeout 20m -run 'While|Waiters|WaitEnded' ./fsm || rc=1; \
+	@$(LARGE); rc=0; \
+	$(GO) test $(LIGHT) $(TESTFLAGS) -p $(P) -parallel $(PARALLEL) -timeout 40m $(PLAIN) & plain=$$!; \
+	$(GO) test $(LIGHT) $(TESTFLAGS) -race -p $(P) -parallel $(PARALLEL) -timeout 40m $(RACE) || rc=1; \
+	$(GO) test $(LIGHT) $(TESTFLAGS) -race -timeout 20m -run 'While|Waiters|WaitEnded' ./fsm || rc=1; \
 	wait $$plain || rc=1; \
 	exit $$rc
 

@@ -3,33 +3,33 @@ module github.com/berth-scheduler/berth
 go 1.26.6
 
 require (
-	github.com/NVIDIA/go-nvml v0.13.0-1
-	github.com/containerd/containerd/v2 v2.4.2
-	github.com/containerd/errdefs v1.0.0
-	github.com/google/go-cmp v0.7.0
-	github.com/hashicorp/go-hclog v1.6.2
-	github.com/hashicorp/memberlist v0.6.0
-	github.com/hashicorp/raft v1.7.3
-	github.com/hashicorp/raft-boltdb/v2 v2.3.1
-	github.com/opencontainers/runtime-spec v1.3.0
-	github.com/prometheus/client_golang v1.24.1
-	github.com/spf13/cobra v1.10.2
-	github.com/spf13/pflag v1.0.10
-	go.etcd.io/bbolt v1.5.0
-	go.uber.org/goleak v1.3.0
-	go.yaml.in/yaml/v3 v3.0.5
-	golang.org/x/sync v0.23.0
-	golang.org/x/sys v0.48.0
-	golang.org/x/term v0.46.0
-	golang.org/x/time v0.16.0
-	gonum.org/v1/gonum v0.17.0
-	gonum.org/v1/plot v0.16.0
-	google.golang.org/genproto/googleapis/rpc v0.0.0-20260825221802-da73d73af1c5
-	google.golang.org/grpc v1.85.0
-	google.golang.org/protobuf v1.36.12
-	pgregory.net/rapid v1.3.0
-	tags.cncf.io/container-device-interface v1.1.1
-	tags.cncf.io/container-device-interface/specs-go v1.1.1
+	github.com/NVIDIA/go-nvml v0.13.0-1 // NVIDIA's own binding of NVML: inventory, usage and health of cards
+	github.com/containerd/containerd/v2 v2.4.2 // jobs run in containerd; its client
+	github.com/containerd/errdefs v1.0.0 // the classes of containerd's errors
+	github.com/google/go-cmp v0.7.0 // tests: differences that can be read
+	github.com/hashicorp/go-hclog v1.6.2 // the logger that raft takes; ours hands on to slog
+	github.com/hashicorp/memberlist v0.6.0 // gossip: who is there, how full the cards are
+	github.com/hashicorp/raft v1.7.3 // consensus of the coordinators
+	github.com/hashicorp/raft-boltdb/v2 v2.3.1 // raft's log on disk
+	github.com/opencontainers/runtime-spec v1.3.0 // the specification of a container that runc starts
+	github.com/prometheus/client_golang v1.24.1 // metrics
+	github.com/spf13/cobra v1.10.2 // the tree of commands
+	github.com/spf13/pflag v1.0.10 // flags as cobra has them, for Slurm's grammar
+	go.etcd.io/bbolt v1.5.0 // reads and mends raft's log while a coordinator is stopped
+	go.uber.org/goleak v1.3.0 // tests: no goroutine is left behind
+	go.yaml.in/yaml/v3 v3.0.5 // configuration, strict
+	golang.org/x/sync v0.23.0 // groups of goroutines that end together
+	golang.org/x/sys v0.48.0 // system calls that package syscall lacks
+	golang.org/x/term v0.46.0 // raw terminals of shells
+	golang.org/x/time v0.16.0 // token buckets that bound what a user may ask
+	gonum.org/v1/gonum v0.17.0 // linear algebra of the simulator's packing bound
+	gonum.org/v1/plot v0.16.0 // charts of simulations and evaluations
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260825221802-da73d73af1c5 // error details in gRPC statuses
+	google.golang.org/grpc v1.85.0 // all that daemons and commands say to each other
+	google.golang.org/protobuf v1.36.12 // messages, and the log's entries
+	pgregory.net/rapid v1.3.0 // tests: properties over random cases
+	tags.cncf.io/container-device-interface v1.1.1 // which devices and libraries a card needs in a container
+	tags.cncf.io/container-device-interface/specs-go v1.1.1 // the form of those descriptions
 )
 
 require (

@@ -106,7 +106,7 @@ func (m *milestones) past() bool {
 	}
 }
 
-// live tells whether the first process was let go and has not ended.
+// live reports whether the first process was let go and has not ended.
 func (m *milestones) live() bool {
 	select {
 	case <-m.over:

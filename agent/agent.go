@@ -16,12 +16,16 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/berth-scheduler/berth/agent/cards"
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/caps"
 	"github.com/berth-scheduler/berth/agent/gpu/health"
 	"github.com/berth-scheduler/berth/agent/journal"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/launcher"
 	"github.com/berth-scheduler/berth/agent/outbox"
 	"github.com/berth-scheduler/berth/agent/profile"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -45,14 +49,14 @@ type Config struct {
 	// user whose jobs run here must be able to reach; "" refuses such jobs.
 	Scripts string
 	// Tools are commands for jobs that are made for Slurm; optional.
-	Tools Tools
+	Tools launcher.Tools
 	// Coordinators are addresses to find the leader at; Dial connects to one
 	// of them, or to the leader that it names, with the agent's certificate.
 	Coordinators []string
 	Dial         func(addr string) (*grpc.ClientConn, error)
 	// Host runs jobs on the node's own file system, Images those that name an
 	// image; Images may be nil.
-	Host, Images Runtime
+	Host, Images runtime.Runtime
 	// GPUs is nil on a node without any. CapMode says how it enforces shares.
 	GPUs    gpu.Provider
 	CapMode string
@@ -62,17 +66,17 @@ type Config struct {
 	MemCaps MemCaps
 	// Tail reads the end of a file with the rights of a job's user, for the
 	// verdict of a job that failed; nil reads nothing.
-	Tail func(ctx context.Context, l *Launch, path string, bytes int64) ([]byte, error)
+	Tail func(ctx context.Context, l *launch.Launch, path string, bytes int64) ([]byte, error)
 	// Health says how the cards are looked after.
 	Health HealthConfig
 	// Devices gives jobs their cards; nil where cards have no device nodes.
-	Devices Devices
+	Devices cards.Devices
 	// CPUMilli and MemMiB are what jobs may use in all.
 	CPUMilli, MemMiB int64
 	// Users resolves who jobs run as.
-	Users Users
+	Users launcher.Users
 	// Networks says what jobs see of the node's network.
-	Networks Networks
+	Networks launcher.Networks
 	// Hooks run before and after each attempt; nil for none.
 	Hooks Hooks
 	// Env is added to every job's environment; the job's own wins. Grace is
@@ -95,19 +99,6 @@ type Config struct {
 	// I"; tests end the process there. nil does nothing.
 	Failpoint func(step string)
 	Log       *slog.Logger
-}
-
-// Users resolves numeric ids through the node's name service.
-type Users interface {
-	// Resolve returns the groups, home and shell of uid. name is what the
-	// submitting host called it; a different name here is an error.
-	Resolve(uid, gid uint32, name string) (User, error)
-}
-
-// User is an account of this node.
-type User struct {
-	Name, Home, Shell string
-	Groups            []uint32
 }
 
 // Validate reports every missing field at once.
@@ -134,16 +125,16 @@ func (c *Config) Validate() error {
 type Agent struct {
 	cfg      Config
 	log      *slog.Logger
+	launcher *launcher.Launcher
 	journal  *journal.Journal
 	out      *outbox.Outbox
-	sampler  *Sampler
 	recorder *profile.Recorder
-	power    *powerMeter
-	mem      *memWatch
-	oomLog   *caps.OOMLog
-	cards    *cardStates
+	power    *cards.PowerMeter
+	outputs  *outputs
+	shares   *shares
+	cards    *cards.Cards
+	checks   *cards.Checks
 	health   *health.Monitor // nil without GPUs
-	strays   *strayWatch
 	gpuBusy  *gpuBusy
 
 	mu    sync.Mutex
@@ -153,18 +144,6 @@ type Agent struct {
 	term, revision uint64
 	synced         chan struct{}
 	isSynced       bool
-	// usable is the memory of each card less the driver's reserve, by UUID, as
-	// the last hello had it; replaced, never changed.
-	usable map[string]int64
-	// modes are how the shares of each card are enforced, likewise.
-	modes map[string]caps.Mode
-
-	// foreign are the cards that are not Berth's, likewise; nil before the first
-	// hello.
-	foreign map[string]struct{}
-
-	recheck chan struct{}     // see watchDevices
-	kept    map[string]string // why a card is kept from the offer, by UUID
 
 	workers sync.WaitGroup
 	ctx     context.Context // of the workers; set by Run
@@ -183,7 +162,11 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	}
 	cfg.MemCaps = cfg.MemCaps.orDefaults()
 	cfg.Health.complete(cfg.GPUs)
-	if err := cfg.placeTools(); err != nil {
+	l, err := launcher.New(launcher.Config{
+		Node: cfg.Node, Scripts: cfg.Scripts, Tools: cfg.Tools, Users: cfg.Users, Networks: cfg.Networks,
+		Env: cfg.Env, Frameworks: cfg.MemCaps.Env, Grace: cfg.Grace,
+	})
+	if err != nil {
 		return nil, err
 	}
 	j, err := journal.Open(cfg.Dir)
@@ -194,24 +177,35 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		j.Failpoint(cfg.Failpoint)
 	}
 	a := &Agent{
-		cfg: cfg, log: cfg.Log.With("component", "agent", "node", string(cfg.Node)),
-		journal: j, out: outbox.New(), power: newPowerMeter(), mem: newMemWatch(cfg.MemCaps.Watch), oomLog: caps.NewOOMLog(),
-		cards: newCardStates(), tasks: map[cluster.AttemptID]*task{}, synced: make(chan struct{}), recheck: make(chan struct{}, 1),
+		cfg: cfg, launcher: l, log: cfg.Log.With("component", "agent", "node", string(cfg.Node)),
+		journal: j, out: outbox.New(), power: cards.NewPowerMeter(),
+		tasks: map[cluster.AttemptID]*task{}, synced: make(chan struct{}),
 	}
-	a.sampler, a.recorder = NewSampler(cfg.GPUs, cfg.Log), profile.New(filepath.Join(cfg.Dir, profilesFile), a.log)
-	a.sampler.Observe(a.observeMemory)
-	a.strays = newStrayWatch(a.log, a.cards.again)
-	a.sampler.Observe(func(now time.Time, usage []gpu.Usage) { a.strays.observe(now, a.oursUsed(usage)) })
-	a.gpuBusy = &gpuBusy{last: map[string]time.Time{}}
-	a.sampler.Observe(a.gpuBusy.observe)
-	for _, f := range append([]func(time.Time, []gpu.Usage){a.power.observe, a.recorder.Observe}, cfg.UsageObservers...) {
-		a.sampler.Observe(f)
+	a.cards = cards.New(cards.Config{
+		GPUs: cfg.GPUs, Devices: cfg.Devices, Only: cfg.Only, Choose: cfg.MemCaps.Choose, CapMode: cfg.CapMode, Watch: cfg.MemCaps.Watch, Log: a.log,
+	}, cards.NewSampler(cfg.GPUs, cfg.Log))
+	a.checks = &cards.Checks{
+		Command: cfg.Health.Check, Time: cfg.Health.CheckTime, Again: cfg.Health.Recheck, Node: string(cfg.Node), States: a.cards.States, Log: a.log,
 	}
+	a.outputs = &outputs{tail: cfg.Tail, launcher: l, oomLog: caps.NewOOMLog(), log: a.log}
+	a.shares = &shares{daemons: cfg.MemCaps.Daemons, limiter: cfg.MemCaps.Limiter, cards: a.cards, log: a.log}
+	a.observe()
 	if err := errors.Join(a.openHealth(), a.adopt(ctx)); err != nil {
 		return nil, errors.Join(err, j.Close())
 	}
 	a.adoptHealth()
 	return a, nil
+}
+
+// observe has the sampler tell everybody who wants to know what the cards show.
+func (a *Agent) observe() {
+	a.recorder = profile.New(filepath.Join(a.cfg.Dir, profilesFile), a.log)
+	a.cards.Sampler.Observe(a.observeMemory)
+	a.cards.FollowStrays()
+	a.gpuBusy = &gpuBusy{last: map[string]time.Time{}}
+	for _, f := range append([]func(time.Time, []gpu.Usage){a.gpuBusy.observe, a.power.Observe, a.recorder.Observe}, a.cfg.UsageObservers...) {
+		a.cards.Sampler.Observe(f)
+	}
 }
 
 // adopt takes over what the journal and the runtimes know. An attempt that a
@@ -231,7 +225,7 @@ func (a *Agent) adopt(ctx context.Context) error {
 		a.tasks[id] = t
 	}
 	for _, rt := range a.runtimes() {
-		seen, err := rt.List(ctx)
+		seen, err := list(ctx, a.log, rt)
 		if err != nil {
 			return fmt.Errorf("list what runs under %s: %w", rt.Name(), err)
 		}
@@ -250,11 +244,33 @@ func (a *Agent) adopt(ctx context.Context) error {
 	return nil
 }
 
-func (a *Agent) runtimes() []Runtime {
-	if a.cfg.Images == nil || a.cfg.Images == a.cfg.Host {
-		return []Runtime{a.cfg.Host}
+const (
+	listWait  = 30 * time.Second
+	listPause = 200 * time.Millisecond
+)
+
+// list asks a runtime what it runs, for listWait again if it does not answer:
+// containerd may be restarted at the same time as the agent.
+func list(ctx context.Context, log *slog.Logger, rt runtime.Runtime) ([]runtime.Task, error) {
+	for deadline := time.Now().Add(listWait); ; {
+		seen, err := rt.List(ctx)
+		if err == nil || time.Now().After(deadline) {
+			return seen, err
+		}
+		log.WarnContext(ctx, "the runtime does not list what it runs yet", "runtime", rt.Name(), "err", err)
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(err, ctx.Err())
+		case <-time.After(listPause):
+		}
 	}
-	return []Runtime{a.cfg.Host, a.cfg.Images}
+}
+
+func (a *Agent) runtimes() []runtime.Runtime {
+	if a.cfg.Images == nil || a.cfg.Images == a.cfg.Host {
+		return []runtime.Runtime{a.cfg.Host}
+	}
+	return []runtime.Runtime{a.cfg.Host, a.cfg.Images}
 }
 
 // Run serves until ctx ends. Jobs go on; nothing is stopped on the way out.
@@ -269,12 +285,12 @@ func (a *Agent) Run(ctx context.Context) error {
 	for _, rt := range a.runtimes() {
 		g.Go(func() error { return a.watchExits(ctx, rt) })
 	}
-	g.Go(func() error { return a.sampler.Run(ctx) })
+	g.Go(func() error { return a.cards.Sampler.Run(ctx) })
 	g.Go(func() error { return a.recorder.Run(ctx) })
-	g.Go(func() error { return a.watchProvider(ctx) })
+	g.Go(func() error { return a.cards.WatchProvider(ctx) })
 	g.Go(func() error { return a.runHealth(ctx) })
-	g.Go(func() error { return a.runChecks(ctx) })
-	g.Go(func() error { return a.runSessions(ctx) })
+	g.Go(func() error { return a.checks.Run(ctx) })
+	g.Go(func() error { return a.link().run(ctx) })
 	g.Go(func() error { return a.watchDaemons(ctx) })
 	err := g.Wait()
 	a.workers.Wait()
@@ -284,13 +300,34 @@ func (a *Agent) Run(ctx context.Context) error {
 	return err
 }
 
+// link is how the agent and the leader speak.
+func (a *Agent) link() *link {
+	return &link{
+		coordinators: a.cfg.Coordinators, dial: a.cfg.Dial, every: a.cfg.Heartbeat, observe: a.cfg.Observe,
+		hello: a.hello, apply: a.apply, acked: a.acked, visit: a.visit, out: a.out, cards: a.cards, recorder: a.recorder, log: a.log,
+	}
+}
+
+// hello describes the node, but for its cards.
+func (a *Agent) hello() *nodev1.Hello {
+	h := &nodev1.Hello{
+		Protocol: Protocol, Node: string(a.cfg.Node), BootId: a.cfg.BootID, Address: a.cfg.Address,
+		Version: a.cfg.Version, CpuMilli: a.cfg.CPUMilli, MemMib: a.cfg.MemMiB, Gangs: true,
+		Features: a.cfg.Features, Credentials: a.cfg.Scripts != "",
+	}
+	for _, rt := range a.runtimes() {
+		h.Runtimes = append(h.Runtimes, rt.Name())
+	}
+	return h
+}
+
 // spawn starts the worker of t. The caller holds a.mu.
 func (a *Agent) spawn(t *task) {
 	a.workers.Go(func() { t.run(a.ctx) })
 }
 
 // watchExits wakes the worker of each attempt that the runtime says ended.
-func (a *Agent) watchExits(ctx context.Context, rt Runtime) error {
+func (a *Agent) watchExits(ctx context.Context, rt runtime.Runtime) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -386,3 +423,6 @@ func (a *Agent) acked(acks []*nodev1.Ack) {
 func terminal(s nodev1.AttemptState) bool {
 	return s >= nodev1.AttemptState_ATTEMPT_STATE_COMPLETED
 }
+
+// CardStates counts the node's cards by state, those that are there now.
+func (a *Agent) CardStates() map[string]int { return a.cards.Count() }

@@ -18,17 +18,20 @@ import (
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/agenttest"
 	"github.com/berth-scheduler/berth/agent/journal"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/launcher"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
 type users struct{}
 
-func (users) Resolve(uid, gid uint32, name string) (agent.User, error) {
+func (users) Resolve(uid, gid uint32, name string) (launcher.User, error) {
 	if name == "ghost" {
-		return agent.User{}, errors.New("no such account here")
+		return launcher.User{}, errors.New("no such account here")
 	}
-	return agent.User{Name: name, Home: "/home/" + name, Shell: "/bin/sh", Groups: []uint32{gid, 7}}, nil
+	return launcher.User{Name: name, Home: "/home/" + name, Shell: "/bin/sh", Groups: []uint32{gid, 7}}, nil
 }
 
 // rig is an agent with a fake runtime and a fake leader.
@@ -81,6 +84,21 @@ func (r *rig) start() {
 	}
 }
 
+// TestStartsWhileTheRuntimeIsAway: a runtime that does not answer at once, since
+// it starts at the same time, keeps no agent from starting.
+func TestStartsWhileTheRuntimeIsAway(t *testing.T) {
+	r := newRig(t)
+	r.leader.Assign(assignment(1))
+	r.reported(1, running)
+	r.stop()
+	r.rt.Fail("list", errors.New("connection refused"), errors.New("connection refused"))
+	r.start()
+	r.rt.Exit(id(1), 3, true)
+	if got := r.reported(1, failed); got.GetExit().GetCode() != 3 {
+		t.Errorf("job 1 ended with %v, want code 3", got.GetExit())
+	}
+}
+
 func assignment(job uint64) *nodev1.Assignment {
 	return &nodev1.Assignment{
 		Job: job, Attempt: 1, Token: 100 + job, Uid: 1000, Gid: 1000, User: "alice", Name: "train",
@@ -124,7 +142,7 @@ func TestAnAttemptRunsAndIsForgotten(t *testing.T) {
 	r.reported(1, running)
 	r.rt.Exit(id(1), 0, true)
 	r.reported(1, completed)
-	r.eventually("forgotten", func() bool { return r.rt.Phase(id(1)) == agent.TaskAbsent })
+	r.eventually("forgotten", func() bool { return r.rt.Phase(id(1)) == runtime.Absent })
 	want := []string{"create j1-a1", "start j1-a1", "delete j1-a1"}
 	if got := r.rt.Calls(); !slices.Equal(got, want) {
 		t.Errorf("calls %v, want %v", got, want)
@@ -162,7 +180,7 @@ func TestVerdicts(t *testing.T) {
 
 func TestLaunchFailures(t *testing.T) {
 	r := newRig(t)
-	r.rt.Fail("create", &agent.LaunchError{Code: 127, Reason: "COMMAND", Err: errors.New("python: not found")})
+	r.rt.Fail("create", &launch.Error{Code: 127, Reason: "COMMAND", Err: errors.New("python: not found")})
 	r.leader.Assign(assignment(1))
 	if got := r.reported(1, failed); got.Exit.Code != 127 || got.Reason != "LaunchFailed" {
 		t.Errorf("missing command: %v", got)
@@ -177,6 +195,23 @@ func TestLaunchFailures(t *testing.T) {
 	r.rt.Fail("create", errors.New("busy"), errors.New("busy"))
 	r.leader.Assign(assignment(3))
 	r.reported(3, running)
+}
+
+// TestOutputDirectoryMadeLater: the directory of the output may be made just after
+// the submit, whether the runtime looks for it before or when it starts the job.
+func TestOutputDirectoryMadeLater(t *testing.T) {
+	for job, op := range []string{1: "create", 2: "start"} {
+		if op == "" {
+			continue
+		}
+		t.Run(op, func(t *testing.T) {
+			r := newRig(t)
+			missing := &launch.Error{Code: 125, Reason: "OUTPUT", Missing: true, Err: errors.New("open log_1/out: no such file or directory")}
+			r.rt.Fail(op, missing, missing, missing)
+			r.leader.Assign(assignment(uint64(job)))
+			r.reported(uint64(job), running)
+		})
+	}
 }
 
 // TestStartThatFails: nobody knows what became of it until the runtime says
@@ -205,7 +240,7 @@ func TestStartThatFails(t *testing.T) {
 	r.rt.Fail("answer of start", lost)
 	r.rt.Fail("inspect", lost)
 	r.leader.Assign(assignment(3))
-	r.eventually("the start of 3", func() bool { return r.rt.Phase(id(3)) == agent.TaskRunning })
+	r.eventually("the start of 3", func() bool { return r.rt.Phase(id(3)) == runtime.Running })
 	stop := assignment(3)
 	stop.Stop, stop.Grace = true, durationpb.New(time.Millisecond)
 	r.leader.Assign(stop)
@@ -224,7 +259,7 @@ func TestStartCutOff(t *testing.T) {
 		r.rt.Fail("answer of start", cut)
 		r.rt.Fail("inspect", cut, cut) // until it has ended
 		r.leader.Assign(assignment(job))
-		r.eventually("the start", func() bool { return r.rt.Phase(id(job)) == agent.TaskRunning })
+		r.eventually("the start", func() bool { return r.rt.Phase(id(job)) == runtime.Running })
 		r.rt.Exit(id(job), code, false)
 	}
 	endsWithin(1, 1)
@@ -298,7 +333,7 @@ func TestARestartAdoptsWhatRunsAndKeepsExitCodes(t *testing.T) {
 	if got := r.reported(2, failed); got.Exit.Code != 42 {
 		t.Errorf("exit code %d, want 42", got.Exit.Code)
 	}
-	if p := r.rt.Phase(id(3)); p != agent.TaskRunning {
+	if p := r.rt.Phase(id(3)); p != runtime.Running {
 		t.Errorf("job 3 is %s, want running", p)
 	}
 	starts := 0
@@ -336,7 +371,7 @@ func TestWhatTheLeaderDoesNotWantIsEnded(t *testing.T) {
 	r.stop()
 	r.leader.Drop(id(1)) // the node was fenced meanwhile
 	r.start()
-	r.eventually("ended and deleted", func() bool { return r.rt.Phase(id(1)) == agent.TaskAbsent })
+	r.eventually("ended and deleted", func() bool { return r.rt.Phase(id(1)) == runtime.Absent })
 }
 
 // TestAGoodEndOfACancelledJob: a job that is told to end is cancelled, also when it
@@ -372,7 +407,7 @@ func TestTheRuntimeKnowsWhatTheJournalDoesNot(t *testing.T) {
 	}
 	r.leader.Drop(id(1))
 	r.start()
-	r.eventually("what nobody wants is ended and deleted", func() bool { return r.rt.Phase(id(1)) == agent.TaskAbsent })
+	r.eventually("what nobody wants is ended and deleted", func() bool { return r.rt.Phase(id(1)) == runtime.Absent })
 	r.rt.Exit(id(2), 5, true)
 	if got := r.reported(2, failed); got.Exit.GetCode() != 5 {
 		t.Errorf("what is wanted ended with %v, want 5", got.Exit)
@@ -393,13 +428,13 @@ func TestAnOldFencingTokenIsRefused(t *testing.T) {
 	newer := assignment(1)
 	newer.Attempt, newer.Token = 2, 500
 	r.leader.Assign(newer)
-	r.eventually("attempt 2 runs", func() bool { return r.rt.Phase(cluster.AttemptID{Job: 1, No: 2}) == agent.TaskRunning })
+	r.eventually("attempt 2 runs", func() bool { return r.rt.Phase(cluster.AttemptID{Job: 1, No: 2}) == runtime.Running })
 	older := assignment(1)
 	older.Token = 400
 	r.leader.Assign(older)
 	r.leader.Assign(assignment(2))
 	r.reported(2, running) // by now the older one was looked at
-	if p := r.rt.Phase(id(1)); p != agent.TaskAbsent {
+	if p := r.rt.Phase(id(1)); p != runtime.Absent {
 		t.Errorf("an attempt with an older token is %s", p)
 	}
 }
@@ -415,7 +450,7 @@ func TestALostTaskIsReportedLost(t *testing.T) {
 	if err := r.rt.Delete(context.Background(), id(1)); err != nil { // behind the agent's back
 		t.Fatal(err)
 	}
-	r.rt.Fail("create", &agent.LaunchError{Code: 125, Reason: "TEST", Err: errors.New("must not run twice")})
+	r.rt.Fail("create", &launch.Error{Code: 125, Reason: "TEST", Err: errors.New("must not run twice")})
 	r.start()
 	r.eventually("an end", func() bool { l := r.leader.Last(id(1)); return l != nil && l.State >= completed })
 	if starts := strings.Count(strings.Join(r.rt.Calls(), ","), "start "); starts != 1 {

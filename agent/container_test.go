@@ -9,6 +9,8 @@ import (
 
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/agenttest"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/launcher"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
@@ -18,16 +20,16 @@ import (
 func TestNetworksOfANode(t *testing.T) {
 	both := []cluster.Network{cluster.NetNone, cluster.NetHost}
 	for name, c := range map[string]struct {
-		node  agent.Networks
+		node  launcher.Networks
 		asked string
 		want  cluster.Network
 	}{
-		"nothing said":          {agent.Networks{}, "", cluster.NetHost},
-		"less than given":       {agent.Networks{}, "none", cluster.NetNone},
-		"a node without":        {agent.Networks{Default: cluster.NetNone}, "", cluster.NetNone},
-		"refused there":         {agent.Networks{Default: cluster.NetNone}, "host", ""},
-		"allowed there":         {agent.Networks{Default: cluster.NetNone, Allowed: both}, "host", cluster.NetHost},
-		"a node that wants all": {agent.Networks{Allowed: both[1:]}, "none", ""},
+		"nothing said":          {launcher.Networks{}, "", cluster.NetHost},
+		"less than given":       {launcher.Networks{}, "none", cluster.NetNone},
+		"a node without":        {launcher.Networks{Default: cluster.NetNone}, "", cluster.NetNone},
+		"refused there":         {launcher.Networks{Default: cluster.NetNone}, "host", ""},
+		"allowed there":         {launcher.Networks{Default: cluster.NetNone, Allowed: both}, "host", cluster.NetHost},
+		"a node that wants all": {launcher.Networks{Allowed: both[1:]}, "none", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRigWith(t, func(cfg *agent.Config) { cfg.Networks = c.node })
@@ -64,7 +66,7 @@ func TestWhatAJobAsksOfItsContainer(t *testing.T) {
 	r.leader.Assign(as)
 	r.reported(1, running)
 	l := r.rt.Launch(id(1))
-	if d := cmp.Diff([]agent.Mount{{Source: "/data", Target: "/mnt", ReadOnly: true}}, l.Mounts); d != "" {
+	if d := cmp.Diff([]launch.Mount{{Source: "/data", Target: "/mnt", ReadOnly: true}}, l.Mounts); d != "" {
 		t.Error(d)
 	}
 	if !l.Truncate || !l.ReadOnlyRoot || l.TmpBytes != 8<<20 || l.ShmBytes != 16<<20 {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -30,7 +30,7 @@ func TestNothingStartsBeforeTheWord(t *testing.T) {
 	r := newRig(t)
 	r.leader.Assign(gangOf(1, 1, false))
 	r.ready(1)
-	if p := r.rt.Phase(id(1)); p != agent.TaskCreated {
+	if p := r.rt.Phase(id(1)); p != runtime.Created {
 		t.Fatalf("it is %s", p)
 	}
 	r.stop()
@@ -62,7 +62,7 @@ func TestPreparedPartIsUndone(t *testing.T) {
 			if got := r.reported(1, nodev1.AttemptState_ATTEMPT_STATE_CANCELLED); got.Exit != nil || got.Started != nil {
 				t.Errorf("reported %v", got)
 			}
-			r.eventually("nothing to be left", func() bool { return r.rt.Phase(id(1)) == agent.TaskAbsent })
+			r.eventually("nothing to be left", func() bool { return r.rt.Phase(id(1)) == runtime.Absent })
 		})
 	}
 }

@@ -8,7 +8,9 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/berth-scheduler/berth/agent/cards"
 	"github.com/berth-scheduler/berth/agent/gpu"
+	"github.com/berth-scheduler/berth/agent/gpu/health"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
@@ -49,11 +51,11 @@ func (t *task) who() string { return "return of " + t.id.String() }
 func (t *task) quarantine(why string) {
 	as, _ := t.wants()
 	for _, s := range as.GetGpus() {
-		state := GPUQuarantined
+		state := cards.Quarantined
 		if why == "" {
-			state = GPUOK
+			state = cards.OK
 		}
-		t.agent.cards.set(s.Uuid, t.who(), state, why)
+		t.agent.cards.States.Set(s.Uuid, t.who(), state, why)
 	}
 }
 
@@ -75,7 +77,7 @@ func (t *task) returnCards(ctx context.Context) (back bool, err error) {
 	}
 	l := &t.leaving
 	if l.since.IsZero() {
-		l.since, l.wait, l.release = time.Now(), returnFirst, t.agent.sampler.Hold()
+		l.since, l.wait, l.release = time.Now(), returnFirst, t.agent.cards.Sampler.Hold()
 	}
 	held := t.deleteFirst(ctx)
 	if held == "" {
@@ -126,8 +128,8 @@ func (t *task) returned(ctx context.Context, as *nodev1.Assignment) error {
 		t.log.Info("GPU memory of an attempt that ended is back", "dur", time.Since(l.since).Round(time.Millisecond))
 	}
 	t.quarantine("")
-	t.agent.cards.setProblem(t.who(), "")
-	t.agent.checkAfter(ctx, t.id, as)
+	t.agent.cards.States.SetProblem(t.who(), "")
+	t.agent.checks.After(ctx, t.id, as)
 	err := t.judge()
 	l.back = err == nil
 	return err
@@ -205,7 +207,7 @@ func (t *task) deleteFirst(ctx context.Context) string {
 
 // stillOn says what of an attempt is still on its cards, "" for nothing.
 func (t *task) stillOn(ctx context.Context, as *nodev1.Assignment) string {
-	usage, ok := t.agent.usageAfter(ctx, t.leaving.since)
+	usage, ok := t.agent.cards.UsageAfter(ctx, t.leaving.since)
 	if !ok {
 		return "the driver does not tell what is on its GPUs"
 	}
@@ -261,21 +263,7 @@ func unexplained(u *gpu.Usage) (mib int64, known bool) {
 	return max(0, mib), true
 }
 
-// usageAfter returns what the cards show, by an answer from after an instant.
-// A provider with exact accounts is asked; others take longer than a worker
-// should wait, and the sampler asks them.
-func (a *Agent) usageAfter(ctx context.Context, after time.Time) ([]gpu.Usage, bool) {
-	if _, exact := a.cfg.GPUs.(gpu.Accountant); exact {
-		ctx, cancel := context.WithTimeout(ctx, sampleDeadline)
-		defer cancel()
-		usage, err := a.cfg.GPUs.Usage(ctx)
-		return usage, err == nil
-	}
-	usage, at := a.sampler.Last()
-	return usage, at.After(after)
-}
-
-// cardCause tells whether an attempt must end for its cards, or for what it
+// cardCause reports whether an attempt must end for its cards, or for what it
 // holds of them.
 func (t *task) cardCause() stopCause {
 	if t.cardGone() {
@@ -284,10 +272,10 @@ func (t *task) cardCause() stopCause {
 	return t.memCause()
 }
 
-// cardGone tells whether the attempt's card can work no more.
+// cardGone reports whether the attempt's card can work no more.
 func (t *task) cardGone() bool {
 	b := t.hit(t.started, time.Time{})
-	if b == nil || b.Xid.Action != endAction {
+	if b == nil || b.Xid.Action != health.End {
 		return false
 	}
 	return true
@@ -304,7 +292,7 @@ func (t *task) unkillable(since time.Duration) time.Duration {
 	}
 	why := fmt.Sprintf("a process of %s does not end %s after SIGKILL: it waits in the kernel, as for a file system that does not answer", t.id, limit)
 	t.quarantine(why)
-	t.agent.cards.setProblem(t.who(), why)
+	t.agent.cards.States.SetProblem(t.who(), why)
 	t.completing(cluster.ReasonUnkillable, why)
 	t.log.Error("attempt cannot be ended", "dur", since.Round(time.Second))
 	return 6 * inspectEvery

@@ -22,6 +22,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu/caps"
 	"github.com/berth-scheduler/berth/agent/gpu/sim"
 	"github.com/berth-scheduler/berth/agent/gpu/sim/simclient"
+	"github.com/berth-scheduler/berth/agent/launcher"
 	"github.com/berth-scheduler/berth/agent/processrt"
 	"github.com/berth-scheduler/berth/agent/soaktest"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
@@ -36,7 +37,7 @@ func TestMain(m *testing.M) {
 			fs := flag.NewFlagSet("process-keeper", flag.ExitOnError)
 			dir, parent := fs.String("dir", "", ""), fs.String("cgroup", "", "")
 			_ = fs.Parse(os.Args[2:]) // exits on an error
-			if err := processrt.KeeperMain(context.Background(), *dir, *parent); err != nil {
+			if err := processrt.KeeperMain(context.Background(), *dir, *parent, ""); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				os.Exit(1)
 			}
@@ -166,8 +167,8 @@ func (r *cardsRig) start() {
 
 type rootUsers struct{}
 
-func (rootUsers) Resolve(_, gid uint32, name string) (agent.User, error) {
-	return agent.User{Name: name, Home: "/", Shell: "/bin/sh", Groups: []uint32{gid}}, nil
+func (rootUsers) Resolve(_, gid uint32, name string) (launcher.User, error) {
+	return launcher.User{Name: name, Home: "/", Shell: "/bin/sh", Groups: []uint32{gid}}, nil
 }
 
 // submit assigns a grower with a share of a card.
@@ -207,7 +208,7 @@ func (r *cardsRig) output(job uint64) string {
 	return string(text)
 }
 
-// pair runs a greedy job beside a modest one and tells whether the modest one
+// pair runs a greedy job beside a modest one and reports whether the modest one
 // came through and the greedy one was ended as OUT_OF_MEMORY. The greedy one
 // takes 64 MiB every 20 ms, 3.2 GiB a second of a card of 16 GiB, from a share
 // of 4 GiB; the modest one keeps asking for more all the time, up to its share.

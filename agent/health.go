@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-scheduler/berth/agent/cards"
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/health"
 	"github.com/berth-scheduler/berth/cluster"
@@ -80,9 +81,9 @@ func (a *Agent) openHealth() error {
 		BootID: a.cfg.BootID, File: filepath.Join(a.cfg.Dir, healthFile), Kmsg: a.cfg.Health.Kmsg, PCI: a.cfg.Health.PCI,
 		Table: a.cfg.Health.Xids, GPUs: a.cfg.GPUs, Every: a.cfg.Health.Every, OnFault: a.struck,
 		SetCard: func(uuid, who string, c health.Condition, why string) {
-			a.cards.set(uuid, who, map[health.Condition]GPUState{health.Sound: GPUOK, health.Failing: GPUFailing, health.Lost: GPULost}[c], why)
+			a.cards.States.Set(uuid, who, map[health.Condition]cards.State{health.Sound: cards.OK, health.Failing: cards.Failing, health.Lost: cards.Lost}[c], why)
 		},
-		SetProblem: func(why string) { a.cards.setProblem(whoHealth, why) }, Log: a.cfg.Log,
+		SetProblem: func(why string) { a.cards.States.SetProblem(whoHealth, why) }, Log: a.cfg.Log,
 	})
 	if err != nil {
 		return err
@@ -205,7 +206,7 @@ func (t *task) hit(began, ended time.Time) *blow {
 	return worst
 }
 
-// within tells whether a fault came between two instants. The clocks of
+// within reports whether a fault came between two instants. The clocks of
 // kernel and runtimes are read at different moments.
 func (b *blow) within(began, ended time.Time) bool {
 	const slack = time.Second

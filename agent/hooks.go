@@ -5,78 +5,35 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/berth-scheduler/berth/agent/hooks"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/runtime"
+	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
-)
-
-// HookKind is when a hook runs.
-type HookKind string
-
-// The hooks of a node.
-const (
-	HookProlog HookKind = "prolog" // before an attempt is made
-	HookEpilog HookKind = "epilog" // after its processes have ended
 )
 
 // Hooks runs an operator's programs before and after each attempt. Calls are
 // safe for concurrent use on different attempts.
 type Hooks interface {
-	// Has tells whether there is a hook of a kind.
-	Has(HookKind) bool
+	// Has reports whether there is a hook of a kind.
+	Has(hooks.Kind) bool
 	// Run runs it to its end; without one it does nothing. The error says in
 	// one line what is wrong.
-	Run(ctx context.Context, kind HookKind, job *HookJob) error
+	Run(ctx context.Context, kind hooks.Kind, job *hooks.Job) error
 }
 
-// HookJob is what a hook is told of a job, in JSON.
-type HookJob struct {
-	Hook     HookKind `json:"hook"`
-	Job      uint64   `json:"job_id"`
-	Attempt  string   `json:"attempt"`
-	Name     string   `json:"name"`
-	User     string   `json:"user"`
-	UID      uint32   `json:"uid"`
-	GID      uint32   `json:"gid"`
-	Node     string   `json:"node"`
-	Restarts uint32   `json:"restart_count"`
-	// Partition is "" where there are none, Image for a job on the node's own
-	// files.
-	Partition string    `json:"partition"`
-	Image     string    `json:"image"`
-	GPUs      []HookGPU `json:"gpus"`
-	CPUMilli  int64     `json:"cpu_milli"`
-	MemMiB    int64     `json:"mem_mib"`
-	// End is there in an epilog.
-	End *HookEnd `json:"end,omitempty"`
-}
-
-// HookGPU is a job's share of a card.
-type HookGPU struct {
-	UUID      string `json:"uuid"`
-	MemMiB    int64  `json:"mem_mib"`
-	Milli     int64  `json:"milli"`
-	Exclusive bool   `json:"exclusive"`
-}
-
-// HookEnd is how an attempt ended.
-type HookEnd struct {
-	State    string `json:"state"`
-	ExitCode int32  `json:"exit_code"`
-	Signal   int32  `json:"signal"`
-	Reason   string `json:"reason"`
-}
-
-func (a *Agent) hookJob(kind HookKind, as *nodev1.Assignment, end *nodev1.Report) *HookJob {
-	j := &HookJob{
+func hookJob(node cluster.NodeID, kind hooks.Kind, as *nodev1.Assignment, end *nodev1.Report) *hooks.Job {
+	j := &hooks.Job{
 		Hook: kind, Job: as.Job, Attempt: conv.AttemptOf(as).String(), Name: as.Name, User: as.User, UID: as.Uid, GID: as.Gid,
-		Node: string(a.cfg.Node), Restarts: max(1, as.Attempt) - 1, Partition: as.Partition, Image: as.Image,
-		CPUMilli: as.CpuMilli, MemMiB: as.MemMib, GPUs: []HookGPU{},
+		Node: string(node), Restarts: max(1, as.Attempt) - 1, Partition: as.Partition, Image: as.Image,
+		CPUMilli: as.CpuMilli, MemMiB: as.MemMib, GPUs: []hooks.GPU{},
 	}
 	for _, g := range as.Gpus {
-		j.GPUs = append(j.GPUs, HookGPU{UUID: g.Uuid, MemMiB: g.MemMib, Milli: g.Milli, Exclusive: g.Exclusive})
+		j.GPUs = append(j.GPUs, hooks.GPU{UUID: g.Uuid, MemMiB: g.MemMib, Milli: g.Milli, Exclusive: g.Exclusive})
 	}
 	if end != nil {
-		j.End = &HookEnd{
+		j.End = &hooks.End{
 			State:    strings.TrimPrefix(end.State.String(), "ATTEMPT_STATE_"),
 			ExitCode: end.GetExit().GetCode(), Signal: end.GetExit().GetSignal(), Reason: end.Reason,
 		}
@@ -90,19 +47,19 @@ func (a *Agent) hookJob(kind HookKind, as *nodev1.Assignment, end *nodev1.Report
 // is at fault: the job waits again, and the node takes no more.
 func (t *task) prolog(ctx context.Context, as *nodev1.Assignment) error {
 	h := t.agent.cfg.Hooks
-	if h == nil || t.progress.Prolog == nodev1.HookState_HOOK_STATE_ENDED || !h.Has(HookProlog) && !h.Has(HookEpilog) {
+	if h == nil || t.progress.Prolog == nodev1.HookState_HOOK_STATE_ENDED || !h.Has(hooks.Prolog) && !h.Has(hooks.Epilog) {
 		return nil
 	}
 	t.progress.Prolog = nodev1.HookState_HOOK_STATE_BEGUN
 	if err := t.note(as); err != nil {
 		return err
 	}
-	if err := h.Run(ctx, HookProlog, t.agent.hookJob(HookProlog, as, nil)); err != nil {
+	if err := h.Run(ctx, hooks.Prolog, hookJob(t.agent.cfg.Node, hooks.Prolog, as, nil)); err != nil {
 		if ctx.Err() == nil {
 			t.drain = drainReason(fmt.Sprintf("prolog failed before job %s: %v", t.id.Job, err))
 			t.log.Error("prolog failed; the node is drained", "err", err)
 		}
-		return &LaunchError{Code: 125, Reason: "PROLOG", Node: true, Err: err}
+		return &launch.Error{Code: 125, Reason: "PROLOG", Node: true, Err: err}
 	}
 	t.progress.Prolog = nodev1.HookState_HOOK_STATE_ENDED
 	return t.note(as)
@@ -116,7 +73,7 @@ func (t *task) epilog(ctx context.Context) error {
 	h := t.agent.cfg.Hooks
 	as, _ := t.wants()
 	if h == nil || as == nil || t.progress.Prolog == nodev1.HookState_HOOK_STATE_UNSPECIFIED ||
-		t.progress.Epilog == nodev1.HookState_HOOK_STATE_ENDED || !h.Has(HookEpilog) {
+		t.progress.Epilog == nodev1.HookState_HOOK_STATE_ENDED || !h.Has(hooks.Epilog) {
 		return nil
 	}
 	if rt := t.runtime(); rt != nil {
@@ -130,7 +87,7 @@ func (t *task) epilog(ctx context.Context) error {
 			State: nodev1.AttemptState_ATTEMPT_STATE_COMPLETING, Started: t.end.Started,
 		})
 	}
-	err := h.Run(ctx, HookEpilog, t.agent.hookJob(HookEpilog, as, t.end))
+	err := h.Run(ctx, hooks.Epilog, hookJob(t.agent.cfg.Node, hooks.Epilog, as, t.end))
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -148,7 +105,7 @@ func (t *task) epilog(ctx context.Context) error {
 }
 
 // runtime returns the runtime of the attempt, nil when there is none for it.
-func (t *task) runtime() Runtime {
+func (t *task) runtime() runtime.Runtime {
 	if t.rt == nil {
 		as, _ := t.wants()
 		t.rt = t.agent.runtimeFor(as)

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/cgroup"
 	"github.com/berth-scheduler/berth/agent/hooks"
 	"github.com/berth-scheduler/berth/agent/journal"
+	"github.com/berth-scheduler/berth/agent/launch"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -145,7 +146,7 @@ func TestAnEpilogThatFails(t *testing.T) {
 // TestTheEpilogFollowsALaunchThatFailed.
 func TestTheEpilogFollowsALaunchThatFailed(t *testing.T) {
 	h := newHooked(t, "true", "true")
-	h.rt.Fail("create", &agent.LaunchError{Code: 127, Reason: "COMMAND", Err: errors.New("python: not found")})
+	h.rt.Fail("create", &launch.Error{Code: 127, Reason: "COMMAND", Err: errors.New("python: not found")})
 	h.leader.Assign(assignment(1))
 	if got := h.reported(1, failed); got.Exit.GetCode() != 127 || got.Drain != "" {
 		t.Errorf("reported %v", got)

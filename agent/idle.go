@@ -97,7 +97,7 @@ func (t *task) idleLimit(as *nodev1.Assignment) time.Duration {
 // maxHoldScript is more than the packed script of a session has.
 const maxHoldScript = 512
 
-// idleFor tells whether a session stood idle for its limit, and else when to ask
+// idleFor reports whether a session stood idle for its limit, and else when to ask
 // again. Who is there is warned before.
 func (t *task) idleFor(as *nodev1.Assignment, now time.Time) (over bool, next time.Duration) {
 	limit := t.idleLimit(as)

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -12,8 +11,8 @@ import (
 
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/caps"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // MemCaps says how jobs are held to their shares of GPU memory.
@@ -64,68 +63,10 @@ type memState struct {
 	resumed atomic.Bool // one from before the agent's start was looked at
 }
 
-// memWatch is the watch over the GPU memory of all attempts, safe for
-// concurrent use.
-type memWatch struct {
-	mu sync.Mutex
-	w  *caps.Watcher
-}
-
-func newMemWatch(c caps.WatchConfig) *memWatch {
-	return &memWatch{w: caps.NewWatcher(c)}
-}
-
-// hold begins to watch an attempt that runs.
-func (m *memWatch) hold(as *nodev1.Assignment) {
-	if len(as.GetGpus()) == 0 {
-		return
-	}
-	limits := make(map[string]int64, len(as.Gpus))
-	for _, s := range as.Gpus {
-		limits[s.Uuid] = s.MemMib
-		if s.Exclusive {
-			limits[s.Uuid] = 0
-		}
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.w.Hold(conv.AttemptOf(as).String(), limits)
-}
-
-func (m *memWatch) drop(attempt string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.w.Drop(attempt)
-}
-
-func (m *memWatch) setUsable(mib map[string]int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.w.SetUsable(mib)
-}
-
-func (m *memWatch) observe(now time.Time, usage []gpu.Usage) []caps.Breach {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.w.Observe(now, usage)
-}
-
-func (m *memWatch) peak(attempt string, at time.Time) (caps.Held, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.w.Peak(attempt, at)
-}
-
-func (m *memWatch) blame(uuid, not string, at time.Time) string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.w.Blame(uuid, not, at)
-}
-
 // observeMemory takes over what the cards show at an instant and has those
 // ended that hold more than their share.
 func (a *Agent) observeMemory(now time.Time, usage []gpu.Usage) {
-	for _, b := range a.mem.observe(now, usage) {
+	for _, b := range a.cards.Mem.Observe(now, usage) {
 		a.mu.Lock()
 		for id, t := range a.tasks {
 			if id.String() == b.Attempt {
@@ -208,9 +149,9 @@ func (t *task) endOver(ctx context.Context, as *nodev1.Assignment) (left time.Du
 	return t.agent.cfg.MemCaps.Grace - time.Since(t.breach.At.AsTime()), nil
 }
 
-// wasOverCap tells whether an attempt that ended was ended for its memory.
+// wasOverCap reports whether an attempt that ended was ended for its memory.
 // What had ended before came to its own end.
-func (t *task) wasOverCap(s Task) bool {
+func (t *task) wasOverCap(s runtime.Task) bool {
 	return t.stopping == stopOverCap && t.breach != nil && (s.Ended.IsZero() || !s.Ended.Before(t.breach.At.AsTime().Truncate(time.Millisecond)))
 }
 
@@ -219,7 +160,7 @@ func (t *task) wasOverCap(s Task) bool {
 // granted. ready is false when it is to look again, and the error says that it
 // has waited too long.
 func (t *task) awaitMemory(ctx context.Context, as *nodev1.Assignment) (ready bool, err error) {
-	short := t.agent.shortOf(ctx, as)
+	short := t.agent.cards.Short(ctx, as)
 	if short == "" {
 		return true, nil
 	}
@@ -233,50 +174,4 @@ func (t *task) awaitMemory(ctx context.Context, as *nodev1.Assignment) (ready bo
 	}
 	t.await(ctx, 500*time.Millisecond)
 	return false, nil
-}
-
-// shortOf says which card has less memory free than the share of an attempt
-// promises, "" when none. A card that cannot be read is none of them: its
-// health is looked after elsewhere.
-func (a *Agent) shortOf(ctx context.Context, as *nodev1.Assignment) string {
-	if a.cfg.GPUs == nil || len(as.Gpus) == 0 {
-		return ""
-	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	usage, err := a.cfg.GPUs.Usage(ctx)
-	if err != nil {
-		a.log.Warn("cannot read the use of every GPU", "err", err)
-	}
-	a.mu.Lock()
-	usable := a.usable
-	a.mu.Unlock()
-	for _, s := range as.Gpus {
-		for _, u := range usage {
-			free, known := usable[s.Uuid]
-			if u.UUID != s.Uuid || !known || s.Exclusive {
-				continue
-			}
-			if free -= u.UsedMiB; free < s.MemMib {
-				return fmt.Sprintf("GPU %s: %d MiB free, the share is %d MiB; somebody on it holds more than is theirs", s.Uuid, max(0, free), s.MemMib)
-			}
-		}
-	}
-	return ""
-}
-
-// frameworkEnv completes the environment of a job that shares its cards.
-func (a *Agent) frameworkEnv(env []string, as *nodev1.Assignment) []string {
-	share, total := int64(0), int64(0)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, s := range as.GetGpus() {
-		if !s.Exclusive && (share == 0 || s.MemMib < share) {
-			share, total = s.MemMib, a.usable[s.Uuid]
-		}
-	}
-	if share == 0 {
-		return env
-	}
-	return caps.FrameworkEnv(env, a.cfg.MemCaps.Env, share, total)
 }

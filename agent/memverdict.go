@@ -3,9 +3,13 @@ package agent
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/berth-scheduler/berth/agent/gpu/caps"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/launcher"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
@@ -31,7 +35,7 @@ func neighbourReport(why string) *nodev1.Report {
 // gpuVerdict judges an attempt that failed by itself: whether it ran out of
 // GPU memory, whose fault that was, and what its owner should ask for. It
 // reports false when GPU memory explains nothing.
-func (a *Agent) gpuVerdict(ctx context.Context, t *task, s Task, r *nodev1.Report) bool {
+func (a *Agent) gpuVerdict(ctx context.Context, t *task, s runtime.Task, r *nodev1.Report) bool {
 	as, _ := t.wants()
 	if len(as.GetGpus()) == 0 {
 		return false
@@ -40,7 +44,7 @@ func (a *Agent) gpuVerdict(ctx context.Context, t *task, s Task, r *nodev1.Repor
 	if ended.IsZero() {
 		ended = time.Now()
 	}
-	h, _ := a.mem.peak(t.id.String(), ended)
+	h, _ := a.cards.Mem.Peak(t.id.String(), ended)
 	limit, peak := h.LimitMiB, max(h.PeakMiB, r.Usage.GpuMemPeakMib)
 	if limit == 0 {
 		limit = shareMiB(as)
@@ -48,10 +52,10 @@ func (a *Agent) gpuVerdict(ctx context.Context, t *task, s Task, r *nodev1.Repor
 	refused := r.Usage.GpuOom // the provider itself refused an allocation
 	line := ""
 	if !refused {
-		line = a.oomLine(ctx, as)
+		line = a.outputs.oomLine(ctx, as)
 	}
 	near := h.Near || peak*1000 >= limit*970
-	by := a.mem.blame(h.UUID, t.id.String(), ended)
+	by := a.cards.Mem.Blame(h.UUID, t.id.String(), ended)
 	switch {
 	case (refused || line != "") && !near && by != "":
 		r.State = nodev1.AttemptState_ATTEMPT_STATE_LOST
@@ -77,42 +81,37 @@ func (a *Agent) gpuVerdict(ctx context.Context, t *task, s Task, r *nodev1.Repor
 	return true
 }
 
+// outputs reads what jobs wrote of GPU memory.
+type outputs struct {
+	tail     func(ctx context.Context, l *launch.Launch, path string, bytes int64) ([]byte, error) // nil reads nothing
+	launcher *launcher.Launcher
+	oomLog   *caps.OOMLog
+	log      *slog.Logger
+}
+
 // oomLine returns the line at the end of an attempt's output that says that
 // GPU memory ran out, or "".
-func (a *Agent) oomLine(ctx context.Context, as *nodev1.Assignment) string {
-	if a.cfg.Tail == nil {
+func (o *outputs) oomLine(ctx context.Context, as *nodev1.Assignment) string {
+	if o.tail == nil {
 		return ""
 	}
-	user, err := a.cfg.Users.Resolve(as.Uid, as.Gid, as.User)
+	l, err := o.launcher.Outline(as)
 	if err != nil {
 		return ""
 	}
-	l := &Launch{UID: as.Uid, GID: as.Gid, Groups: user.Groups}
-	a.setOutput(l, as, submitDirOf(as, user))
 	paths := []string{l.Stderr}
 	if l.Stdout != l.Stderr {
 		paths = append(paths, l.Stdout)
 	}
 	for _, path := range paths {
-		tail, err := a.cfg.Tail(ctx, l, path, caps.TailBytes)
+		tail, err := o.tail(ctx, l, path, caps.TailBytes)
 		if err != nil {
-			a.log.Debug("cannot read the end of a job's output", "job", cluster.JobID(as.Job).String(), "err", err)
+			o.log.Debug("cannot read the end of a job's output", "job", cluster.JobID(as.Job).String(), "err", err)
 			continue
 		}
-		if line := a.oomLog.Find(tail); line != "" {
+		if line := o.oomLog.Find(tail); line != "" {
 			return line
 		}
 	}
 	return ""
-}
-
-// submitDirOf is the directory that relative paths of a job begin at.
-func submitDirOf(as *nodev1.Assignment, user User) string {
-	switch {
-	case len(as.Dir) > 0:
-		return string(as.Dir)
-	case user.Home != "":
-		return user.Home
-	}
-	return "/"
 }

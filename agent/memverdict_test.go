@@ -18,6 +18,8 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu/caps"
 	"github.com/berth-scheduler/berth/agent/gpu/sim"
 	"github.com/berth-scheduler/berth/agent/gpu/sim/simclient"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -66,7 +68,7 @@ func newMemRig(t *testing.T, c agent.MemCaps) *memRig {
 		UsageObservers: []func(time.Time, []gpu.Usage){func(time.Time, []gpu.Usage) { m.seen.Add(1) }},
 		// The processes on the card are the test's own and outlive the job.
 		Health: agent.HealthConfig{Within: 20 * time.Millisecond},
-		Tail: func(_ context.Context, l *agent.Launch, path string, _ int64) ([]byte, error) {
+		Tail: func(_ context.Context, l *launch.Launch, path string, _ int64) ([]byte, error) {
 			if l.UID != 1000 || !strings.HasPrefix(path, "/home/alice/run/") {
 				t.Errorf("reads %s as %d", path, l.UID)
 			}
@@ -202,7 +204,7 @@ func TestStartGivesUpOnMemoryThatStaysTaken(t *testing.T) {
 	if got := m.reported(2, lost); got.Reason != "GPUNeighbour" || !strings.Contains(got.Detail, "4154 MiB free, the share is 5000 MiB") {
 		t.Errorf("got %v", got)
 	}
-	if m.rt.Phase(id(2)) != agent.TaskAbsent {
+	if m.rt.Phase(id(2)) != runtime.Absent {
 		t.Error("it was begun")
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/agenttest"
 	"github.com/berth-scheduler/berth/agent/journal"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
@@ -41,15 +43,15 @@ func recorded(t *testing.T, of string, id cluster.AttemptID) (journal.Record, bo
 	return rec, ok
 }
 
-// Create implements agent.Runtime.
-func (r ledgered) Create(ctx context.Context, l *agent.Launch) error {
+// Create implements runtime.Runtime.
+func (r ledgered) Create(ctx context.Context, l *launch.Launch) error {
 	if rec, ok := r.record(l.ID); !ok || rec.End != nil {
 		r.t.Errorf("%s is prepared, and the journal has %+v", l.ID, rec)
 	}
 	return r.Runtime.Create(ctx, l)
 }
 
-// Delete implements agent.Runtime.
+// Delete implements runtime.Runtime.
 func (r ledgered) Delete(ctx context.Context, id cluster.AttemptID) error {
 	if rec, ok := r.record(id); !ok || rec.End == nil {
 		r.t.Errorf("%s is deleted, and the journal has %+v", id, rec)
@@ -69,5 +71,5 @@ func TestTheJournalComesFirst(t *testing.T) {
 	r.reported(1, nodev1.AttemptState_ATTEMPT_STATE_RUNNING)
 	r.rt.Exit(id(1), 3, true)
 	r.reported(1, nodev1.AttemptState_ATTEMPT_STATE_FAILED)
-	r.eventually("its deletion", func() bool { return r.rt.Phase(id(1)) == agent.TaskAbsent })
+	r.eventually("its deletion", func() bool { return r.rt.Phase(id(1)) == runtime.Absent })
 }

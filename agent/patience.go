@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/berth-scheduler/berth/agent/attempt"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
@@ -15,16 +18,19 @@ import (
 // is asked for as long as it takes: what it does not say nobody can know.
 const launchPatience = 2 * time.Minute
 
-// mostCuts is how many starts of an attempt may be cut off before its first
-// step until the node is taken to be broken.
-const mostCuts = 20
+// outputPatience is how long an attempt waits for the directory of its output, which
+// is often made just after the submit, under a name that has the job's id.
+const outputPatience = 10 * time.Second
 
 const diedInStart = "the container runtime died while the job was being started; nobody knows whether it ran"
 
 // createFailed decides what becomes of an attempt that could not be prepared.
-// A LaunchError is final; all else is tried again, see run.
+// A launch.Error is final, unless it may pass; all else is tried again, see run.
 func (t *task) createFailed(ctx context.Context, err error) error {
-	if _, final := errors.AsType[*LaunchError](err); final {
+	if t.awaitsOutput(err) {
+		return err
+	}
+	if _, final := errors.AsType[*launch.Error](err); final {
 		return t.launchFailed(err)
 	}
 	if t.patient() {
@@ -38,7 +44,7 @@ func (t *task) createFailed(ctx context.Context, err error) error {
 	return t.launchFailed(err)
 }
 
-// patient tells whether a launch that fails is to be tried again.
+// patient reports whether a launch that fails is to be tried again.
 func (t *task) patient() bool {
 	if t.failing.IsZero() {
 		t.failing = time.Now()
@@ -46,11 +52,27 @@ func (t *task) patient() bool {
 	return time.Since(t.failing) < launchPatience
 }
 
+// awaitsOutput reports whether a launch fails for want of a directory for the output,
+// and is to be tried again.
+func (t *task) awaitsOutput(err error) bool {
+	le, ok := errors.AsType[*launch.Error](err)
+	if !ok || !le.Missing {
+		return false
+	}
+	if t.failing.IsZero() {
+		t.failing = time.Now()
+	}
+	return time.Since(t.failing) < outputPatience
+}
+
 // startFailed decides what becomes of an attempt whose start failed. Unless the
 // runtime knows that nothing ran, the process may be there all the same: the
 // answer may have been lost on its way, as when containerd was restarted.
 func (t *task) startFailed(err error) error {
-	if _, final := errors.AsType[*LaunchError](err); final {
+	if t.awaitsOutput(err) {
+		return err
+	}
+	if _, final := errors.AsType[*launch.Error](err); final {
 		return t.launchFailed(err)
 	}
 	t.unsure = err
@@ -70,32 +92,25 @@ func (t *task) learnStart(ctx context.Context) (known bool, err error) {
 	failed := t.unsure
 	t.unsure = nil
 	as, _ := t.wants()
-	switch s.Phase {
-	case TaskCreated:
-		if !t.patient() {
-			return false, t.launchFailed(failed)
-		}
+	switch attempt.Settle(s, t.cuts, s.Phase != runtime.Created || t.patient()) {
+	case attempt.StartAgain:
 		return true, nil
-	case TaskAbsent: // and it never ran, or it would be lost
-		if t.cuts++; t.cuts >= mostCuts {
-			return false, t.launchFailed(&LaunchError{Code: 125, Reason: "RUNTIME", Node: true, Err: fmt.Errorf("cut off %d times before its first step: %w", t.cuts, failed)})
-		}
+	case attempt.GiveUp:
+		return false, t.launchFailed(failed)
+	case attempt.NodeBroken:
+		t.cuts++
+		return false, t.launchFailed(&launch.Error{Code: 125, Reason: "RUNTIME", Node: true, Err: fmt.Errorf("cut off %d times before its first step: %w", t.cuts, failed)})
+	case attempt.MakeAgain:
+		t.cuts++
 		t.phase = phaseNew
-	case TaskStopped:
-		// A runtime that dies within a start takes the one with it that lets the
-		// process go, which then ends with 1 before the job's first step. Where
-		// the runtime can tell, the task is absent; else the job, which may end with
-		// 1 as well, is blamed only if it is sure to have begun.
-		if s.ExitCode == 1 && s.Signal == 0 && s.Doubtful {
-			t.log.Warn("the runtime died while an attempt was being started", "err", failed)
-			return false, t.ended(&nodev1.Report{
-				State: nodev1.AttemptState_ATTEMPT_STATE_LOST, Reason: string(cluster.ReasonRuntimeLost), Detail: diedInStart,
-			})
-		}
-		t.runs(as, s.Started)
-	default:
+	case attempt.Unknowable:
+		t.log.Warn("the runtime died while an attempt was being started", "err", failed)
+		return false, t.ended(&nodev1.Report{
+			State: nodev1.AttemptState_ATTEMPT_STATE_LOST, Reason: string(cluster.ReasonRuntimeLost), Detail: diedInStart,
+		})
+	case attempt.Ran:
 		since := s.Started
-		if since.IsZero() {
+		if since.IsZero() && s.Phase != runtime.Stopped {
 			since = time.Now()
 		}
 		t.runs(as, since)

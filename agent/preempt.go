@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/berth-scheduler/berth/agent/runtime"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -61,13 +62,13 @@ func (t *task) saveGrace(as *nodev1.Assignment) time.Duration {
 	return as.Preempt.Grace.AsDuration()
 }
 
-// saves tells whether the attempt has a hook of its own.
+// saves reports whether the attempt has a hook of its own.
 func saves(as *nodev1.Assignment) bool {
 	return saveSignal(as.Preempt.Signal) != syscall.SIGTERM || as.Preempt.Grace.AsDuration() > 0
 }
 
-// madeRoom tells whether an attempt that ended was on its way out to make
+// madeRoom reports whether an attempt that ended was on its way out to make
 // room. What had ended before it was told came to its own end.
-func (t *task) madeRoom(s Task) bool {
+func (t *task) madeRoom(s runtime.Task) bool {
 	return t.stopping == stopRoom && (s.Ended.IsZero() || !s.Ended.Before(t.signaled))
 }

@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -200,7 +200,7 @@ func TestRestartCount(t *testing.T) {
 	r.leader.Assign(again)
 	at := id(1)
 	at.No = 3
-	r.eventually("runs", func() bool { return r.rt.Phase(at) == agent.TaskRunning })
+	r.eventually("runs", func() bool { return r.rt.Phase(at) == runtime.Running })
 	if env := r.rt.Launch(at).Env; !slices.Contains(env, "BERTH_RESTART_COUNT=2") {
 		t.Errorf("environment %q", env)
 	}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"time"
 
+	"github.com/berth-scheduler/berth/agent/cards"
 	"github.com/berth-scheduler/berth/agent/cgroup"
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/profile"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
@@ -22,16 +24,16 @@ type grouped interface {
 
 // measured is what a worker keeps to measure its attempt while it runs.
 type measured struct {
-	power   map[string]energy // what its cards had drawn when it began
-	release func()            // of the sampler's fast rate; nil without GPUs
+	power   map[string]cards.Energy // what its cards had drawn when it began
+	release func()                  // of the sampler's fast rate; nil without GPUs
 	pid     int
 }
 
 // measure begins to measure a running attempt.
 func (t *task) measure(as *nodev1.Assignment) {
-	t.measured.power = t.agent.power.mark(as.GetGpus())
+	t.measured.power = t.agent.power.Mark(as.GetGpus())
 	if len(as.GetGpus()) > 0 && t.measured.release == nil {
-		t.measured.release = t.agent.sampler.Hold()
+		t.measured.release = t.agent.cards.Sampler.Hold()
 	}
 	a := profile.Attempt{ID: t.id, Started: t.started}
 	for _, g := range as.GetGpus() {
@@ -44,7 +46,7 @@ func (t *task) measure(as *nodev1.Assignment) {
 }
 
 // observed tells the recorder which process the runtime sees.
-func (t *task) observed(s Task) {
+func (t *task) observed(s runtime.Task) {
 	if t.measured.pid != s.PID {
 		t.measured.pid = s.PID
 		t.agent.recorder.Pid(t.id, s.PID)
@@ -60,12 +62,12 @@ func (t *task) unmeasure(at time.Time) {
 }
 
 // usage is what was measured of an attempt that ended.
-func (a *Agent) usage(ctx context.Context, t *task, s Task) *nodev1.Usage {
+func (a *Agent) usage(ctx context.Context, t *task, s runtime.Task) *nodev1.Usage {
 	u := &nodev1.Usage{HostMemPeakMib: s.MemPeakBytes >> 20}
 	if d := s.Ended.Sub(s.Started); !s.Started.IsZero() && d > 0 {
 		u.CpuMilli = int64(s.CPUTime) * 1000 / int64(d)
 	}
-	u.PowerW = a.power.mean(t.measured.power)
+	u.PowerW = a.power.Mean(t.measured.power)
 	ended := s.Ended
 	if ended.IsZero() {
 		ended = time.Now()

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/berth-scheduler/berth/agent/runtime"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -107,9 +108,9 @@ func (t *task) warn(ctx context.Context, now time.Time) (next time.Duration, err
 	case w.First:
 		err = t.rt.Signal(ctx, t.id, sig)
 	case len(as.Script) > 0 || as.GetRanks().GetTasks() > 1: // not the shell, nor who runs the ranks and passes signals on
-		err = t.rt.Broadcast(ctx, t.id, sig, ToOthers)
+		err = t.rt.Broadcast(ctx, t.id, sig, runtime.ToOthers)
 	default:
-		err = t.rt.Broadcast(ctx, t.id, sig, ToAll)
+		err = t.rt.Broadcast(ctx, t.id, sig, runtime.ToAll)
 	}
 	if err != nil {
 		return next, fmt.Errorf("send %s: %w", w.Signal, err)

@@ -5,15 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/berth-scheduler/berth/agent/gpu/caps"
+	"github.com/berth-scheduler/berth/agent/cards"
+	"github.com/berth-scheduler/berth/agent/outbox"
+	"github.com/berth-scheduler/berth/agent/profile"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -29,15 +31,31 @@ const (
 // errRedirected ends a session with a coordinator that does not lead.
 var errRedirected = errors.New("not the leader")
 
-// runSessions keeps one session with the leader, wherever it is, until ctx
+// link is the session of an agent with whoever leads.
+type link struct {
+	coordinators []string
+	dial         func(addr string) (*grpc.ClientConn, error)
+	every        time.Duration            // between heartbeats
+	observe      func([]*nodev1.GPUUsage) // nil for nobody
+	hello        func() *nodev1.Hello     // what the node has, but for its cards
+	apply        func(*nodev1.Desired)    // takes over a desired set
+	acked        func([]*nodev1.Ack)      // what the leader has committed
+	visit        func(context.Context, grpc.ClientConnInterface, *nodev1.Visit)
+	out          *outbox.Outbox
+	cards        *cards.Cards
+	recorder     *profile.Recorder
+	log          *slog.Logger
+}
+
+// run keeps one session with the leader, wherever it is, until ctx
 // ends. Losing it stops nothing.
-func (a *Agent) runSessions(ctx context.Context) error {
-	addrs := slices.Clone(a.cfg.Coordinators)
+func (k *link) run(ctx context.Context) error {
+	addrs := slices.Clone(k.coordinators)
 	next, wait := 0, firstReconnect
 	for ctx.Err() == nil {
 		addr := addrs[next%len(addrs)]
 		began := time.Now()
-		leader, err := a.session(ctx, addr)
+		leader, err := k.session(ctx, addr)
 		if ctx.Err() != nil {
 			break
 		}
@@ -52,10 +70,10 @@ func (a *Agent) runSessions(ctx context.Context) error {
 				addrs = append(addrs, leader)
 			}
 			next = i
-			a.log.Debug("redirected to the leader", "addr", leader)
+			k.log.Debug("redirected to the leader", "addr", leader)
 		default:
 			next++
-			a.log.Info("session with coordinator ended", "addr", addr, "err", err)
+			k.log.Info("session with coordinator ended", "addr", addr, "err", err)
 		}
 		jitter := time.Duration(rand.Int64N(int64(wait))) // #nosec G404 -- spreads what many do at once
 		select {
@@ -69,8 +87,8 @@ func (a *Agent) runSessions(ctx context.Context) error {
 
 // session talks with one coordinator until the stream ends. When that one
 // does not lead, it returns errRedirected and the leader's address, if any.
-func (a *Agent) session(ctx context.Context, addr string) (leader string, err error) {
-	conn, err := a.cfg.Dial(addr)
+func (k *link) session(ctx context.Context, addr string) (leader string, err error) {
+	conn, err := k.dial(addr)
 	if err != nil {
 		return "", fmt.Errorf("dial %s: %w", addr, err)
 	}
@@ -80,17 +98,14 @@ func (a *Agent) session(ctx context.Context, addr string) (leader string, err er
 	if err != nil {
 		return "", fmt.Errorf("open session: %w", err)
 	}
-	hello, err := a.hello(ctx)
-	if err != nil {
-		return "", err
-	}
+	hello := k.describe(ctx)
 	if err := stream.Send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Hello{Hello: hello}}); err != nil {
 		return "", streamErr(stream, err)
 	}
-	g.Go(func() error { return a.watchDevices(ctx, hello) })
+	g.Go(func() error { return k.cards.WatchDevices(ctx, hello) })
 	granted := make(chan struct{}, 1)
 	ready := make(chan struct{})
-	g.Go(func() error { return a.receive(conn, stream, granted, ready, &leader) })
+	g.Go(func() error { return k.receive(conn, stream, granted, ready, &leader) })
 	g.Go(func() error {
 		// Reports wait for the first desired set: a coordinator that does not
 		// lead could not commit them.
@@ -99,8 +114,8 @@ func (a *Agent) session(ctx context.Context, addr string) (leader string, err er
 			return ctx.Err()
 		case <-ready:
 		}
-		a.out.Rewind()
-		return a.send(ctx, stream, granted)
+		k.out.Rewind()
+		return k.send(ctx, stream, granted)
 	})
 	return leader, g.Wait()
 }
@@ -113,27 +128,27 @@ func streamErr(stream grpc.ClientStream, err error) error {
 	return err
 }
 
-func (a *Agent) receive(conn *grpc.ClientConn, stream nodev1.NodeService_SessionClient, granted, ready chan struct{}, leader *string) error {
+func (k *link) receive(conn *grpc.ClientConn, stream nodev1.NodeService_SessionClient, granted, ready chan struct{}, leader *string) error {
 	first := true
 	for {
 		m, err := stream.Recv()
 		if err != nil {
 			return fmt.Errorf("receive: %w", err)
 		}
-		switch k := m.Kind.(type) {
+		switch said := m.Kind.(type) {
 		case *nodev1.SessionResponse_Redirect:
-			*leader = k.Redirect.LeaderAddr
+			*leader = said.Redirect.LeaderAddr
 			return errRedirected
 		case *nodev1.SessionResponse_Desired:
-			a.apply(k.Desired)
+			k.apply(said.Desired)
 			if first {
 				first = false
 				close(ready)
 			}
 		case *nodev1.SessionResponse_Acks:
-			a.acked(k.Acks.Acks)
+			k.acked(said.Acks.Acks)
 		case *nodev1.SessionResponse_Visit:
-			a.visit(stream.Context(), conn, k.Visit)
+			k.visit(stream.Context(), conn, said.Visit)
 		case *nodev1.SessionResponse_LeaseGranted:
 			select {
 			case granted <- struct{}{}:
@@ -143,8 +158,8 @@ func (a *Agent) receive(conn *grpc.ClientConn, stream nodev1.NodeService_Session
 	}
 }
 
-func (a *Agent) send(ctx context.Context, stream nodev1.NodeService_SessionClient, granted <-chan struct{}) error {
-	tick := time.NewTicker(a.cfg.Heartbeat)
+func (k *link) send(ctx context.Context, stream nodev1.NodeService_SessionClient, granted <-chan struct{}) error {
+	tick := time.NewTicker(k.every)
 	defer tick.Stop()
 	unanswered := 0
 	for seq := uint64(1); ; {
@@ -155,19 +170,19 @@ func (a *Agent) send(ctx context.Context, stream nodev1.NodeService_SessionClien
 		case <-granted:
 			unanswered = 0
 			continue
-		case <-a.cards.changed:
-			if err := a.sendHello(ctx, stream); err != nil {
+		case <-k.cards.States.Changed:
+			if err := k.sendHello(ctx, stream); err != nil {
 				return err
 			}
 			continue
-		case <-a.out.Ready():
+		case <-k.out.Ready():
 			// What holds of a card must be known before what it says frees it.
-			if a.cards.takeChanged() {
-				if err := a.sendHello(ctx, stream); err != nil {
+			if k.cards.States.TakeChanged() {
+				if err := k.sendHello(ctx, stream); err != nil {
 					return err
 				}
 			}
-			rs := a.out.Take(reportsPerMessage)
+			rs := k.out.Take(reportsPerMessage)
 			if len(rs) == 0 {
 				continue
 			}
@@ -176,11 +191,11 @@ func (a *Agent) send(ctx context.Context, stream nodev1.NodeService_SessionClien
 			if unanswered++; unanswered > leaseRounds {
 				return fmt.Errorf("no answer to %d heartbeats", leaseRounds)
 			}
-			gpus := a.gpuUsage()
-			if a.cfg.Observe != nil {
-				a.cfg.Observe(gpus)
+			gpus := k.cards.Usage()
+			if k.observe != nil {
+				k.observe(gpus)
 			}
-			m = &nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{Sequence: seq, Gpus: gpus, Attempts: a.recorder.Uses()}}}
+			m = &nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{Sequence: seq, Gpus: gpus, Attempts: k.recorder.Uses()}}}
 			seq++
 		}
 		if err := stream.Send(m); err != nil {
@@ -189,57 +204,23 @@ func (a *Agent) send(ctx context.Context, stream nodev1.NodeService_SessionClien
 	}
 }
 
-// hello describes the node as it is now.
-func (a *Agent) hello(ctx context.Context) (*nodev1.Hello, error) {
-	h := &nodev1.Hello{
-		Protocol: Protocol, Node: string(a.cfg.Node), BootId: a.cfg.BootID, Address: a.cfg.Address,
-		Version: a.cfg.Version, CpuMilli: a.cfg.CPUMilli, MemMib: a.cfg.MemMiB, Gangs: true,
-		Features: a.cfg.Features,
-	}
-	for _, rt := range a.runtimes() {
-		h.Runtimes = append(h.Runtimes, rt.Name())
-	}
-	if a.cfg.GPUs == nil {
-		return h, nil
-	}
-	cards, err := a.cfg.GPUs.Inventory(ctx)
-	if err != nil {
-		// A card that cannot be read is not offered; the others are.
-		a.log.ErrorContext(ctx, "cannot read every GPU", "err", err)
-	}
-	h.Gpus = a.sell(ctx, a.offered(ctx, caps.Sold(a.ours(ctx, cards))))
-	a.describeCards(h)
-	return h, nil
+// helloStream is the sending side of a session.
+type helloStream interface {
+	Send(*nodev1.SessionRequest) error
 }
 
-// busyMeter is a provider that integrates each card's utilization over the
-// time since it began to count.
-type busyMeter interface {
-	Busy(uuid string) (busy, elapsed time.Duration, err error)
+// sendHello tells the leader anew what the node has.
+func (k *link) sendHello(ctx context.Context, s helloStream) error {
+	h := k.describe(ctx)
+	if err := s.Send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Hello{Hello: h}}); err != nil {
+		return fmt.Errorf("send hello: %w", err)
+	}
+	return nil
 }
 
-// gpuUsage is what the cards showed last; what cannot be read is left out.
-func (a *Agent) gpuUsage() []*nodev1.GPUUsage {
-	if a.cfg.GPUs == nil {
-		return nil
-	}
-	usage, _ := a.sampler.Last()
-	usage = a.oursUsed(usage)
-	a.mu.Lock()
-	usable := a.usable
-	a.mu.Unlock()
-	out := make([]*nodev1.GPUUsage, 0, len(usage))
-	for _, u := range usage {
-		g := &nodev1.GPUUsage{
-			Uuid: u.UUID, UsedMib: u.UsedMiB, UtilMilli: u.UtilMilli, FreeMib: max(0, usable[u.UUID]-u.UsedMiB),
-		}
-		if m, ok := a.cfg.GPUs.(busyMeter); ok {
-			if busy, elapsed, err := m.Busy(u.UUID); err == nil {
-				g.BusyMs = busy.Milliseconds()
-				g.Since = timestamppb.New(time.Now().Add(-elapsed))
-			}
-		}
-		out = append(out, g)
-	}
-	return out
+// describe is the node as it is now.
+func (k *link) describe(ctx context.Context) *nodev1.Hello {
+	h := k.hello()
+	k.cards.Offer(ctx, h)
+	return h
 }

@@ -11,7 +11,9 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/agent/outbox"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
@@ -45,7 +47,7 @@ type task struct {
 	log   *slog.Logger
 	token cluster.Token
 
-	rt       Runtime
+	rt       runtime.Runtime
 	phase    phase
 	adopted  bool // from before this agent started: wait for the leader's word
 	started  time.Time
@@ -113,8 +115,8 @@ func (t *task) update(as *nodev1.Assignment) {
 	t.assignment = as
 	t.mu.Unlock()
 	if cut {
-		t.agent.mem.hold(as)
-		t.agent.regrant(as)
+		t.agent.cards.Mem.Hold(as)
+		t.agent.cards.Regrant(as)
 	}
 	t.poke()
 }
@@ -187,24 +189,24 @@ func (t *task) resume(ctx context.Context) bool {
 	}
 }
 
-func (t *task) resumeAt(ctx context.Context, s Task, as *nodev1.Assignment) {
+func (t *task) resumeAt(ctx context.Context, s runtime.Task, as *nodev1.Assignment) {
 	t.started = s.Started
 	switch s.Phase {
-	case TaskAbsent:
+	case runtime.Absent:
 		t.phase = phaseNew
-	case TaskCreated:
+	case runtime.Created:
 		t.phase = phaseCreated
 	default:
 		t.phase = phaseRunning
 		t.points.running()
 		t.measure(as)
-		t.agent.mem.hold(as)
-		if as.GetRanks() != nil && s.Phase == TaskRunning {
+		t.agent.cards.Mem.Hold(as)
+		if as.GetRanks() != nil && s.Phase == runtime.Running {
 			t.sayRunning() // whoever started it may have died before it could
 		}
 	}
 	if as != nil && t.phase != phaseNew {
-		if _, err := t.agent.admit(ctx, as); err != nil {
+		if _, err := t.agent.cards.Admit(ctx, as); err != nil {
 			t.log.Warn("cannot grant an adopted attempt its GPUs again", "err", err)
 		}
 		t.rejoin(ctx, as)
@@ -242,7 +244,7 @@ func (t *task) create(ctx context.Context) error {
 	}
 	t.rt = t.agent.runtimeFor(as)
 	if t.rt == nil {
-		return t.launchFailed(&LaunchError{Code: 125, Reason: "IMAGE", Err: errors.New("this node runs no images: it has no containerd")})
+		return t.launchFailed(&launch.Error{Code: 125, Reason: "IMAGE", Err: errors.New("this node runs no images: it has no containerd")})
 	}
 	if err := t.prolog(ctx, as); err != nil {
 		return t.launchFailed(err)
@@ -309,7 +311,7 @@ func (t *task) launchFailed(err error) error {
 	}
 	code, detail := int32(125), err.Error()
 	r := &nodev1.Report{State: nodev1.AttemptState_ATTEMPT_STATE_FAILED, Reason: string(cluster.ReasonLaunch)}
-	var le *LaunchError
+	var le *launch.Error
 	if errors.As(err, &le) {
 		code = int32(le.Code)
 	}
@@ -332,9 +334,9 @@ func (t *task) watch(ctx context.Context) error {
 	}
 	t.observed(s)
 	switch s.Phase {
-	case TaskStopped:
+	case runtime.Stopped:
 		return t.ended(t.agent.verdict(ctx, t, s))
-	case TaskLost, TaskAbsent:
+	case runtime.Lost, runtime.Absent:
 		return t.ended(&nodev1.Report{
 			State: nodev1.AttemptState_ATTEMPT_STATE_LOST, Reason: string(cluster.ReasonRuntimeLost),
 			Detail: "the runtime no longer knows how the process ended",
@@ -461,7 +463,7 @@ func (t *task) finish(ctx context.Context) (done bool, err error) {
 			return false, fmt.Errorf("retire GPUs: %w", err)
 		}
 	}
-	t.agent.mem.drop(t.id.String())
+	t.agent.cards.Mem.Drop(t.id.String())
 	_, released := t.wants()
 	if !released || t.end.Drain != "" {
 		t.agent.out.Put(t.end)
@@ -471,7 +473,8 @@ func (t *task) finish(ctx context.Context) (done bool, err error) {
 			return false, fmt.Errorf("delete: %w", err)
 		}
 	}
-	if err := errors.Join(t.agent.removeScript(t.id), t.agent.leaveDaemons(ctx, t)); err != nil {
+	as, _ := t.wants()
+	if err := errors.Join(t.agent.launcher.Remove(t.id), t.agent.shares.leave(ctx, t.id, as)); err != nil {
 		return false, err
 	}
 	for !released {

@@ -6,13 +6,15 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/berth-scheduler/berth/agent/launcher"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
 // verdict turns how a process ended into how its attempt ended. The code and
 // the signal are reported as they are, whatever the verdict.
-func (a *Agent) verdict(ctx context.Context, t *task, s Task) *nodev1.Report {
+func (a *Agent) verdict(ctx context.Context, t *task, s runtime.Task) *nodev1.Report {
 	r := &nodev1.Report{Exit: &nodev1.Exit{Code: int32(s.ExitCode), Signal: int32(s.Signal)}}
 	if !s.Started.IsZero() {
 		r.Started = timestamppb.New(s.Started)
@@ -39,7 +41,7 @@ func (a *Agent) verdict(ctx context.Context, t *task, s Task) *nodev1.Report {
 		r.Detail = fmt.Sprintf("ran into its time limit of %s", as.GetTimeLimit().AsDuration())
 	case t.stopping == stopIdle:
 		idleReport(r, t.idle.limit)
-	case t.stopping == stopAsked && restOfBatch(as): // its script has ended, and all is well here
+	case t.stopping == stopAsked && launcher.RestOfBatch(as): // its script has ended, and all is well here
 		r.State, r.Exit = nodev1.AttemptState_ATTEMPT_STATE_COMPLETED, &nodev1.Exit{}
 	case t.stopping == stopAsked:
 		r.State = nodev1.AttemptState_ATTEMPT_STATE_CANCELLED

@@ -7,7 +7,8 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/berth-scheduler/berth/agent/journal"
+	"github.com/berth-scheduler/berth/agent/relay"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -16,30 +17,7 @@ import (
 // Visitors serves users who look into the attempts of this node, for as long
 // as ctx lasts, by calling the leader at conn back; package relay does.
 type Visitors interface {
-	Serve(ctx context.Context, conn grpc.ClientConnInterface, v *Visit)
-}
-
-// Visit is one user's wish to see or enter one attempt.
-type Visit struct {
-	Ask *nodev1.Visit
-	// Refused says why it cannot be granted; then nothing below holds.
-	Refused error
-	// Node is this one.
-	Node cluster.NodeID
-	// Launch has the attempt's id, its user, its directory and its output
-	// files, and nothing else.
-	Launch *Launch
-	// Runtime has the attempt; nil when it is not here any more.
-	Runtime Runtime
-	// Journal remembers which of the attempt's requests must not be done again.
-	Journal *journal.Journal
-	// Audience is whom a signal to the attempt reaches when nothing else is said:
-	// not a shell that runs a script, nor what starts several tasks and passes
-	// signals on.
-	Audience Audience
-	// Runs closes when the attempt's first process runs, Over when it has
-	// ended and how is on disk. Both are closed of one that is not here any more.
-	Runs, Over <-chan struct{}
+	Serve(ctx context.Context, conn grpc.ClientConnInterface, v *relay.Visit)
 }
 
 // milestones are points of an attempt's life that others wait for.
@@ -69,7 +47,7 @@ func (a *Agent) visit(ctx context.Context, conn grpc.ClientConnInterface, ask *n
 	a.workers.Go(func() {
 		v, err := a.admitVisit(ask)
 		if err != nil {
-			v = &Visit{Ask: ask, Refused: err}
+			v = &relay.Visit{Ask: ask, Refused: err}
 		}
 		a.cfg.Visitors.Serve(ctx, conn, v)
 	})
@@ -77,13 +55,13 @@ func (a *Agent) visit(ctx context.Context, conn grpc.ClientConnInterface, ask *n
 
 // admitVisit checks against what this agent itself knows of the attempt, and
 // believes the leader only about one that is forgotten here.
-func (a *Agent) admitVisit(ask *nodev1.Visit) (*Visit, error) {
+func (a *Agent) admitVisit(ask *nodev1.Visit) (*relay.Visit, error) {
 	as := ask.GetOf()
 	id := conv.AttemptOf(as)
 	a.mu.Lock()
 	t := a.tasks[id]
 	a.mu.Unlock()
-	v := &Visit{Ask: ask, Node: a.cfg.Node}
+	v := &relay.Visit{Ask: ask, Node: a.cfg.Node}
 	gone := newMilestones()
 	gone.ended()
 	v.Runs, v.Over = gone.runs, gone.over
@@ -100,23 +78,18 @@ func (a *Agent) admitVisit(ask *nodev1.Visit) (*Visit, error) {
 	if ask.GetUid() != as.GetUid() && !ask.GetAdmin() {
 		return nil, cluster.Errorf(cluster.CodeDenied, "the job belongs to another user")
 	}
-	user, err := a.cfg.Users.Resolve(as.GetUid(), as.GetGid(), as.GetUser())
-	if err != nil {
+	var err error
+	if v.Launch, err = a.launcher.Outline(as); err != nil {
 		return nil, &cluster.Error{Code: cluster.CodeDenied, Msg: "node " + string(a.cfg.Node) + " does not take this user: " + err.Error()}
 	}
-	v.Launch = &Launch{
-		ID: id, Token: cluster.Token(as.GetToken()), UID: as.GetUid(), GID: as.GetGid(), Groups: user.Groups,
-		Image: as.GetImage(), Dir: submitDirOf(as, user),
-	}
-	a.setOutput(v.Launch, as, v.Launch.Dir)
 	return v, nil
 }
 
 // audienceOf is whom signals to an attempt are meant for: not the shell that runs
 // its script, nor who runs its ranks and passes signals on.
-func audienceOf(as *nodev1.Assignment) Audience {
+func audienceOf(as *nodev1.Assignment) runtime.Audience {
 	if len(as.Script) > 0 || as.GetRanks().GetTasks() > 1 {
-		return ToOthers
+		return runtime.ToOthers
 	}
-	return ToAll
+	return runtime.ToAll
 }

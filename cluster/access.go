@@ -45,7 +45,7 @@ func (a Access) With(list string, names []string) Access {
 	return out
 }
 
-// Check tells whether a is one that a partition may have. The error is an *Error
+// Check reports whether a is one that a partition may have. The error is an *Error
 // of CodeInvalid that names the list.
 func (a Access) Check() error {
 	for list := range a {
@@ -80,7 +80,7 @@ type Asker struct {
 	// Accounts are the account that is charged and those above it, nearest first.
 	Accounts []string
 	QOS      string
-	// InGroup tells whether the user is in a group.
+	// InGroup reports whether the user is in a group.
 	InGroup func(group string) bool
 }
 

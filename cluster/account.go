@@ -10,11 +10,11 @@ const (
 	WordsNoQOS     = "Invalid qos specification"
 )
 
-// CheckAccountName tells whether s may name an account, by the rule of
+// CheckAccountName reports whether s may name an account, by the rule of
 // CheckName.
 func CheckAccountName(s string) error { return CheckName("account", s) }
 
-// CheckQOSName tells whether s may name a quality of service, by the rule of
+// CheckQOSName reports whether s may name a quality of service, by the rule of
 // CheckName.
 func CheckQOSName(s string) error { return CheckName("qos", s) }
 

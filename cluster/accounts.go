@@ -35,7 +35,7 @@ type Account struct {
 	DefaultQOS string
 }
 
-// Check tells whether a is one that a cluster may have.
+// Check reports whether a is one that a cluster may have.
 func (a *Account) Check() error {
 	if err := CheckAccountName(a.Name); err != nil {
 		return err
@@ -78,7 +78,7 @@ type Member struct {
 	Coordinator bool
 }
 
-// Check tells whether m is one that a cluster may have.
+// Check reports whether m is one that a cluster may have.
 func (m *Member) Check() error {
 	if err := CheckAccountName(m.Account); err != nil {
 		return err
@@ -111,7 +111,7 @@ type QOS struct {
 	Default bool
 }
 
-// Check tells whether q is one that a cluster may have.
+// Check reports whether q is one that a cluster may have.
 func (q *QOS) Check() error {
 	if err := CheckQOSName(q.Name); err != nil {
 		return err
@@ -152,7 +152,7 @@ func DefaultAccountPolicy() AccountPolicy {
 	return AccountPolicy{HalfLife: 7 * 24 * time.Hour, CoreMicro: 20_000}
 }
 
-// Check tells whether p is one that a cluster may have.
+// Check reports whether p is one that a cluster may have.
 func (p *AccountPolicy) Check() error {
 	switch {
 	case p.HalfLife != 0 && (p.HalfLife < time.Minute || p.HalfLife > 10*365*24*time.Hour):
@@ -236,7 +236,7 @@ type Limits struct {
 	MaxGPUs int64
 }
 
-// Zero tells whether nothing is bounded.
+// Zero reports whether nothing is bounded.
 func (l *Limits) Zero() bool { return *l == Limits{} || *l == Limits{Period: l.Period} }
 
 // over fills what l leaves open with that of d.
@@ -299,7 +299,7 @@ type Quota struct {
 	Limits   Limits
 }
 
-// Check tells whether q is one that a cluster may have.
+// Check reports whether q is one that a cluster may have.
 func (q *Quota) Check() error {
 	s, l := q.Subject, &q.Limits
 	switch {

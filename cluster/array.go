@@ -183,7 +183,7 @@ func (t *Tasks) stepped(ranks []Span) (string, bool) {
 // String is all tasks as they are typed.
 func (t Tasks) String() string { return t.Format(t.All()) }
 
-// Equal tells whether both hold the same tasks.
+// Equal reports whether both hold the same tasks.
 func (t Tasks) Equal(o Tasks) bool { return slices.Equal(t.runs, o.runs) }
 
 // String is the array as it is typed, 0-99%4.

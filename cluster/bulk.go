@@ -24,6 +24,24 @@ type Bulk interface {
 	Load() (env []string, script []byte)
 }
 
+// heldBulk is a Bulk in memory.
+type heldBulk struct {
+	sum    [sha256.Size]byte
+	env    []string
+	script []byte
+}
+
+// HoldBulk makes a Bulk that stays in memory, for where there is no place outside of
+// it. Neither part may change any more.
+func HoldBulk(env []string, script []byte) Bulk {
+	return &heldBulk{sum: BulkSum(env, script), env: env, script: script}
+}
+
+func (b *heldBulk) Sum() [sha256.Size]byte   { return b.sum }
+func (b *heldBulk) Bytes() int64             { return bulkBytes(b.env, b.script) }
+func (b *heldBulk) Scripted() bool           { return len(b.script) > 0 }
+func (b *heldBulk) Load() ([]string, []byte) { return b.env, b.script }
+
 // Large returns the environment and the packed script, wherever they lie.
 func (s *Spec) Large() (env []string, script []byte) {
 	if s.Bulk != nil {

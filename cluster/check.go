@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Check tells whether s is a request that some cluster could run. It returns
+// Check reports whether s is a request that some cluster could run. It returns
 // the first fault as an *Error of CodeInvalid that names the field.
 func (s *Spec) Check() error {
 	for _, f := range []func() error{s.checkCommand, s.checkEnv, s.checkPaths, s.checkSizes, s.checkContainer, s.checkWarning, s.checkTelling, s.checkConflicts} {
@@ -230,7 +230,7 @@ func (s *Spec) checkGang() error {
 	return nil
 }
 
-// hasTaskPattern tells whether an output path differs from task to task.
+// hasTaskPattern reports whether an output path differs from task to task.
 func hasTaskPattern(path string) bool {
 	if strings.Contains(path, `\`) {
 		return false

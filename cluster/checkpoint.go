@@ -29,7 +29,7 @@ const (
 // CheckpointSignals are the signals that a hook may use, without SIG.
 func CheckpointSignals() []string { return []string{"USR1", "USR2", "HUP", "INT", "TERM"} }
 
-// Set tells whether there is a hook at all.
+// Set reports whether there is a hook at all.
 func (c Checkpoint) Set() bool { return c.Signal != "" }
 
 // String returns the form that ParseCheckpoint reads, "" for none.

@@ -46,7 +46,7 @@ type Container struct {
 // MaxMounts bounds Container.Mounts.
 const MaxMounts = 32
 
-// Set tells whether anything is asked for.
+// Set reports whether anything is asked for.
 func (c *Container) Set() bool {
 	return c.Network != "" || len(c.Mounts) > 0 || c.ReadOnly || c.TmpMiB != 0 || c.ShmMiB != 0
 }
@@ -113,7 +113,7 @@ func (m Mount) check(shown string) error {
 	return nil
 }
 
-// below tells whether a clean path is dir or lies below it.
+// below reports whether a clean path is dir or lies below it.
 func below(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
 
 // checkContainer bounds what is asked of the container.

@@ -1,11 +1,8 @@
 package cluster
 
 import (
-	"fmt"
 	"iter"
 	"slices"
-	"strconv"
-	"strings"
 )
 
 // MaxNodes bounds the nodes of one job, MaxTasks its processes on one node.
@@ -20,10 +17,10 @@ func (s *Spec) NodeCount() int { return max(1, s.Nodes) }
 // TaskCount is how many processes it has on each node, at least 1.
 func (s *Spec) TaskCount() int { return max(1, s.Tasks) }
 
-// Ranked tells whether its processes are numbered: there are several.
+// Ranked reports whether its processes are numbered: there are several.
 func (s *Spec) Ranked() bool { return s.NodeCount() > 1 || s.TaskCount() > 1 }
 
-// BatchStep tells whether the job is a batch script on several nodes, which runs
+// BatchStep reports whether the job is a batch script on several nodes, which runs
 // once, on the first: it starts its tasks on all of them itself. A script that
 // has several processes on each node runs as each of them.
 func (s *Spec) BatchStep() bool { return s.Scripted() && s.NodeCount() > 1 && s.TaskCount() == 1 }
@@ -69,7 +66,7 @@ func (g *Gang) Clone() *Gang {
 	return &c
 }
 
-// Stopping tells whether what still runs of the gang must end.
+// Stopping reports whether what still runs of the gang must end.
 func (g *Gang) Stopping() bool { return g != nil && (g.First > 0 || g.Undo.Code != "") }
 
 // Waits is how many parts are not ready yet.
@@ -133,7 +130,7 @@ func (a *Attempt) HeldGPUs() []GPUShare {
 	return out
 }
 
-// PartLive tells whether the part on the node of a rank has not ended.
+// PartLive reports whether the part on the node of a rank has not ended.
 func (a *Attempt) PartLive(rank int) bool {
 	if a.Gang == nil || !a.State.Live() {
 		return a.State.Live()
@@ -223,7 +220,7 @@ func (j *Job) Undone() int {
 	return n
 }
 
-// HeldUpBy tells whether an attempt of j was given up before any part of it
+// HeldUpBy reports whether an attempt of j was given up before any part of it
 // started because of a node: it was not ready in time, or its part failed first.
 func (j *Job) HeldUpBy(node NodeID) bool {
 	for i := range j.Attempts {
@@ -239,7 +236,7 @@ func (j *Job) HeldUpBy(node NodeID) bool {
 	return false
 }
 
-// undone tells whether the attempt was given up before any part of it started.
+// undone reports whether the attempt was given up before any part of it started.
 func (a *Attempt) undone() bool {
 	return a.Gang != nil && !a.Gang.Go && (a.State == JobFailed || a.State == JobNodeFail)
 }
@@ -247,57 +244,3 @@ func (a *Attempt) undone() bool {
 // MaxUndone is how often a gang may be given up before it started; the last
 // time is final.
 const MaxUndone = 3
-
-// FoldNames writes node names as a host list, gpu[01-03],login1. Names that
-// follow each other and differ only in a rising number at their end are folded,
-// so that the list names the nodes in the order in which they are given.
-func FoldNames(ids []NodeID) string {
-	var out []string
-	for i := 0; i < len(ids); {
-		prefix, digits := splitNumber(string(ids[i]))
-		first, err := strconv.Atoi(digits)
-		nums := []int{first}
-		k := i + 1
-		for ; err == nil && k < len(ids); k++ {
-			p, d := splitNumber(string(ids[k]))
-			n, err := strconv.Atoi(d)
-			if err != nil || p != prefix || len(d) != len(digits) || n <= nums[len(nums)-1] {
-				break
-			}
-			nums = append(nums, n)
-		}
-		if len(nums) == 1 {
-			out = append(out, string(ids[i]))
-		} else {
-			out = append(out, prefix+foldNumbers(nums, len(digits)))
-		}
-		i = k
-	}
-	return strings.Join(out, ",")
-}
-
-func splitNumber(s string) (prefix, digits string) {
-	i := len(s)
-	for i > 0 && s[i-1] >= '0' && s[i-1] <= '9' {
-		i--
-	}
-	return s[:i], s[i:]
-}
-
-// foldNumbers writes rising numbers of one width as [01-03,07].
-func foldNumbers(nums []int, width int) string {
-	var spans []string
-	for i := 0; i < len(nums); {
-		k := i
-		for k+1 < len(nums) && nums[k+1] == nums[k]+1 {
-			k++
-		}
-		if i == k {
-			spans = append(spans, fmt.Sprintf("%0*d", width, nums[i]))
-		} else {
-			spans = append(spans, fmt.Sprintf("%0*d-%0*d", width, nums[i], width, nums[k]))
-		}
-		i = k + 1
-	}
-	return "[" + strings.Join(spans, ",") + "]"
-}

@@ -96,7 +96,7 @@ func (n *Node) Order(id GPUID) *GPUOrder {
 	return nil
 }
 
-// Open tells whether card g of n may be given to new attempts, as far as the
+// Open reports whether card g of n may be given to new attempts, as far as the
 // card goes: its agent finds it sound, and nobody drained it.
 func (n *Node) Open(g *GPU) bool {
 	if g.State != GPUOK {

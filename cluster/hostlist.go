@@ -226,10 +226,10 @@ func digits(s string) (n int, ok bool) {
 // String returns the list as it was written.
 func (h HostList) String() string { return h.text }
 
-// Equal tells whether two lists were written alike.
+// Equal reports whether two lists were written alike.
 func (h HostList) Equal(o HostList) bool { return h.text == o.text }
 
-// Holds tells whether a node is in the list.
+// Holds reports whether a node is in the list.
 func (h HostList) Holds(id NodeID) bool {
 	switch {
 	case h.all:
@@ -249,7 +249,7 @@ func (h HostList) Holds(id NodeID) bool {
 	return false
 }
 
-// holds tells whether a name is one of a part with brackets. Where the name may go
+// holds reports whether a name is one of a part with brackets. Where the name may go
 // on, of which some numbers could be longer or shorter, is kept as a set of bits.
 func (h *HostList) holds(it *hostItem, name string) bool {
 	at, rest := uint64(1), h.text[it.at:it.end]
@@ -278,7 +278,7 @@ func (h *HostList) holds(it *hostItem, name string) bool {
 	}
 }
 
-// holdsNumber tells whether digits are a number of spans as it is written there.
+// holdsNumber reports whether digits are a number of spans as it is written there.
 func holdsNumber(spans []hostSpan, digits string) bool {
 	n := 0
 	for _, c := range []byte(digits) {

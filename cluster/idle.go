@@ -40,7 +40,7 @@ func (s IdleStage) String() string {
 	return [...]string{"", "reported", "warned", "shrunk", "ended"}[min(s, IdleEnded)]
 }
 
-// On tells whether there is a policy.
+// On reports whether there is a policy.
 func (p IdlePolicy) On() bool { return p.Window > 0 }
 
 // Stage is how far a job has come whose GPUs have stood idle for so long, and

@@ -118,9 +118,11 @@ type Job struct {
 	Spec     *Spec
 	State    JobState
 	Reason   Reason
-	// Estimates holds one entry per GPU type of the cluster at submit, sorted
-	// by type.
+	// Estimates holds one entry per GPU type of the cluster, sorted by type.
+	// Estimated is when they were last made anew while the job waited, 0 for those
+	// of its submit.
 	Estimates []Estimate
+	Estimated Time
 	// MinGPUMemMiB is the least memory to reserve next time, raised after an
 	// out-of-memory; NeedWhole demands a whole GPU next time.
 	MinGPUMemMiB int64
@@ -222,6 +224,9 @@ type Attempt struct {
 	Marks MailEvents
 	// Idle is how far the idle policy has gone with it, nil before it began.
 	Idle *IdleMark
+	// Secret is what its credentials are made from, "" once it ended; see
+	// Credential.
+	Secret Secret
 }
 
 // MaxNeighbours bounds Attempt.Neighbours.

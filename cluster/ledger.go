@@ -45,7 +45,7 @@ type GPUUse struct {
 	Closed bool
 }
 
-// Idle tells whether the card holds nothing and would take something.
+// Idle reports whether the card holds nothing and would take something.
 func (g *GPUUse) Idle() bool { return g.Shares == 0 && !g.Closed }
 
 // FreeMiB is the memory that is left to give away, 0 under an exclusive share.
@@ -171,7 +171,7 @@ func (l *Ledger) GPUAt(at int) (u *GPUUse, ok bool) {
 	return &l.gpus[at], true
 }
 
-// Fits tells whether b can be taken now: the zero Reason when it can, and
+// Fits reports whether b can be taken now: the zero Reason when it can, and
 // otherwise the first thing that is missing, in numbers.
 func (l *Ledger) Fits(b *Berth) Reason {
 	i, ok := l.nodeAt[b.Node]
@@ -236,6 +236,32 @@ func (l *Ledger) Take(b *Berth) bool { return l.add(b, 1) }
 // Release gives b back. It reports false, and changes nothing, when b names
 // an unknown node or GPU.
 func (l *Ledger) Release(b *Berth) bool { return l.add(b, -1) }
+
+// TakeStart adds all berths of a start to what is taken, or none and reports
+// false, when one names an unknown node or GPU.
+func (l *Ledger) TakeStart(st *Start) bool {
+	for i, b := range st.Berths() {
+		if l.Take(b) {
+			continue
+		}
+		for k, o := range st.Berths() {
+			if k < i {
+				l.Release(o)
+			}
+		}
+		return false
+	}
+	return true
+}
+
+// HeldMilli is how much of GPUs the shares take in all, in thousandths of whole
+// ones. Of a GPU that the ledger does not know compute alone counts.
+func (l *Ledger) HeldMilli(gpus []GPUShare) int64 {
+	return HeldMilli(gpus, func(id GPUID) int64 {
+		u, _ := l.GPU(id)
+		return u.SellableMiB
+	})
+}
 
 func (l *Ledger) add(b *Berth, sign int64) bool {
 	i, ok := l.nodeAt[b.Node]
@@ -336,7 +362,7 @@ func (l *Ledger) Check() error {
 	return nil
 }
 
-// Equal tells whether two ledgers hold the same accounts, in whatever order
+// Equal reports whether two ledgers hold the same accounts, in whatever order
 // they were made.
 func (l *Ledger) Equal(m *Ledger) bool {
 	if len(l.nodes) != len(m.nodes) || len(l.gpus) != len(m.gpus) {

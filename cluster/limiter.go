@@ -13,7 +13,7 @@ type Tally struct {
 	GPUMilli int64
 }
 
-// zero tells whether there is nothing.
+// zero reports whether there is nothing.
 func (t *Tally) zero() bool { return *t == Tally{} }
 
 // Limiter holds jobs against the quotas of a cluster. The state machine keeps
@@ -135,7 +135,7 @@ func (l *Limiter) Overspent(h Holder, fn func(*Limits, GPUTime)) {
 	}
 }
 
-// Together tells whether some quota counts jobs of both holders as one.
+// Together reports whether some quota counts jobs of both holders as one.
 func (l *Limiter) Together(a, b Holder) bool {
 	for _, x := range l.of(a) {
 		for _, y := range l.of(b) {
@@ -147,7 +147,7 @@ func (l *Limiter) Together(a, b Holder) bool {
 	return false
 }
 
-// HasBudgets tells whether any quota has one.
+// HasBudgets reports whether any quota has one.
 func (l *Limiter) HasBudgets() bool {
 	for _, q := range l.quotas {
 		if q.Limits.GPUTime > 0 {
@@ -296,7 +296,7 @@ var limitCodes = map[string][4]ReasonCode{
 	"JobGPUs": {"AssocMaxGRESPerJob", "AssocMaxGRESPerJob", "QOSMaxGRESPerJob", "QOSMaxGRESPerJob"},
 }
 
-// LimitReason tells whether a job waits for a quota.
+// LimitReason reports whether a job waits for a quota.
 func LimitReason(c ReasonCode) bool {
 	for _, codes := range limitCodes {
 		for _, x := range codes {

@@ -23,7 +23,7 @@ const (
 	MaxTimeDays     = 30
 )
 
-// CheckName tells whether s may name a node, a coordinator or a cluster:
+// CheckName reports whether s may name a node, a coordinator or a cluster:
 // 1–63 characters of a–z, 0–9, '.', '_' and '-', the first a letter or digit.
 func CheckName(what, s string) error {
 	if s == "" || len(s) > MaxNameLen {
@@ -38,7 +38,7 @@ func CheckName(what, s string) error {
 	return nil
 }
 
-// CheckJobName tells whether s may name a job: 1–63 bytes of printable UTF-8
+// CheckJobName reports whether s may name a job: 1–63 bytes of printable UTF-8
 // without slash, and not beginning with '-' or '.'. The name becomes part of
 // output paths and of listings on terminals.
 func CheckJobName(s string) error {

@@ -1,6 +1,6 @@
 package cluster
 
-// NodeState tells whether a node takes new jobs.
+// NodeState reports whether a node takes new jobs.
 type NodeState uint8
 
 // The states of a node.
@@ -47,7 +47,7 @@ type GPU struct {
 	StateReason string
 }
 
-// Shareable tells whether more than one attempt may lie on g.
+// Shareable reports whether more than one attempt may lie on g.
 func (g *GPU) Shareable() bool {
 	return g.CapMode != "none" && g.MaxShares > 1 && g.Scope != ScopeNever && g.Unshared == ""
 }
@@ -85,9 +85,12 @@ type Node struct {
 	// History is the last of what befell the node and its cards, oldest first,
 	// at most MaxHistory.
 	History []NodeEvent
+	// Credentials says that its agent gives jobs their credentials: what they ask
+	// of the cluster they must then show them for.
+	Credentials bool
 }
 
-// Schedulable tells whether new attempts may be placed on n.
+// Schedulable reports whether new attempts may be placed on n.
 func (n *Node) Schedulable() bool { return n.State == NodeReady && !n.Drain }
 
 // GPU returns the card with the given id, or nil.

@@ -40,7 +40,7 @@ const (
 	MaxSessionIdle = 14 * 24 * time.Hour
 )
 
-// CheckPartitionName tells whether s may name a partition: 1–63 characters of
+// CheckPartitionName reports whether s may name a partition: 1–63 characters of
 // a–z, A–Z, 0–9, '.', '_' and '-', the first a letter or digit, as sites name
 // them for Slurm.
 func CheckPartitionName(s string) error {
@@ -71,7 +71,7 @@ func PartitionNames(s string) []string {
 	return names
 }
 
-// CheckPartitions tells whether s may be what a request names: one partition, or
+// CheckPartitions reports whether s may be what a request names: one partition, or
 // up to MaxPartitionsNamed with commas between them.
 func CheckPartitions(s string) error {
 	names := PartitionNames(s)
@@ -89,7 +89,7 @@ func CheckPartitions(s string) error {
 // MaxGPUTypes bounds Partition.GPUTypes.
 const MaxGPUTypes = 64
 
-// Check tells whether p is one that a cluster may have. The error is an
+// Check reports whether p is one that a cluster may have. The error is an
 // *Error of CodeInvalid that names the field.
 func (p *Partition) Check() error {
 	if err := CheckPartitionName(p.Name); err != nil {
@@ -130,7 +130,7 @@ func (p *Partition) Check() error {
 	return nil
 }
 
-// HasType tells whether cards of a type belong to p.
+// HasType reports whether cards of a type belong to p.
 func (p *Partition) HasType(gpuType string) bool {
 	return len(p.GPUTypes) == 0 || slices.Contains(p.GPUTypes, gpuType)
 }

@@ -1,6 +1,9 @@
 package cluster
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Plan is what the scheduler proposes against the state at BaseIndex. The
 // state machine checks every part again when it applies the plan.
@@ -44,8 +47,10 @@ type Start struct {
 	// Overtook is the reason to start before jobs that stand earlier in the
 	// queue of one of its GPUs; required when there are such jobs.
 	Overtook string
-	// Port is where its processes find each other; see Attempt.
-	Port uint16
+	// Port is where its processes find each other, Secret what its credentials are
+	// made from; see Attempt.
+	Port   uint16
+	Secret Secret
 }
 
 // QueueMove puts a waiting job into the queue of a GPU, or takes it out when
@@ -82,6 +87,11 @@ type PlanResult struct {
 type Waiter struct {
 	Job  JobID
 	Rank int64
+}
+
+// Compare orders the waiters of a queue: by rank, then by job.
+func (w Waiter) Compare(o Waiter) int {
+	return cmp.Or(cmp.Compare(w.Rank, o.Rank), cmp.Compare(w.Job, o.Job))
 }
 
 // Snapshot is an immutable view of the state at Index for the scheduler.

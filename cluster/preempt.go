@@ -38,7 +38,7 @@ func (r *PreemptRequest) Reason() Reason {
 	return Reason{Code: ReasonPreempted, Detail: fmt.Sprintf("for job %d: %s", r.For, r.Why)}
 }
 
-// Preempting tells whether the live attempt of j was asked to make room.
+// Preempting reports whether the live attempt of j was asked to make room.
 func (j *Job) Preempting() bool {
 	a := j.Live()
 	return a != nil && a.Preempt != nil
@@ -55,7 +55,7 @@ func (j *Job) Preempted() (last Time, n int) {
 	return last, n
 }
 
-// Rested tells whether the preemptions of j, if any, are few and long enough
+// Rested reports whether the preemptions of j, if any, are few and long enough
 // ago for another one.
 func (j *Job) Rested(now Time) bool {
 	last, n := j.Preempted()

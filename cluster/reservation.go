@@ -62,7 +62,7 @@ const (
 	maxReservationComment = 1024
 )
 
-// CheckReservationName tells whether s may name one; the rules are those of
+// CheckReservationName reports whether s may name one; the rules are those of
 // partitions.
 func CheckReservationName(s string) error {
 	if err := CheckPartitionName(s); err != nil {
@@ -71,7 +71,7 @@ func CheckReservationName(s string) error {
 	return nil
 }
 
-// Check tells whether r is one that a cluster may have. The error is an *Error
+// Check reports whether r is one that a cluster may have. The error is an *Error
 // of CodeInvalid that names the field.
 func (r *Reservation) Check() error {
 	if err := CheckReservationName(r.Name); err != nil {
@@ -133,13 +133,13 @@ func (r *Reservation) Window(now Time) (start, end Time, ok bool) {
 	return start.Add(n * every), end.Add(n * every), true
 }
 
-// Active tells whether a window is open.
+// Active reports whether a window is open.
 func (r *Reservation) Active(now Time) bool {
 	start, _, ok := r.Window(now)
 	return ok && start <= now
 }
 
-// Covers tells whether a card belongs to it; with gpu "" whether anything of the
+// Covers reports whether a card belongs to it; with gpu "" whether anything of the
 // node does.
 func (r *Reservation) Covers(node NodeID, gpu GPUID) bool {
 	if !r.Nodes.Holds(node) {
@@ -152,10 +152,10 @@ func (r *Reservation) Covers(node NodeID, gpu GPUID) bool {
 	return ok
 }
 
-// CoversNode tells whether it holds a machine as a whole.
+// CoversNode reports whether it holds a machine as a whole.
 func (r *Reservation) CoversNode(node NodeID) bool { return len(r.GPUs) == 0 && r.Nodes.Holds(node) }
 
-// Admits tells whether a job of an owner and account may run inside.
+// Admits reports whether a job of an owner and account may run inside.
 func (r *Reservation) Admits(o *Owner, account string) bool {
 	if len(r.Users)+len(r.Accounts) == 0 {
 		return o.UID == 0
@@ -201,7 +201,7 @@ func (j *Job) LatestEnd(now Time) Time {
 	return now.Add(longest)
 }
 
-// Bars tells whether r keeps a job that starts now from a card, or with gpu ""
+// Bars reports whether r keeps a job that starts now from a card, or with gpu ""
 // from the cores of a node: it is open, or opens before the job's latest end,
 // and is not the job's own. It returns when the window begins.
 func (r *Reservation) Bars(j *Job, node NodeID, gpu GPUID, now, end Time) (Time, bool) {

@@ -33,7 +33,7 @@ func (s Scope) String() string {
 	return string(s)
 }
 
-// Allows tells whether jobs of two owners may lie beside each other. What is
+// Allows reports whether jobs of two owners may lie beside each other. What is
 // not known allows nobody.
 func (s Scope) Allows(a, b *Owner) bool {
 	switch s {

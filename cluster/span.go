@@ -14,7 +14,7 @@ func SpanLen(spans []Span) int {
 	return n
 }
 
-// SpanHas tells whether a rank is among sorted spans.
+// SpanHas reports whether a rank is among sorted spans.
 func SpanHas(spans []Span, rank int) bool {
 	_, ok := spanAt(spans, rank)
 	return ok

@@ -46,7 +46,7 @@ func (s *Standing) Priority(j *Job) int64 {
 	return 0
 }
 
-// MayPreempt tells whether jobs like a may end jobs like b to have their room.
+// MayPreempt reports whether jobs like a may end jobs like b to have their room.
 func (s *Standing) MayPreempt(a, b *Job) bool {
 	if s == nil || a.Spec.QOS == "" || b.Spec.QOS == "" {
 		return false

@@ -49,7 +49,7 @@ var stateNames = [...]struct{ name, code string }{
 	JobDeadline:    {"DEADLINE", "DL"},
 }
 
-// Valid tells whether s is one of the named states.
+// Valid reports whether s is one of the named states.
 func (s JobState) Valid() bool { return s >= JobPending && s <= JobDeadline }
 
 // String returns the long name in capitals, "UNKNOWN" for no state.
@@ -79,16 +79,16 @@ func ParseJobState(s string) (JobState, error) {
 	return 0, fmt.Errorf("unknown job state %q", s)
 }
 
-// Terminal tells whether nothing can follow s.
+// Terminal reports whether nothing can follow s.
 func (s JobState) Terminal() bool { return s >= JobCompleted && s <= JobDeadline }
 
-// Waiting tells whether a job in s has no attempt under way.
+// Waiting reports whether a job in s has no attempt under way.
 func (s JobState) Waiting() bool { return s == JobPending || s == JobQueued }
 
-// Live tells whether an attempt in s may hold a share of a GPU.
+// Live reports whether an attempt in s may hold a share of a GPU.
 func (s JobState) Live() bool { return s >= JobStarting && s <= JobUnreachable }
 
-// CanMove tells whether a job in state from may pass to state to. Terminal
+// CanMove reports whether a job in state from may pass to state to. Terminal
 // states move nowhere; a job may return from a live state to PENDING only
 // because its attempt ended and it is to run again.
 func CanMove(from, to JobState) bool {

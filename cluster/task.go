@@ -18,7 +18,7 @@ func (s *Spec) Len() int {
 	return s.Array.Tasks.Len()
 }
 
-// InArray tells whether j is a task of an array, or several of them.
+// InArray reports whether j is a task of an array, or several of them.
 func (j *Job) InArray() bool { return j.ArrayJobID != 0 }
 
 // Rank is where the task of j stands in its array, from 0.

@@ -42,7 +42,7 @@ func NewTasks(runs []TaskRun) (Tasks, error) {
 	return longest(runsOf(set)), nil
 }
 
-// apart tells whether each run ends before the next one begins.
+// apart reports whether each run ends before the next one begins.
 func apart(runs []TaskRun) bool {
 	for i := 1; i < len(runs); i++ {
 		if runs[i-1].Last >= runs[i].First {

@@ -34,7 +34,7 @@ func WarningSignals() []string {
 	return []string{"USR1", "USR2", "HUP", "INT", "QUIT", "TERM", "ALRM", "URG", "CONT", "XCPU"}
 }
 
-// Set tells whether there is a warning at all.
+// Set reports whether there is a warning at all.
 func (w Warning) Set() bool { return w.Signal != "" }
 
 // String is the form that ParseWarning reads, "" for none.

@@ -20,7 +20,7 @@ type Where struct {
 	Reservation string
 }
 
-// Named tells whether nodes are named that the job must have.
+// Named reports whether nodes are named that the job must have.
 func (w *Where) Named() bool { return w != nil && w.Nodes.String() != "" }
 
 // InReservation is the name of the reservation that it asks for.
@@ -31,10 +31,10 @@ func (w *Where) InReservation() string {
 	return w.Reservation
 }
 
-// WholeNodes tells whether the job wants its nodes for itself.
+// WholeNodes reports whether the job wants its nodes for itself.
 func (s *Spec) WholeNodes() bool { return s.Where != nil && s.Where.Whole }
 
-// Allows tells whether a node, by its name and features alone, may be one of
+// Allows reports whether a node, by its name and features alone, may be one of
 // the job's.
 func (s *Spec) Allows(n *Node) bool { return s.Refuses(n) == "" }
 
@@ -56,7 +56,7 @@ func (s *Spec) Refuses(n *Node) string {
 	return ""
 }
 
-// Restricted tells whether Refuses may refuse a node for another reason than
+// Restricted reports whether Refuses may refuse a node for another reason than
 // Spec.Node.
 func (s *Spec) Restricted() bool {
 	return s.Where != nil && (s.Where.Named() || s.Where.Exclude.String() != "" || s.Where.Features.String() != "")
@@ -69,7 +69,7 @@ const (
 	maxHostAgain = 64
 )
 
-// Check tells whether the reservation and the lists are ones that a job of so
+// Check reports whether the reservation and the lists are ones that a job of so
 // many nodes may ask for. The error is an *Error of CodeInvalid.
 func (w *Where) Check(nodes int) error {
 	switch {
@@ -146,7 +146,7 @@ func ParseFeatures(s string) (Features, error) {
 	return f, nil
 }
 
-// CheckFeature tells whether s may name a feature: letters, digits, '_', '-',
+// CheckFeature reports whether s may name a feature: letters, digits, '_', '-',
 // '.', ':', '=' and '+', as sites name them for Slurm.
 func CheckFeature(s string) error {
 	if s == "" || len(s) > maxFeatureLen {
@@ -164,17 +164,17 @@ func CheckFeature(s string) error {
 // String is what was asked for, "" for nothing.
 func (f Features) String() string { return f.text }
 
-// Equal tells whether the same was asked for in the same words.
+// Equal reports whether the same was asked for in the same words.
 func (f Features) Equal(o Features) bool { return f.text == o.text }
 
-// Match tells whether a node with so many features has what is asked for.
+// Match reports whether a node with so many features has what is asked for.
 func (f Features) Match(has []string) bool {
 	return f.text == "" || slices.ContainsFunc(f.any, func(all []string) bool {
 		return !slices.ContainsFunc(all, func(name string) bool { return !slices.Contains(has, name) })
 	})
 }
 
-// CheckFeatures tells whether a node may say that it has these: sorted, each
+// CheckFeatures reports whether a node may say that it has these: sorted, each
 // once.
 func CheckFeatures(has []string) error {
 	if len(has) > MaxNodeFeatures {

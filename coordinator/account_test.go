@@ -9,11 +9,11 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/coordinator"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
 func setRule(t *testing.T, cc *grpc.ClientConn, who uint32, s *apiv1.Standing) error {
@@ -51,7 +51,7 @@ func quotaRule(q *apiv1.Quota) *apiv1.Standing {
 // with the limit, its value and the use, and are refused what can never be.
 func TestAccounts(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 1, Partitions: map[string]coordinator.Chosen{"none": {Policy: fairly()}}})
+	c := coordtest.Start(t, coordtest.Options{N: 1, Partitions: map[string]site.Chosen{"none": {Policy: fairly()}}})
 	cc := c.Dial(0, "gate", "g")
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"), coordtest.T4("GPU-2"))
 	if resp, err := apiv1.NewJobServiceClient(cc).SubmitJobs(as(t, alice), &apiv1.SubmitJobsRequest{RequestId: reqID(90), Jobs: []*apiv1.JobSpec{charged("lab", spec(2000))}}); err != nil ||

@@ -129,6 +129,88 @@ func TestWatchesAreCounted(t *testing.T) {
 	t.Error("berth_api_refused_total{limit=\"streams\"} counts nothing")
 }
 
+// TestWhatReadsMuchIsCharged: who has lists, reports, predictions or watches made
+// in a loop is told to wait, whoever leads; what changes something is let in.
+func TestWhatReadsMuchIsCharged(t *testing.T) {
+	l := limit.Unlimited()
+	l.WorkMilli = 1
+	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true, Limits: &l})
+	follower := (c.Leader() + 1) % 3
+	cc := c.Dial(follower, "gate", "g")
+	jobs, history := apiv1.NewJobServiceClient(cc), apiv1.NewHistoryServiceClient(cc)
+	submit := func(ctx context.Context) (uint64, error) {
+		r, err := jobs.SubmitJobs(ctx, &apiv1.SubmitJobsRequest{RequestId: rand.Text(), Jobs: []*apiv1.JobSpec{spec(0)}})
+		if err != nil {
+			return 0, err
+		}
+		return r.Ids[0], nil
+	}
+	uid := uint32(4000)
+	for name, call := range map[string]func(ctx context.Context, id uint64) error{
+		"list": func(ctx context.Context, id uint64) error {
+			r, err := jobs.ListJobs(ctx, &apiv1.ListJobsRequest{})
+			if err == nil && len(r.Jobs) == 0 {
+				t.Error("nothing is listed")
+			}
+			return err
+		},
+		"predict": func(ctx context.Context, id uint64) error {
+			_, err := jobs.Predict(ctx, &apiv1.PredictRequest{Spec: spec(1000)})
+			return err
+		},
+		"why": func(ctx context.Context, id uint64) error {
+			_, err := jobs.ExplainJob(ctx, &apiv1.ExplainJobRequest{Id: id})
+			return err
+		},
+		"forecasts": func(ctx context.Context, id uint64) error {
+			_, err := jobs.ListForecasts(ctx, &apiv1.ListForecastsRequest{Ids: []uint64{id}})
+			return err
+		},
+		"report": func(ctx context.Context, id uint64) error {
+			_, err := history.GetReport(ctx, &apiv1.GetReportRequest{})
+			return err
+		},
+		"history": func(ctx context.Context, id uint64) error {
+			s, err := history.ListHistory(ctx, &apiv1.ListHistoryRequest{})
+			if err == nil {
+				_, err = s.Recv()
+			}
+			return err
+		},
+		"watch": func(ctx context.Context, id uint64) error {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			s, err := jobs.WatchJobs(ctx, &apiv1.WatchJobsRequest{})
+			if err == nil {
+				_, err = s.Recv()
+			}
+			return err
+		},
+	} {
+		uid++
+		ctx := coordtest.As(t.Context(), uid)
+		id, err := submit(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := 0; ; n++ {
+			err := call(ctx, id)
+			if _, again := conv.RetryAfter(err); err != nil && (!again || !strings.Contains(err.Error(), "read_ms_per_second")) {
+				t.Errorf("%s: %v, want a refusal that names the limit", name, err)
+			}
+			if err != nil {
+				break
+			}
+			if n > 100_000 {
+				t.Fatalf("%s: never refused", name)
+			}
+		}
+		if _, err := submit(ctx); err != nil {
+			t.Errorf("%s: a submit afterwards: %v", name, err)
+		}
+	}
+}
+
 // TestSilentStreamsEnd: of every call that begins and sends nothing, by whoever it
 // is, nothing is left after a while.
 func TestSilentStreamsEnd(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
+	"github.com/berth-scheduler/berth/coordinator/notify"
 )
 
 // mayCall says who may make each call there is: any user, administrators alone, or
@@ -97,7 +98,7 @@ func turnedAway(ctx context.Context, t *testing.T, cc *grpc.ClientConn, call str
 // that only coordinators may send.
 func TestWhoMayCall(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 1, AllowRoot: true, Notices: coordinator.Notices{Webhooks: coordinator.WebhooksAdmins}, Waits: coordinator.Waits{JobUser: time.Millisecond}})
+	c := coordtest.Start(t, coordtest.Options{N: 1, AllowRoot: true, Notices: notify.Notices{Webhooks: notify.WebhooksAdmins}, Waits: coordinator.Waits{JobUser: time.Millisecond}})
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"), coordtest.T4("GPU-2"))
 	gate := c.Dial(0, "gate", "g")
 	runningJob(t, gate, a, 1) // alice's

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/wait"
 	"github.com/berth-scheduler/berth/fsm"
 )
 
@@ -20,7 +21,7 @@ func (c *Coordinator) agree(ctx context.Context) error {
 		if c.prop.Version() >= fsm.EntryVersion {
 			return nil
 		}
-		if !sleep(ctx, c.cfg.Waits.Agree) {
+		if !wait.Sleep(ctx, c.cfg.Waits.Agree) {
 			return ctx.Err()
 		}
 	}
@@ -38,7 +39,7 @@ func (c *Coordinator) allRead(ctx context.Context) (least uint32, behind *cluste
 	least = fsm.EntryVersion
 	var silent, old []string
 	for _, m := range members {
-		r, err := c.ask(ctx, m)
+		r, err := c.members.Ask(ctx, m)
 		if err != nil {
 			silent = append(silent, m.ID)
 			continue

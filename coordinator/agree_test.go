@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -17,7 +18,7 @@ import (
 // version that would stop at them. Once they are in the log they stay.
 func TestNewCommandsWaitForEveryCoordinator(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 3, Absent: 1, Waits: coordinator.Waits{Agree: 20 * time.Millisecond}})
+	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true, Absent: 1, Waits: coordinator.Waits{Agree: 20 * time.Millisecond}})
 	pin := func() error {
 		_, err := apiv1.NewModelServiceClient(c.Dial(c.Leader(), "gate", "g")).PinModel(as(t, admin), &apiv1.PinModelRequest{Pinned: true})
 		return err
@@ -41,5 +42,18 @@ func TestNewCommandsWaitForEveryCoordinator(t *testing.T) {
 	c.Restart(lead) // and leads again, with one that it cannot ask
 	if err := pin(); err != nil {
 		t.Errorf("what every coordinator had read before: %v", err)
+	}
+}
+
+// submit asks again while a new leader does not know yet that all coordinators read
+// what the jobs need.
+func submit(t *testing.T, cc *grpc.ClientConn, uid uint32, id string, specs ...*apiv1.JobSpec) ([]uint64, error) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		resp, err := apiv1.NewJobServiceClient(cc).SubmitJobs(as(t, uid), &apiv1.SubmitJobsRequest{RequestId: id, Jobs: specs})
+		young := status.Code(err) == codes.Unavailable && strings.Contains(err.Error(), "needs coordinators that read log entries")
+		if !young || time.Now().After(deadline) {
+			return resp.GetIds(), err
+		}
 	}
 }

@@ -86,7 +86,7 @@ func TestAnArrayIsToldOf(t *testing.T) {
 // run than may, and goes on when one of them ends.
 func TestAThrottleOutlivesTheLeader(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 3})
+	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true})
 	l := c.Leader()
 	a := c.Agent(l, "n1", "b1", cards("n1", 4)...)
 	id := array(t, c.Dial(l, "gate", "g"), alice, reqID(1), "0-3%2", spec(2000))

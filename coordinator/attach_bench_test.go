@@ -55,7 +55,7 @@ func still(tb testing.TB, n *atomic.Int64) int64 {
 // reads again every byte is there.
 func TestAttachSlowUser(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 3})
+	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true})
 	lead := c.Leader()
 	a := c.Agent(lead, "n1", "b1", coordtest.T4("GPU-1"))
 	id, _ := runningJob(t, c.Dial(lead, "gate", "g"), a, 1)

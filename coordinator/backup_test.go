@@ -61,7 +61,7 @@ func restore(t *testing.T, c *coordtest.Cluster, i int, file []byte, skip uint64
 // users meet an index or an id that they know from before.
 func TestAClusterIsRestored(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 3})
+	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true})
 	lead := c.Leader()
 	cc := c.Dial((lead+1)%3, "gate", "g") // a follower: it passes the leader's answer on
 	ids, err := submit(t, cc, alice, reqID(1), spec(2000), spec(3000))

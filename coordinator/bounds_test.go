@@ -59,10 +59,10 @@ func TestAnEntryTooLargeForTheLogIsTheCallersFault(t *testing.T) {
 	t.Parallel()
 	c := coordtest.Start(t, coordtest.Options{N: 1})
 	cc := c.Dial(0, "gate", "g")
-	batch := make([]*apiv1.JobSpec, 60)
+	batch := make([]*apiv1.JobSpec, 300)
 	for i := range batch {
 		batch[i] = spec(0)
-		for k := range 15 { // of 4 KiB, the most that one may have
+		for k := range 3 { // more would not be kept with the job
 			batch[i].Env = append(batch[i].Env, fmt.Appendf(nil, "A%02d=%s", k, strings.Repeat("x", 4000)))
 		}
 	}
@@ -70,7 +70,7 @@ func TestAnEntryTooLargeForTheLogIsTheCallersFault(t *testing.T) {
 	if status.Code(err) != codes.InvalidArgument || !strings.Contains(status.Convert(err).Message(), "in parts") {
 		t.Errorf("3.5 MiB of jobs: %v, want InvalidArgument that says to send it in parts", err)
 	}
-	if _, err := submit(t, cc, alice, reqID(2), batch[:30]...); err != nil {
+	if _, err := submit(t, cc, alice, reqID(2), batch[:150]...); err != nil {
 		t.Errorf("half of it: %v", err)
 	}
 }

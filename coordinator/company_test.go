@@ -26,7 +26,7 @@ func startShared(t *testing.T, n, few int) *shared {
 	w := &shared{taught: &taught{t: t}, now: new(atomic.Int64)}
 	w.now.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano())
 	w.c = coordtest.Start(t, coordtest.Options{
-		N: n, Lease: 1000 * time.Hour, Learning: learner.Config{MinSamples: few, Every: time.Millisecond},
+		N: n, Steady: true, Lease: 1000 * time.Hour, Learning: learner.Config{MinSamples: few, Every: time.Millisecond},
 		Clock: func() time.Time { return time.Unix(0, w.now.Load()) }, MaxSlowdownMilli: 1300,
 	})
 	w.join()

@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -21,15 +20,29 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/api/accounts"
+	"github.com/berth-scheduler/berth/coordinator/api/admin"
+	"github.com/berth-scheduler/berth/coordinator/api/admission"
+	"github.com/berth-scheduler/berth/coordinator/api/authorize"
+	"github.com/berth-scheduler/berth/coordinator/api/calls"
+	"github.com/berth-scheduler/berth/coordinator/api/jobs"
+	"github.com/berth-scheduler/berth/coordinator/archive"
 	"github.com/berth-scheduler/berth/coordinator/bulk"
+	"github.com/berth-scheduler/berth/coordinator/lead"
 	"github.com/berth-scheduler/berth/coordinator/learner"
 	"github.com/berth-scheduler/berth/coordinator/limit"
+	"github.com/berth-scheduler/berth/coordinator/members"
+	"github.com/berth-scheduler/berth/coordinator/nodes"
+	"github.com/berth-scheduler/berth/coordinator/notify"
+	"github.com/berth-scheduler/berth/coordinator/office"
+	"github.com/berth-scheduler/berth/coordinator/peers"
 	"github.com/berth-scheduler/berth/coordinator/proposer"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
 	"github.com/berth-scheduler/berth/coordinator/space"
 	"github.com/berth-scheduler/berth/fsm"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
+	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
 // Config is what a coordinator needs. Fields are required unless marked.
@@ -68,7 +81,7 @@ type Config struct {
 	// Dial connects to another coordinator.
 	Dial func(addr string) (*grpc.ClientConn, error)
 	// Certs answers joins and renewals; optional: then nobody can join here.
-	Certs Certifier
+	Certs nodes.Certifier
 	// Users names the accounts of this host.
 	Users func(uid cluster.UID) string
 	// AllowRoot lets uid 0 submit; MinUID is the least uid that may. Admins
@@ -92,7 +105,7 @@ type Config struct {
 	// Partitions are the policies of partitions that have others than Policy and
 	// Planner. Interval is Scheduling's. These four may be replaced while the
 	// coordinator runs, see SetScheduling.
-	Partitions map[string]Chosen
+	Partitions map[string]site.Chosen
 	Interval   time.Duration
 	// Learning may be left zero.
 	Learning learner.Config
@@ -129,7 +142,7 @@ type Config struct {
 	// MaxPerUser is how many jobs of one user may wait or run; 0 means three
 	// quarters of MaxQueued.
 	MaxPerUser int
-	// InGroup tells whether a user, with a primary group, is in a group of a name;
+	// InGroup reports whether a user, with a primary group, is in a group of a name;
 	// nil knows numbers of primary groups only.
 	InGroup func(user string, gid uint32, group string) bool
 	// MaxArrayTasks is how many tasks one array may have; 0 means 100,000.
@@ -142,7 +155,7 @@ type Config struct {
 	Limits          limit.Config
 	MaxConnsPerUser int
 	// Notices says how users are told of jobs; it may be left zero.
-	Notices Notices
+	Notices notify.Notices
 	// IdleEvery is how often it is looked for GPUs that stand idle; 0 means two
 	// seconds.
 	IdleEvery time.Duration
@@ -162,17 +175,6 @@ type Config struct {
 	Log   *slog.Logger
 }
 
-// Certifier issues certificates for certificate requests in PEM.
-type Certifier interface {
-	// Issue signs the key of csr for role and id and returns the certificate
-	// and the CA, both PEM.
-	Issue(csr []byte, role, id string) (cert, ca []byte, err error)
-	// Token makes a join token and returns its text and the hash to store.
-	Token() (text string, hash []byte, err error)
-	// TokenHash returns the hash of a token's secret.
-	TokenHash(secret string) ([]byte, error)
-}
-
 const (
 	defaultMaxQueued = 200_000
 	defaultMaxTasks  = 100_000
@@ -185,41 +187,30 @@ var ErrNoCertificate = errors.New("no client certificate")
 // Coordinator is one of the cluster's heads. Make it with New, and call Run
 // once.
 type Coordinator struct {
-	cfg  Config
-	log  *slog.Logger
-	fsm  *fsm.FSM
-	raft *raftnode.Node
-	prop *proposer.Proposer
-	// promising is held from the question about a deadline to its answer in the
-	// state.
-	promising chan struct{}
-	plan      *planner
+	cfg       Config
+	log       *slog.Logger
+	fsm       *fsm.FSM
+	raft      *raftnode.Node
+	prop      *proposer.Proposer
+	admission *admission.Admission
+	accounts  *accounts.Service
+	jobs      *jobs.Jobs
+	admin     *admin.Admin
+	members   *members.Members
+	lead      *lead.Leader
+	auth      *authorize.Authorizer
 	learn     *learner.Learner
-	live      *liveness
-	members   *members
+	nodes     *nodes.Nodes
 	metrics   *metrics
-	feed      *feed
-	peers     *peerConns
-	relays    *relays
-	limits    *limit.Table
-	guesses   *limit.Hosts // wrong join tokens
-	archive   *archive
+	peers     *peers.Conns
+	calls     *calls.Calls
+	archive   *archive.Archive
 	denials   chan struct{} // holds one when somebody was denied
 	space     *space.Watch
-	builtIn   fsm.WeightsVersion
 
-	office atomic.Pointer[office]
-	sched  atomic.Pointer[Scheduling]
-	fair   *fairShares
+	office *office.Office
 	fatal  sync.Once
 	began  time.Time
-}
-
-// office is a term of leadership: it exists from when the state is known to
-// be current until leadership is lost, and then ctx ends.
-type office struct {
-	ctx  context.Context
-	term uint64
 }
 
 // New opens the state and joins Raft. It serves nothing before Run.
@@ -243,7 +234,7 @@ func New(cfg Config) (*Coordinator, error) {
 	}
 	c := &Coordinator{
 		cfg: cfg, log: cfg.Log.With("component", "coordinator", "id", cfg.ID),
-		metrics: newMetrics(cfg.Registry), began: cfg.Clock(), builtIn: builtIn(), denials: make(chan struct{}, 1),
+		metrics: newMetrics(cfg.Registry, cfg.Clock()), began: cfg.Clock(), denials: make(chan struct{}, 1),
 	}
 	large, err := bulk.Open(cfg.Dir, c.log)
 	if err != nil {
@@ -251,8 +242,9 @@ func New(cfg Config) (*Coordinator, error) {
 	}
 	c.fsm = fsm.New(fsm.Options{Version: cfg.Version, OnDiverged: c.diverged, OnDenied: c.cutLater, Bulk: large.Keep})
 	c.cfg.Peer = c.undenied(cfg.Peer)
+	c.peers = peers.New(cfg.Dial)
 	c.archive = newArchive(c) // before the log is read: the state forgets what it has not taken
-	machine := raft.FSM(&machine{FSM: c.fsm, archive: c.archive})
+	machine := c.archive.Machine()
 	if cfg.BetweenRaft != nil {
 		machine = cfg.BetweenRaft(machine)
 	}
@@ -262,26 +254,22 @@ func New(cfg Config) (*Coordinator, error) {
 		Fatal: c.die, SnapshotThreshold: cfg.SnapshotThreshold, TrailingLogs: cfg.SnapshotThreshold, SnapshotInterval: cfg.SnapshotInterval,
 	})
 	if err != nil {
-		c.archive.close()
+		c.archive.Close()
 		return nil, err
 	}
-	c.raft = node
+	c.raft, c.office = node, office.New(node, cfg.Advertise)
 	c.space = space.New(cfg.Space, cfg.Dir, c.log, c.metrics.reg)
-	c.prop, c.promising = proposer.New(node, c.fsm, cfg.Clock, c.space.Propose), make(chan struct{}, 1)
+	c.prop = proposer.New(node, c.fsm, cfg.Clock, c.space.Propose)
 	c.learn = learner.New(cfg.Learning, learner.Needs{FSM: c.fsm, Proposer: c.prop, Clock: cfg.Clock, Log: c.log.With("component", "learner"), Registry: c.metrics.reg})
-	c.sched.Store(&Scheduling{Chosen: Chosen{cfg.Policy, cfg.Planner}, Partitions: cfg.Partitions, Interval: cfg.Interval, PreemptEvery: cfg.PreemptEvery})
-	c.fair = &fairShares{}
-	c.plan = newPlanner(c)
-	c.live = newLiveness(c)
-	c.feed = newFeed(c)
-	c.peers = newPeerConns(cfg.Dial)
-	c.relays = newRelays(cfg.MaxStreams, cfg.MaxStreamsPerUser)
-	c.limits = limit.New(cfg.Limits, time.Now, c.metrics.reg)
-	c.guesses = limit.NewHosts(time.Now)
+	c.compose()
 	c.metrics.watch(c)
-	c.archive.watch(c.metrics.reg)
+	c.archive.Watch(c.metrics.reg)
 	return c, nil
 }
+
+// SetScheduling puts other policies in use, see lead.Leader. It may be called on any
+// coordinator: who does not lead plans nothing.
+func (c *Coordinator) SetScheduling(s lead.Scheduling) { c.lead.SetScheduling(s) }
 
 // die ends the process through Config.Fatal, once.
 func (c *Coordinator) die(err error) {
@@ -299,19 +287,18 @@ func (c *Coordinator) diverged(index uint64, want, got []byte) {
 
 // Run serves until ctx ends, then hands leadership over and closes.
 func (c *Coordinator) Run(ctx context.Context) error {
-	defer c.archive.close()
-	if err := c.openMembers(ctx); err != nil {
+	defer c.archive.Close()
+	if err := c.nodes.Open(); err != nil {
 		return errors.Join(err, c.raft.Close())
 	}
 	daemons, local := c.servers()
 	// Serving goes on while leadership is handed over, so that requests in
 	// flight are answered: the servers stop last.
 	loops, lctx := errgroup.WithContext(ctx)
-	loops.Go(func() error { return c.feed.run(lctx) })
-	loops.Go(func() error { return c.lead(lctx) })
-	loops.Go(func() error { return c.archive.run(lctx) })
-	loops.Go(func() error { return c.archive.mend(lctx) })
-	loops.Go(func() error { return c.members.run(lctx) })
+	loops.Go(func() error { return c.nodes.Run(lctx) })
+	loops.Go(func() error { return c.holdOffices(lctx) })
+	loops.Go(func() error { return c.archive.Run(lctx) })
+	loops.Go(func() error { return c.archive.Mend(lctx) })
 	loops.Go(func() error { return c.space.Run(lctx) })
 	loops.Go(func() error { return c.cutDenied(lctx) })
 	serving := new(errgroup.Group)
@@ -319,7 +306,8 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	serving.Go(func() error { return local.Serve(c.cfg.Socket) })
 	servers := []*grpc.Server{daemons, local}
 	if c.cfg.Joins != nil {
-		joins := c.joinServer()
+		joins := c.calls.JoinServer()
+		c.nodes.RegisterJoin(joins)
 		servers = append(servers, joins)
 		serving.Go(func() error { return joins.Serve(c.cfg.Joins) })
 	}
@@ -330,8 +318,8 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	c.handOver()
 	stopServers(servers...)
 	c.learn.Wait() // after at most one that computes; no office begins any more
-	err = errors.Join(err, c.raft.Close(), c.members.close(), serving.Wait())
-	c.peers.close()
+	err = errors.Join(err, c.raft.Close(), c.nodes.Close(), serving.Wait())
+	c.peers.Close()
 	return err
 }
 
@@ -371,11 +359,8 @@ func stopServers(servers ...*grpc.Server) {
 
 // Healthy returns nil while there is a leader to answer users.
 func (c *Coordinator) Healthy() error {
-	if _, addr := c.raft.Leader(); addr == "" {
+	if _, addr := c.office.Leader(); addr == "" {
 		return errors.New("the coordinators have no leader")
 	}
 	return nil
 }
-
-// leading returns the present term of office, or nil.
-func (c *Coordinator) leading() *office { return c.office.Load() }

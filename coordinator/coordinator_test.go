@@ -40,12 +40,6 @@ func as(t *testing.T, uid uint32) context.Context {
 	return coordtest.As(ctx, uid)
 }
 
-func submit(t *testing.T, cc *grpc.ClientConn, uid uint32, id string, specs ...*apiv1.JobSpec) ([]uint64, error) {
-	t.Helper()
-	resp, err := apiv1.NewJobServiceClient(cc).SubmitJobs(as(t, uid), &apiv1.SubmitJobsRequest{RequestId: id, Jobs: specs})
-	return resp.GetIds(), err
-}
-
 func job(t *testing.T, cc *grpc.ClientConn, uid uint32, id uint64) *apiv1.Job {
 	t.Helper()
 	resp, err := apiv1.NewJobServiceClient(cc).GetJob(as(t, uid), &apiv1.GetJobRequest{Id: id})
@@ -121,7 +115,7 @@ func TestJobsShareACardAndEnd(t *testing.T) {
 
 func TestARequestIDGetsItsAnswerAgain(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 3})
+	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true})
 	l := c.Leader()
 	ids, err := submit(t, c.Dial(l, "gate", "g"), alice, reqID(1), spec(0), spec(0))
 	if err != nil || len(ids) != 2 {
@@ -148,7 +142,7 @@ func TestARequestIDGetsItsAnswerAgain(t *testing.T) {
 // machine's to say, which may be at other things; not each of ten times.
 func TestSubmitsShareLogEntries(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 3})
+	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true})
 	const n = 400
 	for try := range 10 {
 		cc := c.Dial(c.Leader(), "gate", "g")
@@ -199,7 +193,7 @@ func index(t *testing.T, cc *grpc.ClientConn) uint64 {
 
 func TestEverythingIsKnownAfterAllStopped(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 3})
+	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true})
 	ids, err := submit(t, c.Dial(c.Leader(), "gate", "g"), alice, reqID(1), spec(0), spec(0), spec(0))
 	if err != nil {
 		t.Fatal(err)

@@ -31,14 +31,27 @@ func TestDrainEnds(t *testing.T) {
 			t.Errorf("want %q: %v", name, err)
 		}
 	}
-	if _, err := nodes.DrainNode(as(t, admin), &apiv1.DrainNodeRequest{Id: "n1", Reason: "new fans", Until: in(time.Second)}); err != nil {
-		t.Fatal(err)
+	c.Agent(0, "n2", "b1", coordtest.T4("GPU-2"))
+	until(t, "both nodes are there", func() bool { return len(theNodes(t, nodes)) == 2 })
+	hour, second := in(time.Hour), in(time.Second)
+	for id, end := range map[string]*timestamppb.Timestamp{"n1": second, "n2": hour} {
+		if _, err := nodes.DrainNode(as(t, admin), &apiv1.DrainNodeRequest{Id: id, Reason: "new fans", Until: end}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	until(t, "the drain is over", func() bool {
 		n := theNodes(t, nodes)[0]
 		last := n.History[len(n.History)-1]
 		return !n.Drain && n.DrainUntil == nil && last.Kind == cluster.EventResumed && last.ByUid == nil && last.Detail == "the time of its drain was over"
 	})
+	both := theNodes(t, nodes)
+	if at := both[0].History[len(both[0].History)-1].At.AsTime(); at.Before(second.AsTime().Truncate(time.Microsecond)) {
+		t.Errorf("the drain was over at %s, before its time, %s", at, second.AsTime())
+	}
+	// Whoever ended the one looked at the other, too.
+	if n := both[1]; !n.Drain || !n.DrainUntil.AsTime().Equal(hour.AsTime().Truncate(time.Microsecond)) {
+		t.Errorf("the drain for an hour is over: %v", n)
+	}
 }
 
 // TestDrainLater: until a drain that was ordered for later begins, those jobs

@@ -47,7 +47,7 @@ func within(t *testing.T, what string, ok func() bool) {
 // its job, takes no other, and the card beside it does.
 func TestADrainedGPUKeepsWhatRuns(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 3})
+	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true})
 	l := c.Leader()
 	cc := c.Dial(l, "gate", "g")
 	cards := []*nodev1.GPU{coordtest.T4("GPU-1"), coordtest.T4("GPU-2")}

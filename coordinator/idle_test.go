@@ -95,7 +95,7 @@ func TestIdleGPUsAcrossALeader(t *testing.T) {
 	d := &idler{t: t, clock: &ahead{}, pace: 20 * time.Second, seen: make(chan int64)}
 	rec := newReceiver(t, 0)
 	d.c = coordtest.Start(t, coordtest.Options{
-		N: 3, Clock: d.clock.now, Lease: 1000 * time.Hour, IdleEvery: time.Millisecond, IdleSeen: func(known int64) {
+		N: 3, Steady: true, Clock: d.clock.now, Lease: 1000 * time.Hour, IdleEvery: time.Millisecond, IdleSeen: func(known int64) {
 			select {
 			case d.seen <- known:
 			default:

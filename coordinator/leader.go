@@ -7,16 +7,18 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-scheduler/berth/coordinator/office"
 	"github.com/berth-scheduler/berth/coordinator/proposer"
+	"github.com/berth-scheduler/berth/coordinator/wait"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
 // officePause is the time between two offices of one leadership.
 const officePause = 50 * time.Millisecond
 
-// lead follows Raft's notices of leadership and runs what only a leader runs,
+// holdOffices follows Raft's notices of leadership and runs what only a leader runs,
 // until ctx ends.
-func (c *Coordinator) lead(ctx context.Context) error {
+func (c *Coordinator) holdOffices(ctx context.Context) error {
 	changes := c.raft.LeaderChanges()
 	leads := c.raft.IsLeader()
 	for {
@@ -26,7 +28,7 @@ func (c *Coordinator) lead(ctx context.Context) error {
 			}
 			// An office may end by a fault of ours while Raft's leadership
 			// goes on; nobody would answer then, and no notice would come.
-			if leads = c.raft.IsLeader(); leads && !sleep(ctx, officePause) {
+			if leads = c.raft.IsLeader(); leads && !wait.Sleep(ctx, officePause) {
 				return ctx.Err()
 			}
 		}
@@ -58,7 +60,7 @@ func (c *Coordinator) holdOffice(ctx context.Context, changes <-chan bool) error
 	})
 	g.Go(func() error { return c.govern(gctx) })
 	err := g.Wait()
-	c.office.Store(nil)
+	c.office.Leave()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -89,17 +91,12 @@ func (c *Coordinator) govern(ctx context.Context) error {
 		g.Go(func() error { return c.agree(ctx) })
 	}
 	c.learn.Reload()
-	c.live.reset()
-	g.Go(func() error { return c.plan.run(ctx) })
-	g.Go(func() error { return c.live.run(ctx) })
+	c.nodes.Begin()
+	g.Go(func() error { return c.lead.Run(ctx) })
+	g.Go(func() error { return c.nodes.Watch(ctx) })
 	g.Go(func() error { return c.learn.Run(ctx) })
-	g.Go(func() error { return c.expire(ctx) })
-	g.Go(func() error { return c.undoLate(ctx) })
-	g.Go(func() error { return c.checkpoints(ctx) })
-	g.Go(func() error { return c.sendNotices(ctx) })
-	g.Go(func() error { return c.markLimits(ctx) })
-	g.Go(func() error { return c.watchIdle(ctx) })
-	c.office.Store(&office{ctx: ctx, term: term})
+	g.Go(func() error { return c.learn.Again(ctx) })
+	c.office.Take(&office.Term{Ctx: ctx, No: term})
 	c.log.InfoContext(ctx, "leading", "term", term, "index", c.fsm.Index(), "dur", time.Since(began))
 	return g.Wait()
 }
@@ -117,31 +114,8 @@ func (c *Coordinator) ensureInit(ctx context.Context) error {
 			return err
 		}
 		// The proposer's loop may not have begun yet.
-		if !sleep(ctx, 10*time.Millisecond) {
+		if !wait.Sleep(ctx, 10*time.Millisecond) {
 			return ctx.Err()
-		}
-	}
-}
-
-// checkpoints commits the leader's state hash each time it took one, so that
-// every replica compares its own.
-func (c *Coordinator) checkpoints(ctx context.Context) error {
-	last, _ := c.fsm.LastCheckpoint()
-	for {
-		if err := c.fsm.WaitChange(ctx, c.fsm.Index()); err != nil {
-			return err
-		}
-		index, hash := c.fsm.LastCheckpoint()
-		if index == last {
-			if !sleep(ctx, 100*time.Millisecond) {
-				return ctx.Err()
-			}
-			continue
-		}
-		last = index
-		_, err := c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_Checkpoint{Checkpoint: &logv1.Checkpoint{Index: index, Hash: hash}}})
-		if err != nil && ctx.Err() == nil {
-			c.log.WarnContext(ctx, "checkpoint not committed", "index", index, "err", err)
 		}
 	}
 }

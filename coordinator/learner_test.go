@@ -45,7 +45,7 @@ type taught struct {
 func startTaught(t *testing.T, n int, l learner.Config) *taught {
 	t.Helper()
 	w := &taught{t: t, reg: prometheus.NewRegistry()}
-	o := coordtest.Options{N: n, Learning: l}
+	o := coordtest.Options{N: n, Steady: true, Learning: l}
 	if n == 1 {
 		o.Registry = w.reg
 	}
@@ -121,6 +121,43 @@ func TestTheSecondRunIsPredictedFromTheFirst(t *testing.T) {
 	}
 	if resp.Samples != 3 || resp.Model.Source != "built-in" || len(resp.Weights) != 0 {
 		t.Errorf("%v", resp)
+	}
+}
+
+// TestWhoWaitsIsPredictedFromTheFirstThatEnds: of equal jobs that nobody knows the
+// first runs alone on the card; when it has ended those that were submitted with it,
+// and tasks of an array alike, share the card, as one that is submitted then would.
+func TestWhoWaitsIsPredictedFromTheFirstThatEnds(t *testing.T) {
+	t.Parallel()
+	for _, array := range []string{"", "0-5"} {
+		w := startTaught(t, 1, learner.Config{})
+		specs := []*apiv1.JobSpec{spec(0), spec(0), spec(0), spec(0), spec(0), spec(0)}
+		if array != "" {
+			specs = specs[:1]
+			specs[0].Array = array
+		}
+		for _, s := range specs {
+			s.Gpus = 1
+		}
+		ids, err := submit(t, w.cc, alice, reqID(1), specs...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := ids[0] + 5
+		alone, together := 0, 0
+		for together < 3 {
+			as := next(t, w.agent)
+			if m := as.Gpus[0].MemMib; m >= 2000 && m < 4000 {
+				together++
+				continue
+			}
+			// The second may begin before the others are predicted anew.
+			if alone++; alone > 2 || together > 0 {
+				t.Fatalf("array %q: job %d takes %d MiB after %d that ran alone and beside %d, want somewhat more than 2000", array, as.Job, as.Gpus[0].MemMib, alone-1, together)
+			}
+			w.agent.ReportUsage(as, completed, 0, &nodev1.Usage{GpuMemPeakMib: 2000, GpuMilli: 300})
+			eventually(t, "the last one is predicted from the first", func() bool { return job(t, w.cc, alice, last).GetPredicted().GetSource() == "history" })
+		}
 	}
 }
 

@@ -168,7 +168,7 @@ func TestACancelledJobIsStopped(t *testing.T) {
 
 func TestAgentsFindTheNextLeader(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 3})
+	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true})
 	l := c.Leader()
 	a := c.Agent(l, "n1", "b1", coordtest.T4("GPU-1"))
 	ids, err := submit(t, c.Dial(l, "gate", "g"), alice, reqID(1), spec(2000))

@@ -21,7 +21,7 @@ func TestNoticesAmongBadReceivers(t *testing.T) {
 	program, _ := mailbox(t)
 	n := notices(program)
 	n.FirstPause, n.Tries = 2*time.Millisecond, 8
-	c := coordtest.Start(t, coordtest.Options{N: 3, Notices: n})
+	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true, Notices: n})
 	lead := c.Leader()
 	good, hangs := newReceiver(t, 0), newReceiver(t, 0)
 	followed := newReceiver(t, 0)

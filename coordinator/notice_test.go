@@ -20,7 +20,6 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/berth-scheduler/berth/coordinator"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	"github.com/berth-scheduler/berth/coordinator/notify"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -104,10 +103,10 @@ func subjects(t *testing.T, dir string) (out []string) {
 	return out
 }
 
-func notices(program string) coordinator.Notices {
-	return coordinator.Notices{
+func notices(program string) notify.Notices {
+	return notify.Notices{
 		Mail:     notify.Mailer{Program: program, Sender: "berth@example.org"},
-		Webhooks: coordinator.WebhooksUsers, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, FirstPause: 50 * time.Millisecond,
+		Webhooks: notify.WebhooksUsers, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, FirstPause: 50 * time.Millisecond,
 	}
 }
 
@@ -132,7 +131,7 @@ func TestNoNoticeIsLostThoughTheLeaderDies(t *testing.T) {
 	program, dir := mailbox(t)
 	n := notices(program)
 	n.FirstPause = 300 * time.Millisecond
-	c := coordtest.Start(t, coordtest.Options{N: 3, Notices: n})
+	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true, Notices: n})
 	l := c.Leader()
 	cc := c.Dial(l, "gate", "g")
 	rec := newReceiver(t, 2)
@@ -276,8 +275,8 @@ func TestWhoMayHaveWebhooks(t *testing.T) {
 // TestWebhooksMayBeOff where the site says so.
 func TestWebhooksMayBeOff(t *testing.T) {
 	t.Parallel()
-	for users, want := range map[coordinator.WebhookUsers]codes.Code{coordinator.WebhooksOff: codes.PermissionDenied, coordinator.WebhooksAdmins: codes.OK} {
-		c := coordtest.Start(t, coordtest.Options{N: 1, Notices: coordinator.Notices{Webhooks: users}})
+	for users, want := range map[notify.WebhookUsers]codes.Code{notify.WebhooksOff: codes.PermissionDenied, notify.WebhooksAdmins: codes.OK} {
+		c := coordtest.Start(t, coordtest.Options{N: 1, Notices: notify.Notices{Webhooks: users}})
 		svc := apiv1.NewNotifyServiceClient(c.Dial(0, "gate", "g"))
 		req := &apiv1.AddWebhookRequest{Url: "https://example.org/x", Events: "END"}
 		if _, err := svc.AddWebhook(as(t, admin), req); status.Code(err) != want {

@@ -12,16 +12,16 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/berth-scheduler/berth/coordinator"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
+	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
 // chosen makes a policy as the daemon does.
-func chosen(t testing.TB, name string) coordinator.Chosen {
+func chosen(t testing.TB, name string) site.Chosen {
 	t.Helper()
 	pol := scheduler.Default()
 	place, order, _ := strings.Cut(name, "+")
@@ -29,13 +29,13 @@ func chosen(t testing.TB, name string) coordinator.Chosen {
 		pol.Mode = scheduler.ModeSlot
 	}
 	if order == "" && (place == "slot" || place == "ffd") {
-		return coordinator.Chosen{Policy: pol}
+		return site.Chosen{Policy: pol}
 	}
 	p, err := policies.New(name, policies.Options{Base: pol, Age: pol.FIFOAge, HoldAge: pol.FIFOAge})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return coordinator.Chosen{Policy: pol, Planner: p}
+	return site.Chosen{Policy: pol, Planner: p}
 }
 
 func setPartition(t *testing.T, cc *grpc.ClientConn, req *apiv1.SetPartitionRequest) *apiv1.SetPartitionResponse {
@@ -57,7 +57,7 @@ func in(partition string, s *apiv1.JobSpec) *apiv1.JobSpec {
 // nobody lands on another partition's node.
 func TestTwoPoliciesInOneCluster(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 1, Partitions: map[string]coordinator.Chosen{"whole": chosen(t, "slot+fifo"), "shared": chosen(t, "ffd")}})
+	c := coordtest.Start(t, coordtest.Options{N: 1, Partitions: map[string]site.Chosen{"whole": chosen(t, "slot+fifo"), "shared": chosen(t, "ffd")}})
 	cc := c.Dial(0, "gate", "g")
 	a, b := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1")), c.Agent(0, "n2", "b1", coordtest.T4("GPU-2"))
 	setPartition(t, cc, &apiv1.SetPartitionRequest{Name: "whole", Nodes: proto.String("n1"), Default: proto.Bool(true)})

@@ -10,11 +10,12 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/berth-scheduler/berth/coordinator"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
+	"github.com/berth-scheduler/berth/coordinator/lead"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/scheduler/policies"
+	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
 // serve runs whatever a node is assigned, at once and well, until the session
@@ -92,7 +93,7 @@ func TestEveryPolicyRunsJobs(t *testing.T) { // not beside tests that wait for e
 		}
 		for _, name := range names {
 			t.Run(name, func(t *testing.T) {
-				c.Coordinator(0).SetScheduling(coordinator.Scheduling{Chosen: chosen(t, name), Interval: 10 * time.Millisecond})
+				c.Coordinator(0).SetScheduling(lead.Scheduling{Site: site.Site{Chosen: chosen(t, name)}, Interval: 10 * time.Millisecond})
 				request++
 				ids, err := submit(t, cc, alice, reqID(request), handful()...)
 				if err != nil {
@@ -125,11 +126,13 @@ func TestReloadUnderLoad(t *testing.T) { // not beside tests that wait for elect
 		return st.Members[l].Term
 	}
 	before := term()
-	var all []coordinator.Scheduling
+	var all []lead.Scheduling
 	for i, name := range []string{"ffd", "slot", "fgd+sjf", "slot+fifo", "lucid", "firstfit"} {
-		all = append(all, coordinator.Scheduling{
-			Chosen: chosen(t, name), Interval: time.Duration(10+i) * time.Millisecond,
-			Partitions: map[string]coordinator.Chosen{"b": chosen(t, []string{"ffd", "slot+fifo", "horus"}[i%3])},
+		all = append(all, lead.Scheduling{
+			Site: site.Site{
+				Chosen: chosen(t, name), Partitions: map[string]site.Chosen{"b": chosen(t, []string{"ffd", "slot+fifo", "horus"}[i%3])},
+			},
+			Interval: time.Duration(10+i) * time.Millisecond,
 		})
 	}
 	stop := make(chan struct{})

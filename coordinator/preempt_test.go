@@ -110,7 +110,7 @@ func counted(t *testing.T, reg *prometheus.Registry, reason string) float64 {
 // state; the next one asks the agent again, and nothing runs twice.
 func TestTheNextLeaderGoesOnPreempting(t *testing.T) {
 	t.Parallel()
-	c, ahead := lasCluster(t, coordtest.Options{N: 3})
+	c, ahead := lasCluster(t, coordtest.Options{N: 3, Steady: true})
 	l := c.Leader()
 	cc := c.Dial(l, "gate", "g")
 	a := c.Agent(l, "n1", "b1", coordtest.T4("GPU-1"))

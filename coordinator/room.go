@@ -5,40 +5,13 @@ import (
 	"errors"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
 	"github.com/berth-scheduler/berth/coordinator/space"
-	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/coordinator/wait"
 )
 
 // yieldEvery is the time between two looks for a coordinator with more room.
 const yieldEvery = time.Second
-
-// grows reports whether the log keeps what users send with a method. Cancelling
-// is none of these, since it is how work ends, nor is what administrators do to nodes.
-func grows(method string) bool {
-	switch method {
-	case apiv1.JobService_SubmitJobs_FullMethodName, apiv1.JobService_ControlJobs_FullMethodName, apiv1.JobService_UpdateJob_FullMethodName,
-		apiv1.NotifyService_AddWebhook_FullMethodName, apiv1.NotifyService_RemoveWebhook_FullMethodName,
-		apiv1.ModelService_PublishModel_FullMethodName, apiv1.ModelService_ImportRuns_FullMethodName:
-		return true
-	}
-	return false
-}
-
-// whileRoom refuses what would grow the log while there is too little room.
-func (c *Coordinator) whileRoom(method string, next grpc.UnaryHandler) grpc.UnaryHandler {
-	if !grows(method) {
-		return next
-	}
-	return func(ctx context.Context, req any) (any, error) {
-		if err := c.space.Grow(); err != nil {
-			return nil, toStatus(ctx, c.log, err)
-		}
-		return next(ctx, req)
-	}
-}
 
 // yieldWhenFull hands leadership over while there is no room here for the log and
 // another coordinator has some, until ctx ends.
@@ -52,7 +25,7 @@ func (c *Coordinator) yieldWhenFull(ctx context.Context) error {
 				}
 			}
 		}
-		if !sleep(ctx, yieldEvery) {
+		if !wait.Sleep(ctx, yieldEvery) {
 			return ctx.Err()
 		}
 	}
@@ -66,7 +39,7 @@ func (c *Coordinator) roomiest(ctx context.Context) (best raftnode.Server, found
 		if !m.Voter || m.ID == c.cfg.ID {
 			continue
 		}
-		r, err := c.ask(ctx, m)
+		r, err := c.members.Ask(ctx, m)
 		if err != nil || r.DiskSize == 0 || r.DiskFull || r.DiskFree <= most {
 			continue
 		}

@@ -14,7 +14,7 @@ import (
 // laid beside another, by any leader, and who shares goes on; on again, they are.
 func TestSharingOffHoldsAtOnce(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 3})
+	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true})
 	l := c.Leader()
 	cc := c.Dial(l, "gate", "g")
 	a := c.Agent(l, "n1", "b1", coordtest.T4("GPU-1"))

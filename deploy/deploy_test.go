@@ -30,7 +30,7 @@ func verify(t *testing.T, name string, unit []byte) string {
 	t.Helper()
 	analyze := tool(t, "systemd-analyze")
 	path := filepath.Join(t.TempDir(), name)
-	text := strings.ReplaceAll(string(unit), "/usr/bin/berth ", "/bin/true ")
+	text := strings.ReplaceAll(string(unit), "/usr/bin/berthd ", "/bin/true ")
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestPAMLines(t *testing.T) {
 			continue
 		}
 		f := strings.Fields(line)
-		if len(f) < 8 || !slices.Equal(f[1:5], []string{"required", "pam_exec.so", "quiet", "stdout"}) || !slices.Equal(f[5:8], []string{"/usr/bin/berth", "pam", f[0]}) {
+		if len(f) < 8 || !slices.Equal(f[1:5], []string{"required", "pam_exec.so", "quiet", "stdout"}) || !slices.Equal(f[5:8], []string{"/usr/bin/berthd", "pam", f[0]}) {
 			t.Errorf("not a line for pam_exec: %s", line)
 		}
 		if !strings.Contains(string(page), line) {

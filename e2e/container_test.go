@@ -87,6 +87,9 @@ srun -l sh -c 'echo $SLURM_PROCID of $SLURM_NTASKS in $SLURM_JOB_ID.$SLURM_STEP_
 srun -n1 sh -c 'exit 3'; echo rc $?
 until squeue -h -o %T | grep -q RUNNING; do sleep 0.1; done # the cluster may not have heard it yet
 squeue -h -o 'it is %T'
+ls -ln $BERTH_CREDENTIAL | cut -c1-10
+sbatch --parsable -Q -o /dev/null --wrap 'exit 5' >/tmp/asked && echo asked as the user
+env -u BERTH_CREDENTIAL sbatch --parsable -Q -o /dev/null --wrap 'exit 5' || echo refused without
 echo $SLURM_JOB_NUM_NODES $SLURM_NTASKS $SLURM_JOB_PARTITION
 while [ ! -e /tmp/go ]; do sleep 0.1; done
 echo went
@@ -103,7 +106,7 @@ func stepsInAnImage(c *cluster, dir string) {
 	}
 	id := parseID(t, c.runAs(alice, "submit", "--parsable", "-Q", "-D", dir, script).stdout)
 	out := c.output(dir, id, "1 2 all")
-	for _, want := range []string{"from a script", fmt.Sprintf("0: 0 of 2 in %d.0 on n1", id), fmt.Sprintf("1: 1 of 2 in %d.0 on n1", id), "rc 3", "it is RUNNING"} {
+	for _, want := range []string{"from a script", fmt.Sprintf("0: 0 of 2 in %d.0 on n1", id), fmt.Sprintf("1: 1 of 2 in %d.0 on n1", id), "rc 3", "it is RUNNING", "-r--------", "asked as the user", "refused without"} {
 		if !strings.Contains("\n"+out, "\n"+want+"\n") {
 			t.Errorf("no line %q in\n%s", want, out)
 		}

@@ -120,7 +120,7 @@ func TestGangAllReduces(t *testing.T) {
 
 func TestGangWithTorch(t *testing.T) {
 	t.Parallel()
-	needPython(t, "import torch.distributed")
+	needTorch(t)
 	c := startCluster(t, "--nodes", "2xcpu")
 	dir := openDir(t)
 	write(t, filepath.Join(dir, "reduce.py"), torchReduce)

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,10 +40,13 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		build := exec.Command("go", "build", "-o", berth, "../cmd/berth")
-		build.Stderr = os.Stderr
-		if err := build.Run(); err != nil {
+		if err := buildPrograms(dir); err != nil {
 			fmt.Fprintln(os.Stderr, "build:", err)
+			return 1
+		}
+		// What make test gives tests for speed is not how daemons run.
+		if err := errors.Join(os.Unsetenv("GOGC"), os.Unsetenv("GOMEMLIMIT")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 		return m.Run()
@@ -61,6 +65,9 @@ type cluster struct {
 
 	mu        sync.Mutex
 	restarted []*exec.Cmd
+
+	asking sync.Once
+	asker  *asker
 }
 
 type syncBuffer struct {
@@ -303,30 +310,32 @@ func (c *cluster) show(id uint64) job {
 	return many[0]
 }
 
-// await polls until the job is in one of the states.
+// await waits until the job is in one of the states, and returns what `berth
+// show` says of it then.
 func (c *cluster) await(id uint64, states ...string) job {
 	c.t.Helper()
+	c.asking.Do(func() { c.asker = newAsker(c.t, c.socket) })
 	var j job
 	c.eventually(fmt.Sprintf("job %d in %v", id, states), func() bool {
-		j = c.show(id)
-		for _, s := range states {
-			if j.State == s {
-				return true
-			}
+		if !c.asker.in(id, states) {
+			return false
 		}
-		return false
+		j = c.show(id)
+		return slices.Contains(states, j.State)
 	})
 	return j
 }
 
-// eventually polls until ok holds, for two minutes at most.
+// eventually asks until ok holds, for ten minutes at most: less often the longer
+// it takes, since most questions are processes.
 func (c *cluster) eventually(what string, ok func() bool) {
 	c.t.Helper()
-	for deadline := time.Now().Add(10 * time.Minute); !ok(); {
-		if time.Now().After(deadline) {
+	for began := time.Now(); !ok(); {
+		waited := time.Since(began)
+		if waited > 10*time.Minute {
 			c.t.Fatalf("not within ten minutes: %s", what)
 		}
-		time.Sleep(30 * time.Millisecond)
+		time.Sleep(min(max(waited/10, 20*time.Millisecond), 200*time.Millisecond))
 	}
 }
 

@@ -68,7 +68,7 @@ func TestHistorySurvives(t *testing.T) {
 	if j := c.run("show", old); !strings.Contains(j, "COMPLETED") {
 		t.Errorf("show of the oldest job:\n%s", j)
 	}
-	if got := c.run("sacct", "-n", "-P", "-j", old, "-o", "jobid,state,exitcode"); got != old+"|COMPLETED|0:0\n" {
+	if got := c.run("sacct", "-X", "-n", "-P", "-j", old, "-o", "jobid,state,exitcode"); got != old+"|COMPLETED|0:0\n" {
 		t.Errorf("sacct of the oldest job: %q", got)
 	}
 	if got := c.run("report", "-o", "csv"); !strings.Contains(got, "\nroot,"+strconv.Itoa(len(want))+",") {

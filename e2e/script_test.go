@@ -33,7 +33,7 @@ env | grep '^SLURM' | sort
 		t.Fatal(err)
 	}
 	const uid = 4321
-	cmd := exec.Command(link, "train.sh", "--epochs", "3")
+	cmd := exec.Command(link, "-v", "train.sh", "--epochs", "3")
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "BERTH_SOCKET="+c.socket, "SLURM_JOB_ID=999")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	var stderr bytes.Buffer

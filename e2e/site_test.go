@@ -6,12 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/berth-scheduler/berth/agent/processrt"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 )
 
@@ -55,11 +55,8 @@ func TestASiteIsSetUpAsTheManualSays(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		// The keeper outlives the agent by design; here nobody comes back to it.
-		out, _ := exec.Command("pgrep", "-f", "process-keeper --dir "+etc).Output()
-		for _, f := range strings.Fields(string(out)) {
-			if pid, err := strconv.Atoi(f); err == nil {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-			}
+		if err := processrt.StopKeeper(filepath.Join(etc, "agent", "process")); err != nil {
+			t.Error(err)
 		}
 		os.RemoveAll(etc)
 	})

@@ -45,7 +45,7 @@ func buildOld(t *testing.T) string {
 		git("archive", "-o", tree, oldCommit),
 		exec.Command("tar", "-C", dir, "-xf", tree),
 		// Without the folder's name in it, so that Go's cache serves the next time.
-		exec.Command("go", "build", "-C", dir, "-trimpath", "-buildvcs=false", "-o", exe, "./cmd/berth"),
+		exec.Command("go", "build", "-C", dir, "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", exe, "./cmd/berth"),
 	} {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
@@ -322,7 +322,7 @@ func (u *mixed) back(but string) {
 	}
 	after, readErr := os.ReadFile(log)
 	said := after[min(len(before), len(after)):]
-	if err == nil || readErr != nil || !bytes.Contains(said, []byte("version 11, this berth reads 1 to 10")) {
+	if err == nil || readErr != nil || !bytes.Contains(said, fmt.Appendf(nil, "version %d, this berth reads 1 to 10", fsm.EntryVersion)) {
 		u.t.Errorf("the old program ended with %v, and said (%v): %s", err, readErr, said)
 	}
 	u.restart("coordinator", name)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
 func TestTokens(t *testing.T) {
@@ -32,7 +33,7 @@ func TestTokens(t *testing.T) {
 	m.now = m.now.Add(time.Minute)
 	refuse("s3", "n1") // expired
 	m.must(tokenCmd("s4", agentRole, "n1", m.now.Add(time.Minute)))
-	if n := len(m.f.st.tokens); n != 1 {
+	if n := m.f.st.keyring.Tokens(); n != 1 {
 		t.Errorf("%d tokens are held, want only the one that is good", n)
 	}
 	m.must(denyCmd(agentRole, "n1"))
@@ -57,7 +58,11 @@ func TestTokensAreChecked(t *testing.T) {
 	m.refused(cluster.CodeInvalid, tokenCmd("s", "", "n1", m.now))
 	m.refused(cluster.CodeInvalid, tokenCmd("s", "a/b", "n1", m.now))
 	for i := range maxTokens {
-		m.f.st.tokens[fmt.Sprint(i)] = tokenCmd("s", agentRole, "n1", m.now.Add(time.Hour)).GetCreateToken().Token
+		token := tokenCmd("s", agentRole, "n1", m.now.Add(time.Hour)).GetCreateToken().Token
+		token.Hash = []byte(fmt.Sprint(i))
+		if err := m.f.st.keyring.Load(&logv1.Record{Kind: &logv1.Record_Token{Token: token}}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	m.refused(cluster.CodeExhausted, tokenCmd("s", agentRole, "n1", m.now.Add(time.Hour)))
 }
@@ -163,10 +168,10 @@ func TestTokensOfAnOldStateAreVoid(t *testing.T) {
 		}
 		return f
 	}
-	if f := load(nil); len(f.st.tokens) != 1 {
-		t.Errorf("%d tokens as it is, want 1", len(f.st.tokens))
+	if f := load(nil); f.st.keyring.Tokens() != 1 {
+		t.Errorf("%d tokens as it is, want 1", f.st.keyring.Tokens())
 	}
-	if f := load(&Revival{}); len(f.st.tokens) != 0 || !f.Denied("gate", "x/y") {
-		t.Errorf("%d tokens in a cluster that begins again, or who was denied is not", len(f.st.tokens))
+	if f := load(&Revival{}); f.st.keyring.Tokens() != 0 || !f.Denied("gate", "x/y") {
+		t.Errorf("%d tokens in a cluster that begins again, or who was denied is not", f.st.keyring.Tokens())
 	}
 }

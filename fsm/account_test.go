@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/command"
 )
 
 // TestVersionOfAccounts: whoever does not know who is charged for a job would
@@ -17,8 +18,8 @@ func TestVersionOfAccounts(t *testing.T) {
 	} {
 		s := spec(1)
 		change(s)
-		if got := NeedsVersion(submitCmd(1, "0123456789abcdef", 1000, s)); got != accountVersion {
-			t.Errorf("%s: version %d, want %d", name, got, accountVersion)
+		if got := NeedsVersion(submitCmd(1, "0123456789abcdef", 1000, s)); got != command.AccountVersion {
+			t.Errorf("%s: version %d, want %d", name, got, command.AccountVersion)
 		}
 		m := newMachine(t)
 		id := m.must(submitCmd(1, "0123456789abcdef", 1000, s)).Jobs[0]

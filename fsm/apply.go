@@ -1,25 +1,22 @@
 package fsm
 
 import (
-	"crypto/sha256"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/command"
+	"github.com/berth-scheduler/berth/fsm/jobs"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 const (
-	requestLife  = 10 * time.Minute
-	maxRequests  = 1_000_000
-	defaultKeep  = 20_000
-	maxSamples   = 4096
-	lastJobID    = 1 << 62 // ids never wrap
-	perSignature = 64
-	perUser      = maxSamples / 4
-	maxAttempts  = 100
+	requestLife = 10 * time.Minute
+	maxRequests = 1_000_000
+	defaultKeep = 20_000
+	lastJobID   = 1 << 62 // ids never wrap
+	maxAttempts = 100
 )
 
 func (s *State) apply(index uint64, cmd *logv1.Command) Result {
@@ -38,32 +35,17 @@ func (s *State) apply(index uint64, cmd *logv1.Command) Result {
 		r = s.register(index, k.RegisterNode.GetNode())
 	case *logv1.Command_SetNodeState:
 		r = s.setNodeState(index, k.SetNodeState)
-	case *logv1.Command_DrainNode:
-		r = s.drain(index, k.DrainNode)
-	case *logv1.Command_SetSharing:
-		r = s.setSharing(k.SetSharing)
-	case *logv1.Command_DrainGpu:
-		r = s.drainGPU(index, k.DrainGpu)
+	case *logv1.Command_DrainNode, *logv1.Command_DrainGpu, *logv1.Command_SetSharing:
+		r = s.fleet.Apply(cmd)
 	case *logv1.Command_RemoveNode:
-		r = s.removeNode(index, k.RemoveNode)
-	case *logv1.Command_CreateToken:
-		r = s.createToken(k.CreateToken.GetToken())
-	case *logv1.Command_UseToken:
-		r = s.useToken(k.UseToken)
-	case *logv1.Command_DenyIdentity:
-		r = s.deny(k.DenyIdentity)
-	case *logv1.Command_PublishWeights:
-		r = s.publish(k.PublishWeights)
-	case *logv1.Command_InstallWeights:
-		r = s.install(k.InstallWeights)
-	case *logv1.Command_RollbackWeights:
-		r = s.rollback(k.RollbackWeights)
-	case *logv1.Command_PinWeights:
-		r = s.pinWeights(k.PinWeights)
-	case *logv1.Command_ImportRuns:
-		r = s.importRuns(k.ImportRuns)
-	case *logv1.Command_InstallInterference:
-		r = s.installInterference(k.InstallInterference)
+		r = s.removeNode(k.RemoveNode)
+	case *logv1.Command_CreateToken, *logv1.Command_UseToken, *logv1.Command_DenyIdentity:
+		r = s.keyring.Apply(s.entry(), cmd)
+	case *logv1.Command_PublishWeights, *logv1.Command_InstallWeights, *logv1.Command_RollbackWeights, *logv1.Command_PinWeights,
+		*logv1.Command_ImportRuns, *logv1.Command_InstallInterference:
+		r = s.learned.Apply(s.entry(), cmd)
+	case *logv1.Command_AddWebhook, *logv1.Command_RemoveWebhook, *logv1.Command_SettleNotices:
+		r = s.outbox.Apply(s.entry(), cmd)
 	case *logv1.Command_ExpireJobs:
 		r = s.expireJobs(index, k.ExpireJobs)
 	case *logv1.Command_PreemptAttempt:
@@ -77,13 +59,13 @@ func (s *State) apply(index uint64, cmd *logv1.Command) Result {
 	case *logv1.Command_RemovePartition:
 		r = s.removePartition(k.RemovePartition)
 	case *logv1.Command_SetStanding:
-		r = s.setStanding(index, k.SetStanding)
+		if r = s.books.Apply(s.entry(), cmd); r.Err == nil {
+			s.changed(Change{Partition: "*"}) // plan anew
+		}
 	case *logv1.Command_SetReservation:
 		r = s.setReservation(index, k.SetReservation)
 	case *logv1.Command_RemoveReservation:
 		r = s.removeReservation(k.RemoveReservation)
-	case *logv1.Command_AddWebhook, *logv1.Command_RemoveWebhook, *logv1.Command_SettleNotices, *logv1.Command_MarkAttempt, *logv1.Command_IdleAttempt:
-		r = s.applyTelling(index, cmd)
 	case *logv1.Command_Checkpoint:
 		// The FSM compares it: it keeps the hashes.
 	case *logv1.Command_InitCluster:
@@ -95,7 +77,8 @@ func (s *State) apply(index uint64, cmd *logv1.Command) Result {
 	return r
 }
 
-// applyToJobs applies what users make of jobs that are there, beside cancels.
+// applyToJobs applies what is made of jobs that are there, beside cancels, and what
+// users bring for those to come.
 func (s *State) applyToJobs(index uint64, cmd *logv1.Command) (r Result) {
 	switch k := cmd.Kind.(type) {
 	case *logv1.Command_HoldJob:
@@ -104,8 +87,16 @@ func (s *State) applyToJobs(index uint64, cmd *logv1.Command) (r Result) {
 		r = s.requeue(index, k.RequeueJob)
 	case *logv1.Command_ChangeTasks:
 		r = s.changeTasks(index, k.ChangeTasks)
+	case *logv1.Command_MarkAttempt:
+		r = s.mark(index, k.MarkAttempt)
+	case *logv1.Command_IdleAttempt:
+		r = s.idle(index, k.IdleAttempt)
+	case *logv1.Command_PutBulk:
+		r = s.blobs.Put(s.entry(), k.PutBulk)
 	case *logv1.Command_UpdateJob:
 		r = s.updateJob(index, k.UpdateJob)
+	case *logv1.Command_EstimateJobs:
+		r = s.estimateJobs(index, k.EstimateJobs)
 	default:
 		// To go on would be to store something else than those who know it.
 		panic(fmt.Sprintf("fsm: entry %d: a command of a kind that this berth does not know: %T", index, cmd.Kind))
@@ -113,105 +104,76 @@ func (s *State) applyToJobs(index uint64, cmd *logv1.Command) (r Result) {
 	return r
 }
 
-func refuse(c cluster.Code, format string, args ...any) Result {
-	return Result{Err: cluster.Errorf(c, format, args...)}
-}
-
-// keyOf keeps users' request ids apart, whatever they hold.
-func keyOf(uid cluster.UID, id string) requestKey {
-	buf := strconv.AppendUint(nil, uint64(uid), 10)
-	sum := sha256.Sum256(append(append(buf, 0), id...))
-	return requestKey(sum[:16])
-}
-
 // submit adds jobs, all or none. The same request gets the same answer again.
 // Whether the spec may run is the leader's to check: a rule that changes from
 // version to version must not decide what replicas store.
 func (s *State) submit(index uint64, c *logv1.SubmitJob) Result {
-	if s.rules < changeVersion {
-		s.expireRequests() // from then on a refusal changes nothing, and forgets nothing
+	if s.rules < command.ChangeVersion {
+		s.requests.Expire(s.now) // from then on a refusal changes nothing, and forgets nothing
 	}
 	owner := conv.OwnerFromLog(c.Owner)
-	if c.RequestId == "" || len(c.BodyHash) < len(request{}.bodyHash) {
+	if c.RequestId == "" || len(c.BodyHash) < len(jobs.Request{}.BodyHash) {
 		return refuse(cluster.CodeInvalid, "request id: is missing, or the hash of the request has %d bytes", len(c.BodyHash))
 	}
-	req := &request{
-		key: keyOf(owner.UID, c.RequestId), bodyHash: [16]byte(c.BodyHash), first: cluster.JobID(c.FirstJob), count: len(c.Jobs), at: s.now,
+	req := &jobs.Request{
+		Key: jobs.KeyOf(owner.UID, c.RequestId), BodyHash: [16]byte(c.BodyHash), First: cluster.JobID(c.FirstJob), Count: len(c.Jobs), At: s.now,
 	}
-	if old, ok := s.requests[req.key]; ok && s.now.Sub(old.at) <= requestLife {
-		if old.bodyHash != req.bodyHash {
+	if old := s.requests.Get(req.Key); old != nil && s.now.Sub(old.At) <= jobs.RequestLife {
+		if old.BodyHash != req.BodyHash {
 			return refuse(cluster.CodeAlreadyExists, "request id %q was used for another request; make a new one", c.RequestId)
 		}
-		return Result{Jobs: old.jobs(), Existing: true}
+		return Result{Jobs: old.Jobs(), Existing: true}
 	}
-	if req.first < s.nextJob || req.first > lastJobID {
-		return refuse(cluster.CodeConflict, "job id %d was given before; submit again", req.first)
+	if req.First < s.nextJob || req.First > lastJobID {
+		return refuse(cluster.CodeConflict, "job id %d was given before; submit again", req.First)
 	}
 	if len(c.Jobs) == 0 {
 		return refuse(cluster.CodeInvalid, "jobs: there are none in the request")
 	}
-	jobs := make([]*cluster.Job, len(c.Jobs))
-	next := req.first
+	all := make([]*cluster.Job, len(c.Jobs))
+	next := req.First
 	s.begun = map[cluster.JobID]cluster.Time{}
 	defer func() { s.begun = nil }()
 	for i, nj := range c.Jobs {
-		spec, err := conv.SpecFromLog(nj.Spec)
+		spec, err := conv.SpecNamed(nj.Spec, s.bulkNamed)
 		if err != nil {
-			return refuse(cluster.CodeInvalid, "job %d of the request: %v", i, err)
+			return refuseSpec(fmt.Sprintf("job %d of the request", i), err)
 		}
-		if err := s.noPartition(spec); err != nil {
+		if err := s.fleet.NoPartition(spec); err != nil {
 			return Result{Err: err}
 		}
-		jobs[i] = &cluster.Job{
+		all[i] = &cluster.Job{
 			ID: next, Revision: index, Owner: owner, Spec: spec, State: cluster.JobPending,
-			Reason: s.waitsFor(spec), Estimates: conv.EstimatesFromLog(nj.Estimates),
+			Reason: s.fleet.WaitsFor(spec), Estimates: conv.EstimatesFromLog(nj.Estimates),
 			Submitted: s.now, Eligible: s.now,
 		}
-		if err := s.bar(jobs[i]); err != nil {
+		if err := s.bar(all[i]); err != nil {
 			return Result{Err: err}
 		}
 		next += cluster.JobID(spec.Len())
 	}
-	if err := s.maySubmit(jobs); err != nil {
+	if err := s.books.MaySubmit(all); err != nil {
 		return Result{Err: err}
 	}
-	req.listIDs(jobs)
-	s.putNew(jobs)
+	req.ListIDs(all)
+	s.putNew(all)
 	s.nextJob = next
-	s.addRequest(req)
-	return Result{Jobs: req.jobs()}
+	s.requests.Add(req)
+	return Result{Jobs: req.Jobs()}
 }
 
 // putNew stores the jobs of a submit that is not refused.
 func (s *State) putNew(jobs []*cluster.Job) {
-	s.expireRequests()
+	s.requests.Expire(s.now)
+	s.blobs.Take(s.now, jobs)
 	for _, j := range jobs {
-		s.cache.job(j)
+		s.intern(j)
 		if j.Spec.Array != nil {
 			j = s.newTasks(j)
 		}
 		s.putJob(nil, j)
 		s.changed(Change{Job: j.ID, New: true})
 	}
-}
-
-func (s *State) addRequest(r *request) {
-	s.requests[r.key] = r
-	s.reqOrder = append(s.reqOrder, r)
-	s.hash.requests.touch(r.key)
-}
-
-// expireRequests forgets the answers that are too old, and the oldest when
-// there are too many for one more.
-func (s *State) expireRequests() {
-	n := 0
-	for n < len(s.reqOrder) && (s.now.Sub(s.reqOrder[n].at) > requestLife || len(s.reqOrder)-n >= maxRequests) {
-		delete(s.requests, s.reqOrder[n].key)
-		s.hash.requests.touch(s.reqOrder[n].key)
-		s.reqOrder[n] = nil
-		n++
-	}
-	s.reqOrder = s.reqOrder[n:]
 }
 
 // cancel ends a waiting job at once, and asks the agent to end a live one.
@@ -237,7 +199,7 @@ func (s *State) cancelJob(index uint64, old *cluster.Job, by cluster.UID, admin 
 	j.Cancel = &cluster.CancelRequest{At: s.now, By: by, Admin: admin}
 	j.Revision = index
 	if j.State.Waiting() {
-		s.unqueue(j)
+		s.queues.Leave(j)
 		j.Hold = nil
 		j.State, j.Ended, j.Reason = cluster.JobCancelled, s.now, cancelReason(j)
 	}

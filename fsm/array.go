@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/jobs"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -42,7 +43,7 @@ func (a *array) len() int { return a.spec.Array.Tasks.Len() }
 
 func (a *array) last() cluster.JobID { return a.id + cluster.JobID(a.len()-1) }
 
-// done tells whether all tasks have ended.
+// done reports whether all tasks have ended.
 func (a *array) done() bool { return a.over.n == a.len() }
 
 // room is how many more tasks may run beside those that do, and those that stand
@@ -60,15 +61,16 @@ func (a *array) clone() *array {
 	return &c
 }
 
-func (a *array) record() *logv1.ArrayRecord {
+// record is its stored form with that of its spec.
+func (a *array) record(spec *logv1.Spec) *logv1.ArrayRecord {
 	return &logv1.ArrayRecord{
-		Id: uint64(a.id), Spec: conv.SpecToLog(a.spec), Estimates: conv.EstimatesToLog(a.estimates), Throttle: uint32(a.throttle),
+		Id: uint64(a.id), Spec: spec, Estimates: conv.EstimatesToLog(a.estimates), Throttle: uint32(a.throttle),
 		Over: a.over.bytes(), Good: a.good.bytes(),
 	}
 }
 
 func (s *State) loadArray(m *logv1.ArrayRecord) error {
-	spec, err := conv.SpecFromLog(m.GetSpec())
+	spec, err := conv.SpecNamed(m.GetSpec(), s.bulkNamed)
 	if err != nil {
 		return fmt.Errorf("array %d: %w", m.GetId(), err)
 	}
@@ -76,7 +78,7 @@ func (s *State) loadArray(m *logv1.ArrayRecord) error {
 	if spec.Array == nil || id == 0 || s.arrays[id] != nil || m.GetThrottle() > cluster.MaxThrottle {
 		return fmt.Errorf("array %d is malformed, or appears twice", id)
 	}
-	s.cache.apart(spec)
+	s.blobs.Apart(s.now, spec)
 	a := newArray(id, spec, conv.EstimatesFromLog(m.GetEstimates()), int(m.GetThrottle()))
 	if !a.over.read(m.GetOver()) || !a.good.read(m.GetGood()) || a.good.n > a.over.n {
 		return fmt.Errorf("array %d of %d tasks: what ended is malformed", id, a.len())
@@ -88,7 +90,7 @@ func (s *State) loadArray(m *logv1.ArrayRecord) error {
 func (s *State) putArray(a *array) {
 	i, _ := slices.BinarySearch(s.arrayIDs, a.id)
 	s.arrays[a.id], s.arrayIDs = a, slices.Insert(s.arrayIDs, i, a.id)
-	s.hash.arrays.touch(a.id)
+	s.digests.arrays.Touch(a.id)
 }
 
 func (s *State) dropArray(a *array) {
@@ -96,7 +98,7 @@ func (s *State) dropArray(a *array) {
 	if i, found := slices.BinarySearch(s.arrayIDs, a.id); found {
 		s.arrayIDs = slices.Delete(s.arrayIDs, i, i+1)
 	}
-	s.hash.arrays.touch(a.id)
+	s.digests.arrays.Touch(a.id)
 }
 
 // arrayOf returns the array that a job id belongs to, nil for none.
@@ -122,7 +124,7 @@ func (s *State) foldOf(id cluster.JobID) *cluster.Job {
 	}
 	rank := int(id - a.id)
 	for _, k := range a.folds {
-		if j := s.jobs.get(k); cluster.SpanHas(j.Fold, rank) {
+		if j := s.jobs.Get(k); cluster.SpanHas(j.Fold, rank) {
 			return j
 		}
 	}
@@ -131,7 +133,7 @@ func (s *State) foldOf(id cluster.JobID) *cluster.Job {
 
 // job returns the job with an id, made of its fold where it has none of its own.
 func (s *State) job(id cluster.JobID) *cluster.Job {
-	if j := s.jobs.get(id); j != nil && j.Fold == nil {
+	if j := s.jobs.Get(id); j != nil && j.Fold == nil {
 		return j
 	}
 	if len(s.arrays) == 0 {
@@ -146,7 +148,7 @@ func (s *State) job(id cluster.JobID) *cluster.Job {
 // own returns the job with an id to be changed: a task that waits among others
 // becomes a job by itself. Of one that ended among others it returns a copy.
 func (s *State) own(id cluster.JobID) *cluster.Job {
-	if j := s.jobs.get(id); j != nil && j.Fold == nil {
+	if j := s.jobs.Get(id); j != nil && j.Fold == nil {
 		return j
 	}
 	if len(s.arrays) == 0 {
@@ -190,7 +192,7 @@ func (s *State) indexArray(old, j *cluster.Job) {
 	switch {
 	case old == nil:
 		if a.entries++; a.entries == 1 {
-			s.standing.specs.add(j.Owner.UID, a.spec, 1)
+			s.blobs.Count(j.Owner.UID, a.spec, 1)
 		}
 		s.nameFirst(a, j)
 	case old.State.Live():
@@ -224,7 +226,7 @@ func (s *State) indexArray(old, j *cluster.Job) {
 				a.good.set(sp)
 			}
 		}
-		s.hash.arrays.touch(a.id)
+		s.digests.arrays.Touch(a.id)
 		if a.done() && a.named {
 			a.named = false
 			s.noteNamed(nameOf(j), a.id, true)
@@ -259,7 +261,7 @@ func (s *State) overlapping(a *array, ranks []cluster.Span) []*cluster.Job {
 		return nil
 	} else if n == 1 && ranks[0].From == ranks[0].To {
 		id := a.id + cluster.JobID(ranks[0].From)
-		if j := s.jobs.get(id); j != nil && j.Fold == nil {
+		if j := s.jobs.Get(id); j != nil && j.Fold == nil {
 			return []*cluster.Job{j}
 		}
 		if f := s.foldOf(id); f != nil {
@@ -267,7 +269,7 @@ func (s *State) overlapping(a *array, ranks []cluster.Span) []*cluster.Job {
 		}
 		return nil
 	}
-	merge([]*jobSet{&s.jobs}, a.id-1, func(j *cluster.Job) bool {
+	jobs.Merge([]*jobs.Set{&s.jobs}, a.id-1, func(j *cluster.Job) bool {
 		if j.ArrayJobID != a.id {
 			return false
 		}
@@ -363,17 +365,6 @@ func (s *State) newTasks(j *cluster.Job) *cluster.Job {
 	return j.Folding(j.Spec.Array.Tasks.All())
 }
 
-// listIDs keeps the ids of the jobs of a request where they do not follow each
-// other: that of an array is its first task's.
-func (r *request) listIDs(jobs []*cluster.Job) {
-	if len(jobs) < 2 || jobs[len(jobs)-1].ID == jobs[0].ID+cluster.JobID(len(jobs)-1) {
-		return
-	}
-	for _, j := range jobs {
-		r.ids = append(r.ids, j.ID)
-	}
-}
-
 // nameFirst keeps the name of an array from its first job on.
 func (s *State) nameFirst(a *array, j *cluster.Job) {
 	if !a.named && !a.done() {
@@ -393,7 +384,7 @@ func (s *State) forgetTask(j *cluster.Job) {
 		return
 	}
 	if a.entries--; a.entries == 0 {
-		s.standing.specs.add(j.Owner.UID, a.spec, -1)
+		s.blobs.Count(j.Owner.UID, a.spec, -1)
 	}
 	if j.Fold != nil {
 		a.folds = slices.DeleteFunc(a.folds, func(id cluster.JobID) bool { return id == j.ID })
@@ -417,7 +408,7 @@ func cloneArrays(as map[cluster.JobID]*array) map[cluster.JobID]*array {
 // readJob reads a stored job; what its array has in common is there already.
 func (s *State) readJob(m *logv1.Job) (*cluster.Job, error) {
 	if m.GetArrayJob() == 0 {
-		return conv.JobFromLog(m)
+		return conv.JobNamed(m, s.bulkNamed)
 	}
 	a := s.arrays[cluster.JobID(m.GetArrayJob())]
 	if a == nil {
@@ -433,7 +424,7 @@ func (s *State) readJob(m *logv1.Job) (*cluster.Job, error) {
 	return j, nil
 }
 
-// checkArrays tells whether each task of the arrays of a restored state is where
+// checkArrays reports whether each task of the arrays of a restored state is where
 // it belongs: in one job unless it ended.
 func (s *State) checkArrays() error {
 	for _, id := range s.arrayIDs {
@@ -468,24 +459,4 @@ func (s *State) checkArrays() error {
 		}
 	}
 	return nil
-}
-
-// ofArray leaves of what happened to j what its owner is to be told: of an array
-// its first begin and its end, bad when that of one task was, unless each task was
-// asked for.
-func (s *State) ofArray(j *cluster.Job, ev cluster.MailEvents) cluster.MailEvents {
-	a := s.arrays[j.ArrayJobID]
-	if a == nil || ev == 0 || j.Spec.Mail.Events&cluster.MailArrayTasks != 0 {
-		return ev
-	}
-	if a.over.n > 0 || a.begun > 1 {
-		ev &^= cluster.MailBegin
-	}
-	if !a.done() {
-		return ev &^ (cluster.MailEnd | cluster.MailFail | cluster.MailTimeLimit | cluster.MailInvalidDepend)
-	}
-	if a.good.n < a.len() && ev&cluster.MailEnd != 0 {
-		ev |= cluster.MailFail
-	}
-	return ev
 }

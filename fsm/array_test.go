@@ -184,7 +184,7 @@ func checkArrayIndexes(s *State) error {
 	type count struct{ Entries, Live, Queued, Begun int }
 	counts := map[cluster.JobID]*count{}
 	folds := map[cluster.JobID][]cluster.JobID{}
-	for _, j := range s.jobs.list() {
+	for _, j := range s.jobs.List() {
 		folded[j.State] += j.Count() - 1
 		if !j.InArray() {
 			continue

@@ -6,17 +6,6 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// TaskCounts is what became of tasks of an array that were to change.
-type TaskCounts struct {
-	// Done were changed, or are so already; Finished had ended before; Refused
-	// cannot, for Why, which is of one of them.
-	Done, Finished, Refused int
-	Why                     *cluster.Error
-	// DoneRanks and RefusedRanks say which these are; not of a throttle, which is
-	// the array's as a whole.
-	DoneRanks, RefusedRanks []cluster.Span
-}
-
 // changeTasks does one thing to tasks of an array.
 func (s *State) changeTasks(index uint64, c *logv1.ChangeTasks) Result {
 	a := s.arrays[cluster.JobID(c.Array)]
@@ -109,16 +98,16 @@ func (s *State) throttle(index uint64, a *array, c *logv1.ChangeTasks) Result {
 		return r
 	}
 	a.throttle = int(c.Throttle)
-	s.hash.arrays.touch(a.id)
+	s.digests.arrays.Touch(a.id)
 	for _, old := range s.overlapping(a, a.spec.Array.Tasks.All()) {
 		if !old.State.Waiting() {
 			continue
 		}
 		j := old.Clone()
-		s.unqueue(j)
+		s.queues.Leave(j)
 		j.State, j.Revision = cluster.JobPending, index
 		if j.Reason = j.Barred(s.now); j.Reason.Code == "" {
-			j.Reason = s.waitsFor(j.Spec)
+			j.Reason = s.fleet.WaitsFor(j.Spec)
 		}
 		s.putJob(old, j)
 		s.changed(Change{Job: j.ID, New: true})
@@ -126,7 +115,7 @@ func (s *State) throttle(index uint64, a *array, c *logv1.ChangeTasks) Result {
 	return r
 }
 
-// throttled tells whether only so many tasks of the array of j may run at once.
+// throttled reports whether only so many tasks of the array of j may run at once.
 func (s *State) throttled(j *cluster.Job) bool {
 	return j.ArrayJobID != 0 && s.arrays[j.ArrayJobID].throttle > 0
 }

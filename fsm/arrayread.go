@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/berth-scheduler/berth/cluster"
+import (
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/jobs"
+)
 
 // ArrayInfo is what there is to know of an array as a whole.
 type ArrayInfo struct {
@@ -18,7 +21,7 @@ type ArrayInfo struct {
 }
 
 // Array returns the array with an id, which is that of its first task.
-func (f *FSM) Array(id cluster.JobID) (ArrayInfo, bool) {
+func (f JobsReader) Array(id cluster.JobID) (ArrayInfo, bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	s := f.st
@@ -33,7 +36,7 @@ func (f *FSM) Array(id cluster.JobID) (ArrayInfo, bool) {
 			break
 		}
 	}
-	merge([]*jobSet{&s.jobs}, id-1, func(j *cluster.Job) bool {
+	jobs.Merge([]*jobs.Set{&s.jobs}, id-1, func(j *cluster.Job) bool {
 		if out.Owner = j.Owner; out.First == nil {
 			out.First = j.Task(j.Ranks()[0].From)
 		}
@@ -44,8 +47,8 @@ func (f *FSM) Array(id cluster.JobID) (ArrayInfo, bool) {
 
 // ArrayStates returns how many tasks of an array are in each state. Those that
 // were forgotten are in none.
-func (f *FSM) ArrayStates(id cluster.JobID) map[cluster.JobState]int {
-	return read(f, func(s *State) map[cluster.JobState]int {
+func (f JobsReader) ArrayStates(id cluster.JobID) map[cluster.JobState]int {
+	return read(f.held, func(s *State) map[cluster.JobState]int {
 		a := s.arrays[id]
 		if a == nil {
 			return nil
@@ -58,8 +61,8 @@ func (f *FSM) ArrayStates(id cluster.JobID) map[cluster.JobState]int {
 	})
 }
 
-// AnyArray tells whether one of some ids is that of an array.
-func (f *FSM) AnyArray(ids []uint64) bool {
+// AnyArray reports whether one of some ids is that of an array.
+func (f JobsReader) AnyArray(ids []uint64) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	for _, id := range ids {
@@ -72,13 +75,13 @@ func (f *FSM) AnyArray(ids []uint64) bool {
 
 // Barred is why a waiting job may not be planned at a time, however much is
 // free; the zero Reason is that it may.
-func (f *FSM) Barred(j *cluster.Job, now cluster.Time) cluster.Reason {
-	return read(f, func(s *State) cluster.Reason { return s.barredBy(j, now) })
+func (f JobsReader) Barred(j *cluster.Job, now cluster.Time) cluster.Reason {
+	return read(f.held, func(s *State) cluster.Reason { return s.barredBy(j, now) })
 }
 
 // Throttle is how many tasks of an array may run at once, 0 for any number.
-func (f *FSM) Throttle(id cluster.JobID) int {
-	return read(f, func(s *State) int {
+func (f JobsReader) Throttle(id cluster.JobID) int {
+	return read(f.held, func(s *State) int {
 		if a := s.arrays[id]; a != nil {
 			return a.throttle
 		}
@@ -88,7 +91,7 @@ func (f *FSM) Throttle(id cluster.JobID) int {
 
 // Entry returns what Jobs lists under an id: a job, or several tasks of an
 // array, of which the last has the id.
-func (f *FSM) Entry(id cluster.JobID) (*cluster.Job, bool) {
-	j := read(f, func(s *State) *cluster.Job { return s.jobs.get(id) })
+func (f JobsReader) Entry(id cluster.JobID) (*cluster.Job, bool) {
+	j := read(f.held, func(s *State) *cluster.Job { return s.jobs.Get(id) })
 	return j, j != nil
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/jobs"
 )
 
 // leastShown is how many waiting tasks of an array a pass is shown at least.
@@ -20,15 +21,15 @@ type window struct {
 
 func (s *State) newWindow(folds int) window {
 	w := window{folds: folds}
-	for _, n := range s.nodes { // sums do not depend on the order
+	for _, n := range s.fleet.Nodes() { // sums do not depend on the order
 		if !n.Schedulable() {
 			continue
 		}
-		u, _ := s.ledger.Node(n.ID)
+		u, _ := s.fleet.Ledger().Node(n.ID)
 		w.cpu += max(0, u.CPUMilli-u.UsedCPU)
 		w.mem += max(0, u.MemMiB-u.UsedMem)
 		for i := range n.GPUs {
-			g, ok := s.ledger.GPU(n.GPUs[i].ID)
+			g, ok := s.fleet.Ledger().GPU(n.GPUs[i].ID)
 			if !ok || g.Closed {
 				continue
 			}
@@ -65,38 +66,36 @@ func (w *window) of(j *cluster.Job, queued int) int {
 // startable are the waiting jobs that may start at a time, by id, how many more
 // tasks there are like the last one shown of an array, and the least time after
 // it at which another one may start; 0 when none waits for its time alone.
-func (s *State) startable(now cluster.Time) (jobs []*cluster.Job, more map[cluster.JobID]int, next cluster.Time) {
-	due := &jobSet{}
+func (s *State) startable(now cluster.Time) (ready []*cluster.Job, more map[cluster.JobID]int, next cluster.Time) {
+	due := &jobs.Set{}
 	var folds []*cluster.Job
 	room := map[cluster.JobID]int{}
-	for _, b := range s.barred.blocks {
-		for _, j := range b.jobs {
-			switch j.Barred(now).Code {
-			case "":
-				if !s.throttled(j) {
-					if j.Fold != nil {
-						folds = append(folds, j)
-					} else {
-						due.put(j)
-					}
-					break
+	for j := range s.barred.All {
+		switch j.Barred(now).Code {
+		case "":
+			if !s.throttled(j) {
+				if j.Fold != nil {
+					folds = append(folds, j)
+				} else {
+					due.Put(j)
 				}
-				left, seen := room[j.ArrayJobID]
-				if !seen {
-					left = s.arrays[j.ArrayJobID].room()
-				}
-				for k := range min(left, j.Count()) {
-					due.put(j.Task(cluster.SpanRank(j.Ranks(), k)))
-				}
-				room[j.ArrayJobID] = left - min(left, j.Count())
-			case cluster.ReasonBeginTime:
-				if next == 0 || j.Spec.Begin < next {
-					next = j.Spec.Begin
-				}
-			case cluster.ReasonDependency:
-				if j.DependAt > now && j.Depend() == cluster.DependMet && (next == 0 || j.DependAt < next) {
-					next = j.DependAt
-				}
+				break
+			}
+			left, seen := room[j.ArrayJobID]
+			if !seen {
+				left = s.arrays[j.ArrayJobID].room()
+			}
+			for k := range min(left, j.Count()) {
+				due.Put(j.Task(cluster.SpanRank(j.Ranks(), k)))
+			}
+			room[j.ArrayJobID] = left - min(left, j.Count())
+		case cluster.ReasonBeginTime:
+			if next == 0 || j.Spec.Begin < next {
+				next = j.Spec.Begin
+			}
+		case cluster.ReasonDependency:
+			if j.DependAt > now && j.Depend() == cluster.DependMet && (next == 0 || j.DependAt < next) {
+				next = j.DependAt
 			}
 		}
 	}
@@ -112,22 +111,20 @@ func (s *State) startable(now cluster.Time) (jobs []*cluster.Job, more map[clust
 
 // unfolded is the pending jobs that stand for one each, and the folds among
 // them after those given.
-func (s *State) unfolded(folds []*cluster.Job) (*jobSet, []*cluster.Job) {
-	ones := &jobSet{}
-	for _, b := range s.byState[cluster.JobPending].blocks {
-		for _, j := range b.jobs {
-			if j.Fold == nil {
-				ones.put(j)
-			} else {
-				folds = append(folds, j)
-			}
+func (s *State) unfolded(folds []*cluster.Job) (*jobs.Set, []*cluster.Job) {
+	ones := &jobs.Set{}
+	for j := range s.byState[cluster.JobPending].All {
+		if j.Fold == nil {
+			ones.Put(j)
+		} else {
+			folds = append(folds, j)
 		}
 	}
 	return ones, folds
 }
 
 // show adds the first tasks of folds.
-func (s *State) show(folds []*cluster.Job, due *jobSet) map[cluster.JobID]int {
+func (s *State) show(folds []*cluster.Job, due *jobs.Set) map[cluster.JobID]int {
 	w := s.newWindow(len(folds))
 	more := map[cluster.JobID]int{}
 	for _, j := range folds {
@@ -139,7 +136,7 @@ func (s *State) show(folds []*cluster.Job, due *jobSet) map[cluster.JobID]int {
 		for _, sp := range j.Fold {
 			for k := sp.From; k <= sp.To && left > 0; k++ {
 				t := j.Task(k)
-				due.put(t)
+				due.Put(t)
 				last = t.ID
 				left--
 			}

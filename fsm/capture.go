@@ -56,10 +56,7 @@ func Load(r io.Reader, o Options, revival *Revival) (*Capture, error) {
 			return nil, fmt.Errorf("%d ids of jobs cannot be left out after %d: ids end at 2^53", skip, st.nextJob)
 		}
 		st.nextJob += cluster.JobID(skip)
-		for k := range st.tokens {
-			delete(st.tokens, k)
-			st.hash.rest.touch(entity{kindToken, k})
-		}
+		st.keyring.VoidTokens()
 	}
 	f := New(o)
 	f.st = st

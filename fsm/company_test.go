@@ -7,9 +7,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/berth-scheduler/berth/cluster"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
-	"google.golang.org/protobuf/proto"
 )
 
 // signed is a spec for one GPU with a signature.
@@ -61,22 +62,22 @@ func TestSamplesSayWithWhom(t *testing.T) {
 			a := at(m, "a", "n1-g0") // submitted at 0, started at 1
 			at(m, "b", "n1-g0")      // started at 3
 			m.completed(a)           // at 4
-		}, []Company{{"b", time.Second, 300}}, "sim"},
+		}, []Company{{Signature: "b", Overlap: time.Second, Milli: 300}}, "sim"},
 		{"one after the other of one kind, and another", func(m *machine) {
 			a := at(m, "a", "n1-g0")
 			m.completed(at(m, "b", "n1-g0")) // one second
 			at(m, "c", "n1-g0")              // three seconds until a ends
 			m.completed(at(m, "b", "n1-g0")) // one second
 			m.completed(a)
-		}, []Company{{"c", 4 * time.Second, 300}, {"b", 2 * time.Second, 300}}, "sim"},
+		}, []Company{{Signature: "c", Overlap: 4 * time.Second, Milli: 300}, {Signature: "b", Overlap: 2 * time.Second, Milli: 300}}, "sim"},
 		{"the shorter ones of many", func(m *machine) {
 			a := at(m, "a", "n1-g0")
 			for i := range MaxCompany + 2 {
 				m.completed(at(m, fmt.Sprintf("b%d", i), "n1-g0"))
 			}
 			m.completed(a)
-		}, []Company{{"b0", time.Second, 300}, {"b1", time.Second, 300}, {"b2", time.Second, 300}, {"b3", time.Second, 300},
-			{"b4", time.Second, 300}, {"b5", time.Second, 300}, {"b6", time.Second, 300}}, "sim"},
+		}, []Company{{Signature: "b0", Overlap: time.Second, Milli: 300}, {Signature: "b1", Overlap: time.Second, Milli: 300}, {Signature: "b2", Overlap: time.Second, Milli: 300}, {Signature: "b3", Overlap: time.Second, Milli: 300},
+			{Signature: "b4", Overlap: time.Second, Milli: 300}, {Signature: "b5", Overlap: time.Second, Milli: 300}, {Signature: "b6", Overlap: time.Second, Milli: 300}}, "sim"},
 		{"too many to know them all", func(m *machine) {
 			a := at(m, "a", "n1-g0")
 			for range cluster.MaxNeighbours {

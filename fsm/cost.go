@@ -29,8 +29,16 @@ func ownCost(cmd *logv1.Command) int {
 			n += 1 + len(j.GetSpec().GetDepends())/8
 		}
 		return n
+	case *logv1.Command_PutBulk:
+		return 1 + int(k.PutBulk.GetSize()>>10) // it may be the part that makes it whole
 	case *logv1.Command_ApplyPlan:
 		return 1 + len(k.ApplyPlan.GetStarts()) + len(k.ApplyPlan.GetMoves())
+	case *logv1.Command_EstimateJobs:
+		n := 1
+		for _, g := range k.EstimateJobs.GetGroups() {
+			n += 1 + len(g.GetJobs())
+		}
+		return n
 	case *logv1.Command_SettleNotices:
 		return 1 + (len(k.SettleNotices.GetSent())+len(k.SettleNotices.GetDead()))/8
 	}
@@ -63,7 +71,7 @@ func (s *State) cost(cmd *logv1.Command) int {
 	case *logv1.Command_FenceNode:
 		return 1 + s.onNode(k.FenceNode.GetNode())
 	case *logv1.Command_SetPartition, *logv1.Command_SetReservation, *logv1.Command_SetStanding:
-		return 1 + (s.jobs.n-len(s.finished))/16
+		return 1 + (s.jobs.Len()-len(s.finished))/16
 	}
 	return 1
 }
@@ -84,7 +92,7 @@ func (s *State) waiters(id cluster.JobID) int {
 func (s *State) waitersOn(key dependKey) int {
 	n := 0
 	for _, id := range s.dependents[key] {
-		if j := s.jobs.get(id); j != nil {
+		if j := s.jobs.Get(id); j != nil {
 			n += 1 + len(j.Spec.Depends)/64
 		} else if a := s.arrays[id]; a != nil {
 			n += a.entries
@@ -99,7 +107,7 @@ func (s *State) waitersOn(key dependKey) int {
 // onNode is how many jobs a node has.
 func (s *State) onNode(id string) int {
 	if set := s.nodeJobs[cluster.NodeID(id)]; set != nil {
-		return set.n
+		return set.Len()
 	}
 	return 0
 }

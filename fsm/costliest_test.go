@@ -134,9 +134,14 @@ func costliest(tb testing.TB) map[string]func(f *FSM) []*logv1.Command {
 	for i := range expired {
 		expired[i] = cluster.JobID(i + 3000)
 	}
+	anew := estimated([]cluster.Estimate{{GPUType: "A100", GPUMemMiB: 9000}, {GPUType: "T4", GPUMemMiB: 9000}})
+	for i := range EntryCost - 2 {
+		anew.Jobs = append(anew.Jobs, uint64(5000+i))
+	}
 	list := strings.Repeat("n[1,3],", 63) + "x[0-9999]"
 	return map[string]func(*FSM) []*logv1.Command{
-		"submit of 1000 jobs": submit(1000, func(int, *cluster.Spec) {}),
+		"estimates of jobs in a queue": one(&logv1.Command{Kind: &logv1.Command_EstimateJobs{EstimateJobs: &logv1.EstimateJobs{Groups: []*logv1.EstimatedJobs{anew}}}}),
+		"submit of 1000 jobs":          submit(1000, func(int, *cluster.Spec) {}),
 		"submit with host lists": submit(1000, func(_ int, s *cluster.Spec) {
 			s.Where = &cluster.Where{Nodes: hosts(tb, "n1"), Exclude: hosts(tb, list)}
 		}),
@@ -145,6 +150,25 @@ func costliest(tb testing.TB) map[string]func(f *FSM) []*logv1.Command {
 				s.Env = append(s.Env, fmt.Sprintf("A%d=%d%s", k, i, strings.Repeat("x", cluster.MaxEnvLine-20)))
 			}
 		}),
+		"last parts of large environments": func(f *FSM) (last []*logv1.Command) {
+			for i, cost := 0, 0; ; i++ {
+				var env []string
+				for k := range cluster.MaxEnv {
+					env = append(env, fmt.Sprintf("A%d=%d%s", k, i, strings.Repeat("x", cluster.MaxEnvLine-20)))
+				}
+				parts := partsCmds(1000, env, make([]byte, cluster.MaxPackedScript))
+				n := len(parts) - 1
+				if cost += f.Cost(parts[n]); cost > EntryCost {
+					return last
+				}
+				last = append(last, parts[n])
+				for _, c := range parts[:n] {
+					if r := applyTo(tb, f, f.Index()+1, testTerm, encode(tb, testTerm, f.Now(), c))[0]; r.Err != nil {
+						tb.Fatal(r.Err)
+					}
+				}
+			}
+		},
 		"submit with dependencies": submit(20, func(_ int, s *cluster.Spec) {
 			for on := range 1000 {
 				s.Depends = append(s.Depends, cluster.Dependency{Kind: cluster.AfterAny, Job: cluster.JobID(on) + 1})
@@ -187,7 +211,7 @@ func costliest(tb testing.TB) map[string]func(f *FSM) []*logv1.Command {
 // applyCostliest is how long the entry takes in Apply.
 func applyCostliest(tb testing.TB, big []byte, of func(*FSM) []*logv1.Command) (took time.Duration, refused *cluster.Error) {
 	f := restored(tb, big)
-	f.st.cache.keep = shelf{}.keep
+	f.st.blobs.KeepBy(shelf{}.keep)
 	f.Hash()
 	cmds := of(f)
 	data := encode(tb, testTerm, f.Now().Add(time.Second), cmds...)

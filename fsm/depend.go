@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/command"
 )
 
 // dependKey is what others wait for: a job, which may be one task of an array,
@@ -27,12 +28,12 @@ func (s *State) keyFor(d cluster.Dependency) (dependKey, bool) {
 	return dependKey{d.Job, a != nil}, true
 }
 
-// knows tells whether what a key names is there.
+// knows reports whether what a key names is there.
 func (s *State) knows(key dependKey) bool {
 	if a := s.arrayOf(key.job); a != nil {
 		return key.array || a.over.has(int(key.job-a.id)) || s.job(key.job) != nil
 	}
-	return s.jobs.get(key.job) != nil
+	return s.jobs.Get(key.job) != nil
 }
 
 // stands is how a dependency stands, as far as is known, and since when it is
@@ -96,7 +97,7 @@ func (s *State) arraySince(a *array, d cluster.Dependency, st cluster.DependStat
 // depend looks up how the dependencies of j stand, which is not put yet, and
 // forgets those that it had before. One on a job that is not known is refused.
 func (s *State) depend(j *cluster.Job) *cluster.Error {
-	if s.rules >= changeVersion {
+	if s.rules >= command.ChangeVersion {
 		j.Depends, j.DependAt = nil, 0
 	}
 	if len(j.Spec.Depends) == 0 {
@@ -123,9 +124,9 @@ func (s *State) depend(j *cluster.Job) *cluster.Error {
 }
 
 // mendDepends lets go those jobs that were told to wait for nobody before entries
-// of changeVersion, and waited all the same.
+// of command.ChangeVersion, and waited all the same.
 func (s *State) mendDepends(index uint64) {
-	for _, old := range s.barred.list() {
+	for _, old := range s.barred.List() {
 		if len(old.Spec.Depends) > 0 || len(old.Depends) == 0 {
 			continue
 		}
@@ -144,7 +145,7 @@ func short(s string) string {
 	return s
 }
 
-// taskByTask tells whether each task of the array of j waits for one of another.
+// taskByTask reports whether each task of the array of j waits for one of another.
 func taskByTask(j *cluster.Job, d cluster.Dependency, key dependKey) bool {
 	return d.Kind == cluster.AfterCorr && key.array && j.Spec.Array != nil
 }
@@ -187,7 +188,7 @@ type names struct {
 // firstNamed is the first job or array of an owner and name that has not ended, 0
 // when all have.
 func (s *State) firstNamed(key nameKey) cluster.JobID {
-	q := s.named[key]
+	q := s.names[key]
 	for q != nil && len(q.ids) > 0 {
 		if s.unfinished(q.ids[0]) {
 			return q.ids[0]
@@ -201,23 +202,23 @@ func (s *State) unfinished(id cluster.JobID) bool {
 	if a := s.arrays[id]; a != nil {
 		return !a.done()
 	}
-	j := s.jobs.get(id)
+	j := s.jobs.Get(id)
 	return j != nil && !j.State.Terminal()
 }
 
 // noteNamed keeps who has which name: id came, or is over.
 func (s *State) noteNamed(key nameKey, id cluster.JobID, over bool) {
-	q := s.named[key]
+	q := s.names[key]
 	switch {
 	case !over:
 		if q == nil {
 			q = &names{}
-			s.named[key] = q
+			s.names[key] = q
 		}
 		q.ids = append(q.ids, id)
 		q.live++
 	case q.live == 1:
-		delete(s.named, key)
+		delete(s.names, key)
 	default:
 		if q.live--; len(q.ids) > 2*q.live+64 {
 			q.ids = slices.DeleteFunc(q.ids, func(id cluster.JobID) bool { return !s.unfinished(id) })
@@ -257,12 +258,12 @@ func (s *State) indexDepends(old, j *cluster.Job) {
 	}
 }
 
-// freesName tells whether others of the name of j, which ended, may be next.
+// freesName reports whether others of the name of j, which ended, may be next.
 func (s *State) freesName(j *cluster.Job) bool {
 	if a := s.arrays[j.ArrayJobID]; a != nil && !a.done() {
 		return false
 	}
-	return s.named[nameOf(j)] != nil
+	return s.names[nameOf(j)] != nil
 }
 
 // awaits notes that j waits for others. All tasks of an array stand there as one.
@@ -284,7 +285,7 @@ func (s *State) awaits(j *cluster.Job) {
 	}
 }
 
-// waitedFor tells whether somebody waits for what becomes of j.
+// waitedFor reports whether somebody waits for what becomes of j.
 func (s *State) waitedFor(j *cluster.Job) bool {
 	if len(s.dependents) == 0 {
 		return false
@@ -359,7 +360,7 @@ func (s *State) redepend(index uint64, id cluster.JobID, key dependKey, on *clus
 	}
 	a := s.arrays[id]
 	if a == nil {
-		s.redependJob(index, s.jobs.get(id), key, on)
+		s.redependJob(index, s.jobs.Get(id), key, on)
 		return
 	}
 	if len(a.spec.Depends) == 0 {

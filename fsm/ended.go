@@ -104,14 +104,14 @@ func (e *endedFeed) miss(g gap) {
 func (e *endedFeed) restored(old, st *State) {
 	if e.hold {
 		for _, id := range old.finished {
-			j := old.jobs.get(id)
+			j := old.jobs.Get(id)
 			if _, there := st.Job(id); !there && j.Revision > e.acked {
 				e.insert(j)
 			}
 		}
 	}
 	if len(st.finished) >= st.keepOf() {
-		if first := st.jobs.get(st.finished[0]).Revision; first > old.index {
+		if first := st.jobs.Get(st.finished[0]).Revision; first > old.index {
 			e.miss(gap{old.index, first})
 		}
 	}
@@ -172,9 +172,9 @@ func (f *FSM) Ended(after uint64, limit int) Ended {
 	for i := sort.Search(len(e.held), func(i int) bool { return e.held[i].Revision > after }); more && i < len(e.held); i++ {
 		more = add(e.held[i])
 	}
-	i := sort.Search(len(s.finished), func(i int) bool { return s.jobs.get(s.finished[i]).Revision > after })
+	i := sort.Search(len(s.finished), func(i int) bool { return s.jobs.Get(s.finished[i]).Revision > after })
 	for ; more && i < len(s.finished); i++ {
-		more = add(s.jobs.get(s.finished[i]))
+		more = add(s.jobs.Get(s.finished[i]))
 	}
 	return out
 }
@@ -182,7 +182,7 @@ func (f *FSM) Ended(after uint64, limit int) Ended {
 // lastEnd returns the index at which a job ended last, 0 before any.
 func (s *State) lastEnd() uint64 {
 	if n := len(s.finished); n > 0 {
-		return s.jobs.get(s.finished[n-1]).Revision
+		return s.jobs.Get(s.finished[n-1]).Revision
 	}
 	return 0
 }

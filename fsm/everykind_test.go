@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/command"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -63,7 +64,7 @@ func (w wholeWorld) source(kind string) func() *logv1.Command {
 		"submit_job": w.submit, "apply_plan": w.plan, "report_attempt": w.report, "change_tasks": w.changeTasks, "preempt_attempt": w.preempt,
 		"undo_gang": w.undo, "set_partition": w.partition, "remove_partition": func() *logv1.Command { return removePartitionCmd("a") },
 		"set_reservation": w.reservation, "remove_reservation": w.reservation, "idle_attempt": w.idle, "expire_jobs": w.expire,
-		"update_job": w.rewait,
+		"update_job": w.rewait, "put_bulk": w.part,
 		"cancel_job": func() *logv1.Command {
 			return cancelCmd(cluster.JobID(w.draw("job", 20)), cluster.UID(w.draw("by", 2)))
 		},
@@ -78,6 +79,7 @@ func (w wholeWorld) source(kind string) func() *logv1.Command {
 		"drain_node":     func() *logv1.Command { return drainCmd(aNode(), w.draw("drain", 2) == 0) },
 		"drain_gpu":      func() *logv1.Command { return drainGPUCmd(aNode(), "n1-g0", w.draw("drain", 2) == 0) },
 		"set_sharing":    w.sharing,
+		"estimate_jobs":  w.estimates,
 		"fence_node":     func() *logv1.Command { return fenceCmd(aNode()) },
 		"remove_node":    func() *logv1.Command { return removeCmd(aNode()) },
 		"create_token":   func() *logv1.Command { return tokenCmd(secret(), agentRole, "n9", w.f.Now().Add(time.Hour)) },
@@ -99,6 +101,25 @@ func (w wholeWorld) source(kind string) func() *logv1.Command {
 func (w wholeWorld) sharing() *logv1.Command {
 	o := rapid.SampledFrom([]*logv1.SharingOff{{}, {Node: "n1"}, {Node: "n2"}, {Gpu: "n1-g0"}, {Partition: "a"}, {Partition: "b"}, {Node: "n1", Partition: "a"}}).Draw(w.t, "place")
 	return sharingCmd(o, w.draw("off", 3) > 0)
+}
+
+// estimates are new ones of jobs that wait, run, or are not there.
+func (w wholeWorld) estimates() *logv1.Command {
+	c := &logv1.EstimateJobs{}
+	jobs, _ := w.f.Jobs(Query{})
+	for range 1 + w.draw("groups", 2) {
+		var ids []cluster.JobID
+		for range w.draw("estimated", 3) {
+			id := cluster.JobID(99)
+			if len(jobs) > 0 {
+				id = jobs[w.draw("which", len(jobs))].ID
+			}
+			ids = append(ids, id)
+		}
+		e := cluster.Estimate{GPUType: "T4", GPUMemMiB: int64(w.draw("mem", 5)) * 1000, Milli: 300, Duration: time.Minute, Source: "history"}
+		c.Groups = append(c.Groups, estimated([]cluster.Estimate{e}, ids...))
+	}
+	return &logv1.Command{Kind: &logv1.Command_EstimateJobs{EstimateJobs: c}}
 }
 
 // some is a job that is in one of some states, or of none such.
@@ -232,7 +253,7 @@ func TestEveryCommandSurvivesARestore(t *testing.T) {
 				t.Fatalf("%s: %v", what, err)
 			}
 		}
-		version := uint32(changeVersion - 1)
+		version := uint32(command.ChangeVersion - 1)
 		step(version, initCmd("c1", worldKeep))
 		step(version, registerCmd(node("n1", "boot1", 2)))
 		step(version, registerCmd(node("n2", "boot1", 2)))
@@ -290,7 +311,7 @@ func TestJobThatWaitsForNobodyAnyMore(t *testing.T) {
 // the first entry of a later version lets the job go.
 func TestStaleDependenciesOfOldLogs(t *testing.T) {
 	t.Parallel()
-	m, id, on := waitsForNobody(t, changeVersion-1)
+	m, id, on := waitsForNobody(t, command.ChangeVersion-1)
 	f := restored(t, snapshotOf(t, m.f))
 	if !bytes.Equal(f.Hash(), m.f.Hash()) || len(m.job(id).Depends) != 1 {
 		t.Fatalf("read back as %v", m.job(id).Depends)

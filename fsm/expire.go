@@ -13,12 +13,12 @@ import (
 func (s *State) expireJobs(index uint64, c *logv1.ExpireJobs) Result {
 	var r Result
 	for _, id := range c.Jobs {
-		old := s.jobs.get(cluster.JobID(id))
+		old := s.jobs.Get(cluster.JobID(id))
 		if old == nil || !old.State.Waiting() || !expired(old, s.now) {
 			continue
 		}
 		j := old.Clone()
-		s.unqueue(j)
+		s.queues.Leave(j)
 		j.Revision, j.Ended = index, s.now
 		s.endLate(old, j, nil)
 		r.Jobs = append(r.Jobs, j.ID)
@@ -40,19 +40,17 @@ func expired(j *cluster.Job, now cluster.Time) bool {
 }
 
 // Expired returns the waiting jobs whose deadline has passed by now, by id.
-func (f *FSM) Expired(now cluster.Time) []cluster.JobID {
+func (f JobsReader) Expired(now cluster.Time) []cluster.JobID {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
 	var out []cluster.JobID
-	f.Read(func(s *State) {
-		for _, set := range s.sets([]cluster.JobState{cluster.JobPending, cluster.JobQueued}) {
-			for _, b := range set.blocks {
-				for _, j := range b.jobs {
-					if expired(j, now) {
-						out = append(out, j.ID)
-					}
-				}
+	for _, set := range f.st.sets([]cluster.JobState{cluster.JobPending, cluster.JobQueued}) {
+		for j := range set.All {
+			if expired(j, now) {
+				out = append(out, j.ID)
 			}
 		}
-	})
+	}
 	slices.Sort(out)
 	return out
 }

@@ -152,7 +152,7 @@ func (m *machine) start(id cluster.JobID, shares ...cluster.GPUShare) cluster.At
 func (m *machine) startOf(id cluster.JobID, shares ...cluster.GPUShare) cluster.Start {
 	node := cluster.NodeID("n1")
 	if len(shares) > 0 {
-		node = m.f.st.gpuNode[shares[0].GPU]
+		node = m.f.st.fleet.NodeOf(shares[0].GPU)
 	}
 	j := m.job(id)
 	return cluster.Start{
@@ -369,4 +369,45 @@ func lab(t testing.TB) *machine {
 	m.must(registerCmd(node("n1", "boot1", 2)))
 	m.must(registerCmd(node("n2", "boot1", 2)))
 	return m
+}
+
+// cardsOf are the nodes of all cards that are registered.
+func cardsOf(s *State) map[cluster.GPUID]cluster.NodeID {
+	out := map[cluster.GPUID]cluster.NodeID{}
+	for _, gpu := range testCards(s) {
+		if id := s.fleet.NodeOf(gpu); id != "" {
+			out[gpu] = id
+		}
+	}
+	return out
+}
+
+// onCards are the jobs that lie on each card.
+func onCards(s *State) map[cluster.GPUID][]cluster.JobID {
+	out := map[cluster.GPUID][]cluster.JobID{}
+	for _, gpu := range testCards(s) {
+		if on := s.fleet.On(gpu); len(on) > 0 {
+			out[gpu] = on
+		}
+	}
+	return out
+}
+
+// testCards are the cards that there are, or that some job was ever placed on.
+func testCards(s *State) (out []cluster.GPUID) {
+	for _, n := range s.fleet.Nodes() {
+		for i := range n.GPUs {
+			out = append(out, n.GPUs[i].ID)
+		}
+	}
+	for _, j := range s.jobs.List() {
+		for i := range j.Attempts {
+			for _, b := range j.Attempts[i].Berths() {
+				for _, g := range b.GPUs {
+					out = append(out, g.GPU)
+				}
+			}
+		}
+	}
+	return out
 }

@@ -27,7 +27,7 @@ const (
 // EntryVersion is the highest version of log entries that is read here. What each
 // may hold stands in the table of package command; by which rules it is applied, in
 // rules.go.
-const EntryVersion = 11
+const EntryVersion = 12
 
 // Options configures an FSM.
 type Options struct {
@@ -48,13 +48,24 @@ type Options struct {
 	ChangeRing int
 }
 
-// FSM implements raft.FSM. Raft calls Apply, Snapshot and Restore; everybody
-// else reads, from any goroutine.
-type FSM struct {
-	opts Options
+// held is the state and its lock.
+type held struct {
+	mu sync.RWMutex
+	st *State
+}
 
-	mu     sync.RWMutex
-	st     *State
+// FSM implements raft.FSM. Raft calls Apply, Snapshot and Restore; everybody
+// else reads, from any goroutine, by subject.
+type FSM struct {
+	*held
+	AccountsReader
+	CredentialsReader
+	JobsReader
+	LearnedReader
+	NodesReader
+	NoticesReader
+
+	opts   Options
 	hashes []indexHash // of the last checkpoints, newest last
 	ring   ring
 	news   chan struct{} // closed and replaced at each entry
@@ -72,44 +83,19 @@ func New(o Options) *FSM {
 		o.ChangeRing = defaultRing
 	}
 	st := newState()
-	st.cache.keep = o.Bulk
-	return &FSM{opts: o, st: st, ring: ring{cap: o.ChangeRing}, news: make(chan struct{})}
+	st.blobs.KeepBy(o.Bulk)
+	f := holding(st)
+	f.opts, f.ring, f.news = o, ring{cap: o.ChangeRing}, make(chan struct{})
+	return f
 }
 
-// CancelOutcome is what a cancel did.
-type CancelOutcome uint8
-
-// The outcomes of a cancel.
-const (
-	NotFound CancelOutcome = iota
-	Cancelled
-	Finished // it had ended before
-)
-
-// TokenInfo is what a spent join token was for.
-type TokenInfo struct{ Role, ID string }
-
-// Result is what became of one command. Err is a refusal, the same on every
-// replica, and then nothing was changed.
-type Result struct {
-	Index    uint64
-	Err      *cluster.Error
-	Jobs     []cluster.JobID // submitted
-	Existing bool            // by an earlier request with the same id
-	Plan     *cluster.PlanResult
-	Cancel   CancelOutcome
-	// Released tells that the reported attempt is over and may be forgotten.
-	Released bool
-	// Absurd tells that the reported figures cannot be, so that nothing was
-	// learned from them.
-	Absurd bool
-	Token  *TokenInfo
-	// Webhook is the id of the webhook that was added.
-	Webhook uint64
-	// Lost and Requeued are the jobs that a fence ended, or made wait again.
-	Lost, Requeued []cluster.JobID
-	// Tasks is what became of the tasks of an array that were to change.
-	Tasks TaskCounts
+// holding returns a state machine that holds st.
+func holding(st *State) *FSM {
+	h := &held{st: st}
+	return &FSM{
+		held: h, AccountsReader: AccountsReader{h}, CredentialsReader: CredentialsReader{h}, JobsReader: JobsReader{h},
+		LearnedReader: LearnedReader{h}, NodesReader: NodesReader{h}, NoticesReader: NoticesReader{h},
+	}
 }
 
 // NeedsVersion returns the least version of an entry that may hold cmd: older
@@ -184,7 +170,7 @@ func (f *FSM) Apply(l *raft.Log) any {
 			f.hashes = f.hashes[1:]
 		}
 	}
-	f.st.hashSome()
+	f.st.hash.Some()
 	f.ring.add(f.st.changes, l.Index)
 	f.st.changes = nil
 	f.ended.took(f.st)
@@ -216,13 +202,16 @@ func (s *State) applyEntry(index, term uint64, e *logv1.Entry) []Result {
 		s.format = max(s.format, s.rules)
 	}
 	s.now = max(s.now, cluster.Time(e.NowUs))
-	if before < changeVersion && s.rules >= changeVersion {
+	if before < command.ChangeVersion && s.rules >= command.ChangeVersion {
 		s.mendDepends(index)
+	}
+	if before < command.BulkVersion && s.rules >= command.BulkVersion {
+		s.rehashBulks()
 	}
 	for i, c := range e.Commands {
 		results[i] = s.apply(index, c)
 		s.settleDepends(index)
-		if s.rules >= arrayVersion {
+		if s.rules >= command.ArrayVersion {
 			// Not before others know what became of who is forgotten.
 			s.forgetOldest()
 		}

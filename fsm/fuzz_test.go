@@ -63,7 +63,7 @@ func FuzzSnapshot(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := readSnapshot(bytes.NewReader(snapshotOf(t, &FSM{st: st})), nil)
+		again, err := readSnapshot(bytes.NewReader(snapshotOf(t, holding(st))), nil)
 		if err != nil || !bytes.Equal(again.hashNow(), st.hashNow()) {
 			t.Fatalf("what was read cannot be written and read again: %v", err)
 		}
@@ -103,7 +103,7 @@ func FuzzRecords(f *testing.F) {
 		if st.settle() != nil {
 			return
 		}
-		again, err := readSnapshot(bytes.NewReader(snapshotOf(t, &FSM{st: st})), nil)
+		again, err := readSnapshot(bytes.NewReader(snapshotOf(t, holding(st))), nil)
 		if err != nil {
 			t.Fatalf("what was read cannot be written and read again: %v", err)
 		}

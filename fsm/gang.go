@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/learned"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -15,36 +16,10 @@ func (s *State) newGang(st *cluster.Start) *cluster.Gang {
 	}
 	g := &cluster.Gang{Rest: st.Rest}
 	for _, b := range st.Berths() {
-		s.cache.berth(b)
-		g.Parts = append(g.Parts, cluster.Part{BootID: s.nodes[b.Node].BootID, State: cluster.JobStarting})
+		s.texts.Berth(b)
+		g.Parts = append(g.Parts, cluster.Part{BootID: s.fleet.Node(b.Node).BootID, State: cluster.JobStarting})
 	}
 	return g
-}
-
-// unlikeGang tells where the nodes of a start are not what the job asked for:
-// as many, each once, with GPUs of one type.
-func (s *State) unlikeGang(j *cluster.Job, st *cluster.Start) cluster.Reason {
-	if n := 1 + len(st.Rest); n != j.Spec.NodeCount() {
-		return stale("%d nodes were planned, %d are asked for", n, j.Spec.NodeCount())
-	}
-	if len(st.Rest) == 0 {
-		return cluster.Reason{}
-	}
-	seen, gpuType := map[cluster.NodeID]struct{}{}, ""
-	for _, b := range st.Berths() {
-		if _, twice := seen[b.Node]; twice {
-			return stale("node %s was planned twice", b.Node)
-		}
-		seen[b.Node] = struct{}{}
-		for _, g := range b.GPUs {
-			u, ok := s.ledger.GPU(g.GPU)
-			if ok && gpuType != "" && u.Type != gpuType {
-				return stale("GPUs of types %s and %s were planned, all are to be alike", gpuType, u.Type)
-			}
-			gpuType = u.Type
-		}
-	}
-	return cluster.Reason{}
 }
 
 // gangOf returns a copy of j whose gang may be changed in place, and that gang.
@@ -94,10 +69,10 @@ func (s *State) partReported(index uint64, old *cluster.Job, rank int, to cluste
 	one := cluster.Attempt{Placed: was.Placed, Started: was.Gang.Parts[rank].Started, State: to, Neighbours: was.Neighbours}
 	s.ended(&one, r)
 	var card *cluster.GPU
-	if b := was.BerthAt(rank); len(b.GPUs) > 0 && s.nodes[b.Node] != nil {
-		card = s.nodes[b.Node].GPU(b.GPUs[0].GPU)
+	if b := was.BerthAt(rank); len(b.GPUs) > 0 {
+		card = s.fleet.Card(b.Node, b.GPUs[0].GPU)
 	}
-	bad := one.Usage != (cluster.Usage{}) && absurd(r, &one, card)
+	bad := one.Usage != (cluster.Usage{}) && learned.Absurd(r, &one, card)
 	if bad {
 		one.Usage = cluster.Usage{}
 	}
@@ -123,7 +98,7 @@ func (s *State) endPart(index uint64, old *cluster.Job, rank int, one *cluster.A
 	}
 	for i := range g.Parts {
 		if g.Parts[i].State.Live() {
-			s.putGang(index, old, j, s.releaseBerth(old.ID, a.BerthAt(rank)))
+			s.putGang(index, old, j, s.fleet.ReleaseBerth(old.ID, a.BerthAt(rank)))
 			return
 		}
 	}
@@ -134,7 +109,7 @@ func (s *State) endPart(index uint64, old *cluster.Job, rank int, one *cluster.A
 	}
 }
 
-// failing tells whether the end of a part ends the whole gang: it was not its
+// failing reports whether the end of a part ends the whole gang: it was not its
 // own and good, and nobody asked for it.
 func failing(j *cluster.Job, a *cluster.Attempt, p *cluster.Part) bool {
 	switch {
@@ -267,7 +242,7 @@ func (s *State) losePart(index uint64, old *cluster.Job, rank int, why string) {
 // undoGang gives up an attempt that not all of its nodes became ready for. None
 // of its processes was started, so that its job may wait again.
 func (s *State) undoGang(index uint64, c *logv1.UndoGang) Result {
-	old := s.jobs.get(cluster.JobID(c.Job))
+	old := s.jobs.Get(cluster.JobID(c.Job))
 	if old == nil {
 		return refuse(cluster.CodeNotFound, "job %d is not known", c.Job)
 	}
@@ -286,7 +261,7 @@ func (s *State) undoGang(index uint64, c *logv1.UndoGang) Result {
 	return Result{}
 }
 
-// againGang tells whether a gang that was given up before it started is tried
+// againGang reports whether a gang that was given up before it started is tried
 // once more: nothing of it ran.
 func againGang(j *cluster.Job, a *cluster.Attempt) bool {
 	return a.Gang != nil && !a.Gang.Go && (a.State == cluster.JobFailed || a.State == cluster.JobNodeFail) && j.Undone() < cluster.MaxUndone

@@ -78,7 +78,7 @@ func (m *machine) runs(id cluster.JobID) {
 
 // taken are the shares that lie on a GPU, by the ledger.
 func (m *machine) taken(gpu cluster.GPUID) int {
-	u, _ := m.f.st.ledger.GPU(gpu)
+	u, _ := m.f.st.fleet.Ledger().GPU(gpu)
 	return u.Shares
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/command"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -80,7 +81,7 @@ func TestDrainGPU(t *testing.T) {
 	if r := m.must(planCmd(move)).Plan; r.Moved != 0 || len(r.Rejected) != 1 || !strings.Contains(r.Rejected[0].Reason.Detail, "drained: new fans") {
 		t.Errorf("moved to the queue of a drained card: %+v", r)
 	}
-	if u, _ := m.f.st.ledger.GPU("n1-g0"); !u.Closed || u.Shares != 1 || u.FreeShares() != 0 || u.SellableMiB == 0 {
+	if u, _ := m.f.st.fleet.Ledger().GPU("n1-g0"); !u.Closed || u.Shares != 1 || u.FreeShares() != 0 || u.SellableMiB == 0 {
 		t.Errorf("account of the drained card: %+v", u)
 	}
 
@@ -101,7 +102,7 @@ func TestDrainGPU(t *testing.T) {
 	if start("n1-g0") != 0 {
 		t.Fatal("a job started on a drained card after its node came back")
 	}
-	if f := restored(t, snapshotOf(t, m.f)); !f.st.ledger.Equal(m.f.st.ledger) {
+	if f := restored(t, snapshotOf(t, m.f)); !f.st.fleet.Ledger().Equal(m.f.st.fleet.Ledger()) {
 		t.Error("a restore forgot the drain")
 	}
 
@@ -194,8 +195,8 @@ func TestHealthNeedsItsVersion(t *testing.T) {
 		want uint32
 	}{
 		"a sound node":   {registerCmd(node("n1", "b", 2)), 1},
-		"an unsound one": {registerCmd(unsoundNode("n1", "b")), healthVersion},
-		"a drained card": {drainGPUCmd("n1", "n1-g0", true), healthVersion},
+		"an unsound one": {registerCmd(unsoundNode("n1", "b")), command.HealthVersion},
+		"a drained card": {drainGPUCmd("n1", "n1-g0", true), command.HealthVersion},
 		"a drained node": {drainCmd("n1", true), 1},
 	} {
 		if got := NeedsVersion(tc.cmd); got != tc.want {
@@ -203,7 +204,7 @@ func TestHealthNeedsItsVersion(t *testing.T) {
 		}
 	}
 	f := New(Options{})
-	data, err := EncodeEntry(healthVersion-1, testTerm, t0.Add(time.Second), []*logv1.Command{registerCmd(node("n1", "b", 2)), drainCmd("n1", true)})
+	data, err := EncodeEntry(command.HealthVersion-1, testTerm, t0.Add(time.Second), []*logv1.Command{registerCmd(node("n1", "b", 2)), drainCmd("n1", true)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +237,7 @@ func TestCompleting(t *testing.T) {
 	if j = m.job(id); j.Revision != at {
 		t.Error("the same reason again made news")
 	}
-	if u, _ := m.f.st.ledger.GPU("n1-g0"); u.Shares != 1 {
+	if u, _ := m.f.st.fleet.Ledger().GPU("n1-g0"); u.Shares != 1 {
 		t.Errorf("account %+v", u)
 	}
 	end := m.reportOf(id, cluster.JobFailed)
@@ -245,7 +246,7 @@ func TestCompleting(t *testing.T) {
 	if j = m.wantState(id, cluster.JobFailed); j.Reason.Code != cluster.ReasonExit || j.Last().Exit.Code != 3 {
 		t.Errorf("%s", j.Reason)
 	}
-	if u, _ := m.f.st.ledger.GPU("n1-g0"); u.Shares != 0 {
+	if u, _ := m.f.st.fleet.Ledger().GPU("n1-g0"); u.Shares != 0 {
 		t.Errorf("account %+v", u)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/jobs"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -37,7 +38,7 @@ func unholdable(old *cluster.Job, c *logv1.HoldJob) *cluster.Error {
 	return nil
 }
 
-// holdIsNews tells whether a hold or a release changes anything.
+// holdIsNews reports whether a hold or a release changes anything.
 func holdIsNews(old *cluster.Job, c *logv1.HoldJob) bool {
 	if c.Release {
 		return old.Hold != nil
@@ -53,7 +54,7 @@ func (s *State) holdJob(index uint64, old *cluster.Job, c *logv1.HoldJob) {
 		j.Hold = &cluster.Hold{At: s.now, By: cluster.UID(c.By), Admin: c.Admin}
 	}
 	if old.State.Waiting() {
-		s.unqueue(j)
+		s.queues.Leave(j)
 		j.State = cluster.JobPending
 		s.waitAgain(j)
 	}
@@ -93,7 +94,7 @@ func (s *State) requeueJob(index uint64, old *cluster.Job, c *logv1.RequeueJob) 
 func (s *State) waitAgain(j *cluster.Job) {
 	j.Eligible = max(s.now, j.Spec.Begin, j.DependAt)
 	if j.Reason = j.Barred(s.now); j.Reason.Code == "" {
-		j.Reason = s.waitsFor(j.Spec)
+		j.Reason = s.fleet.WaitsFor(j.Spec)
 	}
 }
 
@@ -114,7 +115,7 @@ func (s *State) bar(j *cluster.Job) *cluster.Error {
 // setOf is where j, which is about to be put, belongs among the jobs by state.
 // Pending jobs that something bars stand apart: they may be many, and no pass
 // should look at them.
-func (s *State) setOf(j *cluster.Job) *jobSet {
+func (s *State) setOf(j *cluster.Job) *jobs.Set {
 	if j.State == cluster.JobPending && (j.Barred(s.now).Code != "" || s.throttled(j)) {
 		return &s.barred
 	}
@@ -122,8 +123,8 @@ func (s *State) setOf(j *cluster.Job) *jobSet {
 }
 
 // inSet is where old is now. What barred it when it was put may have passed.
-func (s *State) inSet(old *cluster.Job) *jobSet {
-	if old.State == cluster.JobPending && s.barred.n > 0 && s.barred.get(old.ID) != nil {
+func (s *State) inSet(old *cluster.Job) *jobs.Set {
+	if old.State == cluster.JobPending && s.barred.Len() > 0 && s.barred.Get(old.ID) != nil {
 		return &s.barred
 	}
 	return &s.byState[old.State]

@@ -1,9 +1,10 @@
 package fsm
 
 import (
-	"slices"
-
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/command"
+	"github.com/berth-scheduler/berth/fsm/nodes"
+	"github.com/berth-scheduler/berth/fsm/notices"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -12,7 +13,7 @@ import (
 // or more, or back to none. The leader measured; what it proposes is held against
 // the policy as it is now.
 func (s *State) idle(index uint64, c *logv1.IdleAttempt) Result {
-	old := s.jobs.get(cluster.JobID(c.Job))
+	old := s.jobs.Get(cluster.JobID(c.Job))
 	if old == nil {
 		return refuse(cluster.CodeNotFound, "job %d is gone", c.Job)
 	}
@@ -36,18 +37,18 @@ func (s *State) idle(index uint64, c *logv1.IdleAttempt) Result {
 	var freed []cluster.GPUID
 	if to == cluster.IdleShrunk && c.Berth != nil && len(mark.Was) == 0 {
 		cut := conv.BerthFromLog(c.Berth)
-		if !smaller(cut.GPUs, a.Berth.GPUs) {
+		if !nodes.Smaller(cut.GPUs, a.Berth.GPUs) {
 			return refuse(cluster.CodeInvalid, "what job %d is cut to is no part of what it has", c.Job)
 		}
 		mark.Was = a.Berth.GPUs
-		freed = s.reshare(a, b, cut.GPUs)
+		freed = s.fleet.Reshare(a, b, cut.GPUs)
 	}
-	j.Revision, j.Reason = index, cluster.Reason{Code: cluster.ReasonIdle, Detail: clip(c.Why, maxWhy)}
+	j.Revision, j.Reason = index, cluster.Reason{Code: cluster.ReasonIdle, Detail: notices.Clip(c.Why, maxWhy)}
 	b.Idle = &mark
 	switch to {
 	case cluster.IdleNone:
 		j.Reason, b.Idle = cluster.Reason{}, nil
-		if len(mark.Was) > 0 && !s.giveBack(a, b, mark.Was) {
+		if len(mark.Was) > 0 && !s.fleet.GiveBack(a, b, mark.Was) {
 			b.Idle = &cluster.IdleMark{At: s.now, Was: mark.Was} // others have it by now
 		}
 	case cluster.IdleEnded:
@@ -62,44 +63,52 @@ func (s *State) idle(index uint64, c *logv1.IdleAttempt) Result {
 }
 
 func (s *State) idlePolicy(j *cluster.Job) cluster.IdlePolicy {
-	if p := s.parts[j.Spec.Partition]; p != nil {
+	if p := s.fleet.Partition(j.Spec.Partition); p != nil {
 		return p.Idle
 	}
 	return cluster.IdlePolicy{}
 }
 
-// smaller tells whether cut are shares of the same GPUs in the same order, none
-// larger than in have and none exclusive.
-func smaller(cut, have []cluster.GPUShare) bool {
-	return slices.EqualFunc(cut, have, func(c, h cluster.GPUShare) bool {
-		whole := h.Share.Exclusive
-		return c.GPU == h.GPU && c.Share.MemMiB > 0 && c.Share.Milli > 0 && !c.Share.Exclusive &&
-			(whole || c.Share.MemMiB <= h.Share.MemMiB && c.Share.Milli <= h.Share.Milli) && c.Share.Milli <= cluster.WholeGPU
-	})
+// mark tells of a part of the time limit that a running attempt has used, once.
+func (s *State) mark(index uint64, c *logv1.MarkAttempt) Result {
+	old := s.jobs.Get(cluster.JobID(c.Job))
+	if old == nil {
+		return refuse(cluster.CodeNotFound, "job %d is gone", c.Job)
+	}
+	a := old.Live()
+	if a == nil || a.No != c.Attempt || a.Started == 0 {
+		return refuse(cluster.CodeConflict, "attempt %d of job %d is not the one that runs", c.Attempt, c.Job)
+	}
+	news := cluster.MailEvents(c.Marks) & cluster.MailMarks &^ a.Marks
+	if news == 0 {
+		return Result{}
+	}
+	j := old.Clone()
+	j.Last().Marks |= news
+	j.Revision = index
+	s.putJob(old, j)
+	s.announce(j, news, "")
+	return Result{}
 }
 
-// reshare puts other shares in the place of those that a has, and returns the
-// GPUs on which that freed something. b is the copy of a that is to be put.
-func (s *State) reshare(a, b *cluster.Attempt, to []cluster.GPUShare) (freed []cluster.GPUID) {
-	s.ledger.Release(&a.Berth)
-	b.Berth.GPUs = slices.Clone(to)
-	s.ledger.Take(&b.Berth)
-	for _, g := range to {
-		freed = append(freed, g.GPU)
+// tell keeps a notice for each of those who want to know what j, put in the
+// place of old, has come to. Jobs that nobody is told of cost two comparisons.
+func (s *State) tell(old, j *cluster.Job) {
+	if s.outbox.Wants(j) && s.rules >= command.TellVersion {
+		s.outbox.Tell(s.entry(), old, j, s.farOf(j))
 	}
-	return freed
 }
 
-// giveBack gives an attempt the shares that it had, if they are still free.
-func (s *State) giveBack(a, b *cluster.Attempt, was []cluster.GPUShare) bool {
-	s.ledger.Release(&a.Berth)
-	had := a.Berth
-	had.GPUs = slices.Clone(was)
-	if s.ledger.Fits(&had).Code != "" {
-		s.ledger.Take(&a.Berth)
-		return false
+// announce keeps a notice of an event of j for each of those who want it.
+func (s *State) announce(j *cluster.Job, ev cluster.MailEvents, text string) {
+	s.outbox.Announce(s.entry(), j, s.farOf(j), ev, text)
+}
+
+// farOf is how far the array of j has come, nil when it is of none.
+func (s *State) farOf(j *cluster.Job) *notices.Array {
+	a := s.arrays[j.ArrayJobID]
+	if a == nil {
+		return nil
 	}
-	s.ledger.Take(&had)
-	b.Berth = had
-	return true
+	return &notices.Array{Tasks: a.len(), Over: a.over.n, Good: a.good.n, Begun: a.begun}
 }

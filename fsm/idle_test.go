@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/command"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -26,7 +27,7 @@ func slept(t *testing.T) *machine {
 	t.Helper()
 	m := lab(t)
 	p := &cluster.Partition{Name: "gpu", Nodes: hosts(t, "ALL"), Idle: cluster.IdlePolicy{BelowMilli: 50, Window: time.Minute, End: time.Hour}}
-	if got := NeedsVersion(partitionCmd(p, 0)); got != tellVersion {
+	if got := NeedsVersion(partitionCmd(p, 0)); got != command.TellVersion {
 		t.Fatalf("needs version %d", got)
 	}
 	m.must(partitionCmd(p, 0))
@@ -54,7 +55,7 @@ func TestIdleStages(t *testing.T) {
 	m.refused(cluster.CodeInvalid, idleCmd(1, cluster.IdleShrunk, share1("n1-g0", 9000, 10)))
 	m.refused(cluster.CodeInvalid, idleCmd(1, cluster.IdleShrunk, share1("n1-g1", 900, 10)))
 	m.must(idleCmd(1, cluster.IdleShrunk, share1("n1-g0", 900, 10)))
-	if u, _ := m.f.st.ledger.GPU("n1-g0"); u.UsedMiB != 900 || u.UsedMilli != 10 || u.Shares != 1 {
+	if u, _ := m.f.st.fleet.Ledger().GPU("n1-g0"); u.UsedMiB != 900 || u.UsedMilli != 10 || u.Shares != 1 {
 		t.Errorf("the card holds %+v", u)
 	}
 	b := restored(t, snapshotOf(t, m.f))
@@ -66,7 +67,7 @@ func TestIdleStages(t *testing.T) {
 	if j := m.job(1); j.State != cluster.JobCancelled || j.Reason.Code != cluster.ReasonIdle || !strings.Contains(j.Reason.Detail, "policy") {
 		t.Errorf("%s, %s", j.State, j.Reason)
 	}
-	if u, _ := m.f.st.ledger.GPU("n1-g0"); u.UsedMiB != 0 || u.Shares != 0 {
+	if u, _ := m.f.st.fleet.Ledger().GPU("n1-g0"); u.UsedMiB != 0 || u.Shares != 0 {
 		t.Errorf("after its end the card holds %+v", u)
 	}
 	m.refused(cluster.CodeConflict, idleCmd(1, cluster.IdleWarned))

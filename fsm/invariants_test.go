@@ -139,7 +139,7 @@ func (w *watcher) checkKept(s *State, all []*cluster.Job) error {
 		return fmt.Errorf("%d finished jobs are kept, bound %d", finished, w.keep)
 	}
 	for id, was := range w.prev {
-		if s.jobs.get(id) == nil && !was.State.Terminal() && finished < w.keep {
+		if s.jobs.Get(id) == nil && !was.State.Terminal() && finished < w.keep {
 			return fmt.Errorf("job %d was %s and is lost", id, was.State)
 		}
 	}
@@ -193,12 +193,12 @@ func reachable(from, to cluster.JobState) bool {
 // at most one is the default.
 func checkPartitions(s *State, all []*cluster.Job) error {
 	for _, j := range all {
-		if !j.State.Terminal() && j.Spec.Partition != "" && s.parts[j.Spec.Partition] == nil {
+		if !j.State.Terminal() && j.Spec.Partition != "" && s.fleet.Partition(j.Spec.Partition) == nil {
 			return fmt.Errorf("job %d is of partition %s, which is gone", j.ID, j.Spec.Partition)
 		}
 	}
 	defaults := 0
-	for _, p := range s.parts {
+	for _, p := range s.fleet.Partitions() {
 		if p.Default {
 			defaults++
 		}
@@ -227,7 +227,7 @@ func checkJobs(s *State, all []*cluster.Job) error {
 			}
 			tokens = a.Token
 			for _, b := range a.Held() {
-				if n := s.nodes[b.Node]; n != nil && uint64(a.Token) < n.Fence {
+				if n := s.fleet.Node(b.Node); n != nil && uint64(a.Token) < n.Fence {
 					return fmt.Errorf("job %d: attempt %d with token %d lives on node %s, fenced at %d", j.ID, a.No, a.Token, n.ID, n.Fence)
 				}
 			}
@@ -236,6 +236,9 @@ func checkJobs(s *State, all []*cluster.Job) error {
 			}
 			if a.State.Terminal() && a.State != cluster.JobCompleted && a.Reason.Code == "" {
 				return fmt.Errorf("job %d: attempt %d is %s for no reason", j.ID, a.No, a.State)
+			}
+			if a.State.Terminal() && a.Secret != "" {
+				return fmt.Errorf("attempt %d of job %d has ended and could still show a credential", a.No, j.ID)
 			}
 			if a.State.Terminal() && (a.Ended < a.Started || a.Ended < a.Placed || a.Ended == 0) {
 				return fmt.Errorf("job %d: attempt %d ended before it began", j.ID, a.No)
@@ -273,7 +276,7 @@ func checkIndexes(s *State, all []*cluster.Job) error {
 	onNode, onGPU := map[cluster.NodeID][]cluster.JobID{}, map[cluster.GPUID][]cluster.JobID{}
 	for _, j := range all {
 		counts[j.State]++
-		if s.inSet(j).get(j.ID) != j {
+		if s.inSet(j).Get(j.ID) != j {
 			return fmt.Errorf("job %d is not among those that are %s", j.ID, j.State)
 		}
 		if a := j.Live(); a != nil { // what others had was by what was asked for then
@@ -294,15 +297,15 @@ func checkIndexes(s *State, all []*cluster.Job) error {
 	}
 	finished := 0
 	for st := range s.byState {
-		n := s.byState[st].n
+		n := s.byState[st].Len()
 		if cluster.JobState(st) == cluster.JobPending {
-			n += s.barred.n
+			n += s.barred.Len()
 		}
-		if n != counts[cluster.JobState(st)] || len(s.byState[st].list())+len(s.barred.list()) != s.byState[st].n+s.barred.n {
+		if n != counts[cluster.JobState(st)] || len(s.byState[st].List())+len(s.barred.List()) != s.byState[st].Len()+s.barred.Len() {
 			return fmt.Errorf("%d jobs are %s, the index holds %d", counts[cluster.JobState(st)], cluster.JobState(st), n)
 		}
 		if cluster.JobState(st).Terminal() {
-			finished += s.byState[st].n
+			finished += s.byState[st].Len()
 		}
 	}
 	if len(s.finished) != finished {
@@ -310,8 +313,8 @@ func checkIndexes(s *State, all []*cluster.Job) error {
 	}
 	for id, set := range s.nodeJobs {
 		var have []cluster.JobID
-		for _, j := range set.list() {
-			if s.jobs.get(j.ID) != j {
+		for _, j := range set.List() {
+			if s.jobs.Get(j.ID) != j {
 				return fmt.Errorf("node %s holds an old value of job %d", id, j.ID)
 			}
 			have = append(have, j.ID)
@@ -320,7 +323,7 @@ func checkIndexes(s *State, all []*cluster.Job) error {
 			return fmt.Errorf("node %s holds %v, want %v", id, have, onNode[id])
 		}
 	}
-	if d := cmp.Diff(onGPU, s.gpuJobs); d != "" {
+	if d := cmp.Diff(onGPU, onCards(s)); d != "" {
 		return fmt.Errorf("jobs on GPUs: %s", d)
 	}
 	return nil
@@ -328,10 +331,9 @@ func checkIndexes(s *State, all []*cluster.Job) error {
 
 // checkSamples: nothing that a run on these cards cannot show is ever learned.
 func checkSamples(s *State, _ []*cluster.Job) error {
-	for i := range s.samples {
-		x := &s.samples[i]
+	for _, x := range s.learned.Samples() {
 		if x.GPUMemPeakMiB < 0 || x.GPUMemPeakMiB > 43_008 || x.Milli < 0 || x.Milli > cluster.WholeGPU || x.PowerW < 0 || x.PowerW > maxPowerW || x.At == 0 {
-			return fmt.Errorf("sample %+v cannot be", *x)
+			return fmt.Errorf("sample %+v cannot be", x)
 		}
 	}
 	return nil
@@ -340,13 +342,7 @@ func checkSamples(s *State, _ []*cluster.Job) error {
 // checkWeights: versions rise by one each, those that are kept do not change,
 // and what is pinned is not replaced by what was learned.
 func (w *watcher) checkWeights(s *State, _ []*cluster.Job) error {
-	was, now := w.ws, WeightsState{Pinned: s.pin != nil}
-	if s.weights != nil {
-		now.Versions = append(now.Versions, weightsVersion(s.weights))
-	}
-	for _, k := range slices.Backward(s.kept) {
-		now.Versions = append(now.Versions, weightsVersion(k))
-	}
+	was, now := w.ws, s.learned.Weights()
 	w.ws = now
 	if len(now.Versions) > keptWeights {
 		return fmt.Errorf("%d versions of the weights are kept", len(now.Versions))
@@ -361,27 +357,27 @@ func (w *watcher) checkWeights(s *State, _ []*cluster.Job) error {
 			}
 		}
 	}
-	return s.checkKept()
+	return s.learned.Check()
 }
 
 // checkQueues: queues are in order, hold whom they should, and only those on
 // nodes that take jobs have anybody in them.
 func checkQueues(s *State, all []*cluster.Job) error {
 	held := map[cluster.JobID]cluster.GPUID{}
-	for gpu, q := range s.queues {
-		n := s.nodes[s.gpuNode[gpu]]
+	for gpu, q := range s.queues.All() {
+		n := s.fleet.Node(s.fleet.NodeOf(gpu))
 		if len(q) == 0 || n == nil || n.GPU(gpu) == nil || !n.Schedulable() || !n.Open(n.GPU(gpu)) {
 			return fmt.Errorf("queue of GPU %s with %d jobs should not be", gpu, len(q))
 		}
 		for i, w := range q {
-			if _, twice := held[w.Job]; twice || i > 0 && before(q[i-1], w) >= 0 {
+			if _, twice := held[w.Job]; twice || i > 0 && q[i-1].Compare(w) >= 0 {
 				return fmt.Errorf("queue of GPU %s is out of order at %d: %v", gpu, i, q)
 			}
 			held[w.Job] = gpu
 		}
 	}
 	for _, j := range all {
-		if r := s.outsideQueue(j, j.Queue); j.Queue != "" && r.Code != "" {
+		if r := s.fleet.OutsideQueue(j, j.Queue); j.Queue != "" && r.Code != "" {
 			return fmt.Errorf("job %d waits at GPU %s: %s", j.ID, j.Queue, r)
 		}
 		if held[j.ID] != j.Queue {
@@ -415,13 +411,13 @@ func (w *watcher) checkLedger(s *State, all []*cluster.Job) error {
 			}
 		}
 	}
-	for id, n := range s.nodes {
-		u, ok := s.ledger.Node(id)
+	for id, n := range s.fleet.Nodes() {
+		u, ok := s.fleet.Ledger().Node(id)
 		if !ok || u.UsedCPU != cpu[id] || u.UsedMem != mem[id] {
 			return fmt.Errorf("node %s: account %+v, jobs hold %d milli-cores and %d MiB", id, u, cpu[id], mem[id])
 		}
 		for i := range n.GPUs {
-			g, ok := s.ledger.GPU(n.GPUs[i].ID)
+			g, ok := s.fleet.Ledger().GPU(n.GPUs[i].ID)
 			x := gpus[n.GPUs[i].ID]
 			if !ok || (sums{g.UsedMiB, g.UsedMilli, g.Shares, g.Exclusive}) != x {
 				return fmt.Errorf("GPU %s: account %+v, jobs hold %+v", n.GPUs[i].ID, g, x)
@@ -442,5 +438,5 @@ func (w *watcher) checkLedger(s *State, all []*cluster.Job) error {
 	if len(w.shrunk) > 0 {
 		return nil
 	}
-	return s.ledger.Check()
+	return s.fleet.Ledger().Check()
 }

@@ -2,22 +2,23 @@ package fsm
 
 import (
 	"slices"
-	"sort"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/command"
+	"github.com/berth-scheduler/berth/fsm/jobs"
 )
 
 // putJob puts j in the place of old (nil for a new job) and keeps every index
 // true. It does not touch the ledger.
 func (s *State) putJob(old, j *cluster.Job) {
-	if s.rules >= changeVersion && j.State.Terminal() && !j.InArray() {
+	if s.rules >= command.ChangeVersion && j.State.Terminal() && !j.InArray() {
 		j.Spec = j.Spec.Lean() // nobody runs it again
 	}
 	s.place(old, j)
 	s.tell(old, j)
 	if j.State.Terminal() && (old == nil || !old.State.Terminal()) {
 		s.addFinished(j)
-		if s.rules < arrayVersion { // see applyEntry
+		if s.rules < command.ArrayVersion { // see applyEntry
 			s.forgetOldest()
 		}
 	}
@@ -28,13 +29,13 @@ func (s *State) place(old, j *cluster.Job) {
 	set := s.setOf(j)
 	if old != nil {
 		if was := s.inSet(old); was != set {
-			was.remove(old.ID)
+			was.Remove(old.ID)
 		}
 	}
 	if old != nil && old.State.Live() {
 		for rank, b := range old.Last().Held() {
 			if !j.State.Live() || !j.Last().PartLive(rank) {
-				s.nodeJobs[b.Node].remove(old.ID)
+				s.nodeJobs[b.Node].Remove(old.ID)
 			}
 		}
 	}
@@ -42,9 +43,9 @@ func (s *State) place(old, j *cluster.Job) {
 		s.indexArray(old, j)
 	}
 	s.indexDepends(old, j)
-	s.count(old, j)
+	s.books.Count(old, j)
 	if !j.InArray() {
-		s.weigh(old, j)
+		s.blobs.Weigh(old, j)
 	}
 	if old != nil && old.Fold != nil {
 		s.folded[old.State] -= len1(old)
@@ -52,15 +53,15 @@ func (s *State) place(old, j *cluster.Job) {
 	if j.Fold != nil {
 		s.folded[j.State] += len1(j)
 	}
-	s.jobs.put(j)
-	set.put(j)
-	s.hash.jobs.touch(j.ID)
+	s.jobs.Put(j)
+	set.Put(j)
+	s.digests.jobs.Touch(j.ID)
 	if j.State.Live() {
 		for _, b := range j.Last().Held() {
 			if s.nodeJobs[b.Node] == nil {
-				s.nodeJobs[b.Node] = &jobSet{}
+				s.nodeJobs[b.Node] = &jobs.Set{}
 			}
-			s.nodeJobs[b.Node].put(j)
+			s.nodeJobs[b.Node].Put(j)
 		}
 	}
 }
@@ -69,7 +70,7 @@ func (s *State) place(old, j *cluster.Job) {
 // and then of their ids, which a restored replica finds the same.
 func (s *State) addFinished(j *cluster.Job) {
 	i := len(s.finished)
-	for i > 0 && endedBefore(j, s.jobs.get(s.finished[i-1])) {
+	for i > 0 && endedBefore(j, s.jobs.Get(s.finished[i-1])) {
 		i--
 	}
 	s.finished = slices.Insert(s.finished, i, j.ID)
@@ -87,102 +88,30 @@ func (s *State) forgetOldest() {
 	for keep := s.keepOf(); len(s.finished) > keep; {
 		id := s.finished[0]
 		s.finished = s.finished[1:]
-		j := s.jobs.get(id)
+		j := s.jobs.Get(id)
 		s.forgot = append(s.forgot, j)
-		s.byState[j.State].remove(id)
+		s.byState[j.State].Remove(id)
 		s.forgetTask(j)
-		s.jobs.remove(id)
-		s.hash.jobs.touch(id)
+		s.jobs.Remove(id)
+		s.digests.jobs.Touch(id)
 	}
 }
 
 func (s *State) changed(c Change) { s.changes = append(s.changes, c) }
 
-func (s *State) touchQueue(gpu cluster.GPUID) { s.hash.rest.touch(entity{kindQueue, string(gpu)}) }
-
-func (s *State) setQueue(gpu cluster.GPUID, q []cluster.Waiter) {
-	s.touchQueue(gpu)
-	if len(q) == 0 {
-		delete(s.queues, gpu)
-		return
-	}
-	s.queues[gpu] = q
-}
-
-func before(a, b cluster.Waiter) int {
-	switch {
-	case a.Rank < b.Rank || a.Rank == b.Rank && a.Job < b.Job:
-		return -1
-	case a == b:
-		return 0
-	}
-	return 1
-}
-
-// unqueue takes j out of the queue it is in; the caller puts j.
-func (s *State) unqueue(j *cluster.Job) {
-	if j.Queue == "" {
-		return
-	}
-	q := s.queues[j.Queue]
-	switch i := slices.IndexFunc(q, func(w cluster.Waiter) bool { return w.Job == j.ID }); {
-	case i == 0:
-		s.setQueue(j.Queue, q[1:])
-	case i > 0:
-		// A snapshot may hold the old slice: never change it in place.
-		s.setQueue(j.Queue, slices.Concat(q[:i], q[i+1:]))
-	}
-	j.Queue, j.EstStart = "", 0
-}
-
-// edit gathers what changes in one queue, so that moving many jobs costs one
-// pass over the queue and not one each.
-type edit struct {
-	drop map[cluster.JobID]struct{}
-	add  []cluster.Waiter
-}
-
-type edits map[cluster.GPUID]*edit
-
-func (es edits) of(gpu cluster.GPUID) *edit {
-	if es[gpu] == nil {
-		es[gpu] = &edit{drop: map[cluster.JobID]struct{}{}}
-	}
-	return es[gpu]
-}
-
-// commitEdits makes the new queues. Each queue is independent of the others.
-func (s *State) commitEdits(es edits) {
-	for _, gpu := range sortedKeys(es) {
-		e, old := es[gpu], s.queues[gpu]
-		slices.SortFunc(e.add, before)
-		q := make([]cluster.Waiter, 0, len(old)+len(e.add))
-		add := e.add
-		for _, w := range old {
-			if _, gone := e.drop[w.Job]; gone {
-				continue
-			}
-			n := sort.Search(len(add), func(i int) bool { return before(w, add[i]) < 0 })
-			q = append(append(q, add[:n]...), w)
-			add = add[n:]
-		}
-		s.setQueue(gpu, append(q, add...))
-	}
-}
-
 // dissolve sends everybody in a GPU's queue back to PENDING.
 func (s *State) dissolve(index uint64, gpu cluster.GPUID, why cluster.ReasonCode) {
-	q := s.queues[gpu]
+	q := s.queues.Of(gpu)
 	if len(q) == 0 {
 		return
 	}
 	for _, w := range q {
-		old := s.jobs.get(w.Job)
+		old := s.jobs.Get(w.Job)
 		j := old.Clone()
 		j.Queue, j.EstStart = "", 0
 		j.State, j.Reason, j.Revision = cluster.JobPending, cluster.Reason{Code: why}, index
 		s.putJob(old, j)
 		s.changed(Change{Job: j.ID, New: true})
 	}
-	s.setQueue(gpu, nil)
+	s.queues.Set(gpu, nil)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/command"
 )
 
 // sized is a node whose GPUs are of another type and size.
@@ -109,7 +110,7 @@ func TestLargerAndLargerEnds(t *testing.T) {
 // TestOldEntriesKeepTheOldLadder: what was once committed means what it meant.
 func TestOldEntriesKeepTheOldLadder(t *testing.T) {
 	t.Parallel()
-	for version, want := range map[uint32]cluster.JobState{largerVersion - 1: cluster.JobOutOfMemory, largerVersion: cluster.JobPending} {
+	for version, want := range map[uint32]cluster.JobState{command.LargerVersion - 1: cluster.JobOutOfMemory, command.LargerVersion: cluster.JobPending} {
 		m := lab(t)
 		m.must(registerCmd(sized("h1", 1, "H100", 80_000)))
 		id := m.submit(spec(1))

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -21,7 +22,7 @@ func TestNewerStateIsRefused(t *testing.T) {
 		"check":   CheckSnapshot(bytes.NewReader(data)),
 		"restore": New(Options{}).Restore(io.NopCloser(bytes.NewReader(data))),
 	} {
-		if err == nil || !strings.Contains(err.Error(), "entries up to version 12 was written by berth") || !strings.Contains(err.Error(), "this one reads 1 to 11") {
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("entries up to version %d was written by berth", EntryVersion+1)) || !strings.Contains(err.Error(), fmt.Sprintf("this one reads 1 to %d", EntryVersion)) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

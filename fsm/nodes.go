@@ -2,6 +2,8 @@ package fsm
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/credentials"
+	"github.com/berth-scheduler/berth/fsm/nodes"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -16,31 +18,16 @@ func (s *State) register(index uint64, m *logv1.Node) Result {
 		return refuse(cluster.CodeInvalid, "%v", err)
 	}
 	// A node that is removed is denied, so its name must be able to be.
-	if err := checkIdentity(agentRole, string(n.ID)); err != nil {
+	if err := credentials.Check(agentRole, string(n.ID)); err != nil {
 		return Result{Err: err}
 	}
-	if s.isDenied(agentRole, string(n.ID)) {
+	if s.keyring.Denied(agentRole, string(n.ID)) {
 		return refuse(cluster.CodeDenied, "node %s was removed from the cluster", n.ID)
 	}
 	if r := s.foreignGPU(n); r.Err != nil {
 		return r
 	}
-	old := s.nodes[n.ID]
-	n.State, n.Revision, n.Changed, n.Registered = cluster.NodeReady, index, s.now, s.now
-	n.Drain, n.DrainReason, n.DrainUntil, n.Fence, n.Orders, n.History = false, "", 0, 0, nil, nil
-	if old != nil {
-		n.Registered, n.Drain, n.DrainReason, n.DrainUntil, n.Fence = old.Registered, old.Drain, old.DrainReason, old.DrainUntil, old.Fence
-		n.Orders, n.History = ordersFor(n, old.Orders), old.History
-		for i := range old.GPUs {
-			if n.GPU(old.GPUs[i].ID) == nil {
-				s.dissolve(index, old.GPUs[i].ID, cluster.ReasonNodeDown)
-				delete(s.gpuNode, old.GPUs[i].ID)
-			}
-		}
-	}
-	s.noteRegistered(old, n)
-	s.putNode(n)
-	s.closeQueues(index, n)
+	s.fleet.Register(n)
 	for _, j := range s.liveOn(n.ID) {
 		if a := j.Last(); a.Gang != nil {
 			s.partIsBack(index, j, a.Rank(n.ID), n.BootID)
@@ -56,11 +43,11 @@ func (s *State) register(index uint64, m *logv1.Node) Result {
 func (s *State) foreignGPU(n *cluster.Node) Result {
 	for i := range n.GPUs {
 		id := n.GPUs[i].ID
-		if owner, ok := s.gpuNode[id]; ok && owner != n.ID {
+		if owner := s.fleet.NodeOf(id); owner != "" && owner != n.ID {
 			return refuse(cluster.CodeConflict, "GPU %s is registered by node %s: two nodes cannot have one GPU", id, owner)
 		}
-		for _, job := range s.gpuJobs[id] {
-			if at := holderOf(s.jobs.get(job), id); at != n.ID {
+		for _, job := range s.fleet.On(id) {
+			if at := holderOf(s.jobs.Get(job), id); at != n.ID {
 				return refuse(cluster.CodeConflict, "GPU %s is still held by job %d on node %s; end that job first", id, job, at)
 			}
 		}
@@ -80,21 +67,10 @@ func holderOf(j *cluster.Job, gpu cluster.GPUID) cluster.NodeID {
 	return ""
 }
 
-func (s *State) putNode(n *cluster.Node) {
-	n = s.unshared.Mark(n, s.parts)
-	s.nodes[n.ID] = n
-	s.ledger.SetNode(n)
-	for i := range n.GPUs {
-		s.gpuNode[n.GPUs[i].ID] = n.ID
-	}
-	s.hash.rest.touch(entity{kindNode, string(n.ID)})
-	s.changed(Change{Node: n.ID})
-}
-
 // liveOn returns the jobs with a live attempt on a node, by id.
 func (s *State) liveOn(id cluster.NodeID) []*cluster.Job {
 	if set := s.nodeJobs[id]; set != nil {
-		return set.list()
+		return set.List()
 	}
 	return nil
 }
@@ -128,9 +104,9 @@ func (s *State) nodeIsBack(index uint64, old *cluster.Job, boot string) {
 // setNodeState records that a node fell silent. Its shares stay taken: what
 // runs there may well go on.
 func (s *State) setNodeState(index uint64, c *logv1.SetNodeState) Result {
-	old, ok := s.nodes[cluster.NodeID(c.Node)]
+	old := s.fleet.Node(cluster.NodeID(c.Node))
 	switch {
-	case !ok:
+	case old == nil:
 		return refuse(cluster.CodeNotFound, "node %q is not known", c.Node)
 	case c.State != uint32(cluster.NodeUnreachable):
 		return refuse(cluster.CodeInvalid, "a node comes back by registering")
@@ -139,8 +115,8 @@ func (s *State) setNodeState(index uint64, c *logv1.SetNodeState) Result {
 	}
 	n := *old
 	n.State, n.Revision, n.Changed = cluster.NodeUnreachable, index, s.now
-	s.note(&n, cluster.NodeEvent{Kind: cluster.EventLost, Detail: "silent for longer than its lease"})
-	s.putNode(&n)
+	nodes.Note(s.entry(), &n, cluster.NodeEvent{Kind: cluster.EventLost, Detail: "silent for longer than its lease"})
+	s.fleet.Put(&n)
 	for _, was := range s.liveOn(n.ID) {
 		j := was.Clone()
 		if a := j.Last(); a.Gang != nil {
@@ -152,37 +128,31 @@ func (s *State) setNodeState(index uint64, c *logv1.SetNodeState) Result {
 		s.putJob(was, j)
 		s.changed(Change{Job: j.ID})
 	}
-	s.emptyQueues(index, &n)
+	s.fleet.EmptyQueues(&n)
 	return Result{}
-}
-
-func (s *State) emptyQueues(index uint64, n *cluster.Node) {
-	for i := range n.GPUs {
-		s.dissolve(index, n.GPUs[i].ID, cluster.ReasonNodeDown)
-	}
 }
 
 // fence gives up a silent node. Its attempts end as lost and their shares are
 // free; should it come back, their tokens are too low to count, and what it
 // still runs of them is stopped, since it is not in the set it is sent.
 func (s *State) fence(index uint64, c *logv1.FenceNode) Result {
-	old, ok := s.nodes[cluster.NodeID(c.Node)]
+	old := s.fleet.Node(cluster.NodeID(c.Node))
 	switch {
-	case !ok:
+	case old == nil:
 		return refuse(cluster.CodeNotFound, "node %q is not known", c.Node)
 	case old.State == cluster.NodeReady:
 		return refuse(cluster.CodeConflict, "node %s answers, and only a silent node can be fenced; to empty it, drain it and cancel its jobs", c.Node)
 	}
 	n := *old
 	n.Fence, n.Revision, n.Changed = index, index, s.now
-	s.note(&n, cluster.NodeEvent{Kind: cluster.EventFenced, Asked: true, By: cluster.UID(c.By)})
-	s.putNode(&n)
+	nodes.Note(s.entry(), &n, cluster.NodeEvent{Kind: cluster.EventFenced, Asked: true, By: cluster.UID(c.By)})
+	s.fleet.Put(&n)
 	var r Result
 	for _, was := range s.liveOn(n.ID) {
 		j, why := was.Clone(), "node "+c.Node+" was given up"
 		if a := j.Last(); a.Gang != nil {
 			s.losePart(index, was, a.Rank(n.ID), why)
-			j = s.jobs.get(was.ID)
+			j = s.jobs.Get(was.ID)
 		} else {
 			a.Ended = max(s.now, a.Placed, a.Started)
 			a.Reason = cluster.Reason{Code: cluster.ReasonNodeLost, Detail: why}
@@ -197,64 +167,19 @@ func (s *State) fence(index uint64, c *logv1.FenceNode) Result {
 	return r
 }
 
-// drain keeps new jobs away from a node, or lets them come again.
-func (s *State) drain(index uint64, c *logv1.DrainNode) Result {
-	old, ok := s.nodes[cluster.NodeID(c.Node)]
-	if !ok {
-		return refuse(cluster.CodeNotFound, "node %q is not known", c.Node)
-	}
-	if !c.Drain && c.UntilUs != 0 && int64(old.DrainUntil) != c.UntilUs {
-		return Result{} // it was resumed or drained anew before its time came
-	}
-	n := *old
-	n.Drain, n.DrainReason, n.DrainUntil, n.Revision, n.Changed = c.Drain, c.Reason, cluster.Time(c.UntilUs), index, s.now
-	if !c.Drain {
-		n.DrainReason, n.DrainUntil = "", 0
-	}
-	if c.Drain != old.Drain || n.DrainReason != old.DrainReason {
-		e := ordered("", c.Drain, c.Reason, c.By)
-		if !c.Drain && c.UntilUs != 0 {
-			e.Asked, e.Detail = false, "the time of its drain was over"
-		}
-		s.note(&n, e)
-	}
-	s.putNode(&n)
-	if c.Drain {
-		s.emptyQueues(index, &n)
-	}
-	return Result{}
-}
-
-// ordered is what an administrator made of a node, or of one card of it.
-func ordered(gpu cluster.GPUID, drain bool, reason string, by uint32) cluster.NodeEvent {
-	e := cluster.NodeEvent{GPU: gpu, Kind: cluster.EventResumed, Asked: true, By: cluster.UID(by)}
-	if drain {
-		e.Kind, e.Detail = cluster.EventDrained, reason
-	}
-	return e
-}
-
 // removeNode forgets a node that holds nothing, and never lets it back under
 // this name.
-func (s *State) removeNode(index uint64, c *logv1.RemoveNode) Result {
+func (s *State) removeNode(c *logv1.RemoveNode) Result {
 	id := cluster.NodeID(c.Node)
-	n, ok := s.nodes[id]
+	n := s.fleet.Node(id)
 	live := len(s.liveOn(id))
 	switch {
-	case !ok:
+	case n == nil:
 		return refuse(cluster.CodeNotFound, "node %q is not known", c.Node)
 	case live > 0:
 		return refuse(cluster.CodeConflict, "node %s has %d live jobs; drain it and wait, or cancel them", id, live)
 	}
-	s.emptyQueues(index, n)
-	for i := range n.GPUs {
-		delete(s.gpuNode, n.GPUs[i].ID)
-	}
-	delete(s.nodes, id)
+	s.fleet.Remove(n)
 	delete(s.nodeJobs, id)
-	s.ledger.RemoveNode(id)
-	s.shareAgain((&cluster.SharingOff{Node: id}).Key())
-	s.hash.rest.touch(entity{kindNode, c.Node})
-	s.changed(Change{Node: id})
-	return s.deny(&logv1.DenyIdentity{Role: agentRole, Id: c.Node})
+	return s.keyring.Deny(s.entry(), &logv1.DenyIdentity{Role: agentRole, Id: c.Node})
 }

@@ -84,7 +84,7 @@ func TestSilence(t *testing.T) {
 		if j := m.wantState(waits, cluster.JobPending); j.Reason.Code != cluster.ReasonNodeDown {
 			t.Errorf("reason %s", j.Reason)
 		}
-		if u, _ := m.f.st.ledger.GPU("n1-g0"); u.UsedMiB != 8000 {
+		if u, _ := m.f.st.fleet.Ledger().GPU("n1-g0"); u.UsedMiB != 8000 {
 			t.Errorf("%+v", u)
 		}
 		if n, _ := m.f.Node("n1"); n.State != cluster.NodeUnreachable {
@@ -107,7 +107,7 @@ func TestSilence(t *testing.T) {
 				t.Errorf("reason %s, ended %d", j.Reason, j.Last().Ended)
 			}
 		}
-		if u, _ := m.f.st.ledger.GPU("n1-g0"); u.Shares != 0 {
+		if u, _ := m.f.st.fleet.Ledger().GPU("n1-g0"); u.Shares != 0 {
 			t.Errorf("%+v", u)
 		}
 	})
@@ -237,7 +237,7 @@ func TestFence(t *testing.T) {
 	if n.Fence != m.index || n.State != cluster.NodeUnreachable || len(m.f.NodeJobs("n1")) != 0 {
 		t.Fatalf("%+v", n)
 	}
-	if u, _ := m.f.st.ledger.GPU("n1-g0"); u.Shares != 0 {
+	if u, _ := m.f.st.fleet.Ledger().GPU("n1-g0"); u.Shares != 0 {
 		t.Errorf("its card still holds %+v", u)
 	}
 	// What the old attempt says does not count, and nothing starts there.

@@ -10,7 +10,7 @@ const maxWhy = 1024
 // preempt asks a running attempt to make room. What it holds stays its own
 // until its agent says that it ended: it needs its card to save its state.
 func (s *State) preempt(index uint64, c *logv1.PreemptAttempt) Result {
-	old := s.jobs.get(cluster.JobID(c.Job))
+	old := s.jobs.Get(cluster.JobID(c.Job))
 	if old == nil {
 		return refuse(cluster.CodeNotFound, "job %d is gone", c.Job)
 	}
@@ -44,32 +44,6 @@ func preempted(a *cluster.Attempt) bool {
 	// nobody asked for that: it was on its way out for this.
 	a.State, a.Reason = cluster.JobPreempted, a.Preempt.Reason()
 	return true
-}
-
-// addEarlier completes what the last attempt of j taught when earlier ones made
-// room: each did a part of the work, and time and steps are those of all. Parts
-// on other types of GPU say nothing of this one's time. With whom such a run
-// shared is not told, as it went on beside others.
-func (s *State) addEarlier(j *cluster.Job, x *Sample) {
-	known := x.Duration > 0
-	for i := range len(j.Attempts) - 1 {
-		a := &j.Attempts[i]
-		if a.Preempt == nil || a.State != cluster.JobPreempted || !j.Spec.Checkpoint.Set() {
-			continue
-		}
-		known = known && a.Estimate.GPUType == x.GPUType
-		x.Duration += a.Ended.Sub(max(a.Started, a.Placed))
-		if x.Steps > 0 && a.Usage.Steps > 0 {
-			x.Steps = min(x.Steps+a.Usage.Steps, maxSteps)
-		} else {
-			x.Steps = 0
-		}
-		x.Neighbours = max(x.Neighbours, len(a.Neighbours))
-		x.Company, x.CapMode = nil, ""
-	}
-	if !known {
-		x.Duration = 0
-	}
 }
 
 // tries counts the attempts of j that count against maxAttempts: those that

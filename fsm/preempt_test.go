@@ -45,10 +45,10 @@ func TestPreempted(t *testing.T) {
 	t.Parallel()
 	m := lab(t)
 	id := m.up(hooked(), "n1-g0")
-	held := m.f.st.ledger.Clone()
+	held := m.f.st.fleet.Ledger().Clone()
 	m.room(id)
 	j := m.wantState(id, cluster.JobRunning)
-	if !m.f.st.ledger.Equal(held) || !j.Preempting() {
+	if !m.f.st.fleet.Ledger().Equal(held) || !j.Preempting() {
 		t.Fatal("its card is free before it ended, or nobody asked it to")
 	}
 	want := cluster.Reason{Code: cluster.ReasonPreempted, Detail: "for job 77: las: a shorter job"}
@@ -66,7 +66,7 @@ func TestPreempted(t *testing.T) {
 	if j.Eligible != m.f.Now() || j.Submitted >= j.Eligible || j.Reason.Code != cluster.ReasonRequeued || !strings.Contains(j.Reason.Detail, "las: a shorter job") {
 		t.Errorf("eligible %v, reason %v", j.Eligible, j.Reason)
 	}
-	if u, _ := m.f.st.ledger.GPU("n1-g0"); u.Shares != 0 || u.UsedMiB != 0 {
+	if u, _ := m.f.st.fleet.Ledger().GPU("n1-g0"); u.Shares != 0 || u.UsedMiB != 0 {
 		t.Errorf("its card still counts %+v", u)
 	}
 	if m.f.SampleCount() != 0 {
@@ -135,7 +135,7 @@ func TestWhatComesFirst(t *testing.T) {
 			if j.Last().State != c.ended {
 				t.Errorf("the attempt is %s, want %s", j.Last().State, c.ended)
 			}
-			if u, _ := m.f.st.ledger.GPU("n1-g0"); u.Shares != 0 {
+			if u, _ := m.f.st.fleet.Ledger().GPU("n1-g0"); u.Shares != 0 {
 				t.Error("its share is not free")
 			}
 			if f := restored(t, snapshotOf(t, m.f)); !bytes.Equal(f.Hash(), m.f.Hash()) {
@@ -255,7 +255,7 @@ func TestLearnsFromAllParts(t *testing.T) {
 			}
 			m.report(id, cluster.JobRunning)
 			took(10*time.Minute, cluster.JobCompleted)
-			x := m.f.st.samples[0]
+			x := m.f.st.learned.Samples()[0]
 			if x.Duration.Round(10*time.Second) != c.want || x.Steps != 200 || x.GPUMemPeakMiB != 7000 {
 				t.Errorf("learned %s, %d steps, %d MiB; want %s", x.Duration, x.Steps, x.GPUMemPeakMiB, c.want)
 			}

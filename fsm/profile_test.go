@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/learned"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -132,7 +133,7 @@ func BenchmarkProfileKept(b *testing.B) {
 		kept := make([]*cluster.Profile, n)
 		a := &cluster.Attempt{Ended: cluster.Time(3 * time.Hour / time.Microsecond), Neighbours: []cluster.JobID{104_233, 104_377}}
 		for i := range kept {
-			kept[i] = saneProfile(conv.UsageFromLog(&logv1.Usage{Profile: typical()}).Profile, a)
+			kept[i] = learned.SaneProfile(conv.UsageFromLog(&logv1.Usage{Profile: typical()}).Profile, a)
 		}
 		b.ReportMetric(float64(heap()-before)/n, "B/profile")
 		b.ReportMetric(float64(proto.Size(typical())), "B/encoded")

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -52,7 +51,7 @@ func (w *world) spec() *cluster.Spec {
 	s.Name, s.Mail = rapid.SampledFrom([]string{"x", "y"}).Draw(w.t, "name"), w.mail()
 	s.Hold = w.draw("held", 8) == 0
 	if w.draw("large", 8) == 0 {
-		s.Env = []string{strings.Repeat(rapid.SampledFrom([]string{"x", "y"}).Draw(w.t, "of"), cluster.BulkFrom)}
+		s.Env = []string{rapid.SampledFrom(worldBulks).Draw(w.t, "of")}
 	}
 	if w.draw("begins", 8) == 0 {
 		s.Begin = w.f.Now().Add(time.Duration(w.draw("in", 600)) * time.Second)
@@ -112,7 +111,7 @@ func (w *world) submit() *logv1.Command {
 	if w.draw("behind", 10) == 0 {
 		first = cluster.JobID(w.draw("id", 5))
 	}
-	return submitCmd(first, rid, cluster.UID(1000+w.draw("uid", 3)), specs...)
+	return w.naming(submitCmd(first, rid, cluster.UID(1000+w.draw("uid", 3)), specs...))
 }
 
 // pick returns a job, mostly one that is there.
@@ -175,6 +174,9 @@ func (w *world) plan() *logv1.Command {
 
 func (w *world) start(j *cluster.Job, gpus []cluster.GPUID, owner map[cluster.GPUID]cluster.NodeID) cluster.Start {
 	st := cluster.Start{Job: j.ID, Attempt: uint32(len(j.Attempts)) + 1, Why: "at random"}
+	if w.draw("secret", 2) == 0 {
+		st.Secret = cluster.Secret("secret of " + j.ID.String())
+	}
 	st.Berth = cluster.Berth{Node: rapid.SampledFrom(worldNodes).Draw(w.t, "on"), CPUMilli: 16_000, MemMiB: 10_000}
 	n := j.Spec.GPUs
 	switch w.draw("miscount", 12) {

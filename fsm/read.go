@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/jobs"
 )
 
 // Change says that a job or a node changed at an index.
@@ -59,26 +60,42 @@ func (f *FSM) Changes(after uint64) (cs []Change, upTo uint64, ok bool) {
 }
 
 // Index returns the index of the last applied entry.
-func (f *FSM) Index() uint64 { return read(f, func(s *State) uint64 { return s.index }) }
+func (f *FSM) Index() uint64 { return read(f.held, func(s *State) uint64 { return s.index }) }
 
 // Term returns the term of the last applied entry.
-func (f *FSM) Term() uint64 { return read(f, func(s *State) uint64 { return s.term }) }
+func (f *FSM) Term() uint64 { return read(f.held, func(s *State) uint64 { return s.term }) }
 
 // EntryVersion returns the highest version of an entry in the log so far: every
 // coordinator reads it.
 func (f *FSM) EntryVersion() uint32 {
-	return read(f, func(s *State) uint32 { return max(1, s.format) })
+	return read(f.held, func(s *State) uint32 { return max(1, s.format) })
 }
 
 // Now returns the leader's clock as of the last entry; it never goes back.
-func (f *FSM) Now() cluster.Time { return read(f, func(s *State) cluster.Time { return s.now }) }
+func (f *FSM) Now() cluster.Time { return read(f.held, func(s *State) cluster.Time { return s.now }) }
 
 // NextJobID returns the least id that the next job may have.
 func (f *FSM) NextJobID() cluster.JobID {
-	return read(f, func(s *State) cluster.JobID { return s.nextJob })
+	return read(f.held, func(s *State) cluster.JobID { return s.nextJob })
 }
 
-func read[T any](f *FSM, get func(*State) T) T {
+// What others may ask, by subject. What is returned is immutable, or a copy.
+type (
+	// AccountsReader reads accounts, and enters jobs in them.
+	AccountsReader struct{ *held }
+	// CredentialsReader reads join tokens and who is denied.
+	CredentialsReader struct{ *held }
+	// JobsReader reads jobs and what they have.
+	JobsReader struct{ *held }
+	// LearnedReader reads what was learned.
+	LearnedReader struct{ *held }
+	// NodesReader reads nodes, what lies on them and what waits for them.
+	NodesReader struct{ *held }
+	// NoticesReader reads what is to be told.
+	NoticesReader struct{ *held }
+)
+
+func read[T any](f *held, get func(*State) T) T {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return get(f.st)
@@ -99,7 +116,7 @@ func (s *State) Index() uint64 { return s.index }
 func (s *State) Now() cluster.Time { return s.now }
 
 // Ledger returns the live ledger: not to be kept, not to be changed.
-func (s *State) Ledger() *cluster.Ledger { return s.ledger }
+func (s *State) Ledger() *cluster.Ledger { return s.fleet.Ledger() }
 
 // Job returns a job.
 func (s *State) Job(id cluster.JobID) (*cluster.Job, bool) {
@@ -109,81 +126,73 @@ func (s *State) Job(id cluster.JobID) (*cluster.Job, bool) {
 
 // Node returns a node.
 func (s *State) Node(id cluster.NodeID) (*cluster.Node, bool) {
-	n, ok := s.nodes[id]
-	return n, ok
+	n := s.fleet.Node(id)
+	return n, n != nil
 }
 
 // Nodes returns all nodes by id.
-func (s *State) Nodes() []*cluster.Node { return s.sortedNodes() }
+func (s *State) Nodes() []*cluster.Node { return s.fleet.List() }
 
 // OnGPU returns the jobs that lie on a GPU, by id.
-func (s *State) OnGPU(g cluster.GPUID) []cluster.JobID { return s.gpuJobs[g] }
+func (s *State) OnGPU(g cluster.GPUID) []cluster.JobID { return s.fleet.On(g) }
 
 // Queue returns who waits for a GPU, in order.
-func (s *State) Queue(g cluster.GPUID) []cluster.Waiter { return s.queues[g] }
+func (s *State) Queue(g cluster.GPUID) []cluster.Waiter { return s.queues.Of(g) }
 
 // Job returns a job.
-func (f *FSM) Job(id cluster.JobID) (*cluster.Job, bool) {
+func (f JobsReader) Job(id cluster.JobID) (*cluster.Job, bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return f.st.Job(id)
 }
 
 // Node returns a node.
-func (f *FSM) Node(id cluster.NodeID) (*cluster.Node, bool) {
+func (f NodesReader) Node(id cluster.NodeID) (*cluster.Node, bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return f.st.Node(id)
 }
 
 // Nodes returns all nodes by id.
-func (f *FSM) Nodes() []*cluster.Node { return read(f, (*State).sortedNodes) }
-
-func (s *State) sortedNodes() []*cluster.Node {
-	out := make([]*cluster.Node, 0, len(s.nodes))
-	for _, id := range sortedKeys(s.nodes) {
-		out = append(out, s.nodes[id])
-	}
-	return out
-}
+func (f NodesReader) Nodes() []*cluster.Node { return read(f.held, (*State).Nodes) }
 
 // NodeJobs returns the jobs with a live attempt on a node, by id.
-func (f *FSM) NodeJobs(id cluster.NodeID) []*cluster.Job {
-	return read(f, func(s *State) []*cluster.Job { return s.liveOn(id) })
+func (f NodesReader) NodeJobs(id cluster.NodeID) []*cluster.Job {
+	return read(f.held, func(s *State) []*cluster.Job { return s.liveOn(id) })
 }
 
 // GPUJobs returns the jobs that lie on a GPU, by id.
-func (f *FSM) GPUJobs(g cluster.GPUID) []cluster.JobID {
-	return read(f, func(s *State) []cluster.JobID { return s.gpuJobs[g] })
+func (f NodesReader) GPUJobs(g cluster.GPUID) []cluster.JobID {
+	return read(f.held, func(s *State) []cluster.JobID { return s.fleet.On(g) })
 }
 
 // Queue returns who waits for a GPU, in order.
-func (f *FSM) Queue(g cluster.GPUID) []cluster.Waiter {
-	return read(f, func(s *State) []cluster.Waiter { return s.queues[g] })
+func (f NodesReader) Queue(g cluster.GPUID) []cluster.Waiter {
+	return read(f.held, func(s *State) []cluster.Waiter { return s.queues.Of(g) })
 }
 
 // QueuePosition returns the queue that a job is in and its place there from
 // 1, or nothing.
-func (f *FSM) QueuePosition(id cluster.JobID) (cluster.GPUID, int) {
+func (f JobsReader) QueuePosition(id cluster.JobID) (cluster.GPUID, int) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	j := f.st.jobs.get(id) // nobody in a queue is folded
+	j := f.st.jobs.Get(id) // nobody in a queue is folded
 	if j == nil || j.Queue == "" {
 		return "", 0
 	}
-	i := slices.IndexFunc(f.st.queues[j.Queue], func(w cluster.Waiter) bool { return w.Job == id })
+	i := slices.IndexFunc(f.st.queues.Of(j.Queue), func(w cluster.Waiter) bool { return w.Job == id })
 	return j.Queue, i + 1
 }
 
 // Counts returns how many jobs are in each state.
-func (f *FSM) Counts() map[cluster.JobState]int {
+func (f JobsReader) Counts() map[cluster.JobState]int {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	out := make(map[cluster.JobState]int, len(f.st.byState))
 	for st := range f.st.byState {
-		n := f.st.byState[st].n + f.st.folded[st]
+		n := f.st.byState[st].Len() + f.st.folded[st]
 		if cluster.JobState(st) == cluster.JobPending {
-			n += f.st.barred.n
+			n += f.st.barred.Len()
 		}
 		if n > 0 {
 			out[cluster.JobState(st)] = n
@@ -202,15 +211,15 @@ type Query struct {
 }
 
 // Jobs returns jobs by id, and the index as of which they are.
-func (f *FSM) Jobs(q Query) ([]*cluster.Job, uint64) {
+func (f JobsReader) Jobs(q Query) ([]*cluster.Job, uint64) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	sets := []*jobSet{&f.st.jobs}
+	sets := []*jobs.Set{&f.st.jobs}
 	if len(q.States) > 0 {
 		sets = f.st.sets(q.States)
 	}
 	var out []*cluster.Job
-	merge(sets, q.After, func(j *cluster.Job) bool {
+	jobs.Merge(sets, q.After, func(j *cluster.Job) bool {
 		if (len(q.UIDs) == 0 || slices.Contains(q.UIDs, j.Owner.UID)) && (q.Keep == nil || q.Keep(j)) {
 			out = append(out, j)
 		}
@@ -220,14 +229,14 @@ func (f *FSM) Jobs(q Query) ([]*cluster.Job, uint64) {
 }
 
 // sets returns the jobs in each of the given states; states may repeat.
-func (s *State) sets(states []cluster.JobState) []*jobSet {
+func (s *State) sets(states []cluster.JobState) []*jobs.Set {
 	var seen [len(s.byState)]bool
-	var out []*jobSet
+	var out []*jobs.Set
 	for _, st := range states {
 		if st.Valid() && !seen[st] {
 			seen[st] = true
 			out = append(out, &s.byState[st])
-			if st == cluster.JobPending && s.barred.n > 0 {
+			if st == cluster.JobPending && s.barred.Len() > 0 {
 				out = append(out, &s.barred)
 			}
 		}
@@ -241,13 +250,13 @@ func (s *State) inStates(states ...cluster.JobState) []*cluster.Job {
 }
 
 // inSets returns the jobs of disjoint sets by id.
-func inSets(sets ...*jobSet) []*cluster.Job {
+func inSets(sets ...*jobs.Set) []*cluster.Job {
 	n := 0
 	for _, set := range sets {
-		n += set.n
+		n += set.Len()
 	}
 	out := make([]*cluster.Job, 0, n)
-	merge(sets, 0, func(j *cluster.Job) bool {
+	jobs.Merge(sets, 0, func(j *cluster.Job) bool {
 		out = append(out, j)
 		return true
 	})
@@ -270,13 +279,13 @@ func (f *FSM) SchedulerSnapshotAt(now cluster.Time) (*cluster.Snapshot, cluster.
 	s := f.st
 	now = max(now, s.now)
 	waiting, more, next := s.startable(now)
-	if at := s.reserved.Next(now); at != 0 && (next == 0 || at < next) {
+	if at := s.fleet.Reservations().Next(now); at != 0 && (next == 0 || at < next) {
 		next = at
 	}
 	return &cluster.Snapshot{
 		More:  more,
-		Index: s.index, Now: now, Nodes: s.sortedNodes(), Ledger: s.ledger.Clone(), Queues: maps.Clone(s.queues),
-		Partitions: s.Partitions(), Standing: s.standing.forPass(), Limits: s.limits(now), Reservations: s.reserved,
+		Index: s.index, Now: now, Nodes: s.fleet.List(), Ledger: s.fleet.Ledger().Clone(), Queues: maps.Clone(s.queues.All()),
+		Partitions: s.Partitions(), Standing: s.books.ForPass(), Limits: s.books.Limits(now), Reservations: s.fleet.Reservations(),
 		Waiting: waiting,
 		Running: s.inStates(cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable),
 	}, next
@@ -289,51 +298,6 @@ func (f *FSM) Config() (clusterID, name string, keepFinished int, ok bool) {
 	c := f.st.config
 	return c.GetClusterId(), c.GetName(), int(c.GetKeepFinished()), c != nil
 }
-
-// Denied reports whether an identity was removed from the cluster.
-func (f *FSM) Denied(role, id string) bool {
-	return read(f, func(s *State) bool { return s.isDenied(role, id) })
-}
-
-// DeniedIdentity is one that may not take part in the cluster.
-type DeniedIdentity struct {
-	Role, ID string
-	At       cluster.Time
-}
-
-// AllDenied returns every identity that is denied, by role and id.
-func (f *FSM) AllDenied() []DeniedIdentity {
-	return read(f, func(s *State) []DeniedIdentity {
-		out := make([]DeniedIdentity, 0, len(s.denied))
-		for _, who := range s.sortedDenied() {
-			out = append(out, DeniedIdentity{Role: who.role, ID: who.id, At: s.denied[who]})
-		}
-		return out
-	})
-}
-
-// Weights returns the predictor's published weights; version 0 is none.
-func (f *FSM) Weights() (version uint64, blob []byte) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.st.weights.GetVersion(), f.st.weights.GetBlob()
-}
-
-// Samples returns what finished attempts taught, oldest first.
-func (f *FSM) Samples() []Sample {
-	return read(f, func(s *State) []Sample { return slices.Clone(s.samples) })
-}
-
-// NewestSamples returns at most n of the newest samples, oldest first.
-func (f *FSM) NewestSamples(n int) []Sample {
-	return read(f, func(s *State) []Sample { return slices.Clone(s.samples[max(0, len(s.samples)-n):]) })
-}
-
-// SampleCount returns how many samples are held.
-func (f *FSM) SampleCount() int { return read(f, func(s *State) int { return len(s.samples) }) }
-
-// SampleSeq returns the number of the newest sample.
-func (f *FSM) SampleSeq() uint64 { return read(f, func(s *State) uint64 { return s.sampleNo }) }
 
 // Hash returns the canonical hash of the state: equal on replicas that
 // applied the same log.
@@ -357,12 +321,20 @@ func (f *FSM) LastCheckpoint() (index uint64, hash []byte) {
 // Request returns the jobs that an earlier submit with this request id was
 // answered with; ok is false when there was none, it is forgotten, or its body
 // was another one, which Apply refuses.
-func (f *FSM) Request(uid cluster.UID, id string, bodyHash []byte) (jobs []cluster.JobID, ok bool) {
+func (f JobsReader) Request(uid cluster.UID, id string, bodyHash []byte) (ids []cluster.JobID, ok bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	r, ok := f.st.requests[keyOf(uid, id)]
-	if !ok || len(bodyHash) < len(r.bodyHash) || r.bodyHash != [16]byte(bodyHash[:16]) {
+	r := f.st.requests.Get(jobs.KeyOf(uid, id))
+	if r == nil || len(bodyHash) < len(r.BodyHash) || r.BodyHash != [16]byte(bodyHash[:16]) {
 		return nil, false
 	}
-	return r.jobs(), true
+	return r.Jobs(), true
+}
+
+// unended returns the jobs that wait or run.
+func (s *State) unended() []*cluster.Job { return s.inStates(unfinished[:]...) }
+
+// liveJobs returns the jobs with an attempt.
+func (s *State) liveJobs() []*cluster.Job {
+	return s.inStates(cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable)
 }

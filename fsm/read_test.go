@@ -10,6 +10,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/jobs"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 func ids(jobs []*cluster.Job) []cluster.JobID {
@@ -145,6 +148,7 @@ func TestChangesAreBounded(t *testing.T) {
 func TestReadsWhileApplying(t *testing.T) {
 	t.Parallel()
 	m := lab(t)
+	changing := m.submit(spec(1))
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	for range 2 {
@@ -161,6 +165,9 @@ func TestReadsWhileApplying(t *testing.T) {
 					return
 				}
 				m.f.Jobs(Query{States: []cluster.JobState{cluster.JobRunning}})
+				if j, ok := m.f.Job(changing); ok && j.Estimates[0].GPUType == "" {
+					t.Errorf("estimates %v", j.Estimates)
+				}
 				m.f.Read(func(s *State) { s.Ledger().GPU("n1-g0"); s.Queue("n1-g0"); s.Job(1); s.Node("n1"); _ = s.Now() })
 				if _, err := m.f.Snapshot(); err != nil {
 					t.Error(err)
@@ -172,6 +179,8 @@ func TestReadsWhileApplying(t *testing.T) {
 		id := running(m, spec(1), 8000)
 		m.enqueue(m.submit(spec(1)), "n1-g1", 1)
 		m.report(id, cluster.JobCompleted)
+		j := m.job(changing)
+		m.must(&logv1.Command{Kind: &logv1.Command_UpdateJob{UpdateJob: &logv1.UpdateJob{Job: uint64(j.ID), Spec: conv.SpecToLog(j.Spec), Base: j.Revision}}})
 	}
 	close(done)
 	wg.Wait()
@@ -181,45 +190,45 @@ func TestReadsWhileApplying(t *testing.T) {
 func TestJobSet(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		var s jobSet
+		var s jobs.Set
 		model := map[cluster.JobID]*cluster.Job{}
 		// Few ids in many operations, and enough of them to split blocks.
-		top := rapid.SampledFrom([]int{4, 50, 3 * blockLen}).Draw(t, "top")
+		top := rapid.SampledFrom([]int{4, 50, 3 * 512}).Draw(t, "top")
 		seed := rapid.Uint64().Draw(t, "seed")
 		n := rapid.IntRange(0, 4*top).Draw(t, "operations")
-		var copied jobSet
+		var copied jobs.Set
 		var copyOf []*cluster.Job
 		for i := range n {
 			seed = seed*6364136223846793005 + 1442695040888963407
 			id := cluster.JobID(seed>>33)%cluster.JobID(top) + 1
 			if seed>>62 == 0 {
-				s.remove(id)
+				s.Remove(id)
 				delete(model, id)
 			} else {
 				j := &cluster.Job{ID: id, Revision: uint64(i)}
-				s.put(j)
+				s.Put(j)
 				model[id] = j
 			}
 			if i == n/2 {
-				copied, copyOf = s.clone(), s.list()
+				copied, copyOf = s.Clone(), s.List()
 			}
 		}
 		var want []*cluster.Job
 		for _, id := range slices.Sorted(maps.Keys(model)) {
 			want = append(want, model[id])
-			if s.get(id) != model[id] {
-				t.Fatalf("job %d: %v", id, s.get(id))
+			if s.Get(id) != model[id] {
+				t.Fatalf("job %d: %v", id, s.Get(id))
 			}
 		}
-		if !slices.Equal(s.list(), want) || s.n != len(want) {
-			t.Fatalf("%d jobs in the list, n is %d, want %d", len(s.list()), s.n, len(want))
+		if !slices.Equal(s.List(), want) || s.Len() != len(want) {
+			t.Fatalf("%d jobs in the list, n is %d, want %d", len(s.List()), s.Len(), len(want))
 		}
-		if !slices.Equal(copied.list(), copyOf) {
+		if !slices.Equal(copied.List(), copyOf) {
 			t.Fatal("a copy changed")
 		}
 		after := cluster.JobID(rapid.IntRange(0, top+1).Draw(t, "after"))
 		var got []*cluster.Job
-		merge([]*jobSet{&s}, after, func(j *cluster.Job) bool { got = append(got, j); return true })
+		jobs.Merge([]*jobs.Set{&s}, after, func(j *cluster.Job) bool { got = append(got, j); return true })
 		want = slices.DeleteFunc(want, func(j *cluster.Job) bool { return j.ID <= after })
 		if !slices.Equal(got, want) {
 			t.Fatalf("after %d: %v, want %v", after, ids(got), ids(want))

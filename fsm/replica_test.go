@@ -1,22 +1,26 @@
 package fsm
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/jobs"
+	"github.com/berth-scheduler/berth/fsm/table"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // recountLedger makes the ledger anew from the nodes and the live attempts.
 func recountLedger(s *State) *cluster.Ledger {
-	l := cluster.NewLedger(s.sortedNodes())
-	for _, j := range s.jobs.list() {
+	l := cluster.NewLedger(s.Nodes())
+	for _, j := range s.jobs.List() {
 		if a := j.Live(); a != nil {
 			for _, b := range a.Held() {
 				for _, g := range b.GPUs {
@@ -32,52 +36,48 @@ func recountLedger(s *State) *cluster.Ledger {
 // checkDerived: all that is not stored is what the stored gives, on a replica
 // that went through the log and on one that was restored alike.
 func checkDerived(s *State) error {
-	if want := recountLedger(s); !s.ledger.Equal(want) {
-		return fmt.Errorf("ledger\n%+v\nnew count\n%+v", s.ledger, want)
+	if want := recountLedger(s); !s.fleet.Ledger().Equal(want) {
+		return fmt.Errorf("ledger\n%+v\nnew count\n%+v", s.fleet.Ledger(), want)
 	}
 	owners := map[cluster.GPUID]cluster.NodeID{}
-	for _, n := range s.nodes {
+	for _, n := range s.fleet.Nodes() {
 		for i := range n.GPUs {
 			owners[n.GPUs[i].ID] = n.ID
 		}
 	}
-	if d := cmp.Diff(owners, s.gpuNode); d != "" {
+	if d := cmp.Diff(owners, cardsOf(s)); d != "" {
 		return fmt.Errorf("owners of GPUs: %s", d)
 	}
-	if err := checkSpecBytes(s); err != nil {
+	if err := errors.Join(checkSpecBytes(s), checkBulks(s)); err != nil {
 		return err
 	}
 	s.hashNow()
-	if h := &s.hash; len(h.jobs.have) != s.jobs.n || len(h.requests.have) != len(s.requests) || len(h.samples.have) != len(s.samples) {
-		return fmt.Errorf("digests of %d jobs, %d requests and %d samples are held; there are %d, %d and %d",
-			len(h.jobs.have), len(h.requests.have), len(h.samples.have), s.jobs.n, len(s.requests), len(s.samples))
+	if d := s.digests; d.jobs.Len() != s.jobs.Len() || d.arrays.Len() != len(s.arrays) {
+		return fmt.Errorf("digests of %d jobs and %d arrays are held; there are %d and %d", d.jobs.Len(), d.arrays.Len(), s.jobs.Len(), len(s.arrays))
 	}
-	if h := &s.hash; len(h.jobs.dirty)+len(h.requests.dirty)+len(h.samples.dirty)+len(h.rest.dirty)+len(h.arrays.dirty) != 0 {
+	if s.hash.Dirty() != 0 {
 		return fmt.Errorf("something is dirty after a hash")
-	}
-	if len(s.hash.arrays.have) != len(s.arrays) {
-		return fmt.Errorf("digests of %d arrays are held, there are %d", len(s.hash.arrays.have), len(s.arrays))
 	}
 	if err := checkArrayIndexes(s); err != nil {
 		return err
 	}
-	if len(s.requests) != len(s.reqOrder) {
-		return fmt.Errorf("%d requests, %d in order", len(s.requests), len(s.reqOrder))
+	if s.requests.Len() != len(s.requests.Order()) {
+		return fmt.Errorf("%d requests, %d in order", s.requests.Len(), len(s.requests.Order()))
 	}
-	for i, r := range s.reqOrder {
-		if s.requests[r.key] != r || i > 0 && s.reqOrder[i-1].at > r.at {
+	for i, r := range s.requests.Order() {
+		if s.requests.Get(r.Key) != r || i > 0 && s.requests.Order()[i-1].At > r.At {
 			return fmt.Errorf("request %d is out of order or gone", i)
 		}
 	}
 	if !slices.IsSortedFunc(s.finished, func(a, b cluster.JobID) int {
-		if endedBefore(s.jobs.get(a), s.jobs.get(b)) {
+		if endedBefore(s.jobs.Get(a), s.jobs.Get(b)) {
 			return -1
 		}
 		return 1
 	}) {
 		return fmt.Errorf("finished jobs are out of order: %v", s.finished)
 	}
-	all := s.jobs.list()
+	all := s.jobs.List()
 	for _, check := range []func(*State, []*cluster.Job) error{checkJobs, checkIndexes, checkQueues} {
 		if err := check(s, all); err != nil {
 			return err
@@ -89,26 +89,26 @@ func checkDerived(s *State) error {
 // sameInside: replicas agree on what is derived too, or they would part at a
 // later entry.
 func sameInside(a, b *State) error {
-	if !a.ledger.Equal(b.ledger) {
-		return fmt.Errorf("ledgers differ:\n%+v\n%+v", a.ledger, b.ledger)
+	if !a.fleet.Ledger().Equal(b.fleet.Ledger()) {
+		return fmt.Errorf("ledgers differ:\n%+v\n%+v", a.fleet.Ledger(), b.fleet.Ledger())
 	}
 	if !slices.Equal(a.finished, b.finished) {
 		return fmt.Errorf("finished: %v and %v", a.finished, b.finished)
 	}
-	if !maps.Equal(a.gpuNode, b.gpuNode) || cmp.Diff(a.gpuJobs, b.gpuJobs) != "" {
-		return fmt.Errorf("GPUs: %v %v and %v %v", a.gpuNode, a.gpuJobs, b.gpuNode, b.gpuJobs)
+	if !maps.Equal(cardsOf(a), cardsOf(b)) || cmp.Diff(onCards(a), onCards(b)) != "" {
+		return fmt.Errorf("GPUs: %v %v and %v %v", cardsOf(a), onCards(a), cardsOf(b), onCards(b))
 	}
 	if d := cmp.Diff(weightsOf(a), weightsOf(b)); d != "" {
 		return fmt.Errorf("weights: %s", d)
 	}
-	if d := cmp.Diff(a.samples, b.samples); d != "" {
+	if d := cmp.Diff(a.learned.Samples(), b.learned.Samples(), cmpopts.EquateEmpty()); d != "" {
 		return fmt.Errorf("samples: %s", d)
 	}
-	if d := cmp.Diff(a.queues, b.queues); d != "" {
+	if d := cmp.Diff(a.queues.All(), b.queues.All()); d != "" {
 		return fmt.Errorf("queues: %s", d)
 	}
-	if !slices.EqualFunc(a.reqOrder, b.reqOrder, func(x, y *request) bool {
-		return x.key == y.key && x.bodyHash == y.bodyHash && x.at == y.at && slices.Equal(x.jobs(), y.jobs())
+	if !slices.EqualFunc(a.requests.Order(), b.requests.Order(), func(x, y *jobs.Request) bool {
+		return x.Key == y.Key && x.BodyHash == y.BodyHash && x.At == y.At && slices.Equal(x.Jobs(), y.Jobs())
 	}) {
 		return fmt.Errorf("requests differ")
 	}
@@ -150,10 +150,14 @@ func checkOrder(queues map[cluster.GPUID][]cluster.Waiter, after *FSM, cmd *logv
 }
 
 func weightsOf(s *State) (out []string) {
-	for _, w := range s.kept {
-		out = append(out, w.String())
-	}
-	return append(out, s.weights.String(), s.pin.String(), s.company.String())
+	w := table.NewWriter(func(r *logv1.Record) error {
+		if r.GetSample() == nil {
+			out = append(out, r.String())
+		}
+		return nil
+	})
+	s.learned.Each(w)
+	return out
 }
 
 // alike compares specs wherever their large parts lie.
@@ -166,7 +170,7 @@ func checkSpecBytes(s *State) error {
 		text string
 	}
 	counted, arrays, seen := map[cluster.UID]int64{}, map[cluster.JobID]bool{}, map[part]bool{}
-	for _, j := range s.jobs.list() {
+	for _, j := range s.jobs.List() {
 		if j.InArray() && arrays[j.ArrayJobID] || !j.InArray() && j.State.Terminal() {
 			continue
 		}
@@ -181,14 +185,12 @@ func checkSpecBytes(s *State) error {
 		counted[j.Owner.UID] += int64(n)
 	}
 	total := int64(0)
-	for uid, n := range counted {
+	for _, n := range counted {
 		total += n
-		if u := s.standing.specs.users[uid]; u == nil || u.bytes != n {
-			return fmt.Errorf("specs of user %d: %+v, counted anew %d bytes", uid, u, n)
-		}
 	}
-	if s.standing.specs.total != total || len(s.standing.specs.users) != len(counted) {
-		return fmt.Errorf("specs of %d users have %d bytes; counted anew %d have %d", len(s.standing.specs.users), s.standing.specs.total, len(counted), total)
+	kept := s.blobs.Figures()
+	if d := cmp.Diff(counted, kept.Specs, cmpopts.EquateEmpty()); d != "" || kept.SpecBytes != total {
+		return fmt.Errorf("specs have %d bytes, counted anew %d: %s", kept.SpecBytes, total, d)
 	}
 	return nil
 }

@@ -2,10 +2,12 @@ package fsm
 
 import (
 	"fmt"
+	"maps"
 	"slices"
-	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/command"
+	"github.com/berth-scheduler/berth/fsm/learned"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -13,7 +15,7 @@ import (
 // report takes over what an agent says of an attempt. What is not about a
 // live attempt on that node changes nothing, however often it is said.
 func (s *State) report(index uint64, r *logv1.ReportAttempt) Result {
-	old := s.jobs.get(cluster.JobID(r.Job))
+	old := s.jobs.Get(cluster.JobID(r.Job))
 	if old == nil {
 		return Result{Released: true}
 	}
@@ -88,29 +90,15 @@ func (s *State) ended(a *cluster.Attempt, r *logv1.ReportAttempt) {
 	if r.Exit != nil {
 		a.Exit = &cluster.Exit{Code: r.Exit.Code, Signal: r.Exit.Signal}
 	}
-	a.Usage = saneUsage(conv.UsageFromLog(r.Usage), a.Ended.Sub(max(a.Started, a.Placed)))
-	if s.rules < checkedVersion { // a coordinator that reads no more does not see them
+	a.Usage = learned.SaneUsage(conv.UsageFromLog(r.Usage), a.Ended.Sub(max(a.Started, a.Placed)))
+	if s.rules < command.CheckedVersion { // a coordinator that reads no more does not see them
 		a.Usage.PowerW, a.Usage.Steps = 0, 0
 	}
-	if a.Usage.Profile = saneProfile(a.Usage.Profile, a); s.rules < profileVersion {
+	if a.Usage.Profile = learned.SaneProfile(a.Usage.Profile, a); s.rules < command.ProfileVersion {
 		a.Usage.Profile = nil
 	}
 	a.Reason = conv.ReasonFromLog(r.Reason)
 }
-
-// saneUsage bounds what an agent measured, so that no sum of it overflows.
-func saneUsage(u cluster.Usage, longest time.Duration) cluster.Usage {
-	u.GPUMemPeakMiB = min(max(0, u.GPUMemPeakMiB), cluster.MaxMemMiB)
-	u.HostMemPeakMiB = min(max(0, u.HostMemPeakMiB), cluster.MaxMemMiB)
-	u.Milli = min(max(0, u.Milli), cluster.WholeGPU)
-	u.CPUMilli = min(max(0, u.CPUMilli), maxCPUMilli)
-	u.Duration = min(max(0, u.Duration), longest)
-	u.PowerW = min(max(0, u.PowerW), maxPowerW)
-	u.Steps = min(max(0, u.Steps), maxSteps)
-	return u
-}
-
-const maxCPUMilli = 1 << 22 // of one attempt
 
 // clamp brings a node's clock between earliest and now; 0 stays unknown.
 func (s *State) clamp(us int64, earliest cluster.Time) cluster.Time {
@@ -126,8 +114,9 @@ func (s *State) clamp(us int64, earliest cluster.Time) cluster.Time {
 // made room waits again.
 func (s *State) finish(index uint64, old, j *cluster.Job, to cluster.JobState) {
 	a := j.Last()
-	freed := s.release(old)
+	freed := s.fleet.Release(old)
 	j.Revision, a.State, j.Started, j.Ended = index, to, a.Started, a.Ended
+	a.Secret = "" // whoever still has a credential of it has nothing
 	madeRoom := false
 	if j.Cancel != nil {
 		a.State, a.Reason = cluster.JobCancelled, cancelReason(j)
@@ -137,12 +126,12 @@ func (s *State) finish(index uint64, old, j *cluster.Job, to cluster.JobState) {
 	if a.Reason.Code == "" {
 		a.Reason = defaultReason(a)
 	}
-	s.charge(j, a)
+	s.books.Charge(j, a)
 	if madeRoom && expired(j, s.now) {
 		s.endLate(old, j, freed)
 		return
 	}
-	if madeRoom && !s.endsForGood(j, a) || !madeRoom && s.again(j, a) {
+	if madeRoom && !s.books.EndsForGood(j, a, s.jobs.Get) || !madeRoom && s.again(j, a) {
 		j.State, j.Reason, j.Eligible = cluster.JobPending, cluster.Reason{Code: cluster.ReasonRequeued, Detail: a.Reason.String()}, s.now
 		if p := a.Preempt; p != nil && p.Hold {
 			j.Hold = &cluster.Hold{At: s.now, By: p.By, Admin: p.Admin}
@@ -182,31 +171,6 @@ func defaultReason(a *cluster.Attempt) cluster.Reason {
 	return cluster.Reason{}
 }
 
-// release gives back what the live attempt of old holds.
-func (s *State) release(old *cluster.Job) []cluster.GPUID {
-	var freed []cluster.GPUID
-	for _, b := range old.Last().Held() {
-		freed = append(freed, s.releaseBerth(old.ID, b)...)
-	}
-	return freed
-}
-
-// releaseBerth gives back what a job holds on one node.
-func (s *State) releaseBerth(job cluster.JobID, b *cluster.Berth) []cluster.GPUID {
-	s.ledger.Release(b)
-	var freed []cluster.GPUID
-	for _, g := range b.GPUs {
-		freed = append(freed, g.GPU)
-		on := slices.DeleteFunc(slices.Clone(s.gpuJobs[g.GPU]), func(id cluster.JobID) bool { return id == job })
-		if len(on) == 0 {
-			delete(s.gpuJobs, g.GPU)
-		} else {
-			s.gpuJobs[g.GPU] = on
-		}
-	}
-	return freed
-}
-
 // again decides whether a job runs once more, and with what. A lost node is
 // final unless the job allows it.
 func (s *State) again(j *cluster.Job, a *cluster.Attempt) bool {
@@ -215,11 +179,11 @@ func (s *State) again(j *cluster.Job, a *cluster.Attempt) bool {
 		return false
 	case againGang(j, a):
 		return true
-	case s.rules >= sharingVersion && a.State == cluster.JobNodeFail && a.Reason.Code == cluster.ReasonGPUNeighbour:
+	case s.rules >= command.SharingVersion && a.State == cluster.JobNodeFail && a.Reason.Code == cluster.ReasonGPUNeighbour:
 		return j.Spec.RequeueOnLoss || disturbed(j) <= maxDisturbed
-	case s.rules >= lifeVersion && a.State == cluster.JobNodeFail && a.Reason.Code == cluster.ReasonNodeFault:
+	case s.rules >= command.LifeVersion && a.State == cluster.JobNodeFail && a.Reason.Code == cluster.ReasonNodeFault:
 		return true // it never ran
-	case s.rules >= healthVersion && unsoundEnd(a):
+	case s.rules >= command.HealthVersion && unsoundEnd(a):
 		return true // it never began
 	case a.State == cluster.JobNodeFail:
 		return j.Spec.RequeueOnLoss || a.Preempt != nil && a.Preempt.Requeue
@@ -243,113 +207,20 @@ func disturbed(j *cluster.Job) int {
 	return n
 }
 
-// againLarger settles an out-of-memory on the GPU. After the first the job
-// gets a larger share, after the second a whole GPU, and after one with a whole
-// GPU another that sells more, if there is one that could ever run it; each of
-// those is larger than the last. Else it is final. So is one at the memory that
-// the user declared: the number is also a cap, and hitting it is the job's own
-// doing. Beside others it is not: a neighbour above its share may have taken
-// what this job was refused, and so it gets the benefit of the doubt, unless it
-// was itself above its share.
+// againLarger settles an out-of-memory by the ladder that holds for the entry.
 func (s *State) againLarger(j *cluster.Job, a *cluster.Attempt) bool {
-	if !a.Usage.GPUOOM || len(a.Berth.GPUs) == 0 {
-		return false
+	ladder := cluster.Ladder{
+		Nodes: maps.Values(s.fleet.Nodes()), Partition: s.fleet.Partition(j.Spec.Partition),
+		TrustPeak: s.rules < command.SharingVersion, EndAtWhole: s.rules < command.LargerVersion,
 	}
-	if a.Berth.GPUs[0].Share.Exclusive {
-		return s.rules >= largerVersion && s.againOnLarger(j, a)
-	}
-	share := a.Berth.GPUs[0].Share.MemMiB
-	own := len(a.Neighbours) == 0 || s.rules >= sharingVersion && a.Usage.GPUMemPeakMiB > share
-	if j.Spec.GPUMemMiB > 0 && share <= j.Spec.GPUMemMiB && own {
-		return false
-	}
-	ooms := 0
-	for i := range j.Attempts {
-		if j.Attempts[i].Usage.GPUOOM {
-			ooms++
-		}
-	}
-	if ooms > 2 {
-		return false
-	}
-	j.NeedWhole = ooms == 2
-	j.MinGPUMemMiB = min(max(share+share/2, a.Usage.GPUMemPeakMiB*11/10), s.largestFor(j.Spec))
-	return true
-}
-
-// againOnLarger settles an out-of-memory of a job that had whole GPUs. It says
-// in numbers why there is no next time.
-func (s *State) againOnLarger(j *cluster.Job, a *cluster.Attempt) bool {
-	had := a.Berth.GPUs[0].Share.MemMiB
-	gpuType := a.Estimate.GPUType
-	if n := s.nodes[a.Berth.Node]; n != nil {
-		if g := n.GPU(a.Berth.GPUs[0].GPU); g != nil {
-			gpuType = g.Type
-		}
-	}
-	most, on := int64(0), ""
-	for _, n := range s.nodes { // the maximum of both does not depend on the order
-		mib, t := n.Largest(j.Spec, s.mayUse(j, n))
-		if mib > most || mib == most && t > on {
-			most, on = mib, t
-		}
-	}
-	why := ""
+	next := ladder.Next(j, a)
 	switch {
-	case j.Spec.GPUMemMiB > 0:
-		why = fmt.Sprintf("it declares %d MiB and took more than all %d MiB of a %s", j.Spec.GPUMemMiB, had, gpuType)
-	case most <= had:
-		why = fmt.Sprintf("it had all %d MiB of a %s, and no larger GPU could ever run it", had, gpuType)
-	case hadAsMuch(j, a):
-		why = fmt.Sprintf("it had all %d MiB of a %s, and no less before; the largest that could ever run it is %s with %d MiB", had, gpuType, on, most)
+	case next.Again:
+		j.NeedWhole, j.MinGPUMemMiB = next.Whole, next.MinGPUMemMiB
+	case next.Why != "" && a.Reason.Detail != "":
+		a.Reason.Detail += "; " + next.Why
+	case next.Why != "":
+		a.Reason.Detail = next.Why
 	}
-	if why != "" {
-		if a.Reason.Detail != "" {
-			why = a.Reason.Detail + "; " + why
-		}
-		a.Reason.Detail = why
-		return false
-	}
-	j.NeedWhole = true
-	j.MinGPUMemMiB = min(max(had+1, a.Usage.GPUMemPeakMiB*11/10), most)
-	return true
-}
-
-// mayUse tells which types of GPU of a node the job may have, by its partition.
-func (s *State) mayUse(j *cluster.Job, n *cluster.Node) func(gpuType string) bool {
-	p := s.parts[j.Spec.Partition]
-	if p == nil {
-		return nil
-	}
-	return func(gpuType string) bool { return p.Nodes.Holds(n.ID) && p.HasType(gpuType) }
-}
-
-// hadAsMuch tells whether the job ran out of memory before with a whole GPU as
-// large as that of a. So it is when the larger ones are out of service: it must
-// not die on the same card again and again until they are back.
-func hadAsMuch(j *cluster.Job, a *cluster.Attempt) bool {
-	return slices.ContainsFunc(j.Attempts, func(o cluster.Attempt) bool {
-		return o.No < a.No && o.Usage.GPUOOM && len(o.Berth.GPUs) > 0 && o.Berth.GPUs[0].Share.Exclusive &&
-			o.Berth.GPUs[0].Share.MemMiB >= a.Berth.GPUs[0].Share.MemMiB
-	})
-}
-
-// largestFor returns the most memory that a share of one GPU can have for a
-// job, so that none waits for more than there is.
-func (s *State) largestFor(spec *cluster.Spec) int64 {
-	most := int64(0)
-	for id, n := range s.nodes { // the maximum does not depend on the order
-		if spec.Node != "" && spec.Node != id {
-			continue
-		}
-		for i := range n.GPUs {
-			if g := &n.GPUs[i]; spec.GPUType == "" || g.Type == spec.GPUType {
-				most = max(most, g.SellableMiB)
-			}
-		}
-	}
-	if most == 0 {
-		return cluster.MaxMemMiB
-	}
-	return most
+	return next.Again
 }

@@ -101,7 +101,7 @@ func TestEndIsStored(t *testing.T) {
 	if j.Reason.Code != cluster.ReasonSignal || j.Ended != a.Ended || j.Started != a.Started || a.Started == 0 {
 		t.Errorf("reason %s, job %d–%d, attempt %d–%d", j.Reason, j.Started, j.Ended, a.Started, a.Ended)
 	}
-	if u, _ := m.f.st.ledger.GPU("n1-g0"); u.Shares != 0 || u.UsedMiB != 0 || len(m.f.GPUJobs("n1-g0")) != 0 || len(m.f.NodeJobs("n1")) != 0 {
+	if u, _ := m.f.st.fleet.Ledger().GPU("n1-g0"); u.Shares != 0 || u.UsedMiB != 0 || len(m.f.GPUJobs("n1-g0")) != 0 || len(m.f.NodeJobs("n1")) != 0 {
 		t.Errorf("the share is still held: %+v", u)
 	}
 }
@@ -359,7 +359,7 @@ func TestSamples(t *testing.T) {
 func TestSamplesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newState()
-	s.putNode(node("n1", "b", 1))
+	s.fleet.Put(node("n1", "b", 1))
 	learn := func(signature string, uid cluster.UID) {
 		sp := spec(1)
 		sp.Signature = signature
@@ -367,8 +367,8 @@ func TestSamplesAreBounded(t *testing.T) {
 		s.learn(&cluster.Job{Spec: sp, Owner: cluster.Owner{UID: uid}}, a, &logv1.ReportAttempt{})
 	}
 	count := func(match func(*Sample) bool) (n int) {
-		for i := range s.samples {
-			if match(&s.samples[i]) {
+		for i := range s.learned.Samples() {
+			if match(&s.learned.Samples()[i]) {
 				n++
 			}
 		}
@@ -377,27 +377,27 @@ func TestSamplesAreBounded(t *testing.T) {
 	for range perSignature + 10 {
 		learn("same", 1)
 	}
-	if len(s.samples) != perSignature || s.samples[0].Seq != 11 {
-		t.Fatalf("%d samples of one job, the oldest is %d", len(s.samples), s.samples[0].Seq)
+	if len(s.learned.Samples()) != perSignature || s.learned.Samples()[0].Seq != 11 {
+		t.Fatalf("%d samples of one job, the oldest is %d", len(s.learned.Samples()), s.learned.Samples()[0].Seq)
 	}
 	for i := range maxSamples + 500 {
 		learn("many-"+cluster.JobID(i).String(), 2)
 	}
-	if n := count(func(x *Sample) bool { return x.UID == 1 }); len(s.samples) != maxSamples || n != perSignature {
-		t.Fatalf("%d samples, %d of the first user: one who is over a quarter pushes out only its own", len(s.samples), n)
+	if n := count(func(x *Sample) bool { return x.UID == 1 }); len(s.learned.Samples()) != maxSamples || n != perSignature {
+		t.Fatalf("%d samples, %d of the first user: one who is over a quarter pushes out only its own", len(s.learned.Samples()), n)
 	}
 	for i := range perUser {
 		learn("third-"+cluster.JobID(i).String(), 3)
 	}
-	if n := count(func(x *Sample) bool { return x.UID == 3 }); len(s.samples) != maxSamples || n != perUser {
-		t.Fatalf("%d samples, %d of the third user", len(s.samples), n)
+	if n := count(func(x *Sample) bool { return x.UID == 3 }); len(s.learned.Samples()) != maxSamples || n != perUser {
+		t.Fatalf("%d samples, %d of the third user", len(s.learned.Samples()), n)
 	}
 	s.hashNow() // what is dropped after this must leave the hash
 	learn("third-again", 3)
 	if n := count(func(x *Sample) bool { return x.UID == 3 }); n != perUser {
 		t.Fatalf("%d samples of the third user, bound %d", n, perUser)
 	}
-	f := &FSM{st: s}
+	f := holding(s)
 	if got := restored(t, snapshotOf(t, f)); !bytes.Equal(got.Hash(), f.Hash()) || len(got.Samples()) != maxSamples {
 		t.Fatal("a restored replica has other samples")
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"maps"
 	"testing"
 	"time"
 
@@ -12,6 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/accounts"
+	"github.com/berth-scheduler/berth/fsm/nodes"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -48,7 +49,7 @@ func (w siteWorld) reservation() *logv1.Command {
 		r.GPUs = []cluster.GPUID{"n1-g0", "n1-g1"}
 	}
 	base := uint64(0)
-	if old := w.f.st.reservation(name); old != nil && w.draw("late", 6) > 0 {
+	if old := w.f.st.Reservations().Get(name); old != nil && w.draw("late", 6) > 0 {
 		base = old.Revision
 	}
 	return reservationCmd(r, base)
@@ -109,8 +110,8 @@ func (w siteWorld) command() *logv1.Command {
 		return w.plan()
 	case 6:
 		m := &cluster.Member{Account: rapid.SampledFrom([]string{"a", "b"}).Draw(w.t, "of"), UID: cluster.UID(1000 + w.draw("uid", 2)), Shares: 1, Default: w.draw("default", 2) == 0}
-		if old := w.f.st.standing.find(m); old != nil {
-			return setCmd(m, *revisionOf(old))
+		if old := w.f.st.books.Find(m); old != nil {
+			return setCmd(m, revisionOf(old))
 		}
 		return setCmd(m, 0)
 	}
@@ -119,44 +120,40 @@ func (w siteWorld) command() *logv1.Command {
 		if w.draw("somewhere", 3) > 0 {
 			continue
 		}
-		s, err := conv.SpecFromLog(j.Spec)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		s.Where = w.where()
-		j.Spec = conv.SpecToLog(s)
+		j.Spec.Where = conv.SpecToLog(&cluster.Spec{Where: w.where()}).Where
 	}
 	return c
 }
 
 // checkCounted holds what is kept of accounts and quotas against a new count.
 func checkCounted(s *State) error {
-	d, jobs, home := &s.standing, map[cluster.UID]int{}, map[cluster.UID]string{}
+	d, kept, jobs, home := s.books, s.books.Standing(s.now), map[cluster.UID]int{}, map[cluster.UID]string{}
 	for _, j := range s.unended() {
-		n, _, _ := held(j)
+		n, _, _ := accounts.Held(j)
 		jobs[j.Owner.UID] += int(n)
 	}
-	for a, m := range d.members {
+	for a, m := range kept.Members {
 		if m.Default {
 			home[a.UID] = a.Account
 		}
 	}
-	if !maps.Equal(jobs, d.jobsOf) || !maps.Equal(home, d.home) {
-		return fmt.Errorf("jobs of users %v and default accounts %v are kept; counted anew they are %v and %v", d.jobsOf, d.home, jobs, home)
+	for uid := range cluster.UID(2000) {
+		if d.JobsOf(uid) != jobs[uid] || d.HomeOf(uid) != home[uid] {
+			return fmt.Errorf("%d jobs of user %d and the default account %q are kept; counted anew they are %v and %v", d.JobsOf(uid), uid, d.HomeOf(uid), jobs, home)
+		}
 	}
-	if (d.limiter == nil) != (len(d.quotas) == 0) {
-		return fmt.Errorf("a limiter without quotas, or none with %d", len(d.quotas))
+	if (kept.Limits == nil) != (len(kept.Quotas) == 0) {
+		return fmt.Errorf("a limiter without quotas, or none with %d", len(kept.Quotas))
 	}
-	if d.limiter == nil {
+	if kept.Limits == nil {
 		return nil
 	}
-	if diff := cmp.Diff(tallied(s), d.limiter.Used()); diff != "" {
+	if diff := cmp.Diff(tallied(s), kept.Limits.Used()); diff != "" {
 		return fmt.Errorf("tallies (- counted anew, + kept): %s", diff)
 	}
-	fresh := s.budgets(cluster.NewLimiter(d.accounts, d.quotas, nil), s.now)
-	for key, used := range fresh {
-		if kept := s.spentOf(key.subject, key.period); kept != used {
-			return fmt.Errorf("%d of the budget of %s counts, counted anew it is %d", kept, key.subject, used)
+	for budget, used := range d.Budgets() {
+		if kept := d.Used(budget.Subject, budget.Period); kept != used {
+			return fmt.Errorf("%d of the budget of %s counts, counted anew it is %d", kept, budget.Subject, used)
 		}
 	}
 	return nil
@@ -171,7 +168,7 @@ func checkNames(s *State) error {
 			count[nameOf(j)]++
 		}
 	}
-	for k, q := range s.named {
+	for k, q := range s.names {
 		if q.live != count[k] {
 			return fmt.Errorf("%d jobs are named %v, %d are kept", count[k], k, q.live)
 		}
@@ -298,7 +295,7 @@ func TestPlannedNodeIsGone(t *testing.T) {
 	id := m.submit(s)
 	m.must(removeCmd("n1"))
 	r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{{Job: id, Attempt: 1, Why: "fits", Berth: cluster.Berth{Node: "n1"}}}}))
-	if len(r.Plan.Rejected) != 1 || r.Plan.Rejected[0].Reason != stale("node n1 is gone") {
+	if len(r.Plan.Rejected) != 1 || r.Plan.Rejected[0].Reason != nodes.Stale("node n1 is gone") {
 		t.Errorf("%+v", r.Plan)
 	}
 }

@@ -22,7 +22,7 @@ func unsharedCards(m *machine) string {
 	var out []string
 	for _, n := range m.f.Nodes() {
 		for i := range n.GPUs {
-			if u, _ := m.f.st.ledger.GPU(n.GPUs[i].ID); u.Shareable == (n.GPUs[i].Unshared != "") {
+			if u, _ := m.f.st.fleet.Ledger().GPU(n.GPUs[i].ID); u.Shareable == (n.GPUs[i].Unshared != "") {
 				m.t.Fatalf("GPU %s: the ledger shares it %t, and it says %q", n.GPUs[i].ID, u.Shareable, n.GPUs[i].Unshared)
 			}
 			if n.GPUs[i].Unshared != "" {

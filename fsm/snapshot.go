@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 
 	"github.com/hashicorp/raft"
@@ -34,10 +33,8 @@ func (f *FSM) capture() *snapshot {
 	s := f.st
 	view := &State{
 		index: s.index, term: s.term, now: s.now, nextJob: s.nextJob, lastHash: s.lastHash, format: s.format, config: s.config,
-		jobs: s.jobs.clone(), arrays: cloneArrays(s.arrays), nodes: maps.Clone(s.nodes), queues: maps.Clone(s.queues), reqOrder: slices.Clone(s.reqOrder),
-		parts: maps.Clone(s.parts), reserved: s.reserved, unshared: s.unshared, tokens: maps.Clone(s.tokens), denied: maps.Clone(s.denied),
-		weights: s.weights, kept: s.kept, pin: s.pin, company: s.company, samples: slices.Clone(s.samples), sampleNo: s.sampleNo,
-		standing: s.standing.view(), out: s.outView(),
+		jobs: s.jobs.Clone(), arrays: cloneArrays(s.arrays), queues: s.queues.View(), requests: s.requests.View(),
+		fleet: s.fleet.View(), keyring: s.keyring.View(), learned: s.learned.View(), books: s.books.View(), outbox: s.outbox.View(), blobs: s.blobs.View(),
 	}
 	return &snapshot{view: view, hash: s.hashNow(), version: f.opts.Version}
 }
@@ -137,7 +134,7 @@ func readSnapshot(r io.Reader, keep func([]string, []byte) cluster.Bulk) (*State
 		return nil, err
 	}
 	st := newState()
-	st.cache.keep = keep
+	st.blobs.KeepBy(keep)
 	for n := uint64(0); ; n++ {
 		rec := new(logv1.Record)
 		if err := opt.UnmarshalFrom(br, rec); err != nil {
@@ -195,38 +192,39 @@ func CheckSnapshot(r io.Reader) error {
 // were written.
 func (s *State) settle() error {
 	s.changes, s.unsettled = nil, nil
+	s.blobs.Settle()
 	for st := cluster.JobCompleted; st <= cluster.JobDeadline; st++ {
-		for _, j := range s.byState[st].list() {
+		for _, j := range s.byState[st].List() {
 			s.finished = append(s.finished, j.ID)
 		}
 	}
 	slices.SortFunc(s.finished, func(a, b cluster.JobID) int {
-		if endedBefore(s.jobs.get(a), s.jobs.get(b)) {
+		if endedBefore(s.jobs.Get(a), s.jobs.Get(b)) {
 			return -1
 		}
 		return 1
 	})
 	queued := 0
-	for gpu, q := range s.queues { // any fault will do
+	for gpu, q := range s.queues.All() { // any fault will do
 		for i, w := range q {
-			j := s.jobs.get(w.Job)
-			if j == nil || j.State != cluster.JobQueued || j.Queue != gpu || i > 0 && before(q[i-1], w) >= 0 {
+			j := s.jobs.Get(w.Job)
+			if j == nil || j.State != cluster.JobQueued || j.Queue != gpu || i > 0 && q[i-1].Compare(w) >= 0 {
 				return fmt.Errorf("queue of GPU %q: job %d does not belong at place %d", gpu, w.Job, i+1)
 			}
 		}
 		queued += len(q)
 	}
-	if n := s.byState[cluster.JobQueued].n; n != queued {
+	if n := s.byState[cluster.JobQueued].Len(); n != queued {
 		return fmt.Errorf("%d jobs are queued, the queues hold %d", n, queued)
 	}
-	s.recount()
+	s.books.Recount()
 	if err := s.checkArrays(); err != nil {
 		return err
 	}
-	if err := s.checkKept(); err != nil {
+	if err := s.learned.Check(); err != nil {
 		return err
 	}
-	if last := s.jobs.last(); last >= s.nextJob {
+	if last := s.jobs.Last(); last >= s.nextJob {
 		return fmt.Errorf("job %d is not below the next id %d", last, s.nextJob)
 	}
 	return nil

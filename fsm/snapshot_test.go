@@ -92,7 +92,7 @@ func TestSnapshotAndRestore(t *testing.T) {
 	if !bytes.Equal(snapshotOf(t, f), data) {
 		t.Error("a snapshot of the restored state has other bytes")
 	}
-	if !f.st.ledger.Equal(m.f.st.ledger) {
+	if !f.st.fleet.Ledger().Equal(m.f.st.fleet.Ledger()) {
 		t.Error("the ledgers differ")
 	}
 	if f.Index() != m.f.Index() || f.Term() != testTerm || f.NextJobID() != m.f.NextJobID() || f.Now() != m.f.Now() {
@@ -300,7 +300,7 @@ func TestEveryFlippedBitIsSeen(t *testing.T) {
 func TestLongQueuesAreWrittenInParts(t *testing.T) {
 	t.Parallel()
 	m := lab(t)
-	specs := make([]*cluster.Spec, waitersPerRecord+7)
+	specs := make([]*cluster.Spec, 10_000+7)
 	p := cluster.Plan{}
 	for i := range specs {
 		specs[i] = spec(1)
@@ -336,15 +336,19 @@ func TestGolden(t *testing.T) {
 		holdCmd(4, 0, false), holdCmd(4, 0, true), requeueCmd(3, 1000, true),
 		submitCmd(5, "request-5", 1000, contained()),
 		submitCmd(6, "request-6", 1000, &cluster.Spec{Name: "c", Nodes: 2, Tasks: 4}), undoCmd(6, 1),
-		planCmd(cluster.Plan{Starts: []cluster.Start{{Job: 6, Attempt: 1, Port: 20_001, Berth: cluster.Berth{Node: "n1", MemMiB: 1}, Rest: []cluster.Berth{{Node: "n2", CPUMilli: 2}}}}}),
+		planCmd(cluster.Plan{Starts: []cluster.Start{{Job: 6, Attempt: 1, Port: 20_001, Secret: "0123456789abcdef", Berth: cluster.Berth{Node: "n1", MemMiB: 1}, Rest: []cluster.Berth{{Node: "n2", CPUMilli: 2}}}}}),
 		reportCmd(&logv1.ReportAttempt{Node: "n2", Job: 6, Attempt: 1, Token: 1, State: uint32(cluster.JobStarting), Ready: true}),
 		registerCmd(unsoundNode("n1", "boot1")), drainGPUCmd("n1", "n1-g0", true),
 		submitCmd(7, "request-7", 1000, &cluster.Spec{Name: "d", Account: "bio", QOS: "high", Nice: -5}),
 		setCmd(&cluster.QOS{Name: "high", Priority: 7, Grace: time.Minute, Cancel: true, Default: true}, 0), setCmd(&cluster.Account{Name: "bio", Shares: 3, QOS: []string{"high"}, DefaultQOS: "high"}, 0),
 		setCmd(&cluster.Member{Account: "bio", UID: 1000, Name: "ada", Shares: 2, Default: true, Coordinator: true}, 0), setCmd(quota(cluster.Subject{Account: "bio", Each: true}, cluster.Limits{GPUMilli: 1, Running: 2, Jobs: 3, GPUTime: 4, Period: cluster.Weekly, MaxTime: time.Hour, MaxGPUs: 5}), 0),
 		setCmd(&cluster.AccountPolicy{HalfLife: time.Hour, CoreMicro: 9, Require: true}, 0), unsetCmd(&cluster.AccountPolicy{}),
+		// They are refused, since the least that is taken would make this file ten times as long.
+		&logv1.Command{Kind: &logv1.Command_PutBulk{PutBulk: &logv1.PutBulk{Sum: make([]byte, 32), Size: 1 << 16, Part: 1, Data: []byte("part"), Uid: 1000}}},
+		&logv1.Command{Kind: &logv1.Command_SubmitJob{SubmitJob: &logv1.SubmitJob{FirstJob: 8, RequestId: "request-8", BodyHash: make([]byte, 32), Owner: &logv1.Owner{Uid: 1000}, Jobs: []*logv1.NewJob{{Spec: &logv1.Spec{Name: "e", Bulk: make([]byte, 32)}}}}}},
+		estimateCmd(estimated([]cluster.Estimate{{GPUType: "A100", GPUMemMiB: 900}, {GPUType: "T4", GPUMemMiB: 800, Source: "history"}}, 2, 9)),
 	)
-	for name, got := range map[string][]byte{"entry.v11.hex": entry, "snapshot.v11.hex": snapshotOf(t, everything(t).f)} {
+	for name, got := range map[string][]byte{"entry.v12.hex": entry, "snapshot.v12.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)
 		text := hex.Dump(got)
 		if *update {
@@ -436,6 +440,14 @@ func TestOldFilesAreReadAsTheyWere(t *testing.T) {
 	}
 	if tenth = restored(t, unhex(t, "snapshot.v10.hex")); tenth.EntryVersion() != 10 {
 		t.Errorf("a snapshot of version 10 is read as one of %d", tenth.EntryVersion())
+	}
+	eleventh := New(Options{})
+	applyTo(t, eleventh, 1, testTerm, unhex(t, "entry.v11.hex"))
+	if got := hex.EncodeToString(eleventh.Hash()); got != "537c5450a1e0bfcbbb68c4eb71cb6c457b1be6a26080cd0448c63c0532c32dd1" {
+		t.Errorf("an entry of version 11 makes a state with hash %s", got)
+	}
+	if eleventh = restored(t, unhex(t, "snapshot.v11.hex")); eleventh.EntryVersion() != 11 {
+		t.Errorf("a snapshot of version 11 is read as one of %d", eleventh.EntryVersion())
 	}
 	if got := v2Hash(t); got != "338a3d1cebcc7c75c8e68dc6d26d76e8586d44b4bb35547f08859d14c8ef5d85" {
 		t.Errorf("an entry of version 2 makes a state with hash %s", got)

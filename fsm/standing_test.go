@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/accounts"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -73,8 +74,8 @@ func (w standingWorld) command() *logv1.Command {
 			return unsetCmd(r)
 		}
 		base := uint64(0)
-		if old := w.f.st.standing.find(r); old != nil && w.draw("late", 6) > 0 {
-			base = *revisionOf(old)
+		if old := w.f.st.books.Find(r); old != nil && w.draw("late", 6) > 0 {
+			base = revisionOf(old)
 		}
 		return setCmd(r, base)
 	}
@@ -88,12 +89,13 @@ func (w standingWorld) command() *logv1.Command {
 
 // tallied counts anew what each subject of a quota has.
 func tallied(s *State) map[cluster.Subject]cluster.Tally {
-	if len(s.standing.quotas) == 0 {
+	d := s.books.Standing(s.now)
+	if len(d.Quotas) == 0 {
 		return nil
 	}
-	l := cluster.NewLimiter(s.standing.accounts, s.standing.quotas, nil)
+	l := cluster.NewLimiter(d.Accounts, d.Quotas, nil)
 	for _, j := range s.unended() {
-		jobs, running, milli := held(j)
+		jobs, running, milli := accounts.Held(j)
 		l.Count(cluster.HolderOf(j), jobs, running, milli)
 	}
 	return l.Used()
@@ -102,15 +104,15 @@ func tallied(s *State) map[cluster.Subject]cluster.Tally {
 // wantStanding says what is wrong with the state after an entry, which had
 // tallies before.
 func wantStanding(s *State, before map[cluster.Subject]cluster.Tally, set bool) error {
-	now := tallied(s)
-	if l := s.standing.limiter; (l == nil) != (now == nil) {
+	now, d := tallied(s), s.books.Standing(s.now)
+	if l := d.Limits; (l == nil) != (now == nil) {
 		return fmt.Errorf("a limiter without quotas, or none with them")
 	} else if l != nil {
 		if d := cmp.Diff(now, l.Used()); d != "" {
 			return fmt.Errorf("tallies: %s", d)
 		}
 	}
-	for sub, q := range s.standing.quotas {
+	for sub, q := range d.Quotas {
 		was, is := before[sub], now[sub]
 		if sub.Each || set {
 			continue
@@ -122,7 +124,7 @@ func wantStanding(s *State, before map[cluster.Subject]cluster.Tally, set bool) 
 	}
 	var charged, spent cluster.GPUTime
 	var core, spentCore int64
-	for _, j := range s.jobs.list() {
+	for _, j := range s.jobs.List() {
 		for i := range j.Attempts {
 			if a := &j.Attempts[i]; a.State.Terminal() {
 				c := a.Charge(s.now)
@@ -131,9 +133,9 @@ func wantStanding(s *State, before map[cluster.Subject]cluster.Tally, set bool) 
 			}
 		}
 	}
-	for h, x := range s.standing.spent {
+	for h, x := range d.Spent {
 		spent, spentCore = spent+x.GPU, spentCore+x.Core
-		if cost := s.standing.policyOf().Cost(x.GPU, x.Core); s.standing.policyOf().CoreMicro > 0 && x.Decayed > cost+cluster.GPUTime(len(s.jobs.list())) {
+		if cost := d.Policy.Cost(x.GPU, x.Core); d.Policy.CoreMicro > 0 && x.Decayed > cost+cluster.GPUTime(len(s.jobs.List())) {
 			return fmt.Errorf("%+v: %d is left of %d", h, x.Decayed, cost)
 		}
 	}
@@ -302,3 +304,6 @@ func TestChargedAndDecays(t *testing.T) {
 		t.Errorf("%d counts this year", got.Used(cluster.Yearly, m.now, &d.Policy))
 	}
 }
+
+// revisionOf is the revision of a rule.
+func revisionOf(r conv.Ruling) uint64 { return *accounts.RevisionOf(r) }

@@ -1,60 +1,57 @@
 package fsm
 
 import (
-	"slices"
-	"time"
-
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/accounts"
+	"github.com/berth-scheduler/berth/fsm/blobs"
+	"github.com/berth-scheduler/berth/fsm/command"
+	"github.com/berth-scheduler/berth/fsm/credentials"
+	"github.com/berth-scheduler/berth/fsm/intern"
+	"github.com/berth-scheduler/berth/fsm/jobs"
+	"github.com/berth-scheduler/berth/fsm/learned"
+	"github.com/berth-scheduler/berth/fsm/nodes"
+	"github.com/berth-scheduler/berth/fsm/notices"
+	"github.com/berth-scheduler/berth/fsm/table"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // State is everything that the log has made. Jobs and nodes in it are
 // immutable: a change puts a new value in place of the old one, so that a
 // snapshot needs only copies of the tables.
 type State struct {
-	index    uint64
-	term     uint64
-	now      cluster.Time
-	nextJob  cluster.JobID
-	config   *logv1.Config
-	jobs     jobSet
-	arrays   map[cluster.JobID]*array
-	nodes    map[cluster.NodeID]*cluster.Node
-	queues   map[cluster.GPUID][]cluster.Waiter // ordered by rank, then job; none empty
-	requests map[requestKey]*request
-	reqOrder []*request // oldest first
-	tokens   map[string]*logv1.Token
-	denied   map[identity]cluster.Time
-	weights  *logv1.Weights   // in use; nil before any
-	kept     []*logv1.Weights // those before, oldest first; replaced, never changed
-	pin      *logv1.WeightsPin
-	parts    map[string]*cluster.Partition
-	reserved cluster.Reservations // by name; replaced, never changed
-	unshared cluster.SharingSwitches
-	company  *logv1.Interference // what was learned of sharing; nil before any
-	samples  []Sample            // oldest first
-	sampleNo uint64
-	standing standing
-	out      outbox
+	index   uint64
+	term    uint64
+	now     cluster.Time
+	nextJob cluster.JobID
+	config  *logv1.Config
+	jobs    jobs.Set
+	arrays  map[cluster.JobID]*array
+	// The machines, each of what is its own.
+	fleet    *nodes.Fleet
+	queues   jobs.Queues
+	requests jobs.Requests
+	keyring  credentials.Keyring
+	books    *accounts.Books
+	learned  *learned.Store
+	outbox   *notices.Outbox
+	blobs    *blobs.Store
+
 	lastHash uint64 // index of the last checkpoint
 	format   uint32 // highest version of an entry so far, 0 while it is 1
 
 	rules uint32 // version of the entry being applied
 
 	// What follows is made from the above and never stored.
-	ledger   *cluster.Ledger
-	byState  [cluster.JobDeadline + 1]jobSet
+	byState  [cluster.JobDeadline + 1]jobs.Set
 	folded   [cluster.JobDeadline + 1]int // tasks in a state beyond one for each job
 	arrayIDs []cluster.JobID              // sorted
-	barred   jobSet                       // pending jobs that something barred when they were put; they are not in byState
+	barred   jobs.Set                     // pending jobs that something barred when they were put; they are not in byState
 	finished []cluster.JobID              // in order of ending, oldest first
-	nodeJobs map[cluster.NodeID]*jobSet
-	gpuJobs  map[cluster.GPUID][]cluster.JobID // in order; slices are replaced, never changed
-	gpuNode  map[cluster.GPUID]cluster.NodeID
-	named    map[nameKey]*names
-	hash     hasher
-	cache    cache
+	nodeJobs map[cluster.NodeID]*jobs.Set
+	names    map[nameKey]*names
+	hash     *table.Hash
+	digests  digests
+	texts    *intern.Texts
 	changes  []Change // of the entry being applied
 	// dependents are the jobs that wait for one, by id, and the arrays; who ended meanwhile may be
 	// among them. unsettled are the jobs whose change may concern others, within a
@@ -71,109 +68,27 @@ type State struct {
 }
 
 func newState() *State {
-	return &State{
-		nextJob: 1, nodes: map[cluster.NodeID]*cluster.Node{}, queues: map[cluster.GPUID][]cluster.Waiter{},
-		parts: map[string]*cluster.Partition{}, requests: map[requestKey]*request{}, tokens: map[string]*logv1.Token{}, denied: map[identity]cluster.Time{},
-		standing: newStanding(),
-		ledger:   cluster.NewLedger(nil), nodeJobs: map[cluster.NodeID]*jobSet{},
-		gpuJobs: map[cluster.GPUID][]cluster.JobID{}, gpuNode: map[cluster.GPUID]cluster.NodeID{},
-		out:  newOutbox(),
-		hash: newHasher(), cache: newCache(), named: map[nameKey]*names{}, dependents: map[dependKey][]cluster.JobID{},
+	h, texts := &table.Hash{}, intern.New()
+	s := &State{
+		nextJob: 1, queues: jobs.NewQueues(h), requests: jobs.NewRequests(h),
+		keyring: credentials.New(h), learned: learned.New(h, texts), outbox: notices.New(h), blobs: blobs.New(h),
+		nodeJobs: map[cluster.NodeID]*jobs.Set{},
+		hash:     h, texts: texts, names: map[nameKey]*names{}, dependents: map[dependKey][]cluster.JobID{},
 		arrays: map[cluster.JobID]*array{},
 	}
+	s.books = accounts.New(h, accounts.Rest{At: s.entry, Unended: s.unended, Live: s.liveJobs})
+	s.fleet = nodes.New(h, nodes.Rest{
+		At:      s.entry,
+		Busy:    func(id cluster.NodeID) bool { return s.nodeJobs[id] != nil && s.nodeJobs[id].Len() > 0 },
+		Owner:   func(id cluster.JobID) *cluster.Owner { return &s.jobs.Get(id).Owner },
+		Changed: func(id cluster.NodeID) { s.changed(Change{Node: id}) },
+		Close:   func(gpu cluster.GPUID) { s.dissolve(s.index, gpu, cluster.ReasonNodeDown) },
+	})
+	s.digest(h)
+	return s
 }
 
-type identity struct{ role, id string }
-
-// key joins the parts; roles hold no slash.
-func (i identity) key() string { return i.role + "/" + i.id }
-
-type requestKey [16]byte
-
-// request is the answer that a client's request id got. Values are immutable.
-type request struct {
-	key      requestKey
-	bodyHash [16]byte
-	first    cluster.JobID
-	count    int
-	at       cluster.Time
-	// ids are there when some of the jobs are arrays, whose ids are further apart.
-	ids []cluster.JobID
-}
-
-func (r *request) jobs() []cluster.JobID {
-	if r.ids != nil {
-		return slices.Clone(r.ids)
-	}
-	ids := make([]cluster.JobID, r.count)
-	for i := range ids {
-		ids[i] = r.first + cluster.JobID(i)
-	}
-	return ids
-}
-
-func (r *request) record() *logv1.Request {
-	m := &logv1.Request{Key: r.key[:], BodyHash: r.bodyHash[:], AtUs: int64(r.at)}
-	for _, id := range r.jobs() {
-		m.Jobs = append(m.Jobs, uint64(id))
-	}
-	return m
-}
-
-// Sample is what one finished attempt taught, for the predictor. Memory is in
-// MiB; Milli is the mean utilization of each GPU in thousandths, CPUMilli the
-// cores used in thousandths of one. Zero is not measured.
-type Sample struct {
-	Seq           uint64 // rises, without gaps among those ever taken
-	Signature     string
-	GPUType       string
-	GPUMemPeakMiB int64
-	Milli         int64
-	// Duration is 0 for an attempt that did not come to its own end.
-	Duration   time.Duration
-	HostMemMiB int64
-	CPUMilli   int64
-	// Censored tells that the peak is a lower bound of what is needed.
-	Censored bool
-	UID      cluster.UID
-	// Features are the job's, opaque here; not to be changed.
-	Features []byte
-	// PowerW is the mean power of each GPU, Steps how many the attempt took.
-	PowerW, Steps int64
-	// Neighbours is with how many others the attempt shared its GPUs.
-	Neighbours int
-	// Company says who they were, longest overlap first, at most MaxCompany; not
-	// to be changed. It is empty when one of them was not known any more, and in
-	// samples of old logs. CapMode is how shares of the card were capped.
-	Company []Company
-	CapMode string
-	// Predicted is what was expected at placement; zero when it is not known.
-	Predicted cluster.Estimate
-	// At is when the attempt ended; 0 in samples of old logs.
-	At cluster.Time
-}
-
-// Company is the jobs of one signature that an attempt shared its GPUs with.
-type Company struct {
-	Signature string
-	// Overlap is how long they shared, added up over these jobs.
-	Overlap time.Duration
-	// Milli is the utilization by which the last of them was placed.
-	Milli int64
-}
-
-func (x *Sample) record() *logv1.Sample {
-	m := &logv1.Sample{
-		Seq: x.Seq, Signature: x.Signature, GpuType: x.GPUType, GpuMemPeakMib: x.GPUMemPeakMiB, Milli: x.Milli,
-		DurationUs: x.Duration.Microseconds(), HostMemMib: x.HostMemMiB, CpuMilli: x.CPUMilli, Censored: x.Censored,
-		Uid: uint32(x.UID), Features: x.Features, PowerW: x.PowerW, Steps: x.Steps, Neighbours: uint32(x.Neighbours), AtUs: int64(x.At),
-		CapMode: x.CapMode,
-	}
-	if x.Predicted != (cluster.Estimate{}) {
-		m.Predicted = conv.EstimateToLog(x.Predicted)
-	}
-	for _, c := range x.Company {
-		m.Company = append(m.Company, &logv1.Company{Signature: c.Signature, OverlapUs: c.Overlap.Microseconds(), Milli: c.Milli})
-	}
-	return m
+// entry is what holds for the commands of the entry that is being applied.
+func (s *State) entry() command.Entry {
+	return command.Entry{Index: s.index, Version: s.rules, Now: s.now}
 }

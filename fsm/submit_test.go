@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/jobs"
 )
 
 func TestSubmit(t *testing.T) {
@@ -88,22 +89,22 @@ func TestRequestsExpire(t *testing.T) {
 	if r := m.must(submitCmd(2, "r1", 1000, spec(1))); r.Existing || r.Jobs[0] != 2 {
 		t.Fatalf("remembered for too long: %+v", r)
 	}
-	if n := len(m.f.st.requests); n != 1 || len(m.f.st.reqOrder) != 1 {
-		t.Fatalf("%d requests, %d in order", n, len(m.f.st.reqOrder))
+	if n := m.f.st.requests.Len(); n != 1 || len(m.f.st.requests.Order()) != 1 {
+		t.Fatalf("%d requests, %d in order", n, len(m.f.st.requests.Order()))
 	}
 }
 
 func TestRequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newState()
-	for i := range maxRequests + 5 {
-		s.expireRequests()
-		s.addRequest(&request{key: requestKey{byte(i), byte(i >> 8), byte(i >> 16)}, at: s.now, first: 1, count: 1})
+	for i := range jobs.MaxRequests + 5 {
+		s.requests.Expire(s.now)
+		s.requests.Add(&jobs.Request{Key: jobs.Key{byte(i), byte(i >> 8), byte(i >> 16)}, At: s.now, First: 1, Count: 1})
 	}
-	if len(s.requests) != maxRequests || len(s.reqOrder) != maxRequests {
-		t.Fatalf("%d requests, %d in order, bound %d", len(s.requests), len(s.reqOrder), maxRequests)
+	if s.requests.Len() != jobs.MaxRequests || len(s.requests.Order()) != jobs.MaxRequests {
+		t.Fatalf("%d requests, %d in order, bound %d", s.requests.Len(), len(s.requests.Order()), jobs.MaxRequests)
 	}
-	if _, ok := s.requests[requestKey{4}]; ok {
+	if s.requests.Has(jobs.Key{4}) {
 		t.Fatal("the oldest is still there")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/command"
 )
 
 // TestEntriesOfVersion8KeepTheirMeaning: the state of the last version's
@@ -39,8 +40,8 @@ func TestWhomToTellIsKept(t *testing.T) {
 			t.Parallel()
 			m, s := lab(t), spec(1)
 			change(s)
-			if got := NeedsVersion(submitCmd(1, "r1", 1000, s)); got != tellVersion {
-				t.Errorf("needs version %d, want %d", got, tellVersion)
+			if got := NeedsVersion(submitCmd(1, "r1", 1000, s)); got != command.TellVersion {
+				t.Errorf("needs version %d, want %d", got, command.TellVersion)
 			}
 			m.must(submitCmd(1, "r1", 1000, s))
 			j, ok := restored(t, snapshotOf(t, m.f)).Job(1)

@@ -26,10 +26,10 @@ func (s *State) limitTask(index uint64, old *cluster.Job, mine func() *cluster.J
 	spec.TimeLimit = limit
 	j.Spec, j.OwnLimit, j.Revision = &spec, &limit, index
 	if old.State.Waiting() {
-		s.unqueue(j)
+		s.queues.Leave(j)
 		j.State = cluster.JobPending
 		if j.Reason = j.Barred(s.now); j.Reason.Code == "" {
-			j.Reason = s.waitsFor(j.Spec)
+			j.Reason = s.fleet.WaitsFor(j.Spec)
 		}
 	}
 	s.putJob(old, j)
@@ -37,7 +37,7 @@ func (s *State) limitTask(index uint64, old *cluster.Job, mine func() *cluster.J
 	return nil
 }
 
-// LongerLimit tells whether a time limit is above another; 0 is none.
+// LongerLimit reports whether a time limit is above another; 0 is none.
 func LongerLimit(a, b time.Duration) bool { return b != 0 && (a == 0 || a > b) }
 
 func limitText(d time.Duration) string {

@@ -27,15 +27,14 @@ var again = map[string]string{
 var revisions = regexp.MustCompile(`\b(revision|resumed):\d+`)
 
 // entitiesHash is a state's hash without what counts entries and time.
-func entitiesHash(f *FSM) digest {
-	f.Hash()
-	return f.st.hash.sum
+func entitiesHash(f *FSM) string {
+	return string(f.st.hash.Now(&logv1.Meta{}))
 }
 
 // attempts are how many each job that was started has.
 func attempts(f *FSM) map[cluster.JobID]int {
 	out := map[cluster.JobID]int{}
-	for _, j := range f.st.jobs.list() {
+	for _, j := range f.st.jobs.List() {
 		if len(j.Attempts) > 0 {
 			out[j.ID] = len(j.Attempts)
 		}

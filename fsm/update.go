@@ -1,9 +1,11 @@
 package fsm
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/command"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -13,36 +15,37 @@ import (
 // its next attempt, is the leader's to allow.
 func (s *State) updateJob(index uint64, c *logv1.UpdateJob) Result {
 	old := s.job(cluster.JobID(c.Job))
-	spec, err := conv.SpecFromLog(c.Spec)
+	spec, err := conv.SpecNamed(c.Spec, s.bulkNamed)
 	switch {
 	case old == nil:
 		return refuse(cluster.CodeNotFound, "job %d is not known", c.Job)
 	case err != nil:
-		return refuse(cluster.CodeInvalid, "job %d: %v", c.Job, err)
+		return refuseSpec(fmt.Sprintf("job %d", c.Job), err)
 	case old.InArray():
 		return refuse(cluster.CodeConflict, "job %s is of an array, whose tasks are all alike: how many run at once can be changed, the rest not; cancel it and submit another", old.Label())
 	case old.State.Terminal():
 		return refuse(cluster.CodeConflict, "job %d has ended as %s and cannot be changed", c.Job, old.State)
 	case old.Revision != c.Base:
 		return refuse(cluster.CodeConflict, "job %d changed meanwhile", c.Job)
-	case s.noPartition(spec) != nil:
-		return Result{Err: s.noPartition(spec)}
-	case s.rules >= changeVersion && spec.Array != nil:
+	case s.fleet.NoPartition(spec) != nil:
+		return Result{Err: s.fleet.NoPartition(spec)}
+	case s.rules >= command.ChangeVersion && spec.Array != nil:
 		return refuse(cluster.CodeInvalid, "job %d: a job that was submitted cannot become an array; cancel it and submit one", c.Job)
-	case s.rules >= changeVersion && !old.State.Waiting() && !slices.Equal(spec.Depends, old.Spec.Depends):
+	case s.rules >= command.ChangeVersion && !old.State.Waiting() && !slices.Equal(spec.Depends, old.Spec.Depends):
 		return refuse(cluster.CodeConflict, "job %d is %s: what it waits for can be changed when it waits again", c.Job, old.State)
 	}
 	j := old.Clone()
 	j.Spec, j.Revision = spec, index
-	if err := s.mayCharge(old, j); err != nil {
+	if err := s.books.MayCharge(old, j); err != nil {
 		return Result{Err: err}
 	}
-	s.cache.job(j)
+	s.blobs.Apart(s.now, spec)
+	s.texts.Spec(j.Owner.UID, spec)
 	if old.State.Waiting() {
 		if err := s.depend(j); err != nil {
 			return Result{Err: err}
 		}
-		s.unqueue(j)
+		s.queues.Leave(j)
 		j.State = cluster.JobPending
 		began := j.Eligible
 		s.waitAgain(j)
@@ -53,28 +56,13 @@ func (s *State) updateJob(index uint64, c *logv1.UpdateJob) Result {
 	return Result{}
 }
 
-// mayCharge refuses to charge a job to an account and a QOS in which there is
-// no room for it, as its submit there would be.
-func (s *State) mayCharge(old, j *cluster.Job) *cluster.Error {
-	if s.rules < chargeVersion || cluster.HolderOf(old) == cluster.HolderOf(j) {
-		return nil
-	}
-	if l := s.standing.limiter; l != nil {
-		// What counts for both of them has it already.
-		n, running, milli := held(old)
-		l.Count(cluster.HolderOf(old), -n, -running, -milli)
-		defer l.Count(cluster.HolderOf(old), n, running, milli)
-	}
-	return s.maySubmit([]*cluster.Job{j})
-}
-
 // reindex puts j, of which the spec changed, in the place of old: jobs are also
 // found by their names and by whom they wait for.
 func (s *State) reindex(old, j *cluster.Job) {
 	s.putJob(old, j)
 	if from, to := nameOf(old), nameOf(j); from != to {
 		s.rename(j.ID, from, to)
-		if first := s.jobs.get(s.firstNamed(from)); first != nil {
+		if first := s.jobs.Get(s.firstNamed(from)); first != nil {
 			s.unsettled = append(s.unsettled, first)
 		}
 	}
@@ -100,16 +88,16 @@ func (s *State) reindex(old, j *cluster.Job) {
 
 // rename moves a job that has not ended from one name to another.
 func (s *State) rename(id cluster.JobID, from, to nameKey) {
-	if q := s.named[from]; q != nil {
+	if q := s.names[from]; q != nil {
 		q.ids = slices.DeleteFunc(q.ids, func(o cluster.JobID) bool { return o == id })
 		if q.live--; q.live == 0 {
-			delete(s.named, from)
+			delete(s.names, from)
 		}
 	}
-	q := s.named[to]
+	q := s.names[to]
 	if q == nil {
 		q = &names{}
-		s.named[to] = q
+		s.names[to] = q
 	}
 	at, _ := slices.BinarySearch(q.ids, id)
 	q.ids = slices.Insert(q.ids, at, id)

@@ -19,9 +19,9 @@ const (
 	confidenceCoresRatio = 0.4 // by runs of the same job on a GPU
 )
 
-// coresMargin is by how much more than predicted a run on cores may take of
+// hostMargin is by how much more than was seen or worked out a run may take of
 // host memory: unlike a GPU's, its allocator seldom gives anything back.
-const coresMargin = 1.3
+const hostMargin = 1.3
 
 // maxParallel bounds the cores that one training step keeps busy.
 const maxParallel = 256
@@ -55,7 +55,7 @@ func (p *Predictor) cores(r *Request, t TypeInfo, parts []Part) (Prediction, []P
 func (p *Predictor) coresHistory(r *Request, q *Prediction) {
 	if o := p.h.onCores(r.Signature); o != nil && o.runs > 0 {
 		if o.hostMiB > 0 {
-			q.HostMemMiB = ceil(float64(o.hostMiB) * coresMargin)
+			q.HostMemMiB = ceil(float64(o.hostMiB) * hostMargin)
 		}
 		switch {
 		case o.perStep.n > 0 && r.Features.Steps > 0:
@@ -124,6 +124,6 @@ func (w *Weights) coresMemory(f *Features, gpus int, parts []Part) (float64, []P
 		transient += float64(float64(2*float64(f.LargestBytes))/mib) + float64(float64(f.OutputBytes)/mib)
 	}
 	add("transient", float64(wide*transient))
-	add("margin", float64(total*(coresMargin-1)))
+	add("margin", float64(total*(hostMargin-1)))
 	return total, parts
 }

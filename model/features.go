@@ -41,7 +41,7 @@ type (
 	Optimizer = graph.Optimizer
 )
 
-// Mode tells whether a job trains or infers.
+// Mode reports whether a job trains or infers.
 type Mode uint8
 
 // The modes.
@@ -143,7 +143,7 @@ type Features struct {
 	Declared Declared
 }
 
-// Known tells whether f describes a model, rather than only a job.
+// Known reports whether f describes a model, rather than only a job.
 func (f *Features) Known() bool {
 	return f.Source == SourceGraph || f.Source == SourceCatalogue
 }

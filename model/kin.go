@@ -48,11 +48,11 @@ func (p *Predictor) fromKin(r *Request, spec *gpuspec.Spec, a *answer) {
 			a.confidence = confidenceKin
 		}
 		if o.util.n > 0 {
-			a.util = min(1, o.util.value()/1000*speed)
+			a.util = max(leastUtil, min(1, o.util.value()/1000*speed))
 		}
 	}
 	if o.hostMiB > 0 && !r.Features.Known() {
-		a.host = o.hostMiB
+		a.host = ceil(float64(o.hostMiB) * hostMargin)
 	}
 	if o.cpu.n > 0 && !r.Features.Known() {
 		a.cpu = ceil(o.cpu.value())

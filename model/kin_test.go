@@ -18,13 +18,13 @@ func TestKin(t *testing.T) {
 		want    Prediction
 	}{
 		{"steady", []Sample{run("T4", 4000, 100), run("T4", 4100, 110), run("T4", 4200, 120)}, false, false,
-			Prediction{GPUMemMiB: 4200, Seconds: 110, HostMemMiB: 9000, CPUMilli: 3000, UtilMilli: 600, Confidence: confidenceKin, Source: SourceImported}},
+			Prediction{GPUMemMiB: 4200, Seconds: 110, HostMemMiB: 11700, CPUMilli: 3000, UtilMilli: 600, Confidence: confidenceKin, Source: SourceImported}},
 		{"two are a hint", []Sample{run("T4", 4000, 100), run("T4", 4000, 100)}, false, false,
-			Prediction{GPUMemMiB: 4000, Seconds: 100, HostMemMiB: 9000, CPUMilli: 3000, UtilMilli: 600, Confidence: confidenceKinHint, Source: SourceImported}},
+			Prediction{GPUMemMiB: 4000, Seconds: 100, HostMemMiB: 11700, CPUMilli: 3000, UtilMilli: 600, Confidence: confidenceKinHint, Source: SourceImported}},
 		{"one that took more", []Sample{run("T4", 4000, 100), run("T4", 4000, 100), run("T4", 9000, 100)}, false, false,
-			Prediction{GPUMemMiB: 9000, Seconds: 100, HostMemMiB: 9000, CPUMilli: 3000, UtilMilli: 600, Confidence: confidenceKinHint, Source: SourceImported}},
+			Prediction{GPUMemMiB: 9000, Seconds: 100, HostMemMiB: 11700, CPUMilli: 3000, UtilMilli: 600, Confidence: confidenceKinHint, Source: SourceImported}},
 		{"memory was not measured", []Sample{run("T4", 0, 100), run("T4", 0, 100), run("T4", 0, 100)}, false, false,
-			Prediction{GPUMemMiB: 15360, Seconds: 100, HostMemMiB: 9000, CPUMilli: 3000, UtilMilli: 1000, Source: SourceNone}},
+			Prediction{GPUMemMiB: 15360, Seconds: 100, HostMemMiB: 11700, CPUMilli: 3000, UtilMilli: 1000, Source: SourceNone}},
 		{"a run here counts more", []Sample{run("T4", 4000, 100), run("T4", 4000, 100), run("T4", 4000, 100)}, false, true,
 			Prediction{GPUMemMiB: 7000, Seconds: 50, UtilMilli: 300, Confidence: 0.9, Source: SourceHistory}},
 	} {

@@ -14,6 +14,9 @@ type TypeInfo struct {
 	Name string
 	// MemMiB is what NVML reports as total; 0 takes the published size.
 	MemMiB int64
+	// HostMiB and HostCPUMilli are what the largest node with such GPUs has for
+	// jobs; no job is predicted to need more. 0 is no bound.
+	HostMiB, HostCPUMilli int64
 	// CPUMilli is above 0 for a run of the job on so many thousandths of a core
 	// in place of its GPUs; the name is CoresType then.
 	CPUMilli int64
@@ -140,7 +143,7 @@ func (p *Predictor) spec(t TypeInfo) (gpuspec.Spec, bool) {
 // answer is a prediction before it is clamped to the card.
 type answer struct {
 	mem, p95   float64
-	util       float64 // 0 to 1
+	util       float64 // 0 to 1; 0 when nobody knows
 	step, secs float64
 	host, cpu  int64
 	power      int64 // 0 when it follows from the utilization
@@ -150,18 +153,16 @@ type answer struct {
 
 func (p *Predictor) one(r *Request, t TypeInfo, parts []Part, sc *scratch) (Prediction, []Part) {
 	spec, known := p.spec(t)
-	a := answer{source: SourceNone, util: 1, mem: float64(spec.MemMiB), p95: float64(spec.MemMiB)}
+	a := answer{source: SourceNone, mem: float64(spec.MemMiB), p95: float64(spec.MemMiB)}
 	if r.Features.Known() {
 		parts = p.analytic(&r.Features, &spec, &a, parts, sc)
 		if !known {
 			a.confidence *= unknownTypeFactor
 		}
 	}
-	if a.host, a.cpu = p.w.host(&r.Features, a.step); !r.Features.Known() {
-		a.util = 1
-	}
+	a.host, a.cpu = p.w.host(&r.Features, a.step)
 	p.fromHistory(r, &spec, &a)
-	a.declare(r.Declared.over(r.Features.Declared))
+	a.declare(r.Declared.over(r.Features.Declared), &spec)
 	return p.finish(&a, t, &spec), parts
 }
 
@@ -222,10 +223,10 @@ func (p *Predictor) fromHistory(r *Request, spec *gpuspec.Spec, a *answer) {
 		p.beyond(float64(o.boundMiB)+other, a)
 	}
 	if o.util.n > 0 {
-		a.util = min(1, o.util.value()/1000*speed)
+		a.util = max(leastUtil, min(1, o.util.value()/1000*speed))
 	}
 	if o.hostMiB > 0 {
-		a.host = o.hostMiB
+		a.host = ceil(float64(o.hostMiB) * hostMargin)
 	}
 	if o.cpu.n > 0 {
 		a.cpu = ceil(o.cpu.value())
@@ -272,18 +273,36 @@ func (p *Predictor) step(f *Features, spec *gpuspec.Spec) float64 {
 	return seconds
 }
 
-// declare applies the user's numbers.
-func (a *answer) declare(d Declared) {
+// leastUtil is the least utilization that is told, a thousandth.
+const leastUtil = 0.001
+
+// declare applies the user's numbers. Whoever declares a part of the card's memory
+// alone is taken to keep as large a part of it busy, as where cards are cut into
+// fractions, until it was measured.
+func (a *answer) declare(d Declared, spec *gpuspec.Spec) {
 	if d.GPUMemMiB > 0 {
 		a.mem, a.p95 = float64(d.GPUMemMiB), float64(d.GPUMemMiB)
 		a.source, a.confidence = SourceDeclared, confidenceDeclared
 	}
-	if d.UtilMilli > 0 {
+	switch {
+	case d.UtilMilli > 0:
 		a.util = float64(d.UtilMilli) / 1000
+	case a.util == 0 && d.GPUMemMiB > 0 && spec.MemMiB > 0:
+		a.util = float64(d.GPUMemMiB) / float64(spec.MemMiB)
+	case a.util == 0:
+		a.util = 1
 	}
 	if d.Seconds > 0 {
 		a.secs = d.Seconds
 	}
+}
+
+// atMost is n, and no more than bound where that is known.
+func atMost(n, bound int64) int64 {
+	if bound > 0 {
+		return min(n, bound)
+	}
+	return n
 }
 
 // finish rounds a and keeps it within the card.
@@ -291,7 +310,7 @@ func (p *Predictor) finish(a *answer, t TypeInfo, spec *gpuspec.Spec) Prediction
 	card := max(1, spec.MemMiB)
 	need := max(1, ceil(a.mem))
 	mem := min(need, card)
-	util := min(max(a.util, 0.001), 1)
+	util := min(max(a.util, leastUtil), 1)
 	power := a.power
 	if power <= 0 {
 		power = p.w.power(spec, util)
@@ -300,7 +319,7 @@ func (p *Predictor) finish(a *answer, t TypeInfo, spec *gpuspec.Spec) Prediction
 		GPUType: t.Name, GPUMemMiB: mem, GPUMemP95MiB: min(max(mem, ceil(a.p95)), card), Fits: need <= card,
 		UtilMilli: min(1000, max(1, int64(math.Round(util*1000)))),
 		Seconds:   math.Round(min(a.secs, 1e12)*1e3) / 1e3, StepSeconds: a.step,
-		HostMemMiB: a.host, CPUMilli: a.cpu, PowerW: power,
+		HostMemMiB: atMost(a.host, t.HostMiB), CPUMilli: atMost(a.cpu, t.HostCPUMilli), PowerW: power,
 		Confidence: a.confidence, Source: a.source,
 	}
 }

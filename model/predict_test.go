@@ -43,6 +43,21 @@ func TestNobodyKnowsMeansTheWholeCard(t *testing.T) {
 	}
 }
 
+// TestHostIsAtMostTheNodes: a host is never asked for more than the largest node
+// has, so that a prediction keeps no job from all of them.
+func TestHostIsAtMostTheNodes(t *testing.T) {
+	t.Parallel()
+	run := Sample{Signature: "s", GPUType: "T4", PeakMiB: 5000, Seconds: 200, HostMiB: 40_000, CPUMilli: 12_000}
+	p := newPredictor(t, run)
+	predict := func(t TypeInfo) Prediction { return p.Predict(Request{Signature: "s", Types: []TypeInfo{t}})[0] }
+	if free := predict(TypeInfo{Name: "T4"}); free.HostMemMiB != 52_000 || free.CPUMilli != 12_000 {
+		t.Errorf("unbounded: %d MiB, %d milli cores, want 1.3 times the 40,000 MiB seen, and 12,000", free.HostMemMiB, free.CPUMilli)
+	}
+	if bound := predict(TypeInfo{Name: "T4", HostMiB: 30_000, HostCPUMilli: 8000}); bound.HostMemMiB != 30_000 || bound.CPUMilli != 8000 {
+		t.Errorf("bounded: %d MiB, %d milli cores, want the node's", bound.HostMemMiB, bound.CPUMilli)
+	}
+}
+
 func TestSources(t *testing.T) {
 	t.Parallel()
 	resnet := features(t, "resnet50", training64)
@@ -82,7 +97,7 @@ func TestSources(t *testing.T) {
 				t.Fatalf("%+v\nwant %s, %d to %d MiB, confidence %v", got, tc.source, tc.low, tc.high, tc.conf)
 			}
 			if tc.source == SourceHistory && tc.conf > 0.8 {
-				if got.UtilMilli != 700 || got.Seconds != 200 || got.HostMemMiB != 4000 || got.CPUMilli != 2500 {
+				if got.UtilMilli != 700 || got.Seconds != 200 || got.HostMemMiB != 5200 || got.CPUMilli != 2500 {
 					t.Fatalf("not what the run showed: %+v", got)
 				}
 			}

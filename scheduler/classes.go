@@ -144,7 +144,7 @@ func (m *maker) onNode(it *item, h *host, may []*cluster.Job) []*cluster.Job {
 	return out
 }
 
-// fits tells whether the job fits a node when some of those who run there are
+// fits reports whether the job fits a node when some of those who run there are
 // gone.
 func (m *maker) fits(it *item, h *host, gone []*cluster.Job) bool {
 	cpu, mem := h.use.CPUMilli-h.use.UsedCPU-it.cpu, h.use.MemMiB-h.use.UsedMem-it.mem

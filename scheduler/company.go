@@ -142,7 +142,7 @@ func insert(on []mate, m mate) []mate {
 	return slices.Insert(on, i, m)
 }
 
-// strangers tells whether a card is not shared among those on it and an owner.
+// strangers reports whether a card is not shared among those on it and an owner.
 func strangers(g *cluster.GPU, on []mate, owner *cluster.Owner) verdict {
 	if g.Scope == cluster.ScopeAnyone {
 		return verdict{}
@@ -268,7 +268,7 @@ func (p *pass) suited(it *item, c int, want *room, from, hi int) int {
 	return place
 }
 
-// strange tells whether a card is not shared among those on it and a job's
+// strange reports whether a card is not shared among those on it and a job's
 // owner.
 func (w *crowd) strange(g *cluster.GPU, i int32, it *item) bool {
 	if !w.owned {

@@ -25,7 +25,7 @@ func coresOf(job *cluster.Job, pol *Policy) *coresNeed {
 	}
 	c := &coresNeed{}
 	c.est, _ = cluster.EstimateFor(job.Estimates, cluster.CPUType)
-	c.cpu, c.mem = hostOf(job, *pol)
+	c.cpu, c.mem = HostOf(job, pol)
 	c.mem = max(c.mem, c.est.HostMemMiB)
 	c.dur = c.est.Duration.Microseconds()
 	c.est.GPUType = cluster.CPUType

@@ -21,7 +21,7 @@ type DeadlineCheck struct {
 	on    []cluster.GPUID
 }
 
-// Admit tells whether jobs, which are not in snap yet, can meet their deadlines
+// Admit reports whether jobs, which are not in snap yet, can meet their deadlines
 // without making another miss its own. The error has CodeInvalid and says
 // what is missing in numbers. Jobs without a deadline are always admitted.
 //

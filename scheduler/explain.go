@@ -54,7 +54,7 @@ func Explain(snap *cluster.Snapshot, job *cluster.Job, pol Policy) []Explanation
 
 func newExplainer(snap *cluster.Snapshot, job *cluster.Job, pol Policy) *explainer {
 	x := &explainer{snap: snap, job: job, pol: pol, on: map[cluster.GPUID][]*cluster.Job{}, spares: map[cluster.JobID]*sparing{}}
-	x.cpu, x.mem = hostOf(job, pol)
+	x.cpu, x.mem = HostOf(job, &pol)
 	for _, r := range snap.Running {
 		if a := r.Live(); a != nil {
 			for _, gs := range a.HeldGPUs() {
@@ -252,86 +252,6 @@ func (x *explainer) never() {
 		}
 	}
 	x.tally(cluster.ReasonNeverFits, count, math.MinInt64, func() string { return e.Msg })
-}
-
-// gpus looks at each GPU of a node with cores and memory enough.
-func (x *explainer) gpus(n *cluster.Node) {
-	var free []int
-	for i := range n.GPUs {
-		g := &n.GPUs[i]
-		if x.gpu(n, g) {
-			free = append(free, i)
-		}
-	}
-	if len(free) == 0 {
-		return
-	}
-	if len(free) < x.job.Spec.GPUs {
-		x.tallyOn(n.GPUs[free[0]].Type, cluster.ReasonGPUs, len(n.GPUs), int64(x.job.Spec.GPUs-len(free)), func() string {
-			return fmt.Sprintf("node %s: %d of %s with room, needs %d at once", n.ID, len(free), gpus(len(n.GPUs)), x.job.Spec.GPUs)
-		})
-		return
-	}
-	g := &n.GPUs[free[0]]
-	if u, ok := x.snap.Ledger.Node(n.ID); ok && x.strands(n, &u, free) {
-		x.tallyOn(g.Type, cluster.ReasonCPU, len(free), 0, func() string {
-			return "node " + string(n.ID) + ": " + x.keptWords(n, &u)
-		})
-		return
-	}
-	if q := x.snap.Queues[g.ID]; len(q) > 0 && q[0].Job != x.job.ID {
-		x.tallyOn(g.Type, cluster.ReasonQueueOrder, len(free), int64(len(q)), func() string {
-			return fmt.Sprintf("%s has room, but job %d stands before it in the queue there", cardName(n, g), q[0].Job)
-		})
-		return
-	}
-	x.tallyOn(g.Type, cluster.ReasonUnconfirmed, len(free), 0, func() string {
-		return fmt.Sprintf("%s has room; the next pass decides", cardName(n, g))
-	})
-}
-
-// strands tells whether the job, on the GPUs that have room, would leave too
-// little of the node to those that stay idle.
-func (x *explainer) strands(n *cluster.Node, u *cluster.NodeUse, free []int) bool {
-	idle, takes := x.idle(n), 0
-	for _, i := range free {
-		if g, ok := x.snap.Ledger.GPU(n.GPUs[i].ID); ok && g.Shares == 0 {
-			takes++
-		}
-	}
-	s := spareOf(u, len(n.GPUs), &x.pol)
-	return s.strands(u, idle, min(takes, x.job.Spec.GPUs), x.cpu, x.mem) && !bulkyEver(x.snap.Nodes, &n.GPUs[free[0]], x.job, &x.pol)
-}
-
-func (x *explainer) idle(n *cluster.Node) (idle int) {
-	for i := range n.GPUs {
-		if g, ok := x.snap.Ledger.GPU(n.GPUs[i].ID); ok && g.Idle() {
-			idle++
-		}
-	}
-	return idle
-}
-
-func (x *explainer) keptWords(n *cluster.Node, u *cluster.NodeUse) string {
-	s := spareOf(u, len(n.GPUs), &x.pol)
-	return fmt.Sprintf("needs %s and %s of host memory, more than the part of its GPUs (%s and %s each); %d idle keep %s and %s each",
-		cores(x.cpu), gib(x.mem), cores(s.partCPU), gib(s.partMem), x.idle(n), cores(s.leastCPU), gib(s.leastMem))
-}
-
-// keptFromPlain tells whether a job without GPUs waits for what idle GPUs
-// keep; see keepForIdle.
-func (x *explainer) keptFromPlain(n *cluster.Node, u *cluster.NodeUse) bool {
-	s := spareOf(u, len(n.GPUs), &x.pol)
-	var cpu, mem int64
-	for _, j := range x.snap.Waiting {
-		if k := int64(j.Spec.GPUs); k > 0 {
-			c, m := hostOf(j, x.pol)
-			cpu, mem = max(cpu, (c+k-1)/k), max(mem, (m+k-1)/k)
-		}
-	}
-	idle := int64(x.idle(n))
-	old := x.pol.FIFOAge > 0 && x.snap.Now >= x.job.Eligible.Add(x.pol.FIFOAge)
-	return s.gpus > 0 && !old && (u.CPUMilli-u.UsedCPU-idle*min(cpu, s.partCPU) < x.cpu || u.MemMiB-u.UsedMem-idle*min(mem, s.partMem) < x.mem)
 }
 
 // gpu tallies what the job lacks on one GPU; true means nothing.

@@ -429,7 +429,7 @@ func (f *fleet) keeps(hi int32, on []int32) {
 	f.reroomHost(h)
 }
 
-// changedOffer tells whether a node offers something else than the leaves of
+// changedOffer reports whether a node offers something else than the leaves of
 // its cards hold, to anybody who waits. On a node with plenty it does not, and
 // one start of thousands need not touch all cards.
 func (f *fleet) changedOffer(h *host) bool {

@@ -180,7 +180,7 @@ func (s *stage) change(b *cluster.Berth, sign int64) {
 // fit returns the cards on which a job fits on the stage. at is the only card
 // that will do for one GPU, -1 for any.
 func (c *clearing) fit(s *stage, j *cluster.Job, at int, alone []bool) ([]int, bool) {
-	cpu, mem := hostOf(j, c.x.pol)
+	cpu, mem := HostOf(j, &c.x.pol)
 	if s.cpu < cpu || s.mem < mem {
 		return nil, false
 	}
@@ -205,7 +205,7 @@ func (c *clearing) fit(s *stage, j *cluster.Job, at int, alone []bool) ([]int, b
 	return nil, false
 }
 
-// sameKind tells whether cards are of one class.
+// sameKind reports whether cards are of one class.
 func sameKind(a, b *cluster.GPU) bool {
 	return a.Type == b.Type && a.SellableMiB == b.SellableMiB && a.Shareable() == b.Shareable()
 }
@@ -223,7 +223,7 @@ func (c *clearing) alike(s *stage, j *cluster.Job, i, at int, alone []bool) (on 
 	return on
 }
 
-// strands tells whether a job would leave too little to the idle GPUs.
+// strands reports whether a job would leave too little to the idle GPUs.
 func (c *clearing) strands(s *stage, j *cluster.Job, on []int, cpu, mem int64) bool {
 	idle, takes := 0, 0
 	for k := range s.cards {
@@ -286,7 +286,7 @@ func (c *clearing) find() bool {
 // lacks what the whole node shares.
 func (c *clearing) mustEnd(leaves []leave) int {
 	s := c.stage()
-	cpu, mem := hostOf(c.x.job, c.x.pol)
+	cpu, mem := HostOf(c.x.job, &c.x.pol)
 	if len(c.cards) == 0 || s.cpu < cpu || s.mem < mem {
 		return len(leaves)
 	}
@@ -398,7 +398,7 @@ func (c *clearing) begin(s *stage, j *cluster.Job, now int64, q quantile) (leave
 		}
 		return leave{}, false
 	}
-	cpu, mem := hostOf(j, c.x.pol)
+	cpu, mem := HostOf(j, &c.x.pol)
 	b := &cluster.Berth{Node: c.node.ID, CPUMilli: cpu, MemMiB: mem}
 	g := &c.node.GPUs[at]
 	nd, e := c.x.need(j, g)

@@ -77,7 +77,7 @@ func newLearn(classes int) *learn { return &learn{mix: make([]Mix, classes)} }
 
 // add counts one job.
 func (l *learn) add(j *cluster.Job, f *fleet, weight int64) {
-	cpu, host := hostOf(j, *f.pol)
+	cpu, host := HostOf(j, f.pol)
 	most := int64(0)
 	for c := range f.classes {
 		k := &f.classes[c]

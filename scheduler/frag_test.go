@@ -38,7 +38,7 @@ func shapeOf(j *cluster.Job, share cluster.Share, g *cluster.GPU, pol scheduler.
 	return out
 }
 
-// tight tells whether a typical job asks for more cores or memory than goes
+// tight reports whether a typical job asks for more cores or memory than goes
 // with its part of the cards of some node.
 func tight(nodes []*cluster.Node, t *scheduler.Typical) bool {
 	for _, n := range nodes {

@@ -386,7 +386,7 @@ func unstarted(q []cluster.Waiter, starts map[cluster.JobID]bool) cluster.JobID 
 	return q[0].Job
 }
 
-// mayDelay tells whether the rule of age lets j take the card before head.
+// mayDelay reports whether the rule of age lets j take the card before head.
 func mayDelay(w *World, s *cluster.Snapshot, j, head *cluster.Job, gpu cluster.GPUID, pol scheduler.Policy) bool {
 	u, _ := w.Ledg.GPU(gpu)
 	n, _ := w.Node(u.Node)
@@ -405,7 +405,7 @@ func older(a, b *cluster.Job) bool {
 	return a.Eligible < b.Eligible || a.Eligible == b.Eligible && a.ID < b.ID
 }
 
-// old tells whether a job goes first whatever its length, where the policy
+// old reports whether a job goes first whatever its length, where the policy
 // does not look at how much there is to do.
 func old(s *cluster.Snapshot, j *cluster.Job, pol scheduler.Policy) bool {
 	return s.Now >= j.Eligible.Add(pol.FIFOAge)

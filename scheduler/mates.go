@@ -29,7 +29,7 @@ func Slowdowns(know *cluster.Interference, gpu *cluster.GPU, set []Mate, out []f
 	return slowdowns(know, s, ms, out), true
 }
 
-// Bears tells whether newcomer may lie on a GPU like gpu beside others: their
+// Bears reports whether newcomer may lie on a GPU like gpu beside others: their
 // owners may share it, and by what was learned of sharing nobody is predicted
 // to be slowed down beyond Policy.MaxSlowdownMilli. Where nothing was learned,
 // or no limit is set, only the first counts. It is the rule of Schedule, for

@@ -43,7 +43,7 @@ func (v *naive) choices(j *cluster.Job) (out []naiveOption) {
 	return out
 }
 
-// spared tells whether the job leaves cards of a class to others, since it ran
+// spared reports whether the job leaves cards of a class to others, since it ran
 // out of memory or may do so there and larger ones could ever run it.
 func (v *naive) spared(j *cluster.Job, c naiveClass) bool {
 	any := func(good func(naiveClass) bool) bool {
@@ -166,7 +166,7 @@ func (v *naive) place(j *cluster.Job, drains []int64, stream int64) naivePlace {
 	return naivePlace{2, work, -size * n}
 }
 
-// plenty tells whether each who waits could have empty cards of any class that
+// plenty reports whether each who waits could have empty cards of any class that
 // will do.
 func (v *naive) plenty(waiting []*cluster.Job) bool {
 	wanted := map[int]int{}

@@ -74,7 +74,7 @@ func (v *naive) idle(n *cluster.Node) (out []cluster.GPUID) {
 	return out
 }
 
-// spares tells whether j leaves the idle GPUs of n enough when it takes some
+// spares reports whether j leaves the idle GPUs of n enough when it takes some
 // of them, or could leave it nowhere.
 func (v *naive) spares(n *cluster.Node, j *cluster.Job, c naiveClass, takes int) bool {
 	ok := func(n *cluster.Node, free, kept [2]int64, takes int) bool {
@@ -318,7 +318,7 @@ func (v *naive) on(n *cluster.Node, j *cluster.Job) cluster.Berth {
 	return cluster.Berth{Node: n.ID, CPUMilli: host(j.Spec.CPUMilli, v.pol.DefaultCPUMilli), MemMiB: host(j.Spec.MemMiB, v.pol.DefaultMemMiB)}
 }
 
-// ever tells whether n could run j on cards of a class if it were empty.
+// ever reports whether n could run j on cards of a class if it were empty.
 func (v *naive) ever(n *cluster.Node, j *cluster.Job, c naiveClass) bool {
 	b, cards := v.on(n, j), 0
 	for i := range n.GPUs {

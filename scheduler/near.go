@@ -11,7 +11,7 @@ import (
 // it, the smallest that does; where none is free it waits for one for a while,
 // then takes what there is, from as few groups as will do.
 
-// open tells whether an empty card may be taken until the time that want asks
+// open reports whether an empty card may be taken until the time that want asks
 // for.
 func (c *card) open(want *room) bool {
 	return c.use.Shares == 0 && c.until >= want.until && c.use.FreeShares() > 0
@@ -67,7 +67,7 @@ func (p *pass) nearest(k *class, g *group, n int, want *room, to *[]int32) int {
 	return whole.numa
 }
 
-// strict tells whether a gang still waits for GPUs of one group: for a tenth
+// strict reports whether a gang still waits for GPUs of one group: for a tenth
 // of its run, at most NearAge, where some node of the class has such a group.
 func (p *pass) strict(it *item, k *class, dur int64) bool {
 	if !k.parted || it.gpus > k.largest || it.kept || it.job.Spec.Deadline > 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// NeverFits tells whether job could never run on nodes, were they all empty;
+// NeverFits reports whether job could never run on nodes, were they all empty;
 // drained and silent nodes count, since they may come back. The error has
 // CodeInvalid, names the first thing that no node has, and the most that
 // could be had of it. It is nil when some node could run the job, and when no
@@ -44,7 +44,7 @@ func neverOn(nodes []*cluster.Node, job *cluster.Job, pol Policy) string {
 	}
 	slices.SortFunc(able, byNode)
 	s := sieve{job: job, pol: pol, able: able}
-	s.cpu, s.mem = hostOf(job, pol)
+	s.cpu, s.mem = HostOf(job, &pol)
 	for _, lack := range []func() string{s.node, s.gpuType, s.limits, s.gpuMem, s.count, s.cores, s.host, s.enough} {
 		if why := lack(); why != "" {
 			return why

@@ -70,7 +70,7 @@ func (p *pass) gather(waiting []*cluster.Job) {
 		if it.whole = j.Spec.WholeNodes(); it.whole {
 			it.nodes = j.Spec.NodeCount()
 		}
-		it.cpu, it.mem = hostOf(j, p.pol)
+		it.cpu, it.mem = HostOf(j, &p.pol)
 		it.class = int8(p.standing.Priority(j))
 		p.niced = p.niced || j.Spec.Nice != 0
 		it.needs, needs = needs[:classes:classes], needs[classes:]
@@ -264,7 +264,7 @@ func (p *pass) oldAge(it *item) int64 {
 	return age
 }
 
-// old tells whether a job waited so long that its length no longer counts.
+// old reports whether a job waited so long that its length no longer counts.
 func (p *pass) old(j *cluster.Job) bool {
 	it := p.find(j.ID)
 	return it != nil && it.old

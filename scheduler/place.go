@@ -385,7 +385,7 @@ func (p *pass) overtook(it, head *item, c int, k *card, w cluster.Waiter) string
 // lacks says in numbers what a job misses on a card, "" when one card has it
 // all.
 func lacks(j *cluster.Job, n *need, k *card, h *host, pol Policy) string {
-	cpu, mem := hostOf(j, pol)
+	cpu, mem := HostOf(j, &pol)
 	num := func(v int64) string { return strconv.FormatInt(max(0, v), 10) }
 	switch {
 	case n.way == wayNone:

@@ -67,8 +67,8 @@ type Policy struct {
 	HoldAge time.Duration
 	// AssumedDuration stands in for a duration that nobody knows.
 	AssumedDuration time.Duration
-	// DefaultCPUMilli and DefaultMemMiB are what a job takes that asks for no
-	// cores or no host memory.
+	// DefaultCPUMilli and DefaultMemMiB are what a job takes at least that asks for
+	// no cores or no host memory; see HostOf.
 	DefaultCPUMilli, DefaultMemMiB int64
 	// KeepCPUMilli and KeepMemMiB are what each idle GPU keeps of its node's
 	// cores and host memory, at most its part of the node: a job that asks for

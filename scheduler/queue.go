@@ -230,7 +230,7 @@ func (p *pass) wait(it *item) {
 	}
 }
 
-// queueHolds tells whether the job stands in a queue that can still serve it.
+// queueHolds reports whether the job stands in a queue that can still serve it.
 func (p *pass) queueHolds(it *item) bool {
 	if it.queue < 0 {
 		return false
@@ -315,7 +315,7 @@ func (p *pass) rerank() {
 	}
 }
 
-// first tells whether nobody passes a job in its queue.
+// first reports whether nobody passes a job in its queue.
 func first(it *item) bool { return it.old || it.job.Spec.Deadline > 0 }
 
 // tailDepth is how many of the last waiters of a long queue are asked whether

@@ -176,7 +176,7 @@ func (x *realms) bars(b *bounds, at int32) veto {
 	return vetoNone
 }
 
-// refused tells whether a job may not lie on a node's cores.
+// refused reports whether a job may not lie on a node's cores.
 func (p *pass) refused(it *item, host int32) bool {
 	if p.realms == nil {
 		return false
@@ -248,7 +248,7 @@ func (p *pass) family(c int) (lo, hi int) {
 	return lo, hi
 }
 
-// alike tells whether cards differ at most in their realm.
+// alike reports whether cards differ at most in their realm.
 func (k *classKey) alike(o *classKey) bool {
 	return k.gpuType == o.gpuType && k.sellable == o.sellable && k.shareable == o.shareable
 }
@@ -279,7 +279,7 @@ func (p *pass) closer(it *item, a, b int) bool {
 	return a < b
 }
 
-// joins tells whether the job would lie beside others on a class.
+// joins reports whether the job would lie beside others on a class.
 func (p *pass) joins(it *item, c int) bool {
 	cards := p.fit(it, c, nil)
 	return len(cards) > 0 && p.f.cards[cards[0]].use.Shares > 0

@@ -17,7 +17,7 @@ import (
 // prediction said, and longer than nine in ten such predictions err, has been
 // slowed down or was mispredicted. Either way nobody is laid beside it.
 
-// overran tells whether j has outrun its prediction by more than the limit
+// overran reports whether j has outrun its prediction by more than the limit
 // while it shared a GPU; shares is how many lie there now.
 func overran(j *cluster.Job, now int64, shares int, pol *Policy) bool {
 	a := j.Live()

@@ -101,3 +101,67 @@ func TestRegretPartsTheNewest(t *testing.T) {
 		t.Errorf("ends %v, while job 3 leaves the card", p.Preempt)
 	}
 }
+
+// TestWhoPartsByRule: four on one card, of whom the first is late. Of those who may
+// be ended the last to come leaves, who had its rest; nobody leaves an empty card.
+func TestWhoPartsByRule(t *testing.T) {
+	t.Parallel()
+	const h = time.Hour
+	ended := func(ago time.Duration) func(*cluster.Job) { // an earlier attempt made room
+		return func(j *cluster.Job) {
+			j.Attempts = append([]cluster.Attempt{{No: 0, State: cluster.JobPreempted, Ended: Now.Add(-ago), Preempt: &cluster.PreemptRequest{At: Now.Add(-ago)}}}, j.Attempts...)
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		may   []cluster.JobID
+		alone bool
+		edit  map[cluster.JobID]func(*cluster.Job)
+		want  []cluster.JobID
+	}{
+		{name: "the last to come", may: []cluster.JobID{2, 3}, want: []cluster.JobID{3}},
+		{name: "of those who may be ended", may: []cluster.JobID{2}, want: []cluster.JobID{2}},
+		{name: "nobody, if nobody may", want: nil},
+		{name: "the late one itself, if it alone may", may: []cluster.JobID{1}, want: []cluster.JobID{1}},
+		{name: "not who was ended a minute ago", may: []cluster.JobID{2, 3}, edit: map[cluster.JobID]func(*cluster.Job){3: ended(time.Minute)}, want: []cluster.JobID{2}},
+		{name: "nobody where nobody else is by now", may: []cluster.JobID{1}, alone: true,
+			edit: map[cluster.JobID]func(*cluster.Job){1: func(j *cluster.Job) { j.Last().Neighbours = []cluster.JobID{77} }}, want: nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := NewWorld([]*cluster.Node{Node("n1", 1, a100)})
+			w.Clock = Now.Add(-3 * h)
+			share := cluster.Share{MemMiB: 1000, Milli: 100}
+			for id := cluster.JobID(1); id <= 3 && (id == 1 || !c.alone); id++ { // ten minutes apart
+				j := Job(id, Lasts(100*h))
+				if id == 1 {
+					j.Spec.Duration = h
+				}
+				running(w, j, "n1-00", share)
+				w.Clock = w.Clock.Add(10 * time.Minute)
+			}
+			w.Clock = Now
+			s := w.Snapshot()
+			s.Terms = map[cluster.JobID]cluster.Terms{}
+			for _, id := range c.may {
+				s.Terms[id] = cluster.Terms{Preemptible: true}
+			}
+			for i := range s.Running {
+				s.Running[i] = s.Running[i].Clone()
+				if s.Running[i].ID == 1 {
+					s.Running[i].Last().Estimate.ConfidenceMilli = 1000
+				}
+				if f := c.edit[s.Running[i].ID]; f != nil {
+					f(s.Running[i])
+				}
+			}
+			var got []cluster.JobID
+			for _, x := range scheduler.Schedule(s, scheduler.Default()).Preempt {
+				got = append(got, x.Job)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("ends %v, want %v", got, c.want)
+			}
+		})
+	}
+}

@@ -170,7 +170,7 @@ func (r *release) try(j *cluster.Job, n *cluster.Node, c *cluster.GPU, passed *c
 	}
 	e, _ := cluster.EstimateFor(j.Estimates, c.Type)
 	nd := needOn(j, c, &e, r.pol)
-	cpu, mem := hostOf(j, *r.pol)
+	cpu, mem := HostOf(j, r.pol)
 	h := r.node(n.ID)
 	if nd.way == wayNone || h.UsedCPU+cpu > h.CPUMilli || h.UsedMem+mem > h.MemMiB || !r.pick(j, n, c, &nd) {
 		return false
@@ -202,7 +202,7 @@ func (r *release) try(j *cluster.Job, n *cluster.Node, c *cluster.GPU, passed *c
 	return true
 }
 
-// strands tells whether the job that pick chose cards for would leave too
+// strands reports whether the job that pick chose cards for would leave too
 // little to the idle GPUs of the node, but not on the empty node: who is too
 // large even for that need not wait for it.
 func (r *release) strands(n *cluster.Node, s *spare, cpu, mem int64) bool {
@@ -264,13 +264,13 @@ func (r *release) holds(u *cluster.GPUUse, nd *need) bool {
 	return u.FreeShares() > 0 && u.Shares < max(1, r.pol.MaxShares) && nd.mem <= u.FreeMiB() && nd.milli <= u.FreeMilli()
 }
 
-// suits tells whether all on a card stay fast enough when j joins them.
+// suits reports whether all on a card stay fast enough when j joins them.
 func (r *release) suits(j *cluster.Job, c *cluster.GPU, nd *need) bool {
 	v := r.judge(j, c, nd)
 	return !v.against() && !r.regretted(c.ID)
 }
 
-// regretted tells whether somebody on a GPU is slower than the limit.
+// regretted reports whether somebody on a GPU is slower than the limit.
 func (r *release) regretted(id cluster.GPUID) bool {
 	if r.on == nil || !r.limited {
 		return false
@@ -344,7 +344,7 @@ func (r *release) head(id cluster.GPUID) (*cluster.Job, int64) {
 	return nil, 0
 }
 
-// blocked tells whether the start of j would take from an older head that
+// blocked reports whether the start of j would take from an older head that
 // waited too long: on one of its GPUs, or anywhere on its node when that head
 // wants several. A head with a deadline has its promise on that node, the next
 // pass knows on which GPU.
@@ -357,8 +357,8 @@ func (r *release) blocked(j *cluster.Job, n *cluster.Node, on []cluster.GPUShare
 		if o.Spec.GPUs > 1 || o.Spec.Deadline > 0 || slices.ContainsFunc(on, func(g cluster.GPUShare) bool { return g.GPU == n.GPUs[i].ID }) {
 			return true
 		}
-		cpu, mem := hostOf(o, *r.pol)
-		jc, jm := hostOf(j, *r.pol)
+		cpu, mem := HostOf(o, r.pol)
+		jc, jm := HostOf(j, r.pol)
 		if h := r.node(n.ID); h.UsedCPU+cpu+jc > h.CPUMilli || h.UsedMem+mem+jm > h.MemMiB {
 			return true
 		}

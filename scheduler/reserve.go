@@ -84,7 +84,7 @@ func (p *pass) reserve(it *item) {
 // may lie on them only if it is predicted to end before the job could start
 // there, and leaves it the cores and the memory of the node. This is EASY
 // backfill for each queue: the job's start counts by the time limits of those
-// before it, the others by prediction. It tells whether it kept any: one job
+// before it, the others by prediction. It reports whether it kept any: one job
 // for each queue is enough.
 func (p *pass) keep(it *item) bool {
 	if it.spans() {

@@ -179,7 +179,7 @@ func (p *pass) fits(it *item) []int {
 	return p.chosen
 }
 
-// prefer tells whether class a is the better place for a job than b, both
+// prefer reports whether class a is the better place for a job than b, both
 // being free and about as fast: the slower, so that the faster stays free; of
 // equals that where it fragments less, then the smaller, or the larger for a
 // job that nobody can predict (SchedTune, section IV-C, gives those the most
@@ -209,7 +209,7 @@ func (p *pass) sure(it *item, gpuType string) bool {
 	return ok && e.ConfidenceMilli >= p.pol.MinConfidenceMilli
 }
 
-// declines tells whether a job that could start on class on should rather
+// declines reports whether a job that could start on class on should rather
 // wait for a much faster one.
 func (p *pass) declines(it *item, on int, fits []int) bool {
 	if p.pol.PatienceMilli <= 0 || it.kept || p.old(it.job) {

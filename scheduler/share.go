@@ -163,14 +163,43 @@ func vetoReason(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, n *need
 	return r
 }
 
-// hostOf is what a job takes of its node.
-func hostOf(job *cluster.Job, pol Policy) (cpuMilli, memMiB int64) {
+// HostOf is what a job takes of each of its nodes: what it asks for, else what is
+// predicted surely enough, if it is for GPUs, and at least the policy's defaults.
+// Where types of GPUs differ the least counts, so that each remains open to it.
+func HostOf(job *cluster.Job, pol *Policy) (cpuMilli, memMiB int64) {
 	cpuMilli, memMiB = job.Spec.CPUMilli, job.Spec.MemMiB
+	if cpuMilli > 0 && memMiB > 0 {
+		return cpuMilli, memMiB
+	}
+	cpu, mem := predictedHost(job, pol)
 	if cpuMilli == 0 {
-		cpuMilli = pol.DefaultCPUMilli
+		cpuMilli = max(cpu, pol.DefaultCPUMilli)
 	}
 	if memMiB == 0 {
-		memMiB = pol.DefaultMemMiB
+		memMiB = max(mem, pol.DefaultMemMiB)
 	}
 	return cpuMilli, memMiB
+}
+
+// predictedHost is 0 for what nobody can tell.
+func predictedHost(job *cluster.Job, pol *Policy) (cpuMilli, memMiB int64) {
+	if job.Spec.GPUs == 0 {
+		return 0, 0
+	}
+	for i := range job.Estimates {
+		e := &job.Estimates[i]
+		if e.GPUType == cluster.CPUType || e.ConfidenceMilli < pol.MinConfidenceMilli {
+			continue
+		}
+		cpuMilli, memMiB = leastKnown(cpuMilli, e.CPUMilli), leastKnown(memMiB, e.HostMemMiB)
+	}
+	return cpuMilli, memMiB
+}
+
+// leastKnown is the lesser of two figures of which 0 is none.
+func leastKnown(a, b int64) int64 {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }

@@ -198,7 +198,7 @@ func (p *pass) berthOn(it *item, c int, s *part, st *cluster.Start) cluster.Bert
 // keepSpan keeps as many nodes as the job needs, those that clear first, until
 // it starts: who comes later in this pass may lie there only if it is predicted
 // to end before the last of them is clear. As nothing longer is laid on them,
-// that time only comes nearer from pass to pass. It tells whether it kept any.
+// that time only comes nearer from pass to pass. It reports whether it kept any.
 func (p *pass) keepSpan(it *item) bool {
 	if it.gpus == 0 {
 		return false // cores come free all the time; the old go first
@@ -311,7 +311,7 @@ func nodes(n int) string {
 	return fmt.Sprintf("%d nodes", n)
 }
 
-// SpanWaits tells whether some job of those that wait has nodes kept for it by
+// SpanWaits reports whether some job of those that wait has nodes kept for it by
 // full passes. The fast path sees nothing of that and must leave what comes free
 // to them.
 func SpanWaits(waiting []*cluster.Job, now cluster.Time, pol Policy) bool {

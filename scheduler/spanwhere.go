@@ -71,7 +71,7 @@ func (p *pass) partCards(it *item, c int, k *class, g *group, want *room) []int3
 	return p.spreadOn(it, int(p.f.cards[k.cards[g.lo]].class), g, &each, nil)
 }
 
-// isEmpty tells whether nobody is on a node.
+// isEmpty reports whether nobody is on a node.
 func (p *pass) isEmpty(h *host) bool {
 	if h.use.UsedCPU > 0 || h.use.UsedMem > 0 {
 		return false
@@ -98,7 +98,7 @@ func (p *pass) partOn(it *item, host int32, cards []int32, order int64) part {
 	return part{host: host, cards: cards, order: order, late: it.job.HeldUpBy(n.ID), named: w.Named() && w.Nodes.Holds(n.ID)}
 }
 
-// enoughParts tells whether the first of the parts, which are sorted, are enough
+// enoughParts reports whether the first of the parts, which are sorted, are enough
 // for a job, and all nodes among them that it names.
 func enoughParts(it *item, parts []part) bool {
 	if len(parts) < it.nodes {

@@ -27,7 +27,7 @@ func most(free, part, kept, least, takes int64) int64 {
 	return max(min(free, part*max(1, takes)), free-kept+least*takes)
 }
 
-// bulky tells whether a job is so large that no node of its class could hold
+// bulky reports whether a job is so large that no node of its class could hold
 // it beside idle GPUs. Such a job may strand them, else it would never start;
 // so may one that waited too long, whatever its queue's node is like.
 func (p *pass) bulky(it *item, c int) bool {
@@ -59,7 +59,7 @@ func (p *pass) bulky(it *item, c int) bool {
 	return b
 }
 
-// strands tells whether a job takes more of a node than its idle GPUs can
+// strands reports whether a job takes more of a node than its idle GPUs can
 // spare, when it takes so many of them; u is the node's account.
 func (s *spare) strands(u *cluster.NodeUse, idle, takes int, cpu, mem int64) bool {
 	return s.gpus > 0 && (cpu > most(u.CPUMilli-u.UsedCPU, s.partCPU, int64(idle)*s.leastCPU, s.leastCPU, int64(takes)) ||
@@ -69,7 +69,7 @@ func (s *spare) strands(u *cluster.NodeUse, idle, takes int, cpu, mem int64) boo
 // bulkyEver is bulky by a scan of all nodes: whether no node could hold the
 // job on cards like g without stranding some.
 func bulkyEver(nodes []*cluster.Node, g *cluster.GPU, job *cluster.Job, pol *Policy) bool {
-	cpu, mem := hostOf(job, *pol)
+	cpu, mem := HostOf(job, pol)
 	for _, n := range nodes {
 		alike := 0
 		for i := range n.GPUs {
@@ -88,7 +88,7 @@ func bulkyEver(nodes []*cluster.Node, g *cluster.GPU, job *cluster.Job, pol *Pol
 	return true
 }
 
-// keepsEnough tells whether a job leaves the idle GPUs of a node enough when
+// keepsEnough reports whether a job leaves the idle GPUs of a node enough when
 // it takes so many of them.
 func (h *host) keepsEnough(cpu, mem int64, takes int) bool {
 	return cpu <= h.mostCPU(int64(takes)) && mem <= h.mostMem(int64(takes))

@@ -107,7 +107,7 @@ func (p *pass) takesOn(it *item, c int) int64 {
 	return int64(it.allGPUs()) * cluster.ShareMilli(it.needs[c].share(k.sellable), k.sellable)
 }
 
-// atLimit tells whether a quota keeps a job from starting, whatever is free. It
+// atLimit reports whether a quota keeps a job from starting, whatever is free. It
 // leaves the queue that it stands in: others go on, and what comes free there is
 // not kept for it.
 func (p *pass) atLimit(it *item) bool {
@@ -168,7 +168,7 @@ func (p *pass) offLimit(it *item) {
 	}
 }
 
-// overLimit tells whether a job would break a quota by what it takes on class c.
+// overLimit reports whether a job would break a quota by what it takes on class c.
 func (p *pass) overLimit(it *item, c int) bool {
 	return p.limits.MayStart(cluster.HolderOf(it.job), p.takesOn(it, c)).Code != ""
 }
@@ -178,11 +178,7 @@ func (p *pass) countStart(it *item, st *cluster.Start) {
 	if p.limits == nil {
 		return
 	}
-	milli := cluster.HeldMilli(st.AllGPUs(), func(id cluster.GPUID) int64 {
-		u, _ := p.f.led.GPU(id)
-		return u.SellableMiB
-	})
-	p.limits.Count(cluster.HolderOf(it.job), 0, 1, milli)
+	p.limits.Count(cluster.HolderOf(it.job), 0, 1, p.f.led.HeldMilli(st.AllGPUs()))
 }
 
 // LeastMilli is the least of GPUs that a job takes anywhere on nodes, in

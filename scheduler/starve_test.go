@@ -86,7 +86,7 @@ func (s *siege) hold(t interface {
 	}
 }
 
-// starves tells whether the siege wins.
+// starves reports whether the siege wins.
 func (s *siege) starves(pol scheduler.Policy) (yes bool) {
 	defer func() {
 		if r := recover(); r != nil {

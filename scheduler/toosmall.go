@@ -26,7 +26,7 @@ func (p *pass) spareTooSmall(it *item, why veto, large func(c int) bool) {
 	}
 }
 
-// everOn tells whether some node with cards of class c could ever run a job.
+// everOn reports whether some node with cards of class c could ever run a job.
 func (p *pass) everOn(it *item, c int) bool {
 	return slices.ContainsFunc(p.f.classes[c].groups, func(g group) bool {
 		h := &p.f.hosts[g.host]
@@ -92,7 +92,7 @@ func sparingOf(places []place, job *cluster.Job, pol *Policy) sparing {
 	if job.Spec.GPUs == 0 {
 		return s
 	}
-	cpu, mem := hostOf(job, *pol)
+	cpu, mem := HostOf(job, pol)
 	ever := func(p *place) bool { return p.cpu >= cpu && p.mem >= mem && p.count >= job.Spec.GPUs }
 	for i := range places {
 		g := places[i].gpu
@@ -111,7 +111,7 @@ func sparingOf(places []place, job *cluster.Job, pol *Policy) sparing {
 	return s
 }
 
-// veto tells whether the job leaves a card like g alone though its need nd
+// veto reports whether the job leaves a card like g alone though its need nd
 // could be laid there.
 func (s *sparing) veto(g *cluster.GPU, nd *need) veto {
 	switch {

@@ -19,7 +19,7 @@ type room struct {
 // nowhere is the room of a place that takes nobody.
 func nowhere() room { return room{-1, -1, -1, -1, -1, -1} }
 
-// holds tells whether all that want asks for is there.
+// holds reports whether all that want asks for is there.
 func (r *room) holds(want *room) bool {
 	return r.mem >= want.mem && r.milli >= want.milli && r.slots >= want.slots &&
 		r.cpu >= want.cpu && r.host >= want.host && r.until >= want.until
@@ -78,7 +78,7 @@ func (t *tree) set(i int, r room) {
 	}
 }
 
-// may tells whether the search for want is worth the walk.
+// may reports whether the search for want is worth the walk.
 func (t *tree) may(want *room) bool { return t.at[1].holds(want) }
 
 // first returns the leftmost leaf at or right of from that holds want, or -1.

@@ -149,7 +149,7 @@ func (t *Typical) Shapes() []Shape { return t.shapes }
 // Weight is how many jobs the k-th shape stands for.
 func (t *Typical) Weight(k int) int64 { return t.weights[k] }
 
-// binds tells whether some shape asks for more cores or host memory than the
+// binds reports whether some shape asks for more cores or host memory than the
 // part of the node that goes with its part of the cards, given those of one
 // card.
 func (t *Typical) binds(cpu, host int64) bool {

@@ -9,18 +9,19 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Runtime is a fake agent.Runtime. It outlives agents, as real ones do.
+// Runtime is a fake runtime.Runtime. It outlives agents, as real ones do.
 type Runtime struct {
 	exits chan cluster.AttemptID
 
 	mu    sync.Mutex
-	tasks map[cluster.AttemptID]*agent.Task
+	tasks map[cluster.AttemptID]*runtime.Task
 	// launched keeps what each Create was given.
-	launched map[cluster.AttemptID]*agent.Launch
+	launched map[cluster.AttemptID]*launch.Launch
 	calls    []string
 	fail     map[string][]error
 	ignored  map[syscall.Signal]bool
@@ -30,12 +31,12 @@ type Runtime struct {
 // New returns a runtime with no tasks.
 func New() *Runtime {
 	return &Runtime{
-		exits: make(chan cluster.AttemptID, 100), tasks: map[cluster.AttemptID]*agent.Task{},
-		launched: map[cluster.AttemptID]*agent.Launch{}, fail: map[string][]error{}, ignored: map[syscall.Signal]bool{},
+		exits: make(chan cluster.AttemptID, 100), tasks: map[cluster.AttemptID]*runtime.Task{},
+		launched: map[cluster.AttemptID]*launch.Launch{}, fail: map[string][]error{}, ignored: map[syscall.Signal]bool{},
 	}
 }
 
-// Fail makes the next calls of op ("create", "start", "delete", "inspect")
+// Fail makes the next calls of op ("list", "create", "start", "delete", "inspect")
 // fail with errs in order. With "first step" a start is cut off before it, and
 // with "answer of start" behind it.
 func (r *Runtime) Fail(op string, errs ...error) {
@@ -69,7 +70,7 @@ func (r *Runtime) Calls() []string {
 }
 
 // Launch returns what Create was given for id.
-func (r *Runtime) Launch(id cluster.AttemptID) *agent.Launch {
+func (r *Runtime) Launch(id cluster.AttemptID) *launch.Launch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.launched[id]
@@ -77,23 +78,23 @@ func (r *Runtime) Launch(id cluster.AttemptID) *agent.Launch {
 
 // Exit ends a running task. tell says whether the runtime reports it.
 func (r *Runtime) Exit(id cluster.AttemptID, code int, tell bool) {
-	r.end(id, func(t *agent.Task) { t.ExitCode = code }, tell)
+	r.end(id, func(t *runtime.Task) { t.ExitCode = code }, tell)
 }
 
 // OOMKill ends a running task as the kernel does at its memory cap.
 func (r *Runtime) OOMKill(id cluster.AttemptID) {
-	r.end(id, func(t *agent.Task) { t.OOMKilled, t.Signal, t.ExitCode = true, syscall.SIGKILL, 137 }, true)
+	r.end(id, func(t *runtime.Task) { t.OOMKilled, t.Signal, t.ExitCode = true, syscall.SIGKILL, 137 }, true)
 }
 
-func (r *Runtime) end(id cluster.AttemptID, how func(*agent.Task), tell bool) {
+func (r *Runtime) end(id cluster.AttemptID, how func(*runtime.Task), tell bool) {
 	r.mu.Lock()
 	t := r.tasks[id]
-	if t == nil || t.Phase != agent.TaskRunning {
+	if t == nil || t.Phase != runtime.Running {
 		r.mu.Unlock()
 		return
 	}
 	how(t)
-	t.Phase, t.Ended, t.Doubtful = agent.TaskStopped, time.Now(), r.doubted
+	t.Phase, t.Ended, t.Doubtful = runtime.Stopped, time.Now(), r.doubted
 	r.mu.Unlock()
 	if tell {
 		r.exits <- id
@@ -101,13 +102,13 @@ func (r *Runtime) end(id cluster.AttemptID, how func(*agent.Task), tell bool) {
 }
 
 // Phase tells where a task stands.
-func (r *Runtime) Phase(id cluster.AttemptID) agent.TaskPhase {
+func (r *Runtime) Phase(id cluster.AttemptID) runtime.Phase {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t := r.tasks[id]; t != nil {
 		return t.Phase
 	}
-	return agent.TaskAbsent
+	return runtime.Absent
 }
 
 // begin notes a call and returns the error it shall have.
@@ -115,6 +116,11 @@ func (r *Runtime) begin(op string, id cluster.AttemptID) error {
 	if op != "inspect" {
 		r.calls = append(r.calls, op+" "+id.String())
 	}
+	return r.failure(op)
+}
+
+// failure returns the error that the next call of op shall have.
+func (r *Runtime) failure(op string) error {
 	if errs := r.fail[op]; len(errs) > 0 {
 		r.fail[op] = errs[1:]
 		return errs[0]
@@ -122,8 +128,8 @@ func (r *Runtime) begin(op string, id cluster.AttemptID) error {
 	return nil
 }
 
-// Create implements agent.Runtime.
-func (r *Runtime) Create(_ context.Context, l *agent.Launch) error {
+// Create implements runtime.Runtime.
+func (r *Runtime) Create(_ context.Context, l *launch.Launch) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.begin("create", l.ID); err != nil {
@@ -131,12 +137,12 @@ func (r *Runtime) Create(_ context.Context, l *agent.Launch) error {
 	}
 	r.launched[l.ID] = l
 	if r.tasks[l.ID] == nil {
-		r.tasks[l.ID] = &agent.Task{ID: l.ID, Token: l.Token, Phase: agent.TaskCreated}
+		r.tasks[l.ID] = &runtime.Task{ID: l.ID, Token: l.Token, Phase: runtime.Created}
 	}
 	return nil
 }
 
-// Start implements agent.Runtime.
+// Start implements runtime.Runtime.
 func (r *Runtime) Start(_ context.Context, id cluster.AttemptID) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,8 +158,8 @@ func (r *Runtime) Start(_ context.Context, id cluster.AttemptID) error {
 		delete(r.tasks, id)
 		return errs[0]
 	}
-	if t.Phase == agent.TaskCreated {
-		t.Phase, t.PID, t.Started = agent.TaskRunning, 1000, time.Now()
+	if t.Phase == runtime.Created {
+		t.Phase, t.PID, t.Started = runtime.Running, 1000, time.Now()
 	}
 	// The answer may get lost on its way.
 	if errs := r.fail["answer of start"]; len(errs) > 0 {
@@ -163,7 +169,7 @@ func (r *Runtime) Start(_ context.Context, id cluster.AttemptID) error {
 	return nil
 }
 
-// Signal implements agent.Runtime.
+// Signal implements runtime.Runtime.
 func (r *Runtime) Signal(_ context.Context, id cluster.AttemptID, sig syscall.Signal) error {
 	return r.signal(sig.String(), id, sig)
 }
@@ -176,13 +182,13 @@ func (r *Runtime) signal(call string, id cluster.AttemptID, sig syscall.Signal) 
 	if err != nil || ignored {
 		return err
 	}
-	r.end(id, func(t *agent.Task) { t.Signal, t.ExitCode = sig, 128+int(sig) }, true)
+	r.end(id, func(t *runtime.Task) { t.Signal, t.ExitCode = sig, 128+int(sig) }, true)
 	return nil
 }
 
-// Broadcast implements agent.Runtime: a task here is one process.
-func (r *Runtime) Broadcast(_ context.Context, id cluster.AttemptID, sig syscall.Signal, to agent.Audience) error {
-	if to == agent.ToAll {
+// Broadcast implements runtime.Runtime: a task here is one process.
+func (r *Runtime) Broadcast(_ context.Context, id cluster.AttemptID, sig syscall.Signal, to runtime.Audience) error {
+	if to == runtime.ToAll {
 		return r.signal("all-"+sig.String(), id, sig)
 	}
 	r.mu.Lock()
@@ -190,46 +196,49 @@ func (r *Runtime) Broadcast(_ context.Context, id cluster.AttemptID, sig syscall
 	return r.begin("others-"+sig.String(), id)
 }
 
-// Delete implements agent.Runtime.
+// Delete implements runtime.Runtime.
 func (r *Runtime) Delete(_ context.Context, id cluster.AttemptID) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.begin("delete", id); err != nil {
 		return err
 	}
-	if t := r.tasks[id]; t != nil && t.Phase == agent.TaskRunning {
+	if t := r.tasks[id]; t != nil && t.Phase == runtime.Running {
 		return errors.New("delete: task runs")
 	}
 	delete(r.tasks, id)
 	return nil
 }
 
-// Name implements agent.Runtime.
+// Name implements runtime.Runtime.
 func (r *Runtime) Name() string { return "fake" }
 
-// List implements agent.Runtime.
-func (r *Runtime) List(context.Context) ([]agent.Task, error) {
+// List implements runtime.Runtime.
+func (r *Runtime) List(context.Context) ([]runtime.Task, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var out []agent.Task
+	if err := r.failure("list"); err != nil {
+		return nil, err
+	}
+	var out []runtime.Task
 	for _, t := range r.tasks {
 		out = append(out, *t)
 	}
 	return out, nil
 }
 
-// Inspect implements agent.Runtime.
-func (r *Runtime) Inspect(_ context.Context, id cluster.AttemptID) (agent.Task, error) {
+// Inspect implements runtime.Runtime.
+func (r *Runtime) Inspect(_ context.Context, id cluster.AttemptID) (runtime.Task, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.begin("inspect", id); err != nil {
-		return agent.Task{}, err
+		return runtime.Task{}, err
 	}
 	if t := r.tasks[id]; t != nil {
 		return *t, nil
 	}
-	return agent.Task{ID: id}, nil
+	return runtime.Task{ID: id}, nil
 }
 
-// Exits implements agent.Runtime.
+// Exits implements runtime.Runtime.
 func (r *Runtime) Exits() <-chan cluster.AttemptID { return r.exits }

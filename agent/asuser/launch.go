@@ -73,7 +73,7 @@ func openOutput(l *launch.Launch, path string) (*os.File, error) {
 	}
 	f, err := openPlain(path, flags)
 	if err != nil {
-		return nil, &launch.Error{Code: 125, Reason: "OUTPUT", Err: err}
+		return nil, &launch.Error{Code: 125, Reason: "OUTPUT", Missing: errors.Is(err, syscall.ENOENT), Err: err}
 	}
 	return f, nil
 }
@@ -95,7 +95,7 @@ func openPlain(path string, flags int) (*os.File, error) {
 // than to us, such as /proc/self/fd.
 var barred = []string{"/proc", "/sys", "/dev"}
 
-// CheckDir tells whether the user may work in the directory of l, which is a
+// CheckDir reports whether the user may work in the directory of l, which is a
 // path of the node. Call it inside Do.
 func CheckDir(l *launch.Launch) error {
 	fail := func(err error) error { return &launch.Error{Code: 125, Reason: "WORKDIR", Err: err} }

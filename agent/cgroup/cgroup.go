@@ -132,8 +132,12 @@ func (g *Group) dirs() []string {
 	return out
 }
 
+// ownFile is the mode of a file that is written to and was not there: never the
+// kernel's, which makes its own, but a test's, which need not be root's.
+const ownFile = 0o600
+
 func write(dir, file string, v int64) error {
-	if err := os.WriteFile(filepath.Join(dir, file), strconv.AppendInt(nil, v, 10), 0); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, file), strconv.AppendInt(nil, v, 10), ownFile); err != nil {
 		return fmt.Errorf("set %s: %w", file, err)
 	}
 	return nil
@@ -246,7 +250,7 @@ func (g *Group) Kill() error {
 		return errors.New("refusing to kill the processes of the root control group")
 	}
 	if g.h.Unified != "" {
-		if err := os.WriteFile(filepath.Join(g.h.Unified, g.path, "cgroup.kill"), []byte("1"), 0); err == nil {
+		if err := os.WriteFile(filepath.Join(g.h.Unified, g.path, "cgroup.kill"), []byte("1"), ownFile); err == nil {
 			return nil
 		}
 	}

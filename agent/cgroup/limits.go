@@ -274,19 +274,19 @@ func passOn(dir string, l Limits) error {
 		}
 	}
 	if missing != "" {
-		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(missing[1:]), 0); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(missing[1:]), ownFile); err != nil {
 			return fmt.Errorf("enable controllers in %s: %w", dir, err)
 		}
 	}
 	if l.Pids > 0 && !slices.Contains(has, "pids") {
 		// Some kernels count none; then there is no file below.
-		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+pids"), 0)
+		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+pids"), ownFile)
 	}
 	return nil
 }
 
 func writeText(dir, file, text string) error {
-	if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, file), []byte(text), ownFile); err != nil {
 		return fmt.Errorf("set %s to %q: %w", file, text, err)
 	}
 	return nil

@@ -101,7 +101,7 @@ func (m *Meter) Storage() (read, written int64, ok bool) {
 	return read, written, true
 }
 
-// isStacked tells whether a device, such as "253:0", is made of others, which
+// isStacked reports whether a device, such as "253:0", is made of others, which
 // count the same bytes again.
 func (m *Meter) isStacked(dev string) bool {
 	is, known := m.stacked[dev]

@@ -15,7 +15,7 @@ const (
 	killPause = 10 * time.Millisecond
 )
 
-// Has tells whether a process is in the group.
+// Has reports whether a process is in the group.
 func (g *Group) Has(pid int) bool {
 	pids, err := g.procs()
 	if err != nil {

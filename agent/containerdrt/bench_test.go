@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/runtime"
 )
 
 // BenchmarkTasks runs true as a host job from Create to Delete, some at once.
@@ -37,7 +38,7 @@ func benchTasks(b *testing.B, width int) {
 			}
 		}
 	})
-	jobs := make(chan *agent.Launch, width)
+	jobs := make(chan *launch.Launch, width)
 	var failed atomic.Pointer[string]
 	for range width {
 		workers.Go(func() {
@@ -66,7 +67,7 @@ func benchTasks(b *testing.B, width int) {
 	}
 }
 
-func benchTask(b *testing.B, rt *Runtime, l *agent.Launch, ended *sync.Map) error {
+func benchTask(b *testing.B, rt *Runtime, l *launch.Launch, ended *sync.Map) error {
 	done, _ := ended.Load(l.ID)
 	if err := errors.Join(rt.Create(b.Context(), l), rt.Start(b.Context(), l.ID)); err != nil {
 		return err
@@ -80,7 +81,7 @@ func benchTask(b *testing.B, rt *Runtime, l *agent.Launch, ended *sync.Map) erro
 	if err != nil {
 		return err
 	}
-	if task.Phase != agent.TaskStopped || task.ExitCode != 0 {
+	if task.Phase != runtime.Stopped || task.ExitCode != 0 {
 		return fmt.Errorf("true ended as %+v", task)
 	}
 	return rt.Delete(b.Context(), l.ID)

@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/containerdrt/daemon"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
@@ -24,14 +25,14 @@ func TestContainerdDiesWhileCreating(t *testing.T) {
 	b := newBench(t)
 	for i, made := range []func(cluster.AttemptID) string{ // what tells that a launch has come so far
 		func(cluster.AttemptID) string { return b.dir }, // not at all
-		func(id cluster.AttemptID) string { return b.rt.file(id, kindHelper) },
+		func(id cluster.AttemptID) string { return b.rt.records.file(id, kindHelper) },
 		func(id cluster.AttemptID) string { return filepath.Join(b.bundle(id), "config.json") },
 		func(id cluster.AttemptID) string { return filepath.Join(b.bundle(id), "address") }, // of its shim
 		func(id cluster.AttemptID) string {
 			return filepath.Join("/run/containerd/runc", filepath.Base(b.dir), id.String())
 		},
 		func(id cluster.AttemptID) string { return filepath.Join(b.bundle(id), "init.pid") },
-		func(id cluster.AttemptID) string { return b.rt.file(id, kindStarted) },
+		func(id cluster.AttemptID) string { return b.rt.records.file(id, kindStarted) },
 	} {
 		image := ""
 		if i%2 == 1 {
@@ -52,19 +53,19 @@ func TestContainerdDiesWhileCreating(t *testing.T) {
 		if err := <-killed; err != nil {
 			t.Fatal(err)
 		}
-		if le, ok := errors.AsType[*agent.LaunchError](first); ok {
+		if le, ok := errors.AsType[*launch.Error](first); ok {
 			t.Errorf("round %d: the job is blamed: %v", i, le)
 		}
 		var last error
 		b.until("a launch that goes through", func() bool {
 			task, err := b.rt.Inspect(t.Context(), l.ID)
-			if err == nil && task.Phase == agent.TaskAbsent {
+			if err == nil && task.Phase == runtime.Absent {
 				err = b.rt.Create(t.Context(), l)
 			}
 			if err == nil {
 				err = b.rt.Start(t.Context(), l.ID)
 			}
-			if err != nil && task.Phase == agent.TaskStopped {
+			if err != nil && task.Phase == runtime.Stopped {
 				err = nil // it ran
 			}
 			if err != nil {
@@ -74,7 +75,7 @@ func TestContainerdDiesWhileCreating(t *testing.T) {
 		})
 		task := b.wait(l.ID)
 		ran := b.ran(l)
-		if task.Phase != agent.TaskStopped || task.ExitCode != 7 || ran != 1 {
+		if task.Phase != runtime.Stopped || task.ExitCode != 7 || ran != 1 {
 			t.Errorf("round %d: got %+v after %d runs; the first try said: %v, the last that failed: %v", i, task, ran, first, last)
 		}
 		b.until("a clean end", func() bool { return b.rt.Delete(t.Context(), l.ID) == nil })
@@ -90,7 +91,7 @@ func (b *bench) bundle(id cluster.AttemptID) string {
 	return filepath.Join(filepath.Dir(b.d.Socket()), "state/io.containerd.runtime.v2.task", filepath.Base(b.dir), id.String())
 }
 
-func (b *bench) ran(l *agent.Launch) int {
+func (b *bench) ran(l *launch.Launch) int {
 	text, err := os.ReadFile(l.Stdout)
 	if err != nil {
 		return 0
@@ -120,7 +121,7 @@ func TestRuncMissing(t *testing.T) {
 	}
 	l := b.job(1, b.image, "/bin/sh", "-c", "exit 4")
 	err := b.rt.Create(t.Context(), l)
-	if _, ok := errors.AsType[*agent.LaunchError](err); ok || err == nil || !strings.Contains(err.Error(), "runc is not installed on this node") {
+	if _, ok := errors.AsType[*launch.Error](err); ok || err == nil || !strings.Contains(err.Error(), "runc is not installed on this node") {
 		t.Errorf("got %v, want an error of the node that names runc", err)
 	}
 	if err := os.Rename(filepath.Join(bin, "hidden"), filepath.Join(bin, "runc")); err != nil {
@@ -153,7 +154,7 @@ func TestSnapshotDiskFull(t *testing.T) {
 	hog := b.job(2, b.image, "/bin/dd", "if=/dev/zero", "of=/plain/x", "bs=1M", "count=4000")
 	hog.UID, hog.GID = 0, 0
 	b.start(hog)
-	if task := b.wait(hog.ID); task.Phase != agent.TaskStopped || task.ExitCode != 1 {
+	if task := b.wait(hog.ID); task.Phase != runtime.Stopped || task.ExitCode != 1 {
 		t.Errorf("the job that fills its root: got %+v, want it to fail by itself", task)
 	}
 	if got := b.lines(hog, 1); !slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, "No space left") }) {
@@ -161,13 +162,13 @@ func TestSnapshotDiskFull(t *testing.T) {
 	}
 	next := b.job(3, b.image, "/bin/true")
 	err = b.rt.Create(t.Context(), next)
-	if _, ok := errors.AsType[*agent.LaunchError](err); ok {
+	if _, ok := errors.AsType[*launch.Error](err); ok {
 		t.Errorf("the next launch: its job is blamed: %v", err)
 	}
 	if err != nil && !noSpace(err) {
 		t.Errorf("the next launch: got %v, want word of the disk", err)
 	}
-	if task, err := b.rt.Inspect(t.Context(), running.ID); err != nil || task.Phase != agent.TaskRunning {
+	if task, err := b.rt.Inspect(t.Context(), running.ID); err != nil || task.Phase != runtime.Running {
 		t.Errorf("the running job: got %+v, %v", task, err)
 	}
 	if err := b.rt.Delete(t.Context(), hog.ID); err != nil { // gives its room back

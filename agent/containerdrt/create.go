@@ -3,15 +3,11 @@ package containerdrt
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/berth-scheduler/berth/agent/jobside"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	containerd "github.com/containerd/containerd/v2/client"
@@ -24,16 +20,18 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/asuser"
+	"github.com/berth-scheduler/berth/agent/jobside"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Create implements agent.Runtime. Nothing is left of a task that cannot be
+// Create implements runtime.Runtime. Nothing is left of a task that cannot be
 // created.
-func (r *Runtime) Create(ctx context.Context, l *agent.Launch) error {
+func (r *Runtime) Create(ctx context.Context, l *launch.Launch) error {
 	ctx = r.with(ctx)
-	if t, err := r.Inspect(ctx, l.ID); err != nil || t.Phase != agent.TaskAbsent {
+	if t, err := r.Inspect(ctx, l.ID); err != nil || t.Phase != runtime.Absent {
 		return err
 	}
 	if err := checkAsUser(l); err != nil {
@@ -42,7 +40,7 @@ func (r *Runtime) Create(ctx context.Context, l *agent.Launch) error {
 	if err := r.nextTry(l.ID); err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
-	if err := r.writeHelperSpec(l); err != nil {
+	if err := r.build.writeHelperSpec(l); err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
 	err := r.createTask(ctx, l)
@@ -60,12 +58,12 @@ func (r *Runtime) Create(ctx context.Context, l *agent.Launch) error {
 
 // checkAsUser finds out, with the user's rights, what the helper would later
 // fail at, so that it is an error of the launch.
-func checkAsUser(l *agent.Launch) error {
+func checkAsUser(l *launch.Launch) error {
 	if l.Image != "" && l.Stdin != "" {
-		return &agent.LaunchError{Code: 125, Reason: "INPUT", Err: errors.New("an image job cannot read a file of the node as its input; redirect it in the job")}
+		return &launch.Error{Code: 125, Reason: "INPUT", Err: errors.New("an image job cannot read a file of the node as its input; redirect it in the job")}
 	}
 	if l.Image != "" && slices.ContainsFunc(l.Args, func(arg string) bool { return !utf8.ValidString(arg) }) {
-		return &agent.LaunchError{Code: 125, Reason: "COMMAND", Err: errors.New("an argument of an image job must be UTF-8; put other bytes into a file")}
+		return &launch.Error{Code: 125, Reason: "COMMAND", Err: errors.New("an argument of an image job must be UTF-8; put other bytes into a file")}
 	}
 	return asuser.Do(asuser.User(l), func() error {
 		open := asuser.OpenOutputs
@@ -89,25 +87,9 @@ func checkAsUser(l *agent.Launch) error {
 	})
 }
 
-// writeHelperSpec writes what the helper reads. The job's user may read the
-// file, but reaches it only where it is mounted in a container of the user's.
-func (r *Runtime) writeHelperSpec(l *agent.Launch) error {
-	bare := *l
-	bare.Env = nil
-	if l.Image == "" {
-		_, bare.Env = splitEnv(l.Env)
-	}
-	home := slices.ContainsFunc(l.Env, func(e string) bool { return strings.HasPrefix(e, "HOME=") })
-	data, err := json.Marshal(jobside.Spec{Exec: l.Image == "", DropHome: !home, MaxBytes: r.cfg.Policy.LogBytes, Launch: &bare})
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(r.file(l.ID, kindHelper), data, 0o644)
-}
-
 // createTask makes the container and its task, stopped before the command.
-func (r *Runtime) createTask(ctx context.Context, l *agent.Launch) error {
-	b, err := r.openBinds(l)
+func (r *Runtime) createTask(ctx context.Context, l *launch.Launch) error {
+	b, err := r.binds.open(l)
 	if err != nil {
 		return err
 	}
@@ -120,7 +102,7 @@ func (r *Runtime) createTask(ctx context.Context, l *agent.Launch) error {
 }
 
 // createWith makes a task with these bind mounts.
-func (r *Runtime) createWith(ctx context.Context, l *agent.Launch, b *binds) error {
+func (r *Runtime) createWith(ctx context.Context, l *launch.Launch, b *binds) error {
 	opts := []containerd.NewContainerOpts{
 		containerd.WithRuntime(runcRuntime, nil),
 		containerd.WithContainerLabels(map[string]string{labelToken: strconv.FormatUint(uint64(l.Token), 10)}),
@@ -134,33 +116,33 @@ func (r *Runtime) createWith(ctx context.Context, l *agent.Launch, b *binds) err
 		}
 		defer release()
 		img = found
-		if imageEnv, err = r.imageEnv(ctx, img); err != nil {
+		if imageEnv, err = r.look.env(ctx, img); err != nil {
 			return err
 		}
-		if err := r.inspectRoot(ctx, img, l, b); err != nil {
+		if err := r.look.root(ctx, img, l, b); err != nil {
 			return err
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, callDeadline)
 	defer cancel()
-	specOpts, err := r.specOpts(l, imageEnv, b)
+	specOpts, err := r.build.specOpts(l, imageEnv, b)
 	if err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
-	c, err := r.newContainer(ctx, r.name(l.ID), img, append(opts, containerd.WithNewSpec(specOpts...)))
+	c, err := r.newContainer(ctx, r.tries.name(l.ID), img, append(opts, containerd.WithNewSpec(specOpts...)))
 	if err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
 	output := cio.NullIO // the helper in the container opens the files
 	if l.Image != "" {
-		output = cio.BinaryIO(r.cfg.Logger, map[string]string{jobside.LoggerArg: r.file(l.ID, kindHelper)})
+		output = cio.BinaryIO(r.cfg.Inside, map[string]string{jobside.LoggerArg: r.records.file(l.ID, kindHelper)})
 	}
 	task, err := c.NewTask(ctx, output)
 	if err != nil {
 		return launchError(err)
 	}
 	r.tidy(l.ID, int(task.Pid()))
-	if err := r.group(l.ID).Verify(r.caps(l)); err != nil {
+	if err := r.group(l.ID).Verify(r.build.caps(l)); err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
 	return nil
@@ -230,7 +212,7 @@ func launchError(err error) error {
 		return commandError(what)
 	}
 	if strings.Contains(text, "chdir to cwd") || strings.Contains(text, "mkdir") && strings.Contains(text, "cwd") {
-		return &agent.LaunchError{Code: 125, Reason: "WORKDIR", Err: errors.New(text)}
+		return &launch.Error{Code: 125, Reason: "WORKDIR", Err: errors.New(text)}
 	}
 	return fmt.Errorf("create task: %w", err)
 }
@@ -245,7 +227,7 @@ func commandError(what string) error {
 		}
 	}
 	fail := func(code int, why string) error {
-		return &agent.LaunchError{Code: code, Reason: "COMMAND", Err: fmt.Errorf("%s: %s", name, why)}
+		return &launch.Error{Code: code, Reason: "COMMAND", Err: fmt.Errorf("%s: %s", name, why)}
 	}
 	switch {
 	case strings.Contains(rest, "executable file not found"):
@@ -253,12 +235,12 @@ func commandError(what string) error {
 	case strings.Contains(rest, "no such file or directory"):
 		return fail(127, "no such file in the image")
 	case rest == "":
-		return &agent.LaunchError{Code: 126, Reason: "COMMAND", Err: errors.New(what)}
+		return &launch.Error{Code: 126, Reason: "COMMAND", Err: errors.New(what)}
 	}
 	return fail(126, rest)
 }
 
-// Start implements agent.Runtime.
+// Start implements runtime.Runtime.
 func (r *Runtime) Start(ctx context.Context, id cluster.AttemptID) error {
 	ctx, cancel := context.WithTimeout(r.with(ctx), callDeadline)
 	defer cancel()
@@ -267,17 +249,17 @@ func (r *Runtime) Start(ctx context.Context, id cluster.AttemptID) error {
 		return fmt.Errorf("start: %w", err)
 	}
 	switch t.Phase {
-	case agent.TaskAbsent:
+	case runtime.Absent:
 		return fmt.Errorf("start: there is no task %s", id)
-	case agent.TaskCreated:
-	case agent.TaskRunning:
+	case runtime.Created:
+	case runtime.Running:
 		r.await(id)
 		return nil
 	default:
 		return nil
 	}
-	r.hold(id, int(task.Pid()))
-	r.holdShim(id, int(task.Pid()))
+	r.firsts.Hold(id, int(task.Pid()))
+	r.firsts.HoldShim(id, int(task.Pid()))
 	if t.Started.IsZero() {
 		if err := r.aboutToStart(id); err != nil {
 			return fmt.Errorf("start: %w", err)
@@ -295,8 +277,8 @@ func (r *Runtime) Start(ctx context.Context, id cluster.AttemptID) error {
 // aboutToStart writes down that from here on a task may have run, whatever
 // becomes of us, and has its gate tell whether it did.
 func (r *Runtime) aboutToStart(id cluster.AttemptID) error {
-	if err := r.markGate(id); err != nil {
+	if err := r.gates.Mark(r.tries.name(id)); err != nil {
 		r.cfg.Log.Warn("nobody will know whether a task began if its start is cut off", "task", id.String(), "err", err)
 	}
-	return os.WriteFile(r.file(id, kindStarted), []byte(time.Now().Format(time.RFC3339Nano)), 0o600)
+	return r.records.begin(id)
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/runtime"
 )
 
 // hostile is an image that asks for all that an image must not get.
@@ -44,22 +45,22 @@ func (b *bench) load(name string, r recipe) string {
 }
 
 // says runs a script in a container and returns the lines it printed.
-func (b *bench) says(l *agent.Launch) []string {
+func (b *bench) says(l *launch.Launch) []string {
 	b.Helper()
 	b.start(l)
-	if task := b.wait(l.ID); task.Phase != agent.TaskStopped || task.ExitCode != 0 {
+	if task := b.wait(l.ID); task.Phase != runtime.Stopped || task.ExitCode != 0 {
 		b.Errorf("%q: got %+v", l.Args, task)
 	}
 	return b.lines(l, 1)
 }
 
-func (b *bench) refused(l *agent.Launch) *agent.LaunchError {
+func (b *bench) refused(l *launch.Launch) *launch.Error {
 	b.Helper()
 	err := b.rt.Create(b.Context(), l)
 	if err == nil {
 		err = b.rt.Start(b.Context(), l.ID)
 	}
-	le, ok := errors.AsType[*agent.LaunchError](err)
+	le, ok := errors.AsType[*launch.Error](err)
 	if !ok {
 		b.Fatalf("launch of %q: got %v, want a launch error", l.Args, err)
 	}
@@ -323,7 +324,7 @@ func testBinds(t *testing.T, b *bench, image string) {
 	l := b.job(180, image, "/bin/busybox", "sh", "-c", `cat /home/user/data /one; pwd; echo new >/home/user/new; { echo x >>/one; } 2>/dev/null || echo readonly
 busybox awk '$2=="/home/user"||$2=="/one"{n=split($4,o,",");s=$2;for(i=1;i<=n;i++)if(o[i]~/^(rw|ro|nosuid|nodev)$/)s=s" "o[i];print s}' /proc/self/mounts`)
 	l.Dir = "/home/user"
-	l.Mounts = []agent.Mount{{Source: home, Target: "/home/user"}, {Source: home + "/data", Target: "/one", ReadOnly: true}}
+	l.Mounts = []launch.Mount{{Source: home, Target: "/home/user"}, {Source: home + "/data", Target: "/one", ReadOnly: true}}
 	want := []string{"mine", "mine", "/home/user", "readonly", "/home/user rw nosuid nodev", "/one ro nosuid nodev"}
 	if diff := cmp.Diff(want, b.says(l)); diff != "" {
 		t.Errorf("mounts (-want +got):\n%s", diff)
@@ -351,13 +352,13 @@ busybox awk '$2=="/home/user"||$2=="/one"{n=split($4,o,",");s=$2;for(i=1;i<=n;i+
 		{"target with dots", home, "/x/../dev", "no .. in it"},
 	} {
 		l := b.job(181+i, image, "/bin/busybox", "true")
-		l.Mounts = []agent.Mount{{Source: c.source, Target: c.target}}
+		l.Mounts = []launch.Mount{{Source: c.source, Target: c.target}}
 		if le := b.refused(l); le.Reason != "MOUNT" || le.Code != 125 || !strings.Contains(le.Error(), c.want) {
 			t.Errorf("%s: got %v, want MOUNT and %q", c.name, le, c.want)
 		}
 	}
 	l = b.job(199, image, "/bin/busybox", "true")
-	l.Mounts = []agent.Mount{{Source: home, Target: "/x"}, {Source: home, Target: "/x/"}}
+	l.Mounts = []launch.Mount{{Source: home, Target: "/x"}, {Source: home, Target: "/x/"}}
 	if le := b.refused(l); !strings.Contains(le.Error(), "named twice") {
 		t.Errorf("same target twice: got %v", le)
 	}
@@ -378,7 +379,7 @@ func testImageWorkDir(t *testing.T, b *bench, image string) {
 	} {
 		l := b.job(200+i, image, "/bin/busybox", "pwd", "-P")
 		l.Dir = c.dir
-		l.Mounts = []agent.Mount{{Source: b.out, Target: b.out}}
+		l.Mounts = []launch.Mount{{Source: b.out, Target: b.out}}
 		if c.says == "" {
 			if got := b.says(l); !slices.Equal(got, []string{c.want}) {
 				t.Errorf("%s: got %q, want %q", c.dir, got, c.want)

@@ -9,8 +9,8 @@ import (
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/pkg/oci"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/gpu/cdi"
+	"github.com/berth-scheduler/berth/agent/launch"
 )
 
 // runcRuntime is named for every container: the default of the namespace, or
@@ -22,12 +22,12 @@ const runcRuntime = "io.containerd.runc.v2"
 // its control group that allow them and, by what runc denies at first, no
 // others. The rules are part of the OCI spec, and the group is runc's own and no
 // unit of systemd's, so that nothing takes them back later.
-func (r *Runtime) withDevices(l *agent.Launch) (oci.SpecOpts, error) {
+func (b *builder) withDevices(l *launch.Launch) (oci.SpecOpts, error) {
 	root := cdi.HostRoot
 	if l.Image != "" {
 		root = cdi.ImageRoot
 	}
-	edits, err := r.cfg.Devices.Edits(l.CDIDevices, root)
+	edits, err := b.cfg.Devices.Edits(l.CDIDevices, root)
 	if err != nil {
 		return nil, deviceError(err)
 	}
@@ -47,9 +47,9 @@ func (r *Runtime) withDevices(l *agent.Launch) (oci.SpecOpts, error) {
 
 // deviceError says that it is the node's fault, and no retry's matter.
 func deviceError(err error) error {
-	var le *agent.LaunchError
+	var le *launch.Error
 	if errors.As(err, &le) {
 		return err
 	}
-	return &agent.LaunchError{Code: 125, Reason: agent.ReasonCDI, Node: true, Err: err}
+	return &launch.Error{Code: 125, Reason: launch.ReasonCDI, Node: true, Err: err}
 }

@@ -127,7 +127,7 @@ func (s *Images) remove(ctx context.Context, name string) (bool, error) {
 	return err == nil, nil
 }
 
-// noSpace tells whether a disk is full. What containerd met it tells as text.
+// noSpace reports whether a disk is full. What containerd met it tells as text.
 func noSpace(err error) bool {
 	return err != nil && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) ||
 		strings.Contains(err.Error(), unix.ENOSPC.Error()) || strings.Contains(err.Error(), unix.EDQUOT.Error()))

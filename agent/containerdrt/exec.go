@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"github.com/berth-scheduler/berth/agent/jobside"
-	"github.com/berth-scheduler/berth/agent/launch"
 	"io"
 	"os"
 	"path/filepath"
@@ -22,7 +20,10 @@ import (
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/containerdrt/gates"
+	"github.com/berth-scheduler/berth/agent/jobside"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
@@ -35,33 +36,33 @@ const (
 // imageShell is the user's shell in an image: what there is of them.
 var imageShell = []string{"/bin/sh", "-c", `[ -x "$SHELL" ] && exec "$SHELL"; [ -x /bin/bash ] && exec /bin/bash; exec /bin/sh`}
 
-// Exec implements agent.Executor. The process has what the container's own
+// Exec implements runtime.Executor. The process has what the container's own
 // was made with, and no path of the user's is followed before it is the
 // user's: a working directory is entered from inside.
-func (r *Runtime) Exec(ctx context.Context, id cluster.AttemptID, x *agent.Exec) (*agent.Process, error) {
+func (r *Runtime) Exec(ctx context.Context, id cluster.AttemptID, x *runtime.Exec) (*runtime.Process, error) {
 	for _, arg := range x.Args {
 		if !utf8.ValidString(arg) {
-			return nil, &agent.LaunchError{Code: 125, Reason: "COMMAND", Err: errors.New("an argument must be UTF-8 to reach a container; put other bytes into a file")}
+			return nil, &launch.Error{Code: 125, Reason: "COMMAND", Err: errors.New("an argument must be UTF-8 to reach a container; put other bytes into a file")}
 		}
 	}
 	ctx, cancel := context.WithTimeout(r.with(ctx), callDeadline)
 	defer cancel()
-	c, err := r.client.LoadContainer(ctx, r.name(id))
+	c, err := r.client.LoadContainer(ctx, r.tries.name(id))
 	if errdefs.IsNotFound(err) {
-		return nil, agent.ErrNotRunning
+		return nil, runtime.ErrNotRunning
 	}
 	if err != nil {
 		return nil, fmt.Errorf("exec: %w", err)
 	}
 	task, err := taskOf(ctx, c)
 	if errdefs.IsNotFound(err) {
-		return nil, agent.ErrNotRunning
+		return nil, runtime.ErrNotRunning
 	}
 	if err != nil {
 		return nil, fmt.Errorf("exec: %w", err)
 	}
-	if st, err := statusOf(ctx, task); err != nil || st.Status != containerd.Running && (st.Status != containerd.Created || r.gate(id) != gateOpen) {
-		return nil, errors.Join(agent.ErrNotRunning, err)
+	if st, err := statusOf(ctx, task); err != nil || st.Status != containerd.Running && (st.Status != containerd.Created || r.gate(id) != gates.Open) {
+		return nil, errors.Join(runtime.ErrNotRunning, err)
 	}
 	spec, err := c.Spec(ctx)
 	if err != nil {
@@ -86,7 +87,7 @@ func (r *Runtime) Exec(ctx context.Context, id cluster.AttemptID, x *agent.Exec)
 }
 
 // enterSpec is the container's own process with another command.
-func enterSpec(spec *specs.Spec, x *agent.Exec) (*specs.Process, error) {
+func enterSpec(spec *specs.Spec, x *runtime.Exec) (*specs.Process, error) {
 	own := *spec.Process
 	proc := &own
 	proc.Env = launch.Environ(own.Env, x.Env)
@@ -95,8 +96,8 @@ func enterSpec(spec *specs.Spec, x *agent.Exec) (*specs.Process, error) {
 		proc.ConsoleSize = &specs.Box{Height: uint(x.Window.Rows), Width: uint(x.Window.Columns)}
 	}
 	proc.Cwd = "/"
-	if len(own.Args) > 2 && own.Args[0] == jobside.Binary {
-		// A host job: the helper knows the directory, and what is no text.
+	if len(own.Args) > 2 && own.Args[0] == jobside.Binary && own.Args[1] == jobside.LoggerArg {
+		// A host job: the helper, which becomes it, knows the directory, and what is no text.
 		proc.Args = []string{jobside.Binary, jobside.EnterArg, jobside.File}
 		if x.Own {
 			proc.Args = append(proc.Args, jobside.Binary)
@@ -132,16 +133,16 @@ type execed struct {
 	far  []*os.File
 
 	done   chan struct{} // closed when end or err is known
-	end    agent.ProcessEnd
+	end    runtime.ProcessEnd
 	err    error
 	ending sync.Once
 	closed error
 }
 
-func (p *execed) record() string { return p.rt.file(p.id, p.name+"."+kindExec) }
+func (p *execed) record() string { return p.rt.records.file(p.id, p.name+"."+kindExec) }
 
 // begin makes the process and starts it.
-func (p *execed) begin(ctx context.Context, task containerd.Task, spec *specs.Process) (near *agent.Process, err error) {
+func (p *execed) begin(ctx context.Context, task containerd.Task, spec *specs.Process) (near *runtime.Process, err error) {
 	near, stdin, stdout, stderr, err := p.files(spec.Terminal)
 	if err != nil {
 		return nil, err
@@ -191,7 +192,7 @@ func (p *execed) begin(ctx context.Context, task containerd.Task, spec *specs.Pr
 
 // files makes the near ends of the process's files and what is copied to and
 // from the shim.
-func (p *execed) files(terminal bool) (near *agent.Process, stdin io.Reader, stdout, stderr io.Writer, err error) {
+func (p *execed) files(terminal bool) (near *runtime.Process, stdin io.Reader, stdout, stderr io.Writer, err error) {
 	pairs := 3
 	if terminal {
 		pairs = 2
@@ -205,7 +206,7 @@ func (p *execed) files(terminal bool) (near *agent.Process, stdin io.Reader, std
 		}
 		made = append(made, r, w)
 	}
-	near = &agent.Process{Stdin: made[1], Stdout: made[2]}
+	near = &runtime.Process{Stdin: made[1], Stdout: made[2]}
 	p.far = []*os.File{made[0], made[3]}
 	if terminal {
 		return near, made[0], made[3], nil, nil
@@ -270,18 +271,18 @@ func (p *execed) await(ctx context.Context, exits <-chan containerd.ExitStatus) 
 	}
 }
 
-// Wait implements agent.ProcessControl.
-func (p *execed) Wait(ctx context.Context) (agent.ProcessEnd, error) {
+// Wait implements runtime.ProcessControl.
+func (p *execed) Wait(ctx context.Context) (runtime.ProcessEnd, error) {
 	select {
 	case <-ctx.Done():
-		return agent.ProcessEnd{}, ctx.Err()
+		return runtime.ProcessEnd{}, ctx.Err()
 	case <-p.done:
 		return p.end, p.err
 	}
 }
 
-// Resize implements agent.ProcessControl.
-func (p *execed) Resize(ctx context.Context, w agent.Window) error {
+// Resize implements runtime.ProcessControl.
+func (p *execed) Resize(ctx context.Context, w runtime.Window) error {
 	ctx, cancel := context.WithTimeout(p.rt.with(ctx), callDeadline)
 	defer cancel()
 	err := p.proc.Resize(ctx, uint32(w.Columns), uint32(w.Rows))
@@ -291,7 +292,7 @@ func (p *execed) Resize(ctx context.Context, w agent.Window) error {
 	return err
 }
 
-// Signal implements agent.ProcessControl. runc makes each process the leader
+// Signal implements runtime.ProcessControl. runc makes each process the leader
 // of a session and a group.
 func (p *execed) Signal(_ context.Context, sig syscall.Signal) error {
 	select {
@@ -309,7 +310,7 @@ func (p *execed) Signal(_ context.Context, sig syscall.Signal) error {
 	return nil
 }
 
-// Close implements agent.ProcessControl.
+// Close implements runtime.ProcessControl.
 func (p *execed) Close() error {
 	p.ending.Do(func() { p.closed = p.finish() })
 	return p.closed
@@ -328,7 +329,7 @@ func (p *execed) finish() error {
 		errs = append(errs, p.Signal(ctx, syscall.SIGHUP), p.Signal(ctx, syscall.SIGCONT))
 		select {
 		case <-p.done:
-		case <-time.After(agent.HangUpGrace):
+		case <-time.After(runtime.HangUpGrace):
 		}
 		errs = append(errs, p.rt.group(p.id).KillSession(int(p.proc.Pid())))
 	}

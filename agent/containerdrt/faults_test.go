@@ -11,7 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/runtime"
 )
 
 // TestContainerdRestarts kills containerd while jobs run and end: no job may
@@ -20,7 +21,7 @@ func TestContainerdRestarts(t *testing.T) {
 	require(t)
 	b := newBench(t)
 	const jobs = 8
-	var ls []*agent.Launch
+	var ls []*launch.Launch
 	for i := range jobs {
 		image := ""
 		if i%2 == 1 {
@@ -30,7 +31,7 @@ func TestContainerdRestarts(t *testing.T) {
 		l := b.job(i+1, image, "/bin/sh", "-c", fmt.Sprintf("echo began; while [ ! -e %s ]; do sleep 0.02; done; echo done; exit %d", gate, i))
 		l.Env = []string{"PATH=/usr/bin:/bin"}
 		if image != "" {
-			l.Mounts = []agent.Mount{{Source: b.out, Target: b.out, ReadOnly: true}}
+			l.Mounts = []launch.Mount{{Source: b.out, Target: b.out, ReadOnly: true}}
 		}
 		b.start(l)
 		ls = append(ls, l)
@@ -66,7 +67,7 @@ func TestContainerdRestarts(t *testing.T) {
 		}
 	}
 	for i, l := range ls {
-		if task := b.wait(l.ID); task.Phase != agent.TaskStopped || task.ExitCode != i {
+		if task := b.wait(l.ID); task.Phase != runtime.Stopped || task.ExitCode != i {
 			t.Errorf("job %d: got %+v", i, task)
 		}
 		if got := strings.Join(b.lines(l, 2), " "); got != "began done" {
@@ -96,7 +97,7 @@ func TestAbsentContainerd(t *testing.T) {
 	}
 	b.until("the task", func() bool {
 		task, err := b.rt.Inspect(t.Context(), l.ID)
-		return err == nil && task.Phase == agent.TaskRunning
+		return err == nil && task.Phase == runtime.Running
 	})
 }
 
@@ -121,7 +122,7 @@ func TestShimKilled(t *testing.T) {
 		if err := syscall.Kill(parentOf(t, task.PID), syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		if task := b.wait(l.ID); task.Phase != agent.TaskLost || task.ExitCode != 0 {
+		if task := b.wait(l.ID); task.Phase != runtime.Lost || task.ExitCode != 0 {
 			t.Errorf("got %+v, want it lost", task)
 		}
 		for _, pid := range pids {
@@ -149,7 +150,7 @@ func TestShimSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	task, err := b.rt.Inspect(t.Context(), l.ID)
-	if err != nil || task.Phase != agent.TaskCreated {
+	if err != nil || task.Phase != runtime.Created {
 		t.Fatalf("created: got %+v, %v", task, err)
 	}
 	shim := parentOf(t, task.PID)
@@ -170,7 +171,7 @@ func TestShimSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.until("a start", func() bool { return b.rt.Start(t.Context(), l.ID) == nil })
-	if task := b.wait(l.ID); task.Phase != agent.TaskStopped || task.ExitCode != 3 {
+	if task := b.wait(l.ID); task.Phase != runtime.Stopped || task.ExitCode != 3 {
 		t.Errorf("got %+v, want code 3", task)
 	}
 }
@@ -231,7 +232,7 @@ func TestLaunchError(t *testing.T) {
 		{"exec: permission denied", "", 0}, // not runc's
 	} {
 		err := launchError(fmt.Errorf("%s", c.text))
-		le, ok := err.(*agent.LaunchError)
+		le, ok := err.(*launch.Error)
 		if ok != (c.want != "") || ok && (le.Code != c.code || le.Error() != c.want) {
 			t.Errorf("%s: got %v, want %s (%d)", c.text, err, c.want, c.code)
 		}

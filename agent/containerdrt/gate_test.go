@@ -6,7 +6,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/containerdrt/gates"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/runtime"
 )
 
 // TestGate follows tasks through a start that nothing disturbs.
@@ -19,28 +21,28 @@ func TestGate(t *testing.T) {
 		if err := b.rt.Create(t.Context(), l); err != nil {
 			t.Fatal(err)
 		}
-		if got := b.rt.gate(l.ID); got != gateUnknown {
+		if got := b.rt.gate(l.ID); got != gates.Unknown {
 			t.Errorf("%s: created: got gate %d", l.ID, got)
 		}
 		if err := b.rt.aboutToStart(l.ID); err != nil {
 			t.Fatal(err)
 		}
-		if got := b.rt.gate(l.ID); got != gateShut {
+		if got := b.rt.gate(l.ID); got != gates.Shut {
 			t.Errorf("%s: about to start: got gate %d", l.ID, got)
 		}
 		if err := b.rt.Start(t.Context(), l.ID); err != nil {
 			t.Fatal(err)
 		}
-		if task := b.wait(l.ID); task.Phase != agent.TaskStopped || task.ExitCode != 1 {
+		if task := b.wait(l.ID); task.Phase != runtime.Stopped || task.ExitCode != 1 {
 			t.Fatalf("%s ended as %+v", l.ID, task)
 		}
-		if got := b.rt.gate(l.ID); got != gateOpen {
+		if got := b.rt.gate(l.ID); got != gates.Open {
 			t.Errorf("%s: it ran: got gate %d", l.ID, got)
 		}
 		if err := b.rt.Delete(t.Context(), l.ID); err != nil {
 			t.Fatal(err)
 		}
-		if got := b.rt.gate(l.ID); got != gateUnknown {
+		if got := b.rt.gate(l.ID); got != gates.Unknown {
 			t.Errorf("%s: deleted: got gate %d", l.ID, got)
 		}
 	}
@@ -48,12 +50,12 @@ func TestGate(t *testing.T) {
 
 // cutStart does what a runc does that is killed within a start: it opens the
 // fifo, and is gone before or after the process has written there.
-func (b *bench) cutStart(l *agent.Launch, read bool) {
+func (b *bench) cutStart(l *launch.Launch, read bool) {
 	b.Helper()
 	if err := errors.Join(b.rt.Create(b.Context(), l), b.rt.aboutToStart(l.ID)); err != nil {
 		b.Fatal(err)
 	}
-	fifo := b.rt.fifo(b.rt.name(l.ID))
+	fifo := b.rt.gates.Fifo(b.rt.tries.name(l.ID))
 	if read {
 		f, err := os.Open(fifo)
 		if err != nil {
@@ -77,7 +79,7 @@ func (b *bench) cutStart(l *agent.Launch, read bool) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		return task.Phase != agent.TaskCreated
+		return task.Phase != runtime.Created
 	})
 }
 
@@ -95,7 +97,7 @@ func TestStartCutOffBefore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if task.Phase == agent.TaskAbsent {
+		if task.Phase == runtime.Absent {
 			if n := b.ran(l); n != 0 {
 				t.Errorf("%s: said not to have begun, ran %d times", l.ID, n)
 			}
@@ -103,7 +105,7 @@ func TestStartCutOffBefore(t *testing.T) {
 		} else { // the process was quicker than the close
 			t.Logf("%s: got through as %+v", l.ID, task)
 		}
-		if task := b.wait(l.ID); task.Phase != agent.TaskStopped || task.ExitCode != 7 || b.ran(l) != 1 {
+		if task := b.wait(l.ID); task.Phase != runtime.Stopped || task.ExitCode != 7 || b.ran(l) != 1 {
 			t.Errorf("%s: got %+v after %d runs", l.ID, task, b.ran(l))
 		}
 		if err := b.rt.Delete(t.Context(), l.ID); err != nil {
@@ -130,7 +132,7 @@ func TestStartCutOffAfter(t *testing.T) {
 			b.lines(l, 1)
 			if end != 0 {
 				task, err := b.rt.Inspect(t.Context(), l.ID)
-				if err != nil || task.Phase != agent.TaskRunning {
+				if err != nil || task.Phase != runtime.Running {
 					t.Errorf("%s runs: got %+v, %v", l.ID, task, err)
 				}
 				if err := b.rt.Delete(t.Context(), l.ID); err == nil {
@@ -141,7 +143,7 @@ func TestStartCutOffAfter(t *testing.T) {
 				}
 			}
 			task := b.wait(l.ID)
-			if task.Phase != agent.TaskStopped || b.ran(l) != 1 || task.Signal != end || end == 0 && task.ExitCode != 1 {
+			if task.Phase != runtime.Stopped || b.ran(l) != 1 || task.Signal != end || end == 0 && task.ExitCode != 1 {
 				t.Errorf("%s: got %+v after %d runs", l.ID, task, b.ran(l))
 			}
 			if err := b.rt.Delete(t.Context(), l.ID); err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/launch"
 )
 
 // testSwapped: what is mounted is what was checked, whatever becomes of the
@@ -19,8 +19,8 @@ func testSwapped(t *testing.T, b *bench, image string) {
 		t.Fatal(err)
 	}
 	l := b.job(301, image, "/bin/busybox", "true")
-	l.Mounts = []agent.Mount{{Source: src, Target: "/x"}}
-	binds, err := b.rt.openBinds(l)
+	l.Mounts = []launch.Mount{{Source: src, Target: "/x"}}
+	binds, err := b.rt.binds.open(l)
 	if err != nil {
 		t.Fatal(err)
 	}

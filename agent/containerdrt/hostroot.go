@@ -3,13 +3,13 @@ package containerdrt
 import (
 	"errors"
 	"fmt"
-	"github.com/berth-scheduler/berth/agent/jobside"
 	"io/fs"
 	"os"
 	"path/filepath"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/berth-scheduler/berth/agent/jobside"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
@@ -22,13 +22,19 @@ import (
 // ownMounts are top-level directories that a container has of its own.
 var ownMounts = map[string]struct{}{"proc": {}, "sys": {}, "dev": {}, "lost+found": {}}
 
-func (r *Runtime) rootDir(id cluster.AttemptID) string {
-	return filepath.Join(r.cfg.Dir, "roots", id.String())
+// hostRoots makes the roots of host jobs.
+type hostRoots struct {
+	cfg     *Config
+	records records
 }
 
-// hostRoot makes the root of an attempt and returns it and its mounts.
-func (r *Runtime) hostRoot(id cluster.AttemptID) (dir string, mounts []specs.Mount, err error) {
-	dir = r.rootDir(id)
+func (h hostRoots) dir(id cluster.AttemptID) string {
+	return filepath.Join(h.cfg.Dir, "roots", id.String())
+}
+
+// make makes the root of an attempt and returns it and its mounts.
+func (h hostRoots) make(id cluster.AttemptID) (dir string, mounts []specs.Mount, err error) {
+	dir = h.dir(id)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", nil, err
 	}
@@ -54,19 +60,19 @@ func (r *Runtime) hostRoot(id cluster.AttemptID) (dir string, mounts []specs.Mou
 			mounts = append(mounts, specs.Mount{Destination: path, Type: "bind", Source: path, Options: []string{"rbind", "rslave"}})
 		}
 	}
-	helper, err := r.helperMounts(id)
+	helper, err := h.helperMounts(id)
 	return dir, append(mounts, helper...), err
 }
 
 // helperMounts shows a host job our own binary, wherever it lies and whoever
 // may reach it there, and what it is to do.
-func (r *Runtime) helperMounts(id cluster.AttemptID) ([]specs.Mount, error) {
-	if err := os.MkdirAll(filepath.Join(r.rootDir(id), jobside.Dir), 0o755); err != nil {
+func (h hostRoots) helperMounts(id cluster.AttemptID) ([]specs.Mount, error) {
+	if err := os.MkdirAll(filepath.Join(h.dir(id), jobside.Dir), 0o755); err != nil {
 		return nil, err
 	}
 	var mounts []specs.Mount
-	for _, m := range []struct{ name, source string }{{jobside.Binary, r.cfg.Logger}, {jobside.File, r.file(id, kindHelper)}} {
-		point := filepath.Join(r.rootDir(id), m.name)
+	for _, m := range []struct{ name, source string }{{jobside.Binary, h.cfg.Inside}, {jobside.File, h.records.file(id, kindHelper)}} {
+		point := filepath.Join(h.dir(id), m.name)
 		if err := os.WriteFile(point, nil, 0o600); err != nil {
 			return nil, err
 		}
@@ -75,10 +81,10 @@ func (r *Runtime) helperMounts(id cluster.AttemptID) ([]specs.Mount, error) {
 	return mounts, nil
 }
 
-// removeRoot removes the root of an attempt: links and empty directories, and
+// remove removes the root of an attempt: links and empty directories, and
 // nothing that is not.
-func (r *Runtime) removeRoot(id cluster.AttemptID) error {
-	dir := r.rootDir(id)
+func (h hostRoots) remove(id cluster.AttemptID) error {
+	dir := h.dir(id)
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -14,8 +14,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/containerdrt/daemon"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
@@ -80,16 +81,16 @@ func (b *bench) close() {
 	}
 }
 
-func (b *bench) job(n int, image string, args ...string) *agent.Launch {
+func (b *bench) job(n int, image string, args ...string) *launch.Launch {
 	id := cluster.AttemptID{Job: cluster.JobID(n), No: 1}
 	out := filepath.Join(b.out, id.String()+".out")
-	return &agent.Launch{
+	return &launch.Launch{
 		ID: id, Token: 7, UID: 65534, GID: 65534, Groups: []uint32{65534}, Image: image, Dir: "/",
 		Args: args, Stdout: out, Stderr: out, Env: []string{"HOME=/"},
 	}
 }
 
-func (b *bench) start(l *agent.Launch) {
+func (b *bench) start(l *launch.Launch) {
 	b.Helper()
 	if err := b.rt.Create(b.Context(), l); err != nil {
 		b.Fatalf("create %q: %v", l.Args, err)
@@ -99,15 +100,15 @@ func (b *bench) start(l *agent.Launch) {
 	}
 }
 
-func (b *bench) wait(id cluster.AttemptID) agent.Task {
+func (b *bench) wait(id cluster.AttemptID) runtime.Task {
 	b.Helper()
-	var task agent.Task
+	var task runtime.Task
 	b.until("the end of "+id.String(), func() (done bool) {
 		var err error
 		if task, err = b.rt.Inspect(b.Context(), id); err != nil {
 			b.Fatal(err)
 		}
-		return task.Phase == agent.TaskStopped || task.Phase == agent.TaskLost
+		return task.Phase == runtime.Stopped || task.Phase == runtime.Lost
 	})
 	return task
 }
@@ -122,7 +123,7 @@ func (b *bench) until(what string, cond func() bool) {
 }
 
 // lines waits until a job has printed n lines.
-func (b *bench) lines(l *agent.Launch, n int) []string {
+func (b *bench) lines(l *launch.Launch, n int) []string {
 	b.Helper()
 	var got []string
 	b.until("output of "+l.ID.String(), func() bool {
@@ -220,7 +221,7 @@ func testMounts(t *testing.T, b *bench) {
 		t.Fatal(err)
 	}
 	l := b.job(30, b.image, "sh", "-c", "cat /ro/data; touch /ro/new 2>/dev/null || echo readonly; touch /rw/new && echo written")
-	l.Mounts = []agent.Mount{{Source: b.out, Target: "/ro", ReadOnly: true}, {Source: b.out, Target: "/rw"}}
+	l.Mounts = []launch.Mount{{Source: b.out, Target: "/ro", ReadOnly: true}, {Source: b.out, Target: "/rw"}}
 	b.start(l)
 	if diff := cmp.Diff([]string{"hello", "readonly", "written"}, b.lines(l, 3)); diff != "" {
 		t.Errorf("mounts (-want +got):\n%s", diff)
@@ -231,17 +232,17 @@ func testImageRefusals(t *testing.T, b *bench) {
 	for i, c := range []struct {
 		name, reason string
 		code         int
-		change       func(*agent.Launch)
+		change       func(*launch.Launch)
 	}{
-		{"unknown image", "IMAGE", 125, func(l *agent.Launch) { l.Image = "127.0.0.1:1/no/image:v1" }},
-		{"not a reference", "IMAGE", 125, func(l *agent.Launch) { l.Image = "::" }},
-		{"no such path", "COMMAND", 127, func(l *agent.Launch) { l.Args = []string{"/no/such"} }},
-		{"no such name", "COMMAND", 127, func(l *agent.Launch) { l.Args = []string{"no-such"} }},
-		{"a directory", "COMMAND", 126, func(l *agent.Launch) { l.Args = []string{"/plain"} }},
-		{"not permitted", "COMMAND", 126, func(l *agent.Launch) { l.Args = []string{"/plain/text"} }},
-		{"bytes that are no text", "COMMAND", 125, func(l *agent.Launch) { l.Args = []string{"echo", "\xff"} }},
-		{"input", "INPUT", 125, func(l *agent.Launch) { l.Stdin = "/dev/zero" }},
-		{"output", "OUTPUT", 125, func(l *agent.Launch) { l.Stdout = "/etc/berth-test" }},
+		{"unknown image", "IMAGE", 125, func(l *launch.Launch) { l.Image = "127.0.0.1:1/no/image:v1" }},
+		{"not a reference", "IMAGE", 125, func(l *launch.Launch) { l.Image = "::" }},
+		{"no such path", "COMMAND", 127, func(l *launch.Launch) { l.Args = []string{"/no/such"} }},
+		{"no such name", "COMMAND", 127, func(l *launch.Launch) { l.Args = []string{"no-such"} }},
+		{"a directory", "COMMAND", 126, func(l *launch.Launch) { l.Args = []string{"/plain"} }},
+		{"not permitted", "COMMAND", 126, func(l *launch.Launch) { l.Args = []string{"/plain/text"} }},
+		{"bytes that are no text", "COMMAND", 125, func(l *launch.Launch) { l.Args = []string{"echo", "\xff"} }},
+		{"input", "INPUT", 125, func(l *launch.Launch) { l.Stdin = "/dev/zero" }},
+		{"output", "OUTPUT", 125, func(l *launch.Launch) { l.Stdout = "/etc/berth-test" }},
 	} {
 		l := b.job(40+i, b.image, "true")
 		c.change(l)
@@ -249,7 +250,7 @@ func testImageRefusals(t *testing.T, b *bench) {
 		if err == nil {
 			err = b.rt.Start(t.Context(), l.ID)
 		}
-		le, ok := errors.AsType[*agent.LaunchError](err)
+		le, ok := errors.AsType[*launch.Error](err)
 		if !ok || le.Code != c.code || le.Reason != c.reason {
 			t.Errorf("%s: got %v, want code %d reason %s", c.name, err, c.code, c.reason)
 		}

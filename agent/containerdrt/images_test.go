@@ -19,8 +19,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/containerdrt/daemon"
+	"github.com/berth-scheduler/berth/agent/launch"
 )
 
 func TestImages(t *testing.T) {
@@ -421,7 +421,7 @@ func TestDiskFull(t *testing.T) {
 	}
 	reg.top = big.manifest.digest
 	_, err = s.Pull(t.Context(), reg.ref())
-	if _, final := errors.AsType[*agent.LaunchError](err); final || err == nil || !strings.Contains(err.Error(), "has no room") {
+	if _, final := errors.AsType[*launch.Error](err); final || err == nil || !strings.Contains(err.Error(), "has no room") {
 		t.Errorf("pull: got %v, want an error that may pass and word of the disk", err)
 	}
 	deadline := time.Now().Add(10 * time.Minute)

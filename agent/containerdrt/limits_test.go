@@ -12,9 +12,9 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/containerdrt/firsts"
+	"github.com/berth-scheduler/berth/agent/runtime"
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 // TestGreedyJobs has jobs run into each limit: they get an error or a clear
@@ -45,7 +45,7 @@ func TestGreedyJobs(t *testing.T) {
 }
 
 func testForks(t *testing.T, b *bench, image string) {
-	if b.rt.groups.Pids == "" && b.rt.groups.Unified == "" {
+	if b.rt.clearer.groups.Pids == "" && b.rt.clearer.groups.Unified == "" {
 		t.Skip("this kernel counts no processes: no pids controller is mounted")
 	}
 	// A fork bomb that a shell survives: each of its children waits.
@@ -54,7 +54,7 @@ func testForks(t *testing.T, b *bench, image string) {
 		l := b.job(500+i, img, "/bin/busybox", "sh", "-c", script)
 		b.start(l)
 		task := b.wait(l.ID)
-		if task.Phase != agent.TaskStopped || task.ExitCode == 0 || task.OOMKilled {
+		if task.Phase != runtime.Stopped || task.ExitCode == 0 || task.OOMKilled {
 			t.Errorf("image %q: got %+v, want a failed fork", img, task)
 		}
 		if got := strings.Join(b.lines(l, 1), " "); !strings.Contains(got, "can't fork") {
@@ -148,16 +148,14 @@ func kernelTells(t *testing.T) bool {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	fd, err := unix.PidfdOpen(cmd.Process.Pid, 0)
-	if cerr := in.Close(); cerr != nil {
-		t.Fatal(cerr)
+	held, id := firsts.New(), cluster.AttemptID{Job: 1, No: 1}
+	defer held.Close()
+	held.Hold(id, cmd.Process.Pid)
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
 	}
 	_ = cmd.Wait() // says 137
-	if err != nil {
-		return false
-	}
-	defer unix.Close(fd)
-	ws, ok := endOf(fd)
+	ws, ok := held.End(id)
 	if ok && (!ws.Exited() || ws.ExitStatus() != 137) {
 		t.Errorf("the kernel says %#x of an exit with 137", ws)
 	}
@@ -206,10 +204,10 @@ func testExitOrSignal(t *testing.T, b *bench, image string) {
 	}
 	b.until("the end", func() bool {
 		task, err := later.Inspect(t.Context(), l.ID)
-		if err == nil && task.Phase == agent.TaskStopped && (task.ExitCode != 137 || tells && task.Signal != 0) {
+		if err == nil && task.Phase == runtime.Stopped && (task.ExitCode != 137 || tells && task.Signal != 0) {
 			t.Errorf("seen by a later agent: got %+v", task)
 		}
-		return err == nil && task.Phase == agent.TaskStopped
+		return err == nil && task.Phase == runtime.Stopped
 	})
 }
 

@@ -3,7 +3,6 @@ package containerdrt
 import (
 	"errors"
 	"fmt"
-	"github.com/berth-scheduler/berth/agent/jobside"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,13 +13,14 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/asuser"
+	"github.com/berth-scheduler/berth/agent/jobside"
+	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
 func mountError(err error) error {
-	return &agent.LaunchError{Code: 125, Reason: "MOUNT", Err: err}
+	return &launch.Error{Code: 125, Reason: "MOUNT", Err: err}
 }
 
 // binds are the sources of a launch's bind mounts. Each is opened with the
@@ -44,19 +44,22 @@ func (b *binds) close() error {
 	return unstage(b.dir)
 }
 
-func (r *Runtime) bindDir(id cluster.AttemptID) string {
-	return filepath.Join(r.cfg.Dir, "binds", id.String())
+// binder opens what jobs mount.
+type binder struct{ cfg *Config }
+
+func (m binder) dir(id cluster.AttemptID) string {
+	return filepath.Join(m.cfg.Dir, "binds", id.String())
 }
 
-// openBinds checks and opens what l mounts. The caller closes it.
-func (r *Runtime) openBinds(l *agent.Launch) (*binds, error) {
-	b := &binds{dir: r.bindDir(l.ID)}
+// open checks and opens what l mounts. The caller closes it.
+func (m binder) open(l *launch.Launch) (*binds, error) {
+	b := &binds{dir: m.dir(l.ID)}
 	if err := unstage(b.dir); err != nil { // of an agent that died
 		return nil, err
 	}
 	taken := map[string]struct{}{}
-	for i, m := range l.Mounts {
-		if err := r.openBind(l, m, taken, b); err != nil {
+	for i, mt := range l.Mounts {
+		if err := m.openOne(l, mt, taken, b); err != nil {
 			return nil, errors.Join(mountError(err), b.close())
 		}
 		place := filepath.Join(b.dir, strconv.Itoa(i))
@@ -64,28 +67,28 @@ func (r *Runtime) openBinds(l *agent.Launch) (*binds, error) {
 			return nil, errors.Join(err, b.close())
 		}
 		mode := "rw"
-		if m.ReadOnly {
+		if mt.ReadOnly {
 			mode = "ro"
 		}
 		b.specs = append(b.specs, specs.Mount{
-			Destination: m.Target, Type: "bind", Source: place, Options: []string{"rbind", "rprivate", "nosuid", "nodev", mode},
+			Destination: mt.Target, Type: "bind", Source: place, Options: []string{"rbind", "rprivate", "nosuid", "nodev", mode},
 		})
 	}
 	return b, nil
 }
 
-func (r *Runtime) openBind(l *agent.Launch, m agent.Mount, taken map[string]struct{}, b *binds) error {
-	if err := checkTarget(m.Target, taken); err != nil {
+func (m binder) openOne(l *launch.Launch, mt launch.Mount, taken map[string]struct{}, b *binds) error {
+	if err := checkTarget(mt.Target, taken); err != nil {
 		return err
 	}
-	if !m.Own {
-		if err := r.allowed(m.Source); err != nil {
+	if !mt.Own {
+		if err := m.allowed(mt.Source); err != nil {
 			return err
 		}
 	}
 	var f *os.File
 	err := asuser.Do(asuser.User(l), func() (err error) {
-		f, err = asuser.OpenPath(m.Source)
+		f, err = asuser.OpenPath(mt.Source)
 		return err
 	})
 	if err != nil {
@@ -138,21 +141,21 @@ func unstage(dir string) error {
 	return os.Remove(dir)
 }
 
-// allowed tells whether a source lies where the node's policy lets it.
-func (r *Runtime) allowed(source string) error {
+// allowed reports whether a source lies where the node's policy lets it.
+func (m binder) allowed(source string) error {
 	clean := filepath.Clean(source)
 	if !filepath.IsAbs(source) || slices.Contains(strings.Split(source, "/"), "..") {
 		return fmt.Errorf("source %q: want an absolute path with no .. in it", source)
 	}
-	for _, dir := range r.cfg.Policy.Mounts {
+	for _, dir := range m.cfg.Policy.Mounts {
 		if within(clean, dir) {
 			return nil
 		}
 	}
-	if len(r.cfg.Policy.Mounts) == 0 {
+	if len(m.cfg.Policy.Mounts) == 0 {
 		return fmt.Errorf("source %s: this node mounts no directories into containers (containers.mounts in its agent.yaml)", clean)
 	}
-	return fmt.Errorf("source %s: this node mounts only what lies below %s (containers.mounts in its agent.yaml)", clean, strings.Join(r.cfg.Policy.Mounts, ", "))
+	return fmt.Errorf("source %s: this node mounts only what lies below %s (containers.mounts in its agent.yaml)", clean, strings.Join(m.cfg.Policy.Mounts, ", "))
 }
 
 // ownTargets are places in a container that are ours to fill.
@@ -198,7 +201,7 @@ func mountable(f *os.File) error {
 }
 
 func workDirError(err error) error {
-	return &agent.LaunchError{Code: 125, Reason: "WORKDIR", Err: err}
+	return &launch.Error{Code: 125, Reason: "WORKDIR", Err: err}
 }
 
 // barredDirs mean something else to each process that asks.
@@ -210,7 +213,7 @@ var freshDirs = []string{"/tmp", "/run"}
 // checkWorkDir finds out whether the working directory of an image job exists
 // in its root, which look shows us, or in one of its mounts: runc would make
 // one that does not, as root.
-func checkWorkDir(l *agent.Launch, b *binds, look func(func(root *os.File) error) error) error {
+func checkWorkDir(l *launch.Launch, b *binds, look func(func(root *os.File) error) error) error {
 	dir := filepath.Clean(l.Dir)
 	if !filepath.IsAbs(l.Dir) {
 		return workDirError(fmt.Errorf("%q is not an absolute path", l.Dir))
@@ -247,7 +250,7 @@ func checkWorkDir(l *agent.Launch, b *binds, look func(func(root *os.File) error
 	return look(func(root *os.File) error { return dirIn(root, dir, unix.RESOLVE_IN_ROOT, dir) })
 }
 
-// dirIn tells whether path is a directory below root, as shown. Before Linux
+// dirIn reports whether path is a directory below root, as shown. Before Linux
 // 5.6 nothing can tell, and runc decides; the same goes for a link that leads
 // from one mount into another.
 func dirIn(root *os.File, path string, how uint64, shown string) error {

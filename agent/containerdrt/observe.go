@@ -2,11 +2,8 @@ package containerdrt
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"strconv"
 	"syscall"
 	"time"
@@ -14,46 +11,47 @@ import (
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/errdefs"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/containerdrt/gates"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// List implements agent.Runtime.
-func (r *Runtime) List(ctx context.Context) ([]agent.Task, error) {
+// List implements runtime.Runtime.
+func (r *Runtime) List(ctx context.Context) ([]runtime.Task, error) {
 	cs, err := r.client.Containers(r.with(ctx))
 	if err != nil {
 		return nil, fmt.Errorf("list containers: %w", err)
 	}
-	out := make([]agent.Task, 0, len(cs))
+	out := make([]runtime.Task, 0, len(cs))
 	for _, c := range cs {
 		id, _, err := parseName(c.ID())
-		if err != nil || r.name(id) != c.ID() {
+		if err != nil || r.tries.name(id) != c.ID() {
 			continue // not ours, or of an earlier try
 		}
 		t, err := r.Inspect(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		if t.Phase != agent.TaskAbsent {
+		if t.Phase != runtime.Absent {
 			out = append(out, t)
 		}
 	}
 	return out, nil
 }
 
-// Inspect implements agent.Runtime.
-func (r *Runtime) Inspect(ctx context.Context, id cluster.AttemptID) (agent.Task, error) {
+// Inspect implements runtime.Runtime.
+func (r *Runtime) Inspect(ctx context.Context, id cluster.AttemptID) (runtime.Task, error) {
 	t, _, err := r.inspect(ctx, id)
 	return t, err
 }
 
 // inspect returns containerd's task as well; nil where there is none, or its
 // exit was read before.
-func (r *Runtime) inspect(ctx context.Context, id cluster.AttemptID) (agent.Task, containerd.Task, error) {
+func (r *Runtime) inspect(ctx context.Context, id cluster.AttemptID) (runtime.Task, containerd.Task, error) {
 	ctx, cancel := context.WithTimeout(r.with(ctx), callDeadline)
 	defer cancel()
-	t := agent.Task{ID: id}
-	c, err := r.client.LoadContainer(ctx, r.name(id))
+	t := runtime.Task{ID: id}
+	c, err := r.client.LoadContainer(ctx, r.tries.name(id))
 	if errdefs.IsNotFound(err) {
 		return t, nil, nil
 	}
@@ -64,27 +62,27 @@ func (r *Runtime) inspect(ctx context.Context, id cluster.AttemptID) (agent.Task
 		n, _ := strconv.ParseUint(info.Labels[labelToken], 10, 64)
 		t.Token = cluster.Token(n)
 	}
-	if ok, err := r.readExit(id, &t); ok || err != nil {
+	if ok, err := r.records.readExit(id, &t); ok || err != nil {
 		return t, nil, err
 	}
 	task, err := taskOf(ctx, c)
 	if err == nil || errdefs.IsNotFound(err) {
 		err = r.observe(ctx, &t, task)
 	}
-	if started := r.startedAt(id); errors.Is(err, errSilent) && !started.IsZero() && r.gate(id) == gateOpen {
-		t.Phase, t.Started, err = agent.TaskRunning, started, nil // or it ran, as will be told
+	if started := r.records.startedAt(id); errors.Is(err, errSilent) && !started.IsZero() && r.gate(id) == gates.Open {
+		t.Phase, t.Started, err = runtime.Running, started, nil // or it ran, as will be told
 		r.await(id)
 	}
 	return t, task, err
 }
 
 // observe fills in what containerd's task, nil where it knows none, tells of t.
-func (r *Runtime) observe(ctx context.Context, t *agent.Task, task containerd.Task) error {
+func (r *Runtime) observe(ctx context.Context, t *runtime.Task, task containerd.Task) error {
 	id := t.ID
-	started := r.startedAt(id)
+	started := r.records.startedAt(id)
 	if task == nil {
 		// Without a task it was never created whole, or its shim is gone.
-		if !started.IsZero() && r.gate(id) != gateShut {
+		if !started.IsZero() && r.gate(id) != gates.Shut {
 			r.lost(t, started)
 		}
 		return nil
@@ -96,20 +94,20 @@ func (r *Runtime) observe(ctx context.Context, t *agent.Task, task containerd.Ta
 	t.PID, t.Started = int(task.Pid()), started
 	switch st.Status {
 	case containerd.Created:
-		t.Phase = agent.TaskCreated
-		if !started.IsZero() && r.gate(id) == gateOpen {
-			t.Phase = agent.TaskRunning // runc died before it could say so
+		t.Phase = runtime.Created
+		if !started.IsZero() && r.gate(id) == gates.Open {
+			t.Phase = runtime.Running // runc died before it could say so
 		}
 	case containerd.Stopped:
 		if r.neverBegan(id, started, st) {
-			*t = agent.Task{ID: id, Token: t.Token} // absent: it can be made again
+			*t = runtime.Task{ID: id, Token: t.Token} // absent: it can be made again
 			return nil
 		}
 		return r.stopped(id, t, st)
 	default:
-		t.Phase = agent.TaskRunning
+		t.Phase = runtime.Running
 	}
-	if t.Phase == agent.TaskRunning {
+	if t.Phase == runtime.Running {
 		r.await(id) // its start may have failed to say that it is one
 	}
 	return nil
@@ -121,35 +119,23 @@ func (r *Runtime) neverBegan(id cluster.AttemptID, started time.Time, st contain
 	if started.IsZero() {
 		return true // nobody of ours let it go
 	}
-	return st.ExitStatus <= 128 && r.gate(id) == gateShut
+	return st.ExitStatus <= 128 && r.gate(id) == gates.Shut
 }
 
 // lost is a task that may have run and of whose end nobody knows. Its shim
 // may have left processes, and nobody else ends them.
-func (r *Runtime) lost(t *agent.Task, started time.Time) {
-	t.Phase, t.Started = agent.TaskLost, started
+func (r *Runtime) lost(t *runtime.Task, started time.Time) {
+	t.Phase, t.Started = runtime.Lost, started
 	if err := r.group(t.ID).Kill(); err != nil {
 		r.cfg.Log.Error("cannot kill what is left of a lost task", "task", t.ID.String(), "err", err)
 	}
 }
 
-func (r *Runtime) startedAt(id cluster.AttemptID) time.Time {
-	data, err := os.ReadFile(r.file(id, kindStarted))
-	if err != nil {
-		return time.Time{}
-	}
-	t, err := time.Parse(time.RFC3339Nano, string(data))
-	if err != nil {
-		return time.Time{}
-	}
-	return t
-}
-
 // stopped takes down how a task ended, while its control group is there.
-func (r *Runtime) stopped(id cluster.AttemptID, t *agent.Task, st containerd.Status) error {
-	t.Phase, t.ExitCode, t.Ended = agent.TaskStopped, int(st.ExitStatus), st.ExitTime
-	t.Doubtful = r.gate(id) == gateUnknown
-	if ws, ok := r.trueEnd(id); ok {
+func (r *Runtime) stopped(id cluster.AttemptID, t *runtime.Task, st containerd.Status) error {
+	t.Phase, t.ExitCode, t.Ended = runtime.Stopped, int(st.ExitStatus), st.ExitTime
+	t.Doubtful = r.gate(id) == gates.Unknown
+	if ws, ok := r.firsts.End(id); ok {
 		// Both say the same of every end; but the kernel's word has no two meanings.
 		if ws.Signaled() {
 			t.Signal = ws.Signal()
@@ -161,56 +147,49 @@ func (r *Runtime) stopped(id cluster.AttemptID, t *agent.Task, st containerd.Sta
 	if n, err := g.OOMKills(); err == nil && n > 0 {
 		// What ended by itself just before it could be ended as a whole was out of
 		// memory too: a shell, say, whose pipeline the kernel broke.
-		r.mu.Lock()
-		_, listened := r.listened[id]
-		r.mu.Unlock()
-		t.OOMKilled = listened || t.ExitCode == 128+int(syscall.SIGKILL)
+		t.OOMKilled = r.firsts.Listened(id) || t.ExitCode == 128+int(syscall.SIGKILL)
 	}
-	if sig, ok := r.actedFor(id); ok && t.Signal == syscall.SIGKILL && !t.OOMKilled {
+	if sig, ok := r.records.actedFor(id); ok && t.Signal == syscall.SIGKILL && !t.OOMKilled {
 		t.Signal, t.ExitCode = sig, 128+int(sig)
 	}
 	if n := g.PidsRefused(); n > 0 {
 		r.cfg.Log.Info("a job ran into its limit of processes", "task", id.String(), "limit", r.cfg.Policy.Pids, "count", n)
 	}
-	t.MemPeakBytes, t.CPUTime, t.IO = g.MemPeak(), g.CPUTime(), r.storage(id)
-	return r.writeExit(id, t)
+	t.MemPeakBytes, t.CPUTime, t.IO = g.MemPeak(), g.CPUTime(), r.firsts.Storage(id)
+	return r.records.writeExit(id, t)
 }
 
-// writeExit records an exit on disk before anybody may delete the task.
-func (r *Runtime) writeExit(id cluster.AttemptID, t *agent.Task) error {
-	data, err := json.Marshal(t)
-	if err != nil {
-		return err
+// containerd gives a shim two seconds to tell of its task. A shim of a very busy
+// machine may need longer. Then containerd answers all the same, with a state that
+// is unknown and the process 0 (services/tasks, getProcessState); nobody may take
+// either for what it says.
+
+// errSilent is returned where a shim did not answer silentTries times.
+var errSilent = errors.New("its shim does not answer")
+
+const silentTries = 3
+
+// taskOf returns containerd's task of a container, with its true process.
+func taskOf(ctx context.Context, c containerd.Container) (containerd.Task, error) {
+	for range silentTries {
+		task, err := c.Task(ctx, nil)
+		if err != nil || task.Pid() != 0 {
+			return task, err
+		}
 	}
-	tmp := r.file(id, kindExit+".new")
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("record exit: %w", err)
-	}
-	if err := os.Rename(tmp, r.file(id, kindExit)); err != nil {
-		return fmt.Errorf("record exit: %w", err)
-	}
-	d, err := os.Open(r.cfg.Dir)
-	if err != nil {
-		return fmt.Errorf("record exit: %w", err)
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return nil, fmt.Errorf("task %s: %w", c.ID(), errSilent)
 }
 
-func (r *Runtime) readExit(id cluster.AttemptID, t *agent.Task) (bool, error) {
-	data, err := os.ReadFile(r.file(id, kindExit))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+// statusOf returns a state that is known.
+func statusOf(ctx context.Context, task containerd.Task) (containerd.Status, error) {
+	for range silentTries {
+		st, err := task.Status(ctx)
+		if err != nil || st.Status != containerd.Unknown {
+			return st, err
+		}
 	}
-	if err != nil {
-		return false, err
-	}
-	if err := json.Unmarshal(data, t); err != nil {
-		return false, fmt.Errorf("exit record of %s: %w", id, err)
-	}
-	return true, nil
+	return containerd.Status{}, fmt.Errorf("task %s: %w", task.ID(), errSilent)
 }
+
+// gate tells of a task whether its first process went through.
+func (r *Runtime) gate(id cluster.AttemptID) gates.Gate { return r.gates.Of(r.tries.name(id)) }

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/cgroup"
+	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
@@ -90,7 +90,7 @@ func (p Policy) shmBytes(memCap int64) int64 {
 }
 
 // network is what a job sees, by its own choice or the node's.
-func (p Policy) network(l *agent.Launch) Network {
+func (p Policy) network(l *launch.Launch) Network {
 	if l.Network != "" {
 		return l.Network
 	}
@@ -99,7 +99,7 @@ func (p Policy) network(l *agent.Launch) Network {
 
 // sized is the policy for a job with sizes of its own. It may have as much as
 // the node gives, or as its own memory cap holds, as which it counts.
-func (p Policy) sized(l *agent.Launch) (Policy, error) {
+func (p Policy) sized(l *launch.Launch) (Policy, error) {
 	for _, s := range []struct {
 		what, key   string
 		asked, most int64
@@ -113,7 +113,7 @@ func (p Policy) sized(l *agent.Launch) (Policy, error) {
 		}
 		most := max(s.most, l.MemBytes)
 		if s.asked < minBytes || s.asked > most {
-			return p, &agent.LaunchError{Code: 125, Reason: "SIZE", Err: fmt.Errorf(
+			return p, &launch.Error{Code: 125, Reason: "SIZE", Err: fmt.Errorf(
 				"%s of %d MiB: this node gives the job 1 to %d MiB, its memory cap or what containers.%s in its agent.yaml says; ask for less, or for memory with --mem",
 				s.what, s.asked>>20, most>>20, s.key)}
 		}
@@ -157,7 +157,7 @@ func (p Policy) validate(own ...string) error {
 	return nil
 }
 
-// CheckMountable tells whether a node may let its jobs mount what lies below
+// CheckMountable reports whether a node may let its jobs mount what lies below
 // dir. own are directories of the node's daemons, in which nobody may look.
 func CheckMountable(dir string, own ...string) error {
 	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/" {
@@ -171,11 +171,11 @@ func CheckMountable(dir string, own ...string) error {
 	return nil
 }
 
-// IsCPUSet tells whether s names processors as the kernel reads them, such as
+// IsCPUSet reports whether s names processors as the kernel reads them, such as
 // 0-7,16, or is empty.
 func IsCPUSet(s string) bool { return cgroup.Limits{CPUSet: s}.Validate() == nil }
 
-// within tells whether a clean path is dir or lies below it.
+// within reports whether a clean path is dir or lies below it.
 func within(path, dir string) bool {
 	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
 }

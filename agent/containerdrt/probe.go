@@ -5,15 +5,17 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"debug/elf"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/berth-scheduler/berth/agent/jobside"
 	"io"
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
+	goruntime "runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,8 +23,10 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/gpu/cdi"
+	"github.com/berth-scheduler/berth/agent/jobside"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
@@ -30,8 +34,6 @@ import (
 // "device-probe PATH...", in a container made in the same way.
 
 const (
-	// ProbeArg is the first argument with which a program must call ProbeMain.
-	ProbeArg = "device-probe"
 	// probeJob is no job's number: it is beyond what the cluster counts to.
 	probeJob   = cluster.JobID(1<<63 - 1)
 	probeImage = "berth.local/device-probe:1"
@@ -39,58 +41,47 @@ const (
 	probeOther = jobside.Dir + "/other" // card nodes are laid here
 )
 
-// ProbeMain opens each path as a job would and writes a line for each: the
-// number of the error, 0 for none, and the path.
-func ProbeMain(paths []string, w io.Writer) error {
-	for _, p := range paths {
-		fd, err := syscall.Open(p, syscall.O_RDWR|syscall.O_NONBLOCK|syscall.O_NOCTTY|syscall.O_CLOEXEC, 0)
-		var errno syscall.Errno
-		if err == nil {
-			err = syscall.Close(fd)
-		}
-		if err != nil && !errors.As(err, &errno) {
-			return err
-		}
-		if _, err := fmt.Fprintf(w, "%d %s\n", int(errno), p); err != nil {
-			return err
-		}
-	}
-	return nil
+// ProbeDevices implements cdi.Prober.
+func (r *Runtime) ProbeDevices(ctx context.Context, p cdi.Probe) (map[string]syscall.Errno, error) {
+	return prober{r}.probe(ctx, p)
 }
 
-// ProbeDevices implements cdi.Prober. The container runs as root without any
+// prober tries what a container made by a runtime can open.
+type prober struct{ rt *Runtime }
+
+// probe brings one self-test to its end. The container runs as root without any
 // right, so that no mode of a device node stands in for the rules.
-func (r *Runtime) ProbeDevices(ctx context.Context, p cdi.Probe) (map[string]syscall.Errno, error) {
-	ctx, cancel := context.WithTimeout(r.with(ctx), probeTime)
+func (p prober) probe(ctx context.Context, ask cdi.Probe) (map[string]syscall.Errno, error) {
+	ctx, cancel := context.WithTimeout(p.rt.with(ctx), probeTime)
 	defer cancel()
-	id := cluster.AttemptID{Job: probeJob, No: uint32(1 + p.Root)}
-	if err := r.endProbe(ctx, id); err != nil { // of an agent that died in the middle
+	id := cluster.AttemptID{Job: probeJob, No: uint32(1 + ask.Root)}
+	if err := p.endProbe(ctx, id); err != nil { // of an agent that died in the middle
 		return nil, err
 	}
-	out := r.file(id, "probe")
+	out := p.rt.records.file(id, "probe")
 	defer os.Remove(out)
-	l := &agent.Launch{
-		ID: id, Token: 1, Groups: []uint32{0}, Dir: "/", Stdout: out, Stderr: out, CDIDevices: p.Names,
-		Args: append([]string{jobside.Binary, ProbeArg}, p.Open...), Env: []string{"PATH=/usr/bin:/bin"}, MemBytes: 256 << 20,
+	l := &launch.Launch{
+		ID: id, Token: 1, Groups: []uint32{0}, Dir: "/", Stdout: out, Stderr: out, CDIDevices: ask.Names,
+		Args: append([]string{jobside.Binary, jobside.ProbeArg}, ask.Open...), Env: []string{"PATH=/usr/bin:/bin"}, MemBytes: 256 << 20,
 	}
 	b := &binds{}
 	paths := map[string]string{}
-	for i, n := range p.Others {
+	for i, n := range ask.Others {
 		at := probeOther + strconv.Itoa(i)
 		paths[at] = n
 		l.Args = append(l.Args, at)
 		b.specs = append(b.specs, specs.Mount{Destination: at, Type: "bind", Source: n, Options: []string{"bind", "rw", "nosuid"}})
 	}
-	if p.Root == cdi.ImageRoot {
-		if err := r.probeInImage(ctx, l, b); err != nil {
+	if ask.Root == cdi.ImageRoot {
+		if err := p.probeInImage(ctx, l, b); err != nil {
 			return nil, err
 		}
 	}
 	if err := os.WriteFile(out, nil, 0o600); err != nil {
 		return nil, err
 	}
-	err := r.runProbe(ctx, l, b)
-	if derr := r.endProbe(context.WithoutCancel(ctx), id); err == nil {
+	err := p.runProbe(ctx, l, b)
+	if derr := p.endProbe(context.WithoutCancel(ctx), id); err == nil {
 		err = derr
 	}
 	text, rerr := os.ReadFile(out)
@@ -101,25 +92,25 @@ func (r *Runtime) ProbeDevices(ctx context.Context, p cdi.Probe) (map[string]sys
 }
 
 // runProbe brings a probe to its end.
-func (r *Runtime) runProbe(ctx context.Context, l *agent.Launch, b *binds) error {
-	if err := r.writeHelperSpec(l); err != nil {
+func (p prober) runProbe(ctx context.Context, l *launch.Launch, b *binds) error {
+	if err := p.rt.build.writeHelperSpec(l); err != nil {
 		return err
 	}
-	if err := r.createWith(ctx, l, b); err != nil {
+	if err := p.rt.createWith(ctx, l, b); err != nil {
 		return err
 	}
-	if err := r.Start(ctx, l.ID); err != nil {
+	if err := p.rt.Start(ctx, l.ID); err != nil {
 		return err
 	}
 	for {
-		t, err := r.Inspect(ctx, l.ID)
+		t, err := p.rt.Inspect(ctx, l.ID)
 		if err != nil {
 			return err
 		}
-		if t.Phase == agent.TaskStopped && t.ExitCode == 0 {
+		if t.Phase == runtime.Stopped && t.ExitCode == 0 {
 			return nil
 		}
-		if t.Phase != agent.TaskRunning && t.Phase != agent.TaskCreated {
+		if t.Phase != runtime.Running && t.Phase != runtime.Created {
 			return fmt.Errorf("the probe ended as %s with code %d", t.Phase, t.ExitCode)
 		}
 		select {
@@ -130,14 +121,14 @@ func (r *Runtime) runProbe(ctx context.Context, l *agent.Launch, b *binds) error
 	}
 }
 
-func (r *Runtime) endProbe(ctx context.Context, id cluster.AttemptID) error {
+func (p prober) endProbe(ctx context.Context, id cluster.AttemptID) error {
 	ctx, cancel := context.WithTimeout(ctx, callDeadline)
 	defer cancel()
-	if err := r.Signal(ctx, id, syscall.SIGKILL); err != nil {
+	if err := p.rt.Signal(ctx, id, syscall.SIGKILL); err != nil {
 		return err
 	}
 	for {
-		err := r.Delete(ctx, id)
+		err := p.rt.Delete(ctx, id)
 		if err == nil {
 			return nil
 		}
@@ -149,7 +140,7 @@ func (r *Runtime) endProbe(ctx context.Context, id cluster.AttemptID) error {
 	}
 }
 
-// readProbe reads what ProbeMain wrote; others maps paths in the container to
+// readProbe reads what jobside.Probe wrote; others maps paths in the container to
 // those of the node.
 func readProbe(text []byte, others map[string]string) (map[string]syscall.Errno, error) {
 	got := map[string]syscall.Errno{}
@@ -170,22 +161,22 @@ func readProbe(text []byte, others map[string]string) (map[string]syscall.Errno,
 
 // probeInImage makes an image job of a probe: an image of empty directories,
 // into which our binary and its libraries are mounted.
-func (r *Runtime) probeInImage(ctx context.Context, l *agent.Launch, b *binds) error {
+func (p prober) probeInImage(ctx context.Context, l *launch.Launch, b *binds) error {
 	l.Image = probeImage
-	if _, err := r.client.GetImage(ctx, probeImage); err != nil {
+	if _, err := p.rt.client.GetImage(ctx, probeImage); err != nil {
 		archive, err := emptyImage(probeImage)
 		if err != nil {
 			return err
 		}
-		if _, err := r.client.Import(ctx, bytes.NewReader(archive)); err != nil {
+		if _, err := p.rt.client.Import(ctx, bytes.NewReader(archive)); err != nil {
 			return fmt.Errorf("import the image of the self-test: %w", err)
 		}
 	}
-	libs, err := libraries(r.cfg.Logger)
+	libs, err := libraries(p.rt.cfg.Inside)
 	if err != nil {
 		return err
 	}
-	libs[jobside.Binary] = r.cfg.Logger
+	libs[jobside.Binary] = p.rt.cfg.Inside
 	for at, from := range libs {
 		b.specs = append(b.specs, specs.Mount{Destination: at, Type: "bind", Source: from, Options: []string{"bind", "ro", "nosuid", "nodev"}})
 	}
@@ -252,5 +243,59 @@ func emptyImage(name string) ([]byte, error) {
 	if err := tw.Close(); err != nil {
 		return nil, err
 	}
-	return ociArchive(name, runtime.GOARCH, layer.Bytes())
+	return ociArchive(name, goruntime.GOARCH, layer.Bytes())
+}
+
+// ociArchive makes an OCI archive of an image with one layer and no
+// configuration but what the format asks for.
+func ociArchive(name, arch string, layer []byte) ([]byte, error) {
+	digest := func(data []byte) string {
+		sum := sha256.Sum256(data)
+		return "sha256:" + hex.EncodeToString(sum[:])
+	}
+	desc := func(kind string, data []byte) map[string]any {
+		return map[string]any{"mediaType": kind, "digest": digest(data), "size": len(data)}
+	}
+	config, err := json.Marshal(map[string]any{
+		"architecture": arch, "os": "linux", "config": map[string]any{},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digest(layer)}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	manifest, err := json.Marshal(map[string]any{
+		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+		"config": desc("application/vnd.oci.image.config.v1+json", config),
+		"layers": []any{desc("application/vnd.oci.image.layer.v1.tar", layer)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	entry := desc("application/vnd.oci.image.manifest.v1+json", manifest)
+	entry["annotations"] = map[string]string{"io.containerd.image.name": name}
+	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "manifests": []any{entry}})
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	tw := tar.NewWriter(&out)
+	for _, f := range []struct {
+		name string
+		data []byte
+	}{
+		{"oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`)}, {"index.json", index},
+		{"blobs/sha256/" + digest(config)[7:], config}, {"blobs/sha256/" + digest(manifest)[7:], manifest},
+		{"blobs/sha256/" + digest(layer)[7:], layer},
+	} {
+		if err := tw.WriteHeader(&tar.Header{Name: f.name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(f.data))}); err != nil {
+			return nil, err
+		}
+		if _, err := io.Copy(tw, bytes.NewReader(f.data)); err != nil {
+			return nil, err
+		}
+	}
+	if err := tw.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
 }

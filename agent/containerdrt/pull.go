@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"runtime"
+	goruntime "runtime"
 	"strings"
 	"time"
 
@@ -15,7 +15,7 @@ import (
 	remotes "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/launch"
 )
 
 const (
@@ -26,12 +26,12 @@ const (
 )
 
 func imageError(err error) error {
-	return &agent.LaunchError{Code: 125, Reason: "IMAGE", Err: err}
+	return &launch.Error{Code: 125, Reason: "IMAGE", Err: err}
 }
 
 // Pull fetches an image from its registry, also if one of the name is here
 // already, whose tag may have moved. Errors that no retry mends are
-// *agent.LaunchError.
+// *launch.Error.
 func (s *Images) Pull(ctx context.Context, ref string) (Image, error) {
 	if err := checkName(ref); err != nil {
 		return Image{}, err
@@ -100,19 +100,6 @@ func (s *Images) here(ctx context.Context, ref string) (containerd.Image, error)
 // runsOn lists what a node of an architecture runs beside its own.
 var runsOn = map[string]string{"amd64": "386", "arm64": "arm"}
 
-// imageEnv is readImage once for each image: what a digest names never changes.
-func (r *Runtime) imageEnv(ctx context.Context, img containerd.Image) ([]string, error) {
-	digest := img.Target().Digest
-	if env, ok := r.envs.Load(digest); ok {
-		return env.([]string), nil
-	}
-	env, err := readImage(ctx, img)
-	if err == nil {
-		r.envs.Store(digest, env)
-	}
-	return env, err
-}
-
 // readImage returns the environment of an image. One for another machine, which
 // a registry may serve and an archive hold, is refused: its programs would end
 // with a code that looks like theirs.
@@ -125,8 +112,8 @@ func readImage(ctx context.Context, img containerd.Image) (env []string, err err
 		return nil, imageError(fmt.Errorf("read image %s: %w", img.Name(), err))
 	}
 	os, arch := spec.OS, spec.Architecture
-	if os != "" && os != "linux" || arch != "" && arch != runtime.GOARCH && arch != runsOn[runtime.GOARCH] {
-		return nil, imageError(fmt.Errorf("image %s is built for %s/%s; this node runs linux/%s", img.Name(), os, arch, runtime.GOARCH))
+	if os != "" && os != "linux" || arch != "" && arch != goruntime.GOARCH && arch != runsOn[goruntime.GOARCH] {
+		return nil, imageError(fmt.Errorf("image %s is built for %s/%s; this node runs linux/%s", img.Name(), os, arch, goruntime.GOARCH))
 	}
 	return spec.Config.Env, nil
 }
@@ -164,7 +151,7 @@ func (s *Images) pull(ctx context.Context, ref string) (got containerd.Image, er
 			return nil, s.full(pctx, ref, err)
 		case final(err):
 			return nil, imageError(fmt.Errorf(
-				"pull %s: %w; check its name, that this node may read it, and that it is built for linux/%s%s", ref, err, runtime.GOARCH, s.near(ctx, ref)))
+				"pull %s: %w; check its name, that this node may read it, and that it is built for linux/%s%s", ref, err, goruntime.GOARCH, s.near(ctx, ref)))
 		case try == pullTries || pctx.Err() != nil:
 			return nil, imageError(fmt.Errorf("pull %s: %w (%d tries); its registry may be back later%s", ref, err, try, s.near(ctx, ref)))
 		}
@@ -184,13 +171,13 @@ func (s *Images) full(ctx context.Context, ref string, cause error) error {
 	return errors.Join(fmt.Errorf("pull %s: %w; the disk of %s has no room for it, and %d unused images were evicted", ref, cause, u.path, len(gone)), err, derr)
 }
 
-// ours tells whether an error is not the image's or its registry's: the caller
+// ours reports whether an error is not the image's or its registry's: the caller
 // gave up, or containerd went away.
 func ours(ctx context.Context, err error) bool {
 	return err != nil && (ctx.Err() != nil || errdefs.IsUnavailable(err))
 }
 
-// final tells whether a registry's answer will be the same next time.
+// final reports whether a registry's answer will be the same next time.
 func final(err error) bool {
 	if status, ok := errors.AsType[remotes.ErrUnexpectedStatus](err); ok {
 		switch status.StatusCode {

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/launch"
 )
 
 // registry is the read side of an image registry on loopback. Its image is
@@ -158,7 +158,7 @@ func TestPull(t *testing.T) {
 				}
 				return
 			}
-			le, ok := errors.AsType[*agent.LaunchError](err)
+			le, ok := errors.AsType[*launch.Error](err)
 			if !ok || le.Code != 125 || le.Reason != "IMAGE" || !strings.Contains(le.Error(), c.want) {
 				t.Errorf("got %v, want a launch error IMAGE that says %q", err, c.want)
 			}
@@ -176,7 +176,7 @@ func TestPullGivenUp(t *testing.T) {
 		return answers(http.StatusBadGateway)(w, n)
 	})
 	_, _, err := b.rt.images.find(b.rt.with(ctx), reg.ref())
-	if _, ok := errors.AsType[*agent.LaunchError](err); ok || err == nil {
+	if _, ok := errors.AsType[*launch.Error](err); ok || err == nil {
 		t.Errorf("got %v, want an error that may pass", err)
 	}
 }
@@ -198,7 +198,7 @@ func TestRegistries(t *testing.T) {
 	b := newBench(t)
 	b.rt.images.cfg.Registries = []string{"registry.example.org"}
 	reg := newRegistry(t, runtime.GOARCH, nil)
-	le, ok := errors.AsType[*agent.LaunchError](func() error { _, _, err := b.rt.images.find(b.rt.with(t.Context()), reg.ref()); return err }())
+	le, ok := errors.AsType[*launch.Error](func() error { _, _, err := b.rt.images.find(b.rt.with(t.Context()), reg.ref()); return err }())
 	if !ok || le.Reason != "IMAGE" || reg.tags.Load() != 0 {
 		t.Errorf("got %v after %d questions to the registry, want a final refusal before any", le, reg.tags.Load())
 	}

@@ -11,22 +11,22 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/jobside"
+	"github.com/berth-scheduler/berth/agent/launch"
 )
 
 // imageArgs is the argument vector of an image job, and what must be mounted for
-// it: with several processes our own binary runs them, and with commands of ours
-// it is what they are. It is called through its own loader, since an image may
-// have none or another: that lies beside the libraries, and the image keeps its
-// own.
-func (r *Runtime) imageArgs(l *agent.Launch) (args []string, mounts []specs.Mount, err error) {
+// it: with several processes berth-job runs them, and commands of ours are berth.
+// Programs that need libraries are called through their own loader, since an image
+// may have none or another: that lies beside the libraries, and the image keeps
+// its own.
+func (b *builder) imageArgs(l *launch.Launch) (args []string, mounts []specs.Mount, err error) {
 	if l.Ranks == nil && len(l.Commands) == 0 {
 		return l.Args, nil, nil
 	}
-	libs, err := libraries(r.cfg.Logger)
+	libs, err := libraries(b.cfg.Inside)
 	if err != nil {
-		return nil, nil, fmt.Errorf("find the libraries of %s: %w", r.cfg.Logger, err)
+		return nil, nil, fmt.Errorf("find the libraries of %s: %w", b.cfg.Inside, err)
 	}
 	mount := func(at, from string) {
 		mounts = append(mounts, specs.Mount{Destination: at, Type: "bind", Source: from, Options: []string{"bind", "ro", "nosuid", "nodev"}})
@@ -37,9 +37,10 @@ func (r *Runtime) imageArgs(l *agent.Launch) (args []string, mounts []specs.Moun
 		}
 		mount(at, from)
 	}
-	mount(jobside.Binary, r.cfg.Logger)
+	mount(jobside.Binary, b.cfg.Inside)
 	if len(l.Commands) > 0 {
-		dir, err := r.placeCommands(l.Commands)
+		mount(jobside.Program, b.cfg.Program)
+		dir, err := b.placeCommands(l.Commands)
 		if err != nil {
 			return nil, nil, fmt.Errorf("commands for image jobs: %w", err)
 		}
@@ -67,16 +68,19 @@ func ownCommand(mounts []specs.Mount) []string {
 }
 
 // commandScript runs a command of ours in an image. It is no link: the kernel
-// would seek the loader in the image.
+// would seek the loader in the image. Jobs that an agent began when
+// there was one program run on with that.
 const commandScript = `#!/bin/sh
-[ -e ` + jobside.Loader + ` ] && exec ` + jobside.Loader + ` --library-path ` + jobside.Libraries + ` ` + jobside.Binary + ` %[1]s"$@"
-exec ` + jobside.Binary + ` %[1]s"$@"
+berth=` + jobside.Program + `
+[ -e $berth ] || berth=` + jobside.Binary + `
+[ -e ` + jobside.Loader + ` ] && exec ` + jobside.Loader + ` --library-path ` + jobside.Libraries + ` $berth %[1]s"$@"
+exec $berth %[1]s"$@"
 `
 
 // placeCommands makes the directory of commands that image jobs find, and says
 // where it is. Running jobs may have it: files are replaced in one step.
-func (r *Runtime) placeCommands(names []string) (string, error) {
-	dir := filepath.Join(r.cfg.Dir, "commands")
+func (b *builder) placeCommands(names []string) (string, error) {
+	dir := filepath.Join(b.cfg.Dir, "commands")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
@@ -112,7 +116,7 @@ func (r *Runtime) placeCommands(names []string) (string, error) {
 }
 
 // commandsFirst makes the commands of ours the first in PATH.
-func commandsFirst(l *agent.Launch, env []string) []string {
+func commandsFirst(l *launch.Launch, env []string) []string {
 	if len(l.Commands) == 0 || l.Image == "" {
 		return env
 	}

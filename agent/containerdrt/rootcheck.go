@@ -8,13 +8,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/mount"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/launch"
 )
 
 // ourPlaces are where runc mounts into an image's root. What is there must be
@@ -49,18 +50,40 @@ func kindOf(m fs.FileMode) string {
 	}
 }
 
-// inspectRoot checks the root of an image once for its content, and the working
+// imageLook is what was seen of images, by their digests, once for each: what a
+// digest names never changes.
+type imageLook struct {
+	client *containerd.Client
+	cfg    *Config
+	sound  sync.Map // whose roots were looked at
+	envs   sync.Map // their environments
+}
+
+// env is readImage once for each image.
+func (k *imageLook) env(ctx context.Context, img containerd.Image) ([]string, error) {
+	digest := img.Target().Digest
+	if env, ok := k.envs.Load(digest); ok {
+		return env.([]string), nil
+	}
+	env, err := readImage(ctx, img)
+	if err == nil {
+		k.envs.Store(digest, env)
+	}
+	return env, err
+}
+
+// root checks the root of an image once for its content, and the working
 // directory of l each time.
-func (r *Runtime) inspectRoot(ctx context.Context, img containerd.Image, l *agent.Launch, b *binds) error {
+func (k *imageLook) root(ctx context.Context, img containerd.Image, l *launch.Launch, b *binds) error {
 	digest := img.Target().Digest.String()
-	if _, seen := r.sound.Load(digest); !seen {
-		if err := r.lookInto(ctx, img, func(root string) error { return checkPlaces(root) }); err != nil {
+	if _, seen := k.sound.Load(digest); !seen {
+		if err := k.into(ctx, img, func(root string) error { return checkPlaces(root) }); err != nil {
 			return err
 		}
-		r.sound.Store(digest, struct{}{})
+		k.sound.Store(digest, struct{}{})
 	}
 	return checkWorkDir(l, b, func(check func(root *os.File) error) error {
-		return r.lookInto(ctx, img, func(root string) error {
+		return k.into(ctx, img, func(root string) error {
 			f, err := os.Open(root)
 			if err != nil {
 				return err
@@ -71,9 +94,9 @@ func (r *Runtime) inspectRoot(ctx context.Context, img containerd.Image, l *agen
 	})
 }
 
-// lookInto mounts the root of an unpacked image for reading while f runs.
-func (r *Runtime) lookInto(ctx context.Context, img containerd.Image, f func(root string) error) error {
-	ctx, done, err := r.client.WithLease(ctx, leases.WithRandomID(), leases.WithExpiration(callDeadline))
+// into mounts the root of an unpacked image for reading while f runs.
+func (k *imageLook) into(ctx context.Context, img containerd.Image, f func(root string) error) error {
+	ctx, done, err := k.client.WithLease(ctx, leases.WithRandomID(), leases.WithExpiration(callDeadline))
 	if err != nil {
 		return fmt.Errorf("look into image: %w", err)
 	}
@@ -87,7 +110,7 @@ func (r *Runtime) lookInto(ctx context.Context, img containerd.Image, f func(roo
 		ids[i] = d.String()
 	}
 	top := chainID(ids)
-	sn := r.client.SnapshotService("")
+	sn := k.client.SnapshotService("")
 	key := fmt.Sprintf("look-%s-%d", top, time.Now().UnixNano())
 	mounts, err := sn.View(ctx, key, top)
 	if err != nil {
@@ -95,7 +118,7 @@ func (r *Runtime) lookInto(ctx context.Context, img containerd.Image, f func(roo
 	}
 	err = mount.WithReadonlyTempMount(ctx, mounts, f)
 	if rerr := sn.Remove(context.WithoutCancel(ctx), key); rerr != nil {
-		r.cfg.Log.Warn("cannot remove a view of an image; it goes with its lease", "err", rerr)
+		k.cfg.Log.Warn("cannot remove a view of an image; it goes with its lease", "err", rerr)
 	}
 	return err
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -18,9 +17,11 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/cgroup"
+	"github.com/berth-scheduler/berth/agent/containerdrt/firsts"
+	"github.com/berth-scheduler/berth/agent/containerdrt/gates"
 	"github.com/berth-scheduler/berth/agent/gpu/cdi"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
@@ -32,8 +33,9 @@ type Config struct {
 	Dir string
 	// CgroupParent is the group under which each attempt gets its own.
 	CgroupParent string
-	// Logger is a program that links agent/jobside.
-	Logger string
+	// Inside is the program that stands beside jobs, which is package inside's;
+	// Program is what a job's commands in an image are.
+	Inside, Program string
 	// PullPause is how long to wait before a registry is asked again, the
 	// first time; 0 is 2 s. It doubles each time.
 	PullPause time.Duration
@@ -45,15 +47,6 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// Kinds of files in Config.Dir, one each an attempt.
-const (
-	kindTry     = "try"     // how often its container was made
-	kindHelper  = "helper"  // what the helper is to do
-	kindStarted = "started" // when its first process was let go
-	kindSignal  = "signal"  // what Signal ended it with in the name of
-	kindExit    = "exit"    // how it ended
-)
-
 const (
 	labelToken   = "berth/token"
 	dialTimeout  = 10 * time.Second
@@ -63,31 +56,29 @@ const (
 	callDeadline = 30 * time.Second
 )
 
-// Runtime implements agent.Runtime.
+// Runtime implements runtime.Runtime.
 type Runtime struct {
 	cfg    Config
 	client *containerd.Client
-	groups cgroup.Hierarchy
 	exits  chan cluster.AttemptID
 	images *Images
 	ctx    context.Context // of the waiters
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
 
+	// What it knows and does, each with what that needs.
+	records records
+	tries   *tryBook
+	firsts  *firsts.Processes
+	gates   gates.Gates
+	roots   hostRoots
+	binds   binder
+	build   *builder
+	look    *imageLook
+	clearer *clearer
+
 	mu      sync.Mutex
 	waiting map[cluster.AttemptID]struct{}
-	firsts  map[cluster.AttemptID]int // descriptors of first processes
-	shims   map[cluster.AttemptID]shim
-	tries   map[cluster.AttemptID]tries
-	// listened names the tasks that endTogether looks after.
-	listened map[cluster.AttemptID]struct{}
-	// clearing is held while earlier tries are cleared away, changing while their
-	// numbers change.
-	clearing, changing sync.Mutex
-	// sound holds the digests of images whose roots were looked at.
-	sound sync.Map
-	// envs holds the environments of images, by digest.
-	envs sync.Map
 }
 
 // Open connects to containerd and begins to wait for the tasks that run.
@@ -118,11 +109,11 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 	}
 	wctx, stop := context.WithCancel(namespaces.WithNamespace(context.WithoutCancel(ctx), cfg.Namespace))
 	r := &Runtime{
-		cfg: cfg, client: c, groups: h, exits: make(chan cluster.AttemptID, exitsQueue),
+		cfg: cfg, client: c, exits: make(chan cluster.AttemptID, exitsQueue),
 		images: newImages(c, ImagesConfig{Address: cfg.Address, Namespace: cfg.Namespace, PullPause: cfg.PullPause, Registries: cfg.Policy.Registries, Log: cfg.Log}),
 		ctx:    wctx, stop: stop, waiting: map[cluster.AttemptID]struct{}{},
-		firsts: map[cluster.AttemptID]int{}, shims: map[cluster.AttemptID]shim{}, tries: map[cluster.AttemptID]tries{}, listened: map[cluster.AttemptID]struct{}{},
 	}
+	r.furnish(h)
 	if err := r.answer(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
@@ -133,7 +124,7 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 	r.checkVersions(ctx)
 	r.sweepExecs(ctx)
 	for _, t := range tasks {
-		if t.Phase == agent.TaskRunning {
+		if t.Phase == runtime.Running {
 			r.adopt(ctx, t)
 			r.await(t.ID)
 		}
@@ -141,12 +132,23 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 	return r, nil
 }
 
+// furnish makes the parts of a runtime.
+func (r *Runtime) furnish(h cgroup.Hierarchy) {
+	r.records = records{dir: r.cfg.Dir}
+	r.tries, r.firsts = newTryBook(r.records), firsts.New()
+	r.gates = gates.Gates{Root: filepath.Join(runcRoot, r.cfg.Namespace), Namespace: r.cfg.Namespace}
+	r.roots, r.binds = hostRoots{cfg: &r.cfg, records: r.records}, binder{cfg: &r.cfg}
+	r.build = &builder{cfg: &r.cfg, records: r.records, tries: r.tries, roots: r.roots}
+	r.look = &imageLook{client: r.client, cfg: &r.cfg}
+	r.clearer = &clearer{cfg: &r.cfg, client: r.client, groups: h, gates: r.gates, tries: r.tries}
+}
+
 // adopt holds the first process of a task that an earlier agent started, if it
 // is still there: its number may have gone to another process meanwhile.
-func (r *Runtime) adopt(ctx context.Context, t agent.Task) {
-	r.hold(t.ID, t.PID)
-	if now, err := r.Inspect(ctx, t.ID); err != nil || now.Phase != agent.TaskRunning {
-		r.letGo(t.ID)
+func (r *Runtime) adopt(ctx context.Context, t runtime.Task) {
+	r.firsts.Hold(t.ID, t.PID)
+	if now, err := r.Inspect(ctx, t.ID); err != nil || now.Phase != runtime.Running {
+		r.firsts.LetGo(t.ID)
 	}
 }
 
@@ -174,28 +176,22 @@ func (r *Runtime) answer(ctx context.Context) error {
 func (r *Runtime) Close() error {
 	r.stop()
 	r.wg.Wait()
-	for id := range maps.Clone(r.firsts) {
-		r.letGo(id)
-	}
+	r.firsts.Close()
 	return r.client.Close()
 }
 
-// Name implements agent.Runtime.
+// Name implements runtime.Runtime.
 func (r *Runtime) Name() string { return "containerd" }
 
-// Exits implements agent.Runtime.
+// Exits implements runtime.Runtime.
 func (r *Runtime) Exits() <-chan cluster.AttemptID { return r.exits }
 
 func (r *Runtime) with(ctx context.Context) context.Context {
 	return namespaces.WithNamespace(ctx, r.cfg.Namespace)
 }
 
-func (r *Runtime) file(id cluster.AttemptID, kind string) string {
-	return filepath.Join(r.cfg.Dir, id.String()+"."+kind)
-}
-
 func (r *Runtime) task(ctx context.Context, id cluster.AttemptID) (containerd.Task, error) {
-	c, err := r.client.LoadContainer(ctx, r.name(id))
+	c, err := r.client.LoadContainer(ctx, r.tries.name(id))
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +217,8 @@ func (r *Runtime) awaitWith(id cluster.AttemptID, disarm func()) {
 		r.wg.Go(disarm)
 		return
 	}
-	r.waiting[id], r.listened[id] = struct{}{}, struct{}{}
+	r.waiting[id] = struct{}{}
+	r.firsts.Listen(id)
 	r.wg.Go(func() {
 		defer func() {
 			r.mu.Lock()
@@ -280,27 +277,27 @@ func (r *Runtime) awaitOnce(id cluster.AttemptID) bool {
 	}
 }
 
-// Delete implements agent.Runtime.
+// Delete implements runtime.Runtime.
 func (r *Runtime) Delete(ctx context.Context, id cluster.AttemptID) error {
 	if err := r.clear(ctx, id); err != nil {
 		return err
 	}
-	return r.forgetTries(id)
+	return r.tries.forget(id)
 }
 
 // clear removes all of an attempt but the number of its tries.
 func (r *Runtime) clear(ctx context.Context, id cluster.AttemptID) error {
 	ctx, cancel := context.WithTimeout(r.with(ctx), callDeadline)
 	defer cancel()
-	if err := r.clearEarlier(ctx, id); err != nil {
+	if err := r.clearer.clearEarlier(ctx, id); err != nil {
 		return err
 	}
-	c, err := r.client.LoadContainer(ctx, r.name(id))
+	c, err := r.client.LoadContainer(ctx, r.tries.name(id))
 	switch {
 	case errdefs.IsNotFound(err):
-		err = r.clearTry(ctx, r.name(id), r.allShims()[r.name(id)])
+		err = r.clearer.clearTry(ctx, r.tries.name(id), r.clearer.allShims()[r.tries.name(id)])
 	case err == nil:
-		err = r.deleteContainer(ctx, c)
+		err = r.clearer.deleteContainer(ctx, c)
 	}
 	if err != nil {
 		return err
@@ -310,41 +307,11 @@ func (r *Runtime) clear(ctx context.Context, id cluster.AttemptID) error {
 	if err := errors.Join(g.Kill(), g.Remove()); err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}
-	if err := errors.Join(r.removeRoot(id), unstage(r.bindDir(id)), r.removeGate(r.name(id))); err != nil {
+	if err := errors.Join(r.roots.remove(id), unstage(r.binds.dir(id)), r.gates.Remove(r.tries.name(id))); err != nil {
 		return err
 	}
-	r.letGo(id)
-	for _, kind := range []string{kindHelper, kindStarted, kindSignal, kindExit} {
-		if err := os.Remove(r.file(id, kind)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r *Runtime) deleteContainer(ctx context.Context, c containerd.Container) error {
-	task, err := taskOf(ctx, c)
-	if err == nil {
-		st, err := statusOf(ctx, task)
-		if err != nil && !errdefs.IsNotFound(err) {
-			return err
-		}
-		if st.Status == containerd.Running || st.Status == containerd.Paused || st.Status == containerd.Created && r.gateOf(c.ID()) == gateOpen {
-			return fmt.Errorf("delete: task %s runs", c.ID())
-		}
-		if _, err := task.Delete(ctx, containerd.WithProcessKill); err != nil && !errdefs.IsNotFound(err) {
-			return fmt.Errorf("delete task: %w", err)
-		}
-	} else if !errdefs.IsNotFound(err) {
-		return err
-	} else if err := forget(ctx, r.client, c.ID()); err != nil {
-		// Its shim died, and containerd is about to notice.
-		r.cfg.Log.Debug("a task without a container is left to containerd", "task", c.ID(), "err", err)
-	}
-	if err := c.Delete(ctx, containerd.WithSnapshotCleanup); err != nil && !errdefs.IsNotFound(err) {
-		return fmt.Errorf("delete container: %w", err)
-	}
-	return nil
+	r.firsts.LetGo(id)
+	return r.records.forget(id)
 }
 
 // Group is the control group of an attempt.

@@ -2,36 +2,22 @@ package containerdrt
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/berth-scheduler/berth/agent/containerdrt/daemon"
-	"github.com/berth-scheduler/berth/agent/launch"
-	"github.com/berth-scheduler/berth/agent/ranks"
 	"github.com/berth-scheduler/berth/agent/runtimetest"
 )
 
-// TestMain makes the test binary a job that tries what jobs may not. Its own
-// helper, as berth is its, it is by what it links.
+// TestMain makes the test binary a job that tries what jobs may not.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 2 && os.Args[1] == ProbeArg {
-		if err := ProbeMain(os.Args[2:], os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
 	if len(os.Args) == 2 && os.Args[1] == probeArg {
 		probe()
 		return
 	}
-	if len(os.Args) > 2 && os.Args[1] == launch.RanksArg {
-		os.Exit(ranks.Main(os.Args[2:], os.Stderr))
-	}
-	os.Exit(m.Run())
+	os.Exit(runtimetest.WithJobProgram(m.Run))
 }
 
 // socketEnv hands the socket of a test's containerd to a second process of it.
@@ -68,7 +54,7 @@ func openTest(t testing.TB, socket, dir string) *Runtime {
 	t.Helper()
 	rt, err := Open(t.Context(), Config{
 		Address: socket, Namespace: filepath.Base(dir), Dir: filepath.Join(dir, "rt"),
-		CgroupParent: "/berth-test/" + filepath.Base(dir), Logger: os.Args[0],
+		CgroupParent: "/berth-test/" + filepath.Base(dir), Inside: runtimetest.JobProgram(),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -14,11 +14,11 @@ import (
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/errdefs"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Signal implements agent.Runtime.
+// Signal implements runtime.Runtime.
 func (r *Runtime) Signal(ctx context.Context, id cluster.AttemptID, sig syscall.Signal) error {
 	ctx, cancel := context.WithTimeout(r.with(ctx), callDeadline)
 	defer cancel()
@@ -36,7 +36,7 @@ func (r *Runtime) Signal(ctx context.Context, id cluster.AttemptID, sig syscall.
 		return fmt.Errorf("signal: %w", err)
 	}
 	if droppedByKernel(int(task.Pid()), sig) {
-		if err := os.WriteFile(r.file(id, kindSignal), []byte(strconv.Itoa(int(sig))), 0o600); err != nil {
+		if err := os.WriteFile(r.records.file(id, kindSignal), []byte(strconv.Itoa(int(sig))), 0o600); err != nil {
 			return fmt.Errorf("signal: %w", err)
 		}
 		sig = syscall.SIGKILL
@@ -52,8 +52,8 @@ func (r *Runtime) Signal(ctx context.Context, id cluster.AttemptID, sig syscall.
 	return nil
 }
 
-// Broadcast implements agent.Runtime.
-func (r *Runtime) Broadcast(ctx context.Context, id cluster.AttemptID, sig syscall.Signal, to agent.Audience) error {
+// Broadcast implements runtime.Runtime.
+func (r *Runtime) Broadcast(ctx context.Context, id cluster.AttemptID, sig syscall.Signal, to runtime.Audience) error {
 	ctx, cancel := context.WithTimeout(r.with(ctx), callDeadline)
 	defer cancel()
 	task, err := r.task(ctx, id)
@@ -66,23 +66,13 @@ func (r *Runtime) Broadcast(ctx context.Context, id cluster.AttemptID, sig sysca
 	if err := r.group(id).Signal(sig, int(task.Pid())); err != nil {
 		return fmt.Errorf("signal: %w", err)
 	}
-	if to == agent.ToOthers {
+	if to == runtime.ToOthers {
 		return nil
 	}
 	return r.Signal(ctx, id, sig)
 }
 
-// actedFor is the signal in whose name Signal killed a task.
-func (r *Runtime) actedFor(id cluster.AttemptID) (syscall.Signal, bool) {
-	data, err := os.ReadFile(r.file(id, kindSignal))
-	if err != nil {
-		return 0, false
-	}
-	n, err := strconv.Atoi(string(data))
-	return syscall.Signal(n), err == nil
-}
-
-// droppedByKernel tells whether a process would be ended by sig, were it not
+// droppedByKernel reports whether a process would be ended by sig, were it not
 // the first of its pid namespace: those the kernel spares unless they handle
 // the signal (pid_namespaces(7)). Programs written for no container, which is
 // most, count on the default, so that Signal does what it says.

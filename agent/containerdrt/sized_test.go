@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/launch"
 )
 
 func TestSizesOfAJob(t *testing.T) {
@@ -25,8 +25,8 @@ func TestSizesOfAJob(t *testing.T) {
 		{"more without a cap", 0, 65 * mib, 0, "/dev/shm of 65 MiB: this node gives the job 1 to 64 MiB, its memory cap or what containers.shm_mib in its agent.yaml says"},
 		{"negative", -mib, 0, 0, "/tmp of -1 MiB"},
 	} {
-		got, err := node.sized(&agent.Launch{TmpBytes: c.tmp, ShmBytes: c.shm, MemBytes: c.mem})
-		le, _ := errors.AsType[*agent.LaunchError](err)
+		got, err := node.sized(&launch.Launch{TmpBytes: c.tmp, ShmBytes: c.shm, MemBytes: c.mem})
+		le, _ := errors.AsType[*launch.Error](err)
 		switch {
 		case c.want == "" && err != nil, c.want != "" && (le == nil || le.Reason != "SIZE" || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%s: got %v, want %q", c.name, err, c.want)

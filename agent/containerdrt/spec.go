@@ -2,8 +2,10 @@ package containerdrt
 
 import (
 	"context"
-	"github.com/berth-scheduler/berth/agent/jobside"
+	"encoding/json"
+	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -14,20 +16,29 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/cgroup"
+	"github.com/berth-scheduler/berth/agent/jobside"
+	"github.com/berth-scheduler/berth/agent/launch"
 )
 
 // cpuPeriod is the time over which a cap of the CPU is kept, in microseconds.
 const cpuPeriod = 100_000
 
+// builder makes the specification of each container.
+type builder struct {
+	cfg     *Config
+	records records
+	tries   *tryBook
+	roots   hostRoots
+}
+
 // specOpts builds the OCI spec of an attempt. Nothing in it comes from an
 // image but the PATH: no user, label, hook, capability or device. Cards come from
 // CDI specifications alone, after all that might undo them.
-func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string, b *binds) ([]oci.SpecOpts, error) {
+func (b *builder) specOpts(l *launch.Launch, imageEnv []string, mounts *binds) ([]oci.SpecOpts, error) {
 	env, odd := splitEnv(l.Env)
 	if len(odd) > 0 && l.Image != "" {
-		r.cfg.Log.Warn("variables that are no UTF-8 do not reach an image job", "task", l.ID.String(), "count", len(odd))
+		b.cfg.Log.Warn("variables that are no UTF-8 do not reach an image job", "task", l.ID.String(), "count", len(odd))
 	}
 	opts := []oci.SpecOpts{
 		oci.WithDefaultSpec(),
@@ -36,19 +47,19 @@ func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string, b *binds) ([]oci.
 		oci.WithCapabilities(nil),
 		oci.WithNoNewPrivileges,
 		oci.WithHostHostsFile, oci.WithHostResolvconf,
-		oci.WithCgroup(path.Join(r.cfg.CgroupParent, r.name(l.ID))),
+		oci.WithCgroup(path.Join(b.cfg.CgroupParent, b.tries.name(l.ID))),
 		withOOMScore(0),
 	}
-	policy, err := r.cfg.Policy.sized(l)
+	policy, err := b.cfg.Policy.sized(l)
 	if err != nil {
 		return nil, err
 	}
-	opts = append(opts, r.limits(l, policy)...)
+	opts = append(opts, b.limits(l, policy)...)
 	if policy.network(l) == NetHost {
 		opts = append(opts, oci.WithHostNamespace(specs.NetworkNamespace))
 	}
 	if l.Image == "" {
-		root, mounts, err := r.hostRoot(l.ID)
+		root, node, err := b.roots.make(l.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -56,12 +67,12 @@ func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string, b *binds) ([]oci.
 		// namespace the job is not pid 1, for which the kernel drops SIGTERM;
 		// the shim ends what it leaves behind by its control group.
 		opts = append(opts, oci.WithHostNamespace(specs.PIDNamespace), oci.WithoutRunMount,
-			oci.WithoutMounts("/etc/hosts", "/etc/resolv.conf"), oci.WithRootFSPath(root), oci.WithMounts(mounts),
+			oci.WithoutMounts("/etc/hosts", "/etc/resolv.conf"), oci.WithRootFSPath(root), oci.WithMounts(node),
 			// The helper goes to the directory itself: runc would make one that
 			// is not there, as root.
 			oci.WithProcessCwd("/"), oci.WithProcessArgs(jobside.Binary, jobside.LoggerArg, jobside.File))
 	} else {
-		args, helper, err := r.imageArgs(l)
+		args, helper, err := b.imageArgs(l)
 		if err != nil {
 			return nil, err
 		}
@@ -75,8 +86,8 @@ func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string, b *binds) ([]oci.
 			opts = append(opts, oci.WithRootFSReadonly())
 		}
 	}
-	opts = append(opts, oci.WithMounts(b.specs))
-	devices, err := r.withDevices(l)
+	opts = append(opts, oci.WithMounts(mounts.specs))
+	devices, err := b.withDevices(l)
 	if err != nil {
 		return nil, err
 	}
@@ -85,8 +96,24 @@ func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string, b *binds) ([]oci.
 	return append(opts, seccomp.WithDefaultProfile()), nil
 }
 
+// writeHelperSpec writes what the helper reads. The job's user may read the
+// file, but reaches it only where it is mounted in a container of the user's.
+func (b *builder) writeHelperSpec(l *launch.Launch) error {
+	bare := *l
+	bare.Env = nil
+	if l.Image == "" {
+		_, bare.Env = splitEnv(l.Env)
+	}
+	home := slices.ContainsFunc(l.Env, func(e string) bool { return strings.HasPrefix(e, "HOME=") })
+	data, err := json.Marshal(jobside.Spec{Exec: l.Image == "", DropHome: !home, MaxBytes: b.cfg.Policy.LogBytes, Launch: &bare})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(b.records.file(l.ID, kindHelper), data, 0o644)
+}
+
 // limits are what the control group and the kernel keep a job to.
-func (r *Runtime) limits(l *agent.Launch, p Policy) []oci.SpecOpts {
+func (b *builder) limits(l *launch.Launch, p Policy) []oci.SpecOpts {
 	files := fileLimit(p.Files)
 	opts := []oci.SpecOpts{
 		oci.WithPidsLimit(p.Pids),
@@ -111,9 +138,9 @@ func (r *Runtime) limits(l *agent.Launch, p Policy) []oci.SpecOpts {
 }
 
 // caps are those limits that must be found in force before a job starts.
-func (r *Runtime) caps(l *agent.Launch) cgroup.Limits {
-	c := cgroup.Limits{MemBytes: l.MemBytes, CPUSet: r.cfg.Policy.CPUSet}
-	if r.cfg.Policy.HardCPU {
+func (b *builder) caps(l *launch.Launch) cgroup.Limits {
+	c := cgroup.Limits{MemBytes: l.MemBytes, CPUSet: b.cfg.Policy.CPUSet}
+	if b.cfg.Policy.HardCPU {
 		c.CPUQuotaMilli = l.CPUMilli
 	}
 	return c
@@ -165,7 +192,7 @@ func withEnv(env []string) oci.SpecOpts {
 }
 
 // withUser sets numbers and nothing else: no name is looked up in an image.
-func withUser(l *agent.Launch) oci.SpecOpts {
+func withUser(l *launch.Launch) oci.SpecOpts {
 	return func(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
 		s.Process.User = specs.User{UID: l.UID, GID: l.GID, AdditionalGids: l.Groups}
 		return nil

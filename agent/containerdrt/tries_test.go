@@ -8,7 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/containerdrt/gates"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/draws"
 )
@@ -49,14 +50,14 @@ func TestMadeAgain(t *testing.T) {
 			}
 			b.until("the end of what was held back", func() bool {
 				task, err := b.rt.Inspect(t.Context(), l.ID)
-				return err == nil && task.Phase == agent.TaskAbsent
+				return err == nil && task.Phase == runtime.Absent
 			})
 		}
 		b.start(l)
-		if got, want := b.rt.name(l.ID), l.ID.String()+".3"; got != want {
+		if got, want := b.rt.tries.name(l.ID), l.ID.String()+".3"; got != want {
 			t.Errorf("the container is %s, want %s", got, want)
 		}
-		if task := b.wait(l.ID); task.Phase != agent.TaskStopped || task.ExitCode != 7 || b.ran(l) != 1 {
+		if task := b.wait(l.ID); task.Phase != runtime.Stopped || task.ExitCode != 7 || b.ran(l) != 1 {
 			t.Errorf("%s: got %+v after %d runs", l.ID, task, b.ran(l))
 		}
 		b.until("the end of the earlier tries", func() bool {
@@ -71,7 +72,7 @@ func TestMadeAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		var left []string
-		for _, pattern := range []string{filepath.Join(b.dir, "rt", "*", "*"), filepath.Join(b.dir, "rt", l.ID.String()+"*"), gatesDir + "/" + filepath.Base(b.dir) + ".*", b.bundle(l.ID) + "*"} {
+		for _, pattern := range []string{filepath.Join(b.dir, "rt", "*", "*"), filepath.Join(b.dir, "rt", l.ID.String()+"*"), gates.Dir + "/" + filepath.Base(b.dir) + ".*", b.bundle(l.ID) + "*"} {
 			found, err := filepath.Glob(pattern)
 			if err != nil {
 				t.Fatal(err)

@@ -18,12 +18,15 @@ import (
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/agenttest"
 	"github.com/berth-scheduler/berth/agent/containerdrt"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/launcher"
 	"github.com/berth-scheduler/berth/agent/processrt"
+	"github.com/berth-scheduler/berth/agent/runtime"
+	"github.com/berth-scheduler/berth/agent/runtimetest"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// TestMain makes the test binary its own agent, keeper of processes and helper
-// of containers.
+// TestMain makes the test binary its own agent and keeper of processes.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		var play func() error
@@ -34,7 +37,7 @@ func TestMain(m *testing.M) {
 			fs := flag.NewFlagSet("process-keeper", flag.ExitOnError)
 			dir, parent := fs.String("dir", "", ""), fs.String("cgroup", "", "")
 			_ = fs.Parse(os.Args[2:]) // exits on an error
-			play = func() error { return processrt.KeeperMain(context.Background(), *dir, *parent) }
+			play = func() error { return processrt.KeeperMain(context.Background(), *dir, *parent, "") }
 		}
 		if play != nil {
 			if err := play(); err != nil {
@@ -44,7 +47,7 @@ func TestMain(m *testing.M) {
 			return
 		}
 	}
-	os.Exit(m.Run())
+	os.Exit(runtimetest.WithJobProgram(m.Run))
 }
 
 // part is what an agent of a test is told.
@@ -58,7 +61,7 @@ type part struct {
 	CrashAt string
 }
 
-func (p part) open(ctx context.Context, log *slog.Logger) (agent.Runtime, func() error, error) {
+func (p part) open(ctx context.Context, log *slog.Logger) (runtime.Runtime, func() error, error) {
 	if p.Containerd == "" {
 		rt, err := processrt.Open(ctx, processrt.Config{
 			Dir: p.Dir + "/rt", Exe: []string{os.Args[0], "process-keeper"}, CgroupParent: p.Cgroup, Log: log,
@@ -69,7 +72,7 @@ func (p part) open(ctx context.Context, log *slog.Logger) (agent.Runtime, func()
 		return rt, rt.Close, nil
 	}
 	rt, err := containerdrt.Open(ctx, containerdrt.Config{
-		Address: p.Containerd, Namespace: p.Namespace, Dir: p.Dir + "/rt", CgroupParent: p.Cgroup, Logger: os.Args[0], Log: log,
+		Address: p.Containerd, Namespace: p.Namespace, Dir: p.Dir + "/rt", CgroupParent: p.Cgroup, Inside: runtimetest.JobProgram(), Log: log,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -79,8 +82,8 @@ func (p part) open(ctx context.Context, log *slog.Logger) (agent.Runtime, func()
 
 type nobody struct{}
 
-func (nobody) Resolve(_, gid uint32, name string) (agent.User, error) {
-	return agent.User{Name: name, Home: "/", Shell: "/bin/sh", Groups: []uint32{gid}}, nil
+func (nobody) Resolve(_, gid uint32, name string) (launcher.User, error) {
+	return launcher.User{Name: name, Home: "/", Shell: "/bin/sh", Groups: []uint32{gid}}, nil
 }
 
 // playAgent is an agent until it is killed.
@@ -90,27 +93,34 @@ func playAgent(form string) error {
 		return err
 	}
 	ctx, log := context.Background(), slog.New(slog.NewTextHandler(os.Stderr, nil))
-	var rt agent.Runtime
-	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		var err error
-		if rt, _, err = p.open(ctx, log); err == nil {
-			break
+	var err error
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		// Containerd may be away just now: systemd would start the agent again.
+		var a *agent.Agent
+		if a, err = p.agent(ctx, log); err == nil {
+			return a.Run(ctx)
 		}
-		if time.Now().After(deadline) { // containerd may be away just now
-			return err
-		}
+		log.Warn("the agent does not start", "err", err)
 	}
-	rt = crashing{rt, p.step}
+	return err
+}
+
+// agent opens one, with what it runs jobs by.
+func (p part) agent(ctx context.Context, log *slog.Logger) (*agent.Agent, error) {
+	rt, done, err := p.open(ctx, log)
+	if err != nil {
+		return nil, err
+	}
 	a, err := agent.New(ctx, agent.Config{
 		Node: "n1", BootID: "boot", Dir: p.Dir, Coordinators: []string{p.Leader},
 		Dial: func(addr string) (*grpc.ClientConn, error) { return agenttest.DialSocket(addr) },
-		Host: rt, Users: nobody{}, CPUMilli: 64_000, MemMiB: 1 << 20, Grace: 200 * time.Millisecond, Heartbeat: time.Second,
+		Host: crashing{rt, p.step}, Users: nobody{}, CPUMilli: 64_000, MemMiB: 1 << 20, Grace: 200 * time.Millisecond, Heartbeat: time.Second,
 		Failpoint: p.step, Log: log,
 	})
 	if err != nil {
-		return err
+		return nil, errors.Join(err, done())
 	}
-	return a.Run(ctx)
+	return a, nil
 }
 
 // step ends the process as kill -9 does, if it is to end there.
@@ -124,7 +134,7 @@ func (p part) step(name string) {
 // crashing is a runtime with a step before and after each call that changes
 // something.
 type crashing struct {
-	agent.Runtime
+	runtime.Runtime
 	step func(string)
 }
 
@@ -135,22 +145,22 @@ func (c crashing) around(name string, call func() error) error {
 	return err
 }
 
-// Create implements agent.Runtime.
-func (c crashing) Create(ctx context.Context, l *agent.Launch) error {
+// Create implements runtime.Runtime.
+func (c crashing) Create(ctx context.Context, l *launch.Launch) error {
 	return c.around("create", func() error { return c.Runtime.Create(ctx, l) })
 }
 
-// Start implements agent.Runtime.
+// Start implements runtime.Runtime.
 func (c crashing) Start(ctx context.Context, id cluster.AttemptID) error {
 	return c.around("start", func() error { return c.Runtime.Start(ctx, id) })
 }
 
-// Signal implements agent.Runtime.
+// Signal implements runtime.Runtime.
 func (c crashing) Signal(ctx context.Context, id cluster.AttemptID, sig syscall.Signal) error {
 	return c.around("signal", func() error { return c.Runtime.Signal(ctx, id, sig) })
 }
 
-// Delete implements agent.Runtime.
+// Delete implements runtime.Runtime.
 func (c crashing) Delete(ctx context.Context, id cluster.AttemptID) error {
 	return c.around("delete", func() error { return c.Runtime.Delete(ctx, id) })
 }

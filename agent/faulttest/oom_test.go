@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/agent/soaktest"
 	"github.com/berth-scheduler/berth/cluster"
 )
@@ -80,11 +81,11 @@ func TestSoakOutOfMemoryTold(t *testing.T) {
 }
 
 // tell runs one job that is killed, and reports whether its end says why.
-func (s *site) tell(rt agent.Runtime, i int) (ok bool, why string) {
+func (s *site) tell(rt runtime.Runtime, i int) (ok bool, why string) {
 	k := kills[i%len(kills)]
 	id := cluster.AttemptID{Job: cluster.JobID(i + 1), No: 1}
 	out := s.output(id)
-	l := &agent.Launch{
+	l := &launch.Launch{
 		ID: id, Token: 7, UID: user, GID: user, Groups: []uint32{user}, Args: []string{"/bin/sh", "-c", "echo ran; " + k.script},
 		Env: []string{"PATH=/usr/bin:/bin", "HOME=" + s.out, mark + "=" + filepath.Base(filepath.Dir(s.out))}, Dir: "/", Stdout: out, Stderr: out, MemBytes: 32 << 20,
 	}
@@ -104,8 +105,8 @@ func (s *site) tell(rt agent.Runtime, i int) (ok bool, why string) {
 		if err != nil {
 			return fail("inspect", err)
 		}
-		if task.Phase == agent.TaskStopped || task.Phase == agent.TaskLost {
-			ok = task.Phase == agent.TaskStopped && task.OOMKilled == k.oom && (k.oom || task.ExitCode == 128+int(syscall.SIGKILL))
+		if task.Phase == runtime.Stopped || task.Phase == runtime.Lost {
+			ok = task.Phase == runtime.Stopped && task.OOMKilled == k.oom && (k.oom || task.ExitCode == 128+int(syscall.SIGKILL))
 			why = fmt.Sprintf("%s, %s: ended as %+v", id, k.name, task)
 			break
 		}

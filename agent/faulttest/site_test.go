@@ -42,7 +42,8 @@ type site struct {
 	leader *agenttest.Leader
 	d      *daemon.Daemon
 	agent  *exec.Cmd
-	log    string // the file of the agents' log
+	gone   chan struct{} // closed when the agent has ended
+	log    string        // the file of the agents' log
 	jobs   uint64
 }
 
@@ -109,6 +110,12 @@ func (s *site) start(crashAt string) {
 	if err := s.agent.Start(); err != nil {
 		s.Fatal(err)
 	}
+	agent, gone := s.agent, make(chan struct{})
+	s.gone = gone
+	go func() {
+		_ = agent.Wait() // ProcessState says how
+		close(gone)
+	}()
 }
 
 // kill ends the agent as kill -9 does.
@@ -117,24 +124,31 @@ func (s *site) kill() {
 		return
 	}
 	_ = s.agent.Process.Kill() // it may have killed itself
-	_ = s.agent.Wait()         // says "killed"
+	<-s.gone
 	s.agent = nil
 }
 
 // crashed waits until the agent has killed itself.
 func (s *site) crashed() error {
-	done := make(chan error, 1)
-	cmd := s.agent
-	go func() { done <- cmd.Wait() }()
+	defer s.kill()
 	select {
-	case <-done:
-		s.agent = nil
+	case <-s.gone:
 		return nil
 	case <-time.After(patience):
-		_ = cmd.Process.Kill()
-		<-done
-		s.agent = nil
 		return errNever
+	}
+}
+
+// failed reports whether the agent has ended by itself, which none does.
+func (s *site) failed() bool {
+	if s.agent == nil {
+		return false
+	}
+	select {
+	case <-s.gone:
+		return s.agent.ProcessState.Exited()
+	default:
+		return false
 	}
 }
 
@@ -197,9 +211,9 @@ func (s *site) ended(id cluster.AttemptID) *nodev1.Report {
 func (s *site) until(what string, ok func() bool) {
 	s.Helper()
 	for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
+		if s.failed() || time.Now().After(deadline) {
 			s.kill()
-			s.Fatalf("not within %s: %s; the agents' log ends with\n%s", patience, what, s.said(cluster.AttemptID{}))
+			s.Fatalf("not within %s, or the agent ended: %s; the agents' log ends with\n%s", patience, what, s.said(cluster.AttemptID{}))
 		}
 	}
 }

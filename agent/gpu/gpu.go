@@ -62,7 +62,7 @@ type Card struct {
 	// CUDA is the newest version of CUDA that the driver runs, "13.0", or "".
 	CUDA string
 	// Persistence is off where the driver forgets a card's settings when its
-	// last process ends. MIG tells whether the card is cut into Instances.
+	// last process ends. MIG reports whether the card is cut into Instances.
 	Persistence, MIG Mode
 	Instances        []Instance // ordered by UUID
 	// NVLinkGroup is equal and positive for cards of this node that NVLink

@@ -26,12 +26,12 @@ func (o Offer) Check(item string) error {
 	return nil
 }
 
-// Holds tells whether the card is Berth's.
+// Holds reports whether the card is Berth's.
 func (o Offer) Holds(c *Card) bool {
 	return len(o) == 0 || slices.ContainsFunc(o, func(item string) bool { return Names(item, c) })
 }
 
-// Names tells whether an item means the card.
+// Names reports whether an item means the card.
 func Names(item string, c *Card) bool {
 	if from, to, ok := indices(item); ok {
 		return c.Index >= from && c.Index <= to

@@ -26,7 +26,7 @@ type Version [3]int
 // String returns "1.2.8".
 func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v[0], v[1], v[2]) }
 
-// Less tells whether v is older than w.
+// Less reports whether v is older than w.
 func (v Version) Less(w Version) bool { return slices.Compare(v[:], w[:]) < 0 }
 
 var versionText = regexp.MustCompile(`\b[vV]?(\d{1,4})\.(\d{1,4})\.(\d{1,4})`)
@@ -47,7 +47,7 @@ func ParseVersion(text string) (Version, bool) {
 
 var packaged = regexp.MustCompile(`(?i)[~+]ds|[-~+]?(deb|ubuntu|rhel|suse)|\.(el|fc|amzn)\d`)
 
-// Packaged tells whether a text of a version looks like that of a distribution,
+// Packaged reports whether a text of a version looks like that of a distribution,
 // which mends holes and keeps the number.
 func Packaged(text string) bool { return packaged.MatchString(text) }
 
@@ -67,7 +67,7 @@ type Hole struct {
 // Key is what a configuration names a hole by: "runc-CVE-2024-21626".
 func (h Hole) Key() string { return string(h.Component) + "-" + h.CVE }
 
-// Has tells whether a release has the hole: one older than the fix of its own
+// Has reports whether a release has the hole: one older than the fix of its own
 // line, or, on a line that was not mended, than the newest fix before it.
 func (h Hole) Has(v Version) bool {
 	for i, f := range h.Fixed {

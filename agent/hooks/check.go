@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// Check tells whether a program may run as root before and after every job:
+// Check reports whether a program may run as root before and after every job:
 // an absolute path without links to a plain file that may be executed, which
 // only root can change or replace. Outside of root it must be the caller's.
 func Check(program string) error {

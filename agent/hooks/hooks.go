@@ -24,7 +24,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/cgroup"
 )
 
@@ -79,17 +78,17 @@ func Open(cfg Config) (*Runner, error) {
 }
 
 // Has implements agent.Hooks.
-func (r *Runner) Has(k agent.HookKind) bool { return r.program(k) != "" }
+func (r *Runner) Has(k Kind) bool { return r.program(k) != "" }
 
-func (r *Runner) program(k agent.HookKind) string {
-	if k == agent.HookProlog {
+func (r *Runner) program(k Kind) string {
+	if k == Prolog {
 		return r.cfg.Prolog
 	}
 	return r.cfg.Epilog
 }
 
 // Run implements agent.Hooks. When ctx ends first, the hook is killed.
-func (r *Runner) Run(ctx context.Context, k agent.HookKind, job *agent.HookJob) error {
+func (r *Runner) Run(ctx context.Context, k Kind, job *Job) error {
 	prog := r.program(k)
 	if prog == "" {
 		return nil
@@ -240,7 +239,7 @@ func (r *Runner) kill(hook *os.Process, g *cgroup.Group) {
 
 // environment is all that a hook is told beside the JSON: nothing of it is the
 // user's but the names of job and user.
-func environment(k agent.HookKind, j *agent.HookJob) []string {
+func environment(k Kind, j *Job) []string {
 	var uuids []string
 	for _, g := range j.GPUs {
 		uuids = append(uuids, g.UUID)

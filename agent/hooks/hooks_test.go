@@ -17,8 +17,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/berth-scheduler/berth/agent"
 )
 
 func write(t *testing.T, dir, text string) string {
@@ -68,10 +66,10 @@ func runner(t *testing.T, prog string, timeout time.Duration) (*Runner, *sink) {
 	return r, log
 }
 
-var job = &agent.HookJob{
-	Hook: agent.HookEpilog, Job: 7, Attempt: "j7-a2", Name: "train; rm -rf $HOME", User: "alice", UID: 1000, GID: 100, Node: "n1", Restarts: 1,
-	Partition: "gpu", GPUs: []agent.HookGPU{{UUID: "GPU-1", MemMiB: 4096, Milli: 500}, {UUID: "GPU-2"}}, MemMiB: 64,
-	End: &agent.HookEnd{State: "FAILED", ExitCode: 3, Reason: "NonZeroExitCode"},
+var job = &Job{
+	Hook: Epilog, Job: 7, Attempt: "j7-a2", Name: "train; rm -rf $HOME", User: "alice", UID: 1000, GID: 100, Node: "n1", Restarts: 1,
+	Partition: "gpu", GPUs: []GPU{{UUID: "GPU-1", MemMiB: 4096, Milli: 500}, {UUID: "GPU-2"}}, MemMiB: 64,
+	End: &End{State: "FAILED", ExitCode: 3, Reason: "NonZeroExitCode"},
 }
 
 // TestWhatAHookIsTold: the job as JSON, a fixed environment, and nothing of
@@ -81,14 +79,14 @@ func TestWhatAHookIsTold(t *testing.T) {
 	dir := t.TempDir()
 	prog := write(t, dir, `cat > "${0%/*}/stdin"; env > "${0%/*}/env"; pwd > "${0%/*}/pwd"`)
 	r, _ := runner(t, prog, 30*time.Second)
-	if err := r.Run(t.Context(), agent.HookEpilog, job); err != nil {
+	if err := r.Run(t.Context(), Epilog, job); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(filepath.Join(dir, "stdin"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := new(agent.HookJob)
+	got := new(Job)
 	if err := json.Unmarshal(data, got); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +131,7 @@ func TestHowHooksFail(t *testing.T) {
 			r, _ := runner(t, write(t, t.TempDir(), c.script), c.timeout)
 			one := *job
 			one.Attempt = strings.ReplaceAll(name, " ", "-")
-			err := r.Run(t.Context(), agent.HookProlog, &one)
+			err := r.Run(t.Context(), Prolog, &one)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
@@ -154,7 +152,7 @@ func TestWhatAHookLeavesBehindEnds(t *testing.T) {
 	if r.noCaps != nil {
 		t.Skip(r.noCaps)
 	}
-	if err := r.Run(t.Context(), agent.HookProlog, job); err != nil {
+	if err := r.Run(t.Context(), Prolog, job); err != nil {
 		t.Fatal(err)
 	}
 	gone(t, dir)
@@ -186,7 +184,7 @@ func gone(t *testing.T, dir string) {
 func TestOutputIsBounded(t *testing.T) {
 	t.Parallel()
 	r, log := runner(t, write(t, t.TempDir(), "yes 'a line' | head -c 4000000; echo done"), 30*time.Second)
-	if err := r.Run(t.Context(), agent.HookProlog, job); err != nil {
+	if err := r.Run(t.Context(), Prolog, job); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(log.String(), "hook says"); n != maxLines {
@@ -204,7 +202,7 @@ func TestAStopKillsTheHook(t *testing.T) {
 	r, _ := runner(t, write(t, dir, `echo $$ > "${0%/*}/pid"; exec sleep 600`), time.Hour)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- r.Run(ctx, agent.HookProlog, job) }()
+	go func() { done <- r.Run(ctx, Prolog, job) }()
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if b, err := os.ReadFile(filepath.Join(dir, "pid")); err == nil && len(b) > 0 {
 			break

@@ -1,6 +1,5 @@
-// Package jobside is what our own binary does in and beside a job's container. A
-// program that links it is that binary: with the arguments below it never gets
-// to its main.
+// Package jobside is what our own program, berth-job, does in and beside a job's
+// container: it becomes the job, enters it, copies its output, and tries devices.
 package jobside
 
 import (
@@ -21,23 +20,16 @@ const (
 // Where a helper within a container is told to find things.
 const (
 	Dir    = "/.berth"
-	Binary = Dir + "/exec"
+	Binary = Dir + "/exec" // berth-job
 	File   = Dir + "/job"
-	// In an image are our own libraries and their loader, since it has others or
-	// none, and the commands that its jobs find.
+	// Program is berth in an image whose jobs have commands of ours.
+	Program = Dir + "/berth"
+	// In an image are our own libraries and their loader, where our programs need
+	// any, since it has others or none, and the commands that its jobs find.
 	Libraries = Dir + "/lib"
 	Loader    = Libraries + "/ld.so"
 	Commands  = Dir + "/bin"
 )
-
-// Self is how this program starts itself anew. In an image it runs by its loader,
-// which is then what the kernel takes for the program.
-func Self() []string {
-	if exe, err := os.Readlink("/proc/self/exe"); err == nil && exe == Loader {
-		return []string{Loader, "--library-path", Libraries, Binary}
-	}
-	return []string{"/proc/self/exe"}
-}
 
 // Spec tells the helper what to do for one container. Its launch carries no
 // environment, which may hold secrets, but for variables that are no text.
@@ -64,19 +56,9 @@ func read(file string) (*Spec, error) {
 	return s, nil
 }
 
-// init is main for helpers. The packages of the whole program take longer to
-// initialize, 6 ms and 20 MB, than a helper does its work, and each job waits
-// for one. Go initializes packages in the order of their import paths as soon as
-// what they import is (Go specification, "Program initialization"): this one
-// imports little and comes before nearly all others.
-func init() {
-	if code, ok := run(os.Args); ok {
-		os.Exit(code)
-	}
-}
-
-// run does what a helper is for; ok is false where args make none.
-func run(args []string) (code int, ok bool) {
+// Main does what a helper is for; known reports whether argv, with the program's
+// name, makes it one.
+func Main(args []string) (code int, known bool) {
 	if len(args) < 3 {
 		return 0, false
 	}

@@ -77,7 +77,7 @@ func execJob(l *launch.Launch) error {
 	}
 	args := l.Args
 	if l.Ranks != nil {
-		prog, args = Binary, l.RankArgs("berth")
+		prog, args = Binary, l.RankArgs("berth-job")
 	}
 	return asuser.ExecError(prog, syscall.Exec(prog, args, l.Env))
 }

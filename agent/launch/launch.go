@@ -126,7 +126,10 @@ type Error struct {
 	// Node says that the node is at fault: the attempt ends as with a node that
 	// failed, and not as its user's failure.
 	Node bool
-	Err  error
+	// Missing says that a directory is not there in which a file was to be made. It
+	// may be in a moment: whoever submits a job often makes that directory next.
+	Missing bool
+	Err     error
 }
 
 // ReasonCDI is the Reason of an Error about device specifications.

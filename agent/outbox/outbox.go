@@ -97,7 +97,7 @@ func (o *Outbox) Ack(id cluster.AttemptID, s nodev1.AttemptState) {
 	}
 }
 
-// Has tells whether something of an attempt waits to be acknowledged.
+// Has reports whether something of an attempt waits to be acknowledged.
 func (o *Outbox) Has(id cluster.AttemptID) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

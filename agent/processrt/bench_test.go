@@ -14,7 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
@@ -118,7 +119,7 @@ func benchRuntime(b *testing.B) (rt *Runtime, out string) {
 func benchJob(b *testing.B, rt *Runtime, id cluster.AttemptID, out string, done *sync.Map) (toExit time.Duration, err error) {
 	ctx := b.Context()
 	file := filepath.Join(out, strconv.FormatUint(uint64(id.Job)%64, 10))
-	l := &agent.Launch{
+	l := &launch.Launch{
 		ID: id, Token: 1, UID: 65534, GID: 65534, Groups: []uint32{65534},
 		Args: []string{"/bin/true"}, Env: []string{"PATH=/usr/bin:/bin"}, Dir: out,
 		Stdout: file, Stderr: file, MemBytes: 64 << 20, CPUMilli: 1000,
@@ -138,7 +139,7 @@ func benchJob(b *testing.B, rt *Runtime, id cluster.AttemptID, out string, done 
 	if err != nil {
 		return toExit, err
 	}
-	if task.Phase != agent.TaskStopped || task.ExitCode != 0 {
+	if task.Phase != runtime.Stopped || task.ExitCode != 0 {
 		return toExit, fmt.Errorf("true ended as %+v", task)
 	}
 	return toExit, rt.Delete(ctx, id)

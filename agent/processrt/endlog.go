@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
@@ -32,8 +32,8 @@ type endLog struct {
 const compactSlack = 1024
 
 // openEndLog reads what was recorded; a torn last line is dropped.
-func openEndLog(path string) (*endLog, map[cluster.AttemptID]agent.Task, error) {
-	ends := map[cluster.AttemptID]agent.Task{}
+func openEndLog(path string) (*endLog, map[cluster.AttemptID]runtime.Task, error) {
+	ends := map[cluster.AttemptID]runtime.Task{}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, nil, err
@@ -53,7 +53,7 @@ func openEndLog(path string) (*endLog, map[cluster.AttemptID]agent.Task, error) 
 		if !ok || sum != checksum(body) {
 			continue
 		}
-		var t agent.Task
+		var t runtime.Task
 		if json.Unmarshal([]byte(body), &t) == nil {
 			ends[t.ID] = t
 			l.lines[t.ID] = sum + " " + body + "\n"
@@ -68,7 +68,7 @@ func openEndLog(path string) (*endLog, map[cluster.AttemptID]agent.Task, error) 
 
 func checksum(s string) string { return fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(s))) }
 
-func (l *endLog) put(t agent.Task) error {
+func (l *endLog) put(t runtime.Task) error {
 	body, err := json.Marshal(t)
 	if err != nil {
 		return err

@@ -11,22 +11,22 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/asuser"
 	"github.com/berth-scheduler/berth/agent/cgroup"
 	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/runtime"
 )
 
 // The keeper's part of Exec: one connection, one process. The process is in
 // the task's control group and session leader of its own session.
 
-// execRequest is an agent.Exec on the wire, with every byte kept.
+// execRequest is an runtime.Exec on the wire, with every byte kept.
 type execRequest struct {
 	Args, Env     [][]byte
 	Terminal, Own bool
 }
 
-func newExecRequest(x *agent.Exec) *execRequest {
+func newExecRequest(x *runtime.Exec) *execRequest {
 	req := &execRequest{Terminal: x.Terminal, Own: x.Own}
 	for _, a := range x.Args {
 		req.Args = append(req.Args, []byte(a))
@@ -45,7 +45,7 @@ type entry struct {
 	// done closes when it was reaped; end is how it ended, nil when that is not
 	// known.
 	done chan struct{}
-	end  *agent.ProcessEnd
+	end  *runtime.ProcessEnd
 }
 
 // errNotRunning is agent.ErrNotRunning here.
@@ -130,7 +130,7 @@ func (k *keeper) claimEntry(req request) (*task, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	t := k.tasks[req.ID]
-	if k.closing || t == nil || t.state.Phase != agent.TaskRunning || t.exited {
+	if k.closing || t == nil || t.state.Phase != runtime.Running || t.exited {
 		return nil, errNotRunning
 	}
 	t.entering++
@@ -152,7 +152,7 @@ func (k *keeper) forkEntry(t *task, x *execRequest, files *asuser.Files) (int, e
 	l.Env = launch.Environ(l.Env, more)
 	switch {
 	case x.Own:
-		l.Args = append([]string{ownBinary}, l.Args...)
+		l.Args = append([]string{k.inside}, l.Args...)
 	case len(l.Args) == 0:
 		l.Args = launch.ShellOf(l.Env)
 	}
@@ -171,6 +171,9 @@ func (k *keeper) forkEntry(t *task, x *execRequest, files *asuser.Files) (int, e
 	})
 	if err != nil {
 		return 0, err
+	}
+	if x.Own {
+		l.Args[0] = "berth-job"
 	}
 	var g *cgroup.Group
 	if k.noCaps == nil {
@@ -234,9 +237,9 @@ func (k *keeper) reapEntry(t *task, e *entry) {
 	case err != nil:
 		k.log.Error("cannot wait for a process", "pid", e.pid, "err", err)
 	case ws.Signaled():
-		e.end = &agent.ProcessEnd{Code: 128 + int(ws.Signal()), Signal: ws.Signal()}
+		e.end = &runtime.ProcessEnd{Code: 128 + int(ws.Signal()), Signal: ws.Signal()}
 	default:
-		e.end = &agent.ProcessEnd{Code: ws.ExitStatus()}
+		e.end = &runtime.ProcessEnd{Code: ws.ExitStatus()}
 	}
 }
 
@@ -256,7 +259,7 @@ func (k *keeper) signalEntry(e *entry, sig syscall.Signal) {
 func (k *keeper) hangUp(t *task, e *entry) {
 	k.signalEntry(e, syscall.SIGHUP)
 	k.signalEntry(e, syscall.SIGCONT) // one that is stopped would not notice
-	timer := time.NewTimer(agent.HangUpGrace)
+	timer := time.NewTimer(runtime.HangUpGrace)
 	defer timer.Stop()
 	select {
 	case <-e.done:
@@ -281,7 +284,7 @@ func (k *keeper) dismiss(t *task) {
 		k.signalEntry(e, syscall.SIGHUP)
 		k.signalEntry(e, syscall.SIGCONT)
 	}
-	timer := time.NewTimer(agent.HangUpGrace)
+	timer := time.NewTimer(runtime.HangUpGrace)
 	defer timer.Stop()
 	for _, e := range entries {
 		select {

@@ -12,15 +12,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/pty"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Exec implements agent.Executor. The keeper forks the process, as it does
+// Exec implements runtime.Executor. The keeper forks the process, as it does
 // jobs, and hangs up on it when this end of the connection is gone: it ends
 // with the agent that asked for it.
-func (r *Runtime) Exec(ctx context.Context, id cluster.AttemptID, x *agent.Exec) (*agent.Process, error) {
+func (r *Runtime) Exec(ctx context.Context, id cluster.AttemptID, x *runtime.Exec) (*runtime.Process, error) {
 	p := &execed{done: make(chan struct{})}
 	near, far, err := p.files(x)
 	if err != nil {
@@ -51,14 +51,14 @@ type execed struct {
 	terminal *os.File // near end, nil without one
 	writing  sync.Mutex
 	done     chan struct{} // closed when end or err is known
-	end      agent.ProcessEnd
+	end      runtime.ProcessEnd
 	err      error
 	closing  sync.Once
 	closed   error
 }
 
 // files makes the near and the far ends of the process's files.
-func (p *execed) files(x *agent.Exec) (near *agent.Process, far []*os.File, err error) {
+func (p *execed) files(x *runtime.Exec) (near *runtime.Process, far []*os.File, err error) {
 	if x.Terminal {
 		// The user's: the keeper gives it away once it knows the user.
 		master, tty, err := pty.Open(uint32(os.Getuid()))
@@ -69,7 +69,7 @@ func (p *execed) files(x *agent.Exec) (near *agent.Process, far []*os.File, err 
 		if x.Window.Rows > 0 && x.Window.Columns > 0 {
 			err = pty.Resize(master, x.Window.Rows, x.Window.Columns)
 		}
-		return &agent.Process{Stdin: master, Stdout: master}, []*os.File{tty}, err
+		return &runtime.Process{Stdin: master, Stdout: master}, []*os.File{tty}, err
 	}
 	var made []*os.File
 	for range 3 {
@@ -80,11 +80,11 @@ func (p *execed) files(x *agent.Exec) (near *agent.Process, far []*os.File, err 
 		}
 		made = append(made, r, w)
 	}
-	return &agent.Process{Stdin: made[1], Stdout: made[2], Stderr: made[4]}, []*os.File{made[0], made[3], made[5]}, nil
+	return &runtime.Process{Stdin: made[1], Stdout: made[2], Stderr: made[4]}, []*os.File{made[0], made[3], made[5]}, nil
 }
 
 // begin asks the keeper for the process and hands it the far ends.
-func (p *execed) begin(ctx context.Context, rt *Runtime, id cluster.AttemptID, x *agent.Exec, far []*os.File) error {
+func (p *execed) begin(ctx context.Context, rt *Runtime, id cluster.AttemptID, x *runtime.Exec, far []*os.File) error {
 	conn, err := net.Dial("unix", rt.socket())
 	if err != nil {
 		return fmt.Errorf("keeper: %w", err)
@@ -108,7 +108,7 @@ func (p *execed) begin(ctx context.Context, rt *Runtime, id cluster.AttemptID, x
 		err = fmt.Errorf("keeper: %w", err)
 	}
 	if resp.NotRunning {
-		err = agent.ErrNotRunning
+		err = runtime.ErrNotRunning
 	}
 	if !stop() && err == nil {
 		err = ctx.Err()
@@ -139,7 +139,7 @@ func (p *execed) await() {
 	p.end = *resp.ExecEnd
 }
 
-// Signal implements agent.ProcessControl.
+// Signal implements runtime.ProcessControl.
 func (p *execed) Signal(_ context.Context, sig syscall.Signal) error {
 	select {
 	case <-p.done:
@@ -151,25 +151,25 @@ func (p *execed) Signal(_ context.Context, sig syscall.Signal) error {
 	return writeFrame(p.conn, request{Op: opSignal, Signal: sig})
 }
 
-// Resize implements agent.ProcessControl.
-func (p *execed) Resize(_ context.Context, w agent.Window) error {
+// Resize implements runtime.ProcessControl.
+func (p *execed) Resize(_ context.Context, w runtime.Window) error {
 	if p.terminal == nil {
 		return nil
 	}
 	return pty.Resize(p.terminal, w.Rows, w.Columns)
 }
 
-// Wait implements agent.ProcessControl.
-func (p *execed) Wait(ctx context.Context) (agent.ProcessEnd, error) {
+// Wait implements runtime.ProcessControl.
+func (p *execed) Wait(ctx context.Context) (runtime.ProcessEnd, error) {
 	select {
 	case <-ctx.Done():
-		return agent.ProcessEnd{}, ctx.Err()
+		return runtime.ProcessEnd{}, ctx.Err()
 	case <-p.done:
 		return p.end, p.err
 	}
 }
 
-// Close implements agent.ProcessControl.
+// Close implements runtime.ProcessControl.
 func (p *execed) Close() error {
 	p.closing.Do(func() {
 		// Half closed: the keeper hangs up, and says when that is done.
@@ -177,7 +177,7 @@ func (p *execed) Close() error {
 		if errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.ENOTCONN) {
 			err = nil // it has ended
 		}
-		t := time.NewTimer(agent.HangUpGrace + closeWait)
+		t := time.NewTimer(runtime.HangUpGrace + closeWait)
 		defer t.Stop()
 		select {
 		case <-p.done:

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
@@ -33,7 +33,7 @@ func FuzzEndLog(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		end := agent.Task{ID: cluster.AttemptID{Job: 1 << 40, No: 9}, Phase: agent.TaskStopped, ExitCode: 137, Signal: syscall.SIGKILL}
+		end := runtime.Task{ID: cluster.AttemptID{Job: 1 << 40, No: 9}, Phase: runtime.Stopped, ExitCode: 137, Signal: syscall.SIGKILL}
 		if err := l.put(end); err != nil {
 			t.Fatal(err)
 		}

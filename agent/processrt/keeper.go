@@ -16,8 +16,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/cgroup"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
@@ -25,6 +26,7 @@ import (
 type keeper struct {
 	dir    string
 	parent string
+	inside string // runs several processes of an attempt, and ours within it
 	groups cgroup.Hierarchy
 	noCaps error // why control groups cannot be used, nil if they can
 	log    *slog.Logger
@@ -43,8 +45,8 @@ type keeper struct {
 
 // task is one attempt. Its launch never changes; the rest is under keeper.mu.
 type task struct {
-	launch *agent.Launch
-	state  agent.Task
+	launch *launch.Launch
+	state  runtime.Task
 	// starting keeps a second call from starting it again: the agent may have
 	// given up on the first, which waits for a file server.
 	starting bool
@@ -58,12 +60,13 @@ type task struct {
 }
 
 // taskRecord is what a task's file holds.
-type taskRecord struct{ Launch *agent.Launch }
+type taskRecord struct{ Launch *launch.Launch }
 
 // KeeperMain is the keeper's process: it serves until it is told to shut down
 // or another keeper holds the directory. Signals that end an agent do not end
-// it, so that jobs outlive a stop of the service.
-func KeeperMain(_ context.Context, dir, parent string) error {
+// it, so that jobs outlive a stop of the service. inside is the program berth-job,
+// "" for the running one.
+func KeeperMain(_ context.Context, dir, parent, inside string) error {
 	logFile, err := os.OpenFile(filepath.Join(dir, logName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -81,8 +84,11 @@ func KeeperMain(_ context.Context, dir, parent string) error {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return fmt.Errorf("another keeper holds %s: %w", dir, err)
 	}
+	if inside, err = hold(inside); err != nil {
+		return err
+	}
 	k := &keeper{
-		dir: dir, parent: parent, log: log, spawn: newSpawner(),
+		dir: dir, parent: parent, inside: inside, log: log, spawn: newSpawner(),
 		tasks: map[cluster.AttemptID]*task{}, watchers: map[chan cluster.AttemptID]struct{}{}, quit: make(chan struct{}),
 	}
 	if k.groups, k.noCaps = k.probe(); k.noCaps != nil {
@@ -128,7 +134,7 @@ func (k *keeper) load() error {
 		return err
 	}
 	var err error
-	var ends map[cluster.AttemptID]agent.Task
+	var ends map[cluster.AttemptID]runtime.Task
 	if k.ends, ends, err = openEndLog(filepath.Join(k.dir, "ends.log")); err != nil {
 		return err
 	}
@@ -152,12 +158,12 @@ func (k *keeper) load() error {
 			continue
 		}
 		id := rec.Launch.ID
-		t := &task{launch: rec.Launch, state: agent.Task{ID: id, Token: rec.Launch.Token, Phase: agent.TaskCreated}}
+		t := &task{launch: rec.Launch, state: runtime.Task{ID: id, Token: rec.Launch.Token, Phase: runtime.Created}}
 		// A deleted task's end may still be there when its id comes again.
 		if end, ok := ends[id]; ok && end.Token == rec.Launch.Token {
 			t.state = end
 		} else if _, err := os.Stat(k.taskFile(id) + ".started"); err == nil {
-			t.state.Phase = agent.TaskLost
+			t.state.Phase = runtime.Lost
 			k.killGroup(id)
 		}
 		k.tasks[id] = t
@@ -224,7 +230,7 @@ func (k *keeper) handle(req request) *response {
 	case opInspect:
 		k.mu.Lock()
 		if t := k.tasks[req.ID]; t != nil {
-			resp.Tasks = []agent.Task{t.state}
+			resp.Tasks = []runtime.Task{t.state}
 		}
 		k.mu.Unlock()
 	case opShutdown:
@@ -238,10 +244,10 @@ func (k *keeper) handle(req request) *response {
 	return resp
 }
 
-func (k *keeper) list() []agent.Task {
+func (k *keeper) list() []runtime.Task {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	out := make([]agent.Task, 0, len(k.tasks))
+	out := make([]runtime.Task, 0, len(k.tasks))
 	for _, t := range k.tasks {
 		out = append(out, t.state)
 	}
@@ -279,7 +285,7 @@ func (k *keeper) create(req request) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.tasks[l.ID] == nil {
-		k.tasks[l.ID] = &task{launch: l, state: agent.Task{ID: l.ID, Token: l.Token, Phase: agent.TaskCreated}}
+		k.tasks[l.ID] = &task{launch: l, state: runtime.Task{ID: l.ID, Token: l.Token, Phase: runtime.Created}}
 	}
 	return nil
 }
@@ -298,7 +304,7 @@ func (k *keeper) start(id cluster.AttemptID) error {
 	if err != nil {
 		return err
 	}
-	t.state.Phase, t.state.PID, t.state.Started = agent.TaskRunning, p.pid, p.began
+	t.state.Phase, t.state.PID, t.state.Started = runtime.Running, p.pid, p.began
 	k.reapers.Go(func() { k.reap(t, p) })
 	return nil
 }
@@ -316,7 +322,7 @@ func (k *keeper) claim(id cluster.AttemptID) (*task, error) {
 		return nil, fmt.Errorf("start: there is no task %s", id)
 	case t.starting:
 		return nil, fmt.Errorf("start: task %s is being started", id)
-	case t.state.Phase != agent.TaskCreated:
+	case t.state.Phase != runtime.Created:
 		return nil, nil
 	}
 	t.starting = true
@@ -331,11 +337,11 @@ func (k *keeper) delete(id cluster.AttemptID) error {
 		k.mu.Unlock()
 		return nil
 	}
-	if t.starting || t.entering > 0 || t.state.Phase == agent.TaskRunning {
+	if t.starting || t.entering > 0 || t.state.Phase == runtime.Running {
 		k.mu.Unlock()
 		return fmt.Errorf("delete: task %s runs", id)
 	}
-	lost := t.state.Phase == agent.TaskLost
+	lost := t.state.Phase == runtime.Lost
 	k.mu.Unlock()
 	if lost {
 		k.killGroup(id)
@@ -394,7 +400,7 @@ func (k *keeper) shutdown() error {
 	k.starts.Wait()
 	var errs []error
 	for _, t := range k.list() {
-		if t.Phase == agent.TaskRunning {
+		if t.Phase == runtime.Running {
 			errs = append(errs, k.signal(t.ID, syscall.SIGKILL))
 		}
 	}

@@ -17,7 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/agent/runtimetest"
 	"github.com/berth-scheduler/berth/cluster"
 )
@@ -41,14 +42,14 @@ func newTest(t testing.TB) (rt *Runtime, dir string) {
 	return rt, dir
 }
 
-func newLaunch(n uint64, args ...string) *agent.Launch {
-	return &agent.Launch{
+func newLaunch(n uint64, args ...string) *launch.Launch {
+	return &launch.Launch{
 		ID: cluster.AttemptID{Job: cluster.JobID(n), No: 1}, Token: 3, UID: 65534, GID: 65534,
 		Args: args, Env: []string{"PATH=/usr/bin:/bin"}, Dir: "/", Stdout: os.DevNull, Stderr: os.DevNull,
 	}
 }
 
-func start(t testing.TB, rt *Runtime, l *agent.Launch) agent.Task {
+func start(t testing.TB, rt *Runtime, l *launch.Launch) runtime.Task {
 	t.Helper()
 	if err := errors.Join(rt.Create(t.Context(), l), rt.Start(t.Context(), l.ID)); err != nil {
 		t.Fatal(err)
@@ -103,7 +104,7 @@ func TestKeeperKilled(t *testing.T) {
 	stopped := cluster.AttemptID{Job: 2, No: 1}
 	until(t, "the exit", func() bool {
 		task, err := rt.Inspect(t.Context(), stopped)
-		return err == nil && task.Phase == agent.TaskStopped
+		return err == nil && task.Phase == runtime.Stopped
 	})
 	if err := rt.Create(t.Context(), newLaunch(3, "true")); err != nil {
 		t.Fatal(err)
@@ -115,10 +116,10 @@ func TestKeeperKilled(t *testing.T) {
 	if err := syscall.Kill(listenerPID(t, dir), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	for id, want := range map[cluster.AttemptID]agent.TaskPhase{
-		running.ID: agent.TaskLost, stopped: agent.TaskStopped, {Job: 3, No: 1}: agent.TaskCreated,
+	for id, want := range map[cluster.AttemptID]runtime.Phase{
+		running.ID: runtime.Lost, stopped: runtime.Stopped, {Job: 3, No: 1}: runtime.Created,
 	} {
-		var task agent.Task
+		var task runtime.Task
 		until(t, "the next keeper", func() bool {
 			task, err = rt.Inspect(t.Context(), id)
 			return err == nil
@@ -126,7 +127,7 @@ func TestKeeperKilled(t *testing.T) {
 		if task.Phase != want || task.Token != 3 {
 			t.Errorf("%s: got %+v, want %v", id, task, want)
 		}
-		if want == agent.TaskStopped && task.ExitCode != 6 {
+		if want == runtime.Stopped && task.ExitCode != 6 {
 			t.Errorf("%s: got %+v, want exit 6", id, task)
 		}
 	}
@@ -139,7 +140,7 @@ func TestKeeperKilled(t *testing.T) {
 	}
 	until(t, "its end", func() bool {
 		task, err := rt.Inspect(t.Context(), cluster.AttemptID{Job: 3, No: 1})
-		return err == nil && task.Phase == agent.TaskStopped
+		return err == nil && task.Phase == runtime.Stopped
 	})
 	if err := rt.Delete(t.Context(), running.ID); err != nil {
 		t.Errorf("delete of a lost task: %v", err)
@@ -149,7 +150,7 @@ func TestKeeperKilled(t *testing.T) {
 // TestTwoKeepers has the second one leave the first alone.
 func TestTwoKeepers(t *testing.T) {
 	_, dir := newTest(t)
-	if err := KeeperMain(t.Context(), dir, "/berth-test/second"); err == nil {
+	if err := KeeperMain(t.Context(), dir, "/berth-test/second", ""); err == nil {
 		t.Error("a second keeper served the same directory")
 	}
 }
@@ -187,7 +188,7 @@ func TestEndLog(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 50 {
 		wg.Go(func() {
-			if err := l.put(agent.Task{ID: cluster.AttemptID{Job: cluster.JobID(i + 1), No: 1}, Phase: agent.TaskStopped, ExitCode: i}); err != nil {
+			if err := l.put(runtime.Task{ID: cluster.AttemptID{Job: cluster.JobID(i + 1), No: 1}, Phase: runtime.Stopped, ExitCode: i}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -218,7 +219,7 @@ func TestEndLog(t *testing.T) {
 			}
 		}
 		next := cluster.AttemptID{Job: 99, No: 2}
-		if err := errors.Join(l.put(agent.Task{ID: next, ExitCode: 7}), l.close()); err != nil {
+		if err := errors.Join(l.put(runtime.Task{ID: next, ExitCode: 7}), l.close()); err != nil {
 			t.Fatal(err)
 		}
 		l, ends, err = openEndLog(path)
@@ -242,7 +243,7 @@ func TestEndLogCompacts(t *testing.T) {
 	const n = 3 * compactSlack
 	id := func(i int) cluster.AttemptID { return cluster.AttemptID{Job: cluster.JobID(i + 1), No: 1} }
 	for i := range n {
-		if err := l.put(agent.Task{ID: id(i), ExitCode: i % 256}); err != nil {
+		if err := l.put(runtime.Task{ID: id(i), ExitCode: i % 256}); err != nil {
 			t.Fatal(err)
 		}
 		if i%100 != 0 {
@@ -286,7 +287,7 @@ func TestDamagedRecord(t *testing.T) {
 	}
 	until(t, "the next keeper", func() bool {
 		tasks, err := rt.List(t.Context())
-		return err == nil && len(tasks) == 1 && tasks[0].Phase == agent.TaskCreated
+		return err == nil && len(tasks) == 1 && tasks[0].Phase == runtime.Created
 	})
 	if _, err := os.Stat(bad + ".damaged"); err != nil {
 		t.Error(err)
@@ -322,7 +323,7 @@ func TestStartTwice(t *testing.T) {
 	}
 	until(t, "the exit", func() bool {
 		task, err := rt.Inspect(t.Context(), l.ID)
-		return err == nil && task.Phase == agent.TaskStopped
+		return err == nil && task.Phase == runtime.Stopped
 	})
 	if got, err := os.ReadFile(out); err != nil || string(got) != "ran\n" {
 		t.Errorf("output %q (%v), want one run", got, err)
@@ -337,7 +338,7 @@ func TestEndsOfEarlierTasks(t *testing.T) {
 	start(t, rt, first)
 	until(t, "the exit", func() bool {
 		task, err := rt.Inspect(t.Context(), first.ID)
-		return err == nil && task.Phase == agent.TaskStopped
+		return err == nil && task.Phase == runtime.Stopped
 	})
 	again := newLaunch(1, "true")
 	again.Token = first.Token + 1
@@ -352,7 +353,7 @@ func TestEndsOfEarlierTasks(t *testing.T) {
 		if err != nil {
 			return false
 		}
-		if task.Phase != agent.TaskCreated || task.Token != again.Token {
+		if task.Phase != runtime.Created || task.Token != again.Token {
 			t.Fatalf("got %+v, want it created and never started", task)
 		}
 		return true
@@ -392,7 +393,7 @@ func TestWithoutControlGroups(t *testing.T) {
 	rt, out := withoutGroups(t, false)
 	capped := newLaunch(1, "true")
 	capped.MemBytes = 64 << 20
-	le, ok := errors.AsType[*agent.LaunchError](rt.Create(t.Context(), capped))
+	le, ok := errors.AsType[*launch.Error](rt.Create(t.Context(), capped))
 	if !ok || le.Reason != "MEMORY" || le.Code != 125 {
 		t.Fatalf("a cap that cannot be kept: got %v, want a launch error MEMORY", le)
 	}
@@ -413,7 +414,7 @@ func TestWithoutControlGroups(t *testing.T) {
 	}
 	until(t, "the exit", func() bool {
 		got, err := rt.Inspect(t.Context(), free.ID)
-		return err == nil && got.Phase == agent.TaskStopped && got.Signal == syscall.SIGKILL
+		return err == nil && got.Phase == runtime.Stopped && got.Signal == syscall.SIGKILL
 	})
 	until(t, "the end of all processes", func() bool { return gone(task.PID) && gone(left) })
 }
@@ -433,7 +434,7 @@ func TestDeleteOfWhatRuns(t *testing.T) {
 			if err := rt.Delete(t.Context(), l.ID); err == nil {
 				t.Error("it was deleted while it ran")
 			}
-			if got, err := rt.Inspect(t.Context(), l.ID); err != nil || got.Phase != agent.TaskRunning {
+			if got, err := rt.Inspect(t.Context(), l.ID); err != nil || got.Phase != runtime.Running {
 				t.Fatalf("after that it is %v, %v", got.Phase, err)
 			}
 			if err := rt.Signal(t.Context(), l.ID, syscall.SIGKILL); err != nil {
@@ -441,7 +442,7 @@ func TestDeleteOfWhatRuns(t *testing.T) {
 			}
 			until(t, "its end", func() bool {
 				got, err := rt.Inspect(t.Context(), l.ID)
-				return err == nil && got.Phase == agent.TaskStopped
+				return err == nil && got.Phase == runtime.Stopped
 			})
 			if err := rt.Delete(t.Context(), l.ID); err != nil {
 				t.Errorf("delete after its end: %v", err)
@@ -458,11 +459,11 @@ func TestAllowUncapped(t *testing.T) {
 	start(t, rt, capped)
 	until(t, "exit 6", func() bool {
 		task, err := rt.Inspect(t.Context(), capped.ID)
-		return err == nil && task.Phase == agent.TaskStopped && task.ExitCode == 6
+		return err == nil && task.Phase == runtime.Stopped && task.ExitCode == 6
 	})
 }
 
-// gone tells whether no process of this number runs; a zombie does not.
+// gone reports whether no process of this number runs; a zombie does not.
 func gone(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -487,7 +488,7 @@ func TestInherited(t *testing.T) {
 	start(t, rt, l)
 	until(t, "the exit", func() bool {
 		task, err := rt.Inspect(t.Context(), l.ID)
-		return err == nil && task.Phase == agent.TaskStopped
+		return err == nil && task.Phase == runtime.Stopped
 	})
 	if got, err := os.ReadFile(out); err != nil || string(got) != "0022\n0\n" {
 		t.Errorf("umask and limit of core dumps: got %q (%v), want 0022 and 0", got, err)

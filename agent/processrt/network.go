@@ -9,17 +9,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
 // checkContainer refuses what only a container can give.
-func checkContainer(l *agent.Launch) error {
+func checkContainer(l *launch.Launch) error {
 	switch {
 	case l.ShmBytes > 0:
-		return &agent.LaunchError{Code: 125, Reason: "SHM", Err: errors.New("this node runs jobs without containers, and they share its /dev/shm; drop --shm")}
+		return &launch.Error{Code: 125, Reason: "SHM", Err: errors.New("this node runs jobs without containers, and they share its /dev/shm; drop --shm")}
 	case l.Network == cluster.NetNone && os.Getuid() != 0:
-		return &agent.LaunchError{Code: 125, Reason: "NETWORK", Err: errors.New("an agent that is not root cannot keep a job from the network; drop --net none")}
+		return &launch.Error{Code: 125, Reason: "NETWORK", Err: errors.New("an agent that is not root cannot keep a job from the network; drop --net none")}
 	}
 	return nil
 }

@@ -12,9 +12,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/cgroup"
+	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/agent/proc"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
@@ -75,7 +76,7 @@ const (
 	pidsLimit = 4096
 )
 
-// probe tells whether control groups can be made and capped here, by doing
+// probe reports whether control groups can be made and capped here, by doing
 // so: they may be mounted, and read-only as in most containers.
 func (k *keeper) probe() (cgroup.Hierarchy, error) {
 	if os.Getuid() != 0 {
@@ -99,7 +100,7 @@ func (k *keeper) uncapped(req request) error {
 		return nil
 	}
 	if os.Getuid() == 0 && !req.AllowUncapped {
-		return &agent.LaunchError{Code: 125, Reason: "MEMORY", Err: fmt.Errorf(
+		return &launch.Error{Code: 125, Reason: "MEMORY", Err: fmt.Errorf(
 			"this node cannot keep the job below %d MiB: %w; make control groups writable, or allow jobs without caps", l.MemBytes>>20, k.noCaps)}
 	}
 	k.log.Warn("the memory cap is not enforced", "task", l.ID.String(), "err", k.noCaps)
@@ -107,7 +108,7 @@ func (k *keeper) uncapped(req request) error {
 }
 
 // launch starts the first process of a task.
-func (k *keeper) launch(l *agent.Launch) (p *process, err error) {
+func (k *keeper) launch(l *launch.Launch) (p *process, err error) {
 	// Opening the user's files may take as long as a file server wants; it
 	// holds up no other start.
 	prog, files, err := prepare(l)
@@ -131,7 +132,7 @@ func (k *keeper) launch(l *agent.Launch) (p *process, err error) {
 		return nil, errors.Join(err, p.disarm())
 	}
 	p.began = time.Now()
-	p.pid, err = k.spawn.start(spawnRequest{launch: l, group: p.group, prog: prog, files: files})
+	p.pid, err = k.spawn.start(spawnRequest{launch: l, group: p.group, prog: prog, inside: k.inside, files: files})
 	if err != nil {
 		return nil, errors.Join(err, os.Remove(started), p.disarm())
 	}
@@ -182,14 +183,14 @@ func (k *keeper) reap(t *task, p *process) {
 		k.log.Error("cannot wait for a process", "pid", p.pid, "err", err)
 		k.killGroup(t.launch.ID)
 		k.mu.Lock()
-		t.state.Phase = agent.TaskLost
+		t.state.Phase = runtime.Lost
 		k.mu.Unlock()
 		return
 	}
 	k.mu.Lock()
 	end := t.state
 	k.mu.Unlock()
-	end.Phase, end.Ended, end.IO = agent.TaskStopped, time.Now(), io
+	end.Phase, end.Ended, end.IO = runtime.Stopped, time.Now(), io
 	if ws.Signaled() {
 		end.Signal, end.ExitCode = ws.Signal(), 128+int(ws.Signal())
 	} else {
@@ -221,7 +222,7 @@ func (k *keeper) reap(t *task, p *process) {
 }
 
 // announce makes an end known.
-func (k *keeper) announce(t *task, end agent.Task) {
+func (k *keeper) announce(t *task, end runtime.Task) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	t.state = end
@@ -235,10 +236,10 @@ func (k *keeper) announce(t *task, end agent.Task) {
 
 // broadcast signals the processes of a task. Without control groups those
 // that left its session are out of reach.
-func (k *keeper) broadcast(id cluster.AttemptID, sig syscall.Signal, to agent.Audience) error {
+func (k *keeper) broadcast(id cluster.AttemptID, sig syscall.Signal, to runtime.Audience) error {
 	k.mu.Lock()
 	t := k.tasks[id]
-	if t == nil || t.state.Phase != agent.TaskRunning || t.exited {
+	if t == nil || t.state.Phase != runtime.Running || t.exited {
 		k.mu.Unlock()
 		return nil
 	}
@@ -250,7 +251,7 @@ func (k *keeper) broadcast(id cluster.AttemptID, sig syscall.Signal, to agent.Au
 	} else {
 		err = signalSession(first, sig)
 	}
-	if err != nil || to == agent.ToOthers {
+	if err != nil || to == runtime.ToOthers {
 		return err
 	}
 	return k.signal(id, sig)
@@ -281,7 +282,7 @@ func signalSession(leader int, sig syscall.Signal) error {
 func (k *keeper) signal(id cluster.AttemptID, sig syscall.Signal) error {
 	k.mu.Lock()
 	t := k.tasks[id]
-	if t == nil || t.state.Phase != agent.TaskRunning || t.exited {
+	if t == nil || t.state.Phase != runtime.Running || t.exited {
 		k.mu.Unlock()
 		return nil
 	}

@@ -17,8 +17,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/cgroup"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
@@ -45,7 +46,7 @@ const (
 	idleConns   = 16
 )
 
-// Runtime implements agent.Runtime.
+// Runtime implements runtime.Runtime.
 type Runtime struct {
 	cfg   Config
 	exits chan cluster.AttemptID
@@ -189,13 +190,13 @@ func (r *Runtime) call(ctx context.Context, req request) (*response, error) {
 	return &resp, resp.error()
 }
 
-// Name implements agent.Runtime.
+// Name implements runtime.Runtime.
 func (r *Runtime) Name() string { return "process" }
 
-// Create implements agent.Runtime.
-func (r *Runtime) Create(ctx context.Context, l *agent.Launch) error {
+// Create implements runtime.Runtime.
+func (r *Runtime) Create(ctx context.Context, l *launch.Launch) error {
 	if l.Image != "" {
-		return &agent.LaunchError{Code: 125, Reason: "IMAGE", Err: errors.New("this node runs no images: it has no containerd")}
+		return &launch.Error{Code: 125, Reason: "IMAGE", Err: errors.New("this node runs no images: it has no containerd")}
 	}
 	if err := checkContainer(l); err != nil {
 		return err
@@ -208,32 +209,32 @@ func (r *Runtime) Create(ctx context.Context, l *agent.Launch) error {
 	return err
 }
 
-// Start implements agent.Runtime.
+// Start implements runtime.Runtime.
 func (r *Runtime) Start(ctx context.Context, id cluster.AttemptID) error {
 	_, err := r.call(ctx, request{Op: opStart, ID: id})
 	return err
 }
 
-// Signal implements agent.Runtime.
+// Signal implements runtime.Runtime.
 func (r *Runtime) Signal(ctx context.Context, id cluster.AttemptID, sig syscall.Signal) error {
 	_, err := r.call(ctx, request{Op: opSignal, ID: id, Signal: sig})
 	return err
 }
 
-// Broadcast implements agent.Runtime.
-func (r *Runtime) Broadcast(ctx context.Context, id cluster.AttemptID, sig syscall.Signal, to agent.Audience) error {
+// Broadcast implements runtime.Runtime.
+func (r *Runtime) Broadcast(ctx context.Context, id cluster.AttemptID, sig syscall.Signal, to runtime.Audience) error {
 	_, err := r.call(ctx, request{Op: opBroadcast, ID: id, Signal: sig, To: to})
 	return err
 }
 
-// Delete implements agent.Runtime.
+// Delete implements runtime.Runtime.
 func (r *Runtime) Delete(ctx context.Context, id cluster.AttemptID) error {
 	_, err := r.call(ctx, request{Op: opDelete, ID: id})
 	return err
 }
 
-// List implements agent.Runtime.
-func (r *Runtime) List(ctx context.Context) ([]agent.Task, error) {
+// List implements runtime.Runtime.
+func (r *Runtime) List(ctx context.Context) ([]runtime.Task, error) {
 	resp, err := r.call(ctx, request{Op: opList})
 	if err != nil {
 		return nil, err
@@ -241,14 +242,14 @@ func (r *Runtime) List(ctx context.Context) ([]agent.Task, error) {
 	return resp.Tasks, nil
 }
 
-// Inspect implements agent.Runtime.
-func (r *Runtime) Inspect(ctx context.Context, id cluster.AttemptID) (agent.Task, error) {
+// Inspect implements runtime.Runtime.
+func (r *Runtime) Inspect(ctx context.Context, id cluster.AttemptID) (runtime.Task, error) {
 	resp, err := r.call(ctx, request{Op: opInspect, ID: id})
 	if err != nil {
-		return agent.Task{}, err
+		return runtime.Task{}, err
 	}
 	if len(resp.Tasks) != 1 {
-		return agent.Task{ID: id}, nil
+		return runtime.Task{ID: id}, nil
 	}
 	return resp.Tasks[0], nil
 }
@@ -261,7 +262,7 @@ func (r *Runtime) Group(id cluster.AttemptID) *cgroup.Group {
 	return r.groups.Open(path.Join(r.cfg.CgroupParent, id.String()))
 }
 
-// Exits implements agent.Runtime.
+// Exits implements runtime.Runtime.
 func (r *Runtime) Exits() <-chan cluster.AttemptID { return r.exits }
 
 // Close lets go of the keeper, which goes on with its tasks.

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 		fs := flag.NewFlagSet("process-keeper", flag.ExitOnError)
 		dir, parent := fs.String("dir", "", ""), fs.String("cgroup", "", "")
 		_ = fs.Parse(os.Args[2:]) // exits on an error
-		if err := KeeperMain(context.Background(), *dir, *parent); err != nil {
+		if err := KeeperMain(context.Background(), *dir, *parent, ""); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

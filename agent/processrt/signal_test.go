@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
@@ -20,10 +20,10 @@ func TestTheDeadAreNotSignalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := cluster.AttemptID{Job: 1, No: 1}
-	ended := &task{exited: true, state: agent.Task{ID: id, Phase: agent.TaskRunning, PID: other.Process.Pid}}
+	ended := &task{exited: true, state: runtime.Task{ID: id, Phase: runtime.Running, PID: other.Process.Pid}}
 	k := &keeper{tasks: map[cluster.AttemptID]*task{id: ended}, noCaps: errors.New("no control groups")}
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-		if err := errors.Join(k.signal(id, sig), k.broadcast(id, sig, agent.ToAll), k.broadcast(id, sig, agent.ToOthers)); err != nil {
+		if err := errors.Join(k.signal(id, sig), k.broadcast(id, sig, runtime.ToAll), k.broadcast(id, sig, runtime.ToOthers)); err != nil {
 			t.Error(err)
 		}
 	}

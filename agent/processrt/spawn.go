@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/asuser"
 	"github.com/berth-scheduler/berth/agent/cgroup"
+	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
@@ -22,9 +22,10 @@ import (
 type spawner struct{ reqs chan spawnRequest }
 
 type spawnRequest struct {
-	launch *agent.Launch
+	launch *launch.Launch
 	group  *cgroup.Group
 	prog   string
+	inside string // runs l.Ranks
 	files  *asuser.Files
 	// terminal makes the standard files the controlling terminal.
 	terminal bool
@@ -38,9 +39,25 @@ type spawned struct {
 
 const spawnThreads = 2
 
-// ownBinary is the keeper's program, which runs the processes of an attempt that
-// has several. The link leads there whoever may reach the path.
-const ownBinary = "/proc/self/exe"
+// hold opens the program berth-job for as long as the keeper lives, and returns a
+// path that leads there in each child of the keeper, whoever may reach the
+// program's own path and whatever an upgrade puts there. "" is the keeper's program.
+func hold(program string) (string, error) {
+	if program == "" {
+		return "/proc/self/exe", nil
+	}
+	f, err := os.Open(program)
+	if err != nil {
+		return "", fmt.Errorf("the program that stands beside jobs: %w", err)
+	}
+	defer f.Close()
+	// Beyond those that a fork moves about.
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 100)
+	if err != nil {
+		return "", fmt.Errorf("hold %s: %w", program, err)
+	}
+	return fmt.Sprintf("/proc/self/fd/%d", fd), nil
+}
 
 func newSpawner() *spawner {
 	s := &spawner{reqs: make(chan spawnRequest)}
@@ -85,7 +102,7 @@ func spawn(r spawnRequest) (int, error) {
 	}
 	args := l.Args
 	if l.Ranks != nil {
-		r.prog, args = ownBinary, l.RankArgs("berth")
+		r.prog, args = r.inside, l.RankArgs("berth-job")
 	}
 	pid, err := syscall.ForkExec(r.prog, args, attr)
 	if err != nil {
@@ -140,7 +157,7 @@ func release(pid int, g *cgroup.Group, alone bool) error {
 }
 
 // prepare opens the files and finds the program as the user would.
-func prepare(l *agent.Launch) (prog string, files *asuser.Files, err error) {
+func prepare(l *launch.Launch) (prog string, files *asuser.Files, err error) {
 	err = asuser.Do(asuser.User(l), func() error {
 		if err := asuser.CheckDir(l); err != nil {
 			return err

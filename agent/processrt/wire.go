@@ -8,7 +8,8 @@ import (
 	"io"
 	"syscall"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
@@ -33,10 +34,10 @@ const (
 
 type request struct {
 	Op     op
-	Launch *agent.Launch     `json:",omitempty"`
+	Launch *launch.Launch    `json:",omitempty"`
 	ID     cluster.AttemptID `json:",omitempty"`
 	Signal syscall.Signal    `json:",omitempty"`
-	To     agent.Audience    `json:",omitempty"`
+	To     runtime.Audience  `json:",omitempty"`
 	Exec   *execRequest      `json:",omitempty"`
 	// AllowUncapped goes with create.
 	AllowUncapped bool `json:",omitempty"`
@@ -45,17 +46,18 @@ type request struct {
 type response struct {
 	Err    string             `json:",omitempty"`
 	Launch *launchFault       `json:",omitempty"`
-	Tasks  []agent.Task       `json:",omitempty"`
+	Tasks  []runtime.Task     `json:",omitempty"`
 	Ended  *cluster.AttemptID `json:",omitempty"`
 	// These two answer exec.
-	NotRunning bool              `json:",omitempty"`
-	ExecEnd    *agent.ProcessEnd `json:",omitempty"`
+	NotRunning bool                `json:",omitempty"`
+	ExecEnd    *runtime.ProcessEnd `json:",omitempty"`
 }
 
-// launchFault is an agent.LaunchError on the wire.
+// launchFault is an launch.Error on the wire.
 type launchFault struct {
 	Code        int
 	Reason, Msg string
+	Missing     bool `json:",omitempty"`
 }
 
 // maxFrame bounds a message: a list of tasks is the largest.
@@ -88,9 +90,9 @@ func readFrame(r io.Reader, v any) error {
 }
 
 func (r *response) fail(err error) {
-	var le *agent.LaunchError
+	var le *launch.Error
 	if errors.As(err, &le) {
-		r.Launch = &launchFault{Code: le.Code, Reason: le.Reason, Msg: le.Err.Error()}
+		r.Launch = &launchFault{Code: le.Code, Reason: le.Reason, Msg: le.Err.Error(), Missing: le.Missing}
 		return
 	}
 	r.Err = err.Error()
@@ -99,7 +101,7 @@ func (r *response) fail(err error) {
 func (r *response) error() error {
 	switch {
 	case r.Launch != nil:
-		return &agent.LaunchError{Code: r.Launch.Code, Reason: r.Launch.Reason, Err: errors.New(r.Launch.Msg)}
+		return &launch.Error{Code: r.Launch.Code, Reason: r.Launch.Reason, Missing: r.Launch.Missing, Err: errors.New(r.Launch.Msg)}
 	case r.Err != "":
 		return errors.New(r.Err)
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/cards"
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/sim"
 	"github.com/berth-scheduler/berth/agent/gpu/sim/simclient"
@@ -41,7 +41,7 @@ func TestSampledAgainstAccounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	cards, err := p.Inventory(t.Context())
+	found, err := p.Inventory(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestSampledAgainstAccounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec, sampler := profile.New(filepath.Join(dir, "profiles.json"), log), agent.NewSampler(p, log)
+	rec, sampler := profile.New(filepath.Join(dir, "profiles.json"), log), cards.NewSampler(p, log)
 	sampler.Observe(rec.Observe)
 	defer sampler.Hold()()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -58,7 +58,7 @@ func TestSampledAgainstAccounts(t *testing.T) {
 	defer wg.Wait()
 	defer cancel()
 
-	b := &simBench{t: t, p: p, rec: rec, uuid: cards[0].UUID}
+	b := &simBench{t: t, p: p, rec: rec, uuid: found[0].UUID}
 	var jobs sync.WaitGroup
 	began := time.Now()
 	busyBefore := b.busy()
@@ -67,7 +67,7 @@ func TestSampledAgainstAccounts(t *testing.T) {
 	jobs.Wait()
 	took, busy := time.Since(began), b.busy()-busyBefore
 	// The longer one was there all the time, the card's use is theirs.
-	limit := float64(cards[0].PowerLimitW - int(idle[0].PowerW))
+	limit := float64(found[0].PowerLimitW - int(idle[0].PowerW))
 	want := float64(idle[0].PowerW)*took.Seconds() + limit*busy.Seconds()
 	if math.Abs(b.energy-want) > 0.1*want {
 		t.Errorf("both used %.0f J, want %.0f within a tenth", b.energy, want)

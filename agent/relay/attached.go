@@ -9,13 +9,13 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-func commandName(x *agent.Exec) string {
+func commandName(x *runtime.Exec) string {
 	if len(x.Args) > 0 {
 		return filepath.Base(x.Args[0])
 	}
@@ -26,7 +26,7 @@ func commandName(x *agent.Exec) string {
 var errTaken = errors.New("the session was taken up elsewhere")
 
 // sessionsOf lists what is kept for a job, the oldest first.
-func (s *Server) sessionsOf(v *agent.Visit) []*held {
+func (s *Server) sessionsOf(v *Visit) []*held {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []*held
@@ -39,7 +39,7 @@ func (s *Server) sessionsOf(v *agent.Visit) []*held {
 	return out
 }
 
-func (s *Server) list(ln *link, v *agent.Visit) error {
+func (s *Server) list(ln *link, v *Visit) error {
 	all := &apiv1.Sessions{}
 	for _, h := range s.sessionsOf(v) {
 		if !h.isOver() {
@@ -56,7 +56,7 @@ func (h *held) isOver() bool {
 }
 
 // takeUp continues a session.
-func (s *Server) takeUp(ctx context.Context, ln *link, v *agent.Visit, ask *apiv1.AttachExec) error {
+func (s *Server) takeUp(ctx context.Context, ln *link, v *Visit, ask *apiv1.AttachExec) error {
 	var h *held
 	for _, have := range s.sessionsOf(v) {
 		if have.id == ask.GetSession() || ask.GetSession() == "last" && have.term && !have.isOver() {
@@ -230,7 +230,7 @@ func (s *Server) LastInput(id cluster.AttemptID) time.Time {
 }
 
 // touch notes that somebody typed something in an attempt, as long as it runs.
-func (s *Server) touch(v *agent.Visit) {
+func (s *Server) touch(v *Visit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, known := s.typed[v.Launch.ID]; !known {

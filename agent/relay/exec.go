@@ -10,8 +10,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/hold"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/agent/step"
 	"github.com/berth-scheduler/berth/agent/tunnel"
 	"github.com/berth-scheduler/berth/cluster"
@@ -35,7 +36,7 @@ const (
 )
 
 // exec runs a command, or the user's shell, inside of a job.
-func (s *Server) exec(ctx context.Context, ln *link, v *agent.Visit, ask *apiv1.AttachExec) error {
+func (s *Server) exec(ctx context.Context, ln *link, v *Visit, ask *apiv1.AttachExec) error {
 	q, leave, err := s.once(ctx, v, ask.GetRequestId())
 	if err != nil {
 		return err
@@ -48,7 +49,7 @@ func (s *Server) exec(ctx context.Context, ln *link, v *agent.Visit, ask *apiv1.
 	if err != nil {
 		return err
 	}
-	x := &agent.Exec{Terminal: ask.GetTerminal(), Window: window(ask.GetWindow()), Own: ask.GetOwn()}
+	x := &runtime.Exec{Terminal: ask.GetTerminal(), Window: window(ask.GetWindow()), Own: ask.GetOwn()}
 	for _, line := range ask.GetEnv() {
 		x.Env = append(x.Env, string(line))
 	}
@@ -66,7 +67,7 @@ func (s *Server) exec(ctx context.Context, ln *link, v *agent.Visit, ask *apiv1.
 	}
 	s.audit(ctx, v, x)
 	p, err := begin(ctx, ex, v, x, q)
-	if le, ok := errors.AsType[*agent.LaunchError](err); ok {
+	if le, ok := errors.AsType[*launch.Error](err); ok {
 		return ln.failed(v, le)
 	}
 	if err != nil {
@@ -90,15 +91,15 @@ func (s *Server) exec(ctx context.Context, ln *link, v *agent.Visit, ask *apiv1.
 
 // begin starts a command and records what came of that. Whoever goes away meanwhile
 // does not cut it short, since then nobody knew whether it had started.
-func begin(ctx context.Context, ex agent.Executor, v *agent.Visit, x *agent.Exec, q *request) (*agent.Process, error) {
+func begin(ctx context.Context, ex runtime.Executor, v *Visit, x *runtime.Exec, q *request) (*runtime.Process, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), beginWait)
 	defer cancel()
 	p, err := ex.Exec(ctx, v.Launch.ID, x)
-	_, never := errors.AsType[*agent.LaunchError](err)
+	_, never := errors.AsType[*launch.Error](err)
 	switch {
 	case err == nil:
 		q.became(nodev1.RequestState_REQUEST_STATE_DONE, nil)
-	case never, errors.Is(err, agent.ErrNotRunning):
+	case never, errors.Is(err, runtime.ErrNotRunning):
 		q.became(nodev1.RequestState_REQUEST_STATE_VOID, nil)
 	} // after any other error it may have started
 	return p, err
@@ -108,7 +109,7 @@ func begin(ctx context.Context, ex agent.Executor, v *agent.Visit, x *agent.Exec
 var ownCommands = []string{step.Arg, hold.Arg, tunnel.Arg}
 
 // awaitRuns waits until the attempt runs, and says why it does not.
-func (s *Server) awaitRuns(ctx context.Context, v *agent.Visit) error {
+func (s *Server) awaitRuns(ctx context.Context, v *Visit) error {
 	if v.Runtime == nil {
 		return cluster.Errorf(cluster.CodeConflict, "job %s does not run on node %s (any more)", v.Launch.ID.Job, v.Node)
 	}
@@ -128,11 +129,11 @@ func (s *Server) awaitRuns(ctx context.Context, v *agent.Visit) error {
 }
 
 // executor waits until the attempt runs and returns what can enter it.
-func (s *Server) executor(ctx context.Context, v *agent.Visit) (agent.Executor, error) {
+func (s *Server) executor(ctx context.Context, v *Visit) (runtime.Executor, error) {
 	if err := s.awaitRuns(ctx, v); err != nil {
 		return nil, err
 	}
-	ex, ok := v.Runtime.(agent.Executor)
+	ex, ok := v.Runtime.(runtime.Executor)
 	if !ok {
 		return nil, cluster.Errorf(cluster.CodeConflict, "jobs on node %s cannot be entered: its runtime, %s, has no way to", v.Node, v.Runtime.Name())
 	}
@@ -141,7 +142,7 @@ func (s *Server) executor(ctx context.Context, v *agent.Visit) (agent.Executor, 
 
 // audit writes down who enters whose job. Arguments may hold secrets and are
 // left out.
-func (s *Server) audit(ctx context.Context, v *agent.Visit, x *agent.Exec) {
+func (s *Server) audit(ctx context.Context, v *Visit, x *runtime.Exec) {
 	what := "shell"
 	if len(x.Args) > 0 {
 		what = filepath.Base(x.Args[0])
@@ -151,25 +152,25 @@ func (s *Server) audit(ctx context.Context, v *agent.Visit, x *agent.Exec) {
 }
 
 // failed tells of a command that cannot run as a shell would.
-func (l *link) failed(v *agent.Visit, le *agent.LaunchError) error {
+func (l *link) failed(v *Visit, le *launch.Error) error {
 	text := []byte("berth: " + le.Err.Error() + "\n")
 	return errors.Join(l.opened(v, "", 0),
 		l.send(&apiv1.AttachResponse{Kind: &apiv1.AttachResponse_Stderr{Stderr: text}}),
 		l.ended(&apiv1.AttachEnded{Code: int32(le.Code)}))
 }
 
-func window(w *apiv1.WindowSize) agent.Window {
+func window(w *apiv1.WindowSize) runtime.Window {
 	if conv.CheckWindow(w) != nil {
-		return agent.Window{}
+		return runtime.Window{}
 	}
-	return agent.Window{Rows: uint16(w.GetRows()), Columns: uint16(w.GetColumns())}
+	return runtime.Window{Rows: uint16(w.GetRows()), Columns: uint16(w.GetColumns())}
 }
 
 // session is a command that runs.
 type session struct {
 	ln       *link
-	v        *agent.Visit
-	p        *agent.Process
+	v        *Visit
+	p        *runtime.Process
 	q        *request
 	terminal bool
 	exited   chan struct{} // closed when the command has ended
@@ -211,8 +212,8 @@ func (ss *session) run(ctx context.Context) error {
 	return ss.ln.ended(&apiv1.AttachEnded{Code: int32(end.Code), Signal: int32(end.Signal), WithJob: ss.withJob(ctx, end)})
 }
 
-// withJob tells whether the command ended because its job did.
-func (ss *session) withJob(ctx context.Context, end agent.ProcessEnd) bool {
+// withJob reports whether the command ended because its job did.
+func (ss *session) withJob(ctx context.Context, end runtime.ProcessEnd) bool {
 	if end.Signal != syscall.SIGKILL && end.Signal != syscall.SIGHUP {
 		return closed(ss.v.Over)
 	}

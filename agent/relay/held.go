@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
@@ -40,8 +40,8 @@ type part struct {
 type held struct {
 	id      string
 	uid     uint32
-	v       *agent.Visit
-	p       *agent.Process
+	v       *Visit
+	p       *runtime.Process
 	command string
 	term    bool
 	request string // the id of the one that began it, "" of an older client's
@@ -83,7 +83,7 @@ func (h *held) changed() {
 }
 
 // hold makes p a command that is kept, and serves it until it has ended.
-func (s *Server) hold(v *agent.Visit, p *agent.Process, x *agent.Exec, keep time.Duration, q *request) (*held, error) {
+func (s *Server) hold(v *Visit, p *runtime.Process, x *runtime.Exec, keep time.Duration, q *request) (*held, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
@@ -179,7 +179,7 @@ func (h *held) serve(ctx context.Context) {
 	h.changed()
 }
 
-func (h *held) withJob(end agent.ProcessEnd) bool {
+func (h *held) withJob(end runtime.ProcessEnd) bool {
 	if end.Signal != syscall.SIGKILL && end.Signal != syscall.SIGHUP {
 		return closed(h.v.Over)
 	}

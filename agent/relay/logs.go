@@ -9,8 +9,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/asuser"
+	"github.com/berth-scheduler/berth/agent/tail"
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -26,7 +26,7 @@ const (
 )
 
 // logs shows an output file.
-func (s *Server) logs(ctx context.Context, ln *link, v *agent.Visit, ask *apiv1.AttachLogs) error {
+func (s *Server) logs(ctx context.Context, ln *link, v *Visit, ask *apiv1.AttachLogs) error {
 	path := v.Launch.Stdout
 	if ask.GetStderr() {
 		path = v.Launch.Stderr
@@ -48,7 +48,7 @@ func (s *Server) logs(ctx context.Context, ln *link, v *agent.Visit, ask *apiv1.
 
 // awaitFile opens the file with the user's rights: links lead where the user
 // may go, and no further.
-func awaitFile(ctx context.Context, ln *link, v *agent.Visit, path string, follow bool) (*os.File, error) {
+func awaitFile(ctx context.Context, ln *link, v *Visit, path string, follow bool) (*os.File, error) {
 	said := false
 	for {
 		over := closed(v.Over)
@@ -105,7 +105,7 @@ func openRegular(path string) (*os.File, error) {
 // reader sends one file from an offset on.
 type reader struct {
 	ln   *link
-	v    *agent.Visit
+	v    *Visit
 	f    *os.File
 	path string
 	off  int64
@@ -118,7 +118,7 @@ func (r *reader) begin(ask *apiv1.AttachLogs) error {
 		return err
 	}
 	if ask.TailLines != nil {
-		r.off, err = TailOffset(r.f, st.Size(), ask.GetTailLines())
+		r.off, err = tail.Offset(r.f, st.Size(), ask.GetTailLines())
 		return err
 	}
 	r.off = ask.GetOffset()
@@ -179,7 +179,7 @@ func (r *reader) chunk(data []byte) error {
 	return err
 }
 
-// cut tells whether the file became shorter than what was read of it.
+// cut reports whether the file became shorter than what was read of it.
 func (r *reader) cut() (bool, error) {
 	st, err := r.f.Stat()
 	if err != nil || st.Size() >= r.off {
@@ -203,43 +203,4 @@ func (r *reader) await(ctx context.Context, over bool) bool {
 	case <-r.v.Over:
 	}
 	return true
-}
-
-// tailBlock is how much is read at once while looking for lines.
-const tailBlock = 64 << 10
-
-// MaxTail is how far back TailOffset looks: a file can be made of any size, with
-// no line in it, in no time.
-const MaxTail = 1 << 30
-
-// TailOffset returns where the last lines of the first size bytes of f begin.
-// What follows the last line end counts as a line. When there are fewer in the
-// last MaxTail bytes, it is there.
-func TailOffset(f io.ReaderAt, size, lines int64) (int64, error) {
-	if lines <= 0 {
-		return size, nil
-	}
-	buf := make([]byte, tailBlock)
-	// The line end at the very end ends the last line and begins none.
-	first := max(0, size-MaxTail)
-	for end := size; end > first; {
-		from := max(first, end-tailBlock)
-		part := buf[:end-from]
-		if n, err := f.ReadAt(part, from); err != nil && !(err == io.EOF && n == len(part)) {
-			if err == io.EOF { // it was cut meanwhile
-				return 0, nil
-			}
-			return 0, err
-		}
-		for i := len(part) - 1; i >= 0; i-- {
-			if part[i] != '\n' || from+int64(i) == size-1 {
-				continue
-			}
-			if lines--; lines == 0 {
-				return from + int64(i) + 1, nil
-			}
-		}
-		end = from
-	}
-	return first, nil
 }

@@ -9,8 +9,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/journal"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
@@ -39,7 +39,7 @@ type requestKey struct {
 
 // once returns the request that a visit is, and keeps others of its id waiting
 // until leave is called. A visit without an id, of an older client, is nil.
-func (s *Server) once(ctx context.Context, v *agent.Visit, id string) (q *request, leave func(), err error) {
+func (s *Server) once(ctx context.Context, v *Visit, id string) (q *request, leave func(), err error) {
 	if id == "" || v.Journal == nil {
 		return nil, func() {}, nil
 	}
@@ -131,7 +131,7 @@ func (q *request) unknown() error {
 
 // again answers a command that was asked for before: with the session that it is,
 // or how it ended, but not by running it.
-func (s *Server) again(ctx context.Context, ln *link, v *agent.Visit, q *request) error {
+func (s *Server) again(ctx context.Context, ln *link, v *Visit, q *request) error {
 	for _, h := range s.sessionsOf(v) {
 		if h.request == q.r.Id {
 			return h.attach(ctx, ln, nil)
@@ -153,7 +153,7 @@ func (s *Server) again(ctx context.Context, ln *link, v *agent.Visit, q *request
 }
 
 // signal sends a signal to an attempt, once.
-func (s *Server) signal(ctx context.Context, ln *link, v *agent.Visit, ask *apiv1.AttachSignal) error {
+func (s *Server) signal(ctx context.Context, ln *link, v *Visit, ask *apiv1.AttachSignal) error {
 	q, leave, err := s.once(ctx, v, ask.GetRequestId())
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func (s *Server) signal(ctx context.Context, ln *link, v *agent.Visit, ask *apiv
 	case ask.GetFirst():
 		err = v.Runtime.Signal(sctx, v.Launch.ID, sig)
 	case ask.GetAll():
-		err = v.Runtime.Broadcast(sctx, v.Launch.ID, sig, agent.ToAll)
+		err = v.Runtime.Broadcast(sctx, v.Launch.ID, sig, runtime.ToAll)
 	default:
 		err = v.Runtime.Broadcast(sctx, v.Launch.ID, sig, v.Audience)
 	}

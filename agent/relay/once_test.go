@@ -14,18 +14,28 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/journal"
 	"github.com/berth-scheduler/berth/agent/processrt"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/proto/conv"
-
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // counter counts the signals that it gets, and says when it is told to.
 const counter = "trap 'echo one >>signals' USR1; trap 'echo told >>signals' USR2; echo hi; while :; do sleep 0.02; done"
+
+// counting runs counter until it counts: a signal before that would end it.
+func (r *rig) counting() *nodev1.Assignment {
+	r.Helper()
+	as := r.job(counter)
+	r.until("the job to count", func() bool {
+		said, _ := os.ReadFile(r.path(as, "out")) // it may not be there yet
+		return len(said) > 0
+	})
+	return as
+}
 
 func idOf(n string) string { return strings.Repeat("x", 16) + n }
 
@@ -68,14 +78,14 @@ type watched struct {
 	before func()
 }
 
-// Signal implements agent.Runtime.
+// Signal implements runtime.Runtime.
 func (w watched) Signal(ctx context.Context, id cluster.AttemptID, sig syscall.Signal) error {
 	w.before()
 	return w.Runtime.Signal(ctx, id, sig)
 }
 
-// Exec implements agent.Executor.
-func (w watched) Exec(ctx context.Context, id cluster.AttemptID, x *agent.Exec) (*agent.Process, error) {
+// Exec implements runtime.Executor.
+func (w watched) Exec(ctx context.Context, id cluster.AttemptID, x *runtime.Exec) (*runtime.Process, error) {
 	w.before()
 	return w.Runtime.Exec(ctx, id, x)
 }
@@ -101,7 +111,7 @@ func (r *rig) count(as *nodev1.Assignment, id string) int {
 // once with the agent, and asks again.
 func TestSignalIsSentOnce(t *testing.T) {
 	r := newRig(t)
-	as := r.job(counter)
+	as := r.counting()
 	r.unheard(as, toFirst(idOf("a"), syscall.SIGUSR1), "signals")
 	for range 3 {
 		if h := all(r.visit(as, toFirst(idOf("a"), syscall.SIGUSR1), nil)); h.ended == nil {
@@ -124,7 +134,7 @@ func TestSignalIsSentOnce(t *testing.T) {
 // which it does first: whether it did is not known, and it is not done again.
 func TestUnknownOutcome(t *testing.T) {
 	r := newRig(t)
-	as := r.job(counter)
+	as := r.counting()
 	journaled := journal.Path(r.cfg.Dir)
 	var image []byte // the journal's, when the agent acts
 	r.restart(func() {
@@ -161,7 +171,7 @@ func TestUnknownOutcome(t *testing.T) {
 // request.
 func TestRequestIDsAreOfOneRequest(t *testing.T) {
 	r := newRig(t)
-	as := r.job(counter)
+	as := r.counting()
 	if h := all(r.visit(as, toFirst(idOf("a"), syscall.SIGUSR1), nil)); h.ended == nil {
 		t.Fatal(h.refused)
 	}
@@ -233,7 +243,7 @@ func TestCommandIsRunOnce(t *testing.T) {
 // until there is room again.
 func TestNothingIsDoneWithoutTheJournal(t *testing.T) {
 	r := newRig(t)
-	as := r.job(counter)
+	as := r.counting()
 	filler := filepath.Join(r.cfg.Dir, "filler")
 	r.restart(func() {
 		data, err := os.ReadFile(journal.Path(r.cfg.Dir))
@@ -284,8 +294,8 @@ func TestNothingIsDoneWithoutTheJournal(t *testing.T) {
 // mute starts commands and does not say so.
 type mute struct{ *processrt.Runtime }
 
-// Exec implements agent.Executor.
-func (m mute) Exec(ctx context.Context, id cluster.AttemptID, x *agent.Exec) (*agent.Process, error) {
+// Exec implements runtime.Executor.
+func (m mute) Exec(ctx context.Context, id cluster.AttemptID, x *runtime.Exec) (*runtime.Process, error) {
 	p, err := m.Runtime.Exec(ctx, id, x)
 	if err != nil {
 		return nil, err
@@ -297,7 +307,7 @@ func (m mute) Exec(ctx context.Context, id cluster.AttemptID, x *agent.Exec) (*a
 // TestCommandOfUnknownStart has a runtime fail after it did what it was asked.
 func TestCommandOfUnknownStart(t *testing.T) {
 	r := newRig(t)
-	as := r.job(counter)
+	as := r.counting()
 	r.restart(func() { r.cfg.Host = mute{r.cfg.Host.(*processrt.Runtime)} })
 	ask := command(&apiv1.AttachExec{RequestId: idOf("a")}, "sh", "-c", "echo ran >>started")
 	if h := all(r.visit(as, ask, nil)); h.refused == nil {

@@ -14,7 +14,6 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
@@ -89,7 +88,7 @@ func (s *Server) admit(uid uint32, node cluster.NodeID) (func(), error) {
 }
 
 // Serve implements agent.Visitors.
-func (s *Server) Serve(ctx context.Context, conn grpc.ClientConnInterface, v *agent.Visit) {
+func (s *Server) Serve(ctx context.Context, conn grpc.ClientConnInterface, v *Visit) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := nodev1.NewRelayServiceClient(conn).Relay(ctx)
@@ -122,7 +121,7 @@ func (s *Server) Serve(ctx context.Context, conn grpc.ClientConnInterface, v *ag
 	receiving.Wait()
 }
 
-func (s *Server) serve(ctx context.Context, ln *link, v *agent.Visit) error {
+func (s *Server) serve(ctx context.Context, ln *link, v *Visit) error {
 	if v.Refused != nil {
 		return v.Refused
 	}
@@ -238,7 +237,7 @@ func (l *link) notice(format string, args ...any) error {
 	return l.send(&apiv1.AttachResponse{Kind: &apiv1.AttachResponse_Notice{Notice: strings.ToValidUTF8(fmt.Sprintf(format, args...), "?")}})
 }
 
-func (l *link) opened(v *agent.Visit, path string, offset int64) error {
+func (l *link) opened(v *Visit, path string, offset int64) error {
 	return l.send(&apiv1.AttachResponse{Kind: &apiv1.AttachResponse_Opened{Opened: &apiv1.AttachOpened{
 		Attempt: v.Launch.ID.No, Node: string(v.Node), Path: []byte(path), Offset: offset,
 	}}})

@@ -21,6 +21,7 @@ import (
 
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/agenttest"
+	"github.com/berth-scheduler/berth/agent/launcher"
 	"github.com/berth-scheduler/berth/agent/processrt"
 	"github.com/berth-scheduler/berth/agent/relay"
 	"github.com/berth-scheduler/berth/agent/runtimetest"
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 		fs := flag.NewFlagSet("process-keeper", flag.ExitOnError)
 		dir, parent := fs.String("dir", "", ""), fs.String("cgroup", "", "")
 		_ = fs.Parse(os.Args[2:]) // exits on an error
-		if err := processrt.KeeperMain(context.Background(), *dir, *parent); err != nil {
+		if err := processrt.KeeperMain(context.Background(), *dir, *parent, ""); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -45,16 +46,16 @@ func TestMain(m *testing.M) {
 
 const (
 	nobody   = 65534
-	patience = 30 * time.Second
+	patience = 10 * time.Minute
 )
 
 type users struct{}
 
-func (users) Resolve(uid, gid uint32, name string) (agent.User, error) {
+func (users) Resolve(uid, gid uint32, name string) (launcher.User, error) {
 	if uid == 0 {
-		return agent.User{}, errors.New("jobs of root are refused on this node")
+		return launcher.User{}, errors.New("jobs of root are refused on this node")
 	}
-	return agent.User{Name: name, Home: "/", Shell: "/bin/sh", Groups: []uint32{gid}}, nil
+	return launcher.User{Name: name, Home: "/", Shell: "/bin/sh", Groups: []uint32{gid}}, nil
 }
 
 // rig is an agent with real processes and a fake leader.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/runtime"
 )
 
 // testBroadcast: whom a signal reaches, also a process in a session of its
@@ -19,9 +19,9 @@ while [ "$(grep -c ready "$OUT")" -lt 2 ]; do sleep 0.05; done
 echo listening
 while :; do sleep 0.05; done`
 	for _, c := range []struct {
-		to   agent.Audience
+		to   runtime.Audience
 		want []string
-	}{{agent.ToAll, []string{"child", "far", "first"}}, {agent.ToOthers, []string{"child", "far"}}} {
+	}{{runtime.ToAll, []string{"child", "far", "first"}}, {runtime.ToOthers, []string{"child", "far"}}} {
 		l := h.sh(script)
 		l.Env = append(l.Env, "OUT="+l.Stdout)
 		h.start(l)
@@ -36,7 +36,7 @@ while :; do sleep 0.05; done`
 			return slices.Compact(got)
 		}
 		h.until(strings.Join(c.want, " and "), func() bool { return slices.Equal(heard(), c.want) })
-		if got := h.inspect(l.ID); got.Phase != agent.TaskRunning {
+		if got := h.inspect(l.ID); got.Phase != runtime.Running {
 			h.Errorf("after the signal: %+v", got)
 		}
 		h.signal(l.ID, syscall.SIGKILL)

@@ -14,13 +14,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
 // console is a process in a job whose output is gathered.
 type console struct {
-	*agent.Process
+	*runtime.Process
 	h    *harness
 	mu   sync.Mutex
 	text map[*os.File]string
@@ -28,7 +29,7 @@ type console struct {
 }
 
 // exec starts a command in a job.
-func (h *harness) exec(id cluster.AttemptID, x agent.Exec) *console {
+func (h *harness) exec(id cluster.AttemptID, x runtime.Exec) *console {
 	h.Helper()
 	p, err := h.tryExec(id, x)
 	if err != nil {
@@ -56,11 +57,11 @@ func (h *harness) exec(id cluster.AttemptID, x agent.Exec) *console {
 	return c
 }
 
-func (h *harness) tryExec(id cluster.AttemptID, x agent.Exec) (*agent.Process, error) {
+func (h *harness) tryExec(id cluster.AttemptID, x runtime.Exec) (*runtime.Process, error) {
 	h.Helper()
-	rt, ok := h.rt.(agent.Executor)
+	rt, ok := h.rt.(runtime.Executor)
 	if !ok {
-		h.Fatal("the runtime is no agent.Executor")
+		h.Fatal("the runtime is no runtime.Executor")
 	}
 	return rt.Exec(h.Context(), id, &x)
 }
@@ -106,7 +107,7 @@ func (c *console) typed(text string) {
 }
 
 // end waits for the process and all that it wrote.
-func (c *console) end() agent.ProcessEnd {
+func (c *console) end() runtime.ProcessEnd {
 	c.h.Helper()
 	e, err := c.Wait(c.h.Context())
 	if err != nil {
@@ -117,9 +118,9 @@ func (c *console) end() agent.ProcessEnd {
 }
 
 // run is a command from its start to its end, without input.
-func (h *harness) runIn(id cluster.AttemptID, args ...string) (string, agent.ProcessEnd) {
+func (h *harness) runIn(id cluster.AttemptID, args ...string) (string, runtime.ProcessEnd) {
 	h.Helper()
-	c := h.exec(id, agent.Exec{Args: args})
+	c := h.exec(id, runtime.Exec{Args: args})
 	c.Stdin.Close()
 	e := c.end()
 	c.close()
@@ -127,7 +128,7 @@ func (h *harness) runIn(id cluster.AttemptID, args ...string) (string, agent.Pro
 }
 
 // sleeper is a job that runs until it is told to end.
-func (h *harness) sleeper() *agent.Launch {
+func (h *harness) sleeper() *launch.Launch {
 	h.Helper()
 	l := h.sh("echo ready; while [ ! -e gate-$BERTH_N ]; do sleep 0.02; done; exit 9")
 	l.Env = append(l.Env, "BERTH_N="+strconv.FormatUint(uint64(l.ID.Job), 10), "A=a job's", "SHELL=/bin/sh")
@@ -137,7 +138,7 @@ func (h *harness) sleeper() *agent.Launch {
 }
 
 // finish lets a sleeper end, and checks that it did so by itself.
-func (h *harness) finish(l *agent.Launch) {
+func (h *harness) finish(l *launch.Launch) {
 	h.Helper()
 	h.write("gate-"+strconv.FormatUint(uint64(l.ID.Job), 10), "", 0o644)
 	if task := h.wait(l.ID); task.ExitCode != 9 || task.Signal != 0 {
@@ -159,7 +160,7 @@ func testExec(h *harness) {
 	l := h.sleeper()
 	script := `id -u; id -g; id -G; grep -E '^(NoNewPrivs|CapEff|CapPrm|CapInh|CapAmb):' /proc/self/status
 cat /proc/self/oom_score_adj; pwd; echo "$A"; echo "$B"; ulimit -c; ls /proc/self/fd | tr '\n' ' '; echo`
-	c := h.exec(l.ID, agent.Exec{Args: []string{"sh", "-c", script}, Env: []string{"B=more"}})
+	c := h.exec(l.ID, runtime.Exec{Args: []string{"sh", "-c", script}, Env: []string{"B=more"}})
 	c.Stdin.Close()
 	if e := c.end(); e.Code != 0 {
 		h.Fatalf("ended as %+v: %s", e, c.of(c.Stderr))
@@ -175,7 +176,7 @@ cat /proc/self/oom_score_adj; pwd; echo "$A"; echo "$B"; ulimit -c; ls /proc/sel
 	}
 	c.close()
 	// In every controller the job's group.
-	c = h.exec(l.ID, agent.Exec{Args: []string{"sh", "-c", "echo $$; read x" + own(1)}})
+	c = h.exec(l.ID, runtime.Exec{Args: []string{"sh", "-c", "echo $$; read x" + own(1)}})
 	c.expect("\n")
 	mine, theirs := groupsOf(h, h.inspect(l.ID).PID), ""
 	for _, pid := range childrenNamed(h, "read x"+own(1)) {
@@ -228,8 +229,8 @@ func testExecEnds(h *harness) {
 	}
 	plain := h.write("plain", "#!/bin/sh\n", 0o644)
 	for name, code := range map[string]int{"no-such-command": 127, "/no/such/command": 127, plain: 126} {
-		p, err := h.tryExec(l.ID, agent.Exec{Args: []string{name}})
-		if le, ok := errors.AsType[*agent.LaunchError](err); ok {
+		p, err := h.tryExec(l.ID, runtime.Exec{Args: []string{name}})
+		if le, ok := errors.AsType[*launch.Error](err); ok {
 			if le.Code != code {
 				h.Errorf("%s: got %v, want code %d", name, le, code)
 			}
@@ -251,7 +252,7 @@ func testExecEnds(h *harness) {
 
 func testExecStreams(h *harness) {
 	l := h.sleeper()
-	c := h.exec(l.ID, agent.Exec{Args: []string{"sh", "-c", "cat; echo oops >&2; exit 4"}})
+	c := h.exec(l.ID, runtime.Exec{Args: []string{"sh", "-c", "cat; echo oops >&2; exit 4"}})
 	big := strings.Repeat("0123456789abcde\n", 1<<16) // 1 MiB, more than any pipe holds
 	c.typed(big)
 	if err := c.Stdin.Close(); err != nil {
@@ -268,12 +269,12 @@ func testExecStreams(h *harness) {
 
 func testExecTerminal(h *harness) {
 	l := h.sleeper()
-	c := h.exec(l.ID, agent.Exec{Terminal: true, Window: agent.Window{Rows: 33, Columns: 111}, Env: []string{"TERM=vt100", "PS1=> "}})
+	c := h.exec(l.ID, runtime.Exec{Terminal: true, Window: runtime.Window{Rows: 33, Columns: 111}, Env: []string{"TERM=vt100", "PS1=> "}})
 	c.typed("stty size; echo term $TERM; tty >/dev/null && echo is-a-tty; [ -t 0 -a -t 1 -a -t 2 ] && echo all-three\n")
 	for _, text := range []string{"33 111\n", "term vt100\n", "is-a-tty\n", "all-three\n"} {
 		c.expect(text)
 	}
-	if err := c.Resize(h.Context(), agent.Window{Rows: 50, Columns: 99}); err != nil {
+	if err := c.Resize(h.Context(), runtime.Window{Rows: 50, Columns: 99}); err != nil {
 		h.Fatal(err)
 	}
 	c.typed("stty size\n")
@@ -295,7 +296,7 @@ func testExecSeveral(h *harness) {
 	l := h.sleeper()
 	var cs []*console
 	for i := range 8 {
-		c := h.exec(l.ID, agent.Exec{Terminal: i%2 == 0, Args: []string{"sh", "-c", `read x; echo "[$x]"; read y; exit $y`}})
+		c := h.exec(l.ID, runtime.Exec{Terminal: i%2 == 0, Args: []string{"sh", "-c", `read x; echo "[$x]"; read y; exit $y`}})
 		cs = append(cs, c)
 	}
 	for i, c := range cs {
@@ -315,7 +316,7 @@ func testExecSeveral(h *harness) {
 
 func testExecSignal(h *harness) {
 	l := h.sleeper()
-	c := h.exec(l.ID, agent.Exec{Args: []string{"sh", "-c", "trap 'echo interrupted' INT; echo ready; while :; do sleep 0.02; done"}})
+	c := h.exec(l.ID, runtime.Exec{Args: []string{"sh", "-c", "trap 'echo interrupted' INT; echo ready; while :; do sleep 0.02; done"}})
 	c.expect("ready\n")
 	if err := c.Signal(h.Context(), syscall.SIGINT); err != nil {
 		h.Fatal(err)
@@ -337,10 +338,10 @@ func testExecSignal(h *harness) {
 // those that ignore SIGHUP too, and the job go on.
 func testExecHangUp(h *harness) {
 	l := h.sleeper()
-	c := h.exec(l.ID, agent.Exec{Args: []string{"sh", "-c", "trap '' HUP TERM; sleep " + own(2001) + " & echo ready; while :; do sleep " + own(2001) + "; done"}})
+	c := h.exec(l.ID, runtime.Exec{Args: []string{"sh", "-c", "trap '' HUP TERM; sleep " + own(2001) + " & echo ready; while :; do sleep " + own(2001) + "; done"}})
 	c.expect("ready\n")
 	h.until("two of them", func() bool { return len(childrenNamed(h, own(2001))) >= 2 })
-	polite := h.exec(l.ID, agent.Exec{Args: []string{"sh", "-c", "trap 'echo hung up >polite; exit' HUP; echo ready; while :; do sleep 0.02; done"}})
+	polite := h.exec(l.ID, runtime.Exec{Args: []string{"sh", "-c", "trap 'echo hung up >polite; exit' HUP; echo ready; while :; do sleep 0.02; done"}})
 	polite.expect("ready\n")
 	c.close()
 	h.until("the end of all of them", func() bool { return len(childrenNamed(h, own(2001))) == 0 })
@@ -353,7 +354,7 @@ func testExecHangUp(h *harness) {
 
 func testExecJobEnds(h *harness) {
 	l := h.sleeper()
-	shell := h.exec(l.ID, agent.Exec{Terminal: true})
+	shell := h.exec(l.ID, runtime.Exec{Terminal: true})
 	shell.typed("echo rea''dy; sleep " + own(2002) + " & (trap '' HUP TERM; sleep " + own(2002) + ")\n")
 	shell.expect("ready\n")
 	h.until("two of them", func() bool { return len(childrenNamed(h, own(2002))) >= 2 })
@@ -374,7 +375,7 @@ func testExecOutOfMemory(h *harness) {
 	l.MemBytes = 48 << 20
 	h.start(l)
 	h.printed(l.Stdout)
-	c := h.exec(l.ID, agent.Exec{Args: []string{"sh", "-c", `x=$(head -c 200000000 /dev/zero | tr '\0' x); echo survived ${#x}`}})
+	c := h.exec(l.ID, runtime.Exec{Args: []string{"sh", "-c", `x=$(head -c 200000000 /dev/zero | tr '\0' x); echo survived ${#x}`}})
 	c.Stdin.Close()
 	if e := c.end(); e.Signal != syscall.SIGKILL && e.Code == 0 {
 		h.Errorf("the command ended as %+v: %s", e, c.out())
@@ -386,12 +387,12 @@ func testExecOutOfMemory(h *harness) {
 
 func testExecReopen(h *harness) {
 	l := h.sleeper()
-	c := h.exec(l.ID, agent.Exec{Terminal: true, Args: []string{"sh", "-c", "trap '' HUP; echo ready; sleep " + own(2003)}})
+	c := h.exec(l.ID, runtime.Exec{Terminal: true, Args: []string{"sh", "-c", "trap '' HUP; echo ready; sleep " + own(2003)}})
 	c.expect("ready\n")
 	h.until("it runs", func() bool { return len(childrenNamed(h, own(2003))) > 0 })
 	h.reopen()
 	h.until("the end of it", func() bool { return len(childrenNamed(h, own(2003))) == 0 })
-	if task := h.inspect(l.ID); task.Phase != agent.TaskRunning || !alive(task.PID) {
+	if task := h.inspect(l.ID); task.Phase != runtime.Running || !alive(task.PID) {
 		h.Errorf("the job: %+v", task)
 	}
 	if _, e := h.runIn(l.ID, "true"); e.Code != 0 {
@@ -401,19 +402,19 @@ func testExecReopen(h *harness) {
 }
 
 func testExecRefused(h *harness) {
-	if _, err := h.tryExec(cluster.AttemptID{Job: 999, No: 1}, agent.Exec{}); !errors.Is(err, agent.ErrNotRunning) {
+	if _, err := h.tryExec(cluster.AttemptID{Job: 999, No: 1}, runtime.Exec{}); !errors.Is(err, runtime.ErrNotRunning) {
 		h.Errorf("no task: %v", err)
 	}
 	l := h.sleeper()
 	h.finish(l)
-	if _, err := h.tryExec(l.ID, agent.Exec{}); !errors.Is(err, agent.ErrNotRunning) {
+	if _, err := h.tryExec(l.ID, runtime.Exec{}); !errors.Is(err, runtime.ErrNotRunning) {
 		h.Errorf("a task that ended: %v", err)
 	}
 	l = h.sh("true")
 	if err := h.rt.Create(h.Context(), l); err != nil {
 		h.Fatal(err)
 	}
-	if _, err := h.tryExec(l.ID, agent.Exec{}); !errors.Is(err, agent.ErrNotRunning) {
+	if _, err := h.tryExec(l.ID, runtime.Exec{}); !errors.Is(err, runtime.ErrNotRunning) {
 		h.Errorf("a task that was not started: %v", err)
 	}
 }

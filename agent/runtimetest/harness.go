@@ -1,4 +1,4 @@
-// Package runtimetest is what every agent.Runtime must do, as one suite of
+// Package runtimetest is what every runtime.Runtime must do, as one suite of
 // tests with real processes of a user who is not root.
 package runtimetest
 
@@ -13,13 +13,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
 // Runtime is what is tested.
 type Runtime interface {
-	agent.Runtime
+	runtime.Runtime
 	// Close lets go of the tasks, which go on.
 	Close() error
 }
@@ -117,13 +118,13 @@ func (h *harness) close() {
 		h.Error(err)
 	}
 	for _, task := range tasks {
-		if task.Phase == agent.TaskRunning {
+		if task.Phase == runtime.Running {
 			if err := h.rt.Signal(ctx, task.ID, syscall.SIGKILL); err != nil {
 				h.Error(err)
 			}
 			h.until("the end of "+task.ID.String(), func() bool {
 				got, err := h.rt.Inspect(ctx, task.ID)
-				return err == nil && got.Phase != agent.TaskRunning
+				return err == nil && got.Phase != runtime.Running
 			})
 		}
 		if err := h.rt.Delete(ctx, task.ID); err != nil {
@@ -145,21 +146,21 @@ func (h *harness) reopen() {
 }
 
 // job is a launch of args as the test's user, with its output in a file.
-func (h *harness) job(args ...string) *agent.Launch {
+func (h *harness) job(args ...string) *launch.Launch {
 	id := cluster.AttemptID{Job: cluster.JobID(h.ids.Add(1)), No: 1}
 	out := h.path(id.String() + ".out")
-	return &agent.Launch{
+	return &launch.Launch{
 		ID: id, Token: 7, UID: testUID, GID: testGID, Groups: []uint32{testGID, testGroup},
 		Args: args, Env: []string{"PATH=/usr/bin:/bin"}, Dir: h.out, Stdout: out, Stderr: out,
 	}
 }
 
 // sh is a job that runs a shell script.
-func (h *harness) sh(script string) *agent.Launch { return h.job("/bin/sh", "-c", script) }
+func (h *harness) sh(script string) *launch.Launch { return h.job("/bin/sh", "-c", script) }
 
 func (h *harness) path(name string) string { return filepath.Join(h.out, name) }
 
-func (h *harness) start(l *agent.Launch) {
+func (h *harness) start(l *launch.Launch) {
 	h.Helper()
 	if err := h.rt.Create(h.Context(), l); err != nil {
 		h.Fatalf("create %q: %v", l.Args, err)
@@ -170,24 +171,24 @@ func (h *harness) start(l *agent.Launch) {
 }
 
 // run starts a job and returns how it ended.
-func (h *harness) run(l *agent.Launch) agent.Task {
+func (h *harness) run(l *launch.Launch) runtime.Task {
 	h.Helper()
 	h.start(l)
 	return h.wait(l.ID)
 }
 
 // wait returns a task that has ended, in whatever way.
-func (h *harness) wait(id cluster.AttemptID) agent.Task {
+func (h *harness) wait(id cluster.AttemptID) runtime.Task {
 	h.Helper()
-	var task agent.Task
+	var task runtime.Task
 	h.until("the end of "+id.String(), func() bool {
 		task = h.inspect(id)
-		return task.Phase == agent.TaskStopped || task.Phase == agent.TaskLost
+		return task.Phase == runtime.Stopped || task.Phase == runtime.Lost
 	})
 	return task
 }
 
-func (h *harness) inspect(id cluster.AttemptID) agent.Task {
+func (h *harness) inspect(id cluster.AttemptID) runtime.Task {
 	h.Helper()
 	task, err := h.rt.Inspect(h.Context(), id)
 	if err != nil {
@@ -204,15 +205,15 @@ func (h *harness) signal(id cluster.AttemptID, sig syscall.Signal) {
 }
 
 // refused runs a job that can never start and returns the error that says so.
-func (h *harness) refused(l *agent.Launch) *agent.LaunchError {
+func (h *harness) refused(l *launch.Launch) *launch.Error {
 	h.Helper()
 	err := h.rt.Create(h.Context(), l)
 	if err == nil {
 		err = h.rt.Start(h.Context(), l.ID)
 	}
-	le, ok := errors.AsType[*agent.LaunchError](err)
+	le, ok := errors.AsType[*launch.Error](err)
 	if !ok {
-		h.Fatalf("launch of %q in %s: got error %v, want a *agent.LaunchError", l.Args, l.Dir, err)
+		h.Fatalf("launch of %q in %s: got error %v, want a *launch.Error", l.Args, l.Dir, err)
 	}
 	if err := h.rt.Delete(h.Context(), l.ID); err != nil {
 		h.Errorf("delete what could not start: %v", err)
@@ -253,7 +254,7 @@ func (h *harness) write(name, text string, mode os.FileMode) string {
 	return p
 }
 
-// alive tells whether a process runs; a zombie does not.
+// alive reports whether a process runs; a zombie does not.
 func alive(pid int) bool {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
@@ -32,7 +33,7 @@ func testIdempotent(h *harness) {
 			h.Fatalf("create: %v", err)
 		}
 	}
-	if task := h.inspect(l.ID); task.Phase != agent.TaskCreated || task.Token != l.Token {
+	if task := h.inspect(l.ID); task.Phase != runtime.Created || task.Token != l.Token {
 		h.Errorf("after create: got %+v", task)
 	}
 	for range 3 {
@@ -62,7 +63,7 @@ func testIdempotent(h *harness) {
 			h.Errorf("delete: %v", err)
 		}
 	}
-	if task := h.inspect(l.ID); task.Phase != agent.TaskAbsent {
+	if task := h.inspect(l.ID); task.Phase != runtime.Absent {
 		h.Errorf("after delete: got %+v", task)
 	}
 	never := h.sh("exit 0")
@@ -81,8 +82,8 @@ func testList(h *harness) {
 	}
 	h.start(running)
 	h.run(stopped)
-	want := map[cluster.AttemptID]agent.TaskPhase{
-		created.ID: agent.TaskCreated, running.ID: agent.TaskRunning, stopped.ID: agent.TaskStopped,
+	want := map[cluster.AttemptID]runtime.Phase{
+		created.ID: runtime.Created, running.ID: runtime.Running, stopped.ID: runtime.Stopped,
 	}
 	tasks, err := h.rt.List(h.Context())
 	if err != nil {
@@ -95,7 +96,7 @@ func testList(h *harness) {
 		if task.Phase != want[task.ID] || task.Token != 7 {
 			h.Errorf("listed %+v, want phase %v and token 7", task, want[task.ID])
 		}
-		if task.Phase == agent.TaskRunning && !alive(task.PID) {
+		if task.Phase == runtime.Running && !alive(task.PID) {
 			h.Errorf("pid %d of the running task is not alive", task.PID)
 		}
 	}
@@ -111,7 +112,7 @@ func testExits(h *harness) {
 			if id != l.ID {
 				continue
 			}
-			if task := h.inspect(id); task.Phase != agent.TaskStopped {
+			if task := h.inspect(id); task.Phase != runtime.Stopped {
 				h.Errorf("announced with %+v", task)
 			}
 			return
@@ -152,7 +153,7 @@ func testReopen(h *harness) {
 	h.start(l)
 	h.printed(l.Stdout)
 	h.reopen()
-	if task := h.inspect(l.ID); task.Phase != agent.TaskRunning || task.Token != l.Token {
+	if task := h.inspect(l.ID); task.Phase != runtime.Running || task.Token != l.Token {
 		h.Fatalf("after opening again: got %+v, want it running", task)
 	}
 	h.write("gate", "", 0o644)
@@ -164,9 +165,9 @@ func testReopen(h *harness) {
 }
 
 // ended checks the end of a gated job whose keeper changed.
-func (h *harness) ended(l *agent.Launch) {
+func (h *harness) ended(l *launch.Launch) {
 	h.Helper()
-	if task := h.wait(l.ID); task.Phase != agent.TaskStopped || task.ExitCode != 42 || task.OOMKilled {
+	if task := h.wait(l.ID); task.Phase != runtime.Stopped || task.ExitCode != 42 || task.OOMKilled {
 		h.Errorf("got %+v, want exit 42", task)
 	}
 	h.until("the last line", func() bool {
@@ -238,9 +239,9 @@ func testOpenerKilled(h *harness) {
 	_ = cmd.Wait() // says "killed"
 	h.rt = h.open(h.T, h.dir)
 	id := cluster.AttemptID{Job: childJob, No: 1}
-	l := &agent.Launch{ID: id, Stdout: h.path(id.String() + ".out")}
+	l := &launch.Launch{ID: id, Stdout: h.path(id.String() + ".out")}
 	h.printed(l.Stdout)
-	if task := h.inspect(id); task.Phase != agent.TaskRunning || !alive(task.PID) {
+	if task := h.inspect(id); task.Phase != runtime.Running || !alive(task.PID) {
 		h.Fatalf("after the opener was killed: got %+v, want it running", task)
 	}
 	h.write("gate", "", 0o644)

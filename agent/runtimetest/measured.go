@@ -93,7 +93,7 @@ func testMeasured(h *harness) {
 	within("MiB written, as the runtime tells", mib(task.IO.Written), usesFile, usesFile+1)
 }
 
-// onDisk tells whether what jobs write reaches a block device.
+// onDisk reports whether what jobs write reaches a block device.
 func (h *harness) onDisk() (bool, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(h.out, &st); err != nil {

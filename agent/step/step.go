@@ -46,7 +46,7 @@ type Config struct {
 type Task struct {
 	// Env are lines set over those of the step.
 	Env [][]byte
-	// Reads tells whether it is given the input; others read /dev/null.
+	// Reads reports whether it is given the input; others read /dev/null.
 	Reads bool
 	// GPUs are those of the job on the node that it is to see, by their place; nil
 	// is all.

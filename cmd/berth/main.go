@@ -1,50 +1,23 @@
-// Command berth is all of Berth: the coordinator, the agent, a development
-// cluster, and the command line for users and administrators.
+// Command berth is what users and administrators type, and by links to it Slurm's
+// commands. What the cluster's machines run is berthd, what stands beside jobs
+// berth-job, and what is for looking at Berth berth-lab: berth starts them.
 package main
 
 import (
 	"os"
 
-	"github.com/spf13/cobra"
-
-	"github.com/berth-scheduler/berth/agent/hold"
-	"github.com/berth-scheduler/berth/agent/launch"
-	"github.com/berth-scheduler/berth/agent/ranks"
-	"github.com/berth-scheduler/berth/agent/step"
-	"github.com/berth-scheduler/berth/agent/tunnel"
+	"github.com/berth-scheduler/berth/agent/inside"
 	"github.com/berth-scheduler/berth/cmd/internal/cli"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/frame"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd"
-	"github.com/berth-scheduler/berth/cmd/internal/daemon"
-	"github.com/berth-scheduler/berth/cmd/internal/demo"
-	"github.com/berth-scheduler/berth/cmd/internal/dev"
-	"github.com/berth-scheduler/berth/cmd/internal/simjob"
-	"github.com/berth-scheduler/berth/cmd/internal/telemetry"
 )
 
 func main() {
-	if len(os.Args) > 2 && os.Args[1] == launch.RanksArg {
-		// It is part of a job, and starts as fast as it can.
-		os.Exit(ranks.Main(os.Args[2:], os.Stderr))
+	// An agent from when there was one program starts berth beside jobs, until it is
+	// restarted.
+	if code, known := inside.Main(os.Args, os.Stdin, os.Stdout, os.Stderr); known {
+		os.Exit(code)
 	}
-	if len(os.Args) > 1 {
-		switch os.Args[1] { // beside a job's first process
-		case hold.Arg:
-			os.Exit(hold.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
-		case step.Arg:
-			os.Exit(step.Main(os.Stdin, os.Stdout, os.Stderr))
-		case tunnel.Arg:
-			os.Exit(tunnel.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
-		}
-	}
-	os.Exit(cli.Main(slurmcmd.Applet(os.Args), console.SystemEnv(), commands()...))
-}
-
-// commands are those beside the command line's own.
-func commands() []*cobra.Command {
-	return append(daemon.Commands(telemetry.BuildInfo().String()),
-		dev.NewCommand(os.Stdout, os.Stderr),
-		demo.NewCommand(os.Stdout, os.Stderr),
-		simjob.NewCommand(os.Stdout),
-	)
+	os.Exit(frame.Main(slurmcmd.Applet(os.Args), console.SystemEnv(), cli.Program()))
 }

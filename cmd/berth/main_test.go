@@ -10,21 +10,27 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
-	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/frame"
+	"github.com/berth-scheduler/berth/cmd/internal/daemon"
+	"github.com/berth-scheduler/berth/cmd/internal/lab"
+	"github.com/berth-scheduler/berth/cmd/internal/programs"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/reference.md")
 
-// run runs a command of the whole program.
+// run runs a command of the laboratory's, which knows all programs.
 func run(t *testing.T, args ...string) string {
 	t.Helper()
 	env := console.SystemEnv()
 	var out, errs bytes.Buffer
 	env.Stdout, env.Stderr, env.IsTerminal = &out, &errs, false
-	if code := cli.Main(args, env, commands()...); code != 0 {
+	if code := frame.Main(args, env, lab.Program()); code != 0 {
 		t.Fatalf("exit code %d: %s", code, errs.String())
 	}
 	return out.String()
@@ -82,8 +88,58 @@ func TestLinks(t *testing.T) {
 	if m == nil {
 		t.Fatal("the Makefile has no LINKS")
 	}
-	want := slices.Sorted(slices.Values(slurmcmd.Applets()))
+	want := slices.Sorted(slices.Values(slurm.Commands()))
 	if d := cmp.Diff(want, slices.Sorted(slices.Values(strings.Fields(string(m[1]))))); d != "" {
 		t.Errorf("LINKS (-applets +Makefile):\n%s", d)
+	}
+}
+
+// TestOneCommand: whatever another program has, berth has under the same words and
+// the same summary, and starts that program for it.
+func TestOneCommand(t *testing.T) {
+	env := console.SystemEnv()
+	env.Start()
+	ours := frame.Tree(env, client.NewClient(env), cli.Program())
+	known := map[string]int{}
+	for program, p := range map[string]frame.Program{programs.Daemon: daemon.Program(), programs.Lab: lab.Program()} {
+		var walk func(have, theirs *cobra.Command)
+		walk = func(have, theirs *cobra.Command) {
+			for _, x := range theirs.Commands() {
+				if x.Name() == "version" || x.Name() == "help" {
+					continue
+				}
+				i := slices.IndexFunc(have.Commands(), func(c *cobra.Command) bool { return c.Name() == x.Name() })
+				switch {
+				case i < 0:
+					t.Errorf("berth has no %q, which %s has", x.CommandPath(), program)
+				case frame.Awaits(have.Commands()[i]) == "":
+					walk(have.Commands()[i], x) // each has some of its verbs
+				default:
+					stub := have.Commands()[i]
+					known[program]++
+					if got := frame.Awaits(stub); got != program {
+						t.Errorf("berth %s is started in %s, and %s has it", stub.Name(), got, program)
+					}
+					if stub.Hidden != x.Hidden || !stub.Hidden && stub.Short != x.Short {
+						t.Errorf("berth says of %s: %q (hidden: %t); %s: %q (%t)", stub.Name(), stub.Short, stub.Hidden, program, x.Short, x.Hidden)
+					}
+				}
+			}
+		}
+		walk(ours, frame.Tree(env, client.NewClient(env), p))
+	}
+	stubs := 0
+	var count func(*cobra.Command)
+	count = func(c *cobra.Command) {
+		if frame.Awaits(c) != "" {
+			stubs++
+		}
+		for _, sub := range c.Commands() {
+			count(sub)
+		}
+	}
+	count(ours)
+	if stubs != known[programs.Daemon]+known[programs.Lab] {
+		t.Errorf("berth starts other programs for %d commands, and they have %v of those", stubs, known)
 	}
 }

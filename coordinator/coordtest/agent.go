@@ -17,6 +17,7 @@ type Agent struct {
 	sending sync.Mutex // a stream takes one message at a time
 	cancel  context.CancelFunc
 	relay   nodev1.RelayServiceClient
+	hands   bool // its jobs their credentials
 	// Assigned delivers assignments as they come.
 	Assigned chan *nodev1.Assignment
 	// Visits delivers what users ask for, see Answer.
@@ -34,7 +35,7 @@ func (c *Cluster) Agent(i int, node, boot string, gpus ...*nodev1.GPU) *Agent {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	a := &Agent{t: c.t, stream: stream, cancel: cancel, Assigned: make(chan *nodev1.Assignment, 10_000), Ended: make(chan struct{})}
+	a := &Agent{t: c.t, hands: c.opts.Credentials, stream: stream, cancel: cancel, Assigned: make(chan *nodev1.Assignment, 10_000), Ended: make(chan struct{})}
 	a.Visits, a.relay = make(chan *nodev1.Visit, 100), nodev1.NewRelayServiceClient(conn)
 	a.Hello(node, boot, gpus...)
 	m, err := stream.Recv()
@@ -66,11 +67,14 @@ func (a *Agent) send(m *nodev1.SessionRequest) error {
 // Hello describes the node, at first or anew.
 func (a *Agent) Hello(node, boot string, gpus ...*nodev1.GPU) {
 	a.t.Helper()
-	hello := &nodev1.Hello{Protocol: 1, Node: node, BootId: boot, CpuMilli: 64_000, MemMib: 1 << 20, Gpus: gpus, Runtimes: []string{"test"}, Gangs: true}
+	hello := &nodev1.Hello{Protocol: 1, Node: node, BootId: boot, CpuMilli: 64_000, MemMib: 1 << 20, Gpus: gpus, Runtimes: []string{"test"}, Gangs: true, Credentials: a.hands}
 	if err := a.send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Hello{Hello: hello}}); err != nil {
 		a.t.Fatal(err)
 	}
 }
+
+// HandOutNothing makes it an agent that gives no credentials, from its next Hello on.
+func (a *Agent) HandOutNothing() { a.hands = false }
 
 // Report says how an attempt stands.
 func (a *Agent) Report(as *nodev1.Assignment, state nodev1.AttemptState, code int32) {

@@ -37,12 +37,12 @@ type Place struct {
 // Place returns where the row stands.
 func (r *Row) Place() Place { return Place{r.Index, r.ID} }
 
-// Before tells whether p stands before o.
+// Before reports whether p stands before o.
 func (p Place) Before(o Place) bool {
 	return p.Index < o.Index || p.Index == o.Index && p.Job < o.Job
 }
 
-// past tells whether a place was given to whoever asks already.
+// past reports whether a place was given to whoever asks already.
 func (q *Query) past(p Place) bool {
 	if q.Before == (Place{}) {
 		return false
@@ -53,7 +53,7 @@ func (q *Query) past(p Place) bool {
 	return !p.Before(q.Before)
 }
 
-// Match tells whether the query chooses a row.
+// Match reports whether the query chooses a row.
 func (q *Query) Match(r *Row) bool {
 	return q.times(r.Ended, r.Submitted) && !q.past(r.Place()) &&
 		(len(q.IDs) == 0 || slices.ContainsFunc(q.IDs, r.Is)) && has(q.States, r.State) && (has(q.Users, r.User) || slices.Contains(q.Users, strconv.FormatUint(uint64(r.UID), 10))) &&
@@ -67,7 +67,7 @@ func (q *Query) times(ended, submitted cluster.Time) bool {
 		(q.SubmittedBefore == 0 || submitted < q.SubmittedBefore)
 }
 
-// may tells whether a segment can have anything of it.
+// may reports whether a segment can have anything of it.
 func (q *Query) may(g *segment) bool {
 	switch {
 	case g.n == 0 || g.endMax < q.EndedFrom || q.EndedBefore != 0 && g.firstEnd >= q.EndedBefore:

@@ -20,7 +20,7 @@ const (
 	ByGPUType   By = "gpu-type"
 )
 
-// Valid tells whether b is one of them.
+// Valid reports whether b is one of them.
 func (b By) Valid() bool {
 	return b == ByUser || b == ByAccount || b == ByPartition || b == ByGPUType
 }

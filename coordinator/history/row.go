@@ -120,7 +120,7 @@ func (r *Row) first() cluster.JobID {
 	return r.ID
 }
 
-// Is tells whether an id may mean it: its own, that of its array, or, where it
+// Is reports whether an id may mean it: its own, that of its array, or, where it
 // stands for several tasks, that of one between its first and last.
 func (r *Row) Is(id cluster.JobID) bool {
 	return id == r.ID || r.ArrayJob != 0 && (id == r.ArrayJob || r.Tasks > 1 && id > r.ArrayJob && id < r.ID)

@@ -272,7 +272,7 @@ func (s *Store) aside(path string, err error) {
 }
 
 // Append makes jobs durable that ended after UpTo and until an index, in order.
-// Their records come of Record. After an error UpTo tells whether they are kept;
+// Their records come of Record. After an error UpTo reports whether they are kept;
 // if not it may be tried again.
 func (s *Store) Append(upTo uint64, jobs []*cluster.Job) error {
 	s.write.Lock()

@@ -71,7 +71,7 @@ func measure(samples []fsm.Sample) Accuracy {
 	return a
 }
 
-// predicted tells whether the predictor knew the job. The source is that of
+// predicted reports whether the predictor knew the job. The source is that of
 // the memory, and with it declared or unknown the rest is mostly so, too.
 func predicted(s *fsm.Sample) bool {
 	source := model.Source(s.Predicted.Source)

@@ -97,6 +97,7 @@ func TestTheLastGoodWeightsStayInUse(t *testing.T) {
 	f := fsm.New(fsm.Options{})
 	good := model.DefaultWeights()
 	good.EstimateMarginMiB += 100
+	good.TrainedSeq = 1000 // of a cluster that counts its own
 	for i, blob := range [][]byte{good.Encode(), []byte("garbage"), []byte("more of it")} {
 		data, err := fsm.EncodeEntry(fsm.EntryVersion, 1, 1, []*logv1.Command{InstallWeights(uint64(i)+1, blob, &logv1.WeightsOrigin{Source: fsm.WeightsImport})})
 		if err != nil {
@@ -112,6 +113,9 @@ func TestTheLastGoodWeightsStayInUse(t *testing.T) {
 		l.Reload()
 		if l.predictor("") == nil {
 			t.Fatal("no predictor")
+		}
+		if w := l.usable(); w.TrainedSeq != 0 {
+			t.Fatalf("weights of elsewhere were trained up to sample %d, where there is none", w.TrainedSeq)
 		}
 		if w := l.usable(); w.EstimateMarginMiB != good.EstimateMarginMiB {
 			t.Fatalf("in use is a margin of %v, want that of the last good weights, %v", w.EstimateMarginMiB, good.EstimateMarginMiB)

@@ -82,7 +82,7 @@ func (l *Learner) Run(ctx context.Context) error {
 	}
 }
 
-// due tells whether there is enough news: MinSamples samples, or a quarter of
+// due reports whether there is enough news: MinSamples samples, or a quarter of
 // them and predictions that became much worse.
 func (l *Learner) due(seq, tried uint64) bool {
 	ws := l.fsm.WeightsState()

@@ -3,9 +3,10 @@ package learner
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
-	"sort"
+
 	"strconv"
 	"strings"
 	"sync"
@@ -112,7 +113,7 @@ func (l *Learner) predictor(signature string) *model.Predictor {
 	return p
 }
 
-// news tells whether a sample of the job came since the predictor was built.
+// news reports whether a sample of the job came since the predictor was built.
 func (l *Learner) news(signature string, seq uint64) bool {
 	return slices.ContainsFunc(l.fsm.NewestSamples(int(min(seq-l.samples, math.MaxInt32))), func(s fsm.Sample) bool { return s.Signature == signature })
 }
@@ -239,20 +240,21 @@ func identity(who cluster.Owner, spec *cluster.Spec) string {
 	}, spec.Command...), "\x00")
 }
 
-// GPUTypes lists the cluster's GPU types with their memory, sorted.
+// GPUTypes lists the cluster's GPU types with their memory and what the largest
+// node of each has beside them, sorted by name.
 func GPUTypes(nodes []*cluster.Node) []model.TypeInfo {
-	mem := map[string]int64{}
+	types := map[string]model.TypeInfo{}
 	for _, n := range nodes {
 		for i := range n.GPUs {
-			mem[n.GPUs[i].Type] = max(mem[n.GPUs[i].Type], n.GPUs[i].MemMiB)
+			g := &n.GPUs[i]
+			t := types[g.Type]
+			types[g.Type] = model.TypeInfo{
+				Name: g.Type, MemMiB: max(t.MemMiB, g.MemMiB),
+				HostMiB: max(t.HostMiB, n.MemMiB), HostCPUMilli: max(t.HostCPUMilli, n.CPUMilli),
+			}
 		}
 	}
-	out := make([]model.TypeInfo, 0, len(mem))
-	for t, m := range mem {
-		out = append(out, model.TypeInfo{Name: t, MemMiB: m})
-	}
-	sort.Slice(out, func(i, k int) bool { return out[i].Name < out[k].Name })
-	return out
+	return slices.SortedFunc(maps.Values(types), func(a, b model.TypeInfo) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // estimate rounds a prediction to the integers that state is made of.

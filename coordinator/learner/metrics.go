@@ -18,6 +18,7 @@ type metrics struct {
 
 	observations prometheus.Gauge
 	company      prometheus.Counter
+	again        prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -49,10 +50,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m.company = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "berth_learner_interference_published_total", Help: "Learned interference that was put in use.",
 	})
+	m.again = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "berth_learner_predicted_again_total", Help: "Jobs that got other estimates while they waited, since something was learned.",
+	})
 	for _, r := range []string{rejectNotBetter, rejectTooFew, rejectSuperseded, rejectPinned, rejectUnusable, rejectError} {
 		m.rejected.WithLabelValues(r)
 	}
-	reg.MustRegister(m.seconds, m.last, m.published, m.rejected, m.absurd, m.memory, m.within, m.observations, m.company)
+	reg.MustRegister(m.seconds, m.last, m.published, m.rejected, m.absurd, m.memory, m.within, m.observations, m.company, m.again)
 	return m
 }
 

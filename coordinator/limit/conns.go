@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/credentials"
 
@@ -14,6 +15,7 @@ import (
 // Conns counts open connections by user. It is safe for concurrent use.
 type Conns struct {
 	perUser func(cluster.UID) int
+	pause   func(cluster.UID) time.Duration
 	total   int
 
 	mu   sync.Mutex
@@ -23,9 +25,10 @@ type Conns struct {
 
 // NewConns counts for one server. perUser says how many connections a user may
 // have open, total how many there may be of all users together; root has none of
-// these bounds.
-func NewConns(perUser func(cluster.UID) int, total int) *Conns {
-	return &Conns{perUser: perUser, total: total, open: map[cluster.UID]int{}}
+// these bounds. pause says before each read of a user's connection how long to wait
+// with it, see Table.Pause.
+func NewConns(perUser func(cluster.UID) int, total int, pause func(cluster.UID) time.Duration) *Conns {
+	return &Conns{perUser: perUser, total: total, pause: pause, open: map[cluster.UID]int{}}
 }
 
 // Enter counts a connection until leave is called; false when it is one too many.
@@ -74,7 +77,7 @@ func (c counted) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 	if !ok {
 		return nil, nil, fmt.Errorf("too many connections of uid %d", uid)
 	}
-	return &countedConn{Conn: conn, leave: leave}, info, nil
+	return &countedConn{Conn: conn, leave: leave, pause: func() time.Duration { return c.conns.pause(uid) }, closed: make(chan struct{})}, info, nil
 }
 
 // Clone implements credentials.TransportCredentials.
@@ -87,11 +90,31 @@ func (c counted) ClientHandshake(context.Context, string, net.Conn) (net.Conn, c
 
 type countedConn struct {
 	net.Conn
-	leave func()
+	leave  func()
+	pause  func() time.Duration
+	once   sync.Once
+	closed chan struct{}
+}
+
+// Read implements net.Conn.
+func (c *countedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	// What is here waits, and not the reading for it: a connection that says
+	// nothing may be in it since before its user was to wait.
+	if d := c.pause(); d > 0 && err == nil {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-c.closed:
+		}
+	}
+	return n, err
 }
 
 // Close implements net.Conn.
 func (c *countedConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
 	defer c.leave()
 	return c.Conn.Close()
 }

@@ -3,6 +3,7 @@ package limit_test
 import (
 	"net"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -15,7 +16,7 @@ import (
 // one that is closed makes room, once.
 func TestConns(t *testing.T) {
 	uid := cluster.UID(1001)
-	conns := limit.NewConns(func(cluster.UID) int { return 2 }, 3)
+	conns := limit.NewConns(func(cluster.UID) int { return 2 }, 3, func(cluster.UID) time.Duration { return 0 })
 	creds := conns.Credentials(insecure.NewCredentials(), func(credentials.AuthInfo) (cluster.UID, bool) { return uid, true }).Clone()
 	enter := func() (net.Conn, error) {
 		here, there := net.Pipe()

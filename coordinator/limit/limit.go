@@ -29,8 +29,14 @@ const (
 // of Default.
 type Config struct {
 	// Rate is how many calls a second one user may make for long; four times as
-	// many may come at once. A request counts as one more for each 8 KiB of it.
+	// many may come at once.
 	Rate int
+	// Bandwidth is how many bytes of requests a second one user may send for long;
+	// eight times as many may come at once.
+	Bandwidth int
+	// WorkMilli is how many thousandths of a core expensive calls and watches of one
+	// user may take for long, in handlers; that of five seconds may come at once.
+	WorkMilli int
 	// Calls is how many calls of one user may be under way, Streams how many
 	// lasting streams may be open.
 	Calls, Streams int
@@ -50,7 +56,7 @@ type Config struct {
 // Default returns limits that honest scripts do not meet.
 func Default() Config {
 	return Config{
-		Rate: 500, Calls: 128, Streams: 256, Expensive: 4, ExpensiveTotal: 16,
+		Rate: 500, Bandwidth: 1 << 20, WorkMilli: 100, Calls: 128, Streams: 256, Expensive: 4, ExpensiveTotal: 16,
 		Arriving: 16, ArrivingTotal: 128, Bytes: 64 << 20, BytesTotal: 256 << 20, Users: 4096,
 	}
 }
@@ -58,14 +64,14 @@ func Default() Config {
 // Unlimited returns limits that nobody reaches.
 func Unlimited() Config {
 	const many = 1 << 30
-	return Config{Rate: many, Calls: many, Streams: many, Expensive: many, ExpensiveTotal: many,
+	return Config{Rate: many, Bandwidth: 1 << 40, WorkMilli: many, Calls: many, Streams: many, Expensive: many, ExpensiveTotal: many,
 		Arriving: many, ArrivingTotal: many, Bytes: 1 << 50, BytesTotal: 1 << 50, Users: 1 << 16}
 }
 
 func (c Config) withDefaults() Config {
 	d := Default()
 	for _, f := range []struct{ have, want *int }{
-		{&c.Rate, &d.Rate}, {&c.Calls, &d.Calls}, {&c.Streams, &d.Streams}, {&c.Expensive, &d.Expensive}, {&c.ExpensiveTotal, &d.ExpensiveTotal},
+		{&c.Rate, &d.Rate}, {&c.Bandwidth, &d.Bandwidth}, {&c.WorkMilli, &d.WorkMilli}, {&c.Calls, &d.Calls}, {&c.Streams, &d.Streams}, {&c.Expensive, &d.Expensive}, {&c.ExpensiveTotal, &d.ExpensiveTotal},
 		{&c.Arriving, &d.Arriving}, {&c.ArrivingTotal, &d.ArrivingTotal}, {&c.Users, &d.Users},
 	} {
 		if *f.have <= 0 {
@@ -82,8 +88,15 @@ func (c Config) withDefaults() Config {
 }
 
 const (
-	callBytes    = 8 << 10 // of a request count as one more call
-	burstSeconds = 4       // calls that may come at once, in seconds of Rate
+	burstSeconds = 4                // calls that may come at once, in seconds of Rate
+	bytesBurst   = 8 * time.Second  // bytes that may, in time of Bandwidth
+	workBurst    = 5 * time.Second  // work that may, in time of WorkMilli
+	longestDebt  = 20 * time.Second // that one call makes, whatever it took
+	// Refusals cost time, too: of who does not wait as told, no more than so many a
+	// second are given, and nothing is read meanwhile.
+	refusalSpan  = 10 * time.Millisecond
+	refusalBurst = 200 * refusalSpan
+	longestPause = time.Second
 	// privilege is how many times a user's share of what is under way an
 	// administrator has. Their rate has no bound.
 	privilege = 8
@@ -121,13 +134,16 @@ type Table struct {
 type user struct {
 	key      key
 	bucket   *rate.Limiter
+	sent     debt // bytes
+	work     debt
+	refused  debt
 	open     [classes]int
 	arriving int
 	bytes    int64
 }
 
 func (u *user) idle(now time.Time) bool {
-	return u.open == [classes]int{} && u.bucket.TokensAt(now) >= float64(u.bucket.Burst())
+	return u.open == [classes]int{} && u.sent.none(now) && u.work.none(now) && u.refused.none(now) && u.bucket.TokensAt(now) >= float64(u.bucket.Burst())
 }
 
 // New makes an empty table that registers its metrics with reg. now is the
@@ -168,25 +184,13 @@ func (t *Table) Begin(who Who, class Class) (*Call, error) {
 	if u == nil {
 		return nil, t.refuse(tooManyUsers, retrySoon)
 	}
-	times := 1
+	c := &Call{t: t, u: u, class: class, times: 1}
 	if who.Admin {
-		times = privilege
+		c.times = privilege
 	}
-	c := &Call{t: t, u: u, class: class, times: times}
-	switch {
-	case class == Expensive && u.open[Expensive] >= times*t.cfg.Expensive, class == Expensive && t.dear >= t.cfg.ExpensiveTotal && !who.Admin:
-		return nil, t.refuse(tooManyExpensive, retrySoon)
-	case class == Lasting && u.open[Lasting] >= times*t.cfg.Streams:
-		return nil, t.refuse(tooManyStreams, 10*retrySoon)
-	case class == Plain && u.open[Plain] >= times*t.cfg.Calls:
-		return nil, t.refuse(tooManyCalls, retrySoon)
-	case u.arriving >= times*t.cfg.Arriving, t.arriving >= t.cfg.ArrivingTotal && !who.Admin:
-		return nil, t.refuse(tooManyArriving, retrySoon)
-	case !who.Admin && !u.bucket.AllowN(now, 1):
-		r := u.bucket.ReserveN(now, 1)
-		wait := r.DelayFrom(now)
-		r.CancelAt(now)
-		return nil, t.refuse(tooFast, max(wait, retrySoon))
+	if r := c.refusal(now, who.Admin); r != nil {
+		u.refused.add(now, refusalSpan)
+		return nil, r
 	}
 	c.arriving = true
 	u.arriving++
@@ -196,6 +200,43 @@ func (t *Table) Begin(who Who, class Class) (*Call, error) {
 		t.dear++
 	}
 	return c, nil
+}
+
+// refusal is why a call may not begin, nil if it may.
+func (c *Call) refusal(now time.Time, admin bool) *Refusal {
+	t, u, class, times := c.t, c.u, c.class, c.times
+	switch {
+	case class == Expensive && u.open[Expensive] >= times*t.cfg.Expensive, class == Expensive && t.dear >= t.cfg.ExpensiveTotal && !admin:
+		return t.refuse(tooManyExpensive, retrySoon)
+	case class == Lasting && u.open[Lasting] >= times*t.cfg.Streams:
+		return t.refuse(tooManyStreams, 10*retrySoon)
+	case class == Plain && u.open[Plain] >= times*t.cfg.Calls:
+		return t.refuse(tooManyCalls, retrySoon)
+	case u.arriving >= times*t.cfg.Arriving, t.arriving >= t.cfg.ArrivingTotal && !admin:
+		return t.refuse(tooManyArriving, retrySoon)
+	case !admin && u.sent.wait(now, bytesBurst) > 0:
+		return t.refuse(tooMuch, max(u.sent.wait(now, bytesBurst), retrySoon))
+	case !admin && class != Plain && u.work.wait(now, workBurst) > 0:
+		return t.refuse(tooMuchWork, max(u.work.wait(now, workBurst), retrySoon))
+	case !admin && !u.bucket.AllowN(now, 1):
+		r := u.bucket.ReserveN(now, 1)
+		wait := r.DelayFrom(now)
+		r.CancelAt(now)
+		return t.refuse(tooFast, max(wait, retrySoon))
+	}
+	return nil
+}
+
+// Pause is how long nothing should be read of a user who goes on asking though
+// refused.
+func (t *Table) Pause(uid cluster.UID) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	u := t.users[key{uid: uid}]
+	if u == nil {
+		return 0
+	}
+	return min(u.refused.wait(t.now(), refusalBurst), longestPause)
 }
 
 // user finds or makes the entry of a user; nil when the table is full of users
@@ -245,8 +286,8 @@ func (c *Call) Arrived(bytes int) error {
 	if c.u.bytes > 0 && c.u.bytes+n > int64(c.times)*t.cfg.Bytes || t.bytes > 0 && t.bytes+n > t.cfg.BytesTotal {
 		return t.refuse(tooManyBytes, retrySoon)
 	}
-	if more := min(bytes/callBytes, c.u.bucket.Burst()); more > 0 && c.times == 1 {
-		c.u.bucket.ReserveN(t.now(), more) // owed, where it is not there: the next calls wait for it
+	if c.times == 1 { // what is more than there is, is owed: the next calls wait for it
+		c.u.sent.add(t.now(), time.Duration(float64(n)/float64(t.cfg.Bandwidth)*float64(time.Second)))
 	}
 	c.bytes += n
 	c.u.bytes += n

@@ -1,13 +1,18 @@
 package limit_test
 
 import (
+	"context"
 	"errors"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/coordinator/limit"
 )
 
@@ -196,9 +201,9 @@ func TestUnlimitedIsSo(t *testing.T) {
 	}
 }
 
-// TestLargeRequestsCountAsMany: for how many bytes a user sends there is a rate
-// too, whatever the size of one request, and a large one may always come first.
-func TestLargeRequestsCountAsMany(t *testing.T) {
+// TestBandwidth: for how many bytes a user sends there is a rate, whatever the size
+// of one request, and a large one may always come first.
+func TestBandwidth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tab, sent := newTable(limit.Config{}), 0
 		send := func(who limit.Who, n int) bool {
@@ -214,11 +219,11 @@ func TestLargeRequestsCountAsMany(t *testing.T) {
 			if send(alice, 1<<20) {
 				sent++
 			} else {
-				time.Sleep(10 * time.Millisecond)
+				time.Sleep(100 * time.Millisecond)
 			}
 		}
-		if sent < 380 || sent > 430 { // 500 calls a second, 8 KiB each, and a burst of 16 MiB
-			t.Errorf("%d MiB in 100 s, want about 4 a second and 16 more", sent)
+		if sent < 105 || sent > 112 {
+			t.Errorf("%d MiB in 100 s, want one a second and 8 more", sent)
 		}
 		if !send(bob, 40<<20) || send(bob, 1) {
 			t.Error("a request larger than any burst is refused, or is not paid for")
@@ -228,6 +233,167 @@ func TestLargeRequestsCountAsMany(t *testing.T) {
 			if !send(root, 1<<20) {
 				t.Fatal("an administrator is bounded")
 			}
+		}
+	})
+}
+
+// TestWork: who had the coordinator compute for more than one may waits before the
+// next call that does; other calls and other users do not.
+func TestWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab := newTable(limit.Config{})
+		work := func(who limit.Who, class limit.Class, d time.Duration) (*limit.Call, error) {
+			c, err := tab.Begin(who, class)
+			if err == nil {
+				c.Worked(d)
+				c.End()
+			}
+			return c, err
+		}
+		worked, began := time.Duration(0), time.Now()
+		for time.Since(began) < 100*time.Second {
+			if _, err := work(alice, limit.Expensive, 20*time.Millisecond); err == nil {
+				worked += 20 * time.Millisecond
+				continue
+			} else if r, ok := errors.AsType[*limit.Refusal](err); !ok || r.After <= 0 {
+				t.Fatalf("refused without a time to ask again: %v", err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if worked < 10*time.Second || worked > 11*time.Second {
+			t.Errorf("worked for %v of 100 s, want a tenth and half a second more", worked)
+		}
+		watch, err := work(alice, limit.Plain, time.Second)
+		if err != nil {
+			t.Fatalf("a call that costs little: %v", err)
+		}
+		if watch.Rest() < 5*time.Second {
+			t.Errorf("a stream rests for %v after a second of work", watch.Rest())
+		}
+		if _, err := work(alice, limit.Lasting, 0); err == nil {
+			t.Error("a watch is let in though its user owes time")
+		}
+		if _, err := work(bob, limit.Expensive, time.Hour); err != nil {
+			t.Errorf("another user: %v", err)
+		}
+		time.Sleep(20 * time.Second)
+		if _, err := work(bob, limit.Expensive, 0); err != nil {
+			t.Errorf("after the longest wait: %v", err)
+		}
+		for range 100 {
+			if _, err := work(limit.Who{UID: 0, Admin: true}, limit.Expensive, time.Second); err != nil {
+				t.Fatalf("an administrator: %v", err)
+			}
+		}
+	})
+}
+
+// TestPause: of who does not wait though refused nothing is read for a while, on
+// none of the user's connections.
+func TestPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab := newTable(limit.Config{Expensive: 1})
+		flood := func(who limit.Who, n int) {
+			for range n {
+				if c, err := tab.Begin(who, limit.Expensive); err == nil {
+					defer c.End()
+				}
+			}
+		}
+		flood(alice, 150)
+		if d := tab.Pause(alice.UID); d != 0 {
+			t.Errorf("a pause of %v after 150 calls", d)
+		}
+		flood(alice, 100)
+		if d := tab.Pause(alice.UID); d < 300*time.Millisecond || d > time.Second {
+			t.Errorf("a pause of %v after 250 calls, want half a second", d)
+		}
+		conns := limit.NewConns(func(cluster.UID) int { return 10 }, 10, tab.Pause)
+		took := func(uid cluster.UID) time.Duration {
+			here, there := net.Pipe()
+			conn, _, err := conns.Credentials(insecure.NewCredentials(), func(credentials.AuthInfo) (cluster.UID, bool) { return uid, true }).ServerHandshake(here)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			go func() { _, _ = there.Write([]byte("x")) }()
+			began := time.Now()
+			if n, err := conn.Read(make([]byte, 1)); n != 1 || err != nil {
+				t.Errorf("read %d bytes, %v", n, err)
+			}
+			return time.Since(began)
+		}
+		if d := took(bob.UID); d != 0 {
+			t.Errorf("another user's bytes took %v", d)
+		}
+		if d := took(alice.UID); d < 300*time.Millisecond {
+			t.Errorf("bytes of who floods took %v", d)
+		}
+		time.Sleep(time.Second)
+		if d := took(alice.UID); d != 0 {
+			t.Errorf("bytes took %v after a second of silence", d)
+		}
+	})
+}
+
+// TestTurns: what computes for long lets what waits come between, and is charged
+// for what it took and not for its waits.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab, turns := newTable(limit.Config{}), limit.NewTurns(1)
+		begin := func(who limit.Who) *limit.Call {
+			c, err := tab.Begin(who, limit.Expensive)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		long, short := begin(alice), begin(bob)
+		a, err := turns.Take(t.Context(), long)
+		if err != nil {
+			t.Fatal(err)
+		}
+		between := make(chan time.Time, 1)
+		began := time.Now()
+		go func() {
+			b, err := turns.Take(t.Context(), short)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			time.Sleep(time.Millisecond)
+			b.End()
+			b.End()
+			between <- time.Now()
+		}()
+		synctest.Wait()
+		for range 1000 {
+			time.Sleep(time.Millisecond)
+			if err := a.Step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a.End()
+		if at := (<-between).Sub(began); at > 3*time.Millisecond {
+			t.Errorf("a millisecond of work took %v beside a second of another", at)
+		}
+		if owed := long.Rest(); owed < 3900*time.Millisecond || owed > 4*time.Second { // ten seconds, of which one has gone and five may be owed
+			t.Errorf("owes %v for a second of work", owed)
+		}
+		if short.Rest() != 0 {
+			t.Error("the short one owes what it waited")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		held, _ := turns.Take(t.Context(), nil)
+		go cancel()
+		if _, err := turns.Take(ctx, short); err == nil {
+			t.Error("two have a turn at once")
+		}
+		held.End()
+		var none *limit.Turn
+		none.End()
+		if err := none.Step(); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -18,20 +18,6 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// Limits of one log entry. An entry that is too large holds up heartbeats.
-const (
-	maxEntryBytes = 1 << 20
-	// MaxEntryCommands is how many commands of several callers one entry takes;
-	// those of one call stay together, however many they are.
-	MaxEntryCommands = 2048
-	// maxCallBytes bounds what one call may add: it must fit an entry by itself.
-	maxCallBytes = 3 << 20
-	// maxPending bounds the commands that wait to be proposed; beyond it
-	// callers are told to come back.
-	maxPending      = 16384
-	maxPendingBytes = 64 << 20
-)
-
 // Raft commits entries; *raftnode.Node does.
 type Raft interface {
 	// Propose returns the index of an entry and what the state machine answered
@@ -52,17 +38,17 @@ type Proposer struct {
 	agreed atomic.Pointer[agreed] // of the entries it makes
 
 	mu      sync.Mutex
-	queue   []*proposal
-	bytes   int  // of what is in queue
+	queue   queue
 	leading bool // set while a leader's loop takes from queue
 }
 
 // proposal is commands that must be in one entry, in order.
 type proposal struct {
-	cmds []*logv1.Command
-	size int // in bytes
-	cost int // in Apply
-	done chan proposed
+	owner int64 // who asked for it, see For
+	cmds  []*logv1.Command
+	size  int // in bytes
+	cost  int // in Apply
+	done  chan proposed
 }
 
 type proposed struct {
@@ -124,7 +110,7 @@ func (p *Proposer) Reads(version uint32, what string) error {
 // *cluster.Error: CodeUnavailable when certainly nothing was done, CodeUnknown
 // when it may have been. When ctx ends first the outcome is unknown too.
 func (p *Proposer) Do(ctx context.Context, cmds ...*logv1.Command) ([]fsm.Result, error) {
-	pr, err := p.proposal(cmds)
+	pr, err := p.proposal(ctx, cmds)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +136,7 @@ func (p *Proposer) Each(ctx context.Context, cmds ...*logv1.Command) ([]fsm.Resu
 			}
 			cost = c
 		}
-		pr, err := p.proposal(cmds[from:to])
+		pr, err := p.proposal(ctx, cmds[from:to])
 		if err != nil {
 			return nil, err
 		}
@@ -181,8 +167,8 @@ func outcomeAfter(err error, before int) error {
 	return err
 }
 
-func (p *Proposer) proposal(cmds []*logv1.Command) (*proposal, error) {
-	pr := &proposal{cmds: cmds, done: make(chan proposed, 1)}
+func (p *Proposer) proposal(ctx context.Context, cmds []*logv1.Command) (*proposal, error) {
+	pr := &proposal{owner: ownerOf(ctx), cmds: cmds, done: make(chan proposed, 1)}
 	for _, c := range cmds {
 		pr.size += proto.Size(c)
 		pr.cost += p.fsm.Cost(c)
@@ -212,11 +198,9 @@ func (p *Proposer) enqueue(pr *proposal) error {
 	if !p.leading {
 		return ErrNotLeader
 	}
-	if len(p.queue) >= maxPending || p.bytes >= maxPendingBytes {
-		return cluster.Errorf(cluster.CodeExhausted, "%d requests of %d MiB wait for the disk already; try again in a second", len(p.queue), p.bytes>>20)
+	if err := p.queue.add(pr); err != nil {
+		return err
 	}
-	p.queue = append(p.queue, pr)
-	p.bytes += pr.size
 	select {
 	case p.wake <- struct{}{}:
 	default: // it was woken and has not looked yet
@@ -263,8 +247,8 @@ func (p *Proposer) Run(ctx context.Context, term uint64) error {
 // stop refuses what still waits: none of it was proposed.
 func (p *Proposer) stop() {
 	p.mu.Lock()
-	waiting := p.queue
-	p.queue, p.bytes, p.leading = nil, 0, false
+	waiting := p.queue.all()
+	p.queue, p.leading = queue{}, false
 	p.mu.Unlock()
 	for _, pr := range waiting {
 		pr.done <- proposed{err: ErrNotLeader}
@@ -274,21 +258,7 @@ func (p *Proposer) stop() {
 func (p *Proposer) take() []*proposal {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	size, cmds, cost, n := 0, 0, 0, 0
-	for n < len(p.queue) {
-		pr := p.queue[n]
-		if n > 0 && (size+pr.size > maxEntryBytes || cmds+len(pr.cmds) > MaxEntryCommands || cost+pr.cost > fsm.EntryCost) {
-			break
-		}
-		size += pr.size
-		cmds += len(pr.cmds)
-		cost += pr.cost
-		n++
-	}
-	batch := p.queue[:n:n]
-	p.queue = p.queue[n:]
-	p.bytes -= size
-	return batch
+	return p.queue.take()
 }
 
 // commit proposes one entry and hands each caller its results. Job ids are

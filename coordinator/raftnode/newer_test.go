@@ -14,7 +14,7 @@ import (
 // all that was there.
 func TestNewerDataIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	older := errors.New("version 12, this berth reads 1 to 11")
+	older := errors.New("version 13, this berth reads 1 to 12")
 	var old bool
 	c := newCluster(t, 1, func(cfg *Config) {
 		cfg.SnapshotThreshold, cfg.TrailingLogs = 1<<20, 1

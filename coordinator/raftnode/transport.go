@@ -42,6 +42,60 @@ func newTransport(layer raft.StreamLayer, advertise string, timeout time.Duratio
 // (https://github.com/hashicorp/raft/issues/695).
 func (t *transport) SetHeartbeatHandler(func(raft.RPC)) {}
 
+// AppendEntriesPipeline is a pipeline whose answers are taken whether or not
+// anybody asks for them.
+func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+	p, err := t.NetworkTransport.AppendEntriesPipeline(id, target)
+	if err != nil {
+		return nil, err
+	}
+	w := &pipeline{AppendPipeline: p, answers: make(chan raft.AppendFuture), closed: make(chan struct{})}
+	go w.take()
+	return w, nil
+}
+
+// pipeline keeps what raft's own passes on to nobody. When a follower refuses an
+// entry, raft stops reading answers, but may send once more before it notices: the
+// sender then waits for the reader of the connection, which waits for somebody to take
+// its answer. Heartbeats go on, and so does the leader, but that follower never gets
+// another entry, and raft never ends (https://github.com/hashicorp/raft/issues/612).
+type pipeline struct {
+	raft.AppendPipeline
+	answers chan raft.AppendFuture
+	closed  chan struct{}
+	once    sync.Once
+}
+
+// take takes answers as they come and passes them on, until the pipeline is closed.
+// At most a few wait: who sends sees soon that it should not.
+func (p *pipeline) take() {
+	var waiting []raft.AppendFuture
+	for {
+		var to chan raft.AppendFuture
+		var next raft.AppendFuture
+		if len(waiting) > 0 {
+			to, next = p.answers, waiting[0]
+		}
+		select {
+		case f := <-p.AppendPipeline.Consumer():
+			waiting = append(waiting, f)
+		case to <- next:
+			waiting = waiting[1:]
+		case <-p.closed:
+			return
+		}
+	}
+}
+
+// Consumer implements raft.AppendPipeline.
+func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.answers }
+
+// Close implements raft.AppendPipeline.
+func (p *pipeline) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return p.AppendPipeline.Close()
+}
+
 // LocalAddr is the advertised address, not the one listened on.
 func (t *transport) LocalAddr() raft.ServerAddress { return t.advertise }
 

@@ -49,11 +49,11 @@ if [[ $mode == check ]]; then
 			stale=1
 		fi
 	done < <(cd proto && find berth -name '*.pb.go')
-	"${GO:-go}" run ./cmd/berth reference | diff -q - docs/reference.md >/dev/null || {
+	"${GO:-go}" run ./cmd/berth-lab reference | diff -q - docs/reference.md >/dev/null || {
 		printf 'docs/reference.md is not what the commands say; run: make generate\n' >&2
 		stale=1
 	}
 	exit $stale
 fi
-reference=$("${GO:-go}" run ./cmd/berth reference)
+reference=$("${GO:-go}" run ./cmd/berth-lab reference)
 printf '%s\n' "$reference" >docs/reference.md

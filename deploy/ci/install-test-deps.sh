@@ -52,13 +52,16 @@ fi
 if ((${#lacking[@]} == 0)); then
 	exit 0
 fi
+install=
 {
 	printf '\n******************************************************************\n'
 	printf '* SOME TESTS WILL NOT RUN: programs are missing on this machine.\n'
 	for line in "${lacking[@]}"; do
 		rest=${line#*|}
 		printf '*   %-16s (Debian: %s): %s\n' "${line%%|*}" "${rest%%|*}" "${rest#*|}"
+		install+=" ${rest%%|*}"
 	done
+	printf '* As root: apt-get install%s\n' "$install"
 	printf '******************************************************************\n\n'
 } >&2
 case ${CI:-} in

@@ -5,6 +5,10 @@
 // Data Selection", IEEE Computer 11(4), 1978), but chosen by hand: each is a
 // mistake that somebody could make. One that no test catches names a promise
 // that is not tested.
+//
+// A bug costs what its packages take to compile, and one test: the one that caught
+// it the last time, by the file "caught", which -note writes. Where that passes
+// now, or there is none, all tests of its packages run until one fails.
 package main
 
 import (
@@ -33,6 +37,8 @@ type options struct {
 	dir     string         // of the *.mutants files
 	only    *regexp.Regexp // ids
 	check   bool           // whether they apply, nothing more
+	all     bool           // their tests, also when one has failed
+	note    bool           // which tests caught them
 	workers int
 	least   float64 // part of them that must be caught
 	timeout time.Duration
@@ -44,6 +50,8 @@ func parse(args []string) (options, error) {
 	only := fs.String("run", "", "plant only those whose id matches this regular expression")
 	fs.StringVar(&o.dir, "dir", "deploy/mutants", "folder with the *.mutants files")
 	fs.BoolVar(&o.check, "check", false, "see only whether each still applies")
+	fs.BoolVar(&o.all, "all", false, "run all tests of its packages, and name each that fails, not the first alone")
+	fs.BoolVar(&o.note, "note", false, "write down which test caught each, to be tried first the next time")
 	fs.IntVar(&o.workers, "j", 2, "how many to try at once")
 	fs.Float64Var(&o.least, "least", 0.95, "fail when a smaller part than this is caught")
 	fs.DurationVar(&o.timeout, "timeout", 5*time.Minute, "for the tests of one; one that hangs is caught")
@@ -85,7 +93,11 @@ func run(ctx context.Context, args []string) error {
 	if o.check {
 		return check(ctx, chosen)
 	}
-	return plant(ctx, o, chosen)
+	now, err := plant(ctx, o, chosen)
+	if o.note && now != nil {
+		err = errors.Join(err, note(o.dir, all, now))
+	}
+	return err
 }
 
 // check reports those that no longer apply to the working tree.
@@ -102,32 +114,24 @@ func check(ctx context.Context, ms []mutant) error {
 	return errors.Join(errs...)
 }
 
-// plant tries each in a copy of the working tree, several at once, and prints
-// what became of each as it is known.
-func plant(ctx context.Context, o options, ms []mutant) error {
+// plant tries each in a copy of the working tree, several at once, prints what
+// became of each as it is known, and returns it.
+func plant(ctx context.Context, o options, ms []mutant) (map[string]verdict, error) {
 	began := time.Now()
 	work := make(chan mutant)
 	var (
-		mu     sync.Mutex
-		caught int
-		missed []mutant
-		errs   []error
-		wg     sync.WaitGroup
+		mu    sync.Mutex
+		found = map[string]verdict{}
+		errs  []error
+		wg    sync.WaitGroup
 	)
 	for range o.workers {
 		wg.Go(func() {
 			err := inCopy(ctx, func(dir string) {
 				for m := range work {
-					v := try(ctx, dir, m, o.timeout)
+					v := try(ctx, dir, m, o)
 					mu.Lock()
-					switch {
-					case v.err != nil:
-						errs = append(errs, v.err)
-					case v.caught():
-						caught++
-					default:
-						missed = append(missed, m)
-					}
+					found[m.id] = v
 					fmt.Printf("%-8s %-6s %5.1fs  %s: %s\n", m.id, v.word(), v.took.Seconds(), m.what, v.detail())
 					mu.Unlock()
 				}
@@ -149,16 +153,33 @@ func plant(ctx context.Context, o options, ms []mutant) error {
 	}
 	close(work)
 	wg.Wait()
+	errs = append(errs, ctx.Err())
+	return found, errors.Join(append(errs, sum(ms, found, o.least, time.Since(began)))...)
+}
+
+// sum prints how many were caught and which were not, and returns why that is not
+// enough.
+func sum(ms []mutant, found map[string]verdict, least float64, took time.Duration) error {
+	caught := 0
+	var missed []mutant
+	var errs []error
+	for _, m := range ms {
+		switch v, tried := found[m.id]; {
+		case v.err != nil:
+			errs = append(errs, v.err)
+		case v.caught():
+			caught++
+		case tried:
+			missed = append(missed, m)
+		}
+	}
 	part := float64(caught) / float64(len(ms))
-	fmt.Printf("\n%d of %d planted bugs caught (%.0f %%) in %s\n", caught, len(ms), 100*part, time.Since(began).Round(time.Second))
+	fmt.Printf("\n%d of %d planted bugs caught (%.0f %%) in %s\n", caught, len(ms), 100*part, took.Round(time.Second))
 	for _, m := range missed {
 		fmt.Printf("missed: %s, %s\n", m.id, m.what)
 	}
-	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
-		return err
+	if part < least && len(errs) == 0 {
+		errs = append(errs, fmt.Errorf("at least %.0f %% must be caught", 100*least))
 	}
-	if part < o.least {
-		return fmt.Errorf("at least %.0f %% must be caught", 100*o.least)
-	}
-	return nil
+	return errors.Join(errs...)
 }

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,7 +22,11 @@ type mutant struct {
 	tests []string // the packages whose tests are to catch it
 	what  string   // the mistake, in a line
 	patch string   // a unified diff
+	last  catcher  // the test that caught it the last time, if any did
 }
+
+// catcher is a test of a package; without a test it is all of them.
+type catcher struct{ pkg, test string }
 
 // read returns the bugs of every *.mutants file in dir. A bug is a line
 // "== ID PACKAGE...", a line that says what is wrong, and a unified diff.
@@ -48,7 +54,54 @@ func read(dir string) ([]mutant, error) {
 		}
 		all = append(all, ms...)
 	}
-	return all, nil
+	last, err := catchers(filepath.Join(dir, caughtFile))
+	for i := range all {
+		if c := last[all[i].id]; slices.Contains(all[i].tests, c.pkg) {
+			all[i].last = c
+		}
+	}
+	return all, err
+}
+
+// caughtFile says which test caught each the last time: a line "ID PACKAGE TEST".
+const caughtFile = "caught"
+
+func catchers(path string) (map[string]catcher, error) {
+	last := map[string]catcher{}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return last, nil
+	}
+	for line := range strings.Lines(string(data)) {
+		words := strings.Fields(line)
+		if len(words) != 3 {
+			return nil, fmt.Errorf("%s: line %q: want an id, a package and a test", path, strings.TrimSpace(line))
+		}
+		last[words[0]] = catcher{words[1], words[2]}
+	}
+	return last, err
+}
+
+// note writes down which tests caught those that were tried now, beside what is
+// there of others; of bugs that are gone nothing is kept.
+func note(dir string, all []mutant, now map[string]verdict) error {
+	var b strings.Builder
+	for _, m := range all {
+		c := m.last
+		if v, tried := now[m.id]; tried && v.err == nil {
+			c = catcher{}
+			for _, f := range v.failed {
+				if strings.HasPrefix(f.test, "Test") {
+					c = f
+					break
+				}
+			}
+		}
+		if c.test != "" {
+			fmt.Fprintln(&b, m.id, c.pkg, c.test)
+		}
+	}
+	return os.WriteFile(filepath.Join(dir, caughtFile), []byte(b.String()), 0o644)
 }
 
 func split(text string) ([]mutant, error) {
@@ -110,7 +163,7 @@ func inCopy(ctx context.Context, do func(dir string)) (err error) {
 
 // verdict is what became of a planted bug.
 type verdict struct {
-	failed []string // tests, or what else ended them
+	failed []catcher // tests, or what else ended them
 	took   time.Duration
 	err    error // it could not be tried
 }
@@ -130,28 +183,59 @@ func (v verdict) word() string {
 
 func (v verdict) detail() string {
 	const most = 4
+	var names []string
+	for _, c := range v.failed[:min(most, len(v.failed))] {
+		names = append(names, c.test)
+	}
 	switch {
 	case v.err != nil:
 		return v.err.Error()
 	case len(v.failed) > most:
-		return fmt.Sprintf("%s and %d more", strings.Join(v.failed[:most], ", "), len(v.failed)-most)
+		return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), len(v.failed)-most)
 	case v.caught():
-		return strings.Join(v.failed, ", ")
+		return strings.Join(names, ", ")
 	default:
 		return "no test of its packages fails"
 	}
 }
 
-// try plants one in the copy, runs its tests, and takes it out again.
-func try(ctx context.Context, dir string, m mutant, limit time.Duration) (v verdict) {
+// try plants one in the copy, runs its tests, and takes it out again. The test
+// that caught it the last time goes first, and alone: where it does so again, the
+// rest of its package need not run.
+func try(ctx context.Context, dir string, m mutant, o options) (v verdict) {
 	began := time.Now()
 	defer func() { v.took = time.Since(began) }()
 	if v.err = apply(ctx, dir, m); v.err != nil {
 		return v
 	}
 	defer func() { v.err = errors.Join(v.err, apply(ctx, dir, m, "--reverse")) }()
+	if last := m.last; last.test != "" && !o.all {
+		v.by(ctx, dir, m, last, o)
+	}
+	for _, pkg := range m.tests {
+		if v.err != nil || v.caught() && !o.all {
+			break
+		}
+		v.by(ctx, dir, m, catcher{pkg: pkg}, o)
+	}
+	return v
+}
+
+// by runs the tests of a package, or one of them.
+func (v *verdict) by(ctx context.Context, dir string, m mutant, c catcher, o options) {
 	// Without paths, the copies share what is compiled.
-	test := exec.CommandContext(ctx, "go", append([]string{"test", "-trimpath", "-timeout", limit.String()}, m.tests...)...)
+	args := []string{"test", "-trimpath", "-vet=off", "-timeout", o.timeout.String()}
+	if !o.all {
+		args = append(args, "-failfast")
+	}
+	if c.test != "" {
+		args = append(args, "-run", "^"+c.test+"$")
+	}
+	args = append(args, c.pkg)
+	if draws(filepath.Join(dir, c.pkg)) {
+		args = append(args, "-rapid.shrinktime=1ms") // that there is a case is enough
+	}
+	test := exec.CommandContext(ctx, "go", args...)
 	test.Dir = dir
 	out, err := test.CombinedOutput()
 	switch {
@@ -160,9 +244,23 @@ func try(ctx context.Context, dir string, m mutant, limit time.Duration) (v verd
 	case strings.Contains(string(out), "[build failed]") || strings.Contains(string(out), "[setup failed]"):
 		v.err = fmt.Errorf("%s does not compile:\n%s", m.id, out)
 	default:
-		v.failed = failures(string(out))
+		for _, name := range failures(string(out)) {
+			v.failed = append(v.failed, catcher{c.pkg, name})
+		}
 	}
-	return v
+}
+
+// draws reports whether tests of a package draw what they try, and so know the
+// flags of rapid.
+func draws(dir string) bool {
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(files, func(f string) bool {
+		data, err := os.ReadFile(f)
+		return err == nil && bytes.Contains(data, []byte(`"pgregory.net/rapid"`))
+	})
 }
 
 var failLine = regexp.MustCompile(`^--- FAIL: (\S+)|^panic: (.+)|^(fatal error: .+)`)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"maps"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -52,5 +54,28 @@ func TestFailures(t *testing.T) {
 		if got := failures(out); !slices.Equal(got, want) {
 			t.Errorf("%q: got %q, want %q", out, got, want)
 		}
+	}
+}
+
+// TestNote: what caught a bug is read back; of what was not tried the old note
+// stays, and nothing that is no test, or of a bug that is gone, is kept.
+func TestNote(t *testing.T) {
+	dir := t.TempDir()
+	all := []mutant{{id: "A1", tests: []string{"./x"}}, {id: "A2", tests: []string{"./x"}, last: catcher{"./x", "TestOld"}}, {id: "A3", tests: []string{"./x"}, last: catcher{"./x", "TestOld"}}, {id: "A4"}}
+	err := note(dir, all, map[string]verdict{
+		"A1": {failed: []catcher{{"./x", "test timed out"}, {"./x", "TestNew"}}}, "A3": {}, "A4": {failed: []catcher{{"./y", "go test failed"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := catchers(dir + "/" + caughtFile)
+	if want := (map[string]catcher{"A1": {"./x", "TestNew"}, "A2": {"./x", "TestOld"}}); err != nil || !maps.Equal(got, want) {
+		t.Errorf("read %v, %v; want %v", got, err, want)
+	}
+	if err := os.WriteFile(dir+"/"+caughtFile, []byte("A1 ./x\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := catchers(dir + "/" + caughtFile); err == nil || !strings.Contains(err.Error(), "want an id, a package and a test") {
+		t.Errorf("a short line: %v", err)
 	}
 }

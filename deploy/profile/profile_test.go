@@ -15,27 +15,25 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/berth-scheduler/berth/deploy/profile/torchfork"
 )
 
-// python finds an interpreter with PyTorch: that of PATH, or Debian's own.
-func python(t *testing.T) string {
+// python finds an interpreter with PyTorch, that of PATH or Debian's own, and
+// returns what stands for it without importing PyTorch each time.
+func python(t *testing.T) string { return pythons(t).Fork }
+
+func pythons(t *testing.T) torchfork.Python {
 	t.Helper()
-	p := interpreter()
-	if p == "" {
-		t.Skip("no python3 here has PyTorch; on Debian: apt-get install python3-torch")
+	p, err := interpreters()
+	if err != nil {
+		t.Skipf("no python3 here has PyTorch; on Debian: apt-get install python3-torch\n%v", err)
 	}
 	return p
 }
 
-// interpreter looks once, since importing PyTorch takes seconds.
-var interpreter = sync.OnceValue(func() string {
-	for _, p := range []string{"python3", "/usr/bin/python3"} {
-		if exec.Command(p, "-c", "import torch").Run() == nil {
-			return p
-		}
-	}
-	return ""
-})
+// interpreters looks once, since importing PyTorch takes seconds.
+var interpreters = sync.OnceValues(func() (torchfork.Python, error) { return torchfork.Start("python3", "/usr/bin/python3") })
 
 func profile(t *testing.T, python string, args ...string) string {
 	t.Helper()

@@ -129,7 +129,7 @@ func (t *table) find(names ...string) int {
 	return -1
 }
 
-// has tells whether each group of names has a column.
+// has reports whether each group of names has a column.
 func (t *table) has(groups ...[]string) error {
 	for _, g := range groups {
 		if t.find(g...) < 0 {
@@ -166,7 +166,7 @@ func (l line) count(names ...string) int64 {
 	return whole(v)
 }
 
-// flag tells whether a column says yes.
+// flag reports whether a column says yes.
 func (l line) flag(names ...string) bool {
 	switch strings.ToLower(l.text(names...)) {
 	case "1", "true", "yes", "y", "oom":

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Spec is one GPU type.
@@ -92,10 +93,10 @@ func dropRemark(name string) string {
 
 // memSize finds "80GB", "5GB", "24GIB" in a normal name; the last one counts,
 // since MIG names carry the slice's size behind the card's.
-var memSize = regexp.MustCompile(`(\d{1,4})GI?B`)
+var memSize = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(\d{1,4})GI?B`) })
 
 func sizeInName(n string) int64 {
-	m := memSize.FindAllStringSubmatch(n, -1)
+	m := memSize().FindAllStringSubmatch(n, -1)
 	if len(m) == 0 {
 		return 16 << 10
 	}

@@ -155,7 +155,7 @@ func sameShape(flopsPerElem int64) func(*ctx) bool {
 	}
 }
 
-// fixed tells whether the node's result does not depend on the run's input:
+// fixed reports whether the node's result does not depend on the run's input:
 // an exporter could have computed it.
 func (c *ctx) fixed() bool {
 	for _, id := range c.s.in {
@@ -166,7 +166,7 @@ func (c *ctx) fixed() bool {
 	return len(c.s.in) > 0 || c.n.Op == "Constant"
 }
 
-// constantRole tells whether a value computed from constants is one of the
+// constantRole reports whether a value computed from constants is one of the
 // model's weights, which some exporters write as constants, or a by-product.
 func constantRole(op string, t *tensor) role {
 	if (op == "Constant" || op == "ConstantOfShape") && t.dtype.IsFloat() && t.elems() > maxConstFloats {

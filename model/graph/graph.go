@@ -69,7 +69,7 @@ func (d DType) Bytes() int64 {
 	}
 }
 
-// IsFloat tells whether values of this type follow the training precision.
+// IsFloat reports whether values of this type follow the training precision.
 func (d DType) IsFloat() bool {
 	return d == Float || d == Float16 || d == Double || d == BFloat16
 }
@@ -238,7 +238,7 @@ func (p Precision) WeightBytes(file int64) int64 {
 	return p.ActivationBytes(file)
 }
 
-// Tensor tells whether matrix products of this precision run on tensor cores.
+// Tensor reports whether matrix products of this precision run on tensor cores.
 func (p Precision) Tensor() bool {
 	return p == FP16 || p == BF16 || p == AMP || p == INT8
 }
@@ -277,5 +277,5 @@ func (o Optimizer) States() int64 {
 	}
 }
 
-// defaultDomain tells whether an operator is ONNX's own.
+// defaultDomain reports whether an operator is ONNX's own.
 func defaultDomain(d string) bool { return d == "" || strings.EqualFold(d, "ai.onnx") }

@@ -191,7 +191,7 @@ func (p *plan) addInputs(g *Graph) {
 	}
 }
 
-// bind gives a symbolic dimension its value, and tells whether it is the batch.
+// bind gives a symbolic dimension its value, and reports whether it is the batch.
 func (p *plan) bind(param string, axis int) (int64, bool) {
 	name := strings.ToLower(param)
 	has := func(parts ...string) bool {
@@ -317,7 +317,7 @@ func scale(v, num, den int64) int64 {
 	return satAdd(satMul(whole, num), satMul(rest, num)/den)
 }
 
-// act tells whether id is a value that lives only during a step.
+// act reports whether id is a value that lives only during a step.
 func (p *plan) act(id int32) bool {
 	return id >= 0 && (p.tensors[id].role == roleActivation || p.tensors[id].role == roleInput)
 }

@@ -3,6 +3,7 @@ package graph
 import (
 	"maps"
 	"strings"
+	"sync"
 )
 
 // Class is the kind of layer an operator counts as.
@@ -50,14 +51,14 @@ func lookupRule(n *Node) *rule {
 	if !defaultDomain(n.Domain) && !strings.EqualFold(n.Domain, "com.microsoft") {
 		return &unknownRule
 	}
-	if r, ok := rules[n.Op]; ok {
+	if r, ok := rules()[n.Op]; ok {
 		return &r
 	}
 	return &unknownRule
 }
 
 // rules is read-only.
-var rules = buildRules()
+var rules = sync.OnceValue(buildRules)
 
 func buildRules() map[string]rule {
 	m := computeRules()

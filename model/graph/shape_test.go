@@ -188,7 +188,7 @@ func TestOptionsAreChecked(t *testing.T) {
 // of the wrong number, rank and size.
 func TestRulesSurviveAnything(t *testing.T) {
 	t.Parallel()
-	ops := slices.Sorted(maps.Keys(rules))
+	ops := slices.Sorted(maps.Keys(rules()))
 	names := []string{"kernel_shape", "strides", "pads", "dilations", "axes", "perm", "split", "axis", "group", "blocksize", "keepdims",
 		"hidden_size", "q_num_heads", "kv_num_heads", "batch_dims", "ceil_mode", "layout", "to", "start", "end", "value_ints", "num_outputs"}
 	rapid.Check(t, func(t *rapid.T) {

@@ -59,7 +59,7 @@ func (w *wire) keep(n int64) error {
 	return nil
 }
 
-// atEnd tells whether the message that stops at end has no more fields.
+// atEnd reports whether the message that stops at end has no more fields.
 func (w *wire) atEnd(end int64) (bool, error) {
 	if w.off >= end {
 		return true, nil

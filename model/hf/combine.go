@@ -59,7 +59,7 @@ func (m *Model) Features(run model.Run) (f model.Features, notes []string, err e
 	return f, notes, nil
 }
 
-// agrees tells whether the weights can be those of c: tied heads and buffers
+// agrees reports whether the weights can be those of c: tied heads and buffers
 // may be stored or not.
 func (w *Weights) agrees(c *Config) bool {
 	want := c.Params()

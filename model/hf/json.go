@@ -123,7 +123,7 @@ func (o *object) find(names ...string) (string, json.RawMessage) {
 	return "", nil
 }
 
-// has tells whether one of names is there and not null.
+// has reports whether one of names is there and not null.
 func (o *object) has(names ...string) bool {
 	_, raw := o.find(names...)
 	return raw != nil
@@ -185,7 +185,7 @@ func (o *object) truth(p *bool, names ...string) {
 	}
 }
 
-// positive tells whether the first of names is a number above 0, as dropout
+// positive reports whether the first of names is a number above 0, as dropout
 // rates are; def is for none there.
 func (o *object) positive(def bool, names ...string) bool {
 	var v float64

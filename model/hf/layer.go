@@ -239,7 +239,7 @@ func (c *Config) savedFeedForward(s *stack, w *widths, t float64) float64 {
 	return n
 }
 
-// parallel tells whether attention and feed-forward network read the same norm.
+// parallel reports whether attention and feed-forward network read the same norm.
 func (c *Config) parallel() bool { return c.traits.norms == 1 }
 
 // activationSaves is how many tensors the activation keeps. Some are not one

@@ -141,7 +141,7 @@ func words(name string) []string {
 	return out
 }
 
-// idle tells whether a word of a name says nothing about the shape.
+// idle reports whether a word of a name says nothing about the shape.
 func idle(w string) bool {
 	switch w {
 	case "hf", "chat", "instruct", "instruction", "it", "base", "tuned", "deduped", "step", "intermediate", "gptq", "awq", "4bit", "8bit",

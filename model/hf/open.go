@@ -37,7 +37,7 @@ type Model struct {
 // ErrKind is wrapped by Open's error for files of other kinds.
 var ErrKind = errors.New("want config.json, a .safetensors file, its .index.json, or a directory of them")
 
-// Reads tells whether Open reads files of this name; directories it always does.
+// Reads reports whether Open reads files of this name; directories it always does.
 func Reads(name string) bool {
 	base := filepath.Base(name)
 	return strings.HasSuffix(base, ".safetensors") || strings.HasSuffix(base, ".json")

@@ -187,7 +187,7 @@ func dtypeBits(d string) int64 {
 	return 0
 }
 
-// scale tells whether a tensor is what quantization keeps beside the values.
+// scale reports whether a tensor is what quantization keeps beside the values.
 func scale(name string) bool {
 	return slices.ContainsFunc([]string{
 		".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map", ".SCB", ".qzeros", ".scales", ".g_idx", ".weight_format",

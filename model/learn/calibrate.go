@@ -15,7 +15,7 @@ const (
 	fullModels = 8
 )
 
-// calibrates tells whether the samples only calibrate what is known.
+// calibrates reports whether the samples only calibrate what is known.
 func (tr *trainer) calibrates() bool {
 	if len(tr.start.Groups) == 0 {
 		return false

@@ -15,7 +15,7 @@ import (
 type Verdict struct {
 	// Weights are the challenger; the champion when there was none.
 	Weights model.Weights
-	// Better tells whether the challenger should replace the champion, Reason
+	// Better reports whether the challenger should replace the champion, Reason
 	// why or why not, in words for an operator.
 	Better bool
 	Reason string

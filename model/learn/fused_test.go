@@ -134,7 +134,7 @@ func (w *fuse) summand(e ast.Expr) {
 	}
 }
 
-// product tells whether e is an unrounded product of floats, or a quotient by a
+// product reports whether e is an unrounded product of floats, or a quotient by a
 // constant, which the compiler may turn into one; one of the arguments of min or
 // max will do.
 func (w *fuse) product(e ast.Expr) bool {
@@ -155,7 +155,7 @@ func (w *fuse) product(e ast.Expr) bool {
 	return false
 }
 
-// float tells whether e is a float and no constant, which is exact.
+// float reports whether e is a float and no constant, which is exact.
 func (w *fuse) float(e ast.Expr) bool {
 	tv, ok := w.info.Types[e]
 	if id, isIdent := e.(*ast.Ident); isIdent && !ok {

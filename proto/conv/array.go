@@ -53,12 +53,14 @@ func arrayFromLog(m *logv1.Array) (*cluster.Array, error) {
 }
 
 // taskToLog adds what makes j a task of an array. Spec and estimates are its
-// array's.
+// array's, unless estimates were made anew.
 func taskToLog(m *logv1.Job, j *cluster.Job) {
 	if !j.InArray() {
 		return
 	}
-	m.Spec, m.Estimates = nil, nil
+	if m.Spec = nil; j.Estimated == 0 {
+		m.Estimates = nil
+	}
 	m.ArrayJob, m.ArrayTask = uint64(j.ArrayJobID), j.ArrayTaskID
 	for _, s := range j.Fold {
 		m.Fold = append(m.Fold, uint32(s.From), uint32(s.To))
@@ -80,6 +82,9 @@ func TaskFromLog(m *logv1.Job, spec *cluster.Spec, estimates []cluster.Estimate)
 		}
 		its := *spec
 		its.TimeLimit, spec, own = limit, &its, &limit
+	}
+	if m.GetEstimatedUs() != 0 {
+		estimates = EstimatesFromLog(m.GetEstimates())
 	}
 	j, err := jobFromLog(m, spec, estimates)
 	if err != nil {

@@ -21,14 +21,31 @@ func OwnerFromLog(m *logv1.Owner) cluster.Owner {
 
 // SpecToLog converts a spec, with what of it lies elsewhere.
 func SpecToLog(s *cluster.Spec) *logv1.Spec {
+	m := specToLog(s)
 	env, script := s.Large()
+	m.Env, m.Script = toBytes(env), script
+	return m
+}
+
+// SpecNaming converts a spec; what of it lies elsewhere is named by its hash.
+func SpecNaming(s *cluster.Spec) *logv1.Spec {
+	if s.Bulk == nil {
+		return SpecToLog(s)
+	}
+	m, sum := specToLog(s), s.Bulk.Sum()
+	m.Bulk = sum[:]
+	return m
+}
+
+// specToLog leaves environment and script out.
+func specToLog(s *cluster.Spec) *logv1.Spec {
 	return &logv1.Spec{
-		Name: s.Name, Command: toBytes(s.Command), Env: toBytes(env), Dir: []byte(s.Dir), Image: s.Image,
+		Name: s.Name, Command: toBytes(s.Command), Dir: []byte(s.Dir), Image: s.Image,
 		Gpus: uint32(s.GPUs), Exclusive: s.Exclusive, GpuType: s.GPUType, Node: string(s.Node),
 		GpuMemMib: s.GPUMemMiB, GpuMilli: s.GPUMilli, DurationUs: s.Duration.Microseconds(),
 		MemMib: s.MemMiB, CpuMilli: s.CPUMilli, TimeLimitUs: s.TimeLimit.Microseconds(),
 		Stdin: []byte(s.Stdin), Stdout: []byte(s.Stdout), Stderr: []byte(s.Stderr),
-		RequeueOnLoss: s.RequeueOnLoss, Signature: s.Signature, Features: s.Features, Comment: s.Comment, Script: script,
+		RequeueOnLoss: s.RequeueOnLoss, Signature: s.Signature, Features: s.Features, Comment: s.Comment,
 		DeadlineUs: int64(s.Deadline), Objective: string(s.Objective), MaxPowerW: s.MaxPowerW, MaxCostMilli: s.MaxCostMilli,
 		CheckpointSignal: s.Checkpoint.Signal, CheckpointGraceUs: s.Checkpoint.Grace.Microseconds(),
 		Partition: s.Partition, OrCpu: s.OrCPU, Nodes: uint32(s.Nodes), Tasks: uint32(s.Tasks),
@@ -46,9 +63,32 @@ func us(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 // maxStored bounds small counts in stored messages.
 const maxStored = 1 << 20
 
-// SpecFromLog converts back. A spec that is missing, or holds a number that a
-// spec cannot have, is an error.
+// ErrNoBulk is matched by the error of a spec that names what is not there.
+var ErrNoBulk = errors.New("its environment and script are not there")
+
+// SpecNamed converts back a spec that may name what it has that is large. find
+// returns that by its hash, nil when it is not there.
+func SpecNamed(m *logv1.Spec, find func(sum []byte) cluster.Bulk) (*cluster.Spec, error) {
+	s, err := specFromLog(m)
+	switch {
+	case err != nil || len(m.Bulk) == 0:
+		return s, err
+	case len(s.Env) > 0 || len(s.Script) > 0:
+		return nil, errors.New("spec that names its environment and script, and has them")
+	}
+	if s.Bulk = find(m.Bulk); s.Bulk == nil {
+		return nil, ErrNoBulk
+	}
+	return s, nil
+}
+
+// SpecFromLog converts back a spec that has all that is its own. A spec that is
+// missing, or holds a number that a spec cannot have, is an error.
 func SpecFromLog(m *logv1.Spec) (*cluster.Spec, error) {
+	return SpecNamed(m, func([]byte) cluster.Bulk { return nil })
+}
+
+func specFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 	switch {
 	case m == nil:
 		return nil, errors.New("spec is missing")
@@ -166,7 +206,7 @@ func PlanToLog(p *cluster.Plan) *logv1.ApplyPlan {
 		s := &p.Starts[i]
 		m.Starts = append(m.Starts, &logv1.Start{
 			Job: uint64(s.Job), Attempt: s.Attempt, Berth: BerthToLog(&s.Berth), Estimate: EstimateToLog(s.Estimate),
-			Why: s.Why, Overtook: s.Overtook, Rest: berthsToLog(s.Rest), Port: uint32(s.Port),
+			Why: s.Why, Overtook: s.Overtook, Rest: berthsToLog(s.Rest), Port: uint32(s.Port), Secret: []byte(s.Secret),
 		})
 	}
 	for _, v := range p.Moves {
@@ -183,7 +223,7 @@ func PlanFromLog(m *logv1.ApplyPlan) cluster.Plan {
 	for _, s := range m.GetStarts() {
 		p.Starts = append(p.Starts, cluster.Start{
 			Job: cluster.JobID(s.Job), Attempt: s.Attempt, Berth: BerthFromLog(s.Berth), Estimate: EstimateFromLog(s.Estimate),
-			Why: s.Why, Overtook: s.Overtook, Rest: berthsFromLog(s.Rest), Port: uint16(s.Port),
+			Why: s.Why, Overtook: s.Overtook, Rest: berthsFromLog(s.Rest), Port: uint16(s.Port), Secret: cluster.Secret(s.Secret),
 		})
 	}
 	for _, v := range m.GetMoves() {
@@ -226,12 +266,17 @@ func ReasonFromLog(m *logv1.Reason) cluster.Reason {
 
 // JobToLog converts a job with its attempts. That of a task has neither spec nor
 // estimates: they are its array's.
-func JobToLog(j *cluster.Job) *logv1.Job {
+func JobToLog(j *cluster.Job) *logv1.Job { return jobToLog(j, SpecToLog) }
+
+// JobNaming is JobToLog with a spec that SpecNaming converts.
+func JobNaming(j *cluster.Job) *logv1.Job { return jobToLog(j, SpecNaming) }
+
+func jobToLog(j *cluster.Job, spec func(*cluster.Spec) *logv1.Spec) *logv1.Job {
 	m := &logv1.Job{
-		Id: uint64(j.ID), Revision: j.Revision, Owner: OwnerToLog(j.Owner), Spec: SpecToLog(j.Spec), State: uint32(j.State),
+		Id: uint64(j.ID), Revision: j.Revision, Owner: OwnerToLog(j.Owner), Spec: spec(j.Spec), State: uint32(j.State),
 		Reason: reasonToLog(j.Reason), Estimates: EstimatesToLog(j.Estimates), MinGpuMemMib: j.MinGPUMemMiB, NeedWhole: j.NeedWhole,
 		SubmittedUs: int64(j.Submitted), EligibleUs: int64(j.Eligible), StartedUs: int64(j.Started), EndedUs: int64(j.Ended),
-		Queue: string(j.Queue), EstStartUs: int64(j.EstStart),
+		Queue: string(j.Queue), EstStartUs: int64(j.EstStart), EstimatedUs: int64(j.Estimated),
 	}
 	if c := j.Cancel; c != nil {
 		m.Cancel = &logv1.CancelRequest{AtUs: int64(c.At), By: uint32(c.By), Admin: c.Admin}
@@ -249,6 +294,7 @@ func attemptToLog(a *cluster.Attempt) *logv1.Attempt {
 		No: a.No, Token: uint64(a.Token), State: uint32(a.State), Reason: reasonToLog(a.Reason), Berth: BerthToLog(&a.Berth),
 		BootId: a.BootID, Estimate: EstimateToLog(a.Estimate), PlacedUs: int64(a.Placed), StartedUs: int64(a.Started), EndedUs: int64(a.Ended),
 		Why: a.Why, Overtook: a.Overtook, Gang: gangToLog(a.Gang), Port: uint32(a.Port), GpuMilli: a.GPUMilli, Marks: uint32(a.Marks), Idle: idleToLog(a.Idle),
+		Secret: []byte(a.Secret),
 	}
 	if p := a.Preempt; p != nil {
 		m.Preempt = preemptRequestToLog(p)
@@ -268,7 +314,12 @@ func attemptToLog(a *cluster.Attempt) *logv1.Attempt {
 // JobFromLog converts back. A job without id or spec, or in a state that does
 // not exist, is an error.
 func JobFromLog(m *logv1.Job) (*cluster.Job, error) {
-	spec, err := SpecFromLog(m.GetSpec())
+	return JobNamed(m, func([]byte) cluster.Bulk { return nil })
+}
+
+// JobNamed is JobFromLog of a job whose spec SpecNamed converts.
+func JobNamed(m *logv1.Job, find func(sum []byte) cluster.Bulk) (*cluster.Job, error) {
+	spec, err := SpecNamed(m.GetSpec(), find)
 	if err != nil {
 		return nil, fmt.Errorf("job %d: %w", m.GetId(), err)
 	}
@@ -281,7 +332,7 @@ func jobFromLog(m *logv1.Job, spec *cluster.Spec, estimates []cluster.Estimate) 
 		State: state(m.GetState()), Reason: ReasonFromLog(m.GetReason()), Estimates: estimates,
 		MinGPUMemMiB: m.GetMinGpuMemMib(), NeedWhole: m.GetNeedWhole(), Submitted: cluster.Time(m.GetSubmittedUs()),
 		Eligible: cluster.Time(m.GetEligibleUs()), Started: cluster.Time(m.GetStartedUs()), Ended: cluster.Time(m.GetEndedUs()),
-		Queue: cluster.GPUID(m.GetQueue()), EstStart: cluster.Time(m.GetEstStartUs()),
+		Queue: cluster.GPUID(m.GetQueue()), EstStart: cluster.Time(m.GetEstStartUs()), Estimated: cluster.Time(m.GetEstimatedUs()),
 	}
 	if j.ID == 0 || !j.State.Valid() {
 		return nil, fmt.Errorf("job %d in state %d", m.GetId(), m.GetState())
@@ -318,6 +369,7 @@ func attemptFromLog(m *logv1.Attempt) (cluster.Attempt, error) {
 		No: m.No, Token: cluster.Token(m.Token), State: state(m.State), Reason: ReasonFromLog(m.Reason), Berth: BerthFromLog(m.Berth),
 		BootID: m.BootId, Estimate: EstimateFromLog(m.Estimate), Placed: cluster.Time(m.PlacedUs), Started: cluster.Time(m.StartedUs), Ended: cluster.Time(m.EndedUs),
 		Why: m.Why, Overtook: m.Overtook, Usage: UsageFromLog(m.Usage), Port: uint16(m.Port), GPUMilli: m.GpuMilli, Marks: cluster.MailEvents(m.Marks), Idle: idleFromLog(m.Idle),
+		Secret: cluster.Secret(m.Secret),
 	}
 	if p := m.Preempt; p != nil {
 		a.Preempt = preemptRequestFromLog(p)
@@ -339,7 +391,7 @@ func NodeToLog(n *cluster.Node) *logv1.Node {
 		Id: string(n.ID), Revision: n.Revision, Address: n.Address, BootId: n.BootID, State: uint32(n.State), Drain: n.Drain, DrainReason: n.DrainReason,
 		CpuMilli: n.CPUMilli, MemMib: n.MemMiB, Runtimes: n.Runtimes, Version: n.Version, RegisteredUs: int64(n.Registered), ChangedUs: int64(n.Changed),
 		Fence: n.Fence, Problem: n.Problem, Orders: ordersToLog(n.Orders), History: historyToLog(n.History), Features: n.Features,
-		DrainUntilUs: int64(n.DrainUntil),
+		DrainUntilUs: int64(n.DrainUntil), Credentials: n.Credentials,
 	}
 	for _, g := range n.GPUs {
 		m.Gpus = append(m.Gpus, &logv1.GPU{
@@ -359,6 +411,7 @@ func NodeFromLog(m *logv1.Node) (*cluster.Node, error) {
 		Drain: m.GetDrain(), DrainReason: m.GetDrainReason(), CPUMilli: m.GetCpuMilli(), MemMiB: m.GetMemMib(), Runtimes: m.GetRuntimes(),
 		Version: m.GetVersion(), Registered: cluster.Time(m.GetRegisteredUs()), Changed: cluster.Time(m.GetChangedUs()),
 		Fence: m.GetFence(), Problem: m.GetProblem(), History: historyFromLog(m.GetHistory()), DrainUntil: cluster.Time(m.GetDrainUntilUs()),
+		Credentials: m.GetCredentials(),
 	}
 	var err error
 	if n.Orders, err = ordersFromLog(m.GetId(), m.GetOrders()); err != nil {

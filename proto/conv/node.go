@@ -45,7 +45,7 @@ func NodeFromHello(h *nodev1.Hello, headroomMiB int64, maxShares int) (*cluster.
 	n := &cluster.Node{
 		ID: cluster.NodeID(h.Node), Address: h.Address, BootID: h.BootId, State: cluster.NodeReady,
 		CPUMilli: h.CpuMilli, MemMiB: h.MemMib, Runtimes: h.Runtimes, Version: h.Version,
-		Problem: clip(h.Problem, maxStateReason),
+		Problem: clip(h.Problem, maxStateReason), Credentials: h.Credentials,
 	}
 	var err error
 	if n.Features, err = features(h.Node, h.Features); err != nil {
@@ -158,6 +158,7 @@ func Assignment(j *cluster.Job, a *cluster.Attempt, rank int) *nodev1.Assignment
 		Stdin: []byte(s.Stdin), Stdout: []byte(s.Stdout), Stderr: []byte(s.Stderr),
 		CpuMilli: b.CPUMilli, MemMib: b.MemMiB, Script: script,
 		Warning: warningToNode(s.Warning), Truncate: s.Truncate, Container: containerToNode(&s.Container), Partition: s.Partition,
+		Credential: a.Credential(j, b.Node),
 	}
 	switch {
 	case a.Preempt == nil:

@@ -204,7 +204,7 @@ func (b *Binding) withinGuarantee(pl *place) []*resident {
 	return out
 }
 
-// inside tells whether a job lies wholly in cells of its tenant.
+// inside reports whether a job lies wholly in cells of its tenant.
 func (pl *place) inside(r *resident) bool {
 	for _, g := range r.GPUs {
 		if i, ok := pl.f.leafAt[g]; ok && pl.label[i] != r.tenant {
@@ -214,7 +214,7 @@ func (pl *place) inside(r *resident) bool {
 	return true
 }
 
-// mayOwn tells whether a job lies in no cell of others.
+// mayOwn reports whether a job lies in no cell of others.
 func (pl *place) mayOwn(r *resident) bool {
 	for _, g := range r.GPUs {
 		if i, ok := pl.f.leafAt[g]; ok && pl.label[i] != r.tenant && pl.label[i] != free {
@@ -284,7 +284,7 @@ func (b *Binding) tellShort(pl *place, p *problem) {
 // type, tenant and size; none when all are kept.
 func (b *Binding) Short() []Shortage { return b.short }
 
-// Own tells whether a job is safe: it is not preemptible, or counts into what
+// Own reports whether a job is safe: it is not preemptible, or counts into what
 // its tenant is guaranteed.
 func (b *Binding) Own(id cluster.JobID) bool {
 	r := b.jobs[id]

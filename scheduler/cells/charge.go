@@ -30,7 +30,7 @@ func (b *Binding) charged(pl *place, tenant int32) []int {
 	return out
 }
 
-// holds tells whether cells can hold a job of n cards beside jobs of given
+// holds reports whether cells can hold a job of n cards beside jobs of given
 // widths, were all packed anew: with widths rounded up to levels, for which
 // packing by decreasing width is exact, or as they are.
 func holds(need []int, widths []int, n int) bool {

@@ -108,7 +108,7 @@ func (f *forest) tree(level int, lo, parent int32) int32 {
 	return i
 }
 
-// evenGroups tells whether the cards lie in NUMA groups of one size, a power
+// evenGroups reports whether the cards lie in NUMA groups of one size, a power
 // of two.
 func evenGroups(gs []*cluster.GPU) bool {
 	n := map[int]int{}

@@ -33,7 +33,7 @@ type Answer struct {
 // rebinds bounds for how many places a changed binding is looked for.
 const rebinds = 64
 
-// Guaranteed tells whether a tenant's cells can hold one more job of its own.
+// Guaranteed reports whether a tenant's cells can hold one more job of its own.
 func (b *Binding) Guaranteed(tenant, gpuType string, gpus int) bool {
 	t := b.tenantOf(tenant)
 	pl := b.places[gpuType]
@@ -73,7 +73,7 @@ func (pl *place) claimed(tenant int32) []int {
 	return out
 }
 
-// Allows tells whether a job may start on a card without harm to the cells as
+// Allows reports whether a job may start on a card without harm to the cells as
 // they are bound now: one that may be ended anywhere, one that may not in cells
 // of its tenant and where nobody is guaranteed anything.
 func (b *Binding) Allows(tenant string, preemptible bool, gpu cluster.GPUID) bool {
@@ -173,7 +173,7 @@ func (q *query) best(allowed func(int32) bool, evict bool) Answer {
 	return Answer{}
 }
 
-// usable tells whether a leaf could be had: now, or once jobs that may be
+// usable reports whether a leaf could be had: now, or once jobs that may be
 // ended have ended.
 func (q *query) usable(i int32, evict bool) bool {
 	if q.pl.f.leaves[i].gone || q.pl.claim[i] != free {

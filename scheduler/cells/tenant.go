@@ -105,7 +105,7 @@ func (s Shortage) String() string {
 	return fmt.Sprintf("tenant %s: %d of its %d cells of %d GPUs (%s) cannot be kept", s.Tenant, s.Missing, s.Want, s.GPUs, s.GPUType)
 }
 
-// Check tells whether the cells of all tenants fit into the nodes when nobody
+// Check reports whether the cells of all tenants fit into the nodes when nobody
 // runs there and every node is in service. The error is a *cluster.Error of
 // CodeInvalid that names the tenant, the level and what is short.
 func Check(nodes []*cluster.Node, tenants []Tenant) error {

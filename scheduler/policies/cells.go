@@ -51,7 +51,7 @@ func (t *Tenancy) bind(snap *cluster.Snapshot, rest bool) *cells.Binding {
 	return cells.Bind(snap.Nodes, t.Tenants, jobs)
 }
 
-// lendable tells whether a job may lie where others have a claim: it can be
+// lendable reports whether a job may lie where others have a claim: it can be
 // ended whenever they ask.
 func lendable(snap *cluster.Snapshot, j *cluster.Job, rest bool) bool {
 	return snap.Terms[j.ID].Preemptible && (!rest || j.Rested(snap.Now))
@@ -96,7 +96,7 @@ func (g *guard) read() {
 	clear(g.p.failed)
 }
 
-// allows tells whether t may lie on a card, as far as cells go. Who lies in a
+// allows reports whether t may lie on a card, as far as cells go. Who lies in a
 // cell is either its tenant or somebody who borrows, never both on one card.
 func (g *guard) allows(t *task, ci int32) bool {
 	if g.kept[ci] != 0 && g.kept[ci] != t.id {
@@ -178,7 +178,7 @@ func (g *guard) run(queues bool) {
 	}
 }
 
-// waitsForRoom tells whether cards are being cleared for t.
+// waitsForRoom reports whether cards are being cleared for t.
 func (g *guard) waitsForRoom(t *task) bool { return slices.Contains(g.kept, t.id) }
 
 // start tries t on the tenant's cells, then on what is nobody's, then on what
@@ -226,7 +226,7 @@ func (g *guard) types(t *task) []string {
 	return out
 }
 
-// everHeld tells whether the tenant's cells could hold t if they were empty.
+// everHeld reports whether the tenant's cells could hold t if they were empty.
 func (g *guard) everHeld(t *task) bool {
 	of := g.ten.Of(t.job.Owner)
 	return slices.ContainsFunc(g.types(t), func(name string) bool { return g.b.Widest(of, name) >= t.gpus })
@@ -276,7 +276,7 @@ func (g *guard) cards(gpus []cluster.GPUID) []int32 {
 	return out
 }
 
-// holds tells whether cards of one group, and what the node has beside them
+// holds reports whether cards of one group, and what the node has beside them
 // once some have ended there, are enough for t.
 func (g *guard) holds(t *task, gpus []cluster.GPUID, victims []cluster.JobID) bool {
 	p := g.p

@@ -91,7 +91,7 @@ func (f *fgd) bestOn(p *pass, t *task, k *want, gi int32) ([]int32, int8) {
 	return f.scratch, top
 }
 
-// likeEarlier tells whether an earlier card of the group is in the same
+// likeEarlier reports whether an earlier card of the group is in the same
 // state, who lies there and until when included, so that it scores the same.
 func (f *fgd) likeEarlier(p *pass, gi int32, i int) bool {
 	cards := p.f.groups[gi].cards
@@ -218,7 +218,7 @@ func (f *fgd) boundMany(p *pass, k *want, gi int32) int8 {
 	return 100
 }
 
-// might tells whether a job fits on a card, whoever lies there.
+// might reports whether a job fits on a card, whoever lies there.
 func (p *pass) might(k *want, ci int32) bool {
 	c := &p.f.cards[ci]
 	if k.share.Exclusive && c.use.Shares > 0 || c.use.FreeShares() < 1 || c.use.Shares >= p.maxShares() {

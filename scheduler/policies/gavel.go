@@ -109,8 +109,9 @@ func (r *rounds) contend(p *pass, t *task) []*contender {
 // fill gives the time of the cards away in slices: each to the job whose
 // throughput, over what it would have with equal parts, over its weight, is
 // least, on the type that is best for it compared with what that type is to
-// the others. The paper solves a linear program; on two types this is its
-// solution to within a slice when capacities bind, see the tests.
+// the others. The paper solves a linear program: of jobs that gain about as much
+// by the better type it gives each a part of both, where this may give each a type of
+// its own, and then the worst off has less.
 func (r *rounds) fill(all []*contender) {
 	left := make([]int64, len(r.types))
 	mean := make([]int64, len(r.types))

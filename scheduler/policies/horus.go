@@ -44,7 +44,7 @@ func (h horus) admits(p *pass, t *task, c *card) bool {
 	return h.patient(t) || h.cost(p, t, c) == 0
 }
 
-// patient tells whether a job has waited long enough to take a costly place.
+// patient reports whether a job has waited long enough to take a costly place.
 func (h horus) patient(t *task) bool {
 	return cluster.Time(h.now).Sub(cluster.Time(t.since)) >= costlyAfter
 }

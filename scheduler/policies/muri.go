@@ -73,7 +73,7 @@ func interleaved(group []stages, offset [3]int) int64 {
 	return sum
 }
 
-// gains tells whether a group gets enough done together.
+// gains reports whether a group gets enough done together.
 func gains(group []stages) bool {
 	return len(group) < 2 || period(group)*(whole+muriGain) <= int64(len(group))*whole*whole
 }

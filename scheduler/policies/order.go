@@ -12,7 +12,7 @@ type ordering struct {
 	name string
 	// key makes what facts are compared by: less goes first, then the id.
 	key func(p *pass, f *facts) key
-	// over tells whether a waiting job may take the place of a running one,
+	// over reports whether a waiting job may take the place of a running one,
 	// nil in orders that do not preempt.
 	over func(p *pass, waits, runs *facts) bool
 	// fixed tells that the key of a waiting job stays the same while the job

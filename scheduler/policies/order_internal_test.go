@@ -183,3 +183,32 @@ func TestFillIsFair(t *testing.T) {
 		t.Errorf("%d and %d slices, want 15 and 5", all[0].got[0], all[1].got[0])
 	}
 }
+
+// TestRunningDeadlinesCount: what a running job must still do by its deadline is taken
+// from the time of the cards before anybody else's deadline is admitted.
+func TestRunningDeadlinesCount(t *testing.T) {
+	t.Parallel()
+	const m = time.Minute
+	// Two cards have 200 minutes until the deadline. The running job has 50 to do,
+	// the first of those who wait 95, and the second finds 55 for its 95.
+	for runsFor, want := range map[time.Duration][]cluster.JobID{50 * m: {1, 3, 2}, 5 * m: {1, 2, 3}} {
+		w := NewWorld([]*cluster.Node{Node("n1", 2, bigCard)}, Job(9, Exclusive, Lasts(runsFor)),
+			Job(1, Exclusive, Lasts(95*m), Waited(2*m)), Job(2, Exclusive, Lasts(95*m)), Job(3, Exclusive, Lasts(m), Waited(m)))
+		u, _ := w.Ledg.GPU("n1-00")
+		w.Apply(&cluster.Plan{Starts: []cluster.Start{{Job: 9, Attempt: 1, Estimate: cluster.Estimate{GPUType: bigCard, Duration: runsFor},
+			Berth: cluster.Berth{Node: "n1", CPUMilli: 1000, MemMiB: 1024, GPUs: []cluster.GPUShare{{GPU: "n1-00", Share: cluster.Share{MemMiB: u.SellableMiB, Milli: 1000, Exclusive: true}}}}}}})
+		s := w.Snapshot()
+		by := cluster.Terms{Deadline: Now.Add(100 * m)}
+		s.Terms = map[cluster.JobID]cluster.Terms{1: by, 2: by, 9: by}
+		e := engineOf(t, "firstfit+edf", nil)
+		p := newPass(s, e)
+		p.placer = e.place.make(p)
+		var got []cluster.JobID
+		for _, task := range p.sorted() {
+			got = append(got, task.id)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("beside %s of a running deadline: order %v, want %v", runsFor, got, want)
+		}
+	}
+}

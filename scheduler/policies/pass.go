@@ -47,7 +47,7 @@ type placer interface {
 	// choose returns the cards that t is to start on now, as many as it asks
 	// for, of one group, each of which pass.fits; none when it has to wait.
 	choose(p *pass, t *task) []int32
-	// admits tells whether t may lie on a card beside those on it, beyond what
+	// admits reports whether t may lie on a card beside those on it, beyond what
 	// the ledger says. Every placer admits everybody to an empty card.
 	admits(p *pass, t *task, c *card) bool
 	// tag parts tasks of one shape that the placer treats differently.
@@ -246,7 +246,7 @@ func (p *pass) shapeOf(t *task, c int) shape {
 	return s
 }
 
-// worthTrying tells whether on some class nothing of its shape has failed yet.
+// worthTrying reports whether on some class nothing of its shape has failed yet.
 func (p *pass) worthTrying(t *task) bool {
 	for c := range t.needs {
 		if !t.needs[c].ok {
@@ -290,7 +290,7 @@ func (p *pass) mayHold(t *task, gi int32) bool {
 	return t.cpu <= h.freeCPU(end) && t.mem <= h.freeMem(end) && (t.job.Spec.Node == "" || t.job.Spec.Node == h.node.ID)
 }
 
-// fits tells whether one card of a group that mayHold t takes it.
+// fits reports whether one card of a group that mayHold t takes it.
 func (p *pass) fits(t *task, ci int32) bool {
 	c := &p.f.cards[ci]
 	return p.hasRoom(t, ci) && (len(c.on) == 0 || p.placer.admits(p, t, c) && p.bears(t, c))

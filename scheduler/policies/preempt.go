@@ -48,19 +48,19 @@ func (p *pass) preempt() {
 	}
 }
 
-// mayEnd tells whether an attempt may be preempted at all.
+// mayEnd reports whether an attempt may be preempted at all.
 func (p *pass) mayEnd(r *run) bool {
 	return !r.fresh && !p.ends(r.job.ID) && p.snap.Terms[r.job.ID].Preemptible && r.job.State == cluster.JobRunning && r.job.Cancel == nil &&
 		!r.job.Preempting() && time.Duration(p.now-r.began)*time.Microsecond >= p.opt.MinRun && p.rested(r.job)
 }
 
-// rested tells whether a job's last preemption is long enough ago. The state
+// rested reports whether a job's last preemption is long enough ago. The state
 // machine asks the same; Options that compare with published rules do not.
 func (p *pass) rested(j *cluster.Job) bool {
 	return p.opt.MinRun < 0 || j.Rested(cluster.Time(p.now))
 }
 
-// ends tells whether the plan ends a job already, as a placement may.
+// ends reports whether the plan ends a job already, as a placement may.
 func (p *pass) ends(id cluster.JobID) bool {
 	return slices.ContainsFunc(p.plan.Preempt, func(x cluster.Preemption) bool { return x.Job == id })
 }
@@ -204,7 +204,7 @@ func (p *pass) liesIn(r *run, gi int32) bool {
 	})
 }
 
-// roomOn tells whether t fits in a group as its mirror is.
+// roomOn reports whether t fits in a group as its mirror is.
 func (p *pass) roomOn(t *task, gi int32) bool {
 	h := &p.f.hosts[p.f.groups[gi].host]
 	return h.use.CPUMilli-h.use.UsedCPU >= t.cpu && h.use.MemMiB-h.use.UsedMem >= t.mem && p.anyOf(t, gi) != nil

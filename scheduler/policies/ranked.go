@@ -146,7 +146,7 @@ func (p *pass) rankAll() []ranking {
 	return all
 }
 
-// counts tells whether a run is among those who are ranked: it may be ended,
+// counts reports whether a run is among those who are ranked: it may be ended,
 // and has cards of nodes in service.
 func (p *pass) counts(ri int32) bool {
 	c, _ := p.heldBy(ri)

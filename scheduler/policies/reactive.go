@@ -38,7 +38,7 @@ func newReactive(p *pass) placer {
 	return r
 }
 
-// profiled tells whether some attempt of a job has run for the minute.
+// profiled reports whether some attempt of a job has run for the minute.
 func profiled(j *cluster.Job, now int64) bool {
 	for i := range j.Attempts {
 		a := &j.Attempts[i]

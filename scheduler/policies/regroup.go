@@ -131,7 +131,7 @@ func (x *ranking) gpus() int {
 	return x.t.gpus
 }
 
-// can tells whether a job can be on a class; who runs stays on his.
+// can reports whether a job can be on a class; who runs stays on his.
 func (g *teams) can(x *ranking, class int32) bool {
 	if x.run >= 0 {
 		c, _ := g.p.heldBy(x.run)
@@ -319,7 +319,7 @@ func (o *offer) next(g *teams) (x, y *team) {
 	return x, y
 }
 
-// neighbours tells whether some of two teams run on the same cards.
+// neighbours reports whether some of two teams run on the same cards.
 func (g *teams) neighbours(x, y *team) bool {
 	for i := range x.members {
 		for k := range y.members {
@@ -347,7 +347,7 @@ func (g *teams) together(x, y *team) float64 {
 	return sum
 }
 
-// holds tells whether cards of a class hold all of a group at once.
+// holds reports whether cards of a class hold all of a group at once.
 func (g *teams) holds(class int32, all []member) bool {
 	k := &g.p.f.classes[class]
 	if len(all) > k.shares(g.p) {

@@ -72,7 +72,7 @@ func (p *pass) keepHost(t *task, hi int32, until int64) {
 	h.keptCPU, h.keptMem, h.until = t.cpu, t.mem, until
 }
 
-// everFits tells whether some node that takes jobs could hold t, were it
+// everFits reports whether some node that takes jobs could hold t, were it
 // empty.
 func (p *pass) everFits(t *task) bool {
 	if t.gpus == 0 {

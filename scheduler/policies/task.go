@@ -101,22 +101,10 @@ func durationOf(j *cluster.Job, e *cluster.Estimate, pol *scheduler.Policy) int6
 	return max(1, d.Microseconds())
 }
 
-// hostOf is what a job takes of its node.
-func hostOf(j *cluster.Job, pol *scheduler.Policy) (cpuMilli, memMiB int64) {
-	cpuMilli, memMiB = j.Spec.CPUMilli, j.Spec.MemMiB
-	if cpuMilli == 0 {
-		cpuMilli = pol.DefaultCPUMilli
-	}
-	if memMiB == 0 {
-		memMiB = pol.DefaultMemMiB
-	}
-	return cpuMilli, memMiB
-}
-
 // newTask works out what j takes on each class of cards.
 func (p *pass) newTask(j *cluster.Job) *task {
 	t := &task{job: j, needs: make([]need, len(p.f.classes)), revision: j.Revision, terms: p.snap.Terms[j.ID]}
-	t.cpu, t.mem = hostOf(j, &p.opt.Base)
+	t.cpu, t.mem = scheduler.HostOf(j, &p.opt.Base)
 	dur, size := int64(forever), int64(whole)
 	if j.Spec.GPUs == 0 {
 		e, _ := cluster.EstimateFor(j.Estimates, cluster.CPUType)
@@ -168,7 +156,7 @@ func (p *pass) addMargin(j *cluster.Job, n *need, k *class) bool {
 	return want <= k.sellable
 }
 
-// roomyFor tells whether some class has the memory that an earlier attempt
+// roomyFor reports whether some class has the memory that an earlier attempt
 // of j ran out of.
 func (p *pass) roomyFor(j *cluster.Job) bool {
 	if j.MinGPUMemMiB <= 0 {

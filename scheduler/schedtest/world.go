@@ -207,9 +207,7 @@ func gangOf(st *cluster.Start) *cluster.Gang {
 func (w *World) start(st *cluster.Start) {
 	j := w.Jobs[st.Job].Clone()
 	w.unqueue(j)
-	for _, b := range st.Berths() {
-		w.Ledg.Take(b)
-	}
+	w.Ledg.TakeStart(st)
 	j.State, j.Started = cluster.JobRunning, w.Clock
 	j.Attempts = append(j.Attempts, cluster.Attempt{
 		No: st.Attempt, State: cluster.JobRunning, Berth: st.Berth, Gang: gangOf(st), Estimate: st.Estimate, Placed: w.Clock, Started: w.Clock,
@@ -250,7 +248,7 @@ func (w *World) move(m *cluster.QueueMove) {
 	if m.GPU != "" {
 		j.State, j.Queue, j.EstStart = cluster.JobQueued, m.GPU, m.EstStart
 		q := append(slices.Clone(w.Queues[m.GPU]), cluster.Waiter{Job: j.ID, Rank: m.Rank})
-		slices.SortFunc(q, func(a, b cluster.Waiter) int { return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Job, b.Job)) })
+		slices.SortFunc(q, cluster.Waiter.Compare)
 		w.Queues[m.GPU] = q
 	}
 	w.Jobs[j.ID] = j

@@ -192,6 +192,7 @@ func TestStoresAgree(t *testing.T) {
 		if rapid.Bool().Draw(t, "two types") { // on the smaller of which many run out of memory
 			f = small()
 		}
+		opt.Declare = rapid.Bool().Draw(t, "declare")
 		var got []string
 		for _, log := range []bool{false, true} {
 			opt.Log = log

@@ -273,7 +273,7 @@ func FewestCards(w *Workload, f *Fleet) (int, error) {
 	return best, nil
 }
 
-// holds tells whether a card holds a set at once without one waiting for time.
+// holds reports whether a card holds a set at once without one waiting for time.
 func (s *small) holds(set uint) bool {
 	milli := int64(0)
 	for i := range s.jobs {

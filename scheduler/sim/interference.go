@@ -23,7 +23,7 @@ type Interference interface {
 	// Speeds fills out with the speed of each job of loads on one card of a
 	// type, 1 being as fast as alone. Both have the same length, at least 2.
 	Speeds(gpuType string, loads []Load, out []float64)
-	// CapsWork tells whether a card never does more than one card's worth of
+	// CapsWork reports whether a card never does more than one card's worth of
 	// utilization at a time, which makes summed utilization a bound.
 	CapsWork() bool
 }

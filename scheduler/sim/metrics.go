@@ -49,7 +49,11 @@ type point struct {
 // advance moves the clock and adds up what the fleet did meanwhile.
 func (e *engine) advance(at int64) {
 	if !e.sums.begun {
-		e.sums.begun, e.sums.first, e.now = true, at, at
+		e.now = at
+		if at < e.tasks[0].job.Submit.Microseconds() {
+			return // a node may break before anybody comes
+		}
+		e.sums.begun, e.sums.first = true, at
 		e.sums.crowd = append(e.sums.crowd, point{at, 0})
 		return
 	}

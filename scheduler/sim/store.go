@@ -22,7 +22,7 @@ type store interface {
 	// finish ends the live attempt of a job; again tells that it waits now.
 	finish(now cluster.Time, id cluster.JobID, end outcome) (again bool, err error)
 	// preempt asks a job's live attempt to make room, which finish then ends; took
-	// tells whether it may be asked.
+	// reports whether it may be asked.
 	preempt(now cluster.Time, p *cluster.Preemption) (took bool, err error)
 	// setNode makes a node silent or ready; nothing may run there.
 	setNode(now cluster.Time, id cluster.NodeID, st cluster.NodeState) error
@@ -42,34 +42,28 @@ type outcome struct {
 // what a simulation does: starts, moves, ends, and the ladder after an
 // out-of-memory. TestStoresAgree holds both against each other.
 type plain struct {
-	now     cluster.Time
-	index   uint64
-	nodes   []*cluster.Node
-	nodeAt  map[cluster.NodeID]int
-	ledger  *cluster.Ledger
-	jobs    []*cluster.Job // by id less one
-	wait    []*cluster.Job // by id, with holes: who no longer waits
-	nwait   int
-	run     []*cluster.Job // by id
-	onGPU   map[cluster.GPUID][]cluster.JobID
-	queues  map[cluster.GPUID][]cluster.Waiter
-	largest map[string]int64 // most sellable memory by type, "" over all
-	know    *cluster.Interference
+	now    cluster.Time
+	index  uint64
+	nodes  []*cluster.Node
+	nodeAt map[cluster.NodeID]int
+	ledger *cluster.Ledger
+	jobs   []*cluster.Job // by id less one
+	wait   []*cluster.Job // by id, with holes: who no longer waits
+	nwait  int
+	run    []*cluster.Job // by id
+	onGPU  map[cluster.GPUID][]cluster.JobID
+	queues map[cluster.GPUID][]cluster.Waiter
+	know   *cluster.Interference
 }
 
 func newPlain(nodes []*cluster.Node) *plain {
 	p := &plain{
 		nodes: nodes, nodeAt: map[cluster.NodeID]int{}, ledger: cluster.NewLedger(nil),
-		onGPU: map[cluster.GPUID][]cluster.JobID{}, queues: map[cluster.GPUID][]cluster.Waiter{}, largest: map[string]int64{},
+		onGPU: map[cluster.GPUID][]cluster.JobID{}, queues: map[cluster.GPUID][]cluster.Waiter{},
 	}
 	p.ledger = cluster.NewLedger(nodes)
 	for i, n := range nodes {
 		p.nodeAt[n.ID] = i
-		for k := range n.GPUs {
-			g := &n.GPUs[k]
-			p.largest[""] = max(p.largest[""], g.SellableMiB)
-			p.largest[g.Type] = max(p.largest[g.Type], g.SellableMiB)
-		}
 	}
 	return p
 }
@@ -232,10 +226,6 @@ func (p *plain) unqueue(j *cluster.Job) {
 	j.Queue, j.EstStart = "", 0
 }
 
-func earlier(a, b cluster.Waiter) int {
-	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Job, b.Job))
-}
-
 func (p *plain) move(moves []cluster.QueueMove) {
 	added := map[cluster.GPUID][]cluster.Waiter{}
 	left := map[cluster.GPUID]struct{}{}
@@ -278,7 +268,7 @@ func (p *plain) requeue(g cluster.GPUID, add []cluster.Waiter) {
 		}
 	}
 	q = append(q, add...)
-	slices.SortFunc(q, earlier)
+	slices.SortFunc(q, cluster.Waiter.Compare)
 	if len(q) == 0 {
 		delete(p.queues, g)
 		return
@@ -326,9 +316,7 @@ func (p *plain) finish(now cluster.Time, id cluster.JobID, end outcome) (bool, e
 	return true, nil
 }
 
-// again is the ladder of the state machine: a larger share after the first
-// out-of-memory, a whole card after the second, then larger cards while there
-// are some, and then the end.
+// again reports whether a job runs once more, and with what.
 func (p *plain) again(j *cluster.Job, a *cluster.Attempt) bool {
 	switch a.State {
 	case cluster.JobPreempted:
@@ -336,48 +324,14 @@ func (p *plain) again(j *cluster.Job, a *cluster.Attempt) bool {
 	case cluster.JobNodeFail:
 		return j.Spec.RequeueOnLoss
 	case cluster.JobOutOfMemory:
-	default:
-		return false
-	}
-	if !a.Usage.GPUOOM || len(a.Berth.GPUs) == 0 {
-		return false
-	}
-	if a.Berth.GPUs[0].Share.Exclusive {
-		return p.againOnLarger(j, a)
-	}
-	share := a.Berth.GPUs[0].Share.MemMiB
-	if j.Spec.GPUMemMiB > 0 && share <= j.Spec.GPUMemMiB && len(a.Neighbours) == 0 {
-		return false
-	}
-	ooms := 0
-	for i := range j.Attempts {
-		if j.Attempts[i].Usage.GPUOOM {
-			ooms++
+		ladder := cluster.Ladder{Nodes: slices.Values(p.nodes)}
+		next := ladder.Next(j, a)
+		if next.Again {
+			j.NeedWhole, j.MinGPUMemMiB = next.Whole, next.MinGPUMemMiB
 		}
+		return next.Again
 	}
-	if ooms > 2 {
-		return false
-	}
-	j.NeedWhole = ooms == 2
-	j.MinGPUMemMiB = min(max(share+share/2, a.Usage.GPUMemPeakMiB*11/10), p.largest[j.Spec.GPUType])
-	return true
-}
-
-// againOnLarger is the last rung of the ladder, for whom a whole card was too small.
-func (p *plain) againOnLarger(j *cluster.Job, a *cluster.Attempt) bool {
-	had, most := a.Berth.GPUs[0].Share.MemMiB, int64(0)
-	for _, n := range p.nodes {
-		mib, _ := n.Largest(j.Spec, nil)
-		most = max(most, mib)
-	}
-	if j.Spec.GPUMemMiB > 0 || most <= had || slices.ContainsFunc(j.Attempts, func(o cluster.Attempt) bool {
-		return o.No < a.No && o.Usage.GPUOOM && len(o.Berth.GPUs) > 0 && o.Berth.GPUs[0].Share.Exclusive && o.Berth.GPUs[0].Share.MemMiB >= had
-	}) {
-		return false
-	}
-	j.NeedWhole = true
-	j.MinGPUMemMiB = min(max(had+1, a.Usage.GPUMemPeakMiB*11/10), most)
-	return true
+	return false
 }
 
 func (p *plain) setNode(now cluster.Time, id cluster.NodeID, st cluster.NodeState) error {

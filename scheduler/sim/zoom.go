@@ -180,7 +180,7 @@ func (z *zoom) wholeCards(k *kin, n int, cpu, mem int64) {
 	}
 }
 
-// decided tells whether a plan made of the picks stands. Where the scheduler
+// decided reports whether a plan made of the picks stands. Where the scheduler
 // declined the card in use, since its residents do not suit the job, others in
 // use might have done.
 func (z *zoom) decided(plan *cluster.Plan) bool {

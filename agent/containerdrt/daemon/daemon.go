@@ -35,7 +35,7 @@ type Daemon struct {
 const (
 	// maxSocketPath is what fits into sockaddr_un, with an end.
 	maxSocketPath = 107
-	startTimeout  = 30 * time.Second
+	startTimeout  = 2 * time.Minute
 	stopTimeout   = 10 * time.Second
 )
 

@@ -103,7 +103,7 @@ func testStop(t *testing.T, before func(*Daemon) error) {
 
 const testGroup = "berth-test-daemon"
 
-// alive tells whether a process runs; a zombie does not.
+// alive reports whether a process runs; a zombie does not.
 func alive(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -54,7 +54,7 @@ func DmemEnv(shareMiB int64) []string {
 	return []string{dmemRequest + "=" + v, dmemLimit + "=" + v}
 }
 
-// Reserved tells whether a variable is the agent's to set: a user's own value
+// Reserved reports whether a variable is the agent's to set: a user's own value
 // would move a limit or lead to another daemon.
 func Reserved(key string) bool {
 	switch key {

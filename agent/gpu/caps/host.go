@@ -41,7 +41,7 @@ func ReadHost(root string) Host {
 	return h
 }
 
-// hasLine tells whether a line of a file begins with a word.
+// hasLine reports whether a line of a file begins with a word.
 func hasLine(path, word string) bool {
 	f, err := os.Open(path)
 	if err != nil {

@@ -24,5 +24,5 @@ const (
 // Order lists the modes of real cards from the best to none.
 func Order() []Mode { return []Mode{Dmem, MIG, MPS, Watch, None} }
 
-// Known tells whether m is a mode of real cards.
+// Known reports whether m is a mode of real cards.
 func Known(m Mode) bool { return slices.Contains(Order(), m) }

@@ -111,7 +111,7 @@ func (m *Daemons) Join(ctx context.Context, uuid string, cl Client) ([]string, e
 	}, nil
 }
 
-// cleanUUID tells whether a UUID is fit for a path.
+// cleanUUID reports whether a UUID is fit for a path.
 func cleanUUID(s string) bool {
 	return len(s) > 4 && len(s) < 100 && !strings.ContainsFunc(s, func(r rune) bool {
 		return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')

@@ -152,7 +152,7 @@ func (s *share) take(now time.Time, held, usable, slackMilli int64) {
 	}
 }
 
-// breach tells whether the share has to end for its last sample.
+// breach reports whether the share has to end for its last sample.
 func (s *share) breach(now time.Time, full bool, after time.Duration) (Breach, bool) {
 	if s.over.IsZero() {
 		return Breach{}, false

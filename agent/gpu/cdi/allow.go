@@ -52,7 +52,7 @@ func (in *Injector) classOf(p string) class {
 	return classNone
 }
 
-// given tells whether jobs get nodes of a class that a device of this name, or
+// given reports whether jobs get nodes of a class that a device of this name, or
 // with "" the whole specification, asks for.
 func (in *Injector) given(c class, device string) bool {
 	switch c {
@@ -181,7 +181,7 @@ func allowMount(m *specs.Mount) error {
 	return nil
 }
 
-// mountMode tells whether a mount is of the driver's, and then whether it may
+// mountMode reports whether a mount is of the driver's, and then whether it may
 // be written to. Both ends must be of one sort, and be a file in its place and
 // not the place itself.
 func mountMode(m *specs.Mount) (writable, ok bool) {

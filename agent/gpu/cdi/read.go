@@ -131,7 +131,7 @@ func (s *specSet) find(uuid string) (*found, error) {
 	return nil, &Error{Fault: Lacks, File: file, UUID: uuid, Text: text, Fix: regenerate(file)}
 }
 
-// byUUID tells whether a device is named as jobs' cards are.
+// byUUID reports whether a device is named as jobs' cards are.
 func byUUID(name string) bool {
 	return strings.HasPrefix(name, "GPU-") || strings.HasPrefix(name, "MIG-")
 }

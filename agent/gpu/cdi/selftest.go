@@ -29,7 +29,7 @@ type Prober interface {
 	ProbeDevices(ctx context.Context, p Probe) (map[string]syscall.Errno, error)
 }
 
-// passed tells whether an answer came from the device's driver, or because
+// passed reports whether an answer came from the device's driver, or because
 // there is none: the rules let it through.
 func passed(e syscall.Errno) bool {
 	return e != syscall.EPERM && e != syscall.EACCES && e != syscall.ENOENT

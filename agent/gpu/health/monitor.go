@@ -230,7 +230,7 @@ func (m *Monitor) save() {
 }
 
 // learnCards notes which cards are where on the bus, and returns those that the
-// driver has now; complete tells whether it could read all.
+// driver has now; complete reports whether it could read all.
 func (m *Monitor) learnCards(ctx context.Context) (now map[string]string, complete bool) {
 	ctx, cancel := context.WithTimeout(ctx, askDeadline)
 	defer cancel()

@@ -35,7 +35,7 @@ func (p *Provider) health(d lib.Device) (gpu.Health, error) {
 		return h, check("nvmlDeviceGetUUID", ret)
 	}
 	var lost error
-	// good tells whether a call that may be missing gave an answer.
+	// good reports whether a call that may be missing gave an answer.
 	good := func(call string, ret lib.Return) bool {
 		if ret == lib.ERROR_GPU_IS_LOST && lost == nil {
 			lost = check(call, ret)

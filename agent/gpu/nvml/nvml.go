@@ -158,7 +158,7 @@ func (p *Provider) each(ctx context.Context, f func(int, lib.Device) error) erro
 	return errors.Join(errs...)
 }
 
-// has tells whether the library has a call; one that lacks it ends the process
+// has reports whether the library has a call; one that lacks it ends the process
 // when it is called.
 func (p *Provider) has(symbol string) bool {
 	if known, ok := p.symbols.Load(symbol); ok {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/agenttest"
+	"github.com/berth-scheduler/berth/agent/launcher"
 	"github.com/berth-scheduler/berth/agent/soaktest"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
@@ -19,8 +20,8 @@ import (
 
 type anyone struct{}
 
-func (anyone) Resolve(uint32, uint32, string) (agent.User, error) {
-	return agent.User{Name: "anna", Home: "/", Shell: "/bin/sh"}, nil
+func (anyone) Resolve(uint32, uint32, string) (launcher.User, error) {
+	return launcher.User{Name: "anna", Home: "/", Shell: "/bin/sh"}, nil
 }
 
 // cardStates is the state of each card in the newest hello.

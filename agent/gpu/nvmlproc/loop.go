@@ -96,7 +96,7 @@ func (l *loop) answer(k kind) (answer, error) {
 	return a, nil
 }
 
-// silent tells whether too many questions in a row were not answered.
+// silent reports whether too many questions in a row were not answered.
 func (l *loop) silent() bool {
 	n := 0
 	for _, m := range l.missed {

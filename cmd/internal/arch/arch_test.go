@@ -52,10 +52,14 @@ func TestRulesCatch(t *testing.T) {
 		{"anything imports cmd", "fsm/a.go", "package fsm\nimport _ \"" + module + "/cmd/internal/units\"\n", "may not import cmd"},
 		{"scheduler imports fsm", "scheduler/a.go", "package scheduler\nimport _ \"" + module + "/fsm\"\n", "may not import fsm"},
 		{"simulator imports fsm", "scheduler/sim/a.go", "package sim\nimport _ \"" + module + "/fsm\"\n", ""},
+		{"site imports policies", "scheduler/site/a.go", "package site\nimport _ \"" + module + "/scheduler/policies\"\n", ""},
+		{"site imports the simulator", "scheduler/site/a.go", "package site\nimport _ \"" + module + "/scheduler/sim\"\n", "may not import scheduler/sim"},
+		{"site imports the state machine", "scheduler/site/a.go", "package site\nimport _ \"" + module + "/fsm\"\n", "may not import fsm"},
+		{"clock in site", "scheduler/site/a.go", "package site\nimport \"time\"\nvar t = time.Now()\n", "must not read the clock"},
 		{"new folder", "tools/a.go", "package tools\n", "not in the table"},
 		{"raft in cmd", "cmd/x/a.go", "package x\nimport _ \"github.com/hashicorp/raft\"\n", "may be imported only in"},
 		{"memberlist outside members.go", "coordinator/gossip.go", "package coordinator\nimport _ \"github.com/hashicorp/memberlist\"\n", "may be imported only in"},
-		{"memberlist in members.go", "coordinator/members.go", "package coordinator\nimport _ \"github.com/hashicorp/memberlist\"\n", ""},
+		{"memberlist in members.go", "coordinator/nodes/members.go", "package nodes\nimport _ \"github.com/hashicorp/memberlist\"\n", ""},
 		{"containerd in the agent itself", "agent/a.go", "package agent\nimport _ \"github.com/containerd/containerd/v2/client\"\n", "may be imported only in"},
 		{"grpc in the state machine", "fsm/a.go", "package fsm\nimport _ \"google.golang.org/grpc/codes\"\n", "may be imported only in"},
 		{"testify in a test", "fsm/a_test.go", "package fsm\nimport _ \"github.com/stretchr/testify/assert\"\n", "may be imported only in"},
@@ -84,7 +88,6 @@ func TestRulesCatch(t *testing.T) {
 		{"init", "fsm/a.go", "package fsm\nfunc init() {}\n", "init hides"},
 		{"accounts of the machine", "cmd/internal/cli/slurmcmd/a.go", "package slurmcmd\nimport \"os/user\"\nvar u, _ = user.Lookup(\"x\")\n", "os/user.Lookup is for console.Env"},
 		{"accounts that are passed on", "cmd/internal/cli/console/a.go", "package console\nimport \"os/user\"\nvar u = user.Lookup\n", ""},
-		{"init in place of main", "agent/jobside/jobside.go", "package jobside\nfunc init() {}\n", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f, err := parse(tc.path, []byte(tc.src))

@@ -45,6 +45,49 @@ var special = map[string][]string{
 	"scheduler/sim": {"cluster", "scheduler", "fsm", "proto", "model"},
 }
 
+// rooms are packages that may import some packages of their own folder only; the
+// row holds for what is below them, too.
+var rooms = map[string][]string{
+	// Planning a site is laid over passes: the coordinator and the simulator run
+	// the same functions, so it may know of neither.
+	"scheduler/site": {"scheduler", "scheduler/policies", "scheduler/cells"},
+	// The rooms of a coordinator are laid over each other in this order; the coordinator
+	// puts them together, and none of them knows it.
+	"coordinator/office":  {"coordinator/proposer", "coordinator/raftnode", "coordinator/wait"},
+	"coordinator/nodes":   {"coordinator/limit", "coordinator/office", "coordinator/proposer", "coordinator/roles", "coordinator/wait"},
+	"coordinator/lead":    {"coordinator/figures", "coordinator/idle", "coordinator/learner", "coordinator/nodes", "coordinator/notify", "coordinator/proposer", "coordinator/wait"},
+	"coordinator/archive": {"coordinator/history", "coordinator/limit", "coordinator/peers", "coordinator/raftnode", "coordinator/wait"},
+	"coordinator/current": {"coordinator/office", "coordinator/peers", "coordinator/wait"},
+	"coordinator/members": {"coordinator/archive", "coordinator/learner", "coordinator/office", "coordinator/peers", "coordinator/raftnode", "coordinator/roles", "coordinator/space"},
+	"coordinator/api": {
+		"coordinator/archive", "coordinator/backup", "coordinator/current", "coordinator/figures", "coordinator/history", "coordinator/lead", "coordinator/learner",
+		"coordinator/limit", "coordinator/members", "coordinator/nodes", "coordinator/notify", "coordinator/office", "coordinator/peers", "coordinator/proposer",
+		"coordinator/raftnode", "coordinator/roles", "coordinator/space", "coordinator/wait",
+	},
+	// A runtime is driven by the agent and knows nothing of it: what both speak of
+	// is the interface and what it hands over.
+	"agent/runtime": {"agent/launch", "agent/proc"},
+	// What it decides, it decides from values alone.
+	"agent/attempt":      {"agent/runtime"},
+	"agent/launcher":     {"agent/launch", "agent/hold", "agent/ranks", "agent/gpu/caps"},
+	"agent/cards":        {"agent/launch", "agent/gpu", "agent/gpu/caps"},
+	"agent/hooks":        {"agent/cgroup"},
+	"agent/processrt":    {"agent/runtime", "agent/launch", "agent/asuser", "agent/cgroup", "agent/proc", "agent/pty"},
+	"agent/containerdrt": {"agent/runtime", "agent/launch", "agent/asuser", "agent/cgroup", "agent/proc", "agent/gpu/cdi", "agent/holes", "agent/jobside"},
+	// The state machine is composed of machines that know of nothing above them, and
+	// not of each other.
+	"fsm/command":     {},
+	"fsm/table":       {},
+	"fsm/intern":      {},
+	"fsm/accounts":    {"fsm/command", "fsm/table"},
+	"fsm/blobs":       {"fsm/command", "fsm/table"},
+	"fsm/credentials": {"fsm/command", "fsm/table"},
+	"fsm/jobs":        {"fsm/table"},
+	"fsm/learned":     {"fsm/command", "fsm/intern", "fsm/table"},
+	"fsm/nodes":       {"fsm/command", "fsm/table"},
+	"fsm/notices":     {"fsm/command", "fsm/table"},
+}
+
 func ownImports(f *file) []string {
 	top, _, _ := strings.Cut(f.dir(), "/")
 	allowed, ok := mayImport[top]
@@ -57,8 +100,9 @@ func ownImports(f *file) []string {
 		}
 	}
 	if f.test() {
-		// Tests may build fixtures from the vocabulary's neighbours.
-		allowed = append(slices.Clone(allowed), "cluster", "proto")
+		// Tests may build fixtures from the vocabulary's neighbours, and run what
+		// stands in deploy.
+		allowed = append(slices.Clone(allowed), "cluster", "proto", "deploy")
 	}
 	var bad []string
 	for _, spec := range f.ast.Imports {
@@ -67,7 +111,11 @@ func ownImports(f *file) []string {
 			continue
 		}
 		to, _, _ := strings.Cut(rest, "/")
-		if to != top && !slices.Contains(allowed, to) {
+		outside := to != top && !slices.Contains(allowed, to)
+		for dir, row := range rooms {
+			outside = outside || to == top && !f.test() && under(f.dir(), dir) && !under(rest, dir) && !slices.Contains(row, rest)
+		}
+		if outside {
 			bad = append(bad, f.at(spec.Pos(), "%s may not import %s", f.dir(), rest))
 		}
 	}
@@ -82,7 +130,7 @@ var fences = []struct {
 	// The daemon names raft.ServerAddress to make the TLS stream layer.
 	{"github.com/hashicorp/raft", []string{"fsm", "coordinator", "scheduler/sim", "cmd/internal/daemon"}},
 	{"github.com/hashicorp/raft-boltdb", []string{"coordinator"}},
-	{"github.com/hashicorp/memberlist", []string{"coordinator/members.go", "agent/members.go"}},
+	{"github.com/hashicorp/memberlist", []string{"coordinator/nodes/members.go", "agent/members"}},
 	{"github.com/containerd/containerd", []string{"agent/containerdrt"}},
 	{"github.com/opencontainers/runtime-spec", []string{"agent/containerdrt"}},
 	// It edits OCI specs; the toolkit's own format is read with its own reader.
@@ -122,7 +170,11 @@ func foreignImports(f *file) []string {
 }
 
 // pure are the packages that must give equal answers to equal input.
-var pure = []string{"cluster", "scheduler", "scheduler/policies", "fsm"}
+var pure = []string{
+	"cluster", "scheduler", "scheduler/policies", "scheduler/site", "agent/attempt", "fsm",
+	"fsm/accounts", "fsm/blobs", "fsm/command", "fsm/credentials", "fsm/intern", "fsm/jobs", "fsm/learned", "fsm/nodes", "fsm/notices",
+	"fsm/table",
+}
 
 var clockFuncs = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "Tick", "NewTimer", "NewTicker"}
 
@@ -237,7 +289,7 @@ func lengths(f *file) []string {
 	return bad
 }
 
-// isFlatSwitch tells whether a function is a switch with at most three
+// isFlatSwitch reports whether a function is a switch with at most three
 // statements around it.
 func isFlatSwitch(body *ast.BlockStmt) bool {
 	return len(body.List) <= 4 && slices.ContainsFunc(body.List, func(s ast.Stmt) bool {
@@ -330,8 +382,7 @@ func versioned(stem string) bool {
 }
 
 func noInit(f *file) []string {
-	// The helpers of containers are done before main, and before most packages.
-	if f.generated || f.path == "agent/jobside/jobside.go" {
+	if f.generated {
 		return nil
 	}
 	var bad []string

@@ -65,7 +65,7 @@ func importPath(spec *ast.ImportSpec) string {
 	return p
 }
 
-// under tells whether dir is top or lies in it.
+// under reports whether dir is top or lies in it.
 func under(dir, top string) bool { return dir == top || strings.HasPrefix(dir, top+"/") }
 
 // parse makes a file from source text. It returns nil for files that only

@@ -10,7 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
-	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/frame"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
 // daemons are commands that other packages add to the tree.
@@ -31,7 +32,7 @@ func TestMigrationCommands(t *testing.T) {
 	}
 	w := clitest.NewWorld(t)
 	w.Env.Start()
-	root := cli.NewRoot(w.Env, client.NewClient(w.Env))
+	root := frame.Tree(w.Env, client.NewClient(w.Env), cli.Program())
 	for _, m := range regexp.MustCompile("`berth ([^`]*)`").FindAllStringSubmatch(table, -1) {
 		words := strings.Fields(m[1])
 		if slices.Contains(daemons, words[0]) {
@@ -41,7 +42,7 @@ func TestMigrationCommands(t *testing.T) {
 			t.Errorf("the guide names berth %s, which is no command", m[1])
 		}
 	}
-	for _, name := range slurmcmd.Applets() {
+	for _, name := range slurm.Commands() {
 		if !strings.Contains(table, "| `"+name+"` |") {
 			t.Errorf("the guide does not name %s", name)
 		}

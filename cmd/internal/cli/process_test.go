@@ -19,6 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/frame"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -27,7 +28,7 @@ const asProgram = "BERTH_CLI_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
-		os.Exit(cli.Main(os.Args[1:], console.SystemEnv()))
+		os.Exit(frame.Main(os.Args[1:], console.SystemEnv(), cli.Program()))
 	}
 	os.Exit(m.Run())
 }

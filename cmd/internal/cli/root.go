@@ -2,133 +2,145 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/acctcmd"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/admin"
-	"github.com/berth-scheduler/berth/cmd/internal/cli/backupcmd"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/enter"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/frame"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/importcmd"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/jobcmd"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/modelcmd"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/notifycmd"
-	"github.com/berth-scheduler/berth/cmd/internal/cli/simcmd"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/sruncmd"
+	"github.com/berth-scheduler/berth/cmd/internal/programs"
 )
 
-// newRoot returns the root command with all commands and extra ones, which ask
-// coordinators through c. Commands report what was typed wrongly with Usagef.
-func newRoot(env *console.Env, c *client.Client, extra ...*cobra.Command) *cobra.Command {
-	root := &cobra.Command{
-		Use:   "berth",
-		Short: "Run GPU jobs beside each other",
-		Long: "Berth runs GPU jobs on your own machines and lays several on one GPU when they fit.\n" +
-			"It talks to the coordinators named in $BERTH_SOCKET (a comma-separated list of unix\n" +
-			"sockets), by default " + console.DefaultSocket + ".",
-		Version:       console.Version().Version,
-		SilenceErrors: true, SilenceUsage: true, TraverseChildren: false,
-		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
-		Args:              cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return &console.UsageError{Cmd: "berth", Err: errors.New("a command is missing, for example: berth queue")}
-			}
-			return console.UnknownCommand(cmd, args[0])
-		},
+// Program is berth: what users and administrators type.
+func Program() frame.Program {
+	p := frame.Program{Name: programs.Users, Example: "berth queue"}
+	for _, wing := range [][]frame.Command{jobs(), nodes(), accounts(), models(), slurm(), elsewhere(), here(), away()} {
+		p.Commands = append(p.Commands, wing...)
 	}
-	root.PersistentFlags().DurationVar(&c.Timeout, "timeout", client.DefaultTimeout, "how long to go on asking for a definite answer")
-	root.AddCommand(
-		jobcmd.NewSubmitCmd(env, c), jobcmd.NewQueueCmd(env, c), jobcmd.NewShowCmd(env, c), jobcmd.NewWhyCmd(env, c), enter.NewLogsCmd(env, c),
-		jobcmd.NewCancelCmd(env, c), jobcmd.NewHoldCmd(env, c), jobcmd.NewReleaseCmd(env, c), jobcmd.NewRequeueCmd(env, c), jobcmd.NewWaitCmd(env, c), admin.NewNodeCmd(env, c), admin.NewGPUCmd(env, c), admin.NewPartitionCmd(env, c), admin.NewReservationCmd(env, c), jobcmd.NewUpdateCmd(env, c), admin.NewClusterCmd(env, c), admin.NewTokenCmd(env, c), admin.NewDenyCmd(env, c), admin.NewAllowCmd(env, c),
-		modelcmd.NewPredictCmd(env, c), modelcmd.NewFeaturesCmd(env), modelcmd.NewModelCmd(env, c), simcmd.NewSimCmd(env, c), slurmcmd.NewLintCmd(env), slurmcmd.NewSbatchCmd(env, c), slurmcmd.NewSqueueCmd(env, c), slurmcmd.NewScancelCmd(env, c), slurmcmd.NewSinfoCmd(env, c), slurmcmd.NewScontrolCmd(env, c), slurmcmd.NewSacctCmd(env, c), slurmcmd.NewSeffCmd(env, c), slurmcmd.NewSshareCmd(env, c), newCompletionCmd(env), newVersionCmd(env), newReferenceCmd(env),
-	)
-	root.AddCommand(sruncmd.NewRunCmd(env, c), sruncmd.NewNotebookCmd(env, c), sruncmd.NewTunnelCmd(env, c), sruncmd.NewSrunCmd(env, c), sruncmd.NewSallocCmd(env, c))
-	root.AddCommand(admin.NewAccountCmd(env, c), admin.NewQOSCmd(env, c), admin.NewQuotaCmd(env, c))
-	root.AddCommand(admin.NewImageCmd(env), enter.NewShellCmd(env, c), enter.NewExecCmd(env, c), enter.NewSignalCmd(env, c))
-	root.AddCommand(acctcmd.NewHistoryCmd(env, c), acctcmd.NewEffCmd(env, c), acctcmd.NewReportCmd(env, c))
-	root.AddCommand(notifycmd.NewWebhookCmd(env, c))
-	root.AddCommand(importcmd.NewImportCmd(env, c, again(env, c)))
-	addOrMerge(root, backupcmd.NewClusterCmd(env, c))
-	for _, x := range extra {
-		addOrMerge(root, x)
-	}
-	addOrMerge(root, backupcmd.NewCoordinatorCmd(env)) // after the daemon, whose name it has
-	root.SetOut(env.Out)
-	root.SetErr(env.Stderr)
-	root.SetFlagErrorFunc(console.FlagError)
-	wrapUsage(root)
-	return root
+	return p
 }
 
-// again runs a command of its own tree, asking as the one that calls it does.
-func again(env *console.Env, c *client.Client) importcmd.Runner {
-	return func(ctx context.Context, args []string) error {
-		timeout := c.Timeout
-		root := newRoot(env, c)
-		c.Timeout = timeout // its flag set the default
-		root.SetArgs(args)
-		return root.ExecuteContext(ctx)
+func jobs() []frame.Command {
+	return []frame.Command{
+		{Name: "submit", New: jobcmd.NewSubmitCmd},
+		{Name: "queue", New: jobcmd.NewQueueCmd},
+		{Name: "show", New: jobcmd.NewShowCmd},
+		{Name: "why", New: jobcmd.NewWhyCmd},
+		{Name: "logs", New: enter.NewLogsCmd},
+		{Name: "cancel", New: jobcmd.NewCancelCmd},
+		{Name: "hold", New: jobcmd.NewHoldCmd},
+		{Name: "release", New: jobcmd.NewReleaseCmd},
+		{Name: "requeue", New: jobcmd.NewRequeueCmd},
+		{Name: "wait", New: jobcmd.NewWaitCmd},
+		{Name: "update", New: jobcmd.NewUpdateCmd},
+		{Name: "run", New: sruncmd.NewRunCmd},
+		{Name: "notebook", New: sruncmd.NewNotebookCmd},
+		{Name: "tunnel", New: sruncmd.NewTunnelCmd},
+		{Name: "shell", New: enter.NewShellCmd},
+		{Name: "exec", New: enter.NewExecCmd},
+		{Name: "signal", New: enter.NewSignalCmd},
+		{Name: "webhook", New: notifycmd.NewWebhookCmd},
 	}
 }
 
-// addOrMerge adds x, or its subcommands when a command of that name is there
-// already, so that "cluster init" and "cluster status" may come from two sides.
-func addOrMerge(root, x *cobra.Command) {
-	for _, have := range root.Commands() {
-		if have.Name() == x.Name() && x.HasSubCommands() {
-			have.AddCommand(x.Commands()...)
-			return
-		}
-	}
-	root.AddCommand(x)
-}
-
-// wrapUsage tells usage errors of every command which command they are of, and
-// makes groups such as "node" refuse what they do not know.
-func wrapUsage(cmd *cobra.Command) {
-	for _, sub := range cmd.Commands() {
-		wrapUsage(sub)
-	}
-	if args := cmd.Args; args != nil {
-		cmd.Args = func(cmd *cobra.Command, a []string) error { return inCommand(cmd, args(cmd, a), true) }
-	}
-	if run := cmd.RunE; run != nil {
-		cmd.RunE = func(cmd *cobra.Command, a []string) error { return inCommand(cmd, run(cmd, a), false) }
-		return
-	}
-	if cmd.HasSubCommands() && cmd.Run == nil {
-		cmd.RunE = func(cmd *cobra.Command, a []string) error {
-			known := console.Verbs(cmd)
-			if len(a) == 0 {
-				return &console.UsageError{Cmd: cmd.CommandPath(), Err: fmt.Errorf("a command is missing; one of %s", strings.Join(known, ", "))}
-			}
-			return console.UnknownCommand(cmd, a[0])
-		}
-		cmd.Args = cobra.ArbitraryArgs
+func nodes() []frame.Command {
+	return []frame.Command{
+		{Name: "node", New: admin.NewNodeCmd},
+		{Name: "gpu", New: admin.NewGPUCmd},
+		{Name: "partition", New: admin.NewPartitionCmd},
+		{Name: "reservation", New: admin.NewReservationCmd},
+		{Name: "cluster", New: admin.NewClusterCmd},
+		{Name: "token", New: admin.NewTokenCmd},
+		{Name: "deny", New: admin.NewDenyCmd},
+		{Name: "allow", New: admin.NewAllowCmd},
 	}
 }
 
-func inCommand(cmd *cobra.Command, err error, always bool) error {
-	if err == nil {
-		return nil
+func accounts() []frame.Command {
+	return []frame.Command{
+		{Name: "account", New: admin.NewAccountCmd},
+		{Name: "qos", New: admin.NewQOSCmd},
+		{Name: "quota", New: admin.NewQuotaCmd},
+		{Name: "history", New: acctcmd.NewHistoryCmd},
+		{Name: "eff", New: acctcmd.NewEffCmd},
+		{Name: "report", New: acctcmd.NewReportCmd},
 	}
-	var u *console.UsageError
-	switch {
-	case errors.As(err, &u):
-		if u.Cmd == "" {
-			return &console.UsageError{Cmd: cmd.CommandPath(), Err: u.Err}
-		}
-		return err
-	case always:
-		return &console.UsageError{Cmd: cmd.CommandPath(), Err: err}
-	default:
-		return err
+}
+
+func models() []frame.Command {
+	return []frame.Command{
+		{Name: "predict", New: modelcmd.NewPredictCmd},
+		{Name: "features", New: frame.Local(modelcmd.NewFeaturesCmd)},
+		{Name: "model", New: modelcmd.NewModelCmd},
+	}
+}
+
+func slurm() []frame.Command {
+	return []frame.Command{
+		{Name: "lint", New: frame.Local(slurmcmd.NewLintCmd)},
+		{Name: "sbatch", New: slurmcmd.NewSbatchCmd},
+		{Name: "squeue", New: slurmcmd.NewSqueueCmd},
+		{Name: "scancel", New: slurmcmd.NewScancelCmd},
+		{Name: "sinfo", New: slurmcmd.NewSinfoCmd},
+		{Name: "scontrol", New: slurmcmd.NewScontrolCmd},
+		{Name: "sacct", New: slurmcmd.NewSacctCmd},
+		{Name: "seff", New: slurmcmd.NewSeffCmd},
+		{Name: "sshare", New: slurmcmd.NewSshareCmd},
+		{Name: "sacctmgr", New: slurmcmd.NewSacctmgrCmd},
+		{Name: "sdiag", New: slurmcmd.NewSdiagCmd},
+		{Name: "srun", New: sruncmd.NewSrunCmd},
+		{Name: "salloc", New: sruncmd.NewSallocCmd},
+		{Name: "import", New: func(e *console.Env, c *client.Client) *cobra.Command {
+			return importcmd.NewImportCmd(e, c, func(ctx context.Context, args []string) error { return frame.Again(ctx, args, e, c, Program()) })
+		}},
+	}
+}
+
+// elsewhere are Slurm's commands that say what to use in their place.
+func elsewhere() []frame.Command {
+	var out []frame.Command
+	for i, name := range slurmcmd.Elsewhere() {
+		out = append(out, frame.Command{Name: name, New: frame.Local(func(e *console.Env) *cobra.Command { return slurmcmd.NewElsewhereCmds(e)[i] })})
+	}
+	return out
+}
+
+// here are commands about this program.
+func here() []frame.Command {
+	return []frame.Command{
+		{Name: "completion", New: frame.Local(newCompletionCmd)},
+		{Name: "version", New: frame.Local(frame.NewVersionCmd)},
+	}
+}
+
+// away are what berth starts another program for, so that nobody need know which
+// has it. A test compares them with what those say of themselves.
+func away() []frame.Command {
+	return []frame.Command{
+		frame.Away(programs.Daemon, "coordinator", "Run a coordinator (daemon)"),
+		frame.Away(programs.Daemon, "agent", "Run the agent of this node (daemon)"),
+		frame.Away(programs.Daemon, "cluster init", "Make the certificates and configurations of a new cluster"),
+		frame.Away(programs.Daemon, "cluster snapshot", "Save the coordinators' state, and make a cluster of it again"),
+		frame.Away(programs.Daemon, "config", "Check and show a daemon's configuration"),
+		frame.Away(programs.Daemon, "doctor", "Look for what stands in Berth's way on this machine"),
+		frame.Away(programs.Daemon, "image", "Look after the container images of this node (root)"),
+		frame.Away(programs.Daemon, "pam", ""),
+		frame.Away(programs.Daemon, "process-keeper", ""),
+		frame.Away(programs.Lab, "demo", "Show what Berth does, on simulated GPUs"),
+		frame.Away(programs.Lab, "dev", "Run a whole cluster on this machine"),
+		frame.Away(programs.Lab, "model eval", "Measure predictions against data sets of measured runs"),
+		frame.Away(programs.Lab, "model fit", "Learn a model from data sets of measured runs, and write it to FILE"),
+		frame.Away(programs.Lab, "sim", "Replay job traces against the scheduler in virtual time"),
+		frame.Away(programs.Lab, "sim-job", "Run a workload on simulated GPUs (inside a job)"),
+		frame.Away(programs.Lab, "reference", ""),
 	}
 }

@@ -19,7 +19,7 @@ const (
 	jsonTo   = "<!-- end of json -->"
 )
 
-// fieldsOf lists the fields of what is printed as JSON, a line for each object; an
+// fieldsOf lists the fields of what -o json prints, a line for each object; an
 // object that is there twice is listed once.
 func fieldsOf(where string, t reflect.Type, seen map[reflect.Type]string) []string {
 	var names, below []string
@@ -55,7 +55,7 @@ func fieldsOf(where string, t reflect.Type, seen map[reflect.Type]string) []stri
 	return append([]string{"- `" + where + "`: " + strings.Join(names, ", ")}, below...)
 }
 
-// TestJSONFieldsArePromised: the documentation lists what --json prints, and
+// TestJSONFieldsArePromised: the documentation lists what -o json prints, and
 // promises that those names stay. With -update new ones are promised, too; taking
 // one away breaks the promise.
 func TestJSONFieldsArePromised(t *testing.T) {
@@ -68,7 +68,7 @@ func TestJSONFieldsArePromised(t *testing.T) {
 	before, rest, ok := strings.Cut(string(data), jsonFrom)
 	have, after, closed := strings.Cut(rest, jsonTo)
 	if !ok || !closed {
-		t.Fatal("docs/slurm.md has lost the marks around the fields of --json")
+		t.Fatal("docs/slurm.md has lost the marks around the fields of -o json")
 	}
 	seen := map[reflect.Type]string{}
 	lines := append(fieldsOf("jobs[]", reflect.TypeFor[view.JobView](), seen), fieldsOf("nodes[]", reflect.TypeOf(view.Nodes(nil)).Elem(), seen)...)
@@ -120,16 +120,22 @@ func TestSlurmJSON(t *testing.T) {
 			t.Errorf("%s: exit code %d: %s", line, code, w.Errs.String())
 			continue
 		}
-		var got map[string][]map[string]any
-		if err := json.Unmarshal(w.Out.Bytes(), &got); err != nil || len(got) != 1 {
+		var got struct {
+			Meta   map[string]any
+			Errors []any
+			Jobs   []map[string]any
+			Nodes  []map[string]any
+		}
+		if err := json.Unmarshal(w.Out.Bytes(), &got); err != nil || got.Meta["Slurm"] == nil || got.Errors == nil || (got.Jobs == nil) == (got.Nodes == nil) {
 			t.Errorf("%s: %v in %s", line, err, w.Out.String())
 			continue
 		}
 		var ids []any
-		for _, list := range got {
-			for _, x := range list {
-				ids = append(ids, x["id"])
-			}
+		for _, x := range got.Jobs {
+			ids = append(ids, x["job_id"])
+		}
+		for _, x := range got.Nodes {
+			ids = append(ids, x["name"])
 		}
 		if d := cmp.Diff(want, ids); d != "" {
 			t.Errorf("%s (-want +got):\n%s", line, d)

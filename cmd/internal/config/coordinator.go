@@ -234,10 +234,16 @@ type Limits struct {
 	// RequestsPerUser how many may be under way at once.
 	RequestsPerSecond int `yaml:"requests_per_second"`
 	RequestsPerUser   int `yaml:"requests_per_user"`
+	// RequestKiBPerSecond is how many KiB of requests one user may send for long,
+	// eight times as many at once.
+	RequestKiBPerSecond int `yaml:"request_kib_per_second"`
 	// Lists, history, reports, explanations and predictions under way at once: of
 	// one user, and in all.
 	ReadsPerUser int `yaml:"reads_per_user"`
 	ReadsTotal   int `yaml:"reads_total"`
+	// ReadMsPerSecond is how many milliseconds a second these, and watches, of one
+	// user may compute for long; that of five seconds may come at once.
+	ReadMsPerSecond int `yaml:"read_ms_per_second"`
 	// ConnectionsPerUser is how many connections one user may have open to the
 	// socket of a coordinator.
 	ConnectionsPerUser int `yaml:"connections_per_user"`
@@ -285,7 +291,7 @@ func DefaultCoordinator() Coordinator {
 
 		Lease: Lease{Agent: 60 * time.Second},
 		Limits: Limits{QueuedTotal: 200_000, JobsPerUser: 150_000, SpecMiBTotal: 2048, SpecMiBPerUser: 256, ArrayTasks: 100_000, StreamsTotal: 512, StreamsPerUser: 32,
-			RequestsPerSecond: 500, RequestsPerUser: 128, ReadsPerUser: 4, ReadsTotal: 16, ConnectionsPerUser: 256},
+			RequestsPerSecond: 500, RequestsPerUser: 128, RequestKiBPerSecond: 1024, ReadsPerUser: 4, ReadsTotal: 16, ReadMsPerSecond: 100, ConnectionsPerUser: 256},
 		Learner: Learner{MinSamples: 32, Interval: 10 * time.Second},
 		History: History{Keep: 90 * 24 * time.Hour, MaxJobs: 1_000_000, InState: 20_000},
 		Notify:  Notify{Webhooks: "admins"},
@@ -386,8 +392,10 @@ func (p *Problems) limits(l *Limits) {
 	p.number("limits.streams_per_user", l.StreamsPerUser, 1, 10_000)
 	p.number("limits.requests_per_second", l.RequestsPerSecond, 1, 1_000_000)
 	p.number("limits.requests_per_user", l.RequestsPerUser, 1, 10_000)
+	p.number("limits.request_kib_per_second", l.RequestKiBPerSecond, 16, 1_000_000)
 	p.number("limits.reads_per_user", l.ReadsPerUser, 1, 1000)
 	p.number("limits.reads_total", l.ReadsTotal, 1, 10_000)
+	p.number("limits.read_ms_per_second", l.ReadMsPerSecond, 1, 100_000)
 	p.number("limits.connections_per_user", l.ConnectionsPerUser, 1, 4096)
 }
 

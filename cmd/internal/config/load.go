@@ -179,7 +179,7 @@ func (l *layers) judged(found Problems) {
 	}
 }
 
-// within tells whether key is outer, or lies in it.
+// within reports whether key is outer, or lies in it.
 func within(key, outer string) bool {
 	rest, ok := strings.CutPrefix(key, outer)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')

@@ -137,7 +137,7 @@ func (p *Problems) policies(key string, s *Scheduling) {
 	}
 }
 
-// need tells whether a value may be left empty.
+// need reports whether a value may be left empty.
 type need int
 
 const (

@@ -23,10 +23,13 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/cdi"
 	"github.com/berth-scheduler/berth/agent/gpu/sim"
+	"github.com/berth-scheduler/berth/agent/launcher"
+	"github.com/berth-scheduler/berth/agent/members"
 	"github.com/berth-scheduler/berth/agent/processrt"
 	"github.com/berth-scheduler/berth/agent/relay"
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/config"
+	"github.com/berth-scheduler/berth/cmd/internal/programs"
 	"github.com/berth-scheduler/berth/cmd/internal/tlsconf"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
@@ -40,7 +43,7 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 	visitors := relay.New(log, cfg.Jobs.Detached)
 	defer visitors.Close()
 	ac := agent.Config{
-		Visitors: visitors, Tools: tools(cfg.Jobs.Scripts, cfg.Containers.Cluster),
+		Visitors: visitors, Tools: tools(cfg.Jobs.Scripts, cfg.Containers.Cluster, log),
 		Node: cluster.NodeID(cfg.Node.Name), Address: cfg.Node.Address, Features: cfg.Node.Features, Version: version, Dir: cfg.Data.Dir, Scripts: cfg.Jobs.Scripts,
 		Coordinators: cfg.Coordinators, Dial: Dialer(src, tlsconf.RoleCoordinator),
 		Users: newAccounts(cfg.Users), Networks: networks(cfg.Containers), Env: cfg.Jobs.Env, Grace: cfg.Jobs.Grace, IdleLimit: cfg.Jobs.IdleLimit, MemCaps: memCaps(cfg.GPUs, cfg.Sharing, log), Tail: asuser.Tail, Log: log,
@@ -108,8 +111,8 @@ func joinGossip(ctx context.Context, g *errgroup.Group, cfg *config.Agent, ac *a
 	if err != nil {
 		return err
 	}
-	m, err := agent.OpenMembers(agent.MembersConfig{
-		Node: ac.Node, BootID: ac.BootID, Addr: cfg.Gossip.Addr, Key: key, Join: cfg.Gossip.Join, Log: log,
+	m, err := members.Open(members.Config{
+		Node: ac.Node, BootID: ac.BootID, Protocol: agent.Protocol, Addr: cfg.Gossip.Addr, Key: key, Join: cfg.Gossip.Join, Log: log,
 	})
 	if err != nil {
 		return err
@@ -188,14 +191,14 @@ func openRuntime(ctx context.Context, cfg *config.Agent, devices *cdi.Injector, 
 			kind = "containerd"
 		}
 	}
-	exe, err := os.Executable()
+	inside, err := programs.Path(programs.Job)
 	if err != nil {
 		return nil, err
 	}
 	if kind == "containerd" {
 		rt, err := containerdrt.Open(ctx, containerdrt.Config{
 			Address: cfg.Runtime.Containerd.Socket, Namespace: cfg.Runtime.Containerd.Namespace,
-			Dir: filepath.Join(cfg.Data.Dir, "containerd"), CgroupParent: cfg.Cgroup.Parent, Logger: exe, Policy: cfg.Containers.Policy(), Devices: devices, Log: log,
+			Dir: filepath.Join(cfg.Data.Dir, "containerd"), CgroupParent: cfg.Cgroup.Parent, Inside: inside, Program: ac.Tools.Exe, Policy: cfg.Containers.Policy(), Devices: devices, Log: log,
 		})
 		if err != nil {
 			return nil, err
@@ -203,8 +206,12 @@ func openRuntime(ctx context.Context, cfg *config.Agent, devices *cdi.Injector, 
 		ac.Host, ac.Images = rt, rt
 		return func() { _ = rt.Close() }, nil
 	}
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
 	rt, err := processrt.Open(ctx, processrt.Config{
-		Dir: filepath.Join(cfg.Data.Dir, "process"), Exe: []string{exe, "process-keeper"},
+		Dir: filepath.Join(cfg.Data.Dir, "process"), Exe: []string{exe, "process-keeper", "--inside", inside},
 		CgroupParent: cfg.Cgroup.Parent, AllowUncapped: cfg.Runtime.AllowUncapped, Log: log,
 	})
 	if err != nil {
@@ -267,7 +274,7 @@ type accounts struct {
 }
 
 type account struct {
-	user agent.User
+	user launcher.User
 	at   time.Time
 }
 
@@ -276,9 +283,9 @@ func newAccounts(u config.Users) *accounts {
 }
 
 // Resolve implements agent.Users.
-func (a *accounts) Resolve(uid, gid uint32, name string) (agent.User, error) {
+func (a *accounts) Resolve(uid, gid uint32, name string) (launcher.User, error) {
 	if uid == 0 && !a.allowRoot {
-		return agent.User{}, errors.New("jobs of root are refused on this node (users.allow_root)")
+		return launcher.User{}, errors.New("jobs of root are refused on this node (users.allow_root)")
 	}
 	key := uint64(uid)<<32 | uint64(gid)
 	a.mu.Lock()
@@ -287,7 +294,7 @@ func (a *accounts) Resolve(uid, gid uint32, name string) (agent.User, error) {
 	if !ok || time.Since(e.at) > nameLife {
 		u, err := lookup(uid, gid)
 		if err != nil {
-			return agent.User{}, err
+			return launcher.User{}, err
 		}
 		e = account{user: u, at: time.Now()}
 		a.mu.Lock()
@@ -295,31 +302,31 @@ func (a *accounts) Resolve(uid, gid uint32, name string) (agent.User, error) {
 		a.mu.Unlock()
 	}
 	if e.user.Name != name {
-		return agent.User{}, fmt.Errorf("uid %d is %q on this node and %q where the job was submitted; the accounts must agree", uid, e.user.Name, name)
+		return launcher.User{}, fmt.Errorf("uid %d is %q on this node and %q where the job was submitted; the accounts must agree", uid, e.user.Name, name)
 	}
 	return e.user, nil
 }
 
 // lookup finds an account; one that has no entry runs with its numeric ids
 // alone, as containers' users often do.
-func lookup(uid, gid uint32) (agent.User, error) {
+func lookup(uid, gid uint32) (launcher.User, error) {
 	id := strconv.FormatUint(uint64(uid), 10)
 	u, err := user.LookupId(id)
 	if errors.As(err, new(user.UnknownUserIdError)) {
-		return agent.User{Name: id, Home: "/", Shell: "/bin/sh", Groups: []uint32{gid}}, nil
+		return launcher.User{Name: id, Home: "/", Shell: "/bin/sh", Groups: []uint32{gid}}, nil
 	}
 	if err != nil {
-		return agent.User{}, fmt.Errorf("look up uid %s: %w", id, err)
+		return launcher.User{}, fmt.Errorf("look up uid %s: %w", id, err)
 	}
-	out := agent.User{Name: u.Username, Home: u.HomeDir, Shell: "/bin/sh"}
+	out := launcher.User{Name: u.Username, Home: u.HomeDir, Shell: "/bin/sh"}
 	ids, err := u.GroupIds()
 	if err != nil {
-		return agent.User{}, fmt.Errorf("groups of %s: %w", u.Username, err)
+		return launcher.User{}, fmt.Errorf("groups of %s: %w", u.Username, err)
 	}
 	for _, s := range ids {
 		n, err := strconv.ParseUint(s, 10, 32)
 		if err != nil {
-			return agent.User{}, fmt.Errorf("groups of %s: %w", u.Username, err)
+			return launcher.User{}, fmt.Errorf("groups of %s: %w", u.Username, err)
 		}
 		out.Groups = append(out.Groups, uint32(n))
 	}

@@ -12,19 +12,38 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-scheduler/berth/agent/containerdrt"
 	"github.com/berth-scheduler/berth/agent/processrt"
+	"github.com/berth-scheduler/berth/cmd/internal/build"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/backupcmd"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/frame"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/imagecmd"
 	"github.com/berth-scheduler/berth/cmd/internal/config"
+	"github.com/berth-scheduler/berth/cmd/internal/programs"
 	"github.com/berth-scheduler/berth/cmd/internal/safefile"
 	"github.com/berth-scheduler/berth/cmd/internal/telemetry"
 )
 
-// Commands returns the commands that run and set up daemons.
-func Commands(version string) []*cobra.Command {
-	return []*cobra.Command{
-		newCoordinatorCommand(version), newAgentCommand(version), newKeeperCommand(), newProbeCommand(), newPAMCommand(), newDoctorCommand(), newConfigCommand(), newClusterCommand(),
+// Program is berthd: what runs and sets up daemons, and works on their files.
+func Program() frame.Program {
+	own := func(build func() *cobra.Command) frame.Constructor {
+		return func(*console.Env, *client.Client) *cobra.Command { return build() }
 	}
+	version := build.Info().String()
+	return frame.Program{Name: programs.Daemon, Example: "berthd agent", Commands: []frame.Command{
+		{Name: "coordinator", New: own(func() *cobra.Command { return newCoordinatorCommand(version) })},
+		{Name: "coordinator", New: frame.Local(backupcmd.NewCoordinatorCmd)},
+		{Name: "agent", New: own(func() *cobra.Command { return newAgentCommand(version) })},
+		{Name: "process-keeper", New: own(newKeeperCommand)},
+		{Name: "pam", New: own(newPAMCommand)},
+		{Name: "doctor", New: own(newDoctorCommand)},
+		{Name: "config", New: own(newConfigCommand)},
+		{Name: "cluster", New: own(newClusterCommand)},
+		{Name: "cluster", New: backupcmd.NewClusterCmd},
+		{Name: "image", New: frame.Local(imagecmd.NewCommand)},
+		{Name: "version", New: frame.Local(frame.NewVersionCmd)},
+	}}
 }
 
 type daemonOptions struct {
@@ -144,23 +163,17 @@ func newAgentCommand(version string) *cobra.Command {
 // newKeeperCommand runs the small process that outlives the agent and reaps
 // the jobs of the process runtime. The agent starts it.
 func newKeeperCommand() *cobra.Command {
-	var dir, parent string
+	var dir, parent, inside string
 	cmd := &cobra.Command{
 		Use: "process-keeper", Short: "Reap jobs for the agent (started by it)", Hidden: true, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return processrt.KeeperMain(cmd.Context(), dir, parent) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return processrt.KeeperMain(cmd.Context(), dir, parent, inside)
+		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "state directory")
 	cmd.Flags().StringVar(&parent, "cgroup", "/berth", "control group that holds those of the jobs")
+	cmd.Flags().StringVar(&inside, "inside", "", "program that stands beside jobs")
 	return cmd
-}
-
-// newProbeCommand opens device nodes in a container that the agent made to see
-// which it can.
-func newProbeCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: containerdrt.ProbeArg + " PATH...", Short: "Try to open device nodes (run by the agent in a container)", Hidden: true, Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return containerdrt.ProbeMain(args, cmd.OutOrStdout()) },
-	}
 }
 
 // newConfigCommand shows what a daemon would run with.

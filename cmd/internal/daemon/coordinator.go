@@ -31,6 +31,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 	"github.com/berth-scheduler/berth/cmd/internal/tlsconf"
 	"github.com/berth-scheduler/berth/coordinator"
+	"github.com/berth-scheduler/berth/coordinator/api/calls"
 	"github.com/berth-scheduler/berth/coordinator/learner"
 	"github.com/berth-scheduler/berth/coordinator/limit"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
@@ -135,7 +136,7 @@ func listenCoordinator(cfg *config.Coordinator, src *tlsconf.Source, log *slog.L
 		return nil, fmt.Errorf("listen.addr: %w", err)
 	}
 	mux, err := tlsconf.NewMux(tlsconf.MuxConfig{
-		Listener: ln, Log: log, Strangers: tlsconf.Strangers{Total: coordinator.MaxStrangers, PerHost: coordinator.MaxStrangersPerHost},
+		Listener: ln, Log: log, Strangers: tlsconf.Strangers{Total: calls.MaxStrangers, PerHost: calls.MaxStrangersPerHost},
 		Protocols: map[string]*tls.Config{
 			tlsconf.ProtoRaft: tlsconf.ServerConfig(src, tlsconf.RoleCoordinator),
 			tlsconf.ProtoGRPC: tlsconf.JoinServerConfig(src, tlsconf.RoleCoordinator, tlsconf.RoleAgent, tlsconf.RoleGate),
@@ -206,7 +207,7 @@ func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (
 		Lease: cfg.Lease.Agent, HeadroomMiB: int64(cfg.Scheduling.MemoryHeadroomMiB), MaxShares: cfg.Scheduling.MaxShares,
 		Policy: sched.Policy, Planner: sched.Planner, Partitions: sched.Partitions, Interval: sched.Interval,
 		MaxQueued: cfg.Limits.QueuedTotal, MaxPerUser: cfg.Limits.JobsPerUser, MaxBytes: int64(cfg.Limits.SpecMiBTotal) << 20, MaxBytesPerUser: int64(cfg.Limits.SpecMiBPerUser) << 20, MaxArrayTasks: cfg.Limits.ArrayTasks, MaxStreams: cfg.Limits.StreamsTotal, MaxStreamsPerUser: cfg.Limits.StreamsPerUser,
-		Limits: limit.Config{Rate: cfg.Limits.RequestsPerSecond, Calls: cfg.Limits.RequestsPerUser, Expensive: cfg.Limits.ReadsPerUser, ExpensiveTotal: cfg.Limits.ReadsTotal}, MaxConnsPerUser: cfg.Limits.ConnectionsPerUser, Gossip: cfg.Gossip.Addr, GossipPeers: cfg.Gossip.Join,
+		Limits: limit.Config{Rate: cfg.Limits.RequestsPerSecond, Bandwidth: cfg.Limits.RequestKiBPerSecond << 10, WorkMilli: cfg.Limits.ReadMsPerSecond, Calls: cfg.Limits.RequestsPerUser, Expensive: cfg.Limits.ReadsPerUser, ExpensiveTotal: cfg.Limits.ReadsTotal}, MaxConnsPerUser: cfg.Limits.ConnectionsPerUser, Gossip: cfg.Gossip.Addr, GossipPeers: cfg.Gossip.Join,
 		GangTimeout: cfg.Scheduling.GangTimeout, GangPorts: gangPorts(&cfg.Scheduling),
 		HistoryKeep: cfg.History.Keep, HistoryMaxJobs: cfg.History.MaxJobs, KeepFinished: cfg.History.InState,
 		SnapshotThreshold: uint64(cfg.Raft.SnapshotThreshold), SnapshotInterval: cfg.Raft.SnapshotInterval,
@@ -300,19 +301,19 @@ type certifier struct {
 	trusted func() []byte // PEM
 }
 
-// Issue implements coordinator.Certifier.
+// Issue implements nodes.Certifier.
 func (c certifier) Issue(csr []byte, role, id string) (cert, ca []byte, err error) {
 	cert, err = c.ca.Sign(csr, tlsconf.Role(role), id, 0)
 	return cert, c.trusted(), err
 }
 
-// Token implements coordinator.Certifier.
+// Token implements nodes.Certifier.
 func (c certifier) Token() (string, []byte, error) {
 	t, hash, err := tlsconf.NewToken(c.ca)
 	return t.String(), hash[:], err
 }
 
-// TokenHash implements coordinator.Certifier.
+// TokenHash implements nodes.Certifier.
 func (c certifier) TokenHash(secret string) ([]byte, error) {
 	h, err := tlsconf.HashSecret(secret)
 	return h[:], err
@@ -387,7 +388,7 @@ func (n *names) name(uid cluster.UID) string {
 	return e.name
 }
 
-// inGroup tells whether this host counts a user, with a primary group, among a group.
+// inGroup reports whether this host counts a user, with a primary group, among a group.
 func inGroup(name string, gid uint32, group string) bool {
 	g, err := user.LookupGroup(group)
 	if err != nil {

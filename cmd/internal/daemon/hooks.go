@@ -5,6 +5,7 @@ import (
 
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/hooks"
+	"github.com/berth-scheduler/berth/agent/launcher"
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 )
@@ -27,8 +28,8 @@ func openHooks(cfg *config.Agent, ac *agent.Config, log *slog.Logger) error {
 }
 
 // networks is what jobs of a node see of its network, whatever runs them.
-func networks(c config.Containers) agent.Networks {
-	n := agent.Networks{Default: cluster.Network(c.Network)}
+func networks(c config.Containers) launcher.Networks {
+	n := launcher.Networks{Default: cluster.Network(c.Network)}
 	for _, name := range c.Networks {
 		n.Allowed = append(n.Allowed, cluster.Network(name))
 	}

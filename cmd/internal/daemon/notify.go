@@ -4,18 +4,17 @@ import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/cmd/internal/config"
-	"github.com/berth-scheduler/berth/coordinator"
 	"github.com/berth-scheduler/berth/coordinator/notify"
 )
 
 // noticesOf is how users are told of their jobs, as the configuration says.
-func noticesOf(n *config.Notify) (coordinator.Notices, error) {
+func noticesOf(n *config.Notify) (notify.Notices, error) {
 	nets, err := n.Networks()
 	if err != nil {
-		return coordinator.Notices{}, fmt.Errorf("notify.webhook_allow: %w", err)
+		return notify.Notices{}, fmt.Errorf("notify.webhook_allow: %w", err)
 	}
-	users := map[string]coordinator.WebhookUsers{"users": coordinator.WebhooksUsers, "admins": coordinator.WebhooksAdmins}
-	return coordinator.Notices{
+	users := map[string]notify.WebhookUsers{"users": notify.WebhooksUsers, "admins": notify.WebhooksAdmins}
+	return notify.Notices{
 		Mail:     notify.Mailer{Program: n.Sendmail, Sender: n.Sender, Domain: n.MailDomain, Domains: n.MailDomains},
 		Webhooks: users[n.Webhooks], Allow: nets,
 	}, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/berth-scheduler/berth/cmd/internal/config"
-	"github.com/berth-scheduler/berth/coordinator"
+	"github.com/berth-scheduler/berth/coordinator/lead"
 )
 
 // Configured is a coordinator's configuration, and how to read it again.
@@ -28,7 +28,7 @@ type Configured struct {
 type reloader struct {
 	cfg   *Configured
 	inUse *config.Loaded[config.Coordinator]
-	apply func(coordinator.Scheduling)
+	apply func(lead.Scheduling)
 	log   *slog.Logger
 	clock func() time.Time
 
@@ -43,7 +43,7 @@ const (
 	reloadRefused = "refused"
 )
 
-func newReloader(cfg *Configured, apply func(coordinator.Scheduling), reg prometheus.Registerer, log *slog.Logger) *reloader {
+func newReloader(cfg *Configured, apply func(lead.Scheduling), reg prometheus.Registerer, log *slog.Logger) *reloader {
 	r := &reloader{
 		cfg: cfg, inUse: cfg.Loaded, apply: apply, log: log.With("component", "config"), clock: time.Now,
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -84,7 +84,7 @@ func (r *reloader) run(ctx context.Context) error {
 // reload reads the configuration again once.
 func (r *reloader) reload(ctx context.Context) {
 	again, err := r.cfg.Again()
-	var s *coordinator.Scheduling
+	var s *lead.Scheduling
 	if err == nil {
 		s, err = r.schedulingOf(again)
 	}
@@ -107,7 +107,7 @@ func (r *reloader) reload(ctx context.Context) {
 
 // schedulingOf makes the policies of a configuration that was read again, with
 // what nodes were registered by as it was at the start.
-func (r *reloader) schedulingOf(again *config.Loaded[config.Coordinator]) (*coordinator.Scheduling, error) {
+func (r *reloader) schedulingOf(again *config.Loaded[config.Coordinator]) (*lead.Scheduling, error) {
 	sched := again.Config.Scheduling
 	sched.MaxShares = r.cfg.Config.Scheduling.MaxShares
 	return schedulingOf(&sched)

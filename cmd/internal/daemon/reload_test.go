@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/berth-scheduler/berth/cmd/internal/config"
-	"github.com/berth-scheduler/berth/coordinator"
+	"github.com/berth-scheduler/berth/coordinator/lead"
 )
 
 const minimal = "id: c1\ncluster: {id: hpc}\nlisten: {advertise: \"c1:7070\"}\n"
@@ -24,7 +24,7 @@ type reloads struct {
 	r     *reloader
 	log   bytes.Buffer
 	reg   *prometheus.Registry
-	taken []coordinator.Scheduling
+	taken []lead.Scheduling
 }
 
 func startReloads(t *testing.T, content string) *reloads {
@@ -38,7 +38,7 @@ func startReloads(t *testing.T, content string) *reloads {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(&x.log, nil))
-	x.r = newReloader(&Configured{Loaded: l, Again: again}, func(s coordinator.Scheduling) { x.taken = append(x.taken, s) }, x.reg, log)
+	x.r = newReloader(&Configured{Loaded: l, Again: again}, func(s lead.Scheduling) { x.taken = append(x.taken, s) }, x.reg, log)
 	x.r.clock = func() time.Time { return time.Unix(1_700_000_000, 0) }
 	return x
 }

@@ -8,13 +8,14 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/cmd/internal/config"
-	"github.com/berth-scheduler/berth/coordinator"
+	"github.com/berth-scheduler/berth/coordinator/lead"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
+	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
 // schedulingOf makes the policies of a configuration.
-func schedulingOf(cfg *config.Scheduling) (*coordinator.Scheduling, error) {
+func schedulingOf(cfg *config.Scheduling) (*lead.Scheduling, error) {
 	base := scheduler.Default()
 	base.MaxShares = cfg.MaxShares
 	base.FairMilli = int64(math.Round(1000 * cfg.Fairshare))
@@ -34,7 +35,7 @@ func schedulingOf(cfg *config.Scheduling) (*coordinator.Scheduling, error) {
 	if opt.Tenants, err = cfg.Tenancy(); err != nil {
 		return nil, err
 	}
-	s := &coordinator.Scheduling{Interval: cfg.Interval, PreemptEvery: cfg.PreemptEvery, Partitions: map[string]coordinator.Chosen{}}
+	s := &lead.Scheduling{Site: site.Site{Partitions: map[string]site.Chosen{}}, Interval: cfg.Interval, PreemptEvery: cfg.PreemptEvery}
 	if s.Chosen, err = chosen(cfg.Policy, base, opt); err != nil {
 		return nil, fmt.Errorf("scheduling.policy: %w", err)
 	}
@@ -50,7 +51,7 @@ func schedulingOf(cfg *config.Scheduling) (*coordinator.Scheduling, error) {
 	return s, nil
 }
 
-func chosen(name string, base scheduler.Policy, opt policies.Options) (c coordinator.Chosen, err error) {
+func chosen(name string, base scheduler.Policy, opt policies.Options) (c site.Chosen, err error) {
 	c.Policy = base
 	c.Planner, err = plannerOf(name, &c.Policy, opt)
 	return c, err

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-scheduler/berth/cmd/internal/build"
 	"github.com/berth-scheduler/berth/cmd/internal/sdnotify"
 	"github.com/berth-scheduler/berth/cmd/internal/telemetry"
 )
@@ -26,7 +27,7 @@ type service struct {
 }
 
 func newService(log *slog.Logger) (*service, error) {
-	reg, err := telemetry.NewRegistry(telemetry.BuildInfo())
+	reg, err := telemetry.NewRegistry(build.Info())
 	if err != nil {
 		return nil, err
 	}

@@ -13,25 +13,30 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"github.com/berth-scheduler/berth/agent"
-	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd"
+	"github.com/berth-scheduler/berth/agent/launcher"
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 	"github.com/berth-scheduler/berth/cmd/internal/gate"
-	"github.com/berth-scheduler/berth/coordinator"
+	"github.com/berth-scheduler/berth/cmd/internal/programs"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+	"github.com/berth-scheduler/berth/coordinator/api/authorize"
 )
 
 // gateName is the socket beside the batch scripts by which jobs reach the
 // cluster. Its directory holds nothing else, and may be mounted.
 const gateName = "cluster/berth.sock"
 
-// tools are Slurm's commands for the jobs of a node: links to this program. A
-// program that cannot be named gives them none.
-func tools(scripts string, imagesToo bool) agent.Tools {
-	exe, err := os.Executable()
-	if err != nil || scripts == "" {
-		return agent.Tools{}
+// tools are Slurm's commands for the jobs of a node: links to the users' program. A
+// node without that gives them none.
+func tools(scripts string, imagesToo bool, log *slog.Logger) launcher.Tools {
+	if scripts == "" {
+		return launcher.Tools{}
 	}
-	return agent.Tools{Exe: exe, Names: append(slurmcmd.Applets(), "berth"), Socket: filepath.Join(scripts, gateName), ImagesToo: imagesToo}
+	exe, err := programs.Path(programs.Users)
+	if err != nil {
+		log.Warn("jobs find no commands of Berth's and Slurm's on this node", "err", err)
+		return launcher.Tools{}
+	}
+	return launcher.Tools{Exe: exe, Names: append(slurm.Commands(), programs.Users), Socket: filepath.Join(scripts, gateName), ImagesToo: imagesToo}
 }
 
 // serveGate passes what jobs on this node ask of the coordinators on to them,
@@ -55,8 +60,8 @@ func serveGate(ctx context.Context, cfg *config.Agent, dial func(string) (*grpc.
 		return fmt.Errorf("socket for jobs: %w", err)
 	}
 	g := gate.New(cfg.Coordinators, dial, func(info credentials.AuthInfo) (uid, gid uint32, ok bool) {
-		peer, ok := info.(coordinator.UnixPeer)
+		peer, ok := info.(authorize.UnixPeer)
 		return uint32(peer.UID), peer.GID, ok
 	}, hasJob, reg, log)
-	return g.Serve(ctx, ln, coordinator.UnixCredentials())
+	return g.Serve(ctx, ln, authorize.UnixCredentials())
 }

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-scheduler/berth/cmd/internal/dev"
+	"github.com/berth-scheduler/berth/cmd/internal/programs"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -57,13 +58,17 @@ func (o *options) run(ctx context.Context, out, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	exe, err := os.Executable()
+	daemon, err := programs.Path(programs.Daemon)
+	if err != nil {
+		return err
+	}
+	lab, err := programs.Path(programs.Lab)
 	if err != nil {
 		return err
 	}
 	began := time.Now()
 	c, err := dev.Start(ctx, dev.Options{
-		Coordinators: o.coordinators, Nodes: nodes, Runtime: "process", Policy: "ffd", Exe: exe, Log: stderr,
+		Coordinators: o.coordinators, Nodes: nodes, Runtime: "process", Policy: "ffd", Exe: daemon, Log: stderr,
 	})
 	if err != nil {
 		return err
@@ -73,7 +78,7 @@ func (o *options) run(ctx context.Context, out, stderr io.Writer) (err error) {
 	if err := os.Mkdir(outDir, 0o755); err != nil {
 		return err
 	}
-	jobs, err := loadJobs(o.models, exe, outDir)
+	jobs, err := loadJobs(o.models, lab, outDir)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ type Options struct {
 	Policy string
 	// Busybox imports a small image on every node, with Runtime containerd.
 	Busybox bool
-	// Exe is the berth binary.
+	// Exe is the program berthd.
 	Exe string
 	// Log gets a line for what happens to a daemon.
 	Log io.Writer

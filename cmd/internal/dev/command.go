@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/programs"
 )
 
 type command struct {
@@ -53,7 +54,7 @@ func (c *command) run(ctx context.Context, args []string, stdout, stderr io.Writ
 		return err
 	}
 	c.opts.Nodes, c.opts.Log = nodes, stderr
-	if c.opts.Exe, err = os.Executable(); err != nil {
+	if c.opts.Exe, err = programs.Path(programs.Daemon); err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)

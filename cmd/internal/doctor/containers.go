@@ -19,7 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 )
 
-// usesContainerd tells whether jobs run under containerd.
+// usesContainerd reports whether jobs run under containerd.
 func usesContainerd(h *Host, a *config.Agent) bool {
 	return a.Runtime.Kind == "containerd" || a.Runtime.Kind == "auto" && h.exists(a.Runtime.Containerd.Socket)
 }
@@ -99,7 +99,7 @@ func newest(c holes.Component, v holes.Version) holes.Version {
 	}
 }
 
-// wantsCards tells whether the node is to offer the driver's cards.
+// wantsCards reports whether the node is to offer the driver's cards.
 func wantsCards(s *Subject) bool { return agentOf(s).GPUs.Provider == "nvml" }
 
 func injector(h *Host, a *config.Agent) (*cdi.Injector, error) {

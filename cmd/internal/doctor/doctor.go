@@ -175,7 +175,7 @@ func Refusals(ctx context.Context, h *Host, cfg *config.Agent) []Line {
 	return slices.DeleteFunc(examine(ctx, h, s, list, Deadline), func(l Line) bool { return l.Key == "" || l.Status != Fail })
 }
 
-// Failed tells whether a line is a failure.
+// Failed reports whether a line is a failure.
 func Failed(lines []Line) bool {
 	return slices.ContainsFunc(lines, func(l Line) bool { return l.Status == Fail })
 }

@@ -167,7 +167,7 @@ func (h *Host) mountOf(p string) (mount, bool) {
 	return best, found
 }
 
-// networked tells whether a type of file system lives on other machines.
+// networked reports whether a type of file system lives on other machines.
 func networked(kind string) bool {
 	switch kind {
 	case "nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "fuse.glusterfs", "afs", "9p", "wekafs", "panfs", "orangefs":

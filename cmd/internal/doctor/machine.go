@@ -275,7 +275,7 @@ func sockets(ctx context.Context, h *Host, s *Subject) []Line {
 	return append(good, bad...)
 }
 
-// listening tells whether an address is free. One that is taken is as it
+// listening reports whether an address is free. One that is taken is as it
 // should be when the daemon runs.
 func listening(h *Host, key, addr string, networks ...string) []Line {
 	if addr == "" {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"strconv"
 	"sync"
 	"time"
 
@@ -75,7 +74,7 @@ func (g *Gate) Serve(ctx context.Context, ln net.Listener, creds credentials.Tra
 			return connsWithJob
 		}
 		return connsWithout
-	}, connsTotal)
+	}, connsTotal, g.calls.Pause)
 	creds = conns.Credentials(creds, func(info credentials.AuthInfo) (cluster.UID, bool) {
 		uid, _, ok := g.who(info)
 		return cluster.UID(uid), ok
@@ -138,9 +137,7 @@ func (g *Gate) handle(_ any, near grpc.ServerStream) error {
 	if err := let.arrived(len(first)); err != nil {
 		return err
 	}
-	uid, gid := let.uid, let.gid
-	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(ctx, metadata.Pairs(
-		"berth-on-behalf-of-uid", strconv.FormatUint(uint64(uid), 10), "berth-on-behalf-of-gid", strconv.FormatUint(uint64(gid), 10))))
+	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(ctx, let.onBehalf(ctx)))
 	defer cancel()
 	far, err := g.open(ctx, method, &first)
 	if err != nil {

@@ -9,14 +9,17 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
@@ -38,7 +41,17 @@ func (kernel) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error
 // opened is a gate without coordinators, for uid 1001, who has a job or has none.
 func opened(t *testing.T, hasJob bool) *bufconn.Listener {
 	t.Helper()
-	g := New(nil, nil, func(credentials.AuthInfo) (uid, gid uint32, ok bool) { return 1001, 1001, true },
+	return openedTo(t, hasJob, nil)
+}
+
+// openedTo is opened with a coordinator, if there is a way to one.
+func openedTo(t *testing.T, hasJob bool, to func(string) (*grpc.ClientConn, error)) *bufconn.Listener {
+	t.Helper()
+	var addrs []string
+	if to != nil {
+		addrs = []string{"c"}
+	}
+	g := New(addrs, to, func(credentials.AuthInfo) (uid, gid uint32, ok bool) { return 1001, 1001, true },
 		func(uint32) bool { return hasJob }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	ln := bufconn.Listen(1 << 20)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -142,4 +155,54 @@ func TestRequestsThatDoNotArrive(t *testing.T) {
 			t.Errorf("%d of %d ended with the time for their message", len(ends), 100-refused)
 		}
 	})
+}
+
+// coordinatorOf answers every call of a gate with an empty message, and keeps the
+// metadata that it came with.
+func coordinatorOf(t *testing.T) (dial func(string) (*grpc.ClientConn, error), last func() metadata.MD) {
+	t.Helper()
+	ln := bufconn.Listen(1 << 20)
+	seen := make(chan metadata.MD, 10)
+	srv := grpc.NewServer(grpc.ForceServerCodec(raw{}), grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error {
+		md, _ := metadata.FromIncomingContext(s.Context())
+		seen <- md
+		return s.SendMsg(&[]byte{})
+	}))
+	go func() { _ = srv.Serve(ln) }()
+	t.Cleanup(srv.Stop)
+	return func(string) (*grpc.ClientConn, error) {
+		return grpc.NewClient("passthrough:///c", grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return ln.Dial() }))
+	}, func() metadata.MD { return <-seen }
+}
+
+// TestWhatAGatePassesOn: who the kernel says it is, the credential that they show,
+// and nothing else that they say of themselves.
+func TestWhatAGatePassesOn(t *testing.T) {
+	credential := "j7-a2." + strings.Repeat("ab", 32)
+	for name, c := range map[string]struct{ shown, want []string }{
+		"a credential": {[]string{credential}, []string{credential}},
+		"none":         {nil, nil},
+		"two":          {[]string{credential, credential}, nil},
+		"a large one":  {[]string{strings.Repeat("x", 4000)}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			to, last := coordinatorOf(t)
+			cc := dial(t, openedTo(t, true, to))
+			ctx := metadata.AppendToOutgoingContext(t.Context(), "berth-forwarded", "c1", "berth-on-behalf-of-uid", "0", "berth-plain", "1")
+			for _, x := range c.shown {
+				ctx = metadata.AppendToOutgoingContext(ctx, cluster.CredentialKey, x)
+			}
+			if err := cc.Invoke(ctx, submit, &[]byte{}, &[]byte{}, grpc.ForceCodec(raw{})); err != nil {
+				t.Fatal(err)
+			}
+			md := last()
+			if d := cmp.Diff(c.want, md.Get(cluster.CredentialKey)); d != "" {
+				t.Error(d)
+			}
+			if d := cmp.Diff([]string{"1001"}, md.Get("berth-on-behalf-of-uid")); d != "" || len(md.Get("berth-forwarded"))+len(md.Get("berth-plain")) > 0 {
+				t.Errorf("it passes on %v", md)
+			}
+		})
+	}
 }

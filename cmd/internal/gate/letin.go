@@ -3,10 +3,12 @@ package gate
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
@@ -28,6 +30,16 @@ type visit struct {
 func (l *visit) end() {
 	l.late.Stop()
 	l.call.End()
+}
+
+// onBehalf says to a coordinator for whom the call is, and passes on what a job
+// shows to be believed: the coordinator judges it.
+func (l *visit) onBehalf(ctx context.Context) metadata.MD {
+	md := metadata.Pairs("berth-on-behalf-of-uid", strconv.FormatUint(uint64(l.uid), 10), "berth-on-behalf-of-gid", strconv.FormatUint(uint64(l.gid), 10))
+	if v := metadata.ValueFromIncomingContext(ctx, cluster.CredentialKey); len(v) == 1 && len(v[0]) <= cluster.MaxCredential {
+		md.Set(cluster.CredentialKey, v[0])
+	}
+	return md
 }
 
 func (l *visit) arrived(bytes int) error {

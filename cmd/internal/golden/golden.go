@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// Updating tells whether go test was asked to rewrite the files, for tests that
+// Updating reports whether go test was asked to rewrite the files, for tests that
 // keep theirs in another shape.
 func Updating() bool { return *update }
 

@@ -1,6 +1,9 @@
 package sbatch
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // finishEnv says what was asked for as Slurm's jobs are told it; what only the
 // node knows is added there.
@@ -15,15 +18,16 @@ func (r *resolver) finishEnv() {
 		if s.Name == "partition" || s.Name == "account" || s.Name == "qos" {
 			r.keep(s.Name, s.Value)
 		}
+		if truncate, err := ParseOpenMode(s.Value); s.Name == "open-mode" && err == nil {
+			r.keep(s.Name, openModeLetter(truncate))
+		}
 	}
-	nodes, times := max(1, r.req.Nodes), ""
-	if nodes > 1 {
-		times = fmt.Sprintf("(x%d)", nodes)
-	}
-	set("SLURM_TASKS_PER_NODE", fmt.Sprint(r.tasks)+times)
+	nodes := max(1, r.req.Nodes)
+	all := cmp.Or(r.uneven, r.tasks*nodes)
+	set("SLURM_TASKS_PER_NODE", spread(all, nodes))
 	if r.tasksSaid {
-		num("SLURM_NTASKS", r.tasks*nodes)
-		num("SLURM_NPROCS", r.tasks*nodes)
+		num("SLURM_NTASKS", all)
+		num("SLURM_NPROCS", all)
 	}
 	if nodes > 1 {
 		num("SLURM_NTASKS_PER_NODE", r.perNodeSaid)
@@ -38,10 +42,26 @@ func (r *resolver) finishEnv() {
 	for _, v := range []struct{ option, name string }{
 		{"gpus", "SLURM_GPUS"}, {"gpus-per-node", "SLURM_GPUS_PER_NODE"}, {"gpus-per-task", "SLURM_GPUS_PER_TASK"},
 		{"partition", "SLURM_JOB_PARTITION"}, {"account", "SLURM_JOB_ACCOUNT"}, {"qos", "SLURM_JOB_QOS"}, {"reservation", "SLURM_JOB_RESERVATION"},
-		{"dependency", "SLURM_JOB_DEPENDENCY"},
+		{"dependency", "SLURM_JOB_DEPENDENCY"}, {"open-mode", "SLURM_OPEN_MODE"},
 	} {
 		if text := r.gpuText[v.option]; text != "" {
 			set(v.name, text)
 		}
 	}
+}
+
+// spread is how many tasks each node has, as Slurm writes it: 2(x3), or 2,1(x2) where
+// the first nodes have one more.
+func spread(tasks, nodes int64) string {
+	of := func(n, times int64) string {
+		if times > 1 {
+			return fmt.Sprintf("%d(x%d)", n, times)
+		}
+		return fmt.Sprint(n)
+	}
+	each, more := tasks/nodes, tasks%nodes
+	if more == 0 {
+		return of(each, nodes)
+	}
+	return of(each+1, more) + "," + of(each, nodes-more)
 }

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -12,26 +13,28 @@ import (
 
 // elsewhere are options of plugins and of other programs that people write on
 // #SBATCH lines, and what they come to.
-var elsewhere = map[string]string{
-	"container-image":      "name the image on a line that only Berth reads: #BERTH --image=REFERENCE",
-	"container-mounts":     "#BERTH --mount=PATH, once for each",
-	"container-workdir":    "--chdir=PATH",
-	"container-name":       "images are kept by their node; #BERTH --image=REFERENCE",
-	"container-mount-home": "#BERTH --mount=PATH of the home directory",
-	"pty":                  "berth shell, or srun --pty, outside of a script",
-	"mpi":                  "it is an option of srun",
-	"cpu-bind":             "it is an option of srun",
-	"gpu-mem":              "#BERTH --gpu-mem=SIZE",
-	"walltime":             "--time",
-	"queue":                "--partition",
-	"email":                "--mail-user",
-	"memory":               "--mem",
-	"cpus":                 "--cpus-per-task",
-	"ncpus":                "--cpus-per-task",
-	"gpu":                  "--gpus",
-	"ngpus":                "--gpus",
-	"name":                 "--job-name",
-}
+var elsewhere = sync.OnceValue(func() map[string]string {
+	return map[string]string{
+		"container-image":      "name the image on a line that only Berth reads: #BERTH --image=REFERENCE",
+		"container-mounts":     "#BERTH --mount=PATH, once for each",
+		"container-workdir":    "--chdir=PATH",
+		"container-name":       "images are kept by their node; #BERTH --image=REFERENCE",
+		"container-mount-home": "#BERTH --mount=PATH of the home directory",
+		"pty":                  "berth shell, or srun --pty, outside of a script",
+		"mpi":                  "it is an option of srun",
+		"cpu-bind":             "it is an option of srun",
+		"gpu-mem":              "#BERTH --gpu-mem=SIZE",
+		"walltime":             "--time",
+		"queue":                "--partition",
+		"email":                "--mail-user",
+		"memory":               "--mem",
+		"cpus":                 "--cpus-per-task",
+		"ncpus":                "--cpus-per-task",
+		"gpu":                  "--gpus",
+		"ngpus":                "--gpus",
+		"name":                 "--job-name",
+	}
+})
 
 // fixOption says what to write for an option that does not exist.
 func fixOption(name string) string {
@@ -39,7 +42,7 @@ func fixOption(name string) string {
 	if slurmOptionNamed(name) {
 		return "--" + name
 	}
-	if fix, ok := elsewhere[name]; ok {
+	if fix, ok := elsewhere()[name]; ok {
 		return fix
 	}
 	best, least := "", 3
@@ -75,7 +78,9 @@ func fixWord(word string) string {
 	return ""
 }
 
-var gib = regexp.MustCompile(`^[0-9]+ ?[kKmMgGtT][iI][bB]$`)
+var gib = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[0-9]+ ?[kKmMgGtT][iI][bB]$`)
+})
 
 // fixValue says how to write a value that sbatch cannot read.
 func fixValue(option, v string) string {
@@ -85,7 +90,7 @@ func fixValue(option, v string) string {
 			return "--" + option + "=" + units.FormatDuration(d)
 		}
 	case "mem", "mem-per-cpu", "mem-per-gpu":
-		if gib.MatchString(v) {
+		if gib().MatchString(v) {
 			return "--" + option + "=" + strings.ToUpper(strings.ReplaceAll(v[:len(v)-2], " ", ""))
 		}
 	}
@@ -99,7 +104,7 @@ func unexpanded(s Setting) string {
 		return ""
 	}
 	if i := strings.IndexByte(s.Value, '$'); i >= 0 {
-		return "no shell reads directives: " + variable.FindString(s.Value[i:]) + " stays as it is, for sbatch as well"
+		return "no shell reads directives: " + variable().FindString(s.Value[i:]) + " stays as it is, for sbatch as well"
 	}
 	if strings.HasPrefix(s.Value, "~") {
 		return "no shell reads directives: ~ stays as it is, for sbatch as well"
@@ -107,7 +112,9 @@ func unexpanded(s Setting) string {
 	return ""
 }
 
-var variable = regexp.MustCompile(`^\$(\{[^}]*\}?|[A-Za-z0-9_]*|\([^)]*\)?)`)
+var variable = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^\$(\{[^}]*\}?|[A-Za-z0-9_]*|\([^)]*\)?)`)
+})
 
 // written is how the setting may be typed again.
 func written(s Setting) string {

@@ -31,7 +31,7 @@ func (r *Report) Worst() Fate {
 	return worst
 }
 
-// IsBatch tells whether data looks like a batch script, be it one that lacks
+// IsBatch reports whether data looks like a batch script, be it one that lacks
 // its first line: a line of it begins with a directive.
 func IsBatch(data []byte) bool {
 	return bytes.HasPrefix(data, []byte(slurmMark)) || bytes.HasPrefix(data, []byte(berthMark)) || bytes.Contains(data, []byte("\n"+slurmMark)) || bytes.Contains(data, []byte("\n"+berthMark))

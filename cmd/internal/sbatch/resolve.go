@@ -190,6 +190,7 @@ type resolver struct {
 	tasks, cpusPerTask, perNode, perGPU int64
 	tasksSaid                           bool
 	perNodeSaid                         int64 // by the request and not by us, on several nodes
+	uneven                              int64 // all tasks, where not all nodes have as many of them; else 0
 	cpusPerGPU, minCPUs                 int64
 	mem, memPerCPU, memPerGPU           int64
 	memFrom                             map[string]int // option → index of its outcome
@@ -210,7 +211,7 @@ func (r *resolver) one(s Setting) (o Outcome, valid bool) {
 		}
 		return o, true
 	}
-	rule, ok := rules[s.Name]
+	rule, ok := rules()[s.Name]
 	if !ok {
 		panic("sbatch: no rule for --" + s.Name) // a test holds the tables together
 	}
@@ -251,6 +252,15 @@ func (r *resolver) note(option, format string, args ...any) {
 		o := &r.out[i]
 		if (o.Option == "--"+option || strings.HasPrefix(o.Option, "--"+option+"=")) && o.Fate == Mapped {
 			o.Note = fmt.Sprintf(format, args...)
+		}
+	}
+}
+
+// remark says what became of an option once all is known.
+func (r *resolver) remark(option, note string) {
+	for i := range r.out {
+		if o := &r.out[i]; strings.HasPrefix(o.Option, "--"+option+"=") && (o.Fate == Honoured || o.Fate == Mapped) {
+			o.Fate, o.Note = Mapped, note
 		}
 	}
 }
@@ -331,20 +341,25 @@ func (r *resolver) finishGPUs() {
 // script runs once for each task, as srun would run it.
 func (r *resolver) finishNodes() {
 	n := r.req.Nodes
+	if n > 1 && r.tasksSaid && r.tasks < n {
+		r.remark("nodes", fmt.Sprintf("%d, one for each task", r.tasks))
+		n, r.req.Nodes = r.tasks, r.tasks
+	}
 	if n < 2 {
+		r.req.Nodes = 0
 		return
 	}
 	switch {
 	case r.perGPU > 0:
 		r.refuse("ntasks-per-gpu", fmt.Sprintf("does not say how many tasks each of %d nodes has", n), "--ntasks-per-node")
-	case r.perNode > 0 && r.tasksSaid && r.tasks != r.perNode*n:
-		r.refuse("ntasks", fmt.Sprintf("%d tasks are not %d on each of %d nodes", r.tasks, r.perNode, n), fmt.Sprintf("--ntasks=%d, or leave it out", r.perNode*n))
-	case r.perNode == 0 && r.tasksSaid && r.tasks%n != 0:
-		r.refuse("ntasks", fmt.Sprintf("%d tasks are not as many on each of %d nodes", r.tasks, n), fmt.Sprintf("a multiple of %d", n))
+	case r.perNode > 0 && r.tasksSaid && r.tasks > r.perNode*n:
+		r.refuse("ntasks", fmt.Sprintf("%d tasks are more than %d on each of %d nodes", r.tasks, r.perNode, n), fmt.Sprintf("--ntasks=%d, or leave it out", r.perNode*n))
+	case r.tasksSaid && r.tasks%n != 0 || r.perNode > 0 && r.tasksSaid && r.tasks != r.perNode*n:
+		r.uneven = r.tasks
 	}
 	said := r.perNode
 	if r.perNode == 0 && r.tasksSaid {
-		r.perNode = max(1, r.tasks/n)
+		r.perNode = (r.tasks + n - 1) / n // cores are as many on each
 	}
 	r.perNodeSaid, r.perNode = said, max(1, r.perNode)
 	r.tasks, r.tasksSaid, r.req.Tasks = r.perNode, true, r.perNode
@@ -394,7 +409,11 @@ func (r *resolver) finishCPUs() {
 		tasks = fmt.Sprintf("%d tasks", r.tasks)
 	}
 	for _, name := range []string{"ntasks", "ntasks-per-node", "tasks-per-node", "ntasks-per-gpu"} {
-		if r.req.Nodes > 1 {
+		switch {
+		case r.uneven > 0:
+			r.note(name, "%d tasks, at most %s and %d cores on each of %d nodes; the script runs once, on the first, and starts its tasks by srun", r.uneven, tasks, r.req.CPUs, r.req.Nodes)
+			continue
+		case r.req.Nodes > 1:
 			r.note(name, "%s and %d cores on each of %d nodes; the script runs once, on the first, and starts its tasks by srun", tasks, r.req.CPUs, r.req.Nodes)
 			continue
 		}
@@ -426,6 +445,9 @@ func (r *resolver) finishMem() {
 		default:
 			r.override(name, said)
 		}
+	}
+	if map[string]int64{"mem": r.mem, "mem-per-cpu": r.memPerCPU, "mem-per-gpu": r.memPerGPU}[said] == 0 { // all memory of the node
+		return
 	}
 	switch said {
 	case "mem":

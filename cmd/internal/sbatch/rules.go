@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -69,111 +70,113 @@ const (
 )
 
 // rules says what becomes of each option of slurmOptions.
-var rules = map[string]rule{
-	// What runs, as whom, where.
-	"job-name":     {fate: Honoured, read: readName},
-	"chdir":        {fate: Honoured, read: into(func(r *Request) *string { return &r.Dir })},
-	"output":       {fate: Honoured, read: readFile("output", func(r *Request) *string { return &r.Stdout })},
-	"error":        {fate: Honoured, read: readFile("error", func(r *Request) *string { return &r.Stderr })},
-	"input":        {fate: Honoured, read: readFile("input", func(r *Request) *string { return &r.Stdin })},
-	"export":       {fate: Honoured, read: readExport},
-	"comment":      {fate: Honoured, read: into(func(r *Request) *string { return &r.Comment })},
-	"wrap":         {fate: Honoured, read: readWrap},
-	"open-mode":    {read: readOpenMode},
-	"export-file":  refused("variables are not read from a file", "use --export=ALL,NAME=value, or source the file in the script"),
-	"get-user-env": ignored("the environment is that of the submit; put what a login sets up into the script"),
-	"uid":          refused("a job runs as the user who submits it", "submit it as that user"),
-	"gid":          refused("a job runs with the group of the user who submits it", "use newgrp before submitting"),
-	"container":    refused("bundles are not run", "name an image: #BERTH --image=REFERENCE"),
-	"propagate":    ignored("limits are the node's"),
+var rules = sync.OnceValue(func() map[string]rule {
+	return map[string]rule{
+		// What runs, as whom, where.
+		"job-name":     {fate: Honoured, read: readName},
+		"chdir":        {fate: Honoured, read: into(func(r *Request) *string { return &r.Dir })},
+		"output":       {fate: Honoured, read: readFile("output", func(r *Request) *string { return &r.Stdout })},
+		"error":        {fate: Honoured, read: readFile("error", func(r *Request) *string { return &r.Stderr })},
+		"input":        {fate: Honoured, read: readFile("input", func(r *Request) *string { return &r.Stdin })},
+		"export":       {fate: Honoured, read: readExport},
+		"comment":      {fate: Honoured, read: into(func(r *Request) *string { return &r.Comment })},
+		"wrap":         {fate: Honoured, read: readWrap},
+		"open-mode":    {read: readOpenMode},
+		"export-file":  refused("variables are not read from a file", "use --export=ALL,NAME=value, or source the file in the script"),
+		"get-user-env": ignored("the environment is that of the submit; put what a login sets up into the script"),
+		"uid":          refused("a job runs as the user who submits it", "submit it as that user"),
+		"gid":          refused("a job runs with the group of the user who submits it", "use newgrp before submitting"),
+		"container":    refused("bundles are not run", "name an image: #BERTH --image=REFERENCE"),
+		"propagate":    ignored("limits are the node's"),
 
-	// What it needs.
-	"gres":            {fate: Honoured, read: readGres},
-	"gpus":            {fate: Honoured, read: readGPUs("gpus", Honoured)},
-	"gpus-per-node":   {fate: Mapped, note: "on one node the same as --gpus", read: readGPUs("gpus-per-node", Mapped)},
-	"gpus-per-task":   {fate: Mapped, read: readGPUs("gpus-per-task", Mapped)},
-	"gpus-per-socket": refused("GPUs are not chosen by socket", "use --gpus"),
-	"cpus-per-gpu":    {fate: Mapped, read: number("cpus-per-gpu", func(r *resolver) *int64 { return &r.cpusPerGPU })},
-	"cpus-per-task":   {fate: Honoured, read: number("cpus-per-task", func(r *resolver) *int64 { return &r.cpusPerTask })},
-	"mincpus":         {fate: Mapped, note: "at least so many cores", read: number("mincpus", func(r *resolver) *int64 { return &r.minCPUs })},
-	"mem":             {fate: Honoured, read: readMem("mem", func(r *resolver) *int64 { return &r.mem })},
-	"mem-per-cpu":     {fate: Mapped, read: readMem("mem-per-cpu", func(r *resolver) *int64 { return &r.memPerCPU })},
-	"mem-per-gpu":     {fate: Mapped, read: readMem("mem-per-gpu", func(r *resolver) *int64 { return &r.memPerGPU })},
-	"ntasks":          {fate: Mapped, read: readTasks},
-	"ntasks-per-node": {fate: Mapped, read: number("ntasks-per-node", func(r *resolver) *int64 { return &r.perNode })},
-	"tasks-per-node":  {fate: Mapped, read: number("ntasks-per-node", func(r *resolver) *int64 { return &r.perNode })},
-	"ntasks-per-gpu":  {fate: Mapped, read: number("ntasks-per-gpu", func(r *resolver) *int64 { return &r.perGPU })},
-	"ntasks-per-tres": {fate: Mapped, read: number("ntasks-per-tres", func(r *resolver) *int64 { return &r.perGPU })},
-	"nodes":           {fate: Honoured, read: readNodes},
-	"time":            {fate: Honoured, read: readTime},
-	"tmp":             ignored("space for files is not managed"),
-	"licenses":        ignored("licenses are not managed"),
-	"exclusive":       {fate: Honoured, read: readExclusive},
-	"oversubscribe":   {fate: Mapped, note: "jobs share a GPU wherever they fit, without asking"},
-	"overcommit":      ignored("cores are weights here: no more is lost by asking for what is needed"),
+		// What it needs.
+		"gres":            {fate: Honoured, read: readGres},
+		"gpus":            {fate: Honoured, read: readGPUs("gpus", Honoured)},
+		"gpus-per-node":   {fate: Mapped, note: "on one node the same as --gpus", read: readGPUs("gpus-per-node", Mapped)},
+		"gpus-per-task":   {fate: Mapped, read: readGPUs("gpus-per-task", Mapped)},
+		"gpus-per-socket": refused("GPUs are not chosen by socket", "use --gpus"),
+		"cpus-per-gpu":    {fate: Mapped, read: number("cpus-per-gpu", func(r *resolver) *int64 { return &r.cpusPerGPU })},
+		"cpus-per-task":   {fate: Honoured, read: number("cpus-per-task", func(r *resolver) *int64 { return &r.cpusPerTask })},
+		"mincpus":         {fate: Mapped, note: "at least so many cores", read: number("mincpus", func(r *resolver) *int64 { return &r.minCPUs })},
+		"mem":             {fate: Honoured, read: readMem("mem", func(r *resolver) *int64 { return &r.mem })},
+		"mem-per-cpu":     {fate: Mapped, read: readMem("mem-per-cpu", func(r *resolver) *int64 { return &r.memPerCPU })},
+		"mem-per-gpu":     {fate: Mapped, read: readMem("mem-per-gpu", func(r *resolver) *int64 { return &r.memPerGPU })},
+		"ntasks":          {fate: Mapped, read: readTasks},
+		"ntasks-per-node": {fate: Mapped, read: number("ntasks-per-node", func(r *resolver) *int64 { return &r.perNode })},
+		"tasks-per-node":  {fate: Mapped, read: number("ntasks-per-node", func(r *resolver) *int64 { return &r.perNode })},
+		"ntasks-per-gpu":  {fate: Mapped, read: number("ntasks-per-gpu", func(r *resolver) *int64 { return &r.perGPU })},
+		"ntasks-per-tres": {fate: Mapped, read: number("ntasks-per-tres", func(r *resolver) *int64 { return &r.perGPU })},
+		"nodes":           {fate: Honoured, read: readNodes},
+		"time":            {fate: Honoured, read: readTime},
+		"tmp":             ignored("space for files is not managed"),
+		"licenses":        ignored("licenses are not managed"),
+		"exclusive":       {fate: Honoured, read: readExclusive},
+		"oversubscribe":   {fate: Mapped, note: "jobs share a GPU wherever they fit, without asking"},
+		"overcommit":      ignored("cores are weights here: no more is lost by asking for what is needed"),
 
-	// Where.
-	"nodelist":           {read: readNodeList},
-	"nodefile":           refused("nodes are not read from a file", "name them with --nodelist"),
-	"exclude":            {read: readExclude},
-	"constraint":         {read: readConstraint},
-	"cluster-constraint": ignored("there is one cluster"),
-	"prefer":             ignored("features are asked for with --constraint, not preferred"),
-	"batch":              ignored("the script runs on the first of the job's nodes"),
-	"partition":          {read: readPartition},
-	"reservation":        {read: readReservation},
-	"cluster":            ignored("there is one cluster"),
-	"clusters":           ignored("there is one cluster"),
-	"contiguous":         ignored("nodes are chosen by what they have free alone"),
-	"spread-job":         ignored("nodes are chosen by what they have free alone"),
-	"use-min-nodes":      ignored("nodes are chosen by what they have free alone"),
-	"switches":           ignored("nodes are chosen by what they have free alone"),
-	"wait-all-nodes":     ignored("nodes are chosen by what they have free alone"),
-	"no-kill":            ignored("nodes are chosen by what they have free alone"),
+		// Where.
+		"nodelist":           {read: readNodeList},
+		"nodefile":           refused("nodes are not read from a file", "name them with --nodelist"),
+		"exclude":            {read: readExclude},
+		"constraint":         {read: readConstraint},
+		"cluster-constraint": ignored("there is one cluster"),
+		"prefer":             ignored("features are asked for with --constraint, not preferred"),
+		"batch":              ignored("the script runs on the first of the job's nodes"),
+		"partition":          {read: readPartition},
+		"reservation":        {read: readReservation},
+		"cluster":            ignored("there is one cluster"),
+		"clusters":           ignored("there is one cluster"),
+		"contiguous":         ignored("nodes are chosen by what they have free alone"),
+		"spread-job":         ignored("nodes are chosen by what they have free alone"),
+		"use-min-nodes":      ignored("nodes are chosen by what they have free alone"),
+		"switches":           ignored("nodes are chosen by what they have free alone"),
+		"wait-all-nodes":     ignored("nodes are chosen by what they have free alone"),
+		"no-kill":            ignored("nodes are chosen by what they have free alone"),
 
-	// When, and how it ends.
-	"hold":                {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Hold }, true)},
-	"begin":               {read: readBegin},
-	"deadline":            {read: readDeadline},
-	"dependency":          {read: readDependency},
-	"kill-on-invalid-dep": {read: readKillInvalid},
-	"array":               {fate: Honoured, read: readArray},
-	"signal":              {read: readSignal},
-	"time-min":            ignored("a time limit is not shortened to start sooner"),
-	"requeue":             {fate: Mapped, note: "runs again when its node is lost", read: truth(func(r *Request) *bool { return &r.Requeue }, true)},
-	"no-requeue":          {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Requeue }, false)},
-	"nice":                {read: readNice},
-	"priority":            ignored("there are no priorities by number"),
-	"account":             {read: readAccount},
-	"qos":                 {read: readQOS},
-	"wckey":               ignored("jobs are charged by account alone"),
-	"mcs-label":           ignored("there are no labels"),
-	"context":             ignored("there are no security contexts"),
-	"delay-boot":          ignored("nodes are not booted for jobs"),
-	"reboot":              refused("nodes are not booted for jobs", "ask an administrator"),
-	"mail-type":           {fate: Honoured, read: readMailType},
-	"mail-user":           {fate: Honoured, read: readMailUser},
+		// When, and how it ends.
+		"hold":                {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Hold }, true)},
+		"begin":               {read: readBegin},
+		"deadline":            {read: readDeadline},
+		"dependency":          {read: readDependency},
+		"kill-on-invalid-dep": {read: readKillInvalid},
+		"array":               {fate: Honoured, read: readArray},
+		"signal":              {read: readSignal},
+		"time-min":            ignored("a time limit is not shortened to start sooner"),
+		"requeue":             {fate: Mapped, note: "runs again when its node is lost", read: truth(func(r *Request) *bool { return &r.Requeue }, true)},
+		"no-requeue":          {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Requeue }, false)},
+		"nice":                {read: readNice},
+		"priority":            ignored("there are no priorities by number"),
+		"account":             {read: readAccount},
+		"qos":                 {read: readQOS},
+		"wckey":               ignored("jobs are charged by account alone"),
+		"mcs-label":           ignored("there are no labels"),
+		"context":             ignored("there are no security contexts"),
+		"delay-boot":          ignored("nodes are not booted for jobs"),
+		"reboot":              refused("nodes are not booted for jobs", "ask an administrator"),
+		"mail-type":           {fate: Honoured, read: readMailType},
+		"mail-user":           {fate: Honoured, read: readMailUser},
 
-	// How the submit itself behaves.
-	"wait":       {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Wait }, true)},
-	"parsable":   {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Parsable }, true)},
-	"test-only":  {fate: Mapped, note: "nothing is submitted; what the job would take is predicted", read: truth(func(r *Request) *bool { return &r.Test }, true)},
-	"quiet":      {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Quiet }, true)},
-	"verbose":    {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Verbose }, true)},
-	"help":       {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Help }, true)},
-	"usage":      {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Help }, true)},
-	"version":    {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Version }, true)},
-	"ignore-pbs": {fate: Honoured, note: "#PBS and #BSUB lines are comments"},
+		// How the submit itself behaves.
+		"wait":       {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Wait }, true)},
+		"parsable":   {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Parsable }, true)},
+		"test-only":  {fate: Mapped, note: "nothing is submitted; what the job would take is predicted", read: truth(func(r *Request) *bool { return &r.Test }, true)},
+		"quiet":      {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Quiet }, true)},
+		"verbose":    {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Verbose }, true)},
+		"help":       {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Help }, true)},
+		"usage":      {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Help }, true)},
+		"version":    {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Version }, true)},
+		"ignore-pbs": {fate: Honoured, note: "#PBS and #BSUB lines are comments"},
 
-	// What binds and measures tasks.
-	"acctg-freq": ignored("jobs are measured all the time"), "profile": ignored("jobs are measured all the time"),
-	"bb": refused("burst buffers are not managed", "copy the files in the script"), "bbf": refused("burst buffers are not managed", "copy the files in the script"),
-	"core-spec": ignored(layout), "thread-spec": ignored(layout), "cores-per-socket": ignored(layout), "sockets-per-node": ignored(layout),
-	"threads-per-core": ignored(layout), "extra-node-info": ignored(layout), "ntasks-per-core": ignored(layout), "ntasks-per-socket": ignored(layout),
-	"distribution": ignored(layout), "hint": ignored(layout), "mem-bind": ignored(layout), "gpu-bind": ignored(layout), "gres-flags": ignored(layout),
-	"cpu-freq": ignored("clocks are not set for jobs"), "gpu-freq": ignored("clocks are not set for jobs"), "power": ignored("power is not set for jobs"),
-	"network": ignored(network),
-}
+		// What binds and measures tasks.
+		"acctg-freq": ignored("jobs are measured all the time"), "profile": ignored("jobs are measured all the time"),
+		"bb": refused("burst buffers are not managed", "copy the files in the script"), "bbf": refused("burst buffers are not managed", "copy the files in the script"),
+		"core-spec": ignored(layout), "thread-spec": ignored(layout), "cores-per-socket": ignored(layout), "sockets-per-node": ignored(layout),
+		"threads-per-core": ignored(layout), "extra-node-info": ignored(layout), "ntasks-per-core": ignored(layout), "ntasks-per-socket": ignored(layout),
+		"distribution": ignored(layout), "hint": ignored(layout), "mem-bind": ignored(layout), "gpu-bind": ignored(layout), "gres-flags": ignored(layout),
+		"cpu-freq": ignored("clocks are not set for jobs"), "gpu-freq": ignored("clocks are not set for jobs"), "power": ignored("power is not set for jobs"),
+		"network": ignored(network),
+	}
+})
 
 func readName(r *resolver, v string) (*verdict, error) {
 	name := CleanName(v)
@@ -210,16 +213,34 @@ func readWrap(r *resolver, v string) (*verdict, error) {
 	return honour()
 }
 
-func readOpenMode(r *resolver, v string) (*verdict, error) {
-	switch strings.ToLower(v) {
-	case "a", "append":
-		r.req.Truncate = false
-		return honour()
-	case "t", "truncate":
-		r.req.Truncate = true
-		return honour()
+// ParseOpenMode reads how files are opened, and reports whether they are emptied
+// then. As with Slurm the first letter counts.
+func ParseOpenMode(s string) (truncate bool, err error) {
+	switch s = strings.ToLower(s); {
+	case strings.HasPrefix(s, "a"):
+		return false, nil
+	case strings.HasPrefix(s, "t"):
+		return true, nil
 	}
-	return nil, Message("Invalid --open-mode specification")
+	return false, Message("Invalid --open-mode specification")
+}
+
+// openModeLetter is how a job is told of it, by which its steps open their files.
+func openModeLetter(truncate bool) string {
+	if truncate {
+		return "t"
+	}
+	return "a"
+}
+
+func readOpenMode(r *resolver, v string) (*verdict, error) {
+	truncate, err := ParseOpenMode(v)
+	if err != nil {
+		return nil, err
+	}
+	r.req.Truncate = truncate
+	r.keep("open-mode", openModeLetter(truncate))
+	return honour()
 }
 
 func readGres(r *resolver, v string) (*verdict, error) {
@@ -276,14 +297,14 @@ func readMem(option string, p func(*resolver) *int64) func(*resolver, string) (*
 		if err != nil {
 			return nil, Message(fmt.Sprintf("Invalid --%s specification: %v", option, err))
 		}
-		if n == 0 {
-			return &verdict{Refused, "all memory of a node cannot be asked for", "say how much the job needs, such as --mem=64G"}, nil
-		}
 		*p(r) = n
 		if r.memFrom == nil {
 			r.memFrom = map[string]int{}
 		}
 		r.memFrom[option] = len(r.out)
+		if n == 0 {
+			return &verdict{fate: Mapped, note: "the job's memory is not capped; --exclusive keeps others off its nodes"}, nil
+		}
 		return nil, nil
 	}
 }

@@ -107,7 +107,7 @@ func Read(data []byte) (*Script, error) {
 	return s, nil
 }
 
-// beginsPart tells whether a directive parts a heterogeneous job in two.
+// beginsPart reports whether a directive parts a heterogeneous job in two.
 func beginsPart(line string) bool {
 	f := strings.Fields(line)
 	return len(f) > 1 && f[0] == slurmMark && (f[1] == "hetjob" || f[1] == "packjob")
@@ -152,7 +152,7 @@ func markOf(line string) string {
 	return ""
 }
 
-// isCommand tells whether sbatch stops looking for directives at this line:
+// isCommand reports whether sbatch stops looking for directives at this line:
 // at anything that is neither blank nor a comment.
 func isCommand(line string) bool {
 	rest := strings.TrimLeft(line, " \t\v\f\r")

@@ -140,14 +140,14 @@ func TestTablesAgree(t *testing.T) {
 	seen := map[string]bool{}
 	for i, o := range slurmOptions {
 		seen[o.Name] = true
-		if _, ok := rules[o.Name]; !ok {
+		if _, ok := rules()[o.Name]; !ok {
 			t.Errorf("--%s has no rule", o.Name)
 		}
 		if i > 0 && slurmOptions[i-1].Name >= o.Name {
 			t.Errorf("--%s is out of order", o.Name)
 		}
 	}
-	for name, r := range rules {
+	for name, r := range rules() {
 		if !seen[name] {
 			t.Errorf("a rule for --%s, which is no option", name)
 		}

@@ -54,7 +54,7 @@ func FromEnv(getenv func(string) string, pid int) (Notifier, error) {
 	return n, nil
 }
 
-// Enabled tells whether anybody listens.
+// Enabled reports whether anybody listens.
 func (n Notifier) Enabled() bool { return n.socket != "" }
 
 // Status is a line for systemctl status.

@@ -11,7 +11,12 @@ import (
 
 func recordedText(t *testing.T, name string) string {
 	t.Helper()
-	b, err := os.ReadFile("testdata/recorded/" + name + ".txt")
+	return recordedFile(t, name+".txt")
+}
+
+func recordedFile(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile("testdata/recorded/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,6 +78,18 @@ func TestSacctRecorded(t *testing.T) {
 		}
 		if d := cmp.Diff(recordedText(t, name), got.String()); d != "" {
 			t.Errorf("%s (-want +got)\n%s", name, d)
+		}
+	}
+}
+
+// TestAcctUnits: --units writes what is an amount of bytes in one unit.
+func TestAcctUnits(t *testing.T) {
+	j := Job{MinMemMiB: 512, MaxRSSMiB: 3072, ReadBytes: 1 << 29}
+	for unit, want := range map[string]string{"": "512M|3145728K|512.00M|", "G": "0.50G|3G|0.50G|", "K": "524288K|3145728K|524288K|", "T": "0.00T|0.00T|0.00T|"} {
+		j.Unit = unit
+		var got strings.Builder
+		if err := (&Sacct{Layout: Layout{NoHead: true, Parsable2: true}, Format: "ReqMem,MaxRSS,MaxDiskRead,MaxDiskWrite"}).Print(&got, []Job{j}); err != nil || got.String() != want+"\n" {
+			t.Errorf("--units=%s: %q, %v, want %q", unit, got.String(), err, want)
 		}
 	}
 }

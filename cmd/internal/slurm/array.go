@@ -28,7 +28,7 @@ func (j *Job) Narrow(tasks string) {
 	j.InArray(j.ArrayID, tasks, j.Throttle)
 }
 
-// Folds tells whether j stands for several tasks of its array.
+// Folds reports whether j stands for several tasks of its array.
 func (j *Job) Folds() bool { return j.ArrayID != 0 && strings.ContainsAny(j.Tasks, "-,:") }
 
 // mostListed is how much of a list of tasks Slurm shows.

@@ -30,6 +30,9 @@ func long(d time.Duration) string {
 	return out
 }
 
+// Clock is a duration as scontrol, sacct and sacctmgr write it.
+func Clock(d time.Duration) string { return long(d) }
+
 // stamp is a time as Slurm writes it, in the zone of t; none for the zero
 // time.
 func stamp(t time.Time, none string) string {
@@ -56,6 +59,14 @@ func memory(mib int64) string {
 		return strconv.FormatInt(int64(v), 10) + unit
 	}
 	return strconv.FormatFloat(v, 'f', 2, 64) + unit
+}
+
+// mib is MiB as Slurm writes them when it is not to convert them.
+func mib(n int64) string {
+	if n == 0 {
+		return "0"
+	}
+	return strconv.FormatInt(n, 10) + "M"
 }
 
 // ParseTime reads a time as Slurm's options take it: now, now-2hours, today,

@@ -10,6 +10,10 @@ import (
 // Version is that of the Slurm whose commands are followed.
 const Version = "22.05.8"
 
+// Versioned is what --version says: two words, as Slurm's and its packages' do, of
+// which scripts read the second.
+const Versioned = "slurm-berth " + Version
+
 // Setting is a line of scontrol show config.
 type Setting struct{ Key, Value string }
 

@@ -30,7 +30,10 @@ type Layout struct {
 func fieldsNamed[T any](list string, all []field[T]) ([]field[T], error) {
 	var out []field[T]
 	for _, s := range strings.Split(list, ",") {
-		name, width, sized := strings.Cut(strings.TrimSpace(s), "%")
+		if s = strings.TrimSpace(s); s == "" {
+			continue
+		}
+		name, width, sized := strings.Cut(s, "%")
 		if strings.EqualFold(name, "all") {
 			out = append(out, all...)
 			continue

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"strconv"
 	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 // Job is a job in Slurm's terms. Text that is "" prints as Slurm prints what
@@ -84,10 +86,31 @@ type Job struct {
 	EnergyJ, ReadBytes, WrittenBytes int64
 	GPUMemMiB, GPUUtilMilli          int64
 	Cluster                          string
+	// Times is how its times are written, and Unit the letter of the unit in which its
+	// amounts of memory and bytes are, "" for whichever fits.
+	Times Times
+	Unit  string
+	// step is which of its steps this stands for, "" for the job.
+	step string
 }
 
-// Waiting tells whether it has not started.
+// Waiting reports whether it has not started.
 func (j *Job) waiting() bool { return j.Code == "PD" }
+
+// over reports whether it has ended. An earlier attempt of a job that waits again may
+// have, so that its times say nothing of that.
+func (j *Job) over() bool {
+	st, err := cluster.ParseJobState(j.State)
+	return err == nil && st.Terminal()
+}
+
+// minJobAge is how long Slurm lists jobs that have ended, as scontrol show config says.
+const minJobAge = 300 * time.Second
+
+// Gone reports whether it ended so long ago that Slurm would not know it any more.
+func (j *Job) Gone(now time.Time) bool {
+	return j.over() && !j.Ended.IsZero() && now.Sub(j.Ended) > minJobAge
+}
 
 // null is how Slurm prints text that is missing.
 const null = "(null)"
@@ -110,22 +133,22 @@ func orNA(s string) string {
 func (j *Job) end() string {
 	switch {
 	case !j.Ended.IsZero():
-		return stamp(j.Ended, "")
+		return j.Times.stamp(j.Ended, "")
 	case j.Started.IsZero() && j.Expected.IsZero():
 		return "N/A"
 	case j.Limit == 0:
 		return "NONE"
 	case j.Started.IsZero():
-		return stamp(j.Expected.Add(j.Limit), "")
+		return j.Times.stamp(j.Expected.Add(j.Limit), "")
 	}
-	return stamp(j.Started.Add(j.Limit), "")
+	return j.Times.stamp(j.Started.Add(j.Limit), "")
 }
 
 func (j *Job) start() string {
 	if j.Started.IsZero() {
-		return stamp(j.Expected, "N/A")
+		return j.Times.stamp(j.Expected, "N/A")
 	}
-	return stamp(j.Started, "")
+	return j.Times.stamp(j.Started, "")
 }
 
 func (j *Job) limit() string {
@@ -181,7 +204,15 @@ func (j *Job) fraction() string {
 	return strconv.FormatFloat(float64(j.Priority)/(1<<32-1), 'f', 14, 64)
 }
 
-func (j *Job) id() string { return strconv.FormatUint(j.ID, 10) }
+func (j *Job) id() string { return strconv.FormatUint(j.ID, 10) + j.stepped() }
+
+// stepped is what a step has behind the id of its job.
+func (j *Job) stepped() string {
+	if j.step == "" {
+		return ""
+	}
+	return "." + j.step
+}
 
 func (j *Job) arrayID() string {
 	if j.ArrayID != 0 {
@@ -192,7 +223,7 @@ func (j *Job) arrayID() string {
 
 func (j *Job) shown() string {
 	if j.Array != "" {
-		return j.Array
+		return j.Array + j.stepped()
 	}
 	return j.id()
 }

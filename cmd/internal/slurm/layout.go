@@ -87,25 +87,32 @@ func byLetter[T any](format string, columns map[byte]column[T]) layout[T] {
 // defaultWidth is that of a column of -O without one.
 const defaultWidth = 20
 
-// byName reads a format of -O: name[:[.]size] separated by commas. Names may
-// be written with -, _ and capitals.
+// byName reads a format of -O: name[:[.][size][suffix]] separated by commas. Names may
+// be written with -, _ and capitals. A colon without a size leaves a column as wide as
+// its text; the suffix, which is any text, stands behind it, in the line of heads, too.
 func byName[T any](format string, columns map[string]column[T]) layout[T] {
 	var l layout[T]
 	for _, field := range strings.Split(format, ",") {
-		name, spec, _ := strings.Cut(field, ":")
-		c := cell[T]{width: defaultWidth}
+		if field == "" {
+			continue
+		}
+		name, spec, sized := strings.Cut(field, ":")
+		c := cell[T]{width: defaultWidth, before: l.after}
 		if rest, ok := strings.CutPrefix(spec, "."); ok {
 			c.right, spec = true, rest
 		}
-		if spec != "" {
-			c.width = size(strings.TrimRight(spec, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"))
+		suffix := strings.TrimLeft(spec, "0123456789")
+		if digits := spec[:len(spec)-len(suffix)]; digits != "" {
+			c.width = size(digits)
+		} else if sized {
+			c.width = 0
 		}
 		col, ok := columns[plainName(name)]
 		if !ok {
 			l.faults = append(l.faults, "Invalid job format specification: "+name)
 			continue
 		}
-		c.column = col
+		c.column, l.after = col, suffix
 		l.cells = append(l.cells, c)
 	}
 	return l

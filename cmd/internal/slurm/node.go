@@ -3,7 +3,10 @@ package slurm
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 // Node is a node in Slurm's terms.
@@ -23,6 +26,8 @@ type Node struct {
 	MemMiB, MemUsed, FreeMem int64
 	// Gres and GresUsed are such as "gpu:a100:4" and "gpu:a100:2(IDX:0-1)".
 	Gres, GresUsed string
+	// GPUs is how many cards it has, and GPUsUsed how many of them somebody has.
+	GPUs, GPUsUsed int64
 	Version        string
 	Arch, OS       string
 	// Boot is when the machine started, Registered when its agent did, Contact
@@ -30,6 +35,8 @@ type Node struct {
 	Boot, Registered, Contact time.Time
 	Partitions                []string
 	Features                  []string
+	// Times is how its times are written.
+	Times Times
 }
 
 // Partition is a partition in Slurm's terms.
@@ -117,7 +124,7 @@ func (g *group) names() string {
 	for i, n := range g.nodes {
 		names[i] = n.Name
 	}
-	return Fold(names)
+	return cluster.FoldSet(names)
 }
 
 func (g *group) partition() string {
@@ -219,67 +226,82 @@ func (n *Node) complete() string {
 
 func (n *Node) sockets() string { return number(n.CPUs) + ":1:1" }
 
-// groupFields are the columns of sinfo by the names of -O.
-var groupFields = map[string]column[group]{
-	"allocnodes":     {head: "ALLOCNODES", value: always("all")},
-	"available":      {head: "AVAIL", value: (*group).avail},
-	"cpus":           {head: "CPUS", whole: true, value: ofNode(func(n *Node) string { return number(n.CPUs) })},
-	"cpusload":       {head: "CPU_LOAD", value: ofNode(func(n *Node) string { return orNA(n.Load) })},
-	"cpusstate":      {head: "CPUS(A/I/O/T)", value: (*group).cpuStates},
-	"cores":          {head: "CORES", whole: true, value: always("1")},
-	"defaulttime":    {head: "DEFAULTTIME", whole: true, value: (*group).defaultTime},
-	"disk":           {head: "TMP_DISK", whole: true, value: always("0")},
-	"allocmem":       {head: "ALLOCMEM", whole: true, value: ofNode(func(n *Node) string { return number(n.MemUsed) })},
-	"cluster":        {head: "CLUSTER", value: always("N/A")},
-	"comment":        {head: "COMMENT", value: always(null)},
-	"extra":          {head: "EXTRA", value: always(null)},
-	"features":       {head: "AVAIL_FEATURES", value: ofNode((*Node).features)},
-	"featuresact":    {head: "ACTIVE_FEATURES", value: ofNode((*Node).features)},
-	"freemem":        {head: "FREE_MEM", value: ofNode(func(n *Node) string { return number(n.FreeMem) })},
-	"gres":           {head: "GRES", value: ofNode(func(n *Node) string { return orNull(n.Gres) })},
-	"gresused":       {head: "GRES_USED", value: ofNode(func(n *Node) string { return orNull(n.GresUsed) })},
-	"groups":         {head: "GROUPS", value: always("all")},
-	"maxcpuspernode": {head: "MAX_CPUS_PER_NODE", value: always("UNLIMITED")},
-	"memory":         {head: "MEMORY", whole: true, value: ofNode(func(n *Node) string { return number(n.MemMiB) })},
-	"nodeaddr":       {head: "NODE_ADDR", value: ofNode(func(n *Node) string { return n.Addr })},
-	"nodeai": {head: "NODES(A/I)", value: func(g *group) string {
-		c := g.counts()
-		return fmt.Sprintf("%d/%d", c[0], c[1])
-	}},
-	"nodeaiot": {head: "NODES(A/I/O/T)", value: func(g *group) string {
-		c := g.counts()
-		return fmt.Sprintf("%d/%d/%d/%d", c[0], c[1], c[2], c[3])
-	}},
-	"nodehost":          {head: "HOSTNAMES", value: ofNode(func(n *Node) string { return n.Host })},
-	"nodelist":          {head: "NODELIST", value: (*group).names},
-	"nodes":             {head: "NODES", whole: true, value: func(g *group) string { return number(len(g.nodes)) }},
-	"oversubscribe":     {head: "OVERSUBSCRIBE", value: always("NO")},
-	"partition":         {head: "PARTITION", value: (*group).partition},
-	"partitionname":     {head: "PARTITION", value: func(g *group) string { return g.part.Name }},
-	"preemptmode":       {head: "PREEMPT_MODE", value: always("OFF")},
-	"priorityjobfactor": {head: "PRIO_JOB_FACTOR", whole: true, value: always("1")},
-	"prioritytier":      {head: "PRIO_TIER", whole: true, value: always("1")},
-	"reason":            {head: "REASON", value: ofNode((*Node).reason)},
-	"root":              {head: "ROOT", value: always("no")},
-	"size":              {head: "JOB_SIZE", value: always("1-infinite")},
-	"socketcorethread":  {head: "S:C:T", value: ofNode((*Node).sockets)},
-	"sockets":           {head: "SOCKETS", whole: true, value: ofNode(func(n *Node) string { return number(n.CPUs) })},
-	"statecompact":      {head: "STATE", value: ofNode(func(n *Node) string { return n.form(1) })},
-	"statecomplete":     {head: "STATECOMPLETE", value: ofNode((*Node).complete)},
-	"statelong":         {head: "STATE", value: ofNode(func(n *Node) string { return n.form(0) })},
-	"threads":           {head: "THREADS", whole: true, value: always("1")},
-	"time":              {head: "TIMELIMIT", whole: true, value: (*group).timeLimit},
-	"timestamp":         {head: "TIMESTAMP", value: ofNode(func(n *Node) string { return stamp(n.ReasonAt, "Unknown") })},
-	"user":              {head: "USER", value: ofNode((*Node).user)},
-	"userlong":          {head: "USER", value: ofNode((*Node).userLong)},
-	"version":           {head: "VERSION", value: ofNode(func(n *Node) string { return n.Version })},
-	"weight":            {head: "WEIGHT", whole: true, value: always("1")},
+// stateForm is the state of the nodes of a line in one of its forms; of no nodes there
+// is none.
+func stateForm(form int) func(*group) string {
+	return func(g *group) string {
+		if len(g.nodes) == 0 {
+			return "n/a"
+		}
+		return g.nodes[0].form(form)
+	}
 }
 
-var groupLetters = letters(map[byte]string{
-	'a': "available", 'A': "nodeai", 'B': "maxcpuspernode", 'c': "cpus", 'C': "cpusstate", 'd': "disk", 'D': "nodes", 'e': "freemem", 'E': "reason",
-	'f': "features", 'F': "nodeaiot", 'g': "groups", 'G': "gres", 'h': "oversubscribe", 'H': "timestamp", 'I': "priorityjobfactor", 'l': "time",
-	'L': "defaulttime", 'm': "memory", 'M': "preemptmode", 'n': "nodehost", 'N': "nodelist", 'o': "nodeaddr", 'O': "cpusload", 'p': "prioritytier",
-	'P': "partition", 'r': "root", 'R': "partitionname", 's': "size", 'S': "allocnodes", 't': "statecompact", 'T': "statelong", 'u': "user", 'U': "userlong",
-	'v': "version", 'w': "weight", 'X': "sockets", 'Y': "cores", 'Z': "threads", 'z': "socketcorethread",
-}, groupFields)
+// groupFields are the columns of sinfo by the names of -O.
+var groupFields = sync.OnceValue(func() map[string]column[group] {
+	return map[string]column[group]{
+		"allocnodes":     {head: "ALLOCNODES", value: always("all")},
+		"available":      {head: "AVAIL", value: (*group).avail},
+		"cpus":           {head: "CPUS", whole: true, value: ofNode(func(n *Node) string { return number(n.CPUs) })},
+		"cpusload":       {head: "CPU_LOAD", value: ofNode(func(n *Node) string { return orNA(n.Load) })},
+		"cpusstate":      {head: "CPUS(A/I/O/T)", value: (*group).cpuStates},
+		"cores":          {head: "CORES", whole: true, value: always("1")},
+		"defaulttime":    {head: "DEFAULTTIME", whole: true, value: (*group).defaultTime},
+		"disk":           {head: "TMP_DISK", whole: true, value: always("0")},
+		"allocmem":       {head: "ALLOCMEM", whole: true, value: ofNode(func(n *Node) string { return number(n.MemUsed) })},
+		"cluster":        {head: "CLUSTER", value: always("N/A")},
+		"comment":        {head: "COMMENT", value: always(null)},
+		"extra":          {head: "EXTRA", value: always(null)},
+		"features":       {head: "AVAIL_FEATURES", value: ofNode((*Node).features)},
+		"featuresact":    {head: "ACTIVE_FEATURES", value: ofNode((*Node).features)},
+		"freemem":        {head: "FREE_MEM", value: ofNode(func(n *Node) string { return number(n.FreeMem) })},
+		"gres":           {head: "GRES", value: ofNode(func(n *Node) string { return orNull(n.Gres) })},
+		"gresused":       {head: "GRES_USED", value: ofNode(func(n *Node) string { return orNull(n.GresUsed) })},
+		"groups":         {head: "GROUPS", value: always("all")},
+		"maxcpuspernode": {head: "MAX_CPUS_PER_NODE", value: always("UNLIMITED")},
+		"memory":         {head: "MEMORY", whole: true, value: ofNode(func(n *Node) string { return number(n.MemMiB) })},
+		"nodeaddr":       {head: "NODE_ADDR", value: ofNode(func(n *Node) string { return n.Addr })},
+		"nodeai": {head: "NODES(A/I)", value: func(g *group) string {
+			c := g.counts()
+			return fmt.Sprintf("%d/%d", c[0], c[1])
+		}},
+		"nodeaiot": {head: "NODES(A/I/O/T)", value: func(g *group) string {
+			c := g.counts()
+			return fmt.Sprintf("%d/%d/%d/%d", c[0], c[1], c[2], c[3])
+		}},
+		"nodehost":          {head: "HOSTNAMES", value: ofNode(func(n *Node) string { return n.Host })},
+		"nodelist":          {head: "NODELIST", value: (*group).names},
+		"nodes":             {head: "NODES", whole: true, value: func(g *group) string { return number(len(g.nodes)) }},
+		"oversubscribe":     {head: "OVERSUBSCRIBE", value: always("NO")},
+		"partition":         {head: "PARTITION", value: (*group).partition},
+		"partitionname":     {head: "PARTITION", value: func(g *group) string { return g.part.Name }},
+		"preemptmode":       {head: "PREEMPT_MODE", value: always("OFF")},
+		"priorityjobfactor": {head: "PRIO_JOB_FACTOR", whole: true, value: always("1")},
+		"prioritytier":      {head: "PRIO_TIER", whole: true, value: always("1")},
+		"reason":            {head: "REASON", value: ofNode((*Node).reason)},
+		"root":              {head: "ROOT", value: always("no")},
+		"size":              {head: "JOB_SIZE", value: always("1-infinite")},
+		"socketcorethread":  {head: "S:C:T", value: ofNode((*Node).sockets)},
+		"sockets":           {head: "SOCKETS", whole: true, value: ofNode(func(n *Node) string { return number(n.CPUs) })},
+		"statecompact":      {head: "STATE", value: stateForm(1)},
+		"statecomplete":     {head: "STATECOMPLETE", value: ofNode((*Node).complete)},
+		"statelong":         {head: "STATE", value: stateForm(0)},
+		"threads":           {head: "THREADS", whole: true, value: always("1")},
+		"time":              {head: "TIMELIMIT", whole: true, value: (*group).timeLimit},
+		"timestamp":         {head: "TIMESTAMP", value: ofNode(func(n *Node) string { return n.Times.stamp(n.ReasonAt, "Unknown") })},
+		"user":              {head: "USER", value: ofNode((*Node).user)},
+		"userlong":          {head: "USER", value: ofNode((*Node).userLong)},
+		"version":           {head: "VERSION", value: ofNode(func(n *Node) string { return n.Version })},
+		"weight":            {head: "WEIGHT", whole: true, value: always("1")},
+	}
+})
+
+var groupLetters = sync.OnceValue(func() map[byte]column[group] {
+	return letters(map[byte]string{
+		'a': "available", 'A': "nodeai", 'B': "maxcpuspernode", 'c': "cpus", 'C': "cpusstate", 'd': "disk", 'D': "nodes", 'e': "freemem", 'E': "reason",
+		'f': "features", 'F': "nodeaiot", 'g': "groups", 'G': "gres", 'h': "oversubscribe", 'H': "timestamp", 'I': "priorityjobfactor", 'l': "time",
+		'L': "defaulttime", 'm': "memory", 'M': "preemptmode", 'n': "nodehost", 'N': "nodelist", 'o': "nodeaddr", 'O': "cpusload", 'p': "prioritytier",
+		'P': "partition", 'r': "root", 'R': "partitionname", 's': "size", 'S': "allocnodes", 't': "statecompact", 'T': "statelong", 'u': "user", 'U': "userlong",
+		'v': "version", 'w': "weight", 'X': "sockets", 'Y': "cores", 'Z': "threads", 'z': "socketcorethread",
+	}, groupFields())
+})

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 // Record is how scontrol show writes things: lines of KEY=value, or all of
@@ -39,10 +41,10 @@ func (r *Record) jobWho(j *Job) []string {
 		fmt.Sprintf("UserId=%s(%d) GroupId=%s(%d) MCS_label=N/A", j.User, j.UID, j.Group, j.GID),
 		fmt.Sprintf("Priority=%d Nice=%d Account=%s QOS=%s", j.Priority, j.Nice, orNull(j.Account), orNull(j.QOS)),
 		fmt.Sprintf("JobState=%s Reason=%s Dependency=%s", j.State, cmp.Or(j.Reason, "None"), orNull(j.Dependency)),
-		fmt.Sprintf("Requeue=%d Restarts=%d BatchFlag=1 Reboot=0 ExitCode=%d:%d", flag(j.Requeue), j.Restarts, j.ExitCode, j.Signal),
+		fmt.Sprintf("Requeue=%d Restarts=%d BatchFlag=1 Reboot=0 ExitCode=%s", flag(j.Requeue), j.Restarts, j.exits()),
 	}
 	if r.Detail {
-		lines = append(lines, fmt.Sprintf("DerivedExitCode=%d:%d", j.ExitCode, j.Signal))
+		lines = append(lines, "DerivedExitCode="+j.exits())
 	}
 	return lines
 }
@@ -60,15 +62,15 @@ func (j *Job) arrayWords() string {
 }
 
 func (r *Record) jobWhen(j *Job) []string {
-	start, end, limit := stamp(j.Started, ""), stamp(j.Ended, "Unknown"), "UNLIMITED"
+	start, end, limit := j.Times.stamp(j.Started, ""), j.Times.stamp(j.Ended, "Unknown"), "UNLIMITED"
 	from := j.Started
 	if j.Started.IsZero() {
-		start, from = stamp(j.Expected, "Unknown"), j.Expected
+		start, from = j.Times.stamp(j.Expected, "Unknown"), j.Expected
 	}
 	if j.Limit > 0 {
 		limit = long(j.Limit)
 		if j.Ended.IsZero() && !from.IsZero() {
-			end = stamp(from.Add(j.Limit), "")
+			end = j.Times.stamp(from.Add(j.Limit), "")
 		}
 	}
 	if start == "Unknown" && !j.Ended.IsZero() {
@@ -76,10 +78,10 @@ func (r *Record) jobWhen(j *Job) []string {
 	}
 	return []string{
 		fmt.Sprintf("RunTime=%s TimeLimit=%s TimeMin=N/A", long(j.Ran), limit),
-		fmt.Sprintf("SubmitTime=%s EligibleTime=%s", stamp(j.Submitted, "Unknown"), stamp(j.Eligible, "Unknown")),
-		fmt.Sprintf("AccrueTime=%s", stamp(j.Eligible, "Unknown")),
-		fmt.Sprintf("StartTime=%s EndTime=%s Deadline=%s", start, end, stamp(j.Deadline, "N/A")),
-		fmt.Sprintf("SuspendTime=None SecsPreSuspend=0 LastSchedEval=%s Scheduler=Main", stamp(j.LastEval, "Unknown")),
+		fmt.Sprintf("SubmitTime=%s EligibleTime=%s", j.Times.stamp(j.Submitted, "Unknown"), j.Times.stamp(j.Eligible, "Unknown")),
+		fmt.Sprintf("AccrueTime=%s", j.Times.stamp(j.Eligible, "Unknown")),
+		fmt.Sprintf("StartTime=%s EndTime=%s Deadline=%s", start, end, j.Times.stamp(j.Deadline, "N/A")),
+		fmt.Sprintf("SuspendTime=None SecsPreSuspend=0 LastSchedEval=%s Scheduler=Main", j.Times.stamp(j.LastEval, "Unknown")),
 	}
 }
 
@@ -140,10 +142,7 @@ func (j *Job) tres() string {
 		s += "mem=" + memory(j.MemUsedMiB) + ","
 	}
 	s += fmt.Sprintf("node=%d,billing=%d", j.Nodes, j.CPUs)
-	if j.GPUs > 0 {
-		s += fmt.Sprintf(",gres/gpu=%d", j.GPUs)
-	}
-	return s
+	return s + gpuTRES(int64(j.GPUs))
 }
 
 // Node prints a node as scontrol show node does.
@@ -159,16 +158,16 @@ func (r *Record) Node(w io.Writer, n *Node) error {
 		fmt.Sprintf("RealMemory=%d AllocMem=%d FreeMem=%d Sockets=%d Boards=1", n.MemMiB, n.MemUsed, n.FreeMem, n.CPUs),
 		fmt.Sprintf("State=%s ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A", n.starred()),
 		"Partitions=" + strings.Join(n.Partitions, ",") + " ",
-		fmt.Sprintf("BootTime=%s SlurmdStartTime=%s", stamp(n.Boot, "None"), stamp(n.Registered, "None")),
-		"LastBusyTime=" + stamp(n.Contact, "Unknown"),
-		fmt.Sprintf("CfgTRES=cpu=%d,mem=%s,billing=%d", n.CPUs, memory(n.MemMiB), n.CPUs),
+		fmt.Sprintf("BootTime=%s SlurmdStartTime=%s", n.Times.stamp(n.Boot, "None"), n.Times.stamp(n.Registered, "None")),
+		"LastBusyTime=" + n.Times.stamp(n.Contact, "Unknown"),
+		"CfgTRES=" + n.configured(),
 		"AllocTRES=" + n.allocated(),
 		"CapWatts=n/a",
 		"CurrentWatts=0 AveWatts=0",
 		"ExtSensorsJoules=n/s ExtSensorsWatts=0 ExtSensorsTemp=n/s",
 	}
 	if n.Reason != "" {
-		lines = append(lines, fmt.Sprintf("Reason=%s [%s@%s]", n.Reason, n.user(), stamp(n.ReasonAt, "Unknown")))
+		lines = append(lines, fmt.Sprintf("Reason=%s [%s@%s]", n.Reason, n.user(), n.Times.stamp(n.ReasonAt, "Unknown")))
 	}
 	return r.write(w, lines, "\n\n")
 }
@@ -181,24 +180,32 @@ func (n *Node) starred() string {
 }
 
 func (n *Node) allocated() string {
-	if n.CPUsUsed == 0 && n.MemUsed == 0 {
+	if n.CPUsUsed == 0 && n.MemUsed == 0 && n.GPUsUsed == 0 {
 		return ""
 	}
 	s := fmt.Sprintf("cpu=%d", n.CPUsUsed)
 	if n.MemUsed > 0 {
 		s += ",mem=" + memory(n.MemUsed)
 	}
-	return s
+	return s + gpuTRES(n.GPUsUsed)
+}
+
+// gpuTRES is a number of cards among trackable resources, "" for none.
+func gpuTRES(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return ",gres/gpu=" + number(n)
 }
 
 // Partition prints a partition as scontrol show partition does.
 func (r *Record) Partition(w io.Writer, p *Partition, nodes []Node) error {
-	var cpus, mem int64
+	var cpus, mem, gpus int64
 	var count int
 	for i := range nodes {
 		for _, name := range p.Nodes {
 			if nodes[i].Name == name {
-				cpus, mem, count = cpus+nodes[i].CPUs, mem+nodes[i].MemMiB, count+1
+				cpus, mem, gpus, count = cpus+nodes[i].CPUs, mem+nodes[i].MemMiB, gpus+nodes[i].GPUs, count+1
 			}
 		}
 	}
@@ -217,13 +224,13 @@ func (r *Record) Partition(w io.Writer, p *Partition, nodes []Node) error {
 		fmt.Sprintf("AllocNodes=ALL Default=%s QoS=N/A", yes),
 		fmt.Sprintf("DefaultTime=%s DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO", usual),
 		fmt.Sprintf("MaxNodes=UNLIMITED MaxTime=%s MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED", most),
-		"Nodes=" + Fold(p.Nodes),
+		"Nodes=" + cluster.FoldSet(p.Nodes),
 		"PriorityJobFactor=1 PriorityTier=1 RootOnly=NO ReqResv=NO OverSubscribe=NO",
 		"OverTimeLimit=NONE PreemptMode=OFF",
 		fmt.Sprintf("State=%s TotalCPUs=%d TotalNodes=%d SelectTypeParameters=NONE", state, cpus, count),
 		"JobDefaults=(null)",
 		"DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED",
-		fmt.Sprintf("TRES=cpu=%d,mem=%s,node=%d,billing=%d", cpus, memory(mem), count, cpus),
+		fmt.Sprintf("TRES=cpu=%d,mem=%s,node=%d,billing=%d%s", cpus, memory(mem), count, cpus, gpuTRES(gpus)),
 	}, "\n\n")
 }
 

@@ -20,12 +20,15 @@ type Reservation struct {
 	Active          bool
 }
 
+func (x *Reservation) state() string {
+	if x.Active {
+		return "ACTIVE"
+	}
+	return "INACTIVE"
+}
+
 // Reservation writes one as scontrol show reservation does.
 func (r *Record) Reservation(w io.Writer, x *Reservation) error {
-	state := "INACTIVE"
-	if x.Active {
-		state = "ACTIVE"
-	}
 	tres := "cpu=" + strconv.FormatInt(x.Cores, 10)
 	if x.GPUs > 0 {
 		tres += ",gres/gpu=" + strconv.Itoa(x.GPUs)
@@ -34,7 +37,7 @@ func (r *Record) Reservation(w io.Writer, x *Reservation) error {
 		"ReservationName=" + x.Name + " StartTime=" + stamp(x.Start, "") + " EndTime=" + stamp(x.End, "") + " Duration=" + long(x.End.Sub(x.Start)),
 		"Nodes=" + x.Nodes + " NodeCnt=" + strconv.Itoa(x.NodeCount) + " CoreCnt=" + strconv.FormatInt(x.Cores, 10) + " Features=" + orNull(x.Features) + " PartitionName=(null) Flags=" + strings.Join(x.Flags, ","),
 		"TRES=" + tres,
-		"Users=" + orNull(strings.Join(x.Users, ",")) + " Groups=(null) Accounts=" + orNull(strings.Join(x.Accounts, ",")) + " Licenses=(null) State=" + state + " BurstBuffer=(null) Watts=n/a",
+		"Users=" + orNull(strings.Join(x.Users, ",")) + " Groups=(null) Accounts=" + orNull(strings.Join(x.Accounts, ",")) + " Licenses=(null) State=" + x.state() + " BurstBuffer=(null) Watts=n/a",
 		"MaxStartDelay=(null)",
 	}
 	if r.OneLine {

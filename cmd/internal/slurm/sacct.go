@@ -78,6 +78,32 @@ func (a *Sacct) fields() ([]field[Job], error) {
 	return fieldsNamed(list, acctFields)
 }
 
+// Batch is the step of a job's script, which sacct lists below the job; false for
+// one that has not begun.
+func (j *Job) Batch() (Job, bool) {
+	if j.Started.IsZero() {
+		return Job{}, false
+	}
+	b := *j
+	b.step, b.Name, b.Partition, b.User, b.Group, b.QOS = "batch", "batch", "", "", "", ""
+	b.State, _, _ = strings.Cut(j.State, " ") // that of the job says by whom, too
+	b.Eligible, b.Dir, b.Command, b.Comment = j.Started, "", "", ""
+	b.Submitted, b.Nodes, b.Tasked = j.Started, 1, 1
+	b.NodeList = j.firstNode()
+	b.CPUs, b.MemUsedMiB, b.GPUs = cmp.Or(j.MinCPUs, j.CPUs), j.MinMemMiB, j.GPUs/max(1, j.Nodes)
+	return b, true
+}
+
+// ofJob leaves out of steps what only jobs have.
+func ofJob(value func(*Job) string) func(*Job) string {
+	return func(j *Job) string {
+		if j.step != "" {
+			return ""
+		}
+		return value(j)
+	}
+}
+
 // exits is the exit code and the signal. A code that only stands for the signal,
 // as shells write it, is 0 to Slurm.
 func (j *Job) exits() string {
@@ -108,6 +134,25 @@ func kib(mib int64) string {
 	}
 	return strconv.FormatInt(mib<<10, 10) + "K"
 }
+
+// inUnit is an amount of bytes in the unit that was asked for, else as it is.
+func (j *Job) inUnit(n int64, plain string) string {
+	at := strings.Index(units, j.Unit)
+	if j.Unit == "" || at < 0 || n <= 0 {
+		return plain
+	}
+	v := float64(n) / float64(int64(1)<<(10*(at+1)))
+	if v == float64(int64(v)) {
+		return strconv.FormatInt(int64(v), 10) + j.Unit
+	}
+	return strconv.FormatFloat(v, 'f', 2, 64) + j.Unit
+}
+
+// units are those that sacct --units knows.
+const units = "KMGTP"
+
+// KnownUnit reports whether a letter is a unit of sacct --units.
+func KnownUnit(s string) bool { return len(s) == 1 && strings.Contains(units, s) }
 
 func positive(n int64) string {
 	if n <= 0 {

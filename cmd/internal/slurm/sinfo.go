@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -30,6 +31,10 @@ type Sinfo struct {
 	// Nodes, Partitions and States choose; empty is all. States are in small
 	// letters, in either form.
 	Nodes, Partitions, States []string
+	// Dead and Responding choose nodes that do not answer, or do.
+	Dead, Responding bool
+	// Sort is that of -S; "" is Slurm's own.
+	Sort string
 }
 
 // Print writes the nodes as sinfo does at a time. Nodes are sorted by name.
@@ -41,6 +46,13 @@ func (s *Sinfo) Print(w io.Writer, parts []Partition, nodes []Node, now time.Tim
 		return err
 	}
 	rows := s.groups(&l, parts, nodes)
+	if s.Sort != "" {
+		order, err := groupOrder(s.Sort, parts)
+		if err != nil {
+			return err
+		}
+		slices.SortStableFunc(rows, order)
+	}
 	l.fit(len(rows), func(i int) *group { return &rows[i] }, leastFit)
 	var b strings.Builder
 	if s.Long && !s.NoHead {
@@ -74,9 +86,9 @@ func (s *Sinfo) layout() (layout[group], error) {
 	case s.Long:
 		format = nodesLong
 	}
-	l := byLetter(format, groupLetters)
+	l := byLetter(format, groupLetters())
 	if s.Fields != "" {
-		l = byName(s.Fields, groupFields)
+		l = byName(s.Fields, groupFields())
 	}
 	if len(l.faults) > 0 {
 		return l, fmt.Errorf("%s", strings.Replace(l.faults[0], "job", "node", 1))
@@ -140,9 +152,9 @@ func oncePerNode(rows []group) []group {
 	return out
 }
 
-// Wants tells whether a node was asked for by its name and state.
+// Wants reports whether a node was asked for by its name and state.
 func (s *Sinfo) Wants(n *Node) bool {
-	if s.Reasons && n.Reason == "" {
+	if s.Reasons && n.Reason == "" || s.Dead && !n.Silent || s.Responding && n.Silent {
 		return false
 	}
 	return (len(s.Nodes) == 0 || slices.Contains(s.Nodes, n.Name)) &&
@@ -157,4 +169,87 @@ func (n *Node) rank() int {
 		r += 0x200
 	}
 	return r
+}
+
+// groupOrder reads an order of -S: letters of -o, each with + or -, and # before P for
+// the order of the partitions.
+func groupOrder(spec string, parts []Partition) (func(a, b group) int, error) {
+	var keys []func(a, b *group) int
+	for _, field := range strings.Split(spec, ",") {
+		name, dir := strings.TrimLeft(field, "+-"), 1
+		if strings.HasPrefix(field, "-") {
+			dir = -1
+		}
+		var by func(a, b *group) int
+		col, ok := groupColumn(name)
+		switch {
+		case name == "#P":
+			at := func(g *group) int {
+				return slices.IndexFunc(parts, func(p Partition) bool { return p.Name == g.part.Name })
+			}
+			by = func(a, b *group) int { return cmp.Compare(at(a), at(b)) }
+		case name == "t" || name == "T":
+			by = func(a, b *group) int { return cmp.Compare(a.rank(), b.rank()) }
+		case !ok:
+			return nil, Message("Invalid sort specification: " + field)
+		default:
+			by = func(a, b *group) int { return compareText(col.value(a), col.value(b)) }
+		}
+		keys = append(keys, func(a, b *group) int { return dir * by(a, b) })
+	}
+	return func(a, b group) int {
+		for _, by := range keys {
+			if c := by(&a, &b); c != 0 {
+				return c
+			}
+		}
+		return 0
+	}, nil
+}
+
+func groupColumn(name string) (column[group], bool) {
+	if len(name) != 1 {
+		return column[group]{}, false
+	}
+	col, ok := groupLetters()[name[0]]
+	return col, ok
+}
+
+// compareText compares numbers as such.
+func compareText(a, b string) int {
+	x, errA := strconv.ParseInt(a, 10, 64)
+	y, errB := strconv.ParseInt(b, 10, 64)
+	if errA == nil && errB == nil {
+		return cmp.Compare(x, y)
+	}
+	return cmp.Compare(a, b)
+}
+
+// rank is that of its nodes' state, below all others where it has none.
+func (g *group) rank() int {
+	if len(g.nodes) == 0 {
+		return -1
+	}
+	return g.nodes[0].rank()
+}
+
+// PrintReservations writes reservations as sinfo -T does.
+func (s *Sinfo) PrintReservations(w io.Writer, list []Reservation, now time.Time) error {
+	var b strings.Builder
+	if len(list) == 0 {
+		b.WriteString("No reservations in the system\n")
+	}
+	if len(list) > 0 && s.Long && !s.NoHead {
+		fmt.Fprintln(&b, now.Format("Mon Jan 02 15:04:05 2006"))
+	}
+	const line = "%-10s %8s  %19s  %19s  %11s  %s\n"
+	if len(list) > 0 && !s.NoHead {
+		fmt.Fprintf(&b, line, "RESV_NAME", "STATE", "START_TIME", "END_TIME", "DURATION", "NODELIST")
+	}
+	for i := range list {
+		x := &list[i]
+		fmt.Fprintf(&b, line, x.Name, x.state(), stamp(x.Start, ""), stamp(x.End, ""), long(x.End.Sub(x.Start)), x.Nodes)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }

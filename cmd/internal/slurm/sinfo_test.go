@@ -9,12 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
-
-	"github.com/berth-scheduler/berth/cluster/draws"
 )
-
-var _ = draws.Fixed()
 
 func recordedNodes(t *testing.T) ([]Partition, []Node) {
 	t.Helper()
@@ -84,21 +79,6 @@ func same(t *testing.T, file string, s *Sinfo, parts []Partition, nodes []Node) 
 	}
 }
 
-func TestFold(t *testing.T) {
-	for _, c := range []struct{ in, want string }{
-		{"n1,n2,n3,n5", "n[1-3,5]"}, {"n1", "n1"}, {"login", "login"}, {"n01,n02,n10", "n[01-02,10]"}, {"a1,b1,a2", "a[1-2],b1"}, {"", ""},
-		{"gpu-a1,gpu-a2,x", "gpu-a[1-2],x"},
-	} {
-		var names []string
-		if c.in != "" {
-			names = strings.Split(c.in, ",")
-		}
-		if got := Fold(names); got != c.want {
-			t.Errorf("Fold(%s) = %s, want %s", c.in, got, c.want)
-		}
-	}
-}
-
 // TestUnfold: as scontrol show hostnames was recorded, and lists that are none.
 func TestUnfold(t *testing.T) {
 	got, err := Unfold("n[1-3,07],c1")
@@ -115,18 +95,15 @@ func TestUnfold(t *testing.T) {
 	}
 }
 
-// TestFoldUnfold: what was folded names the same nodes.
-func TestFoldUnfold(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		names := rapid.SliceOfDistinct(rapid.StringMatching(`[a-c]{1,2}[0-9]{0,3}`), func(s string) string { return s }).Draw(t, "names")
-		got, err := Unfold(Fold(names))
-		if err != nil {
-			t.Fatal(err)
-		}
-		slices.Sort(got)
-		slices.Sort(names)
-		if !slices.Equal(got, names) {
-			t.Fatalf("got %v, want %v by way of %s", got, names, Fold(names))
-		}
-	})
+// TestNoNodesAsRecorded: a partition of which no node was asked for has a line
+// all the same, as sinfo 22.05.8 -d wrote it.
+func TestNoNodesAsRecorded(t *testing.T) {
+	var got strings.Builder
+	s := Sinfo{Dead: true, NoHead: true}
+	if err := s.Print(&got, []Partition{{Name: "main", Default: true, Up: true, Nodes: []string{"n1"}}}, []Node{{Name: "n1", State: "IDLE"}}, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "main*        up   infinite      0    n/a \n"; got.String() != want {
+		t.Errorf("%q, want %q", got.String(), want)
+	}
 }

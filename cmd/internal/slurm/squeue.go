@@ -30,6 +30,11 @@ type Squeue struct {
 	// holds names or codes, in capitals, or "ALL".
 	Jobs                                    []uint64
 	Users, Names, Partitions, Nodes, States []string
+	Accounts, QOS, Reservations             []string
+	// Nothing chooses no job.
+	Nothing bool
+	// NoConvert writes memory in MiB.
+	NoConvert bool
 }
 
 // Print writes the jobs as squeue does at a time. The error tells of a format
@@ -73,13 +78,13 @@ func (q *Squeue) Print(w io.Writer, jobs []Job, now time.Time) error {
 // chunk is how much of a table is written at once.
 const chunk = 64 << 10
 
-// ShowsFiles tells whether a column is of what a job's script and files are
+// ShowsFiles reports whether a column is of what a job's script and files are
 // called, or of where it may run, which takes more to ask for than all else.
 func (q *Squeue) ShowsFiles() bool {
 	l, err := q.layout()
 	files := []string{"command", "comment", "workdir", "stdin", "stdout", "stderr", "feature", "excnodes", "reservation", "oversubscribe"}
 	return err != nil || slices.ContainsFunc(l.cells, func(c cell[Job]) bool {
-		return slices.ContainsFunc(files, func(name string) bool { return jobFields[name].head == c.head })
+		return slices.ContainsFunc(files, func(name string) bool { return jobFields()[name].head == c.head })
 	})
 }
 
@@ -94,17 +99,24 @@ func (q *Squeue) layout() (layout[Job], error) {
 	var l layout[Job]
 	switch {
 	case q.Fields != "":
-		l = byName(q.Fields, jobFields)
+		l = byName(q.Fields, jobFields())
 	case strings.EqualFold(q.Format, "%all"):
-		l = byLetter(queueAll, jobLetters)
+		l = byLetter(queueAll, jobLetters())
 	case q.Format != "":
-		l = byLetter(q.Format, jobLetters)
+		l = byLetter(q.Format, jobLetters())
 	case q.Start:
-		l = byLetter(queueStart, jobLetters)
+		l = byLetter(queueStart, jobLetters())
 	case q.Long:
-		l = byLetter(queueLong, jobLetters)
+		l = byLetter(queueLong, jobLetters())
 	default:
-		l = byLetter(queueFormat, jobLetters)
+		l = byLetter(queueFormat, jobLetters())
+	}
+	if q.NoConvert {
+		for i := range l.cells {
+			if l.cells[i].head == jobFields()["minmemory"].head {
+				l.cells[i].value = func(j *Job) string { return mib(j.MinMemMiB) }
+			}
+		}
 	}
 	if len(l.faults) > 0 {
 		return l, fmt.Errorf("%s", l.faults[0])
@@ -112,10 +124,10 @@ func (q *Squeue) layout() (layout[Job], error) {
 	return l, nil
 }
 
-// Wants tells whether a job was asked for. Without states those that have
+// Wants reports whether a job was asked for. Without states those that have
 // not ended are, as with Slurm.
 func (q *Squeue) Wants(j *Job) bool {
-	if q.Start && !j.waiting() {
+	if q.Nothing || q.Start && !j.waiting() {
 		return false
 	}
 	switch {
@@ -124,14 +136,24 @@ func (q *Squeue) Wants(j *Job) bool {
 		if !slices.Contains(q.States, j.State) && !slices.Contains(q.States, j.Code) {
 			return false
 		}
-	case !j.Ended.IsZero():
+	case j.over():
 		return false
 	}
 	one := func(among []string, v string) bool { return len(among) == 0 || slices.Contains(among, v) }
 	return (len(q.Jobs) == 0 || slices.Contains(q.Jobs, j.ID) || j.ArrayID != 0) && // of arrays the coordinator sent those asked for
 
 		(one(q.Users, j.User) || slices.Contains(q.Users, strconv.FormatUint(uint64(j.UID), 10))) &&
-		one(q.Names, j.Name) && one(q.Partitions, j.Partition) && one(q.Nodes, j.NodeList)
+		one(q.Names, j.Name) && one(q.Partitions, j.Partition) && j.onSome(q.Nodes) &&
+		one(q.Accounts, j.Account) && one(q.QOS, j.QOS) && one(q.Reservations, j.Reservation)
+}
+
+// onSome reports whether it is on one of some nodes, if any are named.
+func (j *Job) onSome(nodes []string) bool {
+	if len(nodes) == 0 {
+		return true
+	}
+	on, err := Unfold(j.NodeList)
+	return err == nil && slices.ContainsFunc(on, func(n string) bool { return slices.Contains(nodes, n) })
 }
 
 // states in the order in which Slurm sorts them: by their numbers.
@@ -154,7 +176,7 @@ func sortKeys(spec string) (func(a, b *Job) int, error) {
 		if len(name) != 1 {
 			return nil, Message("Invalid sort specification: " + field)
 		}
-		col, ok := jobLetters[name[0]]
+		col, ok := jobLetters()[name[0]]
 		switch {
 		case !ok:
 			return nil, Message("Invalid sort specification: " + field)

@@ -95,3 +95,23 @@ func TestSqueueAsRecorded(t *testing.T) {
 		})
 	}
 }
+
+// TestFieldGrammarAsRecorded: sizes, suffixes and the lack of both in -O, as Slurm
+// 22.05.8 wrote them.
+func TestFieldGrammarAsRecorded(t *testing.T) {
+	j := Job{ID: 1, Name: "a", Partition: "main", State: "RUNNING", Code: "R", Nodes: 1, CPUs: 1}
+	for fields, want := range map[string]string{
+		"jobid:|,name:10#,state:.8###sep###,partition:.,": "JOBID|NAME      #   STATE###sep###PARTITION\n1|a         # RUNNING###sep###main\n",
+		"jobid:10:5": "JOBID     :5\n1         :5\n",
+		"minmemory,jobid:.5,name:6,state:,tres-alloc:,partition,": "MIN_MEMORY          JOBIDNAME  STATETRES_ALLOCPARTITION           \n" +
+			"0                       1a     RUNNINGcpu=1,node=1,billing=1main                \n",
+		"state:\x1f,jobid:\x1f": "STATE\x1fJOBID\x1f\nRUNNING\x1f1\x1f\n",
+		"tres-alloc:3":          "TRE\ncpu\n",
+	} {
+		var got strings.Builder
+		q := Squeue{Fields: fields}
+		if err := q.Print(&got, []Job{j}, at(t, "10:41:22")); err != nil || got.String() != want {
+			t.Errorf("-O %q: %v\n%q, want\n%q", fields, err, got.String(), want)
+		}
+	}
+}

@@ -38,7 +38,7 @@ type line struct {
 	Rest string
 }
 
-// is tells whether the line says key first, and returns its value.
+// is reports whether the line says key first, and returns its value.
 func (l *line) is(key string) (string, bool) {
 	if len(l.Pairs) > 0 && strings.EqualFold(l.Pairs[0].Key, key) {
 		return l.Pairs[0].Value, true

@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/berth-scheduler/berth/cmd/internal/build"
 	"golang.org/x/term"
 )
 
@@ -52,7 +54,7 @@ func isTerminal(w io.Writer) bool {
 
 // NewRegistry returns a registry that holds berth_build_info and the Go and
 // process metrics.
-func NewRegistry(b Build) (*prometheus.Registry, error) {
+func NewRegistry(b build.Facts) (*prometheus.Registry, error) {
 	reg := prometheus.NewRegistry()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "berth_build_info",

@@ -4,18 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/berth-scheduler/berth/cmd/internal/build"
 	"github.com/berth-scheduler/berth/cmd/internal/telemetry"
-	"github.com/berth-scheduler/berth/fsm"
 )
 
 func TestLoggerFormatAndLevel(t *testing.T) {
@@ -46,36 +44,8 @@ func TestLoggerFormatAndLevel(t *testing.T) {
 	}
 }
 
-func TestBuildInfo(t *testing.T) {
-	if b := telemetry.BuildInfo(); b.Version != telemetry.Version || !strings.HasPrefix(b.Go, "go") {
-		t.Errorf("this program: %+v", b)
-	}
-	b := telemetry.Build{Version: "v1.2.3"}
-	if got := b.String(); got != "v1.2.3" {
-		t.Errorf("without a commit: %s", got)
-	}
-	b.Revision = "0123456789abcdef"
-	if got := b.String(); got != "v1.2.3+0123456789ab" {
-		t.Errorf("with a commit: %s", got)
-	}
-}
-
-// TestChangelogHasTheRelease: whoever changes the version, or that of log entries,
-// says so to those who upgrade.
-func TestChangelogHasTheRelease(t *testing.T) {
-	text, err := os.ReadFile("../../../CHANGELOG.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(text), "\n## ["+strings.TrimPrefix(telemetry.Version, "v")+"]")
-	section, _, _ = strings.Cut(section, "\n## [")
-	if want := fmt.Sprintf("Log entries are of versions 1 to %d.", fsm.EntryVersion); !strings.Contains(section, want) {
-		t.Errorf("the section of %s in CHANGELOG.md lacks %q:\n%s", telemetry.Version, want, section)
-	}
-}
-
 func TestHandler(t *testing.T) {
-	reg, err := telemetry.NewRegistry(telemetry.Build{Version: "v1", Revision: "abc", Go: "go1"})
+	reg, err := telemetry.NewRegistry(build.Facts{Version: "v1", Revision: "abc", Go: "go1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ type Material struct {
 // PEM; caPEM nil keeps the old ones.
 type RenewFunc func(ctx context.Context, csrDER []byte) (certPEM, caPEM []byte, err error)
 
-// DeniedFunc tells whether the cluster has revoked a certificate, by its
+// DeniedFunc reports whether the cluster has revoked a certificate, by its
 // holder or by its serial number in hexadecimal. It is called within
 // handshakes and must neither block nor call back into this package.
 type DeniedFunc func(who Identity, serial string) bool

@@ -217,16 +217,16 @@ func TestValidate(t *testing.T) {
 // one is killed.
 func TestBerthDies(t *testing.T) {
 	if os.Getenv("BERTH_TRACER_CHILD") != "" {
-		cfg := config(pythonWithTorch(t))
+		cfg := config(os.Getenv("BERTH_TRACER_PYTHON"))
 		cfg.Factory, cfg.Target, cfg.Args = false, "cases.py", []string{"children", os.Getenv("BERTH_TRACER_CHILD"), "stay"}
 		_, err := Run(t.Context(), cfg)
 		t.Fatalf("came back: %v", err)
 	}
 	t.Parallel()
-	pythonWithTorch(t)
+	python := realPython(t)
 	pids := filepath.Join(t.TempDir(), "pids")
 	cmd := exec.Command(os.Args[0], "-test.run=^TestBerthDies$")
-	cmd.Env = append(os.Environ(), "BERTH_TRACER_CHILD="+pids)
+	cmd.Env = append(os.Environ(), "BERTH_TRACER_CHILD="+pids, "BERTH_TRACER_PYTHON="+python)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -148,7 +148,7 @@ func (l *line) check() error {
 	return nil
 }
 
-// plain tells whether s has no control characters.
+// plain reports whether s has no control characters.
 func plain(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }

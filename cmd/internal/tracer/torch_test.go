@@ -13,30 +13,29 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/berth-scheduler/berth/deploy/profile/torchfork"
 	"github.com/berth-scheduler/berth/model"
 	"github.com/berth-scheduler/berth/model/graph"
 )
 
-// pythonWithTorch finds an interpreter that has PyTorch: that of PATH, or
-// Debian's own.
-func pythonWithTorch(t *testing.T) string {
+// realPython finds an interpreter that has PyTorch: that of PATH, or Debian's
+// own.
+func realPython(t *testing.T) string { return pythons(t).Real }
+
+// pythonWithTorch is that, but for importing PyTorch each time.
+func pythonWithTorch(t *testing.T) string { return pythons(t).Fork }
+
+func pythons(t *testing.T) torchfork.Python {
 	t.Helper()
-	p := interpreter()
-	if p == "" {
-		t.Skip("no python3 here has PyTorch; on Debian: apt-get install python3-torch")
+	p, err := interpreters()
+	if err != nil {
+		t.Skipf("no python3 here has PyTorch; on Debian: apt-get install python3-torch\n%v", err)
 	}
 	return p
 }
 
-// interpreter looks once, since importing PyTorch takes seconds.
-var interpreter = sync.OnceValue(func() string {
-	for _, p := range []string{"python3", "/usr/bin/python3"} {
-		if exec.Command(p, "-c", "import torch").Run() == nil {
-			return p
-		}
-	}
-	return ""
-})
+// interpreters looks once, since importing PyTorch takes seconds.
+var interpreters = sync.OnceValues(func() (torchfork.Python, error) { return torchfork.Start("python3", "/usr/bin/python3") })
 
 func script(t *testing.T, args ...string) Config {
 	cfg := config(pythonWithTorch(t))
@@ -53,10 +52,13 @@ func trace(t *testing.T, cfg Config) Report {
 	return r
 }
 
-// TestScript checks every figure of a small network against counting by hand.
+// TestScript checks every figure of a small network against counting by hand,
+// in an interpreter of its own.
 func TestScript(t *testing.T) {
 	t.Parallel()
-	r := trace(t, script(t, "mlp.py", "--batch", "32"))
+	cfg := script(t, "mlp.py", "--batch", "32")
+	cfg.Python = realPython(t)
+	r := trace(t, cfg)
 	const in, hidden, out, batch = 64, 128, 10, 32
 	const params = in*hidden + hidden + hidden*out + out
 	want := model.Features{
@@ -148,13 +150,13 @@ func TestFailures(t *testing.T) {
 		"die":      {KindExit, "segmentation fault"},
 		"garbage":  {KindGarbage, "not an answer"},
 		"memory":   {KindMemory, "raise --memory"},
-		"spin":     {KindTimeout, "no step was over after 4s"},
+		"spin":     {KindTimeout, "no step was over after 2s"},
 	} {
 		t.Run(way, func(t *testing.T) {
 			cfg := script(t, "cases.py", way)
 			cfg.MemBytes = 16 << 30
 			if c.kind == KindTimeout {
-				cfg.Timeout = 4 * time.Second
+				cfg.Timeout = 2 * time.Second
 			}
 			wantKind(t, t.Context(), cfg, c.kind, c.text)
 		})

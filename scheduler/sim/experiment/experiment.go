@@ -80,7 +80,7 @@ type Experiment struct {
 	Run         func(context.Context, Config) (*Report, error)
 }
 
-// NeedsTraces tells whether it reads traces, or invents all it needs.
+// NeedsTraces reports whether it reads traces, or invents all it needs.
 func (e Experiment) NeedsTraces() bool { return e.Name != "gap" }
 
 // All lists the experiments.

@@ -3,14 +3,89 @@ package experiment
 import (
 	"context"
 	"errors"
+	"flag"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/berth-scheduler/berth/scheduler/sim"
 )
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// figuresOf writes the figures of a report, to six digits: the last ones are the
+// processor's.
+func figuresOf(rep *Report) string {
+	var b strings.Builder
+	for _, l := range rep.Lines {
+		fmt.Fprintf(&b, "%s, %d seeds:", l.Variant, l.Seeds)
+		for _, name := range rep.Columns {
+			if v, ok := l.Mean[name]; ok {
+				fmt.Fprintf(&b, " %s %.6g ± %.6g", name, v, l.CI95[name])
+			}
+		}
+		b.WriteByte('\n')
+	}
+	for _, c := range rep.Claims {
+		fmt.Fprintf(&b, "claim %s: want %.6g, got %.6g, met %t\n", c.What, c.Want, c.Got, c.Met)
+	}
+	return b.String()
+}
+
+// asBefore compares the figures of a report with those in testdata.
+func asBefore(t *testing.T, rep *Report) {
+	t.Helper()
+	path, got := filepath.Join("testdata", rep.Name+".golden"), figuresOf(rep)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(want), "\n")
+	for i, line := range strings.Split(got, "\n") {
+		if i >= len(lines) || line != lines[i] {
+			t.Fatalf("%s: line %d is\n%s\nand not as in %s; -update rewrites it", rep.Name, i+1, line, path)
+		}
+	}
+	if want := strings.Count(string(want), "\n"); strings.Count(got, "\n") != want {
+		t.Errorf("%s: %d lines, want %d", rep.Name, strings.Count(got, "\n"), want)
+	}
+}
+
+// adds holds what must be true of every run: jobs that came are those that ended,
+// failed or never fitted, or still wait for nothing; no percentage is above 100, no
+// order statistic below a smaller one, and nothing ends before a lower bound.
+func adds(t *testing.T, r *sim.Result) {
+	t.Helper()
+	if r.Completed+r.Failed+r.Unplaced > r.Jobs || r.RejectedPods == nil && r.Completed+r.Failed+r.Unplaced < r.Jobs {
+		t.Errorf("%s of %s: %d jobs, %d completed, %d failed, %d unplaced", r.Policy, r.Trace, r.Jobs, r.Completed, r.Failed, r.Unplaced)
+	}
+	atMost := func(what string, a, b *float64, most float64) {
+		if a != nil && b != nil && *a > *b*(1+1e-9)+most {
+			t.Errorf("%s of %s: %s: %g and %g", r.Policy, r.Trace, what, *a, *b)
+		}
+	}
+	zero := 0.0
+	atMost("allocation", r.AllocationPct, &zero, 100.0001)
+	atMost("utilization", r.GPUUtilPct, &zero, 100.0001)
+	atMost("memory", r.MemUtilPct, &zero, 100.0001)
+	atMost("median and p99 of completion", r.MedianJCT, r.P99JCT, 0)
+	atMost("run and completion", r.MeanRun, r.MeanJCT, 0)
+	atMost("wait and completion", r.MeanWait, r.MeanJCT, 0)
+	if r.Completed == r.Jobs {
+		atMost("bound and makespan", r.LowerBoundMakespan, r.Makespan, 1e-3)
+		atMost("bound with sharing and alone", r.LowerBoundMakespan, r.LowerBoundAlone, 1e-3)
+		atMost("bound and mean completion", r.LowerBoundSharedJCT, r.MeanJCT, 1e-3)
+	}
+}
 
 // invented writes a folder of traces with made-up rows in the forms that the
 // experiments read.
@@ -47,7 +122,8 @@ func invented(t *testing.T) Config {
 }
 
 // TestEachRuns runs every experiment on a few invented jobs: each has lines
-// with figures for every variant, says what it assumes, and holds claims.
+// with figures for every variant, says what it assumes, holds claims, and finds
+// what it found before.
 func TestEachRuns(t *testing.T) {
 	t.Parallel()
 	c := invented(t)
@@ -60,6 +136,10 @@ func TestEachRuns(t *testing.T) {
 			}
 			if rep.Name != x.Name || len(rep.Assumptions) == 0 || len(rep.Claims) == 0 || len(rep.Lines) < 3 {
 				t.Errorf("%s: %d assumptions, %d claims, %d lines", rep.Name, len(rep.Assumptions), len(rep.Claims), len(rep.Lines))
+			}
+			asBefore(t, rep)
+			for _, r := range rep.Results {
+				adds(t, r)
 			}
 			for _, l := range rep.Lines {
 				if v, ok := l.Mean[rep.Columns[0]]; !ok || v < 0 {

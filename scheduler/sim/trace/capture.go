@@ -231,7 +231,7 @@ func captureNotes() []string {
 	}
 }
 
-// taken tells whether a job is in the time asked for.
+// taken reports whether a job is in the time asked for.
 func (c *Capture) taken(j *CaptureJob, o CaptureOptions) bool {
 	return o.Last == 0 || j.Finished && j.Ended != nil && c.Taken.Sub(*j.Ended) <= o.Last
 }

@@ -52,7 +52,7 @@ var (
 	idNames       = []string{"job_id", "jobid", "id", "name", "job_name", "job", "task_id"}
 )
 
-// known tells whether the plain form can be read from a head.
+// known reports whether the plain form can be read from a head.
 func known(t *table) error {
 	return errors.Join(oneOf(t, arrivalNames...), oneOf(t, durationNames...), oneOf(t, gpuNames...))
 }

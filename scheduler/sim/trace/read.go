@@ -204,7 +204,7 @@ func inspect(path string) (fileKind, list, error) {
 	return isOther, l, nil
 }
 
-// classify tells whether a file is a list of jobs, and of which form.
+// classify reports whether a file is a list of jobs, and of which form.
 func classify(path string, size int64) (list, bool, error) {
 	r, c, err := open(path)
 	if err != nil {

@@ -92,7 +92,8 @@ func slurmSpan(s string) (time.Duration, error) {
 		return 0, nil
 	}
 	rest, days := s, 0
-	if d, after, ok := strings.Cut(s, "-"); ok {
+	d, after, dated := strings.Cut(s, "-")
+	if dated {
 		n, err := strconv.Atoi(d)
 		if err != nil || n < 0 || n > 36500 {
 			return 0, fmt.Errorf("%.40q is no span of the form 1-02:03:04", s)
@@ -100,10 +101,10 @@ func slurmSpan(s string) (time.Duration, error) {
 		days, rest = n, after
 	}
 	parts := strings.Split(rest, ":")
-	if len(parts) == 1 && days == 0 {
+	if len(parts) == 1 && !dated {
 		parts = []string{"0", parts[0], "0"} // minutes
 	}
-	if len(parts) == 2 && days == 0 {
+	if len(parts) == 2 && !dated {
 		parts = append([]string{"0"}, parts...)
 	}
 	total := 0

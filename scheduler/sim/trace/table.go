@@ -105,7 +105,7 @@ func firstLine(r io.Reader) (string, io.Reader, error) {
 	}
 }
 
-// has tells whether the head holds all names.
+// has reports whether the head holds all names.
 func (t *table) has(names ...string) bool {
 	for _, n := range names {
 		if _, ok := t.cols[n]; !ok {

@@ -47,7 +47,7 @@ func Control(t testing.TB) string {
 // Pipe is the directory of a card below the daemons' own.
 func Pipe(dir, uuid string) string { return filepath.Join(dir, uuid, "pipe") }
 
-// Alive tells whether the daemon of a card runs.
+// Alive reports whether the daemon of a card runs.
 func Alive(dir, uuid string) bool {
 	_, err := os.Stat(filepath.Join(Pipe(dir, uuid), "alive"))
 	return err == nil

@@ -57,6 +57,7 @@ func TestAccountingGolden(t *testing.T) {
 		"sacct-nodes":       "sacct -a -S 2026-03-01 -N n[1-3] -X -n -P -o jobid,nodelist",
 		"sacct-json-states": "sacct -a -s CA -S now-3days --json",
 		"sacct-helpformat":  "sacct -e",
+		"sacct-steps":       "sacct -j 40,42 -n -P -o jobid,jobidraw,jobname,user,state,exitcode,maxrss,nnodes,timelimit",
 		"seff":              "seff 40",
 		"seff-task":         "seff -d 42_2",
 		"seff-running":      "seff 12",

@@ -293,7 +293,7 @@ func suggestMiB(peak int64) int64 {
 	return (need + step - 1) / step * step
 }
 
-// worth tells whether asking for less is worth the trouble: a quarter, and a
+// worth reports whether asking for less is worth the trouble: a quarter, and a
 // GiB.
 func worth(asked, suggest int64) bool { return asked-suggest >= 1024 && suggest <= asked*3/4 }
 

@@ -135,7 +135,7 @@ func list(s string) []string {
 	return out
 }
 
-// bounded tells whether the filter says of which time jobs are wanted, or which.
+// bounded reports whether the filter says of which time jobs are wanted, or which.
 func bounded(q *apiv1.HistoryFilter) bool {
 	return q.EndedFrom != nil || q.EndedBefore != nil || len(q.Ids) > 0
 }

@@ -1,10 +1,7 @@
 package admin
 
 import (
-	"bufio"
 	"context"
-	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,26 +11,6 @@ import (
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
-
-// confirm asks on a terminal and returns nil for yes; elsewhere it wants the
-// flag --yes.
-func confirm(e *console.Env, yes bool, question string) error {
-	if yes {
-		return nil
-	}
-	if !e.IsTerminal {
-		return console.Usagef("%s Say so with --yes", question)
-	}
-	if _, err := fmt.Fprintf(e.Stderr, "%s [y/N] ", console.Escape(question)); err != nil {
-		return err
-	}
-	answer, _ := bufio.NewReader(e.Stdin).ReadString('\n') // no answer is a no
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return nil
-	}
-	return &console.ExitError{Code: console.ExitFailed, Err: fmt.Errorf("not confirmed; nothing was done")}
-}
 
 func newNodeFenceCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var yes bool
@@ -57,7 +34,7 @@ func runNodeFence(ctx context.Context, e *console.Env, c *client.Client, id stri
 	if err := cluster.CheckName("node", id); err != nil {
 		return console.Usagef("%w", err)
 	}
-	if err := confirm(e, yes, "Give up node "+id+" and end its jobs? It must be off or cut off, else they may run twice."); err != nil {
+	if err := console.Confirm(e, yes, "Give up node "+id+" and end its jobs? It must be off or cut off, else they may run twice."); err != nil {
 		return err
 	}
 	var resp *apiv1.FenceNodeResponse
@@ -101,7 +78,7 @@ func runNodeRemove(ctx context.Context, e *console.Env, c *client.Client, id str
 	if err := cluster.CheckName("node", id); err != nil {
 		return console.Usagef("%w", err)
 	}
-	if err := confirm(e, yes, "Remove node "+id+" for good? It can come back only under another name, or after: berth allow node "+id+"."); err != nil {
+	if err := console.Confirm(e, yes, "Remove node "+id+" for good? It can come back only under another name, or after: berth allow node "+id+"."); err != nil {
 		return err
 	}
 	err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) error {

@@ -13,7 +13,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/berth-scheduler/berth/cmd/internal/cli/backupcmd"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/frame"
 	"github.com/berth-scheduler/berth/coordinator/backup"
 	"github.com/berth-scheduler/berth/fsm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -66,7 +68,7 @@ func backupOf(t *testing.T, id string) []byte {
 // anything, and becomes a coordinator's directory only where nothing is lost.
 func TestSnapshotIsSavedAndRestored(t *testing.T) {
 	t.Parallel()
-	w, s := clitest.NewWorld(t), &saver{file: backupOf(t, "hpc")}
+	w, s := clitest.NewWorld(t, commands...), &saver{file: backupOf(t, "hpc")}
 	serveBackups(w, "/a", s)
 	dir := t.TempDir()
 	file, data := filepath.Join(dir, "b.snap"), filepath.Join(dir, "data")
@@ -119,3 +121,6 @@ func TestSnapshotIsSavedAndRestored(t *testing.T) {
 		t.Error("a refused restore made the directory")
 	}
 }
+
+// commands are those of these tests.
+var commands = []frame.Command{{Name: "cluster", New: backupcmd.NewClusterCmd}, {Name: "coordinator", New: frame.Local(backupcmd.NewCoordinatorCmd)}}

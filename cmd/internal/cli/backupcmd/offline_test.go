@@ -13,7 +13,7 @@ import (
 // that a restore makes.
 func TestStoppedDirectoryIsShownCheckedAndMended(t *testing.T) {
 	t.Parallel()
-	w, dir := clitest.NewWorld(t), t.TempDir()
+	w, dir := clitest.NewWorld(t, commands...), t.TempDir()
 	file, data, peers := filepath.Join(dir, "b.snap"), filepath.Join(dir, "data"), filepath.Join(dir, "peers.json")
 	want := func(code int, words string, args ...string) {
 		t.Helper()

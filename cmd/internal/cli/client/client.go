@@ -83,6 +83,7 @@ func (c *Client) connect() error {
 	if c.conns != nil {
 		return nil
 	}
+	shows := credentialIn(c.env.Getenv(cluster.CredentialVar))
 	for _, s := range c.env.Sockets() {
 		cn := &conn{socket: s}
 		retry := backoff.Config{BaseDelay: FirstWait, Multiplier: 1.6, Jitter: 0.2, MaxDelay: mostWait}
@@ -101,6 +102,7 @@ func (c *Client) connect() error {
 			grpc.WithIdleTimeout(0), grpc.WithUserAgent("berth-cli/"+console.Version().Version),
 			grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: 5 * time.Second}),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+			grpc.WithPerRPCCredentials(shows),
 		)
 		if err != nil {
 			return fmt.Errorf("set up the connection to %s: %w", s, err)
@@ -119,7 +121,7 @@ func (c *Client) Close() {
 	c.conns = nil
 }
 
-// effect tells whether a call changes anything.
+// effect reports whether a call changes anything.
 type effect int
 
 const (
@@ -227,7 +229,7 @@ func fromStatus(err error) *cluster.Error {
 	return ce
 }
 
-// Indefinite tells whether e leaves open what became of a request.
+// Indefinite reports whether e leaves open what became of a request.
 func Indefinite(e *cluster.Error) bool {
 	return e.Code == cluster.CodeUnknown || e.Code == cluster.CodeUnavailable
 }
@@ -242,7 +244,7 @@ func afterUnknown(err *cluster.Error, unknown bool) error {
 	return err
 }
 
-// down tells whether nothing ever listened on any socket.
+// down reports whether nothing ever listened on any socket.
 func (c *Client) down() bool {
 	for _, cn := range c.conns {
 		if cn.reached.Load() {

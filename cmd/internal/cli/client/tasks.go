@@ -50,7 +50,7 @@ func (r JobRef) String() string {
 	return fmt.Sprintf("%d_%d", r.Array, r.Task)
 }
 
-// Of tells whether j, of a listing, is the job, of the array, or stands for the
+// Of reports whether j, of a listing, is the job, of the array, or stands for the
 // task beside others. A job id that is a task's own is taken for any of those that
 // are listed as one around it.
 func (r JobRef) Of(j *apiv1.Job) bool {

@@ -15,11 +15,15 @@ import (
 // streamFor bounds one watch stream. A stream on which nothing happens looks
 // like one to a process that hangs, so each is left after this time and another
 // coordinator goes on from the same index.
+//
+// The bound is no deadline of the call: gRPC tells the server of a deadline, and when
+// the server's timer fires first its end of the stream looks like a failure.
 const streamFor = time.Minute
 
 // WatchJobs calls see with jobs as they are now and on each change, until see
 // returns true. It outlives coordinators: it goes on with the next one from
-// the last index, and gives up when none answered for the client's time-out.
+// the last index, and gives up when none answered for the client's time-out,
+// counted from the first failure.
 func (c *Client) WatchJobs(ctx context.Context, ids []uint64, see func([]*apiv1.Job) bool) error {
 	return c.watchJobs(ctx, &watcher{ids: ids, see: see})
 }
@@ -34,7 +38,6 @@ func (c *Client) watchJobs(ctx context.Context, w *watcher) error {
 	if err := c.connect(); err != nil {
 		return err
 	}
-	w.heard = time.Now()
 	wait := FirstWait
 	for k := c.best; ; k++ {
 		cn := c.conns[k%len(c.conns)]
@@ -49,15 +52,18 @@ func (c *Client) watchJobs(ctx context.Context, w *watcher) error {
 			continue
 		case !Indefinite(err):
 			return err
-		case errors.Is(err, errQuietStream):
+		case errors.Is(err, errQuietStream), !w.progress && time.Since(w.opened) > firstTry: // longer than it takes to find nobody there
 			done, lerr := c.look(ctx, w)
 			if done || lerr != nil {
 				return lerr
 			}
+			w.failing = time.Time{}
 			continue
 		case w.progress:
-			wait = FirstWait
-		case time.Since(w.heard) > c.Timeout:
+			w.failing, wait = time.Time{}, FirstWait
+		case w.failing.IsZero():
+			w.failing = time.Now()
+		case time.Since(w.failing) > c.Timeout:
 			return c.giveUp(Reads, false, []outcome{{cn.socket, err}}, ctx)
 		}
 		if !Sleep(ctx, wait) {
@@ -70,14 +76,13 @@ func (c *Client) watchJobs(ctx context.Context, w *watcher) error {
 // errQuietStream marks a stream that lived for streamFor.
 var errQuietStream = errors.New("no news for the whole life of a stream")
 
-// look asks for the jobs in the ordinary way after a quiet stream, which shows
-// whether any coordinator lives.
+// look asks for the jobs in the ordinary way after a stream that was quiet for long,
+// which shows whether any coordinator lives.
 func (c *Client) look(ctx context.Context, w *watcher) (done bool, err error) {
 	jobs, err := ListJobs(ctx, c, &apiv1.ListJobsRequest{Ids: w.ids, Finished: true, Brief: true})
 	if err != nil {
 		return false, err
 	}
-	w.heard = time.Now()
 	return w.see(jobs), nil
 }
 
@@ -87,20 +92,24 @@ type watcher struct {
 	brief    bool
 	see      func([]*apiv1.Job) bool
 	index    uint64
-	heard    time.Time
-	progress bool // the last stream was of use
+	opened   time.Time // the last stream was
+	progress bool      // the last stream was of use
+	// failing is since when nothing but failures came, zero if not at all.
+	failing time.Time
 }
 
 // stream reads one stream to its end; nil when see has seen enough.
 func (w *watcher) stream(ctx context.Context, cn *conn) *cluster.Error {
-	w.progress = false
-	ctx, cancel := context.WithTimeout(ctx, streamFor)
-	defer cancel()
+	w.opened, w.progress = time.Now(), false
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	quiet := time.AfterFunc(streamFor, func() { cancel(errQuietStream) })
+	defer quiet.Stop()
 	s, err := apiv1.NewJobServiceClient(cn.grpc).WatchJobs(ctx, &apiv1.WatchJobsRequest{Ids: w.ids, FromIndex: w.index, Brief: w.brief}, grpc.WaitForReady(false))
 	for err == nil {
 		var m *apiv1.WatchJobsResponse
 		if m, err = s.Recv(); err == nil {
-			w.index, w.heard, w.progress = max(w.index, m.GetIndex()), time.Now(), true
+			w.index, w.progress = max(w.index, m.GetIndex()), true
 			if w.see(m.GetJobs()) {
 				return nil
 			}
@@ -109,7 +118,7 @@ func (w *watcher) stream(ctx context.Context, cn *conn) *cluster.Error {
 	if errors.Is(err, io.EOF) { // an orderly end, for example of a server that stops
 		return &cluster.Error{Code: cluster.CodeUnavailable, Msg: "the coordinator ended the stream"}
 	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if errors.Is(context.Cause(ctx), errQuietStream) {
 		return &cluster.Error{Code: cluster.CodeUnavailable, Msg: "no change", Err: errQuietStream}
 	}
 	return fromStatus(err)

@@ -146,7 +146,7 @@ func (f *Fake) findTask(id uint64, task *uint32) *apiv1.Job {
 	return nil
 }
 
-// wanted tells whether ids, if there are any, name a job or its array.
+// wanted reports whether ids, if there are any, name a job or its array.
 func wanted(ids []uint64, j *apiv1.Job) bool {
 	return len(ids) == 0 || slices.ContainsFunc(ids, func(id uint64) bool { return client.JobRef{ID: id}.Of(j) })
 }

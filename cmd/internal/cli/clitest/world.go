@@ -3,6 +3,7 @@ package clitest
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/frame"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/jobcmd"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -34,12 +36,14 @@ type World struct {
 	Errs    bytes.Buffer
 	Vars    map[string]string
 	Sockets map[string]*bufconn.Listener
+	// More are commands beside those of berth.
+	More []frame.Command
 }
 
 // NewWorld makes the surroundings of ann on a login host, where nothing listens
-// yet; BERTH_SOCKET is /a.
-func NewWorld(t testing.TB) *World {
-	w := &World{T: t, Vars: map[string]string{"USER": "ann", "BERTH_SOCKET": "/a"}, Sockets: map[string]*bufconn.Listener{}}
+// yet; BERTH_SOCKET is /a. more are commands of other programs than berth.
+func NewWorld(t testing.TB, more ...frame.Command) *World {
+	w := &World{T: t, More: more, Vars: map[string]string{"USER": "ann", "BERTH_SOCKET": "/a"}, Sockets: map[string]*bufconn.Listener{}}
 	w.Env = &console.Env{
 		Stdin: strings.NewReader(""), Stdout: &w.Out, Stderr: &w.Errs, Width: func() int { return 0 },
 		Getenv:   func(k string) string { return w.Vars[k] },
@@ -54,6 +58,9 @@ func NewWorld(t testing.TB) *World {
 				return l.DialContext(ctx)
 			}
 			return nil, &net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", os.ErrNotExist)}
+		},
+		Become: func(program string, args []string) error {
+			return fmt.Errorf("%s is started with %q", program, args)
 		},
 		RequestID: func() string { return "0123456789abcdef0123456789abcdef" },
 	}
@@ -128,7 +135,9 @@ func (w *World) RunCtx(ctx context.Context, args ...string) int {
 	w.Out.Reset()
 	w.Errs.Reset()
 	w.Env.Out = nil
-	return cli.Execute(ctx, args, w.Env)
+	p := cli.Program()
+	p.Commands = append(p.Commands, w.More...)
+	return frame.Execute(ctx, args, w.Env, p)
 }
 
 // Transcript is a run as a user would see it.

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/berth-scheduler/berth/cmd/internal/programs"
 )
 
 // DefaultSocket is where a coordinator or the agent of a node listens for the
@@ -28,7 +30,7 @@ const DefaultSocket = "/run/berth/berth.sock"
 type Env struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// IsTerminal tells whether Stdout is one; Width is its width in columns,
+	// IsTerminal reports whether Stdout is one; Width is its width in columns,
 	// 0 when unknown.
 	IsTerminal bool
 	Width      func() int
@@ -45,6 +47,9 @@ type Env struct {
 	Now func() time.Time
 	// Dial opens a connection to a unix socket.
 	Dial func(ctx context.Context, path string) (net.Conn, error)
+	// Become starts another of Berth's programs in this one's place. It returns only
+	// if it cannot.
+	Become func(program string, args []string) error
 	// RequestID makes a fresh id of 16–64 characters.
 	RequestID func() string
 
@@ -70,12 +75,13 @@ func SystemEnv() *Env {
 		Getenv:     os.Getenv, Environ: os.Environ, Getwd: os.Getwd, Hostname: os.Hostname,
 		// The number, since $USER is whatever somebody set and names may need LDAP.
 		User:     func() string { return strconv.Itoa(os.Getuid()) },
-		Accounts: Accounts{User: user.Lookup, UserID: user.LookupId, GroupID: user.LookupGroupId},
+		Accounts: SystemAccounts(),
 		Now:      time.Now,
 		Dial: func(ctx context.Context, path string) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "unix", path)
 		},
+		Become:    programs.Become,
 		RequestID: newRequestID,
 	}
 }

@@ -175,7 +175,7 @@ func Escape(s string) string {
 	return b.String()
 }
 
-// shown tells whether r may reach a terminal as it is. The zero-width joiner
+// shown reports whether r may reach a terminal as it is. The zero-width joiner
 // stays, since emoji are made with it.
 func shown(r rune) bool {
 	return r == '\u200d' || unicode.IsGraphic(r) && !unicode.Is(unicode.Cf, r)

@@ -23,13 +23,13 @@ func StateCode(name string) string {
 	return s.Code()
 }
 
-// Terminal tells whether a job in this state has ended.
+// Terminal reports whether a job in this state has ended.
 func Terminal(state string) bool {
 	s, err := cluster.ParseJobState(state)
 	return err == nil && s.Terminal()
 }
 
-// Waiting tells whether a job in this state has yet to start.
+// Waiting reports whether a job in this state has yet to start.
 func Waiting(state string) bool {
 	s, err := cluster.ParseJobState(state)
 	return err == nil && s.Waiting()

@@ -3,7 +3,7 @@ package console
 import (
 	"runtime"
 
-	"github.com/berth-scheduler/berth/cmd/internal/telemetry"
+	"github.com/berth-scheduler/berth/cmd/internal/build"
 )
 
 type versionView struct {
@@ -16,6 +16,6 @@ type versionView struct {
 
 // Version says which release this program is, and what the Go tool wrote into it.
 func Version() versionView {
-	b := telemetry.BuildInfo()
+	b := build.Info()
 	return versionView{Version: b.Version, Revision: b.Revision, Modified: b.Modified, Go: b.Go, Platform: runtime.GOOS + "/" + runtime.GOARCH}
 }

@@ -9,7 +9,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/berth-scheduler/berth/agent/relay"
+	"github.com/berth-scheduler/berth/agent/tail"
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
@@ -39,7 +39,7 @@ func (l *logReader) open() error {
 	if l.o.tail >= 0 {
 		var st os.FileInfo
 		if st, err = f.Stat(); err == nil {
-			from, err = relay.TailOffset(f, st.Size(), l.o.tail)
+			from, err = tail.Offset(f, st.Size(), l.o.tail)
 		}
 	}
 	if err == nil {
@@ -138,7 +138,7 @@ func (l *logReader) followFile(ctx context.Context) error {
 	}
 }
 
-// elsewhere tells whether the job's node has another name than this machine.
+// elsewhere reports whether the job's node has another name than this machine.
 func (l *logReader) elsewhere() bool {
 	host, err := l.env.Hostname()
 	return err == nil && host != l.job.GetNode()

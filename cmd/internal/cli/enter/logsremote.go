@@ -51,7 +51,7 @@ type remoteLog struct {
 	no    uint32 // the attempt that was shown last
 }
 
-// unreachable tells whether the node, and not the file, is what is missing.
+// unreachable reports whether the node, and not the file, is what is missing.
 func (r *remoteLog) unreachable(err error) bool {
 	var ce *cluster.Error
 	return errors.As(err, &ce) && (client.Indefinite(ce) || ce.Code == cluster.CodeExhausted)

@@ -85,7 +85,7 @@ func (w *waiter) list(ctx context.Context, first bool) error {
 	return nil
 }
 
-// see takes in news and tells whether to look closer.
+// see takes in news and reports whether to look closer.
 func (w *waiter) see(news []*apiv1.Job) bool {
 	for _, j := range news {
 		id, array := j.GetId(), j.GetArrayJobId()
@@ -109,7 +109,7 @@ func (w *waiter) see(news []*apiv1.Job) bool {
 	return w.enough()
 }
 
-// enough tells whether what is awaited seems to have happened.
+// enough reports whether what is awaited seems to have happened.
 func (w *waiter) enough() bool {
 	if w.any {
 		return slices.ContainsFunc(w.jobs, w.seemsOver)
@@ -117,10 +117,10 @@ func (w *waiter) enough() bool {
 	return !slices.ContainsFunc(w.jobs, func(r client.JobRef) bool { return !w.seemsOver(r) })
 }
 
-// all tells whether a job is an array that is waited for as a whole.
+// all reports whether a job is an array that is waited for as a whole.
 func (w *waiter) all(r client.JobRef) bool { return r.Array == 0 && len(w.tasks[r.ID]) > 0 }
 
-// seemsOver tells whether a job or all of an array that is known here has ended. Of
+// seemsOver reports whether a job or all of an array that is known here has ended. Of
 // the own id of a task that is listed with others it says so too early, never too late.
 func (w *waiter) seemsOver(r client.JobRef) bool {
 	if w.all(r) {

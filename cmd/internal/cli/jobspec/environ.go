@@ -11,15 +11,35 @@ import (
 )
 
 // Variables that are of this login session, or that the agent sets for each
-// job, and so never travel.
+// job, and so never travel. Each submit looks at each variable: no patterns, which
+// take longer to be read than all else here.
 var (
-	sessionVars = pattern(`^(_|SHLVL|OLDPWD|PWD|SSH_.*|DBUS_SESSION_.*|DISPLAY|WINDOWID|XAUTHORITY|XDG_(SESSION|SEAT|VTNR|RUNTIME).*|TMUX.*|STY|BERTH_.*|SLURM_.*|CUDA_VISIBLE_DEVICES)$`)
+	sessionVars = names{"_", "SHLVL", "OLDPWD", "PWD", "SSH_*", "DBUS_SESSION_*", "DISPLAY", "WINDOWID", "XAUTHORITY",
+		"XDG_SESSION*", "XDG_SEAT*", "XDG_VTNR*", "XDG_RUNTIME*", "TMUX*", "STY", "BERTH_*", "SLURM_*", "CUDA_VISIBLE_DEVICES"}
 	// loaderVars change how programs are loaded or which devices a container
 	// gets: they must not reach what the agent starts.
-	loaderVars = pattern(`^(LD_PRELOAD|LD_AUDIT|LD_DEBUG.*|LD_PROFILE.*|GLIBC_TUNABLES|GCONV_PATH|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_.*))$`)
-	secretVars = pattern(`(?i)(SECRET|PASSW(OR)?D|_TOKEN$|^TOKEN$|API_?KEY|PRIVATE_?KEY|CREDENTIAL)`)
-	secretArgs = pattern(`(?i)^--?[a-z-]*(secret|passw(or)?d|token|api-?key|private-?key)[a-z-]*=.`)
+	loaderVars = names{"LD_PRELOAD", "LD_AUDIT", "LD_DEBUG*", "LD_PROFILE*", "GLIBC_TUNABLES", "GCONV_PATH",
+		"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_*"}
+	secretWords = []string{"SECRET", "PASSWD", "PASSWORD", "API_KEY", "APIKEY", "PRIVATE_KEY", "PRIVATEKEY", "CREDENTIAL"}
+	secretArgs  = pattern(`(?i)^--?[a-z-]*(secret|passw(or)?d|token|api-?key|private-?key)[a-z-]*=.`)
 )
+
+// names are names of variables; a star at the end stands for any text.
+type names []string
+
+// has reports whether name is one of n.
+func (n names) has(name string) bool {
+	return slices.ContainsFunc(n, func(s string) bool {
+		begin, any := strings.CutSuffix(s, "*")
+		return name == s || any && strings.HasPrefix(name, begin)
+	})
+}
+
+// secretVar reports whether a variable looks like a secret.
+func secretVar(name string) bool {
+	name = strings.ToUpper(name)
+	return name == "TOKEN" || strings.HasSuffix(name, "_TOKEN") || slices.ContainsFunc(secretWords, func(w string) bool { return strings.Contains(name, w) })
+}
 
 // pattern is compiled when it is needed: every command starts, few use it.
 func pattern(expr string) func() *regexp.Regexp {
@@ -41,7 +61,7 @@ func jobEnv(environ []string, export string, file []string) (env, warnings []str
 	for _, line := range chosen {
 		name, _, _ := strings.Cut(line, "=")
 		switch {
-		case loaderVars().MatchString(name):
+		case loaderVars.has(name):
 			dropped = append(dropped, name)
 		case len(line) > cluster.MaxEnvLine:
 			long = append(long, name)
@@ -76,7 +96,7 @@ func exported(environ []string, export string) ([]string, error) {
 		case item == "ALL":
 			for _, line := range all {
 				n, _, ok := strings.Cut(line, "=")
-				if ok && n != "" && !sessionVars().MatchString(n) {
+				if ok && n != "" && !sessionVars.has(n) {
 					out = setVar(out, line)
 				}
 			}
@@ -113,12 +133,12 @@ func setVar(env []string, line string) []string {
 func SecretsWarning(env, command []string) string {
 	var found []string
 	for _, line := range env {
-		if name, value, _ := strings.Cut(line, "="); value != "" && secretVars().MatchString(name) {
+		if name, value, _ := strings.Cut(line, "="); value != "" && secretVar(name) {
 			found = append(found, name)
 		}
 	}
 	for _, arg := range command {
-		if secretArgs().MatchString(arg) {
+		if strings.HasPrefix(arg, "-") && secretArgs().MatchString(arg) {
 			name, _, _ := strings.Cut(arg, "=")
 			found = append(found, name)
 		}

@@ -2,6 +2,7 @@ package jobspec
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -48,6 +49,32 @@ func TestJobEnv(t *testing.T) {
 	}
 	if _, _, err := jobEnv(many, "", nil); err == nil || !strings.Contains(err.Error(), "--export PATH,HOME") {
 		t.Errorf("too many variables: %v", err)
+	}
+}
+
+// TestNames: lists of variables are what these patterns say.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		has     func(string) bool
+		pattern string
+	}{
+		{sessionVars.has, `^(_|SHLVL|OLDPWD|PWD|SSH_.*|DBUS_SESSION_.*|DISPLAY|WINDOWID|XAUTHORITY|XDG_(SESSION|SEAT|VTNR|RUNTIME).*|TMUX.*|STY|BERTH_.*|SLURM_.*|CUDA_VISIBLE_DEVICES)$`},
+		{loaderVars.has, `^(LD_PRELOAD|LD_AUDIT|LD_DEBUG.*|LD_PROFILE.*|GLIBC_TUNABLES|GCONV_PATH|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_.*))$`},
+		{secretVar, `(?i)(SECRET|PASSW(OR)?D|_TOKEN$|^TOKEN$|API_?KEY|PRIVATE_?KEY|CREDENTIAL)`},
+	} {
+		want := regexp.MustCompile(tc.pattern)
+		for _, stem := range []string{
+			"_", "SHLVL", "OLDPWD", "PWD", "SSH_", "SSH", "DBUS_SESSION_BUS", "DISPLAY", "WINDOWID", "XDG_SEAT", "XDG_SEAT_PATH", "XDG_DATA", "TMUX", "STY", "BERTH_", "BERTH",
+			"SLURM_JOB", "CUDA_VISIBLE_DEVICES", "LD_PRELOAD", "LD_AUDIT", "LD_DEBUG", "LD_PROFILE_OUTPUT", "GLIBC_TUNABLES", "NVIDIA_REQUIRE_", "NVIDIA_REQUIRE", "NVIDIA_VISIBLE_DEVICES",
+			"secret", "Password", "PASSWD", "PASSW", "TOKEN", "TOKENIZERS", "HF_TOKEN", "api_key", "APIKEY", "API-KEY", "PRIVATE_KEY", "credential", "",
+		} {
+			for _, name := range []string{stem, "X" + stem, stem + "X", stem + "_TOKEN"} {
+				if got := tc.has(name); got != want.MatchString(name) {
+					t.Errorf("%q: %t, and %s says otherwise", name, got, tc.pattern)
+				}
+			}
+		}
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/model/hf"
 )
 
-// named tells whether a model was named, by a file or by its name.
+// named reports whether a model was named, by a file or by its name.
 func (m *runFlags) named() bool {
 	return m.onnx != "" || m.config != "" || m.Model != "" || m.features != ""
 }
@@ -79,7 +79,7 @@ func (r *Request) readModel(e *console.Env) (warnings []string, err error) {
 	return warnings, nil
 }
 
-// ModelRun is how the flags say that the model runs; given tells whether any
+// ModelRun is how the flags say that the model runs; given reports whether any
 // of them was.
 func (r *Request) ModelRun() (run model.Run, given bool) {
 	m := &r.Run

@@ -202,6 +202,9 @@ func loadScript(e *console.Env, name string) (data []byte, path string, err erro
 func (r *Request) resolveSlurm(e *console.Env, name string, script *sbatch.Script) error {
 	r.typedOwn()
 	set, faults := slices.Clone(r.Slurm.Set), []sbatch.Fault(nil)
+	if script == nil && slices.ContainsFunc(set, func(s sbatch.Setting) bool { return !s.Own && s.Name == "wrap" }) {
+		set = slices.Concat(sbatch.FromEnv(e.Environ()), set)
+	}
 	if script != nil {
 		own := OwnOptions()
 		lines, bad, _ := sbatch.Scan(script.Slurm, sbatch.FromSlurmLine, own, false)
@@ -263,10 +266,13 @@ func (r *Request) OwnFlags(asked *sbatch.Request) {
 
 // report says what becomes of each option, and refuses what is refused. Who
 // types an option sees it done; of srun and salloc, whose own output is read by
-// programs, that goes for options that are done by other means, too.
+// programs, that goes for options that are done by other means, too. So it does for
+// sbatch, which says nothing of what it does: programs take a word on its standard
+// error for a failure. Its -v, and lint, say it.
 func (r *Request) report(e *console.Env, name string, script *sbatch.Script, outcomes []sbatch.Outcome) error {
 	refused, strict := 0, 0
 	quiet := r.Slurm.quiet || r.Slurm.Asked.Quiet
+	terse := e.Prog == "sbatch" && !r.Slurm.Asked.Verbose
 	for _, o := range outcomes {
 		where := o.From.String()
 		if o.From.Line > 0 {
@@ -274,7 +280,7 @@ func (r *Request) report(e *console.Env, name string, script *sbatch.Script, out
 		}
 		bad := o.Fate == sbatch.Refused || r.Slurm.strict && o.Fate == sbatch.Ignored
 		done := o.Fate == sbatch.Honoured || o.Fate == sbatch.Mapped && script == nil
-		own := done && o.From.Source == sbatch.FromCommandLine
+		own := done && o.From.Source == sbatch.FromCommandLine || terse && o.Fate != sbatch.Ignored
 		if bad || !quiet && !own {
 			e.Warnf("%s: %s", console.Escape(where), console.Escape(o.Line()))
 		}
@@ -335,7 +341,7 @@ func (r *Request) TakeOver(a *sbatch.Request) {
 	}
 }
 
-// IsScript tells whether an argument before -- is a batch script: a file that
+// IsScript reports whether an argument before -- is a batch script: a file that
 // is no spec file.
 func IsScript(arg string) bool {
 	ext := strings.ToLower(filepath.Ext(arg))

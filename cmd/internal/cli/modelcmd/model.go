@@ -7,15 +7,14 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 )
 
-// NewModelCmd groups what works on the predictor itself: evaluating it here,
-// on files, and asking a coordinator for the one in use.
+// NewModelCmd groups what works on the predictor itself: asking a coordinator for
+// the one in use, and package evalcmd's, which evaluates on files.
 func NewModelCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "model",
 		Short:   "Evaluate the model that predicts what jobs need, and manage it",
 		Example: "  berth model list\n  berth model show\n  berth model eval --train data --test held-out",
 	}
-	cmd.AddCommand(newModelEvalCmd(e), newModelFitCmd(e))
 	cmd.AddCommand(clusterModelCmds(e, c)...)
 	return cmd
 }

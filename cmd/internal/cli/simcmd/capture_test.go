@@ -42,7 +42,7 @@ func busyCluster() *clitest.Fake {
 // TestSimCapture takes a capture, replays it, and asks for the last days.
 func TestSimCapture(t *testing.T) {
 	t.Parallel()
-	w := clitest.NewWorld(t)
+	w := clitest.NewWorld(t, simulator)
 	w.Serve("/a", busyCluster())
 	file := filepath.Join(t.TempDir(), "c.json")
 	if code := w.Run("sim", "capture", "-o", file); code != 0 || !strings.Contains(w.Out.String(), "5 jobs, 1 nodes") {
@@ -106,7 +106,7 @@ func TestSimCaptureBad(t *testing.T) {
 		"with a trace":    {[]string{"run", "--last", "3h", "--trace", "x"}, "excludes"},
 		"no file":         {[]string{"capture"}, "-o: is missing"},
 	} {
-		w := clitest.NewWorld(t)
+		w := clitest.NewWorld(t, simulator)
 		if code := w.Run(append([]string{"sim"}, c.args...)...); code == 0 || !strings.Contains(w.Errs.String(), c.says) {
 			t.Errorf("%s: code %d, want %q:\n%s", name, code, c.says, w.Errs.String())
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/frame"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/simcmd"
 )
 
@@ -31,7 +32,7 @@ func TestSimRun(t *testing.T) {
 	t.Parallel()
 	path := writeFile(t, "tiny.csv", simTrace)
 	cluster := writeFile(t, "cluster.yaml", "nodes:\n- {count: 1, gpus: 2, gpu_type: T4, gpu_mem_mib: 15360, idle_w: 10, max_w: 70}\n")
-	w := clitest.NewWorld(t)
+	w := clitest.NewWorld(t, simulator)
 	if code := w.Run("sim", "run", "--trace", path, "--cluster", cluster, "--seeds", "2", "-o", "json"); code != 0 {
 		t.Fatal(w.Errs.String())
 	}
@@ -61,7 +62,7 @@ func TestSimEqualRuns(t *testing.T) {
 	path := writeFile(t, "tiny.csv", simTrace)
 	var first string
 	for _, fsm := range []string{"on", "on", "off"} {
-		w := clitest.NewWorld(t)
+		w := clitest.NewWorld(t, simulator)
 		if code := w.Run("sim", "compare", "--trace", path, "--policies", "ffd,slot,bestfit+sjf", "--util-error", "0.3", "--no-timing", "--fsm", fsm, "-o", "json"); code != 0 {
 			t.Fatal(w.Errs.String())
 		}
@@ -78,7 +79,7 @@ func TestSimFormats(t *testing.T) {
 	t.Parallel()
 	path := writeFile(t, "tiny.csv", simTrace)
 	plots := filepath.Join(t.TempDir(), "plots")
-	w := clitest.NewWorld(t)
+	w := clitest.NewWorld(t, simulator)
 	if code := w.Run("sim", "run", "--trace", path, "-o", "csv", "--plot", plots, "--plot-format", "svg,png"); code != 0 {
 		t.Fatal(w.Errs.String())
 	}
@@ -92,7 +93,7 @@ func TestSimFormats(t *testing.T) {
 			t.Errorf("drawings %v, %v; want a Gantt chart, the levels, the distribution and three bars", files, err)
 		}
 	}
-	w = clitest.NewWorld(t)
+	w = clitest.NewWorld(t, simulator)
 	if code := w.Run("sim", "run", "--trace", path); code != 0 || !strings.Contains(w.Out.String(), "MAKESPAN") || !strings.Contains(w.Out.String(), "interference: curve") {
 		t.Errorf("code %d, table:\n%s%s", code, w.Out.String(), w.Errs.String())
 	}
@@ -109,7 +110,7 @@ func TestSimDemand(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w := clitest.NewWorld(t)
+	w := clitest.NewWorld(t, simulator)
 	if code := w.Run("sim", "run", "--trace", dir, "--demand", "3", "-o", "json"); code != 0 {
 		t.Fatal(w.Errs.String())
 	}
@@ -146,14 +147,17 @@ func TestSimBadInput(t *testing.T) {
 		"no traces":        {[]string{"experiment", "yeung"}, console.ExitUsage, "--traces: is missing"},
 		"traces not there": {[]string{"experiment", "yeung", "--traces", "/nonexistent"}, console.ExitNotFound, "schedtune"},
 	} {
-		w := clitest.NewWorld(t)
+		w := clitest.NewWorld(t, simulator)
 		code := w.Run(append([]string{"sim"}, c.args...)...)
 		if code != c.code || !strings.Contains(w.Errs.String(), c.says) {
 			t.Errorf("%s: code %d, want %d with %q:\n%s", name, code, c.code, c.says, w.Errs.String())
 		}
 	}
-	w := clitest.NewWorld(t)
+	w := clitest.NewWorld(t, simulator)
 	if code := w.Run("sim", "run", "--trace", bad, "-o", "csv"); code != 0 || !strings.Contains(w.Errs.String(), "1 of 2 rows made no job") {
 		t.Errorf("code %d:\n%s", code, w.Errs.String())
 	}
 }
+
+// simulator is the command of these tests.
+var simulator = frame.Command{Name: "sim", New: simcmd.NewSimCmd}

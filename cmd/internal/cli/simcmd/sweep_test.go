@@ -21,7 +21,7 @@ func TestSimSweep(t *testing.T) {
 	path := writeFile(t, "tiny.csv", simTrace)
 	var first string
 	for _, parallel := range []string{"1", "4"} {
-		w := clitest.NewWorld(t)
+		w := clitest.NewWorld(t, simulator)
 		if code := w.Run("sim", "sweep", "--trace", path, "--vary", "max-shares=1,2", "--vary", "dur-error=0,0.5", "--vary", "policy=ffd,slot+sjf",
 			"--seeds", "2", "--util-error", "0.2", "--parallel", parallel, "--no-timing", "-o", "json"); code != 0 {
 			t.Fatal(w.Errs.String())
@@ -62,7 +62,7 @@ func TestSimSweep(t *testing.T) {
 func TestSimSweepFormats(t *testing.T) {
 	t.Parallel()
 	path, plots := writeFile(t, "tiny.csv", simTrace), filepath.Join(t.TempDir(), "plots")
-	w := clitest.NewWorld(t)
+	w := clitest.NewWorld(t, simulator)
 	if code := w.Run("sim", "sweep", "--trace", path, "--vary", "cluster=1x1:T4,2x4:T4", "-o", "csv", "--plot", plots); code != 0 {
 		t.Fatal(w.Errs.String())
 	}
@@ -73,7 +73,7 @@ func TestSimSweepFormats(t *testing.T) {
 	if files, err := filepath.Glob(filepath.Join(plots, "tiny-mean_jct.svg")); err != nil || len(files) != 1 {
 		t.Errorf("drawings %v, %v", files, err)
 	}
-	w = clitest.NewWorld(t)
+	w = clitest.NewWorld(t, simulator)
 	if code := w.Run("sim", "sweep", "--trace", path, "--vary", "max-shares=1,3"); code != 0 || !strings.Contains(w.Out.String(), "MAX-SHARES") {
 		t.Errorf("code %d: %s%s", code, w.Out.String(), w.Errs.String())
 	}
@@ -95,7 +95,7 @@ func TestSimSweepBad(t *testing.T) {
 		"no such policy":    {[]string{"policy=ffd,best"}, "the policies are"},
 		"too many settings": {[]string{"max-shares=" + strings.Repeat("1,", 200) + "1", "demand=" + strings.Repeat("1,", 200) + "1"}, "more than 10000"},
 	} {
-		w := clitest.NewWorld(t)
+		w := clitest.NewWorld(t, simulator)
 		args := []string{"sim", "sweep", "--trace", path}
 		for _, v := range c.vary {
 			args = append(args, "--vary", v)
@@ -111,7 +111,7 @@ func TestSimSweepBad(t *testing.T) {
 func TestSimWide(t *testing.T) {
 	t.Parallel()
 	path := writeFile(t, "wide.csv", "job_id,arrival_s,duration_s,gpu_num\na,0,10,1\nb,0,10,9\nc,0,10,4\n")
-	w := clitest.NewWorld(t)
+	w := clitest.NewWorld(t, simulator)
 	if code := w.Run("sim", "run", "--trace", path, "--cluster", "2x2:T4", "-o", "json"); code != 0 || !strings.Contains(w.Errs.String(), "row 3: job b: wants 9 GPUs") {
 		t.Fatalf("code %d: %s", code, w.Errs.String())
 	}
@@ -122,7 +122,7 @@ func TestSimWide(t *testing.T) {
 	if r := got.Results[0]; r.Jobs != 2 || r.Completed != 2 || got.Read.Skipped != 1 || got.Read.Bad[0].Row != 3 {
 		t.Errorf("%+v, read %+v", r, got.Read)
 	}
-	w = clitest.NewWorld(t)
+	w = clitest.NewWorld(t, simulator)
 	if code := w.Run("sim", "run", "--trace", path, "--cluster", "2x2:T4", "--strict"); code != console.ExitFailed || !strings.Contains(w.Errs.String(), "row 3") {
 		t.Errorf("strict: code %d: %s", code, w.Errs.String())
 	}
@@ -136,7 +136,7 @@ func TestSimClusters(t *testing.T) {
 	for cluster, gpus := range map[string]int{
 		nodes: 4, filepath.Dir(nodes): 4, "3x2:T4": 6, writeFile(t, "c.yaml", "nodes:\n- {count: 2, gpus: 4, gpu_type: T4}\n"): 8,
 	} {
-		w := clitest.NewWorld(t)
+		w := clitest.NewWorld(t, simulator)
 		if code := w.Run("sim", "run", "--trace", path, "--cluster", cluster, "-o", "json"); code != 0 {
 			t.Errorf("%s: %s", cluster, w.Errs.String())
 			continue
@@ -155,7 +155,7 @@ func TestSimClusters(t *testing.T) {
 func TestSimPredictor(t *testing.T) {
 	t.Parallel()
 	path := writeFile(t, "named.csv", "job_id,arrival_s,duration_s,gpu_num,gpu_mem_mib,gpu_util_pct,model,batch_size\na,0,600,1,4000,40,resnet50,16\nb,0,600,1,4000,40,nobody,16\n")
-	w := clitest.NewWorld(t)
+	w := clitest.NewWorld(t, simulator)
 	if code := w.Run("sim", "run", "--trace", path, "--cluster", "1x2:T4", "--predictor", "builtin", "-o", "json"); code != 0 {
 		t.Fatal(w.Errs.String())
 	}
@@ -165,7 +165,7 @@ func TestSimPredictor(t *testing.T) {
 	for args, says := range map[string]string{
 		writeFile(t, "tiny.csv", simTrace) + " builtin": "names no model that the predictor knows", path + " oracle": "want errors or builtin",
 	} {
-		w := clitest.NewWorld(t)
+		w := clitest.NewWorld(t, simulator)
 		file, who, _ := strings.Cut(args, " ")
 		if code := w.Run("sim", "run", "--trace", file, "--predictor", who); code == 0 || !strings.Contains(w.Errs.String(), says) {
 			t.Errorf("%s: code %d, want %q: %s", args, code, says, w.Errs.String())

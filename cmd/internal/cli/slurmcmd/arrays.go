@@ -135,10 +135,15 @@ func showSlurmJobs(ctx context.Context, e *console.Env, c *client.Client, r *rec
 	case len(got) == 0 && len(asked) > 0:
 		return errSlurmJob
 	case r.json:
-		if got, err = chosenTasks(e, got, ids, tasks); err != nil {
+		v := viewFrom(e)
+		jobs := make([]slurm.Job, len(got))
+		for i, j := range got {
+			jobs[i] = slurmJob(v, j)
+		}
+		if jobs, err = onlyTasks(jobs, ids, tasks); err != nil {
 			return err
 		}
-		return printJobsJSON(e, got)
+		return printJobsJSON(e, jobs)
 	case len(got) == 0:
 		e.Printf("No jobs in the system\n")
 		return nil

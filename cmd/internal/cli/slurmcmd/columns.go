@@ -59,7 +59,7 @@ func (r slurmRows) read(s *slurm.Job, i int) {
 	if t, ok := slurmStates[st]; ok && err == nil {
 		s.State, s.Code = t[0], t[1]
 	}
-	s.Cluster = clusterName
+	s.Cluster, s.Times = clusterName, r.times
 	s.ID, s.Name, s.User, s.UID = m.GetIds()[i], r.Text(m.GetNames(), i), r.Text(m.GetUsers(), i), conv.Cell(m.GetUids(), i)
 	s.Partition = cmp.Or(r.Text(m.GetPartitions(), i), noPartition)
 	s.Account, s.QOS, s.Nice = r.Text(m.GetAccounts(), i), r.Text(m.GetQos(), i), conv.Cell(m.GetNices(), i)
@@ -101,7 +101,10 @@ func isHeld(reason string) bool {
 func settle(s *slurm.Job, waiting bool, now time.Time) {
 	s.Begun = !s.Started.IsZero()
 	if waiting { // what it did before it was requeued does not count
-		s.Started, s.NodeList = time.Time{}, ""
+		s.Started, s.Ended, s.NodeList = time.Time{}, time.Time{}, ""
+	}
+	if waiting && s.Expected.IsZero() && s.Eligible.After(now) { // not before --begin
+		s.Expected = s.Eligible
 	}
 	s.Pending = now.Sub(s.Submitted)
 	if !s.Started.IsZero() {
@@ -120,6 +123,7 @@ func settle(s *slurm.Job, waiting bool, now time.Time) {
 // calls users and groups.
 type viewer struct {
 	now      time.Time
+	times    slurm.Times
 	accounts console.Accounts
 	groups   map[uint32]groupOf // the primary group of each user who was asked for
 }
@@ -130,7 +134,7 @@ type groupOf struct {
 }
 
 func viewFrom(e *console.Env) *viewer {
-	return &viewer{now: e.Now(), accounts: e.Accounts, groups: map[uint32]groupOf{}}
+	return &viewer{now: e.Now(), times: slurm.Times{Form: e.Getenv("SLURM_TIME_FORMAT"), Now: e.Now()}, accounts: e.Accounts, groups: map[uint32]groupOf{}}
 }
 
 // group is a user's primary group there.

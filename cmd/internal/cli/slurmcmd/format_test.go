@@ -55,6 +55,9 @@ func TestSlurmGolden(t *testing.T) {
 		"sacct":              "sacct -a -S 2020-01-01",
 		"sacct-parsable":     "sacct -j 16 -P -o JobID,State,ExitCode,Elapsed,MaxRSS,NodeList",
 		"sacct-field":        "sacct -j 16 -o nosuch",
+		"squeue-json":        "squeue --json -j 12,14",
+		"sinfo-json":         "sinfo --json -n n1",
+		"sacct-json":         "sacct --json -j 16",
 		"sacct-time":         "sacct -S yesterdayish",
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,86 +1,61 @@
 package slurmcmd
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
-	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// jsonJobs and jsonNodes are what --json prints: the objects under the keys that
-// Slurm has them under, and Berth's own fields in them.
-type jsonJobs struct {
-	Jobs []view.JobView `json:"jobs"`
-}
-
-func printJobsJSON(e *console.Env, jobs []*apiv1.Job) error {
-	out := jsonJobs{Jobs: []view.JobView{}}
-	for _, j := range jobs {
-		out.Jobs = append(out.Jobs, view.Job(j))
-	}
-	_, err := console.PrintList(e, console.FormatJSON, out)
+// printJobsJSON prints jobs in the order of their ids; what waits of an array is one of
+// the array's id, as in tables.
+func printJobsJSON(e *console.Env, jobs []slurm.Job) error {
+	slices.SortStableFunc(jobs, func(a, b slurm.Job) int { return cmp.Compare(a.ID, b.ID) })
+	slurm.Masters(jobs)
+	_, err := console.PrintList(e, console.FormatJSON, slurm.NewJobsJSON(jobs))
 	return err
 }
 
-func printNodesJSON(e *console.Env, nodes []*apiv1.Node) error {
-	_, err := console.PrintList(e, console.FormatJSON, map[string]any{"nodes": view.Nodes(nodes)})
-	return err
-}
-
-// squeueJSON is squeue --json: the jobs that the other options choose, in the
-// order of their ids.
+// squeueJSON is squeue --json: the jobs that the other options choose.
 func squeueJSON(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Squeue, tasks []console.TaskRef) error {
-	if err := knownStates(q); err != nil {
-		return err
-	}
-	got, err := client.ListJobs(ctx, c, squeueRequest(q, tasks))
+	jobs, err := queued(ctx, e, c, q, tasks, true)
 	if err != nil {
 		return err
 	}
-	if len(q.Jobs)+len(tasks) == 1 && len(got) == 0 {
-		return errSlurmJob
-	}
-	if got, err = chosenTasks(e, got, q.Jobs, tasks); err != nil {
-		return err
-	}
-	v := viewFrom(e)
-	return printJobsJSON(e, slices.DeleteFunc(got, func(j *apiv1.Job) bool {
-		s := slurmJob(v, j)
-		return !q.Wants(&s)
-	}))
-}
-
-// chosenTasks leaves of arrays what onlyTasks does; several tasks that wait as
-// one job stay together.
-func chosenTasks(e *console.Env, jobs []*apiv1.Job, ids []uint64, refs []console.TaskRef) ([]*apiv1.Job, error) {
-	var out []*apiv1.Job
-	v := viewFrom(e)
-	for _, j := range jobs {
-		left, err := onlyTasks([]slurm.Job{slurmJob(v, j)}, ids, refs)
-		if err != nil {
-			return nil, err
-		}
-		if len(left) > 0 {
-			out = append(out, j)
-		}
-	}
-	return out, nil
+	return printJobsJSON(e, slices.DeleteFunc(jobs, func(j slurm.Job) bool { return !q.Wants(&j) }))
 }
 
 // sinfoJSON is sinfo --json, and that of scontrol show node.
 func sinfoJSON(ctx context.Context, e *console.Env, c *client.Client, s *slurm.Sinfo) error {
-	nodes, err := client.GetNodes(ctx, c, nil)
+	got, err := client.GetNodes(ctx, c, nil)
 	if err != nil {
 		return err
 	}
 	v := viewFrom(e)
-	return printNodesJSON(e, slices.DeleteFunc(nodes, func(n *apiv1.Node) bool {
+	var nodes []slurm.Node
+	for _, n := range got {
 		x := slurmNode(v, n)
-		return !s.Wants(&x) || len(s.Partitions) > 0 && !slices.ContainsFunc(x.Partitions, func(p string) bool { return slices.Contains(s.Partitions, p) })
-	}))
+		in := func(p string) bool { return slices.Contains(s.Partitions, p) }
+		if s.Wants(&x) && (len(s.Partitions) == 0 || slices.ContainsFunc(x.Partitions, in)) {
+			nodes = append(nodes, x)
+		}
+	}
+	_, err = console.PrintList(e, console.FormatJSON, slurm.NewNodesJSON(nodes))
+	return err
+}
+
+// sacctJSON is sacct --json.
+func sacctJSON(e *console.Env, jobs []*apiv1.Job, steps bool) error {
+	v := viewFrom(e)
+	rows := make([]slurm.Job, len(jobs))
+	for i, j := range jobs {
+		rows[i] = acctRow(v, j)
+	}
+	_, err := console.PrintList(e, console.FormatJSON, slurm.NewAcctJSON(rows, steps))
+	return err
 }

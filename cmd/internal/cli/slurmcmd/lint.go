@@ -55,7 +55,7 @@ func NewLintCmd(e *console.Env) *cobra.Command {
 	return cmd
 }
 
-// bad tells whether a submit would refuse the script.
+// bad reports whether a submit would refuse the script.
 func (v *scriptView) bad(strict bool) bool {
 	return v.worst == sbatch.Refused || strict && v.worst == sbatch.Ignored
 }

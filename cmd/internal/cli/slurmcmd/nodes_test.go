@@ -39,7 +39,7 @@ func TestWhoDrained(t *testing.T) {
 func onlooker(now time.Time) *viewer {
 	users := map[string]*user.User{"0": {Uid: "0", Gid: "0", Username: "root"}, "1001": {Uid: "1001", Gid: "7", Username: "ann"}}
 	groups := map[string]*user.Group{"0": {Gid: "0", Name: "root"}, "7": {Gid: "7", Name: "lab"}}
-	return viewFrom(&console.Env{Now: func() time.Time { return now }, Accounts: console.Accounts{
+	return viewFrom(&console.Env{Getenv: func(string) string { return "" }, Now: func() time.Time { return now }, Accounts: console.Accounts{
 		UserID: func(uid string) (*user.User, error) {
 			if u, ok := users[uid]; ok {
 				return u, nil

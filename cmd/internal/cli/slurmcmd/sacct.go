@@ -24,12 +24,11 @@ const sacctExamples = "  berth sacct -X -S now-1day\n  ln -s /usr/bin/berth /usr
 
 // acctOptions are the options of sacct.
 type acctOptions struct {
-	print                                                 slurm.Sacct
-	jobs, users, accounts, names, states, parts, qos      string
-	nodes, clusters                                       string
-	noConvert                                             bool
-	from, to                                              string
-	allocations, allUsers, help, json, dups, local, trunc bool
+	print                                            slurm.Sacct
+	jobs, users, accounts, names, states, parts, qos string
+	nodes, cpus, counts, reasons, least, most        string
+	from, to, unit                                   string
+	allocations, allUsers, help, json                bool
 }
 
 // NewSacctCmd returns the command sacct.
@@ -45,33 +44,60 @@ func NewSacctCmd(e *console.Env, c *client.Client) *cobra.Command {
 }
 
 func (o *acctOptions) flags(fs *pflag.FlagSet) {
-	fs.StringVarP(&o.jobs, "jobs", "j", "", "only these jobs, arrays or tasks, as 12,17_3")
-	fs.StringVarP(&o.users, "user", "u", "", "only jobs of these users")
-	fs.StringVar(&o.users, "uid", "", "the same")
+	addsUp(fs, &o.jobs, "jobs", "j", "only these jobs, arrays or tasks, as 12,17_3")
+	addsUp(fs, &o.users, "user", "u", "only jobs of these users")
+	addsUp(fs, &o.users, "uid", "", "the same")
 	fs.BoolVarP(&o.allUsers, "allusers", "a", false, "jobs of all users")
-	fs.StringVarP(&o.accounts, "accounts", "A", "", "only jobs of these accounts")
-	fs.StringVar(&o.names, "name", "", "only jobs of these names")
-	fs.StringVarP(&o.states, "state", "s", "", "only jobs in these states")
-	fs.StringVarP(&o.parts, "partition", "r", "", "only jobs of these partitions")
-	fs.StringVarP(&o.qos, "qos", "q", "", "only jobs of these qualities of service")
+	addsUp(fs, &o.accounts, "accounts", "A", "only jobs of these accounts")
+	addsUp(fs, &o.names, "name", "", "only jobs of these names")
+	addsUp(fs, &o.states, "state", "s", "only jobs in these states")
+	addsUp(fs, &o.parts, "partition", "r", "only jobs of these partitions")
+	addsUp(fs, &o.qos, "qos", "q", "only jobs of these qualities of service")
 	fs.StringVarP(&o.nodes, "nodelist", "N", "", "only jobs that were on some of these nodes")
 	fs.StringVarP(&o.from, "starttime", "S", "", "jobs that ended after this, or have not ended; midnight without -j")
 	fs.StringVarP(&o.to, "endtime", "E", "", "jobs that were submitted before this")
-	fs.StringVarP(&o.print.Format, "format", "o", "", "fields, each with %WIDTH")
+	addsUp(fs, &o.print.Format, "format", "o", "fields, each with %WIDTH")
 	fs.BoolVarP(&o.print.NoHead, "noheader", "n", false, "leave out the heads of the columns")
 	fs.BoolVarP(&o.print.Parsable, "parsable", "p", false, "fields end with |")
 	fs.BoolVarP(&o.print.Parsable2, "parsable2", "P", false, "fields are parted by |")
 	fs.StringVar(&o.print.Delimiter, "delimiter", "", "instead of |")
-	fs.BoolVarP(&o.allocations, "allocations", "X", false, "no steps; there never are any")
+	fs.BoolVarP(&o.allocations, "allocations", "X", false, "no steps: jobs alone")
 	fs.BoolVarP(&o.print.Brief, "brief", "b", false, "JobID, State and ExitCode")
 	fs.BoolVarP(&o.print.Long, "long", "l", false, "a long list of fields")
 	fs.BoolVarP(&o.help, "helpformat", "e", false, "list the fields")
-	fs.BoolVar(&o.json, "json", false, "print JSON")
-	fs.BoolVarP(&o.dups, "duplicates", "D", false, "taken for Slurm's sake: a job is one line, however often it ran")
-	fs.BoolVarP(&o.trunc, "truncate", "T", false, "taken for Slurm's sake")
-	fs.BoolVar(&o.noConvert, "noconvert", false, "taken for Slurm's sake: amounts are not converted")
-	fs.StringVarP(&o.clusters, "clusters", "M", "", "taken for Slurm's sake: there is one cluster")
-	fs.BoolVarP(&o.local, "allclusters", "L", false, "taken for Slurm's sake")
+	fs.StringVar(&o.unit, "units", "", "the unit of amounts: K, M, G, T or P; else the one that fits")
+	fs.BoolVar(&o.json, "json", false, "print JSON, as Slurm does")
+	fs.StringVarP(&o.reasons, "reason", "R", "", "only jobs that wait, or ended, for these reasons")
+	fs.StringVarP(&o.counts, "nnodes", "i", "", "only jobs of so many nodes: 2, or 2-4")
+	fs.StringVarP(&o.cpus, "ncpus", "I", "", "only jobs of so many cores: 2, or 2-4")
+	fs.StringVarP(&o.least, "timelimit-min", "k", "", "only jobs of this time limit, or more with -K")
+	fs.StringVarP(&o.most, "timelimit-max", "K", "", "with -k: and at most this")
+	o.takenFlags(fs)
+}
+
+// takenFlags are those for which there is nothing to do, or nothing that can be done.
+func (o *acctOptions) takenFlags(fs *pflag.FlagSet) {
+	sayIgnored(fs, "a job is one line, however often it ran", "duplicates,D")
+	sayIgnored(fs, "times are as they were", "truncate,T")
+	sayIgnored(fs, "amounts are not converted", "noconvert")
+	sayIgnored(fs, "nothing more is said", "verbose,v")
+	sayIgnored(fs, "users are those of the cluster", "use-local-uid")
+	clustersOption(fs)
+	oneClusterOptions(fs, "allclusters,L", "federation", "local")
+	fs.String("whole-hetjob", "", "taken for Slurm's sake: there are no heterogeneous jobs")
+	fs.Lookup("whole-hetjob").NoOptDefVal = "yes"
+	mark(fs, "whole-hetjob", markIgnored, "there are no heterogeneous jobs")
+	sayRefused(fs, "flags", "F", true, "who scheduled a job is not kept; berth why JOB says why it started when it did")
+	sayRefused(fs, "associations", "x", true, "associations have no numbers; choose with --accounts and --user")
+	sayRefused(fs, "batch-script", "B", false, "scripts are not sent back; keep them beside the job's output")
+	sayRefused(fs, "env-vars", "", false, "environments are not sent back; write env in the script")
+	sayRefused(fs, "completion", "c", false, "there is no log of completions beside the accounting; leave it out")
+	sayRefused(fs, "file", "f", true, "there is no log of completions beside the accounting; leave it out")
+	sayRefused(fs, "constraints", "C", true, "jobs are not chosen by features; list them with -o JobID,Constraints")
+	sayRefused(fs, "gid", "g", true, "jobs are not chosen by group; choose with --user or --accounts")
+	sayRefused(fs, "group", "", true, "jobs are not chosen by group; choose with --user or --accounts")
+	sayRefused(fs, "wckeys", "W", true, "there are no keys; jobs are charged by account")
+	sayRefused(fs, "yaml", "", false, "YAML is not printed here; use --json, or berth history -o csv")
 }
 
 // window is the time that sacct looks at.
@@ -126,7 +152,7 @@ func runSacct(ctx context.Context, e *console.Env, c *client.Client, o *acctOpti
 	if err != nil {
 		return err
 	}
-	p, err := o.print.Printer(e.Out)
+	p, err := o.printer(e)
 	if err != nil {
 		return err
 	}
@@ -139,7 +165,11 @@ func runSacct(ctx context.Context, e *console.Env, c *client.Client, o *acctOpti
 	if o.users == "" && !o.allUsers && len(named) == 0 && e.User() != "0" {
 		req.Filter.Users = []string{e.User()}
 	}
-	pick := acctPick{named: named, q: slurm.Squeue{Partitions: listOf(o.parts), States: []string{"ALL"}}}
+	ranges, err := o.ranges()
+	if err != nil {
+		return err
+	}
+	pick := acctPick{ranges: ranges, reasons: listOf(o.reasons), named: named, q: slurm.Squeue{Partitions: listOf(o.parts), States: []string{"ALL"}}}
 	if pick.states, err = newStateFilter(o.states, w, o.from != "" || o.to != ""); err != nil {
 		return err
 	}
@@ -163,13 +193,9 @@ func runSacct(ctx context.Context, e *console.Env, c *client.Client, o *acctOpti
 		e.Warnf("%s", text)
 	}
 	if o.json {
-		return printJobsJSON(e, jobs)
+		return sacctJSON(e, jobs, !o.allocations)
 	}
-	rows := make([]slurm.Job, len(jobs))
-	for i, j := range jobs {
-		rows[i] = acctRow(v, j)
-	}
-	return p.Print(rows)
+	return p.Print(acctRows(v, jobs, o))
 }
 
 // acctPick is what the server does not choose by.
@@ -178,6 +204,9 @@ type acctPick struct {
 	q      slurm.Squeue
 	states stateFilter
 	nodes  []string
+	// ranges are of nodes, cores and seconds of the time limit.
+	ranges  [3]span
+	reasons []string
 }
 
 // wants chooses what the server cannot: by Slurm's names of states, by tasks,
@@ -190,7 +219,29 @@ func (o *acctOptions) wants(pick *acctPick, j *apiv1.Job, v *viewer) bool {
 		return false
 	}
 	s := slurmJob(v, j)
-	return pick.states.wants(&s) && onNodes(pick.nodes, &s) && pick.q.Wants(&s)
+	return pick.states.wants(&s) && onNodes(pick.nodes, &s) && pick.q.Wants(&s) && (len(pick.reasons) == 0 || slices.Contains(pick.reasons, s.Reason)) &&
+		pick.ranges[0].has(int64(s.Nodes)) && pick.ranges[1].has(s.CPUs) && pick.ranges[2].has(int64(s.Limit/time.Second))
+}
+
+// printer checks how sacct is to print.
+func (o *acctOptions) printer(e *console.Env) (*slurm.Printer, error) {
+	if o.unit = strings.ToUpper(o.unit); o.unit != "" && !slurm.KnownUnit(o.unit) {
+		return nil, slurm.Message("Invalid unit type '" + console.Escape(o.unit) + "'")
+	}
+	return o.print.Printer(e.Out)
+}
+
+// acctRows are jobs in sacct's terms, each with its step behind it if steps are wanted.
+func acctRows(v *viewer, jobs []*apiv1.Job, o *acctOptions) (rows []slurm.Job) {
+	for _, j := range jobs {
+		row := acctRow(v, j)
+		row.Unit = o.unit
+		rows = append(rows, row)
+		if step, begun := row.Batch(); begun && !o.allocations {
+			rows = append(rows, step)
+		}
+	}
+	return rows
 }
 
 // acctRow is a job in sacct's terms.

@@ -1,12 +1,14 @@
 package slurmcmd
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
@@ -65,7 +67,7 @@ func (f *stateFilter) wants(j *slurm.Job) bool {
 	})
 }
 
-// overlaps tells whether what lasted from one time to another, or lasts still
+// overlaps reports whether what lasted from one time to another, or lasts still
 // when that is zero, is in the window; what never began is not.
 func (f *stateFilter) overlaps(from, to time.Time) bool {
 	return !from.IsZero() && (f.w.to.IsZero() || !from.After(f.w.to)) && (to.IsZero() || !to.Before(f.w.from))
@@ -85,11 +87,59 @@ func unknownUser(e *console.Env, users []string) string {
 	return ""
 }
 
-// onNodes tells whether a job was on one of some nodes.
+// onNodes reports whether a job was on one of some nodes.
 func onNodes(nodes []string, j *slurm.Job) bool {
 	if len(nodes) == 0 {
 		return true
 	}
 	on, err := slurm.Unfold(j.NodeList)
 	return err == nil && slices.ContainsFunc(on, func(n string) bool { return slices.Contains(nodes, n) })
+}
+
+// span is from a number to another; the zero one is of all.
+type span struct{ least, most int64 }
+
+func (s span) has(n int64) bool { return s == span{} || s.least <= n && n <= s.most }
+
+// spanOf reads 2 and 2-4.
+func spanOf(option, text string) (s span, err error) {
+	if text == "" {
+		return s, nil
+	}
+	from, to, ranged := strings.Cut(text, "-")
+	if !ranged {
+		to = from
+	}
+	var errTo error
+	s.least, err = strconv.ParseInt(from, 10, 32)
+	s.most, errTo = strconv.ParseInt(to, 10, 32)
+	if err != nil || errTo != nil || s.least < 0 || s.most < s.least {
+		return s, slurm.Message("Invalid range for " + option + ": " + console.Escape(text) + "; write 2 or 2-4")
+	}
+	return s, nil
+}
+
+// ranges reads -i, -I, -k and -K.
+func (o *acctOptions) ranges() (out [3]span, err error) {
+	if out[0], err = spanOf("--nnodes", o.counts); err != nil {
+		return out, err
+	}
+	if out[1], err = spanOf("--ncpus", o.cpus); err != nil || o.least == "" && o.most == "" {
+		return out, err
+	}
+	if o.least == "" {
+		return out, slurm.Message("Can't use -K without -k")
+	}
+	least, _, err := sbatch.ParseTime(o.least)
+	if err != nil {
+		return out, fmt.Errorf("--timelimit-min: %w", err)
+	}
+	most := least
+	if o.most != "" {
+		if most, _, err = sbatch.ParseTime(o.most); err != nil {
+			return out, fmt.Errorf("--timelimit-max: %w", err)
+		}
+	}
+	out[2] = span{int64(least / time.Second), int64(most / time.Second)}
+	return out, nil
 }

@@ -13,14 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/jobcmd"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/jobspec"
 	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
-
-// applets are the names of Slurm's commands under which the binary may be
-// called through a link.
-var applets = []string{"sbatch", "squeue", "scancel", "sinfo", "scontrol", "sacct", "seff", "sshare", "srun", "salloc"}
-
-// Applets are the names of Slurm's commands.
-func Applets() []string { return slices.Clone(applets) }
 
 // Applet returns the arguments for Main, given the whole argument vector of
 // the process: called through a link named sbatch, the binary is sbatch.
@@ -28,7 +22,7 @@ func Applet(argv []string) []string {
 	if len(argv) == 0 {
 		return nil
 	}
-	if name := filepath.Base(argv[0]); slices.Contains(applets, name) {
+	if name := filepath.Base(argv[0]); slices.Contains(slurm.Commands(), name) {
 		return append([]string{name}, argv[1:]...)
 	}
 	return argv[1:]
@@ -93,7 +87,7 @@ func runSbatch(ctx context.Context, e *console.Env, c *client.Client, args []str
 		e.Printf("%s\nExamples:\n%s\n", sbatchHelp, sbatchExamples)
 		return nil
 	case first.Version:
-		e.Printf("berth %s, with the options of slurm 22.05\n", console.Version().Version)
+		e.Printf("%s\n", slurm.Versioned)
 		return nil
 	}
 	o := &jobcmd.SubmitOptions{Count: "1"}
@@ -113,9 +107,9 @@ func runSbatch(ctx context.Context, e *console.Env, c *client.Client, args []str
 
 const sbatchHelp = `Usage: sbatch [OPTIONS...] [SCRIPT [ARGS...]]
 
-Takes the options of Slurm's sbatch 22.05 and submits to Berth. What becomes of each is
-said on standard error (-Q: not), and by "berth lint SCRIPT". "berth submit --help" lists
-Berth's own options, which are taken as well.
+Takes the options of Slurm's sbatch 22.05 and submits to Berth. What is not done of them is
+said on standard error (-v: and what is, -Q: nothing), and by "berth lint SCRIPT". "berth
+submit --help" lists Berth's own options, which are taken as well.
 `
 
 const sbatchExamples = "  berth sbatch -G 1 -t 2:00:00 train.sh\n" +

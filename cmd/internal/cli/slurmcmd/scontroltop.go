@@ -199,8 +199,10 @@ func runScontrolConfig(ctx context.Context, e *console.Env, c *client.Client) er
 	conf := []slurm.Setting{
 		{Key: "AccountingStorageTRES", Value: "cpu,mem,node,billing,gres/gpu"}, {Key: "AccountingStorageType", Value: "accounting_storage/berth"},
 		{Key: "AuthType", Value: "auth/berth"}, {Key: "ClusterName", Value: clusterName}, {Key: "GresTypes", Value: "gpu"}, {Key: "JobRequeue", Value: "0"},
-		{Key: "MaxArraySize", Value: fmt.Sprint(cluster.MaxTaskID + 1)}, {Key: "PreemptMode", Value: "REQUEUE"}, {Key: "PreemptType", Value: "preempt/qos"},
-		{Key: "SchedulerParameters", Value: "policy=" + console.Escape(st.GetPolicy())}, {Key: "SchedulerType", Value: "sched/berth"}, {Key: "SelectType", Value: "select/berth"},
+		{Key: "MaxArraySize", Value: fmt.Sprint(cluster.MaxTaskID + 1)}, {Key: "MinJobAge", Value: "300 sec"}, {Key: "PreemptMode", Value: "REQUEUE"},
+		{Key: "PreemptType", Value: "preempt/qos"}, {Key: "SchedulerParameters", Value: "policy=" + console.Escape(st.GetPolicy())},
+		// Scripts wait as long as these before they ask again, or give up a job that is not listed.
+		{Key: "SchedulerTimeSlice", Value: "30 sec"}, {Key: "SchedulerType", Value: "sched/berth"}, {Key: "SelectType", Value: "select/berth"},
 	}
 	for i, m := range members {
 		conf = append(conf, slurm.Setting{Key: fmt.Sprintf("SlurmctldHost[%d]", i), Value: console.Escape(m.GetId()) + "(" + console.Escape(m.GetAddress()) + ")"})

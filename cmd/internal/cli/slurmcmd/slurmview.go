@@ -43,7 +43,7 @@ func slurmJob(v *viewer, j *apiv1.Job) slurm.Job {
 		Submitted: local(j.GetSubmitted(), now), Eligible: local(j.GetSubmitted(), now), Started: local(j.GetStarted(), now), Ended: local(j.GetEnded(), now),
 		Expected: local(j.GetEstimatedStart(), now), ExitCode: j.GetExitCode(), Signal: j.GetSignal(), Priority: slurm.FirstPriority - int64(cmp.Or(j.GetArrayJobId(), j.GetId())),
 	}, j.GetSpec()
-	s.Cluster = clusterName
+	s.Cluster, s.Times = clusterName, v.times
 	s.Account, s.QOS, s.Nice = j.GetAccount(), j.GetQos(), j.GetNice()
 	s.InArray(j.GetArrayJobId(), tasksOf(j), j.GetArrayThrottle())
 	s.GPUs *= s.Nodes // asked for on each
@@ -57,13 +57,13 @@ func slurmJob(v *viewer, j *apiv1.Job) slurm.Job {
 	if isHeld(s.Reason) {
 		s.Priority = 0
 	}
-	settle(&s, st.Waiting(), now)
 	if n := len(j.GetAttempts()); n > 1 {
 		s.Restarts = n - 1
 	}
 	if spec != nil {
 		slurmSpec(v, &s, j, spec)
 	}
+	settle(&s, st.Waiting(), now)
 	return s
 }
 
@@ -149,7 +149,8 @@ func slurmNode(v *viewer, n *apiv1.Node) slurm.Node {
 	up := n.GetState() == cluster.NodeReady.String()
 	cpus, used := n.GetCpuMilli()/1000, (n.GetCpuUsedMilli()+999)/1000
 	s := slurm.Node{
-		Name: n.GetId(), Addr: n.GetAddress(), Host: n.GetId(), State: slurm.StateOf(up, n.GetDrain(), min(used, cpus), cpus), Silent: !up,
+		Times: v.times,
+		Name:  n.GetId(), Addr: n.GetAddress(), Host: n.GetId(), State: slurm.StateOf(up, n.GetDrain(), min(used, cpus), cpus), Silent: !up,
 		Reason: console.Escape(n.GetDrainReason()), User: "root", CPUs: cpus, CPUsUsed: min(used, cpus), MemMiB: n.GetMemMib(), MemUsed: n.GetMemUsedMib(),
 		FreeMem: n.GetMemMib() - n.GetMemUsedMib(), Version: n.GetVersion(), Registered: local(n.GetRegistered(), now), Contact: local(n.GetLastContact(), now),
 		Partitions: n.GetPartitions(),
@@ -158,6 +159,12 @@ func slurmNode(v *viewer, n *apiv1.Node) slurm.Node {
 		s.Partitions = []string{noPartition}
 	}
 	s.Gres, s.GresUsed = slurmGres(n.GetGpus())
+	for _, g := range n.GetGpus() {
+		s.GPUs++
+		if g.GetShares() > 0 {
+			s.GPUsUsed++
+		}
+	}
 	s.Features = n.GetFeatures()
 	ordered(v, &s, n.GetHistory())
 	if n.GetMaint() {

@@ -219,7 +219,7 @@ func (a *allocation) end(code int) {
 // whose answer was lost, often since it ended: only then is it cancelled.
 const endGrace = 5 * time.Second
 
-// endedSoon tells whether the job ends by itself within endGrace.
+// endedSoon reports whether the job ends by itself within endGrace.
 func (a *allocation) endedSoon(ctx context.Context) bool {
 	ctx, done := context.WithTimeout(ctx, endGrace)
 	defer done()
@@ -245,7 +245,7 @@ func (a *allocation) jobEnv() []string {
 	if err != nil || len(nodes) == 0 {
 		nodes = []string{j.GetNode()}
 	}
-	list, n := slurm.Fold(nodes), len(nodes)
+	list, n := cluster.FoldSet(nodes), len(nodes)
 	id, spec := strconv.FormatUint(a.id, 10), j.GetSpec()
 	counts := make([]int, n)
 	for i := range counts {

@@ -5,17 +5,21 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/berth-scheduler/berth/agent/step"
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 // nodeVars are of a node, or of this program, and do not travel to another.
-var nodeVars = regexp.MustCompile(`^(SLURMD_NODENAME|SLURM_(NODEID|PROCID|LOCALID|GTIDS|CPUS_ON_NODE|GPUS_ON_NODE|TOPOLOGY_ADDR.*|TASK_PID|JOB_GPUS)|CUDA_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL|NVIDIA_VISIBLE_DEVICES|CUDA_MPS_.*|BERTH_.*|LD_PRELOAD|LD_AUDIT|HOSTNAME|SSH_.*|DISPLAY|WINDOWID|XAUTHORITY|XDG_(SESSION|SEAT|VTNR|RUNTIME).*|TMUX.*|STY|_|SHLVL|PWD|OLDPWD)$`)
+var nodeVars = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(SLURMD_NODENAME|SLURM_(NODEID|PROCID|LOCALID|GTIDS|CPUS_ON_NODE|GPUS_ON_NODE|TOPOLOGY_ADDR.*|TASK_PID|JOB_GPUS)|CUDA_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL|NVIDIA_VISIBLE_DEVICES|CUDA_MPS_.*|BERTH_.*|LD_PRELOAD|LD_AUDIT|HOSTNAME|SSH_.*|DISPLAY|WINDOWID|XAUTHORITY|XDG_(SESSION|SEAT|VTNR|RUNTIME).*|TMUX.*|STY|_|SHLVL|PWD|OLDPWD)$`)
+})
 
 // exported is srun's own environment as --export lets it through to another
 // node: ALL, NONE, or a list of names and of NAME=value.
 func exported(environ []string, export string) []string {
-	pass := func(name string) bool { return !nodeVars.MatchString(name) }
+	pass := func(name string) bool { return !nodeVars().MatchString(name) }
 	var out []string
 	add := func(want func(string) bool) {
 		for _, line := range environ {
@@ -44,7 +48,7 @@ func exported(environ []string, export string) []string {
 
 // stepEnv is what all tasks of a step are told, as Slurm 22.05 tells them.
 func stepEnv(l *layout, j *job, number int, cpus int) []string {
-	num, nodes := strconv.Itoa, foldNodes(l.nodes())
+	num, nodes := strconv.Itoa, cluster.FoldSet(l.nodes())
 	env := []string{
 		"SLURM_STEP_ID=" + num(number), "SLURM_STEPID=" + num(number),
 		"SLURM_STEP_NODELIST=" + nodes, "SLURM_STEP_NUM_NODES=" + num(len(l.places)), "SLURM_STEP_NUM_TASKS=" + num(l.tasks),

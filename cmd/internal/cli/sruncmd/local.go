@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/agent/jobside"
 	"github.com/berth-scheduler/berth/agent/step"
+	"github.com/berth-scheduler/berth/cmd/internal/programs"
 )
 
 // localNode is the node that this runs on, inside of the job: the tasks are
@@ -25,11 +26,8 @@ type localNode struct {
 
 // openLocal starts it. Its environment is that of the tasks.
 func openLocal(_ context.Context, env []string, stderr io.Writer) (node, error) {
-	self := jobside.Self()
-	cmd := exec.Command(self[0], append(self[1:], step.Arg)...)
-	if len(self) == 1 {
-		cmd.Args[0] = "srun"
-	}
+	cmd := exec.Command(jobProgram(), step.Arg)
+	cmd.Args[0] = "srun"
 	cmd.Env, cmd.Stderr = env, stderr
 	// A key that interrupts is srun's alone.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -43,6 +41,18 @@ func openLocal(_ context.Context, env []string, stderr io.Writer) (node, error) 
 	}
 	n.to = step.NewWriter(n.in)
 	return n, cmd.Start()
+}
+
+// jobProgram is berth-job: beside this program, or where an agent mounted it. One
+// from when there was one program mounted that.
+func jobProgram() string {
+	if path, err := programs.Path(programs.Job); err == nil {
+		return path
+	}
+	if _, err := os.Stat(jobside.Binary); err == nil {
+		return jobside.Binary
+	}
+	return "/proc/self/exe"
 }
 
 // Send implements node.

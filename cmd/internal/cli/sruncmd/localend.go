@@ -145,7 +145,7 @@ func (l *localEnd) Accept() (net.Conn, error) {
 	}
 }
 
-// ofUser tells whether the other end of a connection on this machine belongs to
+// ofUser reports whether the other end of a connection on this machine belongs to
 // a user, or to root.
 func ofUser(c net.Conn, uid int) bool {
 	near, ok1 := c.LocalAddr().(*net.TCPAddr)

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -163,7 +164,7 @@ func runSalloc(ctx context.Context, e *console.Env, c *client.Client, args []str
 		e.Printf("Usage: salloc [OPTIONS...] [COMMAND [ARGS...]]\n\nExamples:\n%s\n", sallocExamples)
 		return nil
 	case o.has("version"):
-		e.Printf("berth %s, with the options of slurm 22.05\n", console.Version().Version)
+		e.Printf("%s\n", slurm.Versioned)
 		return nil
 	}
 	a, err := submit(ctx, e, c, o, "interactive", !o.has("no-shell"))

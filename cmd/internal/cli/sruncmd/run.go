@@ -34,6 +34,7 @@ type settings struct {
 	wait      time.Duration // after the first task has ended, 0 for good
 	quit      bool          // at the first interrupt
 	quiet     bool
+	appends   bool // to files that are there, which else are emptied
 	// input says who reads it: "all", "none" or the number of a task; others are a
 	// file for all.
 	input string

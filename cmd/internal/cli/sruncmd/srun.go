@@ -20,6 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
@@ -74,9 +75,13 @@ func runSrun(ctx context.Context, e *console.Env, c *client.Client, args []strin
 		e.Printf("%s\nExamples:\n%s\n", srunHelp, srunExamples)
 		return nil
 	case o.has("version"):
-		e.Printf("berth %s, with the options of slurm 22.05\n", console.Version().Version)
+		e.Printf("%s\n", slurm.Versioned)
 		return nil
-	case len(o.command) == 0:
+	}
+	if done, err := mpiType(e, o); done || err != nil {
+		return err
+	}
+	if len(o.command) == 0 {
 		fmt.Fprintln(e.Stderr, "srun: fatal: No command given to execute.")
 		return &console.ExitError{Code: console.ExitFailed}
 	}
@@ -162,6 +167,17 @@ func settle(o *options, getenv func(string) string) (settings, error) {
 		bad, given = getenv("SLURM_KILL_BAD_EXIT"), getenv("SLURM_KILL_BAD_EXIT") != ""
 	}
 	set.killOnBad = given && bad != "0"
+	mode, given := o.values["open-mode"]
+	if !given {
+		mode, given = getenv("SLURM_OPEN_MODE"), getenv("SLURM_OPEN_MODE") != ""
+	}
+	if given {
+		truncate, err := sbatch.ParseOpenMode(mode)
+		if err != nil {
+			return set, err
+		}
+		set.appends = !truncate
+	}
 	wait := o.values["wait"]
 	if wait == "" {
 		wait = getenv("SLURM_WAIT")
@@ -194,7 +210,7 @@ func (s *stepRun) run(ctx context.Context, set settings) error {
 		return err
 	}
 	r := &running{e: s.e, l: s.l, set: set, id: fmt.Sprintf("%d.%d", s.j.id, s.number)}
-	r.outs = newOutputs(s.o, s.l.tasks, s.e.Stdout, s.e.Stderr, s.patterns())
+	r.outs = newOutputs(s.o, s.l.tasks, s.e.Stdout, s.e.Stderr, s.patterns(set))
 	var configs []*step.Config
 	for i, p := range s.l.places {
 		cfg := s.config(i)
@@ -217,7 +233,7 @@ func (s *stepRun) run(ctx context.Context, set settings) error {
 	return err
 }
 
-func (s *stepRun) patterns() patterns {
+func (s *stepRun) patterns(set settings) patterns {
 	at := func(task int) (string, int) {
 		for _, p := range s.l.places {
 			if task < p.first+p.tasks {
@@ -235,10 +251,10 @@ func (s *stepRun) patterns() patterns {
 		t := uint32(task)
 		n.Task = &t
 	}
-	return patterns{names: n, nodeOf: at, openTruncate: s.o.values["open-mode"] != "append"}
+	return patterns{names: n, nodeOf: at, openTruncate: !set.appends}
 }
 
-// here tells whether a place is the node that this runs on.
+// here reports whether a place is the node that this runs on.
 func (s *stepRun) here(i int) bool { return s.j.here != "" && s.l.places[i].node == s.j.here }
 
 func (s *stepRun) config(i int) *step.Config {
@@ -310,8 +326,6 @@ func (s *stepRun) taskEnd(how ended) error {
 	fmt.Fprintf(s.e.Stderr, "%s: error: %s: task 0: %s\n", progName(s.e), s.l.places[0].node, how.text())
 	return &console.ExitError{Code: int(how.code)}
 }
-
-func foldNodes(nodes []string) string { return slurm.Fold(nodes) }
 
 // umask reads the file mask, which can only be read by setting it.
 func umask() int {

@@ -147,7 +147,7 @@ func Interference(in *apiv1.Interference) InterferenceView {
 	return v
 }
 
-// PrintInterference tells whether sharing pays on each type of GPU.
+// PrintInterference reports whether sharing pays on each type of GPU.
 func PrintInterference(e *console.Env, in *apiv1.Interference) {
 	e.Printf("\nJobs that share a GPU\n")
 	if in.GetVersion() == 0 {

@@ -4816,7 +4816,9 @@ type GetStatusResponse struct {
 	Policy    string `protobuf:"bytes,7,opt,name=policy,proto3" json:"policy,omitempty"`
 	MaxShares uint32 `protobuf:"varint,8,opt,name=max_shares,json=maxShares,proto3" json:"max_shares,omitempty"`
 	// The time by the clock of the coordinator that answered.
-	Now           *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=now,proto3" json:"now,omitempty"`
+	Now *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=now,proto3" json:"now,omitempty"`
+	// What the coordinator that answered did since it began.
+	Figures       *Figures `protobuf:"bytes,10,opt,name=figures,proto3" json:"figures,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4914,6 +4916,248 @@ func (x *GetStatusResponse) GetNow() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *GetStatusResponse) GetFigures() *Figures {
+	if x != nil {
+		return x.Figures
+	}
+	return nil
+}
+
+// Figures are what a coordinator did since a time.
+type Figures struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Since *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"`
+	// Requests that it answers right now, this one among them.
+	InFlight uint32 `protobuf:"varint,2,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
+	// By kind, while it led.
+	Passes []*PassFigures `protobuf:"bytes,3,rep,name=passes,proto3" json:"passes,omitempty"`
+	// The most frequent first.
+	Calls         []*CallFigures `protobuf:"bytes,4,rep,name=calls,proto3" json:"calls,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Figures) Reset() {
+	*x = Figures{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Figures) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Figures) ProtoMessage() {}
+
+func (x *Figures) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Figures.ProtoReflect.Descriptor instead.
+func (*Figures) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *Figures) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *Figures) GetInFlight() uint32 {
+	if x != nil {
+		return x.InFlight
+	}
+	return 0
+}
+
+func (x *Figures) GetPasses() []*PassFigures {
+	if x != nil {
+		return x.Passes
+	}
+	return nil
+}
+
+func (x *Figures) GetCalls() []*CallFigures {
+	if x != nil {
+		return x.Calls
+	}
+	return nil
+}
+
+// PassFigures are those of one kind of scheduling passes: "full", "arrival" of new
+// jobs alone, and "release", of which only the attempts that it placed are known. Depth
+// is how many jobs waited; times are microseconds.
+type PassFigures struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Count         uint64                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	LastUs        uint64                 `protobuf:"varint,3,opt,name=last_us,json=lastUs,proto3" json:"last_us,omitempty"`
+	MaxUs         uint64                 `protobuf:"varint,4,opt,name=max_us,json=maxUs,proto3" json:"max_us,omitempty"`
+	TotalUs       uint64                 `protobuf:"varint,5,opt,name=total_us,json=totalUs,proto3" json:"total_us,omitempty"`
+	LastDepth     uint64                 `protobuf:"varint,6,opt,name=last_depth,json=lastDepth,proto3" json:"last_depth,omitempty"`
+	TotalDepth    uint64                 `protobuf:"varint,7,opt,name=total_depth,json=totalDepth,proto3" json:"total_depth,omitempty"`
+	Started       uint64                 `protobuf:"varint,8,opt,name=started,proto3" json:"started,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PassFigures) Reset() {
+	*x = PassFigures{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PassFigures) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PassFigures) ProtoMessage() {}
+
+func (x *PassFigures) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PassFigures.ProtoReflect.Descriptor instead.
+func (*PassFigures) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *PassFigures) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *PassFigures) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *PassFigures) GetLastUs() uint64 {
+	if x != nil {
+		return x.LastUs
+	}
+	return 0
+}
+
+func (x *PassFigures) GetMaxUs() uint64 {
+	if x != nil {
+		return x.MaxUs
+	}
+	return 0
+}
+
+func (x *PassFigures) GetTotalUs() uint64 {
+	if x != nil {
+		return x.TotalUs
+	}
+	return 0
+}
+
+func (x *PassFigures) GetLastDepth() uint64 {
+	if x != nil {
+		return x.LastDepth
+	}
+	return 0
+}
+
+func (x *PassFigures) GetTotalDepth() uint64 {
+	if x != nil {
+		return x.TotalDepth
+	}
+	return 0
+}
+
+func (x *PassFigures) GetStarted() uint64 {
+	if x != nil {
+		return x.Started
+	}
+	return 0
+}
+
+type CallFigures struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Method        string                 `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
+	Count         uint64                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	TotalUs       uint64                 `protobuf:"varint,3,opt,name=total_us,json=totalUs,proto3" json:"total_us,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallFigures) Reset() {
+	*x = CallFigures{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallFigures) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallFigures) ProtoMessage() {}
+
+func (x *CallFigures) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallFigures.ProtoReflect.Descriptor instead.
+func (*CallFigures) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *CallFigures) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *CallFigures) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *CallFigures) GetTotalUs() uint64 {
+	if x != nil {
+		return x.TotalUs
+	}
+	return 0
+}
+
 type Member struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Id           string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -4950,7 +5194,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4962,7 +5206,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4975,7 +5219,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Member) GetId() string {
@@ -5135,7 +5379,7 @@ type JobCount struct {
 
 func (x *JobCount) Reset() {
 	*x = JobCount{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5147,7 +5391,7 @@ func (x *JobCount) String() string {
 func (*JobCount) ProtoMessage() {}
 
 func (x *JobCount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5160,7 +5404,7 @@ func (x *JobCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCount.ProtoReflect.Descriptor instead.
 func (*JobCount) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *JobCount) GetState() string {
@@ -5186,7 +5430,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5198,7 +5442,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5211,7 +5455,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListNodesRequest) GetIds() []string {
@@ -5231,7 +5475,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5243,7 +5487,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5256,7 +5500,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -5314,7 +5558,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5326,7 +5570,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5339,7 +5583,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Node) GetId() string {
@@ -5562,7 +5806,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5574,7 +5818,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5587,7 +5831,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GPU) GetUuid() string {
@@ -5803,7 +6047,7 @@ type GPUDetail struct {
 
 func (x *GPUDetail) Reset() {
 	*x = GPUDetail{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5815,7 +6059,7 @@ func (x *GPUDetail) String() string {
 func (*GPUDetail) ProtoMessage() {}
 
 func (x *GPUDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5828,7 +6072,7 @@ func (x *GPUDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUDetail.ProtoReflect.Descriptor instead.
 func (*GPUDetail) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GPUDetail) GetName() string {
@@ -5936,7 +6180,7 @@ type GPUInstance struct {
 
 func (x *GPUInstance) Reset() {
 	*x = GPUInstance{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5948,7 +6192,7 @@ func (x *GPUInstance) String() string {
 func (*GPUInstance) ProtoMessage() {}
 
 func (x *GPUInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5961,7 +6205,7 @@ func (x *GPUInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUInstance.ProtoReflect.Descriptor instead.
 func (*GPUInstance) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GPUInstance) GetUuid() string {
@@ -6006,7 +6250,7 @@ type StrayProcess struct {
 
 func (x *StrayProcess) Reset() {
 	*x = StrayProcess{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6018,7 +6262,7 @@ func (x *StrayProcess) String() string {
 func (*StrayProcess) ProtoMessage() {}
 
 func (x *StrayProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6031,7 +6275,7 @@ func (x *StrayProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StrayProcess.ProtoReflect.Descriptor instead.
 func (*StrayProcess) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *StrayProcess) GetPid() int64 {
@@ -6081,7 +6325,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[59]
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6093,7 +6337,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[59]
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6106,7 +6350,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *NodeEvent) GetAt() *timestamppb.Timestamp {
@@ -6170,7 +6414,7 @@ type SetSharingRequest struct {
 
 func (x *SetSharingRequest) Reset() {
 	*x = SetSharingRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6182,7 +6426,7 @@ func (x *SetSharingRequest) String() string {
 func (*SetSharingRequest) ProtoMessage() {}
 
 func (x *SetSharingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6195,7 +6439,7 @@ func (x *SetSharingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSharingRequest.ProtoReflect.Descriptor instead.
 func (*SetSharingRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SetSharingRequest) GetGpu() string {
@@ -6264,7 +6508,7 @@ type SetSharingResponse struct {
 
 func (x *SetSharingResponse) Reset() {
 	*x = SetSharingResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6276,7 +6520,7 @@ func (x *SetSharingResponse) String() string {
 func (*SetSharingResponse) ProtoMessage() {}
 
 func (x *SetSharingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6289,7 +6533,7 @@ func (x *SetSharingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSharingResponse.ProtoReflect.Descriptor instead.
 func (*SetSharingResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SetSharingResponse) GetOff() []*SharingOff {
@@ -6314,7 +6558,7 @@ type SharingOff struct {
 
 func (x *SharingOff) Reset() {
 	*x = SharingOff{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6326,7 +6570,7 @@ func (x *SharingOff) String() string {
 func (*SharingOff) ProtoMessage() {}
 
 func (x *SharingOff) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6339,7 +6583,7 @@ func (x *SharingOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharingOff.ProtoReflect.Descriptor instead.
 func (*SharingOff) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SharingOff) GetGpu() string {
@@ -6397,7 +6641,7 @@ type DrainGPURequest struct {
 
 func (x *DrainGPURequest) Reset() {
 	*x = DrainGPURequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[63]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6409,7 +6653,7 @@ func (x *DrainGPURequest) String() string {
 func (*DrainGPURequest) ProtoMessage() {}
 
 func (x *DrainGPURequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[63]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6422,7 +6666,7 @@ func (x *DrainGPURequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPURequest.ProtoReflect.Descriptor instead.
 func (*DrainGPURequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *DrainGPURequest) GetGpu() string {
@@ -6463,7 +6707,7 @@ type DrainGPUResponse struct {
 
 func (x *DrainGPUResponse) Reset() {
 	*x = DrainGPUResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[64]
+	mi := &file_berth_api_v1_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6475,7 +6719,7 @@ func (x *DrainGPUResponse) String() string {
 func (*DrainGPUResponse) ProtoMessage() {}
 
 func (x *DrainGPUResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[64]
+	mi := &file_berth_api_v1_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6488,7 +6732,7 @@ func (x *DrainGPUResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPUResponse.ProtoReflect.Descriptor instead.
 func (*DrainGPUResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *DrainGPUResponse) GetNode() *Node {
@@ -6516,7 +6760,7 @@ type ResumeGPURequest struct {
 
 func (x *ResumeGPURequest) Reset() {
 	*x = ResumeGPURequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[65]
+	mi := &file_berth_api_v1_api_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6528,7 +6772,7 @@ func (x *ResumeGPURequest) String() string {
 func (*ResumeGPURequest) ProtoMessage() {}
 
 func (x *ResumeGPURequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[65]
+	mi := &file_berth_api_v1_api_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6541,7 +6785,7 @@ func (x *ResumeGPURequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGPURequest.ProtoReflect.Descriptor instead.
 func (*ResumeGPURequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ResumeGPURequest) GetGpu() string {
@@ -6575,7 +6819,7 @@ type ResumeGPUResponse struct {
 
 func (x *ResumeGPUResponse) Reset() {
 	*x = ResumeGPUResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[66]
+	mi := &file_berth_api_v1_api_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6587,7 +6831,7 @@ func (x *ResumeGPUResponse) String() string {
 func (*ResumeGPUResponse) ProtoMessage() {}
 
 func (x *ResumeGPUResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[66]
+	mi := &file_berth_api_v1_api_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6600,7 +6844,7 @@ func (x *ResumeGPUResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGPUResponse.ProtoReflect.Descriptor instead.
 func (*ResumeGPUResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ResumeGPUResponse) GetNode() *Node {
@@ -6632,7 +6876,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[67]
+	mi := &file_berth_api_v1_api_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6644,7 +6888,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[67]
+	mi := &file_berth_api_v1_api_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6657,7 +6901,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{67}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *DrainNodeRequest) GetId() string {
@@ -6700,7 +6944,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[68]
+	mi := &file_berth_api_v1_api_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6712,7 +6956,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[68]
+	mi := &file_berth_api_v1_api_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6725,7 +6969,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{68}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -6758,7 +7002,7 @@ type ResumeNodeRequest struct {
 
 func (x *ResumeNodeRequest) Reset() {
 	*x = ResumeNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[69]
+	mi := &file_berth_api_v1_api_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6770,7 +7014,7 @@ func (x *ResumeNodeRequest) String() string {
 func (*ResumeNodeRequest) ProtoMessage() {}
 
 func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[69]
+	mi := &file_berth_api_v1_api_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6783,7 +7027,7 @@ func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{69}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ResumeNodeRequest) GetId() string {
@@ -6802,7 +7046,7 @@ type ResumeNodeResponse struct {
 
 func (x *ResumeNodeResponse) Reset() {
 	*x = ResumeNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[70]
+	mi := &file_berth_api_v1_api_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6814,7 +7058,7 @@ func (x *ResumeNodeResponse) String() string {
 func (*ResumeNodeResponse) ProtoMessage() {}
 
 func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[70]
+	mi := &file_berth_api_v1_api_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6827,7 +7071,7 @@ func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{70}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ResumeNodeResponse) GetNode() *Node {
@@ -6846,7 +7090,7 @@ type FenceNodeRequest struct {
 
 func (x *FenceNodeRequest) Reset() {
 	*x = FenceNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[71]
+	mi := &file_berth_api_v1_api_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6858,7 +7102,7 @@ func (x *FenceNodeRequest) String() string {
 func (*FenceNodeRequest) ProtoMessage() {}
 
 func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[71]
+	mi := &file_berth_api_v1_api_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6871,7 +7115,7 @@ func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeRequest.ProtoReflect.Descriptor instead.
 func (*FenceNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{71}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *FenceNodeRequest) GetId() string {
@@ -6893,7 +7137,7 @@ type FenceNodeResponse struct {
 
 func (x *FenceNodeResponse) Reset() {
 	*x = FenceNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[72]
+	mi := &file_berth_api_v1_api_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6905,7 +7149,7 @@ func (x *FenceNodeResponse) String() string {
 func (*FenceNodeResponse) ProtoMessage() {}
 
 func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[72]
+	mi := &file_berth_api_v1_api_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6918,7 +7162,7 @@ func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeResponse.ProtoReflect.Descriptor instead.
 func (*FenceNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{72}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *FenceNodeResponse) GetNode() *Node {
@@ -6951,7 +7195,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[73]
+	mi := &file_berth_api_v1_api_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6963,7 +7207,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[73]
+	mi := &file_berth_api_v1_api_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6976,7 +7220,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{73}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *RemoveNodeRequest) GetId() string {
@@ -6994,7 +7238,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[74]
+	mi := &file_berth_api_v1_api_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7006,7 +7250,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[74]
+	mi := &file_berth_api_v1_api_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7019,7 +7263,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{74}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{77}
 }
 
 type SetDeniedRequest struct {
@@ -7038,7 +7282,7 @@ type SetDeniedRequest struct {
 
 func (x *SetDeniedRequest) Reset() {
 	*x = SetDeniedRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[75]
+	mi := &file_berth_api_v1_api_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7050,7 +7294,7 @@ func (x *SetDeniedRequest) String() string {
 func (*SetDeniedRequest) ProtoMessage() {}
 
 func (x *SetDeniedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[75]
+	mi := &file_berth_api_v1_api_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7063,7 +7307,7 @@ func (x *SetDeniedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetDeniedRequest.ProtoReflect.Descriptor instead.
 func (*SetDeniedRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{75}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *SetDeniedRequest) GetLook() bool {
@@ -7104,7 +7348,7 @@ type SetDeniedResponse struct {
 
 func (x *SetDeniedResponse) Reset() {
 	*x = SetDeniedResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[76]
+	mi := &file_berth_api_v1_api_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7116,7 +7360,7 @@ func (x *SetDeniedResponse) String() string {
 func (*SetDeniedResponse) ProtoMessage() {}
 
 func (x *SetDeniedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[76]
+	mi := &file_berth_api_v1_api_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7129,7 +7373,7 @@ func (x *SetDeniedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetDeniedResponse.ProtoReflect.Descriptor instead.
 func (*SetDeniedResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{76}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *SetDeniedResponse) GetDenied() []*Denied {
@@ -7150,7 +7394,7 @@ type Denied struct {
 
 func (x *Denied) Reset() {
 	*x = Denied{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[77]
+	mi := &file_berth_api_v1_api_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7162,7 +7406,7 @@ func (x *Denied) String() string {
 func (*Denied) ProtoMessage() {}
 
 func (x *Denied) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[77]
+	mi := &file_berth_api_v1_api_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7175,7 +7419,7 @@ func (x *Denied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Denied.ProtoReflect.Descriptor instead.
 func (*Denied) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{77}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Denied) GetRole() string {
@@ -7210,7 +7454,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[78]
+	mi := &file_berth_api_v1_api_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7222,7 +7466,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[78]
+	mi := &file_berth_api_v1_api_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7235,7 +7479,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{78}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -7269,7 +7513,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[79]
+	mi := &file_berth_api_v1_api_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7281,7 +7525,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[79]
+	mi := &file_berth_api_v1_api_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7294,7 +7538,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{79}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -7354,7 +7598,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[80]
+	mi := &file_berth_api_v1_api_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7366,7 +7610,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[80]
+	mi := &file_berth_api_v1_api_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7379,7 +7623,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{80}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Partition) GetName() string {
@@ -7520,7 +7764,7 @@ type AccessList struct {
 
 func (x *AccessList) Reset() {
 	*x = AccessList{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[81]
+	mi := &file_berth_api_v1_api_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7532,7 +7776,7 @@ func (x *AccessList) String() string {
 func (*AccessList) ProtoMessage() {}
 
 func (x *AccessList) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[81]
+	mi := &file_berth_api_v1_api_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7545,7 +7789,7 @@ func (x *AccessList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessList.ProtoReflect.Descriptor instead.
 func (*AccessList) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{81}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *AccessList) GetList() string {
@@ -7572,7 +7816,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[82]
+	mi := &file_berth_api_v1_api_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7584,7 +7828,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[82]
+	mi := &file_berth_api_v1_api_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7597,7 +7841,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{82}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListPartitionsRequest) GetNames() []string {
@@ -7616,7 +7860,7 @@ type ListPartitionsResponse struct {
 
 func (x *ListPartitionsResponse) Reset() {
 	*x = ListPartitionsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[83]
+	mi := &file_berth_api_v1_api_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7628,7 +7872,7 @@ func (x *ListPartitionsResponse) String() string {
 func (*ListPartitionsResponse) ProtoMessage() {}
 
 func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[83]
+	mi := &file_berth_api_v1_api_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7641,7 +7885,7 @@ func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListPartitionsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{83}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ListPartitionsResponse) GetPartitions() []*Partition {
@@ -7680,7 +7924,7 @@ type SetPartitionRequest struct {
 
 func (x *SetPartitionRequest) Reset() {
 	*x = SetPartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[84]
+	mi := &file_berth_api_v1_api_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7692,7 +7936,7 @@ func (x *SetPartitionRequest) String() string {
 func (*SetPartitionRequest) ProtoMessage() {}
 
 func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[84]
+	mi := &file_berth_api_v1_api_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7705,7 +7949,7 @@ func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionRequest.ProtoReflect.Descriptor instead.
 func (*SetPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{84}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *SetPartitionRequest) GetName() string {
@@ -7809,7 +8053,7 @@ type SetPartitionResponse struct {
 
 func (x *SetPartitionResponse) Reset() {
 	*x = SetPartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[85]
+	mi := &file_berth_api_v1_api_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7821,7 +8065,7 @@ func (x *SetPartitionResponse) String() string {
 func (*SetPartitionResponse) ProtoMessage() {}
 
 func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[85]
+	mi := &file_berth_api_v1_api_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7834,7 +8078,7 @@ func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionResponse.ProtoReflect.Descriptor instead.
 func (*SetPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{85}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *SetPartitionResponse) GetPartition() *Partition {
@@ -7860,7 +8104,7 @@ type RemovePartitionRequest struct {
 
 func (x *RemovePartitionRequest) Reset() {
 	*x = RemovePartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[86]
+	mi := &file_berth_api_v1_api_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7872,7 +8116,7 @@ func (x *RemovePartitionRequest) String() string {
 func (*RemovePartitionRequest) ProtoMessage() {}
 
 func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[86]
+	mi := &file_berth_api_v1_api_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7885,7 +8129,7 @@ func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionRequest.ProtoReflect.Descriptor instead.
 func (*RemovePartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{86}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *RemovePartitionRequest) GetName() string {
@@ -7903,7 +8147,7 @@ type RemovePartitionResponse struct {
 
 func (x *RemovePartitionResponse) Reset() {
 	*x = RemovePartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[87]
+	mi := &file_berth_api_v1_api_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7915,7 +8159,7 @@ func (x *RemovePartitionResponse) String() string {
 func (*RemovePartitionResponse) ProtoMessage() {}
 
 func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[87]
+	mi := &file_berth_api_v1_api_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7928,7 +8172,7 @@ func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionResponse.ProtoReflect.Descriptor instead.
 func (*RemovePartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{87}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{90}
 }
 
 // Reservation keeps nodes or cards for some jobs, or for nobody, for a while.
@@ -7964,7 +8208,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[88]
+	mi := &file_berth_api_v1_api_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7976,7 +8220,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[88]
+	mi := &file_berth_api_v1_api_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7989,7 +8233,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{88}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Reservation) GetName() string {
@@ -8130,7 +8374,7 @@ type ReservedGPU struct {
 
 func (x *ReservedGPU) Reset() {
 	*x = ReservedGPU{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[89]
+	mi := &file_berth_api_v1_api_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8142,7 +8386,7 @@ func (x *ReservedGPU) String() string {
 func (*ReservedGPU) ProtoMessage() {}
 
 func (x *ReservedGPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[89]
+	mi := &file_berth_api_v1_api_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8155,7 +8399,7 @@ func (x *ReservedGPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservedGPU.ProtoReflect.Descriptor instead.
 func (*ReservedGPU) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{89}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ReservedGPU) GetUuid() string {
@@ -8196,7 +8440,7 @@ type ListReservationsRequest struct {
 
 func (x *ListReservationsRequest) Reset() {
 	*x = ListReservationsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[90]
+	mi := &file_berth_api_v1_api_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8208,7 +8452,7 @@ func (x *ListReservationsRequest) String() string {
 func (*ListReservationsRequest) ProtoMessage() {}
 
 func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[90]
+	mi := &file_berth_api_v1_api_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8221,7 +8465,7 @@ func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ListReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{90}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListReservationsRequest) GetNames() []string {
@@ -8240,7 +8484,7 @@ type ListReservationsResponse struct {
 
 func (x *ListReservationsResponse) Reset() {
 	*x = ListReservationsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[91]
+	mi := &file_berth_api_v1_api_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8252,7 +8496,7 @@ func (x *ListReservationsResponse) String() string {
 func (*ListReservationsResponse) ProtoMessage() {}
 
 func (x *ListReservationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[91]
+	mi := &file_berth_api_v1_api_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8265,7 +8509,7 @@ func (x *ListReservationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsResponse.ProtoReflect.Descriptor instead.
 func (*ListReservationsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{91}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ListReservationsResponse) GetReservations() []*Reservation {
@@ -8313,7 +8557,7 @@ type SetReservationRequest struct {
 
 func (x *SetReservationRequest) Reset() {
 	*x = SetReservationRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[92]
+	mi := &file_berth_api_v1_api_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8325,7 +8569,7 @@ func (x *SetReservationRequest) String() string {
 func (*SetReservationRequest) ProtoMessage() {}
 
 func (x *SetReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[92]
+	mi := &file_berth_api_v1_api_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8338,7 +8582,7 @@ func (x *SetReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservationRequest.ProtoReflect.Descriptor instead.
 func (*SetReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{92}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *SetReservationRequest) GetName() string {
@@ -8498,7 +8742,7 @@ type SetReservationResponse struct {
 
 func (x *SetReservationResponse) Reset() {
 	*x = SetReservationResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[93]
+	mi := &file_berth_api_v1_api_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8510,7 +8754,7 @@ func (x *SetReservationResponse) String() string {
 func (*SetReservationResponse) ProtoMessage() {}
 
 func (x *SetReservationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[93]
+	mi := &file_berth_api_v1_api_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8523,7 +8767,7 @@ func (x *SetReservationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservationResponse.ProtoReflect.Descriptor instead.
 func (*SetReservationResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{93}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *SetReservationResponse) GetReservation() *Reservation {
@@ -8549,7 +8793,7 @@ type RemoveReservationRequest struct {
 
 func (x *RemoveReservationRequest) Reset() {
 	*x = RemoveReservationRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[94]
+	mi := &file_berth_api_v1_api_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8561,7 +8805,7 @@ func (x *RemoveReservationRequest) String() string {
 func (*RemoveReservationRequest) ProtoMessage() {}
 
 func (x *RemoveReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[94]
+	mi := &file_berth_api_v1_api_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8574,7 +8818,7 @@ func (x *RemoveReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservationRequest.ProtoReflect.Descriptor instead.
 func (*RemoveReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{94}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *RemoveReservationRequest) GetName() string {
@@ -8592,7 +8836,7 @@ type RemoveReservationResponse struct {
 
 func (x *RemoveReservationResponse) Reset() {
 	*x = RemoveReservationResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[95]
+	mi := &file_berth_api_v1_api_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8604,7 +8848,7 @@ func (x *RemoveReservationResponse) String() string {
 func (*RemoveReservationResponse) ProtoMessage() {}
 
 func (x *RemoveReservationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[95]
+	mi := &file_berth_api_v1_api_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8617,7 +8861,7 @@ func (x *RemoveReservationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservationResponse.ProtoReflect.Descriptor instead.
 func (*RemoveReservationResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{95}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{98}
 }
 
 // UpdateJobRequest changes what is named.
@@ -8658,7 +8902,7 @@ type UpdateJobRequest struct {
 
 func (x *UpdateJobRequest) Reset() {
 	*x = UpdateJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[96]
+	mi := &file_berth_api_v1_api_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8670,7 +8914,7 @@ func (x *UpdateJobRequest) String() string {
 func (*UpdateJobRequest) ProtoMessage() {}
 
 func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[96]
+	mi := &file_berth_api_v1_api_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8683,7 +8927,7 @@ func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
 func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{96}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *UpdateJobRequest) GetId() uint64 {
@@ -8864,7 +9108,7 @@ type UpdateJobResponse struct {
 
 func (x *UpdateJobResponse) Reset() {
 	*x = UpdateJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[97]
+	mi := &file_berth_api_v1_api_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8876,7 +9120,7 @@ func (x *UpdateJobResponse) String() string {
 func (*UpdateJobResponse) ProtoMessage() {}
 
 func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[97]
+	mi := &file_berth_api_v1_api_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8889,7 +9133,7 @@ func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobResponse.ProtoReflect.Descriptor instead.
 func (*UpdateJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{97}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *UpdateJobResponse) GetJob() *Job {
@@ -9354,7 +9598,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x04jobs\x18\x01 \x03(\v2\x11.berth.api.v1.JobR\x04jobs\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
 	"\bsnapshot\x18\x03 \x01(\bR\bsnapshot\"\x12\n" +
-	"\x10GetStatusRequest\"\xbe\x02\n" +
+	"\x10GetStatusRequest\"\xef\x02\n" +
 	"\x11GetStatusResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x12\n" +
@@ -9367,7 +9611,29 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x06policy\x18\a \x01(\tR\x06policy\x12\x1d\n" +
 	"\n" +
 	"max_shares\x18\b \x01(\rR\tmaxShares\x12,\n" +
-	"\x03now\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x03now\"\x86\x05\n" +
+	"\x03now\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x03now\x12/\n" +
+	"\afigures\x18\n" +
+	" \x01(\v2\x15.berth.api.v1.FiguresR\afigures\"\xbc\x01\n" +
+	"\aFigures\x120\n" +
+	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x1b\n" +
+	"\tin_flight\x18\x02 \x01(\rR\binFlight\x121\n" +
+	"\x06passes\x18\x03 \x03(\v2\x19.berth.api.v1.PassFiguresR\x06passes\x12/\n" +
+	"\x05calls\x18\x04 \x03(\v2\x19.berth.api.v1.CallFiguresR\x05calls\"\xdc\x01\n" +
+	"\vPassFigures\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x17\n" +
+	"\alast_us\x18\x03 \x01(\x04R\x06lastUs\x12\x15\n" +
+	"\x06max_us\x18\x04 \x01(\x04R\x05maxUs\x12\x19\n" +
+	"\btotal_us\x18\x05 \x01(\x04R\atotalUs\x12\x1d\n" +
+	"\n" +
+	"last_depth\x18\x06 \x01(\x04R\tlastDepth\x12\x1f\n" +
+	"\vtotal_depth\x18\a \x01(\x04R\n" +
+	"totalDepth\x12\x18\n" +
+	"\astarted\x18\b \x01(\x04R\astarted\"V\n" +
+	"\vCallFigures\x12\x16\n" +
+	"\x06method\x18\x01 \x01(\tR\x06method\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x19\n" +
+	"\btotal_us\x18\x03 \x01(\x04R\atotalUs\"\x86\x05\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x16\n" +
@@ -9828,7 +10094,7 @@ func file_berth_api_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_api_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 98)
+var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 101)
 var file_berth_api_v1_api_proto_goTypes = []any{
 	(JobColumnsOf)(0),                 // 0: berth.api.v1.JobColumnsOf
 	(CancelOutcome)(0),                // 1: berth.api.v1.CancelOutcome
@@ -9883,83 +10149,86 @@ var file_berth_api_v1_api_proto_goTypes = []any{
 	(*WatchJobsResponse)(nil),         // 50: berth.api.v1.WatchJobsResponse
 	(*GetStatusRequest)(nil),          // 51: berth.api.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),         // 52: berth.api.v1.GetStatusResponse
-	(*Member)(nil),                    // 53: berth.api.v1.Member
-	(*JobCount)(nil),                  // 54: berth.api.v1.JobCount
-	(*ListNodesRequest)(nil),          // 55: berth.api.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),         // 56: berth.api.v1.ListNodesResponse
-	(*Node)(nil),                      // 57: berth.api.v1.Node
-	(*GPU)(nil),                       // 58: berth.api.v1.GPU
-	(*GPUDetail)(nil),                 // 59: berth.api.v1.GPUDetail
-	(*GPUInstance)(nil),               // 60: berth.api.v1.GPUInstance
-	(*StrayProcess)(nil),              // 61: berth.api.v1.StrayProcess
-	(*NodeEvent)(nil),                 // 62: berth.api.v1.NodeEvent
-	(*SetSharingRequest)(nil),         // 63: berth.api.v1.SetSharingRequest
-	(*SetSharingResponse)(nil),        // 64: berth.api.v1.SetSharingResponse
-	(*SharingOff)(nil),                // 65: berth.api.v1.SharingOff
-	(*DrainGPURequest)(nil),           // 66: berth.api.v1.DrainGPURequest
-	(*DrainGPUResponse)(nil),          // 67: berth.api.v1.DrainGPUResponse
-	(*ResumeGPURequest)(nil),          // 68: berth.api.v1.ResumeGPURequest
-	(*ResumeGPUResponse)(nil),         // 69: berth.api.v1.ResumeGPUResponse
-	(*DrainNodeRequest)(nil),          // 70: berth.api.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),         // 71: berth.api.v1.DrainNodeResponse
-	(*ResumeNodeRequest)(nil),         // 72: berth.api.v1.ResumeNodeRequest
-	(*ResumeNodeResponse)(nil),        // 73: berth.api.v1.ResumeNodeResponse
-	(*FenceNodeRequest)(nil),          // 74: berth.api.v1.FenceNodeRequest
-	(*FenceNodeResponse)(nil),         // 75: berth.api.v1.FenceNodeResponse
-	(*RemoveNodeRequest)(nil),         // 76: berth.api.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),        // 77: berth.api.v1.RemoveNodeResponse
-	(*SetDeniedRequest)(nil),          // 78: berth.api.v1.SetDeniedRequest
-	(*SetDeniedResponse)(nil),         // 79: berth.api.v1.SetDeniedResponse
-	(*Denied)(nil),                    // 80: berth.api.v1.Denied
-	(*CreateTokenRequest)(nil),        // 81: berth.api.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),       // 82: berth.api.v1.CreateTokenResponse
-	(*Partition)(nil),                 // 83: berth.api.v1.Partition
-	(*AccessList)(nil),                // 84: berth.api.v1.AccessList
-	(*ListPartitionsRequest)(nil),     // 85: berth.api.v1.ListPartitionsRequest
-	(*ListPartitionsResponse)(nil),    // 86: berth.api.v1.ListPartitionsResponse
-	(*SetPartitionRequest)(nil),       // 87: berth.api.v1.SetPartitionRequest
-	(*SetPartitionResponse)(nil),      // 88: berth.api.v1.SetPartitionResponse
-	(*RemovePartitionRequest)(nil),    // 89: berth.api.v1.RemovePartitionRequest
-	(*RemovePartitionResponse)(nil),   // 90: berth.api.v1.RemovePartitionResponse
-	(*Reservation)(nil),               // 91: berth.api.v1.Reservation
-	(*ReservedGPU)(nil),               // 92: berth.api.v1.ReservedGPU
-	(*ListReservationsRequest)(nil),   // 93: berth.api.v1.ListReservationsRequest
-	(*ListReservationsResponse)(nil),  // 94: berth.api.v1.ListReservationsResponse
-	(*SetReservationRequest)(nil),     // 95: berth.api.v1.SetReservationRequest
-	(*SetReservationResponse)(nil),    // 96: berth.api.v1.SetReservationResponse
-	(*RemoveReservationRequest)(nil),  // 97: berth.api.v1.RemoveReservationRequest
-	(*RemoveReservationResponse)(nil), // 98: berth.api.v1.RemoveReservationResponse
-	(*UpdateJobRequest)(nil),          // 99: berth.api.v1.UpdateJobRequest
-	(*UpdateJobResponse)(nil),         // 100: berth.api.v1.UpdateJobResponse
-	(*durationpb.Duration)(nil),       // 101: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),     // 102: google.protobuf.Timestamp
+	(*Figures)(nil),                   // 53: berth.api.v1.Figures
+	(*PassFigures)(nil),               // 54: berth.api.v1.PassFigures
+	(*CallFigures)(nil),               // 55: berth.api.v1.CallFigures
+	(*Member)(nil),                    // 56: berth.api.v1.Member
+	(*JobCount)(nil),                  // 57: berth.api.v1.JobCount
+	(*ListNodesRequest)(nil),          // 58: berth.api.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),         // 59: berth.api.v1.ListNodesResponse
+	(*Node)(nil),                      // 60: berth.api.v1.Node
+	(*GPU)(nil),                       // 61: berth.api.v1.GPU
+	(*GPUDetail)(nil),                 // 62: berth.api.v1.GPUDetail
+	(*GPUInstance)(nil),               // 63: berth.api.v1.GPUInstance
+	(*StrayProcess)(nil),              // 64: berth.api.v1.StrayProcess
+	(*NodeEvent)(nil),                 // 65: berth.api.v1.NodeEvent
+	(*SetSharingRequest)(nil),         // 66: berth.api.v1.SetSharingRequest
+	(*SetSharingResponse)(nil),        // 67: berth.api.v1.SetSharingResponse
+	(*SharingOff)(nil),                // 68: berth.api.v1.SharingOff
+	(*DrainGPURequest)(nil),           // 69: berth.api.v1.DrainGPURequest
+	(*DrainGPUResponse)(nil),          // 70: berth.api.v1.DrainGPUResponse
+	(*ResumeGPURequest)(nil),          // 71: berth.api.v1.ResumeGPURequest
+	(*ResumeGPUResponse)(nil),         // 72: berth.api.v1.ResumeGPUResponse
+	(*DrainNodeRequest)(nil),          // 73: berth.api.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),         // 74: berth.api.v1.DrainNodeResponse
+	(*ResumeNodeRequest)(nil),         // 75: berth.api.v1.ResumeNodeRequest
+	(*ResumeNodeResponse)(nil),        // 76: berth.api.v1.ResumeNodeResponse
+	(*FenceNodeRequest)(nil),          // 77: berth.api.v1.FenceNodeRequest
+	(*FenceNodeResponse)(nil),         // 78: berth.api.v1.FenceNodeResponse
+	(*RemoveNodeRequest)(nil),         // 79: berth.api.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),        // 80: berth.api.v1.RemoveNodeResponse
+	(*SetDeniedRequest)(nil),          // 81: berth.api.v1.SetDeniedRequest
+	(*SetDeniedResponse)(nil),         // 82: berth.api.v1.SetDeniedResponse
+	(*Denied)(nil),                    // 83: berth.api.v1.Denied
+	(*CreateTokenRequest)(nil),        // 84: berth.api.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),       // 85: berth.api.v1.CreateTokenResponse
+	(*Partition)(nil),                 // 86: berth.api.v1.Partition
+	(*AccessList)(nil),                // 87: berth.api.v1.AccessList
+	(*ListPartitionsRequest)(nil),     // 88: berth.api.v1.ListPartitionsRequest
+	(*ListPartitionsResponse)(nil),    // 89: berth.api.v1.ListPartitionsResponse
+	(*SetPartitionRequest)(nil),       // 90: berth.api.v1.SetPartitionRequest
+	(*SetPartitionResponse)(nil),      // 91: berth.api.v1.SetPartitionResponse
+	(*RemovePartitionRequest)(nil),    // 92: berth.api.v1.RemovePartitionRequest
+	(*RemovePartitionResponse)(nil),   // 93: berth.api.v1.RemovePartitionResponse
+	(*Reservation)(nil),               // 94: berth.api.v1.Reservation
+	(*ReservedGPU)(nil),               // 95: berth.api.v1.ReservedGPU
+	(*ListReservationsRequest)(nil),   // 96: berth.api.v1.ListReservationsRequest
+	(*ListReservationsResponse)(nil),  // 97: berth.api.v1.ListReservationsResponse
+	(*SetReservationRequest)(nil),     // 98: berth.api.v1.SetReservationRequest
+	(*SetReservationResponse)(nil),    // 99: berth.api.v1.SetReservationResponse
+	(*RemoveReservationRequest)(nil),  // 100: berth.api.v1.RemoveReservationRequest
+	(*RemoveReservationResponse)(nil), // 101: berth.api.v1.RemoveReservationResponse
+	(*UpdateJobRequest)(nil),          // 102: berth.api.v1.UpdateJobRequest
+	(*UpdateJobResponse)(nil),         // 103: berth.api.v1.UpdateJobResponse
+	(*durationpb.Duration)(nil),       // 104: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),     // 105: google.protobuf.Timestamp
 }
 var file_berth_api_v1_api_proto_depIdxs = []int32{
 	5,   // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
-	101, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
-	101, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
-	102, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	101, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
-	101, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
-	102, // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
+	104, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
+	104, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
+	105, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	104, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
+	104, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
+	105, // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
 	10,  // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
 	9,   // 8: berth.api.v1.JobSpec.warning:type_name -> berth.api.v1.Warning
 	7,   // 9: berth.api.v1.JobSpec.container:type_name -> berth.api.v1.Container
-	101, // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
+	104, // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
 	6,   // 11: berth.api.v1.JobSpec.where:type_name -> berth.api.v1.Where
 	8,   // 12: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
-	101, // 13: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
-	101, // 14: berth.api.v1.Dependency.delay:type_name -> google.protobuf.Duration
+	104, // 13: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
+	104, // 14: berth.api.v1.Dependency.delay:type_name -> google.protobuf.Duration
 	14,  // 15: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
 	16,  // 16: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
 	18,  // 17: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	102, // 18: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	102, // 19: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	102, // 20: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	102, // 21: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	105, // 18: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	105, // 19: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	105, // 20: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	105, // 21: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
 	5,   // 22: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
 	21,  // 23: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
-	101, // 24: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
+	104, // 24: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
 	16,  // 25: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
 	12,  // 26: berth.api.v1.Job.array:type_name -> berth.api.v1.ArrayInfo
 	13,  // 27: berth.api.v1.ArrayInfo.states:type_name -> berth.api.v1.ArrayCount
@@ -9968,9 +10237,9 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	19,  // 30: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
 	20,  // 31: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
 	14,  // 32: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	102, // 33: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	102, // 34: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	102, // 35: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	105, // 33: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	105, // 34: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	105, // 35: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
 	16,  // 36: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
 	18,  // 37: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
 	22,  // 38: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
@@ -9990,10 +10259,10 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	39,  // 52: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
 	37,  // 53: berth.api.v1.ExplainJobResponse.room:type_name -> berth.api.v1.QuotaRoom
 	38,  // 54: berth.api.v1.ExplainJobResponse.fair_share:type_name -> berth.api.v1.FairShare
-	102, // 55: berth.api.v1.QuotaRoom.p50:type_name -> google.protobuf.Timestamp
-	102, // 56: berth.api.v1.QuotaRoom.p90:type_name -> google.protobuf.Timestamp
-	102, // 57: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
-	102, // 58: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
+	105, // 55: berth.api.v1.QuotaRoom.p50:type_name -> google.protobuf.Timestamp
+	105, // 56: berth.api.v1.QuotaRoom.p90:type_name -> google.protobuf.Timestamp
+	105, // 57: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
+	105, // 58: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
 	42,  // 59: berth.api.v1.ListForecastsResponse.forecasts:type_name -> berth.api.v1.JobForecast
 	39,  // 60: berth.api.v1.JobForecast.forecast:type_name -> berth.api.v1.Forecast
 	5,   // 61: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
@@ -10003,116 +10272,120 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	47,  // 65: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
 	48,  // 66: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
 	11,  // 67: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
-	53,  // 68: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
-	54,  // 69: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
-	102, // 70: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
-	57,  // 71: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
-	58,  // 72: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	102, // 73: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	102, // 74: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
-	62,  // 75: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
-	102, // 76: berth.api.v1.Node.drain_until:type_name -> google.protobuf.Timestamp
-	102, // 77: berth.api.v1.Node.drain_from:type_name -> google.protobuf.Timestamp
-	102, // 78: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
-	59,  // 79: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
-	60,  // 80: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
-	61,  // 81: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
-	102, // 82: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
-	65,  // 83: berth.api.v1.SetSharingResponse.off:type_name -> berth.api.v1.SharingOff
-	102, // 84: berth.api.v1.SharingOff.at:type_name -> google.protobuf.Timestamp
-	57,  // 85: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
-	57,  // 86: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
-	102, // 87: berth.api.v1.DrainNodeRequest.until:type_name -> google.protobuf.Timestamp
-	102, // 88: berth.api.v1.DrainNodeRequest.from:type_name -> google.protobuf.Timestamp
-	57,  // 89: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
-	57,  // 90: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	57,  // 91: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
-	80,  // 92: berth.api.v1.SetDeniedResponse.denied:type_name -> berth.api.v1.Denied
-	102, // 93: berth.api.v1.Denied.at:type_name -> google.protobuf.Timestamp
-	101, // 94: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	102, // 95: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	101, // 96: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
-	101, // 97: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
-	84,  // 98: berth.api.v1.Partition.access:type_name -> berth.api.v1.AccessList
-	101, // 99: berth.api.v1.Partition.session_idle:type_name -> google.protobuf.Duration
-	83,  // 100: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
-	101, // 101: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
-	101, // 102: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
-	84,  // 103: berth.api.v1.SetPartitionRequest.access:type_name -> berth.api.v1.AccessList
-	101, // 104: berth.api.v1.SetPartitionRequest.session_idle:type_name -> google.protobuf.Duration
-	83,  // 105: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
-	102, // 106: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
-	102, // 107: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
-	92,  // 108: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
-	91,  // 109: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
-	102, // 110: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
-	102, // 111: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
-	101, // 112: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
-	91,  // 113: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
-	101, // 114: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
-	102, // 115: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
-	10,  // 116: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
-	102, // 117: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
-	11,  // 118: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
-	3,   // 119: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	23,  // 120: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	25,  // 121: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	28,  // 122: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	32,  // 123: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
-	99,  // 124: berth.api.v1.JobService.UpdateJob:input_type -> berth.api.v1.UpdateJobRequest
-	35,  // 125: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	40,  // 126: berth.api.v1.JobService.ListForecasts:input_type -> berth.api.v1.ListForecastsRequest
-	44,  // 127: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	49,  // 128: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	51,  // 129: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	55,  // 130: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	70,  // 131: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	72,  // 132: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	66,  // 133: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
-	68,  // 134: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
-	63,  // 135: berth.api.v1.ClusterService.SetSharing:input_type -> berth.api.v1.SetSharingRequest
-	74,  // 136: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	76,  // 137: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	78,  // 138: berth.api.v1.ClusterService.SetDenied:input_type -> berth.api.v1.SetDeniedRequest
-	81,  // 139: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	85,  // 140: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
-	87,  // 141: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
-	89,  // 142: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
-	93,  // 143: berth.api.v1.ClusterService.ListReservations:input_type -> berth.api.v1.ListReservationsRequest
-	95,  // 144: berth.api.v1.ClusterService.SetReservation:input_type -> berth.api.v1.SetReservationRequest
-	97,  // 145: berth.api.v1.ClusterService.RemoveReservation:input_type -> berth.api.v1.RemoveReservationRequest
-	4,   // 146: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	24,  // 147: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	26,  // 148: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	30,  // 149: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	33,  // 150: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
-	100, // 151: berth.api.v1.JobService.UpdateJob:output_type -> berth.api.v1.UpdateJobResponse
-	36,  // 152: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	41,  // 153: berth.api.v1.JobService.ListForecasts:output_type -> berth.api.v1.ListForecastsResponse
-	45,  // 154: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	50,  // 155: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	52,  // 156: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	56,  // 157: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	71,  // 158: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	73,  // 159: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	67,  // 160: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
-	69,  // 161: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
-	64,  // 162: berth.api.v1.ClusterService.SetSharing:output_type -> berth.api.v1.SetSharingResponse
-	75,  // 163: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	77,  // 164: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	79,  // 165: berth.api.v1.ClusterService.SetDenied:output_type -> berth.api.v1.SetDeniedResponse
-	82,  // 166: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	86,  // 167: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
-	88,  // 168: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
-	90,  // 169: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
-	94,  // 170: berth.api.v1.ClusterService.ListReservations:output_type -> berth.api.v1.ListReservationsResponse
-	96,  // 171: berth.api.v1.ClusterService.SetReservation:output_type -> berth.api.v1.SetReservationResponse
-	98,  // 172: berth.api.v1.ClusterService.RemoveReservation:output_type -> berth.api.v1.RemoveReservationResponse
-	146, // [146:173] is the sub-list for method output_type
-	119, // [119:146] is the sub-list for method input_type
-	119, // [119:119] is the sub-list for extension type_name
-	119, // [119:119] is the sub-list for extension extendee
-	0,   // [0:119] is the sub-list for field type_name
+	56,  // 68: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
+	57,  // 69: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
+	105, // 70: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
+	53,  // 71: berth.api.v1.GetStatusResponse.figures:type_name -> berth.api.v1.Figures
+	105, // 72: berth.api.v1.Figures.since:type_name -> google.protobuf.Timestamp
+	54,  // 73: berth.api.v1.Figures.passes:type_name -> berth.api.v1.PassFigures
+	55,  // 74: berth.api.v1.Figures.calls:type_name -> berth.api.v1.CallFigures
+	60,  // 75: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
+	61,  // 76: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
+	105, // 77: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	105, // 78: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	65,  // 79: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
+	105, // 80: berth.api.v1.Node.drain_until:type_name -> google.protobuf.Timestamp
+	105, // 81: berth.api.v1.Node.drain_from:type_name -> google.protobuf.Timestamp
+	105, // 82: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	62,  // 83: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
+	63,  // 84: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
+	64,  // 85: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
+	105, // 86: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
+	68,  // 87: berth.api.v1.SetSharingResponse.off:type_name -> berth.api.v1.SharingOff
+	105, // 88: berth.api.v1.SharingOff.at:type_name -> google.protobuf.Timestamp
+	60,  // 89: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
+	60,  // 90: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
+	105, // 91: berth.api.v1.DrainNodeRequest.until:type_name -> google.protobuf.Timestamp
+	105, // 92: berth.api.v1.DrainNodeRequest.from:type_name -> google.protobuf.Timestamp
+	60,  // 93: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
+	60,  // 94: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
+	60,  // 95: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	83,  // 96: berth.api.v1.SetDeniedResponse.denied:type_name -> berth.api.v1.Denied
+	105, // 97: berth.api.v1.Denied.at:type_name -> google.protobuf.Timestamp
+	104, // 98: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	105, // 99: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	104, // 100: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
+	104, // 101: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
+	87,  // 102: berth.api.v1.Partition.access:type_name -> berth.api.v1.AccessList
+	104, // 103: berth.api.v1.Partition.session_idle:type_name -> google.protobuf.Duration
+	86,  // 104: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
+	104, // 105: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
+	104, // 106: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
+	87,  // 107: berth.api.v1.SetPartitionRequest.access:type_name -> berth.api.v1.AccessList
+	104, // 108: berth.api.v1.SetPartitionRequest.session_idle:type_name -> google.protobuf.Duration
+	86,  // 109: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
+	105, // 110: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
+	105, // 111: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
+	95,  // 112: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
+	94,  // 113: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
+	105, // 114: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
+	105, // 115: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
+	104, // 116: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
+	94,  // 117: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
+	104, // 118: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
+	105, // 119: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
+	10,  // 120: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
+	105, // 121: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
+	11,  // 122: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
+	3,   // 123: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
+	23,  // 124: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
+	25,  // 125: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
+	28,  // 126: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
+	32,  // 127: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
+	102, // 128: berth.api.v1.JobService.UpdateJob:input_type -> berth.api.v1.UpdateJobRequest
+	35,  // 129: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
+	40,  // 130: berth.api.v1.JobService.ListForecasts:input_type -> berth.api.v1.ListForecastsRequest
+	44,  // 131: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
+	49,  // 132: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	51,  // 133: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
+	58,  // 134: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
+	73,  // 135: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
+	75,  // 136: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
+	69,  // 137: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
+	71,  // 138: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
+	66,  // 139: berth.api.v1.ClusterService.SetSharing:input_type -> berth.api.v1.SetSharingRequest
+	77,  // 140: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	79,  // 141: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	81,  // 142: berth.api.v1.ClusterService.SetDenied:input_type -> berth.api.v1.SetDeniedRequest
+	84,  // 143: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	88,  // 144: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
+	90,  // 145: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
+	92,  // 146: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
+	96,  // 147: berth.api.v1.ClusterService.ListReservations:input_type -> berth.api.v1.ListReservationsRequest
+	98,  // 148: berth.api.v1.ClusterService.SetReservation:input_type -> berth.api.v1.SetReservationRequest
+	100, // 149: berth.api.v1.ClusterService.RemoveReservation:input_type -> berth.api.v1.RemoveReservationRequest
+	4,   // 150: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	24,  // 151: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	26,  // 152: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	30,  // 153: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	33,  // 154: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
+	103, // 155: berth.api.v1.JobService.UpdateJob:output_type -> berth.api.v1.UpdateJobResponse
+	36,  // 156: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	41,  // 157: berth.api.v1.JobService.ListForecasts:output_type -> berth.api.v1.ListForecastsResponse
+	45,  // 158: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	50,  // 159: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	52,  // 160: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	59,  // 161: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	74,  // 162: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	76,  // 163: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	70,  // 164: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
+	72,  // 165: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
+	67,  // 166: berth.api.v1.ClusterService.SetSharing:output_type -> berth.api.v1.SetSharingResponse
+	78,  // 167: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	80,  // 168: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	82,  // 169: berth.api.v1.ClusterService.SetDenied:output_type -> berth.api.v1.SetDeniedResponse
+	85,  // 170: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	89,  // 171: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
+	91,  // 172: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
+	93,  // 173: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
+	97,  // 174: berth.api.v1.ClusterService.ListReservations:output_type -> berth.api.v1.ListReservationsResponse
+	99,  // 175: berth.api.v1.ClusterService.SetReservation:output_type -> berth.api.v1.SetReservationResponse
+	101, // 176: berth.api.v1.ClusterService.RemoveReservation:output_type -> berth.api.v1.RemoveReservationResponse
+	150, // [150:177] is the sub-list for method output_type
+	123, // [123:150] is the sub-list for method input_type
+	123, // [123:123] is the sub-list for extension type_name
+	123, // [123:123] is the sub-list for extension extendee
+	0,   // [0:123] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }
@@ -10126,20 +10399,20 @@ func file_berth_api_v1_api_proto_init() {
 	file_berth_api_v1_api_proto_msgTypes[19].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[20].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[32].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[59].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[60].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[62].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[63].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[65].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[84].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[92].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[96].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[66].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[68].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[87].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[95].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[99].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_api_proto_rawDesc), len(file_berth_api_v1_api_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   98,
+			NumMessages:   101,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

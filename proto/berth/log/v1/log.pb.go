@@ -95,7 +95,7 @@ func (TaskChange) EnumDescriptor() ([]byte, []int) {
 // applied in order, each with its own result.
 type Entry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The rules by which it is applied, 1 to 9. Entries of version 1 keep less in
+	// The rules by which it is applied, 1 to 12. Entries of version 1 keep less in
 	// samples, and check less of what enters them; from version 3 on samples say
 	// with whom an attempt shared.
 	Version uint32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
@@ -210,6 +210,8 @@ type Command struct {
 	//	*Command_UpdateJob
 	//	*Command_ChangeTasks
 	//	*Command_SetSharing
+	//	*Command_PutBulk
+	//	*Command_EstimateJobs
 	Kind          isCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -603,6 +605,24 @@ func (x *Command) GetSetSharing() *SetSharing {
 	return nil
 }
 
+func (x *Command) GetPutBulk() *PutBulk {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_PutBulk); ok {
+			return x.PutBulk
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetEstimateJobs() *EstimateJobs {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_EstimateJobs); ok {
+			return x.EstimateJobs
+		}
+	}
+	return nil
+}
+
 type isCommand_Kind interface {
 	isCommand_Kind()
 }
@@ -763,6 +783,14 @@ type Command_SetSharing struct {
 	SetSharing *SetSharing `protobuf:"bytes,90,opt,name=set_sharing,json=setSharing,proto3,oneof"`
 }
 
+type Command_PutBulk struct {
+	PutBulk *PutBulk `protobuf:"bytes,92,opt,name=put_bulk,json=putBulk,proto3,oneof"`
+}
+
+type Command_EstimateJobs struct {
+	EstimateJobs *EstimateJobs `protobuf:"bytes,110,opt,name=estimate_jobs,json=estimateJobs,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_CancelJob) isCommand_Kind() {}
@@ -841,6 +869,110 @@ func (*Command_ChangeTasks) isCommand_Kind() {}
 
 func (*Command_SetSharing) isCommand_Kind() {}
 
+func (*Command_PutBulk) isCommand_Kind() {}
+
+func (*Command_EstimateJobs) isCommand_Kind() {}
+
+// EstimateJobs puts what is predicted now in place of the estimates of jobs that
+// wait. Jobs that do not wait any more are passed over.
+type EstimateJobs struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Groups        []*EstimatedJobs       `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EstimateJobs) Reset() {
+	*x = EstimateJobs{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EstimateJobs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EstimateJobs) ProtoMessage() {}
+
+func (x *EstimateJobs) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EstimateJobs.ProtoReflect.Descriptor instead.
+func (*EstimateJobs) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *EstimateJobs) GetGroups() []*EstimatedJobs {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+// EstimatedJobs are jobs of which the same is predicted: estimates are sorted by GPU
+// type. A job that stands for several tasks of an array is named by its id.
+type EstimatedJobs struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Estimates     []*Estimate            `protobuf:"bytes,1,rep,name=estimates,proto3" json:"estimates,omitempty"`
+	Jobs          []uint64               `protobuf:"varint,2,rep,packed,name=jobs,proto3" json:"jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EstimatedJobs) Reset() {
+	*x = EstimatedJobs{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EstimatedJobs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EstimatedJobs) ProtoMessage() {}
+
+func (x *EstimatedJobs) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EstimatedJobs.ProtoReflect.Descriptor instead.
+func (*EstimatedJobs) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *EstimatedJobs) GetEstimates() []*Estimate {
+	if x != nil {
+		return x.Estimates
+	}
+	return nil
+}
+
+func (x *EstimatedJobs) GetJobs() []uint64 {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
 // SubmitJob adds the jobs of one request, all or none, under ids that the
 // leader stamped: first_job and those that follow it.
 type SubmitJob struct {
@@ -857,7 +989,7 @@ type SubmitJob struct {
 
 func (x *SubmitJob) Reset() {
 	*x = SubmitJob{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[2]
+	mi := &file_berth_log_v1_log_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -869,7 +1001,7 @@ func (x *SubmitJob) String() string {
 func (*SubmitJob) ProtoMessage() {}
 
 func (x *SubmitJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[2]
+	mi := &file_berth_log_v1_log_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -882,7 +1014,7 @@ func (x *SubmitJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJob.ProtoReflect.Descriptor instead.
 func (*SubmitJob) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{2}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SubmitJob) GetFirstJob() uint64 {
@@ -920,6 +1052,87 @@ func (x *SubmitJob) GetJobs() []*NewJob {
 	return nil
 }
 
+// PutBulk brings a part of a large environment and script, once for all the jobs
+// whose specs name them by their hash. Parts come in any order.
+type PutBulk struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The SHA-256 of the whole, as cluster.EncodeBulk makes it.
+	Sum []byte `protobuf:"bytes,1,opt,name=sum,proto3" json:"sum,omitempty"`
+	// How many bytes the whole has. It is in parts of 64 KiB, the last one shorter.
+	Size uint32 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	Part uint32 `protobuf:"varint,3,opt,name=part,proto3" json:"part,omitempty"`
+	Data []byte `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
+	// Whose job is to have it.
+	Uid           uint32 `protobuf:"varint,5,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutBulk) Reset() {
+	*x = PutBulk{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutBulk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutBulk) ProtoMessage() {}
+
+func (x *PutBulk) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutBulk.ProtoReflect.Descriptor instead.
+func (*PutBulk) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *PutBulk) GetSum() []byte {
+	if x != nil {
+		return x.Sum
+	}
+	return nil
+}
+
+func (x *PutBulk) GetSize() uint32 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *PutBulk) GetPart() uint32 {
+	if x != nil {
+		return x.Part
+	}
+	return 0
+}
+
+func (x *PutBulk) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *PutBulk) GetUid() uint32 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
 type NewJob struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Spec          *Spec                  `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
@@ -930,7 +1143,7 @@ type NewJob struct {
 
 func (x *NewJob) Reset() {
 	*x = NewJob{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[3]
+	mi := &file_berth_log_v1_log_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -942,7 +1155,7 @@ func (x *NewJob) String() string {
 func (*NewJob) ProtoMessage() {}
 
 func (x *NewJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[3]
+	mi := &file_berth_log_v1_log_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -955,7 +1168,7 @@ func (x *NewJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewJob.ProtoReflect.Descriptor instead.
 func (*NewJob) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{3}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *NewJob) GetSpec() *Spec {
@@ -983,7 +1196,7 @@ type CancelJob struct {
 
 func (x *CancelJob) Reset() {
 	*x = CancelJob{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[4]
+	mi := &file_berth_log_v1_log_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -995,7 +1208,7 @@ func (x *CancelJob) String() string {
 func (*CancelJob) ProtoMessage() {}
 
 func (x *CancelJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[4]
+	mi := &file_berth_log_v1_log_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1008,7 +1221,7 @@ func (x *CancelJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJob.ProtoReflect.Descriptor instead.
 func (*CancelJob) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{4}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CancelJob) GetJob() uint64 {
@@ -1043,7 +1256,7 @@ type ApplyPlan struct {
 
 func (x *ApplyPlan) Reset() {
 	*x = ApplyPlan{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[5]
+	mi := &file_berth_log_v1_log_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1055,7 +1268,7 @@ func (x *ApplyPlan) String() string {
 func (*ApplyPlan) ProtoMessage() {}
 
 func (x *ApplyPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[5]
+	mi := &file_berth_log_v1_log_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1068,7 +1281,7 @@ func (x *ApplyPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyPlan.ProtoReflect.Descriptor instead.
 func (*ApplyPlan) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{5}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ApplyPlan) GetBaseIndex() uint64 {
@@ -1101,15 +1314,17 @@ type Start struct {
 	Why      string                 `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`
 	Overtook string                 `protobuf:"bytes,6,opt,name=overtook,proto3" json:"overtook,omitempty"`
 	// The berths on further nodes, by rank, and where the processes meet.
-	Rest          []*Berth `protobuf:"bytes,7,rep,name=rest,proto3" json:"rest,omitempty"`
-	Port          uint32   `protobuf:"varint,8,opt,name=port,proto3" json:"port,omitempty"`
+	Rest []*Berth `protobuf:"bytes,7,rep,name=rest,proto3" json:"rest,omitempty"`
+	Port uint32   `protobuf:"varint,8,opt,name=port,proto3" json:"port,omitempty"`
+	// What its credentials are made from; see cluster.Secret.
+	Secret        []byte `protobuf:"bytes,9,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Start) Reset() {
 	*x = Start{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[6]
+	mi := &file_berth_log_v1_log_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1121,7 +1336,7 @@ func (x *Start) String() string {
 func (*Start) ProtoMessage() {}
 
 func (x *Start) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[6]
+	mi := &file_berth_log_v1_log_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1134,7 +1349,7 @@ func (x *Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Start.ProtoReflect.Descriptor instead.
 func (*Start) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{6}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Start) GetJob() uint64 {
@@ -1193,6 +1408,13 @@ func (x *Start) GetPort() uint32 {
 	return 0
 }
 
+func (x *Start) GetSecret() []byte {
+	if x != nil {
+		return x.Secret
+	}
+	return nil
+}
+
 type QueueMove struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -1206,7 +1428,7 @@ type QueueMove struct {
 
 func (x *QueueMove) Reset() {
 	*x = QueueMove{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[7]
+	mi := &file_berth_log_v1_log_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1218,7 +1440,7 @@ func (x *QueueMove) String() string {
 func (*QueueMove) ProtoMessage() {}
 
 func (x *QueueMove) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[7]
+	mi := &file_berth_log_v1_log_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1231,7 +1453,7 @@ func (x *QueueMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueMove.ProtoReflect.Descriptor instead.
 func (*QueueMove) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{7}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *QueueMove) GetJob() uint64 {
@@ -1292,7 +1514,7 @@ type ReportAttempt struct {
 
 func (x *ReportAttempt) Reset() {
 	*x = ReportAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[8]
+	mi := &file_berth_log_v1_log_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1304,7 +1526,7 @@ func (x *ReportAttempt) String() string {
 func (*ReportAttempt) ProtoMessage() {}
 
 func (x *ReportAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[8]
+	mi := &file_berth_log_v1_log_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1317,7 +1539,7 @@ func (x *ReportAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportAttempt.ProtoReflect.Descriptor instead.
 func (*ReportAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{8}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReportAttempt) GetNode() string {
@@ -1406,7 +1628,7 @@ type RegisterNode struct {
 
 func (x *RegisterNode) Reset() {
 	*x = RegisterNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[9]
+	mi := &file_berth_log_v1_log_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1418,7 +1640,7 @@ func (x *RegisterNode) String() string {
 func (*RegisterNode) ProtoMessage() {}
 
 func (x *RegisterNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[9]
+	mi := &file_berth_log_v1_log_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1431,7 +1653,7 @@ func (x *RegisterNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterNode.ProtoReflect.Descriptor instead.
 func (*RegisterNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{9}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RegisterNode) GetNode() *Node {
@@ -1453,7 +1675,7 @@ type SetNodeState struct {
 
 func (x *SetNodeState) Reset() {
 	*x = SetNodeState{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[10]
+	mi := &file_berth_log_v1_log_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +1687,7 @@ func (x *SetNodeState) String() string {
 func (*SetNodeState) ProtoMessage() {}
 
 func (x *SetNodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[10]
+	mi := &file_berth_log_v1_log_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +1700,7 @@ func (x *SetNodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeState.ProtoReflect.Descriptor instead.
 func (*SetNodeState) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{10}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SetNodeState) GetNode() string {
@@ -1518,7 +1740,7 @@ type DrainNode struct {
 
 func (x *DrainNode) Reset() {
 	*x = DrainNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[11]
+	mi := &file_berth_log_v1_log_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +1752,7 @@ func (x *DrainNode) String() string {
 func (*DrainNode) ProtoMessage() {}
 
 func (x *DrainNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[11]
+	mi := &file_berth_log_v1_log_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +1765,7 @@ func (x *DrainNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNode.ProtoReflect.Descriptor instead.
 func (*DrainNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{11}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DrainNode) GetNode() string {
@@ -1596,7 +1818,7 @@ type DrainGPU struct {
 
 func (x *DrainGPU) Reset() {
 	*x = DrainGPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[12]
+	mi := &file_berth_log_v1_log_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1608,7 +1830,7 @@ func (x *DrainGPU) String() string {
 func (*DrainGPU) ProtoMessage() {}
 
 func (x *DrainGPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[12]
+	mi := &file_berth_log_v1_log_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1621,7 +1843,7 @@ func (x *DrainGPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPU.ProtoReflect.Descriptor instead.
 func (*DrainGPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{12}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DrainGPU) GetNode() string {
@@ -1671,7 +1893,7 @@ type SetSharing struct {
 
 func (x *SetSharing) Reset() {
 	*x = SetSharing{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[13]
+	mi := &file_berth_log_v1_log_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1683,7 +1905,7 @@ func (x *SetSharing) String() string {
 func (*SetSharing) ProtoMessage() {}
 
 func (x *SetSharing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[13]
+	mi := &file_berth_log_v1_log_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1696,7 +1918,7 @@ func (x *SetSharing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSharing.ProtoReflect.Descriptor instead.
 func (*SetSharing) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{13}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SetSharing) GetPlace() *SharingOff {
@@ -1729,7 +1951,7 @@ type SharingOff struct {
 
 func (x *SharingOff) Reset() {
 	*x = SharingOff{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[14]
+	mi := &file_berth_log_v1_log_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1741,7 +1963,7 @@ func (x *SharingOff) String() string {
 func (*SharingOff) ProtoMessage() {}
 
 func (x *SharingOff) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[14]
+	mi := &file_berth_log_v1_log_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1754,7 +1976,7 @@ func (x *SharingOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharingOff.ProtoReflect.Descriptor instead.
 func (*SharingOff) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{14}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SharingOff) GetGpu() string {
@@ -1809,7 +2031,7 @@ type RemoveNode struct {
 
 func (x *RemoveNode) Reset() {
 	*x = RemoveNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[15]
+	mi := &file_berth_log_v1_log_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +2043,7 @@ func (x *RemoveNode) String() string {
 func (*RemoveNode) ProtoMessage() {}
 
 func (x *RemoveNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[15]
+	mi := &file_berth_log_v1_log_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +2056,7 @@ func (x *RemoveNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNode.ProtoReflect.Descriptor instead.
 func (*RemoveNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{15}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RemoveNode) GetNode() string {
@@ -1853,7 +2075,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[16]
+	mi := &file_berth_log_v1_log_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1865,7 +2087,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[16]
+	mi := &file_berth_log_v1_log_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1878,7 +2100,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{16}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CreateToken) GetToken() *Token {
@@ -1898,7 +2120,7 @@ type UseToken struct {
 
 func (x *UseToken) Reset() {
 	*x = UseToken{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[17]
+	mi := &file_berth_log_v1_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1910,7 +2132,7 @@ func (x *UseToken) String() string {
 func (*UseToken) ProtoMessage() {}
 
 func (x *UseToken) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[17]
+	mi := &file_berth_log_v1_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1923,7 +2145,7 @@ func (x *UseToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseToken.ProtoReflect.Descriptor instead.
 func (*UseToken) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{17}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *UseToken) GetHash() []byte {
@@ -1954,7 +2176,7 @@ type DenyIdentity struct {
 
 func (x *DenyIdentity) Reset() {
 	*x = DenyIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[18]
+	mi := &file_berth_log_v1_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1966,7 +2188,7 @@ func (x *DenyIdentity) String() string {
 func (*DenyIdentity) ProtoMessage() {}
 
 func (x *DenyIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[18]
+	mi := &file_berth_log_v1_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1979,7 +2201,7 @@ func (x *DenyIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DenyIdentity.ProtoReflect.Descriptor instead.
 func (*DenyIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{18}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DenyIdentity) GetRole() string {
@@ -2016,7 +2238,7 @@ type FenceNode struct {
 
 func (x *FenceNode) Reset() {
 	*x = FenceNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[19]
+	mi := &file_berth_log_v1_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2028,7 +2250,7 @@ func (x *FenceNode) String() string {
 func (*FenceNode) ProtoMessage() {}
 
 func (x *FenceNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[19]
+	mi := &file_berth_log_v1_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2041,7 +2263,7 @@ func (x *FenceNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNode.ProtoReflect.Descriptor instead.
 func (*FenceNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{19}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *FenceNode) GetNode() string {
@@ -2071,7 +2293,7 @@ type PublishWeights struct {
 
 func (x *PublishWeights) Reset() {
 	*x = PublishWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[20]
+	mi := &file_berth_log_v1_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2083,7 +2305,7 @@ func (x *PublishWeights) String() string {
 func (*PublishWeights) ProtoMessage() {}
 
 func (x *PublishWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[20]
+	mi := &file_berth_log_v1_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2096,7 +2318,7 @@ func (x *PublishWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishWeights.ProtoReflect.Descriptor instead.
 func (*PublishWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{20}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PublishWeights) GetVersion() uint64 {
@@ -2135,7 +2357,7 @@ type InstallWeights struct {
 
 func (x *InstallWeights) Reset() {
 	*x = InstallWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[21]
+	mi := &file_berth_log_v1_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2147,7 +2369,7 @@ func (x *InstallWeights) String() string {
 func (*InstallWeights) ProtoMessage() {}
 
 func (x *InstallWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[21]
+	mi := &file_berth_log_v1_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2160,7 +2382,7 @@ func (x *InstallWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallWeights.ProtoReflect.Descriptor instead.
 func (*InstallWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{21}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *InstallWeights) GetVersion() uint64 {
@@ -2203,7 +2425,7 @@ type RollbackWeights struct {
 
 func (x *RollbackWeights) Reset() {
 	*x = RollbackWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[22]
+	mi := &file_berth_log_v1_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2215,7 +2437,7 @@ func (x *RollbackWeights) String() string {
 func (*RollbackWeights) ProtoMessage() {}
 
 func (x *RollbackWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[22]
+	mi := &file_berth_log_v1_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2228,7 +2450,7 @@ func (x *RollbackWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackWeights.ProtoReflect.Descriptor instead.
 func (*RollbackWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{22}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RollbackWeights) GetVersion() uint64 {
@@ -2265,7 +2487,7 @@ type PinWeights struct {
 
 func (x *PinWeights) Reset() {
 	*x = PinWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[23]
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2277,7 +2499,7 @@ func (x *PinWeights) String() string {
 func (*PinWeights) ProtoMessage() {}
 
 func (x *PinWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[23]
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2290,7 +2512,7 @@ func (x *PinWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PinWeights.ProtoReflect.Descriptor instead.
 func (*PinWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{23}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PinWeights) GetVersion() uint64 {
@@ -2332,7 +2554,7 @@ type InstallInterference struct {
 
 func (x *InstallInterference) Reset() {
 	*x = InstallInterference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[24]
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2344,7 +2566,7 @@ func (x *InstallInterference) String() string {
 func (*InstallInterference) ProtoMessage() {}
 
 func (x *InstallInterference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[24]
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2357,7 +2579,7 @@ func (x *InstallInterference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallInterference.ProtoReflect.Descriptor instead.
 func (*InstallInterference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{24}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *InstallInterference) GetVersion() uint64 {
@@ -2405,7 +2627,7 @@ type ExpireJobs struct {
 
 func (x *ExpireJobs) Reset() {
 	*x = ExpireJobs{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[25]
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2417,7 +2639,7 @@ func (x *ExpireJobs) String() string {
 func (*ExpireJobs) ProtoMessage() {}
 
 func (x *ExpireJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[25]
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2430,7 +2652,7 @@ func (x *ExpireJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireJobs.ProtoReflect.Descriptor instead.
 func (*ExpireJobs) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{25}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExpireJobs) GetJobs() []uint64 {
@@ -2453,7 +2675,7 @@ type SetPartition struct {
 
 func (x *SetPartition) Reset() {
 	*x = SetPartition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2465,7 +2687,7 @@ func (x *SetPartition) String() string {
 func (*SetPartition) ProtoMessage() {}
 
 func (x *SetPartition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2478,7 +2700,7 @@ func (x *SetPartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartition.ProtoReflect.Descriptor instead.
 func (*SetPartition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SetPartition) GetPartition() *Partition {
@@ -2505,7 +2727,7 @@ type RemovePartition struct {
 
 func (x *RemovePartition) Reset() {
 	*x = RemovePartition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2517,7 +2739,7 @@ func (x *RemovePartition) String() string {
 func (*RemovePartition) ProtoMessage() {}
 
 func (x *RemovePartition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2530,7 +2752,7 @@ func (x *RemovePartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartition.ProtoReflect.Descriptor instead.
 func (*RemovePartition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RemovePartition) GetName() string {
@@ -2553,7 +2775,7 @@ type SetReservation struct {
 
 func (x *SetReservation) Reset() {
 	*x = SetReservation{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2565,7 +2787,7 @@ func (x *SetReservation) String() string {
 func (*SetReservation) ProtoMessage() {}
 
 func (x *SetReservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2578,7 +2800,7 @@ func (x *SetReservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservation.ProtoReflect.Descriptor instead.
 func (*SetReservation) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SetReservation) GetReservation() *Reservation {
@@ -2606,7 +2828,7 @@ type RemoveReservation struct {
 
 func (x *RemoveReservation) Reset() {
 	*x = RemoveReservation{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2618,7 +2840,7 @@ func (x *RemoveReservation) String() string {
 func (*RemoveReservation) ProtoMessage() {}
 
 func (x *RemoveReservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2631,7 +2853,7 @@ func (x *RemoveReservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservation.ProtoReflect.Descriptor instead.
 func (*RemoveReservation) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RemoveReservation) GetName() string {
@@ -2654,7 +2876,7 @@ type UpdateJob struct {
 
 func (x *UpdateJob) Reset() {
 	*x = UpdateJob{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2666,7 +2888,7 @@ func (x *UpdateJob) String() string {
 func (*UpdateJob) ProtoMessage() {}
 
 func (x *UpdateJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2679,7 +2901,7 @@ func (x *UpdateJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJob.ProtoReflect.Descriptor instead.
 func (*UpdateJob) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *UpdateJob) GetJob() uint64 {
@@ -2719,7 +2941,7 @@ type PreemptAttempt struct {
 
 func (x *PreemptAttempt) Reset() {
 	*x = PreemptAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2731,7 +2953,7 @@ func (x *PreemptAttempt) String() string {
 func (*PreemptAttempt) ProtoMessage() {}
 
 func (x *PreemptAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2744,7 +2966,7 @@ func (x *PreemptAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptAttempt.ProtoReflect.Descriptor instead.
 func (*PreemptAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PreemptAttempt) GetJob() uint64 {
@@ -2789,7 +3011,7 @@ type HoldJob struct {
 
 func (x *HoldJob) Reset() {
 	*x = HoldJob{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2801,7 +3023,7 @@ func (x *HoldJob) String() string {
 func (*HoldJob) ProtoMessage() {}
 
 func (x *HoldJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2814,7 +3036,7 @@ func (x *HoldJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldJob.ProtoReflect.Descriptor instead.
 func (*HoldJob) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *HoldJob) GetJob() uint64 {
@@ -2859,7 +3081,7 @@ type RequeueJob struct {
 
 func (x *RequeueJob) Reset() {
 	*x = RequeueJob{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2871,7 +3093,7 @@ func (x *RequeueJob) String() string {
 func (*RequeueJob) ProtoMessage() {}
 
 func (x *RequeueJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2884,7 +3106,7 @@ func (x *RequeueJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueJob.ProtoReflect.Descriptor instead.
 func (*RequeueJob) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RequeueJob) GetJob() uint64 {
@@ -2935,7 +3157,7 @@ type ChangeTasks struct {
 
 func (x *ChangeTasks) Reset() {
 	*x = ChangeTasks{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2947,7 +3169,7 @@ func (x *ChangeTasks) String() string {
 func (*ChangeTasks) ProtoMessage() {}
 
 func (x *ChangeTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2960,7 +3182,7 @@ func (x *ChangeTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeTasks.ProtoReflect.Descriptor instead.
 func (*ChangeTasks) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ChangeTasks) GetArray() uint64 {
@@ -3025,7 +3247,7 @@ type UndoGang struct {
 
 func (x *UndoGang) Reset() {
 	*x = UndoGang{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3037,7 +3259,7 @@ func (x *UndoGang) String() string {
 func (*UndoGang) ProtoMessage() {}
 
 func (x *UndoGang) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3050,7 +3272,7 @@ func (x *UndoGang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoGang.ProtoReflect.Descriptor instead.
 func (*UndoGang) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *UndoGang) GetJob() uint64 {
@@ -3089,7 +3311,7 @@ type SetStanding struct {
 
 func (x *SetStanding) Reset() {
 	*x = SetStanding{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3101,7 +3323,7 @@ func (x *SetStanding) String() string {
 func (*SetStanding) ProtoMessage() {}
 
 func (x *SetStanding) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3114,7 +3336,7 @@ func (x *SetStanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStanding.ProtoReflect.Descriptor instead.
 func (*SetStanding) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SetStanding) GetStanding() *Standing {
@@ -3156,7 +3378,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3168,7 +3390,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3181,7 +3403,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Checkpoint) GetIndex() uint64 {
@@ -3207,7 +3429,7 @@ type InitCluster struct {
 
 func (x *InitCluster) Reset() {
 	*x = InitCluster{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3219,7 +3441,7 @@ func (x *InitCluster) String() string {
 func (*InitCluster) ProtoMessage() {}
 
 func (x *InitCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3232,7 +3454,7 @@ func (x *InitCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitCluster.ProtoReflect.Descriptor instead.
 func (*InitCluster) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *InitCluster) GetConfig() *Config {
@@ -3257,7 +3479,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3269,7 +3491,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3282,7 +3504,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -3341,6 +3563,8 @@ type Record struct {
 	//	*Record_Reservation
 	//	*Record_Array
 	//	*Record_SharingOff
+	//	*Record_Bulk
+	//	*Record_Upload
 	Kind          isRecord_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3348,7 +3572,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3360,7 +3584,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3373,7 +3597,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Record) GetKind() isRecord_Kind {
@@ -3599,6 +3823,24 @@ func (x *Record) GetSharingOff() *SharingOff {
 	return nil
 }
 
+func (x *Record) GetBulk() *Bulk {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_Bulk); ok {
+			return x.Bulk
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetUpload() *Upload {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_Upload); ok {
+			return x.Upload
+		}
+	}
+	return nil
+}
+
 type isRecord_Kind interface {
 	isRecord_Kind()
 }
@@ -3702,6 +3944,15 @@ type Record_SharingOff struct {
 	SharingOff *SharingOff `protobuf:"bytes,90,opt,name=sharing_off,json=sharingOff,proto3,oneof"`
 }
 
+type Record_Bulk struct {
+	// Before uploads, arrays and jobs.
+	Bulk *Bulk `protobuf:"bytes,92,opt,name=bulk,proto3,oneof"`
+}
+
+type Record_Upload struct {
+	Upload *Upload `protobuf:"bytes,93,opt,name=upload,proto3,oneof"`
+}
+
 func (*Record_Meta) isRecord_Kind() {}
 
 func (*Record_Config) isRecord_Kind() {}
@@ -3750,6 +4001,135 @@ func (*Record_Array) isRecord_Kind() {}
 
 func (*Record_SharingOff) isRecord_Kind() {}
 
+func (*Record_Bulk) isRecord_Kind() {}
+
+func (*Record_Upload) isRecord_Kind() {}
+
+// Bulk is a large environment and script that specs after it name.
+type Bulk struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As cluster.EncodeBulk makes it.
+	Data          []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Bulk) Reset() {
+	*x = Bulk{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Bulk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Bulk) ProtoMessage() {}
+
+func (x *Bulk) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Bulk.ProtoReflect.Descriptor instead.
+func (*Bulk) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *Bulk) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+// Upload is such content that no job has named yet.
+type Upload struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Sum   []byte                 `protobuf:"bytes,1,opt,name=sum,proto3" json:"sum,omitempty"`
+	Uid   uint32                 `protobuf:"varint,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	Size  uint32                 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	AtUs  int64                  `protobuf:"varint,4,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	// The parts that are there, an empty one for each that is not; none when all
+	// are, and the whole comes as a Bulk.
+	Parts         [][]byte `protobuf:"bytes,5,rep,name=parts,proto3" json:"parts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Upload) Reset() {
+	*x = Upload{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Upload) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Upload) ProtoMessage() {}
+
+func (x *Upload) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Upload.ProtoReflect.Descriptor instead.
+func (*Upload) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *Upload) GetSum() []byte {
+	if x != nil {
+		return x.Sum
+	}
+	return nil
+}
+
+func (x *Upload) GetUid() uint32 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *Upload) GetSize() uint32 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *Upload) GetAtUs() int64 {
+	if x != nil {
+		return x.AtUs
+	}
+	return 0
+}
+
+func (x *Upload) GetParts() [][]byte {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
 // ArrayRecord is what the tasks of an array have in common.
 type ArrayRecord struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -3767,7 +4147,7 @@ type ArrayRecord struct {
 
 func (x *ArrayRecord) Reset() {
 	*x = ArrayRecord{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3779,7 +4159,7 @@ func (x *ArrayRecord) String() string {
 func (*ArrayRecord) ProtoMessage() {}
 
 func (x *ArrayRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3792,7 +4172,7 @@ func (x *ArrayRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayRecord.ProtoReflect.Descriptor instead.
 func (*ArrayRecord) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ArrayRecord) GetId() uint64 {
@@ -3848,7 +4228,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3860,7 +4240,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3873,7 +4253,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SnapshotEnd) GetHash() []byte {
@@ -3906,7 +4286,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3918,7 +4298,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3931,7 +4311,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Meta) GetIndex() uint64 {
@@ -3995,7 +4375,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4007,7 +4387,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4020,7 +4400,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Config) GetClusterId() string {
@@ -4055,7 +4435,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4067,7 +4447,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4080,7 +4460,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Owner) GetUid() uint32 {
@@ -4168,6 +4548,9 @@ type Spec struct {
 	Qos     string `protobuf:"bytes,46,opt,name=qos,proto3" json:"qos,omitempty"`
 	// Less goes first; below 0 only for administrators.
 	Nice int32 `protobuf:"zigzag32,47,opt,name=nice,proto3" json:"nice,omitempty"`
+	// The SHA-256 of environment and script, which are in the state by themselves and
+	// not here then. From version 12 on.
+	Bulk []byte `protobuf:"bytes,48,opt,name=bulk,proto3" json:"bulk,omitempty"`
 	// It is an array; see cluster.Array.
 	Array         *Array `protobuf:"bytes,60,opt,name=array,proto3" json:"array,omitempty"`
 	Where         *Where `protobuf:"bytes,50,opt,name=where,proto3" json:"where,omitempty"`
@@ -4177,7 +4560,7 @@ type Spec struct {
 
 func (x *Spec) Reset() {
 	*x = Spec{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4189,7 +4572,7 @@ func (x *Spec) String() string {
 func (*Spec) ProtoMessage() {}
 
 func (x *Spec) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4202,7 +4585,7 @@ func (x *Spec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spec.ProtoReflect.Descriptor instead.
 func (*Spec) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Spec) GetName() string {
@@ -4534,6 +4917,13 @@ func (x *Spec) GetNice() int32 {
 	return 0
 }
 
+func (x *Spec) GetBulk() []byte {
+	if x != nil {
+		return x.Bulk
+	}
+	return nil
+}
+
 func (x *Spec) GetArray() *Array {
 	if x != nil {
 		return x.Array
@@ -4561,7 +4951,7 @@ type Array struct {
 
 func (x *Array) Reset() {
 	*x = Array{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4573,7 +4963,7 @@ func (x *Array) String() string {
 func (*Array) ProtoMessage() {}
 
 func (x *Array) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4586,7 +4976,7 @@ func (x *Array) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Array.ProtoReflect.Descriptor instead.
 func (*Array) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Array) GetRuns() []uint32 {
@@ -4618,7 +5008,7 @@ type Where struct {
 
 func (x *Where) Reset() {
 	*x = Where{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4630,7 +5020,7 @@ func (x *Where) String() string {
 func (*Where) ProtoMessage() {}
 
 func (x *Where) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4643,7 +5033,7 @@ func (x *Where) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Where.ProtoReflect.Descriptor instead.
 func (*Where) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Where) GetNodes() string {
@@ -4697,7 +5087,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4709,7 +5099,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4722,7 +5112,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Container) GetNetwork() string {
@@ -4771,7 +5161,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4783,7 +5173,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4796,7 +5186,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -4834,7 +5224,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4846,7 +5236,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4859,7 +5249,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Warning) GetSignal() string {
@@ -4897,7 +5287,7 @@ type Dependency struct {
 
 func (x *Dependency) Reset() {
 	*x = Dependency{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4909,7 +5299,7 @@ func (x *Dependency) String() string {
 func (*Dependency) ProtoMessage() {}
 
 func (x *Dependency) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4922,7 +5312,7 @@ func (x *Dependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
 func (*Dependency) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Dependency) GetKind() string {
@@ -4978,7 +5368,7 @@ type Estimate struct {
 
 func (x *Estimate) Reset() {
 	*x = Estimate{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4990,7 +5380,7 @@ func (x *Estimate) String() string {
 func (*Estimate) ProtoMessage() {}
 
 func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5003,7 +5393,7 @@ func (x *Estimate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
 func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Estimate) GetGpuType() string {
@@ -5086,7 +5476,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5098,7 +5488,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5111,7 +5501,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Reason) GetCode() string {
@@ -5138,7 +5528,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5150,7 +5540,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5163,7 +5553,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -5198,7 +5588,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5210,7 +5600,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5223,7 +5613,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Usage) GetGpuMemPeakMib() int64 {
@@ -5312,7 +5702,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5324,7 +5714,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5337,7 +5727,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Profile) GetGpuMemMeanMib() int64 {
@@ -5429,7 +5819,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5441,7 +5831,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5454,7 +5844,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GPUShare) GetGpu() string {
@@ -5497,7 +5887,7 @@ type Berth struct {
 
 func (x *Berth) Reset() {
 	*x = Berth{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5509,7 +5899,7 @@ func (x *Berth) String() string {
 func (*Berth) ProtoMessage() {}
 
 func (x *Berth) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5522,7 +5912,7 @@ func (x *Berth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Berth.ProtoReflect.Descriptor instead.
 func (*Berth) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Berth) GetNode() string {
@@ -5577,7 +5967,7 @@ type Job struct {
 	// How each of the spec's dependencies stands: a cluster.DependState.
 	Depend []uint32 `protobuf:"varint,19,rep,packed,name=depend,proto3" json:"depend,omitempty"`
 	// The array that it is a task of, by its first job, and its task; spec and
-	// estimates are the array's then, and not here.
+	// estimates are the array's then, and not here, but for estimates made anew.
 	ArrayJob  uint64 `protobuf:"varint,20,opt,name=array_job,json=arrayJob,proto3" json:"array_job,omitempty"`
 	ArrayTask uint32 `protobuf:"varint,21,opt,name=array_task,json=arrayTask,proto3" json:"array_task,omitempty"`
 	// It stands for several tasks: first and last rank of each span.
@@ -5585,14 +5975,16 @@ type Job struct {
 	// From when on its dependencies count as met, 0 is at once.
 	DependAtUs int64 `protobuf:"varint,23,opt,name=depend_at_us,json=dependAtUs,proto3" json:"depend_at_us,omitempty"`
 	// The time limit of a task that has another than its array; 0 is none.
-	OwnLimitUs    *int64 `protobuf:"varint,40,opt,name=own_limit_us,json=ownLimitUs,proto3,oneof" json:"own_limit_us,omitempty"`
+	OwnLimitUs *int64 `protobuf:"varint,40,opt,name=own_limit_us,json=ownLimitUs,proto3,oneof" json:"own_limit_us,omitempty"`
+	// When its estimates were last made anew, 0 for those of its submit.
+	EstimatedUs   int64 `protobuf:"varint,41,opt,name=estimated_us,json=estimatedUs,proto3" json:"estimated_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5604,7 +5996,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5617,7 +6009,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Job) GetId() uint64 {
@@ -5788,6 +6180,13 @@ func (x *Job) GetOwnLimitUs() int64 {
 	return 0
 }
 
+func (x *Job) GetEstimatedUs() int64 {
+	if x != nil {
+		return x.EstimatedUs
+	}
+	return 0
+}
+
 type Hold struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AtUs          int64                  `protobuf:"varint,1,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
@@ -5799,7 +6198,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5811,7 +6210,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5824,7 +6223,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Hold) GetAtUs() int64 {
@@ -5859,7 +6258,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5871,7 +6270,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5884,7 +6283,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *CancelRequest) GetAtUs() int64 {
@@ -5934,15 +6333,17 @@ type Attempt struct {
 	// version 9.
 	GpuMilli int64 `protobuf:"varint,19,opt,name=gpu_milli,json=gpuMilli,proto3" json:"gpu_milli,omitempty"`
 	// Marks of its time limit that were told of; see MarkAttempt.
-	Marks         uint32    `protobuf:"varint,20,opt,name=marks,proto3" json:"marks,omitempty"`
-	Idle          *IdleMark `protobuf:"bytes,21,opt,name=idle,proto3" json:"idle,omitempty"`
+	Marks uint32    `protobuf:"varint,20,opt,name=marks,proto3" json:"marks,omitempty"`
+	Idle  *IdleMark `protobuf:"bytes,21,opt,name=idle,proto3" json:"idle,omitempty"`
+	// What its credentials are made from, until it has ended.
+	Secret        []byte `protobuf:"bytes,22,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5954,7 +6355,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5967,7 +6368,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -6117,6 +6518,13 @@ func (x *Attempt) GetIdle() *IdleMark {
 	return nil
 }
 
+func (x *Attempt) GetSecret() []byte {
+	if x != nil {
+		return x.Secret
+	}
+	return nil
+}
+
 type Gang struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Rest  []*Berth               `protobuf:"bytes,1,rep,name=rest,proto3" json:"rest,omitempty"`
@@ -6131,7 +6539,7 @@ type Gang struct {
 
 func (x *Gang) Reset() {
 	*x = Gang{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6143,7 +6551,7 @@ func (x *Gang) String() string {
 func (*Gang) ProtoMessage() {}
 
 func (x *Gang) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6156,7 +6564,7 @@ func (x *Gang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gang.ProtoReflect.Descriptor instead.
 func (*Gang) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Gang) GetRest() []*Berth {
@@ -6210,7 +6618,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6222,7 +6630,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6235,7 +6643,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Part) GetBootId() string {
@@ -6310,7 +6718,7 @@ type IdleMark struct {
 
 func (x *IdleMark) Reset() {
 	*x = IdleMark{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6322,7 +6730,7 @@ func (x *IdleMark) String() string {
 func (*IdleMark) ProtoMessage() {}
 
 func (x *IdleMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6335,7 +6743,7 @@ func (x *IdleMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdleMark.ProtoReflect.Descriptor instead.
 func (*IdleMark) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *IdleMark) GetStage() uint32 {
@@ -6400,7 +6808,7 @@ type IdleAttempt struct {
 
 func (x *IdleAttempt) Reset() {
 	*x = IdleAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6412,7 +6820,7 @@ func (x *IdleAttempt) String() string {
 func (*IdleAttempt) ProtoMessage() {}
 
 func (x *IdleAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6425,7 +6833,7 @@ func (x *IdleAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdleAttempt.ProtoReflect.Descriptor instead.
 func (*IdleAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *IdleAttempt) GetJob() uint64 {
@@ -6500,7 +6908,7 @@ type PreemptRequest struct {
 
 func (x *PreemptRequest) Reset() {
 	*x = PreemptRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6512,7 +6920,7 @@ func (x *PreemptRequest) String() string {
 func (*PreemptRequest) ProtoMessage() {}
 
 func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6525,7 +6933,7 @@ func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptRequest.ProtoReflect.Descriptor instead.
 func (*PreemptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *PreemptRequest) GetAtUs() int64 {
@@ -6601,7 +7009,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6613,7 +7021,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6626,7 +7034,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *GPU) GetId() string {
@@ -6736,7 +7144,7 @@ type GPUOrder struct {
 
 func (x *GPUOrder) Reset() {
 	*x = GPUOrder{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6748,7 +7156,7 @@ func (x *GPUOrder) String() string {
 func (*GPUOrder) ProtoMessage() {}
 
 func (x *GPUOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6761,7 +7169,7 @@ func (x *GPUOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUOrder.ProtoReflect.Descriptor instead.
 func (*GPUOrder) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *GPUOrder) GetGpu() string {
@@ -6823,7 +7231,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6835,7 +7243,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6848,7 +7256,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *NodeEvent) GetAtUs() int64 {
@@ -6919,14 +7327,16 @@ type Node struct {
 	// Sorted.
 	Features []string `protobuf:"bytes,30,rep,name=features,proto3" json:"features,omitempty"`
 	// When its drain ends by itself; 0 is never.
-	DrainUntilUs  int64 `protobuf:"varint,31,opt,name=drain_until_us,json=drainUntilUs,proto3" json:"drain_until_us,omitempty"`
+	DrainUntilUs int64 `protobuf:"varint,31,opt,name=drain_until_us,json=drainUntilUs,proto3" json:"drain_until_us,omitempty"`
+	// Its agent gives jobs their credentials.
+	Credentials   bool `protobuf:"varint,32,opt,name=credentials,proto3" json:"credentials,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6938,7 +7348,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6951,7 +7361,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Node) GetId() string {
@@ -7094,6 +7504,13 @@ func (x *Node) GetDrainUntilUs() int64 {
 	return 0
 }
 
+func (x *Node) GetCredentials() bool {
+	if x != nil {
+		return x.Credentials
+	}
+	return false
+}
+
 // Reservation keeps nodes or cards for some jobs, for a while.
 type Reservation struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -7117,7 +7534,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7129,7 +7546,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7142,7 +7559,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Reservation) GetName() string {
@@ -7256,7 +7673,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7268,7 +7685,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7281,7 +7698,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Partition) GetName() string {
@@ -7381,7 +7798,7 @@ type AccessList struct {
 
 func (x *AccessList) Reset() {
 	*x = AccessList{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7393,7 +7810,7 @@ func (x *AccessList) String() string {
 func (*AccessList) ProtoMessage() {}
 
 func (x *AccessList) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7406,7 +7823,7 @@ func (x *AccessList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessList.ProtoReflect.Descriptor instead.
 func (*AccessList) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *AccessList) GetList() string {
@@ -7433,7 +7850,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7445,7 +7862,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7458,7 +7875,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Queue) GetGpu() string {
@@ -7485,7 +7902,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7497,7 +7914,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7510,7 +7927,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -7541,7 +7958,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7553,7 +7970,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7566,7 +7983,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Request) GetKey() []byte {
@@ -7611,7 +8028,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7623,7 +8040,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7636,7 +8053,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Token) GetHash() []byte {
@@ -7685,7 +8102,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7697,7 +8114,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7710,7 +8127,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -7747,7 +8164,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7759,7 +8176,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7772,7 +8189,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -7836,7 +8253,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7848,7 +8265,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7861,7 +8278,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -7938,7 +8355,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7950,7 +8367,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7963,7 +8380,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -7995,7 +8412,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8007,7 +8424,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8020,7 +8437,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -8079,7 +8496,7 @@ type Company struct {
 
 func (x *Company) Reset() {
 	*x = Company{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8091,7 +8508,7 @@ func (x *Company) String() string {
 func (*Company) ProtoMessage() {}
 
 func (x *Company) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8104,7 +8521,7 @@ func (x *Company) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Company.ProtoReflect.Descriptor instead.
 func (*Company) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Company) GetSignature() string {
@@ -8140,7 +8557,7 @@ type ImportRuns struct {
 
 func (x *ImportRuns) Reset() {
 	*x = ImportRuns{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8152,7 +8569,7 @@ func (x *ImportRuns) String() string {
 func (*ImportRuns) ProtoMessage() {}
 
 func (x *ImportRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8165,7 +8582,7 @@ func (x *ImportRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRuns.ProtoReflect.Descriptor instead.
 func (*ImportRuns) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ImportRuns) GetSamples() []*Sample {
@@ -8216,7 +8633,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8228,7 +8645,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8241,7 +8658,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -8389,7 +8806,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8401,7 +8818,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8414,7 +8831,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Standing) GetKind() isStanding_Kind {
@@ -8523,7 +8940,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8535,7 +8952,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8548,7 +8965,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Account) GetName() string {
@@ -8600,7 +9017,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8612,7 +9029,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8625,7 +9042,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Member) GetAccount() string {
@@ -8684,7 +9101,7 @@ type QOS struct {
 
 func (x *QOS) Reset() {
 	*x = QOS{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8696,7 +9113,7 @@ func (x *QOS) String() string {
 func (*QOS) ProtoMessage() {}
 
 func (x *QOS) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8709,7 +9126,7 @@ func (x *QOS) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QOS.ProtoReflect.Descriptor instead.
 func (*QOS) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *QOS) GetName() string {
@@ -8775,7 +9192,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[92]
+	mi := &file_berth_log_v1_log_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8787,7 +9204,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[92]
+	mi := &file_berth_log_v1_log_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8800,7 +9217,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Quota) GetAccount() string {
@@ -8905,7 +9322,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[93]
+	mi := &file_berth_log_v1_log_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8917,7 +9334,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[93]
+	mi := &file_berth_log_v1_log_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8930,7 +9347,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{93}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *AccountPolicy) GetHalfLifeUs() int64 {
@@ -8971,7 +9388,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[94]
+	mi := &file_berth_log_v1_log_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8983,7 +9400,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[94]
+	mi := &file_berth_log_v1_log_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8996,7 +9413,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{94}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Spent) GetAccount() string {
@@ -9064,7 +9481,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x15\n" +
 	"\x06now_us\x18\x03 \x01(\x03R\x05nowUs\x121\n" +
-	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xf2\x13\n" +
+	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xe9\x14\n" +
 	"\aCommand\x128\n" +
 	"\n" +
 	"submit_job\x18\x01 \x01(\v2\x17.berth.log.v1.SubmitJobH\x00R\tsubmitJob\x128\n" +
@@ -9120,15 +9537,28 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"update_job\x18> \x01(\v2\x17.berth.log.v1.UpdateJobH\x00R\tupdateJob\x12>\n" +
 	"\fchange_tasks\x18F \x01(\v2\x19.berth.log.v1.ChangeTasksH\x00R\vchangeTasks\x12;\n" +
 	"\vset_sharing\x18Z \x01(\v2\x18.berth.log.v1.SetSharingH\x00R\n" +
-	"setSharingB\x06\n" +
-	"\x04kind\"\xb9\x01\n" +
+	"setSharing\x122\n" +
+	"\bput_bulk\x18\\ \x01(\v2\x15.berth.log.v1.PutBulkH\x00R\aputBulk\x12A\n" +
+	"\restimate_jobs\x18n \x01(\v2\x1a.berth.log.v1.EstimateJobsH\x00R\festimateJobsB\x06\n" +
+	"\x04kind\"C\n" +
+	"\fEstimateJobs\x123\n" +
+	"\x06groups\x18\x01 \x03(\v2\x1b.berth.log.v1.EstimatedJobsR\x06groups\"Y\n" +
+	"\rEstimatedJobs\x124\n" +
+	"\testimates\x18\x01 \x03(\v2\x16.berth.log.v1.EstimateR\testimates\x12\x12\n" +
+	"\x04jobs\x18\x02 \x03(\x04R\x04jobs\"\xb9\x01\n" +
 	"\tSubmitJob\x12\x1b\n" +
 	"\tfirst_job\x18\x01 \x01(\x04R\bfirstJob\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12\x1b\n" +
 	"\tbody_hash\x18\x03 \x01(\fR\bbodyHash\x12)\n" +
 	"\x05owner\x18\x04 \x01(\v2\x13.berth.log.v1.OwnerR\x05owner\x12(\n" +
-	"\x04jobs\x18\x05 \x03(\v2\x14.berth.log.v1.NewJobR\x04jobs\"f\n" +
+	"\x04jobs\x18\x05 \x03(\v2\x14.berth.log.v1.NewJobR\x04jobs\"i\n" +
+	"\aPutBulk\x12\x10\n" +
+	"\x03sum\x18\x01 \x01(\fR\x03sum\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\rR\x04size\x12\x12\n" +
+	"\x04part\x18\x03 \x01(\rR\x04part\x12\x12\n" +
+	"\x04data\x18\x04 \x01(\fR\x04data\x12\x10\n" +
+	"\x03uid\x18\x05 \x01(\rR\x03uid\"f\n" +
 	"\x06NewJob\x12&\n" +
 	"\x04spec\x18\x01 \x01(\v2\x12.berth.log.v1.SpecR\x04spec\x124\n" +
 	"\testimates\x18\x02 \x03(\v2\x16.berth.log.v1.EstimateR\testimates\"C\n" +
@@ -9140,7 +9570,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\n" +
 	"base_index\x18\x01 \x01(\x04R\tbaseIndex\x12+\n" +
 	"\x06starts\x18\x02 \x03(\v2\x13.berth.log.v1.StartR\x06starts\x12-\n" +
-	"\x05moves\x18\x03 \x03(\v2\x17.berth.log.v1.QueueMoveR\x05moves\"\xfd\x01\n" +
+	"\x05moves\x18\x03 \x03(\v2\x17.berth.log.v1.QueueMoveR\x05moves\"\x95\x02\n" +
 	"\x05Start\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12)\n" +
@@ -9149,7 +9579,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x03why\x18\x05 \x01(\tR\x03why\x12\x1a\n" +
 	"\bovertook\x18\x06 \x01(\tR\bovertook\x12'\n" +
 	"\x04rest\x18\a \x03(\v2\x13.berth.log.v1.BerthR\x04rest\x12\x12\n" +
-	"\x04port\x18\b \x01(\rR\x04port\"}\n" +
+	"\x04port\x18\b \x01(\rR\x04port\x12\x16\n" +
+	"\x06secret\x18\t \x01(\fR\x06secret\"}\n" +
 	"\tQueueMove\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x10\n" +
 	"\x03gpu\x18\x02 \x01(\tR\x03gpu\x12\x12\n" +
@@ -9302,7 +9733,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x1d\n" +
 	"\n" +
-	"written_by\x18\x04 \x01(\tR\twrittenBy\"\xeb\t\n" +
+	"written_by\x18\x04 \x01(\tR\twrittenBy\"\xc5\n" +
+	"\n" +
 	"\x06Record\x12(\n" +
 	"\x04meta\x18\x01 \x01(\v2\x12.berth.log.v1.MetaH\x00R\x04meta\x12.\n" +
 	"\x06config\x18\x02 \x01(\v2\x14.berth.log.v1.ConfigH\x00R\x06config\x12(\n" +
@@ -9331,8 +9763,18 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\vreservation\x18< \x01(\v2\x19.berth.log.v1.ReservationH\x00R\vreservation\x121\n" +
 	"\x05array\x18F \x01(\v2\x19.berth.log.v1.ArrayRecordH\x00R\x05array\x12;\n" +
 	"\vsharing_off\x18Z \x01(\v2\x18.berth.log.v1.SharingOffH\x00R\n" +
-	"sharingOffB\x06\n" +
-	"\x04kind\"\xbf\x01\n" +
+	"sharingOff\x12(\n" +
+	"\x04bulk\x18\\ \x01(\v2\x12.berth.log.v1.BulkH\x00R\x04bulk\x12.\n" +
+	"\x06upload\x18] \x01(\v2\x14.berth.log.v1.UploadH\x00R\x06uploadB\x06\n" +
+	"\x04kind\"\x1a\n" +
+	"\x04Bulk\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"k\n" +
+	"\x06Upload\x12\x10\n" +
+	"\x03sum\x18\x01 \x01(\fR\x03sum\x12\x10\n" +
+	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\rR\x04size\x12\x13\n" +
+	"\x05at_us\x18\x04 \x01(\x03R\x04atUs\x12\x14\n" +
+	"\x05parts\x18\x05 \x03(\fR\x05parts\"\xbf\x01\n" +
 	"\vArrayRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12&\n" +
 	"\x04spec\x18\x02 \x01(\v2\x12.berth.log.v1.SpecR\x04spec\x124\n" +
@@ -9360,7 +9802,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05Owner\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xcc\v\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xe0\v\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -9414,7 +9856,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"idle_ok_us\x18, \x01(\x03R\bidleOkUs\x12\x18\n" +
 	"\aaccount\x18- \x01(\tR\aaccount\x12\x10\n" +
 	"\x03qos\x18. \x01(\tR\x03qos\x12\x12\n" +
-	"\x04nice\x18/ \x01(\x11R\x04nice\x12)\n" +
+	"\x04nice\x18/ \x01(\x11R\x04nice\x12\x12\n" +
+	"\x04bulk\x180 \x01(\fR\x04bulk\x12)\n" +
 	"\x05array\x18< \x01(\v2\x13.berth.log.v1.ArrayR\x05array\x12)\n" +
 	"\x05where\x182 \x01(\v2\x13.berth.log.v1.WhereR\x05where\"7\n" +
 	"\x05Array\x12\x12\n" +
@@ -9504,7 +9947,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12*\n" +
 	"\x04gpus\x18\x02 \x03(\v2\x16.berth.log.v1.GPUShareR\x04gpus\x12\x1b\n" +
 	"\tcpu_milli\x18\x03 \x01(\x03R\bcpuMilli\x12\x17\n" +
-	"\amem_mib\x18\x04 \x01(\x03R\x06memMib\"\xcc\x06\n" +
+	"\amem_mib\x18\x04 \x01(\x03R\x06memMib\"\xef\x06\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12)\n" +
@@ -9537,7 +9980,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\fdepend_at_us\x18\x17 \x01(\x03R\n" +
 	"dependAtUs\x12%\n" +
 	"\fown_limit_us\x18( \x01(\x03H\x00R\n" +
-	"ownLimitUs\x88\x01\x01B\x0f\n" +
+	"ownLimitUs\x88\x01\x01\x12!\n" +
+	"\festimated_us\x18) \x01(\x03R\vestimatedUsB\x0f\n" +
 	"\r_own_limit_us\"A\n" +
 	"\x04Hold\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x0e\n" +
@@ -9546,7 +9990,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\rCancelRequest\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
-	"\x05admin\x18\x03 \x01(\bR\x05admin\"\xb6\x05\n" +
+	"\x05admin\x18\x03 \x01(\bR\x05admin\"\xce\x05\n" +
 	"\aAttempt\x12\x0e\n" +
 	"\x02no\x18\x01 \x01(\rR\x02no\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x14\n" +
@@ -9572,7 +10016,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04port\x18\x12 \x01(\rR\x04port\x12\x1b\n" +
 	"\tgpu_milli\x18\x13 \x01(\x03R\bgpuMilli\x12\x14\n" +
 	"\x05marks\x18\x14 \x01(\rR\x05marks\x12*\n" +
-	"\x04idle\x18\x15 \x01(\v2\x16.berth.log.v1.IdleMarkR\x04idle\"\xa9\x01\n" +
+	"\x04idle\x18\x15 \x01(\v2\x16.berth.log.v1.IdleMarkR\x04idle\x12\x16\n" +
+	"\x06secret\x18\x16 \x01(\fR\x06secret\"\xa9\x01\n" +
 	"\x04Gang\x12'\n" +
 	"\x04rest\x18\x01 \x03(\v2\x13.berth.log.v1.BerthR\x04rest\x12(\n" +
 	"\x05parts\x18\x02 \x03(\v2\x12.berth.log.v1.PartR\x05parts\x12\x0e\n" +
@@ -9643,7 +10088,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\tR\x06detail\x12\x14\n" +
 	"\x05asked\x18\x05 \x01(\bR\x05asked\x12\x0e\n" +
-	"\x02by\x18\x06 \x01(\rR\x02by\"\xe0\x04\n" +
+	"\x02by\x18\x06 \x01(\rR\x02by\"\x82\x05\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x18\n" +
@@ -9666,7 +10111,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x06orders\x18\x11 \x03(\v2\x16.berth.log.v1.GPUOrderR\x06orders\x121\n" +
 	"\ahistory\x18\x12 \x03(\v2\x17.berth.log.v1.NodeEventR\ahistory\x12\x1a\n" +
 	"\bfeatures\x18\x1e \x03(\tR\bfeatures\x12$\n" +
-	"\x0edrain_until_us\x18\x1f \x01(\x03R\fdrainUntilUs\"\xb9\x02\n" +
+	"\x0edrain_until_us\x18\x1f \x01(\x03R\fdrainUntilUs\x12 \n" +
+	"\vcredentials\x18  \x01(\bR\vcredentials\"\xb9\x02\n" +
 	"\vReservation\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x19\n" +
@@ -9868,252 +10314,263 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_log_v1_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 95)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 100)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(TaskChange)(0),             // 0: berth.log.v1.TaskChange
 	(*Entry)(nil),               // 1: berth.log.v1.Entry
 	(*Command)(nil),             // 2: berth.log.v1.Command
-	(*SubmitJob)(nil),           // 3: berth.log.v1.SubmitJob
-	(*NewJob)(nil),              // 4: berth.log.v1.NewJob
-	(*CancelJob)(nil),           // 5: berth.log.v1.CancelJob
-	(*ApplyPlan)(nil),           // 6: berth.log.v1.ApplyPlan
-	(*Start)(nil),               // 7: berth.log.v1.Start
-	(*QueueMove)(nil),           // 8: berth.log.v1.QueueMove
-	(*ReportAttempt)(nil),       // 9: berth.log.v1.ReportAttempt
-	(*RegisterNode)(nil),        // 10: berth.log.v1.RegisterNode
-	(*SetNodeState)(nil),        // 11: berth.log.v1.SetNodeState
-	(*DrainNode)(nil),           // 12: berth.log.v1.DrainNode
-	(*DrainGPU)(nil),            // 13: berth.log.v1.DrainGPU
-	(*SetSharing)(nil),          // 14: berth.log.v1.SetSharing
-	(*SharingOff)(nil),          // 15: berth.log.v1.SharingOff
-	(*RemoveNode)(nil),          // 16: berth.log.v1.RemoveNode
-	(*CreateToken)(nil),         // 17: berth.log.v1.CreateToken
-	(*UseToken)(nil),            // 18: berth.log.v1.UseToken
-	(*DenyIdentity)(nil),        // 19: berth.log.v1.DenyIdentity
-	(*FenceNode)(nil),           // 20: berth.log.v1.FenceNode
-	(*PublishWeights)(nil),      // 21: berth.log.v1.PublishWeights
-	(*InstallWeights)(nil),      // 22: berth.log.v1.InstallWeights
-	(*RollbackWeights)(nil),     // 23: berth.log.v1.RollbackWeights
-	(*PinWeights)(nil),          // 24: berth.log.v1.PinWeights
-	(*InstallInterference)(nil), // 25: berth.log.v1.InstallInterference
-	(*ExpireJobs)(nil),          // 26: berth.log.v1.ExpireJobs
-	(*SetPartition)(nil),        // 27: berth.log.v1.SetPartition
-	(*RemovePartition)(nil),     // 28: berth.log.v1.RemovePartition
-	(*SetReservation)(nil),      // 29: berth.log.v1.SetReservation
-	(*RemoveReservation)(nil),   // 30: berth.log.v1.RemoveReservation
-	(*UpdateJob)(nil),           // 31: berth.log.v1.UpdateJob
-	(*PreemptAttempt)(nil),      // 32: berth.log.v1.PreemptAttempt
-	(*HoldJob)(nil),             // 33: berth.log.v1.HoldJob
-	(*RequeueJob)(nil),          // 34: berth.log.v1.RequeueJob
-	(*ChangeTasks)(nil),         // 35: berth.log.v1.ChangeTasks
-	(*UndoGang)(nil),            // 36: berth.log.v1.UndoGang
-	(*SetStanding)(nil),         // 37: berth.log.v1.SetStanding
-	(*Checkpoint)(nil),          // 38: berth.log.v1.Checkpoint
-	(*InitCluster)(nil),         // 39: berth.log.v1.InitCluster
-	(*SnapshotHeader)(nil),      // 40: berth.log.v1.SnapshotHeader
-	(*Record)(nil),              // 41: berth.log.v1.Record
-	(*ArrayRecord)(nil),         // 42: berth.log.v1.ArrayRecord
-	(*SnapshotEnd)(nil),         // 43: berth.log.v1.SnapshotEnd
-	(*Meta)(nil),                // 44: berth.log.v1.Meta
-	(*Config)(nil),              // 45: berth.log.v1.Config
-	(*Owner)(nil),               // 46: berth.log.v1.Owner
-	(*Spec)(nil),                // 47: berth.log.v1.Spec
-	(*Array)(nil),               // 48: berth.log.v1.Array
-	(*Where)(nil),               // 49: berth.log.v1.Where
-	(*Container)(nil),           // 50: berth.log.v1.Container
-	(*Mount)(nil),               // 51: berth.log.v1.Mount
-	(*Warning)(nil),             // 52: berth.log.v1.Warning
-	(*Dependency)(nil),          // 53: berth.log.v1.Dependency
-	(*Estimate)(nil),            // 54: berth.log.v1.Estimate
-	(*Reason)(nil),              // 55: berth.log.v1.Reason
-	(*Exit)(nil),                // 56: berth.log.v1.Exit
-	(*Usage)(nil),               // 57: berth.log.v1.Usage
-	(*Profile)(nil),             // 58: berth.log.v1.Profile
-	(*GPUShare)(nil),            // 59: berth.log.v1.GPUShare
-	(*Berth)(nil),               // 60: berth.log.v1.Berth
-	(*Job)(nil),                 // 61: berth.log.v1.Job
-	(*Hold)(nil),                // 62: berth.log.v1.Hold
-	(*CancelRequest)(nil),       // 63: berth.log.v1.CancelRequest
-	(*Attempt)(nil),             // 64: berth.log.v1.Attempt
-	(*Gang)(nil),                // 65: berth.log.v1.Gang
-	(*Part)(nil),                // 66: berth.log.v1.Part
-	(*IdleMark)(nil),            // 67: berth.log.v1.IdleMark
-	(*IdleAttempt)(nil),         // 68: berth.log.v1.IdleAttempt
-	(*PreemptRequest)(nil),      // 69: berth.log.v1.PreemptRequest
-	(*GPU)(nil),                 // 70: berth.log.v1.GPU
-	(*GPUOrder)(nil),            // 71: berth.log.v1.GPUOrder
-	(*NodeEvent)(nil),           // 72: berth.log.v1.NodeEvent
-	(*Node)(nil),                // 73: berth.log.v1.Node
-	(*Reservation)(nil),         // 74: berth.log.v1.Reservation
-	(*Partition)(nil),           // 75: berth.log.v1.Partition
-	(*AccessList)(nil),          // 76: berth.log.v1.AccessList
-	(*Queue)(nil),               // 77: berth.log.v1.Queue
-	(*Waiter)(nil),              // 78: berth.log.v1.Waiter
-	(*Request)(nil),             // 79: berth.log.v1.Request
-	(*Token)(nil),               // 80: berth.log.v1.Token
-	(*DeniedIdentity)(nil),      // 81: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),             // 82: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),       // 83: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),          // 84: berth.log.v1.WeightsPin
-	(*Interference)(nil),        // 85: berth.log.v1.Interference
-	(*Company)(nil),             // 86: berth.log.v1.Company
-	(*ImportRuns)(nil),          // 87: berth.log.v1.ImportRuns
-	(*Sample)(nil),              // 88: berth.log.v1.Sample
-	(*Standing)(nil),            // 89: berth.log.v1.Standing
-	(*Account)(nil),             // 90: berth.log.v1.Account
-	(*Member)(nil),              // 91: berth.log.v1.Member
-	(*QOS)(nil),                 // 92: berth.log.v1.QOS
-	(*Quota)(nil),               // 93: berth.log.v1.Quota
-	(*AccountPolicy)(nil),       // 94: berth.log.v1.AccountPolicy
-	(*Spent)(nil),               // 95: berth.log.v1.Spent
-	(*AddWebhook)(nil),          // 96: berth.log.v1.AddWebhook
-	(*RemoveWebhook)(nil),       // 97: berth.log.v1.RemoveWebhook
-	(*SettleNotices)(nil),       // 98: berth.log.v1.SettleNotices
-	(*MarkAttempt)(nil),         // 99: berth.log.v1.MarkAttempt
-	(*Notice)(nil),              // 100: berth.log.v1.Notice
-	(*Webhook)(nil),             // 101: berth.log.v1.Webhook
-	(*DeadNotice)(nil),          // 102: berth.log.v1.DeadNotice
-	(*Telling)(nil),             // 103: berth.log.v1.Telling
+	(*EstimateJobs)(nil),        // 3: berth.log.v1.EstimateJobs
+	(*EstimatedJobs)(nil),       // 4: berth.log.v1.EstimatedJobs
+	(*SubmitJob)(nil),           // 5: berth.log.v1.SubmitJob
+	(*PutBulk)(nil),             // 6: berth.log.v1.PutBulk
+	(*NewJob)(nil),              // 7: berth.log.v1.NewJob
+	(*CancelJob)(nil),           // 8: berth.log.v1.CancelJob
+	(*ApplyPlan)(nil),           // 9: berth.log.v1.ApplyPlan
+	(*Start)(nil),               // 10: berth.log.v1.Start
+	(*QueueMove)(nil),           // 11: berth.log.v1.QueueMove
+	(*ReportAttempt)(nil),       // 12: berth.log.v1.ReportAttempt
+	(*RegisterNode)(nil),        // 13: berth.log.v1.RegisterNode
+	(*SetNodeState)(nil),        // 14: berth.log.v1.SetNodeState
+	(*DrainNode)(nil),           // 15: berth.log.v1.DrainNode
+	(*DrainGPU)(nil),            // 16: berth.log.v1.DrainGPU
+	(*SetSharing)(nil),          // 17: berth.log.v1.SetSharing
+	(*SharingOff)(nil),          // 18: berth.log.v1.SharingOff
+	(*RemoveNode)(nil),          // 19: berth.log.v1.RemoveNode
+	(*CreateToken)(nil),         // 20: berth.log.v1.CreateToken
+	(*UseToken)(nil),            // 21: berth.log.v1.UseToken
+	(*DenyIdentity)(nil),        // 22: berth.log.v1.DenyIdentity
+	(*FenceNode)(nil),           // 23: berth.log.v1.FenceNode
+	(*PublishWeights)(nil),      // 24: berth.log.v1.PublishWeights
+	(*InstallWeights)(nil),      // 25: berth.log.v1.InstallWeights
+	(*RollbackWeights)(nil),     // 26: berth.log.v1.RollbackWeights
+	(*PinWeights)(nil),          // 27: berth.log.v1.PinWeights
+	(*InstallInterference)(nil), // 28: berth.log.v1.InstallInterference
+	(*ExpireJobs)(nil),          // 29: berth.log.v1.ExpireJobs
+	(*SetPartition)(nil),        // 30: berth.log.v1.SetPartition
+	(*RemovePartition)(nil),     // 31: berth.log.v1.RemovePartition
+	(*SetReservation)(nil),      // 32: berth.log.v1.SetReservation
+	(*RemoveReservation)(nil),   // 33: berth.log.v1.RemoveReservation
+	(*UpdateJob)(nil),           // 34: berth.log.v1.UpdateJob
+	(*PreemptAttempt)(nil),      // 35: berth.log.v1.PreemptAttempt
+	(*HoldJob)(nil),             // 36: berth.log.v1.HoldJob
+	(*RequeueJob)(nil),          // 37: berth.log.v1.RequeueJob
+	(*ChangeTasks)(nil),         // 38: berth.log.v1.ChangeTasks
+	(*UndoGang)(nil),            // 39: berth.log.v1.UndoGang
+	(*SetStanding)(nil),         // 40: berth.log.v1.SetStanding
+	(*Checkpoint)(nil),          // 41: berth.log.v1.Checkpoint
+	(*InitCluster)(nil),         // 42: berth.log.v1.InitCluster
+	(*SnapshotHeader)(nil),      // 43: berth.log.v1.SnapshotHeader
+	(*Record)(nil),              // 44: berth.log.v1.Record
+	(*Bulk)(nil),                // 45: berth.log.v1.Bulk
+	(*Upload)(nil),              // 46: berth.log.v1.Upload
+	(*ArrayRecord)(nil),         // 47: berth.log.v1.ArrayRecord
+	(*SnapshotEnd)(nil),         // 48: berth.log.v1.SnapshotEnd
+	(*Meta)(nil),                // 49: berth.log.v1.Meta
+	(*Config)(nil),              // 50: berth.log.v1.Config
+	(*Owner)(nil),               // 51: berth.log.v1.Owner
+	(*Spec)(nil),                // 52: berth.log.v1.Spec
+	(*Array)(nil),               // 53: berth.log.v1.Array
+	(*Where)(nil),               // 54: berth.log.v1.Where
+	(*Container)(nil),           // 55: berth.log.v1.Container
+	(*Mount)(nil),               // 56: berth.log.v1.Mount
+	(*Warning)(nil),             // 57: berth.log.v1.Warning
+	(*Dependency)(nil),          // 58: berth.log.v1.Dependency
+	(*Estimate)(nil),            // 59: berth.log.v1.Estimate
+	(*Reason)(nil),              // 60: berth.log.v1.Reason
+	(*Exit)(nil),                // 61: berth.log.v1.Exit
+	(*Usage)(nil),               // 62: berth.log.v1.Usage
+	(*Profile)(nil),             // 63: berth.log.v1.Profile
+	(*GPUShare)(nil),            // 64: berth.log.v1.GPUShare
+	(*Berth)(nil),               // 65: berth.log.v1.Berth
+	(*Job)(nil),                 // 66: berth.log.v1.Job
+	(*Hold)(nil),                // 67: berth.log.v1.Hold
+	(*CancelRequest)(nil),       // 68: berth.log.v1.CancelRequest
+	(*Attempt)(nil),             // 69: berth.log.v1.Attempt
+	(*Gang)(nil),                // 70: berth.log.v1.Gang
+	(*Part)(nil),                // 71: berth.log.v1.Part
+	(*IdleMark)(nil),            // 72: berth.log.v1.IdleMark
+	(*IdleAttempt)(nil),         // 73: berth.log.v1.IdleAttempt
+	(*PreemptRequest)(nil),      // 74: berth.log.v1.PreemptRequest
+	(*GPU)(nil),                 // 75: berth.log.v1.GPU
+	(*GPUOrder)(nil),            // 76: berth.log.v1.GPUOrder
+	(*NodeEvent)(nil),           // 77: berth.log.v1.NodeEvent
+	(*Node)(nil),                // 78: berth.log.v1.Node
+	(*Reservation)(nil),         // 79: berth.log.v1.Reservation
+	(*Partition)(nil),           // 80: berth.log.v1.Partition
+	(*AccessList)(nil),          // 81: berth.log.v1.AccessList
+	(*Queue)(nil),               // 82: berth.log.v1.Queue
+	(*Waiter)(nil),              // 83: berth.log.v1.Waiter
+	(*Request)(nil),             // 84: berth.log.v1.Request
+	(*Token)(nil),               // 85: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 86: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 87: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 88: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 89: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 90: berth.log.v1.Interference
+	(*Company)(nil),             // 91: berth.log.v1.Company
+	(*ImportRuns)(nil),          // 92: berth.log.v1.ImportRuns
+	(*Sample)(nil),              // 93: berth.log.v1.Sample
+	(*Standing)(nil),            // 94: berth.log.v1.Standing
+	(*Account)(nil),             // 95: berth.log.v1.Account
+	(*Member)(nil),              // 96: berth.log.v1.Member
+	(*QOS)(nil),                 // 97: berth.log.v1.QOS
+	(*Quota)(nil),               // 98: berth.log.v1.Quota
+	(*AccountPolicy)(nil),       // 99: berth.log.v1.AccountPolicy
+	(*Spent)(nil),               // 100: berth.log.v1.Spent
+	(*AddWebhook)(nil),          // 101: berth.log.v1.AddWebhook
+	(*RemoveWebhook)(nil),       // 102: berth.log.v1.RemoveWebhook
+	(*SettleNotices)(nil),       // 103: berth.log.v1.SettleNotices
+	(*MarkAttempt)(nil),         // 104: berth.log.v1.MarkAttempt
+	(*Notice)(nil),              // 105: berth.log.v1.Notice
+	(*Webhook)(nil),             // 106: berth.log.v1.Webhook
+	(*DeadNotice)(nil),          // 107: berth.log.v1.DeadNotice
+	(*Telling)(nil),             // 108: berth.log.v1.Telling
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	2,   // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
-	3,   // 1: berth.log.v1.Command.submit_job:type_name -> berth.log.v1.SubmitJob
-	5,   // 2: berth.log.v1.Command.cancel_job:type_name -> berth.log.v1.CancelJob
-	6,   // 3: berth.log.v1.Command.apply_plan:type_name -> berth.log.v1.ApplyPlan
-	9,   // 4: berth.log.v1.Command.report_attempt:type_name -> berth.log.v1.ReportAttempt
-	10,  // 5: berth.log.v1.Command.register_node:type_name -> berth.log.v1.RegisterNode
-	11,  // 6: berth.log.v1.Command.set_node_state:type_name -> berth.log.v1.SetNodeState
-	12,  // 7: berth.log.v1.Command.drain_node:type_name -> berth.log.v1.DrainNode
-	17,  // 8: berth.log.v1.Command.create_token:type_name -> berth.log.v1.CreateToken
-	18,  // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
-	19,  // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
-	21,  // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
-	38,  // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
-	39,  // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
-	16,  // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
-	22,  // 15: berth.log.v1.Command.install_weights:type_name -> berth.log.v1.InstallWeights
-	23,  // 16: berth.log.v1.Command.rollback_weights:type_name -> berth.log.v1.RollbackWeights
-	24,  // 17: berth.log.v1.Command.pin_weights:type_name -> berth.log.v1.PinWeights
-	20,  // 18: berth.log.v1.Command.fence_node:type_name -> berth.log.v1.FenceNode
-	25,  // 19: berth.log.v1.Command.install_interference:type_name -> berth.log.v1.InstallInterference
-	26,  // 20: berth.log.v1.Command.expire_jobs:type_name -> berth.log.v1.ExpireJobs
-	32,  // 21: berth.log.v1.Command.preempt_attempt:type_name -> berth.log.v1.PreemptAttempt
-	27,  // 22: berth.log.v1.Command.set_partition:type_name -> berth.log.v1.SetPartition
-	28,  // 23: berth.log.v1.Command.remove_partition:type_name -> berth.log.v1.RemovePartition
-	33,  // 24: berth.log.v1.Command.hold_job:type_name -> berth.log.v1.HoldJob
-	34,  // 25: berth.log.v1.Command.requeue_job:type_name -> berth.log.v1.RequeueJob
-	36,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
-	13,  // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
-	37,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
-	87,  // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
-	96,  // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
-	97,  // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
-	98,  // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
-	99,  // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
-	68,  // 34: berth.log.v1.Command.idle_attempt:type_name -> berth.log.v1.IdleAttempt
-	29,  // 35: berth.log.v1.Command.set_reservation:type_name -> berth.log.v1.SetReservation
-	30,  // 36: berth.log.v1.Command.remove_reservation:type_name -> berth.log.v1.RemoveReservation
-	31,  // 37: berth.log.v1.Command.update_job:type_name -> berth.log.v1.UpdateJob
-	35,  // 38: berth.log.v1.Command.change_tasks:type_name -> berth.log.v1.ChangeTasks
-	14,  // 39: berth.log.v1.Command.set_sharing:type_name -> berth.log.v1.SetSharing
-	46,  // 40: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
-	4,   // 41: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
-	47,  // 42: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	54,  // 43: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
-	7,   // 44: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
-	8,   // 45: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	60,  // 46: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	54,  // 47: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	60,  // 48: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
-	55,  // 49: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	56,  // 50: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	57,  // 51: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	73,  // 52: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	15,  // 53: berth.log.v1.SetSharing.place:type_name -> berth.log.v1.SharingOff
-	80,  // 54: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	83,  // 55: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	75,  // 56: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
-	74,  // 57: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
-	47,  // 58: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
-	0,   // 59: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
-	89,  // 60: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
-	45,  // 61: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
-	44,  // 62: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
-	45,  // 63: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	73,  // 64: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	61,  // 65: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	77,  // 66: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	79,  // 67: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	80,  // 68: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	81,  // 69: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	82,  // 70: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	88,  // 71: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
-	43,  // 72: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	82,  // 73: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	84,  // 74: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	85,  // 75: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
-	75,  // 76: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
-	89,  // 77: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
-	95,  // 78: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
-	100, // 79: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
-	101, // 80: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
-	102, // 81: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
-	103, // 82: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
-	74,  // 83: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
-	42,  // 84: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
-	15,  // 85: berth.log.v1.Record.sharing_off:type_name -> berth.log.v1.SharingOff
-	47,  // 86: berth.log.v1.ArrayRecord.spec:type_name -> berth.log.v1.Spec
-	54,  // 87: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
-	53,  // 88: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
-	52,  // 89: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
-	50,  // 90: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
-	48,  // 91: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
-	49,  // 92: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
-	51,  // 93: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
-	58,  // 94: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
-	59,  // 95: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	46,  // 96: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	47,  // 97: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	55,  // 98: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	54,  // 99: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	63,  // 100: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	64,  // 101: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	62,  // 102: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
-	55,  // 103: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	60,  // 104: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	54,  // 105: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	56,  // 106: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	57,  // 107: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	69,  // 108: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
-	65,  // 109: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
-	67,  // 110: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
-	60,  // 111: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
-	66,  // 112: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
-	55,  // 113: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
-	56,  // 114: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
-	55,  // 115: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
-	57,  // 116: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
-	59,  // 117: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
-	60,  // 118: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
-	70,  // 119: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	71,  // 120: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
-	72,  // 121: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
-	76,  // 122: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
-	78,  // 123: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	83,  // 124: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	88,  // 125: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
-	54,  // 126: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	86,  // 127: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	90,  // 128: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
-	91,  // 129: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
-	92,  // 130: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
-	93,  // 131: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
-	94,  // 132: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
-	133, // [133:133] is the sub-list for method output_type
-	133, // [133:133] is the sub-list for method input_type
-	133, // [133:133] is the sub-list for extension type_name
-	133, // [133:133] is the sub-list for extension extendee
-	0,   // [0:133] is the sub-list for field type_name
+	5,   // 1: berth.log.v1.Command.submit_job:type_name -> berth.log.v1.SubmitJob
+	8,   // 2: berth.log.v1.Command.cancel_job:type_name -> berth.log.v1.CancelJob
+	9,   // 3: berth.log.v1.Command.apply_plan:type_name -> berth.log.v1.ApplyPlan
+	12,  // 4: berth.log.v1.Command.report_attempt:type_name -> berth.log.v1.ReportAttempt
+	13,  // 5: berth.log.v1.Command.register_node:type_name -> berth.log.v1.RegisterNode
+	14,  // 6: berth.log.v1.Command.set_node_state:type_name -> berth.log.v1.SetNodeState
+	15,  // 7: berth.log.v1.Command.drain_node:type_name -> berth.log.v1.DrainNode
+	20,  // 8: berth.log.v1.Command.create_token:type_name -> berth.log.v1.CreateToken
+	21,  // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
+	22,  // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
+	24,  // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
+	41,  // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
+	42,  // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
+	19,  // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
+	25,  // 15: berth.log.v1.Command.install_weights:type_name -> berth.log.v1.InstallWeights
+	26,  // 16: berth.log.v1.Command.rollback_weights:type_name -> berth.log.v1.RollbackWeights
+	27,  // 17: berth.log.v1.Command.pin_weights:type_name -> berth.log.v1.PinWeights
+	23,  // 18: berth.log.v1.Command.fence_node:type_name -> berth.log.v1.FenceNode
+	28,  // 19: berth.log.v1.Command.install_interference:type_name -> berth.log.v1.InstallInterference
+	29,  // 20: berth.log.v1.Command.expire_jobs:type_name -> berth.log.v1.ExpireJobs
+	35,  // 21: berth.log.v1.Command.preempt_attempt:type_name -> berth.log.v1.PreemptAttempt
+	30,  // 22: berth.log.v1.Command.set_partition:type_name -> berth.log.v1.SetPartition
+	31,  // 23: berth.log.v1.Command.remove_partition:type_name -> berth.log.v1.RemovePartition
+	36,  // 24: berth.log.v1.Command.hold_job:type_name -> berth.log.v1.HoldJob
+	37,  // 25: berth.log.v1.Command.requeue_job:type_name -> berth.log.v1.RequeueJob
+	39,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
+	16,  // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
+	40,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
+	92,  // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
+	101, // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
+	102, // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
+	103, // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
+	104, // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
+	73,  // 34: berth.log.v1.Command.idle_attempt:type_name -> berth.log.v1.IdleAttempt
+	32,  // 35: berth.log.v1.Command.set_reservation:type_name -> berth.log.v1.SetReservation
+	33,  // 36: berth.log.v1.Command.remove_reservation:type_name -> berth.log.v1.RemoveReservation
+	34,  // 37: berth.log.v1.Command.update_job:type_name -> berth.log.v1.UpdateJob
+	38,  // 38: berth.log.v1.Command.change_tasks:type_name -> berth.log.v1.ChangeTasks
+	17,  // 39: berth.log.v1.Command.set_sharing:type_name -> berth.log.v1.SetSharing
+	6,   // 40: berth.log.v1.Command.put_bulk:type_name -> berth.log.v1.PutBulk
+	3,   // 41: berth.log.v1.Command.estimate_jobs:type_name -> berth.log.v1.EstimateJobs
+	4,   // 42: berth.log.v1.EstimateJobs.groups:type_name -> berth.log.v1.EstimatedJobs
+	59,  // 43: berth.log.v1.EstimatedJobs.estimates:type_name -> berth.log.v1.Estimate
+	51,  // 44: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
+	7,   // 45: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
+	52,  // 46: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
+	59,  // 47: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	10,  // 48: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
+	11,  // 49: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
+	65,  // 50: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	59,  // 51: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	65,  // 52: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
+	60,  // 53: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	61,  // 54: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	62,  // 55: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	78,  // 56: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	18,  // 57: berth.log.v1.SetSharing.place:type_name -> berth.log.v1.SharingOff
+	85,  // 58: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	88,  // 59: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	80,  // 60: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
+	79,  // 61: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
+	52,  // 62: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
+	0,   // 63: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
+	94,  // 64: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
+	50,  // 65: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
+	49,  // 66: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
+	50,  // 67: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
+	78,  // 68: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	66,  // 69: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	82,  // 70: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	84,  // 71: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	85,  // 72: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	86,  // 73: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	87,  // 74: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	93,  // 75: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	48,  // 76: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
+	87,  // 77: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	89,  // 78: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	90,  // 79: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	80,  // 80: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
+	94,  // 81: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
+	100, // 82: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
+	105, // 83: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
+	106, // 84: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
+	107, // 85: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
+	108, // 86: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
+	79,  // 87: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
+	47,  // 88: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
+	18,  // 89: berth.log.v1.Record.sharing_off:type_name -> berth.log.v1.SharingOff
+	45,  // 90: berth.log.v1.Record.bulk:type_name -> berth.log.v1.Bulk
+	46,  // 91: berth.log.v1.Record.upload:type_name -> berth.log.v1.Upload
+	52,  // 92: berth.log.v1.ArrayRecord.spec:type_name -> berth.log.v1.Spec
+	59,  // 93: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
+	58,  // 94: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
+	57,  // 95: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
+	55,  // 96: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
+	53,  // 97: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
+	54,  // 98: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
+	56,  // 99: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
+	63,  // 100: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
+	64,  // 101: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	51,  // 102: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	52,  // 103: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	60,  // 104: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	59,  // 105: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	68,  // 106: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	69,  // 107: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	67,  // 108: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
+	60,  // 109: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	65,  // 110: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	59,  // 111: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	61,  // 112: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	62,  // 113: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	74,  // 114: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
+	70,  // 115: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
+	72,  // 116: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
+	65,  // 117: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
+	71,  // 118: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
+	60,  // 119: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
+	61,  // 120: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
+	60,  // 121: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
+	62,  // 122: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
+	64,  // 123: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
+	65,  // 124: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
+	75,  // 125: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	76,  // 126: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
+	77,  // 127: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
+	81,  // 128: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
+	83,  // 129: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	88,  // 130: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	93,  // 131: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
+	59,  // 132: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	91,  // 133: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	95,  // 134: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
+	96,  // 135: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
+	97,  // 136: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
+	98,  // 137: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
+	99,  // 138: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
+	139, // [139:139] is the sub-list for method output_type
+	139, // [139:139] is the sub-list for method input_type
+	139, // [139:139] is the sub-list for extension type_name
+	139, // [139:139] is the sub-list for extension extendee
+	0,   // [0:139] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -10162,8 +10619,10 @@ func file_berth_log_v1_log_proto_init() {
 		(*Command_UpdateJob)(nil),
 		(*Command_ChangeTasks)(nil),
 		(*Command_SetSharing)(nil),
+		(*Command_PutBulk)(nil),
+		(*Command_EstimateJobs)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[40].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[43].OneofWrappers = []any{
 		(*Record_Meta)(nil),
 		(*Record_Config)(nil),
 		(*Record_Node)(nil),
@@ -10188,9 +10647,11 @@ func file_berth_log_v1_log_proto_init() {
 		(*Record_Reservation)(nil),
 		(*Record_Array)(nil),
 		(*Record_SharingOff)(nil),
+		(*Record_Bulk)(nil),
+		(*Record_Upload)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[60].OneofWrappers = []any{}
-	file_berth_log_v1_log_proto_msgTypes[88].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[65].OneofWrappers = []any{}
+	file_berth_log_v1_log_proto_msgTypes[93].OneofWrappers = []any{
 		(*Standing_Account)(nil),
 		(*Standing_Member)(nil),
 		(*Standing_Qos)(nil),
@@ -10203,7 +10664,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   95,
+			NumMessages:   100,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

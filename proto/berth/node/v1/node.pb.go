@@ -605,7 +605,9 @@ type Hello struct {
 	// nothing. It keeps nothing from running.
 	Problem string `protobuf:"bytes,11,opt,name=problem,proto3" json:"problem,omitempty"`
 	// What the site says that the node has, for jobs that ask for it.
-	Features      []string `protobuf:"bytes,30,rep,name=features,proto3" json:"features,omitempty"`
+	Features []string `protobuf:"bytes,30,rep,name=features,proto3" json:"features,omitempty"`
+	// The agent gives jobs the credential of their assignment.
+	Credentials   bool `protobuf:"varint,31,opt,name=credentials,proto3" json:"credentials,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -722,6 +724,13 @@ func (x *Hello) GetFeatures() []string {
 		return x.Features
 	}
 	return nil
+}
+
+func (x *Hello) GetCredentials() bool {
+	if x != nil {
+		return x.Credentials
+	}
+	return false
 }
 
 type GPU struct {
@@ -2011,7 +2020,9 @@ type Assignment struct {
 	SessionIdle *durationpb.Duration `protobuf:"bytes,42,opt,name=session_idle,json=sessionIdle,proto3" json:"session_idle,omitempty"`
 	// A request that the agent is to do once; in its journal only, where a record
 	// with one says nothing else of the attempt.
-	Request       *KeptRequest `protobuf:"bytes,43,opt,name=request,proto3" json:"request,omitempty"`
+	Request *KeptRequest `protobuf:"bytes,43,opt,name=request,proto3" json:"request,omitempty"`
+	// What the job shows to be believed; empty for one that nobody asks for it.
+	Credential    string `protobuf:"bytes,44,opt,name=credential,proto3" json:"credential,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2268,6 +2279,13 @@ func (x *Assignment) GetRequest() *KeptRequest {
 		return x.Request
 	}
 	return nil
+}
+
+func (x *Assignment) GetCredential() string {
+	if x != nil {
+		return x.Credential
+	}
+	return ""
 }
 
 // KeptRequest is what an agent remembers of a request that it must not do twice.
@@ -3510,7 +3528,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x14\n" +
 	"\x05admin\x18\x03 \x01(\bR\x05admin\x12,\n" +
 	"\x04open\x18\x04 \x01(\v2\x18.berth.api.v1.AttachOpenR\x04open\x12)\n" +
-	"\x02of\x18\x05 \x01(\v2\x19.berth.node.v1.AssignmentR\x02of\"\xca\x02\n" +
+	"\x02of\x18\x05 \x01(\v2\x19.berth.node.v1.AssignmentR\x02of\"\xec\x02\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x17\n" +
@@ -3524,7 +3542,8 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x05gangs\x18\n" +
 	" \x01(\bR\x05gangs\x12\x18\n" +
 	"\aproblem\x18\v \x01(\tR\aproblem\x12\x1a\n" +
-	"\bfeatures\x18\x1e \x03(\tR\bfeatures\"\x95\x03\n" +
+	"\bfeatures\x18\x1e \x03(\tR\bfeatures\x12 \n" +
+	"\vcredentials\x18\x1f \x01(\bR\vcredentials\"\x95\x03\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
@@ -3633,7 +3652,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"AttemptRef\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xb8\b\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xd8\b\n" +
 	"\n" +
 	"Assignment\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
@@ -3669,7 +3688,10 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x05ranks\x18\x1d \x01(\v2\x14.berth.node.v1.RanksR\x05ranks\x12.\n" +
 	"\x05array\x18( \x01(\v2\x18.berth.node.v1.ArrayTaskR\x05array\x12<\n" +
 	"\fsession_idle\x18* \x01(\v2\x19.google.protobuf.DurationR\vsessionIdle\x124\n" +
-	"\arequest\x18+ \x01(\v2\x1a.berth.node.v1.KeptRequestR\arequest\"\xce\x01\n" +
+	"\arequest\x18+ \x01(\v2\x1a.berth.node.v1.KeptRequestR\arequest\x12\x1e\n" +
+	"\n" +
+	"credential\x18, \x01(\tR\n" +
+	"credential\"\xce\x01\n" +
 	"\vKeptRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x12\n" +

@@ -1,0 +1,77 @@
+package cards
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/berth-scheduler/berth/agent/gpu"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// longestGap is the most time between two looks at a card that is taken to
+// have passed at the power seen at its ends.
+const longestGap = time.Minute
+
+// PowerMeter integrates what cards draw, look by look. It is safe for
+// concurrent use.
+type PowerMeter struct {
+	mu    sync.Mutex
+	cards map[string]Energy
+}
+
+// Energy is what was counted of a card so far.
+type Energy struct {
+	joules, seconds float64
+	watts           int64 // at the last look
+	at              time.Time
+}
+
+// NewPowerMeter has counted nothing yet.
+func NewPowerMeter() *PowerMeter { return &PowerMeter{cards: map[string]Energy{}} }
+
+// Observe takes over what the cards draw at a moment.
+func (m *PowerMeter) Observe(now time.Time, usage []gpu.Usage) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range usage {
+		u := &usage[i]
+		if u.PowerW < 0 { // unknown
+			continue
+		}
+		e := m.cards[u.UUID]
+		if d := now.Sub(e.at); !e.at.IsZero() && d > 0 && d <= longestGap {
+			e.joules += d.Seconds() * float64(e.watts+u.PowerW) / 2
+			e.seconds += d.Seconds()
+		}
+		e.watts, e.at = u.PowerW, now
+		m.cards[u.UUID] = e
+	}
+}
+
+// Mark remembers how much the cards of an attempt have drawn when it begins.
+func (m *PowerMeter) Mark(gpus []*nodev1.Share) map[string]Energy {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	marks := make(map[string]Energy, len(gpus))
+	for _, g := range gpus {
+		marks[g.Uuid] = m.cards[g.Uuid]
+	}
+	return marks
+}
+
+// Mean returns the watts that each of the marked cards drew since, all of
+// what ran there; 0 when they were not looked at twice.
+func (m *PowerMeter) Mean(marks map[string]Energy) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	joules, seconds := 0.0, 0.0
+	for uuid, was := range marks {
+		joules += m.cards[uuid].joules - was.joules
+		seconds += m.cards[uuid].seconds - was.seconds
+	}
+	if seconds <= 0 {
+		return 0
+	}
+	return int64(math.Round(joules / seconds))
+}

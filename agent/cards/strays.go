@@ -1,0 +1,163 @@
+package cards
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/berth-scheduler/berth/agent/gpu"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+const (
+	// strayAfter is how long a process that nobody started here must be on a
+	// card to count: an administrator's look at a card takes less.
+	strayAfter = 5 * time.Second
+	// strayShrink is how long strays must hold less before that is sold again.
+	strayShrink = 10 * time.Second
+	// strayStep rounds their memory up: small moves are not news for the leader.
+	strayStep = 128
+	// straysTold is how many are named; the memory of all counts.
+	straysTold = 16
+)
+
+// strayWatch follows the processes that use cards and that nobody started here
+// through Berth. It is safe for concurrent use; observe has one caller.
+type strayWatch struct {
+	log     *slog.Logger
+	changed func() // the leader should be told
+
+	mu    sync.Mutex
+	cards map[string]*strayCard
+}
+
+// strayCard is one card's.
+type strayCard struct {
+	since map[int]time.Time // by pid, when it was first seen
+	told  []gpu.Process     // those that count, the largest first
+	mib   int64             // what is not sold because of them
+	lower time.Time         // since when they hold less than that; zero: they do not
+}
+
+func newStrayWatch(log *slog.Logger, changed func()) *strayWatch {
+	return &strayWatch{log: log, changed: changed, cards: map[string]*strayCard{}}
+}
+
+// observe takes over what the cards show at a moment. A card that is missing
+// was not read, which says nothing of it.
+func (w *strayWatch) observe(now time.Time, usage []gpu.Usage) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	news := false
+	for i := range usage {
+		u := &usage[i]
+		c := w.cards[u.UUID]
+		procs, _ := u.Strays()
+		if c == nil {
+			if len(procs) == 0 {
+				continue
+			}
+			c = &strayCard{since: map[int]time.Time{}}
+			w.cards[u.UUID] = c
+		}
+		if c.take(now, procs, func(msg string, p gpu.Process) {
+			w.log.Warn(msg, "gpu", u.UUID, "pid", p.PID, "user", p.User, "command", p.Command, "mem_mib", p.MemMiB)
+		}) {
+			news = true
+		}
+	}
+	if news {
+		w.changed()
+	}
+}
+
+// take updates c with the strays of a card, and reports whether what is told
+// of it changed.
+func (c *strayCard) take(now time.Time, procs []gpu.Process, say func(string, gpu.Process)) bool {
+	here := make(map[int]struct{}, len(procs))
+	var count []gpu.Process
+	var mib int64
+	for _, p := range procs {
+		here[p.PID] = struct{}{}
+		if _, known := c.since[p.PID]; !known {
+			c.since[p.PID] = now
+		}
+		if now.Sub(c.since[p.PID]) >= strayAfter {
+			count = append(count, p)
+			mib += max(0, p.MemMiB)
+		}
+	}
+	for pid := range c.since {
+		if _, ok := here[pid]; !ok {
+			delete(c.since, pid)
+		}
+	}
+	mib = (mib + strayStep - 1) / strayStep * strayStep
+	slices.SortFunc(count, func(a, b gpu.Process) int {
+		return cmp.Or(cmp.Compare(b.MemMiB, a.MemMiB), cmp.Compare(a.PID, b.PID))
+	})
+	byPID := func(in []gpu.Process, pid int) bool {
+		return slices.ContainsFunc(in, func(p gpu.Process) bool { return p.PID == pid })
+	}
+	news := false
+	for _, p := range count {
+		if !byPID(c.told, p.PID) {
+			news = true
+			say("a process that was not started through Berth uses a GPU; its memory is not sold", p)
+		}
+	}
+	for _, p := range c.told {
+		if !byPID(count, p.PID) {
+			news = true
+			say("a process that was not started through Berth no longer uses a GPU", p)
+		}
+	}
+	c.told = count
+	switch {
+	case mib >= c.mib:
+		news = news || mib > c.mib
+		c.mib, c.lower = mib, time.Time{}
+	case c.lower.IsZero():
+		c.lower = now
+	case now.Sub(c.lower) >= strayShrink:
+		c.mib, c.lower, news = mib, time.Time{}, true
+	}
+	return news
+}
+
+// of returns what is told of a card.
+func (w *strayWatch) of(uuid string) (procs []gpu.Process, mib int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.cards[uuid]
+	if c == nil {
+		return nil, 0
+	}
+	return slices.Clone(c.told), c.mib
+}
+
+// detailCard adds to g what people want to know of c, and what strays hold.
+func (w *strayWatch) detailCard(g *nodev1.GPU, c *gpu.Card) {
+	d := &apiv1.GPUDetail{
+		Name: c.Name, Driver: c.Driver, Cuda: c.CUDA, PowerLimitW: uint32(max(0, c.PowerLimitW)), NvlinkGroup: uint32(max(0, c.NVLinkGroup)),
+		Mig: c.MIG.String(), Persistence: c.Persistence.String(),
+	}
+	if c.ComputeMajor > 0 {
+		d.Compute = fmt.Sprintf("%d.%d", c.ComputeMajor, c.ComputeMinor)
+	}
+	for _, in := range c.Instances {
+		d.Instances = append(d.Instances, &apiv1.GPUInstance{Uuid: in.UUID, Profile: in.Profile, MemMib: in.MemMiB, Sms: uint32(max(0, in.SMs))})
+	}
+	procs, mib := w.of(c.UUID)
+	for i, p := range procs {
+		if i == straysTold {
+			break
+		}
+		d.Strays = append(d.Strays, &apiv1.StrayProcess{Pid: int64(p.PID), User: p.User, Command: p.Command, MemMib: p.MemMiB})
+	}
+	g.StrayMib, g.Detail = mib, d
+}

@@ -1,0 +1,71 @@
+package cards
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/agent/gpu"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// busyMeter is a provider that integrates each card's utilization over the
+// time since it began to count.
+type busyMeter interface {
+	Busy(uuid string) (busy, elapsed time.Duration, err error)
+}
+
+// Usage is what the cards showed last; what cannot be read is left out.
+func (nc *Cards) Usage() []*nodev1.GPUUsage {
+	if nc.cfg.GPUs == nil {
+		return nil
+	}
+	usage, _ := nc.Sampler.Last()
+	usage = nc.oursUsed(usage)
+	nc.mu.Lock()
+	usable := nc.usable
+	nc.mu.Unlock()
+	out := make([]*nodev1.GPUUsage, 0, len(usage))
+	for _, u := range usage {
+		g := &nodev1.GPUUsage{
+			Uuid: u.UUID, UsedMib: u.UsedMiB, UtilMilli: u.UtilMilli, FreeMib: max(0, usable[u.UUID]-u.UsedMiB),
+		}
+		if m, ok := nc.cfg.GPUs.(busyMeter); ok {
+			if busy, elapsed, err := m.Busy(u.UUID); err == nil {
+				g.BusyMs = busy.Milliseconds()
+				g.Since = timestamppb.New(time.Now().Add(-elapsed))
+			}
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+// UsageAfter returns what the cards show, by an answer from after an instant.
+// A provider with exact accounts is asked; others take longer than a worker
+// should wait, and the sampler asks them.
+func (nc *Cards) UsageAfter(ctx context.Context, after time.Time) ([]gpu.Usage, bool) {
+	if _, exact := nc.cfg.GPUs.(gpu.Accountant); exact {
+		ctx, cancel := context.WithTimeout(ctx, SampleDeadline)
+		defer cancel()
+		usage, err := nc.cfg.GPUs.Usage(ctx)
+		return usage, err == nil
+	}
+	usage, at := nc.Sampler.Last()
+	return usage, at.After(after)
+}
+
+// AttemptOfPID says whose process a pid of the host was when the card was last
+// looked at, "" when it is not known.
+func (nc *Cards) AttemptOfPID(uuid string, pid int) string {
+	usage, _ := nc.Sampler.Last()
+	for _, u := range usage {
+		for _, p := range u.Processes {
+			if u.UUID == uuid && pid > 0 && p.PID == pid {
+				return p.Attempt
+			}
+		}
+	}
+	return ""
+}

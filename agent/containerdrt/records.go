@@ -1,0 +1,111 @@
+package containerdrt
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/berth-scheduler/berth/agent/runtime"
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// Kinds of files in Config.Dir, one each an attempt.
+const (
+	kindTry     = "try"     // how often its container was made
+	kindHelper  = "helper"  // what the helper is to do
+	kindStarted = "started" // when its first process was let go
+	kindSignal  = "signal"  // what Signal ended it with in the name of
+	kindExit    = "exit"    // how it ended
+)
+
+// records are the files that a node keeps of its attempts.
+type records struct{ dir string }
+
+// file is where a kind of record of an attempt is.
+func (r records) file(id cluster.AttemptID, kind string) string {
+	return filepath.Join(r.dir, id.String()+"."+kind)
+}
+
+// startedAt is when the first process was about to be let go, zero when it never was.
+func (r records) startedAt(id cluster.AttemptID) time.Time {
+	data, err := os.ReadFile(r.file(id, kindStarted))
+	if err != nil {
+		return time.Time{}
+	}
+	t, err := time.Parse(time.RFC3339Nano, string(data))
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+// writeExit records an exit on disk before anybody may delete the task.
+func (r records) writeExit(id cluster.AttemptID, t *runtime.Task) error {
+	data, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	tmp := r.file(id, kindExit+".new")
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("record exit: %w", err)
+	}
+	if err := os.Rename(tmp, r.file(id, kindExit)); err != nil {
+		return fmt.Errorf("record exit: %w", err)
+	}
+	d, err := os.Open(r.dir)
+	if err != nil {
+		return fmt.Errorf("record exit: %w", err)
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// readExit fills in how a task ended, and reports whether that is known.
+func (r records) readExit(id cluster.AttemptID, t *runtime.Task) (bool, error) {
+	data, err := os.ReadFile(r.file(id, kindExit))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := json.Unmarshal(data, t); err != nil {
+		return false, fmt.Errorf("exit record of %s: %w", id, err)
+	}
+	return true, nil
+}
+
+// actedFor is the signal in whose name Signal killed a task.
+func (r records) actedFor(id cluster.AttemptID) (syscall.Signal, bool) {
+	data, err := os.ReadFile(r.file(id, kindSignal))
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.Atoi(string(data))
+	return syscall.Signal(n), err == nil
+}
+
+// begin writes down that from here on a task may have run, whatever becomes of us.
+func (r records) begin(id cluster.AttemptID) error {
+	return os.WriteFile(r.file(id, kindStarted), []byte(time.Now().Format(time.RFC3339Nano)), 0o600)
+}
+
+// forget removes what there is of an attempt but the number of its tries.
+func (r records) forget(id cluster.AttemptID) error {
+	for _, kind := range []string{kindHelper, kindStarted, kindSignal, kindExit} {
+		if err := os.Remove(r.file(id, kind)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,284 @@
+// Package launcher makes of an assignment what a runtime is given to run: the user, the
+// environment with the names of Slurm, torch and MPI, the script and what stands beside
+// it, the output files, the ranks. What is given of cards it is told.
+package launcher
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berth-scheduler/berth/agent/gpu/caps"
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/cluster"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// Config says what a Launcher gives the jobs of its node.
+type Config struct {
+	Node cluster.NodeID
+	// Scripts is a directory for the batch scripts of attempts, which every
+	// user whose jobs run here must be able to reach; "" refuses such jobs.
+	Scripts string
+	// Tools are commands for jobs that are made for Slurm; optional.
+	Tools Tools
+	// Users resolves who jobs run as, Networks says what they see of the node's.
+	Users    Users
+	Networks Networks
+	// Env is added to every job's environment; the job's own wins. Frameworks is
+	// what frameworks are told of a shared card.
+	Env        []string
+	Frameworks caps.EnvConfig
+	// Grace is the time between SIGTERM and SIGKILL of a job that names none.
+	Grace time.Duration
+}
+
+// Launcher turns assignments into what a runtime is given to run. Beside the files
+// that belong to an attempt it keeps nothing.
+type Launcher struct{ cfg Config }
+
+// New makes one, and places the commands that jobs find.
+func New(cfg Config) (*Launcher, error) {
+	if err := cfg.placeTools(); err != nil {
+		return nil, err
+	}
+	return &Launcher{cfg: cfg}, nil
+}
+
+// Cards is what an attempt is given of the node's cards.
+type Cards struct {
+	// Env is what whoever granted them has the job know, and Caps what only the
+	// agent may say of what holds it to its shares; Caps wins over everything.
+	Env, Caps []string
+	// Devices are the names of the cards, Mounts what an image job needs to reach
+	// whoever shares them out.
+	Devices []string
+	Mounts  []launch.Mount
+	// ShareMiB is the smallest share of a card that others use, too, 0 without any,
+	// and TotalMiB the memory of that card.
+	ShareMiB, TotalMiB int64
+}
+
+// Launch resolves an assignment of a user into what a runtime needs, and writes the
+// files that its job is to find.
+func (la *Launcher) Launch(as *nodev1.Assignment, user User, cards *Cards) (*launch.Launch, error) {
+	l := &launch.Launch{
+		ID: conv.AttemptOf(as), Token: cluster.Token(as.Token),
+		UID: as.Uid, GID: as.Gid, Groups: user.Groups,
+		Image: as.Image, MemBytes: as.MemMib << 20, CPUMilli: as.CpuMilli,
+		CDIDevices: cards.Devices, Mounts: cards.Mounts,
+	}
+	for _, arg := range as.Command {
+		l.Args = append(l.Args, string(arg))
+	}
+	submitDir := submitDirOf(as, user)
+	l.Dir = submitDir
+	if as.Image != "" {
+		l.Dir = "/" // the submit directory is the host's; an image begins at its root
+	}
+	l.Env = la.capEnv(la.jobEnv(as, user, submitDir, cards.Env), cards)
+	switch {
+	case RestOfBatch(as):
+		la.placeHold(l, false)
+	case len(as.Script) > 0:
+		if err := la.placeScript(l, as); err != nil {
+			return nil, err
+		}
+	}
+	if len(as.Script) > 0 {
+		la.imageTools(l)
+	}
+	if err := la.placeCredential(l, as); err != nil {
+		return nil, fmt.Errorf("write the job's credential: %w", err)
+	}
+	if err := la.contain(l, as); err != nil {
+		return nil, err
+	}
+	la.setOutput(l, as, submitDir)
+	l.Truncate = as.Truncate
+	la.placeRanks(l, as)
+	if l.Ranks != nil && l.Ranks.Hold != nil { // what runs in it has outputs of its own
+		l.Stdin, l.Stdout, l.Stderr = "", os.DevNull, os.DevNull
+	}
+	return l, nil
+}
+
+// User is who an attempt runs as.
+func (la *Launcher) User(as *nodev1.Assignment) (User, error) {
+	user, err := la.cfg.Users.Resolve(as.GetUid(), as.GetGid(), as.GetUser())
+	if err != nil {
+		return User{}, &launch.Error{Code: 125, Reason: "USER", Err: err}
+	}
+	return user, nil
+}
+
+// Outline is of an attempt what those need who look at it: its user, its directory
+// and its output files, and nothing else.
+func (la *Launcher) Outline(as *nodev1.Assignment) (*launch.Launch, error) {
+	user, err := la.cfg.Users.Resolve(as.GetUid(), as.GetGid(), as.GetUser())
+	if err != nil {
+		return nil, err
+	}
+	l := &launch.Launch{
+		ID: conv.AttemptOf(as), Token: cluster.Token(as.GetToken()), UID: as.GetUid(), GID: as.GetGid(), Groups: user.Groups,
+		Image: as.GetImage(), Dir: submitDirOf(as, user),
+	}
+	la.setOutput(l, as, l.Dir)
+	return l, nil
+}
+
+// capEnv is env without what only the agent may say of what holds a job to its
+// shares, and with what it says.
+func (la *Launcher) capEnv(env []string, cards *Cards) []string {
+	kept := env[:0:0]
+	for _, line := range env {
+		if key, _, _ := strings.Cut(line, "="); !caps.Reserved(key) {
+			kept = append(kept, line)
+		}
+	}
+	kept = append(kept, cards.Caps...)
+	if cards.ShareMiB == 0 {
+		return kept
+	}
+	return caps.FrameworkEnv(kept, la.cfg.Frameworks, cards.ShareMiB, cards.TotalMiB)
+}
+
+// jobEnv is the user's own environment, completed by what a login would set,
+// and by ours, which wins.
+func (la *Launcher) jobEnv(as *nodev1.Assignment, u User, submitDir string, gpuEnv []string) []string {
+	var env []string
+	has := map[string]int{}
+	set := func(line string) {
+		key, _, _ := strings.Cut(line, "=")
+		if i, ok := has[key]; ok {
+			env[i] = line
+			return
+		}
+		has[key] = len(env)
+		env = append(env, line)
+	}
+	for _, line := range []string{
+		"PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
+		"HOME=" + u.Home, "USER=" + u.Name, "LOGNAME=" + u.Name, "SHELL=" + u.Shell,
+	} {
+		if as.Image == "" || strings.HasPrefix(line, "HOME=") || strings.HasPrefix(line, "USER=") {
+			set(line)
+		}
+	}
+	for _, line := range la.cfg.Env {
+		set(line)
+	}
+	for _, line := range as.Env {
+		if !steersHooks(string(line)) {
+			set(string(line))
+		}
+	}
+	for _, line := range gpuEnv {
+		set(line)
+	}
+	id := conv.AttemptOf(as)
+	for _, line := range []string{
+		"BERTH_JOB_ID=" + id.Job.String(), "BERTH_JOB_NAME=" + as.Name, "BERTH_JOB_PARTITION=" + as.Partition,
+		"BERTH_ATTEMPT=" + id.String(), "BERTH_NODE=" + string(la.cfg.Node),
+		"BERTH_RESTART_COUNT=" + strconv.FormatUint(uint64(max(1, as.Attempt)-1), 10),
+		"BERTH_SUBMIT_DIR=" + submitDir, "BERTH_JOB_GPUS=" + strconv.Itoa(len(as.Gpus)),
+		"BERTH_DEVICE=" + device(as),
+		"BERTH_CPUS=" + strconv.FormatInt(max(1, as.CpuMilli/1000), 10),
+		"BERTH_MEM_MIB=" + strconv.FormatInt(as.MemMib, 10),
+	} {
+		set(line)
+	}
+	for _, line := range arrayEnv(as) { // commands that are no script want it, too
+		set(line)
+	}
+	if len(as.Script) > 0 {
+		for _, line := range la.slurmEnv(as) {
+			set(line)
+		}
+	}
+	for _, line := range rankEnv(as) {
+		set(line)
+	}
+	if len(as.Script) > 0 {
+		return la.toolsEnv(env, as.Image)
+	}
+	return env
+}
+
+// device tells a job what it runs on: one that would do with either has to ask.
+func device(as *nodev1.Assignment) string {
+	if len(as.Gpus) == 0 {
+		return "cpu"
+	}
+	return "gpu"
+}
+
+// DefaultOutput is where a job's output goes when its owner names no file,
+// beside the directory it was submitted from, as Slurm does.
+const DefaultOutput = "berth-%j.out"
+
+// defaultTaskOutput is that of the tasks of an array.
+const defaultTaskOutput = "berth-%A_%a.out"
+
+func (la *Launcher) setOutput(l *launch.Launch, as *nodev1.Assignment, submitDir string) {
+	expand := func(pattern []byte) string {
+		p := expandPath(string(pattern), as, string(la.cfg.Node), "")
+		if !filepath.IsAbs(p) {
+			p = filepath.Join(submitDir, p)
+		}
+		return p
+	}
+	l.Stdout = DefaultOutput
+	if as.Array != nil {
+		l.Stdout = defaultTaskOutput
+	}
+	if len(as.Stdout) > 0 {
+		l.Stdout = string(as.Stdout)
+	}
+	l.Stdout = expand([]byte(l.Stdout))
+	l.Stderr = l.Stdout
+	if len(as.Stderr) > 0 {
+		l.Stderr = expand(as.Stderr)
+	}
+	if len(as.Stdin) > 0 && string(as.Stdin) != "/dev/null" {
+		l.Stdin = expand(as.Stdin)
+	}
+}
+
+// expandPath replaces Slurm's patterns in an output path, as on a node, with a given
+// rank; "" is that of the node's first process.
+func expandPath(p string, as *nodev1.Assignment, node, rank string) string {
+	n := cluster.OutputNames{
+		Job: cluster.JobID(as.Job), Array: cluster.JobID(as.GetArray().GetJob()), Name: as.Name, User: as.User,
+		Node: node, NodeRank: int(as.GetRanks().GetNodeRank()), Rank: rank,
+	}
+	if as.Array != nil {
+		n.Task = &as.Array.Task
+	}
+	if rank == "" {
+		n.Rank = strconv.FormatUint(uint64(as.GetRanks().GetNodeRank()*as.GetRanks().GetTasks()), 10)
+	}
+	return cluster.OutputPath(p, &n)
+}
+
+// steersHooks reports whether a variable is an order to the NVIDIA toolkit and
+// not to the job's own programs: no user and no image gives those. What CUDA's
+// libraries read, such as NVIDIA_TF32_OVERRIDE, is the job's.
+func steersHooks(line string) bool {
+	name, _, _ := strings.Cut(line, "=")
+	switch name {
+	case "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_DISABLE_REQUIRE", "NVIDIA_IMEX_CHANNELS",
+		"NVIDIA_GDS", "NVIDIA_MOFED", "NVIDIA_GDRCOPY", "NVIDIA_NVSWITCH", "NVIDIA_RUNTIME_SET_MEMLOCK":
+		return true
+	}
+	for _, prefix := range []string{"NVIDIA_REQUIRE_", "NVIDIA_MIG_", "NVIDIA_GPU_MEMORY_", "NVIDIA_CTK_"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}

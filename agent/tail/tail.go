@@ -1,0 +1,43 @@
+// Package tail finds the last lines of files, on nodes and where users are.
+package tail
+
+import "io"
+
+// block is how much is read at once while looking for lines.
+const block = 64 << 10
+
+// Max is how far back Offset looks: a file can be made of any size, with
+// no line in it, in no time.
+const Max = 1 << 30
+
+// Offset returns where the last lines of the first size bytes of f begin.
+// What follows the last line end counts as a line. When there are fewer in the
+// last Max bytes, it is there.
+func Offset(f io.ReaderAt, size, lines int64) (int64, error) {
+	if lines <= 0 {
+		return size, nil
+	}
+	buf := make([]byte, block)
+	// The line end at the very end ends the last line and begins none.
+	first := max(0, size-Max)
+	for end := size; end > first; {
+		from := max(first, end-block)
+		part := buf[:end-from]
+		if n, err := f.ReadAt(part, from); err != nil && !(err == io.EOF && n == len(part)) {
+			if err == io.EOF { // it was cut meanwhile
+				return 0, nil
+			}
+			return 0, err
+		}
+		for i := len(part) - 1; i >= 0; i-- {
+			if part[i] != '\n' || from+int64(i) == size-1 {
+				continue
+			}
+			if lines--; lines == 0 {
+				return from + int64(i) + 1, nil
+			}
+		}
+		end = from
+	}
+	return first, nil
+}

@@ -1,0 +1,45 @@
+// Package build says which release a program is, and what the Go tool recorded in it.
+package build
+
+import (
+	"runtime"
+	"runtime/debug"
+)
+
+// Version is the release that this tree is, or that is made of it next.
+const Version = "v0.1.0"
+
+// Facts say what program this is.
+type Facts struct {
+	Version  string // the release
+	Revision string // commit; "" where the Go tool recorded none
+	Modified bool   // since that commit
+	Go       string
+}
+
+// Info returns the release, and what the Go tool recorded.
+func Info() Facts {
+	b := Facts{Version: Version, Go: runtime.Version()}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Revision = s.Value
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
+		}
+	}
+	return b
+}
+
+// String is by what members of a cluster know this program: the release and, where
+// it is recorded, the commit, as v0.1.0+0123456789ab.
+func (b Facts) String() string {
+	if b.Revision == "" {
+		return b.Version
+	}
+	return b.Version + "+" + b.Revision[:min(12, len(b.Revision))]
+}

@@ -1,0 +1,162 @@
+package frame
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/programs"
+)
+
+// Program is one of Berth's as a command line.
+type Program struct {
+	// Name is what messages call it, Example a command of it.
+	Name, Example string
+	Commands      []Command
+}
+
+// CalledAs is p under the name by which its process was started: whoever types
+// berth, and is served by another program, reads of berth.
+func (p Program) CalledAs(argv0 string) Program {
+	if filepath.Base(argv0) != p.Name {
+		p.Name = programs.Users
+	}
+	return p
+}
+
+// Command is one of those at the top, or a part of one: what is at hand of the
+// same name becomes one command with all their verbs.
+type Command struct {
+	Name string
+	New  Constructor
+}
+
+// Constructor builds a command, which asks coordinators through c.
+type Constructor func(e *console.Env, c *client.Client) *cobra.Command
+
+// Local is the constructor of a command that asks no coordinator.
+func Local(build func(*console.Env) *cobra.Command) Constructor {
+	return func(e *console.Env, _ *client.Client) *cobra.Command { return build(e) }
+}
+
+// Main runs the command that args name (without the program's name) and
+// returns the exit code. The context that commands see ends with the first SIGINT
+// or SIGTERM; a second one kills the process as if nobody listened.
+func Main(args []string, env *console.Env, p Program) int {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	ch := make(chan os.Signal, 1)
+	signal.Notify(ch, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(ch)
+	go func() { // ends with the process at the latest
+		select {
+		case s := <-ch:
+			signal.Stop(ch)
+			sig, _ := s.(syscall.Signal)
+			cancel(&console.Interruption{Sig: sig})
+		case <-ctx.Done():
+		}
+	}()
+	return Execute(ctx, args, env, p)
+}
+
+// Execute is Main without signals.
+func Execute(ctx context.Context, args []string, env *console.Env, p Program) int {
+	env.Start()
+	c := client.NewClient(env)
+	err := Again(ctx, args, env, c, p)
+	c.Close()
+	if ferr := env.Flush(); err == nil {
+		err = ferr
+	}
+	code, msg := console.Classify(ctx, err)
+	if msg != "" {
+		env.Fail(msg)
+	}
+	return code
+}
+
+// Again runs a command for another one, asking through its client.
+func Again(ctx context.Context, args []string, env *console.Env, c *client.Client, p Program) error {
+	timeout := c.Timeout
+	root := newRoot(env, c, p, args)
+	if timeout != 0 {
+		c.Timeout = timeout // its flag set the default
+	}
+	if away, ok := asked(root, args); ok {
+		return env.Become(away, args)
+	}
+	root.SetArgs(args)
+	return root.ExecuteContext(ctx)
+}
+
+// Tree is the whole tree of commands, that of p and those of others, which take the
+// place of what p only knows to be theirs.
+func Tree(env *console.Env, c *client.Client, p Program, others ...Program) *cobra.Command {
+	for _, o := range others {
+		p.Commands = append(slices.Clone(p.Commands), o.Commands...)
+	}
+	return newRoot(env, c, p, nil)
+}
+
+// newRoot returns the root command, with those of p's commands that args can mean.
+// Commands report what was typed wrongly with Usagef.
+func newRoot(env *console.Env, c *client.Client, p Program, args []string) *cobra.Command {
+	root := &cobra.Command{
+		Use:   p.Name,
+		Short: "Run GPU jobs beside each other",
+		Long: "Berth runs GPU jobs on your own machines and lays several on one GPU when they fit.\n" +
+			"It talks to the coordinators named in $BERTH_SOCKET (a comma-separated list of unix\n" +
+			"sockets), by default " + console.DefaultSocket + ".",
+		SilenceErrors: true, SilenceUsage: true, TraverseChildren: false,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		Args:              cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return &console.UsageError{Cmd: p.Name, Err: errors.New("a command is missing, for example: " + p.Example)}
+			}
+			return console.UnknownCommand(cmd, args[0])
+		},
+	}
+	root.PersistentFlags().DurationVar(&c.Timeout, "timeout", client.DefaultTimeout, "how long to go on asking for a definite answer")
+	for _, x := range meant(p.Commands, args) {
+		merge(root, x.New(env, c))
+	}
+	if len(args) == 0 || len(meant(p.Commands, args)) == len(p.Commands) {
+		root.Version = console.Version().Version
+	}
+	root.SetOut(env.Out)
+	root.SetErr(env.Stderr)
+	root.SetFlagErrorFunc(console.FlagError)
+	WrapUsage(root)
+	return root
+}
+
+// meant are the commands that args can mean: all but where the first word is a
+// command's name. What looks at other commands is of Whole's name.
+func meant(all []Command, args []string) []Command {
+	if len(args) == 0 || slices.Contains(whole, args[0]) {
+		return all
+	}
+	var out []Command
+	for _, x := range all {
+		if x.Name == args[0] {
+			out = append(out, x)
+		}
+	}
+	if len(out) == 0 {
+		return all
+	}
+	return out
+}
+
+// whole are commands that look at the others.
+var whole = []string{"help", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}

@@ -1,0 +1,54 @@
+package frame
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+)
+
+// WrapUsage tells usage errors of every command which command they are of, and
+// makes groups such as "node" refuse what they do not know.
+func WrapUsage(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		WrapUsage(sub)
+	}
+	if args := cmd.Args; args != nil {
+		cmd.Args = func(cmd *cobra.Command, a []string) error { return inCommand(cmd, args(cmd, a), true) }
+	}
+	if run := cmd.RunE; run != nil {
+		cmd.RunE = func(cmd *cobra.Command, a []string) error { return inCommand(cmd, run(cmd, a), false) }
+		return
+	}
+	if cmd.HasSubCommands() && cmd.Run == nil {
+		cmd.RunE = func(cmd *cobra.Command, a []string) error {
+			known := console.Verbs(cmd)
+			if len(a) == 0 {
+				return &console.UsageError{Cmd: cmd.CommandPath(), Err: fmt.Errorf("a command is missing; one of %s", strings.Join(known, ", "))}
+			}
+			return console.UnknownCommand(cmd, a[0])
+		}
+		cmd.Args = cobra.ArbitraryArgs
+	}
+}
+
+func inCommand(cmd *cobra.Command, err error, always bool) error {
+	if err == nil {
+		return nil
+	}
+	var u *console.UsageError
+	switch {
+	case errors.As(err, &u):
+		if u.Cmd == "" {
+			return &console.UsageError{Cmd: cmd.CommandPath(), Err: u.Err}
+		}
+		return err
+	case always:
+		return &console.UsageError{Cmd: cmd.CommandPath(), Err: err}
+	default:
+		return err
+	}
+}

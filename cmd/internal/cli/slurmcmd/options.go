@@ -1,0 +1,223 @@
+package slurmcmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+)
+
+// Marks on the options of Slurm's commands, see markOf.
+const (
+	markRefused  = "refused"  // why it cannot be done
+	markIgnored  = "ignored"  // why there is nothing to do
+	markVariable = "variable" // what stands for it when it is not given
+	markUnless   = "unless"   // options that take the variable's place, too
+	markAlone    = "alone"    // may stand without its value
+	markCluster  = "cluster"  // names clusters
+	oneCluster   = "there is one cluster"
+	nothingHides = "no partition is hidden"
+)
+
+func mark(fs *pflag.FlagSet, name, mark string, values ...string) {
+	if len(values) == 0 {
+		values = []string{"yes"}
+	}
+	if err := fs.SetAnnotation(name, mark, values); err != nil {
+		panic(err) // a name that the caller just defined
+	}
+}
+
+// sayRefused adds an option of Slurm's that cannot be done, and says what to do
+// instead; takes is whether it has a value.
+func sayRefused(fs *pflag.FlagSet, name, short string, takes bool, why string) {
+	bareOption(fs, name, short, takes, "refused: "+why)
+	mark(fs, name, markRefused, why)
+}
+
+// sayIgnored adds options of Slurm's for which there is nothing to do.
+func sayIgnored(fs *pflag.FlagSet, why string, names ...string) {
+	for _, name := range names {
+		long, short, _ := strings.Cut(name, ",")
+		bareOption(fs, long, short, false, "taken for Slurm's sake: "+why)
+		mark(fs, long, markIgnored, why)
+	}
+}
+
+func bareOption(fs *pflag.FlagSet, name, short string, takes bool, usage string) {
+	if takes {
+		fs.StringP(name, short, "", usage)
+		return
+	}
+	fs.BoolP(name, short, false, usage)
+}
+
+// clustersOption adds -M: this cluster may be named, and no other.
+func clustersOption(fs *pflag.FlagSet) {
+	fs.StringP("clusters", "M", "", "taken for Slurm's sake: "+oneCluster+", called "+clusterName)
+	mark(fs, "clusters", markCluster)
+	mark(fs, "clusters", markIgnored, oneCluster+", `"+clusterName+"`; another is refused in Slurm's words")
+}
+
+// oneClusterOptions are those of federations of clusters.
+func oneClusterOptions(fs *pflag.FlagSet, names ...string) { sayIgnored(fs, oneCluster, names...) }
+
+// variables are what stands for options that are not given, as NAME=OPTION.
+func variables(fs *pflag.FlagSet, pairs ...string) {
+	for _, p := range pairs {
+		name, option, _ := strings.Cut(p, "=")
+		mark(fs, option, markVariable, name)
+	}
+}
+
+// settle gives options that were not given the values of their variables, and
+// refuses those that cannot be done.
+func settleOptions(e *console.Env, fs *pflag.FlagSet) error {
+	has := map[string]bool{} // a value
+	fs.Visit(func(f *pflag.Flag) { has[f.Name] = true })
+	var fault error
+	fs.VisitAll(func(f *pflag.Flag) {
+		changed := has[f.Name]
+		taken := changed || slices.ContainsFunc(f.Annotations[markUnless], func(o string) bool { return has[o] })
+		for _, v := range f.Annotations[markVariable] {
+			value := e.Getenv(v)
+			if taken || value == "" {
+				continue
+			}
+			if f.Value.Type() == "bool" { // to be set is enough
+				value = "true"
+			}
+			has[f.Name] = true
+			if err := f.Value.Set(value); err != nil && fault == nil {
+				fault = fmt.Errorf("$%s: %w", v, err)
+			}
+		}
+		switch why := f.Annotations[markRefused]; {
+		case fault != nil || !changed:
+		case why != nil:
+			fault = fmt.Errorf("--%s: %s", f.Name, why[0])
+		case f.Annotations[markCluster] != nil:
+			fault = otherCluster(f.Value.String())
+		}
+	})
+	return fault
+}
+
+// otherCluster is Slurm's words for a cluster that is not this one.
+func otherCluster(names string) error {
+	for _, n := range listOf(names) {
+		if n != clusterName && n != "all" {
+			return slurm.Message(fmt.Sprintf("'%s' can't be reached now, or it is an invalid entry for --cluster.  Use 'sacctmgr list clusters' to see available clusters.", console.Escape(n)))
+		}
+	}
+	return nil
+}
+
+// spelled writes words as pflag reads them what getopt takes besides: long options
+// that are shortened while unique, and some that may stand without a value.
+func spelled(fs *pflag.FlagSet, args []string) []string {
+	out := make([]string, 0, len(args))
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		if a == "--" {
+			return append(out, args[i:]...)
+		}
+		f, word := wanting(fs, a)
+		switch {
+		case f == nil:
+			out = append(out, word)
+		case i+1 < len(args) && (f.Annotations[markAlone] == nil || !strings.HasPrefix(args[i+1], "-")):
+			out = append(out, word, args[i+1])
+			i++
+		case f.Annotations[markAlone] != nil:
+			out = append(out, "--"+f.Name+"=")
+		default:
+			out = append(out, word)
+		}
+	}
+	return out
+}
+
+// wanting is the option of a word whose value is the next, nil when there is none;
+// and the word with its name in full.
+func wanting(fs *pflag.FlagSet, word string) (*pflag.Flag, string) {
+	if name, ok := strings.CutPrefix(word, "--"); ok {
+		name, value, has := strings.Cut(name, "=")
+		f := optionNamed(fs, name)
+		if f == nil {
+			return nil, word
+		}
+		if has {
+			return nil, "--" + f.Name + "=" + value
+		}
+		if f.NoOptDefVal != "" {
+			return nil, "--" + f.Name
+		}
+		return f, "--" + f.Name
+	}
+	if len(word) < 2 || word[0] != '-' {
+		return nil, word
+	}
+	for i := 1; i < len(word); i++ {
+		f := fs.ShorthandLookup(word[i : i+1])
+		if f == nil || f.NoOptDefVal == "" && i+1 < len(word) {
+			return nil, word
+		}
+		if f.NoOptDefVal == "" {
+			return f, word
+		}
+	}
+	return nil, word
+}
+
+// optionNamed is the option of a long name, or of the beginning of one.
+func optionNamed(fs *pflag.FlagSet, name string) *pflag.Flag {
+	if f := fs.Lookup(name); f != nil || name == "" {
+		return f
+	}
+	var found []*pflag.Flag
+	fs.VisitAll(func(f *pflag.Flag) {
+		if strings.HasPrefix(f.Name, name) {
+			found = append(found, f)
+		}
+	})
+	if len(found) != 1 {
+		return nil
+	}
+	return found[0]
+}
+
+// repeated does something once, or for as long as it is let every so many seconds, as
+// -i says; dated is whether each time is headed by its date.
+func repeated(ctx context.Context, e *console.Env, every string, dated bool, do func() error) error {
+	if every == "" {
+		return do()
+	}
+	n, err := strconv.Atoi(every)
+	if err != nil || n < 1 || n > 1<<20 {
+		return slurm.Message("--iterate=" + every)
+	}
+	for {
+		if dated {
+			e.Printf("%s\n", e.Now().Format("Mon Jan 02 15:04:05 2006"))
+		}
+		if err := do(); err != nil {
+			return err
+		}
+		e.Printf("\n")
+		if err := e.Flush(); err != nil {
+			return err
+		}
+		if !client.Sleep(ctx, time.Duration(n)*time.Second) {
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,275 @@
+package slurmcmd
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+const scancelExamples = "  berth scancel 12 14\n  ln -s /usr/bin/berth /usr/local/bin/scancel && scancel --me -t PENDING"
+
+// NewScancelCmd returns the command scancel.
+func NewScancelCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var q slurm.Squeue
+	var users, names, parts, states, nodes, accounts, qos, reservations, wckey, sig string
+	var me, quiet, verbose, batch, full, interactive bool
+	return slurmCommand(e, "scancel [OPTIONS…] [JOB…]", "End jobs as Slurm's scancel does", scancelExamples, func(fs *pflag.FlagSet) {
+		fs.StringVarP(&users, "user", "u", "", "jobs of this user")
+		fs.BoolVar(&me, "me", false, "jobs of mine")
+		fs.StringVarP(&names, "name", "n", "", "jobs of this name")
+		fs.StringVar(&names, "jobname", "", "the same")
+		fs.StringVarP(&parts, "partition", "p", "", "jobs of this partition")
+		fs.StringVarP(&states, "state", "t", "", "jobs in this state: PENDING, RUNNING")
+		fs.StringVarP(&nodes, "nodelist", "w", "", "jobs on these nodes")
+		fs.StringVarP(&sig, "signal", "s", "", "send this signal to running jobs; TERM and KILL end them")
+		fs.BoolVarP(&quiet, "quiet", "Q", false, "say nothing of jobs that are not there")
+		fs.BoolVarP(&verbose, "verbose", "v", false, "say which jobs are ended")
+		fs.BoolVarP(&batch, "batch", "b", false, "with --signal: to the shell of the script alone")
+		fs.BoolVarP(&full, "full", "f", false, "with --signal: to that shell, too")
+		fs.BoolVarP(&interactive, "interactive", "i", false, "ask before each job")
+		fs.StringVarP(&accounts, "account", "A", "", "jobs of this account")
+		fs.StringVarP(&qos, "qos", "q", "", "jobs of this quality of service")
+		fs.StringVarP(&reservations, "reservation", "R", "", "jobs in this reservation")
+		fs.StringVar(&wckey, "wckey", "", "jobs with this key, which none has")
+		sayIgnored(fs, "it is the coordinators that end jobs", "ctld")
+		sayIgnored(fs, "burst buffers are not managed", "hurry,H")
+		clustersOption(fs)
+		sayRefused(fs, "sibling", "", true, oneCluster)
+		variables(fs, "SCANCEL_ACCOUNT=account", "SCANCEL_BATCH=batch", "SCANCEL_FULL=full", "SCANCEL_INTERACTIVE=interactive", "SCANCEL_NAME=name",
+			"SCANCEL_PARTITION=partition", "SCANCEL_QOS=qos", "SCANCEL_STATE=state", "SCANCEL_USER=user", "SCANCEL_VERBOSE=verbose", "SCANCEL_WCKEY=wckey")
+	}, func(ctx context.Context, args []string) error {
+		send, err := toSend(sig, batch, full)
+		if err != nil {
+			return err
+		}
+		q.Users, q.Names, q.Partitions, q.States = listOf(users), listOf(names), listOf(parts), listOf(strings.ToUpper(states))
+		q.Accounts, q.QOS, q.Reservations, q.Nothing = listOf(accounts), listOf(qos), listOf(reservations), wckey != ""
+		if me {
+			q.Users = append(q.Users, e.User())
+		}
+		if q.Nodes, err = slurm.Unfold(nodes); err != nil {
+			return slurm.Message(fmt.Sprintf("Invalid node name %v", err))
+		}
+		if len(args) == 0 && !choosesJobs(&q) {
+			return slurm.Message("No job identification provided")
+		}
+		var tasks []console.TaskRef
+		for _, a := range args {
+			ids, of, err := jobsAndTasks(a)
+			if err != nil {
+				return slurm.Message("Invalid job id " + a)
+			}
+			q.Jobs, tasks = append(q.Jobs, ids...), append(tasks, of...)
+		}
+		return onJobs(ctx, e, c, &q, &ending{send: send, args: args, tasks: tasks, quiet: quiet, verbose: verbose, ask: interactive})
+	})
+}
+
+// ending is what scancel does to jobs, and how much it says.
+type ending struct {
+	// send is the signal, nil to end them.
+	send *apiv1.AttachSignal
+	// args are the words that named jobs, tasks the tasks of arrays among them.
+	args                []string
+	tasks               []console.TaskRef
+	quiet, verbose, ask bool
+}
+
+// onJobs signals, or ends, what scancel's arguments and options name.
+func onJobs(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Squeue, w *ending) error {
+	ids, tasks, args, chooses := q.Jobs, w.tasks, w.args, choosesJobs(q)
+	if w.send != nil && len(q.States) == 0 {
+		q.States = []string{"RUNNING"}
+	}
+	if chooses && len(tasks) > 0 {
+		return fmt.Errorf("%s: name tasks of arrays without options that choose jobs", tasks[0])
+	}
+	if chooses {
+		var err error
+		if ids, tasks, err = chosen(ctx, e, c, q); err != nil {
+			return err
+		}
+	}
+	if w.ask {
+		var err error
+		if ids, tasks, err = confirmed(ctx, e, c, ids, tasks); err != nil {
+			return err
+		}
+	}
+	if w.send != nil {
+		if chooses || w.ask {
+			args = texts(ids)
+			for _, t := range tasks {
+				args = append(args, t.String())
+			}
+		}
+		return signalJobs(ctx, e, c, args, w.send, w.verbose)
+	}
+	return endJobs(ctx, e, c, ids, tasks, w.quiet, w.verbose)
+}
+
+// confirmed asks of each job, and of tasks of an array that were named together,
+// whether it is meant.
+func confirmed(ctx context.Context, e *console.Env, c *client.Client, ids []uint64, tasks []console.TaskRef) (yes []uint64, of []console.TaskRef, err error) {
+	if len(ids)+len(tasks) == 0 {
+		return nil, nil, nil
+	}
+	jobs, err := client.ListJobs(ctx, c, &apiv1.ListJobsRequest{Ids: idsOf(ids, tasks), Finished: true, Brief: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	in := bufio.NewReader(e.Stdin)
+	meant := func(label string, id uint64) bool {
+		name, part := "", ""
+		if k := slices.IndexFunc(jobs, func(j *apiv1.Job) bool { return j.GetId() == id || j.GetArrayJobId() == id }); k >= 0 {
+			name, part = console.Escape(jobs[k].GetName()), cmp.Or(jobs[k].GetPartition(), noPartition)
+		}
+		for {
+			fmt.Fprintf(e.Stderr, "Cancel job_id=%s name=%s partition=%s [y/n]? ", label, name, part)
+			line, err := in.ReadString('\n')
+			switch strings.ToLower(strings.TrimSpace(line)) {
+			case "y", "yes":
+				return true
+			case "n", "no":
+				return false
+			}
+			if err != nil { // there is nobody to ask
+				return false
+			}
+		}
+	}
+	for _, id := range ids {
+		if meant(strconv.FormatUint(id, 10), id) {
+			yes = append(yes, id)
+		}
+	}
+	for _, t := range tasks {
+		if meant(t.String(), t.Array) {
+			of = append(of, t)
+		}
+	}
+	return yes, of, nil
+}
+
+// choosesJobs reports whether options choose jobs, besides ids.
+func choosesJobs(q *slurm.Squeue) bool {
+	return q.Nothing || len(q.Users)+len(q.Names)+len(q.Partitions)+len(q.States)+len(q.Nodes)+len(q.Accounts)+len(q.QOS)+len(q.Reservations) > 0
+}
+
+// toSend is what scancel --signal asks for, nil where it is to end jobs.
+func toSend(text string, batch, full bool) (*apiv1.AttachSignal, error) {
+	switch strings.TrimPrefix(strings.ToUpper(text), "SIG") {
+	case "", "TERM", "KILL", "15", "9":
+		return nil, nil
+	}
+	sig, err := client.ParseSignal(text)
+	if err != nil {
+		return nil, slurm.Message("Unknown job signal: " + text)
+	}
+	return &apiv1.AttachSignal{Number: uint32(sig), First: batch && !full, All: full}, nil
+}
+
+// signalJobs sends a signal to running jobs, to each once. One that cannot be
+// signalled is an error of the command, but not for the others.
+func signalJobs(ctx context.Context, e *console.Env, c *client.Client, jobs []string, what *apiv1.AttachSignal, verbose bool) error {
+	var faults []error
+	for _, arg := range jobs {
+		job, err := client.OneJob(ctx, c, arg)
+		if err == nil {
+			err = c.Signal(ctx, job, what)
+		}
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return err
+		case err != nil:
+			faults = append(faults, slurm.Message(fmt.Sprintf("Kill job error on job id %s: %v", arg, err)))
+		case verbose:
+			fmt.Fprintf(e.Stderr, "scancel: Signal %d to job %s\n", what.GetNumber(), arg)
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func texts(ids []uint64) []string {
+	var out []string
+	for _, id := range ids {
+		out = append(out, strconv.FormatUint(id, 10))
+	}
+	return out
+}
+
+// chosen are the jobs, and tasks of arrays, that have not ended and that the
+// options name.
+func chosen(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Squeue) (ids []uint64, tasks []console.TaskRef, err error) {
+	got, err := client.ListJobs(ctx, c, &apiv1.ListJobsRequest{Ids: q.Jobs, Brief: len(q.Reservations) == 0})
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, j := range got {
+		switch s := slurmJob(viewFrom(e), j); {
+		case !q.Wants(&s):
+		case s.Folds(): // its id is that of the last task
+			tasks = append(tasks, console.TaskRef{Array: s.ArrayID, Tasks: tasksOf(j)})
+		default:
+			ids = append(ids, s.ID)
+		}
+	}
+	return ids, tasks, nil
+}
+
+// endJobs cancels any number of jobs and tasks of arrays. One that is not there, or that the caller
+// may not end, is an error of the command, but not for the other jobs.
+func endJobs(ctx context.Context, e *console.Env, c *client.Client, ids []uint64, tasks []console.TaskRef, quiet, verbose bool) error {
+	var faults []error
+	var reqs []*apiv1.CancelJobsRequest
+	for part := range slices.Chunk(ids, 1000) {
+		reqs = append(reqs, &apiv1.CancelJobsRequest{RequestId: e.RequestID(), Ids: part})
+	}
+	for part := range slices.Chunk(tasks, 1000) {
+		reqs = append(reqs, &apiv1.CancelJobsRequest{RequestId: e.RequestID(), Tasks: client.ArrayTasks(part)})
+	}
+	for _, req := range reqs {
+		var resp *apiv1.CancelJobsResponse
+		err := c.Jobs(ctx, client.Changes, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
+			resp, err = s.CancelJobs(ctx, req)
+			return err
+		})
+		if err != nil {
+			return console.UnknownChange(err, "Cancelling again is safe.")
+		}
+		for _, r := range resp.GetResults() {
+			name := console.JobOrTasks(r.GetId(), r.GetTasks())
+			switch r.GetOutcome() {
+			case apiv1.CancelOutcome_CANCEL_OUTCOME_CANCELLED:
+				if verbose {
+					fmt.Fprintf(e.Stderr, "scancel: Terminating job %s\n", name)
+				}
+			case apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND:
+				if !quiet {
+					faults = append(faults, slurm.Message(fmt.Sprintf("Kill job error on job id %s: Invalid job id specified", name)))
+				}
+			case apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED:
+				faults = append(faults, slurm.Message(fmt.Sprintf("Kill job error on job id %s: Access/permission denied", name)))
+			case apiv1.CancelOutcome_CANCEL_OUTCOME_ALREADY_FINISHED:
+				if verbose {
+					e.Warnf("Kill job error on job id %s: Job/step already completing or completed", name)
+				}
+			}
+		}
+	}
+	return errors.Join(faults...)
+}

@@ -1,0 +1,74 @@
+package slurmcmd
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+const sdiagExamples = "  berth sdiag\n  ln -s /usr/bin/berth /usr/local/bin/sdiag && sdiag | grep 'cycle'"
+
+// NewSdiagCmd returns the command sdiag.
+func NewSdiagCmd(e *console.Env, c *client.Client) *cobra.Command {
+	return slurmCommand(e, "sdiag [OPTIONS…]", "Show what the scheduler did as Slurm's sdiag does", sdiagExamples, func(fs *pflag.FlagSet) {
+		fs.BoolP("all", "a", false, "the same as without it")
+		sayIgnored(fs, "requests are listed by how many there were", "sort-by-id,i", "sort-by-name,n", "sort-by-time,t", "sort-by-time2,T")
+		sayRefused(fs, "reset", "r", false, "figures count from the coordinator's start; its metrics have rates")
+		clustersOption(fs)
+	}, func(ctx context.Context, _ []string) error {
+		st, err := getStatus(ctx, c)
+		if err != nil {
+			return err
+		}
+		if st.GetFigures() == nil {
+			return errors.New("the coordinators are of a release that does not count; upgrade them")
+		}
+		s := sdiagOf(st, e)
+		return s.Print(e.Out)
+	})
+}
+
+// sdiagOf are the leader's figures in Slurm's terms: what plans new jobs alone, or who
+// is next on a GPU that is free, is Slurm's main loop, and a pass over all that wait its
+// backfilling.
+func sdiagOf(st *apiv1.GetStatusResponse, e *console.Env) slurm.Sdiag {
+	f, now := st.GetFigures(), e.Now()
+	s := slurm.Sdiag{Now: local(st.GetNow(), now), Since: local(f.GetSince(), now), InFlight: f.GetInFlight()}
+	for _, p := range f.GetPasses() {
+		x := slurm.Passes{
+			Count: p.GetCount(), LastUs: p.GetLastUs(), MaxUs: p.GetMaxUs(), TotalUs: p.GetTotalUs(), LastDepth: p.GetLastDepth(), TotalDepth: p.GetTotalDepth(), Started: p.GetStarted(),
+		}
+		switch p.GetKind() {
+		case "full":
+			s.Backfill = x
+		case "arrival":
+			x.Started += s.Main.Started
+			s.Main = x
+		default:
+			s.Main.Started += x.Started
+		}
+	}
+	for _, j := range st.GetJobs() {
+		state, err := cluster.ParseJobState(j.GetState())
+		switch {
+		case err != nil:
+		case state.Waiting():
+			s.Pending += uint64(j.GetCount())
+		case !state.Terminal():
+			s.Running += uint64(j.GetCount())
+		}
+	}
+	for _, call := range f.GetCalls() {
+		s.RPCs = append(s.RPCs, slurm.RPC{Name: call.GetMethod(), Count: call.GetCount(), TotalUs: call.GetTotalUs()})
+	}
+	return s
+}

@@ -1,0 +1,82 @@
+package slurmcmd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+)
+
+const sinfoExamples = "  berth sinfo -N -l\n  ln -s /usr/bin/berth /usr/local/bin/sinfo && sinfo -h -o '%N %G %C'"
+
+// NewSinfoCmd returns the command sinfo.
+func NewSinfoCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var s slurm.Sinfo
+	var nodes, parts, states, every string
+	var json, reserved bool
+	return slurmCommand(e, "sinfo [OPTIONS…]", "List nodes as Slurm's sinfo does", sinfoExamples, func(fs *pflag.FlagSet) {
+		fs.StringVarP(&s.Format, "format", "o", "", "columns, such as '%P %.5a %N'")
+		fs.StringVarP(&s.Fields, "Format", "O", "", "columns by name, such as NodeList,Gres,GresUsed")
+		fs.BoolVarP(&s.Each, "Node", "N", false, "a line for each node")
+		fs.BoolVarP(&s.Long, "long", "l", false, "a longer table")
+		fs.BoolVarP(&s.Summary, "summarize", "s", false, "a line for each partition")
+		fs.BoolVarP(&s.Reasons, "list-reasons", "R", false, "why nodes are drained")
+		fs.BoolVarP(&s.NoHead, "noheader", "h", false, "leave out the heads of the columns")
+		fs.StringVarP(&nodes, "nodes", "n", "", "only these nodes")
+		fs.StringVarP(&parts, "partition", "p", "", "only these partitions")
+		fs.StringVarP(&states, "states", "t", "", "only nodes in these states")
+		fs.BoolVarP(&s.Dead, "dead", "d", false, "only nodes that do not answer")
+		fs.BoolVarP(&s.Responding, "responding", "r", false, "only nodes that answer")
+		fs.StringVarP(&s.Sort, "sort", "S", "", "letters of -o, each with + or -")
+		fs.StringVarP(&every, "iterate", "i", "", "again every so many seconds")
+		fs.BoolVarP(&reserved, "reservation", "T", false, "list reservations")
+		sayIgnored(fs, nothingHides, "all,a", "hide")
+		sayIgnored(fs, "nodes stand in one line only if all of it is true of each", "exact,e")
+		sayIgnored(fs, "memory is in MiB", "noconvert")
+		sayIgnored(fs, "nothing more is said", "verbose,v")
+		clustersOption(fs)
+		oneClusterOptions(fs, "federation", "local")
+		sayRefused(fs, "yaml", "", false, "YAML is printed by berth node list -o yaml")
+		variables(fs, "SINFO_PARTITION=partition", "SINFO_SORT=sort", "SINFO_FORMAT=format")
+		mark(fs, "format", markUnless, "Format", "Node", "summarize", "list-reasons")
+		fs.BoolVar(&json, "json", false, "print JSON, as Slurm does")
+	}, func(ctx context.Context, args []string) error {
+		var err error
+		if s.Nodes, err = slurm.Unfold(nodes); err != nil {
+			return slurm.Message(fmt.Sprintf("Invalid node name %v", err))
+		}
+		s.Partitions, s.States = listOf(parts), listOf(strings.ToLower(states))
+		if json {
+			return sinfoJSON(ctx, e, c, &s)
+		}
+		return repeated(ctx, e, every, !s.NoHead && !s.Long, func() error {
+			if reserved {
+				return listReservations(ctx, e, c, &s)
+			}
+			ps, ns, err := slurmCluster(ctx, e, c)
+			if err != nil {
+				return err
+			}
+			return s.Print(e.Out, ps, ns, e.Now())
+		})
+	})
+}
+
+// listReservations is sinfo --reservation.
+func listReservations(ctx context.Context, e *console.Env, c *client.Client, s *slurm.Sinfo) error {
+	all, err := client.GetReservations(ctx, c, nil)
+	if err != nil {
+		return err
+	}
+	list := make([]slurm.Reservation, len(all))
+	for i, m := range all {
+		list[i] = slurmReservation(m, e.Now())
+	}
+	return s.PrintReservations(e.Out, list, e.Now())
+}

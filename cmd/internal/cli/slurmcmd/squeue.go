@@ -1,0 +1,213 @@
+package slurmcmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+const squeueExamples = "  berth squeue --me -h -o '%i %T %R'\n  ln -s /usr/bin/berth /usr/local/bin/squeue && squeue -t PD --start"
+
+// squeueOptions are the options of squeue.
+type squeueOptions struct {
+	print                                                                                  slurm.Squeue
+	jobs, users, names, parts, nodes, states, accounts, qos, reservations, licenses, every string
+	me, json, array, arrayUnique                                                           bool
+}
+
+// NewSqueueCmd returns the command squeue.
+func NewSqueueCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var o squeueOptions
+	return slurmCommand(e, "squeue [OPTIONS…]", "List jobs as Slurm's squeue does", squeueExamples, o.flags, func(ctx context.Context, args []string) error {
+		tasks, err := o.choose(ctx, e, c)
+		if err != nil {
+			return err
+		}
+		if o.json {
+			return squeueJSON(ctx, e, c, &o.print, tasks)
+		}
+		return repeated(ctx, e, o.every, !o.print.NoHead && !o.print.Long, func() error {
+			return runSqueue(ctx, e, c, &o.print, tasks, o.array || o.arrayUnique)
+		})
+	})
+}
+
+func (o *squeueOptions) flags(fs *pflag.FlagSet) {
+	q := &o.print
+	fs.StringVarP(&q.Format, "format", "o", "", "columns, such as '%.18i %.8j %R'")
+	fs.StringVarP(&q.Fields, "Format", "O", "", "columns by name, such as JobID:10,State")
+	fs.BoolVarP(&q.Long, "long", "l", false, "a longer table")
+	fs.BoolVar(&q.Start, "start", false, "when those that wait are expected to start")
+	fs.BoolVarP(&q.NoHead, "noheader", "h", false, "leave out the heads of the columns")
+	fs.BoolVar(&q.NoConvert, "noconvert", false, "amounts of memory in MiB")
+	fs.StringVarP(&q.Sort, "sort", "S", "", "letters of -o, each with + or -")
+	fs.StringVarP(&o.every, "iterate", "i", "", "again every so many seconds")
+	fs.StringVarP(&o.jobs, "jobs", "j", "", "only these jobs")
+	fs.StringVarP(&o.users, "user", "u", "", "only jobs of these users")
+	fs.StringVarP(&o.accounts, "account", "A", "", "only jobs of these accounts")
+	fs.StringVarP(&o.names, "name", "n", "", "only jobs of these names")
+	fs.StringVarP(&o.parts, "partition", "p", "", "only jobs of these partitions")
+	fs.StringVarP(&o.qos, "qos", "q", "", "only jobs of these qualities of service")
+	fs.StringVarP(&o.reservations, "reservation", "R", "", "only jobs in these reservations")
+	fs.StringVarP(&o.licenses, "licenses", "L", "", "only jobs with these licenses, which none has")
+	fs.StringVarP(&o.nodes, "nodelist", "w", "", "only jobs on these nodes")
+	fs.StringVarP(&o.states, "states", "t", "", "only jobs in these states; all for any")
+	fs.BoolVar(&o.me, "me", false, "only jobs of mine")
+	fs.BoolVarP(&o.array, "array", "r", false, "a line for each task of an array")
+	fs.BoolVar(&o.arrayUnique, "array-unique", false, "the same")
+	fs.BoolVar(&o.json, "json", false, "print JSON, as Slurm does")
+	mark(fs, "jobs", markAlone)
+	sayIgnored(fs, nothingHides, "all,a", "hide")
+	sayIgnored(fs, "a job waits in one partition", "priority,P")
+	sayIgnored(fs, "nothing more is said", "verbose,v")
+	clustersOption(fs)
+	oneClusterOptions(fs, "federation", "local", "sibling")
+	sayRefused(fs, "steps", "s", true, "steps are not listed: they belong to the srun that runs them; berth show JOB says what a job does")
+	mark(fs, "steps", markAlone)
+	sayRefused(fs, "yaml", "", false, "YAML is printed by berth queue -o yaml")
+	variables(fs, "SQUEUE_ACCOUNT=account", "SQUEUE_ARRAY=array", "SQUEUE_ARRAY_UNIQUE=array-unique", "SQUEUE_LICENSES=licenses", "SQUEUE_NAMES=name",
+		"SQUEUE_PARTITION=partition", "SQUEUE_QOS=qos", "SQUEUE_SORT=sort", "SQUEUE_STATES=states", "SQUEUE_USERS=user",
+		"SQUEUE_FORMAT=format", "SQUEUE_FORMAT2=Format")
+	mark(fs, "format", markUnless, "Format", "long")
+	mark(fs, "Format", markUnless, "format", "long")
+}
+
+// choose reads the options that choose jobs; it returns the tasks of arrays that are
+// named.
+func (o *squeueOptions) choose(ctx context.Context, e *console.Env, c *client.Client) (tasks []console.TaskRef, err error) {
+	q := &o.print
+	if q.Jobs, tasks, err = jobsAndTasksOf(o.jobs); err != nil {
+		return nil, slurm.Message(err.Error())
+	}
+	q.Users, q.Names, q.Partitions = listOf(o.users), listOf(o.names), listOf(o.parts)
+	q.Accounts, q.QOS, q.Reservations = listOf(o.accounts), listOf(o.qos), listOf(o.reservations)
+	q.States, q.Nothing = listOf(strings.ToUpper(o.states)), o.licenses != ""
+	if o.me {
+		q.Users = append(q.Users, e.User())
+	}
+	if q.Nodes, err = slurm.Unfold(o.nodes); err != nil {
+		return nil, slurm.Message(fmt.Sprintf("Invalid node name %v", err))
+	}
+	return tasks, knownNodes(ctx, c, q.Nodes)
+}
+
+// knownNodes refuses nodes that are not there, as squeue does.
+func knownNodes(ctx context.Context, c *client.Client, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	nodes, err := client.GetNodes(ctx, c, nil)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(nodes, func(n *apiv1.Node) bool { return n.GetId() == name }) {
+			return slurm.Message("Invalid node name " + console.Escape(name))
+		}
+	}
+	return nil
+}
+
+// knownStates refuses states that Slurm does not know.
+func knownStates(q *slurm.Squeue) error {
+	for _, s := range q.States {
+		if s != "ALL" && !knownToSlurm(s) {
+			return slurm.Message("Invalid job state specified: " + s)
+		}
+	}
+	return nil
+}
+
+// queued are the jobs that were asked for, as far as ids and the coordinator choose;
+// full is with all that there is of them.
+func queued(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Squeue, tasks []console.TaskRef, full bool) ([]slurm.Job, error) {
+	if err := knownStates(q); err != nil {
+		return nil, err
+	}
+	jobs, err := listSlurm(ctx, e, c, squeueRequest(q, tasks), full)
+	if err != nil {
+		return nil, err
+	}
+	gone := func(j slurm.Job) bool { return len(q.States) == 0 && j.Gone(e.Now()) }
+	if len(q.Jobs)+len(tasks) == 1 && !slices.ContainsFunc(jobs, func(j slurm.Job) bool { return !gone(j) }) {
+		return nil, errSlurmJob // scripts wait for a job so
+	}
+	return onlyTasks(jobs, q.Jobs, tasks)
+}
+
+func runSqueue(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Squeue, tasks []console.TaskRef, each bool) error {
+	jobs, err := queued(ctx, e, c, q, tasks, q.ShowsFiles() || len(q.Reservations) > 0)
+	if err != nil {
+		return err
+	}
+	if each {
+		if jobs, err = unfolded(jobs); err != nil {
+			return err
+		}
+	}
+	if q.Start {
+		if err := expectStarts(ctx, e, c, jobs); err != nil {
+			return err
+		}
+	}
+	slurm.Masters(jobs)
+	return q.Print(e.Out, jobs, e.Now())
+}
+
+// squeueRequest leaves as much of the choice to the coordinator as it knows of.
+func squeueRequest(q *slurm.Squeue, tasks []console.TaskRef) *apiv1.ListJobsRequest {
+	ids := idsOf(q.Jobs, tasks)
+	req := &apiv1.ListJobsRequest{Ids: ids, Finished: len(q.States) > 0 || len(ids) > 0}
+	if len(ids)+len(q.Users)+len(q.Names)+len(q.Partitions)+len(q.Nodes)+len(q.Accounts) > mostFiltered {
+		return req
+	}
+	req.Users, req.Names, req.Nodes = q.Users, q.Names, q.Nodes
+	if !slices.Contains(q.Partitions, noPartition) {
+		req.Partitions = q.Partitions
+	}
+	if len(ids) == 0 && !slices.Contains(q.States, "ALL") {
+		req.States = berthStates(q.States)
+	}
+	return req
+}
+
+// mostFiltered is how much a coordinator takes of a choice at least.
+const mostFiltered = 900
+
+// berthStates are all that Slurm's states may be here; nothing for all.
+func berthStates(states []string) (out []string) {
+	for _, s := range states {
+		switch st, err := cluster.ParseJobState(s); {
+		case s == "CONFIGURING":
+			out = append(out, cluster.JobStarting.String())
+		case err != nil:
+		case st == cluster.JobPending:
+			out = append(out, st.String(), cluster.JobQueued.String())
+		case st == cluster.JobRunning:
+			out = append(out, st.String(), cluster.JobUnreachable.String())
+		default:
+			out = append(out, st.String())
+		}
+	}
+	return out
+}
+
+// errSlurmJob is what Slurm's commands say of a job that is not there.
+const errSlurmJob = bare("slurm_load_jobs error: Invalid job id specified")
+
+func knownToSlurm(state string) bool {
+	_, err := cluster.ParseJobState(state)
+	return err == nil || slices.Contains([]string{"CONFIGURING", "SUSPENDED", "S", "STOPPED", "ST", "BOOT_FAIL", "BF", "REQUEUED", "RQ", "SPECIAL_EXIT", "SE",
+		"RESV_DEL_HOLD", "RD", "REQUEUE_FED", "RF", "REQUEUE_HOLD", "RH", "RESIZING", "RS", "REVOKED", "RV", "SIGNALING", "SI", "STAGE_OUT", "SO"}, state)
+}

@@ -1,0 +1,31 @@
+package sruncmd
+
+import (
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+)
+
+// mpiTypes is what srun --mpi=list says: ranks are started here, and nothing serves
+// PMI to them.
+const mpiTypes = "MPI plugin types are...\n\tnone\n"
+
+// mpiWay is what to do instead of --mpi.
+const mpiWay = "srun starts the ranks of MPI programs without PMI, and each would be a program of one rank; in the job start them by mpirun or mpiexec, which use srun"
+
+// mpiType checks --mpi, or the variable in its place. It reports done when the types
+// were asked for. A program of several ranks that is started without what it needs
+// would run as many programs of one rank, and nothing would say so.
+func mpiType(e *console.Env, o *options) (done bool, err error) {
+	name, given := o.values["mpi"]
+	if !given {
+		name = e.Getenv("SLURM_MPI_TYPE")
+		given = name != ""
+	}
+	switch {
+	case !given, name == "none", name == "openmpi": // Open MPI's own launcher, without PMI
+		return false, nil
+	case name == "list":
+		e.Printf("%s", mpiTypes)
+		return true, nil
+	}
+	return false, slurmWords("Invalid MPI type '%s', --mpi=list for acceptable types\n%s", console.Escape(name), mpiWay)
+}

@@ -1,0 +1,30 @@
+// Package lab is the program berth-lab: what is for looking at Berth and not for
+// running it. A cluster on one machine, the simulator and its experiments, the
+// evaluation of the predictor, and the reference of all commands.
+package lab
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/evalcmd"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/frame"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/simcmd"
+	"github.com/berth-scheduler/berth/cmd/internal/demo"
+	"github.com/berth-scheduler/berth/cmd/internal/dev"
+	"github.com/berth-scheduler/berth/cmd/internal/programs"
+	"github.com/berth-scheduler/berth/cmd/internal/simjob"
+)
+
+// Program is berth-lab.
+func Program() frame.Program {
+	return frame.Program{Name: programs.Lab, Example: "berth-lab demo", Commands: []frame.Command{
+		{Name: "sim", New: simcmd.NewSimCmd},
+		{Name: "dev", New: frame.Local(func(e *console.Env) *cobra.Command { return dev.NewCommand(e.Stdout, e.Stderr) })},
+		{Name: "demo", New: frame.Local(func(e *console.Env) *cobra.Command { return demo.NewCommand(e.Stdout, e.Stderr) })},
+		{Name: "sim-job", New: frame.Local(func(e *console.Env) *cobra.Command { return simjob.NewCommand(e.Stdout) })},
+		{Name: "model", New: frame.Local(evalcmd.NewModelCmd)},
+		{Name: "reference", New: newReferenceCmd},
+		{Name: "version", New: frame.Local(frame.NewVersionCmd)},
+	}}
+}

@@ -1,0 +1,351 @@
+package slurm
+
+import (
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// AcctJSON is what sacct --json of Slurm 22.05 prints.
+type AcctJSON struct {
+	Meta   Meta          `json:"meta"`
+	Errors []string      `json:"errors"`
+	Jobs   []AcctJobJSON `json:"jobs"`
+}
+
+// NewAcctJSON prints jobs so, in their order, each with the step of its script if steps
+// are wanted.
+func NewAcctJSON(jobs []Job, steps bool) AcctJSON {
+	out := AcctJSON{Meta: NewAcctMeta(), Errors: []string{}, Jobs: []AcctJobJSON{}}
+	for i := range jobs {
+		j := jobs[i].acctJSON()
+		if step, begun := jobs[i].Batch(); begun && steps {
+			j.Steps = append(j.Steps, step.stepJSON())
+		}
+		out.Jobs = append(out.Jobs, j)
+	}
+	return out
+}
+
+// AcctJobJSON is a job of the accounting. Times are seconds of Unix, or of time; memory
+// is MiB. The parts of time of processors spent in the kernel and outside of it are not
+// measured apart and 0; total is their sum.
+type AcctJobJSON struct {
+	Account          string          `json:"account"`
+	Comment          acctComment     `json:"comment"`
+	AllocationNodes  int             `json:"allocation_nodes"`
+	Array            acctArray       `json:"array"`
+	Association      acctAssociation `json:"association"`
+	Cluster          string          `json:"cluster"`
+	Constraints      string          `json:"constraints"`
+	Container        *string         `json:"container"`
+	DerivedExitCode  acctExit        `json:"derived_exit_code"`
+	Time             acctTime        `json:"time"`
+	ExitCode         acctExit        `json:"exit_code"`
+	Flags            []string        `json:"flags"`
+	Group            string          `json:"group"`
+	Het              acctHet         `json:"het"`
+	JobID            uint64          `json:"job_id"`
+	KillRequestUser  *string         `json:"kill_request_user"`
+	MCS              acctLabel       `json:"mcs"`
+	Name             string          `json:"name"`
+	Nodes            string          `json:"nodes"`
+	Partition        string          `json:"partition"`
+	Priority         int64           `json:"priority"`
+	QOS              string          `json:"qos"`
+	Required         acctRequired    `json:"required"`
+	Reservation      acctReservation `json:"reservation"`
+	State            acctState       `json:"state"`
+	Steps            []AcctStepJSON  `json:"steps"`
+	TRES             acctTRES        `json:"tres"`
+	User             string          `json:"user"`
+	WCKey            acctWCKey       `json:"wckey"`
+	WorkingDirectory string          `json:"working_directory"`
+}
+
+// AcctStepJSON is a step of a job of the accounting.
+type AcctStepJSON struct {
+	Time            acctStepTime   `json:"time"`
+	ExitCode        acctExit       `json:"exit_code"`
+	Nodes           acctNodes      `json:"nodes"`
+	Tasks           acctCount      `json:"tasks"`
+	PID             *int64         `json:"pid"`
+	CPU             acctCPU        `json:"CPU"`
+	KillRequestUser *string        `json:"kill_request_user"`
+	State           string         `json:"state"`
+	Statistics      acctStatistics `json:"statistics"`
+	Step            acctStepName   `json:"step"`
+	Task            acctTask       `json:"task"`
+	TRES            acctStepTRES   `json:"tres"`
+}
+
+type (
+	acctComment struct {
+		Administrator *string `json:"administrator"`
+		Job           *string `json:"job"`
+		System        *string `json:"system"`
+	}
+	acctArray struct {
+		JobID  uint64     `json:"job_id"`
+		Limits acctLimits `json:"limits"`
+		Task   *string    `json:"task"`
+		TaskID *int64     `json:"task_id"`
+	}
+	acctLimits struct {
+		Max acctMax `json:"max"`
+	}
+	acctMax struct {
+		Running acctRunning `json:"running"`
+	}
+	acctRunning struct {
+		Tasks uint32 `json:"tasks"`
+	}
+	acctAssociation struct {
+		Account   string  `json:"account"`
+		Cluster   string  `json:"cluster"`
+		Partition *string `json:"partition"`
+		User      string  `json:"user"`
+	}
+	acctExit struct {
+		Status     string      `json:"status"`
+		ReturnCode *int32      `json:"return_code"`
+		Signal     *acctSignal `json:"signal,omitempty"`
+	}
+	acctSignal struct {
+		SignalID int32  `json:"signal_id"`
+		Name     string `json:"name"`
+	}
+	acctSeconds struct {
+		Seconds      int64 `json:"seconds"`
+		Microseconds int64 `json:"microseconds"`
+	}
+	acctStepTime struct {
+		Elapsed   int64       `json:"elapsed"`
+		End       int64       `json:"end"`
+		Start     int64       `json:"start"`
+		Suspended int64       `json:"suspended"`
+		System    acctSeconds `json:"system"`
+		Total     acctSeconds `json:"total"`
+		User      acctSeconds `json:"user"`
+	}
+	acctTime struct {
+		Elapsed    int64       `json:"elapsed"`
+		Eligible   int64       `json:"eligible"`
+		End        int64       `json:"end"`
+		Start      int64       `json:"start"`
+		Submission int64       `json:"submission"`
+		Suspended  int64       `json:"suspended"`
+		System     acctSeconds `json:"system"`
+		Limit      *int64      `json:"limit"`
+		Total      acctSeconds `json:"total"`
+		User       acctSeconds `json:"user"`
+	}
+	acctHet struct {
+		JobID     int64  `json:"job_id"`
+		JobOffset *int64 `json:"job_offset"`
+	}
+	acctLabel struct {
+		Label string `json:"label"`
+	}
+	acctRequired struct {
+		CPUs   int64 `json:"CPUs"`
+		Memory int64 `json:"memory"`
+	}
+	acctReservation struct {
+		ID   int64   `json:"id"`
+		Name *string `json:"name"`
+	}
+	acctState struct {
+		Current string `json:"current"`
+		Reason  string `json:"reason"`
+	}
+	acctTRES struct {
+		Allocated []tresJSON `json:"allocated"`
+		Requested []tresJSON `json:"requested"`
+	}
+	acctWCKey struct {
+		WCKey string   `json:"wckey"`
+		Flags []string `json:"flags"`
+	}
+	acctNodes struct {
+		List  []string `json:"list"`
+		Count int      `json:"count"`
+		Range string   `json:"range"`
+	}
+	acctCount struct {
+		Count int64 `json:"count"`
+	}
+	acctCPU struct {
+		RequestedFrequency acctFrequency `json:"requested_frequency"`
+		Governor           int64         `json:"governor"`
+	}
+	acctFrequency struct {
+		Min int64 `json:"min"`
+		Max int64 `json:"max"`
+	}
+	acctStatistics struct {
+		CPU    acctActual   `json:"CPU"`
+		Energy acctConsumed `json:"energy"`
+	}
+	acctActual struct {
+		ActualFrequency int64 `json:"actual_frequency"`
+	}
+	acctConsumed struct {
+		Consumed int64 `json:"consumed"`
+	}
+	acctStepName struct {
+		JobID uint64        `json:"job_id"`
+		Het   acctComponent `json:"het"`
+		ID    string        `json:"id"`
+		Name  string        `json:"name"`
+	}
+	acctComponent struct {
+		Component *int64 `json:"component"`
+	}
+	acctTask struct {
+		Distribution string `json:"distribution"`
+	}
+	acctStepTRES struct {
+		Requested acctUsage  `json:"requested"`
+		Consumed  acctUsage  `json:"consumed"`
+		Allocated []tresJSON `json:"allocated"`
+	}
+	acctUsage struct {
+		Max     []tresJSON `json:"max"`
+		Min     []tresJSON `json:"min"`
+		Average []tresJSON `json:"average"`
+		Total   []tresJSON `json:"total"`
+	}
+	tresJSON struct {
+		Type  string  `json:"type"`
+		Name  *string `json:"name"`
+		ID    int     `json:"id"`
+		Count int64   `json:"count"`
+	}
+)
+
+func (j *Job) acctJSON() AcctJobJSON {
+	out := AcctJobJSON{
+		Account: j.Account, AllocationNodes: j.Nodes, Cluster: j.Cluster, Constraints: j.Features, DerivedExitCode: j.exitJSON(), ExitCode: j.exitJSON(),
+		Array:       acctArray{JobID: j.ArrayID, Limits: acctLimits{acctMax{acctRunning{j.Throttle}}}},
+		Association: acctAssociation{Account: j.Account, Cluster: j.Cluster, User: j.User},
+		Time: acctTime{
+			Elapsed: int64(j.Ran / time.Second), Eligible: unix(j.Eligible), End: unix(j.Ended), Start: unix(j.Started), Submission: unix(j.Submitted),
+			Limit: minutes(j.Limit), Total: secondsOf(j.CPUUsed),
+		},
+		Flags: []string{}, Group: j.Group, JobID: j.ID, Name: j.Name, Nodes: j.NodeList, Partition: j.Partition, Priority: j.Priority, QOS: j.QOS,
+		Required: acctRequired{CPUs: j.CPUs, Memory: j.MinMemMiB}, Steps: []AcctStepJSON{}, TRES: acctTRES{Allocated: []tresJSON{}, Requested: j.tresJSON()},
+		User: j.User, WCKey: acctWCKey{Flags: []string{}}, WorkingDirectory: j.Dir,
+	}
+	var by string
+	if out.State.Current, by, _ = strings.Cut(j.State, " by "); by != "" {
+		out.KillRequestUser = &by
+	}
+	if out.State.Reason = j.Reason; j.Reason == "" {
+		out.State.Reason = "None"
+	}
+	if n, err := strconv.ParseInt(j.Tasks, 10, 64); err == nil {
+		out.Array.TaskID = &n
+	} else if j.Tasks != "" {
+		out.Array.Task = &j.Tasks
+	}
+	for _, x := range []struct {
+		to   **string
+		from *string
+	}{{&out.Comment.Job, &j.Comment}, {&out.Reservation.Name, &j.Reservation}} {
+		if *x.from != "" {
+			*x.to = x.from
+		}
+	}
+	if !j.Started.IsZero() {
+		out.TRES.Allocated = j.tresJSON()
+	} else {
+		out.Nodes = "None assigned"
+	}
+	return out
+}
+
+// stepJSON is a step that Batch made.
+func (j *Job) stepJSON() AcctStepJSON {
+	nodes, err := Unfold(j.NodeList)
+	if err != nil || nodes == nil {
+		nodes = []string{}
+	}
+	usage := j.usageJSON()
+	none := acctUsage{Max: []tresJSON{}, Min: []tresJSON{}, Average: []tresJSON{}, Total: []tresJSON{}}
+	return AcctStepJSON{
+		Time: acctStepTime{
+			Elapsed: int64(j.Ran / time.Second), End: unix(j.Ended), Start: unix(j.Started), Total: secondsOf(j.CPUUsed),
+		},
+		ExitCode: j.exitJSON(), Nodes: acctNodes{List: nodes, Count: len(nodes), Range: j.NodeList}, Tasks: acctCount{j.Tasked}, State: j.State,
+		Statistics: acctStatistics{Energy: acctConsumed{j.EnergyJ}}, Step: acctStepName{JobID: j.ID, ID: j.step, Name: j.Name}, Task: acctTask{"Unknown"},
+		TRES: acctStepTRES{Requested: acctUsage{Max: usage, Min: []tresJSON{}, Average: usage, Total: usage}, Consumed: none, Allocated: j.tresJSON()},
+	}
+}
+
+// exitJSON is how it ended.
+func (j *Job) exitJSON() acctExit {
+	none, code := int32(0), j.ExitCode
+	switch {
+	case j.Ended.IsZero():
+		return acctExit{Status: "PENDING"}
+	case j.Signal != 0:
+		return acctExit{Status: "SIGNALED", ReturnCode: &none, Signal: &acctSignal{j.Signal, signalText(j.Signal)}}
+	case code != 0:
+		return acctExit{Status: "ERROR", ReturnCode: &code}
+	}
+	return acctExit{Status: "SUCCESS", ReturnCode: &none}
+}
+
+// signalText is a signal in the words of the C library.
+func signalText(n int32) string {
+	s := syscall.Signal(n).String()
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+func secondsOf(d time.Duration) acctSeconds {
+	return acctSeconds{int64(d / time.Second), int64(d % time.Second / time.Microsecond)}
+}
+
+// The numbers that Slurm gives what it counts; those of generic resources are its
+// database's, from this on.
+const (
+	idCPU, idMem, idEnergy, idNode, idBilling = 1, 2, 3, 4, 5
+	idGPU, idGPUMem, idGPUUtil                = 1001, 1002, 1003
+)
+
+func tres(kind, name string, id int, count int64) tresJSON {
+	t := tresJSON{Type: kind, ID: id, Count: count}
+	if name != "" {
+		t.Name = &name
+	}
+	return t
+}
+
+// tresJSON is what tres is, in parts.
+func (j *Job) tresJSON() []tresJSON {
+	out := []tresJSON{tres("cpu", "", idCPU, j.CPUs)}
+	if j.MemUsedMiB > 0 {
+		out = append(out, tres("mem", "", idMem, j.MemUsedMiB))
+	}
+	out = append(out, tres("node", "", idNode, int64(j.Nodes)), tres("billing", "", idBilling, j.CPUs))
+	if j.GPUs > 0 {
+		out = append(out, tres("gres", "gpu", idGPU, int64(j.GPUs)))
+	}
+	return out
+}
+
+// usageJSON is what used is, in parts: time in milliseconds, memory in bytes.
+func (j *Job) usageJSON() []tresJSON {
+	out := []tresJSON{}
+	for _, t := range []tresJSON{
+		tres("cpu", "", idCPU, j.CPUUsed.Milliseconds()), tres("mem", "", idMem, j.MaxRSSMiB<<20), tres("energy", "", idEnergy, j.EnergyJ),
+		tres("gres", "gpumem", idGPUMem, j.GPUMemMiB<<20), tres("gres", "gpuutil", idGPUUtil, (j.GPUUtilMilli+5)/10),
+	} {
+		if t.Count > 0 {
+			out = append(out, t)
+		}
+	}
+	return out
+}

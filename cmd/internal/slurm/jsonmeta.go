@@ -1,0 +1,69 @@
+package slurm
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Meta is what stands first in all that --json of Slurm 22.05 prints.
+type Meta struct {
+	Plugin metaPlugin `json:"plugin"`
+	Slurm  metaSlurm  `json:"Slurm"`
+}
+
+type metaPlugin struct {
+	Type string `json:"type"`
+	Name string `json:"name"`
+}
+
+type metaSlurm struct {
+	Version metaVersion `json:"version"`
+	Release string      `json:"release"`
+}
+
+type metaVersion struct {
+	Major int `json:"major"`
+	Micro int `json:"micro"`
+	Minor int `json:"minor"`
+}
+
+// The parsers of whose output Slurm 22.05 prints JSON.
+const (
+	parserOfQueue      = "openapi/v0.0.38"
+	parserOfAccounting = "openapi/dbv0.0.38"
+)
+
+// NewMeta is that of Slurm's queue, nodes and partitions.
+func NewMeta() Meta { return metaOf(parserOfQueue, "Slurm OpenAPI v0.0.38") }
+
+// NewAcctMeta is that of Slurm's accounting.
+func NewAcctMeta() Meta { return metaOf(parserOfAccounting, "Slurm OpenAPI DB v0.0.38") }
+
+func metaOf(parser, name string) Meta {
+	m := Meta{Plugin: metaPlugin{Type: parser, Name: name}, Slurm: metaSlurm{Release: Version}}
+	for i, s := range strings.Split(Version, ".") {
+		n, _ := strconv.Atoi(s) // a constant of numbers
+		*[]*int{&m.Slurm.Version.Major, &m.Slurm.Version.Minor, &m.Slurm.Version.Micro}[i] = n
+	}
+	return m
+}
+
+// unix is a time as JSON has it, 0 for none.
+func unix(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.Unix()
+}
+
+// some is a number of which JSON has null for 0.
+func some(n int64) *int64 {
+	if n == 0 {
+		return nil
+	}
+	return &n
+}
+
+// minutes are those of a time limit, null for none.
+func minutes(d time.Duration) *int64 { return some(int64(d / time.Minute)) }

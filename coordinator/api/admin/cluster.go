@@ -1,0 +1,178 @@
+package admin
+
+import (
+	"context"
+	"encoding/hex"
+	"sort"
+	"sync"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/api/authorize"
+	"github.com/berth-scheduler/berth/coordinator/raftnode"
+	"github.com/berth-scheduler/berth/fsm"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// clusterServer answers administrators, and users who look around.
+type clusterServer struct {
+	apiv1.UnimplementedClusterServiceServer
+	c *Admin
+}
+
+// GetStatus lists the coordinators and counts the jobs.
+func (s *clusterServer) GetStatus(ctx context.Context, _ *apiv1.GetStatusRequest) (*apiv1.GetStatusResponse, error) {
+	id, name, _, _ := s.c.fsm.Config()
+	resp := &apiv1.GetStatusResponse{
+		ClusterId: id, Name: name, Index: s.c.fsm.Index(), AnsweredBy: s.c.cfg.ID, Policy: string(s.c.cfg.Policy.Mode), MaxShares: uint32(max(0, s.c.cfg.Policy.MaxShares)),
+	}
+	if s.c.cfg.Planner != nil {
+		resp.Policy = s.c.cfg.Planner.Name()
+	}
+	leader, _ := s.c.office.Leader()
+	members := s.c.raft.Members()
+	resp.Members = make([]*apiv1.Member, len(members))
+	var wg sync.WaitGroup
+	for i, m := range members {
+		wg.Go(func() { resp.Members[i] = s.c.member(ctx, m, m.ID == leader) })
+	}
+	wg.Wait()
+	for st, n := range s.c.fsm.Counts() {
+		if n > 0 {
+			resp.Jobs = append(resp.Jobs, &apiv1.JobCount{State: st.String(), Count: uint32(n)})
+		}
+	}
+	sort.Slice(resp.Jobs, func(i, k int) bool { return resp.Jobs[i].State < resp.Jobs[k].State })
+	resp.Figures = s.c.figures.ToAPI()
+	resp.Now = timestamppb.New(s.c.clock()) // last: the members were asked meanwhile
+	return resp, nil
+}
+
+// member asks one coordinator how it stands.
+func (c *Admin) member(ctx context.Context, m raftnode.Member, leader bool) *apiv1.Member {
+	out := &apiv1.Member{Id: m.ID, Address: m.Addr, Voter: m.Voter, Leader: leader}
+	r, err := c.members.Ask(ctx, m)
+	if err != nil {
+		return out
+	}
+	out.Reachable = true
+	out.Term, out.LastIndex, out.AppliedIndex = r.Term, r.LastIndex, r.AppliedIndex
+	out.StateHash, out.StateHashIndex = hex.EncodeToString(r.StateHash), r.StateHashIndex
+	out.Pid, out.Version = r.Pid, r.Version
+	out.ModelVersion, out.ModelSha256 = r.WeightsVersion, hex.EncodeToString(r.WeightsSha256)
+	out.DiskFree, out.DiskSize, out.DiskProblem = r.DiskFree, r.DiskSize, r.DiskProblem
+	out.HistoryJobs, out.HistoryBytes, out.HistoryHoles, out.HistoryProblem = r.HistoryJobs, r.HistoryBytes, r.HistoryHoles, r.HistoryProblem
+	return out
+}
+
+// ListNodes describes nodes: what the ledger says, what was measured last, and
+// what gossip says, side by side.
+func (s *clusterServer) ListNodes(ctx context.Context, req *apiv1.ListNodesRequest) (*apiv1.ListNodesResponse, error) {
+	resp := &apiv1.ListNodesResponse{Index: s.c.fsm.Index()}
+	if len(req.Ids) == 0 {
+		for _, n := range s.c.fsm.Nodes() {
+			resp.Nodes = append(resp.Nodes, s.c.nodeView(n))
+		}
+		return resp, nil
+	}
+	for _, id := range req.Ids {
+		n, ok := s.c.fsm.Node(cluster.NodeID(id))
+		if !ok {
+			return nil, noNode(id)
+		}
+		resp.Nodes = append(resp.Nodes, s.c.nodeView(n))
+	}
+	return resp, nil
+}
+
+func noNode(id string) error {
+	return cluster.Errorf(cluster.CodeNotFound, "node %q is not known; see: berth node list", id)
+}
+
+func (c *Admin) nodeView(n *cluster.Node) *apiv1.Node {
+	var v *apiv1.Node
+	c.fsm.Read(func(st *fsm.State) {
+		v = conv.NodeToAPI(n, st.Ledger())
+		tellReserved(v, st, c.nowTime())
+		tellDrainLater(v, st.Reservations(), c.nowTime())
+		for _, g := range v.Gpus {
+			g.Queued = uint32(len(st.Queue(cluster.GPUID(g.Uuid))))
+		}
+	})
+	heard := c.nodes.Contact(n.ID)
+	if !heard.At.IsZero() {
+		v.LastContact = timestamppb.New(heard.At)
+	}
+	for _, j := range c.fsm.NodeJobs(n.ID) {
+		v.Jobs = append(v.Jobs, uint64(j.ID))
+	}
+	v.Gossip = heard.Gossip
+	for _, p := range c.fsm.Partitions() {
+		if p.Nodes.Holds(n.ID) {
+			v.Partitions = append(v.Partitions, p.Name)
+		}
+	}
+	for _, g := range v.Gpus {
+		for _, id := range c.fsm.GPUJobs(cluster.GPUID(g.Uuid)) {
+			g.Jobs = append(g.Jobs, uint64(id))
+		}
+		g.Detail = heard.Detail[cluster.GPUID(g.Uuid)]
+		if u := heard.Usage[cluster.GPUID(g.Uuid)]; u != nil {
+			g.MeasuredUsedMib, g.MeasuredUtilMilli = u.UsedMib, u.UtilMilli
+			g.BusyMs, g.BusySince = u.BusyMs, u.Since
+		}
+		if free, ok := c.nodes.FreeMiB(string(n.ID), g.Uuid); ok {
+			g.GossipFreeMib = free
+		}
+	}
+	return v
+}
+
+// FenceNode gives up a silent node: its jobs end as lost, or wait again when
+// they allow it.
+func (s *clusterServer) FenceNode(ctx context.Context, req *apiv1.FenceNodeRequest) (*apiv1.FenceNodeResponse, error) {
+	who, r, err := s.c.order(ctx, &logv1.Command{Kind: &logv1.Command_FenceNode{FenceNode: &logv1.FenceNode{Node: req.Id, By: uint32(authorize.CallerOf(ctx).UID)}}})
+	if err != nil {
+		return nil, err
+	}
+	s.c.log.InfoContext(ctx, "node fenced", "node", req.Id, "lost", len(r.Lost), "requeued", len(r.Requeued), "uid", who.UID)
+	n, ok := s.c.fsm.Node(cluster.NodeID(req.Id))
+	if !ok {
+		return nil, noNode(req.Id)
+	}
+	resp := &apiv1.FenceNodeResponse{Node: s.c.nodeView(n)}
+	for _, id := range r.Lost {
+		resp.Lost = append(resp.Lost, uint64(id))
+	}
+	for _, id := range r.Requeued {
+		resp.Requeued = append(resp.Requeued, uint64(id))
+	}
+	return resp, nil
+}
+
+// RemoveNode forgets a node on which nothing runs, and its certificate is
+// good for nothing any more.
+func (s *clusterServer) RemoveNode(ctx context.Context, req *apiv1.RemoveNodeRequest) (*apiv1.RemoveNodeResponse, error) {
+	who, _, err := s.c.order(ctx, &logv1.Command{Kind: &logv1.Command_RemoveNode{RemoveNode: &logv1.RemoveNode{Node: req.Id}}})
+	if err != nil {
+		return nil, err
+	}
+	s.c.log.InfoContext(ctx, "node removed", "node", req.Id, "uid", who.UID)
+	return &apiv1.RemoveNodeResponse{}, nil
+}
+
+// CreateToken makes a single-use token with which a node may join.
+func (s *clusterServer) CreateToken(ctx context.Context, req *apiv1.CreateTokenRequest) (*apiv1.CreateTokenResponse, error) {
+	who := authorize.CallerOf(ctx)
+	if err := s.c.auth.May(who, authorize.Admin, nil); err != nil {
+		return nil, err
+	}
+	text, expires, err := s.c.nodes.CreateToken(ctx, who.UID, req.Role, req.Id, req.Ttl.AsDuration())
+	if err != nil {
+		return nil, err
+	}
+	return &apiv1.CreateTokenResponse{Token: text, Expires: timestamppb.New(expires)}, nil
+}

@@ -1,0 +1,82 @@
+package admission
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/api/authorize"
+	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/site"
+)
+
+// Choose gives a job that names several partitions the first of them that would
+// ever run it and is up, or else the first that would run it once it is up. Slurm
+// takes the one where the job starts first; here a job waits in one queue, which
+// is settled when it comes. A job that names one partition, or none, enters it.
+// Refused is what none takes, with the word of each.
+func (a *Admission) Choose(who authorize.Caller, j *cluster.Job, parts []*cluster.Partition, nodes []*cluster.Node) (warnings []string, err error) {
+	names := cluster.PartitionNames(j.Spec.Partition)
+	if len(names) < 2 || len(parts) == 0 {
+		return a.enterPartition(who, j, parts, nodes)
+	}
+	var down *cluster.Spec
+	var of, why []string
+	code := cluster.CodeInvalid
+	for _, name := range names {
+		probe, spec := *j, *j.Spec
+		probe.Spec, spec.Partition = &spec, name
+		warnings, err := a.enterPartition(who, &probe, parts, nodes)
+		switch {
+		case err != nil:
+			if e, ok := errors.AsType[*cluster.Error](err); ok {
+				code = e.Code
+			}
+			why = append(why, err.Error())
+		case !isDown(parts, name):
+			j.Spec = &spec
+			return warnings, nil
+		case down == nil:
+			down, of = &spec, warnings
+		}
+	}
+	if down != nil {
+		j.Spec = down
+		return of, nil
+	}
+	return nil, cluster.Errorf(code, "none of the partitions %s takes it: %s", strings.Join(names, ", "), strings.Join(why, "; "))
+}
+
+// enterPartition lets a job into the one partition that it names, or into the
+// default one.
+func (a *Admission) enterPartition(who authorize.Caller, j *cluster.Job, parts []*cluster.Partition, nodes []*cluster.Node) (warnings []string, err error) {
+	part, warnings, err := a.EnterFor(who, j, parts)
+	if err != nil {
+		return nil, err
+	}
+	return warnings, a.NeverFits(nodes, part, j)
+}
+
+func isDown(parts []*cluster.Partition, name string) bool {
+	for _, p := range parts {
+		if p.Name == name {
+			return p.Down
+		}
+	}
+	return false
+}
+
+// NeverFits refuses a job that no node of its partition could ever run.
+func (a *Admission) NeverFits(nodes []*cluster.Node, part *cluster.Partition, j *cluster.Job) error {
+	if chosen := a.lead.Scheduling().Of(j.Spec.Partition); chosen.Planner != nil && site.Spans(j) {
+		return cluster.Errorf(cluster.CodeInvalid, "nodes: %s", chosen.NoSpans())
+	}
+	err := scheduler.NeverFits(site.NodesOf(a.nodes.Emptied(nodes), part), j, a.lead.PolicyOf(j))
+	switch {
+	case err == nil:
+		return nil
+	case part == nil:
+		return err
+	}
+	return cluster.Errorf(err.Code, "in partition %s: %s", part.Name, err.Msg)
+}

@@ -1,0 +1,54 @@
+package admission
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/scheduler/site"
+)
+
+// deadline makes a deadline of a span, and refuses one that has passed.
+func deadline(e *Entry) error {
+	s, now := e.Job.Spec, e.Now
+	if s.DeadlineIn > 0 {
+		s.Deadline, s.DeadlineIn = now.Add(s.DeadlineIn), 0
+	}
+	if s.Deadline > 0 && s.Deadline <= now {
+		return cluster.Errorf(cluster.CodeInvalid, "deadline: %s has passed; it is %s", s.Deadline.Std().UTC().Format(time.RFC3339), now.Std().UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// admitted proposes cmd, which submits jobs, if their deadlines can be met
+// beside those that were promised before. Promises are made one after the other:
+// each is asked about, and stands in the state, before the next one is.
+func (a *Admission) admitted(ctx context.Context, jobs []*cluster.Job, now cluster.Time, cmd *logv1.SubmitJob) (fsm.Result, error) {
+	if slices.ContainsFunc(jobs, func(j *cluster.Job) bool { return j.Spec.Deadline > 0 }) {
+		select {
+		case a.promising <- struct{}{}:
+			defer func() { <-a.promising }()
+		case <-ctx.Done():
+			return fsm.Result{}, ctx.Err()
+		}
+		if err := a.admit(jobs, now); err != nil {
+			return fsm.Result{}, err
+		}
+	}
+	return a.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_SubmitJob{SubmitJob: cmd}})
+}
+
+// admit refuses jobs whose deadlines cannot be met.
+func (a *Admission) admit(jobs []*cluster.Job, now cluster.Time) error {
+	snap, _ := a.fsm.SchedulerSnapshotAt(now)
+	for i, j := range jobs { // they have no ids yet; any that are in order will do
+		if j.ID == 0 {
+			j.ID = cluster.JobID(1<<62 + i)
+			defer func() { j.ID = 0 }()
+		}
+	}
+	return site.Admit(snap, jobs, &a.lead.Scheduling().Site)
+}

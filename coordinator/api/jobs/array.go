@@ -1,0 +1,398 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/api/authorize"
+	"github.com/berth-scheduler/berth/fsm"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// named returns the job with an id, or one task of the array with that id. The
+// id of an array alone is its first task that has not ended, or its first.
+func (c *Jobs) named(id uint64, task *uint32) (*cluster.Job, error) {
+	if task == nil {
+		if a, ok := c.fsm.Array(cluster.JobID(id)); ok {
+			return a.First, nil
+		}
+		if j, ok := c.fsm.Job(cluster.JobID(id)); ok {
+			return j, nil
+		}
+		return nil, noJob(id)
+	}
+	a, ok := c.fsm.Array(cluster.JobID(id))
+	if !ok {
+		if _, there := c.fsm.Job(cluster.JobID(id)); there {
+			return nil, cluster.Errorf(cluster.CodeNotFound, "job %d is no array and has no task %d", id, *task)
+		}
+		return nil, noJob(id)
+	}
+	rank, has := a.Spec.Array.Tasks.Rank(*task)
+	if !has {
+		return nil, cluster.Errorf(cluster.CodeNotFound, "array %d has no task %d; its tasks are %s", id, *task, clip(a.Spec.Array.Tasks.String()))
+	}
+	j, ok := c.fsm.Job(a.ID + cluster.JobID(rank))
+	if !ok {
+		return nil, cluster.Errorf(cluster.CodeNotFound, "task %d of array %d ended long ago and was forgotten", *task, id)
+	}
+	return j, nil
+}
+
+// arrayInfo is what is told of the array with an id, of which j is a task; nil
+// where that is none.
+func (c *Jobs) arrayInfo(id uint64, j *cluster.Job) *apiv1.ArrayInfo {
+	if !j.InArray() || uint64(j.ArrayJobID) != id || j.Spec == nil || j.Spec.Array == nil {
+		return nil
+	}
+	m := &apiv1.ArrayInfo{Tasks: j.Spec.Array.Tasks.String(), Size: uint32(j.Spec.Array.Tasks.Len())}
+	m.Ended = m.Size
+	a, ok := c.fsm.Array(cluster.JobID(id))
+	if !ok {
+		return m // all of it is in the history alone
+	}
+	m.Ended, m.Completed = uint32(a.Over), uint32(a.Good)
+	states := c.fsm.ArrayStates(cluster.JobID(id))
+	for st := cluster.JobPending; st <= cluster.JobDeadline; st++ {
+		if n := states[st]; n > 0 {
+			m.States = append(m.States, &apiv1.ArrayCount{State: st.String(), Count: uint32(n)})
+		}
+	}
+	return m
+}
+
+func clip(s string) string {
+	if len(s) > 64 {
+		return s[:64] + "..."
+	}
+	return s
+}
+
+// throttleDetail says how many tasks of the array of j run and may.
+func (c *Jobs) throttleDetail(j *cluster.Job) string {
+	a, ok := c.fsm.Array(j.ArrayJobID)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%d tasks of array %d run or are about to, and %d may at once (%%%d); berth update %d --throttle N changes that",
+		a.Live+a.Queued, a.ID, a.Throttle, a.Throttle, a.ID)
+}
+
+// taskWish is what was asked of one job or of tasks of an array.
+type taskWish struct {
+	id    uint64
+	array bool
+	tasks string
+}
+
+// wishes are ids, of which some may be arrays, and tasks of arrays.
+func (s *jobServer) wishes(ids []uint64, tasks []*apiv1.ArrayTasks) []taskWish {
+	var out []taskWish
+	for _, id := range ids {
+		_, isArray := s.c.fsm.Array(cluster.JobID(id))
+		out = append(out, taskWish{id: id, array: isArray})
+	}
+	for _, t := range tasks {
+		out = append(out, taskWish{t.Array, true, t.Tasks})
+	}
+	return out
+}
+
+// changeCommand is what an array is asked for in the log, without what to do, and
+// the ranks of its tasks that it is about: those of the list that there are.
+func (s *jobServer) changeCommand(who authorize.Caller, w taskWish) (*logv1.ChangeTasks, []cluster.Span, error) {
+	a, ok := s.c.fsm.Array(cluster.JobID(w.id))
+	if !ok {
+		if _, there := s.c.fsm.Job(cluster.JobID(w.id)); there && w.tasks != "" {
+			return nil, nil, cluster.Errorf(cluster.CodeNotFound, "job %d is no array and has no tasks", w.id)
+		}
+		return nil, nil, noJob(w.id)
+	}
+	if err := s.c.auth.May(who, authorize.Cancel, &a.Owner); err != nil {
+		return nil, nil, err
+	}
+	c := &logv1.ChangeTasks{Array: w.id, By: uint32(who.UID), Admin: a.Owner.UID != who.UID}
+	tasks := &a.Spec.Array.Tasks
+	if w.tasks == "" {
+		return c, tasks.All(), nil
+	}
+	t, err := cluster.ParseTasks(w.tasks)
+	if err != nil {
+		return nil, nil, err
+	}
+	ranks := tasks.In(&t)
+	if len(ranks) == 0 {
+		return nil, nil, cluster.Errorf(cluster.CodeNotFound, "array %d has none of the tasks %s; its tasks are %s", w.id, shortText(t.String()), shortText(tasks.String()))
+	}
+	some := tasks.Select(ranks)
+	c.Runs = conv.RunsToLog(&some)
+	return c, ranks, nil
+}
+
+func shortText(s string) string {
+	if len(s) > 64 {
+		return s[:64] + "..."
+	}
+	return s
+}
+
+// asked gathers commands of one call. What is asked of tasks of one array is one
+// command, however often they are named: each costs as much as its array has jobs.
+type asked struct {
+	cmds []*logv1.Command
+	of   map[uint64]int // commands by array
+	want []wanted
+}
+
+// wanted is what one wish is answered by: a command and, of an array, ranks.
+type wanted struct {
+	cmd   int
+	ranks []cluster.Span
+}
+
+// add takes a command for a job.
+func (a *asked) add(cmd *logv1.Command) {
+	a.want = append(a.want, wanted{cmd: len(a.cmds)})
+	a.cmds = append(a.cmds, cmd)
+}
+
+// addTasks takes a command for tasks of an array, all if it has no runs.
+func (a *asked) addTasks(c *logv1.ChangeTasks, ranks []cluster.Span) {
+	at, ok := a.of[c.Array]
+	if !ok {
+		if a.of == nil {
+			a.of = map[uint64]int{}
+		}
+		at = len(a.cmds)
+		a.of[c.Array] = at
+		a.cmds = append(a.cmds, &logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: c}})
+	}
+	a.want = append(a.want, wanted{at, ranks})
+}
+
+// merge makes the commands about all that was asked of their arrays.
+func (a *asked) merge(tasksOf func(array uint64) *cluster.Tasks) {
+	parts := map[int][][]cluster.Span{}
+	for _, w := range a.want {
+		if w.ranks != nil {
+			parts[w.cmd] = append(parts[w.cmd], w.ranks)
+		}
+	}
+	for at, ranks := range parts {
+		if len(ranks) < 2 {
+			continue
+		}
+		c := a.cmds[at].GetChangeTasks()
+		tasks := tasksOf(c.Array)
+		all := cluster.SpanOr(slices.Concat(ranks...), nil)
+		c.Runs = nil
+		if tasks != nil && cluster.SpanLen(all) < tasks.Len() {
+			some := tasks.Select(all)
+			c.Runs = conv.RunsToLog(&some)
+		}
+	}
+}
+
+// tasksOf are the tasks of an array, nil when it is gone.
+func (s *jobServer) tasksOf(array uint64) *cluster.Tasks {
+	a, ok := s.c.fsm.Array(cluster.JobID(array))
+	if !ok {
+		return nil
+	}
+	return &a.Spec.Array.Tasks
+}
+
+// counts is what became of the tasks that one wish was about.
+func (w *wanted) counts(r *fsm.Result) fsm.TaskCounts {
+	if w.ranks == nil {
+		return r.Tasks
+	}
+	some := r.Tasks
+	some.Done = cluster.SpanLen(cluster.SpanAnd(w.ranks, r.Tasks.DoneRanks))
+	if some.Refused = cluster.SpanLen(cluster.SpanAnd(w.ranks, r.Tasks.RefusedRanks)); some.Refused == 0 {
+		some.Why = nil
+	}
+	some.Finished = cluster.SpanLen(w.ranks) - some.Done - some.Refused
+	return some
+}
+
+// cancelTasks does CancelJobs where some of it is about arrays.
+func (s *jobServer) cancelTasks(ctx context.Context, who authorize.Caller, req *apiv1.CancelJobsRequest, resp *apiv1.CancelJobsResponse) error {
+	var a asked
+	var at []*apiv1.CancelResult // of a.want
+	for _, w := range s.wishes(req.Ids, req.Tasks) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		res := &apiv1.CancelResult{Id: w.id, Tasks: w.tasks}
+		resp.Results = append(resp.Results, res)
+		if !w.array {
+			j, ok := s.c.fsm.Job(cluster.JobID(w.id))
+			switch {
+			case !ok:
+				res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND
+			case s.c.auth.May(who, authorize.Cancel, &j.Owner) != nil:
+				res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED
+			default:
+				a.add(&logv1.Command{Kind: &logv1.Command_CancelJob{CancelJob: &logv1.CancelJob{Job: w.id, By: uint32(who.UID), Admin: j.Owner.UID != who.UID}}})
+				at = append(at, res)
+			}
+			continue
+		}
+		c, ranks, err := s.changeCommand(who, w)
+		switch {
+		case err == nil:
+			c.Change = logv1.TaskChange_TASK_CHANGE_CANCEL
+			a.addTasks(c, ranks)
+			at = append(at, res)
+		case codeOf(err) == cluster.CodeNotFound:
+			res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND
+		case codeOf(err) == cluster.CodeDenied:
+			res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED
+		default:
+			return err
+		}
+	}
+	if len(a.cmds) == 0 {
+		return s.c.office.Verify(ctx)
+	}
+	a.merge(s.tasksOf)
+	results, err := s.c.prop.Each(ctx, a.cmds...)
+	if err != nil {
+		return err
+	}
+	for i := range a.want {
+		w, res := &a.want[i], at[i]
+		r := &results[w.cmd]
+		switch n := w.counts(r).Done; {
+		case w.ranks == nil:
+			res.Outcome = cancelOutcomes[r.Cancel]
+		case r.Err != nil:
+			res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND
+		case n == 0:
+			res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_ALREADY_FINISHED
+		default:
+			res.Outcome, res.Count = apiv1.CancelOutcome_CANCEL_OUTCOME_CANCELLED, uint32(n)
+		}
+	}
+	return nil
+}
+
+var taskChanges = map[apiv1.JobAction]logv1.TaskChange{
+	apiv1.JobAction_JOB_ACTION_HOLD:         logv1.TaskChange_TASK_CHANGE_HOLD,
+	apiv1.JobAction_JOB_ACTION_RELEASE:      logv1.TaskChange_TASK_CHANGE_RELEASE,
+	apiv1.JobAction_JOB_ACTION_REQUEUE:      logv1.TaskChange_TASK_CHANGE_REQUEUE,
+	apiv1.JobAction_JOB_ACTION_REQUEUE_HOLD: logv1.TaskChange_TASK_CHANGE_REQUEUE_HOLD,
+	apiv1.JobAction_JOB_ACTION_THROTTLE:     logv1.TaskChange_TASK_CHANGE_THROTTLE,
+}
+
+// controlTasks does ControlJobs where some of it is about arrays.
+func (s *jobServer) controlTasks(ctx context.Context, who authorize.Caller, req *apiv1.ControlJobsRequest, resp *apiv1.ControlJobsResponse) error {
+	var a asked
+	var at []*apiv1.ControlResult // of a.want
+	for _, w := range s.wishes(req.Ids, req.Tasks) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		res := &apiv1.ControlResult{Id: w.id, Tasks: w.tasks}
+		resp.Results = append(resp.Results, res)
+		cmd, ranks, err := s.controlWish(who, req, w)
+		if err != nil {
+			blame(res, err)
+			continue
+		}
+		if c := cmd.GetChangeTasks(); c != nil {
+			a.addTasks(c, ranks)
+		} else {
+			a.add(cmd)
+		}
+		at = append(at, res)
+	}
+	if len(a.cmds) == 0 {
+		return s.c.office.Verify(ctx)
+	}
+	a.merge(s.tasksOf)
+	results, err := s.c.prop.Each(ctx, a.cmds...)
+	if err != nil {
+		return err
+	}
+	throttle := req.Action == apiv1.JobAction_JOB_ACTION_THROTTLE
+	for i := range a.want {
+		w := &a.want[i]
+		r := results[w.cmd]
+		if !throttle { // which is of the array as a whole
+			r.Tasks = w.counts(&r)
+		}
+		tellTasks(at[i], a.cmds[w.cmd], &r)
+	}
+	return nil
+}
+
+func (s *jobServer) controlWish(who authorize.Caller, req *apiv1.ControlJobsRequest, w taskWish) (*logv1.Command, []cluster.Span, error) {
+	if !w.array {
+		j, ok := s.c.fsm.Job(cluster.JobID(w.id))
+		if !ok {
+			return nil, nil, noJob(w.id)
+		}
+		if req.Action == apiv1.JobAction_JOB_ACTION_THROTTLE {
+			return nil, nil, cluster.Errorf(cluster.CodeConflict, "job %d is no array", w.id)
+		}
+		return controlCommand(who, req, w.id), nil, s.c.auth.May(who, authorize.Cancel, &j.Owner)
+	}
+	if req.Action == apiv1.JobAction_JOB_ACTION_THROTTLE && (req.Throttle > cluster.MaxThrottle || w.tasks != "") {
+		return nil, nil, cluster.Errorf(cluster.CodeInvalid, "throttle: %d of tasks %q; it is 0 to %d and of an array as a whole", req.Throttle, w.tasks, cluster.MaxThrottle)
+	}
+	c, ranks, err := s.changeCommand(who, w)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.Change, c.Throttle = taskChanges[req.Action], req.Throttle
+	c.Admin = who.Admin && (!req.AsUser || c.Change == logv1.TaskChange_TASK_CHANGE_RELEASE)
+	return &logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: c}}, ranks, nil
+}
+
+// tellTasks says what became of tasks. Where nothing was done it says why.
+func tellTasks(res *apiv1.ControlResult, cmd *logv1.Command, r *fsm.Result) {
+	res.Count = uint32(r.Tasks.Done)
+	switch {
+	case r.Err != nil:
+		blame(res, r.Err)
+	case cmd.GetChangeTasks() == nil || r.Tasks.Done > 0:
+	case r.Tasks.Why != nil:
+		blame(res, r.Tasks.Why)
+	default:
+		blame(res, cluster.Errorf(cluster.CodeConflict, "all of these tasks of array %d have ended", res.Id))
+	}
+}
+
+// codeOf is the code of an error, that of internal ones for what users may not see.
+func codeOf(err error) cluster.Code {
+	if e, ok := errors.AsType[*cluster.Error](err); ok {
+		return e.Code
+	}
+	return cluster.CodeInternal
+}
+
+// arrayReason is why tasks of an array wait, where that is the array; else none.
+func (c *Jobs) arrayReason(j *cluster.Job) cluster.Reason {
+	if !j.InArray() || j.State != cluster.JobPending {
+		return cluster.Reason{}
+	}
+	if r := c.fsm.Barred(j, cluster.TimeOf(c.clock())); r.Code == cluster.ReasonArrayLimit {
+		return r
+	}
+	return cluster.Reason{}
+}
+
+// throttleOf is how many tasks of the array of j may run at once now.
+func (c *Jobs) throttleOf(j *cluster.Job) int {
+	if !j.InArray() {
+		return 0
+	}
+	return c.fsm.Throttle(j.ArrayJobID)
+}

@@ -1,0 +1,109 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/api/authorize"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+)
+
+// faults name in answers why a job was left as it is.
+var faults = map[cluster.Code]string{cluster.CodeNotFound: "NOT_FOUND", cluster.CodeDenied: "DENIED", cluster.CodeConflict: "CONFLICT"}
+
+// ControlJobs holds, releases and requeues jobs. Each gets its own outcome.
+func (s *jobServer) ControlJobs(ctx context.Context, req *apiv1.ControlJobsRequest) (*apiv1.ControlJobsResponse, error) {
+	who := authorize.CallerOf(ctx)
+	if n := len(req.Ids) + len(req.Tasks); n < 1 || n > maxJobsPerCall {
+		return nil, cluster.Errorf(cluster.CodeInvalid, "ids: %d in one request, 1 to %d are allowed", n, maxJobsPerCall)
+	}
+	if req.Action < apiv1.JobAction_JOB_ACTION_HOLD || req.Action > apiv1.JobAction_JOB_ACTION_REQUEUE_HOLD && req.Action != apiv1.JobAction_JOB_ACTION_THROTTLE {
+		return nil, cluster.Errorf(cluster.CodeInvalid, "action: %d is not one that this coordinator knows", req.Action)
+	}
+	resp := &apiv1.ControlJobsResponse{}
+	if len(req.Tasks) > 0 || req.Action == apiv1.JobAction_JOB_ACTION_THROTTLE || s.c.fsm.AnyArray(req.Ids) {
+		return resp, s.controlTasks(ctx, who, req, resp)
+	}
+	var cmds []*logv1.Command
+	var at []int // cmds[i] answers resp.Results[at[i]]
+	for i, id := range req.Ids {
+		res := &apiv1.ControlResult{Id: id}
+		resp.Results = append(resp.Results, res)
+		j, ok := s.c.fsm.Job(cluster.JobID(id))
+		if !ok {
+			blame(res, noJob(id))
+			continue
+		}
+		if err := s.c.auth.May(who, authorize.Cancel, &j.Owner); err != nil {
+			blame(res, err)
+			continue
+		}
+		cmds, at = append(cmds, controlCommand(who, req, id)), append(at, i)
+	}
+	if len(cmds) == 0 {
+		return resp, s.c.office.Verify(ctx)
+	}
+	results, err := s.c.prop.Each(ctx, cmds...)
+	if err != nil {
+		return nil, err
+	}
+	for i := range results {
+		res := resp.Results[at[i]]
+		if e := results[i].Err; e != nil {
+			blame(res, e)
+		} else if j, ok := s.c.fsm.Job(cluster.JobID(res.Id)); ok && j.Hold != nil && j.State.Live() && req.Action == apiv1.JobAction_JOB_ACTION_HOLD {
+			res.Message = "it runs on, and is held once it waits again"
+		}
+	}
+	return resp, nil
+}
+
+// controlCommand is what an action on a job is in the log. What an
+// administrator holds, an administrator releases, unless it was said that its
+// owner may.
+func controlCommand(who authorize.Caller, req *apiv1.ControlJobsRequest, id uint64) *logv1.Command {
+	by, admin := uint32(who.UID), who.Admin && !req.AsUser
+	switch req.Action {
+	case apiv1.JobAction_JOB_ACTION_REQUEUE, apiv1.JobAction_JOB_ACTION_REQUEUE_HOLD:
+		return &logv1.Command{Kind: &logv1.Command_RequeueJob{RequeueJob: &logv1.RequeueJob{
+			Job: id, By: by, Admin: admin, Hold: req.Action == apiv1.JobAction_JOB_ACTION_REQUEUE_HOLD,
+		}}}
+	default:
+		release := req.Action == apiv1.JobAction_JOB_ACTION_RELEASE
+		return &logv1.Command{Kind: &logv1.Command_HoldJob{HoldJob: &logv1.HoldJob{Job: id, By: by, Admin: admin || release && who.Admin, Release: release}}}
+	}
+}
+
+func blame(r *apiv1.ControlResult, err error) {
+	r.Fault, r.Message = "CONFLICT", err.Error()
+	var e *cluster.Error
+	if errors.As(err, &e) {
+		r.Message = e.Msg
+		if f, ok := faults[e.Code]; ok {
+			r.Fault = f
+		}
+	}
+}
+
+// barredDetail says in words what keeps a job from being planned.
+func (c *Jobs) barredDetail(j *cluster.Job, r cluster.Reason) string {
+	switch r.Code {
+	case cluster.ReasonArrayLimit:
+		return c.throttleDetail(j)
+	case cluster.ReasonHeldUser:
+		return fmt.Sprintf("held by uid %d; berth release %d lets it start", j.Hold.By, j.ID)
+	case cluster.ReasonHeldAdmin:
+		return fmt.Sprintf("held by an administrator (uid %d), who alone releases it", j.Hold.By)
+	case cluster.ReasonBeginTime:
+		return "not before " + j.Spec.Begin.Std().UTC().Format(time.RFC3339)
+	case cluster.ReasonDependency:
+		return "waits for " + j.Dependency()
+	case cluster.ReasonDependNever:
+		return j.Dependency() + ": this can never be; cancel the job"
+	}
+	return r.Detail
+}

@@ -1,0 +1,112 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/api/authorize"
+	"github.com/berth-scheduler/berth/coordinator/api/calls"
+	"github.com/berth-scheduler/berth/coordinator/learner"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/site"
+)
+
+// mostForecasts bounds a request: each plays through what is before a job.
+const mostForecasts = 200
+
+// ListForecasts says of waiting jobs when they are expected to start.
+func (s *jobServer) ListForecasts(ctx context.Context, req *apiv1.ListForecastsRequest) (*apiv1.ListForecastsResponse, error) {
+	if err := s.c.office.Verify(ctx); err != nil {
+		return nil, err
+	}
+	if n := len(req.Ids); n > mostForecasts {
+		return nil, cluster.Errorf(cluster.CodeInvalid, "ids: %d in one request, at most %d are allowed", n, mostForecasts)
+	}
+	turn, err := s.c.calls.Turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer turn.End()
+	resp := &apiv1.ListForecastsResponse{}
+	snap, _ := s.c.fsm.SchedulerSnapshotAt(cluster.TimeOf(s.c.clock()))
+	for _, id := range req.Ids {
+		if err := cmp.Or(ctx.Err(), turn.Step()); err != nil {
+			return nil, err
+		}
+		if j, ok := s.c.fsm.Job(cluster.JobID(id)); ok && j.State.Waiting() {
+			m := &apiv1.JobForecast{Id: id}
+			m.Forecast, m.CannotSay = s.c.forecast(snap, j)
+			resp.Forecasts = append(resp.Forecasts, m)
+		}
+	}
+	return resp, nil
+}
+
+// forecast is when a job is expected to start, or the reason why nobody can say.
+func (c *Jobs) forecast(snap *cluster.Snapshot, j *cluster.Job) (*apiv1.Forecast, string) {
+	r := c.fsm.Barred(j, snap.Now)
+	switch r.Code {
+	case "":
+	case cluster.ReasonBeginTime:
+		// It starts no sooner, and how full the cluster is then nobody knows.
+		at := timestamppb.New(j.Spec.Begin.Std())
+		return &apiv1.Forecast{StartP50: at, StartP90: at, Missing: c.barredDetail(j, r)}, ""
+	default:
+		return nil, cluster.Reason{Code: r.Code, Detail: c.barredDetail(j, r)}.String()
+	}
+	view := *snap
+	view.Interference = c.learn.Company.ForScheduler(snap.Nodes, snap.Running, []*cluster.Job{j})
+	part := site.PartitionOf(&view, j)
+	own := site.Within(&view, part)
+	if part != nil && (part.Down || len(own.Nodes) == 0) {
+		for _, e := range explainPartition(&view, part) {
+			return nil, e.Code + ": " + e.Detail
+		}
+	}
+	if t := site.TenantReason(c.lead.Scheduling().Of(j.Spec.Partition), own, j); t.Code != "" {
+		return nil, t.String()
+	}
+	pol := c.lead.PolicyOf(j)
+	limit := site.LimitReason(&view, j, own.Nodes, pol)
+	room, ok := c.quotaRoom(&view, j, own.Nodes, pol)
+	if !ok {
+		return nil, limit.String()
+	}
+	if f, ok := scheduler.ForecastStart(own, j, pol); ok {
+		f.P50, f.P90 = max(f.P50, room.P50), max(f.P90, room.P90)
+		if limit.Code != "" {
+			f.Missing = limit.String()
+		}
+		return forecastToAPI(&f), ""
+	}
+	for _, e := range scheduler.Explain(own, j, pol) {
+		return nil, e.Reason.String()
+	}
+	return nil, "no node could take it now"
+}
+
+// forecastNew says when a job that is only asked about would start.
+func (c *Jobs) forecastNew(who authorize.Caller, spec *apiv1.JobSpec, resp *apiv1.PredictResponse) {
+	if spec == nil {
+		return
+	}
+	nodes := c.fsm.Nodes()
+	j, err := c.learn.Job(who.Owner(), spec, learner.GPUTypes(nodes))
+	if err != nil {
+		return // what is wrong with it has been said
+	}
+	if _, err := c.admission.Choose(who, j, c.fsm.Partitions(), nodes); err != nil {
+		resp.CannotSay = conv.FromStatus(calls.ToStatus(context.Background(), c.log, err)).Msg
+		return
+	}
+	snap, _ := c.fsm.SchedulerSnapshotAt(cluster.TimeOf(c.clock()))
+	j.ID, j.State, j.Submitted, j.Eligible = c.fsm.NextJobID(), cluster.JobPending, snap.Now, snap.Now
+	resp.NextJob = uint64(j.ID)
+	j.Depends = make([]cluster.DependState, len(j.Spec.Depends))
+	resp.Forecast, resp.CannotSay = c.forecast(snap, j)
+}

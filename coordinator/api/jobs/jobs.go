@@ -1,0 +1,88 @@
+// Package jobs answers users about their jobs: it submits, shows, watches, changes and
+// ends them, says why they wait and when they may start, what became of those that have
+// ended, and lays users' streams to those that run.
+package jobs
+
+import (
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/berth-scheduler/berth/coordinator/api/accounts"
+	"github.com/berth-scheduler/berth/coordinator/api/admission"
+	"github.com/berth-scheduler/berth/coordinator/api/authorize"
+	"github.com/berth-scheduler/berth/coordinator/api/calls"
+	"github.com/berth-scheduler/berth/coordinator/archive"
+	"github.com/berth-scheduler/berth/coordinator/current"
+	"github.com/berth-scheduler/berth/coordinator/lead"
+	"github.com/berth-scheduler/berth/coordinator/learner"
+	"github.com/berth-scheduler/berth/coordinator/nodes"
+	"github.com/berth-scheduler/berth/coordinator/office"
+	"github.com/berth-scheduler/berth/coordinator/peers"
+	"github.com/berth-scheduler/berth/coordinator/proposer"
+	"github.com/berth-scheduler/berth/fsm"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// Config bounds what is waited for.
+type Config struct {
+	ID string // this coordinator's
+	// LeaderWait is for somebody to lead, IndexWait for an index that was seen at another
+	// coordinator.
+	LeaderWait, IndexWait time.Duration
+}
+
+// Needs is what the services work on. All fields are required.
+type Needs struct {
+	FSM       *fsm.FSM
+	Proposer  *proposer.Proposer
+	Office    *office.Office
+	Auth      *authorize.Authorizer
+	Calls     *calls.Calls
+	Admission *admission.Admission
+	Accounts  *accounts.Service
+	Leader    *lead.Leader
+	Learner   *learner.Learner
+	Nodes     *nodes.Nodes
+	Archive   *archive.Archive
+	Current   *current.Current
+	Peers     *peers.Conns
+	Clock     func() time.Time
+	Log       *slog.Logger
+}
+
+// Jobs is what the services about jobs have in common.
+type Jobs struct {
+	cfg       Config
+	fsm       *fsm.FSM
+	prop      *proposer.Proposer
+	office    *office.Office
+	auth      *authorize.Authorizer
+	calls     *calls.Calls
+	admission *admission.Admission
+	accounts  *accounts.Service
+	lead      *lead.Leader
+	learn     *learner.Learner
+	nodes     *nodes.Nodes
+	archive   *archive.Archive
+	current   *current.Current
+	peers     *peers.Conns
+	clock     func() time.Time
+	log       *slog.Logger
+}
+
+// New makes the services.
+func New(cfg Config, d Needs) *Jobs {
+	return &Jobs{
+		cfg: cfg, fsm: d.FSM, prop: d.Proposer, office: d.Office, auth: d.Auth, calls: d.Calls, admission: d.Admission, accounts: d.Accounts,
+		lead: d.Leader, learn: d.Learner, nodes: d.Nodes, archive: d.Archive, current: d.Current, peers: d.Peers, clock: d.Clock, log: d.Log,
+	}
+}
+
+// Register has s answer users.
+func (c *Jobs) Register(s *grpc.Server) {
+	apiv1.RegisterJobServiceServer(s, &jobServer{c: c})
+	apiv1.RegisterHistoryServiceServer(s, &historyServer{c: c})
+	apiv1.RegisterAttachServiceServer(s, &attachServer{c: c})
+}

@@ -1,0 +1,361 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"strconv"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/api/admission"
+	"github.com/berth-scheduler/berth/coordinator/api/authorize"
+	"github.com/berth-scheduler/berth/coordinator/learner"
+	"github.com/berth-scheduler/berth/fsm"
+	"github.com/berth-scheduler/berth/model/interfere"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/site"
+)
+
+// Limits of the users' API.
+const (
+	maxJobsPerCall  = 1000
+	maxDependsOfAll = 20_000 // of all jobs of one request
+	defaultPage     = 1000
+	maxPage         = 20_000
+	maxIDsPerFilter = 1000
+)
+
+// jobServer answers users.
+type jobServer struct {
+	apiv1.UnimplementedJobServiceServer
+	c *Jobs
+}
+
+// SubmitJobs commits jobs, all or none, and returns their ids.
+func (s *jobServer) SubmitJobs(ctx context.Context, req *apiv1.SubmitJobsRequest) (*apiv1.SubmitJobsResponse, error) {
+	who := authorize.CallerOf(ctx)
+	if err := s.c.auth.May(who, authorize.Submit, nil); err != nil {
+		return nil, err
+	}
+	if err := cmp.Or(conv.CheckRequestID(req.RequestId), checkSize(req.Jobs)); err != nil {
+		return nil, err
+	}
+	hash, err := bodyHash(req.Jobs)
+	if err != nil {
+		return nil, err
+	}
+	cmd := &logv1.SubmitJob{
+		RequestId: req.RequestId, BodyHash: hash, Owner: &logv1.Owner{Uid: uint32(who.UID), Gid: who.GID, Name: who.Name},
+	}
+	// A retry gets its answer whatever the limits are by now.
+	if ids, ok := s.c.fsm.Request(who.UID, req.RequestId, cmd.BodyHash); ok {
+		return submitted(ids, s.c.fsm.Index()), nil
+	}
+	if err := s.c.admission.RoomFor(who, len(req.Jobs)); err != nil {
+		return nil, err
+	}
+	e := admission.Entry{Who: who, Of: len(req.Jobs), Now: cluster.TimeOf(s.c.clock()), Parts: s.c.fsm.Partitions(), Nodes: s.c.fsm.Nodes()}
+	types := learner.GPUTypes(e.Nodes)
+	var jobs []*cluster.Job
+	for _, js := range req.Jobs {
+		job, err := s.c.learn.Job(who.Owner(), js, types)
+		if err != nil {
+			return nil, err
+		}
+		e.Job = job
+		if err := s.c.admission.Enter(&e); err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, job)
+		cmd.Jobs = append(cmd.Jobs, &logv1.NewJob{Spec: s.c.admission.Stored(job.Spec), Estimates: conv.EstimatesToLog(job.Estimates)})
+	}
+	if err := s.c.admission.RoomForBytes(who, jobs); err != nil {
+		return nil, err
+	}
+	r, err := s.c.admission.Propose(ctx, who.UID, jobs, e.Now, cmd)
+	if err != nil {
+		return nil, err
+	}
+	resp := submitted(r.Jobs, r.Index)
+	resp.Warnings = e.Warnings
+	return resp, nil
+}
+
+// checkSize bounds what one submit may hold.
+func checkSize(jobs []*apiv1.JobSpec) error {
+	if n := len(jobs); n < 1 || n > maxJobsPerCall {
+		return cluster.Errorf(cluster.CodeInvalid, "jobs: %d in one request, 1 to %d are allowed", n, maxJobsPerCall)
+	}
+	depends := 0
+	for _, j := range jobs {
+		depends += len(j.GetDepends())
+	}
+	if depends > maxDependsOfAll {
+		return cluster.Errorf(cluster.CodeInvalid, "dependency: %d in one request, at most %d are allowed; let jobs wait for an array, or send fewer jobs at once", depends, maxDependsOfAll)
+	}
+	return nil
+}
+
+func submitted(ids []cluster.JobID, index uint64) *apiv1.SubmitJobsResponse {
+	resp := &apiv1.SubmitJobsResponse{Index: index}
+	for _, id := range ids {
+		resp.Ids = append(resp.Ids, uint64(id))
+	}
+	return resp
+}
+
+// bodyHash tells two requests with one id apart.
+func bodyHash(jobs []*apiv1.JobSpec) ([]byte, error) {
+	h := sha256.New()
+	for i, js := range jobs {
+		data, err := proto.MarshalOptions{Deterministic: true}.Marshal(js)
+		if err != nil {
+			return nil, cluster.Errorf(cluster.CodeInvalid, "jobs[%d]: %v", i, err)
+		}
+		h.Write(strconv.AppendInt(nil, int64(len(data)), 10))
+		h.Write(data)
+	}
+	return h.Sum(nil), nil
+}
+
+// GetJob returns one job in full; of another user's job, in brief.
+func (s *jobServer) GetJob(ctx context.Context, req *apiv1.GetJobRequest) (*apiv1.GetJobResponse, error) {
+	if err := s.c.office.Verify(ctx); err != nil {
+		return nil, err
+	}
+	j, err := s.c.named(req.Id, req.Task)
+	if err != nil {
+		if j = s.c.archive.Named(ctx, cluster.JobID(req.Id), req.Task); j == nil {
+			return nil, err
+		}
+	}
+	m := s.c.view(j, authorize.CallerOf(ctx), whole)
+	nameTypes(m)
+	if req.Task == nil {
+		m.Array = s.c.arrayInfo(req.Id, j)
+	}
+	return &apiv1.GetJobResponse{Job: m, Index: s.c.fsm.Index()}, nil
+}
+
+func noJob(id uint64) error {
+	return cluster.Errorf(cluster.CodeNotFound, "job %d is not known: it was never submitted, or it ended long ago and was forgotten", id)
+}
+
+// ListJobs returns a page of jobs in order of id.
+func (s *jobServer) ListJobs(ctx context.Context, req *apiv1.ListJobsRequest) (*apiv1.ListJobsResponse, error) {
+	if err := s.c.office.Verify(ctx); err != nil {
+		return nil, err
+	}
+	q, err := s.query(req)
+	if err != nil {
+		return nil, err
+	}
+	turn, err := s.c.calls.Turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer turn.End()
+	jobs, index := s.c.fsm.Jobs(q)
+	resp, err := s.listed(req, authorize.CallerOf(ctx), jobs, turn)
+	if err != nil {
+		return nil, err
+	}
+	resp.Index = index
+	if len(jobs) == q.Limit {
+		resp.NextPageToken = strconv.FormatUint(uint64(jobs[len(jobs)-1].ID), 10)
+	}
+	return resp, nil
+}
+
+func (s *jobServer) query(req *apiv1.ListJobsRequest) (fsm.Query, error) {
+	q := fsm.Query{Limit: defaultPage}
+	if req.PageSize > 0 {
+		q.Limit = int(min(req.PageSize, maxPage))
+	}
+	if req.Columns != apiv1.JobColumnsOf_JOB_COLUMNS_OF_UNSPECIFIED {
+		q.Limit = maxColumnPage
+	}
+	if req.PageToken != "" {
+		after, err := strconv.ParseUint(req.PageToken, 10, 64)
+		if err != nil {
+			return q, cluster.Errorf(cluster.CodeInvalid, "page_token %q is not one that a listing returned", req.PageToken)
+		}
+		q.After = cluster.JobID(after)
+	}
+	if len(req.States)+len(req.Users)+len(req.Ids)+len(req.Partitions)+len(req.Names)+len(req.Nodes) > maxIDsPerFilter {
+		return q, cluster.Errorf(cluster.CodeInvalid, "filter: more than %d states, users, ids, partitions, names and nodes", maxIDsPerFilter)
+	}
+	for _, name := range req.States {
+		st, err := cluster.ParseJobState(name)
+		if err != nil {
+			return q, cluster.Errorf(cluster.CodeInvalid, "states: %v; one of PENDING, QUEUED, STARTING, RUNNING, COMPLETING, UNREACHABLE, COMPLETED, FAILED, CANCELLED, TIMEOUT, OUT_OF_MEMORY, NODE_FAIL, PREEMPTED, DEADLINE", err)
+		}
+		q.States = append(q.States, st)
+	}
+	if len(req.States) == 0 && !req.Finished && len(req.Ids) == 0 {
+		q.States = []cluster.JobState{cluster.JobPending, cluster.JobQueued, cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable}
+	}
+	q.Keep = keeper(req)
+	return q, nil
+}
+
+// CancelJobs ends jobs. Each gets its own outcome; ids that are wrong change
+// nothing for the others.
+func (s *jobServer) CancelJobs(ctx context.Context, req *apiv1.CancelJobsRequest) (*apiv1.CancelJobsResponse, error) {
+	who := authorize.CallerOf(ctx)
+	if n := len(req.Ids) + len(req.Tasks); n < 1 || n > maxJobsPerCall {
+		return nil, cluster.Errorf(cluster.CodeInvalid, "ids: %d in one request, 1 to %d are allowed", n, maxJobsPerCall)
+	}
+	resp := &apiv1.CancelJobsResponse{}
+	if len(req.Tasks) > 0 || s.c.fsm.AnyArray(req.Ids) {
+		return resp, s.cancelTasks(ctx, who, req, resp)
+	}
+	var cmds []*logv1.Command
+	var at []int // cmds[i] answers resp.Results[at[i]]
+	for i, id := range req.Ids {
+		res := &apiv1.CancelResult{Id: id}
+		resp.Results = append(resp.Results, res)
+		j, ok := s.c.fsm.Job(cluster.JobID(id))
+		switch {
+		case !ok:
+			res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND
+		case s.c.auth.May(who, authorize.Cancel, &j.Owner) != nil:
+			res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED
+		default:
+			cmds = append(cmds, &logv1.Command{Kind: &logv1.Command_CancelJob{CancelJob: &logv1.CancelJob{
+				Job: id, By: uint32(who.UID), Admin: j.Owner.UID != who.UID,
+			}}})
+			at = append(at, i)
+		}
+	}
+	if len(cmds) == 0 {
+		// Nothing is committed that would prove that what was read is current.
+		return resp, s.c.office.Verify(ctx)
+	}
+	results, err := s.c.prop.Each(ctx, cmds...)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range results {
+		resp.Results[at[i]].Outcome = cancelOutcomes[r.Cancel]
+	}
+	return resp, nil
+}
+
+var cancelOutcomes = map[fsm.CancelOutcome]apiv1.CancelOutcome{
+	fsm.Cancelled: apiv1.CancelOutcome_CANCEL_OUTCOME_CANCELLED,
+	fsm.Finished:  apiv1.CancelOutcome_CANCEL_OUTCOME_ALREADY_FINISHED,
+	fsm.NotFound:  apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND,
+}
+
+// ExplainJob says why a job waits.
+func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest) (*apiv1.ExplainJobResponse, error) {
+	if err := s.c.office.Verify(ctx); err != nil {
+		return nil, err
+	}
+	turn, err := s.c.calls.Turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer turn.End()
+	j, err := s.c.named(req.Id, req.Task)
+	if err != nil {
+		return nil, err
+	}
+	resp := &apiv1.ExplainJobResponse{Job: s.c.view(j, authorize.CallerOf(ctx), whole)}
+	if !j.State.Waiting() {
+		return resp, nil
+	}
+	snap, _ := s.c.fsm.SchedulerSnapshotAt(cluster.TimeOf(s.c.clock()))
+	resp.FairShare = s.c.accounts.FairShareOf(j)
+	if r := s.c.fsm.Barred(j, snap.Now); r.Code != "" {
+		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(r.Code), Detail: s.c.barredDetail(j, r), Count: 1})
+		return resp, nil
+	}
+	if r := snap.Reservations.Outside(j, snap.Now); r.Code != "" {
+		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(r.Code), Detail: r.Detail, Count: 1})
+		if r.Code != cluster.ReasonReservation { // that of its own, which is to come
+			return resp, nil
+		}
+	}
+	snap.Interference = s.c.learn.Company.ForScheduler(snap.Nodes, snap.Running, []*cluster.Job{j})
+	pol, part := s.c.lead.PolicyOf(j), site.PartitionOf(snap, j)
+	resp.Explanations = explainPartition(snap, part)
+	all := snap
+	snap = site.Within(snap, part)
+	if part != nil && len(snap.Nodes) == 0 {
+		return resp, nil // what there is to say has been said
+	}
+	if r := site.LimitReason(snap, j, snap.Nodes, pol); r.Code != "" {
+		if room, ok := s.c.quotaRoom(all, j, snap.Nodes, pol); ok {
+			resp.Room = &apiv1.QuotaRoom{P50: timestamppb.New(room.P50.Std()), P90: timestamppb.New(room.P90.Std()), Words: room.Words}
+		}
+		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(r.Code), Detail: r.Detail, Count: 1})
+		return resp, nil // nothing else matters until then
+	}
+	if r := site.TenantReason(s.c.lead.Scheduling().Of(j.Spec.Partition), snap, j); r.Code != "" {
+		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(r.Code), Detail: r.Detail, Count: 1})
+	}
+	for _, e := range scheduler.Explain(snap, j, pol) {
+		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{
+			Code: string(e.Reason.Code), Detail: e.Reason.Detail, Count: uint32(e.Count), GpuType: e.GPUType,
+		})
+	}
+	if f, ok := scheduler.ForecastStart(snap, j, pol); ok && (part == nil || !part.Down) {
+		resp.Forecast = forecastToAPI(&f)
+	}
+	return resp, nil
+}
+
+func forecastToAPI(f *scheduler.Forecast) *apiv1.Forecast {
+	m := &apiv1.Forecast{
+		Node: string(f.Node), Missing: f.Missing,
+		StartP50: timestamppb.New(f.P50.Std()), StartP90: timestamppb.New(f.P90.Std()), Ahead: uint32(max(0, f.Ahead)),
+	}
+	if f.GPU != nil {
+		m.Gpu, m.GpuType = string(f.GPU.ID), f.GPU.Type
+	}
+	return m
+}
+
+// Predict says what a job would need on each GPU type of the cluster.
+func (s *jobServer) Predict(ctx context.Context, req *apiv1.PredictRequest) (*apiv1.PredictResponse, error) {
+	turn, err := s.c.calls.Turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer turn.End()
+	return s.predict(authorize.CallerOf(ctx), req)
+}
+
+func (s *jobServer) predict(who authorize.Caller, req *apiv1.PredictRequest) (*apiv1.PredictResponse, error) {
+	resp, nodes := &apiv1.PredictResponse{}, s.c.fsm.Nodes()
+	set, err := s.c.beside(req.Beside)
+	if err != nil {
+		return nil, err
+	}
+	if req.Spec != nil || len(set) == 0 {
+		var one *learner.Sharer
+		if resp.Predictions, one, err = s.c.learn.Explain(who.Owner(), req.Spec, nodes); err != nil {
+			return nil, err
+		}
+		set = append([]learner.Sharer{*one}, set...)
+	}
+	s.c.forecastNew(who, req.Spec, resp)
+	switch n := len(set); {
+	case len(req.Beside) == 0:
+		return resp, nil
+	case n < 2 || n > interfere.MaxSet:
+		return nil, cluster.Errorf(cluster.CodeInvalid, "beside: %d jobs in all, want 2 to %d", n, interfere.MaxSet)
+	case set[0].Spec.GPUs == 0:
+		return nil, cluster.Errorf(cluster.CodeInvalid, "beside: the job asks for no GPU that it could share")
+	}
+	resp.Sharing = s.c.sharing(set, nodes)
+	return resp, nil
+}

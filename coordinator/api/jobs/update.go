@@ -1,0 +1,206 @@
+package jobs
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/api/admission"
+	"github.com/berth-scheduler/berth/coordinator/api/authorize"
+	"github.com/berth-scheduler/berth/coordinator/api/resource"
+	"github.com/berth-scheduler/berth/fsm"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// UpdateJob changes what a job asked for: anything of one that waits, its time
+// limit, name, comment and requeueing of one that runs, the time limit of an array.
+func (s *jobServer) UpdateJob(ctx context.Context, req *apiv1.UpdateJobRequest) (*apiv1.UpdateJobResponse, error) {
+	who := authorize.CallerOf(ctx)
+	if err := s.c.office.Verify(ctx); err != nil {
+		return nil, err
+	}
+	if _, array := s.c.fsm.Array(cluster.JobID(req.Id)); array || req.Tasks != "" {
+		return s.updateTasks(ctx, who, req)
+	}
+	if j, ok := s.c.fsm.Job(cluster.JobID(req.Id)); ok && j.InArray() {
+		req = proto.CloneOf(req)
+		req.Id, req.Tasks = uint64(j.ArrayJobID), j.TasksText()
+		return s.updateTasks(ctx, who, req)
+	}
+	var warnings []string
+	if err := resource.Set(ctx, s.c.prop, func() (*logv1.Command, error) {
+		j, ok := s.c.fsm.Job(cluster.JobID(req.Id))
+		if !ok {
+			return nil, noJob(req.Id)
+		}
+		if err := s.c.auth.May(who, authorize.Cancel, &j.Owner); err != nil {
+			return nil, err
+		}
+		spec, more, err := s.updated(who, j, req)
+		if err != nil {
+			return nil, err
+		}
+		warnings = more
+		if len(j.Depends) > 0 && len(spec.Depends) == 0 {
+			// Older ones keep what it waited for, and then cannot read their snapshots.
+			if err := s.c.prop.Reads(fsm.ClearsDepends, "dependency: none where there was one"); err != nil {
+				return nil, err
+			}
+		}
+		cmd := &logv1.UpdateJob{Job: req.Id, Spec: s.c.admission.Stored(spec), Base: j.Revision}
+		return &logv1.Command{Kind: &logv1.Command_UpdateJob{UpdateJob: cmd}}, nil // the planner or the job itself may be faster
+	}); err != nil {
+		return nil, err
+	}
+	s.c.log.InfoContext(ctx, "job changed", "job", req.Id, "uid", who.UID)
+	after, ok := s.c.fsm.Job(cluster.JobID(req.Id))
+	if !ok {
+		return nil, noJob(req.Id)
+	}
+	return &apiv1.UpdateJobResponse{Job: s.c.view(after, who, full), Warnings: warnings}, nil
+}
+
+// updated is the spec of a job as a request changes it, checked as that of a
+// new job is.
+func (s *jobServer) updated(who authorize.Caller, j *cluster.Job, req *apiv1.UpdateJobRequest) (*cluster.Spec, []string, error) {
+	if j.State.Terminal() {
+		return nil, nil, cluster.Errorf(cluster.CodeConflict, "job %d has ended as %s and cannot be changed", j.ID, j.State)
+	}
+	spec := *j.Spec
+	if err := change(&spec, req); err != nil {
+		return nil, nil, err
+	}
+	if err := changeWhere(&spec, req); err != nil {
+		return nil, nil, err
+	}
+	if err := mayRaise(who, j, &spec); err != nil {
+		return nil, nil, err
+	}
+	if !j.State.Waiting() {
+		if err := s.c.admission.MayRunLonger(j, spec.TimeLimit); err != nil {
+			return nil, nil, err
+		}
+		return &spec, nil, mayChangeLive(j, &spec)
+	}
+	if err := spec.Check(); err != nil {
+		return nil, nil, err
+	}
+	probe := j.Clone()
+	probe.Spec = &spec
+	as := authorize.Caller{UID: j.Owner.UID, GID: j.Owner.GID, Name: j.Owner.Name, Admin: who.Admin}
+	part, warnings, err := s.c.admission.EnterFor(as, probe, s.c.fsm.Partitions())
+	switch {
+	case err != nil && who.Admin && spec.TimeLimit != j.Spec.TimeLimit && spec.Partition == j.Spec.Partition:
+		// An administrator may raise a limit above the partition's.
+	case err != nil:
+		return nil, nil, err
+	}
+	return &spec, warnings, s.c.admission.NeverFits(s.c.fsm.Nodes(), part, probe)
+}
+
+// mayRaise keeps from users what only administrators may change.
+func mayRaise(who authorize.Caller, j *cluster.Job, spec *cluster.Spec) error {
+	switch {
+	case who.Admin:
+	case fsm.LongerLimit(spec.TimeLimit, j.Spec.TimeLimit):
+		return cluster.Errorf(cluster.CodeDenied, "time: only administrators raise the time limit of a job that was submitted, here from %s; lower it, or cancel the job and submit it again", limitText(j.Spec.TimeLimit))
+	case spec.Nice < j.Spec.Nice:
+		return cluster.Errorf(cluster.CodeDenied, "nice: only administrators lower it, here from %d; raise it, or cancel the job and submit it again", j.Spec.Nice)
+	}
+	return nil
+}
+
+func limitText(d time.Duration) string {
+	if d > 0 {
+		return d.String()
+	}
+	return "none"
+}
+
+// mayChangeLive refuses to change what a job that runs was placed by, or what
+// its agents were told when it began.
+func mayChangeLive(j *cluster.Job, spec *cluster.Spec) error {
+	was := *j.Spec
+	was.Name, was.Comment, was.RequeueOnLoss, was.Nice, was.TimeLimit = spec.Name, spec.Comment, spec.RequeueOnLoss, spec.Nice, spec.TimeLimit
+	if !proto.Equal(conv.SpecNaming(&was), conv.SpecNaming(spec)) {
+		return cluster.Errorf(cluster.CodeConflict, "job %d is %s: only its time limit, name, comment, nice and requeueing can be changed now; the rest when it waits again", j.ID, j.State)
+	}
+	return spec.Check()
+}
+
+// change takes over the plain fields of a request.
+func change(spec *cluster.Spec, req *apiv1.UpdateJobRequest) error {
+	if req.TimeLimit != nil {
+		spec.TimeLimit = req.TimeLimit.AsDuration()
+	}
+	set(&spec.Name, req.Name)
+	set(&spec.Comment, req.Comment)
+	set(&spec.Partition, req.Partition)
+	set(&spec.Account, req.Account)
+	set(&spec.QOS, req.Qos)
+	set(&spec.Nice, req.Nice)
+	set(&spec.RequeueOnLoss, req.RequeueOnLoss)
+	set(&spec.CPUMilli, req.CpuMilli)
+	set(&spec.MemMiB, req.MemMib)
+	if req.Nodes != nil {
+		spec.Nodes = int(min(req.GetNodes(), cluster.MaxNodes+1))
+	}
+	if req.Gpus != nil {
+		spec.GPUs = int(min(req.GetGpus(), cluster.MaxGPUsPerJob+1))
+	}
+	switch {
+	case req.BeginNow:
+		spec.Begin = 0
+	case req.Begin != nil:
+		spec.Begin = cluster.TimeOf(req.Begin.AsTime())
+	}
+	if req.Deadline != nil {
+		return cluster.Errorf(cluster.CodeInvalid, "deadline: was promised when the job was submitted and cannot be changed; cancel it and submit it again")
+	}
+	if req.SetDepends {
+		spec.Depends, spec.DependAny = conv.DependsFromAPI(req.Depends), req.DependAny
+	}
+	return nil
+}
+
+func set[T any](to, v *T) {
+	if v != nil {
+		*to = *v
+	}
+}
+
+// changeWhere takes over what a request says of nodes and reservations.
+func changeWhere(spec *cluster.Spec, req *apiv1.UpdateJobRequest) error {
+	if req.Features == nil && req.NodeList == nil && req.Exclude == nil && req.Reservation == nil {
+		return nil
+	}
+	var now cluster.Where
+	if spec.Where != nil {
+		now = *spec.Where
+	}
+	nodes, exclude, features, inside := now.Nodes.String(), now.Exclude.String(), now.Features.String(), now.Reservation
+	if nodes == "" && req.NodeList != nil {
+		nodes = string(spec.Node)
+	}
+	set(&nodes, req.NodeList)
+	set(&exclude, req.Exclude)
+	set(&features, req.Features)
+	set(&inside, req.Reservation)
+	w, err := conv.WhereOf(nodes, exclude, features, now.Whole, inside)
+	if err != nil {
+		return err
+	}
+	spec.Where = w
+	if req.NodeList == nil {
+		return nil
+	}
+	spec.Node = ""
+	if n := len(admission.NamedNodes(spec)); n > spec.NodeCount() {
+		spec.Nodes = n
+	}
+	return nil
+}

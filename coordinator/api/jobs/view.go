@@ -1,0 +1,70 @@
+package jobs
+
+import (
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/api/authorize"
+	"github.com/berth-scheduler/berth/fsm"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/scheduler"
+)
+
+// detail is how much of a job a view holds.
+type detail uint8
+
+const (
+	brief detail = iota // a line of a listing
+	full
+	whole // full, with an environment however large
+)
+
+// view is a job as who may see it: what a user runs, and with which
+// environment, is shown to the owner and to administrators only.
+func (c *Jobs) view(j *cluster.Job, who authorize.Caller, d detail) *apiv1.Job {
+	return c.viewAt(j, who, d, c.queuePosition(j))
+}
+
+// viewAt is view of a job whose place in its queue is known, from 1.
+func (c *Jobs) viewAt(j *cluster.Job, who authorize.Caller, d detail, place int) *apiv1.Job {
+	m := conv.JobToAPI(j, conv.JobDetail{
+		Reason: c.arrayReason(j), Throttle: c.throttleOf(j),
+		GPU: c.gpuName, QueuePosition: place, Brief: d == brief, Whole: d == whole,
+		Redact: c.auth.May(who, authorize.ReadJob, &j.Owner) != nil,
+	})
+	if d != brief {
+		c.tellCaps(m)
+		m.PredictedSlowdown = c.slowdown(j)
+		if s, ok := scheduler.Slack(j, cluster.TimeOf(c.clock()), c.lead.PolicyOf(j)); ok {
+			m.Slack = durationpb.New(s)
+		}
+	}
+	return m
+}
+
+// gpuName looks up what a listing calls a card. The node may be "": a UUID
+// says it all.
+func (c *Jobs) gpuName(n cluster.NodeID, g cluster.GPUID) (typ string, index int) {
+	if n == "" {
+		c.fsm.Read(func(st *fsm.State) {
+			if u, ok := st.Ledger().GPU(g); ok {
+				n = u.Node
+			}
+		})
+	}
+	if node, ok := c.fsm.Node(n); ok {
+		if card := node.GPU(g); card != nil {
+			return card.Type, card.Index
+		}
+	}
+	return "", -1
+}
+
+func (c *Jobs) queuePosition(j *cluster.Job) int {
+	if j.State != cluster.JobQueued {
+		return 0
+	}
+	_, pos := c.fsm.QueuePosition(j.ID)
+	return pos
+}

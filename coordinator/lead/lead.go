@@ -1,0 +1,103 @@
+// Package lead is what only a leader does beside answering: it plans and proposes its
+// plans, ends what is over, gives gangs up that are late, carries out the idle policies
+// of partitions, tells users of their jobs, and has replicas compare their states. Run
+// lasts as long as a term of office; what it keeps between its loops is soft, and a new
+// leader builds it anew. Starting point of the planning is planner.go; what is planned
+// stands in scheduler/site.
+package lead
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/figures"
+	"github.com/berth-scheduler/berth/coordinator/learner"
+	"github.com/berth-scheduler/berth/coordinator/nodes"
+	"github.com/berth-scheduler/berth/coordinator/notify"
+	"github.com/berth-scheduler/berth/coordinator/proposer"
+	"github.com/berth-scheduler/berth/fsm"
+)
+
+// Config may be left zero, but for its names.
+type Config struct {
+	ClusterName, ClusterID string
+	// GangTimeout is how long the nodes of a job on several may take until all are
+	// ready to start it; 0 means ten minutes. GangPorts are where the processes of a
+	// job with several meet, the first and the last; 0 means 20000 to 29999.
+	GangTimeout time.Duration
+	GangPorts   [2]uint16
+	// IdleEvery is how often it is looked for GPUs that stand idle; 0 means two
+	// seconds. IdleSeen, if it is not nil, is told after each of these looks for how
+	// many milliseconds in all it is known by then what the jobs used.
+	IdleEvery time.Duration
+	IdleSeen  func(knownMs int64)
+	// Notices go by mail and to webhooks that Guard lets be called. Tries and
+	// FirstPause are those of notify.Config.
+	Mail       notify.Mailer
+	Guard      notify.Guard
+	Tries      int
+	FirstPause time.Duration
+}
+
+// Needs is what a leader works on. All fields are required.
+type Needs struct {
+	FSM      *fsm.FSM
+	Proposer *proposer.Proposer
+	Company  *learner.Company
+	Figures  *figures.Figures
+	Clock    func() time.Time
+	// Log is the coordinator's; NoticeLog has no component yet.
+	Log, NoticeLog *slog.Logger
+	Registry       prometheus.Registerer
+	// UseOf adds up what an attempt has used on all its nodes; false when one of them
+	// has not told.
+	UseOf func(cluster.AttemptID, *cluster.Attempt) (nodes.Use, bool)
+}
+
+// Leader does a leader's work while Run runs.
+type Leader struct {
+	cfg       Config
+	fsm       *fsm.FSM
+	prop      *proposer.Proposer
+	clock     func() time.Time
+	log       *slog.Logger
+	noticeLog *slog.Logger
+	useOf     func(cluster.AttemptID, *cluster.Attempt) (nodes.Use, bool)
+	metrics   *metrics
+	sched     atomic.Pointer[Scheduling]
+	plan      *planner
+}
+
+// New makes a leader that plans by s.
+func New(cfg Config, d Needs, s Scheduling) *Leader {
+	l := &Leader{
+		cfg: cfg, fsm: d.FSM, prop: d.Proposer, clock: d.Clock, log: d.Log, noticeLog: d.NoticeLog, useOf: d.UseOf,
+		metrics: newMetrics(d.Registry, d.Figures),
+	}
+	l.sched.Store(&s)
+	l.plan = newPlanner(l, d.Company)
+	return l
+}
+
+// Run does a leader's work until ctx ends.
+func (l *Leader) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, loop := range []func(context.Context) error{
+		l.plan.run, l.expire, l.undoLate, l.checkpoints, l.sendNotices, l.markLimits, l.watchIdle,
+	} {
+		g.Go(func() error { return loop(ctx) })
+	}
+	return g.Wait()
+}
+
+// Note takes over what changed; it never blocks.
+func (l *Leader) Note(cs []fsm.Change) { l.plan.note(cs) }
+
+// Again asks for a full pass.
+func (l *Leader) Again() { l.plan.again() }

@@ -1,0 +1,58 @@
+package lead
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/figures"
+	"github.com/berth-scheduler/berth/coordinator/notify"
+)
+
+// metrics are what a leader exports. Labels come from small fixed sets.
+type metrics struct {
+	figures    *figures.Figures
+	cycles     *prometheus.HistogramVec
+	started    *prometheus.CounterVec
+	rejections *prometheus.CounterVec
+	preempted  *prometheus.CounterVec
+	notices    *notify.Metrics
+}
+
+func newMetrics(reg prometheus.Registerer, f *figures.Figures) *metrics {
+	m := &metrics{
+		figures: f, notices: notify.NewMetrics(reg),
+		cycles: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "berth_scheduler_cycle_seconds", Help: "Time of one scheduling pass, by kind.",
+			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 9),
+		}, []string{"kind"}),
+		started: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "berth_scheduler_started_total", Help: "Attempts placed, by kind of pass.",
+		}, []string{"kind"}),
+		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "berth_plan_rejections_total", Help: "Parts of plans that the state machine rejected, by reason.",
+		}, []string{"reason"}),
+		preempted: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "berth_preemptions_total", Help: "Attempts that were asked to make room: order is for a job that goes before them, slowdown because they ran too slowly beside others.",
+		}, []string{"reason"}),
+	}
+	for _, why := range []string{forAnother, forSpeed} {
+		m.preempted.WithLabelValues(why) // so that it can be told from one that is missing
+	}
+	reg.MustRegister(m.cycles, m.started, m.rejections, m.preempted)
+	return m
+}
+
+func (m *metrics) cycle(kind string, d time.Duration, depth int) {
+	m.figures.Planned(kind, d, depth)
+	m.cycles.WithLabelValues(kind).Observe(d.Seconds())
+}
+
+func (m *metrics) planned(kind string, r *cluster.PlanResult) {
+	m.started.WithLabelValues(kind).Add(float64(len(r.Started)))
+	m.figures.Started(kind, len(r.Started))
+	for _, x := range r.Rejected {
+		m.rejections.WithLabelValues(string(x.Reason.Code)).Inc()
+	}
+}

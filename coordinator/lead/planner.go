@@ -1,0 +1,338 @@
+package lead
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/learner"
+	"github.com/berth-scheduler/berth/coordinator/proposer"
+	"github.com/berth-scheduler/berth/coordinator/wait"
+	"github.com/berth-scheduler/berth/fsm"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/scheduler/site"
+)
+
+// Bounds of one planning cycle.
+const (
+	// coalesce is how long the planner waits for company after the first
+	// change, so that a burst is planned at once.
+	coalesce = time.Millisecond
+	// fullEvery is the interval of full passes; a pass that takes long makes
+	// it longer, so that planning takes at most a fifth of the time.
+	fullEvery = time.Second
+	fullShare = 5
+	// soonShare is how many times as long as the last full pass took the planner
+	// waits before the next, where something ended and the fast path may have left
+	// somebody to it: on small clusters a card is idle for milliseconds.
+	soonShare   = 20
+	soonest     = 10 * time.Millisecond
+	maxStarts   = 1000 // per command
+	maxMoves    = 5000 // per command
+	planTimeout = 30 * time.Second
+)
+
+// planner turns changes of the state into plans and proposes them. Only the
+// leader's runs.
+type planner struct {
+	fsm     *fsm.FSM
+	prop    *proposer.Proposer
+	sched   func() *Scheduling
+	clock   func() time.Time
+	log     *slog.Logger
+	metrics *metrics
+	company *learner.Company
+	ports   [2]uint16
+	fair    *fairShares
+
+	mu       sync.Mutex
+	released map[cluster.GPUID]struct{}
+	arrived  bool
+	full     bool
+	waits    site.Waits // what the fast path must know; replaced, never changed
+	wake     chan struct{}
+
+	// short is which guarantees of tenants cannot be kept, as told last; only run
+	// looks at it.
+	short string
+	// begins is the least time at which another job may start, 0 for none; only
+	// run looks at it.
+	begins cluster.Time
+	// lastPreempt is when preemptions were carried out last; only run looks at it.
+	lastPreempt time.Time
+}
+
+func newPlanner(l *Leader, company *learner.Company) *planner {
+	return &planner{
+		fsm: l.fsm, prop: l.prop, sched: l.Scheduling, clock: l.clock, log: l.log.With("component", "planner"),
+		metrics: l.metrics, company: company, ports: l.cfg.GangPorts, fair: &fairShares{}, released: map[cluster.GPUID]struct{}{}, wake: make(chan struct{}, 1),
+	}
+}
+
+// note takes over what changed; it never blocks.
+func (p *planner) note(cs []fsm.Change) {
+	p.mu.Lock()
+	hit := false
+	for _, c := range cs {
+		for _, g := range c.Released {
+			p.released[g] = struct{}{}
+			hit = true
+		}
+		switch {
+		case c.New:
+			p.arrived, hit = true, true
+		case c.Node != "" || c.Partition != "" || c.Reservation != "":
+			p.full, hit = true, true
+		case len(c.Released) > 0 || p.ended(c.Job):
+			// What a job held beside its GPUs may be all that another one, which
+			// stands in no queue, waits for.
+			p.arrived, hit = true, true
+		}
+	}
+	p.mu.Unlock()
+	if hit {
+		p.poke()
+	}
+}
+
+// ended reports whether the job has nothing running any more.
+func (p *planner) ended(id cluster.JobID) bool {
+	j, ok := p.fsm.Job(id)
+	return ok && j.State.Terminal()
+}
+
+// again asks for a full pass.
+func (p *planner) again() {
+	p.mu.Lock()
+	p.full = true
+	p.mu.Unlock()
+	p.poke()
+}
+
+func (p *planner) poke() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run plans until ctx ends, beginning with a full pass.
+func (p *planner) run(ctx context.Context) error {
+	p.again()
+	var lastFull, nextArrival time.Time
+	var lastTook time.Duration
+	timer := time.NewTimer(p.sched().interval())
+	defer timer.Stop()
+	seen := uint64(0) // index after the last full pass
+	ended := false    // something did since
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-p.wake:
+			if !wait.Sleep(ctx, coalesce) {
+				return ctx.Err()
+			}
+		case <-timer.C:
+		}
+		released, arrived, full := p.takeWork()
+		interval := max(p.sched().interval(), fullShare*lastTook)
+		if ended = ended || len(released) > 0; ended {
+			interval, full = min(interval, max(soonest, soonShare*lastTook)), full || p.queued()
+		}
+		due := time.Since(lastFull) >= interval
+		// Other policies may look at the time alone, and so do preemptions.
+		full = full || due && (p.others(p.sched()) || p.fsm.Index() != seen || time.Since(lastFull) >= p.sched().preemptEvery())
+		if err := p.fast(ctx, released); err != nil {
+			return err
+		}
+		switch {
+		case full && due:
+			took, err := p.pass(ctx, site.Full)
+			if err != nil {
+				return err
+			}
+			lastFull, lastTook, seen, ended = time.Now(), took, p.fsm.Index(), false
+			interval = max(p.sched().interval(), fullShare*took)
+		case full:
+			p.keepFull()
+			interval = max(time.Millisecond, interval-time.Since(lastFull)) // not a whole one more
+			fallthrough
+		default:
+			if !arrived {
+				break
+			}
+			if wait := time.Until(nextArrival); wait > 0 {
+				p.keepArrived()
+				timer.Reset(min(wait, interval))
+				continue
+			}
+			took, err := p.pass(ctx, site.Arrival)
+			if err != nil {
+				return err
+			}
+			nextArrival = time.Now().Add(fullShare * took)
+		}
+		timer.Reset(min(interval, p.begin()))
+	}
+}
+
+// queued reports whether somebody stands in the queue of a GPU.
+func (p *planner) queued() bool { return p.fsm.Counts()[cluster.JobQueued] > 0 }
+
+// begin is how long it is until the next job may start that waits for its time,
+// 0 when that has come.
+func (p *planner) begin() time.Duration {
+	if p.begins == 0 {
+		return math.MaxInt64
+	}
+	return max(0, p.begins.Sub(cluster.TimeOf(p.clock())))
+}
+
+func (p *planner) takeWork() (released []cluster.GPUID, arrived, full bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for g := range p.released {
+		released = append(released, g)
+	}
+	clear(p.released)
+	arrived, p.arrived = p.arrived, false
+	full, p.full = p.full, false
+	if p.begin() == 0 {
+		// Somebody may start from now on; where a reservation begins or ends, also
+		// who stands in a queue.
+		arrived, full = true, full || len(p.fsm.Reservations()) > 0
+	}
+	return released, arrived, full
+}
+
+// keepFull remembers that a full pass is wanted, for the next tick.
+func (p *planner) keepFull() {
+	p.mu.Lock()
+	p.full = true
+	p.mu.Unlock()
+}
+
+// keepArrived remembers that jobs came, for when passes may take time again.
+func (p *planner) keepArrived() {
+	p.mu.Lock()
+	p.arrived = true
+	p.mu.Unlock()
+}
+
+// fast starts the heads of the queues of GPUs on which something ended, where
+// a queue alone can say who is next.
+func (p *planner) fast(ctx context.Context, gpus []cluster.GPUID) error {
+	if len(gpus) == 0 {
+		return nil
+	}
+	p.mu.Lock()
+	waits := p.waits
+	p.mu.Unlock()
+	slices.Sort(gpus)
+	var plan cluster.Plan
+	var again bool
+	know, sched := p.company.Newest(), p.sched()
+	p.fsm.Read(func(st *fsm.State) { plan, again = site.OnRelease(releaseView{st, know}, gpus, &sched.Site, waits) })
+	if again {
+		p.again()
+	}
+	return p.propose(ctx, &plan, "release")
+}
+
+// pass plans everything that waits, or only what stands in no queue yet. It
+// returns how long the planning took, the committing not counted.
+func (p *planner) pass(ctx context.Context, kind site.Pass) (took time.Duration, err error) {
+	sched := p.sched()
+	arrival := kind == site.Arrival && !p.others(sched)
+	p.begins = 0
+	counts := p.fsm.Counts()
+	if counts[cluster.JobPending] == 0 && (arrival || counts[cluster.JobQueued] == 0) {
+		return 0, nil
+	}
+	began := time.Now()
+	var snap *cluster.Snapshot
+	snap, p.begins = p.fsm.SchedulerSnapshotAt(cluster.TimeOf(p.clock()))
+	if len(snap.Nodes) == 0 {
+		return 0, nil
+	}
+	snap.Interference = p.company.ForScheduler(snap.Nodes, snap.Waiting, snap.Running)
+	p.stand(snap, sched)
+	p.mu.Lock()
+	p.waits = p.waits.After(snap, &sched.Site, kind)
+	p.mu.Unlock()
+	site.Prepare(snap, &sched.Site, kind)
+	if arrival && len(snap.Partitions) == 0 && len(snap.Waiting) == 0 {
+		return 0, nil
+	}
+	if kind == site.Full {
+		p.tellShort(ctx, sched, snap)
+	}
+	plan := site.Plan(snap, &sched.Site, kind)
+	took = time.Since(began)
+	p.metrics.cycle(kind.String(), took, len(snap.Waiting))
+	preempt := plan.Preempt
+	if err := p.propose(ctx, &plan, kind.String()); err != nil {
+		return took, err
+	}
+	return took, p.preempt(ctx, preempt)
+}
+
+// others reports whether some passes are not the scheduler's own.
+func (p *planner) others(sched *Scheduling) bool { return sched.Foreign(p.fsm.Partitions()) }
+
+// releaseView is the live state for the fast path, with what is known of
+// sharing.
+type releaseView struct {
+	*fsm.State
+	know *cluster.Interference
+}
+
+// Interference implements scheduler.CompanyView.
+func (v releaseView) Interference() *cluster.Interference { return v.know }
+
+// propose commits a plan in pieces of bounded size. What the state machine
+// rejects is planned again from a fresh view.
+func (p *planner) propose(ctx context.Context, plan *cluster.Plan, kind string) error {
+	for len(plan.Starts)+len(plan.Moves) > 0 {
+		// Every start before any move: a waiter that moved into a queue stands
+		// before the starts that come after it.
+		ns, nm := min(len(plan.Starts), maxStarts), min(len(plan.Moves), maxMoves)
+		if ns < len(plan.Starts) {
+			nm = 0
+		}
+		p.assignPorts(plan.Starts[:ns])
+		p.assignSecrets(plan.Starts[:ns])
+		part := cluster.Plan{BaseIndex: plan.BaseIndex, Starts: plan.Starts[:ns], Moves: plan.Moves[:nm]}
+		plan.Starts, plan.Moves = plan.Starts[ns:], plan.Moves[nm:]
+		pctx, cancel := context.WithTimeout(ctx, planTimeout)
+		r, err := p.prop.One(pctx, &logv1.Command{Kind: &logv1.Command_ApplyPlan{ApplyPlan: conv.PlanToLog(&part)}})
+		cancel()
+		if err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			p.log.WarnContext(ctx, "plan not committed; planning again", "err", err)
+			if !wait.Sleep(ctx, 100*time.Millisecond) {
+				return ctx.Err()
+			}
+			p.again()
+			return nil
+		}
+		if r.Plan == nil {
+			return errors.New("state machine gave no answer to a plan")
+		}
+		p.metrics.planned(kind, r.Plan)
+		if len(r.Plan.Rejected) > 0 {
+			p.log.DebugContext(ctx, "plan partly rejected", "count", len(r.Plan.Rejected), "reason", r.Plan.Rejected[0].Reason.String())
+			p.again()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package lead
+
+import (
+	"context"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// Bounds of preemption.
+const (
+	// defaultPreemptEvery is the least time between two passes whose
+	// preemptions are carried out: who made room needs its grace, and what comes
+	// of it should be seen before more are asked.
+	defaultPreemptEvery = time.Minute
+	maxPreempts         = 64 // of one pass
+)
+
+// Why somebody makes room, for the metric.
+const (
+	forAnother = "order"    // a waiting job goes before it
+	forSpeed   = "slowdown" // it runs too slowly beside others
+)
+
+// preempt carries out the preemptions of a plan, after its starts and moves.
+// The state machine looks at each of them again: an attempt that ended
+// meanwhile is left alone.
+func (p *planner) preempt(ctx context.Context, ps []cluster.Preemption) error {
+	now := p.clock()
+	if len(ps) == 0 || now.Sub(p.lastPreempt) < p.sched().preemptEvery() {
+		return nil
+	}
+	var cmds []*logv1.Command
+	var why []string
+	for i := range ps[:min(len(ps), maxPreempts)] {
+		x := &ps[i]
+		if j, ok := p.fsm.Job(x.Job); !ok || j.Live() == nil || j.Live().No != x.Attempt || j.Unpreemptible(cluster.TimeOf(now)) != "" {
+			continue // it would be refused
+		}
+		cmd := &logv1.Command{Kind: &logv1.Command_PreemptAttempt{PreemptAttempt: conv.PreemptToLog(x)}}
+		if fsm.NeedsVersion(cmd) > p.prop.Version() {
+			return nil // not before every coordinator reads it
+		}
+		cmds = append(cmds, cmd)
+		if x.For != 0 {
+			why = append(why, forAnother)
+		} else {
+			why = append(why, forSpeed)
+		}
+	}
+	if len(cmds) == 0 {
+		return nil
+	}
+	p.lastPreempt = now
+	pctx, cancel := context.WithTimeout(ctx, planTimeout)
+	defer cancel()
+	results, err := p.prop.Do(pctx, cmds...)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		// Nobody was asked, or those who were have it on record: the next pass
+		// that may preempt sees.
+		p.log.WarnContext(ctx, "preemptions not committed", "err", err)
+		return nil
+	}
+	for i := range results {
+		x := cmds[i].GetPreemptAttempt()
+		if e := results[i].Err; e != nil {
+			p.log.DebugContext(ctx, "preemption refused", "job", x.Job, "attempt", x.Attempt, "err", e)
+			continue
+		}
+		p.metrics.preempted.WithLabelValues(why[i]).Inc()
+		p.log.InfoContext(ctx, "attempt makes room", "job", x.Job, "attempt", x.Attempt, "for", x.For, "reason", x.Why)
+	}
+	return nil
+}

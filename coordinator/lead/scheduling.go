@@ -1,0 +1,52 @@
+package lead
+
+import (
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/site"
+)
+
+// Scheduling is what a site chooses of planning, and how often it plans. It is
+// immutable, and another one can take its place at any time.
+type Scheduling struct {
+	site.Site
+	// Interval is the longest time between full passes while something changes;
+	// 0 means a second.
+	Interval time.Duration
+	// PreemptEvery is the least time between two passes whose preemptions are
+	// carried out; 0 means a minute.
+	PreemptEvery time.Duration
+}
+
+func (s *Scheduling) preemptEvery() time.Duration {
+	if s.PreemptEvery <= 0 {
+		return defaultPreemptEvery
+	}
+	return s.PreemptEvery
+}
+
+func (s *Scheduling) interval() time.Duration {
+	if s.Interval <= 0 {
+		return fullEvery
+	}
+	return s.Interval
+}
+
+// Scheduling is what is in use. It is not changed.
+func (l *Leader) Scheduling() *Scheduling { return l.sched.Load() }
+
+// SetScheduling puts other policies in use from the next pass on, which comes
+// within their interval. Attempts and queues stay as they are. It may be called at any time,
+// by several goroutines at once, and on any coordinator: who does not lead
+// plans nothing.
+func (l *Leader) SetScheduling(s Scheduling) {
+	l.sched.Store(&s)
+	l.plan.again()
+}
+
+// PolicyOf is the scheduler's policy for a job.
+func (l *Leader) PolicyOf(j *cluster.Job) scheduler.Policy {
+	return l.Scheduling().Of(j.Spec.Partition).Policy
+}

@@ -1,0 +1,220 @@
+package learner
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm"
+	"github.com/berth-scheduler/berth/model"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+const (
+	// againEvery is the least time between two looks at who waits.
+	againEvery = 200 * time.Millisecond
+	// againJobs is how many jobs one command gives new estimates.
+	againJobs = 1000
+	// againSlice is how long it predicts without a pause, and againRest the pause in
+	// times of that, and of what a command took: so jobs of which no two are alike cost a
+	// tenth of a core, and one user's many that learn something new with each end a tenth
+	// of the log.
+	againSlice = 20 * time.Millisecond
+	againRest  = 9
+	// againRetry is when it looks once more after a command that failed.
+	againRetry = 5 * time.Second
+)
+
+// news is what predictions follow from, apart from the jobs.
+type news struct {
+	samples, weights uint64
+	types            []model.TypeInfo
+}
+
+func (n *news) equal(o *news) bool {
+	return n.samples == o.samples && n.weights == o.weights && slices.Equal(n.types, o.types)
+}
+
+// latest is what predictions follow from now.
+func (l *Learner) latest() news {
+	version, _ := l.fsm.Weights()
+	return news{samples: l.fsm.SampleSeq(), weights: version, types: GPUTypes(l.fsm.Nodes())}
+}
+
+// Again predicts the jobs that wait once more when something is known that was not
+// when they were submitted, until ctx ends: after a run those of its signature, after
+// new weights, other GPU types and a change of leaders all. What tasks of an array and
+// jobs that are alike need is predicted once (Fluid, MLSys 2021, does so for the trials
+// of a search). It is the leader's.
+func (l *Learner) Again(ctx context.Context) error {
+	var seen news
+	all := true
+	for {
+		index := l.fsm.Index()
+		if l.prop.Version() < fsm.EstimatesAnew {
+			if !pause(ctx, againEvery) {
+				return ctx.Err()
+			}
+			continue
+		}
+		if now := l.latest(); all || !now.equal(&seen) {
+			if err := l.again(ctx, l.touched(&seen, &now, all), now.types); err != nil {
+				l.log.WarnContext(ctx, "jobs that wait keep old estimates for now", "err", err)
+				if !pause(ctx, againRetry) {
+					return ctx.Err()
+				}
+				continue
+			}
+			seen, all = now, false
+			if !pause(ctx, againEvery) {
+				return ctx.Err()
+			}
+		}
+		if err := l.fsm.WaitChange(ctx, index); err != nil {
+			return err
+		}
+	}
+}
+
+// touched returns which jobs to look at.
+func (l *Learner) touched(seen, now *news, all bool) func(*cluster.Job) bool {
+	if all || seen.weights != now.weights || !slices.Equal(seen.types, now.types) {
+		return func(*cluster.Job) bool { return true }
+	}
+	fresh := l.fsm.NewestSamples(int(min(now.samples-seen.samples, math.MaxInt32)))
+	of := make(map[string]struct{}, len(fresh))
+	for i := range fresh {
+		if fresh[i].Predicted == (cluster.Estimate{}) {
+			// Imported, as what its user gave a name, whatever else that was.
+			return func(*cluster.Job) bool { return true }
+		}
+		of[fresh[i].Signature] = struct{}{}
+	}
+	return func(j *cluster.Job) bool { _, hit := of[j.Spec.Signature]; return hit }
+}
+
+// alike are jobs of which the same is predicted.
+type alike struct {
+	signature, name string
+	uid             cluster.UID
+	gpus            int
+	mem, milli, cpu int64
+	duration        time.Duration
+	orCPU           bool
+}
+
+// again predicts the waiting jobs of which touched reports true, and proposes what
+// came out otherwise.
+func (l *Learner) again(ctx context.Context, touched func(*cluster.Job) bool, types []model.TypeInfo) error {
+	jobs, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobPending, cluster.JobQueued}, Keep: touched})
+	found := map[alike][]cluster.Estimate{}
+	out, n := &batch{}, 0
+	began := time.Now()
+	for _, j := range jobs {
+		s := j.Spec
+		key := alike{s.Signature, s.Name, j.Owner.UID, s.GPUs, s.GPUMemMiB, s.GPUMilli, s.CPUMilli, s.Duration, s.OrCPU}
+		es, done := found[key]
+		if !done {
+			if n++; n%16 == 0 && time.Since(began) > againSlice {
+				if !pause(ctx, againRest*time.Since(began)) {
+					return ctx.Err()
+				}
+				began = time.Now()
+			}
+			es = l.estimates(j, types)
+			found[key] = es
+		}
+		if es == nil || !differ(j.Estimates, es) {
+			continue
+		}
+		if out.add(key, es, j.ID) == againJobs {
+			began := time.Now()
+			if err := l.propose(ctx, out); err != nil {
+				return err
+			}
+			if !pause(ctx, againRest*time.Since(began)) {
+				return ctx.Err()
+			}
+			out = &batch{}
+		}
+	}
+	return l.propose(ctx, out)
+}
+
+// estimates are those of a job now; nil when it cannot be predicted any more.
+func (l *Learner) estimates(j *cluster.Job, types []model.TypeInfo) []cluster.Estimate {
+	preds, sig, err := l.predict(j.Owner, j.Spec, types)
+	if err != nil || sig != j.Spec.Signature {
+		return nil // described by another version of berth
+	}
+	es := make([]cluster.Estimate, 0, len(preds))
+	for _, p := range preds {
+		es = append(es, estimate(p))
+	}
+	slices.SortFunc(es, func(a, b cluster.Estimate) int { return strings.Compare(a.GPUType, b.GPUType) })
+	return es
+}
+
+// batch is a command in the making.
+type batch struct {
+	cmd  logv1.EstimateJobs
+	at   map[alike]int
+	jobs int
+}
+
+func (b *batch) add(key alike, es []cluster.Estimate, id cluster.JobID) int {
+	i, there := b.at[key]
+	if !there {
+		if b.at == nil {
+			b.at = map[alike]int{}
+		}
+		i = len(b.cmd.Groups)
+		b.at[key] = i
+		b.cmd.Groups = append(b.cmd.Groups, &logv1.EstimatedJobs{Estimates: conv.EstimatesToLog(es)})
+	}
+	g := b.cmd.Groups[i]
+	g.Jobs = append(g.Jobs, uint64(id))
+	b.jobs++
+	return b.jobs
+}
+
+// propose commits a batch.
+func (l *Learner) propose(ctx context.Context, b *batch) error {
+	if b.jobs == 0 {
+		return nil
+	}
+	if _, err := l.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_EstimateJobs{EstimateJobs: &b.cmd}}); err != nil {
+		return err
+	}
+	l.metrics.again.Add(float64(b.jobs))
+	l.log.DebugContext(ctx, "jobs that wait were predicted again", "jobs", b.jobs, "kinds", len(b.cmd.Groups))
+	return nil
+}
+
+// differ reports whether estimates are so far from others that a plan could come out
+// otherwise: by a twentieth.
+func differ(a, b []cluster.Estimate) bool {
+	return !slices.EqualFunc(a, b, func(x, y cluster.Estimate) bool {
+		return x.GPUType == y.GPUType && x.Source == y.Source && near(x.GPUMemMiB, y.GPUMemMiB) && near(x.GPUMemP95MiB, y.GPUMemP95MiB) &&
+			near(x.Milli, y.Milli) && near(int64(x.Duration), int64(y.Duration)) && near(x.HostMemMiB, y.HostMemMiB) && near(x.CPUMilli, y.CPUMilli) &&
+			near(x.PowerW, y.PowerW) && near(x.ConfidenceMilli, y.ConfidenceMilli)
+	})
+}
+
+func near(a, b int64) bool {
+	d := max(a, b) - min(a, b)
+	return d == 0 || d <= max(a, b)/20
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}

@@ -1,0 +1,108 @@
+package learner
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+)
+
+// slowLog takes a while for each command, and refuses the first.
+type slowLog struct {
+	t     *testing.T
+	f     *fsm.FSM
+	index uint64
+	tries int
+	at    []time.Time // when it took a command
+	most  int         // jobs in one
+}
+
+const slowLogTakes = 10 * time.Millisecond
+
+func (p *slowLog) Version() uint32 { return fsm.EntryVersion }
+
+func (p *slowLog) One(_ context.Context, cmd *logv1.Command) (fsm.Result, error) {
+	time.Sleep(slowLogTakes)
+	if p.tries++; p.tries == 1 {
+		return fsm.Result{}, errors.New("no leader for a moment")
+	}
+	n := 0
+	for _, g := range cmd.GetEstimateJobs().GetGroups() {
+		n += len(g.Jobs)
+	}
+	p.at, p.most = append(p.at, time.Now()), max(p.most, n)
+	return p.apply(cmd), nil
+}
+
+func (p *slowLog) apply(cmd *logv1.Command) fsm.Result {
+	p.t.Helper()
+	p.index++
+	data, err := fsm.EncodeEntry(fsm.EntryVersion, 1, cluster.Time(p.index), []*logv1.Command{cmd})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	r := p.f.Apply(&raft.Log{Index: p.index, Term: 1, Data: data}).([]fsm.Result)[0]
+	if r.Err != nil {
+		p.t.Fatal(r.Err)
+	}
+	return r
+}
+
+// TestManyWhoWaitArePredictedAgainBitByBit: a leader predicts all that wait; a command
+// that fails is made again, and thousands leave the log to others most of the time.
+func TestManyWhoWaitArePredictedAgainBitByBit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const jobs = 4500
+		f := fsm.New(fsm.Options{})
+		p := &slowLog{t: t, f: f}
+		p.apply(&logv1.Command{Kind: &logv1.Command_RegisterNode{RegisterNode: &logv1.RegisterNode{Node: &logv1.Node{
+			Id: "n1", State: 1, BootId: "b", CpuMilli: 1000, MemMib: 1000, Gpus: []*logv1.GPU{{Id: "g", Type: "T4", MemMib: 15360, SellableMib: 15000, MaxShares: 3}},
+		}}}})
+		who := cluster.Owner{UID: 1000}
+		l := New(Config{}, Needs{FSM: f, Proposer: p, Clock: time.Now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Registry: prometheus.NewRegistry()})
+		spec := &cluster.Spec{Name: "j", Command: []string{"true"}, GPUs: 1}
+		_, sig, err := l.predict(who, spec, GPUTypes(f.Nodes()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sub := &logv1.SubmitJob{FirstJob: 1, RequestId: "request-0000000001", BodyHash: make([]byte, 32), Owner: &logv1.Owner{Uid: 1000}}
+		for range jobs {
+			sub.Jobs = append(sub.Jobs, &logv1.NewJob{Spec: &logv1.Spec{Name: "j", Command: [][]byte{[]byte("true")}, Gpus: 1, Signature: sig}})
+		}
+		p.apply(&logv1.Command{Kind: &logv1.Command_SubmitJob{SubmitJob: sub}})
+
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- l.Again(ctx) }()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for id := range cluster.JobID(jobs) {
+			if j, _ := f.Job(id + 1); len(j.Estimates) != 1 || j.Estimated == 0 {
+				t.Fatalf("job %d has the estimates %v at %d, after %d commands", id+1, j.Estimates, j.Estimated, p.tries)
+			}
+		}
+		if len(p.at) != 5 || p.most != 1000 {
+			t.Errorf("%d commands, the largest for %d jobs; want 5 of at most 1000", len(p.at), p.most)
+		}
+		for i := 1; i < len(p.at); i++ {
+			if d := p.at[i].Sub(p.at[i-1]); d < 10*slowLogTakes {
+				t.Errorf("command %d came %v after the one before, which took %v", i, d, slowLogTakes)
+			}
+		}
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,19 @@
+package learner
+
+import (
+	"crypto/sha256"
+
+	"github.com/berth-scheduler/berth/fsm"
+	"github.com/berth-scheduler/berth/model"
+)
+
+// SourceBuiltIn is where version 0 comes from.
+const SourceBuiltIn = "built-in"
+
+// BuiltIn are the weights that a cluster begins with.
+func BuiltIn() fsm.WeightsVersion {
+	w := model.DefaultWeights()
+	blob := w.Encode()
+	sum := sha256.Sum256(blob)
+	return fsm.WeightsVersion{Blob: blob, SHA256: sum[:], Source: SourceBuiltIn}
+}

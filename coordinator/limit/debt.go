@@ -1,0 +1,26 @@
+package limit
+
+import "time"
+
+// debt is what a user took of something that comes back with time. It is kept as
+// the moment at which all of it is paid.
+type debt struct{ paid time.Time }
+
+// add takes what comes back in span.
+func (d *debt) add(now time.Time, span time.Duration) {
+	if d.paid.Before(now) {
+		d.paid = now
+	}
+	d.paid = d.paid.Add(span)
+}
+
+// wait is how long it is until no more than burst is owed, 0 when that is so now.
+func (d *debt) wait(now time.Time, burst time.Duration) time.Duration {
+	if d.none(now) {
+		return 0 // also before anything was taken, which is too long ago for a duration
+	}
+	return max(0, d.paid.Sub(now)-burst)
+}
+
+// none reports whether all is paid.
+func (d *debt) none(now time.Time) bool { return !d.paid.After(now) }

@@ -1,0 +1,94 @@
+package limit
+
+import (
+	"context"
+	"runtime"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// slice is how long one computes before others that wait come between.
+const slice = 500 * time.Microsecond
+
+// Worked charges time that the coordinator computed for a call. It may be called
+// of nil, and after the call ended.
+func (c *Call) Worked(d time.Duration) {
+	if c == nil || c.times != 1 || d <= 0 {
+		return
+	}
+	t := c.t
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c.u.work.add(t.now(), t.inBucket(d))
+}
+
+// inBucket is how long it takes until time that was computed comes back.
+func (t *Table) inBucket(d time.Duration) time.Duration {
+	return min(time.Duration(float64(d)*1000/float64(t.cfg.WorkMilli)), longestDebt)
+}
+
+// Rest is how long a stream should send nothing, since its user took more of the
+// coordinator's time than one may; 0 of nil.
+func (c *Call) Rest() time.Duration {
+	if c == nil || c.times != 1 {
+		return 0
+	}
+	t := c.t
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return c.u.work.wait(t.now(), workBurst)
+}
+
+// Turns lets what computes for long go one after the other and in slices, so that
+// there is always a core for what is short. It is safe for concurrent use.
+type Turns struct{ free *semaphore.Weighted }
+
+// NewTurns lets n at a time have a turn.
+func NewTurns(n int) *Turns { return &Turns{semaphore.NewWeighted(int64(max(1, n)))} }
+
+// Turn is that of one call. It is for one goroutine.
+type Turn struct {
+	of    *Turns
+	call  *Call
+	ctx   context.Context
+	since time.Time
+	held  bool
+}
+
+// Take waits for a turn, which must be ended by End. call is charged for it, and
+// may be nil.
+func (t *Turns) Take(ctx context.Context, call *Call) (*Turn, error) {
+	turn := &Turn{of: t, call: call, ctx: ctx}
+	return turn, turn.take()
+}
+
+func (t *Turn) take() error {
+	if err := t.of.free.Acquire(t.ctx, 1); err != nil {
+		return err
+	}
+	t.since, t.held = time.Now(), true
+	return nil
+}
+
+// End gives the turn up and charges what it took. It may be called more than once,
+// and of nil.
+func (t *Turn) End() {
+	if t == nil || !t.held {
+		return
+	}
+	t.held = false
+	t.of.free.Release(1)
+	t.call.Worked(time.Since(t.since))
+}
+
+// Step lets others come between once the turn has lasted for a slice. The error is
+// the context's, when it ended; the turn is over then. It may be called of nil.
+func (t *Turn) Step() error {
+	if t == nil || t.held && time.Since(t.since) < slice {
+		return nil
+	}
+	t.End()
+	runtime.Gosched()
+	return t.take()
+}

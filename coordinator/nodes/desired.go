@@ -1,0 +1,160 @@
+package nodes
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// ending is how an attempt is to end that should not go on: at once, or after
+// it saved its state, or when its time limit is up, which may be changed while it
+// runs. With begin, one on several nodes may start.
+type ending struct {
+	stop, room, begin bool
+	cut               int64 // memory that its shares were cut to, 0 before
+	limit             time.Duration
+}
+
+// sendDesired sends what should be on the node: all of it when full, else
+// what differs from what was sent last.
+func (ss *session) sendDesired(full bool) error {
+	d := &nodev1.Desired{Term: ss.term, Full: full}
+	d.Revision = ss.n.fsm.Index()
+	now := map[cluster.AttemptID]ending{}
+	for _, j := range ss.n.fsm.NodeJobs(ss.node) {
+		a := j.Live()
+		if a == nil {
+			continue
+		}
+		rank := a.Rank(ss.node)
+		if rank < 0 || !a.PartLive(rank) || j.Spec.Ranked() && !ss.gangs {
+			continue
+		}
+		id, end := cluster.AttemptID{Job: j.ID, No: a.No}, endingOf(j, a, rank)
+		now[id] = end
+		if was, known := ss.sent[id]; full || !known || was != end {
+			as := conv.Assignment(j, a, rank)
+			as.Stop = end.stop
+			if p, ok := ss.n.fsm.Partition(j.Spec.Partition); ok && p.SessionIdle > 0 {
+				as.SessionIdle = durationpb.New(p.SessionIdle)
+			}
+			if as.Ranks != nil {
+				as.Ranks.MasterAddr = masterAddr(ss.n.fsm, a)
+			}
+			d.Assignments = append(d.Assignments, as)
+		}
+	}
+	for id := range ss.sent {
+		if _, ok := now[id]; !ok {
+			d.Released = append(d.Released, &nodev1.AttemptRef{Job: uint64(id.Job), Attempt: id.No})
+		}
+	}
+	ss.sent = now
+	resumes := ss.resumes(d)
+	if !full && !resumes && len(d.Assignments) == 0 && len(d.Released) == 0 {
+		return nil
+	}
+	return ss.stream.Send(&nodev1.SessionResponse{Kind: &nodev1.SessionResponse_Desired{Desired: d}})
+}
+
+// resumes adds to d which cards administrators resumed. It reports whether
+// that is news to the agent.
+func (ss *session) resumes(d *nodev1.Desired) bool {
+	n, ok := ss.n.fsm.Node(ss.node)
+	if !ok {
+		return false
+	}
+	newest := ss.resumed
+	for _, o := range n.Orders {
+		if o.Resumed != 0 {
+			d.Resumes = append(d.Resumes, &nodev1.GPUResume{Uuid: string(o.GPU), Index: o.Resumed, At: timestamppb.New(o.At.Std())})
+			newest = max(newest, o.Resumed)
+		}
+	}
+	news := newest > ss.resumed
+	ss.resumed = newest
+	return news
+}
+
+// endingOf is what the agent of a node's rank is to make of an attempt now. A
+// batch script runs on the first node: with it the others have done their part.
+func endingOf(j *cluster.Job, a *cluster.Attempt, rank int) ending {
+	done := rank > 0 && j.Spec.BatchStep() && a.Gang.Parts[0].State.Terminal()
+	return ending{stop: j.Cancel != nil || a.Gang.Stopping() || done, room: a.Preempt != nil, begin: a.Gang != nil && a.Gang.Go, cut: cutOf(a), limit: j.Spec.TimeLimit}
+}
+
+// masterAddr is where the first process of an attempt is found by the others:
+// the host of the first node's address, which the node gave or from which its
+// agent calls, or its name. An agent beside the coordinator calls from the
+// loopback device: that is an address only for others that do. On one node they
+// meet there, since it is there whatever network the job has.
+func masterAddr(f *fsm.FSM, a *cluster.Attempt) string {
+	if a.Gang == nil {
+		return "127.0.0.1"
+	}
+	addr := HostOf(f, a.Berth.Node)
+	if !loopback(addr) {
+		return addr
+	}
+	for _, b := range a.Berths() {
+		if !loopback(HostOf(f, b.Node)) {
+			return string(a.Berth.Node)
+		}
+	}
+	return addr
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// peerHost is the address from which a stream comes, "" when it has none.
+func peerHost(ctx context.Context) string {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(p.Addr.String())
+	if err != nil || net.ParseIP(host) == nil {
+		return ""
+	}
+	return host
+}
+
+// HostOf is the host of the address of a node, or its name.
+func HostOf(f *fsm.FSM, id cluster.NodeID) string {
+	n, ok := f.Node(id)
+	if !ok {
+		return string(id)
+	}
+	host, _, err := net.SplitHostPort(n.Address)
+	if err != nil {
+		host = n.Address
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		return string(id)
+	}
+	return host
+}
+
+// cutOf is the memory that an attempt's shares were cut to, 0 when they were not:
+// its agent must be told of another.
+func cutOf(a *cluster.Attempt) (mib int64) {
+	if a.Idle == nil || len(a.Idle.Was) == 0 {
+		return 0
+	}
+	for _, g := range a.Berth.GPUs {
+		mib += g.Share.MemMiB
+	}
+	return mib
+}

@@ -1,0 +1,188 @@
+package nodes
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/proposer"
+	"github.com/berth-scheduler/berth/coordinator/wait"
+	"github.com/berth-scheduler/berth/fsm"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// liveness holds what the leader last heard of each node. It is soft: a new
+// leader gives every node a whole lease to call.
+type liveness struct {
+	fsm   *fsm.FSM
+	prop  *proposer.Proposer
+	clock func() time.Time
+	lease time.Duration
+	log   *slog.Logger
+
+	mu    sync.Mutex
+	since time.Time // since when this coordinator listens
+	nodes map[cluster.NodeID]*contact
+	// strayed are the nodes with cards that are used past Berth.
+	strayed map[cluster.NodeID]struct{}
+}
+
+type contact struct {
+	last time.Time
+	gpus map[cluster.GPUID]*nodev1.GPUUsage
+	// uses are what its attempts had used at last.
+	uses map[cluster.AttemptID]Use
+	// detail is what the node's newest hello says of its cards; replaced, never
+	// changed.
+	detail map[cluster.GPUID]*apiv1.GPUDetail
+}
+
+func newLiveness(d Needs, lease time.Duration) *liveness {
+	return &liveness{
+		fsm: d.FSM, prop: d.Proposer, clock: d.Clock, lease: lease, log: d.Log,
+		nodes: map[cluster.NodeID]*contact{}, strayed: map[cluster.NodeID]struct{}{}}
+}
+
+// reset begins a term: nobody was heard yet.
+func (l *liveness) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.since = l.clock()
+	clear(l.nodes)
+	clear(l.strayed)
+}
+
+// heard records a sign of life, and what the node's cards show.
+func (l *liveness) heard(node cluster.NodeID, gpus []*nodev1.GPUUsage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.nodes[node]
+	if n == nil {
+		n = &contact{gpus: map[cluster.GPUID]*nodev1.GPUUsage{}}
+		l.nodes[node] = n
+	}
+	n.last = l.clock()
+	if len(gpus) == 0 {
+		return
+	}
+	// Of the cards that it registered, and of no others: a node's root may send any.
+	known, ok := l.fsm.Node(node)
+	if !ok {
+		return
+	}
+	shown := make(map[cluster.GPUID]*nodev1.GPUUsage, len(known.GPUs))
+	for i := range known.GPUs {
+		if g := n.gpus[known.GPUs[i].ID]; g != nil {
+			shown[known.GPUs[i].ID] = g
+		}
+	}
+	for _, g := range gpus {
+		if known.GPU(cluster.GPUID(g.Uuid)) != nil {
+			shown[cluster.GPUID(g.Uuid)] = g
+		}
+	}
+	n.gpus = shown
+}
+
+// described records what a hello says of the node's cards.
+func (l *liveness) described(node cluster.NodeID, gpus []*nodev1.GPU) {
+	detail := make(map[cluster.GPUID]*apiv1.GPUDetail, len(gpus))
+	strayed := false
+	for _, g := range gpus {
+		detail[cluster.GPUID(g.Uuid)] = conv.DetailFromHello(g)
+		strayed = strayed || g.StrayMib > 0
+	}
+	l.heard(node, nil)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if delete(l.strayed, node); strayed {
+		l.strayed[node] = struct{}{}
+	}
+	if n := l.nodes[node]; n != nil { // a term may have begun meanwhile
+		n.detail = detail
+	}
+}
+
+// details returns what the node said last of its cards in this term.
+func (l *liveness) details(node cluster.NodeID) map[cluster.GPUID]*apiv1.GPUDetail {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := l.nodes[node]; n != nil {
+		return n.detail
+	}
+	return nil
+}
+
+// last returns when node was last heard, zero when not in this term, and what
+// a card of it showed, or nil.
+func (l *liveness) last(node cluster.NodeID) (time.Time, map[cluster.GPUID]*nodev1.GPUUsage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.nodes[node]
+	if n == nil {
+		return time.Time{}, nil
+	}
+	gpus := make(map[cluster.GPUID]*nodev1.GPUUsage, len(n.gpus))
+	for id, g := range n.gpus {
+		gpus[id] = g
+	}
+	return n.last, gpus
+}
+
+// run declares nodes unreachable whose lease ran out, until ctx ends.
+func (l *liveness) run(ctx context.Context) error {
+	every := min(time.Second, l.lease/4)
+	for {
+		for _, n := range l.silent() {
+			_, err := l.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_SetNodeState{SetNodeState: &logv1.SetNodeState{
+				Node: string(n.ID), State: uint32(cluster.NodeUnreachable), BootId: n.BootID,
+			}}})
+			if err == nil {
+				l.log.WarnContext(ctx, "node is silent; its jobs are unreachable", "node", string(n.ID), "dur", l.lease)
+			} else if ctx.Err() == nil {
+				l.log.WarnContext(ctx, "cannot record a silent node", "node", string(n.ID), "err", err)
+			}
+		}
+		slept := l.clock()
+		if !wait.Sleep(ctx, every) {
+			return ctx.Err()
+		}
+		if l.clock().Sub(slept) > every+l.lease/2 {
+			l.pardon()
+		}
+	}
+}
+
+// pardon gives every node a whole lease again: this process itself stood
+// still, and what the nodes said meanwhile was not read yet.
+func (l *liveness) pardon() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.since = l.clock()
+	l.log.Warn("this coordinator was paused; nodes get a whole lease to call")
+}
+
+func (l *liveness) silent() []*cluster.Node {
+	now := l.clock()
+	var out []*cluster.Node
+	for _, n := range l.fsm.Nodes() {
+		if n.State != cluster.NodeReady {
+			continue
+		}
+		last, _ := l.last(n.ID)
+		l.mu.Lock()
+		if last.Before(l.since) {
+			last = l.since
+		}
+		l.mu.Unlock()
+		if now.Sub(last) > l.lease {
+			out = append(out, n)
+		}
+	}
+	return out
+}

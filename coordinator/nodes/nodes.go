@@ -1,0 +1,177 @@
+// Package nodes is the side of a coordinator that talks to agents: their sessions, on
+// which each is told what should run on its node and reports what does, the leases by
+// which the leader knows that they live, the visits that users' streams are laid to,
+// how machines join, and what gossip says. It decides nothing of jobs. Every
+// coordinator has one; what only a leader does, Watch and the sessions, lasts as long
+// as its term of office.
+package nodes
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/limit"
+	"github.com/berth-scheduler/berth/coordinator/office"
+	"github.com/berth-scheduler/berth/coordinator/proposer"
+	"github.com/berth-scheduler/berth/fsm"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// MaxReason is how long a reason may be that is stored with a node or a GPU.
+const MaxReason = 256
+
+// Config says how a coordinator treats nodes. Fields are required unless marked.
+type Config struct {
+	ID, ClusterID string
+	// Lease is how long an agent may be silent before it is not trusted.
+	Lease time.Duration
+	// HeadroomMiB is kept free on every GPU; MaxShares bounds co-location.
+	HeadroomMiB int64
+	MaxShares   int
+	// Certs answers joins and renewals; optional: then nobody can join here.
+	Certs Certifier
+	// Coordinators are the addresses of all of them, for nodes that join.
+	Coordinators []string
+	// Gossip is the address to gossip at; optional. GossipKey is 32 bytes.
+	Gossip      string
+	GossipPeers []string
+	GossipKey   []byte
+	// MaxStreams is how many streams users may have open here at once,
+	// MaxStreamsPerUser how many one of them; 0 means 512 and 32.
+	MaxStreams, MaxStreamsPerUser int
+	// VisitWait is how long an agent may take to call back.
+	VisitWait time.Duration
+}
+
+// Certifier issues certificates for certificate requests in PEM.
+type Certifier interface {
+	// Issue signs the key of csr for role and id and returns the certificate
+	// and the CA, both PEM.
+	Issue(csr []byte, role, id string) (cert, ca []byte, err error)
+	// Token makes a join token and returns its text and the hash to store.
+	Token() (text string, hash []byte, err error)
+	// TokenHash returns the hash of a token's secret.
+	TokenHash(secret string) ([]byte, error)
+}
+
+// Needs is what the package works on. All fields are required.
+type Needs struct {
+	FSM      *fsm.FSM
+	Proposer *proposer.Proposer
+	Office   *office.Office
+	Clock    func() time.Time
+	Log      *slog.Logger
+	// Peer returns who calls over mutual TLS: a role and an id.
+	Peer func(ctx context.Context) (role, id string, err error)
+	// Changed is told of every change of the state, in order, and Missed when some
+	// were too many to be told. SawAbsurd is told of measured figures that cannot be.
+	Changed           func([]fsm.Change)
+	Missed, SawAbsurd func()
+}
+
+// Nodes is what a coordinator knows of nodes beside the state, and its ends of their
+// streams. It is for any number of callers at once.
+type Nodes struct {
+	cfg       Config
+	fsm       *fsm.FSM
+	prop      *proposer.Proposer
+	office    *office.Office
+	clock     func() time.Time
+	log       *slog.Logger
+	peer      func(ctx context.Context) (role, id string, err error)
+	sawAbsurd func()
+
+	live    *liveness
+	feed    *feed
+	relays  *relays
+	members *members
+	guesses *limit.Hosts // wrong join tokens
+}
+
+// New makes a coordinator's nodes. It tells and answers nobody before Run and Register.
+func New(cfg Config, d Needs) *Nodes {
+	return &Nodes{
+		cfg: cfg, fsm: d.FSM, prop: d.Proposer, office: d.Office, clock: d.Clock, log: d.Log, peer: d.Peer, sawAbsurd: d.SawAbsurd,
+		live: newLiveness(d, cfg.Lease), feed: newFeed(d), relays: newRelays(cfg.MaxStreams, cfg.MaxStreamsPerUser),
+		guesses: limit.NewHosts(time.Now),
+	}
+}
+
+// Open begins to listen to gossip, if there is any. It comes before Run.
+func (n *Nodes) Open() (err error) {
+	n.members, err = openMembers(&n.cfg, n.log.With("component", "gossip"))
+	return err
+}
+
+// Run passes changes of the state on and keeps up the gossip, until ctx ends.
+func (n *Nodes) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return n.feed.run(ctx) })
+	g.Go(func() error { return n.members.run(ctx) })
+	return g.Wait()
+}
+
+// Close leaves the gossip. It may be called whether or not Open was.
+func (n *Nodes) Close() error { return n.members.close() }
+
+// Begin begins a leader's term: every node has a whole lease to call.
+func (n *Nodes) Begin() { n.live.reset() }
+
+// Watch declares nodes unreachable whose lease ran out, until ctx ends. It is for the
+// leader.
+func (n *Nodes) Watch(ctx context.Context) error { return n.live.run(ctx) }
+
+// Register has s answer agents.
+func (n *Nodes) Register(s *grpc.Server) {
+	nodev1.RegisterNodeServiceServer(s, &nodeServer{n: n})
+	nodev1.RegisterRelayServiceServer(s, &relayServer{n: n})
+}
+
+// RegisterJoin has s answer machines that want to join. Of the service for nodes
+// nothing else is there: a stream would have no end.
+func (n *Nodes) RegisterJoin(s *grpc.Server) {
+	s.RegisterService(&grpc.ServiceDesc{
+		ServiceName: nodev1.NodeService_ServiceDesc.ServiceName, HandlerType: (*nodev1.NodeServiceServer)(nil),
+		Methods: joinOnly(nodev1.NodeService_ServiceDesc.Methods), Metadata: nodev1.NodeService_ServiceDesc.Metadata,
+	}, &nodeServer{n: n})
+}
+
+// Contact is what was last heard of a node.
+type Contact struct {
+	At     time.Time // zero when nothing was in this term
+	Usage  map[cluster.GPUID]*nodev1.GPUUsage
+	Detail map[cluster.GPUID]*apiv1.GPUDetail
+	Gossip string // alive, suspect, left or unknown
+}
+
+// Contact returns what was last heard of a node.
+func (n *Nodes) Contact(id cluster.NodeID) Contact {
+	at, usage := n.live.last(id)
+	return Contact{At: at, Usage: usage, Detail: n.live.details(id), Gossip: n.members.view(string(id))}
+}
+
+// FreeMiB returns how much memory a GPU has free, as its node gossips.
+func (n *Nodes) FreeMiB(node, uuid string) (int64, bool) { return n.members.freeMiB(node, uuid) }
+
+// Emptied returns nodes with what their cards would sell if nobody used them past
+// Berth: strangers come and go, and a job that fits when they are gone is not one that
+// never fits. Nodes are immutable; those that differ are copies.
+func (n *Nodes) Emptied(nodes []*cluster.Node) []*cluster.Node { return n.live.emptied(nodes) }
+
+// UseOf adds up what an attempt has used on all its nodes; false when one of them
+// has not told.
+func (n *Nodes) UseOf(id cluster.AttemptID, a *cluster.Attempt) (Use, bool) {
+	return n.live.useOf(id, a)
+}
+
+// Streams is how many streams users have open here.
+func (n *Nodes) Streams() int { return n.relays.count() }
+
+// AdmitStream counts a stream of a user until the returned function is called.
+func (n *Nodes) AdmitStream(uid cluster.UID) (func(), error) { return n.relays.admit(uid) }

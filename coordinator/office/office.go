@@ -1,0 +1,81 @@
+// Package office says who leads: whether this coordinator is in office, so that its
+// state is known to be current, and where the leader is when it is not.
+package office
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/proposer"
+	"github.com/berth-scheduler/berth/coordinator/raftnode"
+	"github.com/berth-scheduler/berth/coordinator/wait"
+)
+
+// verifyLimit bounds how long it is waited for the others to confirm a leader.
+const verifyLimit = 5 * time.Second
+
+// ErrNoLeader is the answer while nobody leads.
+var ErrNoLeader = &cluster.Error{Code: cluster.CodeUnavailable,
+	Msg: "the coordinators have no leader now: most of them may be down, or an election is going on; nothing was done; try again"}
+
+// Term is a term of leadership: it exists from when the state is known to be current
+// until leadership is lost, and then Ctx ends.
+type Term struct {
+	Ctx context.Context
+	No  uint64
+}
+
+// Office is what a coordinator knows of the leadership. It is for any number of
+// callers at once.
+type Office struct {
+	raft *raftnode.Node
+	self string
+	term atomic.Pointer[Term]
+}
+
+// New returns the office of the coordinator that others reach at an address. Nobody
+// is in it yet.
+func New(raft *raftnode.Node, self string) *Office { return &Office{raft: raft, self: self} }
+
+// Take begins a term, which lasts until Leave.
+func (o *Office) Take(t *Term) { o.term.Store(t) }
+
+// Leave ends the term, if there is one.
+func (o *Office) Leave() { o.term.Store(nil) }
+
+// Term is the present term of this coordinator, nil while it is not in office.
+func (o *Office) Term() *Term { return o.term.Load() }
+
+// Leader is who leads as far as Raft knows here; the address is "" when nobody does.
+func (o *Office) Leader() (id, addr string) { return o.raft.Leader() }
+
+// Await returns the present term; when there is none yet but this coordinator is
+// Raft's leader, or there is no leader at all, it waits a moment.
+func (o *Office) Await(ctx context.Context, atMost time.Duration) *Term {
+	deadline := time.Now().Add(atMost)
+	for {
+		if t := o.Term(); t != nil {
+			return t
+		}
+		_, addr := o.raft.Leader()
+		if addr != "" && addr != o.self || time.Now().After(deadline) {
+			return nil
+		}
+		if !wait.Sleep(ctx, 20*time.Millisecond) {
+			return nil
+		}
+	}
+}
+
+// Verify makes sure that this coordinator still leads, so that what it reads is not
+// older than an answer already given elsewhere.
+func (o *Office) Verify(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, verifyLimit)
+	defer cancel()
+	if err := o.raft.VerifyLeader(ctx); err != nil {
+		return &cluster.Error{Code: cluster.CodeUnavailable, Msg: proposer.ErrNotLeader.Msg, Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,28 @@
+// Package wait has what loops wait with: a sleep that ends with its context, and a
+// channel that holds one token for whoever is to look again.
+package wait
+
+import (
+	"context"
+	"time"
+)
+
+// Sleep waits for d; it reports false when ctx ended first.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// Poke leaves a token in ch, which holds one, unless there is one. It does not block.
+func Poke(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,217 @@
+// Package accounts is the machine of who is charged, who goes first and who may have
+// how much: accounts and their users, qualities of service, quotas, and what attempts
+// cost.
+package accounts
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/command"
+	"github.com/berth-scheduler/berth/fsm/table"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// rules are what administrators said of accounts.
+type rules struct {
+	accounts *table.Table[string, *cluster.Account]
+	members  *table.Table[cluster.Assoc, *cluster.Member]
+	qos      *table.Table[string, *cluster.QOS]
+	quotas   *table.Table[cluster.Subject, *cluster.Quota]
+	policy   *cluster.AccountPolicy // nil while nobody set one
+
+	policyDigest *table.Digests[table.One]
+	// home is each user's default account, made from the members and never stored.
+	home map[cluster.UID]string
+	// rev rises when accounts or their users change.
+	rev uint64
+}
+
+// Books is what there is of accounts. Values in it are immutable.
+type Books struct {
+	rules
+	spent *table.Table[cluster.Holder, *cluster.Spent]
+	rest  Rest
+
+	// What follows is made from the above and from the jobs, and never stored.
+	limiter *cluster.Limiter // nil while there are no quotas
+	// jobsOf counts the jobs of each user that wait or run.
+	jobsOf map[cluster.UID]int
+	used   map[Budget]cluster.GPUTime
+	usedAt uint64 // the index as of which used is, 0 for none
+}
+
+// Rest is what the books ask of the rest of the state.
+type Rest struct {
+	// At is the entry that is being applied, or was last.
+	At func() command.Entry
+	// Unended are the jobs that wait or run, Live those with an attempt.
+	Unended, Live func() []*cluster.Job
+}
+
+// New returns empty books.
+func New(h *table.Hash, rest Rest) *Books {
+	d := &Books{rest: rest, jobsOf: map[cluster.UID]int{}}
+	d.rules = rules{
+		accounts: table.New(h, ofRulings[string, *cluster.Account]("account/", func(name string) string { return name }, cmp.Compare[string])),
+		members:  table.New(h, ofRulings[cluster.Assoc, *cluster.Member]("member/", func(a cluster.Assoc) string { return fmt.Sprintf("%s/%d", a.Account, a.UID) }, byAccount)),
+		qos:      table.New(h, ofRulings[string, *cluster.QOS]("qos/", func(name string) string { return name }, cmp.Compare[string])),
+		quotas:   table.New(h, ofRulings[cluster.Subject, *cluster.Quota]("quota/", cluster.Subject.String, bySubject)),
+		home:     map[cluster.UID]string{},
+	}
+	d.spent = table.New(h, table.Of[cluster.Holder, *cluster.Spent]{
+		Kind: table.Spent, Key: func(h cluster.Holder) []byte { return []byte(holderKey(h)) },
+		Compare: func(a, b cluster.Holder) int { return cmp.Compare(holderKey(a), holderKey(b)) },
+		Record:  func(_ cluster.Holder, x *cluster.Spent) proto.Message { return conv.SpentToLog(x) },
+	})
+	d.policyDigest = table.NewDigests(h, table.Standing, func(table.One) []byte { return []byte("policy/") }, func(table.One) proto.Message {
+		if d.policy == nil {
+			return nil
+		}
+		return conv.RulingToLog(d.policy)
+	})
+	return d
+}
+
+// ofRulings is what one kind of rules is among all of them: the keys of all begin
+// with its name.
+func ofRulings[K comparable, V conv.Ruling](kind string, key func(K) string, compare func(a, b K) int) table.Of[K, V] {
+	return table.Of[K, V]{
+		Kind: table.Standing, Key: func(k K) []byte { return []byte(kind + key(k)) },
+		Compare: compare,
+		Record:  func(_ K, v V) proto.Message { return conv.RulingToLog(v) },
+	}
+}
+
+// byAccount is the order of users of accounts: not by text, but by number.
+func byAccount(a, b cluster.Assoc) int {
+	return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.UID, b.UID))
+}
+
+func bySubject(a, b cluster.Subject) int { return cmp.Compare(a.String(), b.String()) }
+
+// holderKey is the stored key of what a holder was charged; names hold no slash.
+func holderKey(h cluster.Holder) string { return fmt.Sprintf("%s/%s/%d", h.Account, h.QOS, h.UID) }
+
+// Apply applies a command about accounts.
+func (d *Books) Apply(at command.Entry, cmd *logv1.Command) command.Result {
+	if c := cmd.GetSetStanding(); c != nil {
+		return d.set(at, c)
+	}
+	panic(fmt.Sprintf("accounts: %T is not for this machine", cmd.Kind))
+}
+
+// View is a copy to write from, which stays as it is.
+func (d *Books) View() *Books {
+	r := rules{accounts: d.accounts.View(), members: d.members.View(), qos: d.qos.View(), quotas: d.quotas.View(), policy: d.policy}
+	return &Books{rules: r, spent: d.spent.View()}
+}
+
+// Each sends all records.
+func (d *Books) Each(w *table.Writer) {
+	put := func(r conv.Ruling) {
+		w.Send(&logv1.Record{Kind: &logv1.Record_Standing{Standing: conv.RulingToLog(r)}})
+	}
+	if d.policy != nil {
+		put(d.policy)
+	}
+	for _, q := range d.qos.List() {
+		put(q)
+	}
+	for _, a := range d.accounts.List() {
+		put(a)
+	}
+	for _, m := range d.members.List() {
+		put(m)
+	}
+	for _, q := range d.quotas.List() {
+		put(q)
+	}
+	for _, x := range d.spent.List() {
+		w.Send(&logv1.Record{Kind: &logv1.Record_Spent{Spent: conv.SpentToLog(x)}})
+	}
+}
+
+// Load takes over a record that Each sent.
+func (d *Books) Load(r *logv1.Record) error {
+	switch m := r.Kind.(type) {
+	case *logv1.Record_Standing:
+		rule, err := conv.RulingFromLog(m.Standing)
+		if err != nil {
+			return err
+		}
+		if d.Find(rule) != nil {
+			return fmt.Errorf("%s appears twice", wordsOf(rule))
+		}
+		d.putRuling(rule)
+	case *logv1.Record_Spent:
+		x, err := conv.SpentFromLog(m.Spent)
+		if err != nil {
+			return err
+		}
+		if d.spent.Has(x.Holder) {
+			return errors.New("use of a holder appears twice")
+		}
+		d.putSpent(x)
+	}
+	return nil
+}
+
+// Policy is what holds for all accounts.
+func (d *rules) Policy() *cluster.AccountPolicy {
+	if d.policy != nil {
+		return d.policy
+	}
+	p := cluster.DefaultAccountPolicy()
+	return &p
+}
+
+// JobsOf counts the jobs of a user that wait or run.
+func (d *Books) JobsOf(uid cluster.UID) int { return d.jobsOf[uid] }
+
+// HomeOf is the default account of a user, "" for none.
+func (d *rules) HomeOf(uid cluster.UID) string { return d.home[uid] }
+
+// Revision changes whenever accounts or their users do.
+func (d *rules) Revision() uint64 { return d.rev }
+
+// Any reports whether there are accounts, and qualities of service.
+func (d *rules) Any() (accounts, qos bool) { return d.accounts.Len() > 0, d.qos.Len() > 0 }
+
+// EachSpent calls fn with what of each holder's use has not decayed at a time; what
+// runs is not part of it.
+func (d *Books) EachSpent(now cluster.Time, fn func(cluster.Holder, cluster.GPUTime)) {
+	p := d.Policy()
+	for h, x := range d.spent.Rows() {
+		fn(h, x.Left(now, p))
+	}
+}
+
+// Standing is what there is of accounts, and what of them is used.
+type Standing struct {
+	Policy   cluster.AccountPolicy
+	Accounts map[string]*cluster.Account
+	Members  map[cluster.Assoc]*cluster.Member
+	QOS      map[string]*cluster.QOS
+	Quotas   map[cluster.Subject]*cluster.Quota
+	Spent    map[cluster.Holder]*cluster.Spent
+	// Live are the jobs with an attempt, Waiting counts the others by holder.
+	Live []*cluster.Job
+	Now  cluster.Time
+	// Limits is a copy, nil without quotas.
+	Limits *cluster.Limiter
+}
+
+// Standing returns a copy of what there is at a time.
+func (d *Books) Standing(now cluster.Time) *Standing {
+	return &Standing{
+		Policy: *d.Policy(), Accounts: maps.Clone(d.accounts.Rows()), Members: maps.Clone(d.members.Rows()), QOS: maps.Clone(d.qos.Rows()),
+		Quotas: maps.Clone(d.quotas.Rows()), Spent: maps.Clone(d.spent.Rows()), Now: now, Limits: d.Limits(now), Live: d.rest.Live(),
+	}
+}

@@ -1,0 +1,146 @@
+package accounts
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// EnterNames gives the job of a user the account and the quality of service that it
+// runs under, or refuses it. Where there are no accounts, or no QOS, what the job
+// names stays with it and means nothing. An administrator may charge any account.
+func (d *rules) EnterNames(uid cluster.UID, admin bool, spec *cluster.Spec) *cluster.Error {
+	if err := d.enterAccount(uid, admin, spec); err != nil {
+		return err
+	}
+	return d.enterQOS(spec)
+}
+
+// Limited reports whether there are quotas.
+func (d *Books) Limited() bool { return d.limiter != nil }
+
+// EnterLimits gives a job the time limit that a quota gives to who asks for none, or
+// refuses it. The limiter remembers whom it was asked for: this is no read.
+func (d *Books) EnterLimits(uid cluster.UID, spec *cluster.Spec) *cluster.Error {
+	if d.limiter == nil {
+		return nil
+	}
+	if r := d.limiter.Enter(cluster.Holder{Account: spec.Account, QOS: spec.QOS, UID: uid}, spec); r.Code != "" {
+		return cluster.Errorf(cluster.CodeInvalid, "%s", r)
+	}
+	return nil
+}
+
+func (d *rules) enterAccount(uid cluster.UID, admin bool, spec *cluster.Spec) *cluster.Error {
+	if d.accounts.Len() == 0 {
+		return nil
+	}
+	refuse := func(format string, args ...any) *cluster.Error {
+		return cluster.Errorf(cluster.CodeInvalid, cluster.WordsNoAccount+": "+format, args...)
+	}
+	switch home := d.home[uid]; {
+	case spec.Account == "" && home == "" && d.Policy().Require && !admin:
+		return refuse("user %d is in no account, and this cluster asks for one; ask an administrator", uid)
+	case spec.Account == "":
+		spec.Account = home
+		return nil
+	case d.accounts.Get(spec.Account) == nil:
+		return refuse("account %q is not known; see: berth account list", spec.Account)
+	case !admin && d.members.Get(cluster.Assoc{Account: spec.Account, UID: uid}) == nil:
+		return refuse("user %d is not in account %s; see: berth account list", uid, spec.Account)
+	}
+	return nil
+}
+
+func (d *rules) enterQOS(spec *cluster.Spec) *cluster.Error {
+	if d.qos.Len() == 0 {
+		return nil
+	}
+	allowed, usual := d.qosOf(spec.Account)
+	if spec.QOS == "" {
+		for name, q := range d.qos.Rows() { // at most one
+			if usual == "" && q.Default && (len(allowed) == 0 || slices.Contains(allowed, name)) {
+				spec.QOS = name
+			}
+		}
+		if usual != "" {
+			spec.QOS = usual
+		}
+		if spec.QOS == "" {
+			return nil
+		}
+	}
+	q := d.qos.Get(spec.QOS)
+	switch {
+	case q == nil:
+		return cluster.Errorf(cluster.CodeInvalid, cluster.WordsNoQOS+": qos %q is not known; see: berth qos list", spec.QOS)
+	case len(allowed) > 0 && !slices.Contains(allowed, spec.QOS):
+		return cluster.Errorf(cluster.CodeInvalid, cluster.WordsNoQOS+": account %s allows %v and not qos %s", spec.Account, allowed, spec.QOS)
+	}
+	// Who may be ended for others needs a way to be told.
+	if !spec.Checkpoint.Set() && d.preemptible(spec.QOS) {
+		spec.Checkpoint = cluster.Checkpoint{Signal: "TERM", Grace: cluster.DefaultCheckpointGrace}
+		if q.Grace > 0 {
+			spec.Checkpoint.Grace = max(q.Grace, cluster.MinCheckpointGrace)
+		}
+	}
+	return nil
+}
+
+// qosOf is what an account allows, and the QOS of its jobs that name none: each
+// is the nearest one's above it that says so.
+func (d *rules) qosOf(account string) (allowed []string, usual string) {
+	for depth := 0; account != "" && depth <= cluster.MaxAccountDepth; depth++ {
+		a := d.accounts.Get(account)
+		if a == nil {
+			break
+		}
+		if len(allowed) == 0 {
+			allowed = a.QOS
+		}
+		if usual == "" {
+			usual = a.DefaultQOS
+		}
+		account = a.Parent
+	}
+	return allowed, usual
+}
+
+// preemptible reports whether jobs of a QOS make room for those of another.
+func (d *rules) preemptible(qos string) bool {
+	for _, q := range d.qos.Rows() {
+		if slices.Contains(q.Preempts, qos) {
+			return true
+		}
+	}
+	return false
+}
+
+// Above is an account with those above it, nearest first; none for "".
+func (d *rules) Above(name string) (out []string) {
+	for depth := 0; name != "" && depth <= cluster.MaxAccountDepth; depth++ {
+		out = append(out, name)
+		a := d.accounts.Get(name)
+		if a == nil {
+			break
+		}
+		name = a.Parent
+	}
+	return out
+}
+
+// Coordinates reports whether a user is a coordinator of an account, or of one
+// above it.
+func (d *rules) Coordinates(uid cluster.UID, account string) bool {
+	for depth := 0; account != "" && depth <= cluster.MaxAccountDepth; depth++ {
+		if m := d.members.Get(cluster.Assoc{Account: account, UID: uid}); m != nil && m.Coordinator {
+			return true
+		}
+		a := d.accounts.Get(account)
+		if a == nil {
+			return false
+		}
+		account = a.Parent
+	}
+	return false
+}

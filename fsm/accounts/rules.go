@@ -1,0 +1,314 @@
+package accounts
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/command"
+	"github.com/berth-scheduler/berth/fsm/table"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// Find returns the rule like another one, nil when there is none.
+func (d *rules) Find(like conv.Ruling) conv.Ruling {
+	switch x := like.(type) {
+	case *cluster.Account:
+		if v := d.accounts.Get(x.Name); v != nil {
+			return v
+		}
+	case *cluster.Member:
+		if v := d.members.Get(cluster.Assoc{Account: x.Account, UID: x.UID}); v != nil {
+			return v
+		}
+	case *cluster.QOS:
+		if v := d.qos.Get(x.Name); v != nil {
+			return v
+		}
+	case *cluster.Quota:
+		if v := d.quotas.Get(x.Subject); v != nil {
+			return v
+		}
+	case *cluster.AccountPolicy:
+		if d.policy != nil {
+			return d.policy
+		}
+	}
+	return nil
+}
+
+// RevisionOf is where a rule keeps its revision.
+func RevisionOf(r conv.Ruling) *uint64 {
+	switch x := r.(type) {
+	case *cluster.Account:
+		return &x.Revision
+	case *cluster.Member:
+		return &x.Revision
+	case *cluster.QOS:
+		return &x.Revision
+	case *cluster.Quota:
+		return &x.Revision
+	case *cluster.AccountPolicy:
+		return &x.Revision
+	}
+	return new(uint64)
+}
+
+// set puts a rule in place of the one that it was made from, or forgets
+// it.
+func (d *Books) set(at command.Entry, c *logv1.SetStanding) command.Result {
+	r, err := conv.RulingFromLog(c.Standing)
+	if err != nil {
+		return command.Refuse(cluster.CodeInvalid, "%v", err)
+	}
+	old := d.Find(r)
+	base := uint64(0)
+	if old != nil {
+		base = *RevisionOf(old)
+	}
+	switch {
+	case c.Remove && old == nil:
+		return command.Refuse(cluster.CodeNotFound, "%s is not known", wordsOf(r))
+	case !c.Remove && base != c.Base:
+		return command.Refuse(cluster.CodeConflict, "%s was changed meanwhile; look at it and try again", wordsOf(r))
+	}
+	if c.Remove {
+		if e := d.mayForget(r); e != nil {
+			return command.Result{Err: e}
+		}
+		d.forgetRuling(r)
+	} else {
+		if e := d.mayRule(r, old); e != nil {
+			return command.Result{Err: e}
+		}
+		*RevisionOf(r) = at.Index
+		d.onlyDefault(at.Index, r)
+		if p, ok := r.(*cluster.AccountPolicy); ok {
+			d.settleSpent(p)
+		}
+		d.putRuling(r)
+	}
+	switch r.(type) {
+	case *cluster.Account, *cluster.Quota:
+		d.Recount()
+	default:
+		if c.Remove { // quotas went with it
+			d.Recount()
+		}
+	}
+	return command.Result{}
+}
+
+func wordsOf(r conv.Ruling) string {
+	switch x := r.(type) {
+	case *cluster.Account:
+		return fmt.Sprintf("account %q", x.Name)
+	case *cluster.Member:
+		return fmt.Sprintf("user %d of account %q", x.UID, x.Account)
+	case *cluster.QOS:
+		return fmt.Sprintf("qos %q", x.Name)
+	case *cluster.Quota:
+		return fmt.Sprintf("quota of %s", x.Subject)
+	}
+	return "policy of accounts"
+}
+
+func (d *Books) putRuling(r conv.Ruling) {
+	d.rev++
+	switch x := r.(type) {
+	case *cluster.Account:
+		d.accounts.Put(x.Name, x)
+	case *cluster.Member:
+		d.members.Put(cluster.Assoc{Account: x.Account, UID: x.UID}, x)
+		if d.leaveHome(x); x.Default {
+			d.home[x.UID] = x.Account
+		}
+	case *cluster.QOS:
+		d.qos.Put(x.Name, x)
+	case *cluster.Quota:
+		d.quotas.Put(x.Subject, x)
+	case *cluster.AccountPolicy:
+		d.policy = x
+		d.policyDigest.Touch(table.One{})
+	}
+}
+
+// forgetRuling takes a rule away; with an account go its users and their quotas,
+// with a QOS its quotas.
+func (d *Books) forgetRuling(r conv.Ruling) {
+	d.rev++
+	switch x := r.(type) {
+	case *cluster.Account:
+		d.accounts.Drop(x.Name)
+		for a, m := range d.members.Rows() {
+			if a.Account == x.Name {
+				d.members.Drop(a)
+				d.leaveHome(m)
+			}
+		}
+		d.forgetQuotas(func(q cluster.Subject) bool { return q.Account == x.Name })
+	case *cluster.Member:
+		d.members.Drop(cluster.Assoc{Account: x.Account, UID: x.UID})
+		d.leaveHome(x)
+		d.forgetQuotas(func(q cluster.Subject) bool { return q.Account == x.Account && q.User && q.UID == x.UID })
+	case *cluster.QOS:
+		d.qos.Drop(x.Name)
+		d.forgetQuotas(func(q cluster.Subject) bool { return q.QOS == x.Name })
+	case *cluster.Quota:
+		d.quotas.Drop(x.Subject)
+	case *cluster.AccountPolicy:
+		p := cluster.DefaultAccountPolicy()
+		d.settleSpent(&p)
+		d.policy = nil
+		d.policyDigest.Touch(table.One{})
+	}
+}
+
+// leaveHome forgets that an account was somebody's default one.
+func (d *rules) leaveHome(m *cluster.Member) {
+	if d.home[m.UID] == m.Account {
+		delete(d.home, m.UID)
+	}
+}
+
+func (d *Books) forgetQuotas(of func(cluster.Subject) bool) {
+	for sub := range d.quotas.Rows() {
+		if of(sub) {
+			d.quotas.Drop(sub)
+		}
+	}
+}
+
+// mayForget refuses to forget what something else needs.
+func (d *Books) mayForget(r conv.Ruling) *cluster.Error {
+	name, of := "", func(*cluster.Job) bool { return false }
+	switch x := r.(type) {
+	case *cluster.Account:
+		for _, n := range d.accounts.Keys() {
+			if d.accounts.Get(n).Parent == x.Name {
+				return cluster.Errorf(cluster.CodeConflict, "account %s has account %s below it; remove or move that first", x.Name, n)
+			}
+		}
+		name, of = "account "+x.Name, func(j *cluster.Job) bool { return j.Spec.Account == x.Name }
+	case *cluster.QOS:
+		for _, n := range d.qos.Keys() {
+			if slices.Contains(d.qos.Get(n).Preempts, x.Name) {
+				return cluster.Errorf(cluster.CodeConflict, "qos %s preempts qos %s; change that first", n, x.Name)
+			}
+		}
+		for _, n := range d.accounts.Keys() {
+			if a := d.accounts.Get(n); a.DefaultQOS == x.Name || slices.Contains(a.QOS, x.Name) {
+				return cluster.Errorf(cluster.CodeConflict, "account %s allows qos %s; change that first", n, x.Name)
+			}
+		}
+		name, of = "qos "+x.Name, func(j *cluster.Job) bool { return j.Spec.QOS == x.Name }
+	}
+	n := 0
+	for _, j := range d.rest.Unended() {
+		if of(j) {
+			n++
+		}
+	}
+	if n > 0 {
+		return cluster.Errorf(cluster.CodeConflict, "%s has %d jobs that wait or run; cancel them or wait for their end", name, n)
+	}
+	return nil
+}
+
+// mayRule refuses a rule that does not go with the others.
+func (d *rules) mayRule(r, old conv.Ruling) *cluster.Error {
+	bound := func(n, most int, what string) *cluster.Error {
+		if old == nil && n >= most {
+			return cluster.Errorf(cluster.CodeExhausted, "there are %d %s, at most %d are allowed", n, what, most)
+		}
+		return nil
+	}
+	noQOS := func(name string) *cluster.Error {
+		return cluster.Errorf(cluster.CodeInvalid, "qos %q is not known; see: berth qos list", name)
+	}
+	switch x := r.(type) {
+	case *cluster.Account:
+		if e := d.checkParent(x); e != nil {
+			return e
+		}
+		for _, q := range append(slices.Clone(x.QOS), x.DefaultQOS) {
+			if q != "" && d.qos.Get(q) == nil {
+				return noQOS(q)
+			}
+		}
+		return bound(d.accounts.Len(), cluster.MaxAccounts, "accounts")
+	case *cluster.Member:
+		if d.accounts.Get(x.Account) == nil {
+			return cluster.Errorf(cluster.CodeNotFound, "account %q is not known; see: berth account list", x.Account)
+		}
+		return bound(d.members.Len(), cluster.MaxMembers, "users of accounts")
+	case *cluster.QOS:
+		for _, name := range x.Preempts {
+			if o := d.qos.Get(name); o == nil {
+				return noQOS(name)
+			} else if o.Priority >= x.Priority {
+				return cluster.Errorf(cluster.CodeInvalid, "preempts: qos %s has priority %d, and only those below %d make room for qos %s; else it would not have what they leave", name, o.Priority, x.Priority, x.Name)
+			}
+		}
+		for _, name := range d.qos.Keys() {
+			if o := d.qos.Get(name); slices.Contains(o.Preempts, x.Name) && o.Priority <= x.Priority {
+				return cluster.Errorf(cluster.CodeInvalid, "priority: qos %s preempts qos %s and has priority %d; stay below it", name, x.Name, o.Priority)
+			}
+		}
+		return bound(d.qos.Len(), cluster.MaxQOS, "qualities of service")
+	case *cluster.Quota:
+		switch sub := x.Subject; {
+		case sub.Account != "" && d.accounts.Get(sub.Account) == nil:
+			return cluster.Errorf(cluster.CodeNotFound, "account %q is not known; see: berth account list", sub.Account)
+		case sub.QOS != "" && d.qos.Get(sub.QOS) == nil:
+			return noQOS(sub.QOS)
+		}
+		return bound(d.quotas.Len(), cluster.MaxQuotas, "quotas")
+	}
+	return nil
+}
+
+// checkParent refuses an account that is its own ancestor, or too deep.
+func (d *rules) checkParent(x *cluster.Account) *cluster.Error {
+	depth := 1
+	for name := x.Parent; name != ""; depth++ {
+		a := d.accounts.Get(name)
+		switch {
+		case a == nil:
+			return cluster.Errorf(cluster.CodeNotFound, "parent: account %q is not known; see: berth account list", name)
+		case name == x.Name || depth > cluster.MaxAccountDepth:
+			return cluster.Errorf(cluster.CodeInvalid, "parent: account %s would be below itself, or more than %d deep", x.Name, cluster.MaxAccountDepth)
+		}
+		name = a.Parent
+	}
+	return nil
+}
+
+// onlyDefault takes from others of its kind what a rule is to have alone.
+func (d *Books) onlyDefault(index uint64, r conv.Ruling) {
+	switch x := r.(type) {
+	case *cluster.Member:
+		first := true
+		for a, m := range d.members.Rows() {
+			if a.UID != x.UID || a.Account == x.Account {
+				continue
+			}
+			first = false
+			if x.Default && m.Default {
+				less := *m
+				less.Default, less.Revision = false, index
+				d.putRuling(&less)
+			}
+		}
+		x.Default = x.Default || first
+	case *cluster.QOS:
+		for _, o := range d.qos.Rows() {
+			if x.Default && o.Default && o.Name != x.Name {
+				less := *o
+				less.Default, less.Revision = false, index
+				d.putRuling(&less)
+			}
+		}
+	}
+}

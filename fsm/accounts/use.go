@@ -1,0 +1,233 @@
+package accounts
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/command"
+)
+
+// Budget is a quota of what may be used in a period.
+type Budget struct {
+	Subject cluster.Subject
+	Period  cluster.Period
+}
+
+func (d *Books) putSpent(x *cluster.Spent) {
+	d.spent.Put(x.Holder, x)
+	d.usedAt = 0
+}
+
+// Charge puts the end of an attempt on its holder's account.
+func (d *Books) Charge(j *cluster.Job, a *cluster.Attempt) {
+	if d.rest.At().Version < command.AccountVersion || a.Started == 0 {
+		return
+	}
+	h := cluster.HolderOf(j)
+	was := d.spent.Get(h)
+	if was == nil {
+		was = &cluster.Spent{Holder: h, At: d.rest.At().Now}
+	}
+	d.putSpent(was.Add(a, d.rest.At().Now, d.Policy()))
+}
+
+// settleSpent brings all that was charged to now before a policy changes by
+// which it decays.
+func (d *Books) settleSpent(next *cluster.AccountPolicy) {
+	old := d.Policy()
+	if next.HalfLife == old.HalfLife {
+		return
+	}
+	for _, x := range d.spent.Rows() {
+		d.putSpent(x.Settled(d.rest.At().Now, old))
+	}
+}
+
+// Held is what a job counts for: whether it waits or runs, runs, and what it
+// holds of GPUs in thousandths.
+func Held(j *cluster.Job) (jobs, running, gpuMilli int64) {
+	if j == nil || j.State.Terminal() {
+		return 0, 0, 0
+	}
+	if a := j.Live(); a != nil {
+		gpuMilli, _ = a.Rate()
+		return 1, 1, gpuMilli
+	}
+	return int64(j.Count()), 0, 0
+}
+
+// Count keeps what subjects of quotas have when j takes the place of old.
+func (d *Books) Count(old, j *cluster.Job) {
+	l := d.limiter
+	jobs, running, milli := Held(j)
+	wj, wr, wm := Held(old)
+	if jobs != wj {
+		d.countUser(j.Owner.UID, int(jobs-wj))
+	}
+	if l == nil {
+		return
+	}
+	h := cluster.HolderOf(j)
+	if old != nil && cluster.HolderOf(old) != h {
+		// It was changed to be charged to another one.
+		l.Count(cluster.HolderOf(old), -wj, -wr, -wm)
+		wj, wr, wm = 0, 0, 0
+	}
+	if wj != jobs || wr != running || wm != milli {
+		l.Count(h, jobs-wj, running-wr, milli-wm)
+	}
+}
+
+func (d *Books) countUser(uid cluster.UID, n int) {
+	if d.jobsOf[uid] += n; d.jobsOf[uid] == 0 {
+		delete(d.jobsOf, uid)
+	}
+}
+
+// Recount makes the limiter from the quotas and the jobs.
+func (d *Books) Recount() {
+	d.limiter, d.usedAt = nil, 0
+	if d.quotas.Len() == 0 {
+		return
+	}
+	d.limiter = cluster.NewLimiter(d.accounts.Rows(), d.quotas.Rows(), d.Used)
+	for _, j := range d.rest.Unended() {
+		jobs, running, milli := Held(j)
+		d.limiter.Count(cluster.HolderOf(j), jobs, running, milli)
+	}
+}
+
+// MaySubmit refuses jobs that a quota has no room for, and those whose account
+// was removed meanwhile.
+func (d *Books) MaySubmit(jobs []*cluster.Job) *cluster.Error {
+	count := map[cluster.Holder]int{}
+	for _, j := range jobs {
+		h := cluster.HolderOf(j)
+		if count[h] += j.Spec.Len(); count[h] > j.Spec.Len() {
+			continue
+		}
+		if d.accounts.Len() > 0 && h.Account != "" && d.accounts.Get(h.Account) == nil {
+			return cluster.Errorf(cluster.CodeInvalid, "%s: account %q is not known; see: berth account list", cluster.WordsNoAccount, h.Account)
+		}
+		if d.qos.Len() > 0 && h.QOS != "" && d.qos.Get(h.QOS) == nil {
+			return cluster.Errorf(cluster.CodeInvalid, "%s: %q is not known; see: berth qos list", cluster.WordsNoQOS, h.QOS)
+		}
+	}
+	if d.limiter == nil {
+		return nil
+	}
+	var refused *cluster.Error
+	var counted []cluster.Holder
+	for _, j := range jobs { // in order, so that all replicas refuse for the same
+		h := cluster.HolderOf(j)
+		if slices.Contains(counted, h) {
+			continue
+		}
+		if r := d.limiter.MaySubmit(h, count[h]); r.Code != "" {
+			refused = cluster.Errorf(cluster.CodeExhausted, "%s", r)
+			break
+		}
+		// Jobs of one request may be of several holders under one quota.
+		d.limiter.Count(h, int64(count[h]), 0, 0)
+		counted = append(counted, h)
+	}
+	for _, h := range counted {
+		d.limiter.Count(h, -int64(count[h]), 0, 0)
+	}
+	return refused
+}
+
+// OverQuota tells which quota a start on the cards of a ledger would break.
+func (d *Books) OverQuota(j *cluster.Job, led *cluster.Ledger, st *cluster.Start) cluster.Reason {
+	if d.limiter == nil {
+		return cluster.Reason{}
+	}
+	return d.limiter.MayStart(cluster.HolderOf(j), led.HeldMilli(st.AllGPUs()))
+}
+
+// Used is what counts against a budget, what runs included.
+func (d *Books) Used(sub cluster.Subject, period cluster.Period) cluster.GPUTime {
+	if d.usedAt != d.rest.At().Index || d.used == nil {
+		d.used, d.usedAt = d.budgets(d.limiter, d.rest.At().Now), d.rest.At().Index
+	}
+	return d.used[Budget{sub, period}]
+}
+
+// budgets sums what counts against each budget at a time.
+func (d *Books) budgets(l *cluster.Limiter, now cluster.Time) map[Budget]cluster.GPUTime {
+	out := map[Budget]cluster.GPUTime{}
+	if l == nil || !l.HasBudgets() {
+		return out
+	}
+	p := d.Policy()
+	for h, x := range d.spent.Rows() {
+		l.Budgets(h, func(sub cluster.Subject, period cluster.Period) {
+			out[Budget{sub, period}] += x.Used(period, now, p)
+		})
+	}
+	for _, j := range d.rest.Live() {
+		a := j.Live()
+		if a == nil {
+			continue
+		}
+		l.Budgets(cluster.HolderOf(j), func(sub cluster.Subject, period cluster.Period) {
+			if period == cluster.Decaying {
+				out[Budget{sub, period}] += cluster.LeftOf(a, now, p)
+			} else {
+				out[Budget{sub, period}] += cluster.CostOf(a, now, p)
+			}
+		})
+	}
+	return out
+}
+
+// Limits is a copy of the limiter for a pass at a time, nil without quotas.
+func (d *Books) Limits(now cluster.Time) *cluster.Limiter {
+	l := d.limiter.Clone() // readers share the state's own
+	if l == nil {
+		return nil
+	}
+	used := d.budgets(l, now)
+	l.Spend(func(sub cluster.Subject, period cluster.Period) cluster.GPUTime { return used[Budget{sub, period}] })
+	return l
+}
+
+// ForPass is what a pass takes from qualities of service, nil for nothing.
+func (d *rules) ForPass() *cluster.Standing {
+	if d.qos.Len() == 0 {
+		return nil
+	}
+	return &cluster.Standing{QOS: maps.Clone(d.qos.Rows())}
+}
+
+// EndsForGood reports whether a job that made room does not wait again: its QOS
+// says so, and it was for one, which find returns, that may end it.
+func (d *Books) EndsForGood(j *cluster.Job, a *cluster.Attempt, find func(cluster.JobID) *cluster.Job) bool {
+	q := d.qos.Get(j.Spec.QOS)
+	if q == nil || !q.Cancel || a.Preempt == nil || a.Preempt.Requeue {
+		return false
+	}
+	by := find(a.Preempt.For)
+	return by != nil && (&cluster.Standing{QOS: d.qos.Rows()}).MayPreempt(by, j)
+}
+
+// MayCharge refuses to charge a job to an account and a QOS in which there is
+// no room for it, as its submit there would be.
+func (d *Books) MayCharge(old, j *cluster.Job) *cluster.Error {
+	if d.rest.At().Version < command.ChargeVersion || cluster.HolderOf(old) == cluster.HolderOf(j) {
+		return nil
+	}
+	if l := d.limiter; l != nil {
+		// What counts for both of them has it already.
+		n, running, milli := Held(old)
+		l.Count(cluster.HolderOf(old), -n, -running, -milli)
+		defer l.Count(cluster.HolderOf(old), n, running, milli)
+	}
+	return d.MaySubmit([]*cluster.Job{j})
+}
+
+// Budgets counts anew what counts against each budget.
+func (d *Books) Budgets() map[Budget]cluster.GPUTime {
+	return d.budgets(cluster.NewLimiter(d.accounts.Rows(), d.quotas.Rows(), nil), d.rest.At().Now)
+}

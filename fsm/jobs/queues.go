@@ -1,0 +1,135 @@
+// Package jobs holds what the state keeps of jobs: sets of them in order of their ids,
+// the queues of cards, and what requests were answered with.
+package jobs
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/table"
+)
+
+// waitersPerRecord keeps the records of long queues small.
+const waitersPerRecord = 10_000
+
+// Queues are who waits for which card, ordered by rank and then by job. None is empty,
+// and none is ever changed in place: a snapshot may hold it.
+type Queues struct {
+	byGPU *table.Table[cluster.GPUID, []cluster.Waiter]
+}
+
+// NewQueues returns queues in which nobody waits.
+func NewQueues(h *table.Hash) Queues {
+	return Queues{table.New(h, table.Of[cluster.GPUID, []cluster.Waiter]{
+		Kind: table.Queue, Key: table.Text[cluster.GPUID], Compare: cmp.Compare[cluster.GPUID],
+		Record: func(gpu cluster.GPUID, q []cluster.Waiter) proto.Message { return queueRecord(gpu, q) },
+	})}
+}
+
+// Of returns who waits for a card, in order.
+func (q *Queues) Of(gpu cluster.GPUID) []cluster.Waiter { return q.byGPU.Get(gpu) }
+
+// All are the queues by card. They are not to be changed.
+func (q *Queues) All() map[cluster.GPUID][]cluster.Waiter { return q.byGPU.Rows() }
+
+// Set puts a queue in the place of a card's; it is not to be changed after.
+func (q *Queues) Set(gpu cluster.GPUID, waiters []cluster.Waiter) {
+	if len(waiters) == 0 {
+		q.byGPU.Drop(gpu)
+		return
+	}
+	q.byGPU.Put(gpu, waiters)
+}
+
+// Leave takes j out of the queue it is in; the caller puts j.
+func (q *Queues) Leave(j *cluster.Job) {
+	if j.Queue == "" {
+		return
+	}
+	all := q.byGPU.Get(j.Queue)
+	switch i := slices.IndexFunc(all, func(w cluster.Waiter) bool { return w.Job == j.ID }); {
+	case i == 0:
+		q.Set(j.Queue, all[1:])
+	case i > 0:
+		// A snapshot may hold the old slice: never change it in place.
+		q.Set(j.Queue, slices.Concat(all[:i], all[i+1:]))
+	}
+	j.Queue, j.EstStart = "", 0
+}
+
+// edit gathers what changes in one queue, so that moving many jobs costs one
+// pass over the queue and not one each.
+type edit struct {
+	drop map[cluster.JobID]struct{}
+	add  []cluster.Waiter
+}
+
+// Edits are the edits of queues by card.
+type Edits map[cluster.GPUID]*edit
+
+// Drop takes a job out of the queue of a card.
+func (es Edits) Drop(gpu cluster.GPUID, id cluster.JobID) { es.of(gpu).drop[id] = struct{}{} }
+
+// Add puts a waiter into the queue of a card.
+func (es Edits) Add(gpu cluster.GPUID, w cluster.Waiter) { es.of(gpu).add = append(es.of(gpu).add, w) }
+
+func (es Edits) of(gpu cluster.GPUID) *edit {
+	if es[gpu] == nil {
+		es[gpu] = &edit{drop: map[cluster.JobID]struct{}{}}
+	}
+	return es[gpu]
+}
+
+// Commit makes the new queues. Each queue is independent of the others.
+func (q *Queues) Commit(es Edits) {
+	for _, gpu := range table.SortedKeys(es) {
+		e, old := es[gpu], q.byGPU.Get(gpu)
+		slices.SortFunc(e.add, cluster.Waiter.Compare)
+		next := make([]cluster.Waiter, 0, len(old)+len(e.add))
+		add := e.add
+		for _, w := range old {
+			if _, gone := e.drop[w.Job]; gone {
+				continue
+			}
+			n := sort.Search(len(add), func(i int) bool { return w.Compare(add[i]) < 0 })
+			next = append(append(next, add[:n]...), w)
+			add = add[n:]
+		}
+		q.Set(gpu, append(next, add...))
+	}
+}
+
+// View is a copy to write from, which stays as it is.
+func (q *Queues) View() Queues { return Queues{q.byGPU.View()} }
+
+// Each sends all records.
+func (q *Queues) Each(w *table.Writer) {
+	for _, gpu := range q.byGPU.Keys() {
+		for part := range slices.Chunk(q.byGPU.Get(gpu), waitersPerRecord) {
+			w.Send(&logv1.Record{Kind: &logv1.Record_Queue{Queue: queueRecord(gpu, part)}})
+		}
+	}
+}
+
+// Load takes over a record that Each sent: the next part of a card's queue.
+func (q *Queues) Load(gpu cluster.GPUID, m *logv1.Queue) {
+	all := q.byGPU.Get(gpu)
+	for _, w := range m.Waiters {
+		all = append(all, cluster.Waiter{Job: cluster.JobID(w.Job), Rank: w.Rank})
+	}
+	q.Set(gpu, all)
+}
+
+func queueRecord(g cluster.GPUID, q []cluster.Waiter) *logv1.Queue {
+	m := &logv1.Queue{Gpu: string(g), Waiters: make([]*logv1.Waiter, 0, len(q))}
+	for _, w := range q {
+		m.Waiters = append(m.Waiters, &logv1.Waiter{Job: uint64(w.Job), Rank: w.Rank})
+	}
+	return m
+}

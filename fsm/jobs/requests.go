@@ -1,0 +1,152 @@
+package jobs
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/table"
+)
+
+const (
+	// RequestLife is for how long a request keeps its answer.
+	RequestLife = 10 * time.Minute
+	// MaxRequests is how many answers are kept.
+	MaxRequests = 1_000_000
+)
+
+// Key is the key of a request of a user.
+type Key [16]byte
+
+// Request is the answer that a client's request id got. Values are immutable.
+type Request struct {
+	Key      Key
+	BodyHash [16]byte
+	First    cluster.JobID
+	Count    int
+	At       cluster.Time
+	// ids are there when some of the jobs are arrays, whose ids are further apart.
+	ids []cluster.JobID
+}
+
+// Jobs are the ids of the jobs.
+func (r *Request) Jobs() []cluster.JobID {
+	if r.ids != nil {
+		return slices.Clone(r.ids)
+	}
+	ids := make([]cluster.JobID, r.Count)
+	for i := range ids {
+		ids[i] = r.First + cluster.JobID(i)
+	}
+	return ids
+}
+
+func (r *Request) record() *logv1.Request {
+	m := &logv1.Request{Key: r.Key[:], BodyHash: r.BodyHash[:], AtUs: int64(r.At)}
+	for _, id := range r.Jobs() {
+		m.Jobs = append(m.Jobs, uint64(id))
+	}
+	return m
+}
+
+// KeyOf keeps users' request ids apart, whatever they hold.
+func KeyOf(uid cluster.UID, id string) Key {
+	buf := strconv.AppendUint(nil, uint64(uid), 10)
+	sum := sha256.Sum256(append(append(buf, 0), id...))
+	return Key(sum[:16])
+}
+
+// ListIDs keeps the ids of the jobs of a request where they do not follow each
+// other: that of an array is its first task's.
+func (r *Request) ListIDs(jobs []*cluster.Job) {
+	if len(jobs) < 2 || jobs[len(jobs)-1].ID == jobs[0].ID+cluster.JobID(len(jobs)-1) {
+		return
+	}
+	for _, j := range jobs {
+		r.ids = append(r.ids, j.ID)
+	}
+}
+
+// Requests are the answers that requests got.
+type Requests struct {
+	byKey *table.Table[Key, *Request]
+	order []*Request // oldest first
+}
+
+// NewRequests returns no requests.
+func NewRequests(h *table.Hash) Requests {
+	return Requests{byKey: table.New(h, table.Of[Key, *Request]{
+		Kind: table.Request, Key: func(k Key) []byte { return k[:] },
+		Compare: func(a, b Key) int { return bytes.Compare(a[:], b[:]) },
+		Record:  func(_ Key, r *Request) proto.Message { return r.record() },
+	})}
+}
+
+// Get returns the request with a key, nil when there is none.
+func (q *Requests) Get(k Key) *Request { return q.byKey.Get(k) }
+
+// Has reports whether there is a request with a key.
+func (q *Requests) Has(k Key) bool { return q.byKey.Has(k) }
+
+// Order returns all requests, oldest first. They are not to be changed.
+func (q *Requests) Order() []*Request { return q.order }
+
+// Len is how many there are.
+func (q *Requests) Len() int { return q.byKey.Len() }
+
+// Add keeps an answer.
+func (q *Requests) Add(r *Request) {
+	q.byKey.Put(r.Key, r)
+	q.order = append(q.order, r)
+}
+
+// Expire forgets the answers that are too old, and the oldest when
+// there are too many for one more.
+func (q *Requests) Expire(now cluster.Time) {
+	n := 0
+	for n < len(q.order) && (now.Sub(q.order[n].At) > RequestLife || len(q.order)-n >= MaxRequests) {
+		q.byKey.Drop(q.order[n].Key)
+		q.order[n] = nil
+		n++
+	}
+	q.order = q.order[n:]
+}
+
+// View is a copy to write from, which stays as it is.
+func (q *Requests) View() Requests { return Requests{order: slices.Clone(q.order)} }
+
+// Each sends all records.
+func (q *Requests) Each(w *table.Writer) {
+	for _, r := range q.order {
+		w.Send(&logv1.Record{Kind: &logv1.Record_Request{Request: r.record()}})
+	}
+}
+
+// Load takes over a record that Each sent.
+func (q *Requests) Load(m *logv1.Request) error {
+	r := &Request{Count: len(m.Jobs), At: cluster.Time(m.AtUs)}
+	if len(m.Key) != len(r.Key) || len(m.BodyHash) != len(r.BodyHash) || len(m.Jobs) == 0 {
+		return errors.New("request is malformed")
+	}
+	copy(r.Key[:], m.Key)
+	copy(r.BodyHash[:], m.BodyHash)
+	r.First = cluster.JobID(m.Jobs[0])
+	if m.Jobs[len(m.Jobs)-1]-m.Jobs[0] != uint64(len(m.Jobs)-1) {
+		for _, id := range m.Jobs {
+			r.ids = append(r.ids, cluster.JobID(id))
+		}
+	}
+	if q.Has(r.Key) {
+		return errors.New("request appears twice")
+	}
+	q.Add(r)
+	return nil
+}

@@ -1,0 +1,190 @@
+package jobs
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// blockLen bounds a block of a Set: a change moves at most this many ids.
+const blockLen = 512
+
+// Set is a set of jobs in order of their ids: cheap to add to at the end,
+// to change anywhere and to copy in one go. The zero value is empty.
+type Set struct {
+	blocks []block // none empty
+	n      int
+}
+
+// block keeps ids beside the jobs so that a search touches few cache lines.
+type block struct {
+	ids  []cluster.JobID
+	jobs []*cluster.Job
+}
+
+// at returns the block that holds or would hold id.
+func (s *Set) at(id cluster.JobID) int {
+	return max(0, sort.Search(len(s.blocks), func(i int) bool { return s.blocks[i].ids[0] > id })-1)
+}
+
+// Get returns the job with the given id, or nil.
+func (s *Set) Get(id cluster.JobID) *cluster.Job {
+	if len(s.blocks) == 0 {
+		return nil
+	}
+	b := &s.blocks[s.at(id)]
+	if i, found := slices.BinarySearch(b.ids, id); found {
+		return b.jobs[i]
+	}
+	return nil
+}
+
+// Put adds j, or puts it in the place of the job with its id.
+func (s *Set) Put(j *cluster.Job) {
+	if len(s.blocks) == 0 {
+		s.blocks = append(s.blocks, block{ids: []cluster.JobID{j.ID}, jobs: []*cluster.Job{j}})
+		s.n++
+		return
+	}
+	k := s.at(j.ID)
+	b := &s.blocks[k]
+	i, found := slices.BinarySearch(b.ids, j.ID)
+	switch {
+	case found:
+		b.jobs[i] = j
+		return
+	case len(b.ids) < blockLen:
+		b.ids, b.jobs = slices.Insert(b.ids, i, j.ID), slices.Insert(b.jobs, i, j)
+	case i == blockLen:
+		s.blocks = slices.Insert(s.blocks, k+1, block{ids: []cluster.JobID{j.ID}, jobs: []*cluster.Job{j}})
+	default:
+		half := blockLen / 2
+		right := block{ids: slices.Clone(b.ids[half:]), jobs: slices.Clone(b.jobs[half:])}
+		clear(b.jobs[half:])
+		b.ids, b.jobs = b.ids[:half], b.jobs[:half]
+		s.blocks = slices.Insert(s.blocks, k+1, right)
+		s.Put(j)
+		return
+	}
+	s.n++
+}
+
+// Remove takes the job with the given id out, if it is there.
+func (s *Set) Remove(id cluster.JobID) {
+	if len(s.blocks) == 0 {
+		return
+	}
+	k := s.at(id)
+	b := &s.blocks[k]
+	i, found := slices.BinarySearch(b.ids, id)
+	if !found {
+		return
+	}
+	s.n--
+	b.ids, b.jobs = slices.Delete(b.ids, i, i+1), slices.Delete(b.jobs, i, i+1)
+	if len(b.ids) == 0 {
+		s.blocks = slices.Delete(s.blocks, k, k+1)
+	}
+}
+
+// List returns the jobs in order, in a slice of its own.
+func (s *Set) List() []*cluster.Job {
+	out := make([]*cluster.Job, 0, s.n)
+	for i := range s.blocks {
+		out = append(out, s.blocks[i].jobs...)
+	}
+	return out
+}
+
+// Clone returns an independent copy.
+func (s *Set) Clone() Set {
+	c := Set{blocks: make([]block, len(s.blocks)), n: s.n}
+	for i, b := range s.blocks {
+		c.blocks[i] = block{ids: slices.Clone(b.ids), jobs: slices.Clone(b.jobs)}
+	}
+	return c
+}
+
+// Last returns the highest id, 0 in an empty set.
+func (s *Set) Last() cluster.JobID {
+	if len(s.blocks) == 0 {
+		return 0
+	}
+	ids := s.blocks[len(s.blocks)-1].ids
+	return ids[len(ids)-1]
+}
+
+// Len is how many jobs are in the set.
+func (s *Set) Len() int { return s.n }
+
+// All calls f with the jobs in order, until it returns false.
+func (s *Set) All(f func(*cluster.Job) bool) {
+	for i := range s.blocks {
+		for _, j := range s.blocks[i].jobs {
+			if !f(j) {
+				return
+			}
+		}
+	}
+}
+
+// cursor walks a Set that does not change meanwhile.
+type cursor struct {
+	set  *Set
+	b, i int
+}
+
+// From returns a cursor at the first job with an id above after.
+func (s *Set) From(after cluster.JobID) cursor {
+	c := cursor{set: s}
+	if len(s.blocks) == 0 {
+		return c
+	}
+	c.b = s.at(after)
+	c.i = sort.Search(len(s.blocks[c.b].ids), func(i int) bool { return s.blocks[c.b].ids[i] > after })
+	c.settle()
+	return c
+}
+
+func (c *cursor) settle() {
+	if c.b < len(c.set.blocks) && c.i == len(c.set.blocks[c.b].ids) {
+		c.b, c.i = c.b+1, 0
+	}
+}
+
+func (c *cursor) done() bool { return c.b >= len(c.set.blocks) }
+
+func (c *cursor) id() cluster.JobID { return c.set.blocks[c.b].ids[c.i] }
+
+func (c *cursor) next() *cluster.Job {
+	j := c.set.blocks[c.b].jobs[c.i]
+	c.i++
+	c.settle()
+	return j
+}
+
+// Merge calls f with the jobs of disjoint sets above an id, in order of their
+// ids, until f returns false.
+func Merge(sets []*Set, after cluster.JobID, f func(*cluster.Job) bool) {
+	var cs []cursor
+	for _, s := range sets {
+		if c := s.From(after); !c.done() {
+			cs = append(cs, c)
+		}
+	}
+	for len(cs) > 0 {
+		least := 0
+		for k := 1; k < len(cs); k++ {
+			if cs[k].id() < cs[least].id() {
+				least = k
+			}
+		}
+		if !f(cs[least].next()) {
+			return
+		}
+		if cs[least].done() {
+			cs = slices.Delete(cs, least, least+1)
+		}
+	}
+}

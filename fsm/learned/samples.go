@@ -1,0 +1,157 @@
+package learned
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/command"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+)
+
+const (
+	maxSamples   = 4096
+	perSignature = 64
+	perUser      = maxSamples / 4
+)
+
+// sample returns the one with the given number, or nil.
+func (l *Store) sample(seq uint64) *Sample {
+	i := sort.Search(len(l.samples), func(i int) bool { return l.samples[i].Seq >= seq })
+	if i < len(l.samples) && l.samples[i].Seq == seq {
+		return &l.samples[i]
+	}
+	return nil
+}
+
+// Run is an attempt that ended, to be learned from.
+type Run struct {
+	Job     *cluster.Job
+	Attempt *cluster.Attempt
+	// Report is what its agent said of it.
+	Report *logv1.ReportAttempt
+	// Card is the first GPU that it had, nil when that is gone.
+	Card *cluster.GPU
+	// Company is with whom it shared its GPUs.
+	Company func() []Company
+}
+
+// gpuType comes from what is stored: the ledger's accounts are not.
+func (r *Run) gpuType() string {
+	switch {
+	case len(r.Attempt.Berth.GPUs) == 0:
+		return cluster.CPUType
+	case r.Attempt.Estimate.GPUType == "" && r.Card != nil:
+		return r.Card.Type
+	}
+	return r.Attempt.Estimate.GPUType
+}
+
+// Learn keeps a sample of an attempt that used a GPU, or could have, and came
+// to an end that says something: one that was cancelled, lost or failed early
+// would teach that the job is small. An out-of-memory teaches a lower bound. It returns
+// false when the figures cannot be: one such sample would spoil many
+// predictions.
+func (l *Store) Learn(at command.Entry, r Run) bool {
+	j, a := r.Job, r.Attempt
+	oom := a.State == cluster.JobOutOfMemory && a.Usage.GPUOOM
+	switch {
+	case len(a.Berth.GPUs) == 0 && !j.Spec.OrCPU || a.Usage == (cluster.Usage{}) || j.Spec.Signature == "":
+		return true
+	case a.State != cluster.JobCompleted && a.State != cluster.JobTimeout && !oom:
+		return true
+	}
+	gpuType := r.gpuType()
+	if gpuType == "" {
+		return true
+	}
+	if at.Version >= command.CheckedVersion && Absurd(r.Report, a, r.Card) {
+		return false
+	}
+	if u := r.Report.GetUsage(); at.Version >= command.ChangeVersion && gpuType == cluster.CPUType && u.GetGpuMemPeakMib() != 0 {
+		return false
+	}
+	l.seq++
+	x := Sample{
+		Seq: l.seq, Signature: j.Spec.Signature, GPUType: gpuType, GPUMemPeakMiB: a.Usage.GPUMemPeakMiB, Milli: a.Usage.Milli,
+		HostMemMiB: a.Usage.HostMemPeakMiB, CPUMilli: a.Usage.CPUMilli,
+		Censored: a.Usage.GPUOOM, UID: j.Owner.UID, Features: j.Spec.Features,
+	}
+	if a.State == cluster.JobCompleted {
+		x.Duration = a.Ended.Sub(max(a.Started, a.Placed))
+	}
+	if at.Version >= command.CheckedVersion {
+		x.PowerW, x.Steps, x.Neighbours = a.Usage.PowerW, a.Usage.Steps, len(a.Neighbours)
+		x.Predicted, x.At = a.Estimate, a.Ended
+	}
+	if at.Version >= command.CompanyVersion {
+		if x.Company = r.Company(); len(x.Company) > 0 && r.Card != nil {
+			x.CapMode = r.Card.CapMode
+		}
+	}
+	addEarlier(j, &x)
+	l.share(&x)
+	l.samples = append(l.samples, x)
+	l.digests.samples.Touch(x.Seq)
+	l.boundSamples(&x)
+	return true
+}
+
+// addEarlier completes what the last attempt of j taught when earlier ones made
+// room: each did a part of the work, and time and steps are those of all. Parts
+// on other types of GPU say nothing of this one's time. With whom such a run
+// shared is not told, as it went on beside others.
+func addEarlier(j *cluster.Job, x *Sample) {
+	known := x.Duration > 0
+	for i := range len(j.Attempts) - 1 {
+		a := &j.Attempts[i]
+		if a.Preempt == nil || a.State != cluster.JobPreempted || !j.Spec.Checkpoint.Set() {
+			continue
+		}
+		known = known && a.Estimate.GPUType == x.GPUType
+		x.Duration += a.Ended.Sub(max(a.Started, a.Placed))
+		if x.Steps > 0 && a.Usage.Steps > 0 {
+			x.Steps = min(x.Steps+a.Usage.Steps, maxSteps)
+		} else {
+			x.Steps = 0
+		}
+		x.Neighbours = max(x.Neighbours, len(a.Neighbours))
+		x.Company, x.CapMode = nil, ""
+	}
+	if !known {
+		x.Duration = 0
+	}
+}
+
+// boundSamples drops the oldest sample that is one too many: of its job,
+// of its user when the user has more than a quarter of a full reservoir, or of
+// all. So no user can push out what the others taught.
+func (l *Store) boundSamples(x *Sample) {
+	same, mine := 0, 0
+	for i := range l.samples {
+		if l.samples[i].Signature == x.Signature {
+			same++
+		}
+		if l.samples[i].UID == x.UID {
+			mine++
+		}
+	}
+	switch {
+	case same > perSignature:
+		l.dropSample(func(o *Sample) bool { return o.Signature == x.Signature })
+	case len(l.samples) > maxSamples && mine > perUser:
+		l.dropSample(func(o *Sample) bool { return o.UID == x.UID })
+	case len(l.samples) > maxSamples:
+		l.dropSample(func(*Sample) bool { return true })
+	}
+}
+
+func (l *Store) dropSample(match func(*Sample) bool) {
+	for i := range l.samples {
+		if match(&l.samples[i]) {
+			l.digests.samples.Touch(l.samples[i].Seq)
+			l.samples = slices.Delete(l.samples, i, i+1)
+			return
+		}
+	}
+}

@@ -1,0 +1,265 @@
+package fsm
+
+import (
+	"context"
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/accounts"
+	"github.com/berth-scheduler/berth/fsm/blobs"
+	"github.com/berth-scheduler/berth/fsm/command"
+	"github.com/berth-scheduler/berth/fsm/credentials"
+	"github.com/berth-scheduler/berth/fsm/learned"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+)
+
+// What callers name that belongs to the floors below.
+type (
+	// Result is what became of one command.
+	Result = command.Result
+	// CancelOutcome is what a cancel did.
+	CancelOutcome = command.CancelOutcome
+	// TokenInfo is what a spent join token was for.
+	TokenInfo = command.TokenInfo
+	// TaskCounts is what became of tasks of an array that were to change.
+	TaskCounts = command.TaskCounts
+	// Sample is what one finished attempt taught.
+	Sample = learned.Sample
+	// Company is the jobs of one signature that an attempt shared its GPUs with.
+	Company = learned.Company
+	// WeightsVersion is one version of the predictor's weights.
+	WeightsVersion = learned.WeightsVersion
+	// WeightsState is which weights there are.
+	WeightsState = learned.WeightsState
+	// Interference is what was learned of jobs that share a GPU.
+	Interference = learned.Interference
+	// DeniedIdentity is one that may not take part in the cluster.
+	DeniedIdentity = credentials.Identity
+	// Standing is what there is of accounts, and what of them is used.
+	Standing = accounts.Standing
+)
+
+// The outcomes of a cancel.
+const (
+	NotFound  = command.NotFound
+	Cancelled = command.Cancelled
+	Finished  = command.Finished // it had ended before
+)
+
+// Where weights come from.
+const (
+	WeightsLearned  = learned.WeightsLearned
+	WeightsImport   = learned.WeightsImport
+	WeightsRollback = learned.WeightsRollback
+	// MaxWeightsReason is how many bytes of a reason are taken.
+	MaxWeightsReason = learned.MaxWeightsReason
+	// MaxCompany bounds Sample.Company.
+	MaxCompany = learned.MaxCompany
+	// MaxImport bounds the runs of one import.
+	MaxImport = learned.MaxImport
+	// BulkPart is how many bytes of an environment and script one entry brings.
+	BulkPart = blobs.PartBytes
+)
+
+// Versions of entries that callers ask for.
+const (
+	// NamesBulk is the version of entries from which on specs may name what they have
+	// that is large.
+	NamesBulk = command.BulkVersion
+	// CredentialVersion is the version of entries from which on attempts have
+	// credentials.
+	CredentialVersion = 12
+	// ClearsDepends is the version of entries from which on a job can be told to wait
+	// for nobody: before, it kept what it had waited for.
+	ClearsDepends = command.ChangeVersion
+	// EstimatesAnew is the version of entries from which on the estimates of jobs that
+	// wait can be replaced.
+	EstimatesAnew = 12
+)
+
+// refuse is the result of a command that is refused.
+func refuse(c cluster.Code, format string, args ...any) Result {
+	return command.Refuse(c, format, args...)
+}
+
+// Denied reports whether an identity was removed from the cluster.
+func (f CredentialsReader) Denied(role, id string) bool {
+	return read(f.held, func(s *State) bool { return s.keyring.Denied(role, id) })
+}
+
+// AllDenied returns every identity that is denied, by role and id.
+func (f CredentialsReader) AllDenied() []DeniedIdentity {
+	return read(f.held, func(s *State) []DeniedIdentity { return s.keyring.AllDenied() })
+}
+
+// TokenFits reports whether a join token of this hash would be taken now for
+// the daemon id. It changes nothing; only using the token spends it. It takes
+// as long wherever the hashes differ.
+func (f CredentialsReader) TokenFits(hash []byte, id string, now cluster.Time) bool {
+	return read(f.held, func(s *State) bool { return s.keyring.Fits(hash, id, max(now, s.now)) })
+}
+
+// Weights returns the predictor's published weights; version 0 is none.
+func (f LearnedReader) Weights() (version uint64, blob []byte) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.st.learned.InUse()
+}
+
+// WeightsState returns the versions of the weights and whether one is pinned.
+func (f LearnedReader) WeightsState() WeightsState {
+	return read(f.held, func(s *State) WeightsState { return s.learned.Weights() })
+}
+
+// Interference returns what was learned of jobs that share a GPU.
+func (f LearnedReader) Interference() Interference {
+	return read(f.held, func(s *State) Interference { return s.learned.Interference() })
+}
+
+// Samples returns what finished attempts taught, oldest first.
+func (f LearnedReader) Samples() []Sample {
+	return read(f.held, func(s *State) []Sample { return slices.Clone(s.learned.Samples()) })
+}
+
+// NewestSamples returns at most n of the newest samples, oldest first.
+func (f LearnedReader) NewestSamples(n int) []Sample {
+	return read(f.held, func(s *State) []Sample {
+		all := s.learned.Samples()
+		return slices.Clone(all[max(0, len(all)-n):])
+	})
+}
+
+// SampleCount returns how many samples are held.
+func (f LearnedReader) SampleCount() int {
+	return read(f.held, func(s *State) int { return len(s.learned.Samples()) })
+}
+
+// SampleSeq returns the number of the newest sample.
+func (f LearnedReader) SampleSeq() uint64 {
+	return read(f.held, func(s *State) uint64 { return s.learned.Seq() })
+}
+
+// HasBulk reports whether jobs may name an environment and script by their hash.
+func (f JobsReader) HasBulk(sum blobs.Sum) bool {
+	return read(f.held, func(s *State) bool { return s.blobs.Of(s.now, sum) != nil })
+}
+
+// UserBytes returns how many bytes the specs of a user's jobs take that wait or
+// run, with what was brought for some to come, and those of all users. Of the specs
+// in next it returns how many more they would take.
+func (f JobsReader) UserBytes(uid cluster.UID, next []*cluster.Job) (user, all, more int64) {
+	w := blobs.WeightOf(next) // without the lock
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.st.blobs.Bytes(uid, w)
+}
+
+// Notices returns notices that wait to be sent, oldest first, at most limit,
+// after the one with seq after. They are not to be changed.
+func (f NoticesReader) Notices(after uint64, limit int) []*logv1.Notice {
+	return read(f.held, func(s *State) []*logv1.Notice { return s.outbox.Waiting(after, limit) })
+}
+
+// Webhooks returns the webhooks, by id, and what was counted of all notices.
+// They are not to be changed, and hold their secrets.
+func (f NoticesReader) Webhooks() ([]*logv1.Webhook, *logv1.Telling) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.st.outbox.Webhooks()
+}
+
+// DeadNotices returns the newest notices that were given up, oldest first.
+func (f NoticesReader) DeadNotices() []*logv1.DeadNotice {
+	return read(f.held, func(s *State) []*logv1.DeadNotice { return s.outbox.Dead() })
+}
+
+// WaitNotices returns when one waits with a seq beyond after, or with ctx's
+// error.
+func (f *FSM) WaitNotices(ctx context.Context, after uint64) error {
+	for {
+		f.mu.RLock()
+		index, found := f.st.index, f.st.outbox.Beyond(after)
+		f.mu.RUnlock()
+		if found {
+			return nil
+		}
+		if err := f.WaitChange(ctx, index); err != nil {
+			return err
+		}
+	}
+}
+
+// UserJobs counts the jobs of a user that wait or run.
+func (f AccountsReader) UserJobs(uid cluster.UID) int {
+	return read(f.held, func(s *State) int { return s.books.JobsOf(uid) })
+}
+
+// StandingRevision changes whenever accounts or their users do.
+func (f AccountsReader) StandingRevision() uint64 {
+	return read(f.held, func(s *State) uint64 { return s.books.Revision() })
+}
+
+// HasAccounts reports whether there are accounts, and qualities of service.
+func (f AccountsReader) HasAccounts() (accounts, qos bool) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.st.books.Any()
+}
+
+// AccountsFrom is an account with those above it, nearest first; none for "".
+func (f AccountsReader) AccountsFrom(name string) []string {
+	return read(f.held, func(s *State) []string { return s.books.Above(name) })
+}
+
+// AccountPolicy is what holds for all accounts.
+func (f AccountsReader) AccountPolicy() cluster.AccountPolicy {
+	return read(f.held, func(s *State) cluster.AccountPolicy { return *s.books.Policy() })
+}
+
+// Coordinates reports whether a user is a coordinator of an account, or of one
+// above it.
+func (f AccountsReader) Coordinates(uid cluster.UID, account string) bool {
+	return read(f.held, func(s *State) bool { return s.books.Coordinates(uid, account) })
+}
+
+// EnterStanding gives the job of a user the account and the quality of service
+// that it runs under, and the time limit that a quota gives to who asks for
+// none, or refuses it. Where there are no accounts, or no QOS, what the job names
+// stays with it and means nothing. An administrator may charge any account.
+func (f AccountsReader) EnterStanding(uid cluster.UID, admin bool, spec *cluster.Spec) *cluster.Error {
+	limited := false
+	err := read(f.held, func(s *State) *cluster.Error {
+		limited = s.books.Limited()
+		return s.books.EnterNames(uid, admin, spec)
+	})
+	if err != nil || !limited {
+		return err
+	}
+	f.mu.Lock() // a limiter remembers whom it was asked for
+	defer f.mu.Unlock()
+	return f.st.books.EnterLimits(uid, spec)
+}
+
+// EachUse calls fn with what of each user's use has not decayed at a time, when
+// that is later than the last entry, what runs included; one user may come several times.
+func (f AccountsReader) EachUse(now cluster.Time, fn func(cluster.Assoc, cluster.GPUTime)) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	s := f.st
+	now = max(now, s.now)
+	s.books.EachSpent(now, func(h cluster.Holder, left cluster.GPUTime) {
+		fn(cluster.Assoc{Account: h.Account, UID: h.UID}, left)
+	})
+	p := s.books.Policy()
+	for _, j := range s.liveJobs() {
+		if a := j.Live(); a != nil {
+			fn(cluster.Assoc{Account: j.Spec.Account, UID: j.Owner.UID}, cluster.LeftOf(a, now, p))
+		}
+	}
+}
+
+// Standing returns a copy of what there is of accounts as of a time, when that is
+// later than the last entry.
+func (f AccountsReader) Standing(now cluster.Time) *Standing {
+	return read(f.held, func(s *State) *Standing { return s.books.Standing(max(now, s.now)) })
+}

@@ -1,0 +1,107 @@
+package nodes
+
+import (
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/command"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// setSharing switches sharing off somewhere, or on again. The ledger, which says
+// what fits, knows of it from then on: plans that were made before and that put a
+// job beside another are rejected. What lies beside each other goes on. Doing it
+// again changes nothing.
+func (f *Fleet) setSharing(c *logv1.SetSharing) command.Result {
+	o := conv.SharingOffFromLog(c.Place)
+	if err := o.Check(); err != nil {
+		return command.Refuse(cluster.CodeInvalid, "%v", err)
+	}
+	old := f.unshared.Get(o.Key())
+	switch {
+	case !c.Off:
+		f.ShareAgain(o.Key())
+		return command.Result{}
+	case old != nil && old.Reason == o.Reason:
+		return command.Result{}
+	case o.Node != "" && f.nodes.Get(o.Node) == nil:
+		return command.Refuse(cluster.CodeNotFound, "node %q is not known", o.Node)
+	case o.Partition != "" && f.parts.Get(o.Partition) == nil:
+		return command.Refuse(cluster.CodeNotFound, "partition %q is not known", o.Partition)
+	case o.GPU != "" && f.gpuNode[o.GPU] == "":
+		return command.Refuse(cluster.CodeNotFound, "GPU %q is not known", o.GPU)
+	case old == nil && len(f.unshared) >= cluster.MaxSharingOff:
+		return command.Refuse(cluster.CodeExhausted, "sharing is off in %d places, at most %d are allowed; switch it on where it may be, or off on nodes or partitions", len(f.unshared), cluster.MaxSharingOff)
+	}
+	o.At = f.rest.At().Now
+	f.putSharing(o)
+	f.MarkShared()
+	return command.Result{}
+}
+
+func (f *rules) putSharing(o *cluster.SharingOff) {
+	f.unshared = f.unshared.With(o)
+	f.digests.unshared.Touch(o.Key())
+}
+
+// ShareAgain forgets a switch, which need not be there.
+func (f *Fleet) ShareAgain(key string) {
+	if f.unshared.Get(key) == nil {
+		return
+	}
+	f.unshared = f.unshared.Without(key)
+	f.digests.unshared.Touch(key)
+	f.MarkShared()
+}
+
+// MarkShared has the cards say what the switches and partitions make of them.
+func (f *Fleet) MarkShared() {
+	for _, id := range f.nodes.Keys() {
+		if n := f.nodes.Get(id); f.unshared.Mark(n, f.parts.Rows()) != n {
+			f.Put(n)
+		}
+	}
+}
+
+// PutReservation puts a reservation in the place of the one with its name.
+func (f *rules) PutReservation(r *cluster.Reservation) {
+	out := make(cluster.Reservations, 0, len(f.reserved)+1)
+	placed := false
+	for _, o := range f.reserved {
+		if !placed && o.Name >= r.Name {
+			out, placed = append(out, r), true
+		}
+		if o.Name != r.Name {
+			out = append(out, o)
+		}
+	}
+	if !placed {
+		out = append(out, r)
+	}
+	f.reserved = out
+	f.digests.reserved.Touch(r.Name)
+}
+
+// DropReservation forgets a reservation.
+func (f *rules) DropReservation(name string) {
+	out := make(cluster.Reservations, 0, len(f.reserved))
+	for _, o := range f.reserved {
+		if o.Name != name {
+			out = append(out, o)
+		}
+	}
+	f.reserved = out
+	f.digests.reserved.Touch(name)
+}
+
+// Partitions returns the partitions by name; none when the cluster is one.
+func (f *rules) Partitions() []*cluster.Partition {
+	if f.parts.Len() == 0 {
+		return nil
+	}
+	return f.parts.List()
+}
+
+// PutPartition puts a partition in the place of the one with its name.
+func (f *rules) PutPartition(p *cluster.Partition) {
+	f.parts.Put(p.Name, p)
+}

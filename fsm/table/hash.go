@@ -1,0 +1,156 @@
+// Package table holds what the entities of the state have in common, of whatever
+// kind they are: that they are found by a key, digested when they changed, written
+// in an order that does not depend on maps, and copied in one go.
+package table
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// digest is a SHA-256 as four numbers, so that digests add up.
+type digest [4]uint64
+
+func (d *digest) add(o digest) {
+	for i := range d {
+		d[i] += o[i]
+	}
+}
+
+func (d *digest) sub(o digest) {
+	for i := range d {
+		d[i] -= o[i]
+	}
+}
+
+// Digesting is put off until the hash is asked for, but not without end:
+// beyond MaxDirty an entry does some of it, so that no single one pays for
+// all.
+const (
+	MaxDirty  = 4096
+	SomeDirty = 1024
+)
+
+// Hash keeps the sum of the digests of all entities. Sums do not depend on
+// order, so a change costs the digest of what changed, and a job that changes
+// five times between two hashes is digested once. The hash guards against
+// faults and not against an adversary, who would have to be the leader.
+type Hash struct {
+	sum    digest
+	dirty  int // keys in all parts
+	parts  []func(limit int) int
+	buf    []byte
+	number []byte
+}
+
+// Now returns the canonical hash of the entities and of meta, which changes with
+// every entry and is kept by nobody. Equal states have equal hashes, however they
+// came about.
+func (h *Hash) Now(meta proto.Message) []byte {
+	for _, settle := range h.parts {
+		settle(h.dirty)
+	}
+	sum := h.sum
+	sum.add(h.digest(Meta, nil, meta))
+	out := make([]byte, 0, sha256.Size)
+	for _, v := range sum {
+		out = binary.BigEndian.AppendUint64(out, v)
+	}
+	return out
+}
+
+// Some spreads the cost of a coming hash over the entries before it.
+func (h *Hash) Some() {
+	if h.dirty <= MaxDirty {
+		return
+	}
+	left := SomeDirty
+	for _, settle := range h.parts {
+		left -= settle(left)
+	}
+}
+
+// Dirty is how many entities are yet to be digested.
+func (h *Hash) Dirty() int { return h.dirty }
+
+// digest hashes kind, key and record. Records have no maps and no unknown
+// fields, so the deterministic encoding is canonical.
+func (h *Hash) digest(k Kind, key []byte, rec proto.Message) (d digest) {
+	buf := append(h.buf[:0], byte(k))
+	buf = binary.AppendUvarint(buf, uint64(len(key)))
+	buf = append(buf, key...)
+	buf, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(buf, rec)
+	if err != nil {
+		panic("fsm: encode record: " + err.Error()) // text that is not UTF-8 never gets in
+	}
+	h.buf = buf
+	sum := sha256.Sum256(buf)
+	for i := range d {
+		d[i] = binary.BigEndian.Uint64(sum[8*i:])
+	}
+	return d
+}
+
+// Number is a key that is a number, for Digests; valid until the next one.
+func (h *Hash) Number(n uint64) []byte {
+	h.number = binary.BigEndian.AppendUint64(h.number[:0], n)
+	return h.number
+}
+
+// Digests are those of one class of entities.
+type Digests[K comparable] struct {
+	hash  *Hash
+	have  map[K]digest
+	dirty map[K]struct{}
+}
+
+// NewDigests returns the digests of entities of a kind in h. key is how the key of
+// one is hashed, and record its stored form, nil when it is gone.
+func NewDigests[K comparable](h *Hash, kind Kind, key func(K) []byte, record func(K) proto.Message) *Digests[K] {
+	d := &Digests[K]{hash: h, have: map[K]digest{}, dirty: map[K]struct{}{}}
+	h.parts = append(h.parts, func(limit int) int {
+		return d.settle(limit, func(k K) (digest, bool) {
+			rec := record(k)
+			if rec == nil {
+				return digest{}, false
+			}
+			return h.digest(kind, key(k), rec), true
+		})
+	})
+	return d
+}
+
+// Touch notes that an entity came, changed, or is gone.
+func (d *Digests[K]) Touch(key K) {
+	n := len(d.dirty)
+	d.dirty[key] = struct{}{}
+	d.hash.dirty += len(d.dirty) - n
+}
+
+// Len is how many digests are held.
+func (d *Digests[K]) Len() int { return len(d.have) }
+
+// settle brings at most limit digests up to date, and returns how many it did.
+// Which ones is of no account: the sum is the same once all are.
+func (d *Digests[K]) settle(limit int, of func(K) (digest, bool)) int {
+	n := 0
+	for key := range d.dirty {
+		if n == limit {
+			break
+		}
+		n++
+		delete(d.dirty, key)
+		d.hash.sum.sub(d.have[key])
+		now, ok := of(key)
+		if !ok {
+			delete(d.have, key)
+			continue
+		}
+		d.have[key] = now
+		d.hash.sum.add(now)
+	}
+	d.hash.dirty -= n
+	return n
+}

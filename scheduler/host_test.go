@@ -1,0 +1,41 @@
+package scheduler
+
+import (
+	"testing"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// TestHostOf: what is declared is final, what is predicted surely counts for jobs
+// with GPUs, and nobody gets less than the defaults. With several types of GPUs the
+// least counts, so that the job is kept from none of them.
+func TestHostOf(t *testing.T) {
+	t.Parallel()
+	pol := Default() // 1,000 milli cores and 2,048 MiB; 300 is sure
+	sure := cluster.Estimate{GPUType: "A100", HostMemMiB: 6000, CPUMilli: 3300, ConfidenceMilli: 600}
+	with := func(change func(*cluster.Estimate)) cluster.Estimate {
+		e := sure
+		change(&e)
+		return e
+	}
+	for name, tc := range map[string]struct {
+		spec     cluster.Spec
+		es       []cluster.Estimate
+		cpu, mem int64
+	}{
+		"nothing known":     {cluster.Spec{GPUs: 1}, nil, 1000, 2048},
+		"predicted":         {cluster.Spec{GPUs: 1}, []cluster.Estimate{sure}, 3300, 6000},
+		"declared":          {cluster.Spec{GPUs: 1, CPUMilli: 500, MemMiB: 100}, []cluster.Estimate{sure}, 500, 100},
+		"memory declared":   {cluster.Spec{GPUs: 1, MemMiB: 100}, []cluster.Estimate{sure}, 3300, 100},
+		"not sure":          {cluster.Spec{GPUs: 1}, []cluster.Estimate{with(func(e *cluster.Estimate) { e.ConfidenceMilli = 299 })}, 1000, 2048},
+		"below the floor":   {cluster.Spec{GPUs: 1}, []cluster.Estimate{with(func(e *cluster.Estimate) { e.HostMemMiB, e.CPUMilli = 900, 20 })}, 1000, 2048},
+		"without GPUs":      {cluster.Spec{}, []cluster.Estimate{sure}, 1000, 2048},
+		"a run on cores":    {cluster.Spec{GPUs: 1, OrCPU: true}, []cluster.Estimate{with(func(e *cluster.Estimate) { e.GPUType = cluster.CPUType })}, 1000, 2048},
+		"the lesser of two": {cluster.Spec{GPUs: 1}, []cluster.Estimate{sure, with(func(e *cluster.Estimate) { e.GPUType, e.HostMemMiB, e.CPUMilli = "T4", 4000, 0 })}, 3300, 4000},
+	} {
+		job := &cluster.Job{Spec: &tc.spec, Estimates: tc.es}
+		if cpu, mem := HostOf(job, &pol); cpu != tc.cpu || mem != tc.mem {
+			t.Errorf("%s: %d milli cores, %d MiB, want %d, %d", name, cpu, mem, tc.cpu, tc.mem)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package site
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// Policies other than the scheduler's own know nothing of reservations, nor of
+// jobs that ask for some nodes only. So those who may lie on the same are planned
+// together, one set after the other, each on what it may use: the set whose
+// oldest job waits longest first, and what one starts the next finds taken.
+
+// planApart asks plan for each set of jobs that may use the same.
+func planApart(snap *cluster.Snapshot, plan func(*cluster.Snapshot) cluster.Plan) cluster.Plan {
+	if len(snap.Reservations) == 0 && !slices.ContainsFunc(snap.Waiting, func(j *cluster.Job) bool { return j.Spec.Where != nil }) {
+		return plan(snap)
+	}
+	sets, told := apart(snap)
+	out := cluster.Plan{BaseIndex: snap.Index, Unplaced: told}
+	all := *snap
+	all.Ledger, all.Running = snap.Ledger.Clone(), slices.Clone(snap.Running)
+	for _, set := range sets {
+		view := all
+		view.Waiting = set
+		view.Nodes = allowedNodes(snap, set[0])
+		p := plan(&view)
+		out.Moves, out.Preempt, out.Unplaced = append(out.Moves, p.Moves...), append(out.Preempt, p.Preempt...), append(out.Unplaced, p.Unplaced...)
+		for i := range p.Starts {
+			st := p.Starts[i]
+			if !all.Ledger.TakeStart(&st) {
+				continue
+			}
+			out.Starts = append(out.Starts, st)
+			at, ok := slices.BinarySearchFunc(set, st.Job, func(j *cluster.Job, id cluster.JobID) int { return cmp.Compare(j.ID, id) })
+			if !ok {
+				continue
+			}
+			all.Running = append(all.Running, started(set[at], &st, snap.Now))
+		}
+		slices.SortFunc(all.Running, func(a, b *cluster.Job) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	return out
+}
+
+// apart sorts who waits into sets that may use the same, and says of those who
+// may use nothing why.
+func apart(snap *cluster.Snapshot) (sets [][]*cluster.Job, told []cluster.Unplaced) {
+	by := map[string]int{}
+	for _, j := range snap.Waiting {
+		if r := snap.Reservations.Outside(j, snap.Now); r.Code != "" {
+			told = append(told, cluster.Unplaced{Job: j.ID, Reason: r})
+			continue
+		}
+		key := setKey(snap, j)
+		i, ok := by[key]
+		if !ok {
+			i = len(sets)
+			by[key] = i
+			sets = append(sets, nil)
+		}
+		sets[i] = append(sets[i], j)
+	}
+	slices.SortStableFunc(sets, func(a, b []*cluster.Job) int { return cmp.Compare(oldest(a), oldest(b)) })
+	return sets, told
+}
+
+func oldest(jobs []*cluster.Job) cluster.Time {
+	return slices.MinFunc(jobs, func(a, b *cluster.Job) int { return cmp.Compare(a.Eligible, b.Eligible) }).Eligible
+}
+
+// setKey is equal for jobs that may use the same.
+func setKey(snap *cluster.Snapshot, j *cluster.Job) string {
+	var b strings.Builder
+	if w := j.Spec.Where; w != nil {
+		fmt.Fprintf(&b, "%s\x00%s\x00%s\x00%s\x00", w.Nodes, w.Exclude, w.Features, w.Reservation)
+	}
+	end := j.LatestEnd(snap.Now)
+	for i, r := range snap.Reservations {
+		if start, _, ok := r.Window(snap.Now); ok && start < end {
+			fmt.Fprintf(&b, "%d,", i)
+		}
+	}
+	return b.String()
+}
+
+// allowedNodes is what of the nodes a job may use.
+func allowedNodes(snap *cluster.Snapshot, j *cluster.Job) []*cluster.Node {
+	out := make([]*cluster.Node, 0, len(snap.Nodes))
+	for _, n := range snap.Nodes {
+		if w := j.Spec.Where; w != nil && !j.Spec.Allows(n) && (j.Spec.Node == "" || j.Spec.Restricted()) {
+			continue
+		}
+		kept := func(g cluster.GPU) bool {
+			b := cluster.Berth{Node: n.ID, GPUs: []cluster.GPUShare{{GPU: g.ID}}}
+			return snap.Reservations.Keeps(j, &b, snap.Now).Code != ""
+		}
+		bare := cluster.Berth{Node: n.ID}
+		switch {
+		case snap.Reservations.Keeps(j, &bare, snap.Now).Code != "":
+			continue
+		case slices.ContainsFunc(n.GPUs, kept):
+			part := *n
+			part.GPUs = slices.DeleteFunc(slices.Clone(n.GPUs), kept)
+			n = &part
+		}
+		out = append(out, n)
+	}
+	return out
+}

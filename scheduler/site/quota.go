@@ -1,0 +1,78 @@
+package site
+
+import (
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler"
+)
+
+// withinLimits takes out of a plan that a policy made which knows no quotas what
+// quotas do not allow. Those whom no quota lets start now were not shown to it.
+func withinLimits(snap *cluster.Snapshot, plan *cluster.Plan) {
+	if snap.Limits == nil {
+		return
+	}
+	jobs := make(map[cluster.JobID]*cluster.Job, len(snap.Waiting))
+	for _, j := range snap.Waiting {
+		jobs[j.ID] = j
+	}
+	limits, keep := snap.Limits.Clone(), plan.Starts[:0]
+	for i := range plan.Starts {
+		st := &plan.Starts[i]
+		j, milli := jobs[st.Job], snap.Ledger.HeldMilli(st.AllGPUs())
+		if j == nil {
+			continue
+		}
+		if r := limits.MayStart(cluster.HolderOf(j), milli); r.Code != "" {
+			plan.Unplaced = append(plan.Unplaced, cluster.Unplaced{Job: j.ID, Reason: r})
+			continue
+		}
+		limits.Count(cluster.HolderOf(j), 0, 1, milli)
+		keep = append(keep, *st)
+	}
+	plan.Starts = keep
+}
+
+// startable leaves out who waits for a quota, as many as a quota has room for
+// staying in: of each holder in order of ids.
+func startable(snap *cluster.Snapshot) (waiting []*cluster.Job, held []cluster.Unplaced) {
+	if snap.Limits == nil {
+		return snap.Waiting, nil
+	}
+	limits := snap.Limits.Clone()
+	for _, j := range snap.Waiting {
+		least := int64(0)
+		if j.Spec.GPUs > 0 {
+			least = int64(j.Spec.GPUs*j.Spec.NodeCount()) * max(1, j.Spec.GPUMilli)
+		}
+		if r := limits.MayStart(cluster.HolderOf(j), least); r.Code != "" {
+			held = append(held, cluster.Unplaced{Job: j.ID, Reason: r})
+			continue
+		}
+		limits.Count(cluster.HolderOf(j), 0, 1, least)
+		waiting = append(waiting, j)
+	}
+	return waiting, held
+}
+
+// planWithin asks a policy that knows no quotas.
+func (c *Chosen) planWithin(snap *cluster.Snapshot) cluster.Plan {
+	if snap.Limits == nil {
+		return c.planOneNode(snap)
+	}
+	less := *snap
+	var held []cluster.Unplaced
+	less.Waiting, held = startable(snap)
+	plan := c.planOneNode(&less)
+	withinLimits(snap, &plan)
+	plan.Unplaced = append(plan.Unplaced, held...)
+	return plan
+}
+
+// LimitReason says which quota keeps a job from starting, the zero Reason when
+// none does.
+func LimitReason(snap *cluster.Snapshot, j *cluster.Job, nodes []*cluster.Node, pol scheduler.Policy) cluster.Reason {
+	if snap.Limits == nil {
+		return cluster.Reason{}
+	}
+	return snap.Limits.MayStart(cluster.HolderOf(j), scheduler.LeastMilli(nodes, j, pol))
+}

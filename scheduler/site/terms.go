@@ -1,0 +1,61 @@
+package site
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler"
+)
+
+// MayMakeRoom reports whether policies may preempt a job at all. One with a
+// deadline was promised its end.
+func MayMakeRoom(j *cluster.Job) bool { return j.Spec.Checkpoint.Set() && j.Spec.Deadline == 0 }
+
+// termsOf gathers what policies go by beside specs: the deadlines of those who
+// wait, and who may be preempted; nil where there is nothing to say.
+func termsOf(waiting, running []*cluster.Job) (out map[cluster.JobID]cluster.Terms) {
+	set := func(id cluster.JobID, t cluster.Terms) {
+		if t == (cluster.Terms{}) {
+			return
+		}
+		if out == nil {
+			out = map[cluster.JobID]cluster.Terms{}
+		}
+		out[id] = t
+	}
+	for _, j := range waiting {
+		set(j.ID, cluster.Terms{Deadline: j.Spec.Deadline, Preemptible: MayMakeRoom(j)})
+	}
+	for _, j := range running {
+		set(j.ID, cluster.Terms{Preemptible: MayMakeRoom(j)})
+	}
+	return out
+}
+
+// unqueuedDeadline reports whether somebody with a deadline waits whom no pass
+// has given a queue yet: what is promised to the others is on the nodes of their
+// queues, and the fast path keeps away from there.
+func unqueuedDeadline(waiting []*cluster.Job) bool {
+	return slices.ContainsFunc(waiting, func(j *cluster.Job) bool {
+		return j.Spec.Deadline > 0 && j.Spec.GPUs > 0 && j.State == cluster.JobPending
+	})
+}
+
+// Admit refuses jobs, which have ids in order and are not in snap, when their
+// deadlines cannot be met beside those that were promised before.
+func Admit(snap *cluster.Snapshot, jobs []*cluster.Job, s *Site) error {
+	byPart := map[string][]*cluster.Job{}
+	for _, j := range jobs {
+		byPart[j.Spec.Partition] = append(byPart[j.Spec.Partition], j)
+	}
+	for _, name := range slices.Sorted(maps.Keys(byPart)) {
+		part := PartitionOf(snap, byPart[name][0])
+		pol := s.Of(name).Policy
+		pol.DeadlineShareMilli /= int64(overlaps(snap, part))
+		if err := scheduler.Admit(Within(snap, part), byPart[name], pol); err != nil {
+			return err
+		}
+	}
+	return nil
+}
