@@ -88,14 +88,15 @@ func Carry(conns <-chan net.Conn, from io.Reader, to io.Writer) error {
 		case err := <-done:
 			return err
 		case nc := <-conns:
-			c := m.add(no)
-			if c == nil {
+			open := func(c *conn) {
+				m.send(step.Frame{Kind: opened, Task: c.no})
+				c.serve(nc)
+			}
+			if !m.add(no, open) {
 				_ = nc.Close() // nothing was said on it
 				continue
 			}
 			no++
-			m.send(step.Frame{Kind: opened, Task: c.no})
-			m.serving.Go(func() { c.serve(nc) })
 		}
 	}
 }
@@ -122,16 +123,27 @@ func newMux(to io.Writer) *mux {
 // ended.
 func (m *mux) send(f step.Frame) { _ = m.out.Write(f) }
 
-// add makes a connection; nil when there are too many or it is there.
-func (m *mux) add(no uint32) *conn {
+// add makes a connection and has serve run for it, in a goroutine of serving. It
+// returns false when there are too many, it is there, or the stream has ended.
+func (m *mux) add(no uint32, serve func(*conn)) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.conns) >= maxConns || m.conns[no] != nil || m.ctx.Err() != nil {
-		return nil
+		return false
 	}
 	c := &conn{m: m, no: no, room: window, news: make(chan struct{})}
 	m.conns[no] = c
-	return c
+	m.serving.Go(func() { serve(c) })
+	return true
+}
+
+// end closes all connections and waits for their goroutines: none is added any
+// more.
+func (m *mux) end() {
+	m.mu.Lock()
+	m.stop()
+	m.mu.Unlock()
+	m.serving.Wait()
 }
 
 func (m *mux) find(no uint32) *conn {
@@ -142,10 +154,7 @@ func (m *mux) find(no uint32) *conn {
 
 // run does what frames say until they end.
 func (m *mux) run(from io.Reader) error {
-	defer func() {
-		m.stop()
-		m.serving.Wait()
-	}()
+	defer m.end()
 	for {
 		f, err := step.Read(from)
 		if errors.Is(err, io.EOF) {
@@ -164,12 +173,9 @@ func (m *mux) frame(f step.Frame) {
 		if m.dial == nil {
 			return
 		}
-		c := m.add(f.Task)
-		if c == nil {
+		if !m.add(f.Task, (*conn).answer) {
 			m.serving.Go(func() { m.send(step.Frame{Kind: gone, Task: f.Task}) })
-			return
 		}
-		m.serving.Go(c.answer)
 		return
 	}
 	c := m.find(f.Task)

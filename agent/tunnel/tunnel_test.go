@@ -171,11 +171,46 @@ func TestBrokenStream(t *testing.T) {
 	}
 }
 
+// TestConnectionAtTheEnd offers connections while the stream ends: each is closed
+// and its goroutine has ended when Carry returns. The race detector finds one that
+// is added while the end waits for all.
+func TestConnectionAtTheEnd(t *testing.T) {
+	for range 300 {
+		conns, stop := make(chan net.Conn), make(chan struct{})
+		from, to := io.Pipe()
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				for {
+					user, ours := net.Pipe()
+					select {
+					case conns <- ours:
+						_, _ = user.Read(make([]byte, 1)) // returns when it is closed
+						user.Close()
+					case <-stop:
+						user.Close()
+						ours.Close()
+						return
+					}
+				}
+			})
+		}
+		all.Go(func() { to.Close() })
+		if err := Carry(conns, from, io.Discard); err != nil {
+			t.Error(err)
+		}
+		close(stop)
+		all.Wait()
+	}
+}
+
 func TestNobodyListens(t *testing.T) {
 	m := newMux(io.Discard)
 	m.dial = func(context.Context) (net.Conn, error) { return nil, errors.New("connection refused") }
-	c := m.add(1)
-	c.answer()
+	if !m.add(1, (*conn).answer) {
+		t.Fatal("it is not taken")
+	}
+	m.serving.Wait()
 	if m.find(1) != nil {
 		t.Error("it is still known")
 	}
