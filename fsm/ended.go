@@ -102,12 +102,14 @@ func (e *endedFeed) miss(g gap) {
 // restored goes over from one state to another that was restored. What the old
 // one had and nobody took yet stays; what the new one forgot is missed.
 func (e *endedFeed) restored(old, st *State) {
-	if e.hold {
-		for _, id := range old.finished {
-			j := old.jobs.Get(id)
-			if _, there := st.Job(id); !there && j.Revision > e.acked {
-				e.insert(j)
-			}
+	for _, id := range old.finished {
+		j := old.jobs.Get(id)
+		switch _, there := st.Job(id); {
+		case there:
+		case e.hold && j.Revision > e.acked:
+			e.insert(j)
+		default:
+			e.miss(gap{0, j.Revision}) // jobs are forgotten in order
 		}
 	}
 	if len(st.finished) >= st.keepOf() {

@@ -205,6 +205,38 @@ func TestEndedWithoutHold(t *testing.T) {
 	}
 }
 
+// TestRestoreForgetsWhatWasWritten: who lost a file of what was written asks for it
+// again, and is told that a restored state forgot it.
+func TestRestoreForgetsWhatWasWritten(t *testing.T) {
+	t.Parallel()
+	for _, hold := range []bool{true, false} {
+		m := newMachine(t)
+		m.must(initCmd("c1", 2))
+		f := New(Options{})
+		install := func() {
+			if err := f.Restore(io.NopCloser(bytes.NewReader(snapshotOf(t, m.f)))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.must(cancelCmd(m.submit(spec(0)), 1000))
+		first := m.index
+		install()
+		if hold {
+			f.HoldEnded(first)
+		}
+		m.must(cancelCmd(m.submit(spec(0)), 1000))
+		install()
+		m.must(cancelCmd(m.submit(spec(0)), 1000)) // the first is forgotten, and nothing else
+		install()
+		if e := f.Ended(0, 10); !e.Missed || e.UpTo != first {
+			t.Errorf("held: %t: the job that ended at %d is forgotten, the feed says %+v", hold, first, e)
+		}
+		if e := f.Ended(first, 10); e.Missed || len(e.Jobs) != 2 {
+			t.Errorf("held: %t: two are there, the feed says %+v", hold, e)
+		}
+	}
+}
+
 // TestHeldIsBounded: who takes nothing costs bounded memory, and is told.
 func TestHeldIsBounded(t *testing.T) {
 	t.Parallel()
