@@ -213,7 +213,8 @@ func (cn *conn) attempt(ctx context.Context, limit time.Duration, do func(contex
 	}
 	if dial, ok := cn.dialErr.Load().(error); ok && !cn.reached.Load() {
 		ce.Msg = dial.Error()
-	} else if ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	} else if end, _ := ctx.Deadline(); errors.Is(ctx.Err(), context.DeadlineExceeded) || ctx.Err() == nil && !time.Now().Before(end) {
+		// The coordinator has the same deadline, and may be the first to notice.
 		ce.Msg = fmt.Sprintf("no answer within %s", time.Since(start).Round(time.Second))
 	}
 	return ce
