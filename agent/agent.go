@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/berth-scheduler/berth/agent/attempt"
 	"github.com/berth-scheduler/berth/agent/cards"
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/caps"
@@ -214,13 +215,10 @@ func (a *Agent) observe() {
 func (a *Agent) adopt(ctx context.Context) error {
 	for id, rec := range a.journal.Records() {
 		t := newTask(a, id, rec.Assignment)
-		if rec.End != nil {
+		t.life = attempt.Remember(rec.Assignment)
+		if t.adopted = rec.End == nil; !t.adopted {
 			t.end, t.phase = rec.End, phaseEnded
-			t.remember(rec.Assignment)
 			t.points.ended()
-		} else {
-			t.adopted = true
-			t.remember(rec.Assignment)
 		}
 		a.tasks[id] = t
 	}

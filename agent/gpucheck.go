@@ -43,22 +43,23 @@ func (t *task) unfit(ctx context.Context, as *nodev1.Assignment) string {
 	if err != nil {
 		t.log.Warn("cannot read the use of every GPU", "err", err)
 	}
-	t.progress.GpuBaselineMib = nil
+	var held []int64
+	defer func() { t.life = t.life.With(func(p *nodev1.Progress) { p.GpuBaselineMib = held }) }()
 	for _, s := range as.Gpus {
 		i := slices.IndexFunc(usage, func(u gpu.Usage) bool { return u.UUID == s.Uuid })
 		if i < 0 {
 			// Who says nothing is quarantined by those who watch the driver.
-			t.progress.GpuBaselineMib = append(t.progress.GpuBaselineMib, gpu.Unknown)
+			held = append(held, gpu.Unknown)
 			continue
 		}
 		mib, known := unexplained(&usage[i])
 		if !known {
 			mib = gpu.Unknown
 		}
-		t.progress.GpuBaselineMib = append(t.progress.GpuBaselineMib, mib)
-		if procs, held := usage[i].Strays(); s.Exclusive && len(procs) > 0 {
+		held = append(held, mib)
+		if procs, strays := usage[i].Strays(); s.Exclusive && len(procs) > 0 {
 			p := procs[0]
-			return fmt.Sprintf("GPU %s: process %d (%s) of %s, which nobody started here, holds %d MiB of it", s.Uuid, p.PID, p.Command, p.User, held)
+			return fmt.Sprintf("GPU %s: process %d (%s) of %s, which nobody started here, holds %d MiB of it", s.Uuid, p.PID, p.Command, p.User, strays)
 		}
 	}
 	return t.agent.checks.All(ctx, t.id, as, cards.CheckBefore)

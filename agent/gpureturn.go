@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/berth-scheduler/berth/agent/attempt"
 	"github.com/berth-scheduler/berth/agent/cards"
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/health"
@@ -214,7 +215,7 @@ func (t *task) stillOn(ctx context.Context, as *nodev1.Assignment) string {
 	var words []string
 	for i, s := range as.Gpus {
 		base := int64(0)
-		if b := t.progress.GpuBaselineMib; i < len(b) {
+		if b := t.life.Progress.GetGpuBaselineMib(); i < len(b) {
 			base = b[i]
 		}
 		if w := leftOn(usage, s.Uuid, t.id.String(), base, t.agent.cfg.Health.SlackMiB); w != "" {
@@ -263,37 +264,13 @@ func unexplained(u *gpu.Usage) (mib int64, known bool) {
 	return max(0, mib), true
 }
 
-// cardCause reports whether an attempt must end for its cards, or for what it
-// holds of them.
-func (t *task) cardCause() stopCause {
-	if t.cardGone() {
-		return stopGone
+// cardCause is why the attempt must end for its cards, if it must.
+func (t *task) cardCause() attempt.Cause {
+	if b := t.hit(t.life.Started, time.Time{}); b != nil && b.Xid.Action == health.End {
+		return attempt.CardGone
 	}
-	return t.memCause()
-}
-
-// cardGone reports whether the attempt's card can work no more.
-func (t *task) cardGone() bool {
-	b := t.hit(t.started, time.Time{})
-	if b == nil || b.Xid.Action != health.End {
-		return false
+	if t.wasFaulted() != nil {
+		return attempt.CardFault
 	}
-	return true
-}
-
-// unkillable is for an attempt that got SIGKILL so long ago: what a process
-// that waits in the kernel holds may be held for ever. It is never said to have
-// ended, its cards take nobody, and somebody has to look at the node. It
-// returns when to look again.
-func (t *task) unkillable(since time.Duration) time.Duration {
-	limit := t.agent.cfg.Health.Unkillable
-	if since < limit {
-		return min(inspectEvery, limit-since)
-	}
-	why := fmt.Sprintf("a process of %s does not end %s after SIGKILL: it waits in the kernel, as for a file system that does not answer", t.id, limit)
-	t.quarantine(why)
-	t.agent.cards.States.SetProblem(t.who(), why)
-	t.completing(cluster.ReasonUnkillable, why)
-	t.log.Error("attempt cannot be ended", "dur", since.Round(time.Second))
-	return 6 * inspectEvery
+	return attempt.NoCause
 }

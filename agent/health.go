@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-scheduler/berth/agent/attempt"
 	"github.com/berth-scheduler/berth/agent/cards"
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/health"
@@ -218,7 +219,7 @@ func (t *task) span(r *nodev1.Report) (began, ended time.Time) {
 	if r.Started != nil {
 		return r.Started.AsTime(), r.Ended.AsTime()
 	}
-	return t.started, r.Ended.AsTime()
+	return t.life.Started, r.Ended.AsTime()
 }
 
 // culprit is the hardware's fault that befell an attempt that ended, as far as
@@ -236,7 +237,7 @@ func (t *task) blame(r *nodev1.Report) bool {
 		return t.mention(r, as, began, ended)
 	}
 	b := t.hit(began, ended)
-	if b == nil || r.State == nodev1.AttemptState_ATTEMPT_STATE_COMPLETED && t.stopping != stopGone {
+	if b == nil || r.State == nodev1.AttemptState_ATTEMPT_STATE_COMPLETED && t.life.Cause != attempt.CardGone {
 		return t.mention(r, as, began, ended)
 	}
 	detail := fmt.Sprintf("GPU %s: %s", b.UUID, b.String())

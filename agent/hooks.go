@@ -47,11 +47,13 @@ func hookJob(node cluster.NodeID, kind hooks.Kind, as *nodev1.Assignment, end *n
 // is at fault: the job waits again, and the node takes no more.
 func (t *task) prolog(ctx context.Context, as *nodev1.Assignment) error {
 	h := t.agent.cfg.Hooks
-	if h == nil || t.progress.Prolog == nodev1.HookState_HOOK_STATE_ENDED || !h.Has(hooks.Prolog) && !h.Has(hooks.Epilog) {
+	if h == nil || t.life.Progress.GetProlog() == nodev1.HookState_HOOK_STATE_ENDED || !h.Has(hooks.Prolog) && !h.Has(hooks.Epilog) {
 		return nil
 	}
-	t.progress.Prolog = nodev1.HookState_HOOK_STATE_BEGUN
-	if err := t.note(as); err != nil {
+	at := func(s nodev1.HookState) error {
+		return t.note(as, t.life.With(func(p *nodev1.Progress) { p.Prolog = s }))
+	}
+	if err := at(nodev1.HookState_HOOK_STATE_BEGUN); err != nil {
 		return err
 	}
 	if err := h.Run(ctx, hooks.Prolog, hookJob(t.agent.cfg.Node, hooks.Prolog, as, nil)); err != nil {
@@ -61,8 +63,7 @@ func (t *task) prolog(ctx context.Context, as *nodev1.Assignment) error {
 		}
 		return &launch.Error{Code: 125, Reason: "PROLOG", Node: true, Err: err}
 	}
-	t.progress.Prolog = nodev1.HookState_HOOK_STATE_ENDED
-	return t.note(as)
+	return at(nodev1.HookState_HOOK_STATE_ENDED)
 }
 
 // epilog clears up the node after an attempt whose prolog began. It comes
@@ -72,8 +73,8 @@ func (t *task) prolog(ctx context.Context, as *nodev1.Assignment) error {
 func (t *task) epilog(ctx context.Context) error {
 	h := t.agent.cfg.Hooks
 	as, _ := t.wants()
-	if h == nil || as == nil || t.progress.Prolog == nodev1.HookState_HOOK_STATE_UNSPECIFIED ||
-		t.progress.Epilog == nodev1.HookState_HOOK_STATE_ENDED || !h.Has(hooks.Epilog) {
+	if h == nil || as == nil || t.life.Progress.GetProlog() == nodev1.HookState_HOOK_STATE_UNSPECIFIED ||
+		t.life.Progress.GetEpilog() == nodev1.HookState_HOOK_STATE_ENDED || !h.Has(hooks.Epilog) {
 		return nil
 	}
 	if rt := t.runtime(); rt != nil {
@@ -81,7 +82,7 @@ func (t *task) epilog(ctx context.Context) error {
 			return fmt.Errorf("end the processes before the epilog: %w", err)
 		}
 	}
-	if !t.started.IsZero() {
+	if !t.life.Started.IsZero() {
 		t.agent.out.Put(&nodev1.Report{
 			Job: uint64(t.id.Job), Attempt: t.id.No, Token: uint64(t.token),
 			State: nodev1.AttemptState_ATTEMPT_STATE_COMPLETING, Started: t.end.Started,
@@ -91,14 +92,14 @@ func (t *task) epilog(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	t.progress.Epilog = nodev1.HookState_HOOK_STATE_ENDED
+	t.life = t.life.With(func(p *nodev1.Progress) { p.Epilog = nodev1.HookState_HOOK_STATE_ENDED })
 	if err != nil {
 		t.log.Error("epilog failed; the node is drained", "err", err)
 		if t.end.Drain == "" {
 			t.end.Drain = drainReason(fmt.Sprintf("epilog failed after job %s: %v", t.id.Job, err))
 		}
 	}
-	if err := t.note(as); err != nil {
+	if err := t.note(as, t.life); err != nil {
 		return err
 	}
 	return t.agent.journal.End(t.end)

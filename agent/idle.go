@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-scheduler/berth/agent/attempt"
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/hold"
 	"github.com/berth-scheduler/berth/cluster"
@@ -102,7 +103,7 @@ const maxHoldScript = 512
 func (t *task) idleFor(as *nodev1.Assignment, now time.Time) (over bool, next time.Duration) {
 	limit := t.idleLimit(as)
 	if limit == 0 {
-		return false, inspectEvery
+		return false, attempt.LookEvery
 	}
 	s := &t.idle
 	if s.active.IsZero() { // also after a restart of the agent
@@ -155,11 +156,4 @@ func (t *task) noteActivity(now time.Time) {
 	if s.at.IsZero() || now.Sub(s.at) >= time.Second/2 {
 		s.cpu, s.at = cpu, now
 	}
-}
-
-// idleReport is the verdict on a session that stood idle.
-func idleReport(r *nodev1.Report, limit time.Duration) {
-	r.State = nodev1.AttemptState_ATTEMPT_STATE_TIMEOUT
-	r.Reason = string(cluster.ReasonTimeLimit)
-	r.Detail = fmt.Sprintf("nobody typed and nothing was computed in the session for %s, its idle limit", limit)
 }

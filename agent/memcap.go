@@ -2,16 +2,13 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
-	"syscall"
 	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
+	"github.com/berth-scheduler/berth/agent/attempt"
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/caps"
-	"github.com/berth-scheduler/berth/agent/runtime"
+	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -50,15 +47,12 @@ func (c MemCaps) orDefaults() MemCaps {
 
 // memState is what a task keeps of its GPU memory.
 type memState struct {
-	// Of the worker: it is above its share of a GPU, see endOver; since when it
-	// waits for memory, see awaitMemory.
-	breach    *nodev1.MemBreach
-	busySince time.Time
+	busySince time.Time // since when it waits for memory, see awaitMemory
 
 	// Guarded by mu of the task: what the watch found, and what befell the
 	// server through which it shares its card.
 	over  *caps.Breach
-	fault *memFault
+	fault *attempt.ServerFault
 
 	resumed atomic.Bool // one from before the agent's start was looked at
 }
@@ -85,76 +79,6 @@ func (t *task) found(b caps.Breach) {
 	t.poke()
 }
 
-// overCap returns how the attempt is above its share, nil when it is not. What
-// began before the agent's restart goes on; what is urgent becomes so.
-func (t *task) overCap() *nodev1.MemBreach {
-	t.mu.Lock()
-	b := t.over
-	t.mu.Unlock()
-	switch {
-	case b == nil:
-	case t.breach == nil:
-		t.breach = &nodev1.MemBreach{Uuid: b.UUID, HeldMib: b.HeldMiB, CapMib: b.CapMiB, Since: timestamppb.New(b.Since), Urgent: b.Urgent}
-	case b.Urgent && !t.breach.Urgent:
-		t.breach.Urgent, t.breach.HeldMib = true, max(t.breach.HeldMib, b.HeldMiB)
-	}
-	return t.breach
-}
-
-// memCause is why the attempt must end for what became of its GPU memory.
-func (t *task) memCause() stopCause {
-	switch {
-	case t.wasFaulted() != nil:
-		return stopFault
-	case t.overCap() != nil:
-		return stopOverCap
-	}
-	return stopNone
-}
-
-// hurry cuts the grace of an attempt that is being ended when the card it
-// overfills has no room left for its neighbours.
-func (t *task) hurry(now time.Time) {
-	if b := t.overCap(); b != nil && b.Urgent && !t.killAt.IsZero() && now.Before(t.killAt) {
-		t.killAt = now
-	}
-}
-
-// endOver tells an attempt above its share that it ends, and returns how much
-// of its grace is left. As in save the journal knows of each step before the
-// next. An urgent one is not told: it ends at once.
-func (t *task) endOver(ctx context.Context, as *nodev1.Assignment) (left time.Duration, err error) {
-	if t.breach.At == nil {
-		t.breach.At = timestamppb.Now()
-		if err := t.note(as); err != nil {
-			t.breach.At = nil
-			return 0, err
-		}
-		t.log.Warn("attempt holds more GPU memory than its share and is ended", "gpu", t.breach.Uuid,
-			"held_mib", t.breach.HeldMib, "cap_mib", t.breach.CapMib, "urgent", t.breach.Urgent)
-	}
-	t.stopping = stopOverCap
-	if t.breach.Urgent {
-		return 0, nil
-	}
-	if !t.breach.Sent {
-		if err := t.rt.Signal(ctx, t.id, syscall.SIGUSR1); err != nil {
-			return 0, fmt.Errorf("send SIGUSR1: %w", err)
-		}
-		t.breach.Sent = true
-		if err := t.note(as); err != nil {
-			return 0, err
-		}
-	}
-	return t.agent.cfg.MemCaps.Grace - time.Since(t.breach.At.AsTime()), nil
-}
-
-// wasOverCap reports whether an attempt that ended was ended for its memory.
-// What had ended before came to its own end.
-func (t *task) wasOverCap(s runtime.Task) bool {
-	return t.stopping == stopOverCap && t.breach != nil && (s.Ended.IsZero() || !s.Ended.Before(t.breach.At.AsTime().Truncate(time.Millisecond)))
-}
-
 // awaitMemory waits until each card has the free memory that the share of an
 // attempt promises: one that starts into less would be refused what it was
 // granted. ready is false when it is to look again, and the error says that it
@@ -170,7 +94,9 @@ func (t *task) awaitMemory(ctx context.Context, as *nodev1.Assignment) (ready bo
 		t.log.Warn("attempt waits for GPU memory that is not free", "err", short)
 	}
 	if now.Sub(t.busySince) > t.agent.cfg.MemCaps.Busy {
-		return false, t.ended(neighbourReport(short))
+		return false, t.ended(&nodev1.Report{
+			State: nodev1.AttemptState_ATTEMPT_STATE_LOST, Reason: string(cluster.ReasonGPUNeighbour), Detail: short,
+		})
 	}
 	t.await(ctx, 500*time.Millisecond)
 	return false, nil

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/berth-scheduler/berth/agent/attempt"
 	"github.com/berth-scheduler/berth/agent/cards"
 	"github.com/berth-scheduler/berth/agent/gpu/caps"
 	"github.com/berth-scheduler/berth/agent/launch"
@@ -159,19 +160,13 @@ func (a *Agent) checkDaemon(ctx context.Context, uuid string) {
 	for id, t := range a.tasks {
 		for _, m := range members {
 			if id.String() == m {
-				t.faulted(memFault{detail: f.Detail, uuid: uuid, guilty: guilty})
+				t.faulted(attempt.ServerFault{UUID: uuid, Detail: f.Detail, Guilty: guilty})
 			}
 		}
 	}
 }
 
-// memFault is the end of the server through which an attempt shared its card.
-type memFault struct {
-	uuid, detail string
-	guilty       string // the attempt at fault, "" when it is not known
-}
-
-func (t *task) faulted(f memFault) {
+func (t *task) faulted(f attempt.ServerFault) {
 	t.mu.Lock()
 	if t.fault == nil {
 		t.fault = &f
@@ -181,43 +176,10 @@ func (t *task) faulted(f memFault) {
 }
 
 // wasFaulted returns what befell the attempt's server, or nil.
-func (t *task) wasFaulted() *memFault {
+func (t *task) wasFaulted() *attempt.ServerFault {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.fault
-}
-
-// faultVerdict judges an attempt whose server ended by a fault: that of a
-// client is its own, the others run again.
-func (a *Agent) faultVerdict(ctx context.Context, t *task, s runtime.Task, r *nodev1.Report) bool {
-	if t.wasFaulted() == nil && s.ExitCode != 0 {
-		if as, _ := t.wants(); as != nil && a.cfg.MemCaps.Daemons != nil && a.cards.HeldBy(as, caps.MPS) != nil {
-			a.checkDaemon(ctx, as.Gpus[0].Uuid) // it may have ended for what is not yet known
-		}
-	}
-	f := t.wasFaulted()
-	switch {
-	case f == nil || s.ExitCode == 0 && t.stopping != stopFault:
-		return false
-	case f.guilty == t.id.String():
-		r.State = nodev1.AttemptState_ATTEMPT_STATE_FAILED
-		r.Reason = string(cluster.ReasonExit)
-		if s.Signal != 0 {
-			r.Reason = string(cluster.ReasonSignal)
-		}
-		r.Detail = fmt.Sprintf("its own fault on GPU %s ended the MPS server that it shared (exit code %d); run it with --exclusive to find the cause", f.uuid, s.ExitCode)
-	default:
-		n := neighbourReport(fmt.Sprintf("GPU %s: %s%s", f.uuid, f.detail, byWhom(f.guilty)))
-		r.State, r.Reason, r.Detail = n.State, n.Reason, n.Detail
-	}
-	return true
-}
-
-func byWhom(guilty string) string {
-	if guilty == "" {
-		return ", which of them is not known"
-	}
-	return ", " + guilty
 }
 
 // sameShares reports whether two assignments give as much of the same GPUs.

@@ -35,7 +35,7 @@ func (t *task) measure(as *nodev1.Assignment) {
 	if len(as.GetGpus()) > 0 && t.measured.release == nil {
 		t.measured.release = t.agent.cards.Sampler.Hold()
 	}
-	a := profile.Attempt{ID: t.id, Started: t.started}
+	a := profile.Attempt{ID: t.id, Started: t.life.Started}
 	for _, g := range as.GetGpus() {
 		a.Cards = append(a.Cards, g.Uuid)
 	}

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"syscall"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/berth-scheduler/berth/agent/attempt"
 	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/agent/outbox"
 	"github.com/berth-scheduler/berth/agent/runtime"
@@ -34,7 +34,6 @@ const (
 
 const (
 	defaultGrace   = 30 * time.Second
-	inspectEvery   = 10 * time.Second // events are only a hint: look by ourselves too
 	firstRetryWait = 100 * time.Millisecond
 	callTimeout    = 2 * time.Minute // of a runtime call that pulls nothing
 )
@@ -50,12 +49,7 @@ type task struct {
 	rt       runtime.Runtime
 	phase    phase
 	adopted  bool // from before this agent started: wait for the leader's word
-	started  time.Time
-	stopping stopCause
-	saving   time.Time // since when it saves its state, see save
-	signaled time.Time // when it was told to, zero before
-	killAt   time.Time // zero until it got TERM
-	killed   bool
+	life     attempt.Life
 	ready    bool // it said that it waits for the other nodes
 	end      *nodev1.Report
 	measured measured
@@ -63,11 +57,9 @@ type task struct {
 	unsure   error     // a start failed so that it may have happened all the same
 	cuts     int       // how many starts were cut off before the first step
 
-	progress nodev1.Progress // what was done for it, see note
-	limit    time.Duration   // the time limit that the journal has
-	drain    string          // why the node is to be drained, see prolog
-	points   *milestones     // for visitors
-	idle     idleState
+	drain  string      // why the node is to be drained, see prolog
+	points *milestones // for visitors
+	idle   idleState
 	memState
 	healthState
 
@@ -76,20 +68,6 @@ type task struct {
 	released   bool
 	wake       chan struct{}
 }
-
-// stopCause says why the worker ends the attempt before it ended by itself.
-type stopCause uint8
-
-const (
-	stopNone stopCause = iota
-	stopAsked
-	stopTimeLimit
-	stopRoom    // to make room, with its state saved
-	stopOverCap // it holds more GPU memory than its share
-	stopGone    // its card can work no more
-	stopIdle    // a session in which nothing happens
-	stopFault   // the server through which it shared its card ended by a fault
-)
 
 func newTask(a *Agent, id cluster.AttemptID, as *nodev1.Assignment) *task {
 	return &task{
@@ -190,7 +168,7 @@ func (t *task) resume(ctx context.Context) bool {
 }
 
 func (t *task) resumeAt(ctx context.Context, s runtime.Task, as *nodev1.Assignment) {
-	t.started = s.Started
+	t.life.Started = s.Started
 	switch s.Phase {
 	case runtime.Absent:
 		t.phase = phaseNew
@@ -239,7 +217,7 @@ func (t *task) create(ctx context.Context) error {
 	if ready, err := t.awaitCards(ctx, as); !ready || err != nil {
 		return err
 	}
-	if err := t.note(as); err != nil {
+	if err := t.note(as, t.life); err != nil {
 		return err
 	}
 	t.rt = t.agent.runtimeFor(as)
@@ -289,7 +267,7 @@ func (t *task) start(ctx context.Context) error {
 
 // runs takes note that the process was let go.
 func (t *task) runs(as *nodev1.Assignment, since time.Time) {
-	t.started, t.failing = since, time.Time{}
+	t.life.Started, t.failing = since, time.Time{}
 	t.phase = phaseRunning
 	t.points.running()
 	t.measure(as)
@@ -299,7 +277,7 @@ func (t *task) runs(as *nodev1.Assignment, since time.Time) {
 func (t *task) sayRunning() {
 	t.agent.out.Put(&nodev1.Report{
 		Job: uint64(t.id.Job), Attempt: t.id.No, Token: uint64(t.token),
-		State: nodev1.AttemptState_ATTEMPT_STATE_RUNNING, Started: timestamppb.New(t.started),
+		State: nodev1.AttemptState_ATTEMPT_STATE_RUNNING, Started: timestamppb.New(t.life.Started),
 	})
 }
 
@@ -342,8 +320,8 @@ func (t *task) watch(ctx context.Context) error {
 			Detail: "the runtime no longer knows how the process ended",
 		})
 	}
-	if t.started.IsZero() {
-		t.started = s.Started
+	if t.life.Started.IsZero() {
+		t.life.Started = s.Started
 	}
 	next, err := t.enforce(ctx)
 	if err != nil {
@@ -353,92 +331,14 @@ func (t *task) watch(ctx context.Context) error {
 	return nil
 }
 
-// enforce signals the attempt when it must end, and returns when to look
-// again: first it may save its state when it only makes room, then comes TERM,
-// and after the grace KILL.
-func (t *task) enforce(ctx context.Context) (time.Duration, error) {
-	t.hurry(time.Now())
-	if t.killAt.IsZero() {
-		if err := t.minded(time.Now()); err != nil {
-			return 0, err
-		}
-		as, cause, next := t.mustEnd(time.Now())
-		if cause == stopNone {
-			warn, err := t.warn(ctx, time.Now())
-			return min(next, warn), err
-		}
-		if cause == stopOverCap {
-			if left, err := t.endOver(ctx, as); err != nil || left > 0 {
-				return min(next, left), err
-			}
-		}
-		if cause == stopRoom {
-			if left, err := t.save(ctx, as); err != nil || left > 0 {
-				return min(next, left), err
-			}
-			if !saves(as) { // it had TERM
-				t.killAt = time.Now()
-				return 0, nil
-			}
-		}
-		grace := t.agent.cfg.Grace
-		if as.GetGrace() != nil {
-			grace = as.Grace.AsDuration()
-		}
-		t.log.Info("ending attempt", "dur", grace)
-		if err := t.rt.Signal(ctx, t.id, syscall.SIGTERM); err != nil {
-			return 0, fmt.Errorf("send SIGTERM: %w", err)
-		}
-		t.stopping, t.killAt = cause, time.Now().Add(grace)
-		t.hurry(time.Now())
-	}
-	left := time.Until(t.killAt)
-	if left > 0 {
-		return min(inspectEvery, left), nil
-	}
-	if err := t.rt.Signal(ctx, t.id, syscall.SIGKILL); err != nil {
-		return 0, fmt.Errorf("send SIGKILL: %w", err)
-	}
-	if !t.killed {
-		t.killed = true
-		return time.Second, nil
-	}
-	return t.unkillable(time.Since(t.killAt)), nil
-}
-
-// mustEnd tells why the attempt must end, if it must, and else when to ask
-// again. The time limit runs on the monotonic clock but for the time before an
-// agent's restart. It and a request to end it come before making room.
-func (t *task) mustEnd(now time.Time) (as *nodev1.Assignment, cause stopCause, next time.Duration) {
-	as, released := t.wants()
-	next = inspectEvery
-	if as == nil || released || as.Stop {
-		return as, stopAsked, next
-	}
-	if limit := as.GetTimeLimit().AsDuration(); limit > 0 {
-		left := limit - now.Sub(t.started)
-		if left <= 0 {
-			return as, stopTimeLimit, next
-		}
-		next = min(next, left)
-	}
-	idle, ask := t.idleFor(as, now)
-	if cause = t.cardCause(); cause == stopNone && idle {
-		cause = stopIdle
-	} else if cause == stopNone && as.Preempt != nil {
-		cause = stopRoom
-	}
-	return as, cause, min(next, ask)
-}
-
 // ended journals how the attempt ended, frees its GPUs and reports it.
 func (t *task) ended(r *nodev1.Report) error {
 	r.Job, r.Attempt, r.Token = uint64(t.id.Job), t.id.No, uint64(t.token)
 	if r.Ended == nil {
 		r.Ended = timestamppb.Now()
 	}
-	if r.Started == nil && !t.started.IsZero() {
-		r.Started = timestamppb.New(t.started)
+	if r.Started == nil && !t.life.Started.IsZero() {
+		r.Started = timestamppb.New(t.life.Started)
 	}
 	r.Drain = t.drain
 	outbox.AsText(r)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/berth-scheduler/berth/agent/attempt"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -49,6 +50,6 @@ func (t *task) barrier(ctx context.Context, as *nodev1.Assignment) (wait bool, e
 			State: nodev1.AttemptState_ATTEMPT_STATE_STARTING, Ready: true,
 		})
 	}
-	t.await(ctx, inspectEvery)
+	t.await(ctx, attempt.LookEvery)
 	return true, nil
 }

@@ -1,0 +1,138 @@
+package attempt
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/berth-scheduler/berth/agent/gpu/caps"
+	"github.com/berth-scheduler/berth/agent/runtime"
+	"github.com/berth-scheduler/berth/cluster"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// Ended is what is known of an attempt whose process has ended.
+type Ended struct {
+	ID     string
+	Task   runtime.Task
+	As     *nodev1.Assignment // nil for one that nobody knows
+	Life   Life
+	Server *ServerFault // of the server through which it shared its card, nil for none
+	Idle   time.Duration
+	// Rest says that it is a part of a batch job whose script runs elsewhere: that
+	// it is asked to end is the end of a job that went well.
+	Rest bool
+}
+
+// ServerFault is the end of the server through which an attempt shared its card.
+type ServerFault struct {
+	UUID, Detail string
+	Guilty       string // the attempt at fault, "" when it is not known
+}
+
+// Memory is what was found of the GPU memory of an attempt that failed.
+type Memory struct {
+	caps.Held
+	Line string // of its output, which says that memory ran out; "" for none
+	By   string // who held more than its share of the card then; "" for nobody
+}
+
+func set(r *nodev1.Report, s nodev1.AttemptState, why cluster.ReasonCode, format string, args ...any) {
+	r.State, r.Reason, r.Detail = s, string(why), fmt.Sprintf(format, args...)
+}
+
+// Judge turns how a process ended into how its attempt ended, in a report that has
+// what was measured. It reports false for one that failed by itself, which is for
+// JudgeMemory and JudgeExit.
+func (e *Ended) Judge(r *nodev1.Report) bool {
+	switch s := &e.Task; {
+	case s.OOMKilled:
+		set(r, nodev1.AttemptState_ATTEMPT_STATE_OUT_OF_MEMORY, cluster.ReasonHostOOM,
+			"the kernel ended it at its host memory cap of %d MiB; ask for more with --mem", e.As.GetMemMib())
+	case e.Server != nil && (s.ExitCode != 0 || e.Life.Cause == CardFault):
+		e.judgeServer(r)
+	case e.Life.wasOverCap(s.Ended):
+		b := e.Life.Breach
+		peak := max(r.Usage.GpuMemPeakMib, b.HeldMib)
+		r.Usage.GpuMemPeakMib, r.Usage.GpuOom = peak, true
+		set(r, nodev1.AttemptState_ATTEMPT_STATE_OUT_OF_MEMORY, cluster.ReasonGPUOOM,
+			"held %d MiB of GPU %s, more than its share of %d MiB, and was ended; ask for --gpu-mem %s or more",
+			peak, b.Uuid, b.CapMib, caps.SuggestText(peak, b.CapMib))
+	case e.Life.madeRoom(s.Ended):
+		set(r, nodev1.AttemptState_ATTEMPT_STATE_PREEMPTED, cluster.ReasonPreempted, "")
+	case e.Life.Cause == TimeLimit:
+		set(r, nodev1.AttemptState_ATTEMPT_STATE_TIMEOUT, cluster.ReasonTimeLimit, "ran into its time limit of %s", e.As.GetTimeLimit().AsDuration())
+	case e.Life.Cause == StoodIdle:
+		set(r, nodev1.AttemptState_ATTEMPT_STATE_TIMEOUT, cluster.ReasonTimeLimit,
+			"nobody typed and nothing was computed in the session for %s, its idle limit", e.Idle)
+	case e.Life.Cause == Asked && e.Rest:
+		r.State, r.Exit = nodev1.AttemptState_ATTEMPT_STATE_COMPLETED, &nodev1.Exit{}
+	case e.Life.Cause == Asked:
+		r.State = nodev1.AttemptState_ATTEMPT_STATE_CANCELLED
+	case s.ExitCode == 0:
+		r.State = nodev1.AttemptState_ATTEMPT_STATE_COMPLETED
+	default:
+		return false
+	}
+	return true
+}
+
+// judgeServer judges an attempt whose server ended by a fault: that of a client is
+// its own, the others run again.
+func (e *Ended) judgeServer(r *nodev1.Report) {
+	f := e.Server
+	switch f.Guilty {
+	case e.ID:
+		set(r, nodev1.AttemptState_ATTEMPT_STATE_FAILED, e.exitReason(),
+			"its own fault on GPU %s ended the MPS server that it shared (exit code %d); run it with --exclusive to find the cause", f.UUID, e.Task.ExitCode)
+	case "":
+		set(r, nodev1.AttemptState_ATTEMPT_STATE_LOST, cluster.ReasonGPUNeighbour, "GPU %s: %s, which of them is not known", f.UUID, f.Detail)
+	default:
+		set(r, nodev1.AttemptState_ATTEMPT_STATE_LOST, cluster.ReasonGPUNeighbour, "GPU %s: %s, %s", f.UUID, f.Detail, f.Guilty)
+	}
+}
+
+func (e *Ended) exitReason() cluster.ReasonCode {
+	if e.Task.Signal != 0 {
+		return cluster.ReasonSignal
+	}
+	return cluster.ReasonExit
+}
+
+// JudgeMemory judges an attempt that failed by itself: whether it ran out of GPU
+// memory, whose fault that was, and what its owner should ask for. It reports false
+// when GPU memory explains nothing.
+func (e *Ended) JudgeMemory(r *nodev1.Report, m *Memory) bool {
+	limit, peak := m.LimitMiB, max(m.PeakMiB, r.Usage.GpuMemPeakMib)
+	if limit == 0 && len(e.As.GetGpus()) > 0 {
+		limit = e.As.Gpus[0].MemMib
+	}
+	refused := r.Usage.GpuOom // the provider itself refused an allocation
+	near := m.Near || peak*1000 >= limit*970
+	switch {
+	case (refused || m.Line != "") && !near && m.By != "":
+		r.Usage.GpuOom = false
+		set(r, nodev1.AttemptState_ATTEMPT_STATE_LOST, cluster.ReasonGPUNeighbour,
+			"an allocation on GPU %s was refused at %d MiB of its %d MiB, while %s held more than its share", m.UUID, peak, limit, m.By)
+	case refused, m.Line != "" && near:
+		r.Usage.GpuOom, r.Usage.GpuMemPeakMib = true, peak
+		set(r, nodev1.AttemptState_ATTEMPT_STATE_OUT_OF_MEMORY, cluster.ReasonGPUOOM,
+			"an allocation on the GPU was refused; it held %d MiB at most and its share is %d MiB; ask for --gpu-mem %s or more",
+			peak, limit, caps.SuggestText(peak, limit))
+	case m.Line != "":
+		set(r, nodev1.AttemptState_ATTEMPT_STATE_FAILED, e.exitReason(),
+			"exit code %d; its output says %q, but it held only %d MiB of its %d MiB: one large allocation, or a limit of the program's own",
+			e.Task.ExitCode, m.Line, peak, limit)
+	default:
+		return false
+	}
+	return true
+}
+
+// JudgeExit judges an attempt that failed by itself by its code and signal alone.
+func (e *Ended) JudgeExit(r *nodev1.Report) {
+	if s := e.Task.Signal; s != 0 {
+		set(r, nodev1.AttemptState_ATTEMPT_STATE_FAILED, cluster.ReasonSignal, "ended by signal %d (%s)", int(s), s)
+		return
+	}
+	set(r, nodev1.AttemptState_ATTEMPT_STATE_FAILED, cluster.ReasonExit, "exit code %d", e.Task.ExitCode)
+}
