@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/berth-scheduler/berth/agent/cgroup"
 	"github.com/berth-scheduler/berth/agent/login"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
@@ -57,7 +56,7 @@ func (a *Agent) Adopt(who login.Who, pid int) (job string, err error) {
 	if pid <= 1 {
 		return "", fmt.Errorf("process %d cannot be moved into a job", pid)
 	}
-	g := a.groupOf(t, as)
+	g := groupOf(a.runtimeFor(as), t.id)
 	if g == nil {
 		return "", errors.New("jobs of this node have no control groups: nothing would hold a login to the job's limits")
 	}
@@ -75,13 +74,6 @@ func (a *Agent) Adopt(who login.Who, pid int) (job string, err error) {
 	return t.id.Job.String(), nil
 }
 
-func (a *Agent) groupOf(t *task, as *nodev1.Assignment) *cgroup.Group {
-	if rt, ok := a.runtimeFor(as).(grouped); ok {
-		return rt.Group(t.id)
-	}
-	return nil
-}
-
 // endLogins ends what logged in to an attempt that is over: a runtime knows
 // nothing of it.
 func (t *task) endLogins() {
@@ -89,7 +81,7 @@ func (t *task) endLogins() {
 	if !t.points.visited.Load() || as == nil {
 		return
 	}
-	if g := t.agent.groupOf(t, as); g != nil {
+	if g := groupOf(t.agent.runtimeFor(as), t.id); g != nil {
 		if err := g.Kill(); err != nil {
 			t.log.Error("cannot end what logged in to a job", "err", err)
 		}

@@ -377,7 +377,10 @@ func (a *Agent) apply(d *nodev1.Desired) {
 func (a *Agent) assign(as *nodev1.Assignment) {
 	id := conv.AttemptOf(as)
 	if t := a.tasks[id]; t != nil {
-		t.update(as)
+		if t.update(as) {
+			a.cards.Mem.Hold(as)
+			a.cards.Regrant(as)
+		}
 		return
 	}
 	if cluster.Token(as.Token) < a.journal.Token(id.Job) {

@@ -46,15 +46,14 @@ func (t *task) enforce(ctx context.Context) (time.Duration, error) {
 // seen is what is known of a running attempt now.
 func (t *task) seen(now time.Time) *attempt.Seen {
 	as, released := t.wants()
+	over, server, faults := t.blows()
+	t.life = t.life.Over(over)
 	s := &attempt.Seen{
-		Now: now, As: as, Released: released, Cards: t.cardCause(), Grace: t.agent.cfg.Grace,
+		Now: now, As: as, Released: released, Cards: faults.Cause(t.life, server), Grace: t.agent.cfg.Grace,
 		OverGrace: t.agent.cfg.MemCaps.Grace, Unkillable: t.agent.cfg.Health.Unkillable,
 	}
-	t.mu.Lock()
-	t.life = t.life.Over(t.over)
-	t.mu.Unlock()
 	if as != nil && t.life.KillAt.IsZero() {
-		s.Idle, s.IdleWait = t.idleFor(as, now)
+		s.Idle, s.IdleWait = t.idleFor(now)
 	}
 	return s
 }
@@ -127,8 +126,9 @@ func (t *task) done(as *nodev1.Assignment, do attempt.Do) error {
 // cards take nobody, and somebody has to look at the node.
 func (t *task) unkillable() {
 	why := fmt.Sprintf("a process of %s does not end %s after SIGKILL: it waits in the kernel, as for a file system that does not answer", t.id, t.agent.cfg.Health.Unkillable)
-	t.quarantine(why)
-	t.agent.cards.States.SetProblem(t.who(), why)
+	as, _ := t.wants()
+	t.agent.cards.States.Quarantine(t.id, as.GetGpus(), why)
+	t.agent.cards.States.Unkillable(t.id, why)
 	t.completing(cluster.ReasonUnkillable, why)
 	t.log.Error("attempt cannot be ended", "dur", time.Since(t.life.KillAt).Round(time.Second))
 }

@@ -52,11 +52,7 @@ func (t *task) unfit(ctx context.Context, as *nodev1.Assignment) string {
 			held = append(held, gpu.Unknown)
 			continue
 		}
-		mib, known := unexplained(&usage[i])
-		if !known {
-			mib = gpu.Unknown
-		}
-		held = append(held, mib)
+		held = append(held, cards.Unexplained(&usage[i]))
 		if procs, strays := usage[i].Strays(); s.Exclusive && len(procs) > 0 {
 			p := procs[0]
 			return fmt.Sprintf("GPU %s: process %d (%s) of %s, which nobody started here, holds %d MiB of it", s.Uuid, p.PID, p.Command, p.User, strays)

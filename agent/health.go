@@ -2,17 +2,12 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/berth-scheduler/berth/agent/attempt"
 	"github.com/berth-scheduler/berth/agent/cards"
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/health"
-	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -70,7 +65,6 @@ const (
 	catchUp = 2 * time.Second
 	// whoHealth speaks for the node as a whole.
 	whoHealth = "gpu-health"
-	maxFaults = 8 // kinds of them that are kept of one attempt
 )
 
 // openHealth makes the monitor of the cards, nil on a node without any.
@@ -105,7 +99,8 @@ func (a *Agent) adoptHealth() {
 	}
 	for _, t := range a.tasks {
 		if t.end != nil && time.Since(t.end.Ended.AsTime()) > a.cfg.Health.Within {
-			t.quarantine("it is not known whether its GPU memory is back")
+			as, _ := t.wants()
+			a.cards.States.Quarantine(t.id, as.GetGpus(), "it is not known whether its GPU memory is back")
 		}
 	}
 }
@@ -160,122 +155,4 @@ func (a *Agent) struck(f health.Fault) {
 	for _, t := range a.tasks {
 		t.struck(f)
 	}
-}
-
-// healthState is what a worker knows of its attempt's cards.
-type healthState struct {
-	leaving leaving // how it gives them back, see returnCards
-	blows   []*blow // what befell them; under the task's mu
-}
-
-// blow is a fault that befell an attempt's card.
-type blow struct {
-	health.Fault
-	times int
-}
-
-// struck notes a fault of one of the attempt's cards, and wakes its worker.
-func (t *task) struck(f health.Fault) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	on := slices.ContainsFunc(t.assignment.GetGpus(), func(s *nodev1.Share) bool { return s.Uuid == f.UUID })
-	if !on {
-		return
-	}
-	same := func(b *blow) bool { return b.UUID == f.UUID && b.Xid.Code == f.Xid.Code && b.Lost == f.Lost }
-	if i := slices.IndexFunc(t.blows, same); i >= 0 {
-		t.blows[i].times++
-		return
-	}
-	if len(t.blows) < maxFaults || f.Xid.Action != health.Record {
-		t.blows = append(t.blows, &blow{Fault: f, times: 1})
-	}
-	t.poke()
-}
-
-// hit returns the worst fault of the hardware that befell the attempt's cards
-// while it had them, nil for none. ended is zero for an attempt that goes on.
-func (t *task) hit(began, ended time.Time) *blow {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var worst *blow
-	for _, b := range t.blows {
-		if b.Xid.Action > health.Record && b.within(began, ended) && (worst == nil || b.Xid.Action > worst.Xid.Action) {
-			worst = b
-		}
-	}
-	return worst
-}
-
-// within reports whether a fault came between two instants. The clocks of
-// kernel and runtimes are read at different moments.
-func (b *blow) within(began, ended time.Time) bool {
-	const slack = time.Second
-	return (began.IsZero() || !b.At.Before(began.Add(-slack))) && (ended.IsZero() || !b.At.After(ended.Add(slack)))
-}
-
-// span is from when to when an attempt that ended ran.
-func (t *task) span(r *nodev1.Report) (began, ended time.Time) {
-	if r.Started != nil {
-		return r.Started.AsTime(), r.Ended.AsTime()
-	}
-	return t.life.Started, r.Ended.AsTime()
-}
-
-// culprit is the hardware's fault that befell an attempt that ended, as far as
-// is known.
-func (t *task) culprit(r *nodev1.Report) *blow { return t.hit(t.span(r)) }
-
-// blame changes how an attempt ended by what befell its cards: what the
-// hardware did is not the user's failure. It reports whether anything changed.
-func (t *task) blame(r *nodev1.Report) bool {
-	began, ended := t.span(r)
-	as, _ := t.wants()
-	switch r.State {
-	case nodev1.AttemptState_ATTEMPT_STATE_COMPLETED, nodev1.AttemptState_ATTEMPT_STATE_FAILED, nodev1.AttemptState_ATTEMPT_STATE_TIMEOUT:
-	default:
-		return t.mention(r, as, began, ended)
-	}
-	b := t.hit(began, ended)
-	if b == nil || r.State == nodev1.AttemptState_ATTEMPT_STATE_COMPLETED && t.life.Cause != attempt.CardGone {
-		return t.mention(r, as, began, ended)
-	}
-	detail := fmt.Sprintf("GPU %s: %s", b.UUID, b.String())
-	switch {
-	case r.Exit.GetSignal() != 0:
-		detail += fmt.Sprintf("; it ended by signal %d", r.Exit.Signal)
-	case r.Exit != nil:
-		detail += fmt.Sprintf("; it ended with exit code %d", r.Exit.Code)
-	}
-	r.State, r.Reason, r.Detail = nodev1.AttemptState_ATTEMPT_STATE_LOST, string(cluster.ReasonGPUFault), detail
-	return true
-}
-
-// mention adds to a report which faults came to the attempt's cards, once.
-func (t *task) mention(r *nodev1.Report, as *nodev1.Assignment, began, ended time.Time) bool {
-	if r.State == nodev1.AttemptState_ATTEMPT_STATE_COMPLETED || r.Reason == string(cluster.ReasonGPUFault) {
-		return false
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var words []string
-	for _, b := range t.blows {
-		if !b.within(began, ended) {
-			continue
-		}
-		w := "GPU " + b.UUID + " reported " + b.String()
-		if len(as.GetGpus()) < 2 {
-			w = "its GPU reported " + b.String()
-		}
-		if b.times > 1 {
-			w += fmt.Sprintf(" (%d times)", b.times)
-		}
-		words = append(words, w)
-	}
-	text := strings.Join(words, "; ")
-	if text == "" || strings.Contains(r.Detail, text) {
-		return false
-	}
-	r.Detail = strings.TrimPrefix(r.Detail+"; "+text, "; ")
-	return true
 }

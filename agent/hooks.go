@@ -83,10 +83,7 @@ func (t *task) epilog(ctx context.Context) error {
 		}
 	}
 	if !t.life.Started.IsZero() {
-		t.agent.out.Put(&nodev1.Report{
-			Job: uint64(t.id.Job), Attempt: t.id.No, Token: uint64(t.token),
-			State: nodev1.AttemptState_ATTEMPT_STATE_COMPLETING, Started: t.end.Started,
-		})
+		t.say(&nodev1.Report{State: nodev1.AttemptState_ATTEMPT_STATE_COMPLETING, Started: t.end.Started})
 	}
 	err := h.Run(ctx, hooks.Epilog, hookJob(t.agent.cfg.Node, hooks.Epilog, as, t.end))
 	if ctx.Err() != nil {

@@ -2,10 +2,8 @@ package agent
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
-	"github.com/berth-scheduler/berth/agent/attempt"
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/caps"
 	"github.com/berth-scheduler/berth/cluster"
@@ -45,18 +43,6 @@ func (c MemCaps) orDefaults() MemCaps {
 	return c
 }
 
-// memState is what a task keeps of its GPU memory.
-type memState struct {
-	busySince time.Time // since when it waits for memory, see awaitMemory
-
-	// Guarded by mu of the task: what the watch found, and what befell the
-	// server through which it shares its card.
-	over  *caps.Breach
-	fault *attempt.ServerFault
-
-	resumed atomic.Bool // one from before the agent's start was looked at
-}
-
 // observeMemory takes over what the cards show at an instant and has those
 // ended that hold more than their share.
 func (a *Agent) observeMemory(now time.Time, usage []gpu.Usage) {
@@ -69,14 +55,6 @@ func (a *Agent) observeMemory(now time.Time, usage []gpu.Usage) {
 		}
 		a.mu.Unlock()
 	}
-}
-
-// found tells the worker that its attempt is above its share.
-func (t *task) found(b caps.Breach) {
-	t.mu.Lock()
-	t.over = &b
-	t.mu.Unlock()
-	t.poke()
 }
 
 // awaitMemory waits until each card has the free memory that the share of an

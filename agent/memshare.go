@@ -49,19 +49,6 @@ func (h *shares) join(ctx context.Context, as *nodev1.Assignment) ([]string, err
 	return env, nil
 }
 
-// rejoin has an adopted attempt share its card through its daemon again.
-func (t *task) rejoin(ctx context.Context, as *nodev1.Assignment) {
-	if _, err := t.agent.shares.join(ctx, as); err != nil {
-		t.log.Warn("cannot join an adopted attempt to its MPS daemon again", "err", err)
-	}
-}
-
-// holdMemory has an attempt that is about to start held to its shares.
-func (t *task) holdMemory(ctx context.Context, as *nodev1.Assignment) error {
-	t.agent.cards.Mem.Hold(as)
-	return t.agent.shares.limit(ctx, t.rt, t.id, as)
-}
-
 // leave takes an attempt that ended off its daemon.
 func (h *shares) leave(ctx context.Context, id cluster.AttemptID, as *nodev1.Assignment) error {
 	if h.daemons == nil {
@@ -164,22 +151,6 @@ func (a *Agent) checkDaemon(ctx context.Context, uuid string) {
 			}
 		}
 	}
-}
-
-func (t *task) faulted(f attempt.ServerFault) {
-	t.mu.Lock()
-	if t.fault == nil {
-		t.fault = &f
-	}
-	t.mu.Unlock()
-	t.poke()
-}
-
-// wasFaulted returns what befell the attempt's server, or nil.
-func (t *task) wasFaulted() *attempt.ServerFault {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.fault
 }
 
 // sameShares reports whether two assignments give as much of the same GPUs.

@@ -13,28 +13,16 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
-// launchPatience is how long a runtime that answers, and cannot launch an
-// attempt for a reason that may pass, is asked again. One that does not answer
-// is asked for as long as it takes: what it does not say nobody can know.
-const launchPatience = 2 * time.Minute
-
-// outputPatience is how long an attempt waits for the directory of its output, which
-// is often made just after the submit, under a name that has the job's id.
-const outputPatience = 10 * time.Second
-
 const diedInStart = "the container runtime died while the job was being started; nobody knows whether it ran"
 
-// createFailed decides what becomes of an attempt that could not be prepared.
-// A launch.Error is final, unless it may pass; all else is tried again, see run.
+// createFailed decides what becomes of an attempt that could not be prepared. What
+// is tried again is so by run.
 func (t *task) createFailed(ctx context.Context, err error) error {
-	if t.awaitsOutput(err) {
+	switch attempt.Failed(err, t.failsSince()) {
+	case attempt.TryAgain:
 		return err
-	}
-	if _, final := errors.AsType[*launch.Error](err); final {
+	case attempt.Final:
 		return t.launchFailed(err)
-	}
-	if t.patient() {
-		return err
 	}
 	cctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -44,36 +32,20 @@ func (t *task) createFailed(ctx context.Context, err error) error {
 	return t.launchFailed(err)
 }
 
-// patient reports whether a launch that fails is to be tried again.
-func (t *task) patient() bool {
+// failsSince is for how long a launch fails, from now on.
+func (t *task) failsSince() time.Duration {
 	if t.failing.IsZero() {
 		t.failing = time.Now()
 	}
-	return time.Since(t.failing) < launchPatience
-}
-
-// awaitsOutput reports whether a launch fails for want of a directory for the output,
-// and is to be tried again.
-func (t *task) awaitsOutput(err error) bool {
-	le, ok := errors.AsType[*launch.Error](err)
-	if !ok || !le.Missing {
-		return false
-	}
-	if t.failing.IsZero() {
-		t.failing = time.Now()
-	}
-	return time.Since(t.failing) < outputPatience
+	return time.Since(t.failing)
 }
 
 // startFailed decides what becomes of an attempt whose start failed. Unless the
 // runtime knows that nothing ran, the process may be there all the same: the
 // answer may have been lost on its way, as when containerd was restarted.
-func (t *task) startFailed(err error) error {
-	if t.awaitsOutput(err) {
-		return err
-	}
-	if _, final := errors.AsType[*launch.Error](err); final {
-		return t.launchFailed(err)
+func (t *task) startFailed(ctx context.Context, err error) error {
+	if _, nothingRan := errors.AsType[*launch.Error](err); nothingRan {
+		return t.createFailed(ctx, err)
 	}
 	t.unsure = err
 	return err
@@ -92,7 +64,7 @@ func (t *task) learnStart(ctx context.Context) (known bool, err error) {
 	failed := t.unsure
 	t.unsure = nil
 	as, _ := t.wants()
-	switch attempt.Settle(s, t.cuts, s.Phase != runtime.Created || t.patient()) {
+	switch attempt.Settle(s, t.cuts, s.Phase != runtime.Created || t.failsSince() < attempt.LaunchPatience) {
 	case attempt.StartAgain:
 		return true, nil
 	case attempt.GiveUp:

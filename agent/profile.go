@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/berth-scheduler/berth/agent/cards"
@@ -22,57 +23,68 @@ type grouped interface {
 	Group(id cluster.AttemptID) *cgroup.Group
 }
 
-// measured is what a worker keeps to measure its attempt while it runs.
-type measured struct {
-	power   map[string]cards.Energy // what its cards had drawn when it began
+// groupOf is the control group of an attempt, nil when it has none.
+func groupOf(rt runtime.Runtime, id cluster.AttemptID) *cgroup.Group {
+	if g, ok := rt.(grouped); ok {
+		return g.Group(id)
+	}
+	return nil
+}
+
+// meter measures one attempt while it runs. It belongs to its worker.
+type meter struct {
+	id       cluster.AttemptID
+	recorder *profile.Recorder
+	power    *cards.PowerMeter
+	sampler  *cards.Sampler
+	gpus     gpu.Provider
+	log      *slog.Logger
+
+	marks   map[string]cards.Energy // what its cards had drawn when it began
 	release func()                  // of the sampler's fast rate; nil without GPUs
 	pid     int
 }
 
-// measure begins to measure a running attempt.
-func (t *task) measure(as *nodev1.Assignment) {
-	t.measured.power = t.agent.power.Mark(as.GetGpus())
-	if len(as.GetGpus()) > 0 && t.measured.release == nil {
-		t.measured.release = t.agent.cards.Sampler.Hold()
+// begin begins to measure.
+func (m *meter) begin(rt runtime.Runtime, as *nodev1.Assignment, started time.Time) {
+	m.marks = m.power.Mark(as.GetGpus())
+	if len(as.GetGpus()) > 0 && m.release == nil {
+		m.release = m.sampler.Hold()
 	}
-	a := profile.Attempt{ID: t.id, Started: t.life.Started}
+	a := profile.Attempt{ID: m.id, Started: started, Group: groupOf(rt, m.id)}
 	for _, g := range as.GetGpus() {
 		a.Cards = append(a.Cards, g.Uuid)
 	}
-	if rt, ok := t.rt.(grouped); ok {
-		a.Group = rt.Group(t.id)
-	}
-	t.agent.recorder.Begin(a)
+	m.recorder.Begin(a)
 }
 
 // observed tells the recorder which process the runtime sees.
-func (t *task) observed(s runtime.Task) {
-	if t.measured.pid != s.PID {
-		t.measured.pid = s.PID
-		t.agent.recorder.Pid(t.id, s.PID)
+func (m *meter) observed(s runtime.Task) {
+	if m.pid != s.PID {
+		m.pid = s.PID
+		m.recorder.Pid(m.id, s.PID)
 	}
 }
 
-// unmeasure ends what measure began. It may be called without it, and twice.
-func (t *task) unmeasure(at time.Time) {
-	t.agent.recorder.End(t.id, at) // whoever lay beside it is alone from now on
-	if t.measured.release != nil {
-		t.measured.release()
+// end ends what begin began. It may be called without it, and twice.
+func (m *meter) end(at time.Time) {
+	m.recorder.End(m.id, at) // whoever lay beside it is alone from now on
+	if m.release != nil {
+		m.release()
 	}
 }
 
 // usage is what was measured of an attempt that ended.
-func (a *Agent) usage(ctx context.Context, t *task, s runtime.Task) *nodev1.Usage {
-	u := &nodev1.Usage{HostMemPeakMib: s.MemPeakBytes >> 20}
+func (m *meter) usage(ctx context.Context, s runtime.Task) *nodev1.Usage {
+	u := &nodev1.Usage{HostMemPeakMib: s.MemPeakBytes >> 20, PowerW: m.power.Mean(m.marks)}
 	if d := s.Ended.Sub(s.Started); !s.Started.IsZero() && d > 0 {
 		u.CpuMilli = int64(s.CPUTime) * 1000 / int64(d)
 	}
-	u.PowerW = a.power.Mean(t.measured.power)
 	ended := s.Ended
 	if ended.IsZero() {
 		ended = time.Now()
 	}
-	if res := a.recorder.End(t.id, ended); res != nil {
+	if res := m.recorder.End(m.id, ended); res != nil {
 		// At the cap the kernel has dropped the page cache before it killed.
 		if res.HostMemPeak > 0 && !s.OOMKilled {
 			u.HostMemPeakMib = (res.HostMemPeak + 1<<20 - 1) >> 20
@@ -82,20 +94,20 @@ func (a *Agent) usage(ctx context.Context, t *task, s runtime.Task) *nodev1.Usag
 		io := res.IO().Max(s.IO)
 		u.Profile.ReadBytes, u.Profile.WrittenBytes = io.Read, io.Written
 	}
-	a.accounted(ctx, t, u)
+	m.accounted(ctx, u)
 	return u
 }
 
 // accounted replaces what was sampled by the provider's own accounts, where it
 // keeps some.
-func (a *Agent) accounted(ctx context.Context, t *task, u *nodev1.Usage) {
-	acc, ok := a.cfg.GPUs.(gpu.Accountant)
+func (m *meter) accounted(ctx context.Context, u *nodev1.Usage) {
+	acc, ok := m.gpus.(gpu.Accountant)
 	if !ok {
 		return
 	}
-	cards, err := acc.Account(ctx, t.id.String())
+	cards, err := acc.Account(ctx, m.id.String())
 	if err != nil {
-		t.log.Debug("no GPU account", "err", err)
+		m.log.Debug("no GPU account", "err", err)
 		return
 	}
 	var busy, elapsed time.Duration

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -38,80 +38,41 @@ const (
 	callTimeout    = 2 * time.Minute // of a runtime call that pulls nothing
 )
 
-// task drives one attempt. Its fields below mu are shared; the others belong
-// to the worker, which is the one goroutine of the attempt.
+// task drives one attempt. Its inbox is shared; the others of its fields belong to
+// the worker, which is the one goroutine of the attempt.
 type task struct {
 	agent *Agent
 	id    cluster.AttemptID
 	log   *slog.Logger
 	token cluster.Token
 
-	rt       runtime.Runtime
-	phase    phase
-	adopted  bool // from before this agent started: wait for the leader's word
-	life     attempt.Life
-	ready    bool // it said that it waits for the other nodes
-	end      *nodev1.Report
-	measured measured
-	failing  time.Time // since when its launch fails for what may pass, zero when it does not
-	unsure   error     // a start failed so that it may have happened all the same
-	cuts     int       // how many starts were cut off before the first step
+	rt      runtime.Runtime
+	phase   phase
+	adopted bool // from before this agent started: wait for the leader's word
+	life    attempt.Life
+	ready   bool // it said that it waits for the other nodes
+	end     *nodev1.Report
+	meter   meter
+	failing time.Time // since when its launch fails for what may pass, zero when it does not
+	unsure  error     // a start failed so that it may have happened all the same
+	cuts    int       // how many starts were cut off before the first step
 
 	drain  string      // why the node is to be drained, see prolog
 	points *milestones // for visitors
-	idle   idleState
-	memState
-	healthState
+	idle   attempt.Idle
 
-	mu         sync.Mutex
-	assignment *nodev1.Assignment
-	released   bool
-	wake       chan struct{}
+	busySince time.Time   // since when it waits for memory, see awaitMemory
+	leaving   returning   // how it gives its cards back, see returnCards
+	resumed   atomic.Bool // one from before the agent's start was looked at
+	inbox
 }
 
 func newTask(a *Agent, id cluster.AttemptID, as *nodev1.Assignment) *task {
 	return &task{
-		agent: a, id: id, assignment: as, token: cluster.Token(as.GetToken()),
-		log:  a.log.With("job", id.Job.String(), "attempt", id.No),
-		wake: make(chan struct{}, 1), points: newMilestones(),
+		agent: a, id: id, token: cluster.Token(as.GetToken()), log: a.log.With("job", id.Job.String(), "attempt", id.No), points: newMilestones(),
+		inbox: inbox{assignment: as, wake: make(chan struct{}, 1)},
+		meter: meter{id: id, recorder: a.recorder, power: a.power, sampler: a.cards.Sampler, gpus: a.cfg.GPUs, log: a.log},
 	}
-}
-
-// poke makes the worker look again.
-func (t *task) poke() {
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
-}
-
-// update takes over a newer assignment, of which only stop, grace, preempt, the
-// time limit and what it may hold of its GPUs change.
-func (t *task) update(as *nodev1.Assignment) {
-	t.mu.Lock()
-	cut := t.assignment != nil && !sameShares(t.assignment, as)
-	t.assignment = as
-	t.mu.Unlock()
-	if cut {
-		t.agent.cards.Mem.Hold(as)
-		t.agent.cards.Regrant(as)
-	}
-	t.poke()
-}
-
-// release says that the leader needs nothing more of this attempt: if it is
-// alive it must end, and then it may be forgotten.
-func (t *task) release() {
-	t.mu.Lock()
-	t.released = true
-	t.mu.Unlock()
-	t.poke()
-}
-
-func (t *task) wants() (as *nodev1.Assignment, released bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.assignment, t.released
 }
 
 // run brings the attempt to its end, step by step, until it is forgotten or
@@ -133,7 +94,7 @@ func (t *task) run(ctx context.Context) {
 			return
 		default:
 			t.log.Warn("step failed; will try again", "err", err, "dur", wait)
-			if !t.pause(ctx, wait) {
+			if !pause(ctx, wait) {
 				return
 			}
 			wait = min(2*wait, 10*time.Second)
@@ -161,7 +122,7 @@ func (t *task) resume(ctx context.Context) bool {
 			return true
 		}
 		t.log.Warn("cannot inspect an adopted attempt; will try again", "err", err)
-		if !t.pause(ctx, wait) {
+		if !pause(ctx, wait) {
 			return false
 		}
 	}
@@ -176,8 +137,7 @@ func (t *task) resumeAt(ctx context.Context, s runtime.Task, as *nodev1.Assignme
 		t.phase = phaseCreated
 	default:
 		t.phase = phaseRunning
-		t.points.running()
-		t.measure(as)
+		t.lives(as)
 		t.agent.cards.Mem.Hold(as)
 		if as.GetRanks() != nil && s.Phase == runtime.Running {
 			t.sayRunning() // whoever started it may have died before it could
@@ -187,7 +147,9 @@ func (t *task) resumeAt(ctx context.Context, s runtime.Task, as *nodev1.Assignme
 		if _, err := t.agent.cards.Admit(ctx, as); err != nil {
 			t.log.Warn("cannot grant an adopted attempt its GPUs again", "err", err)
 		}
-		t.rejoin(ctx, as)
+		if _, err := t.agent.shares.join(ctx, as); err != nil {
+			t.log.Warn("cannot join an adopted attempt to its MPS daemon again", "err", err)
+		}
 	}
 	t.resumed.Store(true)
 	t.log.Info("attempt adopted", "phase", s.Phase.String(), "pid", s.PID)
@@ -253,13 +215,14 @@ func (t *task) start(ctx context.Context) error {
 	if wait, err := t.barrier(ctx, as); wait || err != nil {
 		return err
 	}
-	if err := t.holdMemory(ctx, as); err != nil {
+	t.agent.cards.Mem.Hold(as)
+	if err := t.agent.shares.limit(ctx, t.rt, t.id, as); err != nil {
 		return t.launchFailed(err)
 	}
 	cctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := t.rt.Start(cctx, t.id); err != nil {
-		return t.startFailed(err)
+		return t.startFailed(ctx, err)
 	}
 	t.runs(as, time.Now())
 	return nil
@@ -269,17 +232,29 @@ func (t *task) start(ctx context.Context) error {
 func (t *task) runs(as *nodev1.Assignment, since time.Time) {
 	t.life.Started, t.failing = since, time.Time{}
 	t.phase = phaseRunning
-	t.points.running()
-	t.measure(as)
+	t.lives(as)
 	t.sayRunning()
 }
 
-func (t *task) sayRunning() {
-	t.agent.out.Put(&nodev1.Report{
-		Job: uint64(t.id.Job), Attempt: t.id.No, Token: uint64(t.token),
-		State: nodev1.AttemptState_ATTEMPT_STATE_RUNNING, Started: timestamppb.New(t.life.Started),
-	})
+// lives begins what is kept of a process while it lives.
+func (t *task) lives(as *nodev1.Assignment) {
+	t.points.running()
+	t.meter.begin(t.rt, as, t.life.Started)
+	t.idle = attempt.Idle{Limit: attempt.IdleLimit(as, t.agent.cfg.IdleLimit)}
 }
+
+func (t *task) sayRunning() {
+	t.say(&nodev1.Report{State: nodev1.AttemptState_ATTEMPT_STATE_RUNNING, Started: timestamppb.New(t.life.Started)})
+}
+
+// of makes r a report of the attempt.
+func (t *task) of(r *nodev1.Report) *nodev1.Report {
+	r.Job, r.Attempt, r.Token = uint64(t.id.Job), t.id.No, uint64(t.token)
+	return r
+}
+
+// say reports how far the attempt is.
+func (t *task) say(r *nodev1.Report) { t.agent.out.Put(t.of(r)) }
 
 // launchFailed ends an attempt whose process never ran. When ctx ended the
 // next agent will know better.
@@ -310,7 +285,7 @@ func (t *task) watch(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("inspect: %w", err)
 	}
-	t.observed(s)
+	t.meter.observed(s)
 	switch s.Phase {
 	case runtime.Stopped:
 		return t.ended(t.agent.verdict(ctx, t, s))
@@ -333,8 +308,7 @@ func (t *task) watch(ctx context.Context) error {
 
 // ended journals how the attempt ended, frees its GPUs and reports it.
 func (t *task) ended(r *nodev1.Report) error {
-	r.Job, r.Attempt, r.Token = uint64(t.id.Job), t.id.No, uint64(t.token)
-	if r.Ended == nil {
+	if t.of(r); r.Ended == nil {
 		r.Ended = timestamppb.Now()
 	}
 	if r.Started == nil && !t.life.Started.IsZero() {
@@ -348,14 +322,17 @@ func (t *task) ended(r *nodev1.Report) error {
 	t.end, t.phase = r, phaseEnded
 	t.points.ended()
 	t.endLogins()
-	t.unmeasure(r.Ended.AsTime())
+	t.meter.end(r.Ended.AsTime())
 	return nil
 }
 
 // finish cleans up after an attempt whose end is on disk, reports it, and is
 // done when the leader has committed the report or wants none.
 func (t *task) finish(ctx context.Context) (done bool, err error) {
-	if left, err := t.leave(ctx); !left || err != nil {
+	if err := t.epilog(ctx); err != nil {
+		return false, err
+	}
+	if back, err := t.returnCards(ctx); !back || err != nil {
 		return false, err
 	}
 	if g := t.agent.cfg.GPUs; g != nil {

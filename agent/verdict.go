@@ -19,7 +19,7 @@ import (
 // verdict turns how a process ended into how its attempt ended. The code and
 // the signal are reported as they are, whatever the verdict.
 func (a *Agent) verdict(ctx context.Context, t *task, s runtime.Task) *nodev1.Report {
-	r := &nodev1.Report{Exit: &nodev1.Exit{Code: int32(s.ExitCode), Signal: int32(s.Signal)}, Usage: a.usage(ctx, t, s)}
+	r := &nodev1.Report{Exit: &nodev1.Exit{Code: int32(s.ExitCode), Signal: int32(s.Signal)}, Usage: t.meter.usage(ctx, s)}
 	if !s.Started.IsZero() {
 		r.Started = timestamppb.New(s.Started)
 	}
@@ -27,10 +27,12 @@ func (a *Agent) verdict(ctx context.Context, t *task, s runtime.Task) *nodev1.Re
 		r.Ended = timestamppb.New(s.Ended)
 	}
 	as, _ := t.wants()
-	if t.wasFaulted() == nil && s.ExitCode != 0 && as != nil && a.cfg.MemCaps.Daemons != nil && a.cards.HeldBy(as, caps.MPS) != nil {
+	_, server, _ := t.blows()
+	if server == nil && s.ExitCode != 0 && as != nil && a.cfg.MemCaps.Daemons != nil && a.cards.HeldBy(as, caps.MPS) != nil {
 		a.checkDaemon(ctx, as.Gpus[0].Uuid) // it may have ended for what is not yet known
+		_, server, _ = t.blows()
 	}
-	e := &attempt.Ended{ID: t.id.String(), Task: s, As: as, Life: t.life, Server: t.wasFaulted(), Idle: t.idle.limit, Rest: launcher.RestOfBatch(as)}
+	e := &attempt.Ended{ID: t.id.String(), Task: s, As: as, Life: t.life, Server: server, Idle: t.idle.Limit, Rest: launcher.RestOfBatch(as)}
 	if !e.Judge(r) && (len(as.GetGpus()) == 0 || !e.JudgeMemory(r, a.memoryOf(ctx, e, r.Usage.GpuOom))) {
 		e.JudgeExit(r)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // pause waits for d; it reports false when ctx ended first.
-func (t *task) pause(ctx context.Context, d time.Duration) bool {
+func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -17,17 +17,6 @@ func (t *task) pause(ctx context.Context, d time.Duration) bool {
 		return false
 	case <-timer.C:
 		return true
-	}
-}
-
-// await waits until there is reason to look again.
-func (t *task) await(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(max(d, time.Millisecond))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.wake:
-	case <-timer.C:
 	}
 }
 
@@ -45,10 +34,7 @@ func (t *task) barrier(ctx context.Context, as *nodev1.Assignment) (wait bool, e
 	if !t.ready {
 		t.ready = true
 		t.log.Info("ready; waiting for the other nodes")
-		t.agent.out.Put(&nodev1.Report{
-			Job: uint64(t.id.Job), Attempt: t.id.No, Token: uint64(t.token),
-			State: nodev1.AttemptState_ATTEMPT_STATE_STARTING, Ready: true,
-		})
+		t.say(&nodev1.Report{State: nodev1.AttemptState_ATTEMPT_STATE_STARTING, Ready: true})
 	}
 	t.await(ctx, attempt.LookEvery)
 	return true, nil

@@ -3,7 +3,47 @@
 // package decide, and acts.
 package attempt
 
-import "github.com/berth-scheduler/berth/agent/runtime"
+import (
+	"errors"
+	"time"
+
+	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/agent/runtime"
+)
+
+// LaunchPatience is how long a runtime that answers, and cannot launch an
+// attempt for a reason that may pass, is asked again. One that does not answer
+// is asked for as long as it takes: what it does not say nobody can know.
+const LaunchPatience = 2 * time.Minute
+
+// OutputPatience is how long an attempt waits for the directory of its output, which
+// is often made just after the submit, under a name that has the job's id.
+const OutputPatience = 10 * time.Second
+
+// Launch is what is to be done about a launch that failed.
+type Launch uint8
+
+// What may be done.
+const (
+	TryAgain  Launch = iota
+	Final            // it fails for good
+	Exhausted        // it fails for too long, unless the runtime is silent
+)
+
+// Failed decides about a launch that fails since so long. A launch.Error is final,
+// unless it may pass.
+func Failed(err error, since time.Duration) Launch {
+	le, ok := errors.AsType[*launch.Error](err)
+	switch {
+	case ok && le.Missing && since < OutputPatience:
+		return TryAgain
+	case ok:
+		return Final
+	case since < LaunchPatience:
+		return TryAgain
+	}
+	return Exhausted
+}
 
 // MostCuts is how many starts of an attempt may be cut off before its first
 // step until the node is taken to be broken.

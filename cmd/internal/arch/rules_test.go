@@ -68,7 +68,7 @@ var rooms = map[string][]string{
 	// is the interface and what it hands over.
 	"agent/runtime": {"agent/launch", "agent/proc"},
 	// What it decides, it decides from values alone.
-	"agent/attempt":      {"agent/runtime", "agent/gpu/caps"},
+	"agent/attempt":      {"agent/runtime", "agent/launch", "agent/hold", "agent/gpu/caps", "agent/gpu/health"},
 	"agent/launcher":     {"agent/launch", "agent/hold", "agent/ranks", "agent/gpu/caps"},
 	"agent/cards":        {"agent/launch", "agent/gpu", "agent/gpu/caps"},
 	"agent/hooks":        {"agent/cgroup"},

@@ -1,0 +1,89 @@
+package cards
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/berth-scheduler/berth/agent/gpu"
+	"github.com/berth-scheduler/berth/cluster"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+func returnOf(id cluster.AttemptID) string { return "return of " + id.String() }
+
+// Quarantine keeps new attempts from the cards of one that had them, or opens them
+// again with "".
+func (c *States) Quarantine(id cluster.AttemptID, gpus []*nodev1.Share, why string) {
+	state := Quarantined
+	if why == "" {
+		state = OK
+	}
+	for _, s := range gpus {
+		c.Set(s.Uuid, returnOf(id), state, why)
+	}
+}
+
+// Unkillable records that a process of an attempt cannot be ended; "" takes it back.
+func (c *States) Unkillable(id cluster.AttemptID, why string) { c.SetProblem(returnOf(id), why) }
+
+// Left says what of an attempt that ended is still on its cards, by an answer from
+// after an instant; "" for nothing. baseMiB is what each held before without a
+// process, and slackMiB how much more may stay.
+func (nc *Cards) Left(ctx context.Context, after time.Time, as *nodev1.Assignment, id cluster.AttemptID, baseMiB []int64, slackMiB int64) string {
+	usage, ok := nc.UsageAfter(ctx, after)
+	if !ok {
+		return "the driver does not tell what is on its GPUs"
+	}
+	var words []string
+	for i, s := range as.Gpus {
+		base := int64(0)
+		if i < len(baseMiB) {
+			base = baseMiB[i]
+		}
+		if w := leftOn(usage, s.Uuid, id.String(), base, slackMiB); w != "" {
+			words = append(words, w)
+		}
+	}
+	return strings.Join(words, "; ")
+}
+
+// leftOn says what of an attempt is left on a card by what the card shows, ""
+// for nothing: processes of the attempt, or memory above what the card held
+// before that no process accounts for. What others hold, strays too, is theirs.
+func leftOn(usage []gpu.Usage, uuid, attempt string, baseMiB, slackMiB int64) string {
+	for i := range usage {
+		u := &usage[i]
+		if u.UUID != uuid {
+			continue
+		}
+		for _, p := range u.Processes {
+			if p.PID != 0 && p.Attempt == attempt {
+				return fmt.Sprintf("GPU %s: process %d of it holds %d MiB", uuid, p.PID, max(0, p.MemMiB))
+			}
+		}
+		free := Unexplained(u)
+		if over := free - max(0, baseMiB); free != gpu.Unknown && baseMiB >= 0 && over > slackMiB {
+			return fmt.Sprintf("GPU %s: %d MiB are not back", uuid, over)
+		}
+		return ""
+	}
+	return "GPU " + uuid + " cannot be read"
+}
+
+// Unexplained is the memory of a card that no process accounts for; gpu.Unknown
+// where a process does not tell what it holds.
+func Unexplained(u *gpu.Usage) int64 {
+	mib := u.UsedMiB
+	for _, p := range u.Processes {
+		if p.PID == 0 {
+			continue
+		}
+		if p.MemMiB < 0 {
+			return gpu.Unknown
+		}
+		mib -= p.MemMiB
+	}
+	return max(0, mib)
+}

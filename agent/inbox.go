@@ -1,0 +1,101 @@
+package agent
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/berth-scheduler/berth/agent/attempt"
+	"github.com/berth-scheduler/berth/agent/gpu/caps"
+	"github.com/berth-scheduler/berth/agent/gpu/health"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// inbox is what others have for the worker of an attempt. Its methods may be called
+// from any goroutine.
+type inbox struct {
+	mu         sync.Mutex
+	assignment *nodev1.Assignment
+	released   bool
+	over       *caps.Breach         // it is above its share of a GPU
+	server     *attempt.ServerFault // what befell the server through which it shares its card
+	faults     attempt.Faults       // what befell its cards
+	wake       chan struct{}
+}
+
+// poke makes the worker look again.
+func (b *inbox) poke() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// put changes what is in the box and makes the worker look.
+func (b *inbox) put(change func()) {
+	b.mu.Lock()
+	change()
+	b.mu.Unlock()
+	b.poke()
+}
+
+// update takes over a newer assignment, of which only stop, grace, preempt, the
+// time limit and what it may hold of its GPUs change. It reports whether the last did.
+func (b *inbox) update(as *nodev1.Assignment) (cut bool) {
+	b.put(func() {
+		cut = b.assignment != nil && !sameShares(b.assignment, as)
+		b.assignment = as
+	})
+	return cut
+}
+
+// release says that the leader needs nothing more of this attempt: if it is
+// alive it must end, and then it may be forgotten.
+func (b *inbox) release() { b.put(func() { b.released = true }) }
+
+// found says that the attempt is above its share.
+func (b *inbox) found(br caps.Breach) { b.put(func() { b.over = &br }) }
+
+// faulted says that the server through which the attempt shares its card ended.
+func (b *inbox) faulted(f attempt.ServerFault) {
+	b.put(func() {
+		if b.server == nil {
+			b.server = &f
+		}
+	})
+}
+
+// struck notes a fault of one of the attempt's cards.
+func (b *inbox) struck(f health.Fault) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	on := slices.ContainsFunc(b.assignment.GetGpus(), func(s *nodev1.Share) bool { return s.Uuid == f.UUID })
+	if on && b.faults.Add(f) {
+		b.poke()
+	}
+}
+
+func (b *inbox) wants() (as *nodev1.Assignment, released bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.assignment, b.released
+}
+
+// blows returns what befell the attempt's memory, its server and its cards so far.
+func (b *inbox) blows() (*caps.Breach, *attempt.ServerFault, attempt.Faults) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.over, b.server, slices.Clone(b.faults)
+}
+
+// await waits until there is reason to look again.
+func (b *inbox) await(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(max(d, time.Millisecond))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-b.wake:
+	case <-timer.C:
+	}
+}
