@@ -101,13 +101,8 @@ func (m *milestones) past() bool {
 // live reports whether the first process was let go and has not ended.
 func (m *milestones) live() bool {
 	select {
-	case <-m.over:
-		return false
-	default:
-	}
-	select {
 	case <-m.runs:
-		return true
+		return !m.past()
 	default:
 		return false
 	}

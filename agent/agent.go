@@ -5,6 +5,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,7 +137,6 @@ type Agent struct {
 	cards    *cards.Cards
 	checks   *cards.Checks
 	health   *health.Monitor // nil without GPUs
-	gpuBusy  *gpuBusy
 
 	mu    sync.Mutex
 	tasks map[cluster.AttemptID]*task
@@ -155,12 +155,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if cfg.Grace == 0 {
-		cfg.Grace = defaultGrace
-	}
-	if cfg.Heartbeat == 0 {
-		cfg.Heartbeat = 2 * time.Second
-	}
+	cfg.Grace, cfg.Heartbeat = cmp.Or(cfg.Grace, 30*time.Second), cmp.Or(cfg.Heartbeat, 2*time.Second)
 	cfg.MemCaps = cfg.MemCaps.orDefaults()
 	cfg.Health.complete(cfg.GPUs)
 	l, err := launcher.New(launcher.Config{
@@ -203,8 +198,7 @@ func (a *Agent) observe() {
 	a.recorder = profile.New(filepath.Join(a.cfg.Dir, profilesFile), a.log)
 	a.cards.Sampler.Observe(a.observeMemory)
 	a.cards.FollowStrays()
-	a.gpuBusy = &gpuBusy{last: map[string]time.Time{}}
-	for _, f := range append([]func(time.Time, []gpu.Usage){a.gpuBusy.observe, a.power.Observe, a.recorder.Observe}, a.cfg.UsageObservers...) {
+	for _, f := range append([]func(time.Time, []gpu.Usage){a.observeWork, a.power.Observe, a.recorder.Observe}, a.cfg.UsageObservers...) {
 		a.cards.Sampler.Observe(f)
 	}
 }
@@ -216,7 +210,9 @@ func (a *Agent) adopt(ctx context.Context) error {
 	for id, rec := range a.journal.Records() {
 		t := newTask(a, id, rec.Assignment)
 		t.life = attempt.Remember(rec.Assignment)
-		if t.adopted = rec.End == nil; !t.adopted {
+		if rec.End == nil {
+			t.adopt()
+		} else {
 			t.end, t.phase = rec.End, phaseEnded
 			t.points.ended()
 		}
@@ -232,7 +228,8 @@ func (a *Agent) adopt(ctx context.Context) error {
 				continue
 			}
 			t := newTask(a, s.ID, nil)
-			t.rt, t.adopted, t.token = rt, true, s.Token
+			t.rt, t.token = rt, s.Token
+			t.adopt()
 			a.tasks[s.ID] = t
 		}
 		if len(seen) > 0 {
@@ -286,10 +283,14 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go(func() error { return a.cards.Sampler.Run(ctx) })
 	g.Go(func() error { return a.recorder.Run(ctx) })
 	g.Go(func() error { return a.cards.WatchProvider(ctx) })
-	g.Go(func() error { return a.runHealth(ctx) })
+	if a.health != nil {
+		g.Go(func() error { return a.health.Run(ctx) })
+	}
 	g.Go(func() error { return a.checks.Run(ctx) })
 	g.Go(func() error { return a.link().run(ctx) })
-	g.Go(func() error { return a.watchDaemons(ctx) })
+	if a.cfg.MemCaps.Daemons != nil {
+		g.Go(func() error { return a.watchDaemons(ctx) })
+	}
 	err := g.Wait()
 	a.workers.Wait()
 	if cerr := a.journal.Close(); err == nil || errors.Is(err, context.Canceled) {
@@ -324,6 +325,21 @@ func (a *Agent) spawn(t *task) {
 	a.workers.Go(func() { t.run(a.ctx) })
 }
 
+func (a *Agent) task(id cluster.AttemptID) *task {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.tasks[id]
+}
+
+// named is the attempt of a name, as cards and daemons know it; nil for none.
+func (a *Agent) named(name string) *task {
+	id, err := cluster.ParseAttemptID(name)
+	if err != nil {
+		return nil
+	}
+	return a.task(id)
+}
+
 // watchExits wakes the worker of each attempt that the runtime says ended.
 func (a *Agent) watchExits(ctx context.Context, rt runtime.Runtime) error {
 	for {
@@ -331,10 +347,7 @@ func (a *Agent) watchExits(ctx context.Context, rt runtime.Runtime) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case id := <-rt.Exits():
-			a.mu.Lock()
-			t := a.tasks[id]
-			a.mu.Unlock()
-			if t != nil {
+			if t := a.task(id); t != nil {
 				t.poke()
 			}
 		}
@@ -398,7 +411,6 @@ func (a *Agent) forget(t *task) {
 	delete(a.tasks, t.id)
 	a.mu.Unlock()
 	a.recorder.Forget(t.id)
-	a.gpuBusy.drop(t.id.String())
 	if err := a.journal.Forget(t.id); err != nil {
 		a.log.Error("cannot write the journal", "err", err)
 	}
@@ -412,10 +424,7 @@ func (a *Agent) acked(acks []*nodev1.Ack) {
 		if !terminal(k.State) {
 			continue
 		}
-		a.mu.Lock()
-		t := a.tasks[id]
-		a.mu.Unlock()
-		if t != nil {
+		if t := a.task(id); t != nil {
 			t.release()
 		}
 	}

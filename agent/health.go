@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 	"time"
@@ -39,23 +40,11 @@ type HealthConfig struct {
 }
 
 func (c *HealthConfig) complete(gpus gpu.Provider) {
-	_, exact := gpus.(gpu.Accountant)
-	or := func(d *time.Duration, def time.Duration) {
-		if *d == 0 {
-			*d = def
-		}
+	if _, exact := gpus.(gpu.Accountant); !exact {
+		c.Quiet = cmp.Or(c.Quiet, 2*time.Second)
 	}
-	if !exact {
-		or(&c.Quiet, 2*time.Second)
-	}
-	or(&c.Within, time.Minute)
-	or(&c.Blame, 250*time.Millisecond)
-	or(&c.CheckTime, time.Second)
-	or(&c.Recheck, 30*time.Second)
-	or(&c.Unkillable, time.Minute)
-	if c.SlackMiB == 0 {
-		c.SlackMiB = 64
-	}
+	c.Within, c.Unkillable, c.Recheck = cmp.Or(c.Within, time.Minute), cmp.Or(c.Unkillable, time.Minute), cmp.Or(c.Recheck, 30*time.Second)
+	c.Blame, c.CheckTime, c.SlackMiB = cmp.Or(c.Blame, 250*time.Millisecond), cmp.Or(c.CheckTime, time.Second), cmp.Or(c.SlackMiB, 64)
 }
 
 const (
@@ -100,18 +89,9 @@ func (a *Agent) adoptHealth() {
 	for _, t := range a.tasks {
 		if t.end != nil && time.Since(t.end.Ended.AsTime()) > a.cfg.Health.Within {
 			as, _ := t.wants()
-			a.cards.States.Quarantine(t.id, as.GetGpus(), "it is not known whether its GPU memory is back")
+			a.cards.States.Quarantine(as, "it is not known whether its GPU memory is back")
 		}
 	}
-}
-
-// runHealth watches the cards until ctx ends.
-func (a *Agent) runHealth(ctx context.Context) error {
-	if a.health == nil {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	return a.health.Run(ctx)
 }
 
 // awaitHealth waits until what the kernel logged while no agent ran was read:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berth-scheduler/berth/agent/attempt"
@@ -22,6 +23,7 @@ type inbox struct {
 	server     *attempt.ServerFault // what befell the server through which it shares its card
 	faults     attempt.Faults       // what befell its cards
 	wake       chan struct{}
+	computed   atomic.Pointer[time.Time] // when a GPU of its own last worked
 }
 
 // poke makes the worker look again.
@@ -87,6 +89,18 @@ func (b *inbox) blows() (*caps.Breach, *attempt.ServerFault, attempt.Faults) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.over, b.server, slices.Clone(b.faults)
+}
+
+// pause waits for d; it reports false when ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
 }
 
 // await waits until there is reason to look again.

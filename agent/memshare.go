@@ -1,14 +1,17 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/berth-scheduler/berth/agent/attempt"
 	"github.com/berth-scheduler/berth/agent/cards"
+	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/caps"
 	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/agent/runtime"
@@ -16,6 +19,53 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
+
+// MemCaps says how jobs are held to their shares of GPU memory.
+type MemCaps struct {
+	// Watch is when a job above its share is ended; the zero value is
+	// caps.DefaultWatch.
+	Watch caps.WatchConfig
+	// Grace is the time between SIGUSR1 and SIGTERM to such a job; 0 means 5 s.
+	Grace time.Duration
+	// Choose says how the shares of a card are enforced; nil is Config.CapMode
+	// for all. Daemons are those of MPS and Limiter sets the driver's limits,
+	// nil where no card needs them.
+	Choose  func(gpu.Card) caps.Choice
+	Daemons *caps.Daemons
+	Limiter caps.Limiter
+	// Env is what frameworks are told.
+	Env caps.EnvConfig
+	// Busy is how long an attempt waits for memory that its share promises and
+	// somebody else holds; 0 means 2 min. Then it ends and its job waits again.
+	Busy time.Duration
+}
+
+func (c MemCaps) orDefaults() MemCaps {
+	c.Watch, c.Grace, c.Busy = cmp.Or(c.Watch, caps.DefaultWatch()), cmp.Or(c.Grace, 5*time.Second), cmp.Or(c.Busy, 2*time.Minute)
+	return c
+}
+
+// observeMemory takes over what the cards show at an instant and has those
+// ended that hold more than their share.
+func (a *Agent) observeMemory(now time.Time, usage []gpu.Usage) {
+	for _, b := range a.cards.Mem.Observe(now, usage) {
+		if t := a.named(b.Attempt); t != nil {
+			t.found(b)
+		}
+	}
+}
+
+// observeWork notes who computes: a card that does counts for all who are on it,
+// since drivers do not tell whose work it is.
+func (a *Agent) observeWork(now time.Time, usage []gpu.Usage) {
+	for i := range usage {
+		for _, p := range usage[i].Processes {
+			if t := a.named(p.Attempt); t != nil && usage[i].UtilMilli > 0 {
+				t.computed.Store(&now)
+			}
+		}
+	}
+}
 
 // mpsEvery is how often the daemons of shared cards are asked how they are.
 const mpsEvery = 2 * time.Second
@@ -89,10 +139,6 @@ func (h *shares) limit(ctx context.Context, rt runtime.Runtime, id cluster.Attem
 // nobody uses any more.
 func (a *Agent) watchDaemons(ctx context.Context) error {
 	d := a.cfg.MemCaps.Daemons
-	if d == nil {
-		<-ctx.Done()
-		return ctx.Err()
-	}
 	tick := time.NewTicker(mpsEvery)
 	defer tick.Stop()
 	swept := false
@@ -125,7 +171,7 @@ func (a *Agent) settled() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, t := range a.tasks {
-		if t.adopted && !t.resumed.Load() && t.end == nil {
+		if t.adopted.Load() {
 			return false
 		}
 	}
@@ -141,27 +187,16 @@ func (a *Agent) checkDaemon(ctx context.Context, uuid string) {
 	}
 	guilty := a.cards.AttemptOfPID(uuid, f.PID)
 	a.log.ErrorContext(ctx, "MPS fault: every job that shares the GPU is lost", "gpu", uuid, "pid", f.PID, "job", guilty, "err", f.Detail)
-	members := d.Members(uuid)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for id, t := range a.tasks {
-		for _, m := range members {
-			if id.String() == m {
-				t.faulted(attempt.ServerFault{UUID: uuid, Detail: f.Detail, Guilty: guilty})
-			}
+	for _, m := range d.Members(uuid) {
+		if t := a.named(m); t != nil {
+			t.faulted(attempt.ServerFault{UUID: uuid, Detail: f.Detail, Guilty: guilty})
 		}
 	}
 }
 
 // sameShares reports whether two assignments give as much of the same GPUs.
 func sameShares(a, b *nodev1.Assignment) bool {
-	if len(a.Gpus) != len(b.Gpus) {
-		return false
-	}
-	for i, x := range a.Gpus {
-		if y := b.Gpus[i]; x.Uuid != y.Uuid || x.MemMib != y.MemMib || x.Exclusive != y.Exclusive {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(a.Gpus, b.Gpus, func(x, y *nodev1.Share) bool {
+		return x.Uuid == y.Uuid && x.MemMib == y.MemMib && x.Exclusive == y.Exclusive
+	})
 }

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -11,7 +10,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/agent/attempt"
-	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/agent/outbox"
 	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
@@ -22,18 +20,19 @@ import (
 //
 //	new ─▶ created ─▶ running ─▶ ended ─▶ (gone)
 //
+// One that was there before this agent is adopted first, at any of them but the last.
 // Each step does one thing, and doing it again after a crash is safe.
 type phase uint8
 
 const (
-	phaseNew phase = iota
+	phaseNew     phase = iota
+	phaseAdopted       // it was there before this agent: wait for the leader's word
 	phaseCreated
 	phaseRunning
 	phaseEnded
 )
 
 const (
-	defaultGrace   = 30 * time.Second
 	firstRetryWait = 100 * time.Millisecond
 	callTimeout    = 2 * time.Minute // of a runtime call that pulls nothing
 )
@@ -45,42 +44,41 @@ type task struct {
 	id    cluster.AttemptID
 	log   *slog.Logger
 	token cluster.Token
+	inbox
 
 	rt      runtime.Runtime
 	phase   phase
-	adopted bool // from before this agent started: wait for the leader's word
+	adopted atomic.Bool // from before this agent, and not looked at yet
 	life    attempt.Life
-	ready   bool // it said that it waits for the other nodes
+	drain   string      // why the node is to be drained, see prolog
+	points  *milestones // for visitors
 	end     *nodev1.Report
-	meter   meter
-	failing time.Time // since when its launch fails for what may pass, zero when it does not
-	unsure  error     // a start failed so that it may have happened all the same
-	cuts    int       // how many starts were cut off before the first step
 
-	drain  string      // why the node is to be drained, see prolog
-	points *milestones // for visitors
-	idle   attempt.Idle
-
-	busySince time.Time   // since when it waits for memory, see awaitMemory
-	leaving   returning   // how it gives its cards back, see returnCards
-	resumed   atomic.Bool // one from before the agent's start was looked at
-	inbox
+	// What belongs to one phase.
+	launching launching
+	running   running
+	leaving   leaving
 }
 
 func newTask(a *Agent, id cluster.AttemptID, as *nodev1.Assignment) *task {
-	return &task{
+	t := &task{
 		agent: a, id: id, token: cluster.Token(as.GetToken()), log: a.log.With("job", id.Job.String(), "attempt", id.No), points: newMilestones(),
 		inbox: inbox{assignment: as, wake: make(chan struct{}, 1)},
-		meter: meter{id: id, recorder: a.recorder, power: a.power, sampler: a.cards.Sampler, gpus: a.cfg.GPUs, log: a.log},
 	}
+	t.launching.task, t.leaving.task = t, t
+	t.running = running{task: t, meter: meter{id: id, recorder: a.recorder, power: a.power, sampler: a.cards.Sampler, gpus: a.cfg.GPUs, log: a.log}}
+	return t
+}
+
+// adopt says of an attempt that it was there before this agent.
+func (t *task) adopt() {
+	t.phase = phaseAdopted
+	t.adopted.Store(true)
 }
 
 // run brings the attempt to its end, step by step, until it is forgotten or
 // ctx ends.
 func (t *task) run(ctx context.Context) {
-	if t.adopted && !t.resume(ctx) {
-		return
-	}
 	wait := firstRetryWait
 	for ctx.Err() == nil {
 		done, err := t.step(ctx)
@@ -102,30 +100,21 @@ func (t *task) run(ctx context.Context) {
 	}
 }
 
-// resume finds out where an attempt from before the agent's start stands. It
-// reports false when ctx ended first.
-func (t *task) resume(ctx context.Context) bool {
+// resume finds out where an attempt from before the agent's start stands.
+func (t *task) resume(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
-		return false
+		return ctx.Err()
 	case <-t.agent.synced:
 	}
 	t.agent.awaitHealth(ctx)
 	as, _ := t.wants()
-	if t.rt == nil {
-		t.rt = t.agent.runtimeFor(as)
+	s, err := t.runtime().Inspect(ctx, t.id)
+	if err != nil {
+		return fmt.Errorf("inspect an adopted attempt: %w", err)
 	}
-	for wait := firstRetryWait; ; wait = min(2*wait, 10*time.Second) {
-		s, err := t.rt.Inspect(ctx, t.id)
-		if err == nil {
-			t.resumeAt(ctx, s, as)
-			return true
-		}
-		t.log.Warn("cannot inspect an adopted attempt; will try again", "err", err)
-		if !pause(ctx, wait) {
-			return false
-		}
-	}
+	t.resumeAt(ctx, s, as)
+	return nil
 }
 
 func (t *task) resumeAt(ctx context.Context, s runtime.Task, as *nodev1.Assignment) {
@@ -151,7 +140,7 @@ func (t *task) resumeAt(ctx context.Context, s runtime.Task, as *nodev1.Assignme
 			t.log.Warn("cannot join an adopted attempt to its MPS daemon again", "err", err)
 		}
 	}
-	t.resumed.Store(true)
+	t.adopted.Store(false)
 	t.log.Info("attempt adopted", "phase", s.Phase.String(), "pid", s.PID)
 }
 
@@ -159,79 +148,22 @@ func (t *task) resumeAt(ctx context.Context, s runtime.Task, as *nodev1.Assignme
 // is left to do.
 func (t *task) step(ctx context.Context) (done bool, err error) {
 	switch t.phase {
+	case phaseAdopted:
+		return false, t.resume(ctx)
 	case phaseNew:
-		return false, t.create(ctx)
+		return false, t.launching.create(ctx)
 	case phaseCreated:
-		return false, t.start(ctx)
+		return false, t.launching.start(ctx)
 	case phaseRunning:
-		return false, t.watch(ctx)
+		return false, t.running.watch(ctx)
 	default:
-		return t.finish(ctx)
+		return t.leaving.finish(ctx)
 	}
-}
-
-// create journals the intent and prepares the attempt.
-func (t *task) create(ctx context.Context) error {
-	as, released := t.wants()
-	if as == nil || released || as.Stop {
-		return t.ended(&nodev1.Report{State: nodev1.AttemptState_ATTEMPT_STATE_CANCELLED})
-	}
-	if ready, err := t.awaitCards(ctx, as); !ready || err != nil {
-		return err
-	}
-	if err := t.note(as, t.life); err != nil {
-		return err
-	}
-	t.rt = t.agent.runtimeFor(as)
-	if t.rt == nil {
-		return t.launchFailed(&launch.Error{Code: 125, Reason: "IMAGE", Err: errors.New("this node runs no images: it has no containerd")})
-	}
-	if err := t.prolog(ctx, as); err != nil {
-		return t.launchFailed(err)
-	}
-	l, err := t.agent.launch(ctx, as)
-	if err != nil {
-		return t.launchFailed(err)
-	}
-	if err := t.rt.Create(ctx, l); err != nil {
-		return t.createFailed(ctx, err)
-	}
-	t.failing = time.Time{}
-	t.phase = phaseCreated
-	return nil
-}
-
-// start runs the process and says so.
-func (t *task) start(ctx context.Context) error {
-	if t.unsure != nil {
-		if known, err := t.learnStart(ctx); !known || err != nil {
-			return err
-		}
-	}
-	as, released := t.wants()
-	if as == nil || released || as.Stop {
-		return t.ended(&nodev1.Report{State: nodev1.AttemptState_ATTEMPT_STATE_CANCELLED})
-	}
-	if wait, err := t.barrier(ctx, as); wait || err != nil {
-		return err
-	}
-	t.agent.cards.Mem.Hold(as)
-	if err := t.agent.shares.limit(ctx, t.rt, t.id, as); err != nil {
-		return t.launchFailed(err)
-	}
-	cctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	if err := t.rt.Start(cctx, t.id); err != nil {
-		return t.startFailed(ctx, err)
-	}
-	t.runs(as, time.Now())
-	return nil
 }
 
 // runs takes note that the process was let go.
 func (t *task) runs(as *nodev1.Assignment, since time.Time) {
-	t.life.Started, t.failing = since, time.Time{}
-	t.phase = phaseRunning
+	t.life.Started, t.phase = since, phaseRunning
 	t.lives(as)
 	t.sayRunning()
 }
@@ -239,8 +171,8 @@ func (t *task) runs(as *nodev1.Assignment, since time.Time) {
 // lives begins what is kept of a process while it lives.
 func (t *task) lives(as *nodev1.Assignment) {
 	t.points.running()
-	t.meter.begin(t.rt, as, t.life.Started)
-	t.idle = attempt.Idle{Limit: attempt.IdleLimit(as, t.agent.cfg.IdleLimit)}
+	t.running.meter.begin(t.rt, as, t.life.Started)
+	t.running.idle = attempt.Idle{Limit: attempt.IdleLimit(as, t.agent.cfg.IdleLimit)}
 }
 
 func (t *task) sayRunning() {
@@ -253,58 +185,8 @@ func (t *task) of(r *nodev1.Report) *nodev1.Report {
 	return r
 }
 
-// say reports how far the attempt is.
+// say has the leader hear how far the attempt is.
 func (t *task) say(r *nodev1.Report) { t.agent.out.Put(t.of(r)) }
-
-// launchFailed ends an attempt whose process never ran. When ctx ended the
-// next agent will know better.
-func (t *task) launchFailed(err error) error {
-	if t.agent.ctx.Err() != nil {
-		return err
-	}
-	code, detail := int32(125), err.Error()
-	r := &nodev1.Report{State: nodev1.AttemptState_ATTEMPT_STATE_FAILED, Reason: string(cluster.ReasonLaunch)}
-	var le *launch.Error
-	if errors.As(err, &le) {
-		code = int32(le.Code)
-	}
-	if le != nil && le.Node {
-		r.State, r.Reason = nodev1.AttemptState_ATTEMPT_STATE_LOST, string(cluster.ReasonNodeFault)
-	}
-	t.log.Info("attempt did not start", "err", err)
-	r.Exit, r.Detail = &nodev1.Exit{Code: code}, detail
-	return t.ended(r)
-}
-
-// watch looks at a running attempt, ends it when it must end, and otherwise
-// waits for news.
-func (t *task) watch(ctx context.Context) error {
-	cctx, cancel := context.WithTimeout(ctx, callTimeout)
-	s, err := t.rt.Inspect(cctx, t.id)
-	cancel()
-	if err != nil {
-		return fmt.Errorf("inspect: %w", err)
-	}
-	t.meter.observed(s)
-	switch s.Phase {
-	case runtime.Stopped:
-		return t.ended(t.agent.verdict(ctx, t, s))
-	case runtime.Lost, runtime.Absent:
-		return t.ended(&nodev1.Report{
-			State: nodev1.AttemptState_ATTEMPT_STATE_LOST, Reason: string(cluster.ReasonRuntimeLost),
-			Detail: "the runtime no longer knows how the process ended",
-		})
-	}
-	if t.life.Started.IsZero() {
-		t.life.Started = s.Started
-	}
-	next, err := t.enforce(ctx)
-	if err != nil {
-		return err
-	}
-	t.await(ctx, next)
-	return nil
-}
 
 // ended journals how the attempt ended, frees its GPUs and reports it.
 func (t *task) ended(r *nodev1.Report) error {
@@ -322,49 +204,33 @@ func (t *task) ended(r *nodev1.Report) error {
 	t.end, t.phase = r, phaseEnded
 	t.points.ended()
 	t.endLogins()
-	t.meter.end(r.Ended.AsTime())
+	t.running.meter.end(r.Ended.AsTime())
 	return nil
 }
 
-// finish cleans up after an attempt whose end is on disk, reports it, and is
-// done when the leader has committed the report or wants none.
-func (t *task) finish(ctx context.Context) (done bool, err error) {
-	if err := t.epilog(ctx); err != nil {
-		return false, err
+// runtime returns the runtime of the attempt, nil when there is none for it.
+func (t *task) runtime() runtime.Runtime {
+	if t.rt == nil {
+		as, _ := t.wants()
+		t.rt = t.agent.runtimeFor(as)
 	}
-	if back, err := t.returnCards(ctx); !back || err != nil {
-		return false, err
-	}
-	if g := t.agent.cfg.GPUs; g != nil {
-		if err := g.Retire(ctx, t.id.String()); err != nil {
-			return false, fmt.Errorf("retire GPUs: %w", err)
+	return t.rt
+}
+
+// note journals an attempt with all that its worker must not forget of it, before
+// that is so. An attempt that the journal never knew, for which as is nil, stays unknown.
+func (t *task) note(as *nodev1.Assignment, l attempt.Life) error {
+	if as != nil {
+		if err := t.agent.journal.Begin(l.Record(as)); err != nil {
+			return err
 		}
+		l.Limit = as.GetTimeLimit().AsDuration()
 	}
-	t.agent.cards.Mem.Drop(t.id.String())
-	_, released := t.wants()
-	if !released || t.end.Drain != "" {
-		t.agent.out.Put(t.end)
-	}
-	if t.runtime() != nil {
-		if err := t.rt.Delete(ctx, t.id); err != nil {
-			return false, fmt.Errorf("delete: %w", err)
-		}
-	}
-	as, _ := t.wants()
-	if err := errors.Join(t.agent.launcher.Remove(t.id), t.agent.shares.leave(ctx, t.id, as)); err != nil {
-		return false, err
-	}
-	for !released {
-		select {
-		case <-ctx.Done():
-			return false, ctx.Err()
-		case <-t.wake:
-			_, released = t.wants()
-		}
-	}
-	if err := t.drained(ctx); err != nil {
-		return false, err
-	}
-	t.agent.out.Drop(t.id)
-	return true, nil
+	t.life = l
+	return nil
+}
+
+// lost is a report of an attempt that did not end by itself.
+func lost(why cluster.ReasonCode, detail string) *nodev1.Report {
+	return &nodev1.Report{State: nodev1.AttemptState_ATTEMPT_STATE_LOST, Reason: string(why), Detail: detail}
 }

@@ -22,21 +22,20 @@ type Visitors interface {
 
 // milestones are points of an attempt's life that others wait for.
 type milestones struct {
-	runs, over         chan struct{}
-	runsOnce, overOnce sync.Once
+	runs, over     chan struct{}
+	running, ended func()
 	// visited says that somebody who logged in was moved into its control group.
 	visited atomic.Bool
 }
 
 func newMilestones() *milestones {
-	return &milestones{runs: make(chan struct{}), over: make(chan struct{})}
-}
-
-func (m *milestones) running() { m.runsOnce.Do(func() { close(m.runs) }) }
-
-func (m *milestones) ended() {
-	m.running()
-	m.overOnce.Do(func() { close(m.over) })
+	m := &milestones{runs: make(chan struct{}), over: make(chan struct{})}
+	m.running = sync.OnceFunc(func() { close(m.runs) })
+	m.ended = sync.OnceFunc(func() {
+		m.running()
+		close(m.over)
+	})
+	return m
 }
 
 // visit answers one user, in a goroutine of its own.
@@ -58,9 +57,7 @@ func (a *Agent) visit(ctx context.Context, conn grpc.ClientConnInterface, ask *n
 func (a *Agent) admitVisit(ask *nodev1.Visit) (*relay.Visit, error) {
 	as := ask.GetOf()
 	id := conv.AttemptOf(as)
-	a.mu.Lock()
-	t := a.tasks[id]
-	a.mu.Unlock()
+	t := a.task(id)
 	v := &relay.Visit{Ask: ask, Node: a.cfg.Node}
 	gone := newMilestones()
 	gone.ended()

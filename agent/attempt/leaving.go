@@ -12,11 +12,11 @@ import "time"
 // waits until either the memory is back, or the leader knows that the card is
 // closed: hello goes before reports, and both are committed in order.
 type Leaving struct {
-	Since    time.Time // zero before it began
-	Reported bool      // how it ended, with its cards quarantined
-	Wait     time.Duration
-	quiet    time.Time // since when nothing of it is on its cards; zero while something is
-	said     bool      // that it is completing
+	Since    time.Time     // zero before it began
+	Reported bool          // how it ended, with its cards quarantined
+	Wait     time.Duration // until the next look
+	quiet    time.Time     // since when nothing of it is on its cards; zero while something is
+	said     bool          // that it is completing
 }
 
 const (
@@ -47,16 +47,9 @@ type Cards struct {
 	Quiet, Within time.Duration
 }
 
-// Begin is the beginning of it, at an instant.
-func (l Leaving) Begin(now time.Time) Leaving {
-	if l.Since.IsZero() {
-		l.Since, l.Wait = now, returnFirst
-	}
-	return l
-}
-
 // Next decides what is to be done, and how far the attempt is then.
 func (l Leaving) Next(c Cards) (Leave, Leaving) {
+	l.Wait = min(max(2*l.Wait, returnFirst), returnEvery)
 	if c.Held != "" {
 		l.quiet = time.Time{}
 	} else if l.quiet.IsZero() {
@@ -73,10 +66,4 @@ func (l Leaving) Next(c Cards) (Leave, Leaving) {
 		do, l.said = Say, true
 	}
 	return do, l
-}
-
-// Waited is how far it is after Wait is over.
-func (l Leaving) Waited() Leaving {
-	l.Wait = min(2*l.Wait, returnEvery)
-	return l
 }

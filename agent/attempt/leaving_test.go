@@ -28,7 +28,7 @@ func TestLeaving(t *testing.T) {
 		"ended not so long":   {-119, []look{{0, "x", false, attempt.Await}, {1, "x", false, attempt.Overdue}}},
 		"nobody asks":         {0, []look{{0, "x", true, attempt.Overdue}, {1, "", true, attempt.Await}, {3, "", true, attempt.Back}}},
 	} {
-		l := attempt.Leaving{}.Begin(at(0)).Begin(at(0))
+		l := attempt.Leaving{Since: at(0)}
 		for _, k := range c.looks {
 			var do attempt.Leave
 			do, l = l.Next(attempt.Cards{Now: at(k.now), Ended: at(c.ended), Held: k.held, Released: k.released, Quiet: 2 * second, Within: 60 * second})
@@ -45,7 +45,7 @@ func TestLeavingIsSaidOnce(t *testing.T) {
 	seen := func(d time.Duration) attempt.Cards {
 		return attempt.Cards{Now: at(0).Add(d), Ended: at(0), Held: "x", Quiet: second, Within: 60 * second}
 	}
-	l := attempt.Leaving{}.Begin(at(0))
+	l := attempt.Leaving{Since: at(0)}
 	for _, c := range []struct {
 		after time.Duration
 		want  attempt.Leave
@@ -55,18 +55,11 @@ func TestLeavingIsSaidOnce(t *testing.T) {
 			t.Errorf("after %s: %d, want %d", c.after, do, c.want)
 		}
 	}
-	l = attempt.Leaving{Reported: true}.Begin(at(0))
-	if do, _ := l.Next(seen(second)); do != attempt.Await {
-		t.Errorf("of which the end is known: %d", do)
-	}
-	var waits []time.Duration
-	for range 8 {
-		waits = append(waits, l.Wait/time.Millisecond)
-		l = l.Waited()
-	}
+	l = attempt.Leaving{Since: at(0), Reported: true}
 	for i, want := range []time.Duration{5, 10, 20, 40, 80, 160, 250, 250} {
-		if waits[i] != want {
-			t.Errorf("look %d comes after %d ms, want %d", i, waits[i], want)
+		var do attempt.Leave
+		if do, l = l.Next(seen(second)); do != attempt.Await || l.Wait != want*time.Millisecond {
+			t.Errorf("look %d of which the end is known: %d, the next after %s, want %d ms", i, do, l.Wait, want)
 		}
 	}
 }

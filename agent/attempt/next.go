@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -35,8 +36,9 @@ const (
 type Do struct {
 	Act    Act
 	Then   Life
-	Signal string        // without SIG, of Save, Tell and Warn
-	Grace  time.Duration // from Term to Kill
+	Signal string        // to send, without SIG; "" for none
+	Record bool          // the journal has to know: first, or once the signal was sent
+	Grace  time.Duration // what is given to Save, and from Term to Kill
 	Wait   time.Duration // when to look again; zero for at once
 }
 
@@ -78,7 +80,7 @@ func (l Life) Next(s *Seen) Do {
 	case LookAgain:
 		do.Then, do.Wait = l, min(do.Wait, wait)
 	case Term:
-		do.Then, do.Grace = l, s.Grace
+		do.Signal, do.Then, do.Grace = "TERM", l, s.Grace
 		do.Then.Cause = cause
 		if g := s.As.GetGrace(); g != nil {
 			do.Grace = g.AsDuration()
@@ -122,7 +124,7 @@ func (l Life) noteLimit(s *Seen) (do Do, changed bool) {
 	if s.As == nil || s.Released || limit == l.Limit {
 		return Do{}, false
 	}
-	do = Do{Act: NoteLimit, Then: l}
+	do = Do{Act: NoteLimit, Record: true, Then: l}
 	if limit == 0 || limit-s.As.GetWarning().GetBefore().AsDuration() > s.Now.Sub(l.Started) {
 		do.Then = l.With(func(p *nodev1.Progress) { p.Warned = false })
 	}
@@ -142,7 +144,7 @@ func (l Life) warn(s *Seen, wait time.Duration) Do {
 	if left := limit - w.Before.AsDuration() - s.Now.Sub(l.Started); left > 0 {
 		return Do{Then: l, Wait: min(wait, left)}
 	}
-	return Do{Act: Warn, Then: l.With(func(p *nodev1.Progress) { p.Warned = true }), Signal: w.Signal}
+	return Do{Act: Warn, Record: true, Then: l.With(func(p *nodev1.Progress) { p.Warned = true }), Signal: w.Signal}
 }
 
 // over tells an attempt above its share that it ends. An urgent one is not told: it
@@ -152,10 +154,10 @@ func (l Life) over(s *Seen) Do {
 	case l.Breach.At == nil:
 		then := l.breach(func(b *nodev1.MemBreach) { b.At = timestamppb.New(s.Now) })
 		then.Cause = OverCap
-		return Do{Act: NoteOver, Then: then}
+		return Do{Act: NoteOver, Record: true, Then: then}
 	case l.Breach.Urgent:
 	case !l.Breach.Sent:
-		return Do{Act: Tell, Then: l.breach(func(b *nodev1.MemBreach) { b.Sent = true }), Signal: "USR1"}
+		return Do{Act: Tell, Record: true, Then: l.breach(func(b *nodev1.MemBreach) { b.Sent = true }), Signal: "USR1"}
 	default:
 		if left := s.OverGrace - s.Now.Sub(l.Breach.At.AsTime()); left > 0 {
 			return Do{Wait: left}
@@ -167,7 +169,10 @@ func (l Life) over(s *Seen) Do {
 // save tells an attempt that makes room to save its state. One without a hook,
 // which is requeued, gets TERM and what an ending attempt has, and then KILL.
 func (l Life) save(s *Seen) Do {
-	hook, grace := saveHook(s.As.Preempt), s.As.Preempt.Grace.AsDuration()
+	hook, grace := s.As.Preempt.Signal, s.As.Preempt.Grace.AsDuration()
+	if !slices.Contains([]string{"USR1", "USR2", "HUP", "INT"}, hook) {
+		hook = "TERM" // none, or one that only a newer coordinator knows
+	}
 	saves := hook != "TERM" || grace > 0
 	if !saves {
 		grace = s.Grace
@@ -176,26 +181,16 @@ func (l Life) save(s *Seen) Do {
 	switch left := grace - s.Now.Sub(l.Saving); {
 	case l.Saving.IsZero():
 		then.Saving = s.Now
-		return Do{Act: NoteRoom, Then: then}
+		return Do{Act: NoteRoom, Record: true, Then: then}
 	case l.Signaled.IsZero():
 		then.Signaled, then.Cause = s.Now, Room
-		return Do{Act: Save, Then: then, Signal: hook, Grace: grace}
+		return Do{Act: Save, Record: true, Then: then, Signal: hook, Grace: grace}
 	case left > 0:
 		return Do{Wait: left}
 	case !saves:
 		return l.kill(s)
 	}
 	return Do{Act: Term}
-}
-
-// saveHook is the signal of a checkpoint hook; TERM stands in for one that only a
-// newer coordinator knows.
-func saveHook(p *nodev1.Preempt) string {
-	switch p.Signal {
-	case "USR1", "USR2", "HUP", "INT":
-		return p.Signal
-	}
-	return "TERM"
 }
 
 // kill ends an attempt whose grace is over. It has none when it had its TERM to save
@@ -212,9 +207,9 @@ func (l Life) kill(s *Seen) Do {
 	l.Killed = true
 	switch {
 	case !killed:
-		return Do{Act: Kill, Then: l, Wait: time.Second}
+		return Do{Act: Kill, Signal: "KILL", Then: l, Wait: time.Second}
 	case since < s.Unkillable:
-		return Do{Act: Kill, Then: l, Wait: min(LookEvery, s.Unkillable-since)}
+		return Do{Act: Kill, Signal: "KILL", Then: l, Wait: min(LookEvery, s.Unkillable-since)}
 	}
-	return Do{Act: Stuck, Then: l, Wait: 6 * LookEvery}
+	return Do{Act: Stuck, Signal: "KILL", Then: l, Wait: 6 * LookEvery}
 }

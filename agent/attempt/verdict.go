@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -84,10 +85,8 @@ func (e *Ended) judgeServer(r *nodev1.Report) {
 	case e.ID:
 		set(r, nodev1.AttemptState_ATTEMPT_STATE_FAILED, e.exitReason(),
 			"its own fault on GPU %s ended the MPS server that it shared (exit code %d); run it with --exclusive to find the cause", f.UUID, e.Task.ExitCode)
-	case "":
-		set(r, nodev1.AttemptState_ATTEMPT_STATE_LOST, cluster.ReasonGPUNeighbour, "GPU %s: %s, which of them is not known", f.UUID, f.Detail)
 	default:
-		set(r, nodev1.AttemptState_ATTEMPT_STATE_LOST, cluster.ReasonGPUNeighbour, "GPU %s: %s, %s", f.UUID, f.Detail, f.Guilty)
+		set(r, nodev1.AttemptState_ATTEMPT_STATE_LOST, cluster.ReasonGPUNeighbour, "GPU %s: %s, %s", f.UUID, f.Detail, cmp.Or(f.Guilty, "which of them is not known"))
 	}
 }
 

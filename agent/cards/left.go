@@ -7,31 +7,26 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/agent/gpu"
-	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-func returnOf(id cluster.AttemptID) string { return "return of " + id.String() }
-
-// Quarantine keeps new attempts from the cards of one that had them, or opens them
-// again with "".
-func (c *States) Quarantine(id cluster.AttemptID, gpus []*nodev1.Share, why string) {
+// Quarantine keeps new attempts from the cards of one that had them, which as gave,
+// or opens them again with "".
+func (c *States) Quarantine(as *nodev1.Assignment, why string) {
 	state := Quarantined
 	if why == "" {
 		state = OK
 	}
-	for _, s := range gpus {
-		c.Set(s.Uuid, returnOf(id), state, why)
+	for _, s := range as.GetGpus() {
+		c.Set(s.Uuid, conv.AttemptOf(as).String(), state, why)
 	}
 }
-
-// Unkillable records that a process of an attempt cannot be ended; "" takes it back.
-func (c *States) Unkillable(id cluster.AttemptID, why string) { c.SetProblem(returnOf(id), why) }
 
 // Left says what of an attempt that ended is still on its cards, by an answer from
 // after an instant; "" for nothing. baseMiB is what each held before without a
 // process, and slackMiB how much more may stay.
-func (nc *Cards) Left(ctx context.Context, after time.Time, as *nodev1.Assignment, id cluster.AttemptID, baseMiB []int64, slackMiB int64) string {
+func (nc *Cards) Left(ctx context.Context, after time.Time, as *nodev1.Assignment, baseMiB []int64, slackMiB int64) string {
 	usage, ok := nc.UsageAfter(ctx, after)
 	if !ok {
 		return "the driver does not tell what is on its GPUs"
@@ -42,7 +37,7 @@ func (nc *Cards) Left(ctx context.Context, after time.Time, as *nodev1.Assignmen
 		if i < len(baseMiB) {
 			base = baseMiB[i]
 		}
-		if w := leftOn(usage, s.Uuid, id.String(), base, slackMiB); w != "" {
+		if w := leftOn(usage, s.Uuid, conv.AttemptOf(as).String(), base, slackMiB); w != "" {
 			words = append(words, w)
 		}
 	}

@@ -27,7 +27,6 @@ var larger = map[string]int{
 	"folder scheduler":                 43,
 	"folder scheduler/policies":        29,
 	"folder scheduler/sim":             27,
-	"type agent.task":                  43,
 	"type fsm.State":                   161,
 	"type model/hf.Config":             48,
 	"type model/zoo.b":                 60,
