@@ -22,7 +22,6 @@ const (
 var larger = map[string]int{
 	"folder cluster":                   50,
 	"folder cmd/internal/cli/slurmcmd": 28,
-	"folder cmd/internal/slurm":        26,
 	"folder fsm":                       34,
 	"folder scheduler":                 43,
 	"folder scheduler/policies":        29,

@@ -3,6 +3,8 @@ package slurm
 import (
 	"cmp"
 	"time"
+
+	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
 // acctFields are all fields of sacct 22.05 in the order of --helpformat, with
@@ -12,9 +14,9 @@ var acctFields = []field[Job]{
 	{"AdminComment", 15, fixed("")},
 	{"AllocCPUS", 10, func(j *Job) string { return number(j.CPUs) }},
 	{"AllocNodes", 10, func(j *Job) string { return number(j.Nodes) }},
-	{"AllocTRES", 10, (*Job).tres},
+	{"AllocTRES", 10, (*Job).TRES},
 	{"AssocID", 7, fixed("")},
-	{"AveCPU", 10, func(j *Job) string { return long(j.CPUUsed / time.Duration(max(1, j.Tasked))) }},
+	{"AveCPU", 10, func(j *Job) string { return text.Clock(j.CPUUsed / time.Duration(max(1, j.Tasked))) }},
 	{"AveCPUFreq", 10, fixed("")},
 	{"AveDiskRead", 14, func(j *Job) string { return j.inUnit(j.ReadBytes, bytesText(j.ReadBytes)) }},
 	{"AveDiskWrite", 14, func(j *Job) string { return j.inUnit(j.WrittenBytes, bytesText(j.WrittenBytes)) }},
@@ -28,14 +30,14 @@ var acctFields = []field[Job]{
 	{"ConsumedEnergy", 14, func(j *Job) string { return scaled(j.EnergyJ) }},
 	{"ConsumedEnergyRaw", 17, func(j *Job) string { return positive(j.EnergyJ) }},
 	{"Container", 19, fixed("")},
-	{"CPUTime", 10, func(j *Job) string { return long(j.Ran * time.Duration(j.CPUs)) }},
+	{"CPUTime", 10, func(j *Job) string { return text.Clock(j.Ran * time.Duration(j.CPUs)) }},
 	{"CPUTimeRAW", 10, func(j *Job) string { return number(int64(j.Ran/time.Second) * j.CPUs) }},
 	{"DBIndex", -10, fixed("")},
 	{"DerivedExitCode", 15, ofJob((*Job).exits)},
-	{"Elapsed", 10, func(j *Job) string { return long(j.Ran) }},
+	{"Elapsed", 10, func(j *Job) string { return text.Clock(j.Ran) }},
 	{"ElapsedRaw", 10, func(j *Job) string { return number(int64(j.Ran / time.Second)) }},
-	{"Eligible", 19, func(j *Job) string { return j.Times.stamp(j.Eligible, "Unknown") }},
-	{"End", 19, func(j *Job) string { return j.Times.stamp(j.Ended, "Unknown") }},
+	{"Eligible", 19, func(j *Job) string { return j.Times.Stamp(j.Eligible, "Unknown") }},
+	{"End", 19, func(j *Job) string { return j.Times.Stamp(j.Ended, "Unknown") }},
 	{"ExitCode", 8, (*Job).exits},
 	{"Flags", 19, fixed("")},
 	{"GID", 6, ofJob(func(j *Job) string { return number(j.GID) })},
@@ -77,17 +79,17 @@ var acctFields = []field[Job]{
 	{"ReqCPUFreqMax", 13, fixed("")},
 	{"ReqCPUFreqMin", 13, fixed("")},
 	{"ReqCPUS", 8, func(j *Job) string { return number(j.CPUs) }},
-	{"ReqMem", 10, ofJob(func(j *Job) string { return j.inUnit(j.MinMemMiB<<20, memory(j.MinMemMiB)) })},
+	{"ReqMem", 10, ofJob(func(j *Job) string { return j.inUnit(j.MinMemMiB<<20, text.Memory(j.MinMemMiB)) })},
 	{"ReqNodes", 8, func(j *Job) string { return number(j.Nodes) }},
-	{"ReqTRES", 10, ofJob((*Job).tres)},
+	{"ReqTRES", 10, ofJob((*Job).TRES)},
 	{"Reservation", 20, fixed("")},
 	{"ReservationId", 8, fixed("")},
-	{"Reserved", 10, ofJob(func(j *Job) string { return long(j.Waited) })},
-	{"ResvCPU", 10, ofJob(func(j *Job) string { return long(j.Waited * time.Duration(j.CPUs)) })},
+	{"Reserved", 10, ofJob(func(j *Job) string { return text.Clock(j.Waited) })},
+	{"ResvCPU", 10, ofJob(func(j *Job) string { return text.Clock(j.Waited * time.Duration(j.CPUs)) })},
 	{"ResvCPURAW", 10, ofJob(func(j *Job) string { return number(int64(j.Waited/time.Second) * j.CPUs) })},
-	{"Start", 19, func(j *Job) string { return j.Times.stamp(j.Started, "Unknown") }},
+	{"Start", 19, func(j *Job) string { return j.Times.Stamp(j.Started, "Unknown") }},
 	{"State", 10, func(j *Job) string { return j.State }},
-	{"Submit", 19, func(j *Job) string { return j.Times.stamp(j.Submitted, "Unknown") }},
+	{"Submit", 19, func(j *Job) string { return j.Times.Stamp(j.Submitted, "Unknown") }},
 	{"SubmitLine", 20, func(j *Job) string { return j.Command }},
 	{"Suspended", 10, fixed("00:00:00")},
 	{"SystemComment", 15, fixed("")},

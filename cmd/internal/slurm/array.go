@@ -18,7 +18,7 @@ func (j *Job) InArray(array uint64, tasks string, throttle uint32) {
 		j.Array = fmt.Sprintf("%d_%s", array, tasks)
 		return
 	}
-	j.Array = fmt.Sprintf("%d_[%s]", array, j.listed())
+	j.Array = fmt.Sprintf("%d_[%s]", array, j.Listed())
 }
 
 // Narrow makes j some of the tasks that it stands for. Slurm does not say then
@@ -34,8 +34,8 @@ func (j *Job) Folds() bool { return j.ArrayID != 0 && strings.ContainsAny(j.Task
 // mostListed is how much of a list of tasks Slurm shows.
 const mostListed = 63
 
-// listed is which tasks it is, as Slurm shows them.
-func (j *Job) listed() string {
+// Listed is which tasks it is, as Slurm shows them.
+func (j *Job) Listed() string {
 	s := j.Tasks
 	if !j.Folds() {
 		return s

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
 // Version is that of the Slurm whose commands are followed.
@@ -14,13 +16,20 @@ const Version = "22.05.8"
 // which scripts read the second.
 const Versioned = "slurm-berth " + Version
 
+// Commands are the names of Slurm's commands that Berth has, and by links to its
+// program is.
+func Commands() []string {
+	return []string{"sbatch", "squeue", "scancel", "sinfo", "scontrol", "sacct", "seff", "sshare", "srun", "salloc",
+		"sacctmgr", "sattach", "sbcast", "scrontab", "sdiag", "sgather", "sprio", "sreport", "sstat", "strigger"}
+}
+
 // Setting is a line of scontrol show config.
 type Setting struct{ Key, Value string }
 
 // Config writes settings as scontrol show config does at a time.
 func Config(w io.Writer, conf []Setting, now time.Time) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Configuration data as of %s\n", stamp(now, ""))
+	fmt.Fprintf(&b, "Configuration data as of %s\n", text.Stamp(now, ""))
 	for _, s := range conf {
 		fmt.Fprintf(&b, "%-23s = %s\n", s.Key, orNull(s.Value))
 	}

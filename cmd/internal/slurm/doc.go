@@ -3,10 +3,3 @@
 // scontrol show. It knows nothing of where jobs come from; tests hold its output
 // against that of real Slurm, byte by byte.
 package slurm
-
-// Message is an error in Slurm's own words, capitals included: scripts look for
-// them.
-type Message string
-
-// Error implements error.
-func (m Message) Error() string { return string(m) }

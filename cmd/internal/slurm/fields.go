@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
 // field is a column of sacct and sshare: how wide it is, to the left if
@@ -42,10 +44,10 @@ func fieldsNamed[T any](list string, all []field[T]) ([]field[T], error) {
 			return len(f.name) >= len(name) && strings.EqualFold(f.name[:len(name)], name)
 		})
 		if k < 0 || name == "" {
-			return nil, Message(fmt.Sprintf("Invalid field requested: \"%s\"", name))
+			return nil, text.Message(fmt.Sprintf("Invalid field requested: \"%s\"", name))
 		}
 		f := all[k]
-		if n, err := strconv.Atoi(width); sized && err == nil && n != 0 && -maxWidth <= n && n <= maxWidth {
+		if n, err := strconv.Atoi(width); sized && err == nil && n != 0 && -text.MaxWidth <= n && n <= text.MaxWidth {
 			f.width = n
 		}
 		out = append(out, f)
@@ -72,11 +74,11 @@ func fieldHeads[T any](l *Layout, b *strings.Builder, fields []field[T]) {
 }
 
 // fieldLine writes a line.
-func fieldLine[T any](l *Layout, b *strings.Builder, fields []field[T], text func(*field[T]) string) {
+func fieldLine[T any](l *Layout, b *strings.Builder, fields []field[T], value func(*field[T]) string) {
 	by := cmp.Or(l.Delimiter, "|")
 	for i := range fields {
 		f := &fields[i]
-		s := text(f)
+		s := value(f)
 		switch {
 		case l.Parsable2:
 			if i > 0 {
@@ -90,7 +92,7 @@ func fieldLine[T any](l *Layout, b *strings.Builder, fields []field[T], text fun
 			if runes := []rune(s); len(runes) > width { // Slurm marks what it cut
 				s = string(runes[:width-1]) + "+"
 			}
-			b.WriteString(pad(s, width, f.width > 0) + " ")
+			b.WriteString(text.Pad(s, width, f.width > 0) + " ")
 		}
 	}
 	b.WriteByte('\n')

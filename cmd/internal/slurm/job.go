@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
 // Job is a job in Slurm's terms. Text that is "" prints as Slurm prints what
@@ -20,7 +21,7 @@ type Job struct {
 	ArrayID  uint64
 	Throttle uint32
 	part     bool // not all tasks that it stands for, see Narrow
-	// Begun tells that it was started once, though it may wait again.
+	// Begun reports that it was started once, though it may wait again.
 	Begun bool
 	Name  string
 	// User and Group own it.
@@ -41,7 +42,7 @@ type Job struct {
 	CPUs, MinCPUs int64
 	MinMemMiB     int64
 	// Features it asks for and Exclude are nodes that it must not have; Reservation
-	// is where it runs, and Whole tells that it shares its nodes with nobody.
+	// is where it runs, and Whole says that it shares its nodes with nobody.
 	Features, Exclude, Reservation string
 	Whole                          bool
 	// Gres is what of generic resources it asked for on each node, such as
@@ -88,13 +89,13 @@ type Job struct {
 	Cluster                          string
 	// Times is how its times are written, and Unit the letter of the unit in which its
 	// amounts of memory and bytes are, "" for whichever fits.
-	Times Times
+	Times text.Times
 	Unit  string
-	// step is which of its steps this stands for, "" for the job.
-	step string
+	// Step is which of its steps this stands for, "" for the job.
+	Step string
 }
 
-// Waiting reports whether it has not started.
+// waiting reports whether it has not started.
 func (j *Job) waiting() bool { return j.Code == "PD" }
 
 // over reports whether it has ended. An earlier attempt of a job that waits again may
@@ -133,29 +134,29 @@ func orNA(s string) string {
 func (j *Job) end() string {
 	switch {
 	case !j.Ended.IsZero():
-		return j.Times.stamp(j.Ended, "")
+		return j.Times.Stamp(j.Ended, "")
 	case j.Started.IsZero() && j.Expected.IsZero():
 		return "N/A"
 	case j.Limit == 0:
 		return "NONE"
 	case j.Started.IsZero():
-		return j.Times.stamp(j.Expected.Add(j.Limit), "")
+		return j.Times.Stamp(j.Expected.Add(j.Limit), "")
 	}
-	return j.Times.stamp(j.Started.Add(j.Limit), "")
+	return j.Times.Stamp(j.Started.Add(j.Limit), "")
 }
 
 func (j *Job) start() string {
 	if j.Started.IsZero() {
-		return j.Times.stamp(j.Expected, "N/A")
+		return j.Times.Stamp(j.Expected, "N/A")
 	}
-	return j.Times.stamp(j.Started, "")
+	return j.Times.Stamp(j.Started, "")
 }
 
 func (j *Job) limit() string {
 	if j.Limit == 0 {
 		return "UNLIMITED"
 	}
-	return span(j.Limit)
+	return text.Span(j.Limit)
 }
 
 func (j *Job) left() string {
@@ -163,9 +164,9 @@ func (j *Job) left() string {
 		return "UNLIMITED"
 	}
 	if j.Ran > j.Limit {
-		return "-" + span(j.Ran-j.Limit)
+		return "-" + text.Span(j.Ran-j.Limit)
 	}
-	return span(j.Limit - j.Ran)
+	return text.Span(j.Limit - j.Ran)
 }
 
 // where is the node, or why there is none.
@@ -179,16 +180,16 @@ func (j *Job) where() string {
 	return j.NodeList
 }
 
-// firstNode is where its script runs, "" while it has no node.
-func (j *Job) firstNode() string {
+// FirstNode is where its script runs, "" while it has no node.
+func (j *Job) FirstNode() string {
 	if names, err := Unfold(j.NodeList); err == nil && len(names) > 0 {
 		return names[0]
 	}
 	return j.NodeList
 }
 
-// perTask is how many cores each task has.
-func (j *Job) perTask() int64 {
+// PerTask is how many cores each task has.
+func (j *Job) PerTask() int64 {
 	if j.Tasked > int64(j.Nodes) {
 		return max(1, j.CPUs/j.Tasked)
 	}
@@ -208,10 +209,10 @@ func (j *Job) id() string { return strconv.FormatUint(j.ID, 10) + j.stepped() }
 
 // stepped is what a step has behind the id of its job.
 func (j *Job) stepped() string {
-	if j.step == "" {
+	if j.Step == "" {
 		return ""
 	}
-	return "." + j.step
+	return "." + j.Step
 }
 
 func (j *Job) arrayID() string {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
 // Node is a node in Slurm's terms.
@@ -14,7 +15,7 @@ type Node struct {
 	Name, Addr, Host string
 	// State is how scontrol writes it, such as "MIXED+DRAIN"; see StateOf.
 	State string
-	// Silent tells that it does not answer, which Slurm marks by a star.
+	// Silent says that it does not answer, which Slurm marks by a star.
 	Silent bool
 	// Reason is why it is drained or down, User who said so and when.
 	Reason, User   string
@@ -36,7 +37,7 @@ type Node struct {
 	Partitions                []string
 	Features                  []string
 	// Times is how its times are written.
-	Times Times
+	Times text.Times
 }
 
 // Partition is a partition in Slurm's terms.
@@ -51,7 +52,7 @@ type Partition struct {
 	AllowGroups, AllowAccounts, DenyAccounts, AllowQOS, DenyQOS []string
 }
 
-// states maps what scontrol writes to the forms of sinfo's %T and %t.
+// stateForms maps what scontrol writes to the forms of sinfo's %T and %t.
 var stateForms = map[string][2]string{
 	"IDLE": {"idle", "idle"}, "MIXED": {"mixed", "mix"}, "ALLOCATED": {"allocated", "alloc"}, "DOWN": {"down", "down"},
 	"IDLE+DRAIN": {"drained", "drain"}, "MIXED+DRAIN": {"draining", "drng"}, "ALLOCATED+DRAIN": {"draining", "drng"}, "DOWN+DRAIN": {"drained", "drain"},
@@ -145,14 +146,14 @@ func (g *group) timeLimit() string {
 	if g.part.MaxTime == 0 {
 		return "infinite"
 	}
-	return span(g.part.MaxTime)
+	return text.Span(g.part.MaxTime)
 }
 
 func (g *group) defaultTime() string {
 	if g.part.DefaultTime == 0 {
 		return "n/a"
 	}
-	return span(g.part.DefaultTime)
+	return text.Span(g.part.DefaultTime)
 }
 
 // first answers for all nodes of the group where they are alike.
@@ -238,66 +239,66 @@ func stateForm(form int) func(*group) string {
 }
 
 // groupFields are the columns of sinfo by the names of -O.
-var groupFields = sync.OnceValue(func() map[string]column[group] {
-	return map[string]column[group]{
-		"allocnodes":     {head: "ALLOCNODES", value: always("all")},
-		"available":      {head: "AVAIL", value: (*group).avail},
-		"cpus":           {head: "CPUS", whole: true, value: ofNode(func(n *Node) string { return number(n.CPUs) })},
-		"cpusload":       {head: "CPU_LOAD", value: ofNode(func(n *Node) string { return orNA(n.Load) })},
-		"cpusstate":      {head: "CPUS(A/I/O/T)", value: (*group).cpuStates},
-		"cores":          {head: "CORES", whole: true, value: always("1")},
-		"defaulttime":    {head: "DEFAULTTIME", whole: true, value: (*group).defaultTime},
-		"disk":           {head: "TMP_DISK", whole: true, value: always("0")},
-		"allocmem":       {head: "ALLOCMEM", whole: true, value: ofNode(func(n *Node) string { return number(n.MemUsed) })},
-		"cluster":        {head: "CLUSTER", value: always("N/A")},
-		"comment":        {head: "COMMENT", value: always(null)},
-		"extra":          {head: "EXTRA", value: always(null)},
-		"features":       {head: "AVAIL_FEATURES", value: ofNode((*Node).features)},
-		"featuresact":    {head: "ACTIVE_FEATURES", value: ofNode((*Node).features)},
-		"freemem":        {head: "FREE_MEM", value: ofNode(func(n *Node) string { return number(n.FreeMem) })},
-		"gres":           {head: "GRES", value: ofNode(func(n *Node) string { return orNull(n.Gres) })},
-		"gresused":       {head: "GRES_USED", value: ofNode(func(n *Node) string { return orNull(n.GresUsed) })},
-		"groups":         {head: "GROUPS", value: always("all")},
-		"maxcpuspernode": {head: "MAX_CPUS_PER_NODE", value: always("UNLIMITED")},
-		"memory":         {head: "MEMORY", whole: true, value: ofNode(func(n *Node) string { return number(n.MemMiB) })},
-		"nodeaddr":       {head: "NODE_ADDR", value: ofNode(func(n *Node) string { return n.Addr })},
-		"nodeai": {head: "NODES(A/I)", value: func(g *group) string {
+var groupFields = sync.OnceValue(func() map[string]text.Column[group] {
+	return map[string]text.Column[group]{
+		"allocnodes":     {Head: "ALLOCNODES", Value: always("all")},
+		"available":      {Head: "AVAIL", Value: (*group).avail},
+		"cpus":           {Head: "CPUS", Whole: true, Value: ofNode(func(n *Node) string { return number(n.CPUs) })},
+		"cpusload":       {Head: "CPU_LOAD", Value: ofNode(func(n *Node) string { return orNA(n.Load) })},
+		"cpusstate":      {Head: "CPUS(A/I/O/T)", Value: (*group).cpuStates},
+		"cores":          {Head: "CORES", Whole: true, Value: always("1")},
+		"defaulttime":    {Head: "DEFAULTTIME", Whole: true, Value: (*group).defaultTime},
+		"disk":           {Head: "TMP_DISK", Whole: true, Value: always("0")},
+		"allocmem":       {Head: "ALLOCMEM", Whole: true, Value: ofNode(func(n *Node) string { return number(n.MemUsed) })},
+		"cluster":        {Head: "CLUSTER", Value: always("N/A")},
+		"comment":        {Head: "COMMENT", Value: always(null)},
+		"extra":          {Head: "EXTRA", Value: always(null)},
+		"features":       {Head: "AVAIL_FEATURES", Value: ofNode((*Node).features)},
+		"featuresact":    {Head: "ACTIVE_FEATURES", Value: ofNode((*Node).features)},
+		"freemem":        {Head: "FREE_MEM", Value: ofNode(func(n *Node) string { return number(n.FreeMem) })},
+		"gres":           {Head: "GRES", Value: ofNode(func(n *Node) string { return orNull(n.Gres) })},
+		"gresused":       {Head: "GRES_USED", Value: ofNode(func(n *Node) string { return orNull(n.GresUsed) })},
+		"groups":         {Head: "GROUPS", Value: always("all")},
+		"maxcpuspernode": {Head: "MAX_CPUS_PER_NODE", Value: always("UNLIMITED")},
+		"memory":         {Head: "MEMORY", Whole: true, Value: ofNode(func(n *Node) string { return number(n.MemMiB) })},
+		"nodeaddr":       {Head: "NODE_ADDR", Value: ofNode(func(n *Node) string { return n.Addr })},
+		"nodeai": {Head: "NODES(A/I)", Value: func(g *group) string {
 			c := g.counts()
 			return fmt.Sprintf("%d/%d", c[0], c[1])
 		}},
-		"nodeaiot": {head: "NODES(A/I/O/T)", value: func(g *group) string {
+		"nodeaiot": {Head: "NODES(A/I/O/T)", Value: func(g *group) string {
 			c := g.counts()
 			return fmt.Sprintf("%d/%d/%d/%d", c[0], c[1], c[2], c[3])
 		}},
-		"nodehost":          {head: "HOSTNAMES", value: ofNode(func(n *Node) string { return n.Host })},
-		"nodelist":          {head: "NODELIST", value: (*group).names},
-		"nodes":             {head: "NODES", whole: true, value: func(g *group) string { return number(len(g.nodes)) }},
-		"oversubscribe":     {head: "OVERSUBSCRIBE", value: always("NO")},
-		"partition":         {head: "PARTITION", value: (*group).partition},
-		"partitionname":     {head: "PARTITION", value: func(g *group) string { return g.part.Name }},
-		"preemptmode":       {head: "PREEMPT_MODE", value: always("OFF")},
-		"priorityjobfactor": {head: "PRIO_JOB_FACTOR", whole: true, value: always("1")},
-		"prioritytier":      {head: "PRIO_TIER", whole: true, value: always("1")},
-		"reason":            {head: "REASON", value: ofNode((*Node).reason)},
-		"root":              {head: "ROOT", value: always("no")},
-		"size":              {head: "JOB_SIZE", value: always("1-infinite")},
-		"socketcorethread":  {head: "S:C:T", value: ofNode((*Node).sockets)},
-		"sockets":           {head: "SOCKETS", whole: true, value: ofNode(func(n *Node) string { return number(n.CPUs) })},
-		"statecompact":      {head: "STATE", value: stateForm(1)},
-		"statecomplete":     {head: "STATECOMPLETE", value: ofNode((*Node).complete)},
-		"statelong":         {head: "STATE", value: stateForm(0)},
-		"threads":           {head: "THREADS", whole: true, value: always("1")},
-		"time":              {head: "TIMELIMIT", whole: true, value: (*group).timeLimit},
-		"timestamp":         {head: "TIMESTAMP", value: ofNode(func(n *Node) string { return n.Times.stamp(n.ReasonAt, "Unknown") })},
-		"user":              {head: "USER", value: ofNode((*Node).user)},
-		"userlong":          {head: "USER", value: ofNode((*Node).userLong)},
-		"version":           {head: "VERSION", value: ofNode(func(n *Node) string { return n.Version })},
-		"weight":            {head: "WEIGHT", whole: true, value: always("1")},
+		"nodehost":          {Head: "HOSTNAMES", Value: ofNode(func(n *Node) string { return n.Host })},
+		"nodelist":          {Head: "NODELIST", Value: (*group).names},
+		"nodes":             {Head: "NODES", Whole: true, Value: func(g *group) string { return number(len(g.nodes)) }},
+		"oversubscribe":     {Head: "OVERSUBSCRIBE", Value: always("NO")},
+		"partition":         {Head: "PARTITION", Value: (*group).partition},
+		"partitionname":     {Head: "PARTITION", Value: func(g *group) string { return g.part.Name }},
+		"preemptmode":       {Head: "PREEMPT_MODE", Value: always("OFF")},
+		"priorityjobfactor": {Head: "PRIO_JOB_FACTOR", Whole: true, Value: always("1")},
+		"prioritytier":      {Head: "PRIO_TIER", Whole: true, Value: always("1")},
+		"reason":            {Head: "REASON", Value: ofNode((*Node).reason)},
+		"root":              {Head: "ROOT", Value: always("no")},
+		"size":              {Head: "JOB_SIZE", Value: always("1-infinite")},
+		"socketcorethread":  {Head: "S:C:T", Value: ofNode((*Node).sockets)},
+		"sockets":           {Head: "SOCKETS", Whole: true, Value: ofNode(func(n *Node) string { return number(n.CPUs) })},
+		"statecompact":      {Head: "STATE", Value: stateForm(1)},
+		"statecomplete":     {Head: "STATECOMPLETE", Value: ofNode((*Node).complete)},
+		"statelong":         {Head: "STATE", Value: stateForm(0)},
+		"threads":           {Head: "THREADS", Whole: true, Value: always("1")},
+		"time":              {Head: "TIMELIMIT", Whole: true, Value: (*group).timeLimit},
+		"timestamp":         {Head: "TIMESTAMP", Value: ofNode(func(n *Node) string { return n.Times.Stamp(n.ReasonAt, "Unknown") })},
+		"user":              {Head: "USER", Value: ofNode((*Node).user)},
+		"userlong":          {Head: "USER", Value: ofNode((*Node).userLong)},
+		"version":           {Head: "VERSION", Value: ofNode(func(n *Node) string { return n.Version })},
+		"weight":            {Head: "WEIGHT", Whole: true, Value: always("1")},
 	}
 })
 
-var groupLetters = sync.OnceValue(func() map[byte]column[group] {
-	return letters(map[byte]string{
+var groupLetters = sync.OnceValue(func() map[byte]text.Column[group] {
+	return text.Letters(map[byte]string{
 		'a': "available", 'A': "nodeai", 'B': "maxcpuspernode", 'c': "cpus", 'C': "cpusstate", 'd': "disk", 'D': "nodes", 'e': "freemem", 'E': "reason",
 		'f': "features", 'F': "nodeaiot", 'g': "groups", 'G': "gres", 'h': "oversubscribe", 'H': "timestamp", 'I': "priorityjobfactor", 'l': "time",
 		'L': "defaulttime", 'm': "memory", 'M': "preemptmode", 'n': "nodehost", 'N': "nodelist", 'o': "nodeaddr", 'O': "cpusload", 'p': "prioritytier",

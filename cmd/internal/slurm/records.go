@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
 // Record is how scontrol show writes things: lines of KEY=value, or all of
@@ -54,7 +55,7 @@ func (j *Job) arrayWords() string {
 	if j.ArrayID == 0 {
 		return ""
 	}
-	s := fmt.Sprintf("ArrayJobId=%d ArrayTaskId=%s ", j.ArrayID, j.listed())
+	s := fmt.Sprintf("ArrayJobId=%d ArrayTaskId=%s ", j.ArrayID, j.Listed())
 	if j.Throttle > 0 {
 		s += fmt.Sprintf("ArrayTaskThrottle=%d ", j.Throttle)
 	}
@@ -62,26 +63,26 @@ func (j *Job) arrayWords() string {
 }
 
 func (r *Record) jobWhen(j *Job) []string {
-	start, end, limit := j.Times.stamp(j.Started, ""), j.Times.stamp(j.Ended, "Unknown"), "UNLIMITED"
+	start, end, limit := j.Times.Stamp(j.Started, ""), j.Times.Stamp(j.Ended, "Unknown"), "UNLIMITED"
 	from := j.Started
 	if j.Started.IsZero() {
-		start, from = j.Times.stamp(j.Expected, "Unknown"), j.Expected
+		start, from = j.Times.Stamp(j.Expected, "Unknown"), j.Expected
 	}
 	if j.Limit > 0 {
-		limit = long(j.Limit)
+		limit = text.Clock(j.Limit)
 		if j.Ended.IsZero() && !from.IsZero() {
-			end = j.Times.stamp(from.Add(j.Limit), "")
+			end = j.Times.Stamp(from.Add(j.Limit), "")
 		}
 	}
 	if start == "Unknown" && !j.Ended.IsZero() {
 		start = end // Slurm's word for a job that ended without a start
 	}
 	return []string{
-		fmt.Sprintf("RunTime=%s TimeLimit=%s TimeMin=N/A", long(j.Ran), limit),
-		fmt.Sprintf("SubmitTime=%s EligibleTime=%s", j.Times.stamp(j.Submitted, "Unknown"), j.Times.stamp(j.Eligible, "Unknown")),
-		fmt.Sprintf("AccrueTime=%s", j.Times.stamp(j.Eligible, "Unknown")),
-		fmt.Sprintf("StartTime=%s EndTime=%s Deadline=%s", start, end, j.Times.stamp(j.Deadline, "N/A")),
-		fmt.Sprintf("SuspendTime=None SecsPreSuspend=0 LastSchedEval=%s Scheduler=Main", j.Times.stamp(j.LastEval, "Unknown")),
+		fmt.Sprintf("RunTime=%s TimeLimit=%s TimeMin=N/A", text.Clock(j.Ran), limit),
+		fmt.Sprintf("SubmitTime=%s EligibleTime=%s", j.Times.Stamp(j.Submitted, "Unknown"), j.Times.Stamp(j.Eligible, "Unknown")),
+		fmt.Sprintf("AccrueTime=%s", j.Times.Stamp(j.Eligible, "Unknown")),
+		fmt.Sprintf("StartTime=%s EndTime=%s Deadline=%s", start, end, j.Times.Stamp(j.Deadline, "N/A")),
+		fmt.Sprintf("SuspendTime=None SecsPreSuspend=0 LastSchedEval=%s Scheduler=Main", j.Times.Stamp(j.LastEval, "Unknown")),
 	}
 }
 
@@ -92,12 +93,12 @@ func (r *Record) jobWhere(j *Job) []string {
 		"NodeList=" + j.NodeList,
 	}
 	if j.NodeList != "" {
-		lines = append(lines, "BatchHost="+j.firstNode())
+		lines = append(lines, "BatchHost="+j.FirstNode())
 	}
 	each := cmp.Or(j.MinCPUs, j.CPUs)
 	lines = append(lines,
-		fmt.Sprintf("NumNodes=%d NumCPUs=%d NumTasks=%d CPUs/Task=%d ReqB:S:C:T=0:0:*:*", j.Nodes, j.CPUs, max(1, j.Tasked), j.perTask()),
-		"TRES="+j.tres(),
+		fmt.Sprintf("NumNodes=%d NumCPUs=%d NumTasks=%d CPUs/Task=%d ReqB:S:C:T=0:0:*:*", j.Nodes, j.CPUs, max(1, j.Tasked), j.PerTask()),
+		"TRES="+j.TRES(),
 		"Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=*",
 	)
 	if r.Detail && j.NodeList != "" && j.GresUsed != "" {
@@ -105,7 +106,7 @@ func (r *Record) jobWhere(j *Job) []string {
 		lines = append(lines, "JOB_GRES="+gres, fmt.Sprintf("  Nodes=%s CPU_IDs=%s Mem=%d GRES=%s", j.NodeList, j.CPUIDs, j.MemUsedMiB, j.GresUsed))
 	}
 	lines = append(lines,
-		fmt.Sprintf("MinCPUsNode=%d MinMemoryNode=%s MinTmpDiskNode=0", each, memory(j.MinMemMiB)),
+		fmt.Sprintf("MinCPUsNode=%d MinMemoryNode=%s MinTmpDiskNode=0", each, text.Memory(j.MinMemMiB)),
 		fmt.Sprintf("Features=%s DelayBoot=00:00:00", orNull(j.Features)),
 	)
 	if j.Reservation != "" {
@@ -134,12 +135,12 @@ func (r *Record) jobFiles(j *Job) []string {
 	return lines
 }
 
-// tres is what of each trackable resource it takes; Slurm leaves out memory that was
+// TRES is what of each trackable resource it takes; Slurm leaves out memory that was
 // given without being asked for.
-func (j *Job) tres() string {
+func (j *Job) TRES() string {
 	s := fmt.Sprintf("cpu=%d,", j.CPUs)
 	if j.MemUsedMiB > 0 {
-		s += "mem=" + memory(j.MemUsedMiB) + ","
+		s += "mem=" + text.Memory(j.MemUsedMiB) + ","
 	}
 	s += fmt.Sprintf("node=%d,billing=%d", j.Nodes, j.CPUs)
 	return s + gpuTRES(int64(j.GPUs))
@@ -158,16 +159,16 @@ func (r *Record) Node(w io.Writer, n *Node) error {
 		fmt.Sprintf("RealMemory=%d AllocMem=%d FreeMem=%d Sockets=%d Boards=1", n.MemMiB, n.MemUsed, n.FreeMem, n.CPUs),
 		fmt.Sprintf("State=%s ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A", n.starred()),
 		"Partitions=" + strings.Join(n.Partitions, ",") + " ",
-		fmt.Sprintf("BootTime=%s SlurmdStartTime=%s", n.Times.stamp(n.Boot, "None"), n.Times.stamp(n.Registered, "None")),
-		"LastBusyTime=" + n.Times.stamp(n.Contact, "Unknown"),
-		"CfgTRES=" + n.configured(),
-		"AllocTRES=" + n.allocated(),
+		fmt.Sprintf("BootTime=%s SlurmdStartTime=%s", n.Times.Stamp(n.Boot, "None"), n.Times.Stamp(n.Registered, "None")),
+		"LastBusyTime=" + n.Times.Stamp(n.Contact, "Unknown"),
+		"CfgTRES=" + n.Configured(),
+		"AllocTRES=" + n.Allocated(),
 		"CapWatts=n/a",
 		"CurrentWatts=0 AveWatts=0",
 		"ExtSensorsJoules=n/s ExtSensorsWatts=0 ExtSensorsTemp=n/s",
 	}
 	if n.Reason != "" {
-		lines = append(lines, fmt.Sprintf("Reason=%s [%s@%s]", n.Reason, n.user(), n.Times.stamp(n.ReasonAt, "Unknown")))
+		lines = append(lines, fmt.Sprintf("Reason=%s [%s@%s]", n.Reason, n.user(), n.Times.Stamp(n.ReasonAt, "Unknown")))
 	}
 	return r.write(w, lines, "\n\n")
 }
@@ -179,15 +180,21 @@ func (n *Node) starred() string {
 	return n.State
 }
 
-func (n *Node) allocated() string {
+// Allocated is what of each trackable resource somebody has of it, "" for nothing.
+func (n *Node) Allocated() string {
 	if n.CPUsUsed == 0 && n.MemUsed == 0 && n.GPUsUsed == 0 {
 		return ""
 	}
 	s := fmt.Sprintf("cpu=%d", n.CPUsUsed)
 	if n.MemUsed > 0 {
-		s += ",mem=" + memory(n.MemUsed)
+		s += ",mem=" + text.Memory(n.MemUsed)
 	}
 	return s + gpuTRES(n.GPUsUsed)
+}
+
+// Configured is what of each trackable resource it has.
+func (n *Node) Configured() string {
+	return fmt.Sprintf("cpu=%d,mem=%s,billing=%d%s", n.CPUs, text.Memory(n.MemMiB), n.CPUs, gpuTRES(n.GPUs))
 }
 
 // gpuTRES is a number of cards among trackable resources, "" for none.
@@ -213,10 +220,10 @@ func (r *Record) Partition(w io.Writer, p *Partition, nodes []Node) error {
 	state := map[bool]string{true: "UP", false: "DOWN"}[p.Up]
 	most, usual := "UNLIMITED", "NONE"
 	if p.MaxTime > 0 {
-		most = long(p.MaxTime)
+		most = text.Clock(p.MaxTime)
 	}
 	if p.DefaultTime > 0 {
-		usual = long(p.DefaultTime)
+		usual = text.Clock(p.DefaultTime)
 	}
 	return r.write(w, []string{
 		"PartitionName=" + p.Name,
@@ -230,7 +237,7 @@ func (r *Record) Partition(w io.Writer, p *Partition, nodes []Node) error {
 		fmt.Sprintf("State=%s TotalCPUs=%d TotalNodes=%d SelectTypeParameters=NONE", state, cpus, count),
 		"JobDefaults=(null)",
 		"DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED",
-		fmt.Sprintf("TRES=cpu=%d,mem=%s,node=%d,billing=%d%s", cpus, memory(mem), count, cpus, gpuTRES(gpus)),
+		fmt.Sprintf("TRES=cpu=%d,mem=%s,node=%d,billing=%d%s", cpus, text.Memory(mem), count, cpus, gpuTRES(gpus)),
 	}, "\n\n")
 }
 

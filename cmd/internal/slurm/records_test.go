@@ -67,3 +67,21 @@ func TestRecordsAsRecorded(t *testing.T) {
 		})
 	}
 }
+
+// TestGPUsAreCounted: cards stand among the trackable resources of nodes and partitions.
+func TestGPUsAreCounted(t *testing.T) {
+	t.Parallel()
+	n := Node{Name: "n1", State: "MIXED", CPUs: 4, CPUsUsed: 1, MemMiB: 2048, GPUs: 2, GPUsUsed: 1}
+	var out strings.Builder
+	if err := (&Record{}).Node(&out, &n); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&Record{}).Partition(&out, &Partition{Name: "gpu", Nodes: []string{"n1"}}, []Node{n}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"CfgTRES=cpu=4,mem=2G,billing=4,gres/gpu=2\n", "AllocTRES=cpu=1,gres/gpu=1\n", " TRES=cpu=4,mem=2G,node=1,billing=4,gres/gpu=2\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in %s", want, out.String())
+		}
+	}
+}

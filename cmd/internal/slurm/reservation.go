@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
 // Reservation is one in Slurm's terms.
@@ -34,7 +36,7 @@ func (r *Record) Reservation(w io.Writer, x *Reservation) error {
 		tres += ",gres/gpu=" + strconv.Itoa(x.GPUs)
 	}
 	lines := []string{
-		"ReservationName=" + x.Name + " StartTime=" + stamp(x.Start, "") + " EndTime=" + stamp(x.End, "") + " Duration=" + long(x.End.Sub(x.Start)),
+		"ReservationName=" + x.Name + " StartTime=" + text.Stamp(x.Start, "") + " EndTime=" + text.Stamp(x.End, "") + " Duration=" + text.Clock(x.End.Sub(x.Start)),
 		"Nodes=" + x.Nodes + " NodeCnt=" + strconv.Itoa(x.NodeCount) + " CoreCnt=" + strconv.FormatInt(x.Cores, 10) + " Features=" + orNull(x.Features) + " PartitionName=(null) Flags=" + strings.Join(x.Flags, ","),
 		"TRES=" + tres,
 		"Users=" + orNull(strings.Join(x.Users, ",")) + " Groups=(null) Accounts=" + orNull(strings.Join(x.Accounts, ",")) + " Licenses=(null) State=" + x.state() + " BurstBuffer=(null) Watts=n/a",

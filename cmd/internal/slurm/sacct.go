@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
 // What sacct prints without -o, with -b, and with -l.
@@ -85,11 +87,11 @@ func (j *Job) Batch() (Job, bool) {
 		return Job{}, false
 	}
 	b := *j
-	b.step, b.Name, b.Partition, b.User, b.Group, b.QOS = "batch", "batch", "", "", "", ""
+	b.Step, b.Name, b.Partition, b.User, b.Group, b.QOS = "batch", "batch", "", "", "", ""
 	b.State, _, _ = strings.Cut(j.State, " ") // that of the job says by whom, too
 	b.Eligible, b.Dir, b.Command, b.Comment = j.Started, "", "", ""
 	b.Submitted, b.Nodes, b.Tasked = j.Started, 1, 1
-	b.NodeList = j.firstNode()
+	b.NodeList = j.FirstNode()
 	b.CPUs, b.MemUsedMiB, b.GPUs = cmp.Or(j.MinCPUs, j.CPUs), j.MinMemMiB, j.GPUs/max(1, j.Nodes)
 	return b, true
 }
@@ -97,7 +99,7 @@ func (j *Job) Batch() (Job, bool) {
 // ofJob leaves out of steps what only jobs have.
 func ofJob(value func(*Job) string) func(*Job) string {
 	return func(j *Job) string {
-		if j.step != "" {
+		if j.Step != "" {
 			return ""
 		}
 		return value(j)
@@ -118,7 +120,7 @@ func (j *Job) limitLong() string {
 	if j.Limit == 0 {
 		return "UNLIMITED"
 	}
-	return long(j.Limit)
+	return text.Clock(j.Limit)
 }
 
 func (j *Job) limitMinutes() string {
@@ -193,7 +195,7 @@ func cpuTime(d time.Duration) string {
 	if d < time.Hour {
 		return fmt.Sprintf("%02d:%02d.%03d", d/time.Minute, d/time.Second%60, d/time.Millisecond%1000)
 	}
-	return long(d)
+	return text.Clock(d)
 }
 
 // used is what was used of what is counted, as far as it was measured.
@@ -204,7 +206,7 @@ func (j *Job) used(gpuMilli int64) string {
 			out = append(out, fmt.Sprintf(format, v...))
 		}
 	}
-	add(j.CPUUsed > 0, "cpu=%s", long(j.CPUUsed))
+	add(j.CPUUsed > 0, "cpu=%s", text.Clock(j.CPUUsed))
 	add(j.EnergyJ > 0, "energy=%d", j.EnergyJ)
 	add(j.GPUMemMiB > 0, "gres/gpumem=%dM", j.GPUMemMiB)
 	add(j.GPUMemMiB > 0 || gpuMilli > 0, "gres/gpuutil=%d", (gpuMilli+5)/10)

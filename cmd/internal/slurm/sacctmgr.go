@@ -5,6 +5,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
 // Managed is what sacctmgr shows of one thing: text by the names of its fields in small
@@ -56,7 +58,7 @@ func (s *Sacctmgr) Print(w io.Writer, rows []Managed) error {
 	}
 	fields, err := fieldsNamed(strings.Join(names, ","), managedFields)
 	if err != nil {
-		return Message(strings.Replace(err.Error(), "Invalid field requested: ", " Unknown field ", 1))
+		return text.Message(strings.Replace(err.Error(), "Invalid field requested: ", " Unknown field ", 1))
 	}
 	var b strings.Builder
 	fieldHeads(&s.Layout, &b, fields)

@@ -6,6 +6,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
 // Seff prints what a job used of what it had, as seff of Slurm's contributions
@@ -17,32 +19,32 @@ func Seff(w io.Writer, j *Job) error {
 		code, _, _ := strings.Cut(j.exits(), ":")
 		state = fmt.Sprintf("%s (exit code %s)", j.State, code)
 	}
-	text := fmt.Sprintf("Job ID: %d\n", j.ID)
+	out := fmt.Sprintf("Job ID: %d\n", j.ID)
 	if j.ArrayID != 0 {
-		text += "Array Job ID: " + j.Array + "\n"
+		out += "Array Job ID: " + j.Array + "\n"
 	}
-	text += fmt.Sprintf("Cluster: %s\nUser/Group: %s/%s\nState: %s\n", j.Cluster, j.User, j.Group, state)
+	out += fmt.Sprintf("Cluster: %s\nUser/Group: %s/%s\nState: %s\n", j.Cluster, j.User, j.Group, state)
 	if j.CPUs <= 1 {
-		text += "Cores: 1\n"
+		out += "Cores: 1\n"
 	} else {
-		text += fmt.Sprintf("Nodes: %d\nCores per node: %d\n", j.Nodes, j.CPUs/int64(max(1, j.Nodes)))
+		out += fmt.Sprintf("Nodes: %d\nCores per node: %d\n", j.Nodes, j.CPUs/int64(max(1, j.Nodes)))
 	}
 	if j.waiting() {
-		_, err := io.WriteString(w, text+"Efficiency not available for jobs in the PENDING state.\n")
+		_, err := io.WriteString(w, out+"Efficiency not available for jobs in the PENDING state.\n")
 		return err
 	}
 	whole := j.Ran.Truncate(time.Second) * time.Duration(max(1, j.CPUs))
-	text += fmt.Sprintf("CPU Utilized: %s\nCPU Efficiency: %.2f%% of %s core-walltime\nJob Wall-clock time: %s\n",
-		long(j.CPUUsed.Round(time.Second)), percentOf(j.CPUUsed.Seconds(), whole.Seconds()), long(whole), long(j.Ran))
-	text += fmt.Sprintf("Memory Utilized: %s\nMemory Efficiency: %.2f%% of %s (%s/node)\n",
+	out += fmt.Sprintf("CPU Utilized: %s\nCPU Efficiency: %.2f%% of %s core-walltime\nJob Wall-clock time: %s\n",
+		text.Clock(j.CPUUsed.Round(time.Second)), percentOf(j.CPUUsed.Seconds(), whole.Seconds()), text.Clock(whole), text.Clock(j.Ran))
+	out += fmt.Sprintf("Memory Utilized: %s\nMemory Efficiency: %.2f%% of %s (%s/node)\n",
 		bytesOf(j.MaxRSSMiB), percentOf(float64(j.MaxRSSMiB), float64(j.MemUsedMiB)), bytesOf(j.MemUsedMiB), bytesOf(j.MemUsedMiB/int64(max(1, j.Nodes))))
 	if j.GPUs > 0 {
-		text += fmt.Sprintf("GPUs: %d\nGPU Efficiency: %.2f%%\nGPU Memory Utilized: %s\n", j.GPUs, float64(j.GPUUtilMilli)/10, bytesOf(j.GPUMemMiB))
+		out += fmt.Sprintf("GPUs: %d\nGPU Efficiency: %.2f%%\nGPU Memory Utilized: %s\n", j.GPUs, float64(j.GPUUtilMilli)/10, bytesOf(j.GPUMemMiB))
 	}
 	if j.Code == "R" {
-		text += "WARNING: Efficiency statistics may be misleading for RUNNING jobs.\n"
+		out += "WARNING: Efficiency statistics may be misleading for RUNNING jobs.\n"
 	}
-	_, err := io.WriteString(w, text)
+	_, err := io.WriteString(w, out)
 	return err
 }
 

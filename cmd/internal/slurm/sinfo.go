@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
 // Formats of sinfo's tables.
@@ -38,7 +40,7 @@ type Sinfo struct {
 }
 
 // Print writes the nodes as sinfo does at a time. Nodes are sorted by name.
-// Where there are no partitions all nodes are in one. The error tells of a
+// Where there are no partitions all nodes are in one. The error is of a
 // format that names no field; then nothing was written.
 func (s *Sinfo) Print(w io.Writer, parts []Partition, nodes []Node, now time.Time) error {
 	l, err := s.layout()
@@ -53,22 +55,22 @@ func (s *Sinfo) Print(w io.Writer, parts []Partition, nodes []Node, now time.Tim
 		}
 		slices.SortStableFunc(rows, order)
 	}
-	l.fit(len(rows), func(i int) *group { return &rows[i] }, leastFit)
+	l.Fit(len(rows), func(i int) *group { return &rows[i] }, leastFit)
 	var b strings.Builder
 	if s.Long && !s.NoHead {
 		fmt.Fprintln(&b, now.Format("Mon Jan 02 15:04:05 2006"))
 	}
 	if !s.NoHead {
-		fmt.Fprintln(&b, l.heads())
+		fmt.Fprintln(&b, l.Heads())
 	}
 	for i := range rows {
-		fmt.Fprintln(&b, l.row(&rows[i]))
+		fmt.Fprintln(&b, l.Row(&rows[i]))
 	}
 	_, err = io.WriteString(w, b.String())
 	return err
 }
 
-func (s *Sinfo) layout() (layout[group], error) {
+func (s *Sinfo) layout() (text.Table[group], error) {
 	format := nodesFormat
 	switch {
 	case s.Format != "":
@@ -86,19 +88,16 @@ func (s *Sinfo) layout() (layout[group], error) {
 	case s.Long:
 		format = nodesLong
 	}
-	l := byLetter(format, groupLetters())
+	l := text.ByLetter(format, groupLetters())
 	if s.Fields != "" {
-		l = byName(s.Fields, groupFields())
+		l = text.ByName(s.Fields, groupFields())
 	}
-	if len(l.faults) > 0 {
-		return l, fmt.Errorf("%s", strings.Replace(l.faults[0], "job", "node", 1))
-	}
-	return l, nil
+	return l, l.Err("node")
 }
 
 // groups makes the lines: nodes of a partition for which all columns but those
 // that sum up are alike stand in one.
-func (s *Sinfo) groups(l *layout[group], parts []Partition, nodes []Node) []group {
+func (s *Sinfo) groups(l *text.Table[group], parts []Partition, nodes []Node) []group {
 	var out []group
 	for p := range parts {
 		part := &parts[p]
@@ -115,7 +114,7 @@ func (s *Sinfo) groups(l *layout[group], parts []Partition, nodes []Node) []grou
 			one := group{part: part, nodes: []*Node{n}}
 			key := n.Name
 			if !s.Each {
-				key = l.keys(&one, "NODELIST", "NODES", "CPUS(A/I/O/T)", "NODES(A/I)", "NODES(A/I/O/T)")
+				key = l.Keys(&one, "NODELIST", "NODES", "CPUS(A/I/O/T)", "NODES(A/I)", "NODES(A/I/O/T)")
 			}
 			if k, ok := at[key]; ok {
 				own[k].nodes = append(own[k].nodes, n)
@@ -191,9 +190,9 @@ func groupOrder(spec string, parts []Partition) (func(a, b group) int, error) {
 		case name == "t" || name == "T":
 			by = func(a, b *group) int { return cmp.Compare(a.rank(), b.rank()) }
 		case !ok:
-			return nil, Message("Invalid sort specification: " + field)
+			return nil, text.Message("Invalid sort specification: " + field)
 		default:
-			by = func(a, b *group) int { return compareText(col.value(a), col.value(b)) }
+			by = func(a, b *group) int { return compareText(col.Value(a), col.Value(b)) }
 		}
 		keys = append(keys, func(a, b *group) int { return dir * by(a, b) })
 	}
@@ -207,9 +206,9 @@ func groupOrder(spec string, parts []Partition) (func(a, b group) int, error) {
 	}, nil
 }
 
-func groupColumn(name string) (column[group], bool) {
+func groupColumn(name string) (text.Column[group], bool) {
 	if len(name) != 1 {
-		return column[group]{}, false
+		return text.Column[group]{}, false
 	}
 	col, ok := groupLetters()[name[0]]
 	return col, ok
@@ -248,7 +247,7 @@ func (s *Sinfo) PrintReservations(w io.Writer, list []Reservation, now time.Time
 	}
 	for i := range list {
 		x := &list[i]
-		fmt.Fprintf(&b, line, x.Name, x.state(), stamp(x.Start, ""), stamp(x.End, ""), long(x.End.Sub(x.Start)), x.Nodes)
+		fmt.Fprintf(&b, line, x.Name, x.state(), text.Stamp(x.Start, ""), text.Stamp(x.End, ""), text.Clock(x.End.Sub(x.Start)), x.Nodes)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

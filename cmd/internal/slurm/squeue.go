@@ -2,12 +2,13 @@ package slurm
 
 import (
 	"cmp"
-	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
 // Formats of squeue's tables.
@@ -37,7 +38,7 @@ type Squeue struct {
 	NoConvert bool
 }
 
-// Print writes the jobs as squeue does at a time. The error tells of a format
+// Print writes the jobs as squeue does at a time. The error is of a format
 // or an order that names no field; then nothing was written.
 func (q *Squeue) Print(w io.Writer, jobs []Job, now time.Time) error {
 	l, err := q.layout()
@@ -55,16 +56,16 @@ func (q *Squeue) Print(w io.Writer, jobs []Job, now time.Time) error {
 		}
 	}
 	slices.SortStableFunc(rows, order)
-	l.fit(len(rows), func(i int) *Job { return rows[i] }, 0)
+	l.Fit(len(rows), func(i int) *Job { return rows[i] }, 0)
 	var b []byte
 	if q.Long && !q.NoHead {
 		b = now.AppendFormat(b, "Mon Jan 02 15:04:05 2006\n")
 	}
 	if !q.NoHead {
-		b = append(append(b, l.heads()...), '\n')
+		b = append(append(b, l.Heads()...), '\n')
 	}
 	for _, j := range rows {
-		if b = append(l.appendRow(b, j), '\n'); len(b) >= chunk {
+		if b = append(l.AppendRow(b, j), '\n'); len(b) >= chunk {
 			if _, err := w.Write(b); err != nil {
 				return err
 			}
@@ -83,9 +84,7 @@ const chunk = 64 << 10
 func (q *Squeue) ShowsFiles() bool {
 	l, err := q.layout()
 	files := []string{"command", "comment", "workdir", "stdin", "stdout", "stderr", "feature", "excnodes", "reservation", "oversubscribe"}
-	return err != nil || slices.ContainsFunc(l.cells, func(c cell[Job]) bool {
-		return slices.ContainsFunc(files, func(name string) bool { return jobFields()[name].head == c.head })
-	})
+	return err != nil || slices.ContainsFunc(files, func(name string) bool { return l.Shows(jobFields()[name].Head) })
 }
 
 func (q *Squeue) ownSort() string {
@@ -95,33 +94,26 @@ func (q *Squeue) ownSort() string {
 	return "P,t,-p"
 }
 
-func (q *Squeue) layout() (layout[Job], error) {
-	var l layout[Job]
+func (q *Squeue) layout() (text.Table[Job], error) {
+	var l text.Table[Job]
 	switch {
 	case q.Fields != "":
-		l = byName(q.Fields, jobFields())
+		l = text.ByName(q.Fields, jobFields())
 	case strings.EqualFold(q.Format, "%all"):
-		l = byLetter(queueAll, jobLetters())
+		l = text.ByLetter(queueAll, jobLetters())
 	case q.Format != "":
-		l = byLetter(q.Format, jobLetters())
+		l = text.ByLetter(q.Format, jobLetters())
 	case q.Start:
-		l = byLetter(queueStart, jobLetters())
+		l = text.ByLetter(queueStart, jobLetters())
 	case q.Long:
-		l = byLetter(queueLong, jobLetters())
+		l = text.ByLetter(queueLong, jobLetters())
 	default:
-		l = byLetter(queueFormat, jobLetters())
+		l = text.ByLetter(queueFormat, jobLetters())
 	}
 	if q.NoConvert {
-		for i := range l.cells {
-			if l.cells[i].head == jobFields()["minmemory"].head {
-				l.cells[i].value = func(j *Job) string { return mib(j.MinMemMiB) }
-			}
-		}
+		l.Put(jobFields()["minmemory"].Head, func(j *Job) string { return text.Mib(j.MinMemMiB) })
 	}
-	if len(l.faults) > 0 {
-		return l, fmt.Errorf("%s", l.faults[0])
-	}
-	return l, nil
+	return l, l.Err("job")
 }
 
 // Wants reports whether a job was asked for. Without states those that have
@@ -156,7 +148,7 @@ func (j *Job) onSome(nodes []string) bool {
 	return err == nil && slices.ContainsFunc(on, func(n string) bool { return slices.Contains(nodes, n) })
 }
 
-// states in the order in which Slurm sorts them: by their numbers.
+// stateOrder has the codes of states in the order in which Slurm sorts them: by their numbers.
 var stateOrder = []string{"PD", "R", "S", "CD", "CA", "F", "TO", "NF", "PR", "BF", "DL", "OOM", "CF", "CG"}
 
 // sortKeys reads an order: letters of -o separated by commas, each with + or -
@@ -174,12 +166,12 @@ func sortKeys(spec string) (func(a, b *Job) int, error) {
 			k.dir = -1
 		}
 		if len(name) != 1 {
-			return nil, Message("Invalid sort specification: " + field)
+			return nil, text.Message("Invalid sort specification: " + field)
 		}
 		col, ok := jobLetters()[name[0]]
 		switch {
 		case !ok:
-			return nil, Message("Invalid sort specification: " + field)
+			return nil, text.Message("Invalid sort specification: " + field)
 		case name == "i":
 			k.by = byArray
 		case name == "A":
@@ -201,7 +193,7 @@ func sortKeys(spec string) (func(a, b *Job) int, error) {
 		case name == "V":
 			k.by = func(a, b *Job) int { return a.Submitted.Compare(b.Submitted) }
 		default:
-			k.by = func(a, b *Job) int { return cmp.Compare(col.value(a), col.value(b)) }
+			k.by = func(a, b *Job) int { return cmp.Compare(col.Value(a), col.Value(b)) }
 		}
 		keys = append(keys, k)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -123,7 +124,7 @@ func settle(s *slurm.Job, waiting bool, now time.Time) {
 // calls users and groups.
 type viewer struct {
 	now      time.Time
-	times    slurm.Times
+	times    text.Times
 	accounts console.Accounts
 	groups   map[uint32]groupOf // the primary group of each user who was asked for
 }
@@ -134,7 +135,7 @@ type groupOf struct {
 }
 
 func viewFrom(e *console.Env) *viewer {
-	return &viewer{now: e.Now(), times: slurm.Times{Form: e.Getenv("SLURM_TIME_FORMAT"), Now: e.Now()}, accounts: e.Accounts, groups: map[uint32]groupOf{}}
+	return &viewer{now: e.Now(), times: text.Times{Form: e.Getenv("SLURM_TIME_FORMAT"), Now: e.Now()}, accounts: e.Accounts, groups: map[uint32]groupOf{}}
 }
 
 // group is a user's primary group there.

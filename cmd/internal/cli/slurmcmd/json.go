@@ -8,6 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm/openapi"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -17,7 +18,7 @@ import (
 func printJobsJSON(e *console.Env, jobs []slurm.Job) error {
 	slices.SortStableFunc(jobs, func(a, b slurm.Job) int { return cmp.Compare(a.ID, b.ID) })
 	slurm.Masters(jobs)
-	_, err := console.PrintList(e, console.FormatJSON, slurm.NewJobsJSON(jobs))
+	_, err := console.PrintList(e, console.FormatJSON, openapi.NewJobs(jobs))
 	return err
 }
 
@@ -45,7 +46,7 @@ func sinfoJSON(ctx context.Context, e *console.Env, c *client.Client, s *slurm.S
 			nodes = append(nodes, x)
 		}
 	}
-	_, err = console.PrintList(e, console.FormatJSON, slurm.NewNodesJSON(nodes))
+	_, err = console.PrintList(e, console.FormatJSON, openapi.NewNodes(nodes))
 	return err
 }
 
@@ -56,6 +57,6 @@ func sacctJSON(e *console.Env, jobs []*apiv1.Job, steps bool) error {
 	for i, j := range jobs {
 		rows[i] = acctRow(v, j)
 	}
-	_, err := console.PrintList(e, console.FormatJSON, slurm.NewAcctJSON(rows, steps))
+	_, err := console.PrintList(e, console.FormatJSON, openapi.NewAcct(rows, steps))
 	return err
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
-	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
 // Marks on the options of Slurm's commands, see markOf.
@@ -115,7 +115,7 @@ func settleOptions(e *console.Env, fs *pflag.FlagSet) error {
 func otherCluster(names string) error {
 	for _, n := range listOf(names) {
 		if n != clusterName && n != "all" {
-			return slurm.Message(fmt.Sprintf("'%s' can't be reached now, or it is an invalid entry for --cluster.  Use 'sacctmgr list clusters' to see available clusters.", console.Escape(n)))
+			return text.Message(fmt.Sprintf("'%s' can't be reached now, or it is an invalid entry for --cluster.  Use 'sacctmgr list clusters' to see available clusters.", console.Escape(n)))
 		}
 	}
 	return nil
@@ -203,7 +203,7 @@ func repeated(ctx context.Context, e *console.Env, every string, dated bool, do 
 	}
 	n, err := strconv.Atoi(every)
 	if err != nil || n < 1 || n > 1<<20 {
-		return slurm.Message("--iterate=" + every)
+		return text.Message("--iterate=" + every)
 	}
 	for {
 		if dated {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -193,7 +194,7 @@ func (t *roster) qualities() (rows []slurm.Managed) {
 			continue
 		}
 		row := slurm.Managed{
-			"name": console.Escape(q.GetName()), "priority": strconv.FormatInt(q.GetPriority(), 10), "gracetime": slurm.Clock(q.GetGrace().AsDuration()),
+			"name": console.Escape(q.GetName()), "priority": strconv.FormatInt(q.GetPriority(), 10), "gracetime": text.Clock(q.GetGrace().AsDuration()),
 			"preempt": console.Escape(strings.Join(q.GetPreempts(), ",")), "preemptmode": "requeue", "usagefactor": "1.000000",
 		}
 		if q.GetCancel() {
@@ -249,7 +250,7 @@ func eachLimits(row slurm.Managed, l *apiv1.Limits) {
 // jobLimits are those of one job.
 func jobLimits(row slurm.Managed, l *apiv1.Limits) {
 	if d := l.GetMaxTime().AsDuration(); d > 0 {
-		row["maxwall"] = slurm.Clock(d)
+		row["maxwall"] = text.Clock(d)
 	}
 	if n := l.GetMaxGpus(); n > 0 {
 		row["maxtres"] = "gres/gpu=" + strconv.FormatInt(n, 10)

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -125,9 +126,9 @@ func (a acctJob) is(j *apiv1.Job) bool {
 }
 
 // acctJobs reads -j; steps count as their job.
-func acctJobs(text string) ([]acctJob, error) {
+func acctJobs(list string) ([]acctJob, error) {
 	var out []acctJob
-	for _, s := range listOf(text) {
+	for _, s := range listOf(list) {
 		job, _, _ := strings.Cut(s, ".")
 		id, task, isTask := strings.Cut(job, "_")
 		a := acctJob{task: -1}
@@ -136,7 +137,7 @@ func acctJobs(text string) ([]acctJob, error) {
 			a.task, err = strconv.ParseInt(task, 10, 32)
 		}
 		if err != nil {
-			return nil, slurm.Message("Bad job/step specified: " + s)
+			return nil, text.Message("Bad job/step specified: " + s)
 		}
 		out = append(out, a)
 	}
@@ -174,7 +175,7 @@ func runSacct(ctx context.Context, e *console.Env, c *client.Client, o *acctOpti
 		return err
 	}
 	if pick.nodes, err = slurm.Unfold(o.nodes); err != nil {
-		return slurm.Message("Invalid node list: " + o.nodes)
+		return text.Message("Invalid node list: " + o.nodes)
 	}
 	var jobs []*apiv1.Job
 	v := viewFrom(e)
@@ -186,7 +187,7 @@ func runSacct(ctx context.Context, e *console.Env, c *client.Client, o *acctOpti
 		return err
 	}
 	if u := unknownUser(e, listOf(o.users)); u != "" && len(jobs) == 0 {
-		return slurm.Message("Invalid user id: " + u) // users of other machines are found by what they ran
+		return text.Message("Invalid user id: " + u) // users of other machines are found by what they ran
 	}
 	slices.SortFunc(jobs, func(a, b *apiv1.Job) int { return cmp.Compare(a.GetId(), b.GetId()) })
 	for _, text := range gaps.Texts() {
@@ -226,7 +227,7 @@ func (o *acctOptions) wants(pick *acctPick, j *apiv1.Job, v *viewer) bool {
 // printer checks how sacct is to print.
 func (o *acctOptions) printer(e *console.Env) (*slurm.Printer, error) {
 	if o.unit = strings.ToUpper(o.unit); o.unit != "" && !slurm.KnownUnit(o.unit) {
-		return nil, slurm.Message("Invalid unit type '" + console.Escape(o.unit) + "'")
+		return nil, text.Message("Invalid unit type '" + console.Escape(o.unit) + "'")
 	}
 	return o.print.Printer(e.Out)
 }
@@ -296,7 +297,7 @@ func acctWindow(from, to string, now time.Time, named bool) (w window, err error
 		}
 		t, ok := slurm.ParseTime(x.text, now)
 		if !ok {
-			return w, slurm.Message("Invalid time specification (pos=0): " + x.text)
+			return w, text.Message("Invalid time specification (pos=0): " + x.text)
 		}
 		*x.to = t
 	}
@@ -306,7 +307,7 @@ func acctWindow(from, to string, now time.Time, named bool) (w window, err error
 	}
 	if w.from.After(end) {
 		const form = "2006-01-02T15:04:05"
-		return w, slurm.Message("Start time (" + w.from.Format(form) + ") requested is after end time (" + end.Format(form) + ").")
+		return w, text.Message("Start time (" + w.from.Format(form) + ") requested is after end time (" + end.Format(form) + ").")
 	}
 	return w, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -153,7 +154,7 @@ func (o *mgrOptions) words(entity string, words []string) error {
 				of = map[string]string{"name": entity, "qo": "qos"}[of]
 			}
 			if !slices.Contains([]string{"user", "account", "acct", "cluster", "partition", "qos"}, of) {
-				return slurm.Message(" Unknown condition: " + console.Escape(w) + "\n Use keyword 'set' to modify value")
+				return text.Message(" Unknown condition: " + console.Escape(w) + "\n Use keyword 'set' to modify value")
 			}
 			if of == "acct" {
 				of = "account"

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
 // acctStates are the states that sacct knows, long and short.
@@ -27,9 +28,9 @@ type stateFilter struct {
 	within bool
 }
 
-func newStateFilter(text string, w window, within bool) (stateFilter, error) {
+func newStateFilter(names string, w window, within bool) (stateFilter, error) {
 	f := stateFilter{w: w, within: within}
-	for _, name := range listOf(strings.ToUpper(text)) {
+	for _, name := range listOf(strings.ToUpper(names)) {
 		code := acctStates[name]
 		for _, short := range acctStates {
 			if short == name {
@@ -37,7 +38,7 @@ func newStateFilter(text string, w window, within bool) (stateFilter, error) {
 			}
 		}
 		if code == "" {
-			return f, slurm.Message("unrecognized job state value '" + name + "'")
+			return f, text.Message("unrecognized job state value '" + name + "'")
 		}
 		f.codes = append(f.codes, code)
 	}
@@ -102,11 +103,11 @@ type span struct{ least, most int64 }
 func (s span) has(n int64) bool { return s == span{} || s.least <= n && n <= s.most }
 
 // spanOf reads 2 and 2-4.
-func spanOf(option, text string) (s span, err error) {
-	if text == "" {
+func spanOf(option, typed string) (s span, err error) {
+	if typed == "" {
 		return s, nil
 	}
-	from, to, ranged := strings.Cut(text, "-")
+	from, to, ranged := strings.Cut(typed, "-")
 	if !ranged {
 		to = from
 	}
@@ -114,7 +115,7 @@ func spanOf(option, text string) (s span, err error) {
 	s.least, err = strconv.ParseInt(from, 10, 32)
 	s.most, errTo = strconv.ParseInt(to, 10, 32)
 	if err != nil || errTo != nil || s.least < 0 || s.most < s.least {
-		return s, slurm.Message("Invalid range for " + option + ": " + console.Escape(text) + "; write 2 or 2-4")
+		return s, text.Message("Invalid range for " + option + ": " + console.Escape(typed) + "; write 2 or 2-4")
 	}
 	return s, nil
 }
@@ -128,7 +129,7 @@ func (o *acctOptions) ranges() (out [3]span, err error) {
 		return out, err
 	}
 	if o.least == "" {
-		return out, slurm.Message("Can't use -K without -k")
+		return out, text.Message("Can't use -K without -k")
 	}
 	least, _, err := sbatch.ParseTime(o.least)
 	if err != nil {

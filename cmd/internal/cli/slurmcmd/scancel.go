@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -62,16 +63,16 @@ func NewScancelCmd(e *console.Env, c *client.Client) *cobra.Command {
 			q.Users = append(q.Users, e.User())
 		}
 		if q.Nodes, err = slurm.Unfold(nodes); err != nil {
-			return slurm.Message(fmt.Sprintf("Invalid node name %v", err))
+			return text.Message(fmt.Sprintf("Invalid node name %v", err))
 		}
 		if len(args) == 0 && !choosesJobs(&q) {
-			return slurm.Message("No job identification provided")
+			return text.Message("No job identification provided")
 		}
 		var tasks []console.TaskRef
 		for _, a := range args {
 			ids, of, err := jobsAndTasks(a)
 			if err != nil {
-				return slurm.Message("Invalid job id " + a)
+				return text.Message("Invalid job id " + a)
 			}
 			q.Jobs, tasks = append(q.Jobs, ids...), append(tasks, of...)
 		}
@@ -171,14 +172,14 @@ func choosesJobs(q *slurm.Squeue) bool {
 }
 
 // toSend is what scancel --signal asks for, nil where it is to end jobs.
-func toSend(text string, batch, full bool) (*apiv1.AttachSignal, error) {
-	switch strings.TrimPrefix(strings.ToUpper(text), "SIG") {
+func toSend(name string, batch, full bool) (*apiv1.AttachSignal, error) {
+	switch strings.TrimPrefix(strings.ToUpper(name), "SIG") {
 	case "", "TERM", "KILL", "15", "9":
 		return nil, nil
 	}
-	sig, err := client.ParseSignal(text)
+	sig, err := client.ParseSignal(name)
 	if err != nil {
-		return nil, slurm.Message("Unknown job signal: " + text)
+		return nil, text.Message("Unknown job signal: " + name)
 	}
 	return &apiv1.AttachSignal{Number: uint32(sig), First: batch && !full, All: full}, nil
 }
@@ -196,7 +197,7 @@ func signalJobs(ctx context.Context, e *console.Env, c *client.Client, jobs []st
 		case err != nil && ctx.Err() != nil:
 			return err
 		case err != nil:
-			faults = append(faults, slurm.Message(fmt.Sprintf("Kill job error on job id %s: %v", arg, err)))
+			faults = append(faults, text.Message(fmt.Sprintf("Kill job error on job id %s: %v", arg, err)))
 		case verbose:
 			fmt.Fprintf(e.Stderr, "scancel: Signal %d to job %s\n", what.GetNumber(), arg)
 		}
@@ -260,10 +261,10 @@ func endJobs(ctx context.Context, e *console.Env, c *client.Client, ids []uint64
 				}
 			case apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND:
 				if !quiet {
-					faults = append(faults, slurm.Message(fmt.Sprintf("Kill job error on job id %s: Invalid job id specified", name)))
+					faults = append(faults, text.Message(fmt.Sprintf("Kill job error on job id %s: Invalid job id specified", name)))
 				}
 			case apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED:
-				faults = append(faults, slurm.Message(fmt.Sprintf("Kill job error on job id %s: Access/permission denied", name)))
+				faults = append(faults, text.Message(fmt.Sprintf("Kill job error on job id %s: Access/permission denied", name)))
 			case apiv1.CancelOutcome_CANCEL_OUTCOME_ALREADY_FINISHED:
 				if verbose {
 					e.Warnf("Kill job error on job id %s: Job/step already completing or completed", name)

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
 const sinfoExamples = "  berth sinfo -N -l\n  ln -s /usr/bin/berth /usr/local/bin/sinfo && sinfo -h -o '%N %G %C'"
@@ -49,7 +50,7 @@ func NewSinfoCmd(e *console.Env, c *client.Client) *cobra.Command {
 	}, func(ctx context.Context, args []string) error {
 		var err error
 		if s.Nodes, err = slurm.Unfold(nodes); err != nil {
-			return slurm.Message(fmt.Sprintf("Invalid node name %v", err))
+			return text.Message(fmt.Sprintf("Invalid node name %v", err))
 		}
 		s.Partitions, s.States = listOf(parts), listOf(strings.ToLower(states))
 		if json {

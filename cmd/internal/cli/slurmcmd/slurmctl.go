@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -104,7 +105,7 @@ func runScontrolShow(ctx context.Context, e *console.Env, c *client.Client, r *r
 		}
 		names, err := slurm.Unfold(list)
 		if err != nil {
-			return slurm.Message(fmt.Sprintf("Invalid hostlist: %v", err))
+			return text.Message(fmt.Sprintf("Invalid hostlist: %v", err))
 		}
 		e.Printf("%s\n", strings.Join(names, "\n"))
 		return nil
@@ -130,7 +131,7 @@ func showSlurmNodes(ctx context.Context, e *console.Env, c *client.Client, r *re
 	}
 	want, err := slurm.Unfold(strings.Join(args, ","))
 	if err != nil {
-		return slurm.Message(fmt.Sprintf("Invalid node name %v", err))
+		return text.Message(fmt.Sprintf("Invalid node name %v", err))
 	}
 	for _, name := range want {
 		if !slices.ContainsFunc(nodes, func(n slurm.Node) bool { return n.Name == name }) {

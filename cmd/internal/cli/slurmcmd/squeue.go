@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -88,7 +89,7 @@ func (o *squeueOptions) flags(fs *pflag.FlagSet) {
 func (o *squeueOptions) choose(ctx context.Context, e *console.Env, c *client.Client) (tasks []console.TaskRef, err error) {
 	q := &o.print
 	if q.Jobs, tasks, err = jobsAndTasksOf(o.jobs); err != nil {
-		return nil, slurm.Message(err.Error())
+		return nil, text.Message(err.Error())
 	}
 	q.Users, q.Names, q.Partitions = listOf(o.users), listOf(o.names), listOf(o.parts)
 	q.Accounts, q.QOS, q.Reservations = listOf(o.accounts), listOf(o.qos), listOf(o.reservations)
@@ -97,7 +98,7 @@ func (o *squeueOptions) choose(ctx context.Context, e *console.Env, c *client.Cl
 		q.Users = append(q.Users, e.User())
 	}
 	if q.Nodes, err = slurm.Unfold(o.nodes); err != nil {
-		return nil, slurm.Message(fmt.Sprintf("Invalid node name %v", err))
+		return nil, text.Message(fmt.Sprintf("Invalid node name %v", err))
 	}
 	return tasks, knownNodes(ctx, c, q.Nodes)
 }
@@ -113,7 +114,7 @@ func knownNodes(ctx context.Context, c *client.Client, names []string) error {
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(nodes, func(n *apiv1.Node) bool { return n.GetId() == name }) {
-			return slurm.Message("Invalid node name " + console.Escape(name))
+			return text.Message("Invalid node name " + console.Escape(name))
 		}
 	}
 	return nil
@@ -123,7 +124,7 @@ func knownNodes(ctx context.Context, c *client.Client, names []string) error {
 func knownStates(q *slurm.Squeue) error {
 	for _, s := range q.States {
 		if s != "ALL" && !knownToSlurm(s) {
-			return slurm.Message("Invalid job state specified: " + s)
+			return text.Message("Invalid job state specified: " + s)
 		}
 	}
 	return nil

@@ -1,37 +1,39 @@
-package slurm
+package openapi
 
 import (
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
-// AcctJSON is what sacct --json of Slurm 22.05 prints.
-type AcctJSON struct {
-	Meta   Meta          `json:"meta"`
-	Errors []string      `json:"errors"`
-	Jobs   []AcctJobJSON `json:"jobs"`
+// Acct is what sacct --json of Slurm 22.05 prints.
+type Acct struct {
+	Meta   Meta      `json:"meta"`
+	Errors []string  `json:"errors"`
+	Jobs   []AcctJob `json:"jobs"`
 }
 
-// NewAcctJSON prints jobs so, in their order, each with the step of its script if steps
+// NewAcct prints jobs so, in their order, each with the step of its script if steps
 // are wanted.
-func NewAcctJSON(jobs []Job, steps bool) AcctJSON {
-	out := AcctJSON{Meta: NewAcctMeta(), Errors: []string{}, Jobs: []AcctJobJSON{}}
+func NewAcct(jobs []slurm.Job, steps bool) Acct {
+	out := Acct{Meta: NewAcctMeta(), Errors: []string{}, Jobs: []AcctJob{}}
 	for i := range jobs {
-		j := jobs[i].acctJSON()
+		j := acctJob(&jobs[i])
 		if step, begun := jobs[i].Batch(); begun && steps {
-			j.Steps = append(j.Steps, step.stepJSON())
+			j.Steps = append(j.Steps, acctStep(&step))
 		}
 		out.Jobs = append(out.Jobs, j)
 	}
 	return out
 }
 
-// AcctJobJSON is a job of the accounting. Times are seconds of Unix, or of time; memory
+// AcctJob is a job of the accounting. Times are seconds of Unix, or of time; memory
 // is MiB. The parts of time of processors spent in the kernel and outside of it are not
 // measured apart and 0; total is their sum.
-type AcctJobJSON struct {
+type AcctJob struct {
 	Account          string          `json:"account"`
 	Comment          acctComment     `json:"comment"`
 	AllocationNodes  int             `json:"allocation_nodes"`
@@ -57,15 +59,15 @@ type AcctJobJSON struct {
 	Required         acctRequired    `json:"required"`
 	Reservation      acctReservation `json:"reservation"`
 	State            acctState       `json:"state"`
-	Steps            []AcctStepJSON  `json:"steps"`
+	Steps            []AcctStep      `json:"steps"`
 	TRES             acctTRES        `json:"tres"`
 	User             string          `json:"user"`
 	WCKey            acctWCKey       `json:"wckey"`
 	WorkingDirectory string          `json:"working_directory"`
 }
 
-// AcctStepJSON is a step of a job of the accounting.
-type AcctStepJSON struct {
+// AcctStep is a step of a job of the accounting.
+type AcctStep struct {
 	Time            acctStepTime   `json:"time"`
 	ExitCode        acctExit       `json:"exit_code"`
 	Nodes           acctNodes      `json:"nodes"`
@@ -225,9 +227,9 @@ type (
 	}
 )
 
-func (j *Job) acctJSON() AcctJobJSON {
-	out := AcctJobJSON{
-		Account: j.Account, AllocationNodes: j.Nodes, Cluster: j.Cluster, Constraints: j.Features, DerivedExitCode: j.exitJSON(), ExitCode: j.exitJSON(),
+func acctJob(j *slurm.Job) AcctJob {
+	out := AcctJob{
+		Account: j.Account, AllocationNodes: j.Nodes, Cluster: j.Cluster, Constraints: j.Features, DerivedExitCode: exitOf(j), ExitCode: exitOf(j),
 		Array:       acctArray{JobID: j.ArrayID, Limits: acctLimits{acctMax{acctRunning{j.Throttle}}}},
 		Association: acctAssociation{Account: j.Account, Cluster: j.Cluster, User: j.User},
 		Time: acctTime{
@@ -235,7 +237,7 @@ func (j *Job) acctJSON() AcctJobJSON {
 			Limit: minutes(j.Limit), Total: secondsOf(j.CPUUsed),
 		},
 		Flags: []string{}, Group: j.Group, JobID: j.ID, Name: j.Name, Nodes: j.NodeList, Partition: j.Partition, Priority: j.Priority, QOS: j.QOS,
-		Required: acctRequired{CPUs: j.CPUs, Memory: j.MinMemMiB}, Steps: []AcctStepJSON{}, TRES: acctTRES{Allocated: []tresJSON{}, Requested: j.tresJSON()},
+		Required: acctRequired{CPUs: j.CPUs, Memory: j.MinMemMiB}, Steps: []AcctStep{}, TRES: acctTRES{Allocated: []tresJSON{}, Requested: tresOf(j)},
 		User: j.User, WCKey: acctWCKey{Flags: []string{}}, WorkingDirectory: j.Dir,
 	}
 	var by string
@@ -259,33 +261,33 @@ func (j *Job) acctJSON() AcctJobJSON {
 		}
 	}
 	if !j.Started.IsZero() {
-		out.TRES.Allocated = j.tresJSON()
+		out.TRES.Allocated = tresOf(j)
 	} else {
 		out.Nodes = "None assigned"
 	}
 	return out
 }
 
-// stepJSON is a step that Batch made.
-func (j *Job) stepJSON() AcctStepJSON {
-	nodes, err := Unfold(j.NodeList)
+// acctStep is a step that Batch made.
+func acctStep(j *slurm.Job) AcctStep {
+	nodes, err := slurm.Unfold(j.NodeList)
 	if err != nil || nodes == nil {
 		nodes = []string{}
 	}
-	usage := j.usageJSON()
+	usage := usageOf(j)
 	none := acctUsage{Max: []tresJSON{}, Min: []tresJSON{}, Average: []tresJSON{}, Total: []tresJSON{}}
-	return AcctStepJSON{
+	return AcctStep{
 		Time: acctStepTime{
 			Elapsed: int64(j.Ran / time.Second), End: unix(j.Ended), Start: unix(j.Started), Total: secondsOf(j.CPUUsed),
 		},
-		ExitCode: j.exitJSON(), Nodes: acctNodes{List: nodes, Count: len(nodes), Range: j.NodeList}, Tasks: acctCount{j.Tasked}, State: j.State,
-		Statistics: acctStatistics{Energy: acctConsumed{j.EnergyJ}}, Step: acctStepName{JobID: j.ID, ID: j.step, Name: j.Name}, Task: acctTask{"Unknown"},
-		TRES: acctStepTRES{Requested: acctUsage{Max: usage, Min: []tresJSON{}, Average: usage, Total: usage}, Consumed: none, Allocated: j.tresJSON()},
+		ExitCode: exitOf(j), Nodes: acctNodes{List: nodes, Count: len(nodes), Range: j.NodeList}, Tasks: acctCount{j.Tasked}, State: j.State,
+		Statistics: acctStatistics{Energy: acctConsumed{j.EnergyJ}}, Step: acctStepName{JobID: j.ID, ID: j.Step, Name: j.Name}, Task: acctTask{"Unknown"},
+		TRES: acctStepTRES{Requested: acctUsage{Max: usage, Min: []tresJSON{}, Average: usage, Total: usage}, Consumed: none, Allocated: tresOf(j)},
 	}
 }
 
-// exitJSON is how it ended.
-func (j *Job) exitJSON() acctExit {
+// exitOf is how it ended.
+func exitOf(j *slurm.Job) acctExit {
 	none, code := int32(0), j.ExitCode
 	switch {
 	case j.Ended.IsZero():
@@ -323,8 +325,8 @@ func tres(kind, name string, id int, count int64) tresJSON {
 	return t
 }
 
-// tresJSON is what tres is, in parts.
-func (j *Job) tresJSON() []tresJSON {
+// tresOf is what tres is, in parts.
+func tresOf(j *slurm.Job) []tresJSON {
 	out := []tresJSON{tres("cpu", "", idCPU, j.CPUs)}
 	if j.MemUsedMiB > 0 {
 		out = append(out, tres("mem", "", idMem, j.MemUsedMiB))
@@ -336,8 +338,8 @@ func (j *Job) tresJSON() []tresJSON {
 	return out
 }
 
-// usageJSON is what used is, in parts: time in milliseconds, memory in bytes.
-func (j *Job) usageJSON() []tresJSON {
+// usageOf is what used is, in parts: time in milliseconds, memory in bytes.
+func usageOf(j *slurm.Job) []tresJSON {
 	out := []tresJSON{}
 	for _, t := range []tresJSON{
 		tres("cpu", "", idCPU, j.CPUUsed.Milliseconds()), tres("mem", "", idMem, j.MaxRSSMiB<<20), tres("energy", "", idEnergy, j.EnergyJ),

@@ -1,4 +1,4 @@
-package slurm
+package text
 
 import (
 	"fmt"
@@ -14,11 +14,11 @@ type Times struct {
 	Now  time.Time
 }
 
-// stamp is a time, in its own zone; none for the zero time.
-func (f Times) stamp(t time.Time, none string) string {
+// Stamp is a time, in its own zone; none for the zero time.
+func (f Times) Stamp(t time.Time, none string) string {
 	switch {
 	case t.IsZero() || f.Form == "" || f.Form == "standard":
-		return stamp(t, none)
+		return Stamp(t, none)
 	case f.Form == "relative":
 		return strftime(t, f.relative(t))
 	}

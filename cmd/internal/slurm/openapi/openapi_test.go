@@ -1,15 +1,18 @@
-package slurm
+package openapi
 
 import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
 // shapeOf lists the keys of JSON with the kinds of their values; null is of any kind,
@@ -33,10 +36,10 @@ func shapeOf(at string, v any, out map[string]string) {
 	}
 }
 
-func shapeOfText(t *testing.T, text string) map[string]string {
+func shapeOfText(t *testing.T, text []byte) map[string]string {
 	t.Helper()
 	var v any
-	if err := json.Unmarshal([]byte(text), &v); err != nil {
+	if err := json.Unmarshal(text, &v); err != nil {
 		t.Fatal(err)
 	}
 	out := map[string]string{}
@@ -48,15 +51,19 @@ func shapeOfText(t *testing.T, text string) map[string]string {
 func TestJSONAsRecorded(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1795512474, 0)
-	running := Job{ID: 1, Name: "train", User: "root", Group: "root", Partition: "main", State: "RUNNING", Code: "R", Nodes: 1, NodeList: "n1", CPUs: 2, MinCPUs: 2, MinMemMiB: 100,
+	running := slurm.Job{ID: 1, Name: "train", User: "root", Group: "root", Partition: "main", State: "RUNNING", Code: "R", Nodes: 1, NodeList: "n1", CPUs: 2, MinCPUs: 2, MinMemMiB: 100,
 		MemUsedMiB: 100, Gres: "gres:gpu:1", GresUsed: "gpu:fake:1(IDX:0)", Submitted: at, Eligible: at, Started: at, Limit: 10 * time.Minute, Tasked: 1}
-	node := Node{Name: "n1", Addr: "127.0.0.1", Host: "ctl-a", State: "MIXED", CPUs: 4, CPUsUsed: 2, MemMiB: 4000, MemUsed: 100, Gres: "gpu:fake:1", Partitions: []string{"main"}}
-	for name, v := range map[string]any{"squeue.json": NewJobsJSON([]Job{running}), "sinfo.json": NewNodesJSON([]Node{node})} {
-		text, err := json.Marshal(v)
+	node := slurm.Node{Name: "n1", Addr: "127.0.0.1", Host: "ctl-a", State: "MIXED", CPUs: 4, CPUsUsed: 2, MemMiB: 4000, MemUsed: 100, Gres: "gpu:fake:1", Partitions: []string{"main"}}
+	for name, v := range map[string]any{"squeue.json": NewJobs([]slurm.Job{running}), "sinfo.json": NewNodes([]slurm.Node{node})} {
+		is, err := json.Marshal(v)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, got := shapeOfText(t, recordedFile(t, name)), shapeOfText(t, string(text))
+		recorded, err := os.ReadFile("testdata/recorded/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, got := shapeOfText(t, recorded), shapeOfText(t, is)
 		delete(want, ".jobs[].flags[]") // of Slurm's own scheduler; the list is empty here
 		for key, kind := range want {
 			if kind == "null" || got[key] == "null" { // what was not said there, or is not known here
@@ -80,9 +87,9 @@ func TestJSONAsRecorded(t *testing.T) {
 func TestJSONValues(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1795512474, 0)
-	held := Job{ID: 3, State: "PENDING", Code: "PD", Reason: "JobHeldUser", Submitted: at, Expected: at.Add(time.Hour), Limit: time.Hour}
+	held := slurm.Job{ID: 3, State: "PENDING", Code: "PD", Reason: "JobHeldUser", Submitted: at, Expected: at.Add(time.Hour), Limit: time.Hour}
 	held.InArray(3, "0-5", 2)
-	j := held.json()
+	j := jobOf(&held)
 	if j.ArrayJobID != 3 || j.ArrayTaskString != "0-5%2" || j.ArrayTaskID != nil || j.JobResources != nil || j.BillableTRES != nil || j.StartTime != at.Unix()+3600 || j.EndTime != at.Unix()+7200 || *j.TimeLimit != 60 {
 		t.Errorf("an array that waits: %+v", j)
 	}
@@ -94,11 +101,11 @@ func TestJSONValues(t *testing.T) {
 		{0, 0, 0, `{"status":"SUCCESS","return_code":0}`}, {3, 0, 768, `{"status":"ERROR","return_code":3}`},
 		{143, 15, 15, `{"status":"SIGNALED","return_code":0,"signal":{"signal_id":15,"name":"Terminated"}}`},
 	} {
-		ended := Job{ID: 4, State: "FAILED", Code: "F", Started: at, Ended: at.Add(time.Minute), ExitCode: tc.code, Signal: tc.signal, Nodes: 1, NodeList: "n1", CPUs: 1, MaxRSSMiB: 3, CPUUsed: 1500 * time.Millisecond}
-		a := NewAcctJSON([]Job{ended}, true).Jobs[0]
+		ended := slurm.Job{ID: 4, State: "FAILED", Code: "F", Started: at, Ended: at.Add(time.Minute), ExitCode: tc.code, Signal: tc.signal, Nodes: 1, NodeList: "n1", CPUs: 1, MaxRSSMiB: 3, CPUUsed: 1500 * time.Millisecond}
+		a := NewAcct([]slurm.Job{ended}, true).Jobs[0]
 		exit, err := json.Marshal(a.ExitCode)
-		if err != nil || string(exit) != tc.text || ended.json().ExitCode != tc.wait {
-			t.Errorf("code %d, signal %d: %s, %d", tc.code, tc.signal, exit, ended.json().ExitCode)
+		if err != nil || string(exit) != tc.text || waitStatus(&ended) != tc.wait {
+			t.Errorf("code %d, signal %d: %s, %d", tc.code, tc.signal, exit, waitStatus(&ended))
 		}
 		if len(a.Steps) != 1 || a.Steps[0].Step.ID != "batch" || a.Time.Total != (acctSeconds{1, 500000}) {
 			t.Fatalf("%+v", a)
@@ -107,26 +114,8 @@ func TestJSONValues(t *testing.T) {
 			t.Errorf("use of the step: %+v", m)
 		}
 	}
-	cancelled := Job{ID: 5, State: "CANCELLED by 1001", Ended: at}
-	if a := cancelled.acctJSON(); a.State.Current != "CANCELLED" || *a.KillRequestUser != "1001" || a.Nodes != "None assigned" || len(a.Steps) != 0 {
+	cancelled := slurm.Job{ID: 5, State: "CANCELLED by 1001", Ended: at}
+	if a := acctJob(&cancelled); a.State.Current != "CANCELLED" || *a.KillRequestUser != "1001" || a.Nodes != "None assigned" || len(a.Steps) != 0 {
 		t.Errorf("cancelled before it began: %+v", a)
-	}
-}
-
-// TestGPUsAreCounted: cards stand among the trackable resources of nodes and partitions.
-func TestGPUsAreCounted(t *testing.T) {
-	t.Parallel()
-	n := Node{Name: "n1", State: "MIXED", CPUs: 4, CPUsUsed: 1, MemMiB: 2048, GPUs: 2, GPUsUsed: 1}
-	var out strings.Builder
-	if err := (&Record{}).Node(&out, &n); err != nil {
-		t.Fatal(err)
-	}
-	if err := (&Record{}).Partition(&out, &Partition{Name: "gpu", Nodes: []string{"n1"}}, []Node{n}); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"CfgTRES=cpu=4,mem=2G,billing=4,gres/gpu=2\n", "AllocTRES=cpu=1,gres/gpu=1\n", " TRES=cpu=4,mem=2G,node=1,billing=4,gres/gpu=2\n"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in %s", want, out.String())
-		}
 	}
 }

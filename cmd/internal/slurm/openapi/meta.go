@@ -1,9 +1,11 @@
-package slurm
+package openapi
 
 import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
 // Meta is what stands first in all that --json of Slurm 22.05 prints.
@@ -41,8 +43,8 @@ func NewMeta() Meta { return metaOf(parserOfQueue, "Slurm OpenAPI v0.0.38") }
 func NewAcctMeta() Meta { return metaOf(parserOfAccounting, "Slurm OpenAPI DB v0.0.38") }
 
 func metaOf(parser, name string) Meta {
-	m := Meta{Plugin: metaPlugin{Type: parser, Name: name}, Slurm: metaSlurm{Release: Version}}
-	for i, s := range strings.Split(Version, ".") {
+	m := Meta{Plugin: metaPlugin{Type: parser, Name: name}, Slurm: metaSlurm{Release: slurm.Version}}
+	for i, s := range strings.Split(slurm.Version, ".") {
 		n, _ := strconv.Atoi(s) // a constant of numbers
 		*[]*int{&m.Slurm.Version.Major, &m.Slurm.Version.Minor, &m.Slurm.Version.Micro}[i] = n
 	}

@@ -1,30 +1,32 @@
-package slurm
+package openapi
 
 import (
 	"cmp"
 	"strconv"
+
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
-// JobsJSON is what squeue --json and scontrol show job --json of Slurm 22.05 print.
-type JobsJSON struct {
-	Meta   Meta      `json:"meta"`
-	Errors []string  `json:"errors"`
-	Jobs   []JobJSON `json:"jobs"`
+// Jobs is what squeue --json and scontrol show job --json of Slurm 22.05 print.
+type Jobs struct {
+	Meta   Meta     `json:"meta"`
+	Errors []string `json:"errors"`
+	Jobs   []Job    `json:"jobs"`
 }
 
-// NewJobsJSON prints jobs so, in their order.
-func NewJobsJSON(jobs []Job) JobsJSON {
-	out := JobsJSON{Meta: NewMeta(), Errors: []string{}, Jobs: []JobJSON{}}
+// NewJobs prints jobs so, in their order.
+func NewJobs(jobs []slurm.Job) Jobs {
+	out := Jobs{Meta: NewMeta(), Errors: []string{}, Jobs: []Job{}}
 	for i := range jobs {
-		out.Jobs = append(out.Jobs, jobs[i].json())
+		out.Jobs = append(out.Jobs, jobOf(&jobs[i]))
 	}
 	return out
 }
 
-// JobJSON is a job. Numbers that do not apply are null, text that does not is empty;
+// Job is a job. Numbers that do not apply are null, text that does not is empty;
 // times are seconds of Unix, 0 for none, the time limit is minutes and memory MiB. What
 // has no counterpart here has the value that Slurm gives it where nobody asked for it.
-type JobJSON struct {
+type Job struct {
 	Account                  string        `json:"account"`
 	AccrueTime               int64         `json:"accrue_time"`
 	AdminComment             string        `json:"admin_comment"`
@@ -155,18 +157,18 @@ type jobNodeShare struct {
 	MemoryAllocated int64    `json:"memory_allocated"`
 }
 
-func (j *Job) json() JobJSON {
-	out := JobJSON{
-		Account: j.Account, AccrueTime: unix(j.Eligible), ArrayJobID: j.ArrayID, ArrayMaxTasks: j.Throttle, BatchFlag: true, BatchHost: j.firstNode(),
-		Flags: []string{}, Cluster: j.Cluster, Command: j.Command, Comment: j.Comment, CPUsPerTask: some(j.perTask()),
+func jobOf(j *slurm.Job) Job {
+	out := Job{
+		Account: j.Account, AccrueTime: unix(j.Eligible), ArrayJobID: j.ArrayID, ArrayMaxTasks: j.Throttle, BatchFlag: true, BatchHost: j.FirstNode(),
+		Flags: []string{}, Cluster: j.Cluster, Command: j.Command, Comment: j.Comment, CPUsPerTask: some(j.PerTask()),
 		Deadline: unix(j.Deadline), Dependency: j.Dependency, EligibleTime: unix(j.Eligible), EndTime: unix(j.Ended), ExcludedNodes: j.Exclude,
-		ExitCode: j.waitStatus(), DerivedExitCode: j.waitStatus(), Features: j.Features, GresDetail: []string{}, GroupID: j.GID, GroupName: j.Group, JobID: j.ID,
+		ExitCode: waitStatus(j), DerivedExitCode: waitStatus(j), Features: j.Features, GresDetail: []string{}, GroupID: j.GID, GroupName: j.Group, JobID: j.ID,
 		JobState: j.State, LastSchedEvaluation: unix(j.LastEval), Name: j.Name, Nodes: j.NodeList,
 		Nice: some(int64(j.Nice)), TasksPerNode: j.Tasked / int64(max(1, j.Nodes)), CPUs: j.CPUs, NodeCount: j.Nodes, Tasks: max(1, j.Tasked),
 		Partition: j.Partition, MemoryPerNode: some(j.MinMemMiB), MinimumCPUsPerNode: cmp.Or(j.MinCPUs, j.CPUs), Priority: j.Priority, QOS: j.QOS,
 		RequiredNodes: j.ReqNodes, Requeue: j.Requeue, RestartCnt: j.Restarts, ResvName: j.Reservation, ShowFlags: []string{"SHOW_ALL", "SHOW_DETAIL", "SHOW_LOCAL"},
 		StartTime: unix(j.Started), StateReason: cmp.Or(j.Reason, "None"), StandardError: j.Stderr, StandardInput: cmp.Or(j.Stdin, "/dev/null"),
-		StandardOutput: j.Stdout, SubmitTime: unix(j.Submitted), TimeLimit: minutes(j.Limit), TRESPerNode: j.Gres, TRESReqStr: j.tres(), UserID: j.UID,
+		StandardOutput: j.Stdout, SubmitTime: unix(j.Submitted), TimeLimit: minutes(j.Limit), TRESPerNode: j.Gres, TRESReqStr: j.TRES(), UserID: j.UID,
 		UserName: j.User, CurrentWorkingDirectory: j.Dir,
 	}
 	if out.ArrayJobID != 0 {
@@ -185,19 +187,19 @@ func (j *Job) json() JobJSON {
 }
 
 // arrayed says which tasks of its array it is.
-func (out *JobJSON) arrayed(j *Job) {
+func (out *Job) arrayed(j *slurm.Job) {
 	if n, err := strconv.ParseInt(j.Tasks, 10, 64); err == nil {
 		out.ArrayTaskID = &n
 	} else {
-		out.ArrayTaskString = j.listed()
+		out.ArrayTaskString = j.Listed()
 	}
 }
 
 // onNodes says what it has of its nodes.
-func (out *JobJSON) onNodes(j *Job) {
+func (out *Job) onNodes(j *slurm.Job) {
 	billed := float64(j.CPUs)
-	out.TRESAllocStr, out.BillableTRES = j.tres(), &billed
-	names, err := Unfold(j.NodeList)
+	out.TRESAllocStr, out.BillableTRES = j.TRES(), &billed
+	names, err := slurm.Unfold(j.NodeList)
 	if err != nil {
 		return
 	}
@@ -211,7 +213,7 @@ func (out *JobJSON) onNodes(j *Job) {
 }
 
 // waitStatus is how it ended as wait says it: the exit code times 256, and the signal.
-func (j *Job) waitStatus() int64 {
+func waitStatus(j *slurm.Job) int64 {
 	code := int64(j.ExitCode)
 	if j.Signal != 0 && j.ExitCode == 128+j.Signal {
 		code = 0

@@ -1,29 +1,30 @@
-package slurm
+package openapi
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
+
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
-// NodesJSON is what sinfo --json and scontrol show node --json of Slurm 22.05 print.
-type NodesJSON struct {
-	Meta   Meta       `json:"meta"`
-	Errors []string   `json:"errors"`
-	Nodes  []NodeJSON `json:"nodes"`
+// Nodes is what sinfo --json and scontrol show node --json of Slurm 22.05 print.
+type Nodes struct {
+	Meta   Meta     `json:"meta"`
+	Errors []string `json:"errors"`
+	Nodes  []Node   `json:"nodes"`
 }
 
-// NewNodesJSON prints nodes so, in their order.
-func NewNodesJSON(nodes []Node) NodesJSON {
-	out := NodesJSON{Meta: NewMeta(), Errors: []string{}, Nodes: []NodeJSON{}}
+// NewNodes prints nodes so, in their order.
+func NewNodes(nodes []slurm.Node) Nodes {
+	out := Nodes{Meta: NewMeta(), Errors: []string{}, Nodes: []Node{}}
 	for i := range nodes {
-		out.Nodes = append(out.Nodes, nodes[i].json())
+		out.Nodes = append(out.Nodes, nodeOf(&nodes[i]))
 	}
 	return out
 }
 
-// NodeJSON is a node. Memory is MiB, times are seconds of Unix, 0 for none.
-type NodeJSON struct {
+// Node is a node. Memory is MiB, times are seconds of Unix, 0 for none.
+type Node struct {
 	Architecture              string   `json:"architecture"`
 	BurstbufferNetworkAddress string   `json:"burstbuffer_network_address"`
 	Boards                    int      `json:"boards"`
@@ -71,7 +72,7 @@ type NodeJSON struct {
 	TRESWeighted              float64  `json:"tres_weighted"`
 }
 
-func (n *Node) json() NodeJSON {
+func nodeOf(n *slurm.Node) Node {
 	base, flags := n.State, []string{}
 	if state, rest, has := strings.Cut(n.State, "+"); has {
 		base, flags = state, strings.Split(rest, "+")
@@ -79,24 +80,19 @@ func (n *Node) json() NodeJSON {
 	if n.Silent {
 		flags = append(flags, "NOT_RESPONDING")
 	}
-	out := NodeJSON{
+	out := Node{
 		Architecture: cmp.Or(n.Arch, "x86_64"), Boards: 1, BootTime: unix(n.Boot), Cores: 1, FreeMemory: n.FreeMem, CPUs: n.CPUs, LastBusy: unix(n.Contact),
 		Features: strings.Join(n.Features, ","), ActiveFeatures: strings.Join(n.Features, ","), Gres: n.Gres, GresDrained: "N/A", GresUsed: n.GresUsed,
 		Name: n.Name, NextStateAfterReboot: "invalid", Address: n.Addr, Hostname: n.Host, State: strings.ToLower(base), StateFlags: flags,
 		NextStateFlags: []string{}, OperatingSystem: cmp.Or(n.OS, "Linux"), Partitions: n.Partitions, RealMemory: n.MemMiB, Reason: n.Reason,
-		SlurmdStartTime: unix(n.Registered), Sockets: n.CPUs, Threads: 1, Weight: 1, TRES: n.configured(), SlurmdVersion: n.Version, AllocMemory: n.MemUsed,
+		SlurmdStartTime: unix(n.Registered), Sockets: n.CPUs, Threads: 1, Weight: 1, TRES: n.Configured(), SlurmdVersion: n.Version, AllocMemory: n.MemUsed,
 		AllocCPUs: n.CPUsUsed, IdleCPUs: n.CPUs - n.CPUsUsed, TRESWeighted: float64(n.CPUsUsed),
 	}
 	if n.Reason != "" {
 		out.ReasonChangedAt, out.ReasonSetByUser = unix(n.ReasonAt), &n.User
 	}
-	if used := n.allocated(); used != "" {
+	if used := n.Allocated(); used != "" {
 		out.TRESUsed = &used
 	}
 	return out
-}
-
-// configured is what of each trackable resource it has.
-func (n *Node) configured() string {
-	return fmt.Sprintf("cpu=%d,mem=%s,billing=%d%s", n.CPUs, memory(n.MemMiB), n.CPUs, gpuTRES(n.GPUs))
 }

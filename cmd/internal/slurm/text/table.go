@@ -1,24 +1,25 @@
-package slurm
+package text
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// column is one field that a format may name.
-type column[T any] struct {
-	head  string
-	value func(*T) string
-	// whole is never cut, only filled: Slurm prints numbers and times so.
-	whole bool
+// Column is one field that a format may name.
+type Column[T any] struct {
+	Head  string
+	Value func(*T) string
+	// Whole is never cut, only filled: Slurm prints numbers and times so.
+	Whole bool
 }
 
 // cell is one column in a layout, with the text that stands before it.
 type cell[T any] struct {
 	before string
-	column[T]
+	Column[T]
 	width int // 0 is as wide as the text; fits is as wide as the widest
 	right bool
 }
@@ -27,17 +28,48 @@ type cell[T any] struct {
 // Slurm's own tables; sinfo writes it as %#P.
 const fits = -1
 
-// layout is a format that was read.
-type layout[T any] struct {
-	cells  []cell[T]
-	after  string
-	faults []string
+// Table is a format that was read.
+type Table[T any] struct {
+	cells []cell[T]
+	after string
+	fault string // what names no column
 }
 
-// byLetter reads a format of -o: %[[.]size]letter among other text. What
+// Err is of the first thing in a format for jobs, or for nodes, that names no column.
+func (l *Table[T]) Err(of string) error {
+	if l.fault == "" {
+		return nil
+	}
+	return Message("Invalid " + of + " format specification" + l.fault)
+}
+
+// Shows reports whether a column has one of some heads.
+func (l *Table[T]) Shows(heads ...string) bool {
+	return slices.ContainsFunc(l.cells, func(c cell[T]) bool { return slices.Contains(heads, c.Head) })
+}
+
+// Put has the columns with a head show something else.
+func (l *Table[T]) Put(head string, value func(*T) string) {
+	for i := range l.cells {
+		if l.cells[i].Head == head {
+			l.cells[i].Value = value
+		}
+	}
+}
+
+// Letters are columns by the letters of -o, given the names that -O has for them.
+func Letters[T any](names map[byte]string, columns map[string]Column[T]) map[byte]Column[T] {
+	out := make(map[byte]Column[T], len(names))
+	for c, name := range names {
+		out[c] = columns[name]
+	}
+	return out
+}
+
+// ByLetter reads a format of -o: %[[.]size]letter among other text. What
 // follows a % that names no column is a fault and stays as text.
-func byLetter[T any](format string, columns map[byte]column[T]) layout[T] {
-	var l layout[T]
+func ByLetter[T any](format string, columns map[byte]Column[T]) Table[T] {
+	var l Table[T]
 	text := ""
 	for i := 0; i < len(format); {
 		if format[i] != '%' {
@@ -70,12 +102,12 @@ func byLetter[T any](format string, columns map[byte]column[T]) layout[T] {
 		default:
 			col, ok := columns[format[at]]
 			if !ok {
-				l.faults = append(l.faults, fmt.Sprintf("Invalid job format specification: %c", format[at]))
+				l.fault = cmp.Or(l.fault, fmt.Sprintf(": %c", format[at]))
 				text += format[i : at+1]
 				i = at + 1
 				continue
 			}
-			c.column = col
+			c.Column = col
 			l.cells = append(l.cells, c)
 			text, i = "", at+1
 		}
@@ -87,11 +119,11 @@ func byLetter[T any](format string, columns map[byte]column[T]) layout[T] {
 // defaultWidth is that of a column of -O without one.
 const defaultWidth = 20
 
-// byName reads a format of -O: name[:[.][size][suffix]] separated by commas. Names may
+// ByName reads a format of -O: name[:[.][size][suffix]] separated by commas. Names may
 // be written with -, _ and capitals. A colon without a size leaves a column as wide as
 // its text; the suffix, which is any text, stands behind it, in the line of heads, too.
-func byName[T any](format string, columns map[string]column[T]) layout[T] {
-	var l layout[T]
+func ByName[T any](format string, columns map[string]Column[T]) Table[T] {
+	var l Table[T]
 	for _, field := range strings.Split(format, ",") {
 		if field == "" {
 			continue
@@ -109,10 +141,10 @@ func byName[T any](format string, columns map[string]column[T]) layout[T] {
 		}
 		col, ok := columns[plainName(name)]
 		if !ok {
-			l.faults = append(l.faults, "Invalid job format specification: "+name)
+			l.fault = cmp.Or(l.fault, ": "+name)
 			continue
 		}
-		c.column, l.after = col, suffix
+		c.Column, l.after = col, suffix
 		l.cells = append(l.cells, c)
 	}
 	return l
@@ -123,43 +155,37 @@ func plainName(s string) string {
 	return strings.NewReplacer("-", "", "_", "", " ", "").Replace(strings.ToLower(s))
 }
 
-// maxWidth bounds a column; wider ones are taken as this.
-const maxWidth = 4096
+// MaxWidth bounds a column; wider ones are taken as this.
+const MaxWidth = 4096
 
 func size(s string) int {
 	n, err := strconv.Atoi(s)
-	if err != nil || n > maxWidth {
-		return maxWidth
+	if err != nil || n > MaxWidth {
+		return MaxWidth
 	}
 	return n
 }
 
-// heads is the first line of a table.
-func (l *layout[T]) heads() string {
-	return l.line(func(c *cell[T]) (string, bool) { return c.head, false })
-}
-
-func (l *layout[T]) row(t *T) string { return string(l.appendRow(nil, t)) }
-
-// appendRow adds the line of t to b.
-func (l *layout[T]) appendRow(b []byte, t *T) []byte {
-	for i := range l.cells {
-		c := &l.cells[i]
-		b = append(b, c.before...)
-		b = c.appendTo(b, c.value(t), c.whole)
-	}
-	return append(b, l.after...)
-}
-
-func (l *layout[T]) line(text func(*cell[T]) (s string, whole bool)) string {
+// Heads is the first line of a table.
+func (l *Table[T]) Heads() string {
 	var b []byte
 	for i := range l.cells {
 		c := &l.cells[i]
-		b = append(b, c.before...)
-		s, whole := text(c)
-		b = c.appendTo(b, s, whole)
+		b = c.appendTo(append(b, c.before...), c.Head, false)
 	}
 	return string(append(b, l.after...))
+}
+
+// Row is the line of t.
+func (l *Table[T]) Row(t *T) string { return string(l.AppendRow(nil, t)) }
+
+// AppendRow adds the line of t to b.
+func (l *Table[T]) AppendRow(b []byte, t *T) []byte {
+	for i := range l.cells {
+		c := &l.cells[i]
+		b = c.appendTo(append(b, c.before...), c.Value(t), c.Whole)
+	}
+	return append(b, l.after...)
 }
 
 func (c *cell[T]) appendTo(b []byte, s string, whole bool) []byte {
@@ -170,35 +196,35 @@ func (c *cell[T]) appendTo(b []byte, s string, whole bool) []byte {
 	return appendPad(b, s, width, c.right)
 }
 
-// fit gives columns that are as wide as their text a width.
-func (l *layout[T]) fit(n int, at func(int) *T, least int) {
+// Fit gives columns that are as wide as their text a width.
+func (l *Table[T]) Fit(n int, at func(int) *T, least int) {
 	for i := range l.cells {
 		c := &l.cells[i]
 		if c.width != fits {
 			continue
 		}
-		c.width = max(least, len(c.head))
+		c.width = max(least, len(c.Head))
 		for k := range n {
-			c.width = max(c.width, len(c.value(at(k))))
+			c.width = max(c.width, len(c.Value(at(k))))
 		}
 	}
 }
 
-// keys is the text of all columns but those left out, by which sinfo puts
+// Keys is the text of all columns but those left out, by which sinfo puts
 // nodes together.
-func (l *layout[T]) keys(t *T, leave ...string) string {
+func (l *Table[T]) Keys(t *T, leave ...string) string {
 	var parts []string
 	for i := range l.cells {
-		if c := &l.cells[i]; !slices.Contains(leave, c.head) {
-			parts = append(parts, c.value(t))
+		if c := &l.cells[i]; !slices.Contains(leave, c.Head) {
+			parts = append(parts, c.Value(t))
 		}
 	}
 	return strings.Join(parts, "\x00")
 }
 
-// pad cuts or fills text to a width; 0 leaves it as it is. Slurm counts bytes,
+// Pad cuts or fills text to a width; 0 leaves it as it is. Slurm counts bytes,
 // we count characters, so that no name is cut within one.
-func pad(s string, width int, right bool) string { return string(appendPad(nil, s, width, right)) }
+func Pad(s string, width int, right bool) string { return string(appendPad(nil, s, width, right)) }
 
 func appendPad(b []byte, s string, width int, right bool) []byte {
 	if width <= 0 {
