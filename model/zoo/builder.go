@@ -29,14 +29,15 @@ type val struct {
 
 func (v val) last() int64 { return v.dims[len(v.dims)-1] }
 
-// b builds one GraphProto. Names are short ("a12" for results, "w7" for
-// weights) to keep the files small.
-type b struct {
+// file writes one GraphProto: each value and each weight has a name of its own, which
+// is short ("a12" for results, "w7" for weights) to keep files small.
+type file struct {
 	nodes, inits, inputs, outputs []byte
 	nval, ninit                   int
 }
 
-func (g *b) fresh(dims ...int64) val {
+// fresh is a value that some node is about to give.
+func (g *file) fresh(dims ...int64) val {
 	g.nval++
 	return val{name: "a" + strconv.Itoa(g.nval), dims: dims}
 }
@@ -54,39 +55,42 @@ func appendInt(dst []byte, num protowire.Number, v int64) []byte {
 }
 
 // weight declares an initializer whose data lies elsewhere.
-func (g *b) weight(dims ...int64) string { return g.external(elemFloat, dims) }
+func (g *file) weight(dims ...int64) string { return g.tensor("w", elemFloat, dims, elsewhere) }
 
 // externalInts declares an index table whose data lies elsewhere.
-func (g *b) externalInts(dims ...int64) string { return g.external(elemInt64, dims) }
-
-func (g *b) external(elem int64, dims []int64) string {
-	g.ninit++
-	name := "w" + strconv.Itoa(g.ninit)
-	var t []byte
-	for _, d := range dims {
-		t = appendInt(t, 1, d)
-	}
-	t = appendInt(t, 2, elem)
-	t = appendStr(t, 8, name)
-	t = appendMsg(t, 13, appendStr(appendStr(nil, 1, "location"), 2, "w")) // external_data
-	t = appendInt(t, 14, 1)                                                // data_location = EXTERNAL
-	g.inits = appendMsg(g.inits, 5, t)
-	return name
-}
+func (g *file) externalInts(dims ...int64) string { return g.tensor("w", elemInt64, dims, elsewhere) }
 
 // ints declares a constant of shape arithmetic, with its value.
-func (g *b) ints(vals ...int64) string {
-	g.ninit++
-	name := "w" + strconv.Itoa(g.ninit)
-	t := appendInt(nil, 1, int64(len(vals)))
-	t = appendInt(t, 2, elemInt64)
-	t = appendStr(t, 8, name)
+func (g *file) ints(vals ...int64) string {
 	var raw []byte
 	for _, v := range vals {
 		raw = binary.LittleEndian.AppendUint64(raw, uint64(v))
 	}
-	g.inits = appendMsg(g.inits, 5, appendMsg(t, 9, raw))
+	return g.tensor("w", elemInt64, []int64{int64(len(vals))}, func(t []byte) []byte { return appendMsg(t, 9, raw) })
+}
+
+// scalar declares a constant that is no parameter: its value is in the file.
+func (g *file) scalar(raw ...byte) string {
+	return g.tensor("c", elemFloat, nil, func(t []byte) []byte { return appendMsg(t, 9, raw) })
+}
+
+// tensor declares an initializer, which data completes.
+func (g *file) tensor(letter string, elem int64, dims []int64, data func(t []byte) []byte) string {
+	g.ninit++
+	name := letter + strconv.Itoa(g.ninit)
+	var t []byte
+	for _, d := range dims {
+		t = appendInt(t, 1, d)
+	}
+	t = appendStr(appendInt(t, 2, elem), 8, name)
+	g.inits = appendMsg(g.inits, 5, data(t))
 	return name
+}
+
+// elsewhere is data in a file that does not exist.
+func elsewhere(t []byte) []byte {
+	t = appendMsg(t, 13, appendStr(appendStr(nil, 1, "location"), 2, "w")) // external_data
+	return appendInt(t, 14, 1)                                             // data_location = EXTERNAL
 }
 
 // attr is one attribute of a node.
@@ -111,7 +115,7 @@ func (a attr) encode() []byte {
 }
 
 // node appends an operator.
-func (g *b) node(op string, in []string, out []val, attrs ...attr) {
+func (g *file) node(op string, in []string, out []val, attrs ...attr) {
 	var m []byte
 	for _, s := range in {
 		m = appendStr(m, 1, s)
@@ -140,18 +144,18 @@ func valueInfo(v val, elem int64) []byte {
 	return appendMsg(appendStr(nil, 1, v.name), 2, appendMsg(nil, 1, typ))
 }
 
-func (g *b) input(name string, elem int64, dims ...int64) val {
+func (g *file) input(name string, elem int64, dims ...int64) val {
 	v := val{name: name, dims: dims}
 	g.inputs = appendMsg(g.inputs, 11, valueInfo(v, elem))
 	return v
 }
 
-func (g *b) image(size int64) val { return g.input("x", elemFloat, -1, 3, size, size) }
+func (g *file) image(size int64) val { return g.input("x", elemFloat, -1, 3, size, size) }
 
-func (g *b) output(v val) { g.outputs = appendMsg(g.outputs, 12, valueInfo(v, elemFloat)) }
+func (g *file) output(v val) { g.outputs = appendMsg(g.outputs, 12, valueInfo(v, elemFloat)) }
 
 // model wraps the graph into a ModelProto.
-func (g *b) model(name string) []byte {
+func (g *file) model(name string) []byte {
 	graph := append([]byte{}, g.nodes...)
 	graph = appendStr(graph, 2, name)
 	graph = append(graph, g.inits...)

@@ -1,6 +1,8 @@
 package zoo
 
-import "strconv"
+// ops are the operators of a graph under construction: each adds a node and knows the
+// dimensions of what comes of it.
+type ops struct{ file }
 
 // conv is a convolution over images; bias as its framework has it.
 type conv struct {
@@ -10,7 +12,7 @@ type conv struct {
 	bias                        bool
 }
 
-func (g *b) conv(x val, c conv) val {
+func (g *ops) conv(x val, c conv) val {
 	if c.stride == 0 {
 		c.stride = 1
 	}
@@ -40,37 +42,37 @@ func (g *b) conv(x val, c conv) val {
 	return y
 }
 
-func (g *b) bn(x val) val {
+func (g *ops) bn(x val) val {
 	y := g.fresh(x.dims...)
 	c := x.dims[1]
 	g.node("BatchNormalization", []string{x.name, g.weight(c), g.weight(c), g.weight(c), g.weight(c)}, []val{y})
 	return y
 }
 
-func (g *b) unary(op string, x val) val {
+func (g *ops) unary(op string, x val) val {
 	y := g.fresh(x.dims...)
 	g.node(op, []string{x.name}, []val{y})
 	return y
 }
 
-func (g *b) relu(x val) val { return g.unary("Relu", x) }
+func (g *ops) relu(x val) val { return g.unary("Relu", x) }
 
 // silu is x·sigmoid(x), as exporters write it.
-func (g *b) silu(x val) val { return g.mul(x, g.unary("Sigmoid", x)) }
+func (g *ops) silu(x val) val { return g.mul(x, g.unary("Sigmoid", x)) }
 
-func (g *b) binary(op string, x, y val) val {
+func (g *ops) binary(op string, x, y val) val {
 	z := g.fresh(x.dims...)
 	g.node(op, []string{x.name, y.name}, []val{z})
 	return z
 }
 
-func (g *b) add(x, y val) val { return g.binary("Add", x, y) }
-func (g *b) mul(x, y val) val { return g.binary("Mul", x, y) }
+func (g *ops) add(x, y val) val { return g.binary("Add", x, y) }
+func (g *ops) mul(x, y val) val { return g.binary("Mul", x, y) }
 
 // scaleBy multiplies by a weight of the given shape (layer scale, 1/√d).
-func (g *b) scaleBy(x val, dims ...int64) val { return g.mul(x, val{name: g.weight(dims...)}) }
+func (g *ops) scaleBy(x val, dims ...int64) val { return g.mul(x, val{name: g.weight(dims...)}) }
 
-func (g *b) pool(op string, x val, k, stride, pad int64, attrs ...attr) val {
+func (g *ops) pool(op string, x val, k, stride, pad int64, attrs ...attr) val {
 	y := g.fresh(x.dims[0], x.dims[1], (x.dims[2]+2*pad-k)/stride+1, (x.dims[3]+2*pad-k)/stride+1)
 	for _, a := range attrs {
 		if a.name == "ceil_mode" {
@@ -85,19 +87,19 @@ func (g *b) pool(op string, x val, k, stride, pad int64, attrs ...attr) val {
 	return y
 }
 
-func (g *b) maxpool(x val, k, stride, pad int64) val { return g.pool("MaxPool", x, k, stride, pad) }
+func (g *ops) maxpool(x val, k, stride, pad int64) val { return g.pool("MaxPool", x, k, stride, pad) }
 
-func (g *b) maxpoolCeil(x val, k, stride, pad int64) val {
+func (g *ops) maxpoolCeil(x val, k, stride, pad int64) val {
 	return g.pool("MaxPool", x, k, stride, pad, num("ceil_mode", 1))
 }
 
-func (g *b) gap(x val) val {
+func (g *ops) gap(x val) val {
 	y := g.fresh(x.dims[0], x.dims[1], 1, 1)
 	g.node("GlobalAveragePool", []string{x.name}, []val{y})
 	return y
 }
 
-func (g *b) flatten(x val) val {
+func (g *ops) flatten(x val) val {
 	n := int64(1)
 	for _, d := range x.dims[1:] {
 		n *= d
@@ -107,7 +109,7 @@ func (g *b) flatten(x val) val {
 	return y
 }
 
-func (g *b) concat(axis int64, xs ...val) val {
+func (g *ops) concat(axis int64, xs ...val) val {
 	dims := append([]int64{}, xs[0].dims...)
 	dims[axis] = 0
 	names := make([]string, len(xs))
@@ -121,19 +123,22 @@ func (g *b) concat(axis int64, xs ...val) val {
 }
 
 // fc is a linear layer over rows, with bias.
-func (g *b) fc(x val, out int64) val {
+func (g *ops) fc(x val, out int64) val {
 	y := g.fresh(x.dims[0], out)
 	g.node("Gemm", []string{x.name, g.weight(out, x.last()), g.weight(out)}, []val{y}, num("transB", 1))
 	return y
 }
 
-// head is global pooling and a classifier.
-func (g *b) head(x val, classes int64) { g.output(g.fc(g.flatten(g.gap(x)), classes)) }
+// pooled is global pooling.
+func (g *ops) pooled(x val) val { return g.flatten(g.gap(x)) }
+
+// classify is the last layer over rows: the classes of ImageNet.
+func (g *ops) classify(x val) { g.output(g.fc(x, 1000)) }
 
 // linear is a linear layer over the last axis of any tensor.
-func (g *b) linear(x val, out int64) val { return g.bias(g.linearNoBias(x, out)) }
+func (g *ops) linear(x val, out int64) val { return g.bias(g.linearNoBias(x, out)) }
 
-func (g *b) linearNoBias(x val, out int64) val {
+func (g *ops) linearNoBias(x val, out int64) val {
 	dims := append([]int64{}, x.dims...)
 	dims[len(dims)-1] = out
 	y := g.fresh(dims...)
@@ -141,16 +146,16 @@ func (g *b) linearNoBias(x val, out int64) val {
 	return y
 }
 
-func (g *b) bias(x val) val { return g.add(x, val{name: g.weight(x.last())}) }
+func (g *ops) bias(x val) val { return g.add(x, val{name: g.weight(x.last())}) }
 
-func (g *b) layernorm(x val) val {
+func (g *ops) layernorm(x val) val {
 	y := g.fresh(x.dims...)
 	g.node("LayerNormalization", []string{x.name, g.weight(x.last()), g.weight(x.last())}, []val{y})
 	return y
 }
 
 // reshape takes dims where 0 copies the input's and -1 is the batch or the rest.
-func (g *b) reshape(x val, dims ...int64) val {
+func (g *ops) reshape(x val, dims ...int64) val {
 	shape := append([]int64{}, dims...)
 	for i, d := range shape {
 		if d == 0 {
@@ -162,7 +167,7 @@ func (g *b) reshape(x val, dims ...int64) val {
 	return y
 }
 
-func (g *b) transpose(x val, perm ...int64) val {
+func (g *ops) transpose(x val, perm ...int64) val {
 	dims := make([]int64, len(perm))
 	for i, p := range perm {
 		dims[i] = x.dims[p]
@@ -172,7 +177,7 @@ func (g *b) transpose(x val, perm ...int64) val {
 	return y
 }
 
-func (g *b) matmul(x, y val) val {
+func (g *ops) matmul(x, y val) val {
 	dims := append([]int64{}, x.dims...)
 	dims[len(dims)-1] = y.last()
 	z := g.fresh(dims...)
@@ -181,7 +186,7 @@ func (g *b) matmul(x, y val) val {
 }
 
 // split cuts x into n equal parts along axis.
-func (g *b) split(x val, axis, n int64) []val {
+func (g *ops) split(x val, axis, n int64) []val {
 	out := make([]val, n)
 	for i := range out {
 		dims := append([]int64{}, x.dims...)
@@ -193,7 +198,7 @@ func (g *b) split(x val, axis, n int64) []val {
 }
 
 // slice keeps [from, to) of one axis.
-func (g *b) slice(x val, axis, from, to int64) val {
+func (g *ops) slice(x val, axis, from, to int64) val {
 	dims := append([]int64{}, x.dims...)
 	dims[axis] = to - from
 	y := g.fresh(dims...)
@@ -202,48 +207,13 @@ func (g *b) slice(x val, axis, from, to int64) val {
 }
 
 // embed looks ids up in a table of n rows of width d.
-func (g *b) embed(ids val, n, d int64) val {
+func (g *ops) embed(ids val, n, d int64) val {
 	y := g.fresh(append(append([]int64{}, ids.dims...), d)...)
 	g.node("Gather", []string{g.weight(n, d), ids.name}, []val{y})
 	return y
 }
 
-// heads splits [N, S, D] into [N, H, S, D/H].
-func (g *b) heads(x val, h int64) val {
-	return g.transpose(g.reshape(x, 0, 0, h, x.last()/h), 0, 2, 1, 3)
-}
-
-// attend is scaled dot-product attention over [N, H, S, Dh]; bias, when it
-// has a name, is added to the scores.
-func (g *b) attend(q, k, v, bias val) val {
-	scores := g.matmul(q, g.transpose(k, 0, 1, 3, 2))
-	scores = g.scale(scores)
-	if bias.name != "" {
-		scores = g.add(scores, bias)
-	}
-	y := g.matmul(g.unary("Softmax", scores), v)
-	y = g.transpose(y, 0, 2, 1, 3)
-	return g.reshape(y, 0, 0, y.dims[2]*y.dims[3])
-}
-
-// scale multiplies by a scalar constant, which is no parameter: its value is
-// in the file.
-func (g *b) scale(x val) val {
-	g.ninit++
-	name := "c" + strconv.Itoa(g.ninit)
-	t := appendInt(nil, 2, elemFloat)
-	t = appendStr(t, 8, name)
-	t = appendMsg(t, 9, []byte{0, 0, 0, 0x3e}) // 0.125
-	g.inits = appendMsg(g.inits, 5, t)
-	return g.mul(x, val{name: name})
-}
-
-// selfAttention is multi-head attention with one fused projection.
-func (g *b) selfAttention(x val, h int64, bias val) val {
-	qkv := g.split(g.linear(x, 3*x.last()), 2, 3)
-	return g.linear(g.attend(g.heads(qkv[0], h), g.heads(qkv[1], h), g.heads(qkv[2], h), bias), x.last())
-}
-
-func (g *b) mlp(x val, hidden int64) val {
+// mlp widens and narrows again.
+func (g *ops) mlp(x val, hidden int64) val {
 	return g.linear(g.unary("Gelu", g.linear(x, hidden)), x.last())
 }

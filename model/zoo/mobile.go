@@ -11,14 +11,14 @@ type inverted struct {
 }
 
 // act applies an activation; exporters write Silu as two operators.
-func (g *b) act(x val, name string) val {
+func (g convnet) act(x val, name string) val {
 	if name == "Silu" {
 		return g.silu(x)
 	}
 	return g.unary(name, x)
 }
 
-func (g *b) inverted(x val, c inverted) val {
+func (g convnet) inverted(x val, c inverted) val {
 	y := x
 	if c.expand != x.dims[1] {
 		y = g.act(g.bn(g.conv(y, conv{out: c.expand, k: 1})), c.act)
@@ -40,7 +40,8 @@ func (g *b) inverted(x val, c inverted) val {
 }
 
 // mobilenetV2 is MobileNetV2 (Sandler et al., arXiv:1801.04381).
-func mobilenetV2(g *b) {
+func mobilenetV2(o *ops) {
+	g := convnet{o}
 	x := g.unary("Clip", g.bn(g.conv(g.image(224), conv{out: 32, k: 3, stride: 2, pad: 1})))
 	for _, s := range [][4]int64{{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2}, {6, 64, 4, 2}, {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}} {
 		stride := s[3]
@@ -50,7 +51,7 @@ func mobilenetV2(g *b) {
 		}
 	}
 	x = g.unary("Clip", g.bn(g.conv(x, conv{out: 1280, k: 1})))
-	g.output(g.fc(g.unary("Dropout", g.flatten(g.gap(x))), 1000))
+	g.classify(g.unary("Dropout", g.pooled(x)))
 }
 
 // divisible rounds channels to a multiple of 8, at most 10 % down.
@@ -79,8 +80,9 @@ var (
 )
 
 // mobilenetV3 is MobileNetV3 (Howard et al., arXiv:1905.02244).
-func mobilenetV3(rows []v3row, last, hidden int64) func(*b) {
-	return func(g *b) {
+func mobilenetV3(rows []v3row, last, hidden int64) func(*ops) {
+	return func(o *ops) {
+		g := convnet{o}
 		x := g.unary("HardSwish", g.bn(g.conv(g.image(224), conv{out: 16, k: 3, stride: 2, pad: 1})))
 		for _, r := range rows {
 			c := inverted{k: r[0], expand: r[1], out: r[2], stride: r[5], act: "Relu", gate: "HardSigmoid"}
@@ -93,15 +95,16 @@ func mobilenetV3(rows []v3row, last, hidden int64) func(*b) {
 			x = g.inverted(x, c)
 		}
 		x = g.unary("HardSwish", g.bn(g.conv(x, conv{out: last, k: 1})))
-		x = g.unary("HardSwish", g.fc(g.flatten(g.gap(x)), hidden))
-		g.output(g.fc(g.unary("Dropout", x), 1000))
+		x = g.unary("HardSwish", g.fc(g.pooled(x), hidden))
+		g.classify(g.unary("Dropout", x))
 	}
 }
 
 // efficientnet is EfficientNet (Tan and Le, arXiv:1905.11946) with its width
 // and depth multipliers.
-func efficientnet(width, depth float64, size int64) func(*b) {
-	return func(g *b) {
+func efficientnet(width, depth float64, size int64) func(*ops) {
+	return func(o *ops) {
+		g := convnet{o}
 		x := g.silu(g.bn(g.conv(g.image(size), conv{out: divisible(32 * width), k: 3, stride: 2, pad: 1})))
 		for _, s := range [][5]int64{{1, 3, 1, 16, 1}, {6, 3, 2, 24, 2}, {6, 5, 2, 40, 2}, {6, 3, 2, 80, 3}, {6, 5, 1, 112, 3}, {6, 5, 2, 192, 4}, {6, 3, 1, 320, 1}} {
 			stride := s[2]
@@ -114,13 +117,14 @@ func efficientnet(width, depth float64, size int64) func(*b) {
 			}
 		}
 		x = g.silu(g.bn(g.conv(x, conv{out: 4 * x.dims[1], k: 1})))
-		g.output(g.fc(g.unary("Dropout", g.flatten(g.gap(x))), 1000))
+		g.classify(g.unary("Dropout", g.pooled(x)))
 	}
 }
 
 // convnext is ConvNeXt (Liu et al., arXiv:2201.03545), width 96.
-func convnext(depths [4]int) func(*b) {
-	return func(g *b) {
+func convnext(depths [4]int) func(*ops) {
+	return func(o *ops) {
+		g := convnet{o}
 		x := g.norm2d(g.conv(g.image(224), conv{out: 96, k: 4, stride: 4, bias: true}))
 		for stage, n := range depths {
 			if stage > 0 {
@@ -133,11 +137,11 @@ func convnext(depths [4]int) func(*b) {
 				x = g.add(x, g.transpose(g.scaleBy(y, c), 0, 3, 1, 2))
 			}
 		}
-		g.output(g.fc(g.layernorm(g.flatten(g.gap(x))), 1000))
+		g.classify(g.layernorm(g.pooled(x)))
 	}
 }
 
 // norm2d is a layer norm over the channels of images.
-func (g *b) norm2d(x val) val {
+func (g convnet) norm2d(x val) val {
 	return g.transpose(g.layernorm(g.transpose(x, 0, 2, 3, 1)), 0, 3, 1, 2)
 }

@@ -9,9 +9,10 @@ type resnetConfig struct {
 	groups int64
 }
 
-func resnet(c resnetConfig) func(*b) {
-	return func(g *b) {
-		x := g.relu(g.bn(g.conv(g.image(224), conv{out: 64, k: 7, stride: 2, pad: 3})))
+func resnet(c resnetConfig) func(*ops) {
+	return func(o *ops) {
+		g := convnet{o}
+		x := g.cbr(g.image(224), conv{out: 64, k: 7, stride: 2, pad: 3})
 		x = g.maxpool(x, 3, 2, 1)
 		for stage, n := range c.blocks {
 			planes := int64(64) << stage
@@ -27,59 +28,61 @@ func resnet(c resnetConfig) func(*b) {
 				}
 			}
 		}
-		g.head(x, 1000)
+		g.classify(g.pooled(x))
 	}
 }
 
-func (g *b) shortcut(x val, out, stride int64) val {
+func (g convnet) shortcut(x val, out, stride int64) val {
 	if stride == 1 && x.dims[1] == out {
 		return x
 	}
 	return g.bn(g.conv(x, conv{out: out, k: 1, stride: stride}))
 }
 
-func (g *b) basicBlock(x val, planes, stride int64) val {
-	y := g.relu(g.bn(g.conv(x, conv{out: planes, k: 3, stride: stride, pad: 1})))
+func (g convnet) basicBlock(x val, planes, stride int64) val {
+	y := g.cbr(x, conv{out: planes, k: 3, stride: stride, pad: 1})
 	y = g.bn(g.conv(y, conv{out: planes, k: 3, pad: 1}))
 	return g.relu(g.add(y, g.shortcut(x, planes, stride)))
 }
 
-func (g *b) bottleneck(x val, planes, stride int64, c resnetConfig) val {
+func (g convnet) bottleneck(x val, planes, stride int64, c resnetConfig) val {
 	groups, base := max(c.groups, 1), c.width
 	if base == 0 {
 		base = 64
 	}
 	mid := planes * base / 64 * groups
-	y := g.relu(g.bn(g.conv(x, conv{out: mid, k: 1})))
-	y = g.relu(g.bn(g.conv(y, conv{out: mid, k: 3, stride: stride, pad: 1, groups: groups})))
+	y := g.cbr(x, conv{out: mid, k: 1})
+	y = g.cbr(y, conv{out: mid, k: 3, stride: stride, pad: 1, groups: groups})
 	y = g.bn(g.conv(y, conv{out: planes * 4, k: 1}))
 	return g.relu(g.add(y, g.shortcut(x, planes*4, stride)))
 }
 
 // regnetX is RegNetX (Radosavovic et al., arXiv:2003.13678), bottleneck ratio 1.
-func regnetX(widths, depths [4]int64, groupWidth int64) func(*b) {
-	return func(g *b) {
-		x := g.relu(g.bn(g.conv(g.image(224), conv{out: 32, k: 3, stride: 2, pad: 1})))
+func regnetX(widths, depths [4]int64, groupWidth int64) func(*ops) {
+	return func(o *ops) {
+		g := convnet{o}
+		x := g.cbr(g.image(224), conv{out: 32, k: 3, stride: 2, pad: 1})
 		for stage, w := range widths {
 			for i := range depths[stage] {
 				stride := int64(1)
 				if i == 0 {
 					stride = 2
 				}
-				y := g.relu(g.bn(g.conv(x, conv{out: w, k: 1})))
-				y = g.relu(g.bn(g.conv(y, conv{out: w, k: 3, stride: stride, pad: 1, groups: w / groupWidth})))
+				y := g.cbr(x, conv{out: w, k: 1})
+				y = g.cbr(y, conv{out: w, k: 3, stride: stride, pad: 1, groups: w / groupWidth})
 				y = g.bn(g.conv(y, conv{out: w, k: 1}))
 				x = g.relu(g.add(y, g.shortcut(x, w, stride)))
 			}
 		}
-		g.head(x, 1000)
+		g.classify(g.pooled(x))
 	}
 }
 
 // densenet is DenseNet-BC with growth 32 (Huang et al., arXiv:1608.06993).
-func densenet(blocks [4]int) func(*b) {
-	return func(g *b) {
-		x := g.relu(g.bn(g.conv(g.image(224), conv{out: 64, k: 7, stride: 2, pad: 3})))
+func densenet(blocks [4]int) func(*ops) {
+	return func(o *ops) {
+		g := convnet{o}
+		x := g.cbr(g.image(224), conv{out: 64, k: 7, stride: 2, pad: 3})
 		x = g.maxpool(x, 3, 2, 1)
 		for stage, n := range blocks {
 			for range n {
@@ -92,6 +95,6 @@ func densenet(blocks [4]int) func(*b) {
 				x = g.pool("AveragePool", x, 2, 2, 0)
 			}
 		}
-		g.head(g.relu(g.bn(x)), 1000)
+		g.classify(g.pooled(g.relu(g.bn(x))))
 	}
 }

@@ -12,13 +12,13 @@ type Model struct {
 	// Params is the published number of trained values; 0 where none is published
 	// for exactly this shape.
 	Params int64
-	build  func(*b)
+	build  func(*ops)
 }
 
 // ONNX returns the model as a serialized ModelProto without weights. Equal
 // models give equal bytes.
 func (m Model) ONNX() []byte {
-	g := &b{}
+	g := &ops{}
 	m.build(g)
 	return g.model(m.Name)
 }

@@ -28,7 +28,6 @@ var larger = map[string]int{
 	"folder scheduler/sim":             27,
 	"type fsm.State":                   161,
 	"type model/hf.Config":             48,
-	"type model/zoo.b":                 60,
 	"type scheduler.pass":              144,
 	"type scheduler/policies.pass":     76,
 	"type scheduler/sim.engine":        55,
