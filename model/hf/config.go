@@ -68,30 +68,52 @@ func fromObject(o *object) (Config, error) {
 		}
 	}
 	c.family()
+	d := draft{&c, o}
 	if !c.traits.known {
-		c.guessFamily(o)
+		d.guessFamily()
 	}
-	for _, step := range []func(*object) error{c.readShape, c.readPair, c.readExperts, c.readInputs} {
-		if err := step(o); err != nil {
+	for _, step := range []func() error{d.readShape, d.readPair, d.readExperts, d.readInputs} {
+		if err := step(); err != nil {
 			return Config{}, err
 		}
 	}
-	c.readTraits(o)
-	c.readStorage(o)
+	d.readTraits()
+	d.readStorage()
 	c.complete()
 	return c, c.check()
 }
 
+// draft is a configuration and what it is read from.
+type draft struct {
+	*Config
+	o *object
+}
+
+// numbered is a number that a key of any of some names gives.
+type numbered struct {
+	to    *int64
+	names []string
+}
+
+func (o *object) numbers(list []numbered) error {
+	for _, x := range list {
+		if err := o.number(x.to, x.names...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // guessFamily is for a model_type that is not known.
-func (c *Config) guessFamily(o *object) {
+func (c draft) guessFamily() {
 	c.Partial = true
 	like := "Llama"
 	switch {
-	case o.has("type_vocab_size"):
+	case c.o.has("type_vocab_size"):
 		like, c.traits, c.Gated, c.Tied = "BERT", bertTraits(), false, true
-	case !o.has("rms_norm_eps") && o.has("n_embd", "layer_norm_epsilon", "layer_norm_eps"):
+	case !c.o.has("rms_norm_eps") && c.o.has("n_embd", "layer_norm_epsilon", "layer_norm_eps"):
 		like, c.traits, c.Gated = "GPT", gptTraits(), false
-		c.traits.learned = o.has("n_positions")
+		c.traits.learned = c.o.has("n_positions")
 	}
 	name := c.Type
 	if name == "" {
@@ -100,19 +122,11 @@ func (c *Config) guessFamily(o *object) {
 	c.note("model type %s is not known; its layers are counted as %s's", shorten(name), like)
 }
 
-// classDefaults are what the type's own class fills in where files leave it out.
-func (c *Config) classDefaults() {
-	if c.Type == "gemma3_text" {
+func (c draft) readShape() error {
+	if c.Type == "gemma3_text" { // what its own class fills in where files leave it out
 		c.Heads, c.KVHeads, c.HeadDim, c.Vocab = 8, 4, 256, 262_208
 	}
-}
-
-func (c *Config) readShape(o *object) error {
-	c.classDefaults()
-	for _, f := range []struct {
-		p     *int64
-		names []string
-	}{
+	if err := c.o.numbers([]numbered{
 		{&c.Hidden, hiddenKeys[:]},
 		{&c.Layers, []string{"num_hidden_layers", "n_layer", "num_layers", "n_layers", "encoder_layers"}},
 		{&c.Heads, []string{"num_attention_heads", "n_head", "num_heads", "n_heads", "encoder_attention_heads"}},
@@ -123,43 +137,38 @@ func (c *Config) readShape(o *object) error {
 		{&c.Positions, []string{"max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length", "max_target_positions", "max_sequence_length"}},
 		{&c.TokenTypes, []string{"type_vocab_size"}},
 		{&c.EmbedDim, []string{"word_embed_proj_dim", "embedding_size"}},
-	} {
-		if err := o.number(f.p, f.names...); err != nil {
-			return err
-		}
+	}); err != nil {
+		return err
 	}
 	if c.Hidden == 0 {
 		return fmt.Errorf("the width is missing (hidden_size, n_embd, d_model or dim); only transformers are understood")
 	}
-	if c.Layers == 0 && !o.has("num_hidden_layers", "n_layer", "num_layers", "n_layers", "encoder_layers") {
+	if c.Layers == 0 && !c.o.has("num_hidden_layers", "n_layer", "num_layers", "n_layers", "encoder_layers") {
 		return fmt.Errorf("the number of layers is missing (num_hidden_layers, n_layer, num_layers or n_layers)")
 	}
-	if c.Heads == 0 && !o.has("num_attention_heads", "n_head", "num_heads", "n_heads", "encoder_attention_heads") {
+	if c.Heads == 0 && !c.o.has("num_attention_heads", "n_head", "num_heads", "n_heads", "encoder_attention_heads") {
 		return fmt.Errorf("the number of attention heads is missing (num_attention_heads, n_head or num_heads); only transformers are understood")
 	}
 	multi := c.Type == "gpt_bigcode"
-	o.truth(&multi, "multi_query")
+	c.o.truth(&multi, "multi_query")
 	modern := false
-	o.truth(&modern, "new_decoder_architecture")
+	c.o.truth(&modern, "new_decoder_architecture")
 	if multi && !modern {
 		c.KVHeads = 1
 	}
-	if in := o.object("attn_config"); in != nil && c.KVHeads == 0 { // MPT
+	if in := c.o.object("attn_config"); in != nil && c.KVHeads == 0 { // MPT
 		return in.number(&c.KVHeads, "kv_n_heads")
 	}
 	return nil
 }
 
 // readPair reads what models with an encoder and a decoder say twice.
-func (c *Config) readPair(o *object) error {
+func (c draft) readPair() error {
 	if c.traits.kind != encoderDecoder && c.traits.kind != speech {
 		return nil
 	}
 	c.DecoderLayers, c.DecoderHeads, c.DecoderFFN = 0, 0, 0
-	for _, f := range []struct {
-		p     *int64
-		names []string
-	}{
+	if err := c.o.numbers([]numbered{
 		{&c.Layers, []string{"encoder_layers", "num_layers", "num_hidden_layers"}},
 		{&c.Heads, []string{"encoder_attention_heads", "num_heads", "num_attention_heads"}},
 		{&c.FFN, []string{"encoder_ffn_dim", "d_ff", "intermediate_size"}},
@@ -168,10 +177,8 @@ func (c *Config) readPair(o *object) error {
 		{&c.DecoderFFN, []string{"decoder_ffn_dim"}},
 		{&c.AudioBins, []string{"num_mel_bins"}},
 		{&c.AudioPositions, []string{"max_source_positions"}},
-	} {
-		if err := o.number(f.p, f.names...); err != nil {
-			return err
-		}
+	}); err != nil {
+		return err
 	}
 	if c.DecoderLayers == 0 {
 		c.DecoderLayers = c.Layers
@@ -179,20 +186,15 @@ func (c *Config) readPair(o *object) error {
 	return nil
 }
 
-func (c *Config) readExperts(o *object) error {
-	for _, f := range []struct {
-		p     *int64
-		names []string
-	}{
+func (c draft) readExperts() error {
+	if err := c.o.numbers([]numbered{
 		{&c.Experts, []string{"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"}},
 		{&c.ExpertsPerToken, []string{"num_experts_per_tok", "num_selected_experts", "moe_top_k", "num_experts_per_token", "experts_per_token"}},
 		{&c.ExpertFFN, []string{"moe_intermediate_size"}},
 		{&c.SharedFFN, []string{"shared_expert_intermediate_size"}},
 		{&c.SparseStep, []string{"encoder_sparse_step", "decoder_sparse_step"}},
-	} {
-		if err := o.number(f.p, f.names...); err != nil {
-			return err
-		}
+	}); err != nil {
+		return err
 	}
 	if c.Experts == 1 {
 		c.Experts, c.ExpertsPerToken = 0, 0
@@ -207,19 +209,14 @@ func (c *Config) readExperts(o *object) error {
 }
 
 // readInputs reads what models of images say, and the number of classes.
-func (c *Config) readInputs(o *object) error {
-	for _, f := range []struct {
-		p     *int64
-		names []string
-	}{
+func (c draft) readInputs() error {
+	if err := c.o.numbers([]numbered{
 		{&c.ImageSize, []string{"image_size"}}, {&c.PatchSize, []string{"patch_size"}},
 		{&c.Channels, []string{"num_channels"}}, {&c.Labels, []string{"num_labels", "num_classes"}},
-	} {
-		if err := o.number(f.p, f.names...); err != nil {
-			return err
-		}
+	}); err != nil {
+		return err
 	}
-	if labels := o.object("id2label"); labels != nil && c.Labels == 0 {
+	if labels := c.o.object("id2label"); labels != nil && c.Labels == 0 {
 		c.Labels = int64(len(labels.keys))
 	}
 	if c.ImageSize > 0 && c.PatchSize > 0 && !c.traits.known && c.Vocab == 0 {
@@ -230,44 +227,44 @@ func (c *Config) readInputs(o *object) error {
 }
 
 // readTraits lets the file overrule what its model_type implies.
-func (c *Config) readTraits(o *object) {
+func (c draft) readTraits() {
 	t := &c.traits
-	c.Activation = o.text("hidden_act", "activation_function", "hidden_activation", "activation", "dense_act_fn", "ffn_activation")
-	if proj := o.text("feed_forward_proj"); proj != "" {
+	c.Activation = c.o.text("hidden_act", "activation_function", "hidden_activation", "activation", "dense_act_fn", "ffn_activation")
+	if proj := c.o.text("feed_forward_proj"); proj != "" {
 		c.Gated = strings.HasPrefix(proj, "gated-")
 		c.Activation = strings.TrimPrefix(proj, "gated-")
 		if proj == "gated-gelu" {
 			c.Activation = "gelu_new"
 		}
 	}
-	o.truth(&c.Tied, "tie_word_embeddings")
-	if o.has("attention_bias") && t.kind == decoder {
-		o.truth(&t.qkvBias, "attention_bias")
+	c.o.truth(&c.Tied, "tie_word_embeddings")
+	if c.o.has("attention_bias") && t.kind == decoder {
+		c.o.truth(&t.qkvBias, "attention_bias")
 		t.kBias, t.outBias = t.qkvBias, t.qkvBias
 	}
-	o.truth(&t.mlpBias, "mlp_bias")
-	o.truth(&t.qkvBias, "use_qkv_bias")
-	if o.has("use_qkv_bias") {
+	c.o.truth(&t.mlpBias, "mlp_bias")
+	c.o.truth(&t.qkvBias, "use_qkv_bias")
+	if c.o.has("use_qkv_bias") {
 		t.kBias = t.qkvBias
 	}
 	switch c.Type {
 	case "falcon", "RefinedWeb", "RefinedWebModel":
-		c.readFalcon(o)
+		c.readFalcon()
 	case "opt":
 		pre := true
-		o.truth(&pre, "do_layer_norm_before")
+		c.o.truth(&pre, "do_layer_norm_before")
 		t.noFinalNorm = !pre
 	case "gpt_neox", "stablelm", "phi", "cohere":
-		o.truth(&t.qkNorm, "qk_layernorm", "use_qk_norm")
+		c.o.truth(&t.qkNorm, "qk_layernorm", "use_qk_norm")
 	case "bert":
-		if causal := o.text("position_embedding_type"); causal != "" && causal != "absolute" {
+		if causal := c.o.text("position_embedding_type"); causal != "" && causal != "absolute" {
 			c.Partial = true
 			c.note("relative positions are not counted")
 		}
 	}
-	c.Dropout = o.positive(c.Dropout, "hidden_dropout_prob", "resid_pdrop", "hidden_dropout", "dropout", "dropout_rate", "residual_dropout", "resid_dropout")
-	c.AttentionDropout = o.positive(c.AttentionDropout, "attention_probs_dropout_prob", "attn_pdrop", "attention_dropout", "dropout_rate")
-	switch o.text("attn_implementation", "_attn_implementation") {
+	c.Dropout = c.o.positive(c.Dropout, "hidden_dropout_prob", "resid_pdrop", "hidden_dropout", "dropout", "dropout_rate", "residual_dropout", "resid_dropout")
+	c.AttentionDropout = c.o.positive(c.AttentionDropout, "attention_probs_dropout_prob", "attn_pdrop", "attention_dropout", "dropout_rate")
+	switch c.o.text("attn_implementation", "_attn_implementation") {
 	case "eager":
 		c.Tiled = false
 	case "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention":
@@ -275,12 +272,12 @@ func (c *Config) readTraits(o *object) {
 	}
 }
 
-func (c *Config) readFalcon(o *object) {
+func (c draft) readFalcon() {
 	t := &c.traits
 	parallel, modern, bias := true, c.Type == "RefinedWeb", false
-	o.truth(&parallel, "parallel_attn")
-	o.truth(&modern, "new_decoder_architecture")
-	o.truth(&bias, "bias")
+	c.o.truth(&parallel, "parallel_attn")
+	c.o.truth(&modern, "new_decoder_architecture")
+	c.o.truth(&bias, "bias")
 	t.qkvBias, t.kBias, t.outBias, t.mlpBias = bias, bias, bias, bias
 	if modern || !parallel {
 		t.norms = 2
@@ -288,8 +285,8 @@ func (c *Config) readFalcon(o *object) {
 }
 
 // readStorage reads how the checkpoint stores its weights.
-func (c *Config) readStorage(o *object) {
-	switch o.text("torch_dtype", "dtype") {
+func (c draft) readStorage() {
+	switch c.o.text("torch_dtype", "dtype") {
 	case "float32", "torch.float32":
 		c.Precision = graph.FP32
 	case "float16", "torch.float16":
@@ -297,7 +294,7 @@ func (c *Config) readStorage(o *object) {
 	case "bfloat16", "torch.bfloat16":
 		c.Precision = graph.BF16
 	}
-	q := o.object("quantization_config")
+	q := c.o.object("quantization_config")
 	if q == nil {
 		return
 	}

@@ -64,7 +64,7 @@ func (c *Config) Features(run model.Run) (model.Features, error) {
 	n.params, n.weightBytes = c.outside(), c.outside()*w.weight
 	stacks := c.stacks(run.SeqLen)
 	for i := range stacks {
-		c.addStack(&n, &stacks[i], &w, float64(run.Batch))
+		(&running{c, &stacks[i], &w, float64(run.Batch)}).addTo(&n)
 	}
 	f := model.Features{
 		Source: model.SourceGraph, Model: cut(c.Name, c.Type), Run: run, Partial: c.Partial,

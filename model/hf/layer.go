@@ -9,6 +9,7 @@ import (
 // values, as in the paper (Hu et al. 2021, arXiv:2106.09685).
 var defaultTargets = [...]string{"q", "v"}
 
+// targets is where adapters go.
 func (c *Config) targets() []string {
 	if len(c.LoRATargets) == 0 {
 		return defaultTargets[:]
@@ -16,14 +17,28 @@ func (c *Config) targets() []string {
 	return c.LoRATargets
 }
 
-// addStack counts the layers of one stack.
-func (c *Config) addStack(n *numbers, s *stack, w *widths, batch float64) {
-	t := batch * s.seq
+// running is one stack of a model in a run: all that its layers cost follows from these.
+type running struct {
+	c     *Config
+	s     *stack
+	w     *widths
+	batch float64
+}
+
+// tokens is how many tokens it reads.
+func (l *running) tokens() float64 { return l.batch * l.s.seq }
+
+// cross is how many of the encoder's output it reads.
+func (l *running) cross() float64 { return l.batch * l.s.source }
+
+// addTo adds what its layers cost to n.
+func (l *running) addTo(n *numbers) {
+	c, s, w, t := l.c, l.s, l.w, l.tokens()
 	n.params += s.params()
 	n.weightBytes += s.stored * (s.matrices()*w.block + s.normWeight*w.weight)
 	n.blocks += s.layers
-	c.addLinears(n, s, w, batch)
-	c.addAttention(n, s, w, batch)
+	l.addLinears(n)
+	l.addAttention(n)
 	x := t * s.h
 	inner := t * s.inner()
 	small := x*(s.norms+2)*w.stream + inner*w.act*float64(c.activationKernels()) // norms, residual sums, activation
@@ -32,7 +47,7 @@ func (c *Config) addStack(n *numbers, s *stack, w *widths, batch float64) {
 	n.norms += s.layers * s.norms
 	n.acts1 += s.layers * s.used
 	n.others += s.layers * 4 // residual sums, rotation or permutation, softmax
-	kept := c.savedLayer(s, w, batch)
+	kept := l.saved()
 	n.layers += s.layers * kept
 	n.kept += s.layers * x * w.stream
 	n.layerSaved = max(n.layerSaved, kept)
@@ -41,9 +56,9 @@ func (c *Config) addStack(n *numbers, s *stack, w *widths, batch float64) {
 	if c.Gated {
 		wide = 3
 	}
-	n.live = max(n.live, 2*x*w.stream+wide*inner*w.act, 2*x*w.stream+t*(2*s.queries()+2*s.kvDim)*w.act+c.liveScores(s, w, batch))
+	n.live = max(n.live, 2*x*w.stream+wide*inner*w.act, 2*x*w.stream+t*(2*s.queries()+2*s.kvDim)*w.act+l.liveScores())
 	if s.cached && !w.train {
-		n.cache += s.layers * 2 * (t + batch*s.source) * s.kvDim * w.act
+		n.cache += s.layers * 2 * (t + l.cross()) * s.kvDim * w.act
 	}
 	if w.train && c.Tiled { // the backward kernel sums the gradient of queries in float32
 		n.workspace = max(n.workspace, t*s.queries()*4)
@@ -53,29 +68,31 @@ func (c *Config) addStack(n *numbers, s *stack, w *widths, batch float64) {
 // inner is how many values one token has inside a feed-forward network.
 func (s *stack) inner() float64 { return s.ffn*s.used + s.shared }
 
+// queries is how many values one token's queries have.
 func (s *stack) queries() float64 { return s.heads * s.headDim }
 
 // addLinears counts the matrix products with weights.
-func (c *Config) addLinears(n *numbers, s *stack, w *widths, batch float64) {
+func (l *running) addLinears(n *numbers) {
+	s, w := l.s, l.w
 	for i := range s.lin {
-		l := &s.lin[i]
-		t := batch * s.seq
-		if l.source {
-			t = batch * s.source
+		m := &s.lin[i]
+		t := l.tokens()
+		if m.source {
+			t = l.cross()
 		}
-		t *= l.used
-		adapter := l.adapter(w.rank, c.targets())
+		t *= m.used
+		adapter := m.adapter(w.rank, l.c.targets())
 		n.adapted += s.stored * adapter
-		n.flops += s.layers * 2 * t * (l.in*l.out + adapter/l.copies)
-		n.acts += s.layers * t * l.out * w.act
-		n.matrix += s.layers * t * l.out * w.act
-		n.moved += s.layers * t * (l.in + l.out) * w.act
-		n.linears += s.layers * l.used
+		n.flops += s.layers * 2 * t * (m.in*m.out + adapter/m.copies)
+		n.acts += s.layers * t * m.out * w.act
+		n.matrix += s.layers * t * m.out * w.act
+		n.moved += s.layers * t * (m.in + m.out) * w.act
+		n.linears += s.layers * m.used
 		if adapter > 0 {
-			n.linears += 2 * s.layers * l.used
+			n.linears += 2 * s.layers * m.used
 		}
 		if w.quantized() { // unpacked one matrix at a time
-			n.workspace = max(n.workspace, l.in*l.out*max(w.act, 2))
+			n.workspace = max(n.workspace, m.in*m.out*max(w.act, 2))
 		}
 	}
 	if s.source > 0 && !s.cached {
@@ -84,31 +101,32 @@ func (c *Config) addLinears(n *numbers, s *stack, w *widths, batch float64) {
 }
 
 // pairs is how many pairs of query and key one layer scores, over all heads.
-func (s *stack) pairs(batch float64) float64 {
-	n := batch * s.heads * s.seq * s.seq
+func (l *running) pairs() float64 {
+	s := l.s
+	n := l.batch * s.heads * s.seq * s.seq
 	if s.source > 0 {
-		n += batch * s.heads * s.seq * s.source
+		n += l.batch * s.heads * s.seq * s.source
 	}
 	return n
 }
 
 // addAttention counts the products of attention without weights. Tiled kernels
 // skip what a causal mask hides.
-func (c *Config) addAttention(n *numbers, s *stack, w *widths, batch float64) {
-	pairs := s.pairs(batch)
+func (l *running) addAttention(n *numbers) {
+	s, w, pairs := l.s, l.w, l.pairs()
 	counted := pairs
-	if c.Tiled && s.causal {
-		counted -= batch * s.heads * s.seq * s.seq / 2
+	if l.c.Tiled && s.causal {
+		counted -= l.batch * s.heads * s.seq * s.seq / 2
 	}
 	n.flops += s.layers * 4 * counted * s.headDim
-	out := batch * s.seq * s.queries() * w.act
+	out := l.tokens() * s.queries() * w.act
 	n.acts += s.layers * out
 	n.matrix += s.layers * out
 	n.moved += s.layers * 4 * out
-	if c.Tiled {
+	if l.c.Tiled {
 		return
 	}
-	n.scores += s.layers * pairs * c.scoreBytes(w)
+	n.scores += s.layers * pairs * l.scoreBytes()
 	n.acts += s.layers * 2 * pairs * w.act // scores and probabilities
 	n.matrix += s.layers * pairs * w.act
 	n.moved += s.layers * 6 * pairs * w.act
@@ -119,42 +137,42 @@ func (c *Config) addAttention(n *numbers, s *stack, w *widths, batch float64) {
 // output, in float32 and rounded where it is computed so, the dropout mask and
 // what dropout puts out. At 16 bits with dropout that is the 5·a·s²·b of
 // Korthikanti et al.
-func (c *Config) scoreBytes(w *widths) float64 {
-	n := w.act
-	if w.act < 4 && (c.traits.scoresFP32 || w.stream > w.act) {
+func (l *running) scoreBytes() float64 {
+	n := l.w.act
+	if l.w.act < 4 && (l.c.traits.scoresFP32 || l.w.stream > l.w.act) {
 		n += 4
 	}
-	if c.AttentionDropout {
-		n += 1 + w.act
+	if l.c.AttentionDropout {
+		n += 1 + l.w.act
 	}
 	return n
 }
 
 // liveScores is what attention without tiles holds at once in one layer.
-func (c *Config) liveScores(s *stack, w *widths, batch float64) float64 {
-	if c.Tiled {
+func (l *running) liveScores() float64 {
+	if l.c.Tiled {
 		return 0
 	}
-	each := 2 * w.act
-	if c.traits.scoresFP32 {
-		each = w.act + 4
+	each := 2 * l.w.act
+	if l.c.traits.scoresFP32 {
+		each = l.w.act + 4
 	}
-	return s.pairs(batch) * each
+	return l.pairs() * each
 }
 
-// savedLayer is what one layer keeps for the backward pass, in bytes. For a
+// saved is what one layer keeps for the backward pass, in bytes. For a
 // GPT of 16-bit values with dropout and without tiles it is the
 // s·b·h·(34 + 5·a·s/h) of Korthikanti et al. 2022 (equation 1): 11+5as/h for
 // attention, 19 for the feed-forward network, 4 for the norms.
-func (c *Config) savedLayer(s *stack, w *widths, batch float64) float64 {
-	t, src := batch*s.seq, batch*s.source
-	n := c.savedNorms(s, w, t)
+func (l *running) saved() float64 {
+	c, s, w, t, src := l.c, l.s, l.w, l.tokens(), l.cross()
+	n := l.savedNorms()
 	blocks := 1.0
 	if s.source > 0 {
 		blocks = 2
-		n += c.savedInputs(s, w, src, true)
+		n += l.savedInputs(src, true)
 	}
-	n += blocks * c.savedInputs(s, w, t, false)
+	n += blocks * l.savedInputs(t, false)
 	n += blocks*t*s.queries()*w.act + (t+src)*2*s.kvDim*w.act // queries, keys, values
 	if c.Fused {
 		n += blocks * t * (s.queries() + s.kvDim) * w.act
@@ -162,7 +180,7 @@ func (c *Config) savedLayer(s *stack, w *widths, batch float64) float64 {
 	if c.Tiled {
 		n += blocks * t * (s.queries()*w.act + s.heads*4) // output and log-sum-exp
 	} else {
-		n += s.pairs(batch) * c.scoreBytes(w)
+		n += l.pairs() * l.scoreBytes()
 		if w.full || slices.Contains(c.targets(), "o") {
 			n += blocks * t * s.queries() * w.act // input of the output projection
 		}
@@ -170,22 +188,23 @@ func (c *Config) savedLayer(s *stack, w *widths, batch float64) float64 {
 	if c.Dropout {
 		n += (blocks + 1) * t * s.h // masks of one byte
 	}
-	return n + c.savedFeedForward(s, w, t)
+	return n + l.savedFeedForward()
 }
 
 // savedInputs is the input of the projections into attention, kept where one of
 // them trains; adapters keep what their first half puts out as well.
-func (c *Config) savedInputs(s *stack, w *widths, t float64, cross bool) float64 {
+func (l *running) savedInputs(t float64, cross bool) float64 {
+	s, w := l.s, l.w
 	if w.full {
 		return t * s.h * w.act
 	}
 	n := 0.0
 	for _, role := range [...]string{"q", "k", "v"} {
-		if slices.Contains(c.targets(), role) && (!cross || role != "q") {
+		if slices.Contains(l.c.targets(), role) && (!cross || role != "q") {
 			n = t * s.h * w.act
 		}
 	}
-	for _, role := range c.targets() {
+	for _, role := range l.c.targets() {
 		if len(role) == 1 && (!cross || role == "k" || role == "v") {
 			n += t * w.rank * w.act
 		}
@@ -195,7 +214,8 @@ func (c *Config) savedInputs(s *stack, w *widths, t float64, cross bool) float64
 
 // savedNorms is the input of each norm. RMSNorm works on a float32 copy, and
 // keeps its normalized values too where its weights train.
-func (c *Config) savedNorms(s *stack, w *widths, t float64) float64 {
+func (l *running) savedNorms() float64 {
+	c, s, w, t := l.c, l.s, l.w, l.tokens()
 	each := w.stream
 	if c.traits.rms {
 		each = 4
@@ -217,7 +237,8 @@ func (c *Config) savedNorms(s *stack, w *widths, t float64) float64 {
 // savedFeedForward is the input, what the activation and the gate keep, and
 // the input of the last projection. A layer of experts gathers its inputs anew
 // for each expert a token uses.
-func (c *Config) savedFeedForward(s *stack, w *widths, t float64) float64 {
+func (l *running) savedFeedForward() float64 {
+	c, s, w, t := l.c, l.s, l.w, l.tokens()
 	inner := t * s.inner() * w.act
 	n := inner * float64(c.activationSaves())
 	if c.Gated {
@@ -225,7 +246,7 @@ func (c *Config) savedFeedForward(s *stack, w *widths, t float64) float64 {
 	}
 	adapts := func(role string) bool { return w.full || slices.Contains(c.targets(), role) }
 	if adapts("up") || adapts("gate") {
-		if !c.parallel() {
+		if c.traits.norms != 1 { // of one norm attention keeps it already
 			n += t * s.h * w.act
 		}
 		if s.sparse {
@@ -238,9 +259,6 @@ func (c *Config) savedFeedForward(s *stack, w *widths, t float64) float64 {
 	}
 	return n
 }
-
-// parallel reports whether attention and feed-forward network read the same norm.
-func (c *Config) parallel() bool { return c.traits.norms == 1 }
 
 // activationSaves is how many tensors the activation keeps. Some are not one
 // kernel but several: "gelu_new" is tanh's approximation spelled out, which

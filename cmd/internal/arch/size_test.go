@@ -27,7 +27,6 @@ var larger = map[string]int{
 	"folder scheduler/policies":        29,
 	"folder scheduler/sim":             27,
 	"type fsm.State":                   161,
-	"type model/hf.Config":             48,
 	"type scheduler.pass":              144,
 	"type scheduler/policies.pass":     76,
 	"type scheduler/sim.engine":        55,
