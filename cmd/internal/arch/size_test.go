@@ -21,7 +21,6 @@ const (
 // figure here, and removes the row when it is at the bound.
 var larger = map[string]int{
 	"folder cluster":                   50,
-	"folder cmd/internal/cli/slurmcmd": 28,
 	"folder fsm":                       34,
 	"folder scheduler":                 43,
 	"folder scheduler/policies":        29,

@@ -16,6 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/modelcmd"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/notifycmd"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/accounting"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/control"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/sruncmd"
 	"github.com/berth-scheduler/berth/cmd/internal/programs"
 )
@@ -89,13 +91,13 @@ func slurm() []frame.Command {
 		{Name: "lint", New: frame.Local(slurmcmd.NewLintCmd)},
 		{Name: "sbatch", New: slurmcmd.NewSbatchCmd},
 		{Name: "squeue", New: slurmcmd.NewSqueueCmd},
-		{Name: "scancel", New: slurmcmd.NewScancelCmd},
+		{Name: "scancel", New: control.NewScancelCmd},
 		{Name: "sinfo", New: slurmcmd.NewSinfoCmd},
-		{Name: "scontrol", New: slurmcmd.NewScontrolCmd},
-		{Name: "sacct", New: slurmcmd.NewSacctCmd},
-		{Name: "seff", New: slurmcmd.NewSeffCmd},
-		{Name: "sshare", New: slurmcmd.NewSshareCmd},
-		{Name: "sacctmgr", New: slurmcmd.NewSacctmgrCmd},
+		{Name: "scontrol", New: control.NewScontrolCmd},
+		{Name: "sacct", New: accounting.NewSacctCmd},
+		{Name: "seff", New: accounting.NewSeffCmd},
+		{Name: "sshare", New: accounting.NewSshareCmd},
+		{Name: "sacctmgr", New: accounting.NewSacctmgrCmd},
 		{Name: "sdiag", New: slurmcmd.NewSdiagCmd},
 		{Name: "srun", New: sruncmd.NewSrunCmd},
 		{Name: "salloc", New: sruncmd.NewSallocCmd},

@@ -135,12 +135,12 @@ func (q *Squeue) Wants(j *Job) bool {
 	return (len(q.Jobs) == 0 || slices.Contains(q.Jobs, j.ID) || j.ArrayID != 0) && // of arrays the coordinator sent those asked for
 
 		(one(q.Users, j.User) || slices.Contains(q.Users, strconv.FormatUint(uint64(j.UID), 10))) &&
-		one(q.Names, j.Name) && one(q.Partitions, j.Partition) && j.onSome(q.Nodes) &&
+		one(q.Names, j.Name) && one(q.Partitions, j.Partition) && j.OnSome(q.Nodes) &&
 		one(q.Accounts, j.Account) && one(q.QOS, j.QOS) && one(q.Reservations, j.Reservation)
 }
 
-// onSome reports whether it is on one of some nodes, if any are named.
-func (j *Job) onSome(nodes []string) bool {
+// OnSome reports whether it is on one of some nodes, if any are named.
+func (j *Job) OnSome(nodes []string) bool {
 	if len(nodes) == 0 {
 		return true
 	}

@@ -1,2 +1,3 @@
-// Package slurmcmd has the commands that look and answer as Slurm's do, and lint.
+// Package slurmcmd has the commands that submit and look as Slurm's do, sbatch, squeue,
+// sinfo and sdiag, those that say what is used in another's place, and lint.
 package slurmcmd

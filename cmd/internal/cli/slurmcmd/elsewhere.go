@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/option"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
@@ -48,7 +49,7 @@ func NewElsewhereCmds(e *console.Env) (cmds []*cobra.Command) {
 						return nil
 					}
 				}
-				return asSlurm(e, errors.New(x.way))
+				return option.AsSlurm(e, errors.New(x.way))
 			},
 		})
 	}

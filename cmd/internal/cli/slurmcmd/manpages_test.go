@@ -12,6 +12,9 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/accounting"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/control"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/option"
 	"github.com/berth-scheduler/berth/cmd/internal/golden"
 )
 
@@ -19,7 +22,7 @@ import (
 func withOptions() []*cobra.Command {
 	e := &console.Env{}
 	c := client.NewClient(e)
-	return []*cobra.Command{NewSqueueCmd(e, c), NewSinfoCmd(e, c), NewScancelCmd(e, c), NewScontrolCmd(e, c), NewSacctCmd(e, c)}
+	return []*cobra.Command{NewSqueueCmd(e, c), NewSinfoCmd(e, c), control.NewScancelCmd(e, c), control.NewScontrolCmd(e, c), accounting.NewSacctCmd(e, c)}
 }
 
 // TestManPages: every option of Slurm's man pages is known, short and long, with a
@@ -42,7 +45,7 @@ func TestManPages(t *testing.T) {
 		}
 		listed++
 		fs, name := flags[f[0]], f[1]
-		if name == "-h" && fs.ShorthandLookup("h") == nil { // help, see slurmCommand
+		if name == "-h" && fs.ShorthandLookup("h") == nil { // help, see option.Command
 			continue
 		}
 		flag := fs.Lookup(strings.TrimPrefix(name, "--"))
@@ -52,7 +55,7 @@ func TestManPages(t *testing.T) {
 		switch {
 		case flag == nil:
 			t.Errorf("%s %s is not known", f[0], name)
-		case (f[2] != "-") != (flag.NoOptDefVal == "") && flag.Annotations[markAlone] == nil && flag.Name != "whole-hetjob":
+		case (f[2] != "-") != (flag.NoOptDefVal == "") && flag.Annotations[option.MarkAlone] == nil && flag.Name != "whole-hetjob":
 			t.Errorf("%s %s: that it takes a value is wrong", f[0], name)
 		}
 	}
@@ -68,9 +71,9 @@ func taken() string {
 	for _, cmd := range withOptions() {
 		cmd.Flags().SortFlags = true
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			outcome, why := "ignored", f.Annotations[markIgnored]
+			outcome, why := "ignored", f.Annotations[option.MarkIgnored]
 			if why == nil {
-				outcome, why = "refused", f.Annotations[markRefused]
+				outcome, why = "refused", f.Annotations[option.MarkRefused]
 			}
 			if why == nil {
 				return

@@ -10,6 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/option"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/terms"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -19,13 +21,13 @@ const sdiagExamples = "  berth sdiag\n  ln -s /usr/bin/berth /usr/local/bin/sdia
 
 // NewSdiagCmd returns the command sdiag.
 func NewSdiagCmd(e *console.Env, c *client.Client) *cobra.Command {
-	return slurmCommand(e, "sdiag [OPTIONS…]", "Show what the scheduler did as Slurm's sdiag does", sdiagExamples, func(fs *pflag.FlagSet) {
+	return option.Command(e, "sdiag [OPTIONS…]", "Show what the scheduler did as Slurm's sdiag does", sdiagExamples, func(fs *pflag.FlagSet) {
 		fs.BoolP("all", "a", false, "the same as without it")
-		sayIgnored(fs, "requests are listed by how many there were", "sort-by-id,i", "sort-by-name,n", "sort-by-time,t", "sort-by-time2,T")
-		sayRefused(fs, "reset", "r", false, "figures count from the coordinator's start; its metrics have rates")
-		clustersOption(fs)
+		option.Ignore(fs, "requests are listed by how many there were", "sort-by-id,i", "sort-by-name,n", "sort-by-time,t", "sort-by-time2,T")
+		option.Refuse(fs, "reset", "r", false, "figures count from the coordinator's start; its metrics have rates")
+		option.Clusters(fs)
 	}, func(ctx context.Context, _ []string) error {
-		st, err := getStatus(ctx, c)
+		st, err := terms.Status(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -42,7 +44,7 @@ func NewSdiagCmd(e *console.Env, c *client.Client) *cobra.Command {
 // backfilling.
 func sdiagOf(st *apiv1.GetStatusResponse, e *console.Env) slurm.Sdiag {
 	f, now := st.GetFigures(), e.Now()
-	s := slurm.Sdiag{Now: local(st.GetNow(), now), Since: local(f.GetSince(), now), InFlight: f.GetInFlight()}
+	s := slurm.Sdiag{Now: terms.Local(st.GetNow(), now), Since: terms.Local(f.GetSince(), now), InFlight: f.GetInFlight()}
 	for _, p := range f.GetPasses() {
 		x := slurm.Passes{
 			Count: p.GetCount(), LastUs: p.GetLastUs(), MaxUs: p.GetMaxUs(), TotalUs: p.GetTotalUs(), LastDepth: p.GetLastDepth(), TotalDepth: p.GetTotalDepth(), Started: p.GetStarted(),

@@ -10,6 +10,8 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/option"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/terms"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
@@ -21,7 +23,7 @@ func NewSinfoCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var s slurm.Sinfo
 	var nodes, parts, states, every string
 	var json, reserved bool
-	return slurmCommand(e, "sinfo [OPTIONS…]", "List nodes as Slurm's sinfo does", sinfoExamples, func(fs *pflag.FlagSet) {
+	return option.Command(e, "sinfo [OPTIONS…]", "List nodes as Slurm's sinfo does", sinfoExamples, func(fs *pflag.FlagSet) {
 		fs.StringVarP(&s.Format, "format", "o", "", "columns, such as '%P %.5a %N'")
 		fs.StringVarP(&s.Fields, "Format", "O", "", "columns by name, such as NodeList,Gres,GresUsed")
 		fs.BoolVarP(&s.Each, "Node", "N", false, "a line for each node")
@@ -37,30 +39,30 @@ func NewSinfoCmd(e *console.Env, c *client.Client) *cobra.Command {
 		fs.StringVarP(&s.Sort, "sort", "S", "", "letters of -o, each with + or -")
 		fs.StringVarP(&every, "iterate", "i", "", "again every so many seconds")
 		fs.BoolVarP(&reserved, "reservation", "T", false, "list reservations")
-		sayIgnored(fs, nothingHides, "all,a", "hide")
-		sayIgnored(fs, "nodes stand in one line only if all of it is true of each", "exact,e")
-		sayIgnored(fs, "memory is in MiB", "noconvert")
-		sayIgnored(fs, "nothing more is said", "verbose,v")
-		clustersOption(fs)
-		oneClusterOptions(fs, "federation", "local")
-		sayRefused(fs, "yaml", "", false, "YAML is printed by berth node list -o yaml")
-		variables(fs, "SINFO_PARTITION=partition", "SINFO_SORT=sort", "SINFO_FORMAT=format")
-		mark(fs, "format", markUnless, "Format", "Node", "summarize", "list-reasons")
+		option.Ignore(fs, option.NothingHides, "all,a", "hide")
+		option.Ignore(fs, "nodes stand in one line only if all of it is true of each", "exact,e")
+		option.Ignore(fs, "memory is in MiB", "noconvert")
+		option.Ignore(fs, "nothing more is said", "verbose,v")
+		option.Clusters(fs)
+		option.OfClusters(fs, "federation", "local")
+		option.Refuse(fs, "yaml", "", false, "YAML is printed by berth node list -o yaml")
+		option.Variables(fs, "SINFO_PARTITION=partition", "SINFO_SORT=sort", "SINFO_FORMAT=format")
+		option.Mark(fs, "format", option.MarkUnless, "Format", "Node", "summarize", "list-reasons")
 		fs.BoolVar(&json, "json", false, "print JSON, as Slurm does")
 	}, func(ctx context.Context, args []string) error {
 		var err error
 		if s.Nodes, err = slurm.Unfold(nodes); err != nil {
 			return text.Message(fmt.Sprintf("Invalid node name %v", err))
 		}
-		s.Partitions, s.States = listOf(parts), listOf(strings.ToLower(states))
+		s.Partitions, s.States = option.List(parts), option.List(strings.ToLower(states))
 		if json {
-			return sinfoJSON(ctx, e, c, &s)
+			return terms.PrintNodes(ctx, e, c, &s)
 		}
-		return repeated(ctx, e, every, !s.NoHead && !s.Long, func() error {
+		return option.Repeat(ctx, e, every, !s.NoHead && !s.Long, func() error {
 			if reserved {
 				return listReservations(ctx, e, c, &s)
 			}
-			ps, ns, err := slurmCluster(ctx, e, c)
+			ps, ns, err := terms.Cluster(ctx, e, c)
 			if err != nil {
 				return err
 			}
@@ -77,7 +79,7 @@ func listReservations(ctx context.Context, e *console.Env, c *client.Client, s *
 	}
 	list := make([]slurm.Reservation, len(all))
 	for i, m := range all {
-		list[i] = slurmReservation(m, e.Now())
+		list[i] = terms.Reservation(m, e.Now())
 	}
 	return s.PrintReservations(e.Out, list, e.Now())
 }

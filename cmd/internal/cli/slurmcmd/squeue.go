@@ -12,6 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/option"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/terms"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 
@@ -30,7 +32,7 @@ type squeueOptions struct {
 // NewSqueueCmd returns the command squeue.
 func NewSqueueCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var o squeueOptions
-	return slurmCommand(e, "squeue [OPTIONS…]", "List jobs as Slurm's squeue does", squeueExamples, o.flags, func(ctx context.Context, args []string) error {
+	return option.Command(e, "squeue [OPTIONS…]", "List jobs as Slurm's squeue does", squeueExamples, o.flags, func(ctx context.Context, args []string) error {
 		tasks, err := o.choose(ctx, e, c)
 		if err != nil {
 			return err
@@ -38,7 +40,7 @@ func NewSqueueCmd(e *console.Env, c *client.Client) *cobra.Command {
 		if o.json {
 			return squeueJSON(ctx, e, c, &o.print, tasks)
 		}
-		return repeated(ctx, e, o.every, !o.print.NoHead && !o.print.Long, func() error {
+		return option.Repeat(ctx, e, o.every, !o.print.NoHead && !o.print.Long, func() error {
 			return runSqueue(ctx, e, c, &o.print, tasks, o.array || o.arrayUnique)
 		})
 	})
@@ -68,32 +70,32 @@ func (o *squeueOptions) flags(fs *pflag.FlagSet) {
 	fs.BoolVarP(&o.array, "array", "r", false, "a line for each task of an array")
 	fs.BoolVar(&o.arrayUnique, "array-unique", false, "the same")
 	fs.BoolVar(&o.json, "json", false, "print JSON, as Slurm does")
-	mark(fs, "jobs", markAlone)
-	sayIgnored(fs, nothingHides, "all,a", "hide")
-	sayIgnored(fs, "a job waits in one partition", "priority,P")
-	sayIgnored(fs, "nothing more is said", "verbose,v")
-	clustersOption(fs)
-	oneClusterOptions(fs, "federation", "local", "sibling")
-	sayRefused(fs, "steps", "s", true, "steps are not listed: they belong to the srun that runs them; berth show JOB says what a job does")
-	mark(fs, "steps", markAlone)
-	sayRefused(fs, "yaml", "", false, "YAML is printed by berth queue -o yaml")
-	variables(fs, "SQUEUE_ACCOUNT=account", "SQUEUE_ARRAY=array", "SQUEUE_ARRAY_UNIQUE=array-unique", "SQUEUE_LICENSES=licenses", "SQUEUE_NAMES=name",
+	option.Mark(fs, "jobs", option.MarkAlone)
+	option.Ignore(fs, option.NothingHides, "all,a", "hide")
+	option.Ignore(fs, "a job waits in one partition", "priority,P")
+	option.Ignore(fs, "nothing more is said", "verbose,v")
+	option.Clusters(fs)
+	option.OfClusters(fs, "federation", "local", "sibling")
+	option.Refuse(fs, "steps", "s", true, "steps are not listed: they belong to the srun that runs them; berth show JOB says what a job does")
+	option.Mark(fs, "steps", option.MarkAlone)
+	option.Refuse(fs, "yaml", "", false, "YAML is printed by berth queue -o yaml")
+	option.Variables(fs, "SQUEUE_ACCOUNT=account", "SQUEUE_ARRAY=array", "SQUEUE_ARRAY_UNIQUE=array-unique", "SQUEUE_LICENSES=licenses", "SQUEUE_NAMES=name",
 		"SQUEUE_PARTITION=partition", "SQUEUE_QOS=qos", "SQUEUE_SORT=sort", "SQUEUE_STATES=states", "SQUEUE_USERS=user",
 		"SQUEUE_FORMAT=format", "SQUEUE_FORMAT2=Format")
-	mark(fs, "format", markUnless, "Format", "long")
-	mark(fs, "Format", markUnless, "format", "long")
+	option.Mark(fs, "format", option.MarkUnless, "Format", "long")
+	option.Mark(fs, "Format", option.MarkUnless, "format", "long")
 }
 
 // choose reads the options that choose jobs; it returns the tasks of arrays that are
 // named.
 func (o *squeueOptions) choose(ctx context.Context, e *console.Env, c *client.Client) (tasks []console.TaskRef, err error) {
 	q := &o.print
-	if q.Jobs, tasks, err = jobsAndTasksOf(o.jobs); err != nil {
+	if q.Jobs, tasks, err = terms.ParseJobs(o.jobs); err != nil {
 		return nil, text.Message(err.Error())
 	}
-	q.Users, q.Names, q.Partitions = listOf(o.users), listOf(o.names), listOf(o.parts)
-	q.Accounts, q.QOS, q.Reservations = listOf(o.accounts), listOf(o.qos), listOf(o.reservations)
-	q.States, q.Nothing = listOf(strings.ToUpper(o.states)), o.licenses != ""
+	q.Users, q.Names, q.Partitions = option.List(o.users), option.List(o.names), option.List(o.parts)
+	q.Accounts, q.QOS, q.Reservations = option.List(o.accounts), option.List(o.qos), option.List(o.reservations)
+	q.States, q.Nothing = option.List(strings.ToUpper(o.states)), o.licenses != ""
 	if o.me {
 		q.Users = append(q.Users, e.User())
 	}
@@ -136,15 +138,15 @@ func queued(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Sque
 	if err := knownStates(q); err != nil {
 		return nil, err
 	}
-	jobs, err := listSlurm(ctx, e, c, squeueRequest(q, tasks), full)
+	jobs, err := terms.ListJobs(ctx, e, c, squeueRequest(q, tasks), full)
 	if err != nil {
 		return nil, err
 	}
 	gone := func(j slurm.Job) bool { return len(q.States) == 0 && j.Gone(e.Now()) }
 	if len(q.Jobs)+len(tasks) == 1 && !slices.ContainsFunc(jobs, func(j slurm.Job) bool { return !gone(j) }) {
-		return nil, errSlurmJob // scripts wait for a job so
+		return nil, terms.ErrJob // scripts wait for a job so
 	}
-	return onlyTasks(jobs, q.Jobs, tasks)
+	return terms.OnlyTasks(jobs, q.Jobs, tasks)
 }
 
 func runSqueue(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Squeue, tasks []console.TaskRef, each bool) error {
@@ -153,12 +155,12 @@ func runSqueue(ctx context.Context, e *console.Env, c *client.Client, q *slurm.S
 		return err
 	}
 	if each {
-		if jobs, err = unfolded(jobs); err != nil {
+		if jobs, err = terms.Unfolded(jobs); err != nil {
 			return err
 		}
 	}
 	if q.Start {
-		if err := expectStarts(ctx, e, c, jobs); err != nil {
+		if err := terms.ExpectStarts(ctx, e, c, jobs); err != nil {
 			return err
 		}
 	}
@@ -168,17 +170,17 @@ func runSqueue(ctx context.Context, e *console.Env, c *client.Client, q *slurm.S
 
 // squeueRequest leaves as much of the choice to the coordinator as it knows of.
 func squeueRequest(q *slurm.Squeue, tasks []console.TaskRef) *apiv1.ListJobsRequest {
-	ids := idsOf(q.Jobs, tasks)
+	ids := terms.IDs(q.Jobs, tasks)
 	req := &apiv1.ListJobsRequest{Ids: ids, Finished: len(q.States) > 0 || len(ids) > 0}
 	if len(ids)+len(q.Users)+len(q.Names)+len(q.Partitions)+len(q.Nodes)+len(q.Accounts) > mostFiltered {
 		return req
 	}
 	req.Users, req.Names, req.Nodes = q.Users, q.Names, q.Nodes
-	if !slices.Contains(q.Partitions, noPartition) {
+	if !slices.Contains(q.Partitions, terms.NoPartition) {
 		req.Partitions = q.Partitions
 	}
 	if len(ids) == 0 && !slices.Contains(q.States, "ALL") {
-		req.States = berthStates(q.States)
+		req.States = terms.States(q.States)
 	}
 	return req
 }
@@ -186,29 +188,18 @@ func squeueRequest(q *slurm.Squeue, tasks []console.TaskRef) *apiv1.ListJobsRequ
 // mostFiltered is how much a coordinator takes of a choice at least.
 const mostFiltered = 900
 
-// berthStates are all that Slurm's states may be here; nothing for all.
-func berthStates(states []string) (out []string) {
-	for _, s := range states {
-		switch st, err := cluster.ParseJobState(s); {
-		case s == "CONFIGURING":
-			out = append(out, cluster.JobStarting.String())
-		case err != nil:
-		case st == cluster.JobPending:
-			out = append(out, st.String(), cluster.JobQueued.String())
-		case st == cluster.JobRunning:
-			out = append(out, st.String(), cluster.JobUnreachable.String())
-		default:
-			out = append(out, st.String())
-		}
-	}
-	return out
-}
-
-// errSlurmJob is what Slurm's commands say of a job that is not there.
-const errSlurmJob = bare("slurm_load_jobs error: Invalid job id specified")
-
+// knownToSlurm reports whether a state is one of Slurm's.
 func knownToSlurm(state string) bool {
 	_, err := cluster.ParseJobState(state)
 	return err == nil || slices.Contains([]string{"CONFIGURING", "SUSPENDED", "S", "STOPPED", "ST", "BOOT_FAIL", "BF", "REQUEUED", "RQ", "SPECIAL_EXIT", "SE",
 		"RESV_DEL_HOLD", "RD", "REQUEUE_FED", "RF", "REQUEUE_HOLD", "RH", "RESIZING", "RS", "REVOKED", "RV", "SIGNALING", "SI", "STAGE_OUT", "SO"}, state)
+}
+
+// squeueJSON is squeue --json: the jobs that the other options choose.
+func squeueJSON(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Squeue, tasks []console.TaskRef) error {
+	jobs, err := queued(ctx, e, c, q, tasks, true)
+	if err != nil {
+		return err
+	}
+	return terms.PrintJobs(e, slices.DeleteFunc(jobs, func(j slurm.Job) bool { return !q.Wants(&j) }))
 }

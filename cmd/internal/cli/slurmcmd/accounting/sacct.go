@@ -1,4 +1,4 @@
-package slurmcmd
+package accounting
 
 import (
 	"cmp"
@@ -18,6 +18,9 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/option"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/terms"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm/openapi"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -35,7 +38,7 @@ type acctOptions struct {
 // NewSacctCmd returns the command sacct.
 func NewSacctCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var o acctOptions
-	return slurmCommand(e, "sacct [OPTIONS…]", "List jobs, ended ones too, as Slurm's sacct does", sacctExamples, o.flags, func(ctx context.Context, args []string) error {
+	return option.Command(e, "sacct [OPTIONS…]", "List jobs, ended ones too, as Slurm's sacct does", sacctExamples, o.flags, func(ctx context.Context, args []string) error {
 		if o.help {
 			e.Printf("%s\n", slurm.HelpFormat())
 			return nil
@@ -45,19 +48,19 @@ func NewSacctCmd(e *console.Env, c *client.Client) *cobra.Command {
 }
 
 func (o *acctOptions) flags(fs *pflag.FlagSet) {
-	addsUp(fs, &o.jobs, "jobs", "j", "only these jobs, arrays or tasks, as 12,17_3")
-	addsUp(fs, &o.users, "user", "u", "only jobs of these users")
-	addsUp(fs, &o.users, "uid", "", "the same")
+	option.AddsUp(fs, &o.jobs, "jobs", "j", "only these jobs, arrays or tasks, as 12,17_3")
+	option.AddsUp(fs, &o.users, "user", "u", "only jobs of these users")
+	option.AddsUp(fs, &o.users, "uid", "", "the same")
 	fs.BoolVarP(&o.allUsers, "allusers", "a", false, "jobs of all users")
-	addsUp(fs, &o.accounts, "accounts", "A", "only jobs of these accounts")
-	addsUp(fs, &o.names, "name", "", "only jobs of these names")
-	addsUp(fs, &o.states, "state", "s", "only jobs in these states")
-	addsUp(fs, &o.parts, "partition", "r", "only jobs of these partitions")
-	addsUp(fs, &o.qos, "qos", "q", "only jobs of these qualities of service")
+	option.AddsUp(fs, &o.accounts, "accounts", "A", "only jobs of these accounts")
+	option.AddsUp(fs, &o.names, "name", "", "only jobs of these names")
+	option.AddsUp(fs, &o.states, "state", "s", "only jobs in these states")
+	option.AddsUp(fs, &o.parts, "partition", "r", "only jobs of these partitions")
+	option.AddsUp(fs, &o.qos, "qos", "q", "only jobs of these qualities of service")
 	fs.StringVarP(&o.nodes, "nodelist", "N", "", "only jobs that were on some of these nodes")
 	fs.StringVarP(&o.from, "starttime", "S", "", "jobs that ended after this, or have not ended; midnight without -j")
 	fs.StringVarP(&o.to, "endtime", "E", "", "jobs that were submitted before this")
-	addsUp(fs, &o.print.Format, "format", "o", "fields, each with %WIDTH")
+	option.AddsUp(fs, &o.print.Format, "format", "o", "fields, each with %WIDTH")
 	fs.BoolVarP(&o.print.NoHead, "noheader", "n", false, "leave out the heads of the columns")
 	fs.BoolVarP(&o.print.Parsable, "parsable", "p", false, "fields end with |")
 	fs.BoolVarP(&o.print.Parsable2, "parsable2", "P", false, "fields are parted by |")
@@ -78,27 +81,27 @@ func (o *acctOptions) flags(fs *pflag.FlagSet) {
 
 // takenFlags are those for which there is nothing to do, or nothing that can be done.
 func (o *acctOptions) takenFlags(fs *pflag.FlagSet) {
-	sayIgnored(fs, "a job is one line, however often it ran", "duplicates,D")
-	sayIgnored(fs, "times are as they were", "truncate,T")
-	sayIgnored(fs, "amounts are not converted", "noconvert")
-	sayIgnored(fs, "nothing more is said", "verbose,v")
-	sayIgnored(fs, "users are those of the cluster", "use-local-uid")
-	clustersOption(fs)
-	oneClusterOptions(fs, "allclusters,L", "federation", "local")
+	option.Ignore(fs, "a job is one line, however often it ran", "duplicates,D")
+	option.Ignore(fs, "times are as they were", "truncate,T")
+	option.Ignore(fs, "amounts are not converted", "noconvert")
+	option.Ignore(fs, "nothing more is said", "verbose,v")
+	option.Ignore(fs, "users are those of the cluster", "use-local-uid")
+	option.Clusters(fs)
+	option.OfClusters(fs, "allclusters,L", "federation", "local")
 	fs.String("whole-hetjob", "", "taken for Slurm's sake: there are no heterogeneous jobs")
 	fs.Lookup("whole-hetjob").NoOptDefVal = "yes"
-	mark(fs, "whole-hetjob", markIgnored, "there are no heterogeneous jobs")
-	sayRefused(fs, "flags", "F", true, "who scheduled a job is not kept; berth why JOB says why it started when it did")
-	sayRefused(fs, "associations", "x", true, "associations have no numbers; choose with --accounts and --user")
-	sayRefused(fs, "batch-script", "B", false, "scripts are not sent back; keep them beside the job's output")
-	sayRefused(fs, "env-vars", "", false, "environments are not sent back; write env in the script")
-	sayRefused(fs, "completion", "c", false, "there is no log of completions beside the accounting; leave it out")
-	sayRefused(fs, "file", "f", true, "there is no log of completions beside the accounting; leave it out")
-	sayRefused(fs, "constraints", "C", true, "jobs are not chosen by features; list them with -o JobID,Constraints")
-	sayRefused(fs, "gid", "g", true, "jobs are not chosen by group; choose with --user or --accounts")
-	sayRefused(fs, "group", "", true, "jobs are not chosen by group; choose with --user or --accounts")
-	sayRefused(fs, "wckeys", "W", true, "there are no keys; jobs are charged by account")
-	sayRefused(fs, "yaml", "", false, "YAML is not printed here; use --json, or berth history -o csv")
+	option.Mark(fs, "whole-hetjob", option.MarkIgnored, "there are no heterogeneous jobs")
+	option.Refuse(fs, "flags", "F", true, "who scheduled a job is not kept; berth why JOB says why it started when it did")
+	option.Refuse(fs, "associations", "x", true, "associations have no numbers; choose with --accounts and --user")
+	option.Refuse(fs, "batch-script", "B", false, "scripts are not sent back; keep them beside the job's output")
+	option.Refuse(fs, "env-vars", "", false, "environments are not sent back; write env in the script")
+	option.Refuse(fs, "completion", "c", false, "there is no log of completions beside the accounting; leave it out")
+	option.Refuse(fs, "file", "f", true, "there is no log of completions beside the accounting; leave it out")
+	option.Refuse(fs, "constraints", "C", true, "jobs are not chosen by features; list them with -o JobID,Constraints")
+	option.Refuse(fs, "gid", "g", true, "jobs are not chosen by group; choose with --user or --accounts")
+	option.Refuse(fs, "group", "", true, "jobs are not chosen by group; choose with --user or --accounts")
+	option.Refuse(fs, "wckeys", "W", true, "there are no keys; jobs are charged by account")
+	option.Refuse(fs, "yaml", "", false, "YAML is not printed here; use --json, or berth history -o csv")
 }
 
 // window is the time that sacct looks at.
@@ -128,7 +131,7 @@ func (a acctJob) is(j *apiv1.Job) bool {
 // acctJobs reads -j; steps count as their job.
 func acctJobs(list string) ([]acctJob, error) {
 	var out []acctJob
-	for _, s := range listOf(list) {
+	for _, s := range option.List(list) {
 		job, _, _ := strings.Cut(s, ".")
 		id, task, isTask := strings.Cut(job, "_")
 		a := acctJob{task: -1}
@@ -158,7 +161,7 @@ func runSacct(ctx context.Context, e *console.Env, c *client.Client, o *acctOpti
 		return err
 	}
 	req := &apiv1.ListHistoryRequest{Unfinished: true, OldestFirst: true, Filter: &apiv1.HistoryFilter{
-		Users: listOf(o.users), Accounts: listOf(o.accounts), Names: listOf(o.names), EndedFrom: instantOf(w.from), SubmittedBefore: instantOf(w.to),
+		Users: option.List(o.users), Accounts: option.List(o.accounts), Names: option.List(o.names), EndedFrom: instantOf(w.from), SubmittedBefore: instantOf(w.to),
 	}}
 	for _, a := range named {
 		req.Filter.Ids = append(req.Filter.Ids, a.id)
@@ -170,7 +173,7 @@ func runSacct(ctx context.Context, e *console.Env, c *client.Client, o *acctOpti
 	if err != nil {
 		return err
 	}
-	pick := acctPick{ranges: ranges, reasons: listOf(o.reasons), named: named, q: slurm.Squeue{Partitions: listOf(o.parts), States: []string{"ALL"}}}
+	pick := acctPick{ranges: ranges, reasons: option.List(o.reasons), named: named, q: slurm.Squeue{Partitions: option.List(o.parts), States: []string{"ALL"}}}
 	if pick.states, err = newStateFilter(o.states, w, o.from != "" || o.to != ""); err != nil {
 		return err
 	}
@@ -178,7 +181,7 @@ func runSacct(ctx context.Context, e *console.Env, c *client.Client, o *acctOpti
 		return text.Message("Invalid node list: " + o.nodes)
 	}
 	var jobs []*apiv1.Job
-	v := viewFrom(e)
+	v := terms.ViewFrom(e)
 	gaps, err := client.ListHistory(ctx, c, req, func(page []*apiv1.Job) error {
 		jobs = append(jobs, slices.DeleteFunc(page, func(j *apiv1.Job) bool { return !o.wants(&pick, j, v) })...)
 		return nil
@@ -186,7 +189,7 @@ func runSacct(ctx context.Context, e *console.Env, c *client.Client, o *acctOpti
 	if err != nil {
 		return err
 	}
-	if u := unknownUser(e, listOf(o.users)); u != "" && len(jobs) == 0 {
+	if u := unknownUser(e, option.List(o.users)); u != "" && len(jobs) == 0 {
 		return text.Message("Invalid user id: " + u) // users of other machines are found by what they ran
 	}
 	slices.SortFunc(jobs, func(a, b *apiv1.Job) int { return cmp.Compare(a.GetId(), b.GetId()) })
@@ -212,15 +215,15 @@ type acctPick struct {
 
 // wants chooses what the server cannot: by Slurm's names of states, by tasks,
 // and among what has not ended.
-func (o *acctOptions) wants(pick *acctPick, j *apiv1.Job, v *viewer) bool {
+func (o *acctOptions) wants(pick *acctPick, j *apiv1.Job, v *terms.Viewer) bool {
 	if len(pick.named) > 0 && !slices.ContainsFunc(pick.named, func(a acctJob) bool { return a.is(j) }) {
 		return false
 	}
-	if qos := listOf(o.qos); len(qos) > 0 && !slices.Contains(qos, j.GetQos()) {
+	if qos := option.List(o.qos); len(qos) > 0 && !slices.Contains(qos, j.GetQos()) {
 		return false
 	}
-	s := slurmJob(v, j)
-	return pick.states.wants(&s) && onNodes(pick.nodes, &s) && pick.q.Wants(&s) && (len(pick.reasons) == 0 || slices.Contains(pick.reasons, s.Reason)) &&
+	s := terms.Job(v, j)
+	return pick.states.wants(&s) && s.OnSome(pick.nodes) && pick.q.Wants(&s) && (len(pick.reasons) == 0 || slices.Contains(pick.reasons, s.Reason)) &&
 		pick.ranges[0].has(int64(s.Nodes)) && pick.ranges[1].has(s.CPUs) && pick.ranges[2].has(int64(s.Limit/time.Second))
 }
 
@@ -233,7 +236,7 @@ func (o *acctOptions) printer(e *console.Env) (*slurm.Printer, error) {
 }
 
 // acctRows are jobs in sacct's terms, each with its step behind it if steps are wanted.
-func acctRows(v *viewer, jobs []*apiv1.Job, o *acctOptions) (rows []slurm.Job) {
+func acctRows(v *terms.Viewer, jobs []*apiv1.Job, o *acctOptions) (rows []slurm.Job) {
 	for _, j := range jobs {
 		row := acctRow(v, j)
 		row.Unit = o.unit
@@ -246,8 +249,8 @@ func acctRows(v *viewer, jobs []*apiv1.Job, o *acctOptions) (rows []slurm.Job) {
 }
 
 // acctRow is a job in sacct's terms.
-func acctRow(v *viewer, j *apiv1.Job) slurm.Job {
-	s := slurmJob(v, j)
+func acctRow(v *terms.Viewer, j *apiv1.Job) slurm.Job {
+	s := terms.Job(v, j)
 	m := j.GetMeasured()
 	if s.State == "CANCELLED" && j.GetReason() == "CancelledByUser" {
 		s.State = "CANCELLED by " + strconv.FormatUint(uint64(j.GetUid()), 10)
@@ -310,4 +313,15 @@ func acctWindow(from, to string, now time.Time, named bool) (w window, err error
 		return w, text.Message("Start time (" + w.from.Format(form) + ") requested is after end time (" + end.Format(form) + ").")
 	}
 	return w, nil
+}
+
+// sacctJSON is sacct --json.
+func sacctJSON(e *console.Env, jobs []*apiv1.Job, steps bool) error {
+	v := terms.ViewFrom(e)
+	rows := make([]slurm.Job, len(jobs))
+	for i, j := range jobs {
+		rows[i] = acctRow(v, j)
+	}
+	_, err := console.PrintList(e, console.FormatJSON, openapi.NewAcct(rows, steps))
+	return err
 }

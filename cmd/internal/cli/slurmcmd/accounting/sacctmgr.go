@@ -1,4 +1,4 @@
-package slurmcmd
+package accounting
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/option"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/terms"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 
@@ -56,7 +58,7 @@ type mgrOptions struct {
 func NewSacctmgrCmd(e *console.Env, c *client.Client) *cobra.Command {
 	o := mgrOptions{where: map[string][]string{}}
 	var immediate, quiet, readonly, verbose, oneliner bool
-	return slurmCommand(e, "sacctmgr [OPTIONS…] show ENTITY…", "Show accounts, users and limits as Slurm's sacctmgr does", sacctmgrExamples, func(fs *pflag.FlagSet) {
+	return option.Command(e, "sacctmgr [OPTIONS…] show ENTITY…", "Show accounts, users and limits as Slurm's sacctmgr does", sacctmgrExamples, func(fs *pflag.FlagSet) {
 		fs.BoolVarP(&o.print.NoHead, "noheader", "n", false, "leave out the heads of the columns")
 		fs.BoolVarP(&o.print.Parsable, "parsable", "p", false, "fields end with |")
 		fs.BoolVarP(&o.print.Parsable2, "parsable2", "P", false, "fields are parted by |")
@@ -145,7 +147,7 @@ func (o *mgrOptions) words(entity string, words []string) error {
 		case !has && strings.HasPrefix(key, "with"):
 			o.assoc = o.assoc || strings.HasPrefix(key, "witha")
 		case !has:
-			o.where[entity] = append(o.where[entity], listOf(w)...)
+			o.where[entity] = append(o.where[entity], option.List(w)...)
 		case strings.HasPrefix("format", key):
 			o.print.Format = value
 		default:
@@ -159,7 +161,7 @@ func (o *mgrOptions) words(entity string, words []string) error {
 			if of == "acct" {
 				of = "account"
 			}
-			o.where[of] = append(o.where[of], listOf(value)...)
+			o.where[of] = append(o.where[of], option.List(value)...)
 		}
 	}
 	return nil
@@ -172,18 +174,18 @@ func (o *mgrOptions) picks(what, name string) bool {
 
 // showClusters is sacctmgr show cluster: the one that there is, led by a coordinator.
 func showClusters(ctx context.Context, e *console.Env, c *client.Client, o *mgrOptions) error {
-	st, err := getStatus(ctx, c)
+	st, err := terms.Status(ctx, c)
 	if err != nil {
 		return err
 	}
-	row := slurm.Managed{"cluster": clusterName, "name": clusterName, "share": "1"}
+	row := slurm.Managed{"cluster": option.ClusterName, "name": option.ClusterName, "share": "1"}
 	for _, m := range st.GetMembers() {
 		if m.GetLeader() {
 			row["controlhost"], row["controlport"], _ = strings.Cut(m.GetAddress(), ":")
 		}
 	}
 	var rows []slurm.Managed
-	if o.picks("cluster", clusterName) {
+	if o.picks("cluster", option.ClusterName) {
 		rows = append(rows, row)
 	}
 	return o.print.Print(e.Out, rows)

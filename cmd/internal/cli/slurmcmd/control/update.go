@@ -1,4 +1,4 @@
-package slurmcmd
+package control
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/option"
 	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
 )
 
@@ -23,7 +24,7 @@ func setPriority(ctx context.Context, e *console.Env, c *client.Client, ids []ui
 	case "-1", "infinite":
 		word = "release"
 	default:
-		return nil, bare("Update of this parameter is not supported: priority=" + v + "\nRequest aborted\n" +
+		return nil, option.Bare("Update of this parameter is not supported: priority=" + v + "\nRequest aborted\n" +
 			"there are no priorities by number: 0 holds the job, nice=N has it step back by N places, a QOS has a priority, and scontrol top puts it before the owner's others")
 	}
 	var args []string
@@ -39,14 +40,14 @@ func setPriority(ctx context.Context, e *console.Env, c *client.Client, ids []ui
 	for _, f := range faults {
 		lines = append(lines, f.line)
 	}
-	return left, bare(strings.Join(lines, "\n"))
+	return left, option.Bare(strings.Join(lines, "\n"))
 }
 
 // updateFault is what scontrol says of a change that was refused: Slurm's words,
 // where it has any, and on the next line Berth's reason.
 func updateFault(err error, id uint64) error {
 	if words := sbatch.SlurmWords(err); words != "" {
-		return bare(fmt.Sprintf("%s for job %d\n%v", words, id, err))
+		return option.Bare(fmt.Sprintf("%s for job %d\n%v", words, id, err))
 	}
 	return fmt.Errorf("slurm_update error: %w", err)
 }

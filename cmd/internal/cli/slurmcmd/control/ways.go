@@ -1,8 +1,10 @@
-package slurmcmd
+package control
 
 import (
 	"slices"
 	"strings"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/option"
 )
 
 // scontrolWays are words of scontrol for what is not done by it here, and what to do.
@@ -22,7 +24,7 @@ var scontrolWays = map[string]string{
 // showWays are what scontrol show shows and is not there.
 var showWays = map[string]string{
 	"steps": "steps are not listed: they belong to the srun that runs them", "assoc_mgr": "accounts are shown by berth account list, limits by berth quota list",
-	"licenses": "licenses are not managed", "topology": "there is no topology of switches", "federation": oneCluster, "daemons": "berth cluster status shows the daemons",
+	"licenses": "licenses are not managed", "topology": "there is no topology of switches", "federation": option.OneCluster, "daemons": "berth cluster status shows the daemons",
 	"slurmd": "berth node show NODE says what its agent is", "aliases": "nodes have one name each", "frontend": "there are no front ends",
 	"bbstat": "burst buffers are not managed", "dwstat": "burst buffers are not managed", "burstbuffer": "burst buffers are not managed",
 }

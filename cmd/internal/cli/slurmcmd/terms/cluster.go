@@ -1,4 +1,4 @@
-package slurmcmd
+package terms
 
 import (
 	"cmp"
@@ -14,14 +14,15 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/option"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// noPartition is what Slurm's tables show where the cluster has no partitions.
-const noPartition = "all"
+// NoPartition is what Slurm's tables show where the cluster has no partitions.
+const NoPartition = "all"
 
 // slurmStates are the states that Slurm calls otherwise: a job in the queue of
 // a GPU is pending, one on a silent node counts as running.
@@ -29,8 +30,8 @@ var slurmStates = map[cluster.JobState][2]string{
 	cluster.JobQueued: {"PENDING", "PD"}, cluster.JobStarting: {"CONFIGURING", "CF"}, cluster.JobUnreachable: {"RUNNING", "R"},
 }
 
-// slurmJob is a job in Slurm's terms, as of now.
-func slurmJob(v *viewer, j *apiv1.Job) slurm.Job {
+// Job is a job in Slurm's terms, as of now.
+func Job(v *Viewer, j *apiv1.Job) slurm.Job {
 	now := v.now
 	st, err := cluster.ParseJobState(j.GetState())
 	long, code := j.GetState(), st.Code()
@@ -40,43 +41,43 @@ func slurmJob(v *viewer, j *apiv1.Job) slurm.Job {
 	s, spec := slurm.Job{
 		ID: j.GetId(), Name: console.Escape(j.GetName()), User: console.Escape(j.GetUser()), UID: j.GetUid(), Partition: j.GetPartition(), State: long, Code: code,
 		Reason: j.GetReason(), Nodes: int(max(1, j.GetNodesWanted())), NodeList: console.NodesOf(j), GPUs: int(j.GetGpusWanted()),
-		Submitted: local(j.GetSubmitted(), now), Eligible: local(j.GetSubmitted(), now), Started: local(j.GetStarted(), now), Ended: local(j.GetEnded(), now),
-		Expected: local(j.GetEstimatedStart(), now), ExitCode: j.GetExitCode(), Signal: j.GetSignal(), Priority: slurm.FirstPriority - int64(cmp.Or(j.GetArrayJobId(), j.GetId())),
+		Submitted: Local(j.GetSubmitted(), now), Eligible: Local(j.GetSubmitted(), now), Started: Local(j.GetStarted(), now), Ended: Local(j.GetEnded(), now),
+		Expected: Local(j.GetEstimatedStart(), now), ExitCode: j.GetExitCode(), Signal: j.GetSignal(), Priority: slurm.FirstPriority - int64(cmp.Or(j.GetArrayJobId(), j.GetId())),
 	}, j.GetSpec()
-	s.Cluster, s.Times = clusterName, v.times
+	s.Cluster, s.Times = option.ClusterName, v.times
 	s.Account, s.QOS, s.Nice = j.GetAccount(), j.GetQos(), j.GetNice()
-	s.InArray(j.GetArrayJobId(), tasksOf(j), j.GetArrayThrottle())
+	s.InArray(j.GetArrayJobId(), TasksOf(j), j.GetArrayThrottle())
 	s.GPUs *= s.Nodes // asked for on each
 	s.Tasked = int64(s.Nodes) * int64(max(1, j.GetTasksPerNode()))
 	if s.Reason == "" {
 		s.Reason = "None"
 	}
 	if s.Partition == "" {
-		s.Partition = noPartition
+		s.Partition = NoPartition
 	}
-	if isHeld(s.Reason) {
+	if IsHeld(s.Reason) {
 		s.Priority = 0
 	}
 	if n := len(j.GetAttempts()); n > 1 {
 		s.Restarts = n - 1
 	}
 	if spec != nil {
-		slurmSpec(v, &s, j, spec)
+		addSpec(v, &s, j, spec)
 	}
 	settle(&s, st.Waiting(), now)
 	return s
 }
 
-// tasksOf is which tasks of its array a job is: 7, or 8-99.
-func tasksOf(j *apiv1.Job) string {
+// TasksOf is which tasks of its array a job is: 7, or 8-99.
+func TasksOf(j *apiv1.Job) string {
 	if j.GetArrayTasks() != "" || j.ArrayTaskId == nil {
 		return j.GetArrayTasks()
 	}
 	return strconv.FormatUint(uint64(j.GetArrayTaskId()), 10)
 }
 
-// slurmSpec adds what stands in the spec.
-func slurmSpec(v *viewer, s *slurm.Job, j *apiv1.Job, spec *apiv1.JobSpec) {
+// addSpec adds what stands in the spec.
+func addSpec(v *Viewer, s *slurm.Job, j *apiv1.Job, spec *apiv1.JobSpec) {
 	s.GID, s.Group = v.group(j.GetUid())
 	now := v.now
 	// Slurm counts cores and memory of all nodes, a spec those of one.
@@ -88,13 +89,13 @@ func slurmSpec(v *viewer, s *slurm.Job, j *apiv1.Job, spec *apiv1.JobSpec) {
 	s.Dependency = j.GetDependency()
 	s.MailType, s.MailUser = spec.GetMailType(), cmp.Or(spec.GetMailUser(), j.GetUser())
 	if b := spec.GetBegin(); b != nil {
-		s.Eligible = local(b, now)
+		s.Eligible = Local(b, now)
 	}
 	w := spec.GetWhere()
 	s.ReqNodes, s.Requeue = cmp.Or(spec.GetNode(), w.GetNodes()), spec.GetRequeueOnLoss()
 	s.Features, s.Exclude, s.Reservation, s.Whole = console.Escape(w.GetFeatures()), console.Escape(w.GetExclude()), console.Escape(w.GetReservation()), w.GetWhole()
 	if d := spec.GetDeadline(); d != nil {
-		s.Deadline = local(d, now)
+		s.Deadline = Local(d, now)
 	}
 	if c := spec.GetCommand(); len(c) > 0 {
 		s.Command = console.Escape(string(c[0]))
@@ -134,17 +135,17 @@ func gresOf(n uint32, gpuType string) string {
 	return fmt.Sprintf("gres:gpu:%s:%d", gpuType, n)
 }
 
-// local is a time in the zone of now, which is that of whoever looks; zero for
+// Local is a time in the zone of now, which is that of whoever looks; zero for
 // none.
-func local(t *timestamppb.Timestamp, now time.Time) time.Time {
+func Local(t *timestamppb.Timestamp, now time.Time) time.Time {
 	if t == nil {
 		return time.Time{}
 	}
 	return t.AsTime().In(now.Location())
 }
 
-// slurmNode is a node in Slurm's terms.
-func slurmNode(v *viewer, n *apiv1.Node) slurm.Node {
+// Node is a node in Slurm's terms.
+func Node(v *Viewer, n *apiv1.Node) slurm.Node {
 	now := v.now
 	up := n.GetState() == cluster.NodeReady.String()
 	cpus, used := n.GetCpuMilli()/1000, (n.GetCpuUsedMilli()+999)/1000
@@ -152,11 +153,11 @@ func slurmNode(v *viewer, n *apiv1.Node) slurm.Node {
 		Times: v.times,
 		Name:  n.GetId(), Addr: n.GetAddress(), Host: n.GetId(), State: slurm.StateOf(up, n.GetDrain(), min(used, cpus), cpus), Silent: !up,
 		Reason: console.Escape(n.GetDrainReason()), User: "root", CPUs: cpus, CPUsUsed: min(used, cpus), MemMiB: n.GetMemMib(), MemUsed: n.GetMemUsedMib(),
-		FreeMem: n.GetMemMib() - n.GetMemUsedMib(), Version: n.GetVersion(), Registered: local(n.GetRegistered(), now), Contact: local(n.GetLastContact(), now),
+		FreeMem: n.GetMemMib() - n.GetMemUsedMib(), Version: n.GetVersion(), Registered: Local(n.GetRegistered(), now), Contact: Local(n.GetLastContact(), now),
 		Partitions: n.GetPartitions(),
 	}
 	if len(s.Partitions) == 0 {
-		s.Partitions = []string{noPartition}
+		s.Partitions = []string{NoPartition}
 	}
 	s.Gres, s.GresUsed = slurmGres(n.GetGpus())
 	for _, g := range n.GetGpus() {
@@ -177,14 +178,14 @@ func slurmNode(v *viewer, n *apiv1.Node) slurm.Node {
 
 // ordered fills in who drained a node last, and when; of one that is down, when
 // it was lost.
-func ordered(v *viewer, s *slurm.Node, history []*apiv1.NodeEvent) {
+func ordered(v *Viewer, s *slurm.Node, history []*apiv1.NodeEvent) {
 	for _, h := range slices.Backward(history) {
 		switch {
 		case h.GetGpu() != "":
 		case h.GetKind() == cluster.EventResumed:
 			return
 		case h.GetKind() == cluster.EventDrained:
-			s.ReasonAt = local(h.GetAt(), v.now)
+			s.ReasonAt = Local(h.GetAt(), v.now)
 			if h.ByUid != nil {
 				s.UserID, s.User = h.GetByUid(), v.user(h.GetByUid())
 			}
@@ -194,7 +195,7 @@ func ordered(v *viewer, s *slurm.Node, history []*apiv1.NodeEvent) {
 }
 
 // user is the name that a user has there, or the number.
-func (v *viewer) user(uid uint32) string {
+func (v *Viewer) user(uid uint32) string {
 	id := strconv.FormatUint(uint64(uid), 10)
 	if u, err := v.accounts.UserID(id); err == nil {
 		return u.Username
@@ -228,9 +229,9 @@ func slurmGres(gpus []*apiv1.GPU) (all, used string) {
 	return strings.Join(a, ","), strings.Join(u, ",")
 }
 
-// slurmCluster reads nodes and partitions; a cluster without partitions has one
+// Cluster reads nodes and partitions; a cluster without partitions has one
 // of all nodes.
-func slurmCluster(ctx context.Context, e *console.Env, c *client.Client) ([]slurm.Partition, []slurm.Node, error) {
+func Cluster(ctx context.Context, e *console.Env, c *client.Client) ([]slurm.Partition, []slurm.Node, error) {
 	nodes, err := client.GetNodes(ctx, c, nil)
 	if err != nil {
 		return nil, nil, err
@@ -244,10 +245,10 @@ func slurmCluster(ctx context.Context, e *console.Env, c *client.Client) ([]slur
 	if err != nil {
 		return nil, nil, err
 	}
-	out, v := make([]slurm.Node, len(nodes)), viewFrom(e)
-	all := slurm.Partition{Name: noPartition, Default: true, Up: true}
+	out, v := make([]slurm.Node, len(nodes)), ViewFrom(e)
+	all := slurm.Partition{Name: NoPartition, Default: true, Up: true}
 	for i, n := range nodes {
-		out[i] = slurmNode(v, n)
+		out[i] = Node(v, n)
 		all.Nodes = append(all.Nodes, n.GetId())
 	}
 	if len(parts) == 0 {
@@ -272,4 +273,58 @@ func slurmCluster(ctx context.Context, e *console.Env, c *client.Client) ([]slur
 		ps = append(ps, sp)
 	}
 	return ps, out, nil
+}
+
+// States are all that Slurm's states may be here; nothing for all.
+func States(states []string) (out []string) {
+	for _, s := range states {
+		switch st, err := cluster.ParseJobState(s); {
+		case s == "CONFIGURING":
+			out = append(out, cluster.JobStarting.String())
+		case err != nil:
+		case st == cluster.JobPending:
+			out = append(out, st.String(), cluster.JobQueued.String())
+		case st == cluster.JobRunning:
+			out = append(out, st.String(), cluster.JobUnreachable.String())
+		default:
+			out = append(out, st.String())
+		}
+	}
+	return out
+}
+
+// ErrJob is what Slurm's commands say of a job that is not there.
+const ErrJob = option.Bare("slurm_load_jobs error: Invalid job id specified")
+
+// Reservation is a reservation in Slurm's terms.
+func Reservation(r *apiv1.Reservation, now time.Time) slurm.Reservation {
+	s := slurm.Reservation{
+		Name: r.GetName(), Start: Local(r.GetStart(), now), End: Local(r.GetEnd(), now), Nodes: r.GetNodes(), NodeCount: int(r.GetNodeCount()),
+		Cores: r.GetCpuMilli() / 1000, GPUs: int(r.GetGpuCount()), Features: r.GetFeatures(), Users: r.GetUsers(), Accounts: r.GetAccounts(), Active: r.GetActive(),
+	}
+	if r.GetMaint() {
+		s.Flags = append(s.Flags, "MAINT")
+	}
+	switch r.GetRepeat() {
+	case string(cluster.RepeatDaily):
+		s.Flags = append(s.Flags, "DAILY")
+	case string(cluster.RepeatWeekly):
+		s.Flags = append(s.Flags, "WEEKLY")
+	}
+	if names, err := cluster.ParseHostList(r.GetNodes()); len(r.GetGpus()) == 0 && (err != nil || len(names.Names()) > 0) {
+		s.Flags = append(s.Flags, "SPEC_NODES")
+	}
+	if r.GetNodes() == cluster.AllNodes {
+		s.Flags = append(s.Flags, "SPEC_NODES", "ALL_NODES")
+	}
+	return s
+}
+
+// Status asks how the cluster is.
+func Status(ctx context.Context, c *client.Client) (st *apiv1.GetStatusResponse, err error) {
+	err = c.Cluster(ctx, client.Reads, func(ctx context.Context, s apiv1.ClusterServiceClient) (err error) {
+		st, err = s.GetStatus(ctx, &apiv1.GetStatusRequest{})
+		return err
+	})
+	return st, err
 }

@@ -1,4 +1,4 @@
-package slurmcmd
+package accounting
 
 import (
 	"strings"

@@ -1,14 +1,18 @@
-package slurmcmd
+package control
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/option"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/terms"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -59,7 +63,7 @@ func runScontrolJobs(ctx context.Context, e *console.Env, c *client.Client, word
 			lines = append(lines, "slurm_suspend error: "+f.words)
 		}
 	}
-	return bare(strings.Join(lines, "\n"))
+	return option.Bare(strings.Join(lines, "\n"))
 }
 
 // jobFault is what could not be done to a job: Slurm's words alone, and with the
@@ -69,19 +73,19 @@ type jobFault struct{ words, line string }
 // controlJobs does it, and says what could not be done.
 func controlJobs(ctx context.Context, e *console.Env, c *client.Client, word string, args []string) ([]jobFault, error) {
 	if len(args) == 0 {
-		return nil, bare("too few arguments for keyword:" + word)
+		return nil, option.Bare("too few arguments for keyword:" + word)
 	}
 	req := &apiv1.ControlJobsRequest{Action: scontrolActions[word], AsUser: word == "uhold" || word == "holdu"}
 	var tasks []console.TaskRef
 	for _, a := range args {
 		ids, of, err := jobsAndTasks(strings.TrimPrefix(strings.ToLower(a), "jobid="))
 		if err != nil {
-			return nil, bare(fmt.Sprintf("Invalid job id specified for job %s\nslurm_suspend error: Invalid job id specified", a))
+			return nil, option.Bare(fmt.Sprintf("Invalid job id specified for job %s\nslurm_suspend error: Invalid job id specified", a))
 		}
 		req.Ids, tasks = append(req.Ids, ids...), append(tasks, of...)
 	}
 	if n := len(req.Ids) + len(tasks); n > console.MaxIDs {
-		return nil, bare(fmt.Sprintf("%d jobs and lists of tasks, at most %d at once", n, console.MaxIDs))
+		return nil, option.Bare(fmt.Sprintf("%d jobs and lists of tasks, at most %d at once", n, console.MaxIDs))
 	}
 	req.Tasks = client.ArrayTasks(tasks)
 	results, err := client.Control(ctx, e, c, req)
@@ -99,3 +103,53 @@ func controlJobs(ctx context.Context, e *console.Env, c *client.Client, word str
 }
 
 var errNoAction = errors.New("name a command: show, hold, uhold, release, requeue, requeuehold, top, wait_job, update, create, delete, ping, version")
+
+// showSlurmJobs is scontrol show job.
+func showSlurmJobs(ctx context.Context, e *console.Env, c *client.Client, r *recordOptions, args []string) error {
+	ids, tasks, err := terms.ParseJobs(strings.Join(args, ","))
+	if err != nil {
+		return option.Bare("scontrol_print_job error: Invalid job id specified")
+	}
+	asked := terms.IDs(ids, tasks)
+	got, err := client.ListJobs(ctx, c, &apiv1.ListJobsRequest{Ids: asked, Finished: true})
+	switch {
+	case err != nil:
+		return err
+	case len(got) == 0 && len(asked) > 0:
+		return terms.ErrJob
+	case r.json:
+		v := terms.ViewFrom(e)
+		jobs := make([]slurm.Job, len(got))
+		for i, j := range got {
+			jobs[i] = terms.Job(v, j)
+		}
+		if jobs, err = terms.OnlyTasks(jobs, ids, tasks); err != nil {
+			return err
+		}
+		return terms.PrintJobs(e, jobs)
+	case len(got) == 0:
+		e.Printf("No jobs in the system\n")
+		return nil
+	}
+	jobs, v := make([]slurm.Job, 0, len(got)), terms.ViewFrom(e)
+	for _, j := range got {
+		if len(tasks) == 1 && len(ids) == 0 && j.GetArrayCount() > 1 {
+			if n, err := strconv.ParseUint(tasks[0].Tasks, 10, 32); err == nil { // its files are called by it
+				one := uint32(n)
+				s := terms.Job(v, &apiv1.Job{Id: j.GetId(), ArrayJobId: j.GetArrayJobId(), ArrayTaskId: &one, Spec: j.GetSpec(), Name: j.GetName(), User: j.GetUser()})
+				whole := terms.Job(v, j)
+				whole.Stdin, whole.Stdout, whole.Stderr = s.Stdin, s.Stdout, s.Stderr
+				jobs = append(jobs, whole)
+				continue
+			}
+		}
+		jobs = append(jobs, terms.Job(v, j))
+	}
+	if jobs, err = terms.OnlyTasks(jobs, ids, tasks); err != nil {
+		return err
+	}
+	if len(jobs) == 0 {
+		return option.Bare(fmt.Sprintf("Job %s not found", tasks[0]))
+	}
+	return terms.PrintRecords(e.Out, &r.Record, jobs, len(asked) > 0)
+}

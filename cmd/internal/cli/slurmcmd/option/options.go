@@ -1,4 +1,4 @@
-package slurmcmd
+package option
 
 import (
 	"context"
@@ -15,19 +15,24 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
-// Marks on the options of Slurm's commands, see markOf.
+// Marks on the options of Slurm's commands, and what several of them say.
 const (
-	markRefused  = "refused"  // why it cannot be done
-	markIgnored  = "ignored"  // why there is nothing to do
+	MarkRefused  = "refused"  // why it cannot be done
+	MarkIgnored  = "ignored"  // why there is nothing to do
 	markVariable = "variable" // what stands for it when it is not given
-	markUnless   = "unless"   // options that take the variable's place, too
-	markAlone    = "alone"    // may stand without its value
+	MarkUnless   = "unless"   // options that take the variable's place, too
+	MarkAlone    = "alone"    // may stand without its value
 	markCluster  = "cluster"  // names clusters
-	oneCluster   = "there is one cluster"
-	nothingHides = "no partition is hidden"
+	OneCluster   = "there is one cluster"
+	NothingHides = "no partition is hidden"
 )
 
-func mark(fs *pflag.FlagSet, name, mark string, values ...string) {
+// ClusterName is what jobs and Slurm's commands are told that the cluster is
+// called.
+const ClusterName = "berth"
+
+// Mark puts a mark on an option.
+func Mark(fs *pflag.FlagSet, name, mark string, values ...string) {
 	if len(values) == 0 {
 		values = []string{"yes"}
 	}
@@ -36,19 +41,19 @@ func mark(fs *pflag.FlagSet, name, mark string, values ...string) {
 	}
 }
 
-// sayRefused adds an option of Slurm's that cannot be done, and says what to do
+// Refuse adds an option of Slurm's that cannot be done, and says what to do
 // instead; takes is whether it has a value.
-func sayRefused(fs *pflag.FlagSet, name, short string, takes bool, why string) {
+func Refuse(fs *pflag.FlagSet, name, short string, takes bool, why string) {
 	bareOption(fs, name, short, takes, "refused: "+why)
-	mark(fs, name, markRefused, why)
+	Mark(fs, name, MarkRefused, why)
 }
 
-// sayIgnored adds options of Slurm's for which there is nothing to do.
-func sayIgnored(fs *pflag.FlagSet, why string, names ...string) {
+// Ignore adds options of Slurm's for which there is nothing to do.
+func Ignore(fs *pflag.FlagSet, why string, names ...string) {
 	for _, name := range names {
 		long, short, _ := strings.Cut(name, ",")
 		bareOption(fs, long, short, false, "taken for Slurm's sake: "+why)
-		mark(fs, long, markIgnored, why)
+		Mark(fs, long, MarkIgnored, why)
 	}
 }
 
@@ -60,21 +65,21 @@ func bareOption(fs *pflag.FlagSet, name, short string, takes bool, usage string)
 	fs.BoolP(name, short, false, usage)
 }
 
-// clustersOption adds -M: this cluster may be named, and no other.
-func clustersOption(fs *pflag.FlagSet) {
-	fs.StringP("clusters", "M", "", "taken for Slurm's sake: "+oneCluster+", called "+clusterName)
-	mark(fs, "clusters", markCluster)
-	mark(fs, "clusters", markIgnored, oneCluster+", `"+clusterName+"`; another is refused in Slurm's words")
+// Clusters adds -M: this cluster may be named, and no other.
+func Clusters(fs *pflag.FlagSet) {
+	fs.StringP("clusters", "M", "", "taken for Slurm's sake: "+OneCluster+", called "+ClusterName)
+	Mark(fs, "clusters", markCluster)
+	Mark(fs, "clusters", MarkIgnored, OneCluster+", `"+ClusterName+"`; another is refused in Slurm's words")
 }
 
-// oneClusterOptions are those of federations of clusters.
-func oneClusterOptions(fs *pflag.FlagSet, names ...string) { sayIgnored(fs, oneCluster, names...) }
+// OfClusters are those of federations of clusters.
+func OfClusters(fs *pflag.FlagSet, names ...string) { Ignore(fs, OneCluster, names...) }
 
-// variables are what stands for options that are not given, as NAME=OPTION.
-func variables(fs *pflag.FlagSet, pairs ...string) {
+// Variables are what stands for options that are not given, as NAME=OPTION.
+func Variables(fs *pflag.FlagSet, pairs ...string) {
 	for _, p := range pairs {
 		name, option, _ := strings.Cut(p, "=")
-		mark(fs, option, markVariable, name)
+		Mark(fs, option, markVariable, name)
 	}
 }
 
@@ -86,7 +91,7 @@ func settleOptions(e *console.Env, fs *pflag.FlagSet) error {
 	var fault error
 	fs.VisitAll(func(f *pflag.Flag) {
 		changed := has[f.Name]
-		taken := changed || slices.ContainsFunc(f.Annotations[markUnless], func(o string) bool { return has[o] })
+		taken := changed || slices.ContainsFunc(f.Annotations[MarkUnless], func(o string) bool { return has[o] })
 		for _, v := range f.Annotations[markVariable] {
 			value := e.Getenv(v)
 			if taken || value == "" {
@@ -100,7 +105,7 @@ func settleOptions(e *console.Env, fs *pflag.FlagSet) error {
 				fault = fmt.Errorf("$%s: %w", v, err)
 			}
 		}
-		switch why := f.Annotations[markRefused]; {
+		switch why := f.Annotations[MarkRefused]; {
 		case fault != nil || !changed:
 		case why != nil:
 			fault = fmt.Errorf("--%s: %s", f.Name, why[0])
@@ -113,8 +118,8 @@ func settleOptions(e *console.Env, fs *pflag.FlagSet) error {
 
 // otherCluster is Slurm's words for a cluster that is not this one.
 func otherCluster(names string) error {
-	for _, n := range listOf(names) {
-		if n != clusterName && n != "all" {
+	for _, n := range List(names) {
+		if n != ClusterName && n != "all" {
 			return text.Message(fmt.Sprintf("'%s' can't be reached now, or it is an invalid entry for --cluster.  Use 'sacctmgr list clusters' to see available clusters.", console.Escape(n)))
 		}
 	}
@@ -134,10 +139,10 @@ func spelled(fs *pflag.FlagSet, args []string) []string {
 		switch {
 		case f == nil:
 			out = append(out, word)
-		case i+1 < len(args) && (f.Annotations[markAlone] == nil || !strings.HasPrefix(args[i+1], "-")):
+		case i+1 < len(args) && (f.Annotations[MarkAlone] == nil || !strings.HasPrefix(args[i+1], "-")):
 			out = append(out, word, args[i+1])
 			i++
-		case f.Annotations[markAlone] != nil:
+		case f.Annotations[MarkAlone] != nil:
 			out = append(out, "--"+f.Name+"=")
 		default:
 			out = append(out, word)
@@ -195,9 +200,9 @@ func optionNamed(fs *pflag.FlagSet, name string) *pflag.Flag {
 	return found[0]
 }
 
-// repeated does something once, or for as long as it is let every so many seconds, as
+// Repeat does something once, or for as long as it is let every so many seconds, as
 // -i says; dated is whether each time is headed by its date.
-func repeated(ctx context.Context, e *console.Env, every string, dated bool, do func() error) error {
+func Repeat(ctx context.Context, e *console.Env, every string, dated bool, do func() error) error {
 	if every == "" {
 		return do()
 	}

@@ -1,4 +1,4 @@
-package slurmcmd
+package terms
 
 import (
 	"os"
@@ -56,19 +56,19 @@ func TestArraysAsRecorded(t *testing.T) {
 		"squeue_array_j1": {q: slurm.Squeue{NoHead: true}, jobs: "1_9"},
 	} {
 		t.Run(file, func(t *testing.T) {
-			ids, tasks, err := jobsAndTasksOf(c.jobs)
+			ids, tasks, err := ParseJobs(c.jobs)
 			if err != nil {
 				t.Fatal(err)
 			}
 			jobs := recordedArrays()
 			if len(tasks) > 0 {
-				jobs = slices.DeleteFunc(jobs, func(j slurm.Job) bool { return !slices.Contains(idsOf(ids, tasks), j.ArrayID) })
+				jobs = slices.DeleteFunc(jobs, func(j slurm.Job) bool { return !slices.Contains(IDs(ids, tasks), j.ArrayID) })
 			}
-			if jobs, err = onlyTasks(jobs, ids, tasks); err != nil {
+			if jobs, err = OnlyTasks(jobs, ids, tasks); err != nil {
 				t.Fatal(err)
 			}
 			if c.each {
-				if jobs, err = unfolded(jobs); err != nil {
+				if jobs, err = Unfolded(jobs); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -86,7 +86,7 @@ func TestArraysAsRecorded(t *testing.T) {
 // recorded compares with what Slurm printed.
 func recorded(t *testing.T, file, got string) {
 	t.Helper()
-	want, err := os.ReadFile(filepath.Join("..", "..", "slurm", "testdata", "recorded", file+".txt"))
+	want, err := os.ReadFile(filepath.Join("..", "..", "..", "slurm", "testdata", "recorded", file+".txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,16 +100,16 @@ func TestTaskRecordsAsRecorded(t *testing.T) {
 	for file, arg := range map[string]string{"scj_array": "1", "scj_task": "1_9"} {
 		const waits = "9,13,17"
 		task := map[string]string{"scj_array": "4294967294", "scj_task": "9"}[file]
-		ids, tasks, err := jobsAndTasksOf(arg)
+		ids, tasks, err := ParseJobs(arg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		jobs, err := onlyTasks(recordedArrays()[:3], ids, tasks)
+		jobs, err := OnlyTasks(recordedArrays()[:3], ids, tasks)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got strings.Builder
-		if err := printRecords(&got, &slurm.Record{}, jobs, true); err != nil {
+		if err := PrintRecords(&got, &slurm.Record{}, jobs, true); err != nil {
 			t.Fatal(err)
 		}
 		// Berth has no time of accrual, and the names of files are the caller's.
@@ -145,7 +145,7 @@ func TestLoneTasks(t *testing.T) {
 }
 
 func TestJobsAndTasksOf(t *testing.T) {
-	ids, tasks, err := jobsAndTasksOf("3,12_7 14_[1-3,5],9.batch 8.0")
+	ids, tasks, err := ParseJobs("3,12_7 14_[1-3,5],9.batch 8.0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestJobsAndTasksOf(t *testing.T) {
 	if d := cmp.Diff([]console.TaskRef{{Array: 12, Tasks: "7"}, {Array: 14, Tasks: "1-3,5"}}, tasks); d != "" {
 		t.Error(d)
 	}
-	if _, _, err := jobsAndTasksOf("12_x"); err == nil || err.Error() != "Invalid job id: 12_x" {
+	if _, _, err := ParseJobs("12_x"); err == nil || err.Error() != "Invalid job id: 12_x" {
 		t.Errorf("12_x: %v", err)
 	}
 }

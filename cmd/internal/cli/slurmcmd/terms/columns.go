@@ -1,4 +1,4 @@
-package slurmcmd
+package terms
 
 import (
 	"cmp"
@@ -10,21 +10,22 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/option"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// listSlurm reads jobs in Slurm's terms. full is that of a format which shows
+// ListJobs reads jobs in Slurm's terms. full is that of a format which shows
 // what columns do not hold.
-func listSlurm(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.ListJobsRequest, full bool) ([]slurm.Job, error) {
-	v := viewFrom(e)
+func ListJobs(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.ListJobsRequest, full bool) ([]slurm.Job, error) {
+	v := ViewFrom(e)
 	var jobs []slurm.Job
 	if full {
 		got, err := client.ListJobs(ctx, c, req)
 		for _, j := range got {
-			jobs = append(jobs, slurmJob(v, j))
+			jobs = append(jobs, Job(v, j))
 		}
 		return jobs, err
 	}
@@ -40,7 +41,7 @@ func listSlurm(ctx context.Context, e *console.Env, c *client.Client, req *apiv1
 			rows.read(&jobs[len(jobs)-1], i)
 		}
 		for _, j := range resp.GetJobs() {
-			jobs = append(jobs, slurmJob(v, j))
+			jobs = append(jobs, Job(v, j))
 		}
 	})
 	return jobs, err
@@ -49,10 +50,10 @@ func listSlurm(ctx context.Context, e *console.Env, c *client.Client, req *apiv1
 // slurmRows are columns in Slurm's terms, as of now.
 type slurmRows struct {
 	conv.Columns
-	*viewer
+	*Viewer
 }
 
-// read is slurmJob and slurmSpec of a row.
+// read is Job and addSpec of a row.
 func (r slurmRows) read(s *slurm.Job, i int) {
 	m := r.M
 	st, err := cluster.ParseJobState(r.Text(m.GetStates(), i))
@@ -60,9 +61,9 @@ func (r slurmRows) read(s *slurm.Job, i int) {
 	if t, ok := slurmStates[st]; ok && err == nil {
 		s.State, s.Code = t[0], t[1]
 	}
-	s.Cluster, s.Times = clusterName, r.times
+	s.Cluster, s.Times = option.ClusterName, r.times
 	s.ID, s.Name, s.User, s.UID = m.GetIds()[i], r.Text(m.GetNames(), i), r.Text(m.GetUsers(), i), conv.Cell(m.GetUids(), i)
-	s.Partition = cmp.Or(r.Text(m.GetPartitions(), i), noPartition)
+	s.Partition = cmp.Or(r.Text(m.GetPartitions(), i), NoPartition)
 	s.Account, s.QOS, s.Nice = r.Text(m.GetAccounts(), i), r.Text(m.GetQos(), i), conv.Cell(m.GetNices(), i)
 	s.Reason = cmp.Or(r.Text(m.GetReasons(), i), "None")
 	s.Nodes, s.NodeList = int(max(1, conv.Cell(m.GetNodesWanted(), i))), r.Text(m.GetNodeLists(), i)
@@ -79,7 +80,7 @@ func (r slurmRows) read(s *slurm.Job, i int) {
 	s.CPUs, s.MinMemMiB = nodes*s.MinCPUs, conv.Cell(m.GetMemMib(), i)
 	s.MemUsedMiB = nodes * s.MinMemMiB
 	s.Priority = slurm.FirstPriority - int64(cmp.Or(conv.Cell(m.GetArrays(), i), s.ID)) // tasks of an array have one
-	if isHeld(s.Reason) {
+	if IsHeld(s.Reason) {
 		s.Priority = 0
 	}
 	settle(s, st.Waiting(), r.now)
@@ -94,7 +95,8 @@ func (r slurmRows) time(col []int64, i int) time.Time {
 	return time.Time{}
 }
 
-func isHeld(reason string) bool {
+// IsHeld reports whether a reason is that a job is held.
+func IsHeld(reason string) bool {
 	return reason == string(cluster.ReasonHeldUser) || reason == string(cluster.ReasonHeldAdmin)
 }
 
@@ -120,9 +122,9 @@ func settle(s *slurm.Job, waiting bool, now time.Time) {
 	}
 }
 
-// viewer is whoever looks at the cluster: the time there, and what their machine
+// Viewer is whoever looks at the cluster: the time there, and what their machine
 // calls users and groups.
-type viewer struct {
+type Viewer struct {
 	now      time.Time
 	times    text.Times
 	accounts console.Accounts
@@ -134,12 +136,13 @@ type groupOf struct {
 	name string
 }
 
-func viewFrom(e *console.Env) *viewer {
-	return &viewer{now: e.Now(), times: text.Times{Form: e.Getenv("SLURM_TIME_FORMAT"), Now: e.Now()}, accounts: e.Accounts, groups: map[uint32]groupOf{}}
+// ViewFrom is who looks from an environment.
+func ViewFrom(e *console.Env) *Viewer {
+	return &Viewer{now: e.Now(), times: text.Times{Form: e.Getenv("SLURM_TIME_FORMAT"), Now: e.Now()}, accounts: e.Accounts, groups: map[uint32]groupOf{}}
 }
 
 // group is a user's primary group there.
-func (v *viewer) group(uid uint32) (gid uint32, name string) {
+func (v *Viewer) group(uid uint32) (gid uint32, name string) {
 	x, ok := v.groups[uid]
 	if !ok {
 		x.gid = uid

@@ -1,4 +1,4 @@
-package slurmcmd
+package control
 
 import (
 	"bufio"
@@ -15,6 +15,8 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/option"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/terms"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 
@@ -28,7 +30,7 @@ func NewScancelCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var q slurm.Squeue
 	var users, names, parts, states, nodes, accounts, qos, reservations, wckey, sig string
 	var me, quiet, verbose, batch, full, interactive bool
-	return slurmCommand(e, "scancel [OPTIONS…] [JOB…]", "End jobs as Slurm's scancel does", scancelExamples, func(fs *pflag.FlagSet) {
+	return option.Command(e, "scancel [OPTIONS…] [JOB…]", "End jobs as Slurm's scancel does", scancelExamples, func(fs *pflag.FlagSet) {
 		fs.StringVarP(&users, "user", "u", "", "jobs of this user")
 		fs.BoolVar(&me, "me", false, "jobs of mine")
 		fs.StringVarP(&names, "name", "n", "", "jobs of this name")
@@ -46,19 +48,19 @@ func NewScancelCmd(e *console.Env, c *client.Client) *cobra.Command {
 		fs.StringVarP(&qos, "qos", "q", "", "jobs of this quality of service")
 		fs.StringVarP(&reservations, "reservation", "R", "", "jobs in this reservation")
 		fs.StringVar(&wckey, "wckey", "", "jobs with this key, which none has")
-		sayIgnored(fs, "it is the coordinators that end jobs", "ctld")
-		sayIgnored(fs, "burst buffers are not managed", "hurry,H")
-		clustersOption(fs)
-		sayRefused(fs, "sibling", "", true, oneCluster)
-		variables(fs, "SCANCEL_ACCOUNT=account", "SCANCEL_BATCH=batch", "SCANCEL_FULL=full", "SCANCEL_INTERACTIVE=interactive", "SCANCEL_NAME=name",
+		option.Ignore(fs, "it is the coordinators that end jobs", "ctld")
+		option.Ignore(fs, "burst buffers are not managed", "hurry,H")
+		option.Clusters(fs)
+		option.Refuse(fs, "sibling", "", true, option.OneCluster)
+		option.Variables(fs, "SCANCEL_ACCOUNT=account", "SCANCEL_BATCH=batch", "SCANCEL_FULL=full", "SCANCEL_INTERACTIVE=interactive", "SCANCEL_NAME=name",
 			"SCANCEL_PARTITION=partition", "SCANCEL_QOS=qos", "SCANCEL_STATE=state", "SCANCEL_USER=user", "SCANCEL_VERBOSE=verbose", "SCANCEL_WCKEY=wckey")
 	}, func(ctx context.Context, args []string) error {
 		send, err := toSend(sig, batch, full)
 		if err != nil {
 			return err
 		}
-		q.Users, q.Names, q.Partitions, q.States = listOf(users), listOf(names), listOf(parts), listOf(strings.ToUpper(states))
-		q.Accounts, q.QOS, q.Reservations, q.Nothing = listOf(accounts), listOf(qos), listOf(reservations), wckey != ""
+		q.Users, q.Names, q.Partitions, q.States = option.List(users), option.List(names), option.List(parts), option.List(strings.ToUpper(states))
+		q.Accounts, q.QOS, q.Reservations, q.Nothing = option.List(accounts), option.List(qos), option.List(reservations), wckey != ""
 		if me {
 			q.Users = append(q.Users, e.User())
 		}
@@ -129,7 +131,7 @@ func confirmed(ctx context.Context, e *console.Env, c *client.Client, ids []uint
 	if len(ids)+len(tasks) == 0 {
 		return nil, nil, nil
 	}
-	jobs, err := client.ListJobs(ctx, c, &apiv1.ListJobsRequest{Ids: idsOf(ids, tasks), Finished: true, Brief: true})
+	jobs, err := client.ListJobs(ctx, c, &apiv1.ListJobsRequest{Ids: terms.IDs(ids, tasks), Finished: true, Brief: true})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -137,7 +139,7 @@ func confirmed(ctx context.Context, e *console.Env, c *client.Client, ids []uint
 	meant := func(label string, id uint64) bool {
 		name, part := "", ""
 		if k := slices.IndexFunc(jobs, func(j *apiv1.Job) bool { return j.GetId() == id || j.GetArrayJobId() == id }); k >= 0 {
-			name, part = console.Escape(jobs[k].GetName()), cmp.Or(jobs[k].GetPartition(), noPartition)
+			name, part = console.Escape(jobs[k].GetName()), cmp.Or(jobs[k].GetPartition(), terms.NoPartition)
 		}
 		for {
 			fmt.Fprintf(e.Stderr, "Cancel job_id=%s name=%s partition=%s [y/n]? ", label, name, part)
@@ -221,10 +223,10 @@ func chosen(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Sque
 		return nil, nil, err
 	}
 	for _, j := range got {
-		switch s := slurmJob(viewFrom(e), j); {
+		switch s := terms.Job(terms.ViewFrom(e), j); {
 		case !q.Wants(&s):
 		case s.Folds(): // its id is that of the last task
-			tasks = append(tasks, console.TaskRef{Array: s.ArrayID, Tasks: tasksOf(j)})
+			tasks = append(tasks, console.TaskRef{Array: s.ArrayID, Tasks: terms.TasksOf(j)})
 		default:
 			ids = append(ids, s.ID)
 		}

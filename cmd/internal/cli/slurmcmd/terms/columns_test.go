@@ -1,4 +1,4 @@
-package slurmcmd
+package terms
 
 import (
 	"bytes"
@@ -59,7 +59,7 @@ func TestRowsReadAsJobs(t *testing.T) {
 	for i, j := range jobs {
 		var row slurm.Job
 		rows.read(&row, i)
-		one := slurmJob(v, conv.JobToAPI(j, conv.JobDetail{}))
+		one := Job(v, conv.JobToAPI(j, conv.JobDetail{}))
 		var got, want bytes.Buffer
 		if err := q.Print(&got, []slurm.Job{row}, now); err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package slurmcmd
+package accounting
 
 import (
 	"context"
@@ -9,14 +9,12 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/option"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/terms"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
-
-// clusterName is what jobs and Slurm's commands are told that the cluster is
-// called.
-const clusterName = "berth"
 
 const seffExamples = "  berth seff 12\n  ln -s /usr/bin/berth /usr/local/bin/seff && seff 12_3"
 
@@ -25,7 +23,7 @@ const seffUsage = "Usage: seff [Options] <Jobid>\n       Options:\n       -h    
 // NewSeffCmd returns the command seff.
 func NewSeffCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var help, version, debug bool
-	return slurmCommand(e, "seff [OPTIONS…] JOB", "Show what a job used as Slurm's seff does", seffExamples, func(fs *pflag.FlagSet) {
+	return option.Command(e, "seff [OPTIONS…] JOB", "Show what a job used as Slurm's seff does", seffExamples, func(fs *pflag.FlagSet) {
 		fs.BoolVarP(&help, "usage", "h", false, "say what it takes")
 		fs.BoolVarP(&version, "seff-version", "v", false, "show the version")
 		fs.BoolVarP(&debug, "debug", "d", false, "taken for Slurm's sake")
@@ -45,7 +43,7 @@ func NewSeffCmd(e *console.Env, c *client.Client) *cobra.Command {
 func runSeff(ctx context.Context, e *console.Env, c *client.Client, arg string) error {
 	named, err := acctJobs(arg)
 	if err != nil || len(named) != 1 {
-		return coded{2, "Job not found."}
+		return option.Coded{Code: 2, Msg: "Job not found."}
 	}
 	req := &apiv1.ListHistoryRequest{Unfinished: true, OldestFirst: true, Filter: &apiv1.HistoryFilter{Ids: []uint64{named[0].id}}}
 	var jobs []*apiv1.Job
@@ -56,9 +54,9 @@ func runSeff(ctx context.Context, e *console.Env, c *client.Client, arg string) 
 		return err
 	}
 	if len(jobs) == 0 {
-		return coded{2, "Job not found."}
+		return option.Coded{Code: 2, Msg: "Job not found."}
 	}
 	at := max(0, slices.IndexFunc(jobs, func(j *apiv1.Job) bool { return j.GetId() == named[0].id }))
-	s := acctRow(viewFrom(e), jobs[at])
+	s := acctRow(terms.ViewFrom(e), jobs[at])
 	return slurm.Seff(e.Out, &s)
 }

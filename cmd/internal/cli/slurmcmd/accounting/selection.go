@@ -1,4 +1,4 @@
-package slurmcmd
+package accounting
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/option"
 	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
@@ -30,7 +31,7 @@ type stateFilter struct {
 
 func newStateFilter(names string, w window, within bool) (stateFilter, error) {
 	f := stateFilter{w: w, within: within}
-	for _, name := range listOf(strings.ToUpper(names)) {
+	for _, name := range option.List(strings.ToUpper(names)) {
 		code := acctStates[name]
 		for _, short := range acctStates {
 			if short == name {
@@ -86,15 +87,6 @@ func unknownUser(e *console.Env, users []string) string {
 		}
 	}
 	return ""
-}
-
-// onNodes reports whether a job was on one of some nodes.
-func onNodes(nodes []string, j *slurm.Job) bool {
-	if len(nodes) == 0 {
-		return true
-	}
-	on, err := slurm.Unfold(j.NodeList)
-	return err == nil && slices.ContainsFunc(on, func(n string) bool { return slices.Contains(nodes, n) })
 }
 
 // span is from a number to another; the zero one is of all.

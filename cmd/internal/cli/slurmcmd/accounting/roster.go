@@ -1,4 +1,4 @@
-package slurmcmd
+package accounting
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/option"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 
@@ -111,7 +112,7 @@ func (t *roster) within(a *apiv1.Account, descr, org string) (rows []slurm.Manag
 // associations are the accounts as a tree, each followed by its users.
 func (t *roster) associations() (rows []slurm.Managed) {
 	if t.o.picks("account", slurm.Root) && len(t.o.where["user"]) == 0 {
-		rows = append(rows, slurm.Managed{"cluster": clusterName, "account": slurm.Root, "share": "1", "qos": t.allQOS()})
+		rows = append(rows, slurm.Managed{"cluster": option.ClusterName, "account": slurm.Root, "share": "1", "qos": t.allQOS()})
 	}
 	for _, a := range t.sorted("") {
 		if !t.o.picks("account", a.GetName()) {
@@ -138,7 +139,7 @@ func (t *roster) sorted(parent string) (out []*apiv1.Account) {
 // account is the association of an account.
 func (t *roster) account(a *apiv1.Account) slurm.Managed {
 	row := slurm.Managed{
-		"cluster": clusterName, "account": console.Escape(a.GetName()), "name": console.Escape(a.GetName()), "parname": cmp.Or(console.Escape(a.GetParent()), slurm.Root),
+		"cluster": option.ClusterName, "account": console.Escape(a.GetName()), "name": console.Escape(a.GetName()), "parname": cmp.Or(console.Escape(a.GetParent()), slurm.Root),
 		"share": strconv.FormatInt(a.GetShares(), 10), "qos": t.qosOf(a), "defqos": console.Escape(a.GetDefaultQos()),
 	}
 	for _, q := range t.st.GetQuotas() {
@@ -155,7 +156,7 @@ func (t *roster) account(a *apiv1.Account) slurm.Managed {
 
 // member adds the association of a user.
 func (t *roster) member(row slurm.Managed, m *apiv1.AccountUser) {
-	row["cluster"], row["account"], row["share"] = clusterName, console.Escape(m.GetAccount()), strconv.FormatInt(m.GetShares(), 10)
+	row["cluster"], row["account"], row["share"] = option.ClusterName, console.Escape(m.GetAccount()), strconv.FormatInt(m.GetShares(), 10)
 	for _, a := range t.st.GetAccounts() {
 		if a.GetName() == m.GetAccount() {
 			row["qos"], row["defqos"] = t.qosOf(a), console.Escape(a.GetDefaultQos())
@@ -216,39 +217,28 @@ func (t *roster) qualities() (rows []slurm.Managed) {
 
 // groupLimits are those of all jobs together.
 func groupLimits(row slurm.Managed, l *apiv1.Limits) {
-	fill(row, "grpjobs", l.GetRunning())
-	fill(row, "grpsubmit", l.GetJobs())
-	if n := l.GetGpuMilli(); n > 0 {
-		row["grptres"] = "gres/gpu=" + thousandths(n)
-	}
 	if us := l.GetGpuTimeUs(); us > 0 {
 		row["grptresmins"] = "gres/gpu=" + strconv.FormatInt(us/int64(time.Minute/time.Microsecond), 10)
 	}
-	jobLimits(row, l)
+	limits(row, l, "grpjobs", "grpsubmit", "grptres")
 }
 
 // ownLimits are those of a user in an account.
-func ownLimits(row slurm.Managed, l *apiv1.Limits) {
-	fill(row, "maxjobs", l.GetRunning())
-	fill(row, "maxsubmit", l.GetJobs())
-	if n := l.GetGpuMilli(); n > 0 {
-		row["grptres"] = "gres/gpu=" + thousandths(n)
-	}
-	jobLimits(row, l)
-}
+func ownLimits(row slurm.Managed, l *apiv1.Limits) { limits(row, l, "maxjobs", "maxsubmit", "grptres") }
 
 // eachLimits are those of each user of a quality of service.
 func eachLimits(row slurm.Managed, l *apiv1.Limits) {
-	fill(row, "maxjobspu", l.GetRunning())
-	fill(row, "maxsubmitpu", l.GetJobs())
-	if n := l.GetGpuMilli(); n > 0 {
-		row["maxtrespu"] = "gres/gpu=" + thousandths(n)
-	}
-	jobLimits(row, l)
+	limits(row, l, "maxjobspu", "maxsubmitpu", "maxtrespu")
 }
 
-// jobLimits are those of one job.
-func jobLimits(row slurm.Managed, l *apiv1.Limits) {
+// limits fills in those of running jobs, of jobs and of GPUs by the names of their
+// fields, and those of one job.
+func limits(row slurm.Managed, l *apiv1.Limits, running, jobs, gpus string) {
+	fill(row, running, l.GetRunning())
+	fill(row, jobs, l.GetJobs())
+	if n := l.GetGpuMilli(); n > 0 {
+		row[gpus] = "gres/gpu=" + thousandths(n)
+	}
 	if d := l.GetMaxTime().AsDuration(); d > 0 {
 		row["maxwall"] = text.Clock(d)
 	}

@@ -1,4 +1,4 @@
-package slurmcmd
+package control
 
 import (
 	"cmp"
@@ -14,6 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/option"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/terms"
 	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
@@ -26,15 +28,15 @@ const scontrolExamples = "  berth scontrol show job 12\n  berth scontrol update 
 // NewScontrolCmd returns the command scontrol.
 func NewScontrolCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var r recordOptions
-	return slurmCommand(e, "scontrol [OPTIONS…] COMMAND…", "Show and change things as Slurm's scontrol does", scontrolExamples, func(fs *pflag.FlagSet) {
+	return option.Command(e, "scontrol [OPTIONS…] COMMAND…", "Show and change things as Slurm's scontrol does", scontrolExamples, func(fs *pflag.FlagSet) {
 		fs.BoolVarP(&r.OneLine, "oneliner", "o", false, "a line for each record")
 		fs.BoolVarP(&r.Detail, "details", "d", false, "more of each job")
-		sayIgnored(fs, nothingHides, "all,a", "hide")
-		sayIgnored(fs, "all nodes are shown", "future,F")
-		sayIgnored(fs, "no more and no less is said", "quiet,Q", "verbose,v")
-		clustersOption(fs)
-		oneClusterOptions(fs, "federation", "local", "sibling")
-		sayRefused(fs, "uid", "u", true, "a job is changed as the user who asks; use sudo -u USER scontrol")
+		option.Ignore(fs, option.NothingHides, "all,a", "hide")
+		option.Ignore(fs, "all nodes are shown", "future,F")
+		option.Ignore(fs, "no more and no less is said", "quiet,Q", "verbose,v")
+		option.Clusters(fs)
+		option.OfClusters(fs, "federation", "local", "sibling")
+		option.Refuse(fs, "uid", "u", true, "a job is changed as the user who asks; use sudo -u USER scontrol")
 		fs.BoolVar(&r.json, "json", false, "show jobs and nodes as JSON")
 	}, func(ctx context.Context, args []string) error {
 		if len(args) == 0 {
@@ -65,7 +67,7 @@ func NewScontrolCmd(e *console.Env, c *client.Client) *cobra.Command {
 		if way := scontrolWays[strings.ToLower(args[0])]; way != "" {
 			return errors.New(way)
 		}
-		return bare("invalid keyword: " + args[0])
+		return option.Bare("invalid keyword: " + args[0])
 	})
 }
 
@@ -113,7 +115,7 @@ func runScontrolShow(ctx context.Context, e *console.Env, c *client.Client, r *r
 		if len(rest) == 0 {
 			return errors.New("host list is empty")
 		}
-		e.Printf("%s\n", cluster.FoldSet(listOf(rest[0])))
+		e.Printf("%s\n", cluster.FoldSet(option.List(rest[0])))
 		return nil
 	}
 	for name, way := range showWays {
@@ -121,11 +123,11 @@ func runScontrolShow(ctx context.Context, e *console.Env, c *client.Client, r *r
 			return errors.New(way)
 		}
 	}
-	return bare("invalid entity:" + what + " for keyword:show ")
+	return option.Bare("invalid entity:" + what + " for keyword:show ")
 }
 
 func showSlurmNodes(ctx context.Context, e *console.Env, c *client.Client, r *recordOptions, args []string) error {
-	_, nodes, err := slurmCluster(ctx, e, c)
+	_, nodes, err := terms.Cluster(ctx, e, c)
 	if err != nil {
 		return err
 	}
@@ -135,11 +137,11 @@ func showSlurmNodes(ctx context.Context, e *console.Env, c *client.Client, r *re
 	}
 	for _, name := range want {
 		if !slices.ContainsFunc(nodes, func(n slurm.Node) bool { return n.Name == name }) {
-			return bare("Node " + name + " not found")
+			return option.Bare("Node " + name + " not found")
 		}
 	}
 	if r.json {
-		return sinfoJSON(ctx, e, c, &slurm.Sinfo{Nodes: want})
+		return terms.PrintNodes(ctx, e, c, &slurm.Sinfo{Nodes: want})
 	}
 	for i := range nodes {
 		if len(want) > 0 && !slices.Contains(want, nodes[i].Name) {
@@ -153,7 +155,7 @@ func showSlurmNodes(ctx context.Context, e *console.Env, c *client.Client, r *re
 }
 
 func showSlurmPartitions(ctx context.Context, e *console.Env, c *client.Client, r *recordOptions, args []string) error {
-	parts, nodes, err := slurmCluster(ctx, e, c)
+	parts, nodes, err := terms.Cluster(ctx, e, c)
 	if err != nil {
 		return err
 	}
@@ -168,7 +170,7 @@ func showSlurmPartitions(ctx context.Context, e *console.Env, c *client.Client, 
 		}
 	}
 	if !found && len(args) > 0 {
-		return bare("Partition " + args[0] + " not found")
+		return option.Bare("Partition " + args[0] + " not found")
 	}
 	return nil
 }
@@ -179,22 +181,22 @@ func runScontrolUpdate(ctx context.Context, c *client.Client, args []string) err
 	for _, a := range args {
 		key, value, ok := strings.Cut(a, "=")
 		if key = strings.ToLower(key); !ok || !slices.Contains([]string{"nodename", "state", "reason"}, key) {
-			return bare("Update of this parameter is not supported: " + a + "\nRequest aborted")
+			return option.Bare("Update of this parameter is not supported: " + a + "\nRequest aborted")
 		}
 		set[key] = value
 	}
 	names, err := slurm.Unfold(set["nodename"])
 	if err != nil || len(names) == 0 {
-		return bare("No valid entity in update command\nInput line must include \"NodeName\"")
+		return option.Bare("No valid entity in update command\nInput line must include \"NodeName\"")
 	}
 	drain := false
 	switch state := strings.ToUpper(set["state"]); {
 	case (state == "DRAIN" || state == "DOWN") && set["reason"] == "":
-		return bare("You must specify a reason when DOWNING or DRAINING a node. Request denied")
+		return option.Bare("You must specify a reason when DOWNING or DRAINING a node. Request denied")
 	case state == "DRAIN", state == "DOWN":
 		drain = true
 	case state != "RESUME" && state != "UNDRAIN" && state != "IDLE":
-		return bare(fmt.Sprintf("Invalid input: state=%s\nRequest aborted\nValid states are: DRAIN, RESUME", set["state"]))
+		return option.Bare(fmt.Sprintf("Invalid input: state=%s\nRequest aborted\nValid states are: DRAIN, RESUME", set["state"]))
 	}
 	for _, name := range names {
 		err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
@@ -218,19 +220,12 @@ func nodeFault(err error) error {
 	if ce, ok := errors.AsType[*cluster.Error](err); ok && (ce.Code == cluster.CodeUnavailable || ce.Code == cluster.CodeUnknown) {
 		return err
 	}
-	return bare("slurm_update error: " + sbatch.InSlurmWords(err))
+	return option.Bare("slurm_update error: " + sbatch.InSlurmWords(err))
 }
 
-func getStatus(ctx context.Context, c *client.Client) (st *apiv1.GetStatusResponse, err error) {
-	err = c.Cluster(ctx, client.Reads, func(ctx context.Context, s apiv1.ClusterServiceClient) (err error) {
-		st, err = s.GetStatus(ctx, &apiv1.GetStatusRequest{})
-		return err
-	})
-	return st, err
-}
-
+// runScontrolPing says which coordinators answer.
 func runScontrolPing(ctx context.Context, e *console.Env, c *client.Client) error {
-	st, err := getStatus(ctx, c)
+	st, err := terms.Status(ctx, c)
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,7 @@
-package slurmcmd
+package terms
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -10,16 +9,13 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
-
-	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// jobsAndTasksOf reads the jobs that are to be shown: ids, and tasks of arrays
+// ParseJobs reads the jobs that are to be shown: ids, and tasks of arrays
 // as 12_3 and 12_[3-9]. A step counts as its job.
-func jobsAndTasksOf(list string) (ids []uint64, tasks []console.TaskRef, err error) {
+func ParseJobs(list string) (ids []uint64, tasks []console.TaskRef, err error) {
 	for _, s := range console.SplitOutside(strings.Join(strings.Fields(list), ",")) {
 		if s == "" {
 			continue
@@ -35,8 +31,8 @@ func jobsAndTasksOf(list string) (ids []uint64, tasks []console.TaskRef, err err
 	return ids, tasks, nil
 }
 
-// idsOf are the ids under which a coordinator lists jobs and tasks.
-func idsOf(ids []uint64, tasks []console.TaskRef) []uint64 {
+// IDs are the ids under which a coordinator lists jobs and tasks.
+func IDs(ids []uint64, tasks []console.TaskRef) []uint64 {
 	out := slices.Clone(ids)
 	for _, t := range tasks {
 		if !slices.Contains(out, t.Array) {
@@ -46,9 +42,9 @@ func idsOf(ids []uint64, tasks []console.TaskRef) []uint64 {
 	return out
 }
 
-// onlyTasks leaves of the arrays that were listed for some tasks those tasks
+// OnlyTasks leaves of the arrays that were listed for some tasks those tasks
 // alone; of several that wait as one job what was named.
-func onlyTasks(jobs []slurm.Job, ids []uint64, refs []console.TaskRef) ([]slurm.Job, error) {
+func OnlyTasks(jobs []slurm.Job, ids []uint64, refs []console.TaskRef) ([]slurm.Job, error) {
 	if len(refs) == 0 {
 		return jobs, nil
 	}
@@ -99,8 +95,8 @@ func common(has cluster.Tasks, among []cluster.Tasks) cluster.Tasks {
 	return out
 }
 
-// unfolded has a job for each task of an array that waits.
-func unfolded(jobs []slurm.Job) ([]slurm.Job, error) {
+// Unfolded has a job for each task of an array that waits.
+func Unfolded(jobs []slurm.Job) ([]slurm.Job, error) {
 	out := make([]slurm.Job, 0, len(jobs))
 	for i := range jobs {
 		j := &jobs[i]
@@ -122,57 +118,8 @@ func unfolded(jobs []slurm.Job) ([]slurm.Job, error) {
 	return out, nil
 }
 
-func showSlurmJobs(ctx context.Context, e *console.Env, c *client.Client, r *recordOptions, args []string) error {
-	ids, tasks, err := jobsAndTasksOf(strings.Join(args, ","))
-	if err != nil {
-		return bare("scontrol_print_job error: Invalid job id specified")
-	}
-	asked := idsOf(ids, tasks)
-	got, err := client.ListJobs(ctx, c, &apiv1.ListJobsRequest{Ids: asked, Finished: true})
-	switch {
-	case err != nil:
-		return err
-	case len(got) == 0 && len(asked) > 0:
-		return errSlurmJob
-	case r.json:
-		v := viewFrom(e)
-		jobs := make([]slurm.Job, len(got))
-		for i, j := range got {
-			jobs[i] = slurmJob(v, j)
-		}
-		if jobs, err = onlyTasks(jobs, ids, tasks); err != nil {
-			return err
-		}
-		return printJobsJSON(e, jobs)
-	case len(got) == 0:
-		e.Printf("No jobs in the system\n")
-		return nil
-	}
-	jobs, v := make([]slurm.Job, 0, len(got)), viewFrom(e)
-	for _, j := range got {
-		if len(tasks) == 1 && len(ids) == 0 && j.GetArrayCount() > 1 {
-			if n, err := strconv.ParseUint(tasks[0].Tasks, 10, 32); err == nil { // its files are called by it
-				one := uint32(n)
-				s := slurmJob(v, &apiv1.Job{Id: j.GetId(), ArrayJobId: j.GetArrayJobId(), ArrayTaskId: &one, Spec: j.GetSpec(), Name: j.GetName(), User: j.GetUser()})
-				whole := slurmJob(v, j)
-				whole.Stdin, whole.Stdout, whole.Stderr = s.Stdin, s.Stdout, s.Stderr
-				jobs = append(jobs, whole)
-				continue
-			}
-		}
-		jobs = append(jobs, slurmJob(v, j))
-	}
-	if jobs, err = onlyTasks(jobs, ids, tasks); err != nil {
-		return err
-	}
-	if len(jobs) == 0 {
-		return bare(fmt.Sprintf("Job %s not found", tasks[0]))
-	}
-	return printRecords(e.Out, &r.Record, jobs, len(asked) > 0)
-}
-
-// printRecords prints jobs, those of arrays that were asked for in Slurm's order.
-func printRecords(w io.Writer, r *slurm.Record, jobs []slurm.Job, asked bool) error {
+// PrintRecords prints jobs, those of arrays that were asked for in Slurm's order.
+func PrintRecords(w io.Writer, r *slurm.Record, jobs []slurm.Job, asked bool) error {
 	if asked {
 		slices.SortStableFunc(jobs, func(a, b slurm.Job) int { return lastBegunFirst(&a, &b) })
 	}

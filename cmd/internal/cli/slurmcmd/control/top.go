@@ -1,4 +1,4 @@
-package slurmcmd
+package control
 
 import (
 	"cmp"
@@ -10,6 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/option"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/terms"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -20,8 +22,8 @@ import (
 const mostStepBack = 200
 
 // forJob is what scontrol says of a job that it cannot do something to.
-func forJob(fault string, id uint64) bare {
-	return bare(fmt.Sprintf("%s for job %d", fault, id))
+func forJob(fault string, id uint64) option.Bare {
+	return option.Bare(fmt.Sprintf("%s for job %d", fault, id))
 }
 
 // runScontrolTop lets jobs go before all others of the same user, partition,
@@ -29,11 +31,11 @@ func forJob(fault string, id uint64) bare {
 // else's job moves, and users may do it.
 func runScontrolTop(ctx context.Context, e *console.Env, c *client.Client, args []string) error {
 	if len(args) == 0 {
-		return bare("too few arguments for keyword:top")
+		return option.Bare("too few arguments for keyword:top")
 	}
-	ids, err := jobNumbers(strings.Join(args, ","), "Invalid job id specified for job %s")
+	ids, err := option.JobNumbers(strings.Join(args, ","), "Invalid job id specified for job %s")
 	if err != nil {
-		return bare(err.Error())
+		return option.Bare(err.Error())
 	}
 	for _, id := range slices.Backward(ids) { // the first that is named ends up first
 		if err := top(ctx, e, c, id); err != nil {
@@ -51,15 +53,15 @@ func top(ctx context.Context, e *console.Env, c *client.Client, id uint64) error
 	if job == nil {
 		return forJob("Invalid job id specified", id)
 	}
-	switch s := slurmJob(viewFrom(e), job); {
+	switch s := terms.Job(terms.ViewFrom(e), job); {
 	case s.ArrayID != 0:
-		return bare(fmt.Sprintf("Requested operation is presently disabled for job %d\nit is a job array, whose tasks keep their places; scontrol update jobid=… nice=N has other jobs step back", id))
+		return option.Bare(fmt.Sprintf("Requested operation is presently disabled for job %d\nit is a job array, whose tasks keep their places; scontrol update jobid=… nice=N has other jobs step back", id))
 	case s.Code != "PD":
 		return forJob("Job is no longer pending execution", id)
-	case isHeld(s.Reason):
+	case terms.IsHeld(s.Reason):
 		return forJob("Job is in held state, pending scheduler release", id)
 	}
-	others, err := client.ListJobs(ctx, c, &apiv1.ListJobsRequest{Users: []string{job.GetUser()}, States: berthStates([]string{"PENDING"}), Brief: true})
+	others, err := client.ListJobs(ctx, c, &apiv1.ListJobsRequest{Users: []string{job.GetUser()}, States: terms.States([]string{"PENDING"}), Brief: true})
 	if err != nil {
 		return err
 	}
@@ -67,7 +69,7 @@ func top(ctx context.Context, e *console.Env, c *client.Client, id uint64) error
 		return o.GetId() == job.GetId() || o.GetArrayJobId() != 0 || o.GetUid() != job.GetUid() || o.GetPartition() != job.GetPartition() || o.GetAccount() != job.GetAccount() || o.GetQos() != job.GetQos()
 	})
 	if len(others) >= client.MostForecasts {
-		return bare(fmt.Sprintf("Requested operation is presently disabled for job %d\n%d jobs of the user wait beside it, at most %d are compared; scontrol update jobid=… nice=N has some step back", id, len(others), client.MostForecasts-1))
+		return option.Bare(fmt.Sprintf("Requested operation is presently disabled for job %d\n%d jobs of the user wait beside it, at most %d are compared; scontrol update jobid=… nice=N has some step back", id, len(others), client.MostForecasts-1))
 	}
 	return stepBack(ctx, e, c, job, others)
 }
@@ -89,7 +91,7 @@ func stepBack(ctx context.Context, e *console.Env, c *client.Client, job *apiv1.
 	}
 	others = slices.DeleteFunc(others, func(o *apiv1.Job) bool { return places[o.GetId()] == nil || !before(o) })
 	if n := len(others); n > mostStepBack {
-		return bare(fmt.Sprintf("Requested operation is presently disabled for job %d\n%d jobs of the user stand before it, at most %d step back at once; scontrol update jobid=… nice=N does it by hand", job.GetId(), n, mostStepBack))
+		return option.Bare(fmt.Sprintf("Requested operation is presently disabled for job %d\n%d jobs of the user stand before it, at most %d step back at once; scontrol update jobid=… nice=N does it by hand", job.GetId(), n, mostStepBack))
 	}
 	slices.SortFunc(others, func(a, b *apiv1.Job) int { return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(a.GetId(), b.GetId())) })
 	for i, o := range others {
@@ -147,14 +149,14 @@ func oneJob(ctx context.Context, c *client.Client, id uint64) (*apiv1.Job, error
 func runScontrolWait(ctx context.Context, e *console.Env, c *client.Client, args []string) error {
 	switch len(args) {
 	case 0:
-		return bare("too few arguments for keyword:wait_job")
+		return option.Bare("too few arguments for keyword:wait_job")
 	case 1:
 	default:
-		return bare("too many arguments for keyword:wait_job")
+		return option.Bare("too many arguments for keyword:wait_job")
 	}
-	id, err := jobNumber(args[0])
+	id, err := option.JobNumber(args[0])
 	if err != nil {
-		return bare("Invalid job id specified for job " + args[0])
+		return option.Bare("Invalid job id specified for job " + args[0])
 	}
 	job, err := oneJob(ctx, c, id)
 	if err != nil {
@@ -187,18 +189,18 @@ func runScontrolWait(ctx context.Context, e *console.Env, c *client.Client, args
 }
 
 // slurmNote is what scontrol says without calling it an error, though it fails.
-func slurmNote(text string) bare { return bare("scontrol: " + text) }
+func slurmNote(text string) option.Bare { return option.Bare("scontrol: " + text) }
 
 // runScontrolConfig shows of Slurm's configuration what has an answer here.
 func runScontrolConfig(ctx context.Context, e *console.Env, c *client.Client) error {
-	st, err := getStatus(ctx, c)
+	st, err := terms.Status(ctx, c)
 	if err != nil {
 		return err
 	}
 	members := slices.SortedFunc(slices.Values(st.GetMembers()), leadersFirst)
 	conf := []slurm.Setting{
 		{Key: "AccountingStorageTRES", Value: "cpu,mem,node,billing,gres/gpu"}, {Key: "AccountingStorageType", Value: "accounting_storage/berth"},
-		{Key: "AuthType", Value: "auth/berth"}, {Key: "ClusterName", Value: clusterName}, {Key: "GresTypes", Value: "gpu"}, {Key: "JobRequeue", Value: "0"},
+		{Key: "AuthType", Value: "auth/berth"}, {Key: "ClusterName", Value: option.ClusterName}, {Key: "GresTypes", Value: "gpu"}, {Key: "JobRequeue", Value: "0"},
 		{Key: "MaxArraySize", Value: fmt.Sprint(cluster.MaxTaskID + 1)}, {Key: "MinJobAge", Value: "300 sec"}, {Key: "PreemptMode", Value: "REQUEUE"},
 		{Key: "PreemptType", Value: "preempt/qos"}, {Key: "SchedulerParameters", Value: "policy=" + console.Escape(st.GetPolicy())},
 		// Scripts wait as long as these before they ask again, or give up a job that is not listed.

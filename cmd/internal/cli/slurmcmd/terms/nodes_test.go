@@ -1,4 +1,4 @@
-package slurmcmd
+package terms
 
 import (
 	"errors"
@@ -24,22 +24,22 @@ func TestWhoDrained(t *testing.T) {
 		event(-9, "drained", "", &other), event(-8, "resumed", "", &other), event(-5, "drained", "", &uid), event(-4, "lost", "", nil), event(-3, "drained", "GPU-1", &other),
 	}}
 	v := onlooker(now)
-	s := slurmNode(v, n)
+	s := Node(v, n)
 	if s.User != "4000000" || s.UserID != uid || !s.ReasonAt.Equal(now.Add(-5*time.Hour)) {
 		t.Errorf("drained by %s (%d) at %s", s.User, s.UserID, s.ReasonAt)
 	}
 	n.History = append(n.History, event(-2, "resumed", "", &uid))
-	if s := slurmNode(v, n); s.User != "root" || !s.ReasonAt.IsZero() {
+	if s := Node(v, n); s.User != "root" || !s.ReasonAt.IsZero() {
 		t.Errorf("resumed, but drained by %s at %s", s.User, s.ReasonAt)
 	}
 }
 
 // onlooker has users 0, root, and 1001, ann of group 7, lab; whatever this
 // machine has.
-func onlooker(now time.Time) *viewer {
+func onlooker(now time.Time) *Viewer {
 	users := map[string]*user.User{"0": {Uid: "0", Gid: "0", Username: "root"}, "1001": {Uid: "1001", Gid: "7", Username: "ann"}}
 	groups := map[string]*user.Group{"0": {Gid: "0", Name: "root"}, "7": {Gid: "7", Name: "lab"}}
-	return viewFrom(&console.Env{Getenv: func(string) string { return "" }, Now: func() time.Time { return now }, Accounts: console.Accounts{
+	return ViewFrom(&console.Env{Getenv: func(string) string { return "" }, Now: func() time.Time { return now }, Accounts: console.Accounts{
 		UserID: func(uid string) (*user.User, error) {
 			if u, ok := users[uid]; ok {
 				return u, nil
@@ -69,7 +69,7 @@ func TestAccountsOfTheOnlooker(t *testing.T) {
 				t.Errorf("uid %d is %s of %s (%d), want %s of %s (%d)", c.uid, v.user(c.uid), group, gid, c.user, c.group, c.gid)
 			}
 		}
-		job := slurmJob(v, &apiv1.Job{Id: 1, Uid: c.uid, Spec: &apiv1.JobSpec{}})
+		job := Job(v, &apiv1.Job{Id: 1, Uid: c.uid, Spec: &apiv1.JobSpec{}})
 		if job.GID != c.gid || job.Group != c.group {
 			t.Errorf("a job of uid %d is of %s (%d), want %s (%d)", c.uid, job.Group, job.GID, c.group, c.gid)
 		}

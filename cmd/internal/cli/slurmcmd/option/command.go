@@ -1,4 +1,4 @@
-package slurmcmd
+package option
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
-// slurmCommand is one of Slurm's commands: its own options, messages and exit
+// Command is one of Slurm's commands: its own options, messages and exit
 // codes, whether it is called through a link or as a verb.
-func slurmCommand(e *console.Env, use, short, example string, flags func(*pflag.FlagSet), run func(context.Context, []string) error) *cobra.Command {
+func Command(e *console.Env, use, short, example string, flags func(*pflag.FlagSet), run func(context.Context, []string) error) *cobra.Command {
 	name, _, _ := strings.Cut(use, " ")
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	fs.SortFlags = false
@@ -38,7 +38,7 @@ func slurmCommand(e *console.Env, use, short, example string, flags func(*pflag.
 			if errors.Is(err, pflag.ErrHelp) { // -h, where it is nothing else
 				*help = true
 			} else if err != nil {
-				return asSlurm(e, bare(fmt.Sprintf("%s: %s\nTry \"%s --help\" for more information", name, optionFault(err), name)))
+				return AsSlurm(e, Bare(fmt.Sprintf("%s: %s\nTry \"%s --help\" for more information", name, optionFault(err), name)))
 			}
 			switch {
 			case *help || usage != nil && *usage:
@@ -49,9 +49,9 @@ func slurmCommand(e *console.Env, use, short, example string, flags func(*pflag.
 				return nil
 			}
 			if err := settleOptions(e, fs); err != nil {
-				return asSlurm(e, err)
+				return AsSlurm(e, err)
 			}
-			return asSlurm(e, unreached(name, run(cmd.Context(), fs.Args())))
+			return AsSlurm(e, unreached(name, run(cmd.Context(), fs.Args())))
 		},
 	}
 	cmd.Flags().AddFlagSet(fs)
@@ -69,10 +69,11 @@ func optionFault(err error) string {
 	return err.Error()
 }
 
-// bare is an error that Slurm prints without the name of the command.
-type bare string
+// Bare is an error that Slurm prints without the name of the command.
+type Bare string
 
-func (b bare) Error() string { return string(b) }
+// Error implements error.
+func (b Bare) Error() string { return string(b) }
 
 // loads is what the commands that only look say first when nobody answers.
 var loads = map[string]string{"squeue": "slurm_load_jobs error", "scancel": "scancel: error", "sinfo": "slurm_load_partitions", "scontrol": "scontrol: error"}
@@ -81,28 +82,29 @@ var loads = map[string]string{"squeue": "slurm_load_jobs error", "scancel": "sca
 func unreached(name string, err error) error {
 	ce, ok := errors.AsType[*cluster.Error](err)
 	if first := loads[name]; ok && ce.Code == cluster.CodeUnavailable && first != "" {
-		return bare(first + ": " + sbatch.InSlurmWords(ce))
+		return Bare(first + ": " + sbatch.InSlurmWords(ce))
 	}
 	return err
 }
 
-// coded is one with an exit code of its own.
-type coded struct {
-	code int
-	msg  string
+// Coded is one with an exit code of its own.
+type Coded struct {
+	Code int
+	Msg  string
 }
 
-func (c coded) Error() string { return c.msg }
+// Error implements error.
+func (c Coded) Error() string { return c.Msg }
 
-// asSlurm gives failures the exit code of Slurm's commands, which is 1.
-func asSlurm(e *console.Env, err error) error {
+// AsSlurm gives failures the exit code of Slurm's commands, which is 1.
+func AsSlurm(e *console.Env, err error) error {
 	var exit *console.ExitError
-	var b bare
-	var own coded
+	var b Bare
+	var own Coded
 	switch {
 	case errors.As(err, &own):
-		fmt.Fprintln(e.Stderr, own.msg)
-		return &console.ExitError{Code: own.code}
+		fmt.Fprintln(e.Stderr, own.Msg)
+		return &console.ExitError{Code: own.Code}
 	case errors.As(err, &b):
 		fmt.Fprintln(e.Stderr, string(b))
 		return &console.ExitError{Code: console.ExitFailed}
@@ -114,9 +116,9 @@ func asSlurm(e *console.Env, err error) error {
 	return &console.ExitError{Code: console.ExitFailed, Err: err}
 }
 
-// addsUp is an option with a list, to which every use of the option adds, as in sacct.
+// AddsUp is an option with a list, to which every use of the option adds, as in sacct.
 // Those of Slurm's other commands keep the last.
-func addsUp(fs *pflag.FlagSet, to *string, name, short, usage string) {
+func AddsUp(fs *pflag.FlagSet, to *string, name, short, usage string) {
 	fs.VarP((*growing)(to), name, short, usage)
 }
 
@@ -135,15 +137,16 @@ func (g *growing) Set(s string) error {
 	return nil
 }
 
-func listOf(s string) []string {
+// List is what a list of an option names, separated by commas or blanks.
+func List(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// jobNumbers reads ids; those of arrays and steps count as that of the job.
-func jobNumbers(list, fault string) ([]uint64, error) {
+// JobNumbers reads ids; those of arrays and steps count as that of the job.
+func JobNumbers(list, fault string) ([]uint64, error) {
 	var out []uint64
-	for _, s := range listOf(list) {
-		id, err := jobNumber(s)
+	for _, s := range List(list) {
+		id, err := JobNumber(s)
 		if err != nil {
 			return nil, fmt.Errorf(fault, s)
 		}
@@ -152,7 +155,8 @@ func jobNumbers(list, fault string) ([]uint64, error) {
 	return out, nil
 }
 
-func jobNumber(s string) (uint64, error) {
+// JobNumber reads an id; that of a task or a step counts as that of the job.
+func JobNumber(s string) (uint64, error) {
 	s, _, _ = strings.Cut(s, ".")
 	s, _, _ = strings.Cut(s, "_")
 	return strconv.ParseUint(s, 10, 63)

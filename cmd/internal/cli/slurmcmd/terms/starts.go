@@ -1,4 +1,4 @@
-package slurmcmd
+package terms
 
 import (
 	"context"
@@ -8,10 +8,10 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
-// expectStarts fills in when jobs that wait start in nine cases of ten: Slurm's
+// ExpectStarts fills in when jobs that wait start in nine cases of ten: Slurm's
 // column has room for one time, and those who plan by it want the later one.
 // Nothing is said of those of which nobody can say.
-func expectStarts(ctx context.Context, e *console.Env, c *client.Client, jobs []slurm.Job) error {
+func ExpectStarts(ctx context.Context, e *console.Env, c *client.Client, jobs []slurm.Job) error {
 	var ids []uint64
 	for i := range jobs {
 		if jobs[i].Code == "PD" {
@@ -24,7 +24,7 @@ func expectStarts(ctx context.Context, e *console.Env, c *client.Client, jobs []
 	}
 	for i := range jobs {
 		if f, there := when[jobs[i].ID]; there {
-			jobs[i].Expected = local(f.GetForecast().GetStartP90(), e.Now())
+			jobs[i].Expected = Local(f.GetForecast().GetStartP90(), e.Now())
 		}
 	}
 	return nil

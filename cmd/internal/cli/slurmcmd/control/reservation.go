@@ -1,4 +1,4 @@
-package slurmcmd
+package control
 
 import (
 	"bufio"
@@ -8,44 +8,21 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/jobcmd"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/option"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/terms"
 	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// slurmReservation is a reservation in Slurm's terms.
-func slurmReservation(r *apiv1.Reservation, now time.Time) slurm.Reservation {
-	s := slurm.Reservation{
-		Name: r.GetName(), Start: local(r.GetStart(), now), End: local(r.GetEnd(), now), Nodes: r.GetNodes(), NodeCount: int(r.GetNodeCount()),
-		Cores: r.GetCpuMilli() / 1000, GPUs: int(r.GetGpuCount()), Features: r.GetFeatures(), Users: r.GetUsers(), Accounts: r.GetAccounts(), Active: r.GetActive(),
-	}
-	if r.GetMaint() {
-		s.Flags = append(s.Flags, "MAINT")
-	}
-	switch r.GetRepeat() {
-	case string(cluster.RepeatDaily):
-		s.Flags = append(s.Flags, "DAILY")
-	case string(cluster.RepeatWeekly):
-		s.Flags = append(s.Flags, "WEEKLY")
-	}
-	if names, err := cluster.ParseHostList(r.GetNodes()); len(r.GetGpus()) == 0 && (err != nil || len(names.Names()) > 0) {
-		s.Flags = append(s.Flags, "SPEC_NODES")
-	}
-	if r.GetNodes() == cluster.AllNodes {
-		s.Flags = append(s.Flags, "SPEC_NODES", "ALL_NODES")
-	}
-	return s
-}
-
+// showSlurmReservations is scontrol show reservation.
 func showSlurmReservations(ctx context.Context, e *console.Env, c *client.Client, r *recordOptions, args []string) error {
 	all, err := client.GetReservations(ctx, c, nil)
 	if err != nil {
@@ -57,14 +34,14 @@ func showSlurmReservations(ctx context.Context, e *console.Env, c *client.Client
 			continue
 		}
 		shown++
-		s := slurmReservation(m, e.Now())
+		s := terms.Reservation(m, e.Now())
 		if err := r.Reservation(e.Out, &s); err != nil {
 			return err
 		}
 	}
 	switch {
 	case shown == 0 && len(args) > 0:
-		return bare("Reservation " + args[0] + " not found")
+		return option.Bare("Reservation " + args[0] + " not found")
 	case shown == 0:
 		e.Printf("No reservations in the system\n")
 	}
@@ -78,7 +55,7 @@ func settings(args []string) (set map[string]string, order []string, err error) 
 		key, value, ok := strings.Cut(a, "=")
 		key = strings.TrimSuffix(strings.ToLower(key), "+")
 		if !ok {
-			return nil, nil, bare("Update of this parameter is not supported: " + a + "\nRequest aborted")
+			return nil, nil, option.Bare("Update of this parameter is not supported: " + a + "\nRequest aborted")
 		}
 		set[key] = value
 		order = append(order, key)
@@ -154,7 +131,7 @@ var jobSettings = map[string]func(e *console.Env, r *apiv1.UpdateJobRequest, v s
 func arrayThrottle(ctx context.Context, e *console.Env, c *client.Client, ids []uint64, v string) error {
 	n, err := strconv.ParseUint(v, 10, 32)
 	if err != nil {
-		return bare("Invalid ArrayTaskThrottle value")
+		return option.Bare("Invalid ArrayTaskThrottle value")
 	}
 	quiet := *e
 	quiet.Out = bufio.NewWriter(io.Discard) // scontrol says nothing
@@ -177,7 +154,7 @@ func runScontrolJob(ctx context.Context, e *console.Env, c *client.Client, args 
 	}
 	ids, tasks, err := console.ParseJobs([]string{list})
 	if err != nil || len(ids)+len(tasks) == 0 {
-		return bare("Invalid job id specified")
+		return option.Bare("Invalid job id specified")
 	}
 	all := slices.Clone(ids) // what is said of a task here is of its array
 	for _, r := range tasks {
@@ -206,14 +183,14 @@ func runScontrolJob(ctx context.Context, e *console.Env, c *client.Client, args 
 			}
 			do, ok := jobSettings[key]
 			if !ok {
-				return bare("Update of this parameter is not supported: " + key + "=" + set[key] + "\nRequest aborted")
+				return option.Bare("Update of this parameter is not supported: " + key + "=" + set[key] + "\nRequest aborted")
 			}
 			v := set[key]
 			if key == "timelimit" {
 				sign, v = jobcmd.Signed(v)
 			}
 			if err := do(e, req, v); err != nil {
-				return bare(fmt.Sprintf("Invalid %s value: %s\nRequest aborted", key, set[key]))
+				return option.Bare(fmt.Sprintf("Invalid %s value: %s\nRequest aborted", key, set[key]))
 			}
 		}
 		if err := jobcmd.Update(ctx, e, c, req, sign); err != nil {
@@ -247,9 +224,9 @@ func runScontrolReserve(ctx context.Context, e *console.Env, c *client.Client, a
 	resp, err := client.SetReservation(ctx, c, req)
 	if err != nil {
 		if isNew {
-			return bare("Error creating the reservation: " + err.Error())
+			return option.Bare("Error creating the reservation: " + err.Error())
 		}
-		return bare("Error updating the reservation: " + err.Error())
+		return option.Bare("Error updating the reservation: " + err.Error())
 	}
 	if isNew {
 		e.Printf("Reservation created: %s\n", resp.GetReservation().GetName())
@@ -260,7 +237,7 @@ func runScontrolReserve(ctx context.Context, e *console.Env, c *client.Client, a
 }
 
 func reserve(e *console.Env, req *apiv1.SetReservationRequest, key, v string) error {
-	fault := bare(fmt.Sprintf("Invalid %s value: %s", key, v))
+	fault := option.Bare(fmt.Sprintf("Invalid %s value: %s", key, v))
 	switch key {
 	case "reservationname", "reservation":
 	case "starttime", "endtime":
@@ -299,20 +276,20 @@ func reserve(e *console.Env, req *apiv1.SetReservationRequest, key, v string) er
 	case "partitionname", "partition":
 		req.Partition = v
 	case "users", "user":
-		req.SetUsers, req.Users = true, listOf(v)
+		req.SetUsers, req.Users = true, option.List(v)
 	case "accounts", "account":
-		req.SetAccounts, req.Accounts = true, listOf(v)
+		req.SetAccounts, req.Accounts = true, option.List(v)
 	case "flags":
 		return reserveFlags(req, v)
 	default:
-		return bare("Update of this parameter is not supported: " + key + "=" + v + "\nRequest aborted")
+		return option.Bare("Update of this parameter is not supported: " + key + "=" + v + "\nRequest aborted")
 	}
 	return nil
 }
 
 func reserveFlags(req *apiv1.SetReservationRequest, v string) error {
 	yes := true
-	for _, f := range listOf(strings.ToLower(v)) {
+	for _, f := range option.List(strings.ToLower(v)) {
 		switch f {
 		case "maint":
 			req.Maint = &yes
@@ -324,7 +301,7 @@ func reserveFlags(req *apiv1.SetReservationRequest, v string) error {
 			req.Repeat = &f
 		case "spec_nodes", "all_nodes":
 		default:
-			return bare("Error parsing flags " + f + ".\nSupported are maint, ignore_jobs, overlap, daily and weekly.")
+			return option.Bare("Error parsing flags " + f + ".\nSupported are maint, ignore_jobs, overlap, daily and weekly.")
 		}
 	}
 	return nil
@@ -334,10 +311,10 @@ func runScontrolDelete(ctx context.Context, c *client.Client, args []string) err
 	for _, a := range args {
 		key, name, ok := strings.Cut(a, "=")
 		if !ok || !strings.HasPrefix(strings.ToLower(key), "reservation") {
-			return bare("Invalid option for delete: " + a)
+			return option.Bare("Invalid option for delete: " + a)
 		}
 		if err := client.RemoveReservation(ctx, c, name); err != nil {
-			return bare("slurm_delete_reservation: " + err.Error())
+			return option.Bare("slurm_delete_reservation: " + err.Error())
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package slurmcmd
+package accounting
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/option"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -23,7 +24,7 @@ func NewSshareCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var s slurm.Sshare
 	var accounts, users, clusters string
 	var all, help, noHead, verbose bool
-	return slurmCommand(e, "sshare [OPTIONS…]", "Show shares and use as Slurm's sshare does", sshareExamples, func(fs *pflag.FlagSet) {
+	return option.Command(e, "sshare [OPTIONS…]", "Show shares and use as Slurm's sshare does", sshareExamples, func(fs *pflag.FlagSet) {
 		fs.StringVarP(&accounts, "accounts", "A", "", "only these accounts, and their users")
 		fs.BoolVarP(&all, "all", "a", false, "users other than the caller, too")
 		fs.BoolVarP(&help, "helpformat", "e", false, "list the fields")
@@ -46,7 +47,7 @@ func NewSshareCmd(e *console.Env, c *client.Client) *cobra.Command {
 		s.NoHead = s.NoHead || noHead
 		var who []string
 		if !all && users != "-1" {
-			if who = listOf(users); len(who) == 0 {
+			if who = option.List(users); len(who) == 0 {
 				who = []string{e.User()}
 			}
 		}
@@ -58,7 +59,7 @@ func NewSshareCmd(e *console.Env, c *client.Client) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return s.Print(e.Out, shares(resp, listOf(accounts), who))
+		return s.Print(e.Out, shares(resp, option.List(accounts), who))
 	})
 }
 
@@ -76,7 +77,7 @@ func shares(resp *apiv1.ListStandingResponse, accounts, users []string) []slurm.
 	w.total = float64(max(1, left))
 	depth := 0
 	if len(accounts) == 0 || slices.Contains(accounts, slurm.Root) {
-		w.out = append(w.out, slurm.Share{Account: slurm.Root, Cluster: clusterName, RawUsage: left / 1e6, EffUsage: 1})
+		w.out = append(w.out, slurm.Share{Account: slurm.Root, Cluster: option.ClusterName, RawUsage: left / 1e6, EffUsage: 1})
 		depth = 1
 	}
 	w.below("", depth)
@@ -119,7 +120,7 @@ func (w *shareWalk) users(account string, depth int) {
 
 // share completes s by what was used.
 func (w *shareWalk) share(u *apiv1.Use, s slurm.Share) slurm.Share {
-	s.Cluster = clusterName
+	s.Cluster = option.ClusterName
 	s.NormShares, s.EffUsage = u.GetSharesPart(), u.GetUsePart()
 	s.RawUsage, s.NormUsage = u.GetLeftUs()/1e6, float64(u.GetLeftUs())/w.total
 	if of := u.GetOf(); of > 0 && u.GetRank() > 0 {

@@ -1,0 +1,3 @@
+// Package terms is the cluster in Slurm's terms: its jobs, tasks of arrays, nodes,
+// partitions and reservations as Slurm's commands look at them, read from a coordinator.
+package terms
