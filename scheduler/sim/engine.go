@@ -46,31 +46,14 @@ const (
 	unplaced // nowhere fits it, by what is predicted of it
 )
 
-// slot is a card and who lies on it.
-type slot struct {
-	id        cluster.GPUID
-	node      int32
-	gpuType   string
-	memMiB    int64
-	residents []int32 // in order of arrival
-	alloc     int64   // thousandths given away
-	used, mem int64   // what is true
-	idleW     int64
-	spanW     int64
-}
-
 // engine runs one workload once.
 type engine struct {
-	opt    *Options
+	cards
+	sight
 	asks   Planner // opt.Planner, or what remembers for it
-	world  Interference
 	st     store
 	tasks  []task
-	slots  []slot
-	slotAt map[cluster.GPUID]int32
-	nodes  []*cluster.Node
 	nodeAt map[cluster.NodeID]int32
-	types  []string
 	events agenda
 	next   int // the next arrival
 	now    int64
@@ -82,13 +65,19 @@ type engine struct {
 	passAt           int64
 	doneN            int
 	nodeVer          []uint32
-	cur              levels
-	loads            []Load // scratch
-	speeds           []float64
+	here             present
 	touched          []int32
 	zoom             *zoom
 	fresh            []*cluster.Job // arrived at this moment
-	roomy            roomy
+}
+
+// present is who is in the system now.
+type present struct {
+	demand    int64 // cards asked for by jobs that are here
+	running   int
+	idleTries int
+	terms     map[cluster.JobID]cluster.Terms
+	users     map[cluster.UID]int64 // GPU microseconds of ended attempts
 }
 
 // Run replays w on f. It returns an error when an option or a job cannot be, or
@@ -118,6 +107,7 @@ func Run(ctx context.Context, w *Workload, f *Fleet, opt Options) (*Result, erro
 	return e.result(jobs, f), nil
 }
 
+// clock is the time that planning takes, 0 where nobody measures it.
 func (e *engine) clock() time.Duration {
 	if e.opt.Clock == nil {
 		return 0
@@ -126,9 +116,16 @@ func (e *engine) clock() time.Duration {
 }
 
 func newEngine(w *Workload, f *Fleet, opt *Options) (*engine, error) {
-	e := &engine{opt: opt, world: opt.World, nodes: f.build(), types: f.types(), slotAt: map[cluster.GPUID]int32{}, nodeAt: map[cluster.NodeID]int32{}, passAt: -1}
-	if e.world == nil {
-		e.world = DefaultCurve()
+	nodes, watts, world := f.build(), f.power(), opt.World
+	if world == nil {
+		world = DefaultCurve()
+	}
+	e := &engine{
+		sight: sight{opt: opt, nodes: nodes, types: f.types(), owners: map[string]cluster.UID{}}, cards: newCards(nodes, watts, world),
+		nodeAt: map[cluster.NodeID]int32{}, passAt: -1, asks: opt.Planner, sums: sums{powered: watts != nil},
+	}
+	for i, n := range nodes {
+		e.nodeAt[n.ID] = int32(i)
 	}
 	if opt.Log {
 		st, err := newReplica(e.nodes)
@@ -142,8 +139,9 @@ func newEngine(w *Workload, f *Fleet, opt *Options) (*engine, error) {
 		st.know = opt.Know
 		e.st = st
 	}
-	e.addSlots(f)
-	e.roomy, e.asks = newRoomy(e), opt.Planner
+	if p, ok := opt.Planner.(Starter); ok {
+		e.roomy.on = p.StartsOnly() && !opt.NoZoom
+	}
 	if r, ok := opt.Planner.(Rememberer); ok && !opt.NoZoom {
 		e.asks = r.Remember()
 	}
@@ -151,40 +149,20 @@ func newEngine(w *Workload, f *Fleet, opt *Options) (*engine, error) {
 		e.zoom = newZoom(e)
 	}
 	e.tasks = make([]task, len(w.Jobs))
-	owners := map[string]cluster.UID{}
 	for i := range w.Jobs {
 		t := &e.tasks[i]
 		t.job, t.left, t.saved = &w.Jobs[i], 1, 1
 		t.profiled = opt.Profile == 0
-		t.view = e.viewOf(cluster.JobID(i+1), t.job, owners)
+		t.view = e.viewOf(cluster.JobID(i+1), t.job)
 	}
-	if len(owners) > 1 {
-		e.cur.users = map[cluster.UID]int64{}
+	if len(e.owners) > 1 {
+		e.here.users = map[cluster.UID]int64{}
 	}
 	e.nodeVer = make([]uint32, len(e.nodes))
 	for i := range e.nodes {
 		e.planFailure(int32(i))
 	}
 	return e, nil
-}
-
-func (e *engine) addSlots(f *Fleet) {
-	watts := f.power()
-	e.sums.powered = watts != nil
-	for i, n := range e.nodes {
-		e.nodeAt[n.ID] = int32(i)
-		for k := range n.GPUs {
-			g := &n.GPUs[k]
-			s := slot{id: g.ID, node: int32(i), gpuType: g.Type, memMiB: g.MemMiB}
-			if w, ok := watts[g.Type]; ok {
-				s.idleW, s.spanW = w[0], w[1]-w[0]
-			}
-			e.cur.powerW += float64(s.idleW)
-			e.cur.memAll += g.MemMiB
-			e.slotAt[g.ID] = int32(len(e.slots))
-			e.slots = append(e.slots, s)
-		}
-	}
 }
 
 // loop runs until nothing is left to happen.
@@ -269,7 +247,7 @@ func (e *engine) happen(at int64) error {
 		t := &e.tasks[e.next]
 		t.state, t.arrived, t.began = waits, at, -1
 		e.roomy.wait(t.job, 1)
-		e.cur.demand += int64(t.job.GPUs)
+		e.here.demand += int64(t.job.GPUs)
 		batch = append(batch, t.view)
 		e.next++
 		e.sums.events++

@@ -48,10 +48,11 @@ func Fill(ctx context.Context, w *Workload, f *Fleet, opt FillOptions) (*Result,
 	if err := sorted.Check(); err != nil {
 		return nil, err
 	}
-	e, err := newEngine(&Workload{}, f, &Options{Planner: opt.Planner, Seed: opt.Seed, Clock: opt.Clock, NoZoom: opt.NoZoom})
+	whole, err := newEngine(&Workload{}, f, &Options{Planner: opt.Planner, Seed: opt.Seed, Clock: opt.Clock, NoZoom: opt.NoZoom})
 	if err != nil {
 		return nil, err
 	}
+	e := filling{whole, whole.st.(*plain)}
 	order := inflate(sorted.Jobs, opt.Seed, opt.Demand*float64(len(e.slots))*cluster.WholeGPU)
 	began := e.clock()
 	turned, err := e.fill(ctx, sorted.Jobs, order, opt.Progress)
@@ -84,10 +85,16 @@ func inflate(jobs []Job, seed uint64, milli float64) []int {
 // demandOf is what a job wants, in thousandths of cards.
 func demandOf(j *Job) float64 { return 1000 * float64(j.GPUs) * fraction(j) }
 
+// filling is a fleet that takes jobs one by one, of which none ever ends.
+type filling struct {
+	*engine
+	plain *plain
+}
+
 // fill offers the jobs one by one and returns how many were turned away.
-func (e *engine) fill(ctx context.Context, jobs []Job, order []int, progress func(done, all int)) (int, error) {
-	st := e.st.(*plain)
-	turned, owners, short := 0, map[string]cluster.UID{}, e.shortcut()
+func (e *filling) fill(ctx context.Context, jobs []Job, order []int, progress func(done, all int)) (int, error) {
+	st := e.plain
+	turned, short := 0, e.shortcut()
 	for i, k := range order {
 		if i%64 == 0 {
 			if err := ctx.Err(); err != nil {
@@ -98,7 +105,7 @@ func (e *engine) fill(ctx context.Context, jobs []Job, order []int, progress fun
 			}
 		}
 		e.now += 1_000_000
-		v := e.viewOf(cluster.JobID(i+1), &jobs[k], owners)
+		v := e.viewOf(cluster.JobID(i+1), &jobs[k])
 		if err := st.submit(e.wallTime(), []*cluster.Job{v}); err != nil {
 			return 0, err
 		}
@@ -123,7 +130,7 @@ func (e *engine) fill(ctx context.Context, jobs []Job, order []int, progress fun
 
 // offer plans a job that waits alone: with a pass over everything, unless
 // the planner knows a shorter way.
-func (e *engine) offer(short scheduler.Offers, j *cluster.Job) cluster.Plan {
+func (e *filling) offer(short scheduler.Offers, j *cluster.Job) cluster.Plan {
 	if short == nil {
 		snap := e.st.snapshot(e.wallTime(), false)
 		began := e.clock()
@@ -142,7 +149,7 @@ func (e *engine) offer(short scheduler.Offers, j *cluster.Job) cluster.Plan {
 }
 
 // shortcut is the planner's way to decide about arrivals, nil when it has none.
-func (e *engine) shortcut() scheduler.Offers {
+func (e *filling) shortcut() scheduler.Offers {
 	a, ok := e.opt.Planner.(Arriver)
 	if !ok || e.opt.NoZoom {
 		return nil
@@ -153,30 +160,15 @@ func (e *engine) shortcut() scheduler.Offers {
 	return nil
 }
 
-// stays books a berth for good.
-func (e *engine) stays(id int32, b *cluster.Berth) {
-	for _, g := range b.GPUs {
-		c := e.slotAt[g.GPU]
-		e.give(c, g.Share, 1)
-		e.slots[c].residents = append(e.slots[c].residents, id)
-	}
-}
-
 // filled is the packing that came of it.
-func (e *engine) filled(w *Workload, order []int, turned int) *Result {
+func (e *filling) filled(w *Workload, order []int, turned int) *Result {
 	r := &Result{
 		Policy: e.opt.Planner.Name(), Trace: w.Name, Seed: e.opt.Seed, GPUs: len(e.slots), Jobs: len(order),
 		Completed: e.sums.starts, RejectedPods: &turned, Events: e.sums.events, Passes: e.sums.passes, World: "none",
 	}
 	r.AllocationPct = figure(100 * float64(e.cur.alloc) / (float64(len(e.slots)) * cluster.WholeGPU))
 	r.FragmentationPct = figure(100 * e.unusable(w))
-	e.sums.decisionTimes(r)
-	if e.sums.wall > 0 {
-		r.EventsPerS = figure(float64(e.sums.events) / e.sums.wall.Seconds())
-	}
-	if e.sums.planned > 0 {
-		r.DecisionsPerS = figure(float64(len(order)) / e.sums.planned.Seconds())
-	}
+	e.sums.speeds(r, len(order))
 	return r
 }
 
@@ -190,7 +182,7 @@ type shape struct {
 // unusable is FGD's measure: the expected share of the idle compute that a
 // job drawn from the workload cannot use. On a node where it does not fit at
 // all that is everything; else it is what lies on cards too full for it.
-func (e *engine) unusable(w *Workload) float64 {
+func (e *filling) unusable(w *Workload) float64 {
 	counts := map[shape]int{}
 	sample := map[shape]*Job{}
 	for i := range w.Jobs {
@@ -199,10 +191,9 @@ func (e *engine) unusable(w *Workload) float64 {
 		counts[s]++
 		sample[s] = j
 	}
-	st := e.st.(*plain)
 	idle, lost := 0.0, 0.0
 	for _, n := range e.nodes {
-		use, _ := st.ledger.Node(n.ID)
+		use, _ := e.plain.ledger.Node(n.ID)
 		free := make([]int64, len(n.GPUs))
 		sum := int64(0)
 		for i := range n.GPUs {

@@ -8,18 +8,6 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// levels is what the fleet does now.
-type levels struct {
-	alloc, used, mem, frag int64
-	memAll                 int64
-	powerW                 float64
-	demand                 int64 // cards asked for by jobs that are here
-	running                int
-	idleTries              int
-	terms                  map[cluster.JobID]cluster.Terms
-	users                  map[cluster.UID]int64 // GPU microseconds of ended attempts
-}
-
 // sums add up over a run. Areas are thousandths (or MiB) times microseconds.
 type sums struct {
 	area
@@ -67,7 +55,7 @@ func (e *engine) advance(at int64) {
 	e.sums.frag += dt * float64(e.cur.frag)
 	e.sums.energy += dt * e.cur.powerW
 	last := e.sums.crowd[len(e.sums.crowd)-1].v
-	e.sums.crowd = append(e.sums.crowd, point{at, last + dt*max(1, float64(e.cur.demand)/float64(max(1, len(e.slots))))})
+	e.sums.crowd = append(e.sums.crowd, point{at, last + dt*max(1, float64(e.here.demand)/float64(max(1, len(e.slots))))})
 	e.now = at
 }
 
@@ -87,6 +75,7 @@ func (s *sums) crowded(from, to int64) float64 {
 	return max(1, (at(to)-at(from))/float64(to-from))
 }
 
+// report says to who watches what the fleet does.
 func (e *engine) report() {
 	if e.opt.Observe != nil {
 		e.opt.Observe.Level(time.Duration(e.now)*time.Microsecond, e.cur.alloc, e.cur.used, e.cur.mem, e.st.waiting())
@@ -194,18 +183,13 @@ func (e *engine) result(w *Workload, f *Fleet) *Result {
 		NodeFailures: e.sums.failures, Unplaced: e.sums.unplaced, World: e.world.Name(),
 	}
 	e.perJob(r)
-	e.overTime(r, w)
-	e.sums.decisionTimes(r)
+	e.sums.overTime(r, w, e.cur.memAll)
+	e.sums.speeds(r, e.sums.starts+e.sums.moves)
 	bounds(r, w, f, e.world)
-	if e.sums.wall > 0 {
-		r.EventsPerS = figure(float64(e.sums.events) / e.sums.wall.Seconds())
-	}
-	if e.sums.planned > 0 {
-		r.DecisionsPerS = figure(float64(e.sums.starts+e.sums.moves) / e.sums.planned.Seconds())
-	}
 	return r
 }
 
+// perJob fills in what each job had.
 func (e *engine) perJob(r *Result) {
 	var jct, waits, wide []float64
 	var sum, wait, slow, fair, worst, ran, bounded float64
@@ -253,16 +237,17 @@ func Quantile(sorted []float64, q float64) float64 {
 	return sorted[min(len(sorted)-1, max(0, i))]
 }
 
-func (e *engine) overTime(r *Result, w *Workload) {
-	span := float64(max(0, e.sums.last-e.sums.first))
+// overTime fills in the means over time; memAll is all memory of the fleet.
+func (s *sums) overTime(r *Result, w *Workload, memAll int64) {
+	span := float64(max(0, s.last-s.first))
 	r.Makespan = figure(span / 1e6)
-	if span == 0 || len(e.slots) == 0 {
+	if span == 0 || r.GPUs == 0 {
 		return
 	}
-	all := span * float64(len(e.slots)) * cluster.WholeGPU
-	r.AllocationPct = figure(100 * e.sums.end.alloc / all)
-	if free := all - e.sums.end.alloc; free > 0 {
-		r.FragmentationPct = figure(100 * e.sums.end.frag / free)
+	all := span * float64(r.GPUs) * cluster.WholeGPU
+	r.AllocationPct = figure(100 * s.end.alloc / all)
+	if free := all - s.end.alloc; free > 0 {
+		r.FragmentationPct = figure(100 * s.end.frag / free)
 	}
 	knowsUtil, knowsMem := true, true
 	for i := range w.Jobs {
@@ -272,12 +257,12 @@ func (e *engine) overTime(r *Result, w *Workload) {
 		}
 	}
 	if knowsUtil {
-		r.GPUUtilPct = figure(100 * e.sums.end.used / all)
+		r.GPUUtilPct = figure(100 * s.end.used / all)
 	}
-	if e.sums.powered {
-		r.EnergyKWh = figure(e.sums.end.energy / 1e6 / 3.6e6)
+	if s.powered {
+		r.EnergyKWh = figure(s.end.energy / 1e6 / 3.6e6)
 	}
-	if knowsMem && e.cur.memAll > 0 {
-		r.MemUtilPct = figure(100 * e.sums.end.mem / (span * float64(e.cur.memAll)))
+	if knowsMem && memAll > 0 {
+		r.MemUtilPct = figure(100 * s.end.mem / (span * float64(memAll)))
 	}
 }

@@ -34,7 +34,7 @@ func (e *engine) nodeTurns(i int32, up bool) error {
 			continue
 		}
 		for len(e.slots[s].residents) > 0 {
-			if err := e.lose(e.slots[s].residents[0]); err != nil {
+			if err := e.lose(e.slots[s].residents[0].id); err != nil {
 				return err
 			}
 		}
@@ -49,7 +49,7 @@ func (e *engine) nodeTurns(i int32, up bool) error {
 // checkpoint.
 func (e *engine) lose(id int32) error {
 	t := &e.tasks[id]
-	e.settle(t)
+	t.settle(e.now)
 	back := t.saved
 	if every := float64(e.opt.Checkpoint.Microseconds()); every > 0 && t.left < t.saved {
 		kept := float64(int64((t.saved-t.left)*t.solo/every)) * every / t.solo

@@ -90,7 +90,7 @@ func (e *engine) fullPass() error {
 	e.arrived, e.changed = false, false
 	e.nextFull = e.now + e.opt.PassEvery.Microseconds()
 	for range maxRounds {
-		if e.nobodyFits() {
+		if e.roomy.nobodyFits() {
 			break
 		}
 		plan, err := e.ask(e.full())
@@ -112,7 +112,7 @@ func (e *engine) fullPass() error {
 		return nil
 	}
 	switch {
-	case e.cur.running == 0 && e.next == len(e.tasks):
+	case e.here.running == 0 && e.next == len(e.tasks):
 		return e.retryIdle()
 	case e.opt.Tick > 0:
 		e.passBy(e.now + e.opt.Tick.Microseconds())
@@ -124,7 +124,7 @@ func (e *engine) fullPass() error {
 // as one does that waits for better cards: time alone may change its mind.
 // When it does not, those who wait never run, and the simulation ends.
 func (e *engine) retryIdle() error {
-	if e.cur.idleTries++; e.cur.idleTries > maxIdleTries {
+	if e.here.idleTries++; e.here.idleTries > maxIdleTries {
 		for i := range e.tasks {
 			if e.tasks[i].state == waits {
 				e.tasks[i].state = unplaced
@@ -148,10 +148,10 @@ func (e *engine) full() *cluster.Snapshot {
 
 // terms are those of all jobs, made once.
 func (e *engine) terms() map[cluster.JobID]cluster.Terms {
-	if e.cur.terms != nil {
-		return e.cur.terms
+	if e.here.terms != nil {
+		return e.here.terms
 	}
-	e.cur.terms = map[cluster.JobID]cluster.Terms{}
+	e.here.terms = map[cluster.JobID]cluster.Terms{}
 	for i := range e.tasks {
 		t := cluster.Terms{Preemptible: e.opt.Preemptible}
 		if d := e.tasks[i].job.Deadline; d > 0 {
@@ -164,20 +164,20 @@ func (e *engine) terms() map[cluster.JobID]cluster.Terms {
 			t.Stages, t.Iteration = stagesOf(j.Stages, j.Iteration), j.Iteration
 		}
 		if t != (cluster.Terms{}) {
-			e.cur.terms[cluster.JobID(i+1)] = t
+			e.here.terms[cluster.JobID(i+1)] = t
 		}
 	}
-	return e.cur.terms
+	return e.here.terms
 }
 
 // service is the GPU time that each user had, without decay; nil when the
 // workload names no users.
 func (e *engine) service(snap *cluster.Snapshot) map[cluster.UID]int64 {
-	if e.cur.users == nil {
+	if e.here.users == nil {
 		return nil
 	}
-	out := make(map[cluster.UID]int64, len(e.cur.users))
-	for u, v := range e.cur.users {
+	out := make(map[cluster.UID]int64, len(e.here.users))
+	for u, v := range e.here.users {
 		out[u] = v / 1_000_000
 	}
 	for _, j := range snap.Running {
@@ -205,11 +205,11 @@ func (e *engine) commit(plan *cluster.Plan) error {
 	}
 	e.sums.rejected += len(plan.Starts) - len(started)
 	for _, a := range started {
-		e.cur.running++
+		e.here.running++
 		e.begin(a)
 	}
 	if len(started) > 0 {
-		e.cur.idleTries = 0
+		e.here.idleTries = 0
 	}
 	return nil
 }

@@ -9,9 +9,9 @@ import (
 )
 
 // settle brings a running task's progress up to now.
-func (e *engine) settle(t *task) {
-	dt := float64(e.now - t.since)
-	t.since = e.now
+func (t *task) settle(now int64) {
+	dt := float64(now - t.since)
+	t.since = now
 	lost := min(dt, t.overhead)
 	t.overhead -= lost
 	t.left = max(0, t.left-(dt-lost)*t.rate/t.solo)
@@ -54,7 +54,7 @@ func (e *engine) begin(a cluster.AttemptID) {
 	t.rate = 1
 	t.load = t.job.loadOn(gpuType)
 	for _, c := range t.cards {
-		e.lay(c, id)
+		e.lay(c, resident{id, &t.load})
 	}
 	e.retime(t.cards)
 	e.expect(id)
@@ -73,72 +73,21 @@ func (e *engine) dangers(id int32, t *task, berth *cluster.Berth) {
 	if !t.profiled {
 		e.events.push(event{at: e.now + e.opt.Profile.Microseconds(), id: id, ver: t.attempt, k: evProfiled})
 	}
-	if t.load.MemMiB > 0 && (e.overfull(t.cards) || e.overShare(t, berth)) {
+	if t.load.MemMiB > 0 && (e.overfull(t.cards) || e.opt.CapMemory && t.overShare(berth)) {
 		e.events.push(event{at: e.now + e.opt.OOMAfter.Microseconds(), id: id, ver: t.attempt, k: evOOM})
 	}
 }
 
-func (e *engine) overfull(cards []int32) bool {
-	return slices.ContainsFunc(cards, func(c int32) bool { return e.slots[c].mem > e.slots[c].memMiB })
-}
-
-func (e *engine) overShare(t *task, b *cluster.Berth) bool {
-	return e.opt.CapMemory && slices.ContainsFunc(b.GPUs, func(g cluster.GPUShare) bool { return t.load.MemMiB > g.Share.MemMiB })
-}
-
-// give books what a share takes of a card.
-func (e *engine) give(c int32, s cluster.Share, sign int64) {
-	milli := s.Milli
-	if s.Exclusive {
-		milli = cluster.WholeGPU
-	}
-	sl := &e.slots[c]
-	e.cur.alloc += sign * milli
-	was := sl.alloc
-	sl.alloc += sign * milli
-	e.roomy.gave(sl, was)
-	e.cur.frag += strandedOf(sl.alloc) - strandedOf(was)
-}
-
-// strandedOf is what is free on a card in use: no job for a whole card can
-// have it.
-func strandedOf(alloc int64) int64 {
-	if alloc == 0 {
-		return 0
-	}
-	return max(0, cluster.WholeGPU-alloc)
-}
-
-// lay puts a task on a card.
-func (e *engine) lay(c int32, id int32) {
-	s := &e.slots[c]
-	s.residents = append(s.residents, id)
-	e.account(s, &e.tasks[id].load, 1)
-}
-
-func (e *engine) lift(c int32, id int32) {
-	s := &e.slots[c]
-	s.residents = slices.DeleteFunc(s.residents, func(o int32) bool { return o == id })
-	e.account(s, &e.tasks[id].load, -1)
-}
-
-// account keeps the sums of the fleet true. A card does no more than a card's
-// worth of work and holds no more than its memory, whatever is asked of it.
-func (e *engine) account(s *slot, l *Load, sign int64) {
-	used, mem := min(s.used, 1000), min(s.mem, s.memMiB)
-	s.used += sign * l.Milli
-	s.mem += sign * l.MemMiB
-	du := min(s.used, 1000) - used
-	e.cur.used += du
-	e.cur.mem += min(s.mem, s.memMiB) - mem
-	e.cur.powerW += float64(s.spanW) * float64(du) / 1000
+// overShare reports whether a job holds more memory than its share of some card.
+func (t *task) overShare(b *cluster.Berth) bool {
+	return slices.ContainsFunc(b.GPUs, func(g cluster.GPUShare) bool { return t.load.MemMiB > g.Share.MemMiB })
 }
 
 // retime works out anew how fast everybody on the given cards runs.
 func (e *engine) retime(cards []int32) {
 	e.touched = e.touched[:0]
 	for _, c := range cards {
-		e.touched = append(e.touched, e.slots[c].residents...)
+		e.touched = e.lying(e.touched, c)
 	}
 	slices.Sort(e.touched)
 	for _, id := range slices.Compact(e.touched) {
@@ -150,34 +99,16 @@ func (e *engine) retime(cards []int32) {
 		if rate == t.rate {
 			continue
 		}
-		e.settle(t)
+		t.settle(e.now)
 		t.rate = rate
 		e.expect(id)
 	}
 }
 
-func (e *engine) speedOn(c, id int32) float64 {
-	s := &e.slots[c]
-	if len(s.residents) < 2 {
-		return 1
-	}
-	e.loads, e.speeds = e.loads[:0], e.speeds[:0]
-	at := 0
-	for i, o := range s.residents {
-		if o == id {
-			at = i
-		}
-		e.loads = append(e.loads, e.tasks[o].load)
-		e.speeds = append(e.speeds, 1)
-	}
-	e.world.Speeds(s.gpuType, e.loads, e.speeds)
-	return max(1e-6, e.speeds[at])
-}
-
 // finish ends the attempt of a task.
 func (e *engine) finish(id int32, how cluster.JobState) error {
 	t := &e.tasks[id]
-	e.settle(t)
+	t.settle(e.now)
 	view, _ := e.st.Job(cluster.JobID(id + 1))
 	berth := view.Last().Berth
 	end := outcome{state: how, usage: cluster.Usage{
@@ -191,17 +122,17 @@ func (e *engine) finish(id int32, how cluster.JobState) error {
 		e.freed = append(e.freed, g.GPU)
 	}
 	for _, c := range t.cards {
-		e.lift(c, id)
+		e.lift(c, resident{id, &t.load})
 	}
 	again, err := e.st.finish(e.wallTime(), cluster.JobID(id+1), end)
 	if err != nil {
 		return err
 	}
 	e.changed = true
-	e.cur.running--
+	e.here.running--
 	t.busy += e.now - t.placed
-	if e.cur.users != nil {
-		e.cur.users[view.Owner.UID] += (e.now - t.placed) * int64(t.job.GPUs)
+	if e.here.users != nil {
+		e.here.users[view.Owner.UID] += (e.now - t.placed) * int64(t.job.GPUs)
 	}
 	t.overhead = 0
 	if e.opt.Observe != nil {
@@ -223,7 +154,7 @@ func (e *engine) finish(id int32, how cluster.JobState) error {
 		e.doneN++
 		e.sums.end = e.sums.area
 		e.sums.last = e.now
-		e.cur.demand -= int64(t.job.GPUs)
+		e.here.demand -= int64(t.job.GPUs)
 	}
 	return nil
 }
@@ -233,7 +164,7 @@ func (e *engine) finish(id int32, how cluster.JobState) error {
 func (e *engine) outOfMemory(id int32) error {
 	t := &e.tasks[id]
 	view, _ := e.st.Job(cluster.JobID(id + 1))
-	if !e.overfull(t.cards) && !e.overShare(t, &view.Last().Berth) {
+	if !e.overfull(t.cards) && !(e.opt.CapMemory && t.overShare(&view.Last().Berth)) {
 		return nil
 	}
 	e.sums.ooms++

@@ -43,11 +43,17 @@ func (s *sums) took(d time.Duration) {
 	s.asked.add(d)
 }
 
-// decisionTimes fills in how long a call of the planner takes.
-func (s *sums) decisionTimes(r *Result) {
-	if s.planned <= 0 || s.asked.n == 0 {
+// speeds fills in how fast the run went, and how long a call of the planner took.
+func (s *sums) speeds(r *Result, decisions int) {
+	if s.wall > 0 {
+		r.EventsPerS = figure(float64(s.events) / s.wall.Seconds())
+	}
+	if s.planned <= 0 {
 		return
 	}
-	r.DecisionP50 = figure(s.asked.quantile(0.5).Seconds() * 1e6)
-	r.DecisionP99 = figure(s.asked.quantile(0.99).Seconds() * 1e6)
+	r.DecisionsPerS = figure(float64(decisions) / s.planned.Seconds())
+	if s.asked.n > 0 {
+		r.DecisionP50 = figure(s.asked.quantile(0.5).Seconds() * 1e6)
+		r.DecisionP99 = figure(s.asked.quantile(0.99).Seconds() * 1e6)
+	}
 }

@@ -7,35 +7,44 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
+// sight is what the scheduler sees of jobs. It follows from the job, the options and the
+// fleet alone: the same job is always seen alike.
+type sight struct {
+	opt    *Options
+	nodes  []*cluster.Node
+	types  []string // of cards
+	owners map[string]cluster.UID
+}
+
 // viewOf makes what the scheduler sees of a job.
-func (e *engine) viewOf(id cluster.JobID, j *Job, owners map[string]cluster.UID) *cluster.Job {
-	if _, ok := owners[j.User]; !ok {
-		owners[j.User] = cluster.UID(1000 + len(owners))
+func (s *sight) viewOf(id cluster.JobID, j *Job) *cluster.Job {
+	if _, ok := s.owners[j.User]; !ok {
+		s.owners[j.User] = cluster.UID(1000 + len(s.owners))
 	}
 	spec := &cluster.Spec{
 		Name: j.ID, Command: []string{"job"}, GPUs: j.GPUs, CPUMilli: j.CPUMilli, MemMiB: j.HostMemMiB, RequeueOnLoss: true,
 	}
-	if e.opt.Preemptible {
+	if s.opt.Preemptible {
 		spec.Checkpoint = cluster.Checkpoint{Signal: "USR1", Grace: cluster.DefaultCheckpointGrace}
 	}
-	if e.opt.Know != nil && j.Model != "" {
+	if s.opt.Know != nil && j.Model != "" {
 		spec.Signature = j.signature()
 	}
-	v := &cluster.Job{ID: id, Spec: spec, Owner: cluster.Owner{UID: owners[j.User], Name: j.User}}
+	v := &cluster.Job{ID: id, Spec: spec, Owner: cluster.Owner{UID: s.owners[j.User], Name: j.User}}
 	if j.GPUs == 0 {
-		v.Estimates = []cluster.Estimate{{GPUType: cluster.CPUType, Duration: e.guess(j, "duration", j.Duration), ConfidenceMilli: 1000, Source: "trace"}}
+		v.Estimates = []cluster.Estimate{{GPUType: cluster.CPUType, Duration: s.guess(j, "duration", j.Duration), ConfidenceMilli: 1000, Source: "trace"}}
 		return v
 	}
 	if len(j.Types) == 1 {
 		spec.GPUType = j.Types[0]
 	}
 	spec.Exclusive = j.Milli == 1000
-	if e.opt.Profile > 0 {
-		v.Estimates = e.unknown(j)
+	if s.opt.Profile > 0 {
+		v.Estimates = s.unknown(j)
 		return v
 	}
-	v.Estimates = e.estimates(j)
-	if e.opt.Declare && j.MemMiB > 0 {
+	v.Estimates = s.estimates(j)
+	if s.opt.Declare && j.MemMiB > 0 {
 		for _, est := range v.Estimates {
 			spec.GPUMemMiB = max(spec.GPUMemMiB, est.GPUMemMiB, est.GPUMemP95MiB)
 		}
@@ -44,15 +53,15 @@ func (e *engine) viewOf(id cluster.JobID, j *Job, owners map[string]cluster.UID)
 }
 
 // guess is what the predictor says of a true duration.
-func (e *engine) guess(j *Job, what string, truth time.Duration) time.Duration {
-	f := e.opt.Errors.Duration
-	if e.opt.Errors.NoDuration {
+func (s *sight) guess(j *Job, what string, truth time.Duration) time.Duration {
+	f := s.opt.Errors.Duration
+	if s.opt.Errors.NoDuration {
 		return 0
 	}
 	if f == 0 {
 		return truth
 	}
-	return time.Duration(float64(truth) * math.Exp(f*chance(e.opt.Seed, j.ID, what).NormFloat64()))
+	return time.Duration(float64(truth) * math.Exp(f*chance(s.opt.Seed, j.ID, what).NormFloat64()))
 }
 
 // quantile95 is the upper quantile of a standard normal.
@@ -60,20 +69,20 @@ const quantile95 = 1.6449
 
 // estimates are what the predictor says of a job on each type. One factor a
 // job and figure: a job that is underrated on one card is so on all.
-func (e *engine) estimates(j *Job) []cluster.Estimate {
-	er := &e.opt.Errors
+func (s *sight) estimates(j *Job) []cluster.Estimate {
+	er := &s.opt.Errors
 	if er.Hide {
-		return e.unknown(j)
+		return s.unknown(j)
 	}
 	if len(j.Predicted) > 0 {
-		return e.predicted(j)
+		return s.predicted(j)
 	}
-	mem := math.Exp(er.Mem * chance(e.opt.Seed, j.ID, "mem").NormFloat64())
-	util := math.Exp(er.Util * chance(e.opt.Seed, j.ID, "util").NormFloat64())
-	out := make([]cluster.Estimate, 0, len(e.types))
-	for _, t := range e.types {
+	mem := math.Exp(er.Mem * chance(s.opt.Seed, j.ID, "mem").NormFloat64())
+	util := math.Exp(er.Util * chance(s.opt.Seed, j.ID, "util").NormFloat64())
+	out := make([]cluster.Estimate, 0, len(s.types))
+	for _, t := range s.types {
 		f := j.on(t)
-		est := cluster.Estimate{GPUType: t, Duration: e.guess(j, "duration", f.Duration), Source: "trace", ConfidenceMilli: 1000}
+		est := cluster.Estimate{GPUType: t, Duration: s.guess(j, "duration", f.Duration), Source: "trace", ConfidenceMilli: 1000}
 		switch {
 		case !allowed(j, t):
 			est.GPUMemMiB = cluster.MaxMemMiB // no card sells that: a veto
@@ -82,7 +91,7 @@ func (e *engine) estimates(j *Job) []cluster.Estimate {
 			est.GPUMemP95MiB = int64(float64(est.GPUMemMiB) * (1 + er.MemMargin) * math.Exp(quantile95*er.Mem))
 			est.Milli = min(1000, max(1, int64(float64(f.UsedMilli)*util)))
 		case j.Milli > 0:
-			est.GPUMemMiB = e.memOf(t) * j.Milli / 1000
+			est.GPUMemMiB = s.memOf(t) * j.Milli / 1000
 		default:
 			est.ConfidenceMilli = 0
 		}
@@ -96,8 +105,8 @@ func (e *engine) estimates(j *Job) []cluster.Estimate {
 
 // predicted is what a predictor said, for each type of the fleet. Types that
 // the job may not have are vetoed; types it said nothing of are unknown.
-func (e *engine) predicted(j *Job) []cluster.Estimate {
-	out := e.unknown(j)
+func (s *sight) predicted(j *Job) []cluster.Estimate {
+	out := s.unknown(j)
 	for i := range out {
 		for _, p := range j.Predicted {
 			if p.GPUType == out[i].GPUType && allowed(j, p.GPUType) {
@@ -109,10 +118,10 @@ func (e *engine) predicted(j *Job) []cluster.Estimate {
 }
 
 // unknown leaves out all but the duration.
-func (e *engine) unknown(j *Job) []cluster.Estimate {
-	out := make([]cluster.Estimate, 0, len(e.types))
-	for _, t := range e.types {
-		est := cluster.Estimate{GPUType: t, Duration: e.guess(j, "duration", j.on(t).Duration), Source: "none"}
+func (s *sight) unknown(j *Job) []cluster.Estimate {
+	out := make([]cluster.Estimate, 0, len(s.types))
+	for _, t := range s.types {
+		est := cluster.Estimate{GPUType: t, Duration: s.guess(j, "duration", j.on(t).Duration), Source: "none"}
 		if !allowed(j, t) {
 			est.GPUMemMiB, est.ConfidenceMilli = cluster.MaxMemMiB, 1000
 		}
@@ -131,8 +140,8 @@ func allowed(j *Job, t string) bool {
 }
 
 // memOf is the sellable memory of the first card of a type.
-func (e *engine) memOf(t string) int64 {
-	for _, n := range e.nodes {
+func (s *sight) memOf(t string) int64 {
+	for _, n := range s.nodes {
 		for i := range n.GPUs {
 			if n.GPUs[i].Type == t {
 				return n.GPUs[i].SellableMiB

@@ -38,7 +38,7 @@ type zoom struct {
 	lo    []int32 // first slot of each node
 	picks []int32
 	used  int32 // the pick on which others lie, -1 for none
-	// tight tells that cores or host memory are counted on some node. Rules
+	// tight says that cores or host memory are counted on some node. Rules
 	// about them look at whole nodes and at all nodes.
 	tight bool
 }
@@ -206,7 +206,7 @@ func (z *zoom) snapshot(j *cluster.Job) *cluster.Snapshot {
 		s.Ledger.Take(&cluster.Berth{Node: n.ID, CPUMilli: h.cpu, MemMiB: h.mem})
 		for k := range n.GPUs {
 			z.lie(s.Ledger, n.ID, n.GPUs[k].ID)
-			on = append(on, z.e.slots[z.e.slotAt[n.GPUs[k].ID]].residents...)
+			on = z.e.lying(on, z.e.slotAt[n.GPUs[k].ID])
 		}
 	}
 	slices.Sort(on)
@@ -220,7 +220,7 @@ func (z *zoom) snapshot(j *cluster.Job) *cluster.Snapshot {
 // lie takes of a card what its residents have.
 func (z *zoom) lie(l *cluster.Ledger, node cluster.NodeID, id cluster.GPUID) {
 	for _, r := range z.e.slots[z.e.slotAt[id]].residents {
-		view, _ := z.e.st.Job(cluster.JobID(r + 1))
+		view, _ := z.e.st.Job(cluster.JobID(r.id + 1))
 		for _, g := range view.Last().Berth.GPUs {
 			if g.GPU == id {
 				l.Take(&cluster.Berth{Node: node, GPUs: []cluster.GPUShare{g}})
