@@ -6,9 +6,10 @@
 // mistake that somebody could make. One that no test catches names a promise
 // that is not tested.
 //
-// A bug costs what its packages take to compile, and one test: the one that caught
-// it the last time, by the file "caught", which -note writes. Where that passes
-// now, or there is none, all tests of its packages run until one fails.
+// Bugs in the bodies of functions share one binary a package; one that changes
+// anything else is compiled alone. A bug then costs one test: the one that caught it
+// the last time, by the file "caught", which -note writes. Where that passes now, or
+// there is none, all tests of its packages run until one fails.
 package main
 
 import (
@@ -118,22 +119,35 @@ func check(ctx context.Context, ms []mutant) error {
 // became of each as it is known, and returns it.
 func plant(ctx context.Context, o options, ms []mutant) (map[string]verdict, error) {
 	began := time.Now()
+	var mu sync.Mutex
+	found := map[string]verdict{}
+	say := func(m mutant, v verdict) {
+		mu.Lock()
+		defer mu.Unlock()
+		found[m.id] = v
+		fmt.Printf("%-8s %-6s %5.1fs  %s: %s\n", m.id, v.word(), v.took.Seconds(), m.what, v.detail())
+	}
+	rest, err := together(ctx, o, ms, say)
+	if err == nil {
+		err = apart(ctx, o, rest, say)
+	}
+	errs := []error{err, ctx.Err(), sum(ms, found, o.least, time.Since(began))}
+	return found, errors.Join(errs...)
+}
+
+// apart tries each alone in a copy of the tree that one worker has.
+func apart(ctx context.Context, o options, ms []mutant, say func(mutant, verdict)) error {
 	work := make(chan mutant)
 	var (
-		mu    sync.Mutex
-		found = map[string]verdict{}
-		errs  []error
-		wg    sync.WaitGroup
+		mu   sync.Mutex
+		errs []error
+		wg   sync.WaitGroup
 	)
-	for range o.workers {
+	for range min(o.workers, len(ms)) {
 		wg.Go(func() {
 			err := inCopy(ctx, func(dir string) {
 				for m := range work {
-					v := try(ctx, dir, m, o)
-					mu.Lock()
-					found[m.id] = v
-					fmt.Printf("%-8s %-6s %5.1fs  %s: %s\n", m.id, v.word(), v.took.Seconds(), m.what, v.detail())
-					mu.Unlock()
+					say(m, try(ctx, dir, m, o))
 				}
 			})
 			if err != nil {
@@ -153,8 +167,7 @@ func plant(ctx context.Context, o options, ms []mutant) (map[string]verdict, err
 	}
 	close(work)
 	wg.Wait()
-	errs = append(errs, ctx.Err())
-	return found, errors.Join(append(errs, sum(ms, found, o.least, time.Since(began)))...)
+	return errors.Join(errs...)
 }
 
 // sum prints how many were caught and which were not, and returns why that is not

@@ -85,7 +85,7 @@ func catchers(path string) (map[string]catcher, error) {
 // note writes down which tests caught those that were tried now, beside what is
 // there of others; of bugs that are gone nothing is kept.
 func note(dir string, all []mutant, now map[string]verdict) error {
-	var b strings.Builder
+	var lines []string
 	for _, m := range all {
 		c := m.last
 		if v, tried := now[m.id]; tried && v.err == nil {
@@ -98,10 +98,11 @@ func note(dir string, all []mutant, now map[string]verdict) error {
 			}
 		}
 		if c.test != "" {
-			fmt.Fprintln(&b, m.id, c.pkg, c.test)
+			lines = append(lines, fmt.Sprintln(m.id, c.pkg, c.test))
 		}
 	}
-	return os.WriteFile(filepath.Join(dir, caughtFile), []byte(b.String()), 0o644)
+	slices.Sort(lines)
+	return os.WriteFile(filepath.Join(dir, caughtFile), []byte(strings.Join(lines, "")), 0o644)
 }
 
 func split(text string) ([]mutant, error) {
