@@ -66,6 +66,27 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+// TestDeadlinesAreLaidAnew: two cards, n2 busy for half an hour; job 1 takes two
+// hours and waits at n2, job 2 takes one and may only lie there. Behind job 1 it
+// ends after three and a half. If that is too late by however little, job 1 is laid
+// anew, on n1, and job 2 ends after one and a half.
+func TestDeadlinesAreLaidAnew(t *testing.T) {
+	t.Parallel()
+	const half, h = 30 * time.Minute, time.Hour
+	pol := scheduler.Default()
+	pol.DeadlineShareMilli = 1000
+	for due, admitted := range map[time.Duration]bool{
+		7 * half: true, 7*half - time.Microsecond: true, 6 * half: true, 3 * half: true, 3*half - time.Microsecond: false,
+	} {
+		s := scene{nodes: one(a100, a100), runs: []lies{held(0, "n2-00", half, Limit(half))},
+			waits: []*cluster.Job{Job(1, Exclusive, Limit(2*h), dueIn(5*half), queued("n2-00", half))}}
+		err := scheduler.Admit(s.world(t).Snapshot(), []*cluster.Job{Job(2, Exclusive, Limit(h), dueIn(due), On("n2"))}, pol)
+		if admitted != (err == nil) {
+			t.Errorf("due in %s: got %v, want admitted %t", due, err, admitted)
+		}
+	}
+}
+
 // TestAdmittedDeadlinesAreMet: whatever else is submitted, who was admitted
 // ends in time when runs take no longer than promised and have GPUs alone, gangs
 // too; also where the fast path gives away what no deadline waits for.

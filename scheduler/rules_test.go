@@ -187,6 +187,8 @@ func TestFastPathByRule(t *testing.T) {
 		{name: "but by the cores that it needs", nodes: []*cluster.Node{Node("n1", 3, a100, Host(8000, 64<<10))}, runs: []lies{held(0, "n1-01", h, Cores(1000))},
 			pol:   func(p *scheduler.Policy) { p.KeepCPUMilli, p.KeepMemMiB = 0, 0 },
 			waits: []*cluster.Job{at(1, Cores(2000)), Job(2, Exclusive, Cores(6000), Lasts(m), Waited(5*h), queued("n1-01", h))}, want: ""},
+		{name: "nobody behind an old one that does not fit, though he waited longer", nodes: one(a100), runs: []lies{{job: Job(100, Lasts(h)), on: "n1-00", mem: 40_000, use: 100}},
+			waits: []*cluster.Job{share(1, 60_000, Waited(5*h)), share(2, 9000, Waited(6*h))}, want: ""},
 		{name: "who is older may pass it", nodes: []*cluster.Node{Node("n1", 3, a100)}, runs: []lies{held(0, "n1-01", h)},
 			waits: []*cluster.Job{at(1, Waited(6*h)), Job(2, GPUs(3), Exclusive, Lasts(m), Waited(5*h), queued("n1-01", h))}, want: "1@n1-00"},
 	} {

@@ -28,6 +28,8 @@ func TestUsageByHand(t *testing.T) {
 		{"small ones go into the smallest that holds them", []Job{own(1, gpus("a", 0)...), own(2, gpus("a", 1)...)}, Usage{GPUType: "g", GPUs: 10, Used: 2, Largest: 4}},
 		{"packed by width, whatever came first", []Job{own(1, gpus("a", 0)...), own(2, gpus("a", 1)...), own(3, gpus("a", 4, 5, 6, 7)...), own(4, gpus("b", 0, 1, 2, 3)...)},
 			Usage{GPUType: "g", GPUs: 10, Used: 10}},
+		{"the widest first, so that it is true that nothing is left", []Job{own(1, gpus("a", 0, 1, 2)...), own(2, gpus("a", 3)...), own(3, gpus("a", 4)...), own(4, gpus("b", 0, 1, 2)...), own(5, gpus("b", 3)...), own(6, gpus("b", 4)...)},
+			Usage{GPUType: "g", GPUs: 10, Used: 10}},
 		{"shares of one card count once", []Job{own(1, gpus("a", 0)...), own(2, gpus("a", 0)...)}, Usage{GPUType: "g", GPUs: 10, Used: 1, Largest: 4}},
 		{"who ends uses nothing", []Job{{ID: 1, Tenant: "x", Ending: true, GPUs: gpus("a", 0, 1, 2, 3)}}, Usage{GPUType: "g", GPUs: 10, Largest: 4}},
 		{"what may be ended counts as its own as far as the cells go, the first to come first",
@@ -73,6 +75,9 @@ func TestWhoMakesRoom(t *testing.T) {
 		{"of equals the last to come", []Job{firm, lent(2, 5, gpus("a", 0)...), lent(3, 9, gpus("a", 1)...)}, Request{GPUs: 3}, Answer{GPUs: gpus("a", 1, 2, 3), Victims: []cluster.JobID{3}, Guaranteed: true}},
 		{"whatever their ids", []Job{firm, lent(3, 5, gpus("a", 0)...), lent(2, 9, gpus("a", 1)...)}, Request{GPUs: 3}, Answer{GPUs: gpus("a", 1, 2, 3), Victims: []cluster.JobID{2}, Guaranteed: true}},
 		{"one who frees enough before two who do", []Job{firm, lent(2, 9, gpus("a", 0)...), lent(3, 9, gpus("a", 1)...), lent(4, 1, gpus("a", 2, 3)...)}, Request{GPUs: 2}, Answer{GPUs: gpus("a", 2, 3), Victims: []cluster.JobID{4}, Guaranteed: true}},
+		// Each frees one card, 3 and 4 together a third: 2, which is the least and came first
+		// to mind, is not needed any more.
+		{"nobody who turns out not to be needed", []Job{firm, lent(2, 9, gpus("a", 0)...), lent(3, 9, gpus("a", 1, 3)...), lent(4, 9, gpus("a", 2, 3)...)}, Request{GPUs: 3}, Answer{GPUs: gpus("a", 1, 2, 3), Victims: []cluster.JobID{3, 4}, Guaranteed: true}},
 		{"all of them for all", []Job{firm, lent(2, 9, gpus("a", 0, 1)...), lent(3, 9, gpus("a", 2)...)}, Request{GPUs: 4}, Answer{GPUs: gpus("a", 0, 1, 2, 3), Victims: []cluster.JobID{2, 3}, Guaranteed: true}},
 		{"nobody where there is room", []Job{firm, lent(2, 9, gpus("a", 0, 1)...)}, Request{GPUs: 2}, Answer{GPUs: gpus("a", 2, 3), Now: true, Guaranteed: true}},
 		{"nobody for more than the cells hold", []Job{firm, lent(2, 9, gpus("a", 0, 1)...)}, Request{GPUs: 5}, Answer{}},
