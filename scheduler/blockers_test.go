@@ -89,6 +89,111 @@ func TestExplainOfMixedNodes(t *testing.T) {
 	}
 }
 
+// TestExplainOfReservations: what a reservation keeps from a job is told of its cards,
+// or for a job without GPUs of its nodes, and nothing else of them; the others are
+// told as ever.
+func TestExplainOfReservations(t *testing.T) {
+	t.Parallel()
+	const m, h = time.Minute, time.Hour
+	lasts := func(d time.Duration, opts ...JobOption) *cluster.Job { return Job(1, Limit(d), attached(opts...)) }
+	mixed := func(n *cluster.Node) { n.GPUs[1].Type, n.GPUs[1].SellableMiB = t4, 15_000 }
+	for _, c := range []struct {
+		name string
+		runs []lies
+		snap func(*cluster.Snapshot)
+		job  *cluster.Job
+		want map[string]int
+		opts []NodeOption
+	}{
+		{"a node from now on", nil, reserve("r", "n1", 0, h), lasts(m), map[string]int{"Reservation A100-SXM4-80GB": 2, "Planning A100-SXM4-80GB": 2}, nil},
+		{"one card of it", nil, reserve("r", "n1", 0, h, "n1-01"), lasts(m), map[string]int{"Reservation A100-SXM4-80GB": 1, "Planning A100-SXM4-80GB": 3}, nil},
+		{"later than it ends", nil, reserve("r", "n1", h, h), lasts(h), map[string]int{"Planning A100-SXM4-80GB": 4}, nil},
+		{"a moment before it ends", nil, reserve("r", "n1", h-1000, h), lasts(h), map[string]int{"Reservation A100-SXM4-80GB": 2, "Planning A100-SXM4-80GB": 2}, nil},
+		{"it is its own", nil, reserve("r", "n1", 0, h), lasts(m, inside("r"), Of(7, 7)), map[string]int{"Planning A100-SXM4-80GB": 2, "Reservation A100-SXM4-80GB": 2}, nil},
+		{"both nodes", nil, reserve("r", "n[1-2]", 0, h), lasts(m), map[string]int{"Reservation A100-SXM4-80GB": 4}, nil},
+		{"what is taken there counts as reserved", []lies{held(0, "n1-00", h), held(1, "n2-00", h)}, reserve("r", "n1", 0, h), lasts(m, Exclusive),
+			map[string]int{"Reservation A100-SXM4-80GB": 2, "WholeGPUBusy A100-SXM4-80GB": 1, "Planning A100-SXM4-80GB": 1}, nil},
+		{"without GPUs", nil, reserve("r", "n1", 0, h), lasts(m, GPUs(0)), map[string]int{"Reservation ": 1, "Planning ": 1}, nil},
+		{"without GPUs, of a card no core is kept", nil, reserve("r", "n1", 0, h, "n1-01"), lasts(m, GPUs(0)), map[string]int{"Planning ": 2}, nil},
+		{"a type that it cannot use is told as such", nil, reserve("r", "n1", 0, h), lasts(m, Type(t4)), map[string]int{"NeverFits ": 4, "GPUType A100-SXM4-80GB": 4}, nil},
+		{"a node that it excludes is told before what is reserved of it", nil, reserve("r", "n1", 0, h), lasts(m, where(func(w *cluster.Where) { w.Exclude = hosts("n1") })), map[string]int{"BadConstraints ": 2, "Planning A100-SXM4-80GB": 2}, nil},
+		{"nor is a card of another type beside them", nil, reserve("r", "n1", 0, h), lasts(m, Type(t4)), map[string]int{"GPUType A100-SXM4-80GB": 2, "Reservation T4": 1, "Planning T4": 1}, []NodeOption{mixed}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			sc := scene{nodes: []*cluster.Node{Node("n1", 2, a100, c.opts...), Node("n2", 2, a100, c.opts...)}, runs: c.runs, waits: []*cluster.Job{c.job}}
+			s := sc.world(t).Snapshot()
+			c.snap(s)
+			got := map[string]int{}
+			for _, e := range scheduler.Explain(s, c.job, scheduler.Default()) {
+				got[fmt.Sprintf("%s %s", e.Reason.Code, e.GPUType)] += e.Count
+			}
+			if d := cmp.Diff(c.want, got); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// TestExplainOfWhatIsDown: the first four nodes and cards that are out of service are
+// named with why, and how many there are beside.
+func TestExplainOfWhatIsDown(t *testing.T) {
+	t.Parallel()
+	silently := func(n *cluster.Node) { n.Drain = true }
+	failing := func(n *cluster.Node) { n.GPUs[0].State = cluster.GPUFailing }
+	for _, c := range []struct {
+		name  string
+		nodes []*cluster.Node
+		count int
+		want  string
+	}{
+		{"each by what it is", []*cluster.Node{Node("n1", 1, t4, Drained), Node("n2", 2, t4, silently), Node("n3", 1, t4, Silent)}, 4,
+			"node n1 is drained: fan; node n2 is drained; node n3 is silent"},
+		{"four and the others", []*cluster.Node{Node("n1", 1, t4, Silent), Node("n2", 1, t4, Silent), Node("n3", 1, t4, Silent), Node("n4", 1, t4, Silent), Node("n5", 1, t4, Silent), Node("n6", 1, t4, Silent)}, 6,
+			"node n1 is silent; node n2 is silent; node n3 is silent; node n4 is silent; and 2 more"},
+		{"cards of nodes that are in service", []*cluster.Node{Node("n1", 2, t4, failing), Node("n2", 1, t4, failing)}, 2, "2 GPUs out of service: GPU 0 of n1 (T4) is failing; GPU 0 of n2 (T4) is failing"},
+		{"after nodes, four of both", []*cluster.Node{Node("n1", 1, t4, Silent), Node("n2", 1, t4, failing), Node("n3", 1, t4, failing), Node("n4", 1, t4, failing), Node("n5", 1, t4, failing)}, 5,
+			"node n1 is silent; 4 GPUs out of service: GPU 0 of n2 (T4) is failing; GPU 0 of n3 (T4) is failing; GPU 0 of n4 (T4) is failing; and 1 more"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			j := Job(1)
+			x := scheduler.Explain((&scene{nodes: c.nodes, waits: []*cluster.Job{j}}).world(t).Snapshot(), j, scheduler.Default())
+			at := slices.IndexFunc(x, func(e scheduler.Explanation) bool { return e.Reason.Code == cluster.ReasonNodeDown })
+			if at < 0 || x[at].Count != c.count || x[at].Reason.Detail != c.want {
+				t.Errorf("got %+v, want %d of %q", x, c.count, c.want)
+			}
+		})
+	}
+}
+
+// TestExplainOfGangs: a job that needs several nodes is told first how many have room.
+func TestExplainOfGangs(t *testing.T) {
+	t.Parallel()
+	const h = time.Hour
+	for _, c := range []struct {
+		name string
+		runs []lies
+		job  *cluster.Job
+		want string
+	}{
+		{"room on all", nil, Job(1, Exclusive, onNodes(3)), "3 × Planning: 3 nodes have room; the next pass decides"},
+		{"on one too few", []lies{held(0, "n2-00", h)}, Job(1, Exclusive, onNodes(3)), "3 × NodeCount: A100-SXM4-80GB: 2 nodes with room for 1 GPU, needs 3 at once"},
+		{"of cores", nil, Job(1, GPUs(0), Cores(65_000), onNodes(2)), "2 × NodeCount: 0 nodes with 65 cores and 1.0 GiB of host memory free, needs 2 at once"},
+		{"whole nodes", []lies{held(0, "n2-00", h)}, Job(1, Exclusive, where(wholeNodes), onNodes(3)), "3 × NodeCount: A100-SXM4-80GB: 2 nodes with room for 1 GPU, needs 3 at once"},
+		{"one whole node", nil, Job(1, Exclusive, where(wholeNodes)), "1 × Planning: 1 node has room; the next pass decides"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			sc := scene{nodes: one(a100, a100, a100), runs: c.runs, waits: []*cluster.Job{c.job}}
+			x := scheduler.Explain(sc.world(t).Snapshot(), c.job, scheduler.Default())
+			if got := fmt.Sprintf("%d × %s", x[0].Count, x[0].Reason); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
 // TestExplainAgreesWithTheLedger: what is told of each card is what lacks there.
 func TestExplainAgreesWithTheLedger(t *testing.T) {
 	t.Parallel()

@@ -41,7 +41,7 @@ func TestWhenAttemptsEnd(t *testing.T) {
 			pol := Default()
 			e := cluster.Estimate{GPUType: "A", Duration: c.predicted, ConfidenceMilli: c.confidence}
 			j := &cluster.Job{ID: 1, Spec: &cluster.Spec{GPUs: 1, Duration: c.declared, TimeLimit: c.limit}}
-			a := &cluster.Attempt{No: 1, State: cluster.JobRunning, Estimate: e, Placed: now.Add(-c.ago), Started: now.Add(-c.ago)}
+			a := &cluster.Attempt{No: 1, State: cluster.JobRunning, Estimate: e, Placed: now.Add(-c.ago - m), Started: now.Add(-c.ago)}
 			expected, latest := endsAt(j, a, int64(now), &pol)
 			for _, x := range []struct {
 				what      string

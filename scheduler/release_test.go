@@ -88,6 +88,13 @@ func TestOnRelease(t *testing.T) {
 			[]string{"j2 on n1-00:whole n1-01:whole (head j1 stands in another queue of the node)"},
 		},
 		{
+			"passing nobody whom the same plan starts",
+			NewWorld([]*cluster.Node{Node("n1", 2, a100)}),
+			[]*cluster.Job{Job(1, Mem(30000), Util(300), queued("n1-00", 0)), Job(2, GPUs(2), Mem(30000), Util(300), queued("n1-01", 0))},
+			[]cluster.GPUID{"n1-00", "n1-01"},
+			[]string{"j1 on n1-00:30000/300", "j2 on n1-00:30000/300 n1-01:30000/300"},
+		},
+		{
 			"one plan does not give the same twice",
 			NewWorld([]*cluster.Node{Node("n1", 2, a100, Host(1000, 1<<20))}),
 			[]*cluster.Job{Job(1, Exclusive, queued("n1-00", 0)), Job(2, Exclusive, queued("n1-01", 0))},

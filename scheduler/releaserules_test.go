@@ -68,4 +68,25 @@ func TestReleaseStopsAtTheOld(t *testing.T) {
 	}
 }
 
+// TestReleaseByAPlainView: who does not know who lies on a card starts jobs on cards
+// that anyone may share, and on scoped ones when nobody is there.
+func TestReleaseByAPlainView(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		scope cluster.Scope
+		taken bool
+		want  int
+	}{{cluster.ScopeAnyone, false, 1}, {cluster.ScopeAnyone, true, 1}, {cluster.ScopeSameUser, false, 1}, {cluster.ScopeSameUser, true, 0}} {
+		w := NewWorld([]*cluster.Node{Node("n1", 1, a100, Scoped(c.scope))})
+		if c.taken {
+			running(w, Job(9, Lasts(time.Hour)), "n1-00", cluster.Share{MemMiB: 1000, Milli: 100})
+		}
+		w.Submit(Job(1, Mem(1000), Util(100), Waited(5*time.Hour), queued("n1-00", 0)))
+		plain := struct{ scheduler.View }{w}
+		if p := scheduler.OnRelease(plain, []cluster.GPUID{"n1-00"}, scheduler.Default()); len(p.Starts) != c.want {
+			t.Errorf("scope %v, taken %t: starts %+v, want %d", c.scope, c.taken, p.Starts, c.want)
+		}
+	}
+}
+
 func sortQueue(q []cluster.Waiter) { slices.SortFunc(q, cluster.Waiter.Compare) }

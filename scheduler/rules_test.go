@@ -148,6 +148,10 @@ func TestFastPathByRule(t *testing.T) {
 		return Job(id, Mem(mem), Util(100), Lasts(m), queued("n1-00", 0), attached(opts...))
 	}
 	cancelled := func(j *cluster.Job) { j.Cancel = &cluster.CancelRequest{} }
+	var twenty []cluster.GPUID
+	for i := range 20 {
+		twenty = append(twenty, GPU("n1", i))
+	}
 	for _, c := range []struct {
 		name  string
 		nodes []*cluster.Node
@@ -187,6 +191,28 @@ func TestFastPathByRule(t *testing.T) {
 		{name: "but by the cores that it needs", nodes: []*cluster.Node{Node("n1", 3, a100, Host(8000, 64<<10))}, runs: []lies{held(0, "n1-01", h, Cores(1000))},
 			pol:   func(p *scheduler.Policy) { p.KeepCPUMilli, p.KeepMemMiB = 0, 0 },
 			waits: []*cluster.Job{at(1, Cores(2000)), Job(2, Exclusive, Cores(6000), Lasts(m), Waited(5*h), queued("n1-01", h))}, want: ""},
+		{name: "nobody twice, though a card is named twice", nodes: one(a100), free: []cluster.GPUID{"n1-00", "n1-00"}, waits: []*cluster.Job{share(1, 9000)}, want: "1@n1-00"},
+		{name: "no more than there is, however many cards came free", nodes: []*cluster.Node{Node("n1", 20, a100)}, free: twenty,
+			waits: []*cluster.Job{share(1, 30_000, queued("n1-18", 0)), share(2, 30_000, queued("n1-18", 0)), share(3, 30_000, queued("n1-18", 0))}, want: "1@n1-18; 2@n1-18"},
+		{name: "nobody without compute", nodes: one(a100), runs: []lies{{job: Job(100, Lasts(h)), on: "n1-00", mem: 1000, use: 901}}, waits: []*cluster.Job{share(1, 9000)}, want: ""},
+		{name: "with all of what is left of it", nodes: one(a100), runs: []lies{{job: Job(100, Lasts(h)), on: "n1-00", mem: 71_000, use: 900}}, waits: []*cluster.Job{share(1, 9000)}, want: "1@n1-00"},
+		{name: "no gang on a card as full as the policy allows", nodes: []*cluster.Node{Node("n1", 2, a100)}, runs: []lies{{job: Job(100, Lasts(h)), on: "n1-01", mem: 1000, use: 100}, {job: Job(101, Lasts(h)), on: "n1-01", mem: 1000, use: 100}},
+			pol: func(p *scheduler.Policy) { p.MaxShares = 2 }, waits: []*cluster.Job{share(1, 9000, GPUs(2))}, want: ""},
+		{name: "nor on one that is out of service", nodes: []*cluster.Node{Node("n1", 2, a100, func(n *cluster.Node) { n.GPUs[1].State = cluster.GPUFailing })}, waits: []*cluster.Job{at(1, GPUs(2))}, want: ""},
+		{name: "nor on one of another size", nodes: []*cluster.Node{Node("n1", 2, a100, func(n *cluster.Node) { n.GPUs[1].SellableMiB = 40_000 })}, waits: []*cluster.Job{share(1, 9000, GPUs(2))}, want: ""},
+		{name: "nor of another type", nodes: []*cluster.Node{Node("n1", 2, a100, func(n *cluster.Node) { n.GPUs[1].Type = t4 })}, waits: []*cluster.Job{share(1, 9000, GPUs(2))}, want: ""},
+		// Of 30,000 MiB 4,000 are in use, and each idle card keeps 5,000.
+		{name: "nobody who leaves idle cards too little host memory", nodes: []*cluster.Node{Node("n1", 3, a100, Host(64_000, 30_000))}, runs: []lies{{job: Job(100, Lasts(h), HostMem(4000)), on: "n1-00", mem: 1000, use: 100}},
+			pol: func(p *scheduler.Policy) { p.KeepMemMiB = 5000 }, waits: []*cluster.Job{share(1, 9000, HostMem(16_001)), share(2, 9000, HostMem(16_000))}, want: "2@n1-00"},
+		{name: "the card that it takes keeps nothing any more", nodes: []*cluster.Node{Node("n1", 3, a100, Host(64_000, 30_000))}, runs: []lies{held(0, "n1-01", h, HostMem(4000))},
+			pol: func(p *scheduler.Policy) { p.KeepMemMiB = 5000 }, waits: []*cluster.Job{share(1, 9000, HostMem(20_000))}, want: "1@n1-00"},
+		{name: "a gang on the card that an old one waits for", nodes: []*cluster.Node{Node("n1", 2, a100)},
+			waits: []*cluster.Job{at(1, GPUs(2)), Job(2, Exclusive, Lasts(m), Waited(5*h), queued("n1-01", h))}, want: ""},
+		{name: "nobody on the node where a deadline waits for another card", nodes: []*cluster.Node{Node("n1", 3, a100)}, runs: []lies{held(0, "n1-01", h)},
+			waits: []*cluster.Job{at(1), Job(2, Exclusive, Lasts(m), Waited(5*h), dueIn(3*h), queued("n1-01", h))}, want: ""},
+		{name: "who leaves an old one the cores that it needs", nodes: []*cluster.Node{Node("n1", 3, a100, Host(9000, 64<<10))}, runs: []lies{held(0, "n1-01", h, Cores(1000))},
+			pol:   func(p *scheduler.Policy) { p.KeepCPUMilli, p.KeepMemMiB = 0, 0 },
+			waits: []*cluster.Job{at(1, Cores(2000)), Job(2, Exclusive, Cores(6000), Lasts(m), Waited(5*h), queued("n1-01", h))}, want: "1@n1-00"},
 		{name: "nobody behind an old one that does not fit, though he waited longer", nodes: one(a100), runs: []lies{{job: Job(100, Lasts(h)), on: "n1-00", mem: 40_000, use: 100}},
 			waits: []*cluster.Job{share(1, 60_000, Waited(5*h)), share(2, 9000, Waited(6*h))}, want: ""},
 		{name: "who is older may pass it", nodes: []*cluster.Node{Node("n1", 3, a100)}, runs: []lies{held(0, "n1-01", h)},

@@ -367,6 +367,19 @@ func TestNobodyDelaysTheHead(t *testing.T) {
 		{name: "and not before", nodes: one(a100),
 			runs:  []lies{{job: Job(100, Lasts(10*m)), on: "n1-00", mem: 50_000, use: 100}, {job: Job(101, Lasts(20*m)), on: "n1-00", mem: 10_000, use: 600}},
 			waits: []*cluster.Job{Job(1, Mem(40_000), Util(600), Lasts(m), Waited(5*m), queued("n1-00", 20*m)), share(21*m, 1000, 100)}, pol: noMoves, want: ""},
+		// Either of those there leaves enough, and job 101 ends first.
+		{name: "who ends first is counted first", nodes: one(a100),
+			runs:  []lies{{job: Job(100, Lasts(20*m)), on: "n1-00", mem: 30_000, use: 100}, {job: Job(101, Lasts(10*m)), on: "n1-00", mem: 30_000, use: 100}},
+			waits: []*cluster.Job{Job(1, Mem(40_000), Util(100), Lasts(m), Waited(5*m), queued("n1-00", 10*m)), share(11*m, 1000, 50)}, pol: noMoves, want: ""},
+		{name: "and all of its compute", nodes: one(a100),
+			runs:  []lies{{job: Job(100, Lasts(20*m)), on: "n1-00", mem: 1000, use: 300}, {job: Job(101, Lasts(10*m)), on: "n1-00", mem: 1000, use: 600}},
+			waits: []*cluster.Job{Job(1, Mem(1000), Util(700), Lasts(m), Waited(5*m), queued("n1-00", 10*m)), share(11*m, 1000, 50)}, pol: noMoves, want: ""},
+		{name: "until then others pass", nodes: one(a100),
+			runs:  []lies{{job: Job(100, Lasts(20*m)), on: "n1-00", mem: 1000, use: 300}, {job: Job(101, Lasts(10*m)), on: "n1-00", mem: 1000, use: 600}},
+			waits: []*cluster.Job{Job(1, Mem(1000), Util(700), Lasts(m), Waited(5*m), queued("n1-00", 10*m)), share(10*m, 1000, 50)}, pol: noMoves, want: "2@n1-00"},
+		{name: "and all of its memory", nodes: one(a100),
+			runs:  []lies{{job: Job(100, Lasts(20*m)), on: "n1-00", mem: 20_000, use: 100}, {job: Job(101, Lasts(10*m)), on: "n1-00", mem: 50_000, use: 100}},
+			waits: []*cluster.Job{Job(1, Mem(60_000), Util(100), Lasts(m), Waited(5*m), queued("n1-00", 10*m)), share(11*m, 1000, 50)}, pol: noMoves, want: ""},
 		{name: "a short job of the same shape as a long one that failed is tried", nodes: cards(), runs: busy,
 			waits: []*cluster.Job{pair(m), alone(40 * m), Job(3, Exclusive, Lasts(45*m)), Job(4, Exclusive, Lasts(20*m))},
 			pol:   noMoves, want: "4@n1-01"},
@@ -393,6 +406,8 @@ func TestPlainJobsKeepTheirNode(t *testing.T) {
 		{"so that the other stays open", Job(1, GPUs(0), Cores(8000), Waited(5*time.Hour)), Job(2, GPUs(0), Cores(2000), On("n2")), "2@n2"},
 		{"the one that it asks for", Job(1, GPUs(0), Cores(8000), Waited(5*time.Hour), On("n2")), Job(2, GPUs(0), Cores(2000), On("n2")), ""},
 		{"and not the other", Job(1, GPUs(0), Cores(8000), Waited(5*time.Hour), On("n2")), Job(2, GPUs(0), Cores(2000), On("n1")), "2@n1"},
+		{"not one that it excludes", Job(1, GPUs(0), Cores(8000), Waited(5*time.Hour), where(func(w *cluster.Where) { w.Exclude = hosts("n1") })), Job(2, GPUs(0), Cores(2000), On("n1")), "2@n1"},
+		{"all of its host memory, when it needs all", Job(1, GPUs(0), HostMem(64<<10), Waited(5*time.Hour)), Job(2, GPUs(0), On("n1")), ""},
 		{"nothing before it is old", Job(1, GPUs(0), Cores(8000), Waited(3*time.Hour)), Job(2, GPUs(0), Cores(2000), On("n1")), "2@n1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -280,8 +280,12 @@ func explainSpan(snap *cluster.Snapshot, job *cluster.Job, pol Policy) Explanati
 	alone.Waiting = []*cluster.Job{job}
 	pol.MaxReasons = max(1, pol.MaxReasons)
 	plan := Schedule(&alone, pol)
+	have := " have"
+	if job.Spec.NodeCount() == 1 {
+		have = " has"
+	}
 	e := Explanation{Count: job.Spec.NodeCount(), Reason: cluster.Reason{
-		Code: cluster.ReasonUnconfirmed, Detail: fmt.Sprintf("%d nodes have room; the next pass decides", job.Spec.NodeCount()),
+		Code: cluster.ReasonUnconfirmed, Detail: nodes(job.Spec.NodeCount()) + have + " room; the next pass decides",
 	}}
 	if len(plan.Starts) == 0 && len(plan.Unplaced) > 0 {
 		e.Reason = plan.Unplaced[0].Reason

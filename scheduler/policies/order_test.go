@@ -1,6 +1,7 @@
 package policies_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -28,6 +29,9 @@ func TestPreempting(t *testing.T) {
 		{"longer", "srtf", 120 * m, 20 * m, Job(2, Exclusive, Lasts(101*m)), may, false},
 		{"not without leave", "srtf", 120 * m, 20 * m, Job(2, Exclusive, Lasts(5*m)), nil, false},
 		{"not before ten minutes", "srtf", 120 * m, 10*m - time.Second, Job(2, Exclusive, Lasts(5*m)), may, false},
+		{"from ten minutes on", "srtf", 120 * m, 10 * m, Job(2, Exclusive, Lasts(5*m)), may, true},
+		{"shorter by the cost alone", "srtf", 120 * m, 20 * m, Job(2, Exclusive, Lasts(100*m-40*time.Second)), may, false},
+		{"shorter by more than the cost", "srtf", 120 * m, 20 * m, Job(2, Exclusive, Lasts(100*m-41*time.Second)), may, true},
 		{"least service", "las", 120 * m, 55 * m, Job(2, Exclusive, Lasts(500*m)), may, true},
 		{"the same queue", "las", 120 * m, 53 * m, Job(2, Exclusive, Lasts(m)), may, false},
 		// (20+20)/20 = 2 against (20+100)/120 = 1; the lease is 20 minutes.
@@ -94,5 +98,71 @@ func TestPreemptsAsFewAsItCan(t *testing.T) {
 	}
 	if d := cmp.Diff(map[cluster.JobID][]cluster.JobID{7: {5}}, got); d != "" {
 		t.Errorf("victims while n1 is cleared (-want +got):\n%s", d)
+	}
+}
+
+// TestWhoIsEnded: two nodes of two cards, all taken for hours by jobs that may be
+// ended but for job 9. Short ones come.
+func TestWhoIsEnded(t *testing.T) {
+	t.Parallel()
+	const m = time.Minute
+	a1, b1, a2, b2 := GPU("n1", 0), GPU("n1", 1), GPU("n2", 0), GPU("n2", 1)
+	whole := func(id cluster.JobID, on ...cluster.GPUID) func(*scene) {
+		return func(s *scene) { s.runs(id, 80000, 1000, 300*m, 20*m, on...) }
+	}
+	four := []func(*scene){whole(1, a1), whole(2, b1), whole(3, a2), whole(9, b2)}
+	for _, c := range []struct {
+		name  string
+		runs  []func(*scene)
+		waits []*cluster.Job
+		most  int
+		ends  []cluster.JobID // their room is being made already
+		want  map[cluster.JobID][]cluster.JobID
+	}{
+		{"of one and one who loses less", []func(*scene){whole(1, a1, b1), whole(2, a2), whole(9, b2)}, []*cluster.Job{Job(20, Exclusive, Lasts(m))}, 0, nil,
+			map[cluster.JobID][]cluster.JobID{20: {2}}},
+		{"of equals who lies on the first node", []func(*scene){whole(1, a1), whole(9, b1), whole(2, a2), whole(3, b2)}, []*cluster.Job{Job(20, Exclusive, Lasts(m))}, 0, nil,
+			map[cluster.JobID][]cluster.JobID{20: {1}}},
+		{"as many as it needs", four, []*cluster.Job{Job(20, Exclusive, GPUs(2), Lasts(m))}, 0, nil,
+			map[cluster.JobID][]cluster.JobID{20: {2, 1}}},
+		{"when a plan may end so many", four, []*cluster.Job{Job(20, Exclusive, GPUs(2), Lasts(m))}, 2, nil,
+			map[cluster.JobID][]cluster.JobID{20: {2, 1}}},
+		{"and nobody when it may not", four, []*cluster.Job{Job(20, Exclusive, GPUs(2), Lasts(m))}, 1, nil,
+			map[cluster.JobID][]cluster.JobID{}},
+		{"no more in one plan than it may", four, []*cluster.Job{Job(20, Exclusive, Lasts(m)), Job(21, Exclusive, Lasts(2*m))}, 1, nil,
+			map[cluster.JobID][]cluster.JobID{20: {2}}},
+		{"for each another", four, []*cluster.Job{Job(20, Exclusive, Lasts(m)), Job(21, Exclusive, Lasts(2*m))}, 0, nil,
+			map[cluster.JobID][]cluster.JobID{20: {2}, 21: {1}}},
+		{"nobody where room is being made", four, []*cluster.Job{Job(20, Exclusive, Lasts(m))}, 0, []cluster.JobID{3},
+			map[cluster.JobID][]cluster.JobID{}},
+		{"but for who comes after it", four, []*cluster.Job{Job(20, Exclusive, Lasts(m)), Job(21, Exclusive, Lasts(2*m))}, 0, []cluster.JobID{3},
+			map[cluster.JobID][]cluster.JobID{21: {2}}},
+		{"nobody for cores", four, []*cluster.Job{Job(20, GPUs(0), Cores(63_000), Lasts(m))}, 0, nil,
+			map[cluster.JobID][]cluster.JobID{}},
+		{"nobody for what no node could hold", four, []*cluster.Job{Job(20, Exclusive, GPUs(3), Lasts(m))}, 0, nil,
+			map[cluster.JobID][]cluster.JobID{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			sc := newScene(Node("n1", 2, a100), Node("n2", 2, a100))
+			for _, r := range c.runs {
+				r(sc)
+			}
+			s := sc.waits(c.waits...).snap(t)
+			s.Terms = map[cluster.JobID]cluster.Terms{}
+			for _, j := range s.Running {
+				s.Terms[j.ID] = cluster.Terms{Preemptible: j.ID != 9}
+				if slices.Contains(c.ends, j.ID) {
+					j.Cancel = &cluster.CancelRequest{}
+				}
+			}
+			got := map[cluster.JobID][]cluster.JobID{}
+			for _, x := range must(t, "firstfit", policies.Options{Order: "srtf", MaxPreempt: c.most}).Plan(s).Preempt {
+				got[x.For] = append(got[x.For], x.Job)
+			}
+			if d := cmp.Diff(c.want, got); d != "" {
+				t.Errorf("victims (-want +got):\n%s", d)
+			}
+		})
 	}
 }
