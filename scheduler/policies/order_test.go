@@ -118,29 +118,32 @@ func TestWhoIsEnded(t *testing.T) {
 		most  int
 		ends  []cluster.JobID // their room is being made already
 		want  map[cluster.JobID][]cluster.JobID
+		asked bool // to make room, not cancelled
 	}{
 		{"of one and one who loses less", []func(*scene){whole(1, a1, b1), whole(2, a2), whole(9, b2)}, []*cluster.Job{Job(20, Exclusive, Lasts(m))}, 0, nil,
-			map[cluster.JobID][]cluster.JobID{20: {2}}},
+			map[cluster.JobID][]cluster.JobID{20: {2}}, false},
 		{"of equals who lies on the first node", []func(*scene){whole(1, a1), whole(9, b1), whole(2, a2), whole(3, b2)}, []*cluster.Job{Job(20, Exclusive, Lasts(m))}, 0, nil,
-			map[cluster.JobID][]cluster.JobID{20: {1}}},
+			map[cluster.JobID][]cluster.JobID{20: {1}}, false},
 		{"as many as it needs", four, []*cluster.Job{Job(20, Exclusive, GPUs(2), Lasts(m))}, 0, nil,
-			map[cluster.JobID][]cluster.JobID{20: {2, 1}}},
+			map[cluster.JobID][]cluster.JobID{20: {2, 1}}, false},
 		{"when a plan may end so many", four, []*cluster.Job{Job(20, Exclusive, GPUs(2), Lasts(m))}, 2, nil,
-			map[cluster.JobID][]cluster.JobID{20: {2, 1}}},
+			map[cluster.JobID][]cluster.JobID{20: {2, 1}}, false},
 		{"and nobody when it may not", four, []*cluster.Job{Job(20, Exclusive, GPUs(2), Lasts(m))}, 1, nil,
-			map[cluster.JobID][]cluster.JobID{}},
+			map[cluster.JobID][]cluster.JobID{}, false},
 		{"no more in one plan than it may", four, []*cluster.Job{Job(20, Exclusive, Lasts(m)), Job(21, Exclusive, Lasts(2*m))}, 1, nil,
-			map[cluster.JobID][]cluster.JobID{20: {2}}},
+			map[cluster.JobID][]cluster.JobID{20: {2}}, false},
 		{"for each another", four, []*cluster.Job{Job(20, Exclusive, Lasts(m)), Job(21, Exclusive, Lasts(2*m))}, 0, nil,
-			map[cluster.JobID][]cluster.JobID{20: {2}, 21: {1}}},
+			map[cluster.JobID][]cluster.JobID{20: {2}, 21: {1}}, false},
 		{"nobody where room is being made", four, []*cluster.Job{Job(20, Exclusive, Lasts(m))}, 0, []cluster.JobID{3},
-			map[cluster.JobID][]cluster.JobID{}},
+			map[cluster.JobID][]cluster.JobID{}, false},
+		{"nor where somebody was asked to make it", four, []*cluster.Job{Job(20, Exclusive, Lasts(m))}, 0, []cluster.JobID{3},
+			map[cluster.JobID][]cluster.JobID{}, true},
 		{"but for who comes after it", four, []*cluster.Job{Job(20, Exclusive, Lasts(m)), Job(21, Exclusive, Lasts(2*m))}, 0, []cluster.JobID{3},
-			map[cluster.JobID][]cluster.JobID{21: {2}}},
+			map[cluster.JobID][]cluster.JobID{21: {2}}, false},
 		{"nobody for cores", four, []*cluster.Job{Job(20, GPUs(0), Cores(63_000), Lasts(m))}, 0, nil,
-			map[cluster.JobID][]cluster.JobID{}},
+			map[cluster.JobID][]cluster.JobID{}, false},
 		{"nobody for what no node could hold", four, []*cluster.Job{Job(20, Exclusive, GPUs(3), Lasts(m))}, 0, nil,
-			map[cluster.JobID][]cluster.JobID{}},
+			map[cluster.JobID][]cluster.JobID{}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -152,7 +155,9 @@ func TestWhoIsEnded(t *testing.T) {
 			s.Terms = map[cluster.JobID]cluster.Terms{}
 			for _, j := range s.Running {
 				s.Terms[j.ID] = cluster.Terms{Preemptible: j.ID != 9}
-				if slices.Contains(c.ends, j.ID) {
+				if slices.Contains(c.ends, j.ID) && c.asked {
+					j.Attempts[0].Preempt = &cluster.PreemptRequest{}
+				} else if slices.Contains(c.ends, j.ID) {
 					j.Cancel = &cluster.CancelRequest{}
 				}
 			}
