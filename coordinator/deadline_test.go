@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/scheduler/policies"
 )
 
 // TestDeadlines: what cannot be met is refused in numbers, what can is told
@@ -51,6 +52,63 @@ func TestDeadlines(t *testing.T) {
 	}
 	if j := await(t, cc, ids[0], "DEADLINE"); j.Reason != "DeadLine" || j.Ended == nil || j.Slack != nil {
 		t.Errorf("ended as %v", j)
+	}
+}
+
+// TestDeadlinesMakeRoom: the GPU is held for days by a job with a checkpoint hook. A
+// deadline is promised where the policy ends that job for it, which it does at once, and
+// refused where it does not.
+func TestDeadlinesMakeRoom(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		policy string
+		makes  bool
+	}{{"ffd", true}, {"slot+edf", true}, {"slot+fifo", false}} {
+		t.Run(c.policy, func(t *testing.T) {
+			t.Parallel()
+			p, err := policies.New(c.policy, policies.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := coordtest.Options{N: 1, Lease: 1000 * time.Hour}
+			if c.policy != "ffd" {
+				o.Planner = p
+			}
+			cl := coordtest.Start(t, o)
+			cc := cl.Dial(0, "gate", "g")
+			a := cl.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+			long := hook(spec(2000))
+			long.Exclusive, long.TimeLimit = true, durationpb.New(100*time.Hour)
+			held, err := submit(t, cc, alice, reqID(1), long)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.Report(next(t, a), running, 0)
+			await(t, cc, held[0], "RUNNING")
+			due := spec(2000)
+			due.Exclusive, due.TimeLimit, due.DeadlineIn = true, durationpb.New(time.Hour), durationpb.New(2*time.Hour)
+			ids, err := submit(t, cc, alice, reqID(2), due)
+			if !c.makes {
+				if err == nil || !strings.Contains(err.Error(), "cannot make room") {
+					t.Errorf("got %v, want a refusal", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked := next(t, a)
+			if asked.Job != held[0] || asked.Preempt.GetSignal() != "USR1" {
+				t.Fatalf("the agent was sent %v, want job %d to save its state", asked, held[0])
+			}
+			a.Report(asked, preempted, 0)
+			if got := next(t, a); got.Job != ids[0] {
+				t.Fatalf("job %d has the room, want %d", got.Job, ids[0])
+			}
+			if j := job(t, cc, alice, held[0]); len(j.Attempts) != 1 || j.Attempts[0].State != "PREEMPTED" {
+				t.Errorf("attempts %v", j.Attempts)
+			}
+		})
 	}
 }
 

@@ -18,7 +18,10 @@ type DeadlineCheck struct {
 	Before  int
 
 	start int64
+	lost  int64
 	on    []cluster.GPUID
+	// yield are those that must make room for it, in order of id.
+	yield []*cluster.Job
 }
 
 // Admit reports whether jobs, which are not in snap yet, can meet their deadlines
@@ -30,12 +33,14 @@ type DeadlineCheck struct {
 // that summing up demands would promise too much): of each type
 // Policy.DeadlineShareMilli of the GPUs, those that become free first by the
 // time limits of who is there. Each counts as alone on its GPUs, for as long as
-// nine in ten such predictions stay below, at most its time limit.
+// nine in ten such predictions stay below, at most its time limit. Who would miss
+// its deadline behind jobs that snap.Terms call preemptible is laid where they
+// make room; see yields.
 func Admit(snap *cluster.Snapshot, jobs []*cluster.Job, pol Policy) *cluster.Error {
 	if !slices.ContainsFunc(jobs, func(j *cluster.Job) bool { return j.Spec.Deadline > 0 }) {
 		return nil
 	}
-	d := newDemand(snap, &pol)
+	d := newDemand(snap, &pol, admitMargin)
 	old := d.plan(due(snap.Waiting))
 	all := append(due(snap.Waiting), due(jobs)...)
 	now := d.plan(all)
@@ -79,6 +84,7 @@ type demand struct {
 	at     map[string]map[cluster.NodeID]int // of nodes
 	reps   map[string]*cluster.GPU
 	places []place
+	clears bool // somebody may make room
 	nodeOf map[cluster.GPUID]cluster.NodeID
 	node   map[cluster.NodeID]*cluster.Node
 	rs     cluster.Reservations
@@ -89,25 +95,21 @@ type slot struct {
 	gpu   cluster.GPUID
 	free  int64
 	claim bool // one of those that become free first, which new promises may be made of
+	// cleared is when it is free if who may make room does, never after free, and
+	// lost what those lose; by are they.
+	cleared, lost int64
+	by            []*cluster.Job
 }
 
-func newDemand(snap *cluster.Snapshot, pol *Policy) *demand {
+// newDemand looks at what runs. margin is how much longer making room may take
+// than its grace.
+func newDemand(snap *cluster.Snapshot, pol *Policy, margin time.Duration) *demand {
 	d := &demand{
 		pol: pol, now: int64(snap.Now), slots: map[string][]slot{}, nodes: map[string][]slotNode{}, at: map[string]map[cluster.NodeID]int{},
 		reps: map[string]*cluster.GPU{}, nodeOf: map[cluster.GPUID]cluster.NodeID{},
 		node: map[cluster.NodeID]*cluster.Node{}, rs: snap.Reservations,
 	}
-	clears := map[cluster.GPUID]int64{}
-	for _, j := range snap.Running {
-		a := j.Live()
-		if a == nil {
-			continue
-		}
-		end := endAt(j, a, tail, d.now, pol)
-		for _, gs := range a.HeldGPUs() {
-			clears[gs.GPU] = max(clears[gs.GPU], end)
-		}
-	}
+	held := d.holders(snap, margin)
 	for _, n := range sortedNodes(snap.Nodes) {
 		d.node[n.ID] = n
 		for i := range n.GPUs {
@@ -119,12 +121,12 @@ func newDemand(snap *cluster.Snapshot, pol *Policy) *demand {
 				d.reps[g.Type] = g
 			}
 			d.nodeOf[g.ID] = n.ID
-			d.slots[g.Type] = append(d.slots[g.Type], slot{node: n.ID, gpu: g.ID, free: max(d.now, clears[g.ID])})
+			d.slots[g.Type] = append(d.slots[g.Type], held[g.ID].slot(n.ID, g.ID, d.now))
 		}
 	}
 	for t, s := range d.slots {
 		slices.SortFunc(s, func(a, b slot) int {
-			return cmp.Or(cmp.Compare(a.free, b.free), cmp.Compare(a.node, b.node), cmp.Compare(a.gpu, b.gpu))
+			return cmp.Or(cmp.Compare(a.cleared, b.cleared), cmp.Compare(a.free, b.free), cmp.Compare(a.node, b.node), cmp.Compare(a.gpu, b.gpu))
 		})
 		for i := range (int64(len(s))*min(1000, max(0, pol.DeadlineShareMilli)) + 999) / 1000 {
 			s[i].claim = true
@@ -138,7 +140,8 @@ func newDemand(snap *cluster.Snapshot, pol *Policy) *demand {
 }
 
 // plan lays the jobs so that the fewest miss their deadlines: with those that
-// wait in a queue on the node where they wait, or else all anew.
+// wait in a queue on the node where they wait, or else all anew, or else either
+// way with room made for them.
 //
 // On its node a promise only comes nearer from plan to plan as long as nobody
 // else is laid on its GPUs beyond its start: what is free there is free no later,
@@ -146,15 +149,17 @@ func newDemand(snap *cluster.Snapshot, pol *Policy) *demand {
 // make a later plan (Graham's anomalies).
 func (d *demand) plan(jobs []*cluster.Job) map[*cluster.Job]DeadlineCheck {
 	slices.SortStableFunc(jobs, byDeadline)
-	stay := d.lay(jobs, true)
-	late := lateIn(stay)
-	if late == 0 {
-		return stay
+	best := d.lay(jobs, true, false)
+	late := lateIn(best)
+	for _, how := range [...]struct{ stay, clear bool }{{false, false}, {true, true}, {false, true}} {
+		if late == 0 || how.clear && !d.clears {
+			break
+		}
+		if other := d.lay(jobs, how.stay, how.clear); lateIn(other) < late {
+			best, late = other, lateIn(other)
+		}
 	}
-	if anew := d.lay(jobs, false); lateIn(anew) < late {
-		return anew
-	}
-	return stay
+	return best
 }
 
 func lateIn(laid map[*cluster.Job]DeadlineCheck) (n int) {
@@ -167,8 +172,8 @@ func lateIn(laid map[*cluster.Job]DeadlineCheck) (n int) {
 }
 
 // lay plans the jobs, which are in order of their deadlines, and returns what
-// became of each.
-func (d *demand) lay(jobs []*cluster.Job, stay bool) map[*cluster.Job]DeadlineCheck {
+// became of each. With clear, who would be late otherwise has room made.
+func (d *demand) lay(jobs []*cluster.Job, stay, clear bool) map[*cluster.Job]DeadlineCheck {
 	slots := map[string][]slot{}
 	for t, s := range d.slots {
 		slots[t] = slices.Clone(s)
@@ -194,15 +199,20 @@ func (d *demand) lay(jobs []*cluster.Job, stay bool) map[*cluster.Job]DeadlineCh
 			if nd.way == wayNone || able.veto(d.reps[t], &nd) != vetoNone {
 				continue
 			}
+			length, c := d.length(j, t), DeadlineCheck{}
 			at, start := earliest(slots[t], d.among(t, node), j.Spec.GPUs, claims, may)
-			if end := cluster.Time(start + d.length(j, t)); at != nil && (best.End == 0 || end < best.End) {
-				best, on = DeadlineCheck{End: end, GPUType: t, start: start}, at
+			if c.start = start; clear && (at == nil || start+length > int64(j.Spec.Deadline)) {
+				c, at = d.cleared(slots[t], d.among(t, node), j.Spec.GPUs, int64(j.Spec.Deadline)-length, claims, may)
+			}
+			if c.End, c.GPUType = cluster.Time(c.start+length), t; at != nil && (best.End == 0 || c.serves(j, &best)) {
+				best, on = c, at
 			}
 		}
 		best.Before = i
 		for _, k := range on {
-			slots[best.GPUType][k].free = int64(best.End)
-			best.on = append(best.on, slots[best.GPUType][k].gpu)
+			s := &slots[best.GPUType][k]
+			s.free, s.cleared, s.by = int64(best.End), int64(best.End), nil
+			best.on = append(best.on, s.gpu)
 		}
 		out[j] = best
 	}
@@ -276,12 +286,7 @@ func earliest(slots []slot, nodes []slotNode, n int, claims bool, may func(*slot
 	start = forever
 	var own []int
 	for k := range nodes {
-		own = own[:0]
-		for _, i := range nodes[k].at {
-			if (slots[i].claim || !claims) && (may == nil || may(&slots[i])) {
-				own = append(own, i)
-			}
-		}
+		own = claimable(slots, nodes[k].at, claims, may, own[:0])
 		if len(own) < n {
 			continue
 		}
@@ -291,6 +296,16 @@ func earliest(slots []slot, nodes []slotNode, n int, claims bool, may func(*slot
 		}
 	}
 	return at, start
+}
+
+// claimable appends those of the slots at that a job may have.
+func claimable(slots []slot, at []int, claims bool, may func(*slot) bool, to []int) []int {
+	for _, i := range at {
+		if (slots[i].claim || !claims) && (may == nil || may(&slots[i])) {
+			to = append(to, i)
+		}
+	}
+	return to
 }
 
 func clock(t cluster.Time) string { return t.Std().UTC().Format("2006-01-02 15:04:05 MST") }
@@ -304,7 +319,7 @@ func (d *demand) refusal(j *cluster.Job, c DeadlineCheck) *cluster.Error {
 	if c.GPUType != "" {
 		where = " on " + c.GPUType
 	}
-	return cluster.Errorf(cluster.CodeInvalid, "deadline %s cannot be met: it takes up to %s%s and would end at %s, behind %s with earlier deadlines and what runs; ask for that time or later, fewer GPUs, or a shorter --time",
+	return cluster.Errorf(cluster.CodeInvalid, "deadline %s cannot be met: it takes up to %s%s and would end at %s, behind %s with earlier deadlines and what runs and cannot make room; ask for that time or later, fewer GPUs, or a shorter --time",
 		clock(j.Spec.Deadline), about(d.length(j, c.GPUType)), where, clock(c.End), jobs(c.Before))
 }
 

@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -87,6 +88,98 @@ func TestDeadlinesAreLaidAnew(t *testing.T) {
 	}
 }
 
+// withTerms is a snapshot in which all that have a hook and no deadline may be
+// ended.
+func withTerms(w *World) *cluster.Snapshot {
+	s := w.Snapshot()
+	s.Terms = map[cluster.JobID]cluster.Terms{}
+	for _, j := range s.Running {
+		s.Terms[j.ID] = cluster.Terms{Preemptible: j.Spec.Checkpoint.Set() && j.Spec.Deadline == 0}
+	}
+	return s
+}
+
+// makeRoom asks those whom a plan ends, as the state machine would.
+func makeRoom(t interface{ Fatalf(string, ...any) }, w *World, ps []cluster.Preemption) {
+	for _, x := range ps {
+		if why := w.Jobs[x.Job].Unpreemptible(w.Clock); why != "" {
+			t.Fatalf("job %d cannot be preempted: %s", x.Job, why)
+		}
+		j := w.Jobs[x.Job].Clone()
+		j.Last().Preempt = &cluster.PreemptRequest{At: w.Clock, For: x.For, Why: x.Why}
+		w.Jobs[x.Job] = j
+	}
+}
+
+// leave lets those wait again whose grace is over.
+func leave(w *World) {
+	for _, id := range slices.Sorted(maps.Keys(w.Jobs)) {
+		j := w.Jobs[id]
+		if !j.Preempting() || w.Clock.Sub(j.Last().Preempt.At) < j.Spec.Checkpoint.Grace {
+			continue
+		}
+		w.End(id)
+		j = w.Jobs[id].Clone()
+		j.State, j.Last().State = cluster.JobPending, cluster.JobCancelled
+		w.Jobs[id] = j
+	}
+}
+
+// TestDeadlinesMakeRoom: 12 GPUs are held for hours by jobs with a checkpoint hook.
+// A deadline of five minutes is admitted, as few as will do make room for it, and it
+// starts when they have.
+func TestDeadlinesMakeRoom(t *testing.T) {
+	t.Parallel()
+	pol := scheduler.Default()
+	held := func(hook bool, gpus int) *World {
+		w := NewWorld([]*cluster.Node{Node("n1", 4, a100), Node("n2", 4, a100), Node("n3", 4, a100)})
+		w.Runs = func(j *cluster.Job) time.Duration { return j.Spec.TimeLimit }
+		for i := range 12 / gpus {
+			j := Job(cluster.JobID(1+i), Exclusive, Limit(10*time.Hour), GPUs(gpus))
+			if hook {
+				j.Spec.Checkpoint = cluster.Checkpoint{Signal: "USR1", Grace: time.Minute}
+			}
+			w.Submit(j)
+		}
+		p := scheduler.Schedule(w.Snapshot(), pol)
+		w.Apply(&p)
+		w.Advance(time.Minute)
+		return w
+	}
+	asks := func(n int) *cluster.Job {
+		j := Job(99, Exclusive, Limit(2*time.Minute), GPUs(n), dueIn(6*time.Minute))
+		return j
+	}
+	if err := scheduler.Admit(withTerms(held(false, 1)), []*cluster.Job{asks(1)}, pol); err == nil || !strings.Contains(err.Msg, "what runs and cannot make room") {
+		t.Errorf("no hook: got %v, want a refusal", err)
+	}
+	tight := asks(1)
+	tight.Spec.Deadline = Now.Add(4 * time.Minute)
+	if err := scheduler.Admit(withTerms(held(true, 1)), []*cluster.Job{tight}, pol); err == nil {
+		t.Error("a deadline that leaves no time for the grace was admitted")
+	}
+	for _, c := range []struct{ gangs, asks, ends int }{{1, 1, 1}, {1, 2, 2}, {2, 1, 1}, {2, 2, 1}, {4, 1, 1}} {
+		w, j := held(true, c.gangs), asks(c.asks)
+		if err := scheduler.Admit(withTerms(w), []*cluster.Job{j}, pol); err != nil {
+			t.Errorf("%+v: refused: %s", c, err.Msg)
+			continue
+		}
+		w.Submit(j)
+		ended := 0
+		for range 5 {
+			p := scheduler.Schedule(withTerms(w), pol)
+			w.Apply(&p)
+			makeRoom(t, w, p.Preempt)
+			ended += len(p.Preempt)
+			w.Advance(30 * time.Second)
+			leave(w)
+		}
+		if got := w.Jobs[99]; ended != c.ends || got.Started == 0 || got.Started.Sub(Now) > 150*time.Second {
+			t.Errorf("%+v: %d were ended, want %d; the job is %v, started %s", c, ended, c.ends, got.State, got.Started.Sub(Now))
+		}
+	}
+}
+
 // TestAdmittedDeadlinesAreMet: whatever else is submitted, who was admitted
 // ends in time when runs take no longer than promised and have GPUs alone, gangs
 // too; also where the fast path gives away what no deadline waits for.
@@ -114,12 +207,15 @@ func TestAdmittedDeadlinesAreMet(t *testing.T) {
 				j.Eligible = w.Clock
 				if rapid.Bool().Draw(t, "due") {
 					j.Spec.Deadline = w.Clock.Add(l + time.Duration(rapid.IntRange(0, 24).Draw(t, "slack"))*tick)
-					if scheduler.Admit(w.Snapshot(), []*cluster.Job{j}, pol) != nil {
+					if scheduler.Admit(withTerms(w), []*cluster.Job{j}, pol) != nil {
 						continue
 					}
 					promised[id] = j.Spec.Deadline
 				} else if rapid.Bool().Draw(t, "shares") {
 					j.Spec.Exclusive, j.Spec.GPUMemMiB, j.Spec.GPUMilli = false, 10_000, 300
+				}
+				if j.Spec.Deadline == 0 && rapid.Bool().Draw(t, "makes room") {
+					j.Spec.Checkpoint = cluster.Checkpoint{Signal: "USR1", Grace: 2 * tick}
 				}
 				w.Submit(j)
 			}
@@ -127,9 +223,11 @@ func TestAdmittedDeadlinesAreMet(t *testing.T) {
 				p := scheduler.OnRelease(w, gpus, pol)
 				w.Apply(&p)
 			}
-			p := scheduler.Schedule(w.Snapshot(), pol)
+			p := scheduler.Schedule(withTerms(w), pol)
 			w.Apply(&p)
+			makeRoom(t, w, p.Preempt)
 			w.Advance(tick)
+			leave(w)
 		}
 		for id, by := range promised {
 			j := w.Jobs[id]

@@ -2,6 +2,7 @@ package lead
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -14,7 +15,8 @@ import (
 const (
 	// defaultPreemptEvery is the least time between two passes whose
 	// preemptions are carried out: who made room needs its grace, and what comes
-	// of it should be seen before more are asked.
+	// of it should be seen before more are asked. Those for promised deadlines
+	// are carried out at once: their passes see who leaves already.
 	defaultPreemptEvery = time.Minute
 	maxPreempts         = 64 // of one pass
 )
@@ -30,7 +32,11 @@ const (
 // meanwhile is left alone.
 func (p *planner) preempt(ctx context.Context, ps []cluster.Preemption) error {
 	now := p.clock()
-	if len(ps) == 0 || now.Sub(p.lastPreempt) < p.sched().preemptEvery() {
+	paced := now.Sub(p.lastPreempt) < p.sched().preemptEvery()
+	if paced { // a promised deadline does not wait
+		ps = slices.DeleteFunc(slices.Clone(ps), func(x cluster.Preemption) bool { return !p.isDue(x.For) })
+	}
+	if len(ps) == 0 {
 		return nil
 	}
 	var cmds []*logv1.Command
@@ -54,7 +60,9 @@ func (p *planner) preempt(ctx context.Context, ps []cluster.Preemption) error {
 	if len(cmds) == 0 {
 		return nil
 	}
-	p.lastPreempt = now
+	if !paced {
+		p.lastPreempt = now
+	}
 	pctx, cancel := context.WithTimeout(ctx, planTimeout)
 	defer cancel()
 	results, err := p.prop.Do(pctx, cmds...)
@@ -77,4 +85,10 @@ func (p *planner) preempt(ctx context.Context, ps []cluster.Preemption) error {
 		p.log.InfoContext(ctx, "attempt makes room", "job", x.Job, "attempt", x.Attempt, "for", x.For, "reason", x.Why)
 	}
 	return nil
+}
+
+// isDue reports whether a job was promised a deadline.
+func (p *planner) isDue(id cluster.JobID) bool {
+	j, ok := p.fsm.Job(id)
+	return ok && j.Spec.Deadline > 0
 }

@@ -18,6 +18,9 @@ type ordering struct {
 	// fixed tells that the key of a waiting job stays the same while the job
 	// does.
 	fixed bool
+	// atOnce tells that over does not wait for Options.MinRun: what was promised
+	// does not depend on when somebody else began.
+	atOnce bool
 	// prepare works out what keys need to know of all jobs, nil for nothing.
 	prepare func(p *pass)
 }
@@ -37,7 +40,7 @@ func orders() []ordering {
 		{name: "fairshare", key: byUse, prepare: countUse},
 		{name: "themis", key: byUnfairness, over: leaseEnded},
 		{name: "rounds", key: byPriority, over: roundEnded, prepare: allocate},
-		{name: "edf", key: byDeadline, over: promised, prepare: admitDeadlines},
+		{name: "edf", key: byDeadline, over: promised, atOnce: true, prepare: admitDeadlines},
 	}
 }
 

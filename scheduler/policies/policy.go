@@ -201,6 +201,10 @@ func (e *engine) Name() string { return e.name }
 // Tenancy is who is guaranteed cells, nil for nobody.
 func (e *engine) Tenancy() *Tenancy { return e.opt.Tenants }
 
+// MakesRoomForDeadlines tells that who was promised a deadline takes the place of
+// those who may be preempted.
+func (e *engine) MakesRoomForDeadlines() bool { return e.order.name == "edf" && e.opt.Tenants == nil }
+
 // StartsOnly tells that plans hold nothing but starts, for jobs that stand in
 // no queue of a card: a caller who sees that nobody fits need not ask.
 func (e *engine) StartsOnly() bool {

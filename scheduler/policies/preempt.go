@@ -14,7 +14,7 @@ const heads = 16
 // preempt proposes to end attempts so that the first of those who wait can
 // start in a later plan. Only jobs whose terms allow it are ended, only when
 // the order lets the one take the other's place, and not before
-// Options.MinRun. Of the nodes where that would make room it takes the one
+// Options.MinRun where the order asks for that. Of the nodes where that would make room it takes the one
 // with the fewest victims, then the one that loses the least work, then the first. Room that
 // is being cleared anyway is waited for.
 func (p *pass) preempt() {
@@ -51,7 +51,7 @@ func (p *pass) preempt() {
 // mayEnd reports whether an attempt may be preempted at all.
 func (p *pass) mayEnd(r *run) bool {
 	return !r.fresh && !p.ends(r.job.ID) && p.snap.Terms[r.job.ID].Preemptible && r.job.State == cluster.JobRunning && r.job.Cancel == nil &&
-		!r.job.Preempting() && time.Duration(p.now-r.began)*time.Microsecond >= p.opt.MinRun && p.rested(r.job)
+		!r.job.Preempting() && (p.order.atOnce || time.Duration(p.now-r.began)*time.Microsecond >= p.opt.MinRun) && p.rested(r.job)
 }
 
 // rested reports whether a job's last preemption is long enough ago. The state

@@ -42,8 +42,19 @@ func unqueuedDeadline(waiting []*cluster.Job) bool {
 	})
 }
 
+// makesRoom reports whether passes end others for a deadline that was promised:
+// the scheduler's own do, and those of the order edf.
+func (c *Chosen) makesRoom() bool {
+	if c.Planner == nil {
+		return true
+	}
+	p, ok := c.Planner.(interface{ MakesRoomForDeadlines() bool })
+	return ok && p.MakesRoomForDeadlines()
+}
+
 // Admit refuses jobs, which have ids in order and are not in snap, when their
-// deadlines cannot be met beside those that were promised before.
+// deadlines cannot be met beside those that were promised before. What may be
+// ended for them counts as such where the policy does so.
 func Admit(snap *cluster.Snapshot, jobs []*cluster.Job, s *Site) error {
 	byPart := map[string][]*cluster.Job{}
 	for _, j := range jobs {
@@ -53,7 +64,11 @@ func Admit(snap *cluster.Snapshot, jobs []*cluster.Job, s *Site) error {
 		part := PartitionOf(snap, byPart[name][0])
 		pol := s.Of(name).Policy
 		pol.DeadlineShareMilli /= int64(overlaps(snap, part))
-		if err := scheduler.Admit(Within(snap, part), byPart[name], pol); err != nil {
+		seen := *Within(snap, part)
+		if seen.Terms = nil; s.Of(name).makesRoom() {
+			seen.Terms = termsOf(seen.Waiting, seen.Running)
+		}
+		if err := scheduler.Admit(&seen, byPart[name], pol); err != nil {
 			return err
 		}
 	}
