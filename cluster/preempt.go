@@ -62,6 +62,16 @@ func (j *Job) Rested(now Time) bool {
 	return n == 0 || n < MaxPreemptions && now.Sub(last) >= PreemptEvery
 }
 
+// RestsFor is how much longer j cannot be preempted again since it was not long ago,
+// 0 when it can; ok is false when it never will, having been so often enough.
+func (j *Job) RestsFor(now Time) (d time.Duration, ok bool) {
+	last, n := j.Preempted()
+	if n == 0 {
+		return 0, true
+	}
+	return max(0, PreemptEvery-now.Sub(last)), n < MaxPreemptions
+}
+
 // Unpreemptible returns why the live attempt of j cannot be preempted at a
 // time, in words, and "" when it can.
 func (j *Job) Unpreemptible(now Time) string {

@@ -73,6 +73,12 @@ func TestTenantTakesItsCardBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	j := got.Job
+	if why, err = apiv1.NewJobServiceClient(cc).ExplainJob(as(t, 1001), &apiv1.ExplainJobRequest{Id: ids[1]}); err != nil {
+		t.Fatal(err)
+	}
+	if es := why.Explanations; len(es) == 0 || !strings.Contains(es[0].Detail, "it was preempted shortly ago and borrows again in ") || why.Forecast != nil {
+		t.Errorf("who was sent home is explained by %v, forecast %v", es, why.Forecast)
+	}
 	if n := len(j.Attempts); n != 1 || !strings.Contains(j.Attempts[0].ReasonDetail, "tenant speech is guaranteed the 1 GPUs that it borrowed a part of") {
 		t.Errorf("attempts %v", j.Attempts)
 	}

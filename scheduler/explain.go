@@ -403,11 +403,6 @@ func (x *explainer) queue() {
 		code = cluster.ReasonResources
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s in the queue of %s", ordinal(at+1), where)
-	if est := x.job.EstStart.Sub(x.snap.Now); x.job.EstStart > 0 && est > 0 {
-		b.WriteString("; expected start in " + about(est.Microseconds()))
-	} else if x.job.EstStart > 0 {
-		b.WriteString("; was expected to have started by now")
-	}
+	fmt.Fprintf(&b, "%s in the queue of %s", ordinal(at+1), where) // when it starts the forecast says
 	x.tally(code, 1, math.MinInt64, b.String)
 }

@@ -75,6 +75,7 @@ type host struct {
 	node         *cluster.Node
 	use          cluster.NodeUse
 	lo, hi       int32 // cards
+	keptFor      cluster.JobID
 	promised     bool  // cores are kept for a deadline
 	keptCPU      int64 // for jobs that waited too long
 	keptMem      int64

@@ -412,6 +412,9 @@ func (c *clearing) begin(s *stage, j *cluster.Job, now int64, q quantile) (leave
 // missing says in words what lacks at the place now, and what must end.
 func (c *clearing) missing() string {
 	what := c.lacks()
+	if r := c.reserved(); r != "" && c.ends == 0 {
+		return r
+	}
 	if c.ends == 0 {
 		return what
 	}
@@ -420,6 +423,18 @@ func (c *clearing) missing() string {
 		verb = " ends in "
 	}
 	return what + "; " + jobs(c.ends) + verb + about(c.at-int64(c.x.snap.Now))
+}
+
+// reserved says which reservation keeps the job from its cards now, "" for none.
+func (c *clearing) reserved() string {
+	b := cluster.Berth{Node: c.node.ID}
+	for _, k := range c.cards {
+		b.GPUs = append(b.GPUs, cluster.GPUShare{GPU: c.node.GPUs[k].ID})
+	}
+	if r := c.x.snap.Reservations.Keeps(c.x.job, &b, c.x.snap.Now); r.Code != "" {
+		return fmt.Sprintf("node %s: %s", c.node.ID, r.Detail)
+	}
+	return ""
 }
 
 func (c *clearing) lacks() string {

@@ -8,27 +8,95 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
+// spanPlace is a node, and when it has room for its part.
+type spanPlace struct {
+	*clearing
+	early, late int64
+}
+
+// together is the first time, from one on, at which so many nodes are open to the
+// job at once: have room, and no reservation that it would run into. last is the one of
+// them that is open last.
+func together(ps []spanPlace, want int, at int64, room func(*spanPlace) int64) (when int64, last *spanPlace, ok bool) {
+	const mostSteps = 1000
+	for range mostSteps {
+		open, next := 0, int64(forever)
+		var nearest *spanPlace
+		for i := range ps {
+			p := &ps[i]
+			t, may := p.shifted(max(at, room(p)), p.length)
+			switch {
+			case !may:
+			case t <= at:
+				if open++; last == nil {
+					last = p
+				}
+			case t < next:
+				next, nearest = t, p
+			}
+		}
+		if open >= want {
+			return at, last, true
+		}
+		if nearest == nil {
+			break
+		}
+		at, last = next, nearest
+	}
+	return at, last, false
+}
+
+// afterOthers moves a forecast of nodes that have room and are kept for somebody who
+// comes before the job to when that one has ended.
+func (x *explainer) afterOthers(f *Forecast) {
+	alone := *x.snap
+	alone.Waiting = []*cluster.Job{x.job}
+	plan := Schedule(&alone, x.pol)
+	id, _ := spanBefore(x.snap, x.job, &plan, x.pol)
+	i := slices.IndexFunc(x.snap.Waiting, func(j *cluster.Job) bool { return j.ID == id })
+	if i < 0 {
+		return
+	}
+	before, less := x.snap.Waiting[i], *x.snap
+	less.Waiting = slices.DeleteFunc(slices.Clone(x.snap.Waiting), func(j *cluster.Job) bool { return j.ID == x.job.ID })
+	g, ok := ForecastStart(&less, before, x.pol)
+	if !ok {
+		return
+	}
+	e, _ := cluster.EstimateFor(before.Estimates, x.typeOn(g.Node))
+	d := durationOf(before, &e, &x.pol)
+	f.P50 = max(f.P50, g.P50+cluster.Time(stretched(d, middle, &e, before.Spec.TimeLimit)))
+	f.P90 = max(f.P90, f.P50, g.P90+cluster.Time(stretched(d, tail, &e, before.Spec.TimeLimit)))
+	f.Ahead++
+	f.Missing += fmt.Sprintf("; job %d comes before it", id)
+}
+
+func (x *explainer) typeOn(id cluster.NodeID) string {
+	for _, n := range x.snap.Nodes {
+		if n.ID == id && len(n.GPUs) > 0 {
+			return n.GPUs[0].Type
+		}
+	}
+	return cluster.CPUType
+}
+
 // forecastSpan is the forecast of a job on several nodes: when the last of as many
 // as it needs is free for its part, on cards of one type, those taken together
 // that are so soonest. A node that is free before is taken to be kept for it, as
 // passes do once it has waited for a while.
 func (x *explainer) forecastSpan(live map[cluster.NodeID][]*cluster.Job) (f Forecast, ok bool) {
-	type place struct {
-		*clearing
-		early, late int64
-	}
 	want, free, all := x.job.Spec.NodeCount(), 0, 0
-	byType := map[string][]place{}
+	byType := map[string][]spanPlace{}
 	for _, n := range sortedNodes(x.snap.Nodes) {
 		c := &clearing{x: x, node: n, running: live[n.ID]}
-		if !n.Schedulable() || !x.job.Spec.Allows(n) || !c.find() {
+		if !n.Schedulable() || !x.job.Spec.Allows(n) || !c.find() || !c.shift() {
 			continue
 		}
 		typ := ""
 		if len(c.cards) > 0 {
 			typ = n.GPUs[c.cards[0]].Type
 		}
-		byType[typ] = append(byType[typ], place{c, c.play(middle), c.play(tail)})
+		byType[typ] = append(byType[typ], spanPlace{c, c.play(middle), c.play(tail)})
 	}
 	now := int64(x.snap.Now)
 	for _, typ := range sortedTypes(byType) {
@@ -36,26 +104,25 @@ func (x *explainer) forecastSpan(live map[cluster.NodeID][]*cluster.Job) (f Fore
 		if len(ps) < want {
 			continue
 		}
-		slices.SortStableFunc(ps, func(a, b place) int { return cmp.Compare(a.early, b.early) })
-		early := max(now, ps[want-1].early)
-		late := early
-		for _, p := range ps[:want] {
-			late = max(late, p.late)
-		}
-		if ok && early >= int64(f.P50) {
+		slices.SortStableFunc(ps, func(a, b spanPlace) int { return cmp.Compare(a.early, b.early) })
+		early, last, open := together(ps, want, now, func(p *spanPlace) int64 { return p.early })
+		late, _, _ := together(ps, want, early, func(p *spanPlace) int64 { return p.late })
+		if !open || ok && early >= int64(f.P50) {
 			continue
 		}
-		last := ps[want-1]
 		f = Forecast{Node: last.node.ID, Missing: last.missing(), P50: cluster.Time(early), P90: cluster.Time(late), Ahead: last.before()}
 		ok, all, free = true, len(ps), 0
 		for _, p := range ps {
-			if p.ends == 0 {
+			if p.ends == 0 && p.at <= now {
 				free++
 			}
 		}
 	}
 	if ok {
 		f.Missing = fmt.Sprintf("%d of %s with room, needs %d at once; the last to come free is %s", free, nodes(all), want, f.Missing)
+	}
+	if ok && int64(f.P50) <= now {
+		x.afterOthers(&f)
 	}
 	return f, ok
 }

@@ -45,6 +45,65 @@ func TestForecastOfASpan(t *testing.T) {
 	}
 }
 
+// TestASpanBehindAReservation: both nodes have room, and one is kept by a reservation
+// into which the job would run. It is told so, and starts when that ends.
+func TestASpanBehindAReservation(t *testing.T) {
+	t.Parallel()
+	pol := scheduler.Default()
+	w := NewWorld([]*cluster.Node{Node("n1", 1, a100), Node("n2", 1, a100)})
+	j := Job(9, Exclusive, Limit(time.Hour))
+	j.Spec.Nodes = 2
+	w.Submit(j)
+	s := w.Snapshot()
+	n2, err := cluster.ParseHostList("n2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Reservations = cluster.Reservations{{Name: "talk", Start: Now.Add(30 * time.Minute), Duration: 2 * time.Hour, Nodes: n2, Users: []string{"carol"}}}
+	f, ok := scheduler.ForecastStart(s, j, pol)
+	if !ok || f.P50.Sub(Now) != 150*time.Minute || !strings.Contains(f.Missing, "1 of 2 nodes with room, needs 2 at once") || !strings.Contains(f.Missing, "talk") {
+		t.Errorf("in %s: %s", f.P50.Sub(Now), f.Missing)
+	}
+	w.Clock = Now.Add(150 * time.Minute)
+	s.Now = w.Clock
+	if plan := scheduler.Schedule(s, pol); len(plan.Starts) != 1 {
+		t.Errorf("it does not start when the reservation has ended: %+v", plan.Unplaced)
+	}
+}
+
+// TestASpanBehindAnother: two nodes have room, and are kept for a job on three that
+// waits for longer. That is what is said, and not that the next pass decides.
+func TestASpanBehindAnother(t *testing.T) {
+	t.Parallel()
+	pol := scheduler.Default()
+	w := NewWorld([]*cluster.Node{Node("n1", 1, a100), Node("n2", 1, a100), Node("n3", 1, a100)})
+	running(w, Job(1, Lasts(time.Hour), Limit(time.Hour)), GPU("n3", 0), whole(80000))
+	first, second := Job(8, Exclusive, Limit(2*time.Hour), Waited(time.Hour)), Job(9, Exclusive, Limit(2*time.Hour))
+	first.Spec.Nodes, second.Spec.Nodes = 3, 2
+	w.Submit(first)
+	w.Submit(second)
+	if plan := scheduler.Schedule(w.Snapshot(), pol); len(plan.Starts) != 0 {
+		t.Fatalf("started %+v", plan.Starts)
+	}
+	es := scheduler.Explain(w.Snapshot(), second, pol)
+	if e := es[0].Reason; e.Code != cluster.ReasonQueueOrder || e.Detail != "2 nodes with room, but they are kept for job 8, which waits and comes before it" {
+		t.Errorf("explained by %+v", es)
+	}
+	f, ok := scheduler.ForecastStart(w.Snapshot(), second, pol)
+	if !ok || f.P50.Sub(Now) != 3*time.Hour || f.Ahead != 1 {
+		t.Errorf("in %s, %d ahead: %s", f.P50.Sub(Now), f.Ahead, f.Missing)
+	}
+	short := Job(10, Exclusive, Limit(30*time.Minute))
+	short.Spec.Nodes = 2
+	w.Submit(short)
+	if e := scheduler.Explain(w.Snapshot(), short, pol)[0].Reason; e.Code != cluster.ReasonUnconfirmed {
+		t.Errorf("one that ends before is explained by %+v", e)
+	}
+	if f, ok := scheduler.ForecastStart(w.Snapshot(), short, pol); !ok || f.P50 != Now {
+		t.Errorf("one that ends before starts in %s: %s", f.P50.Sub(Now), f.Missing)
+	}
+}
+
 // TestForecastsCover: on a trace of jobs whose lengths scatter about their
 // predictions as those of the predictor do, at least 85 of 100 jobs that had to
 // wait started by the P90 that they were told when they came.

@@ -87,6 +87,7 @@ func (p *pass) keepPromise(pr *promise) {
 		h.keptCPU += it.cpu
 		h.keptMem += it.mem
 	}
+	h.keptFor = cmp.Or(h.keptFor, it.job.ID)
 	p.f.keeps(first.host, pr.cards)
 	if it.queue >= 0 && p.f.cards[it.queue].host == first.host && p.queueHolds(it) {
 		return

@@ -111,6 +111,7 @@ func (p *pass) keep(it *item) bool {
 	h := &p.f.hosts[cd.host]
 	h.keptCPU += it.cpu
 	h.keptMem += it.mem
+	h.keptFor = cmp.Or(h.keptFor, it.job.ID)
 	p.f.keeps(cd.host, cards)
 	return true
 }

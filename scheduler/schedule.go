@@ -60,7 +60,10 @@ type pass struct {
 // The cost is that of sorting what waits plus a logarithm of the GPUs for
 // each job that moves. Every waiting job that does not start has an entry in
 // Unplaced; the first Policy.MaxReasons shapes of them have it in words.
-func Schedule(snap *cluster.Snapshot, pol Policy) cluster.Plan {
+func Schedule(snap *cluster.Snapshot, pol Policy) cluster.Plan { return schedule(snap, pol).plan }
+
+// schedule makes a pass, and returns it with its plan.
+func schedule(snap *cluster.Snapshot, pol Policy) *pass {
 	p := &pass{pol: pol, now: int64(snap.Now), running: snap.Running, more: snap.More, failed: map[shape]int64{}, bulks: map[shape]bool{}, told: map[shape]cluster.Reason{}}
 	p.plan.BaseIndex, p.nodes = snap.Index, snap.Nodes
 	p.realms, p.reservations = newRealms(snap), snap.Reservations
@@ -93,7 +96,7 @@ func Schedule(snap *cluster.Snapshot, pol Policy) cluster.Plan {
 	p.rebalance()
 	p.rerank()
 	p.tellUnplaced()
-	return p.plan
+	return p
 }
 
 // markUnseen counts those in queues whom the snapshot does not hold, and

@@ -227,6 +227,7 @@ func (p *pass) keepSpan(it *item) bool {
 		h := &p.f.hosts[best[i].host]
 		h.keptCPU += p.coresOn(it, h)
 		h.keptMem += it.mem
+		h.keptFor = cmp.Or(h.keptFor, it.job.ID)
 		p.f.keeps(best[i].host, best[i].cards)
 	}
 	return true
@@ -274,23 +275,56 @@ func (p *pass) spanReason(it *item, c int) cluster.Reason {
 	return r
 }
 
-// explainSpan says in front of what each node lacks how many have room.
+// explainSpan says in front of what each node lacks how many have room, and for
+// whom they are if not for the job.
 func explainSpan(snap *cluster.Snapshot, job *cluster.Job, pol Policy) Explanation {
 	alone := *snap
 	alone.Waiting = []*cluster.Job{job}
 	pol.MaxReasons = max(1, pol.MaxReasons)
 	plan := Schedule(&alone, pol)
-	have := " have"
+	room, have := nodes(job.Spec.NodeCount())+" with room", " have"
 	if job.Spec.NodeCount() == 1 {
 		have = " has"
 	}
 	e := Explanation{Count: job.Spec.NodeCount(), Reason: cluster.Reason{
 		Code: cluster.ReasonUnconfirmed, Detail: nodes(job.Spec.NodeCount()) + have + " room; the next pass decides",
 	}}
-	if len(plan.Starts) == 0 && len(plan.Unplaced) > 0 {
+	switch before, kept := spanBefore(snap, job, &plan, pol); {
+	case len(plan.Starts) == 0 && len(plan.Unplaced) > 0:
 		e.Reason = plan.Unplaced[0].Reason
+	case kept:
+		e.Reason = cluster.Reason{Code: cluster.ReasonQueueOrder, Detail: fmt.Sprintf("%s, but they are kept for job %d, which waits and comes before it", room, before)}
+	case before != 0:
+		e.Reason = cluster.Reason{Code: cluster.ReasonQueueOrder, Detail: fmt.Sprintf("%s, but job %d comes before it and starts there", room, before)}
 	}
 	return e
+}
+
+// spanBefore finds out who has the nodes on which a job would start, were it alone
+// in waiting, by a pass over all who wait: for whom they are kept, or who starts there; 0
+// when it starts itself.
+func spanBefore(snap *cluster.Snapshot, job *cluster.Job, alone *cluster.Plan, pol Policy) (before cluster.JobID, kept bool) {
+	if len(alone.Starts) == 0 || len(snap.Waiting) < 2 {
+		return 0, false
+	}
+	p := schedule(snap, pol)
+	started := map[cluster.NodeID]cluster.JobID{}
+	for i := range p.plan.Starts {
+		st := &p.plan.Starts[i]
+		if st.Job == job.ID {
+			return 0, false
+		}
+		for _, b := range st.Berths() {
+			started[b.Node] = cmp.Or(started[b.Node], st.Job)
+		}
+	}
+	for _, b := range alone.Starts[0].Berths() {
+		if id := p.f.hosts[p.f.hostAt[b.Node]].keptFor; id != 0 && id != job.ID {
+			return id, true
+		}
+		before = cmp.Or(before, started[b.Node])
+	}
+	return before, false
 }
 
 // tellSpan puts the reason why a job waits into the state, when it is another

@@ -159,6 +159,35 @@ func (l *Learner) estimates(j *cluster.Job, types []model.TypeInfo) []cluster.Es
 	return es
 }
 
+// Known returns running jobs with what is known by now of how long they take: of
+// those that nobody could predict when they were placed, and an equal one has ended
+// since. It is for who asks; what was reserved stays as it is.
+func (l *Learner) Known(running []*cluster.Job, nodes []*cluster.Node) []*cluster.Job {
+	out, types := running, []model.TypeInfo(nil)
+	found := map[alike][]cluster.Estimate{}
+	for i, j := range running {
+		a, s := j.Live(), j.Spec
+		if a == nil || a.Estimate.Duration > 0 || s.Duration > 0 {
+			continue
+		}
+		if types == nil {
+			types, out = GPUTypes(nodes), slices.Clone(running)
+		}
+		key := alike{s.Signature, s.Name, j.Owner.UID, s.GPUs, s.GPUMemMiB, s.GPUMilli, s.CPUMilli, s.Duration, s.OrCPU}
+		es, done := found[key]
+		if !done {
+			es = l.estimates(j, types)
+			found[key] = es
+		}
+		if e, ok := cluster.EstimateFor(es, a.Estimate.GPUType); ok && e.Duration > 0 {
+			now := j.Clone()
+			now.Last().Estimate.Duration, now.Last().Estimate.ConfidenceMilli = e.Duration, e.ConfidenceMilli
+			out[i] = now
+		}
+	}
+	return out
+}
+
 // batch is a command in the making.
 type batch struct {
 	cmd  logv1.EstimateJobs

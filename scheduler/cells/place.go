@@ -12,8 +12,11 @@ type Request struct {
 	ID          cluster.JobID
 	Tenant      string
 	Preemptible bool
-	GPUType     string
-	GPUs        int
+	// Sent says why a job with a checkpoint hook is not preemptible now, "" for
+	// one that is, or has none.
+	Sent    string
+	GPUType string
+	GPUs    int
 }
 
 // Answer is what becomes of a request.

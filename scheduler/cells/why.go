@@ -52,6 +52,9 @@ func (b *Binding) Why(r Request) string {
 }
 
 func say(r Request, why string) string {
+	if r.Sent != "" {
+		return why + "; " + r.Sent
+	}
 	if r.Preemptible {
 		return why + "; it borrows as soon as cards are idle"
 	}

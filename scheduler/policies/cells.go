@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler/cells"
@@ -55,6 +56,20 @@ func (t *Tenancy) bind(snap *cluster.Snapshot, rest bool) *cells.Binding {
 // ended whenever they ask.
 func lendable(snap *cluster.Snapshot, j *cluster.Job, rest bool) bool {
 	return snap.Terms[j.ID].Preemptible && (!rest || j.Rested(snap.Now))
+}
+
+// SentHome says of a job that could borrow if it had not been preempted shortly ago when
+// it may again, "" for all others: who lies on cards of others must be one that can be
+// ended when they come, and nobody is asked twice within cluster.PreemptEvery.
+func SentHome(snap *cluster.Snapshot, j *cluster.Job) string {
+	if !snap.Terms[j.ID].Preemptible || j.Rested(snap.Now) {
+		return ""
+	}
+	rest, ok := j.RestsFor(snap.Now)
+	if !ok {
+		return fmt.Sprintf("it was preempted %d times and borrows no more", cluster.MaxPreemptions)
+	}
+	return fmt.Sprintf("it was preempted shortly ago and borrows again in %s, since nobody is asked twice in %s", rest.Round(time.Second), cluster.PreemptEvery)
 }
 
 // cellMode says on which cards a task is tried.
@@ -369,7 +384,7 @@ func (g *guard) reason(t *task) cluster.Reason {
 		return cluster.Reason{Code: cluster.ReasonResources, Detail: fmt.Sprintf("its cards in the cells of team %s are being cleared: %d that borrowed them are asked to end, others end already", of, len(vs))}
 	}
 	for _, name := range g.types(t) {
-		if why := g.b.Why(cells.Request{ID: t.id, Tenant: of, GPUType: name, GPUs: t.gpus, Preemptible: g.lendable(t)}); why != "" {
+		if why := g.b.Why(cells.Request{ID: t.id, Tenant: of, GPUType: name, GPUs: t.gpus, Preemptible: g.lendable(t), Sent: SentHome(g.p.snap, t.job)}); why != "" {
 			return cluster.Reason{Code: cluster.ReasonTenantCells, Detail: why}
 		}
 	}

@@ -43,10 +43,19 @@ func (c *Chosen) planOneNode(snap *cluster.Snapshot) cluster.Plan {
 	plan := c.Planner.Plan(&less)
 	for _, j := range snap.Waiting {
 		if Spans(j) {
-			plan.Unplaced = append(plan.Unplaced, cluster.Unplaced{Job: j.ID, Reason: cluster.Reason{Code: cluster.ReasonNodes, Detail: c.NoSpans()}})
+			plan.Unplaced = append(plan.Unplaced, cluster.Unplaced{Job: j.ID, Reason: c.SpanReason(j)})
 		}
 	}
 	return plan
+}
+
+// SpanReason says that a job on several nodes waits since the policy knows none;
+// the code is empty when that is not so.
+func (c *Chosen) SpanReason(j *cluster.Job) cluster.Reason {
+	if c.Planner == nil || !Spans(j) {
+		return cluster.Reason{}
+	}
+	return cluster.Reason{Code: cluster.ReasonNodes, Detail: c.NoSpans()}
 }
 
 // NoSpans says that the policy knows no jobs on several nodes.

@@ -42,7 +42,7 @@ func TenantReason(chosen *Chosen, snap *cluster.Snapshot, j *cluster.Job) cluste
 		if j.Spec.GPUType != "" && j.Spec.GPUType != e.GPUType || e.GPUType == cluster.CPUType {
 			continue
 		}
-		why := b.Why(cells.Request{ID: j.ID, Tenant: ten.Of(j.Owner), GPUType: e.GPUType, GPUs: j.Spec.GPUs, Preemptible: s.Terms[j.ID].Preemptible})
+		why := b.Why(cells.Request{ID: j.ID, Tenant: ten.Of(j.Owner), GPUType: e.GPUType, GPUs: j.Spec.GPUs, Preemptible: s.Terms[j.ID].Preemptible, Sent: policies.SentHome(&s, j)})
 		if why != "" {
 			return cluster.Reason{Code: cluster.ReasonTenantCells, Detail: why}
 		}

@@ -59,7 +59,11 @@ func (c *Jobs) forecast(snap *cluster.Snapshot, j *cluster.Job) (*apiv1.Forecast
 	default:
 		return nil, cluster.Reason{Code: r.Code, Detail: c.barredDetail(j, r)}.String()
 	}
+	if r := c.lead.Scheduling().Of(j.Spec.Partition).SpanReason(j); r.Code != "" {
+		return nil, r.String()
+	}
 	view := *snap
+	view.Running = c.learn.Known(snap.Running, snap.Nodes)
 	view.Interference = c.learn.Company.ForScheduler(snap.Nodes, snap.Running, []*cluster.Job{j})
 	part := site.PartitionOf(&view, j)
 	own := site.Within(&view, part)

@@ -284,6 +284,11 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 			return resp, nil
 		}
 	}
+	if r := s.c.lead.Scheduling().Of(j.Spec.Partition).SpanReason(j); r.Code != "" {
+		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(r.Code), Detail: r.Detail, Count: 1})
+		return resp, nil
+	}
+	snap.Running = s.c.learn.Known(snap.Running, snap.Nodes)
 	snap.Interference = s.c.learn.Company.ForScheduler(snap.Nodes, snap.Running, []*cluster.Job{j})
 	pol, part := s.c.lead.PolicyOf(j), site.PartitionOf(snap, j)
 	resp.Explanations = explainPartition(snap, part)
@@ -299,15 +304,19 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(r.Code), Detail: r.Detail, Count: 1})
 		return resp, nil // nothing else matters until then
 	}
-	if r := site.TenantReason(s.c.lead.Scheduling().Of(j.Spec.Partition), snap, j); r.Code != "" {
+	cells := site.TenantReason(s.c.lead.Scheduling().Of(j.Spec.Partition), snap, j)
+	if r := cells; r.Code != "" {
 		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(r.Code), Detail: r.Detail, Count: 1})
 	}
 	for _, e := range scheduler.Explain(snap, j, pol) {
+		if cells.Code != "" && e.Reason.Code == cluster.ReasonUnconfirmed {
+			continue // there is room, and it is not for this job
+		}
 		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{
 			Code: string(e.Reason.Code), Detail: e.Reason.Detail, Count: uint32(e.Count), GpuType: e.GPUType,
 		})
 	}
-	if f, ok := scheduler.ForecastStart(snap, j, pol); ok && (part == nil || !part.Down) {
+	if f, ok := scheduler.ForecastStart(snap, j, pol); ok && cells.Code == "" && (part == nil || !part.Down) {
 		resp.Forecast = forecastToAPI(&f)
 	}
 	return resp, nil

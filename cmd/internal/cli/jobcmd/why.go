@@ -175,9 +175,6 @@ func whySentence(e *console.Env, j *apiv1.Job) string {
 		if j.GetQueue() != "" {
 			text += fmt.Sprintf(", place %d in the queue of %s", j.GetQueuePosition(), j.GetQueue())
 		}
-		if t := console.When(e, j.GetEstimatedStart()); t != "" {
-			text += ", expected to start at " + t
-		}
 		return text + reason
 	case console.Terminal(j.GetState()):
 		text := head + " ended " + j.GetState()
