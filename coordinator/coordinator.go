@@ -271,6 +271,9 @@ func New(cfg Config) (*Coordinator, error) {
 // coordinator: who does not lead plans nothing.
 func (c *Coordinator) SetScheduling(s lead.Scheduling) { c.lead.SetScheduling(s) }
 
+// Suits reports why other policies cannot be put in use, see lead.Leader.
+func (c *Coordinator) Suits(s *lead.Scheduling) error { return c.lead.Suits(s) }
+
 // die ends the process through Config.Fatal, once.
 func (c *Coordinator) die(err error) {
 	c.fatal.Do(func() {

@@ -7,9 +7,12 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
+	"github.com/berth-scheduler/berth/coordinator/lead"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
+	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
 // onTwo is a job on two nodes.
@@ -114,6 +117,51 @@ func TestLateNodeIsPassedOver(t *testing.T) {
 	}
 	if j := job(t, cc, alice, ids[0]); len(j.Attempts) != 2 || !strings.Contains(j.Attempts[0].ReasonDetail, "node n2 was not ready") {
 		t.Errorf("attempts %v", j.Attempts)
+	}
+}
+
+// TestOneNodePoliciesAreRefusedWhereGangsWait: such a policy does not suit while a gang
+// waits, held or not; where it was chosen all the same, the gang is told that it never
+// starts, and not that it does at any moment.
+func TestOneNodePoliciesAreRefusedWhereGangsWait(t *testing.T) {
+	t.Parallel()
+	p, err := policies.New("slot+sjf", policies.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := lead.Scheduling{Site: site.Site{Chosen: site.Chosen{Policy: scheduler.Default(), Planner: p}}}
+	c := coordtest.Start(t, coordtest.Options{N: 1})
+	cc := c.Dial(0, "gate", "g")
+	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	c.Agent(0, "n2", "b1", coordtest.T4("GPU-2"))
+	if err := c.Coordinator(0).Suits(&other); err != nil {
+		t.Fatalf("nobody waits: %v", err)
+	}
+	gang := onTwo()
+	gang.Hold = true
+	ids, err := submit(t, cc, alice, reqID(1), gang)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "policy slot+sjf places every job on one node, and job 1 waits for 2 nodes; let them start or cancel them first"
+	if err := c.Coordinator(0).Suits(&other); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	c.Coordinator(0).SetScheduling(other)
+	controlled(t, cc, alice, apiv1.JobAction_JOB_ACTION_RELEASE, ids[0])
+	why, err := apiv1.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: ids[0]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if es := why.Explanations; len(es) != 1 || !strings.Contains(es[0].Detail, "the policy slot+sjf places every job on one node") || why.Forecast != nil {
+		t.Errorf("explained by %v, forecast %v", es, why.Forecast)
+	}
+	when, err := apiv1.NewJobServiceClient(cc).ListForecasts(as(t, alice), &apiv1.ListForecastsRequest{Ids: ids})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fs := when.Forecasts; len(fs) != 1 || fs[0].Forecast != nil || !strings.Contains(fs[0].CannotSay, "places every job on one node") {
+		t.Errorf("forecasts %v", fs)
 	}
 }
 

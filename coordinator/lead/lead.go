@@ -87,6 +87,9 @@ func New(cfg Config, d Needs, s Scheduling) *Leader {
 
 // Run does a leader's work until ctx ends.
 func (l *Leader) Run(ctx context.Context) error {
+	if err := l.Suits(l.Scheduling()); err != nil { // of the start, when nobody could be asked
+		l.log.ErrorContext(ctx, "jobs wait that the policy never starts", "err", err)
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, loop := range []func(context.Context) error{
 		l.plan.run, l.expire, l.undoLate, l.checkpoints, l.sendNotices, l.markLimits, l.watchIdle,

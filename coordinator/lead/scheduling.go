@@ -1,9 +1,11 @@
 package lead
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
@@ -44,6 +46,28 @@ func (l *Leader) Scheduling() *Scheduling { return l.sched.Load() }
 func (l *Leader) SetScheduling(s Scheduling) {
 	l.sched.Store(&s)
 	l.plan.again()
+}
+
+// Suits reports why other policies cannot take the place of those in use: somebody waits
+// for several nodes where they place every job on one, and would wait for ever. The error
+// is an *cluster.Error of CodeInvalid.
+func (l *Leader) Suits(s *Scheduling) error {
+	spans, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobPending, cluster.JobQueued}, Keep: func(j *cluster.Job) bool {
+		return s.Of(j.Spec.Partition).SpanReason(j).Code != ""
+	}})
+	if len(spans) == 0 {
+		return nil
+	}
+	j := spans[0]
+	who := fmt.Sprintf("job %d waits for %d whole nodes", j.ID, j.Spec.NodeCount())
+	if !j.Spec.WholeNodes() {
+		who = fmt.Sprintf("job %d waits for %d nodes", j.ID, j.Spec.NodeCount())
+	}
+	if n := len(spans); n > 1 {
+		who += fmt.Sprintf(", and %d others like it", n-1)
+	}
+	return cluster.Errorf(cluster.CodeInvalid, "policy %s places every job on one node, and %s; let them start or cancel them first, or choose %s or %s",
+		s.Of(j.Spec.Partition).Name(), who, scheduler.ModeFFD, scheduler.ModeSlot)
 }
 
 // PolicyOf is the scheduler's policy for a job.

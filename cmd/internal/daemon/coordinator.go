@@ -88,7 +88,7 @@ func RunCoordinator(ctx context.Context, conf *Configured, version string, log *
 	g.Go(func() error { return ports.mux.Run(gctx) })
 	g.Go(func() error { return c.Run(gctx) })
 	g.Go(func() error { return renewCoordinator(gctx, src, cfg) })
-	reload := newReloader(conf, c.SetScheduling, svc.reg, log)
+	reload := newReloader(conf, c, svc.reg, log)
 	g.Go(func() error { return reload.run(gctx) })
 	if err := svc.run(gctx, g, cfg.Listen.Metrics, c.Healthy); err != nil {
 		fail(err)

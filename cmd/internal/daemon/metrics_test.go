@@ -18,7 +18,6 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 	"github.com/berth-scheduler/berth/cmd/internal/gate"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
-	"github.com/berth-scheduler/berth/coordinator/lead"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/metrics.md")
@@ -87,7 +86,7 @@ func exported(t *testing.T) (coordinators, agents map[string]metric) {
 	t.Helper()
 	c, a := &noted{known: map[string]metric{}}, &noted{known: map[string]metric{}}
 	coordtest.Start(t, coordtest.Options{N: 1, Registry: c})
-	newReloader(&Configured{Loaded: &config.Loaded[config.Coordinator]{Config: &config.Coordinator{}}}, func(lead.Scheduling) {}, c, slog.New(slog.DiscardHandler))
+	newReloader(&Configured{Loaded: &config.Loaded[config.Coordinator]{Config: &config.Coordinator{}}}, &reloads{}, c, slog.New(slog.DiscardHandler))
 	a.MustRegister(newHealthMetrics(nil))
 	gate.New(nil, nil, nil, nil, a, slog.New(slog.DiscardHandler))
 	c.mu.Lock() // what follows is registered by nobody else any more

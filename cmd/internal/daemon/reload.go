@@ -28,7 +28,7 @@ type Configured struct {
 type reloader struct {
 	cfg   *Configured
 	inUse *config.Loaded[config.Coordinator]
-	apply func(lead.Scheduling)
+	use   scheduled
 	log   *slog.Logger
 	clock func() time.Time
 
@@ -43,9 +43,16 @@ const (
 	reloadRefused = "refused"
 )
 
-func newReloader(cfg *Configured, apply func(lead.Scheduling), reg prometheus.Registerer, log *slog.Logger) *reloader {
+// scheduled is a coordinator whose policies can be changed.
+type scheduled interface {
+	// Suits reports why policies cannot be put in use.
+	Suits(s *lead.Scheduling) error
+	SetScheduling(s lead.Scheduling)
+}
+
+func newReloader(cfg *Configured, use scheduled, reg prometheus.Registerer, log *slog.Logger) *reloader {
 	r := &reloader{
-		cfg: cfg, inUse: cfg.Loaded, apply: apply, log: log.With("component", "config"), clock: time.Now,
+		cfg: cfg, inUse: cfg.Loaded, use: use, log: log.With("component", "config"), clock: time.Now,
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "berth_config_reloads_total", Help: "How often the configuration was read again, by outcome.",
 		}, []string{"result"}),
@@ -88,13 +95,16 @@ func (r *reloader) reload(ctx context.Context) {
 	if err == nil {
 		s, err = r.schedulingOf(again)
 	}
+	if err == nil {
+		err = r.use.Suits(s)
+	}
 	if err != nil {
 		r.refused(ctx, err)
 		return
 	}
 	taken, restart := config.Changes(r.cfg.Loaded, r.inUse, again)
 	if len(taken) > 0 {
-		r.apply(*s)
+		r.use.SetScheduling(*s)
 	}
 	r.inUse = again
 	r.reloads.WithLabelValues(reloadTaken).Inc()

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -25,7 +26,11 @@ type reloads struct {
 	log   bytes.Buffer
 	reg   *prometheus.Registry
 	taken []lead.Scheduling
+	unfit error
 }
+
+func (x *reloads) Suits(*lead.Scheduling) error    { return x.unfit }
+func (x *reloads) SetScheduling(s lead.Scheduling) { x.taken = append(x.taken, s) }
 
 func startReloads(t *testing.T, content string) *reloads {
 	x := &reloads{t: t, reg: prometheus.NewRegistry(), path: filepath.Join(t.TempDir(), "coordinator.yaml")}
@@ -38,7 +43,7 @@ func startReloads(t *testing.T, content string) *reloads {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(&x.log, nil))
-	x.r = newReloader(&Configured{Loaded: l, Again: again}, func(s lead.Scheduling) { x.taken = append(x.taken, s) }, x.reg, log)
+	x.r = newReloader(&Configured{Loaded: l, Again: again}, x, x.reg, log)
 	x.r.clock = func() time.Time { return time.Unix(1_700_000_000, 0) }
 	return x
 }
@@ -115,6 +120,11 @@ func TestReload(t *testing.T) {
 	if log = x.reload(minimal + "scheduling: {policy: slot, max_shares: 3}\n"); len(x.taken) != 2 || !strings.Contains(log, "count=0") {
 		t.Errorf("the same again: %d taken over:\n%s", len(x.taken), log)
 	}
+	x.unfit = errors.New("job 7 waits for 2 nodes")
+	if log = x.reload(minimal + "scheduling: {policy: slot+fifo, max_shares: 3}\n"); len(x.taken) != 2 || !strings.Contains(log, "the one in use stays") || !strings.Contains(log, "job 7 waits for 2 nodes") {
+		t.Errorf("one that does not suit who waits: %d taken over:\n%s", len(x.taken), log)
+	}
+	x.unfit = nil
 	if err := os.Remove(x.path); err != nil {
 		t.Fatal(err)
 	}
