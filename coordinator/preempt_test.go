@@ -219,3 +219,46 @@ func TestWhoIsSlowedDownIsLeftAlone(t *testing.T) {
 		t.Errorf("counted %v for order and %v for slowdown, want 0 and 1", order, slowdown)
 	}
 }
+
+// TestFairshareCountsWhatEnded: of two who wait, who had hours on the card yesterday
+// comes after who had none, though nobody's job runs any more and it came first.
+func TestFairshareCountsWhatEnded(t *testing.T) {
+	t.Parallel()
+	p, err := policies.New("slot+fairshare", policies.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ahead := &atomic.Int64{}
+	c := coordtest.Start(t, coordtest.Options{
+		N: 1, Planner: p, Lease: 1000 * time.Hour, Clock: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+	})
+	cc := c.Dial(0, "gate", "g")
+	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	if _, err := submit(t, cc, alice, reqID(1), alone()); err != nil {
+		t.Fatal(err)
+	}
+	had := next(t, a)
+	a.Report(had, running, 0)
+	await(t, cc, had.Job, "RUNNING")
+	ahead.Store(int64(3 * time.Hour))
+	a.Report(had, completed, 0)
+	await(t, cc, had.Job, "COMPLETED")
+	if _, err := submit(t, cc, admin, reqID(2), alone()); err != nil {
+		t.Fatal(err)
+	}
+	now := next(t, a)
+	a.Report(now, running, 0)
+	first, err := submit(t, cc, alice, reqID(3), alone())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := submit(t, cc, bob, reqID(4), alone())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ahead.Add(int64(2 * time.Second)) // what was counted is older than a second
+	a.Report(now, completed, 0)
+	if got := next(t, a); got.Job != second[0] {
+		t.Errorf("job %d is next, want %d of who had nothing before %d", got.Job, second[0], first[0])
+	}
+}

@@ -20,6 +20,27 @@ type fairShares struct {
 	tree *scheduler.FairTree
 	at   time.Time
 	last *cluster.Fair
+
+	had   map[cluster.UID]int64
+	hadAt time.Time
+}
+
+// service is each user's use in seconds of a GPU, decayed and with what runs, at most
+// fairEvery old. It counts whether there are accounts or not, under all of them together.
+// The map is not changed.
+func (f *fairShares) service(st *fsm.FSM, now time.Time) map[cluster.UID]int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.had != nil && now.Sub(f.hadAt) >= 0 && now.Sub(f.hadAt) < fairEvery {
+		return f.had
+	}
+	used := map[cluster.UID]cluster.GPUTime{}
+	st.EachUse(cluster.TimeOf(now), func(who cluster.Assoc, t cluster.GPUTime) { used[who.UID] += t })
+	f.had, f.hadAt = make(map[cluster.UID]int64, len(used)), now
+	for uid, t := range used {
+		f.had[uid] = int64(t) / time.Second.Microseconds()
+	}
+	return f.had
 }
 
 // order returns the order as of now, at most fairEvery old; nil where there are
@@ -44,8 +65,11 @@ func (f *fairShares) order(st *fsm.FSM, now time.Time) *cluster.Fair {
 	return f.last
 }
 
-// stand adds the order of fair shares to a snapshot, where it counts.
+// stand adds the order of fair shares to a snapshot, and what users had, where they count.
 func (p *planner) stand(snap *cluster.Snapshot, sched *Scheduling) {
+	if sched.CountsUse() {
+		snap.Service = p.fair.service(p.fsm, p.clock())
+	}
 	if !sched.Fairly() {
 		return
 	}

@@ -205,6 +205,9 @@ func (e *engine) Tenancy() *Tenancy { return e.opt.Tenants }
 // those who may be preempted.
 func (e *engine) MakesRoomForDeadlines() bool { return e.order.name == "edf" && e.opt.Tenants == nil }
 
+// CountsUse tells that the order goes by what users had, Snapshot.Service.
+func (e *engine) CountsUse() bool { return e.order.name == "fairshare" }
+
 // StartsOnly tells that plans hold nothing but starts, for jobs that stand in
 // no queue of a card: a caller who sees that nobody fits need not ask.
 func (e *engine) StartsOnly() bool {

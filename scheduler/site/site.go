@@ -98,6 +98,20 @@ func (s *Site) Foreign(parts []*cluster.Partition) bool {
 	return false
 }
 
+// CountsUse reports whether some policy goes by what users had, Snapshot.Service.
+func (s *Site) CountsUse() bool {
+	counts := func(c *Chosen) bool {
+		p, ok := c.Planner.(interface{ CountsUse() bool })
+		return ok && p.CountsUse()
+	}
+	for _, c := range s.Partitions {
+		if counts(&c) {
+			return true
+		}
+	}
+	return counts(&s.Chosen)
+}
+
 // Fairly reports whether fair shares count anywhere.
 func (s *Site) Fairly() bool {
 	if s.Policy.FairMilli > 0 {
