@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Bounds of what accounts may hold.
@@ -145,6 +146,48 @@ type AccountPolicy struct {
 	CoreMicro int64
 	// Require refuses jobs of users who have no account, where there are any.
 	Require bool
+	// GPUWeights are what GPUs cost beside each other, in order of type; a type
+	// that is not there has weight one. It is not changed in place.
+	GPUWeights []GPUWeight
+}
+
+// GPUWeight is what an hour of a whole GPU of a type costs, in thousandths of one of
+// weight one.
+type GPUWeight struct {
+	GPUType string
+	Milli   int64
+}
+
+// Bounds of AccountPolicy.GPUWeights.
+const (
+	MaxGPUWeights = 256
+	maxGPUWeight  = 1_000_000 // thousandths
+)
+
+// WeightMilli is the weight of a GPU type in thousandths.
+func (p *AccountPolicy) WeightMilli(gpuType string) int64 {
+	i, ok := slices.BinarySearchFunc(p.GPUWeights, gpuType, func(w GPUWeight, t string) int { return strings.Compare(w.GPUType, t) })
+	if !ok {
+		return WholeGPU
+	}
+	return p.GPUWeights[i].Milli
+}
+
+func (p *AccountPolicy) checkWeights() error {
+	if n := len(p.GPUWeights); n > MaxGPUWeights {
+		return Errorf(CodeInvalid, "gpu weights: %d of them, at most %d are allowed", n, MaxGPUWeights)
+	}
+	for i, w := range p.GPUWeights {
+		switch {
+		case w.GPUType == "" || len(w.GPUType) > MaxNameLen || !utf8.ValidString(w.GPUType):
+			return Errorf(CodeInvalid, "gpu weights: %s must have 1 to %d characters", quoteShort(w.GPUType), MaxNameLen)
+		case w.Milli < 0 || w.Milli > maxGPUWeight:
+			return Errorf(CodeInvalid, "gpu weights: %s has %d thousandths, outside 0 to %d", quoteShort(w.GPUType), w.Milli, maxGPUWeight)
+		case i > 0 && p.GPUWeights[i-1].GPUType >= w.GPUType:
+			return Errorf(CodeInvalid, "gpu weights: %s is out of order, or there twice", quoteShort(w.GPUType))
+		}
+	}
+	return nil
 }
 
 // DefaultAccountPolicy is that of a cluster that set none.
@@ -160,7 +203,7 @@ func (p *AccountPolicy) Check() error {
 	case p.CoreMicro < 0 || p.CoreMicro > 1_000_000:
 		return Errorf(CodeInvalid, "core weight: %d millionths of a GPU is outside 0 to 1,000,000", p.CoreMicro)
 	}
-	return nil
+	return p.checkWeights()
 }
 
 // Period is after which a budget is filled again, in UTC.

@@ -1,9 +1,11 @@
 package cluster
 
+import "math"
+
 // Spent is what a holder was charged. Values are immutable; Add returns another.
 type Spent struct {
 	Holder Holder
-	// GPU is all GPU time that it was charged, for good and without decay, and
+	// GPU is all GPU time that it had, for good, without decay and weights, and
 	// Core all core time, in microseconds of one core.
 	GPU  GPUTime
 	Core int64
@@ -18,6 +20,18 @@ type Spent struct {
 // count as the policy says.
 func (p *AccountPolicy) Cost(gpu GPUTime, core int64) GPUTime {
 	return gpu + GPUTime(core/1_000_000*p.CoreMicro+core%1_000_000*p.CoreMicro/1_000_000)
+}
+
+// weighted is GPU time of an attempt by the weight of the type that it was placed on.
+func (p *AccountPolicy) weighted(t GPUTime, a *Attempt) GPUTime {
+	w := p.WeightMilli(a.Estimate.GPUType)
+	if w == WholeGPU {
+		return t
+	}
+	if w > 0 && t/1000 > math.MaxInt64/2/GPUTime(w) {
+		return math.MaxInt64 / 2
+	}
+	return t/1000*GPUTime(w) + t%1000*GPUTime(w)/1000
 }
 
 // Left is what of s counts at a time, which is not before At.
@@ -62,7 +76,7 @@ func (s *Spent) Add(a *Attempt, now Time, p *AccountPolicy) *Spent {
 	c.Core += core
 	c.Decayed += LeftOf(a, now, p)
 	for i := range c.In {
-		c.In[i] += p.Cost(gpu, core)
+		c.In[i] += p.Cost(p.weighted(gpu, a), core)
 	}
 	return c
 }
@@ -72,7 +86,7 @@ func (s *Spent) Add(a *Attempt, now Time, p *AccountPolicy) *Spent {
 func LeftOf(a *Attempt, now Time, p *AccountPolicy) GPUTime {
 	gpu, core := a.Rate()
 	acc := Accrued(a.Ran(now), p.HalfLife)
-	cost := p.Cost(GPUTimeOf(timesMilli(acc, gpu)), timesMilli(acc, core).Microseconds())
+	cost := p.Cost(p.weighted(GPUTimeOf(timesMilli(acc, gpu)), a), timesMilli(acc, core).Microseconds())
 	if a.Ended == 0 {
 		return cost
 	}
@@ -82,5 +96,5 @@ func LeftOf(a *Attempt, now Time, p *AccountPolicy) GPUTime {
 // CostOf is what an attempt costs as of a time, without decay.
 func CostOf(a *Attempt, now Time, p *AccountPolicy) GPUTime {
 	c := a.Charge(now)
-	return p.Cost(GPUTimeOf(c.GPU), c.Core.Microseconds())
+	return p.Cost(p.weighted(GPUTimeOf(c.GPU), a), c.Core.Microseconds())
 }

@@ -342,13 +342,13 @@ func TestGolden(t *testing.T) {
 		submitCmd(7, "request-7", 1000, &cluster.Spec{Name: "d", Account: "bio", QOS: "high", Nice: -5}),
 		setCmd(&cluster.QOS{Name: "high", Priority: 7, Grace: time.Minute, Cancel: true, Default: true}, 0), setCmd(&cluster.Account{Name: "bio", Shares: 3, QOS: []string{"high"}, DefaultQOS: "high"}, 0),
 		setCmd(&cluster.Member{Account: "bio", UID: 1000, Name: "ada", Shares: 2, Default: true, Coordinator: true}, 0), setCmd(quota(cluster.Subject{Account: "bio", Each: true}, cluster.Limits{GPUMilli: 1, Running: 2, Jobs: 3, GPUTime: 4, Period: cluster.Weekly, MaxTime: time.Hour, MaxGPUs: 5}), 0),
-		setCmd(&cluster.AccountPolicy{HalfLife: time.Hour, CoreMicro: 9, Require: true}, 0), unsetCmd(&cluster.AccountPolicy{}),
+		setCmd(&cluster.AccountPolicy{HalfLife: time.Hour, CoreMicro: 9, Require: true, GPUWeights: []cluster.GPUWeight{{GPUType: "T4", Milli: 200}}}, 0), unsetCmd(&cluster.AccountPolicy{}),
 		// They are refused, since the least that is taken would make this file ten times as long.
 		&logv1.Command{Kind: &logv1.Command_PutBulk{PutBulk: &logv1.PutBulk{Sum: make([]byte, 32), Size: 1 << 16, Part: 1, Data: []byte("part"), Uid: 1000}}},
 		&logv1.Command{Kind: &logv1.Command_SubmitJob{SubmitJob: &logv1.SubmitJob{FirstJob: 8, RequestId: "request-8", BodyHash: make([]byte, 32), Owner: &logv1.Owner{Uid: 1000}, Jobs: []*logv1.NewJob{{Spec: &logv1.Spec{Name: "e", Bulk: make([]byte, 32)}}}}}},
 		estimateCmd(estimated([]cluster.Estimate{{GPUType: "A100", GPUMemMiB: 900}, {GPUType: "T4", GPUMemMiB: 800, Source: "history"}}, 2, 9)),
 	)
-	for name, got := range map[string][]byte{"entry.v12.hex": entry, "snapshot.v12.hex": snapshotOf(t, everything(t).f)} {
+	for name, got := range map[string][]byte{"entry.v13.hex": entry, "snapshot.v13.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)
 		text := hex.Dump(got)
 		if *update {
@@ -448,6 +448,9 @@ func TestOldFilesAreReadAsTheyWere(t *testing.T) {
 	}
 	if eleventh = restored(t, unhex(t, "snapshot.v11.hex")); eleventh.EntryVersion() != 11 {
 		t.Errorf("a snapshot of version 11 is read as one of %d", eleventh.EntryVersion())
+	}
+	if twelfth := restored(t, unhex(t, "snapshot.v12.hex")); twelfth.EntryVersion() != 12 {
+		t.Errorf("a snapshot of version 12 is read as one of %d", twelfth.EntryVersion())
 	}
 	if got := v2Hash(t); got != "338a3d1cebcc7c75c8e68dc6d26d76e8586d44b4bb35547f08859d14c8ef5d85" {
 		t.Errorf("an entry of version 2 makes a state with hash %s", got)

@@ -49,7 +49,11 @@ func (w standingWorld) ruling() conv.Ruling {
 		}
 		return q
 	case 3:
-		return &cluster.AccountPolicy{HalfLife: time.Duration(w.draw("half-life", 3)) * time.Hour, CoreMicro: int64(w.draw("core", 2)) * 20_000}
+		p := &cluster.AccountPolicy{HalfLife: time.Duration(w.draw("half-life", 3)) * time.Hour, CoreMicro: int64(w.draw("core", 2)) * 20_000}
+		if w.draw("weights", 2) == 0 {
+			p.GPUWeights = []cluster.GPUWeight{{GPUType: "A100", Milli: 1000}, {GPUType: "T4", Milli: int64(w.draw("weight", 3)) * 100}}
+		}
+		return p
 	}
 	s := cluster.Subject{Account: account("quota of")}
 	if s.Account == "" {

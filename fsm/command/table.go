@@ -136,6 +136,8 @@ var table = []row{
 	{"QOS", 9, "name priority preempts grace_us cancel default"},
 	{"Quota", 9, "account qos user each uid name gpu_milli running jobs gpu_time_us period max_time_us max_gpus"},
 	{"AccountPolicy", 9, "half_life_us core_micro require"},
+	{"AccountPolicy", 13, "gpu_weights"},
+	{"GPUWeight", 13, "gpu_type milli"},
 
 	{"AddWebhook", 9, "webhook"},
 	{"Webhook", 9, "id url secret events user uid all created_us sent dead last_sent_us"},

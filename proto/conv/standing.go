@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -41,7 +42,7 @@ func RulingToLog(r Ruling) *logv1.Standing {
 		}}}
 	case *cluster.AccountPolicy:
 		return &logv1.Standing{Revision: x.Revision, Kind: &logv1.Standing_Policy{Policy: &logv1.AccountPolicy{
-			HalfLifeUs: x.HalfLife.Microseconds(), CoreMicro: x.CoreMicro, Require: x.Require,
+			HalfLifeUs: x.HalfLife.Microseconds(), CoreMicro: x.CoreMicro, Require: x.Require, GpuWeights: weightsToLog(x.GPUWeights),
 		}}}
 	}
 	return nil
@@ -71,7 +72,7 @@ func RulingFromLog(m *logv1.Standing) (Ruling, error) {
 		}
 	case *logv1.Standing_Policy:
 		x := k.Policy
-		r = &cluster.AccountPolicy{Revision: m.Revision, HalfLife: us(x.GetHalfLifeUs()), CoreMicro: x.GetCoreMicro(), Require: x.GetRequire()}
+		r = &cluster.AccountPolicy{Revision: m.Revision, HalfLife: us(x.GetHalfLifeUs()), CoreMicro: x.GetCoreMicro(), Require: x.GetRequire(), GPUWeights: weightsFrom(x.GetGpuWeights())}
 	default:
 		return nil, errors.New("standing: is of no kind that is known here")
 	}
@@ -101,7 +102,7 @@ func RulingToAPI(r Ruling) *apiv1.Standing {
 		}}}
 	case *cluster.AccountPolicy:
 		return &apiv1.Standing{Revision: x.Revision, Kind: &apiv1.Standing_Policy{Policy: &apiv1.AccountPolicy{
-			HalfLife: durationpb.New(x.HalfLife), CoreMicro: x.CoreMicro, Require: x.Require, Revision: x.Revision,
+			HalfLife: durationpb.New(x.HalfLife), CoreMicro: x.CoreMicro, Require: x.Require, Revision: x.Revision, GpuWeights: weightsToAPI(x.GPUWeights),
 		}}}
 	}
 	return nil
@@ -132,7 +133,7 @@ func RulingFromAPI(m *apiv1.Standing) (Ruling, error) {
 		}
 	case *apiv1.Standing_Policy:
 		x := k.Policy
-		r = &cluster.AccountPolicy{Revision: m.Revision, HalfLife: x.GetHalfLife().AsDuration().Truncate(time.Microsecond), CoreMicro: x.GetCoreMicro(), Require: x.GetRequire()}
+		r = &cluster.AccountPolicy{Revision: m.Revision, HalfLife: x.GetHalfLife().AsDuration().Truncate(time.Microsecond), CoreMicro: x.GetCoreMicro(), Require: x.GetRequire(), GPUWeights: weightsFrom(x.GetGpuWeights())}
 	default:
 		return nil, cluster.Errorf(cluster.CodeInvalid, "standing: what to set is missing")
 	}
@@ -166,4 +167,30 @@ func SpentFromLog(m *logv1.Spent) (*cluster.Spent, error) {
 		s.In[i] = cluster.GPUTime(v)
 	}
 	return s, nil
+}
+
+func weightsToLog(ws []cluster.GPUWeight) (out []*logv1.GPUWeight) {
+	for _, w := range ws {
+		out = append(out, &logv1.GPUWeight{GpuType: w.GPUType, Milli: w.Milli})
+	}
+	return out
+}
+
+func weightsToAPI(ws []cluster.GPUWeight) (out []*apiv1.GPUWeight) {
+	for _, w := range ws {
+		out = append(out, &apiv1.GPUWeight{GpuType: w.GPUType, Milli: w.Milli})
+	}
+	return out
+}
+
+// weightsFrom converts back from either, in order of type.
+func weightsFrom[W interface {
+	GetGpuType() string
+	GetMilli() int64
+}](ws []W) (out []cluster.GPUWeight) {
+	for _, w := range ws {
+		out = append(out, cluster.GPUWeight{GPUType: w.GetGpuType(), Milli: w.GetMilli()})
+	}
+	slices.SortFunc(out, func(a, b cluster.GPUWeight) int { return strings.Compare(a.GPUType, b.GPUType) })
+	return out
 }

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -392,12 +393,40 @@ func newAccountRemoveCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return cmd
 }
 
+// gpuWeights reads TYPE=WEIGHT,…, all of them, in order of type.
+func gpuWeights(list string) ([]*apiv1.GPUWeight, error) {
+	if list == "none" || list == "" {
+		return nil, nil
+	}
+	var out []*apiv1.GPUWeight
+	for item := range strings.SplitSeq(list, ",") {
+		name, text, ok := strings.Cut(item, "=")
+		w, err := strconv.ParseFloat(text, 64)
+		if !ok || name == "" || err != nil || !(w >= 0 && w <= 1000) {
+			return nil, console.Usagef("--gpu-weight %s: want TYPE=WEIGHT with a weight from 0 to 1000, such as T4=0.2", console.ShortQuote(item))
+		}
+		out = append(out, &apiv1.GPUWeight{GpuType: name, Milli: int64(math.Round(1000 * w))})
+	}
+	return out, nil
+}
+
+func gpuWeightWords(ws []*apiv1.GPUWeight) string {
+	if len(ws) == 0 {
+		return "1 for every type"
+	}
+	var words []string
+	for _, w := range ws {
+		words = append(words, fmt.Sprintf("%s %g", w.GetGpuType(), float64(w.GetMilli())/1000))
+	}
+	return strings.Join(words, ", ") + "; 1 for the others"
+}
+
 func newAccountPolicyCmd(e *console.Env, c *client.Client) *cobra.Command {
-	var half, require string
+	var half, require, weights string
 	var core float64
 	cmd := &cobra.Command{
 		Use: "policy [flags]", Short: "Show or change how use is charged and decays", Args: cobra.NoArgs,
-		Example: "  berth account policy\n  berth account policy --half-life 336h --require yes",
+		Example: "  berth account policy\n  berth account policy --half-life 336h --require yes\n  berth account policy --gpu-weight T4=0.2,V100-SXM2-16GB=0.5",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			have, err := getStanding(cmd.Context(), c, &apiv1.ListStandingRequest{})
 			if err != nil {
@@ -420,7 +449,12 @@ func newAccountPolicyCmd(e *console.Env, c *client.Client) *cobra.Command {
 				}
 				p.Require = require == "yes"
 			}
-			if said("half-life") || said("core-weight") || said("require") {
+			if said("gpu-weight") {
+				if p.GpuWeights, err = gpuWeights(weights); err != nil {
+					return err
+				}
+			}
+			if said("half-life") || said("core-weight") || said("require") || said("gpu-weight") {
 				if err := setStanding(cmd.Context(), c, &apiv1.Standing{Kind: &apiv1.Standing_Policy{Policy: p}, Revision: p.Revision}, false); err != nil {
 					return err
 				}
@@ -432,12 +466,13 @@ func newAccountPolicyCmd(e *console.Env, c *client.Client) *cobra.Command {
 			if p.GetRequire() {
 				asked = "yes"
 			}
-			console.KeyValues(e, "", "Half-life", life, "Core weight", fmt.Sprintf("%g of a GPU, for jobs without GPUs", float64(p.GetCoreMicro())/1e6), "Account required", asked)
+			console.KeyValues(e, "", "Half-life", life, "Core weight", fmt.Sprintf("%g of a GPU, for jobs without GPUs", float64(p.GetCoreMicro())/1e6), "GPU weights", gpuWeightWords(p.GetGpuWeights()), "Account required", asked)
 			return nil
 		},
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&half, "half-life", "", "after this `TIME` use counts half; none for no decay (default 7 days)")
+	fs.StringVar(&weights, "gpu-weight", "", "what an hour of a GPU costs by type, a `LIST` such as A100-SXM4-80GB=1,T4=0.2; other types cost 1; none for 1 each")
 	fs.Float64Var(&core, "core-weight", 0.02, "what a core costs beside a GPU, a `PART`, for jobs without GPUs")
 	fs.StringVar(&require, "require", "", "`YES` refuses jobs of users without an account, no lets them run")
 	fs.SortFlags = false

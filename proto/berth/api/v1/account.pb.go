@@ -912,11 +912,13 @@ func (x *Quota) GetGpuTimeUs() int64 {
 }
 
 type AccountPolicy struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	HalfLife      *durationpb.Duration   `protobuf:"bytes,1,opt,name=half_life,json=halfLife,proto3" json:"half_life,omitempty"`
-	CoreMicro     int64                  `protobuf:"varint,2,opt,name=core_micro,json=coreMicro,proto3" json:"core_micro,omitempty"`
-	Require       bool                   `protobuf:"varint,3,opt,name=require,proto3" json:"require,omitempty"`
-	Revision      uint64                 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	HalfLife  *durationpb.Duration   `protobuf:"bytes,1,opt,name=half_life,json=halfLife,proto3" json:"half_life,omitempty"`
+	CoreMicro int64                  `protobuf:"varint,2,opt,name=core_micro,json=coreMicro,proto3" json:"core_micro,omitempty"`
+	Require   bool                   `protobuf:"varint,3,opt,name=require,proto3" json:"require,omitempty"`
+	Revision  uint64                 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`
+	// By type, each once; types that are not there have weight one.
+	GpuWeights    []*GPUWeight `protobuf:"bytes,5,rep,name=gpu_weights,json=gpuWeights,proto3" json:"gpu_weights,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -979,6 +981,66 @@ func (x *AccountPolicy) GetRevision() uint64 {
 	return 0
 }
 
+func (x *AccountPolicy) GetGpuWeights() []*GPUWeight {
+	if x != nil {
+		return x.GpuWeights
+	}
+	return nil
+}
+
+// GPUWeight is what an hour of a whole GPU of a type costs beside one of weight one.
+type GPUWeight struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	GpuType       string                 `protobuf:"bytes,1,opt,name=gpu_type,json=gpuType,proto3" json:"gpu_type,omitempty"`
+	Milli         int64                  `protobuf:"varint,2,opt,name=milli,proto3" json:"milli,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GPUWeight) Reset() {
+	*x = GPUWeight{}
+	mi := &file_berth_api_v1_account_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GPUWeight) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GPUWeight) ProtoMessage() {}
+
+func (x *GPUWeight) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_account_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GPUWeight.ProtoReflect.Descriptor instead.
+func (*GPUWeight) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_account_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *GPUWeight) GetGpuType() string {
+	if x != nil {
+		return x.GpuType
+	}
+	return ""
+}
+
+func (x *GPUWeight) GetMilli() int64 {
+	if x != nil {
+		return x.Milli
+	}
+	return 0
+}
+
 // Use is what was used, and where that puts whoever used it.
 type Use struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1003,7 +1065,7 @@ type Use struct {
 
 func (x *Use) Reset() {
 	*x = Use{}
-	mi := &file_berth_api_v1_account_proto_msgTypes[11]
+	mi := &file_berth_api_v1_account_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1015,7 +1077,7 @@ func (x *Use) String() string {
 func (*Use) ProtoMessage() {}
 
 func (x *Use) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_account_proto_msgTypes[11]
+	mi := &file_berth_api_v1_account_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1028,7 +1090,7 @@ func (x *Use) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Use.ProtoReflect.Descriptor instead.
 func (*Use) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_account_proto_rawDescGZIP(), []int{11}
+	return file_berth_api_v1_account_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Use) GetGpuUs() int64 {
@@ -1176,13 +1238,18 @@ const file_berth_api_v1_account_proto_rawDesc = "" +
 	"\arunning\x18\n" +
 	" \x01(\x03R\arunning\x12\x12\n" +
 	"\x04jobs\x18\v \x01(\x03R\x04jobs\x12\x1e\n" +
-	"\vgpu_time_us\x18\f \x01(\x03R\tgpuTimeUs\"\x9c\x01\n" +
+	"\vgpu_time_us\x18\f \x01(\x03R\tgpuTimeUs\"\xd6\x01\n" +
 	"\rAccountPolicy\x126\n" +
 	"\thalf_life\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\bhalfLife\x12\x1d\n" +
 	"\n" +
 	"core_micro\x18\x02 \x01(\x03R\tcoreMicro\x12\x18\n" +
 	"\arequire\x18\x03 \x01(\bR\arequire\x12\x1a\n" +
-	"\brevision\x18\x04 \x01(\x04R\brevision\"\xff\x01\n" +
+	"\brevision\x18\x04 \x01(\x04R\brevision\x128\n" +
+	"\vgpu_weights\x18\x05 \x03(\v2\x17.berth.api.v1.GPUWeightR\n" +
+	"gpuWeights\"<\n" +
+	"\tGPUWeight\x12\x19\n" +
+	"\bgpu_type\x18\x01 \x01(\tR\agpuType\x12\x14\n" +
+	"\x05milli\x18\x02 \x01(\x03R\x05milli\"\xff\x01\n" +
 	"\x03Use\x12\x15\n" +
 	"\x06gpu_us\x18\x01 \x01(\x03R\x05gpuUs\x12\x17\n" +
 	"\acore_us\x18\x02 \x01(\x03R\x06coreUs\x12\x17\n" +
@@ -1212,7 +1279,7 @@ func file_berth_api_v1_account_proto_rawDescGZIP() []byte {
 	return file_berth_api_v1_account_proto_rawDescData
 }
 
-var file_berth_api_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_berth_api_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_berth_api_v1_account_proto_goTypes = []any{
 	(*ListStandingRequest)(nil),   // 0: berth.api.v1.ListStandingRequest
 	(*ListStandingResponse)(nil),  // 1: berth.api.v1.ListStandingResponse
@@ -1225,9 +1292,10 @@ var file_berth_api_v1_account_proto_goTypes = []any{
 	(*Limits)(nil),                // 8: berth.api.v1.Limits
 	(*Quota)(nil),                 // 9: berth.api.v1.Quota
 	(*AccountPolicy)(nil),         // 10: berth.api.v1.AccountPolicy
-	(*Use)(nil),                   // 11: berth.api.v1.Use
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 13: google.protobuf.Duration
+	(*GPUWeight)(nil),             // 11: berth.api.v1.GPUWeight
+	(*Use)(nil),                   // 12: berth.api.v1.Use
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
 }
 var file_berth_api_v1_account_proto_depIdxs = []int32{
 	10, // 0: berth.api.v1.ListStandingResponse.policy:type_name -> berth.api.v1.AccountPolicy
@@ -1235,28 +1303,29 @@ var file_berth_api_v1_account_proto_depIdxs = []int32{
 	6,  // 2: berth.api.v1.ListStandingResponse.members:type_name -> berth.api.v1.AccountUser
 	7,  // 3: berth.api.v1.ListStandingResponse.qos:type_name -> berth.api.v1.QOS
 	9,  // 4: berth.api.v1.ListStandingResponse.quotas:type_name -> berth.api.v1.Quota
-	12, // 5: berth.api.v1.ListStandingResponse.at:type_name -> google.protobuf.Timestamp
+	13, // 5: berth.api.v1.ListStandingResponse.at:type_name -> google.protobuf.Timestamp
 	5,  // 6: berth.api.v1.Standing.account:type_name -> berth.api.v1.Account
 	6,  // 7: berth.api.v1.Standing.member:type_name -> berth.api.v1.AccountUser
 	7,  // 8: berth.api.v1.Standing.qos:type_name -> berth.api.v1.QOS
 	9,  // 9: berth.api.v1.Standing.quota:type_name -> berth.api.v1.Quota
 	10, // 10: berth.api.v1.Standing.policy:type_name -> berth.api.v1.AccountPolicy
 	2,  // 11: berth.api.v1.SetStandingRequest.standing:type_name -> berth.api.v1.Standing
-	11, // 12: berth.api.v1.Account.use:type_name -> berth.api.v1.Use
-	11, // 13: berth.api.v1.AccountUser.use:type_name -> berth.api.v1.Use
-	13, // 14: berth.api.v1.QOS.grace:type_name -> google.protobuf.Duration
-	13, // 15: berth.api.v1.Limits.max_time:type_name -> google.protobuf.Duration
+	12, // 12: berth.api.v1.Account.use:type_name -> berth.api.v1.Use
+	12, // 13: berth.api.v1.AccountUser.use:type_name -> berth.api.v1.Use
+	14, // 14: berth.api.v1.QOS.grace:type_name -> google.protobuf.Duration
+	14, // 15: berth.api.v1.Limits.max_time:type_name -> google.protobuf.Duration
 	8,  // 16: berth.api.v1.Quota.limits:type_name -> berth.api.v1.Limits
-	13, // 17: berth.api.v1.AccountPolicy.half_life:type_name -> google.protobuf.Duration
-	0,  // 18: berth.api.v1.AccountService.ListStanding:input_type -> berth.api.v1.ListStandingRequest
-	3,  // 19: berth.api.v1.AccountService.SetStanding:input_type -> berth.api.v1.SetStandingRequest
-	1,  // 20: berth.api.v1.AccountService.ListStanding:output_type -> berth.api.v1.ListStandingResponse
-	4,  // 21: berth.api.v1.AccountService.SetStanding:output_type -> berth.api.v1.SetStandingResponse
-	20, // [20:22] is the sub-list for method output_type
-	18, // [18:20] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	14, // 17: berth.api.v1.AccountPolicy.half_life:type_name -> google.protobuf.Duration
+	11, // 18: berth.api.v1.AccountPolicy.gpu_weights:type_name -> berth.api.v1.GPUWeight
+	0,  // 19: berth.api.v1.AccountService.ListStanding:input_type -> berth.api.v1.ListStandingRequest
+	3,  // 20: berth.api.v1.AccountService.SetStanding:input_type -> berth.api.v1.SetStandingRequest
+	1,  // 21: berth.api.v1.AccountService.ListStanding:output_type -> berth.api.v1.ListStandingResponse
+	4,  // 22: berth.api.v1.AccountService.SetStanding:output_type -> berth.api.v1.SetStandingResponse
+	21, // [21:23] is the sub-list for method output_type
+	19, // [19:21] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_account_proto_init() }
@@ -1277,7 +1346,7 @@ func file_berth_api_v1_account_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_account_proto_rawDesc), len(file_berth_api_v1_account_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -9312,10 +9312,12 @@ func (x *Quota) GetMaxGpus() int64 {
 }
 
 type AccountPolicy struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	HalfLifeUs    int64                  `protobuf:"varint,1,opt,name=half_life_us,json=halfLifeUs,proto3" json:"half_life_us,omitempty"`
-	CoreMicro     int64                  `protobuf:"varint,2,opt,name=core_micro,json=coreMicro,proto3" json:"core_micro,omitempty"`
-	Require       bool                   `protobuf:"varint,3,opt,name=require,proto3" json:"require,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	HalfLifeUs int64                  `protobuf:"varint,1,opt,name=half_life_us,json=halfLifeUs,proto3" json:"half_life_us,omitempty"`
+	CoreMicro  int64                  `protobuf:"varint,2,opt,name=core_micro,json=coreMicro,proto3" json:"core_micro,omitempty"`
+	Require    bool                   `protobuf:"varint,3,opt,name=require,proto3" json:"require,omitempty"`
+	// By type, each once.
+	GpuWeights    []*GPUWeight `protobuf:"bytes,4,rep,name=gpu_weights,json=gpuWeights,proto3" json:"gpu_weights,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9371,6 +9373,66 @@ func (x *AccountPolicy) GetRequire() bool {
 	return false
 }
 
+func (x *AccountPolicy) GetGpuWeights() []*GPUWeight {
+	if x != nil {
+		return x.GpuWeights
+	}
+	return nil
+}
+
+// GPUWeight is what an hour of a whole GPU of a type costs beside one of weight one.
+type GPUWeight struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	GpuType       string                 `protobuf:"bytes,1,opt,name=gpu_type,json=gpuType,proto3" json:"gpu_type,omitempty"`
+	Milli         int64                  `protobuf:"varint,2,opt,name=milli,proto3" json:"milli,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GPUWeight) Reset() {
+	*x = GPUWeight{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[99]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GPUWeight) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GPUWeight) ProtoMessage() {}
+
+func (x *GPUWeight) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[99]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GPUWeight.ProtoReflect.Descriptor instead.
+func (*GPUWeight) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{99}
+}
+
+func (x *GPUWeight) GetGpuType() string {
+	if x != nil {
+		return x.GpuType
+	}
+	return ""
+}
+
+func (x *GPUWeight) GetMilli() int64 {
+	if x != nil {
+		return x.Milli
+	}
+	return 0
+}
+
 // Spent is what a holder was charged; see cluster.Spent.
 type Spent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -9388,7 +9450,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[99]
+	mi := &file_berth_log_v1_log_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9400,7 +9462,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[99]
+	mi := &file_berth_log_v1_log_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9413,7 +9475,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{99}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Spent) GetAccount() string {
@@ -10273,13 +10335,18 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	" \x01(\x03R\tgpuTimeUs\x12\x16\n" +
 	"\x06period\x18\v \x01(\tR\x06period\x12\x1e\n" +
 	"\vmax_time_us\x18\f \x01(\x03R\tmaxTimeUs\x12\x19\n" +
-	"\bmax_gpus\x18\r \x01(\x03R\amaxGpus\"j\n" +
+	"\bmax_gpus\x18\r \x01(\x03R\amaxGpus\"\xa4\x01\n" +
 	"\rAccountPolicy\x12 \n" +
 	"\fhalf_life_us\x18\x01 \x01(\x03R\n" +
 	"halfLifeUs\x12\x1d\n" +
 	"\n" +
 	"core_micro\x18\x02 \x01(\x03R\tcoreMicro\x12\x18\n" +
-	"\arequire\x18\x03 \x01(\bR\arequire\"\xbe\x01\n" +
+	"\arequire\x18\x03 \x01(\bR\arequire\x128\n" +
+	"\vgpu_weights\x18\x04 \x03(\v2\x17.berth.log.v1.GPUWeightR\n" +
+	"gpuWeights\"<\n" +
+	"\tGPUWeight\x12\x19\n" +
+	"\bgpu_type\x18\x01 \x01(\tR\agpuType\x12\x14\n" +
+	"\x05milli\x18\x02 \x01(\x03R\x05milli\"\xbe\x01\n" +
 	"\x05Spent\x12\x18\n" +
 	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x10\n" +
 	"\x03qos\x18\x02 \x01(\tR\x03qos\x12\x10\n" +
@@ -10314,7 +10381,7 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_log_v1_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 100)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 101)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(TaskChange)(0),             // 0: berth.log.v1.TaskChange
 	(*Entry)(nil),               // 1: berth.log.v1.Entry
@@ -10416,15 +10483,16 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*QOS)(nil),                 // 97: berth.log.v1.QOS
 	(*Quota)(nil),               // 98: berth.log.v1.Quota
 	(*AccountPolicy)(nil),       // 99: berth.log.v1.AccountPolicy
-	(*Spent)(nil),               // 100: berth.log.v1.Spent
-	(*AddWebhook)(nil),          // 101: berth.log.v1.AddWebhook
-	(*RemoveWebhook)(nil),       // 102: berth.log.v1.RemoveWebhook
-	(*SettleNotices)(nil),       // 103: berth.log.v1.SettleNotices
-	(*MarkAttempt)(nil),         // 104: berth.log.v1.MarkAttempt
-	(*Notice)(nil),              // 105: berth.log.v1.Notice
-	(*Webhook)(nil),             // 106: berth.log.v1.Webhook
-	(*DeadNotice)(nil),          // 107: berth.log.v1.DeadNotice
-	(*Telling)(nil),             // 108: berth.log.v1.Telling
+	(*GPUWeight)(nil),           // 100: berth.log.v1.GPUWeight
+	(*Spent)(nil),               // 101: berth.log.v1.Spent
+	(*AddWebhook)(nil),          // 102: berth.log.v1.AddWebhook
+	(*RemoveWebhook)(nil),       // 103: berth.log.v1.RemoveWebhook
+	(*SettleNotices)(nil),       // 104: berth.log.v1.SettleNotices
+	(*MarkAttempt)(nil),         // 105: berth.log.v1.MarkAttempt
+	(*Notice)(nil),              // 106: berth.log.v1.Notice
+	(*Webhook)(nil),             // 107: berth.log.v1.Webhook
+	(*DeadNotice)(nil),          // 108: berth.log.v1.DeadNotice
+	(*Telling)(nil),             // 109: berth.log.v1.Telling
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	2,   // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -10457,10 +10525,10 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	16,  // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
 	40,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
 	92,  // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
-	101, // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
-	102, // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
-	103, // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
-	104, // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
+	102, // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
+	103, // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
+	104, // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
+	105, // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
 	73,  // 34: berth.log.v1.Command.idle_attempt:type_name -> berth.log.v1.IdleAttempt
 	32,  // 35: berth.log.v1.Command.set_reservation:type_name -> berth.log.v1.SetReservation
 	33,  // 36: berth.log.v1.Command.remove_reservation:type_name -> berth.log.v1.RemoveReservation
@@ -10509,11 +10577,11 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	90,  // 79: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
 	80,  // 80: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
 	94,  // 81: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
-	100, // 82: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
-	105, // 83: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
-	106, // 84: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
-	107, // 85: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
-	108, // 86: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
+	101, // 82: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
+	106, // 83: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
+	107, // 84: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
+	108, // 85: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
+	109, // 86: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
 	79,  // 87: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
 	47,  // 88: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
 	18,  // 89: berth.log.v1.Record.sharing_off:type_name -> berth.log.v1.SharingOff
@@ -10566,11 +10634,12 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	97,  // 136: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
 	98,  // 137: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
 	99,  // 138: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
-	139, // [139:139] is the sub-list for method output_type
-	139, // [139:139] is the sub-list for method input_type
-	139, // [139:139] is the sub-list for extension type_name
-	139, // [139:139] is the sub-list for extension extendee
-	0,   // [0:139] is the sub-list for field type_name
+	100, // 139: berth.log.v1.AccountPolicy.gpu_weights:type_name -> berth.log.v1.GPUWeight
+	140, // [140:140] is the sub-list for method output_type
+	140, // [140:140] is the sub-list for method input_type
+	140, // [140:140] is the sub-list for extension type_name
+	140, // [140:140] is the sub-list for extension extendee
+	0,   // [0:140] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -10664,7 +10733,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   100,
+			NumMessages:   101,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
