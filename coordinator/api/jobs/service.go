@@ -274,18 +274,7 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 	}
 	snap, _ := s.c.fsm.SchedulerSnapshotAt(cluster.TimeOf(s.c.clock()))
 	resp.FairShare = s.c.accounts.FairShareOf(j)
-	if r := s.c.fsm.Barred(j, snap.Now); r.Code != "" {
-		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(r.Code), Detail: s.c.barredDetail(j, r), Count: 1})
-		return resp, nil
-	}
-	if r := snap.Reservations.Outside(j, snap.Now); r.Code != "" {
-		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(r.Code), Detail: r.Detail, Count: 1})
-		if r.Code != cluster.ReasonReservation { // that of its own, which is to come
-			return resp, nil
-		}
-	}
-	if r := s.c.lead.Scheduling().Of(j.Spec.Partition).SpanReason(j); r.Code != "" {
-		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(r.Code), Detail: r.Detail, Count: 1})
+	if s.c.explainBefore(resp, snap, j) {
 		return resp, nil
 	}
 	snap.Running = s.c.learn.Known(snap.Running, snap.Nodes)
@@ -320,6 +309,29 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 		resp.Forecast = forecastToAPI(&f)
 	}
 	return resp, nil
+}
+
+// explainBefore says what keeps a job from being looked at at all, whatever is free; all
+// is said if it returns true.
+func (c *Jobs) explainBefore(resp *apiv1.ExplainJobResponse, snap *cluster.Snapshot, j *cluster.Job) (all bool) {
+	say := func(code cluster.ReasonCode, detail string) {
+		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(code), Detail: detail, Count: 1})
+	}
+	if r := c.fsm.Barred(j, snap.Now); r.Code != "" {
+		say(r.Code, c.barredDetail(j, r))
+		return true
+	}
+	if r := snap.Reservations.Outside(j, snap.Now); r.Code != "" {
+		say(r.Code, r.Detail)
+		if r.Code != cluster.ReasonReservation { // that of its own, which is to come
+			return true
+		}
+	}
+	if r := c.lead.Scheduling().Of(j.Spec.Partition).SpanReason(j); r.Code != "" {
+		say(r.Code, r.Detail)
+		return true
+	}
+	return false
 }
 
 func forecastToAPI(f *scheduler.Forecast) *apiv1.Forecast {
