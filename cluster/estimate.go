@@ -19,8 +19,10 @@ type Estimate struct {
 	// Milli is the utilization of each GPU in thousandths, 1–1000.
 	Milli    int64
 	Duration time.Duration
-	// HostMemMiB and CPUMilli are for the whole job.
+	// HostMemMiB and CPUMilli are for the whole job. HostConfidenceMilli is how sure
+	// they are, where that is surer than the rest.
 	HostMemMiB, CPUMilli int64
+	HostConfidenceMilli  int64
 	PowerW               int64
 	// ConfidenceMilli is 0 (nobody knows) to 1000 (seen before).
 	ConfidenceMilli int64

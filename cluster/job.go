@@ -105,6 +105,8 @@ type Spec struct {
 	// others; below 0 it steps forward, which only administrators may ask for.
 	Account, QOS string
 	Nice         int32
+	// Host is as the partition has it when the job enters, for what it does not ask for.
+	Host HostTerms
 	// Array makes the job one for each of many task numbers; nil is one job.
 	Array *Array
 }
@@ -127,7 +129,10 @@ type Job struct {
 	// out-of-memory; NeedWhole demands a whole GPU next time.
 	MinGPUMemMiB int64
 	NeedWhole    bool
-	Submitted    Time
+	// MinHostMemMiB is the least host memory to reserve on each node next time, where
+	// none is declared.
+	MinHostMemMiB int64
+	Submitted     Time
 	// Eligible is when it last began to wait.
 	Eligible Time
 	// Started and Ended are of the current or last attempt.

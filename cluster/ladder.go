@@ -19,6 +19,8 @@ const maxSharedOOMs = 2
 // its share may have taken what this job was refused, and so it gets the benefit
 // of the doubt, unless it was itself above its share.
 //
+// Out of host memory it is hostRung that says.
+//
 // It reads nodes only, in any order, and changes nothing.
 type Ladder struct {
 	// Nodes are all of the cluster, those out of service too.
@@ -29,6 +31,8 @@ type Ladder struct {
 	// and EndAtWhole ends one for which a whole GPU was too small: both were once
 	// the rule, and stay so for what was committed then.
 	TrustPeak, EndAtWhole bool
+	// HostFinal ends a job at its host memory whoever chose that, as once was the rule.
+	HostFinal bool
 }
 
 // Rung is where an out-of-memory leads.
@@ -38,13 +42,28 @@ type Rung struct {
 	Again        bool
 	Whole        bool
 	MinGPUMemMiB int64
-	// Why says in numbers why there is no next time, where the end of the attempt
-	// does not say it.
+	// MinHostMemMiB is the least host memory on each of its nodes, 0 for what it
+	// would get anyway.
+	MinHostMemMiB int64
+	// Why says in numbers why there is no next time, or what comes next, where the
+	// end of the attempt does not say it.
 	Why string
 }
 
 // Next is the rung after a, the latest attempt of j, which ended in want of memory.
 func (l *Ladder) Next(j *Job, a *Attempt) Rung {
+	if !a.Usage.GPUOOM && a.State == JobOutOfMemory {
+		return l.hostRung(j, a)
+	}
+	r := l.gpuRung(j, a)
+	if r.Again {
+		r.MinHostMemMiB = j.MinHostMemMiB
+	}
+	return r
+}
+
+// gpuRung is the rung of a job that ran out of GPU memory.
+func (l *Ladder) gpuRung(j *Job, a *Attempt) Rung {
 	if !a.Usage.GPUOOM || len(a.Berth.GPUs) == 0 {
 		return Rung{}
 	}
@@ -138,4 +157,58 @@ func hadAsMuch(j *Job, a *Attempt) bool {
 		return o.No < a.No && o.Usage.GPUOOM && len(o.Berth.GPUs) > 0 && o.Berth.GPUs[0].Share.Exclusive &&
 			o.Berth.GPUs[0].Share.MemMiB >= a.Berth.GPUs[0].Share.MemMiB
 	})
+}
+
+// maxHostOOMs is how often a job may run out of host memory that it did not declare.
+const maxHostOOMs = 3
+
+// hostRung is the rung of a job that ran out of host memory. What it declares is
+// final. Where its memory was predicted, or the default, it runs again after the
+// first time with twice as much, after the second with the part of a node that its
+// GPUs are of the node's, and at least twice as much again, after the third with all
+// that a node has. Each is more than the last and at most what the largest node has
+// that could ever run it. Jobs without GPUs have the default, which is final.
+func (l *Ladder) hostRung(j *Job, a *Attempt) Rung {
+	if l.HostFinal || j.Spec.MemMiB > 0 || j.Spec.GPUs == 0 || a.Berth.MemMiB <= 0 {
+		return Rung{}
+	}
+	had, ooms := a.Berth.MemMiB, 0
+	for i := range j.Attempts {
+		if o := &j.Attempts[i]; o.State == JobOutOfMemory && !o.Usage.GPUOOM {
+			ooms++
+		}
+	}
+	most, part := l.hostMost(j, len(a.Berth.GPUs) == 0)
+	if most <= had {
+		return Rung{Why: fmt.Sprintf("it had %d MiB, and no node that could ever run it has more", had)}
+	}
+	next := 2 * had
+	switch {
+	case ooms > maxHostOOMs:
+		return Rung{Why: fmt.Sprintf("it was given more %d times", maxHostOOMs)}
+	case ooms == maxHostOOMs:
+		next = most
+	case ooms == maxHostOOMs-1:
+		next = max(next, part)
+	}
+	next = min(next, most)
+	return Rung{
+		Again: true, Whole: j.NeedWhole, MinGPUMemMiB: j.MinGPUMemMiB, MinHostMemMiB: next,
+		Why: fmt.Sprintf("it declared none, and runs again with %d MiB", next),
+	}
+}
+
+// hostMost is the most host memory of a node that could ever run j, and the most
+// that falls to its GPUs on one if all of a node's have equal parts.
+func (l *Ladder) hostMost(j *Job, onCores bool) (most, part int64) {
+	for n := range l.Nodes { // the maximum of both does not depend on the order
+		able := onCores && j.Spec.Allows(n) && (l.Partition == nil || l.Partition.Nodes.Holds(n.ID))
+		if mib, _ := n.Largest(j.Spec, l.may(n)); mib >= max(1, j.MinGPUMemMiB) {
+			able, part = true, max(part, n.MemMiB*int64(j.Spec.GPUs)/int64(len(n.GPUs)))
+		}
+		if able {
+			most = max(most, n.MemMiB)
+		}
+	}
+	return most, part
 }

@@ -46,7 +46,7 @@ func TestLadder(t *testing.T) {
 		want     Rung   // without Why
 		why      string // a part of it
 	}{
-		{"it was the host's memory", Spec{}, Ladder{}, nil, []Attempt{{No: 1, State: JobOutOfMemory, Berth: Berth{GPUs: []GPUShare{{}}}}}, Rung{}, ""},
+		{"it was the host's memory, and nobody knows how much", Spec{}, Ladder{}, nil, []Attempt{{No: 1, State: JobOutOfMemory, Berth: Berth{GPUs: []GPUShare{{}}}}}, Rung{}, ""},
 		{"it had no GPU", Spec{}, Ladder{}, nil, []Attempt{{No: 1, Usage: Usage{GPUOOM: true}}}, Rung{}, ""},
 		{"first: half as much again", Spec{}, Ladder{}, nil, []Attempt{oom(1, part(8000), 7900)}, Rung{Again: true, MinGPUMemMiB: 12_000}, ""},
 		{"first: above its peak", Spec{}, Ladder{}, nil, []Attempt{oom(1, part(8000), 20_000)}, Rung{Again: true, MinGPUMemMiB: 22_000}, ""},

@@ -32,6 +32,8 @@ type Partition struct {
 	// SessionIdle is how long its sessions may stand idle, 0 for no limit. A
 	// shorter one of the node or of the session itself counts.
 	SessionIdle time.Duration
+	// Host is what its jobs get of the host that do not ask for it.
+	Host HostTerms
 }
 
 // Bounds of Partition.SessionIdle.
@@ -111,6 +113,8 @@ func (p *Partition) Check() error {
 		return p.Idle.Check()
 	case p.Access.Check() != nil:
 		return p.Access.Check()
+	case p.Host.Check() != nil:
+		return p.Host.Check()
 	case p.MaxTime > 0 && p.DefaultTime > p.MaxTime:
 		return Errorf(CodeInvalid, "default_time: %s is above max_time, %s", p.DefaultTime, p.MaxTime)
 	}
@@ -174,4 +178,33 @@ func (p *Partition) Limit(asked time.Duration) (time.Duration, error) {
 		return 0, Errorf(CodeInvalid, "time: %s is above the most that partition %s allows, %s; ask for less, or name another partition", asked, p.Name, p.MaxTime)
 	}
 	return asked, nil
+}
+
+// HostTerms is what a partition gives jobs with GPUs that ask for no host memory or no
+// cores, on each of their nodes. 0 leaves a number to the scheduler.
+type HostTerms struct {
+	// MemPerGPUMiB and CPUPerGPUMilli are for each GPU, where nothing is predicted.
+	MemPerGPUMiB, CPUPerGPUMilli int64
+	// LeastMemMiB and LeastCPUMilli are what they get at least where something is.
+	LeastMemMiB, LeastCPUMilli int64
+}
+
+// maxCPUMilli bounds cores, far above what nodes have.
+const maxCPUMilli = 1 << 20
+
+// Check reports whether the numbers can be. The error is an *Error of CodeInvalid that
+// names one.
+func (t *HostTerms) Check() error {
+	for _, n := range []struct {
+		name    string
+		v, most int64
+	}{
+		{"mem_per_gpu_mib", t.MemPerGPUMiB, MaxMemMiB}, {"cpu_per_gpu_milli", t.CPUPerGPUMilli, maxCPUMilli},
+		{"least_mem_mib", t.LeastMemMiB, MaxMemMiB}, {"least_cpu_milli", t.LeastCPUMilli, maxCPUMilli},
+	} {
+		if n.v < 0 || n.v > n.most {
+			return Errorf(CodeInvalid, "%s: %d is outside 0 to %d", n.name, n.v, n.most)
+		}
+	}
+	return nil
 }

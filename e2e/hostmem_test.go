@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -21,5 +22,37 @@ func TestHostMemoryIsPredicted(t *testing.T) {
 	}
 	if j := c.await(tight, "COMPLETED", "FAILED", "OUT_OF_MEMORY"); j.State != "OUT_OF_MEMORY" {
 		t.Errorf("job %d: %s (%s), want the declared 1 GiB to be final", tight, j.State, j.Reason)
+	}
+}
+
+// TestHostMemoryIsRaisedAndLearnt: a job that needs more than is predicted runs again
+// with more and ends well, and the next equal one has enough at once.
+func TestHostMemoryIsRaisedAndLearnt(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, "--nodes", "1x1xA100-SXM4-80GB")
+	dir := openDir(t)
+	job := []string{"-D", dir, "--gpus", "1", "--", "sh", "-c", "head -c 2300m /dev/zero | tail | wc -c"}
+	for n, attempts := range []int{2, 1} {
+		id := c.submit(job...)
+		if j := c.await(id, "COMPLETED", "FAILED", "OUT_OF_MEMORY"); j.State != "COMPLETED" {
+			t.Fatalf("run %d: %s (%s), want it to end well\n%s", n+1, j.State, j.Reason, c.run("show", fmt.Sprint(id)))
+		}
+		out := c.run("show", fmt.Sprint(id))
+		if again := strings.Contains(out, "it declared none, and runs again with 4096 MiB"); again != (attempts > 1) {
+			t.Errorf("run %d: want %d attempts\n%s", n+1, attempts, out)
+		}
+	}
+}
+
+// TestHostMemoryOfAPartition: where nothing is predicted, a partition's default for each
+// GPU is what a job gets.
+func TestHostMemoryOfAPartition(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, "--nodes", "1x1xA100-SXM4-80GB")
+	c.run("partition", "set", "gpu", "--nodes", "ALL", "--default", "--def-mem-per-gpu", "3G", "--def-cpus-per-gpu", "2")
+	dir := openDir(t)
+	id := c.submit("-D", dir, "--gpus", "1", "--", "sh", "-c", "test $BERTH_MEM_MIB = 3072 && test $BERTH_CPUS = 2")
+	if j := c.await(id, "COMPLETED", "FAILED", "OUT_OF_MEMORY"); j.State != "COMPLETED" {
+		t.Errorf("%s (%s), want 3 GiB and 2 cores\n%s", j.State, j.Reason, c.run("show", fmt.Sprint(id)))
 	}
 }

@@ -211,12 +211,13 @@ func disturbed(j *cluster.Job) int {
 func (s *State) againLarger(j *cluster.Job, a *cluster.Attempt) bool {
 	ladder := cluster.Ladder{
 		Nodes: maps.Values(s.fleet.Nodes()), Partition: s.fleet.Partition(j.Spec.Partition),
-		TrustPeak: s.rules < command.SharingVersion, EndAtWhole: s.rules < command.LargerVersion,
+		TrustPeak: s.rules < command.SharingVersion, EndAtWhole: s.rules < command.LargerVersion, HostFinal: s.rules < command.HostVersion,
 	}
 	next := ladder.Next(j, a)
+	if next.Again {
+		j.NeedWhole, j.MinGPUMemMiB, j.MinHostMemMiB = next.Whole, next.MinGPUMemMiB, next.MinHostMemMiB
+	}
 	switch {
-	case next.Again:
-		j.NeedWhole, j.MinGPUMemMiB = next.Whole, next.MinGPUMemMiB
 	case next.Why != "" && a.Reason.Detail != "":
 		a.Reason.Detail += "; " + next.Why
 	case next.Why != "":

@@ -161,7 +161,9 @@ func TestReasonsOfAnEnd(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := lab(t)
-			id := running(m, spec(1), 8000)
+			s := spec(1)
+			s.MemMiB = 1024
+			id := running(m, s, 8000)
 			r := m.reportOf(id, tc.state)
 			r.Exit, r.Usage = tc.exit, tc.usage
 			if tc.said != "" {
@@ -265,9 +267,11 @@ func TestOutOfGPUMemory(t *testing.T) {
 		m.oom(id, 8000)
 		m.wantState(id, cluster.JobPending)
 	})
-	t.Run("host memory is final", func(t *testing.T) {
+	t.Run("declared host memory is final", func(t *testing.T) {
 		m := lab(t)
-		id := running(m, spec(1), 8000)
+		s := spec(1)
+		s.MemMiB = 1024
+		id := running(m, s, 8000)
 		m.report(id, cluster.JobOutOfMemory)
 		m.wantState(id, cluster.JobOutOfMemory)
 	})

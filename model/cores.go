@@ -42,6 +42,7 @@ func (p *Predictor) cores(r *Request, t TypeInfo, parts []Part) (Prediction, []P
 		q.Source, q.Confidence = r.Features.Source, confidenceCores
 	}
 	p.coresHistory(r, &q)
+	p.beyondHost(r, &q.HostMemMiB, &q.HostConfidence)
 	if q.StepSeconds > 0 && r.Features.Steps > 0 {
 		q.Seconds = q.StepSeconds * float64(r.Features.Steps)
 	}

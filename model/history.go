@@ -34,6 +34,9 @@ type Sample struct {
 	// Censored says that a limit ended the run: its true peak is PeakMiB or
 	// more, and its other numbers do not count.
 	Censored bool
+	// HostCensored says that the limit was that of host memory: HostMiB is a lower
+	// bound, and PeakMiB is 0.
+	HostCensored bool
 	// Features describe the job; the zero value means that only its signature
 	// is known.
 	Features Features
@@ -51,6 +54,7 @@ type observed struct {
 	measured   int    // whose memory was measured
 	boundMiB   int64  // largest censored peak: the job needs more
 	hostMiB    int64
+	hostBound  int64 // largest censored one: the job needs more
 	util       mean
 	cpu        mean
 	seconds    mean // of runs whose steps are unknown
@@ -128,6 +132,9 @@ func (h *History) add(s *Sample) {
 	o := &job[i]
 	if s.Censored {
 		o.boundMiB = max(o.boundMiB, s.PeakMiB)
+		if s.HostCensored {
+			o.hostBound = max(o.hostBound, s.HostMiB)
+		}
 		return
 	}
 	o.runs++
@@ -171,6 +178,18 @@ func (h *History) find(sig, gpu string) (o *observed, exact bool) {
 		}
 	}
 	return o, false
+}
+
+// hostBound is the largest host memory that was too little for a job, whatever it
+// ran on; 0 when none was.
+func (h *History) hostBound(sig string) (mib int64) {
+	if h == nil || sig == "" {
+		return 0
+	}
+	for i := range h.jobs[sig] {
+		mib = max(mib, h.jobs[sig][i].hostBound)
+	}
+	return mib
 }
 
 // onCores returns what is known of a job's runs on cores, or nil.

@@ -56,8 +56,11 @@ type Prediction struct {
 	// Confidence in the memory number, 0 (nothing is known: the numbers are the
 	// whole card) to 1.
 	Confidence float64
-	Source     Source // of the memory number
-	Parts      []Part // of the analytic estimate, empty without one
+	// HostConfidence is that in the host's memory and cores where they were measured,
+	// 0 where Confidence is for them too.
+	HostConfidence float64
+	Source         Source // of the memory number
+	Parts          []Part // of the analytic estimate, empty without one
 }
 
 // Confidences by source. History's grows with the number of runs.
@@ -147,6 +150,7 @@ type answer struct {
 	step, secs float64
 	host, cpu  int64
 	power      int64 // 0 when it follows from the utilization
+	hostSure   float64
 	confidence float64
 	source     Source
 }
@@ -162,6 +166,7 @@ func (p *Predictor) one(r *Request, t TypeInfo, parts []Part, sc *scratch) (Pred
 	}
 	a.host, a.cpu = p.w.host(&r.Features, a.step)
 	p.fromHistory(r, &spec, &a)
+	p.beyondHost(r, &a.host, &a.hostSure)
 	a.declare(r.Declared.over(r.Features.Declared), &spec)
 	return p.finish(&a, t, &spec), parts
 }
@@ -226,7 +231,7 @@ func (p *Predictor) fromHistory(r *Request, spec *gpuspec.Spec, a *answer) {
 		a.util = max(leastUtil, min(1, o.util.value()/1000*speed))
 	}
 	if o.hostMiB > 0 {
-		a.host = ceil(float64(o.hostMiB) * hostMargin)
+		a.host, a.hostSure = ceil(float64(o.hostMiB)*hostMargin), 1-0.1/float64(max(1, o.runs))
 	}
 	if o.cpu.n > 0 {
 		a.cpu = ceil(o.cpu.value())
@@ -252,6 +257,17 @@ func (p *Predictor) beyond(bound float64, a *answer) {
 	a.mem = bound * p.w.CensoredFactor
 	a.p95 = max(a.p95, bound*p.w.CensoredFactor*p.w.CensoredFactor)
 	a.confidence = min(a.confidence, confidenceCensored)
+}
+
+// beyondHost raises the host's memory above what was too little for the job.
+func (p *Predictor) beyondHost(r *Request, mib *int64, sure *float64) {
+	bound := p.h.hostBound(r.Signature)
+	if bound == 0 {
+		return
+	}
+	if next := ceil(float64(bound) * p.w.CensoredFactor); *mib < next {
+		*mib, *sure = next, max(*sure, confidenceCensored)
+	}
 }
 
 // ratio is how much longer a step takes on to than on from: by the analytic
@@ -320,6 +336,6 @@ func (p *Predictor) finish(a *answer, t TypeInfo, spec *gpuspec.Spec) Prediction
 		UtilMilli: min(1000, max(1, int64(math.Round(util*1000)))),
 		Seconds:   math.Round(min(a.secs, 1e12)*1e3) / 1e3, StepSeconds: a.step,
 		HostMemMiB: atMost(a.host, t.HostMiB), CPUMilli: atMost(a.cpu, t.HostCPUMilli), PowerW: power,
-		Confidence: a.confidence, Source: a.source,
+		Confidence: a.confidence, HostConfidence: a.hostSure, Source: a.source,
 	}
 }

@@ -43,6 +43,25 @@ func TestNobodyKnowsMeansTheWholeCard(t *testing.T) {
 	}
 }
 
+// TestHostOutOfMemoryRaisesTheNext: what was too little of the host's memory is a lower
+// bound on every type of GPU, sure enough to be reserved, until a run came to its end
+// with more; of the GPU it says nothing.
+func TestHostOutOfMemoryRaisesTheNext(t *testing.T) {
+	t.Parallel()
+	oom := Sample{Signature: "s", GPUType: "T4", HostMiB: 8000, Censored: true, HostCensored: true}
+	predict := func(gpu string, samples ...Sample) Prediction {
+		return newPredictor(t, samples...).Predict(Request{Signature: "s", Types: []TypeInfo{{Name: gpu, MemMiB: 15_000}}})[0]
+	}
+	for _, gpu := range []string{"T4", "A100-SXM4-80GB"} {
+		if q := predict(gpu, oom); q.HostMemMiB != 10_000 || q.HostConfidence != confidenceCensored || q.Source != SourceNone || q.GPUMemMiB != 15_000 {
+			t.Errorf("%s: %+v, want 1.25 times the cap of the host and nothing of the GPU", gpu, q)
+		}
+	}
+	if q := predict("T4", oom, Sample{Signature: "s", GPUType: "T4", PeakMiB: 500, HostMiB: 12_000}); q.HostMemMiB != 15_600 || q.HostConfidence < 0.9 {
+		t.Errorf("after a run that ended: %+v, want 1.3 times what it took", q)
+	}
+}
+
 // TestHostIsAtMostTheNodes: a host is never asked for more than the largest node
 // has, so that a prediction keeps no job from all of them.
 func TestHostIsAtMostTheNodes(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 func TestHostOf(t *testing.T) {
 	t.Parallel()
 	pol := Default() // 1,000 milli cores and 2,048 MiB; 300 is sure
+	terms := cluster.HostTerms{MemPerGPUMiB: 16_000, CPUPerGPUMilli: 4000, LeastMemMiB: 1024, LeastCPUMilli: 500}
 	sure := cluster.Estimate{GPUType: "A100", HostMemMiB: 6000, CPUMilli: 3300, ConfidenceMilli: 600}
 	with := func(change func(*cluster.Estimate)) cluster.Estimate {
 		e := sure
@@ -32,10 +33,20 @@ func TestHostOf(t *testing.T) {
 		"without GPUs":      {cluster.Spec{}, []cluster.Estimate{sure}, 1000, 2048},
 		"a run on cores":    {cluster.Spec{GPUs: 1, OrCPU: true}, []cluster.Estimate{with(func(e *cluster.Estimate) { e.GPUType = cluster.CPUType })}, 1000, 2048},
 		"the lesser of two": {cluster.Spec{GPUs: 1}, []cluster.Estimate{sure, with(func(e *cluster.Estimate) { e.GPUType, e.HostMemMiB, e.CPUMilli = "T4", 4000, 0 })}, 3300, 4000},
+		"surely measured":   {cluster.Spec{GPUs: 1}, []cluster.Estimate{with(func(e *cluster.Estimate) { e.ConfidenceMilli, e.HostConfidenceMilli = 0, 400 })}, 3300, 6000},
+		"of the partition":  {cluster.Spec{GPUs: 2, Host: terms}, nil, 8000, 32_000},
+		"predicted there":   {cluster.Spec{GPUs: 2, Host: terms}, []cluster.Estimate{sure}, 3300, 6000},
+		"its floor":         {cluster.Spec{GPUs: 2, Host: terms}, []cluster.Estimate{with(func(e *cluster.Estimate) { e.HostMemMiB, e.CPUMilli = 900, 20 })}, 500, 1024},
+		"a floor alone":     {cluster.Spec{GPUs: 1, Host: cluster.HostTerms{LeastMemMiB: 9000}}, nil, 1000, 9000},
+		"declared there":    {cluster.Spec{GPUs: 1, CPUMilli: 500, MemMiB: 100, Host: terms}, nil, 500, 100},
 	} {
 		job := &cluster.Job{Spec: &tc.spec, Estimates: tc.es}
 		if cpu, mem := HostOf(job, &pol); cpu != tc.cpu || mem != tc.mem {
 			t.Errorf("%s: %d milli cores, %d MiB, want %d, %d", name, cpu, mem, tc.cpu, tc.mem)
 		}
+	}
+	raised := &cluster.Job{Spec: &cluster.Spec{GPUs: 1}, MinHostMemMiB: 5000}
+	if _, mem := HostOf(raised, &pol); mem != 5000 {
+		t.Errorf("after an out-of-memory: %d MiB, want the 5000 of its ladder", mem)
 	}
 }

@@ -164,21 +164,36 @@ func vetoReason(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, n *need
 }
 
 // HostOf is what a job takes of each of its nodes: what it asks for, else what is
-// predicted surely enough, if it is for GPUs, and at least the policy's defaults.
-// Where types of GPUs differ the least counts, so that each remains open to it.
+// predicted surely enough, if it is for GPUs, and at least the floor; where nothing is,
+// what its partition gives for each GPU, else the floor. That is the partition's, else
+// the policy's default. What an attempt proved too little for is raised. Where types of
+// GPUs differ the least counts, so that each remains open to it.
 func HostOf(job *cluster.Job, pol *Policy) (cpuMilli, memMiB int64) {
-	cpuMilli, memMiB = job.Spec.CPUMilli, job.Spec.MemMiB
+	s := job.Spec
+	cpuMilli, memMiB = s.CPUMilli, s.MemMiB
 	if cpuMilli > 0 && memMiB > 0 {
 		return cpuMilli, memMiB
 	}
 	cpu, mem := predictedHost(job, pol)
+	gpus := int64(s.GPUs)
 	if cpuMilli == 0 {
-		cpuMilli = max(cpu, pol.DefaultCPUMilli)
+		cpuMilli = unasked(cpu, s.Host.LeastCPUMilli, gpus*s.Host.CPUPerGPUMilli, pol.DefaultCPUMilli)
 	}
 	if memMiB == 0 {
-		memMiB = max(mem, pol.DefaultMemMiB)
+		memMiB = max(job.MinHostMemMiB, unasked(mem, s.Host.LeastMemMiB, gpus*s.Host.MemPerGPUMiB, pol.DefaultMemMiB))
 	}
 	return cpuMilli, memMiB
+}
+
+// unasked is what a job gets that does not ask for it, of which 0 is unknown or not set.
+func unasked(predicted, least, unknown, usual int64) int64 {
+	if predicted == 0 && unknown > 0 {
+		return unknown
+	}
+	if least == 0 {
+		least = usual
+	}
+	return max(predicted, least)
 }
 
 // predictedHost is 0 for what nobody can tell.
@@ -188,7 +203,7 @@ func predictedHost(job *cluster.Job, pol *Policy) (cpuMilli, memMiB int64) {
 	}
 	for i := range job.Estimates {
 		e := &job.Estimates[i]
-		if e.GPUType == cluster.CPUType || e.ConfidenceMilli < pol.MinConfidenceMilli {
+		if e.GPUType == cluster.CPUType || max(e.ConfidenceMilli, e.HostConfidenceMilli) < pol.MinConfidenceMilli {
 			continue
 		}
 		cpuMilli, memMiB = leastKnown(cpuMilli, e.CPUMilli), leastKnown(memMiB, e.HostMemMiB)

@@ -41,7 +41,7 @@ type Policy struct {
 	// files; 0 is no cap. A host job writes its files itself, and what holds it
 	// is its user's quota.
 	LogBytes int64
-	// HardCPU makes a job's share of the CPU a cap. Otherwise it is a weight,
+	// HardCPU makes the cores that a job asks for a cap. Otherwise it is a weight,
 	// and a job may use what others leave.
 	HardCPU bool
 	// CPUSet names the processors that jobs may run on, as "0-7,16"; empty is all.

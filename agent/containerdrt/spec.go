@@ -127,7 +127,7 @@ func (b *builder) limits(l *launch.Launch, p Policy) []oci.SpecOpts {
 	}
 	if l.CPUMilli > 0 {
 		opts = append(opts, oci.WithCPUShares(uint64(max(2, l.CPUMilli*1024/1000))))
-		if p.HardCPU {
+		if p.HardCPU && !l.WeighCores {
 			opts = append(opts, oci.WithCPUCFS(max(cpuPeriod/100, l.CPUMilli*cpuPeriod/1000), cpuPeriod))
 		}
 	}
@@ -140,7 +140,7 @@ func (b *builder) limits(l *launch.Launch, p Policy) []oci.SpecOpts {
 // caps are those limits that must be found in force before a job starts.
 func (b *builder) caps(l *launch.Launch) cgroup.Limits {
 	c := cgroup.Limits{MemBytes: l.MemBytes, CPUSet: b.cfg.Policy.CPUSet}
-	if b.cfg.Policy.HardCPU {
+	if b.cfg.Policy.HardCPU && !l.WeighCores {
 		c.CPUQuotaMilli = l.CPUMilli
 	}
 	return c

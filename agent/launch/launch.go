@@ -33,9 +33,11 @@ type Launch struct {
 	// Truncate empties the output files when the task starts.
 	Truncate bool
 	// MemBytes caps host memory with swap 0; 0 means no cap. CPUMilli is the
-	// CPU weight in thousandths of a core; 0 means the default weight.
-	MemBytes int64
-	CPUMilli int64
+	// CPU weight in thousandths of a core; 0 means the default weight. WeighCores
+	// keeps it from being a cap where the node caps cores.
+	MemBytes   int64
+	CPUMilli   int64
+	WeighCores bool
 	// Network is what the job sees of the node's, "" for the runtime's default.
 	Network cluster.Network
 	// ReadOnlyRoot keeps an image job from changing its root. TmpBytes and

@@ -69,7 +69,7 @@ func (la *Launcher) Launch(as *nodev1.Assignment, user User, cards *Cards) (*lau
 	l := &launch.Launch{
 		ID: conv.AttemptOf(as), Token: cluster.Token(as.Token),
 		UID: as.Uid, GID: as.Gid, Groups: user.Groups,
-		Image: as.Image, MemBytes: as.MemMib << 20, CPUMilli: as.CpuMilli,
+		Image: as.Image, MemBytes: as.MemMib << 20, CPUMilli: as.CpuMilli, WeighCores: as.WeighCores,
 		CDIDevices: cards.Devices, Mounts: cards.Mounts,
 	}
 	for _, arg := range as.Command {

@@ -153,7 +153,7 @@ func (l *Learner) estimates(j *cluster.Job, types []model.TypeInfo) []cluster.Es
 	}
 	es := make([]cluster.Estimate, 0, len(preds))
 	for _, p := range preds {
-		es = append(es, estimate(p))
+		es = append(es, l.estimate(p))
 	}
 	slices.SortFunc(es, func(a, b cluster.Estimate) int { return strings.Compare(a.GPUType, b.GPUType) })
 	return es
@@ -230,7 +230,7 @@ func differ(a, b []cluster.Estimate) bool {
 	return !slices.EqualFunc(a, b, func(x, y cluster.Estimate) bool {
 		return x.GPUType == y.GPUType && x.Source == y.Source && near(x.GPUMemMiB, y.GPUMemMiB) && near(x.GPUMemP95MiB, y.GPUMemP95MiB) &&
 			near(x.Milli, y.Milli) && near(int64(x.Duration), int64(y.Duration)) && near(x.HostMemMiB, y.HostMemMiB) && near(x.CPUMilli, y.CPUMilli) &&
-			near(x.PowerW, y.PowerW) && near(x.ConfidenceMilli, y.ConfidenceMilli)
+			near(x.PowerW, y.PowerW) && near(x.ConfidenceMilli, y.ConfidenceMilli) && near(x.HostConfidenceMilli, y.HostConfidenceMilli)
 	})
 }
 

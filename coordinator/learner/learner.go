@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm"
+	"github.com/berth-scheduler/berth/fsm/command"
 	"github.com/berth-scheduler/berth/model"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
@@ -167,7 +168,7 @@ func (l *Learner) pairedSamples() ([]fsm.Sample, []model.Sample) {
 func modelSample(s *fsm.Sample) model.Sample {
 	m := model.Sample{
 		Signature: s.Signature, GPUType: s.GPUType, PeakMiB: s.GPUMemPeakMiB, UtilMilli: s.Milli,
-		Seconds: s.Duration.Seconds(), Steps: s.Steps, HostMiB: s.HostMemMiB, CPUMilli: s.CPUMilli, Censored: s.Censored, PowerW: s.PowerW, Neighbours: s.Neighbours,
+		Seconds: s.Duration.Seconds(), Steps: s.Steps, HostMiB: s.HostMemMiB, CPUMilli: s.CPUMilli, Censored: s.Censored, HostCensored: s.HostCensored, PowerW: s.PowerW, Neighbours: s.Neighbours,
 		Seq: s.Seq, User: strconv.FormatUint(uint64(s.UID), 10),
 	}
 	if len(s.Features) > 0 {
@@ -199,7 +200,7 @@ func (l *Learner) Job(who cluster.Owner, js *apiv1.JobSpec, types []model.TypeIn
 	spec.Signature = sig
 	j := &cluster.Job{Owner: who, Spec: spec, State: cluster.JobPending}
 	for _, p := range preds {
-		j.Estimates = append(j.Estimates, estimate(p))
+		j.Estimates = append(j.Estimates, l.estimate(p))
 	}
 	return j, nil
 }
@@ -257,14 +258,19 @@ func GPUTypes(nodes []*cluster.Node) []model.TypeInfo {
 	return slices.SortedFunc(maps.Values(types), func(a, b model.TypeInfo) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// estimate rounds a prediction to the integers that state is made of.
-func estimate(p model.Prediction) cluster.Estimate {
-	return cluster.Estimate{
+// estimate rounds a prediction to the integers that state is made of, as far as every
+// coordinator keeps it.
+func (l *Learner) estimate(p model.Prediction) cluster.Estimate {
+	e := cluster.Estimate{
 		GPUType: p.GPUType, GPUMemMiB: p.GPUMemMiB, GPUMemP95MiB: p.GPUMemP95MiB, Milli: p.UtilMilli,
 		Duration:   time.Duration(p.Seconds * float64(time.Second)).Round(time.Microsecond),
 		HostMemMiB: p.HostMemMiB, CPUMilli: p.CPUMilli, PowerW: p.PowerW,
-		ConfidenceMilli: int64(p.Confidence * 1000), Source: string(p.Source),
+		ConfidenceMilli: int64(p.Confidence * 1000), Source: string(p.Source), HostConfidenceMilli: int64(p.HostConfidence * 1000),
 	}
+	if l.prop.Version() < command.HostVersion {
+		e.HostConfidenceMilli = 0
+	}
+	return e
 }
 
 // Explain answers Predict: each type with the parts of its memory. It also
@@ -285,7 +291,7 @@ func (l *Learner) Explain(who cluster.Owner, js *apiv1.JobSpec, nodes []*cluster
 	one := &Sharer{Spec: spec}
 	out := make([]*apiv1.Prediction, 0, len(preds))
 	for _, p := range preds {
-		e := estimate(p)
+		e := l.estimate(p)
 		one.Estimates = append(one.Estimates, e)
 		m := conv.EstimateToAPI(e)
 		for _, part := range p.Parts {

@@ -37,4 +37,6 @@ const (
 	// Specs name large environments and scripts, which come by themselves; the hash
 	// and snapshots hold the name.
 	BulkVersion = 12
+	// Out of host memory is not final for a job that did not declare it, and is learnt.
+	HostVersion = 13
 )

@@ -33,6 +33,8 @@ var table = []row{
 	{"Spec", 8, "warning truncate container nodes tasks"},
 	{"Spec", 9, "mail_events mail_user idle_ok_us account qos nice array where"},
 	{"Spec", 12, "bulk"},
+	{"Spec", 13, "host"},
+	{"HostTerms", 13, "mem_per_gpu_mib cpu_per_gpu_milli least_mem_mib least_cpu_milli"},
 	{"Dependency", 7, "kind job"},
 	{"Dependency", 9, "one_task task delay_us"},
 	{"Warning", 8, "signal before_us first"},
@@ -41,6 +43,7 @@ var table = []row{
 	{"Array", 9, "runs throttle"},
 	{"Where", 9, "nodes exclude features whole reservation"},
 	{"Estimate", 1, "gpu_type gpu_mem_mib gpu_mem_p95_mib milli duration_us host_mem_mib cpu_milli power_w confidence_milli source"},
+	{"Estimate", 13, "host_confidence_milli"},
 
 	{"CancelJob", 1, "job by admin"},
 	{"HoldJob", 7, "job by admin release"},
@@ -116,6 +119,7 @@ var table = []row{
 	{"InstallInterference", 3, "version blob sha256 observations sample_seq"},
 	{"ImportRuns", 9, "samples by"},
 	{"Sample", 9, "seq signature gpu_type gpu_mem_peak_mib milli duration_us host_mem_mib cpu_milli censored features uid power_w steps neighbours predicted at_us company cap_mode"},
+	{"Sample", 13, "host_censored"},
 	{"Company", 9, "signature overlap_us milli"},
 
 	{"SetPartition", 5, "partition base"},
@@ -123,6 +127,7 @@ var table = []row{
 	{"Partition", 8, "networks"},
 	{"Partition", 9, "idle"},
 	{"Partition", 10, "access session_idle_us"},
+	{"Partition", 13, "host"},
 	{"AccessList", 10, "list names"},
 	{"RemovePartition", 5, "name"},
 	{"SetReservation", 9, "reservation base"},

@@ -27,9 +27,10 @@ type Sample struct {
 	Duration   time.Duration
 	HostMemMiB int64
 	CPUMilli   int64
-	// Censored tells that the peak is a lower bound of what is needed.
-	Censored bool
-	UID      cluster.UID
+	// Censored tells that the peak is a lower bound of what is needed; HostCensored
+	// that HostMemMiB is, and nothing is known of the rest.
+	Censored, HostCensored bool
+	UID                    cluster.UID
 	// Features are the job's, opaque here; not to be changed.
 	Features []byte
 	// PowerW is the mean power of each GPU, Steps how many the attempt took.
@@ -59,7 +60,7 @@ type Company struct {
 func (x *Sample) record() *logv1.Sample {
 	m := &logv1.Sample{
 		Seq: x.Seq, Signature: x.Signature, GpuType: x.GPUType, GpuMemPeakMib: x.GPUMemPeakMiB, Milli: x.Milli,
-		DurationUs: x.Duration.Microseconds(), HostMemMib: x.HostMemMiB, CpuMilli: x.CPUMilli, Censored: x.Censored,
+		DurationUs: x.Duration.Microseconds(), HostMemMib: x.HostMemMiB, CpuMilli: x.CPUMilli, Censored: x.Censored, HostCensored: x.HostCensored,
 		Uid: uint32(x.UID), Features: x.Features, PowerW: x.PowerW, Steps: x.Steps, Neighbours: uint32(x.Neighbours), AtUs: int64(x.At),
 		CapMode: x.CapMode,
 	}
@@ -79,7 +80,7 @@ func (l *Store) loadSample(m *logv1.Sample) error {
 	x := Sample{
 		Seq: m.Seq, Signature: m.Signature, GPUType: m.GpuType, GPUMemPeakMiB: m.GpuMemPeakMib, Milli: m.Milli,
 		Duration: time.Duration(m.DurationUs) * time.Microsecond, HostMemMiB: m.HostMemMib, CPUMilli: m.CpuMilli,
-		Censored: m.Censored, UID: cluster.UID(m.Uid), Features: m.Features, PowerW: m.PowerW, Steps: m.Steps,
+		Censored: m.Censored, HostCensored: m.HostCensored, UID: cluster.UID(m.Uid), Features: m.Features, PowerW: m.PowerW, Steps: m.Steps,
 		Neighbours: int(min(m.Neighbours, cluster.MaxNeighbours)), Predicted: conv.EstimateFromLog(m.Predicted), At: cluster.Time(m.AtUs),
 		CapMode: m.CapMode,
 	}

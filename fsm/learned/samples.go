@@ -49,16 +49,18 @@ func (r *Run) gpuType() string {
 
 // Learn keeps a sample of an attempt that used a GPU, or could have, and came
 // to an end that says something: one that was cancelled, lost or failed early
-// would teach that the job is small. An out-of-memory teaches a lower bound. It returns
+// would teach that the job is small. An out-of-memory teaches a lower bound, of the GPU's
+// memory or of the host's. It returns
 // false when the figures cannot be: one such sample would spoil many
 // predictions.
 func (l *Store) Learn(at command.Entry, r Run) bool {
 	j, a := r.Job, r.Attempt
 	oom := a.State == cluster.JobOutOfMemory && a.Usage.GPUOOM
+	hostOOM := at.Version >= command.HostVersion && a.State == cluster.JobOutOfMemory && !a.Usage.GPUOOM
 	switch {
 	case len(a.Berth.GPUs) == 0 && !j.Spec.OrCPU || a.Usage == (cluster.Usage{}) || j.Spec.Signature == "":
 		return true
-	case a.State != cluster.JobCompleted && a.State != cluster.JobTimeout && !oom:
+	case a.State != cluster.JobCompleted && a.State != cluster.JobTimeout && !oom && !hostOOM:
 		return true
 	}
 	gpuType := r.gpuType()
@@ -76,6 +78,9 @@ func (l *Store) Learn(at command.Entry, r Run) bool {
 		Seq: l.seq, Signature: j.Spec.Signature, GPUType: gpuType, GPUMemPeakMiB: a.Usage.GPUMemPeakMiB, Milli: a.Usage.Milli,
 		HostMemMiB: a.Usage.HostMemPeakMiB, CPUMilli: a.Usage.CPUMilli,
 		Censored: a.Usage.GPUOOM, UID: j.Owner.UID, Features: j.Spec.Features,
+	}
+	if hostOOM { // the kernel ended it at its cap, whatever it had of the rest by then
+		x.Censored, x.HostCensored, x.GPUMemPeakMiB, x.HostMemMiB = true, true, 0, max(x.HostMemMiB, a.Berth.MemMiB)
 	}
 	if a.State == cluster.JobCompleted {
 		x.Duration = a.Ended.Sub(max(a.Started, a.Placed))

@@ -173,6 +173,9 @@ func (f *Fleet) unlikeBerth(j *cluster.Job, b *cluster.Berth) cluster.Reason {
 	if r := f.outside(j, b); r.Code != "" {
 		return r
 	}
+	if j.Spec.MemMiB == 0 && b.MemMiB < j.MinHostMemMiB {
+		return Stale("%d MiB of host memory were planned, it needs %d", b.MemMiB, j.MinHostMemMiB)
+	}
 	for _, g := range b.GPUs {
 		if (j.Spec.Exclusive || j.NeedWhole || j.Spec.WholeNodes()) && !g.Share.Exclusive {
 			return Stale("a share was planned, whole GPUs are asked for")

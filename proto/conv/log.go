@@ -53,7 +53,7 @@ func specToLog(s *cluster.Spec) *logv1.Spec {
 		Warning: warningToLog(s.Warning), Truncate: s.Truncate, Container: containerToLog(&s.Container),
 		Where:      whereToLog(s.Where),
 		MailEvents: uint32(s.Mail.Events), MailUser: s.Mail.To, IdleOkUs: s.IdleOK.Microseconds(),
-		Account: s.Account, Qos: s.QOS, Nice: s.Nice,
+		Account: s.Account, Qos: s.QOS, Nice: s.Nice, Host: hostToLog(s.Host),
 		Array: arrayToLog(s.Array),
 	}
 }
@@ -127,7 +127,7 @@ func specFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		DependAny: m.GetDependAny(), KillInvalidDepend: m.GetKillInvalidDepend(),
 		Warning: warningFromLog(m.GetWarning()), Truncate: m.GetTruncate(), Container: containerFrom(m.GetContainer()),
 		Mail: cluster.Mail{Events: cluster.MailEvents(m.GetMailEvents()), To: m.GetMailUser()}, IdleOK: us(m.GetIdleOkUs()),
-		Account: m.GetAccount(), QOS: m.GetQos(), Nice: m.GetNice(),
+		Account: m.GetAccount(), QOS: m.GetQos(), Nice: m.GetNice(), Host: hostFromLog(m.GetHost()),
 	}, nil
 }
 
@@ -136,7 +136,7 @@ func EstimateToLog(e cluster.Estimate) *logv1.Estimate {
 	return &logv1.Estimate{
 		GpuType: e.GPUType, GpuMemMib: e.GPUMemMiB, GpuMemP95Mib: e.GPUMemP95MiB, Milli: e.Milli,
 		DurationUs: e.Duration.Microseconds(), HostMemMib: e.HostMemMiB, CpuMilli: e.CPUMilli, PowerW: e.PowerW,
-		ConfidenceMilli: e.ConfidenceMilli, Source: e.Source,
+		ConfidenceMilli: e.ConfidenceMilli, Source: e.Source, HostConfidenceMilli: e.HostConfidenceMilli,
 	}
 }
 
@@ -145,7 +145,7 @@ func EstimateFromLog(m *logv1.Estimate) cluster.Estimate {
 	return cluster.Estimate{
 		GPUType: m.GetGpuType(), GPUMemMiB: m.GetGpuMemMib(), GPUMemP95MiB: m.GetGpuMemP95Mib(), Milli: m.GetMilli(),
 		Duration: us(m.GetDurationUs()), HostMemMiB: m.GetHostMemMib(), CPUMilli: m.GetCpuMilli(), PowerW: m.GetPowerW(),
-		ConfidenceMilli: m.GetConfidenceMilli(), Source: m.GetSource(),
+		ConfidenceMilli: m.GetConfidenceMilli(), Source: m.GetSource(), HostConfidenceMilli: m.GetHostConfidenceMilli(),
 	}
 }
 
@@ -276,7 +276,7 @@ func jobToLog(j *cluster.Job, spec func(*cluster.Spec) *logv1.Spec) *logv1.Job {
 		Id: uint64(j.ID), Revision: j.Revision, Owner: OwnerToLog(j.Owner), Spec: spec(j.Spec), State: uint32(j.State),
 		Reason: reasonToLog(j.Reason), Estimates: EstimatesToLog(j.Estimates), MinGpuMemMib: j.MinGPUMemMiB, NeedWhole: j.NeedWhole,
 		SubmittedUs: int64(j.Submitted), EligibleUs: int64(j.Eligible), StartedUs: int64(j.Started), EndedUs: int64(j.Ended),
-		Queue: string(j.Queue), EstStartUs: int64(j.EstStart), EstimatedUs: int64(j.Estimated),
+		Queue: string(j.Queue), EstStartUs: int64(j.EstStart), EstimatedUs: int64(j.Estimated), MinHostMemMib: j.MinHostMemMiB,
 	}
 	if c := j.Cancel; c != nil {
 		m.Cancel = &logv1.CancelRequest{AtUs: int64(c.At), By: uint32(c.By), Admin: c.Admin}
@@ -332,7 +332,7 @@ func jobFromLog(m *logv1.Job, spec *cluster.Spec, estimates []cluster.Estimate) 
 		State: state(m.GetState()), Reason: ReasonFromLog(m.GetReason()), Estimates: estimates,
 		MinGPUMemMiB: m.GetMinGpuMemMib(), NeedWhole: m.GetNeedWhole(), Submitted: cluster.Time(m.GetSubmittedUs()),
 		Eligible: cluster.Time(m.GetEligibleUs()), Started: cluster.Time(m.GetStartedUs()), Ended: cluster.Time(m.GetEndedUs()),
-		Queue: cluster.GPUID(m.GetQueue()), EstStart: cluster.Time(m.GetEstStartUs()), Estimated: cluster.Time(m.GetEstimatedUs()),
+		Queue: cluster.GPUID(m.GetQueue()), EstStart: cluster.Time(m.GetEstStartUs()), Estimated: cluster.Time(m.GetEstimatedUs()), MinHostMemMiB: m.GetMinHostMemMib(),
 	}
 	if j.ID == 0 || !j.State.Valid() {
 		return nil, fmt.Errorf("job %d in state %d", m.GetId(), m.GetState())

@@ -156,7 +156,7 @@ func Assignment(j *cluster.Job, a *cluster.Attempt, rank int) *nodev1.Assignment
 		Uid: uint32(j.Owner.UID), Gid: j.Owner.GID, User: j.Owner.Name, Name: s.Name,
 		Dir: []byte(s.Dir), Image: s.Image,
 		Stdin: []byte(s.Stdin), Stdout: []byte(s.Stdout), Stderr: []byte(s.Stderr),
-		CpuMilli: b.CPUMilli, MemMib: b.MemMiB, Script: script,
+		CpuMilli: b.CPUMilli, WeighCores: j.Spec.CPUMilli == 0, MemMib: b.MemMiB, Script: script,
 		Warning: warningToNode(s.Warning), Truncate: s.Truncate, Container: containerToNode(&s.Container), Partition: s.Partition,
 		Credential: a.Credential(j, b.Node),
 	}

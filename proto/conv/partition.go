@@ -17,6 +17,20 @@ func PartitionToLog(p *cluster.Partition) *logv1.Partition {
 		Name: p.Name, Revision: p.Revision, Nodes: p.Nodes.String(), GpuTypes: p.GPUTypes, Default: p.Default,
 		MaxTimeUs: p.MaxTime.Microseconds(), DefaultTimeUs: p.DefaultTime.Microseconds(), Down: p.Down,
 		Networks: networkNames(p.Networks), Idle: p.Idle.String(), Access: accessToLog(p.Access), SessionIdleUs: p.SessionIdle.Microseconds(),
+		Host: hostToLog(p.Host),
+	}
+}
+
+func hostToLog(t cluster.HostTerms) *logv1.HostTerms {
+	if t == (cluster.HostTerms{}) {
+		return nil
+	}
+	return &logv1.HostTerms{MemPerGpuMib: t.MemPerGPUMiB, CpuPerGpuMilli: t.CPUPerGPUMilli, LeastMemMib: t.LeastMemMiB, LeastCpuMilli: t.LeastCPUMilli}
+}
+
+func hostFromLog(m *logv1.HostTerms) cluster.HostTerms {
+	return cluster.HostTerms{
+		MemPerGPUMiB: m.GetMemPerGpuMib(), CPUPerGPUMilli: m.GetCpuPerGpuMilli(), LeastMemMiB: m.GetLeastMemMib(), LeastCPUMilli: m.GetLeastCpuMilli(),
 	}
 }
 
@@ -52,6 +66,7 @@ func PartitionFromLog(m *logv1.Partition) (*cluster.Partition, error) {
 		Name: m.GetName(), Revision: m.GetRevision(), Nodes: nodes, GPUTypes: m.GetGpuTypes(), Default: m.GetDefault(),
 		MaxTime: us(m.GetMaxTimeUs()), DefaultTime: us(m.GetDefaultTimeUs()), Down: m.GetDown(),
 		Networks: networksFrom(m.GetNetworks()), Access: accessFrom(m.GetAccess()), SessionIdle: us(m.GetSessionIdleUs()),
+		Host: hostFromLog(m.GetHost()),
 	}
 	if p.Idle, err = cluster.ParseIdlePolicy(m.GetIdle()); err != nil {
 		return nil, err
@@ -67,6 +82,9 @@ func PartitionToAPI(p *cluster.Partition) *apiv1.Partition {
 		if len(p.Access[list]) > 0 {
 			m.Access = append(m.Access, &apiv1.AccessList{List: list, Names: p.Access[list]})
 		}
+	}
+	if h := p.Host; h != (cluster.HostTerms{}) {
+		m.Host = &apiv1.HostTerms{MemPerGpuMib: h.MemPerGPUMiB, CpuPerGpuMilli: h.CPUPerGPUMilli, LeastMemMib: h.LeastMemMiB, LeastCpuMilli: h.LeastCPUMilli}
 	}
 	if p.MaxTime > 0 {
 		m.MaxTime = durationpb.New(p.MaxTime)

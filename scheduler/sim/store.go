@@ -327,7 +327,7 @@ func (p *plain) again(j *cluster.Job, a *cluster.Attempt) bool {
 		ladder := cluster.Ladder{Nodes: slices.Values(p.nodes)}
 		next := ladder.Next(j, a)
 		if next.Again {
-			j.NeedWhole, j.MinGPUMemMiB = next.Whole, next.MinGPUMemMiB
+			j.NeedWhole, j.MinGPUMemMiB, j.MinHostMemMiB = next.Whole, next.MinGPUMemMiB, next.MinHostMemMiB
 		}
 		return next.Again
 	}

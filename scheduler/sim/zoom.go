@@ -96,7 +96,7 @@ const (
 
 // look finds the cards that matter for a job.
 func (z *zoom) look(j *cluster.Job) answer {
-	if z.tight || j.Spec.GPUs == 0 || j.Spec.Node != "" || j.MinGPUMemMiB > 0 || z.e.opt.MTBF > 0 {
+	if z.tight || j.Spec.GPUs == 0 || j.Spec.Node != "" || j.MinGPUMemMiB > 0 || j.MinHostMemMiB > 0 || z.e.opt.MTBF > 0 {
 		return cannotTell
 	}
 	cpu, mem := orElse(j.Spec.CPUMilli, z.pol.DefaultCPUMilli), orElse(j.Spec.MemMiB, z.pol.DefaultMemMiB)

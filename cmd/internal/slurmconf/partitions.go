@@ -3,6 +3,7 @@ package slurmconf
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,15 +18,12 @@ var partitionKeys = map[string]string{
 	"allocnodes":           "jobs may be submitted from every node that reaches a coordinator",
 	"alternate":            "jobs wait for the partition that they name",
 	"cpubind":              "cores are not bound by hand",
-	"defcpupergpu":         "what a job does not ask for is predicted; see berth predict",
 	"defmempercpu":         "what a job does not ask for is predicted; see berth predict",
-	"defmempergpu":         "what a job does not ask for is predicted; see berth predict",
 	"defmempernode":        "what a job does not ask for is predicted; see berth predict",
 	"disablerootjobs":      "jobs of root are refused unless users.allow_root is set in agent.yaml",
 	"exclusiveuser":        "who may share a card with whom is sharing.* in agent.yaml",
 	"gracetime":            "the time between SIGTERM and SIGKILL is jobs.grace in agent.yaml",
 	"hidden":               "partitions are shown to everybody",
-	"jobdefaults":          "what a job does not ask for is predicted; see berth predict",
 	"lln":                  "nodes are chosen by what they have free",
 	"maxcpuspernode":       "cores are kept for the GPUs that are still free by the scheduler itself",
 	"maxmempercpu":         "memory per core is not limited",
@@ -116,6 +114,10 @@ func (t *Partition) take(p pair) (Fate, string) {
 		return limit(p.Value, &t.MaxTime, "--max-time")
 	case "defaulttime":
 		return limit(p.Value, &t.DefaultTime, "--default-time")
+	case "defmempergpu", "defcpupergpu":
+		return t.perGPU(key, p.Value)
+	case "jobdefaults":
+		return t.jobDefaults(p.Value)
 	case "state":
 		switch strings.ToUpper(p.Value) {
 		case "UP":
@@ -144,6 +146,40 @@ func (t *Partition) take(p pair) (Fate, string) {
 		return Dropped, why
 	}
 	return Unread, "is no key of a PartitionName line"
+}
+
+// perGPU reads what a job gets for each GPU, DefMemPerGPU in MiB.
+func (t *Partition) perGPU(key, v string) (Fate, string) {
+	n, err := strconv.ParseInt(v, 10, 64)
+	switch {
+	case err != nil || n < 0 || n > 1<<24:
+		return Unread, "is no number that a GPU can have"
+	case n == 0:
+		return Taken, "no default"
+	case strings.EqualFold(key, "DefMemPerGPU"):
+		t.MemPerGPUMiB = n
+		return Taken, "--def-mem-per-gpu, where nothing is predicted"
+	}
+	t.CPUsPerGPU = n
+	return Taken, "--def-cpus-per-gpu, where nothing is predicted"
+}
+
+// jobDefaults reads JobDefaults, as DefCpuPerGPU=4,DefMemPerGPU=16000.
+func (t *Partition) jobDefaults(v string) (Fate, string) {
+	var notes []string
+	for item := range strings.SplitSeq(v, ",") {
+		key, value, _ := strings.Cut(item, "=")
+		if !strings.EqualFold(key, "DefMemPerGPU") && !strings.EqualFold(key, "DefCpuPerGPU") {
+			return Unread, "holds what is neither DefCpuPerGPU nor DefMemPerGPU"
+		}
+		fate, note := t.perGPU(key, value)
+		if fate != Taken {
+			return fate, key + " " + note
+		}
+		flag, _, _ := strings.Cut(note, ",")
+		notes = append(notes, flag)
+	}
+	return Taken, strings.Join(notes, " ") + ", where nothing is predicted"
 }
 
 func yes(v string, to *bool, note string) (Fate, string) {

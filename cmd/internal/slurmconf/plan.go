@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
 )
 
 // Step is one command that sets up what Slurm had.
@@ -70,6 +71,12 @@ func (p *Partition) step() Step {
 	}
 	if p.DefaultTime > 0 {
 		args = append(args, "--default-time", spell(p.DefaultTime))
+	}
+	if p.MemPerGPUMiB > 0 {
+		args = append(args, "--def-mem-per-gpu", units.FormatMiB(p.MemPerGPUMiB))
+	}
+	if p.CPUsPerGPU > 0 {
+		args = append(args, "--def-cpus-per-gpu", strconv.FormatInt(p.CPUsPerGPU, 10))
 	}
 	if p.Down {
 		args = append(args, "--state", "down")

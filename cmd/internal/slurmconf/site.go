@@ -89,6 +89,10 @@ type Partition struct {
 	// 0 is no limit, and no default.
 	MaxTime     time.Duration `json:"max_time"`
 	DefaultTime time.Duration `json:"default_time"`
+	// MemPerGPUMiB and CPUsPerGPU are what a job gets for each GPU that asks for none;
+	// 0 is nothing of the partition's.
+	MemPerGPUMiB int64 `json:"mem_per_gpu_mib,omitempty"`
+	CPUsPerGPU   int64 `json:"cpus_per_gpu,omitempty"`
 	// Access is who may use it, nil for everybody.
 	Access cluster.Access `json:"access,omitempty"`
 }

@@ -135,6 +135,14 @@ func merged(old *cluster.Partition, req *apiv1.SetPartitionRequest) (*cluster.Pa
 	if d := req.DefaultTime; d != nil {
 		p.DefaultTime = d.AsDuration()
 	}
+	for _, n := range []struct{ from, to *int64 }{
+		{req.MemPerGpuMib, &p.Host.MemPerGPUMiB}, {req.CpuPerGpuMilli, &p.Host.CPUPerGPUMilli},
+		{req.LeastMemMib, &p.Host.LeastMemMiB}, {req.LeastCpuMilli, &p.Host.LeastCPUMilli},
+	} {
+		if n.from != nil {
+			*n.to = *n.from
+		}
+	}
 	return p, p.Check()
 }
 

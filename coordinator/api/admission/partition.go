@@ -44,6 +44,9 @@ func enter(spec *cluster.Spec, parts []*cluster.Partition) (part *cluster.Partit
 	if spec.Container.Network, err = part.Net(spec.Container.Network); err != nil {
 		return nil, "", err
 	}
+	if spec.Host = (cluster.HostTerms{}); spec.GPUs > 0 {
+		spec.Host = part.Host
+	}
 	if part.Down {
 		warning = "partition " + part.Name + ": is down; the job waits until an administrator sets it up"
 	}

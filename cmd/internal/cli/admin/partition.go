@@ -169,6 +169,7 @@ func runPartitionShow(ctx context.Context, e *console.Env, c *client.Client, f c
 			"Networks", strings.Join(p.GetNetworks(), ", "),
 			"Idle GPUs", p.GetIdle(),
 			"Idle sessions", idleText(p),
+			"Host", hostText(p.GetHost()),
 			"Policy", p.GetPolicy(),
 			"Access", accessText(p),
 			"There now", fmt.Sprintf("%d of %s ready, %d of %s in use", p.GetNodesReady(), console.Plural(int(p.GetNodesTotal()), "node", "nodes"),
@@ -191,6 +192,7 @@ func accessText(p *apiv1.Partition) string {
 type partitionOptions struct {
 	nodes, types, maxTime, defaultTime, state, networks, idle, sessionIdle string
 	standard                                                               bool
+	host                                                                   hostOptions
 	access                                                                 map[string]*string // names by list
 }
 
@@ -222,6 +224,7 @@ func newPartitionSetCmd(e *console.Env, c *client.Client) *cobra.Command {
 	fs.StringVar(&o.idle, "idle", "", "`POLICY` for jobs whose GPUs stand idle, such as below=5%,window=30m,grace=10m,warn=1h,shrink=2h,end=4h,ok=8h, or none")
 	fs.StringVar(&o.sessionIdle, "session-idle", "", "end sessions (salloc, srun outside of jobs) that stand idle for so much `TIME`, or none")
 	fs.StringVar(&o.state, "state", "", "`STATE`, up or down")
+	o.host.add(fs)
 	o.access = map[string]*string{}
 	for _, list := range cluster.AccessLists() {
 		o.access[list] = fs.String(list, "", accessHelp[list])
@@ -285,6 +288,9 @@ func (o *partitionOptions) request(name string, said func(string) bool) (*apiv1.
 			return nil, console.Usagef("--%s: %w", t.flag, err)
 		}
 		*t.to = durationpb.New(d)
+	}
+	if err := o.host.request(req, said); err != nil {
+		return nil, err
 	}
 	if said("state") {
 		down := o.state == "down"
@@ -366,6 +372,9 @@ type partitionView struct {
 	DefaultSeconds float64 `json:"default_seconds"`
 	Policy         string  `json:"policy"`
 	SessionIdle    float64 `json:"session_idle_seconds"`
+	// Host is what jobs with GPUs get that ask for no host memory or cores; 0 leaves
+	// it to the scheduler.
+	Host hostView `json:"host"`
 	// Networks is empty where the nodes decide.
 	Networks    []string `json:"networks"`
 	NodesTotal  uint32   `json:"nodes_total"`
@@ -389,7 +398,7 @@ func viewPartitions(in []*apiv1.Partition) []partitionView {
 			Name: p.GetName(), State: partitionState(p), Default: p.GetDefault(), Nodes: p.GetNodes(), GPUTypes: append([]string{}, p.GetGpuTypes()...),
 			MaxSeconds: p.GetMaxTime().AsDuration().Seconds(), DefaultSeconds: p.GetDefaultTime().AsDuration().Seconds(), Policy: p.GetPolicy(), SessionIdle: p.GetSessionIdle().AsDuration().Seconds(),
 			Networks: append([]string{}, p.GetNetworks()...), NodesTotal: p.GetNodesTotal(), NodesReady: p.GetNodesReady(), GPUsTotal: p.GetGpusTotal(), GPUsUsed: p.GetGpusUsed(),
-			JobsRunning: p.GetJobsRunning(), JobsWaiting: p.GetJobsWaiting(), Access: access,
+			JobsRunning: p.GetJobsRunning(), JobsWaiting: p.GetJobsWaiting(), Access: access, Host: viewHost(p.GetHost()),
 		})
 	}
 	return out

@@ -7591,7 +7591,10 @@ type Partition struct {
 	Access []*AccessList `protobuf:"bytes,21,rep,name=access,proto3" json:"access,omitempty"`
 	// How long sessions (salloc, and srun outside of jobs) may stand idle; absent
 	// is no limit of the partition's.
-	SessionIdle   *durationpb.Duration `protobuf:"bytes,22,opt,name=session_idle,json=sessionIdle,proto3" json:"session_idle,omitempty"`
+	SessionIdle *durationpb.Duration `protobuf:"bytes,22,opt,name=session_idle,json=sessionIdle,proto3" json:"session_idle,omitempty"`
+	// What its jobs with GPUs get that ask for no host memory or cores; absent is
+	// what is predicted, and the scheduler's defaults.
+	Host          *HostTerms `protobuf:"bytes,23,opt,name=host,proto3" json:"host,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7752,6 +7755,86 @@ func (x *Partition) GetSessionIdle() *durationpb.Duration {
 	return nil
 }
 
+func (x *Partition) GetHost() *HostTerms {
+	if x != nil {
+		return x.Host
+	}
+	return nil
+}
+
+// HostTerms is what jobs with GPUs get of each node that ask for no host memory or
+// no cores.
+type HostTerms struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// For each of their GPUs, where nothing is predicted; 0 is none.
+	MemPerGpuMib   int64 `protobuf:"varint,1,opt,name=mem_per_gpu_mib,json=memPerGpuMib,proto3" json:"mem_per_gpu_mib,omitempty"`
+	CpuPerGpuMilli int64 `protobuf:"varint,2,opt,name=cpu_per_gpu_milli,json=cpuPerGpuMilli,proto3" json:"cpu_per_gpu_milli,omitempty"`
+	// At least so much where something is predicted; 0 is the scheduler's, 2 GiB and
+	// one core.
+	LeastMemMib   int64 `protobuf:"varint,3,opt,name=least_mem_mib,json=leastMemMib,proto3" json:"least_mem_mib,omitempty"`
+	LeastCpuMilli int64 `protobuf:"varint,4,opt,name=least_cpu_milli,json=leastCpuMilli,proto3" json:"least_cpu_milli,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostTerms) Reset() {
+	*x = HostTerms{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostTerms) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostTerms) ProtoMessage() {}
+
+func (x *HostTerms) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostTerms.ProtoReflect.Descriptor instead.
+func (*HostTerms) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *HostTerms) GetMemPerGpuMib() int64 {
+	if x != nil {
+		return x.MemPerGpuMib
+	}
+	return 0
+}
+
+func (x *HostTerms) GetCpuPerGpuMilli() int64 {
+	if x != nil {
+		return x.CpuPerGpuMilli
+	}
+	return 0
+}
+
+func (x *HostTerms) GetLeastMemMib() int64 {
+	if x != nil {
+		return x.LeastMemMib
+	}
+	return 0
+}
+
+func (x *HostTerms) GetLeastCpuMilli() int64 {
+	if x != nil {
+		return x.LeastCpuMilli
+	}
+	return 0
+}
+
 // AccessList is one list of who may use a partition.
 type AccessList struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -7764,7 +7847,7 @@ type AccessList struct {
 
 func (x *AccessList) Reset() {
 	*x = AccessList{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[84]
+	mi := &file_berth_api_v1_api_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7776,7 +7859,7 @@ func (x *AccessList) String() string {
 func (*AccessList) ProtoMessage() {}
 
 func (x *AccessList) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[84]
+	mi := &file_berth_api_v1_api_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7789,7 +7872,7 @@ func (x *AccessList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessList.ProtoReflect.Descriptor instead.
 func (*AccessList) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{84}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *AccessList) GetList() string {
@@ -7816,7 +7899,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[85]
+	mi := &file_berth_api_v1_api_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7828,7 +7911,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[85]
+	mi := &file_berth_api_v1_api_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7841,7 +7924,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{85}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ListPartitionsRequest) GetNames() []string {
@@ -7860,7 +7943,7 @@ type ListPartitionsResponse struct {
 
 func (x *ListPartitionsResponse) Reset() {
 	*x = ListPartitionsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[86]
+	mi := &file_berth_api_v1_api_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7872,7 +7955,7 @@ func (x *ListPartitionsResponse) String() string {
 func (*ListPartitionsResponse) ProtoMessage() {}
 
 func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[86]
+	mi := &file_berth_api_v1_api_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7885,7 +7968,7 @@ func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListPartitionsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{86}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListPartitionsResponse) GetPartitions() []*Partition {
@@ -7917,14 +8000,19 @@ type SetPartitionRequest struct {
 	// Those to replace; one without names is taken away.
 	Access []*AccessList `protobuf:"bytes,21,rep,name=access,proto3" json:"access,omitempty"`
 	// 0 takes the limit away.
-	SessionIdle   *durationpb.Duration `protobuf:"bytes,22,opt,name=session_idle,json=sessionIdle,proto3" json:"session_idle,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	SessionIdle *durationpb.Duration `protobuf:"bytes,22,opt,name=session_idle,json=sessionIdle,proto3" json:"session_idle,omitempty"`
+	// Those of HostTerms to replace, 0 takes one away.
+	MemPerGpuMib   *int64 `protobuf:"varint,23,opt,name=mem_per_gpu_mib,json=memPerGpuMib,proto3,oneof" json:"mem_per_gpu_mib,omitempty"`
+	CpuPerGpuMilli *int64 `protobuf:"varint,24,opt,name=cpu_per_gpu_milli,json=cpuPerGpuMilli,proto3,oneof" json:"cpu_per_gpu_milli,omitempty"`
+	LeastMemMib    *int64 `protobuf:"varint,25,opt,name=least_mem_mib,json=leastMemMib,proto3,oneof" json:"least_mem_mib,omitempty"`
+	LeastCpuMilli  *int64 `protobuf:"varint,26,opt,name=least_cpu_milli,json=leastCpuMilli,proto3,oneof" json:"least_cpu_milli,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *SetPartitionRequest) Reset() {
 	*x = SetPartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[87]
+	mi := &file_berth_api_v1_api_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7936,7 +8024,7 @@ func (x *SetPartitionRequest) String() string {
 func (*SetPartitionRequest) ProtoMessage() {}
 
 func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[87]
+	mi := &file_berth_api_v1_api_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7949,7 +8037,7 @@ func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionRequest.ProtoReflect.Descriptor instead.
 func (*SetPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{87}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *SetPartitionRequest) GetName() string {
@@ -8043,6 +8131,34 @@ func (x *SetPartitionRequest) GetSessionIdle() *durationpb.Duration {
 	return nil
 }
 
+func (x *SetPartitionRequest) GetMemPerGpuMib() int64 {
+	if x != nil && x.MemPerGpuMib != nil {
+		return *x.MemPerGpuMib
+	}
+	return 0
+}
+
+func (x *SetPartitionRequest) GetCpuPerGpuMilli() int64 {
+	if x != nil && x.CpuPerGpuMilli != nil {
+		return *x.CpuPerGpuMilli
+	}
+	return 0
+}
+
+func (x *SetPartitionRequest) GetLeastMemMib() int64 {
+	if x != nil && x.LeastMemMib != nil {
+		return *x.LeastMemMib
+	}
+	return 0
+}
+
+func (x *SetPartitionRequest) GetLeastCpuMilli() int64 {
+	if x != nil && x.LeastCpuMilli != nil {
+		return *x.LeastCpuMilli
+	}
+	return 0
+}
+
 type SetPartitionResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
@@ -8053,7 +8169,7 @@ type SetPartitionResponse struct {
 
 func (x *SetPartitionResponse) Reset() {
 	*x = SetPartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[88]
+	mi := &file_berth_api_v1_api_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8065,7 +8181,7 @@ func (x *SetPartitionResponse) String() string {
 func (*SetPartitionResponse) ProtoMessage() {}
 
 func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[88]
+	mi := &file_berth_api_v1_api_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8078,7 +8194,7 @@ func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionResponse.ProtoReflect.Descriptor instead.
 func (*SetPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{88}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *SetPartitionResponse) GetPartition() *Partition {
@@ -8104,7 +8220,7 @@ type RemovePartitionRequest struct {
 
 func (x *RemovePartitionRequest) Reset() {
 	*x = RemovePartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[89]
+	mi := &file_berth_api_v1_api_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8116,7 +8232,7 @@ func (x *RemovePartitionRequest) String() string {
 func (*RemovePartitionRequest) ProtoMessage() {}
 
 func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[89]
+	mi := &file_berth_api_v1_api_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8129,7 +8245,7 @@ func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionRequest.ProtoReflect.Descriptor instead.
 func (*RemovePartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{89}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *RemovePartitionRequest) GetName() string {
@@ -8147,7 +8263,7 @@ type RemovePartitionResponse struct {
 
 func (x *RemovePartitionResponse) Reset() {
 	*x = RemovePartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[90]
+	mi := &file_berth_api_v1_api_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8159,7 +8275,7 @@ func (x *RemovePartitionResponse) String() string {
 func (*RemovePartitionResponse) ProtoMessage() {}
 
 func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[90]
+	mi := &file_berth_api_v1_api_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8172,7 +8288,7 @@ func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionResponse.ProtoReflect.Descriptor instead.
 func (*RemovePartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{90}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{91}
 }
 
 // Reservation keeps nodes or cards for some jobs, or for nobody, for a while.
@@ -8208,7 +8324,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[91]
+	mi := &file_berth_api_v1_api_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8220,7 +8336,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[91]
+	mi := &file_berth_api_v1_api_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8233,7 +8349,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{91}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Reservation) GetName() string {
@@ -8374,7 +8490,7 @@ type ReservedGPU struct {
 
 func (x *ReservedGPU) Reset() {
 	*x = ReservedGPU{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[92]
+	mi := &file_berth_api_v1_api_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8386,7 +8502,7 @@ func (x *ReservedGPU) String() string {
 func (*ReservedGPU) ProtoMessage() {}
 
 func (x *ReservedGPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[92]
+	mi := &file_berth_api_v1_api_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8399,7 +8515,7 @@ func (x *ReservedGPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservedGPU.ProtoReflect.Descriptor instead.
 func (*ReservedGPU) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{92}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ReservedGPU) GetUuid() string {
@@ -8440,7 +8556,7 @@ type ListReservationsRequest struct {
 
 func (x *ListReservationsRequest) Reset() {
 	*x = ListReservationsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[93]
+	mi := &file_berth_api_v1_api_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8452,7 +8568,7 @@ func (x *ListReservationsRequest) String() string {
 func (*ListReservationsRequest) ProtoMessage() {}
 
 func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[93]
+	mi := &file_berth_api_v1_api_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8465,7 +8581,7 @@ func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ListReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{93}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ListReservationsRequest) GetNames() []string {
@@ -8484,7 +8600,7 @@ type ListReservationsResponse struct {
 
 func (x *ListReservationsResponse) Reset() {
 	*x = ListReservationsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[94]
+	mi := &file_berth_api_v1_api_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8496,7 +8612,7 @@ func (x *ListReservationsResponse) String() string {
 func (*ListReservationsResponse) ProtoMessage() {}
 
 func (x *ListReservationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[94]
+	mi := &file_berth_api_v1_api_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8509,7 +8625,7 @@ func (x *ListReservationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsResponse.ProtoReflect.Descriptor instead.
 func (*ListReservationsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{94}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ListReservationsResponse) GetReservations() []*Reservation {
@@ -8557,7 +8673,7 @@ type SetReservationRequest struct {
 
 func (x *SetReservationRequest) Reset() {
 	*x = SetReservationRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[95]
+	mi := &file_berth_api_v1_api_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8569,7 +8685,7 @@ func (x *SetReservationRequest) String() string {
 func (*SetReservationRequest) ProtoMessage() {}
 
 func (x *SetReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[95]
+	mi := &file_berth_api_v1_api_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8582,7 +8698,7 @@ func (x *SetReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservationRequest.ProtoReflect.Descriptor instead.
 func (*SetReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{95}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *SetReservationRequest) GetName() string {
@@ -8742,7 +8858,7 @@ type SetReservationResponse struct {
 
 func (x *SetReservationResponse) Reset() {
 	*x = SetReservationResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[96]
+	mi := &file_berth_api_v1_api_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8754,7 +8870,7 @@ func (x *SetReservationResponse) String() string {
 func (*SetReservationResponse) ProtoMessage() {}
 
 func (x *SetReservationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[96]
+	mi := &file_berth_api_v1_api_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8767,7 +8883,7 @@ func (x *SetReservationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservationResponse.ProtoReflect.Descriptor instead.
 func (*SetReservationResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{96}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *SetReservationResponse) GetReservation() *Reservation {
@@ -8793,7 +8909,7 @@ type RemoveReservationRequest struct {
 
 func (x *RemoveReservationRequest) Reset() {
 	*x = RemoveReservationRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[97]
+	mi := &file_berth_api_v1_api_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8805,7 +8921,7 @@ func (x *RemoveReservationRequest) String() string {
 func (*RemoveReservationRequest) ProtoMessage() {}
 
 func (x *RemoveReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[97]
+	mi := &file_berth_api_v1_api_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8818,7 +8934,7 @@ func (x *RemoveReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservationRequest.ProtoReflect.Descriptor instead.
 func (*RemoveReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{97}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *RemoveReservationRequest) GetName() string {
@@ -8836,7 +8952,7 @@ type RemoveReservationResponse struct {
 
 func (x *RemoveReservationResponse) Reset() {
 	*x = RemoveReservationResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[98]
+	mi := &file_berth_api_v1_api_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8848,7 +8964,7 @@ func (x *RemoveReservationResponse) String() string {
 func (*RemoveReservationResponse) ProtoMessage() {}
 
 func (x *RemoveReservationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[98]
+	mi := &file_berth_api_v1_api_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8861,7 +8977,7 @@ func (x *RemoveReservationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservationResponse.ProtoReflect.Descriptor instead.
 func (*RemoveReservationResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{98}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{99}
 }
 
 // UpdateJobRequest changes what is named.
@@ -8902,7 +9018,7 @@ type UpdateJobRequest struct {
 
 func (x *UpdateJobRequest) Reset() {
 	*x = UpdateJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[99]
+	mi := &file_berth_api_v1_api_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8914,7 +9030,7 @@ func (x *UpdateJobRequest) String() string {
 func (*UpdateJobRequest) ProtoMessage() {}
 
 func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[99]
+	mi := &file_berth_api_v1_api_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8927,7 +9043,7 @@ func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
 func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{99}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *UpdateJobRequest) GetId() uint64 {
@@ -9108,7 +9224,7 @@ type UpdateJobResponse struct {
 
 func (x *UpdateJobResponse) Reset() {
 	*x = UpdateJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[100]
+	mi := &file_berth_api_v1_api_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9120,7 +9236,7 @@ func (x *UpdateJobResponse) String() string {
 func (*UpdateJobResponse) ProtoMessage() {}
 
 func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[100]
+	mi := &file_berth_api_v1_api_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9133,7 +9249,7 @@ func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobResponse.ProtoReflect.Descriptor instead.
 func (*UpdateJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{100}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *UpdateJobResponse) GetJob() *Job {
@@ -9843,7 +9959,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"a\n" +
 	"\x13CreateTokenResponse\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x124\n" +
-	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\xf0\x04\n" +
+	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\x9d\x05\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05nodes\x18\x02 \x01(\tR\x05nodes\x12\x1b\n" +
@@ -9866,7 +9982,13 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\bnetworks\x18\x0f \x03(\tR\bnetworks\x12\x12\n" +
 	"\x04idle\x18\x14 \x01(\tR\x04idle\x120\n" +
 	"\x06access\x18\x15 \x03(\v2\x18.berth.api.v1.AccessListR\x06access\x12<\n" +
-	"\fsession_idle\x18\x16 \x01(\v2\x19.google.protobuf.DurationR\vsessionIdle\"6\n" +
+	"\fsession_idle\x18\x16 \x01(\v2\x19.google.protobuf.DurationR\vsessionIdle\x12+\n" +
+	"\x04host\x18\x17 \x01(\v2\x17.berth.api.v1.HostTermsR\x04host\"\xa9\x01\n" +
+	"\tHostTerms\x12%\n" +
+	"\x0fmem_per_gpu_mib\x18\x01 \x01(\x03R\fmemPerGpuMib\x12)\n" +
+	"\x11cpu_per_gpu_milli\x18\x02 \x01(\x03R\x0ecpuPerGpuMilli\x12\"\n" +
+	"\rleast_mem_mib\x18\x03 \x01(\x03R\vleastMemMib\x12&\n" +
+	"\x0fleast_cpu_milli\x18\x04 \x01(\x03R\rleastCpuMilli\"6\n" +
 	"\n" +
 	"AccessList\x12\x12\n" +
 	"\x04list\x18\x01 \x01(\tR\x04list\x12\x14\n" +
@@ -9876,7 +9998,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x16ListPartitionsResponse\x127\n" +
 	"\n" +
 	"partitions\x18\x01 \x03(\v2\x17.berth.api.v1.PartitionR\n" +
-	"partitions\"\xa1\x04\n" +
+	"partitions\"\xa3\x06\n" +
 	"\x13SetPartitionRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\x05nodes\x18\x02 \x01(\tH\x00R\x05nodes\x88\x01\x01\x12\"\n" +
@@ -9891,12 +10013,20 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	" \x03(\tR\bnetworks\x12\x17\n" +
 	"\x04idle\x18\x14 \x01(\tH\x03R\x04idle\x88\x01\x01\x120\n" +
 	"\x06access\x18\x15 \x03(\v2\x18.berth.api.v1.AccessListR\x06access\x12<\n" +
-	"\fsession_idle\x18\x16 \x01(\v2\x19.google.protobuf.DurationR\vsessionIdleB\b\n" +
+	"\fsession_idle\x18\x16 \x01(\v2\x19.google.protobuf.DurationR\vsessionIdle\x12*\n" +
+	"\x0fmem_per_gpu_mib\x18\x17 \x01(\x03H\x04R\fmemPerGpuMib\x88\x01\x01\x12.\n" +
+	"\x11cpu_per_gpu_milli\x18\x18 \x01(\x03H\x05R\x0ecpuPerGpuMilli\x88\x01\x01\x12'\n" +
+	"\rleast_mem_mib\x18\x19 \x01(\x03H\x06R\vleastMemMib\x88\x01\x01\x12+\n" +
+	"\x0fleast_cpu_milli\x18\x1a \x01(\x03H\aR\rleastCpuMilli\x88\x01\x01B\b\n" +
 	"\x06_nodesB\n" +
 	"\n" +
 	"\b_defaultB\a\n" +
 	"\x05_downB\a\n" +
-	"\x05_idle\"i\n" +
+	"\x05_idleB\x12\n" +
+	"\x10_mem_per_gpu_mibB\x14\n" +
+	"\x12_cpu_per_gpu_milliB\x10\n" +
+	"\x0e_least_mem_mibB\x12\n" +
+	"\x10_least_cpu_milli\"i\n" +
 	"\x14SetPartitionResponse\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.berth.api.v1.PartitionR\tpartition\x12\x1a\n" +
 	"\bwarnings\x18\x02 \x03(\tR\bwarnings\",\n" +
@@ -10094,7 +10224,7 @@ func file_berth_api_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_api_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 101)
+var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 102)
 var file_berth_api_v1_api_proto_goTypes = []any{
 	(JobColumnsOf)(0),                 // 0: berth.api.v1.JobColumnsOf
 	(CancelOutcome)(0),                // 1: berth.api.v1.CancelOutcome
@@ -10183,52 +10313,53 @@ var file_berth_api_v1_api_proto_goTypes = []any{
 	(*CreateTokenRequest)(nil),        // 84: berth.api.v1.CreateTokenRequest
 	(*CreateTokenResponse)(nil),       // 85: berth.api.v1.CreateTokenResponse
 	(*Partition)(nil),                 // 86: berth.api.v1.Partition
-	(*AccessList)(nil),                // 87: berth.api.v1.AccessList
-	(*ListPartitionsRequest)(nil),     // 88: berth.api.v1.ListPartitionsRequest
-	(*ListPartitionsResponse)(nil),    // 89: berth.api.v1.ListPartitionsResponse
-	(*SetPartitionRequest)(nil),       // 90: berth.api.v1.SetPartitionRequest
-	(*SetPartitionResponse)(nil),      // 91: berth.api.v1.SetPartitionResponse
-	(*RemovePartitionRequest)(nil),    // 92: berth.api.v1.RemovePartitionRequest
-	(*RemovePartitionResponse)(nil),   // 93: berth.api.v1.RemovePartitionResponse
-	(*Reservation)(nil),               // 94: berth.api.v1.Reservation
-	(*ReservedGPU)(nil),               // 95: berth.api.v1.ReservedGPU
-	(*ListReservationsRequest)(nil),   // 96: berth.api.v1.ListReservationsRequest
-	(*ListReservationsResponse)(nil),  // 97: berth.api.v1.ListReservationsResponse
-	(*SetReservationRequest)(nil),     // 98: berth.api.v1.SetReservationRequest
-	(*SetReservationResponse)(nil),    // 99: berth.api.v1.SetReservationResponse
-	(*RemoveReservationRequest)(nil),  // 100: berth.api.v1.RemoveReservationRequest
-	(*RemoveReservationResponse)(nil), // 101: berth.api.v1.RemoveReservationResponse
-	(*UpdateJobRequest)(nil),          // 102: berth.api.v1.UpdateJobRequest
-	(*UpdateJobResponse)(nil),         // 103: berth.api.v1.UpdateJobResponse
-	(*durationpb.Duration)(nil),       // 104: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),     // 105: google.protobuf.Timestamp
+	(*HostTerms)(nil),                 // 87: berth.api.v1.HostTerms
+	(*AccessList)(nil),                // 88: berth.api.v1.AccessList
+	(*ListPartitionsRequest)(nil),     // 89: berth.api.v1.ListPartitionsRequest
+	(*ListPartitionsResponse)(nil),    // 90: berth.api.v1.ListPartitionsResponse
+	(*SetPartitionRequest)(nil),       // 91: berth.api.v1.SetPartitionRequest
+	(*SetPartitionResponse)(nil),      // 92: berth.api.v1.SetPartitionResponse
+	(*RemovePartitionRequest)(nil),    // 93: berth.api.v1.RemovePartitionRequest
+	(*RemovePartitionResponse)(nil),   // 94: berth.api.v1.RemovePartitionResponse
+	(*Reservation)(nil),               // 95: berth.api.v1.Reservation
+	(*ReservedGPU)(nil),               // 96: berth.api.v1.ReservedGPU
+	(*ListReservationsRequest)(nil),   // 97: berth.api.v1.ListReservationsRequest
+	(*ListReservationsResponse)(nil),  // 98: berth.api.v1.ListReservationsResponse
+	(*SetReservationRequest)(nil),     // 99: berth.api.v1.SetReservationRequest
+	(*SetReservationResponse)(nil),    // 100: berth.api.v1.SetReservationResponse
+	(*RemoveReservationRequest)(nil),  // 101: berth.api.v1.RemoveReservationRequest
+	(*RemoveReservationResponse)(nil), // 102: berth.api.v1.RemoveReservationResponse
+	(*UpdateJobRequest)(nil),          // 103: berth.api.v1.UpdateJobRequest
+	(*UpdateJobResponse)(nil),         // 104: berth.api.v1.UpdateJobResponse
+	(*durationpb.Duration)(nil),       // 105: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),     // 106: google.protobuf.Timestamp
 }
 var file_berth_api_v1_api_proto_depIdxs = []int32{
 	5,   // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
-	104, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
-	104, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
-	105, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	104, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
-	104, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
-	105, // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
+	105, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
+	105, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
+	106, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	105, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
+	105, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
+	106, // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
 	10,  // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
 	9,   // 8: berth.api.v1.JobSpec.warning:type_name -> berth.api.v1.Warning
 	7,   // 9: berth.api.v1.JobSpec.container:type_name -> berth.api.v1.Container
-	104, // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
+	105, // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
 	6,   // 11: berth.api.v1.JobSpec.where:type_name -> berth.api.v1.Where
 	8,   // 12: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
-	104, // 13: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
-	104, // 14: berth.api.v1.Dependency.delay:type_name -> google.protobuf.Duration
+	105, // 13: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
+	105, // 14: berth.api.v1.Dependency.delay:type_name -> google.protobuf.Duration
 	14,  // 15: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
 	16,  // 16: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
 	18,  // 17: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	105, // 18: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	105, // 19: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	105, // 20: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	105, // 21: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	106, // 18: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	106, // 19: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	106, // 20: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	106, // 21: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
 	5,   // 22: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
 	21,  // 23: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
-	104, // 24: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
+	105, // 24: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
 	16,  // 25: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
 	12,  // 26: berth.api.v1.Job.array:type_name -> berth.api.v1.ArrayInfo
 	13,  // 27: berth.api.v1.ArrayInfo.states:type_name -> berth.api.v1.ArrayCount
@@ -10237,9 +10368,9 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	19,  // 30: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
 	20,  // 31: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
 	14,  // 32: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	105, // 33: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	105, // 34: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	105, // 35: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	106, // 33: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	106, // 34: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	106, // 35: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
 	16,  // 36: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
 	18,  // 37: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
 	22,  // 38: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
@@ -10259,10 +10390,10 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	39,  // 52: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
 	37,  // 53: berth.api.v1.ExplainJobResponse.room:type_name -> berth.api.v1.QuotaRoom
 	38,  // 54: berth.api.v1.ExplainJobResponse.fair_share:type_name -> berth.api.v1.FairShare
-	105, // 55: berth.api.v1.QuotaRoom.p50:type_name -> google.protobuf.Timestamp
-	105, // 56: berth.api.v1.QuotaRoom.p90:type_name -> google.protobuf.Timestamp
-	105, // 57: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
-	105, // 58: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
+	106, // 55: berth.api.v1.QuotaRoom.p50:type_name -> google.protobuf.Timestamp
+	106, // 56: berth.api.v1.QuotaRoom.p90:type_name -> google.protobuf.Timestamp
+	106, // 57: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
+	106, // 58: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
 	42,  // 59: berth.api.v1.ListForecastsResponse.forecasts:type_name -> berth.api.v1.JobForecast
 	39,  // 60: berth.api.v1.JobForecast.forecast:type_name -> berth.api.v1.Forecast
 	5,   // 61: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
@@ -10274,118 +10405,119 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	11,  // 67: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
 	56,  // 68: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
 	57,  // 69: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
-	105, // 70: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
+	106, // 70: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
 	53,  // 71: berth.api.v1.GetStatusResponse.figures:type_name -> berth.api.v1.Figures
-	105, // 72: berth.api.v1.Figures.since:type_name -> google.protobuf.Timestamp
+	106, // 72: berth.api.v1.Figures.since:type_name -> google.protobuf.Timestamp
 	54,  // 73: berth.api.v1.Figures.passes:type_name -> berth.api.v1.PassFigures
 	55,  // 74: berth.api.v1.Figures.calls:type_name -> berth.api.v1.CallFigures
 	60,  // 75: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
 	61,  // 76: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	105, // 77: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	105, // 78: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	106, // 77: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	106, // 78: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
 	65,  // 79: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
-	105, // 80: berth.api.v1.Node.drain_until:type_name -> google.protobuf.Timestamp
-	105, // 81: berth.api.v1.Node.drain_from:type_name -> google.protobuf.Timestamp
-	105, // 82: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	106, // 80: berth.api.v1.Node.drain_until:type_name -> google.protobuf.Timestamp
+	106, // 81: berth.api.v1.Node.drain_from:type_name -> google.protobuf.Timestamp
+	106, // 82: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
 	62,  // 83: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
 	63,  // 84: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
 	64,  // 85: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
-	105, // 86: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
+	106, // 86: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
 	68,  // 87: berth.api.v1.SetSharingResponse.off:type_name -> berth.api.v1.SharingOff
-	105, // 88: berth.api.v1.SharingOff.at:type_name -> google.protobuf.Timestamp
+	106, // 88: berth.api.v1.SharingOff.at:type_name -> google.protobuf.Timestamp
 	60,  // 89: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
 	60,  // 90: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
-	105, // 91: berth.api.v1.DrainNodeRequest.until:type_name -> google.protobuf.Timestamp
-	105, // 92: berth.api.v1.DrainNodeRequest.from:type_name -> google.protobuf.Timestamp
+	106, // 91: berth.api.v1.DrainNodeRequest.until:type_name -> google.protobuf.Timestamp
+	106, // 92: berth.api.v1.DrainNodeRequest.from:type_name -> google.protobuf.Timestamp
 	60,  // 93: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
 	60,  // 94: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
 	60,  // 95: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
 	83,  // 96: berth.api.v1.SetDeniedResponse.denied:type_name -> berth.api.v1.Denied
-	105, // 97: berth.api.v1.Denied.at:type_name -> google.protobuf.Timestamp
-	104, // 98: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	105, // 99: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	104, // 100: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
-	104, // 101: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
-	87,  // 102: berth.api.v1.Partition.access:type_name -> berth.api.v1.AccessList
-	104, // 103: berth.api.v1.Partition.session_idle:type_name -> google.protobuf.Duration
-	86,  // 104: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
-	104, // 105: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
-	104, // 106: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
-	87,  // 107: berth.api.v1.SetPartitionRequest.access:type_name -> berth.api.v1.AccessList
-	104, // 108: berth.api.v1.SetPartitionRequest.session_idle:type_name -> google.protobuf.Duration
-	86,  // 109: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
-	105, // 110: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
-	105, // 111: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
-	95,  // 112: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
-	94,  // 113: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
-	105, // 114: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
-	105, // 115: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
-	104, // 116: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
-	94,  // 117: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
-	104, // 118: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
-	105, // 119: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
-	10,  // 120: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
-	105, // 121: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
-	11,  // 122: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
-	3,   // 123: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	23,  // 124: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	25,  // 125: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	28,  // 126: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	32,  // 127: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
-	102, // 128: berth.api.v1.JobService.UpdateJob:input_type -> berth.api.v1.UpdateJobRequest
-	35,  // 129: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	40,  // 130: berth.api.v1.JobService.ListForecasts:input_type -> berth.api.v1.ListForecastsRequest
-	44,  // 131: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	49,  // 132: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	51,  // 133: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	58,  // 134: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	73,  // 135: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	75,  // 136: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	69,  // 137: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
-	71,  // 138: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
-	66,  // 139: berth.api.v1.ClusterService.SetSharing:input_type -> berth.api.v1.SetSharingRequest
-	77,  // 140: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	79,  // 141: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	81,  // 142: berth.api.v1.ClusterService.SetDenied:input_type -> berth.api.v1.SetDeniedRequest
-	84,  // 143: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	88,  // 144: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
-	90,  // 145: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
-	92,  // 146: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
-	96,  // 147: berth.api.v1.ClusterService.ListReservations:input_type -> berth.api.v1.ListReservationsRequest
-	98,  // 148: berth.api.v1.ClusterService.SetReservation:input_type -> berth.api.v1.SetReservationRequest
-	100, // 149: berth.api.v1.ClusterService.RemoveReservation:input_type -> berth.api.v1.RemoveReservationRequest
-	4,   // 150: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	24,  // 151: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	26,  // 152: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	30,  // 153: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	33,  // 154: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
-	103, // 155: berth.api.v1.JobService.UpdateJob:output_type -> berth.api.v1.UpdateJobResponse
-	36,  // 156: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	41,  // 157: berth.api.v1.JobService.ListForecasts:output_type -> berth.api.v1.ListForecastsResponse
-	45,  // 158: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	50,  // 159: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	52,  // 160: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	59,  // 161: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	74,  // 162: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	76,  // 163: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	70,  // 164: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
-	72,  // 165: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
-	67,  // 166: berth.api.v1.ClusterService.SetSharing:output_type -> berth.api.v1.SetSharingResponse
-	78,  // 167: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	80,  // 168: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	82,  // 169: berth.api.v1.ClusterService.SetDenied:output_type -> berth.api.v1.SetDeniedResponse
-	85,  // 170: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	89,  // 171: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
-	91,  // 172: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
-	93,  // 173: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
-	97,  // 174: berth.api.v1.ClusterService.ListReservations:output_type -> berth.api.v1.ListReservationsResponse
-	99,  // 175: berth.api.v1.ClusterService.SetReservation:output_type -> berth.api.v1.SetReservationResponse
-	101, // 176: berth.api.v1.ClusterService.RemoveReservation:output_type -> berth.api.v1.RemoveReservationResponse
-	150, // [150:177] is the sub-list for method output_type
-	123, // [123:150] is the sub-list for method input_type
-	123, // [123:123] is the sub-list for extension type_name
-	123, // [123:123] is the sub-list for extension extendee
-	0,   // [0:123] is the sub-list for field type_name
+	106, // 97: berth.api.v1.Denied.at:type_name -> google.protobuf.Timestamp
+	105, // 98: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	106, // 99: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	105, // 100: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
+	105, // 101: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
+	88,  // 102: berth.api.v1.Partition.access:type_name -> berth.api.v1.AccessList
+	105, // 103: berth.api.v1.Partition.session_idle:type_name -> google.protobuf.Duration
+	87,  // 104: berth.api.v1.Partition.host:type_name -> berth.api.v1.HostTerms
+	86,  // 105: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
+	105, // 106: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
+	105, // 107: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
+	88,  // 108: berth.api.v1.SetPartitionRequest.access:type_name -> berth.api.v1.AccessList
+	105, // 109: berth.api.v1.SetPartitionRequest.session_idle:type_name -> google.protobuf.Duration
+	86,  // 110: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
+	106, // 111: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
+	106, // 112: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
+	96,  // 113: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
+	95,  // 114: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
+	106, // 115: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
+	106, // 116: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
+	105, // 117: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
+	95,  // 118: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
+	105, // 119: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
+	106, // 120: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
+	10,  // 121: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
+	106, // 122: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
+	11,  // 123: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
+	3,   // 124: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
+	23,  // 125: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
+	25,  // 126: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
+	28,  // 127: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
+	32,  // 128: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
+	103, // 129: berth.api.v1.JobService.UpdateJob:input_type -> berth.api.v1.UpdateJobRequest
+	35,  // 130: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
+	40,  // 131: berth.api.v1.JobService.ListForecasts:input_type -> berth.api.v1.ListForecastsRequest
+	44,  // 132: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
+	49,  // 133: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	51,  // 134: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
+	58,  // 135: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
+	73,  // 136: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
+	75,  // 137: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
+	69,  // 138: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
+	71,  // 139: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
+	66,  // 140: berth.api.v1.ClusterService.SetSharing:input_type -> berth.api.v1.SetSharingRequest
+	77,  // 141: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	79,  // 142: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	81,  // 143: berth.api.v1.ClusterService.SetDenied:input_type -> berth.api.v1.SetDeniedRequest
+	84,  // 144: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	89,  // 145: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
+	91,  // 146: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
+	93,  // 147: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
+	97,  // 148: berth.api.v1.ClusterService.ListReservations:input_type -> berth.api.v1.ListReservationsRequest
+	99,  // 149: berth.api.v1.ClusterService.SetReservation:input_type -> berth.api.v1.SetReservationRequest
+	101, // 150: berth.api.v1.ClusterService.RemoveReservation:input_type -> berth.api.v1.RemoveReservationRequest
+	4,   // 151: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	24,  // 152: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	26,  // 153: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	30,  // 154: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	33,  // 155: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
+	104, // 156: berth.api.v1.JobService.UpdateJob:output_type -> berth.api.v1.UpdateJobResponse
+	36,  // 157: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	41,  // 158: berth.api.v1.JobService.ListForecasts:output_type -> berth.api.v1.ListForecastsResponse
+	45,  // 159: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	50,  // 160: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	52,  // 161: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	59,  // 162: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	74,  // 163: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	76,  // 164: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	70,  // 165: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
+	72,  // 166: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
+	67,  // 167: berth.api.v1.ClusterService.SetSharing:output_type -> berth.api.v1.SetSharingResponse
+	78,  // 168: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	80,  // 169: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	82,  // 170: berth.api.v1.ClusterService.SetDenied:output_type -> berth.api.v1.SetDeniedResponse
+	85,  // 171: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	90,  // 172: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
+	92,  // 173: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
+	94,  // 174: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
+	98,  // 175: berth.api.v1.ClusterService.ListReservations:output_type -> berth.api.v1.ListReservationsResponse
+	100, // 176: berth.api.v1.ClusterService.SetReservation:output_type -> berth.api.v1.SetReservationResponse
+	102, // 177: berth.api.v1.ClusterService.RemoveReservation:output_type -> berth.api.v1.RemoveReservationResponse
+	151, // [151:178] is the sub-list for method output_type
+	124, // [124:151] is the sub-list for method input_type
+	124, // [124:124] is the sub-list for extension type_name
+	124, // [124:124] is the sub-list for extension extendee
+	0,   // [0:124] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }
@@ -10403,16 +10535,16 @@ func file_berth_api_v1_api_proto_init() {
 	file_berth_api_v1_api_proto_msgTypes[63].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[66].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[68].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[87].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[95].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[99].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[88].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[96].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[100].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_api_proto_rawDesc), len(file_berth_api_v1_api_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   101,
+			NumMessages:   102,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -4552,8 +4552,10 @@ type Spec struct {
 	// not here then. From version 12 on.
 	Bulk []byte `protobuf:"bytes,48,opt,name=bulk,proto3" json:"bulk,omitempty"`
 	// It is an array; see cluster.Array.
-	Array         *Array `protobuf:"bytes,60,opt,name=array,proto3" json:"array,omitempty"`
-	Where         *Where `protobuf:"bytes,50,opt,name=where,proto3" json:"where,omitempty"`
+	Array *Array `protobuf:"bytes,60,opt,name=array,proto3" json:"array,omitempty"`
+	// As its partition has them when it enters; absent is none.
+	Host          *HostTerms `protobuf:"bytes,61,opt,name=host,proto3" json:"host,omitempty"`
+	Where         *Where     `protobuf:"bytes,50,opt,name=where,proto3" json:"where,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4927,6 +4929,13 @@ func (x *Spec) GetBulk() []byte {
 func (x *Spec) GetArray() *Array {
 	if x != nil {
 		return x.Array
+	}
+	return nil
+}
+
+func (x *Spec) GetHost() *HostTerms {
+	if x != nil {
+		return x.Host
 	}
 	return nil
 }
@@ -5362,8 +5371,10 @@ type Estimate struct {
 	PowerW          int64                  `protobuf:"varint,8,opt,name=power_w,json=powerW,proto3" json:"power_w,omitempty"`
 	ConfidenceMilli int64                  `protobuf:"varint,9,opt,name=confidence_milli,json=confidenceMilli,proto3" json:"confidence_milli,omitempty"`
 	Source          string                 `protobuf:"bytes,10,opt,name=source,proto3" json:"source,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// How sure host_mem_mib and cpu_milli are, where that is surer than the rest.
+	HostConfidenceMilli int64 `protobuf:"varint,11,opt,name=host_confidence_milli,json=hostConfidenceMilli,proto3" json:"host_confidence_milli,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *Estimate) Reset() {
@@ -5464,6 +5475,13 @@ func (x *Estimate) GetSource() string {
 		return x.Source
 	}
 	return ""
+}
+
+func (x *Estimate) GetHostConfidenceMilli() int64 {
+	if x != nil {
+		return x.HostConfidenceMilli
+	}
+	return 0
 }
 
 type Reason struct {
@@ -5977,7 +5995,9 @@ type Job struct {
 	// The time limit of a task that has another than its array; 0 is none.
 	OwnLimitUs *int64 `protobuf:"varint,40,opt,name=own_limit_us,json=ownLimitUs,proto3,oneof" json:"own_limit_us,omitempty"`
 	// When its estimates were last made anew, 0 for those of its submit.
-	EstimatedUs   int64 `protobuf:"varint,41,opt,name=estimated_us,json=estimatedUs,proto3" json:"estimated_us,omitempty"`
+	EstimatedUs int64 `protobuf:"varint,41,opt,name=estimated_us,json=estimatedUs,proto3" json:"estimated_us,omitempty"`
+	// The least host memory to reserve on each node next time.
+	MinHostMemMib int64 `protobuf:"varint,42,opt,name=min_host_mem_mib,json=minHostMemMib,proto3" json:"min_host_mem_mib,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6183,6 +6203,13 @@ func (x *Job) GetOwnLimitUs() int64 {
 func (x *Job) GetEstimatedUs() int64 {
 	if x != nil {
 		return x.EstimatedUs
+	}
+	return 0
+}
+
+func (x *Job) GetMinHostMemMib() int64 {
+	if x != nil {
+		return x.MinHostMemMib
 	}
 	return 0
 }
@@ -7667,6 +7694,8 @@ type Partition struct {
 	Access []*AccessList `protobuf:"bytes,21,rep,name=access,proto3" json:"access,omitempty"`
 	// How long sessions may stand idle, 0 is no limit.
 	SessionIdleUs int64 `protobuf:"varint,22,opt,name=session_idle_us,json=sessionIdleUs,proto3" json:"session_idle_us,omitempty"`
+	// What its jobs get that ask for no host memory or cores; see cluster.HostTerms.
+	Host          *HostTerms `protobuf:"bytes,23,opt,name=host,proto3" json:"host,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7785,6 +7814,84 @@ func (x *Partition) GetSessionIdleUs() int64 {
 	return 0
 }
 
+func (x *Partition) GetHost() *HostTerms {
+	if x != nil {
+		return x.Host
+	}
+	return nil
+}
+
+// HostTerms is what jobs with GPUs get of each node that ask for no host memory or
+// cores: so much for each GPU where nothing is predicted, and at least the rest where
+// something is. 0 leaves it to the scheduler.
+type HostTerms struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	MemPerGpuMib   int64                  `protobuf:"varint,1,opt,name=mem_per_gpu_mib,json=memPerGpuMib,proto3" json:"mem_per_gpu_mib,omitempty"`
+	CpuPerGpuMilli int64                  `protobuf:"varint,2,opt,name=cpu_per_gpu_milli,json=cpuPerGpuMilli,proto3" json:"cpu_per_gpu_milli,omitempty"`
+	LeastMemMib    int64                  `protobuf:"varint,3,opt,name=least_mem_mib,json=leastMemMib,proto3" json:"least_mem_mib,omitempty"`
+	LeastCpuMilli  int64                  `protobuf:"varint,4,opt,name=least_cpu_milli,json=leastCpuMilli,proto3" json:"least_cpu_milli,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *HostTerms) Reset() {
+	*x = HostTerms{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostTerms) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostTerms) ProtoMessage() {}
+
+func (x *HostTerms) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostTerms.ProtoReflect.Descriptor instead.
+func (*HostTerms) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *HostTerms) GetMemPerGpuMib() int64 {
+	if x != nil {
+		return x.MemPerGpuMib
+	}
+	return 0
+}
+
+func (x *HostTerms) GetCpuPerGpuMilli() int64 {
+	if x != nil {
+		return x.CpuPerGpuMilli
+	}
+	return 0
+}
+
+func (x *HostTerms) GetLeastMemMib() int64 {
+	if x != nil {
+		return x.LeastMemMib
+	}
+	return 0
+}
+
+func (x *HostTerms) GetLeastCpuMilli() int64 {
+	if x != nil {
+		return x.LeastCpuMilli
+	}
+	return 0
+}
+
 // AccessList is one list of who may use a partition.
 type AccessList struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -7798,7 +7905,7 @@ type AccessList struct {
 
 func (x *AccessList) Reset() {
 	*x = AccessList{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7810,7 +7917,7 @@ func (x *AccessList) String() string {
 func (*AccessList) ProtoMessage() {}
 
 func (x *AccessList) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7823,7 +7930,7 @@ func (x *AccessList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessList.ProtoReflect.Descriptor instead.
 func (*AccessList) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *AccessList) GetList() string {
@@ -7850,7 +7957,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7862,7 +7969,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7875,7 +7982,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Queue) GetGpu() string {
@@ -7902,7 +8009,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7914,7 +8021,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7927,7 +8034,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -7958,7 +8065,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7970,7 +8077,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7983,7 +8090,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Request) GetKey() []byte {
@@ -8028,7 +8135,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8040,7 +8147,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8053,7 +8160,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Token) GetHash() []byte {
@@ -8102,7 +8209,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8114,7 +8221,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8127,7 +8234,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -8164,7 +8271,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8176,7 +8283,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8189,7 +8296,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -8253,7 +8360,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8265,7 +8372,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8278,7 +8385,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -8355,7 +8462,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8367,7 +8474,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8380,7 +8487,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -8412,7 +8519,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8424,7 +8531,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8437,7 +8544,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -8496,7 +8603,7 @@ type Company struct {
 
 func (x *Company) Reset() {
 	*x = Company{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8508,7 +8615,7 @@ func (x *Company) String() string {
 func (*Company) ProtoMessage() {}
 
 func (x *Company) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8521,7 +8628,7 @@ func (x *Company) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Company.ProtoReflect.Descriptor instead.
 func (*Company) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Company) GetSignature() string {
@@ -8557,7 +8664,7 @@ type ImportRuns struct {
 
 func (x *ImportRuns) Reset() {
 	*x = ImportRuns{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8569,7 +8676,7 @@ func (x *ImportRuns) String() string {
 func (*ImportRuns) ProtoMessage() {}
 
 func (x *ImportRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8582,7 +8689,7 @@ func (x *ImportRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRuns.ProtoReflect.Descriptor instead.
 func (*ImportRuns) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ImportRuns) GetSamples() []*Sample {
@@ -8626,14 +8733,16 @@ type Sample struct {
 	// nobody, and when one of them is not known any more.
 	Company []*Company `protobuf:"bytes,17,rep,name=company,proto3" json:"company,omitempty"`
 	// How shares of its GPU were capped, as in GPU; only with company.
-	CapMode       string `protobuf:"bytes,18,opt,name=cap_mode,json=capMode,proto3" json:"cap_mode,omitempty"`
+	CapMode string `protobuf:"bytes,18,opt,name=cap_mode,json=capMode,proto3" json:"cap_mode,omitempty"`
+	// It ran out of host memory: host_mem_mib is a lower bound, and nothing is known of the rest.
+	HostCensored  bool `protobuf:"varint,19,opt,name=host_censored,json=hostCensored,proto3" json:"host_censored,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[92]
+	mi := &file_berth_log_v1_log_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8645,7 +8754,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[92]
+	mi := &file_berth_log_v1_log_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8658,7 +8767,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -8787,6 +8896,13 @@ func (x *Sample) GetCapMode() string {
 	return ""
 }
 
+func (x *Sample) GetHostCensored() bool {
+	if x != nil {
+		return x.HostCensored
+	}
+	return false
+}
+
 // Standing is a rule of who goes before whom, and who may have how much; see
 // cluster.Account and what follows it.
 type Standing struct {
@@ -8806,7 +8922,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[93]
+	mi := &file_berth_log_v1_log_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8818,7 +8934,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[93]
+	mi := &file_berth_log_v1_log_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8831,7 +8947,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{93}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Standing) GetKind() isStanding_Kind {
@@ -8940,7 +9056,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[94]
+	mi := &file_berth_log_v1_log_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8952,7 +9068,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[94]
+	mi := &file_berth_log_v1_log_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8965,7 +9081,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{94}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Account) GetName() string {
@@ -9017,7 +9133,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[95]
+	mi := &file_berth_log_v1_log_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9029,7 +9145,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[95]
+	mi := &file_berth_log_v1_log_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9042,7 +9158,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{95}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Member) GetAccount() string {
@@ -9101,7 +9217,7 @@ type QOS struct {
 
 func (x *QOS) Reset() {
 	*x = QOS{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[96]
+	mi := &file_berth_log_v1_log_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9113,7 +9229,7 @@ func (x *QOS) String() string {
 func (*QOS) ProtoMessage() {}
 
 func (x *QOS) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[96]
+	mi := &file_berth_log_v1_log_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9126,7 +9242,7 @@ func (x *QOS) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QOS.ProtoReflect.Descriptor instead.
 func (*QOS) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{96}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *QOS) GetName() string {
@@ -9192,7 +9308,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[97]
+	mi := &file_berth_log_v1_log_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9204,7 +9320,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[97]
+	mi := &file_berth_log_v1_log_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9217,7 +9333,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{97}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Quota) GetAccount() string {
@@ -9324,7 +9440,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[98]
+	mi := &file_berth_log_v1_log_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9336,7 +9452,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[98]
+	mi := &file_berth_log_v1_log_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9349,7 +9465,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{98}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *AccountPolicy) GetHalfLifeUs() int64 {
@@ -9391,7 +9507,7 @@ type GPUWeight struct {
 
 func (x *GPUWeight) Reset() {
 	*x = GPUWeight{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[99]
+	mi := &file_berth_log_v1_log_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9403,7 +9519,7 @@ func (x *GPUWeight) String() string {
 func (*GPUWeight) ProtoMessage() {}
 
 func (x *GPUWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[99]
+	mi := &file_berth_log_v1_log_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9416,7 +9532,7 @@ func (x *GPUWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUWeight.ProtoReflect.Descriptor instead.
 func (*GPUWeight) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{99}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *GPUWeight) GetGpuType() string {
@@ -9450,7 +9566,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[100]
+	mi := &file_berth_log_v1_log_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9462,7 +9578,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[100]
+	mi := &file_berth_log_v1_log_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9475,7 +9591,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{100}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *Spent) GetAccount() string {
@@ -9864,7 +9980,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05Owner\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xe0\v\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\x8d\f\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -9920,7 +10036,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x03qos\x18. \x01(\tR\x03qos\x12\x12\n" +
 	"\x04nice\x18/ \x01(\x11R\x04nice\x12\x12\n" +
 	"\x04bulk\x180 \x01(\fR\x04bulk\x12)\n" +
-	"\x05array\x18< \x01(\v2\x13.berth.log.v1.ArrayR\x05array\x12)\n" +
+	"\x05array\x18< \x01(\v2\x13.berth.log.v1.ArrayR\x05array\x12+\n" +
+	"\x04host\x18= \x01(\v2\x17.berth.log.v1.HostTermsR\x04host\x12)\n" +
 	"\x05where\x182 \x01(\v2\x13.berth.log.v1.WhereR\x05where\"7\n" +
 	"\x05Array\x12\x12\n" +
 	"\x04runs\x18\x01 \x03(\rR\x04runs\x12\x1a\n" +
@@ -9951,7 +10068,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x03job\x18\x02 \x01(\x04R\x03job\x12\x19\n" +
 	"\bone_task\x18\x03 \x01(\bR\aoneTask\x12\x12\n" +
 	"\x04task\x18\x04 \x01(\rR\x04task\x12\x19\n" +
-	"\bdelay_us\x18\x05 \x01(\x03R\adelayUs\"\xbe\x02\n" +
+	"\bdelay_us\x18\x05 \x01(\x03R\adelayUs\"\xf2\x02\n" +
 	"\bEstimate\x12\x19\n" +
 	"\bgpu_type\x18\x01 \x01(\tR\agpuType\x12\x1e\n" +
 	"\vgpu_mem_mib\x18\x02 \x01(\x03R\tgpuMemMib\x12%\n" +
@@ -9965,7 +10082,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\apower_w\x18\b \x01(\x03R\x06powerW\x12)\n" +
 	"\x10confidence_milli\x18\t \x01(\x03R\x0fconfidenceMilli\x12\x16\n" +
 	"\x06source\x18\n" +
-	" \x01(\tR\x06source\"4\n" +
+	" \x01(\tR\x06source\x122\n" +
+	"\x15host_confidence_milli\x18\v \x01(\x03R\x13hostConfidenceMilli\"4\n" +
 	"\x06Reason\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\"2\n" +
@@ -10009,7 +10127,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12*\n" +
 	"\x04gpus\x18\x02 \x03(\v2\x16.berth.log.v1.GPUShareR\x04gpus\x12\x1b\n" +
 	"\tcpu_milli\x18\x03 \x01(\x03R\bcpuMilli\x12\x17\n" +
-	"\amem_mib\x18\x04 \x01(\x03R\x06memMib\"\xef\x06\n" +
+	"\amem_mib\x18\x04 \x01(\x03R\x06memMib\"\x98\a\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12)\n" +
@@ -10043,7 +10161,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"dependAtUs\x12%\n" +
 	"\fown_limit_us\x18( \x01(\x03H\x00R\n" +
 	"ownLimitUs\x88\x01\x01\x12!\n" +
-	"\festimated_us\x18) \x01(\x03R\vestimatedUsB\x0f\n" +
+	"\festimated_us\x18) \x01(\x03R\vestimatedUs\x12'\n" +
+	"\x10min_host_mem_mib\x18* \x01(\x03R\rminHostMemMibB\x0f\n" +
 	"\r_own_limit_us\"A\n" +
 	"\x04Hold\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x0e\n" +
@@ -10189,7 +10308,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05maint\x18\n" +
 	" \x01(\bR\x05maint\x12\x1a\n" +
 	"\bfeatures\x18\v \x01(\tR\bfeatures\x12\x18\n" +
-	"\acomment\x18\f \x01(\tR\acomment\"\xee\x02\n" +
+	"\acomment\x18\f \x01(\tR\acomment\"\x9b\x03\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
@@ -10202,7 +10321,13 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\bnetworks\x18\t \x03(\tR\bnetworks\x12\x12\n" +
 	"\x04idle\x18\x14 \x01(\tR\x04idle\x120\n" +
 	"\x06access\x18\x15 \x03(\v2\x18.berth.log.v1.AccessListR\x06access\x12&\n" +
-	"\x0fsession_idle_us\x18\x16 \x01(\x03R\rsessionIdleUs\"6\n" +
+	"\x0fsession_idle_us\x18\x16 \x01(\x03R\rsessionIdleUs\x12+\n" +
+	"\x04host\x18\x17 \x01(\v2\x17.berth.log.v1.HostTermsR\x04host\"\xa9\x01\n" +
+	"\tHostTerms\x12%\n" +
+	"\x0fmem_per_gpu_mib\x18\x01 \x01(\x03R\fmemPerGpuMib\x12)\n" +
+	"\x11cpu_per_gpu_milli\x18\x02 \x01(\x03R\x0ecpuPerGpuMilli\x12\"\n" +
+	"\rleast_mem_mib\x18\x03 \x01(\x03R\vleastMemMib\x12&\n" +
+	"\x0fleast_cpu_milli\x18\x04 \x01(\x03R\rleastCpuMilli\"6\n" +
 	"\n" +
 	"AccessList\x12\x12\n" +
 	"\x04list\x18\x01 \x01(\tR\x04list\x12\x14\n" +
@@ -10267,7 +10392,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\n" +
 	"ImportRuns\x12.\n" +
 	"\asamples\x18\x01 \x03(\v2\x14.berth.log.v1.SampleR\asamples\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\rR\x02by\"\xa2\x04\n" +
+	"\x02by\x18\x02 \x01(\rR\x02by\"\xc7\x04\n" +
 	"\x06Sample\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x1c\n" +
 	"\tsignature\x18\x02 \x01(\tR\tsignature\x12\x19\n" +
@@ -10291,7 +10416,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\tpredicted\x18\x0f \x01(\v2\x16.berth.log.v1.EstimateR\tpredicted\x12\x13\n" +
 	"\x05at_us\x18\x10 \x01(\x03R\x04atUs\x12/\n" +
 	"\acompany\x18\x11 \x03(\v2\x15.berth.log.v1.CompanyR\acompany\x12\x19\n" +
-	"\bcap_mode\x18\x12 \x01(\tR\acapMode\"\x9c\x02\n" +
+	"\bcap_mode\x18\x12 \x01(\tR\acapMode\x12#\n" +
+	"\rhost_censored\x18\x13 \x01(\bR\fhostCensored\"\x9c\x02\n" +
 	"\bStanding\x121\n" +
 	"\aaccount\x18\x01 \x01(\v2\x15.berth.log.v1.AccountH\x00R\aaccount\x12.\n" +
 	"\x06member\x18\x02 \x01(\v2\x14.berth.log.v1.MemberH\x00R\x06member\x12%\n" +
@@ -10381,7 +10507,7 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_log_v1_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 101)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 102)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(TaskChange)(0),             // 0: berth.log.v1.TaskChange
 	(*Entry)(nil),               // 1: berth.log.v1.Entry
@@ -10464,35 +10590,36 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*Node)(nil),                // 78: berth.log.v1.Node
 	(*Reservation)(nil),         // 79: berth.log.v1.Reservation
 	(*Partition)(nil),           // 80: berth.log.v1.Partition
-	(*AccessList)(nil),          // 81: berth.log.v1.AccessList
-	(*Queue)(nil),               // 82: berth.log.v1.Queue
-	(*Waiter)(nil),              // 83: berth.log.v1.Waiter
-	(*Request)(nil),             // 84: berth.log.v1.Request
-	(*Token)(nil),               // 85: berth.log.v1.Token
-	(*DeniedIdentity)(nil),      // 86: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),             // 87: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),       // 88: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),          // 89: berth.log.v1.WeightsPin
-	(*Interference)(nil),        // 90: berth.log.v1.Interference
-	(*Company)(nil),             // 91: berth.log.v1.Company
-	(*ImportRuns)(nil),          // 92: berth.log.v1.ImportRuns
-	(*Sample)(nil),              // 93: berth.log.v1.Sample
-	(*Standing)(nil),            // 94: berth.log.v1.Standing
-	(*Account)(nil),             // 95: berth.log.v1.Account
-	(*Member)(nil),              // 96: berth.log.v1.Member
-	(*QOS)(nil),                 // 97: berth.log.v1.QOS
-	(*Quota)(nil),               // 98: berth.log.v1.Quota
-	(*AccountPolicy)(nil),       // 99: berth.log.v1.AccountPolicy
-	(*GPUWeight)(nil),           // 100: berth.log.v1.GPUWeight
-	(*Spent)(nil),               // 101: berth.log.v1.Spent
-	(*AddWebhook)(nil),          // 102: berth.log.v1.AddWebhook
-	(*RemoveWebhook)(nil),       // 103: berth.log.v1.RemoveWebhook
-	(*SettleNotices)(nil),       // 104: berth.log.v1.SettleNotices
-	(*MarkAttempt)(nil),         // 105: berth.log.v1.MarkAttempt
-	(*Notice)(nil),              // 106: berth.log.v1.Notice
-	(*Webhook)(nil),             // 107: berth.log.v1.Webhook
-	(*DeadNotice)(nil),          // 108: berth.log.v1.DeadNotice
-	(*Telling)(nil),             // 109: berth.log.v1.Telling
+	(*HostTerms)(nil),           // 81: berth.log.v1.HostTerms
+	(*AccessList)(nil),          // 82: berth.log.v1.AccessList
+	(*Queue)(nil),               // 83: berth.log.v1.Queue
+	(*Waiter)(nil),              // 84: berth.log.v1.Waiter
+	(*Request)(nil),             // 85: berth.log.v1.Request
+	(*Token)(nil),               // 86: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 87: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 88: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 89: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 90: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 91: berth.log.v1.Interference
+	(*Company)(nil),             // 92: berth.log.v1.Company
+	(*ImportRuns)(nil),          // 93: berth.log.v1.ImportRuns
+	(*Sample)(nil),              // 94: berth.log.v1.Sample
+	(*Standing)(nil),            // 95: berth.log.v1.Standing
+	(*Account)(nil),             // 96: berth.log.v1.Account
+	(*Member)(nil),              // 97: berth.log.v1.Member
+	(*QOS)(nil),                 // 98: berth.log.v1.QOS
+	(*Quota)(nil),               // 99: berth.log.v1.Quota
+	(*AccountPolicy)(nil),       // 100: berth.log.v1.AccountPolicy
+	(*GPUWeight)(nil),           // 101: berth.log.v1.GPUWeight
+	(*Spent)(nil),               // 102: berth.log.v1.Spent
+	(*AddWebhook)(nil),          // 103: berth.log.v1.AddWebhook
+	(*RemoveWebhook)(nil),       // 104: berth.log.v1.RemoveWebhook
+	(*SettleNotices)(nil),       // 105: berth.log.v1.SettleNotices
+	(*MarkAttempt)(nil),         // 106: berth.log.v1.MarkAttempt
+	(*Notice)(nil),              // 107: berth.log.v1.Notice
+	(*Webhook)(nil),             // 108: berth.log.v1.Webhook
+	(*DeadNotice)(nil),          // 109: berth.log.v1.DeadNotice
+	(*Telling)(nil),             // 110: berth.log.v1.Telling
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	2,   // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -10524,11 +10651,11 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	39,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
 	16,  // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
 	40,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
-	92,  // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
-	102, // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
-	103, // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
-	104, // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
-	105, // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
+	93,  // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
+	103, // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
+	104, // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
+	105, // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
+	106, // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
 	73,  // 34: berth.log.v1.Command.idle_attempt:type_name -> berth.log.v1.IdleAttempt
 	32,  // 35: berth.log.v1.Command.set_reservation:type_name -> berth.log.v1.SetReservation
 	33,  // 36: berth.log.v1.Command.remove_reservation:type_name -> berth.log.v1.RemoveReservation
@@ -10553,35 +10680,35 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	62,  // 55: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
 	78,  // 56: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
 	18,  // 57: berth.log.v1.SetSharing.place:type_name -> berth.log.v1.SharingOff
-	85,  // 58: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	88,  // 59: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	86,  // 58: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	89,  // 59: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
 	80,  // 60: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
 	79,  // 61: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
 	52,  // 62: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
 	0,   // 63: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
-	94,  // 64: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
+	95,  // 64: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
 	50,  // 65: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
 	49,  // 66: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
 	50,  // 67: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
 	78,  // 68: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
 	66,  // 69: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	82,  // 70: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	84,  // 71: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	85,  // 72: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	86,  // 73: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	87,  // 74: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	93,  // 75: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	83,  // 70: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	85,  // 71: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	86,  // 72: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	87,  // 73: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	88,  // 74: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	94,  // 75: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
 	48,  // 76: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	87,  // 77: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	89,  // 78: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	90,  // 79: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	88,  // 77: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	90,  // 78: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	91,  // 79: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
 	80,  // 80: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
-	94,  // 81: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
-	101, // 82: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
-	106, // 83: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
-	107, // 84: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
-	108, // 85: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
-	109, // 86: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
+	95,  // 81: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
+	102, // 82: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
+	107, // 83: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
+	108, // 84: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
+	109, // 85: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
+	110, // 86: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
 	79,  // 87: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
 	47,  // 88: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
 	18,  // 89: berth.log.v1.Record.sharing_off:type_name -> berth.log.v1.SharingOff
@@ -10593,53 +10720,55 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	57,  // 95: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
 	55,  // 96: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
 	53,  // 97: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
-	54,  // 98: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
-	56,  // 99: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
-	63,  // 100: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
-	64,  // 101: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	51,  // 102: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	52,  // 103: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	60,  // 104: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	59,  // 105: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	68,  // 106: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	69,  // 107: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	67,  // 108: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
-	60,  // 109: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	65,  // 110: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	59,  // 111: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	61,  // 112: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	62,  // 113: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	74,  // 114: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
-	70,  // 115: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
-	72,  // 116: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
-	65,  // 117: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
-	71,  // 118: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
-	60,  // 119: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
-	61,  // 120: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
-	60,  // 121: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
-	62,  // 122: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
-	64,  // 123: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
-	65,  // 124: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
-	75,  // 125: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	76,  // 126: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
-	77,  // 127: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
-	81,  // 128: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
-	83,  // 129: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	88,  // 130: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	93,  // 131: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
-	59,  // 132: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	91,  // 133: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	95,  // 134: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
-	96,  // 135: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
-	97,  // 136: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
-	98,  // 137: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
-	99,  // 138: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
-	100, // 139: berth.log.v1.AccountPolicy.gpu_weights:type_name -> berth.log.v1.GPUWeight
-	140, // [140:140] is the sub-list for method output_type
-	140, // [140:140] is the sub-list for method input_type
-	140, // [140:140] is the sub-list for extension type_name
-	140, // [140:140] is the sub-list for extension extendee
-	0,   // [0:140] is the sub-list for field type_name
+	81,  // 98: berth.log.v1.Spec.host:type_name -> berth.log.v1.HostTerms
+	54,  // 99: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
+	56,  // 100: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
+	63,  // 101: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
+	64,  // 102: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	51,  // 103: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	52,  // 104: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	60,  // 105: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	59,  // 106: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	68,  // 107: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	69,  // 108: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	67,  // 109: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
+	60,  // 110: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	65,  // 111: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	59,  // 112: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	61,  // 113: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	62,  // 114: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	74,  // 115: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
+	70,  // 116: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
+	72,  // 117: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
+	65,  // 118: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
+	71,  // 119: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
+	60,  // 120: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
+	61,  // 121: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
+	60,  // 122: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
+	62,  // 123: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
+	64,  // 124: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
+	65,  // 125: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
+	75,  // 126: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	76,  // 127: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
+	77,  // 128: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
+	82,  // 129: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
+	81,  // 130: berth.log.v1.Partition.host:type_name -> berth.log.v1.HostTerms
+	84,  // 131: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	89,  // 132: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	94,  // 133: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
+	59,  // 134: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	92,  // 135: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	96,  // 136: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
+	97,  // 137: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
+	98,  // 138: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
+	99,  // 139: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
+	100, // 140: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
+	101, // 141: berth.log.v1.AccountPolicy.gpu_weights:type_name -> berth.log.v1.GPUWeight
+	142, // [142:142] is the sub-list for method output_type
+	142, // [142:142] is the sub-list for method input_type
+	142, // [142:142] is the sub-list for extension type_name
+	142, // [142:142] is the sub-list for extension extendee
+	0,   // [0:142] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -10720,7 +10849,7 @@ func file_berth_log_v1_log_proto_init() {
 		(*Record_Upload)(nil),
 	}
 	file_berth_log_v1_log_proto_msgTypes[65].OneofWrappers = []any{}
-	file_berth_log_v1_log_proto_msgTypes[93].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[94].OneofWrappers = []any{
 		(*Standing_Account)(nil),
 		(*Standing_Member)(nil),
 		(*Standing_Qos)(nil),
@@ -10733,7 +10862,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   101,
+			NumMessages:   102,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -2022,7 +2022,9 @@ type Assignment struct {
 	// with one says nothing else of the attempt.
 	Request *KeptRequest `protobuf:"bytes,43,opt,name=request,proto3" json:"request,omitempty"`
 	// What the job shows to be believed; empty for one that nobody asks for it.
-	Credential    string `protobuf:"bytes,44,opt,name=credential,proto3" json:"credential,omitempty"`
+	Credential string `protobuf:"bytes,44,opt,name=credential,proto3" json:"credential,omitempty"`
+	// Nobody asked for the cores: they are a weight, and never a cap.
+	WeighCores    bool `protobuf:"varint,45,opt,name=weigh_cores,json=weighCores,proto3" json:"weigh_cores,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2286,6 +2288,13 @@ func (x *Assignment) GetCredential() string {
 		return x.Credential
 	}
 	return ""
+}
+
+func (x *Assignment) GetWeighCores() bool {
+	if x != nil {
+		return x.WeighCores
+	}
+	return false
 }
 
 // KeptRequest is what an agent remembers of a request that it must not do twice.
@@ -3652,7 +3661,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"AttemptRef\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xd8\b\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xf9\b\n" +
 	"\n" +
 	"Assignment\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
@@ -3691,7 +3700,9 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\arequest\x18+ \x01(\v2\x1a.berth.node.v1.KeptRequestR\arequest\x12\x1e\n" +
 	"\n" +
 	"credential\x18, \x01(\tR\n" +
-	"credential\"\xce\x01\n" +
+	"credential\x12\x1f\n" +
+	"\vweigh_cores\x18- \x01(\bR\n" +
+	"weighCores\"\xce\x01\n" +
 	"\vKeptRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x12\n" +
