@@ -197,6 +197,6 @@ func (a *Agent) checkDaemon(ctx context.Context, uuid string) {
 // sameShares reports whether two assignments give as much of the same GPUs.
 func sameShares(a, b *nodev1.Assignment) bool {
 	return slices.EqualFunc(a.Gpus, b.Gpus, func(x, y *nodev1.Share) bool {
-		return x.Uuid == y.Uuid && x.MemMib == y.MemMib && x.Exclusive == y.Exclusive
+		return x.Uuid == y.Uuid && x.MemMib == y.MemMib && x.GrantedMib == y.GrantedMib && x.Exclusive == y.Exclusive
 	})
 }

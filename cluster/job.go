@@ -100,6 +100,8 @@ type Spec struct {
 	// policy of its partition counts, as far as the partition allows; 0 asks for
 	// nothing.
 	IdleOK time.Duration
+	// NoResize keeps what it holds of GPUs at what it was granted, whatever it uses.
+	NoResize bool
 	// Account is who is charged for it and QOS by which rules it waits; in a
 	// request "" is the default of each. Nice is how far it steps back behind
 	// others; below 0 it steps forward, which only administrators may ask for.
@@ -229,6 +231,8 @@ type Attempt struct {
 	Marks MailEvents
 	// Idle is how far the idle policy has gone with it, nil before it began.
 	Idle *IdleMark
+	// Resize is how its shares were changed to what it uses, nil while they were not.
+	Resize *ResizeMark
 	// Secret is what its credentials are made from, "" once it ended; see
 	// Credential.
 	Secret Secret

@@ -19,6 +19,10 @@ const maxSharedOOMs = 2
 // its share may have taken what this job was refused, and so it gets the benefit
 // of the doubt, unless it was itself above its share.
 //
+// A job whose share was cut to what it used, and that then took more than was left
+// to it but no more than it had been granted, runs again with what it had been granted:
+// that is no fault of its own and counts for nothing.
+//
 // Out of host memory it is hostRung that says.
 //
 // It reads nodes only, in any order, and changes nothing.
@@ -67,20 +71,24 @@ func (l *Ladder) gpuRung(j *Job, a *Attempt) Rung {
 	if !a.Usage.GPUOOM || len(a.Berth.GPUs) == 0 {
 		return Rung{}
 	}
+	if a.WasCut() && a.Usage.GPUMemPeakMiB <= a.Granted(0) {
+		was := a.Resize.Was[0].Share
+		return Rung{Again: true, Whole: was.Exclusive, MinGPUMemMiB: was.MemMiB}
+	}
 	if a.Berth.GPUs[0].Share.Exclusive {
 		if l.EndAtWhole {
 			return Rung{}
 		}
 		return l.larger(j, a)
 	}
-	share := a.Berth.GPUs[0].Share.MemMiB
+	share := a.Granted(0)
 	own := len(a.Neighbours) == 0 || !l.TrustPeak && a.Usage.GPUMemPeakMiB > share
 	if j.Spec.GPUMemMiB > 0 && share <= j.Spec.GPUMemMiB && own {
 		return Rung{}
 	}
 	ooms := 0
 	for i := range j.Attempts {
-		if j.Attempts[i].Usage.GPUOOM {
+		if o := &j.Attempts[i]; o.Usage.GPUOOM && (!o.WasCut() || o.Usage.GPUMemPeakMiB > o.Granted(0)) {
 			ooms++
 		}
 	}

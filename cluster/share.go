@@ -1,5 +1,10 @@
 package cluster
 
+import (
+	"slices"
+	"time"
+)
+
 // WholeGPU is the compute of one whole GPU, in thousandths.
 const WholeGPU = 1000
 
@@ -25,4 +30,139 @@ type Berth struct {
 	GPUs     []GPUShare
 	CPUMilli int64
 	MemMiB   int64
+}
+
+// ResizeMode is whether, and how soon, what a running job holds of GPUs is cut to what
+// it uses.
+type ResizeMode string
+
+// The modes of a partition. What ResizeConservative takes from a job it is sure not to
+// need; ResizeEager is for jobs that start again cheaply.
+const (
+	ResizeOff          ResizeMode = ""
+	ResizeConservative ResizeMode = "conservative"
+	ResizeEager        ResizeMode = "eager"
+)
+
+// ParseResizeMode reads off, conservative or eager; "" is off. The error is an *Error
+// of CodeInvalid.
+func ParseResizeMode(s string) (ResizeMode, error) {
+	switch m := ResizeMode(s); m {
+	case ResizeOff, ResizeConservative, ResizeEager:
+		return m, nil
+	case "off":
+		return ResizeOff, nil
+	}
+	return ResizeOff, Errorf(CodeInvalid, "resize: %s is not known; want off, conservative or eager", quoteShort(s))
+}
+
+// String implements fmt.Stringer.
+func (m ResizeMode) String() string {
+	if m == ResizeOff {
+		return "off"
+	}
+	return string(m)
+}
+
+// ResizeRule says when the peak of a job's GPU memory is steady, and what is left
+// to it then.
+type ResizeRule struct {
+	// Steady is for how long the peak has not risen, Part the part of the time that
+	// the job was predicted to take, in thousandths: the longer of both counts.
+	Steady time.Duration
+	Part   int64
+	// Margin is what is left above the peak, in thousandths of it, and MarginMiB in
+	// addition.
+	Margin, MarginMiB int64
+	// Declared are cut, too: jobs that said how much memory they take.
+	Declared bool
+}
+
+// Rule is that of a mode other than ResizeOff.
+func (m ResizeMode) Rule() ResizeRule {
+	if m == ResizeEager {
+		return ResizeRule{Steady: 20 * time.Second, Part: 20, Margin: 100, MarginMiB: 256, Declared: true}
+	}
+	return ResizeRule{Steady: 5 * time.Minute, Part: 100, Margin: 200, MarginMiB: 512}
+}
+
+// Wait is how long the peak of a job that is predicted to run for d must be steady.
+func (r ResizeRule) Wait(d time.Duration) time.Duration {
+	return max(r.Steady, d/1000*time.Duration(r.Part))
+}
+
+// resizeLeastPart is the least that a cut must free to be worth one, as a part of what there
+// is.
+const resizeLeastPart = 20
+
+// growMilli is the part of a share, in thousandths, above which it grows again.
+const growMilli = 920
+
+// Shares are what an attempt with shares of have, of cards that sell sellable MiB
+// each, keeps or gets when the most that it held of one is peak MiB and it used
+// milli thousandths of each: nil when that is what it has. was is what it had before
+// it was cut, nil when it was not. A share grows to no more than that.
+//
+// Compute is cut only where a whole GPU was given because nothing was known; a
+// share's is what others were placed by.
+func (r ResizeRule) Shares(have, was []GPUShare, sellable []int64, peak, milli int64) []GPUShare {
+	want := peak + peak*r.Margin/1000 + r.MarginMiB
+	out, changed := slices.Clone(have), false
+	for i := range out {
+		s := &out[i].Share
+		most := s.MemMiB
+		if s.Exclusive {
+			most = sellable[i]
+		}
+		switch {
+		case len(was) > 0 && peak*1000 > s.MemMiB*growMilli:
+			s.MemMiB = min(want, was[i].Share.MemMiB)
+			changed = changed || s.MemMiB > most
+		case len(was) == 0 && want <= most-max(most/resizeLeastPart, 1):
+			if s.Exclusive {
+				*s = Share{Milli: min(WholeGPU, milli+milli/4+50)}
+			}
+			s.MemMiB, changed = want, true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	return out
+}
+
+// ResizeMark is what became of the shares of an attempt that were cut to what it
+// uses.
+type ResizeMark struct {
+	// At is when they were changed last, Cuts how often they were made smaller.
+	At   Time
+	Cuts uint32
+	// Was are the shares that it was granted at its start, empty once it has them
+	// again.
+	Was []GPUShare
+}
+
+// Granted is how much memory the attempt may have of its GPU i: its share, or what it
+// was granted at its start, where that was cut.
+func (a *Attempt) Granted(i int) int64 {
+	if m := a.Resize; m != nil && i < len(m.Was) {
+		return m.Was[i].Share.MemMiB
+	}
+	return a.Berth.GPUs[i].Share.MemMiB
+}
+
+// WasCut reports whether the attempt has less of its GPUs than it was granted, since
+// it was cut to what it used.
+func (a *Attempt) WasCut() bool { return a.Resize != nil && len(a.Resize.Was) > 0 }
+
+// MayResize reports whether the shares of the job's live attempt may be cut: it lies
+// on one node, the job allows it, and it was not cut before, now or in an attempt that
+// then ran out of memory.
+func (j *Job) MayResize() bool {
+	a := j.Live()
+	if a == nil || a.State != JobRunning || a.Gang != nil || len(a.Berth.GPUs) == 0 || j.Spec.NoResize || j.Spec.Exclusive ||
+		a.Preempt != nil || j.Cancel != nil || a.Resize != nil || a.Idle != nil && len(a.Idle.Was) > 0 {
+		return false
+	}
+	return !slices.ContainsFunc(j.Attempts, func(o Attempt) bool { return o.Resize != nil && o.Usage.GPUOOM })
 }

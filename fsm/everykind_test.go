@@ -63,7 +63,7 @@ func (w wholeWorld) source(kind string) func() *logv1.Command {
 	return map[string]func() *logv1.Command{
 		"submit_job": w.submit, "apply_plan": w.plan, "report_attempt": w.report, "change_tasks": w.changeTasks, "preempt_attempt": w.preempt,
 		"undo_gang": w.undo, "set_partition": w.partition, "remove_partition": func() *logv1.Command { return removePartitionCmd("a") },
-		"set_reservation": w.reservation, "remove_reservation": w.reservation, "idle_attempt": w.idle, "expire_jobs": w.expire,
+		"set_reservation": w.reservation, "remove_reservation": w.reservation, "idle_attempt": w.idle, "resize_attempt": w.resize, "expire_jobs": w.expire,
 		"update_job": w.rewait, "put_bulk": w.part,
 		"cancel_job": func() *logv1.Command {
 			return cancelCmd(cluster.JobID(w.draw("job", 20)), cluster.UID(w.draw("by", 2)))
@@ -183,6 +183,25 @@ func (w wholeWorld) idle() *logv1.Command {
 		c.Berth = conv.BerthToLog(&b)
 	}
 	return &logv1.Command{Kind: &logv1.Command_IdleAttempt{IdleAttempt: c}}
+}
+
+// resize cuts the shares of an attempt, or has them grow again.
+func (w wholeWorld) resize() *logv1.Command {
+	j, ok := w.pick(cluster.JobRunning)
+	if !ok {
+		return resizeCmd(99)
+	}
+	a := j.Last()
+	to := slices.Clone(a.Berth.GPUs)
+	grow := w.draw("grow", 2)
+	for i := range to {
+		s := to[i].Share
+		to[i].Share = cluster.Share{MemMiB: s.MemMiB/2 + 1 + s.MemMiB*int64(grow), Milli: max(1, s.Milli)}
+		if grow > 0 {
+			to[i].Share.MemMiB = min(to[i].Share.MemMiB, a.Granted(i))
+		}
+	}
+	return conv.Resize(cluster.AttemptID{Job: j.ID, No: a.No}, to)
 }
 
 // kindOf is the name of a command's kind in the log.

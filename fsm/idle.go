@@ -62,6 +62,54 @@ func (s *State) idle(index uint64, c *logv1.IdleAttempt) Result {
 	return Result{}
 }
 
+// resize gives a running attempt other shares of the GPUs that it has: less, where its
+// partition has its jobs cut to what they use, or more, up to what it was granted at
+// its start. The leader measured; what it proposes is held against the state as it is
+// now.
+func resize(s *State, index uint64, c *logv1.ResizeAttempt) Result {
+	old := s.jobs.Get(cluster.JobID(c.Job))
+	if old == nil {
+		return refuse(cluster.CodeNotFound, "job %d is gone", c.Job)
+	}
+	a, to := old.Live(), conv.ResizedShares(c)
+	if a == nil || a.No != c.Attempt || a.State != cluster.JobRunning || len(a.Berth.GPUs) == 0 {
+		return refuse(cluster.CodeConflict, "attempt %d of job %d is not one that runs on GPUs", c.Attempt, c.Job)
+	}
+	j := old.Clone()
+	b, mark := j.Last(), cluster.ResizeMark{At: s.now}
+	var freed []cluster.GPUID
+	switch {
+	case a.WasCut():
+		mark.Was, mark.Cuts = a.Resize.Was, a.Resize.Cuts
+		if !nodes.Smaller(a.Berth.GPUs, to) || !nodes.Within(to, mark.Was) {
+			return refuse(cluster.CodeInvalid, "what job %d would get is not more than it has, or more than it was granted", c.Job)
+		}
+		if !s.fleet.GiveBack(a, b, to) {
+			return refuse(cluster.CodeConflict, "others have what job %d was granted by now", c.Job)
+		}
+		if nodes.Within(mark.Was, to) {
+			mark.Was = nil
+		}
+	case !old.MayResize() || resizeOff(s, old):
+		return refuse(cluster.CodeConflict, "the shares of job %d may not be cut", c.Job)
+	case !nodes.Smaller(to, a.Berth.GPUs):
+		return refuse(cluster.CodeInvalid, "what job %d would be cut to is no part of what it has", c.Job)
+	default:
+		mark.Was, mark.Cuts = a.Berth.GPUs, 1
+		freed = s.fleet.Reshare(a, b, to)
+	}
+	j.Revision, b.Resize = index, &mark
+	s.putJob(old, j)
+	s.changed(Change{Job: j.ID, Released: freed})
+	return Result{}
+}
+
+// resizeOff reports whether the partition of j leaves its jobs what they were granted.
+func resizeOff(s *State, j *cluster.Job) bool {
+	p := s.fleet.Partition(j.Spec.Partition)
+	return p == nil || p.Resize == cluster.ResizeOff
+}
+
 func (s *State) idlePolicy(j *cluster.Job) cluster.IdlePolicy {
 	if p := s.fleet.Partition(j.Spec.Partition); p != nil {
 		return p.Idle

@@ -110,3 +110,100 @@ func TestNoIdlePolicyHere(t *testing.T) {
 	m.must(idleCmd(1, cluster.IdleNone))
 	m.refused(cluster.CodeNotFound, idleCmd(9, cluster.IdleWarned))
 }
+
+func resizeCmd(job cluster.JobID, to ...cluster.GPUShare) *logv1.Command {
+	return conv.Resize(cluster.AttemptID{Job: job, No: 1}, to)
+}
+
+// measured is a job that runs in a partition which has shares cut to what is used.
+func measured(t *testing.T) *machine {
+	t.Helper()
+	m := slept(t)
+	p := &cluster.Partition{Name: "gpu", Nodes: hosts(t, "ALL"), Resize: cluster.ResizeEager}
+	if got := NeedsVersion(partitionCmd(p, 0)); got != 13 {
+		t.Fatalf("needs version %d", got)
+	}
+	m.must(partitionCmd(p, m.f.st.fleet.Partition("gpu").Revision))
+	return m
+}
+
+// TestResize: a share is cut once, to a part of what there is, and grows up to what
+// was granted, as far as that is free.
+func TestResize(t *testing.T) {
+	t.Parallel()
+	m := measured(t)
+	held := func(want int64) {
+		t.Helper()
+		if u, _ := m.f.st.fleet.Ledger().GPU("n1-g0"); u.UsedMiB != want {
+			t.Errorf("the card holds %d MiB, want %d", u.UsedMiB, want)
+		}
+		if b := restored(t, snapshotOf(t, m.f)); !bytes.Equal(b.Hash(), m.f.Hash()) {
+			t.Error("a restore has another hash")
+		}
+	}
+	m.refused(cluster.CodeInvalid, resizeCmd(1, share1("n1-g0", 8001, 300)))
+	m.refused(cluster.CodeInvalid, resizeCmd(1, share1("n1-g1", 900, 300)))
+	m.refused(cluster.CodeInvalid, resizeCmd(1))
+	m.refused(cluster.CodeNotFound, resizeCmd(9, share1("n1-g0", 900, 300)))
+	m.must(resizeCmd(1, share1("n1-g0", 2000, 300)))
+	held(2000)
+	if a := m.job(1).Last(); !a.WasCut() || a.Granted(0) != 8000 || a.Resize.Cuts != 1 || a.GPUMilli != 300 {
+		t.Errorf("%+v", a.Resize)
+	}
+	m.refused(cluster.CodeInvalid, resizeCmd(1, share1("n1-g0", 1000, 300))) // not twice
+	m.must(submitCmd(2, "r2", 1000, spec(1)))
+	m.must(planCmd(cluster.Plan{Starts: []cluster.Start{{Job: 2, Attempt: 1, Why: "x",
+		Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{share1("n1-g0", 34_000, 300)}, CPUMilli: 1000, MemMiB: 512}}}}))
+	held(36_000)
+	m.must(resizeCmd(1, share1("n1-g0", 4000, 300)))
+	held(38_000)
+	m.refused(cluster.CodeConflict, resizeCmd(1, share1("n1-g0", 8000, 300)))
+	m.refused(cluster.CodeInvalid, resizeCmd(1, share1("n1-g0", 8001, 300)))
+	held(38_000)
+	m.must(cancelCmd(2, 1000))
+	m.must(m.says(2, cluster.JobCancelled))
+	m.must(resizeCmd(1, share1("n1-g0", 8000, 300)))
+	held(8000)
+	if a := m.job(1).Last(); a.WasCut() || a.Resize == nil {
+		t.Errorf("it has all of it: %+v", a.Resize)
+	}
+	m.refused(cluster.CodeConflict, resizeCmd(1, share1("n1-g0", 1000, 300))) // it showed that it needs it
+	m.must(m.says(1, cluster.JobCompleted))
+	held(0)
+}
+
+// TestResizeRefused: jobs that ask for it keep what they have, and so do all where their
+// partition does not ask.
+func TestResizeRefused(t *testing.T) {
+	t.Parallel()
+	m := slept(t)
+	m.refused(cluster.CodeConflict, resizeCmd(1, share1("n1-g0", 900, 300)))
+	m = measured(t)
+	s := spec(1)
+	s.Partition, s.NoResize = "gpu", true
+	if got := NeedsVersion(submitCmd(2, "r2", 1000, s)); got != 13 {
+		t.Errorf("--no-resize needs version %d", got)
+	}
+	m.must(submitCmd(2, "r2", 1000, s))
+	m.must(planCmd(cluster.Plan{Starts: []cluster.Start{{Job: 2, Attempt: 1, Why: "x",
+		Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{share1("n1-g0", 8000, 300)}, CPUMilli: 1000, MemMiB: 512}}}}))
+	m.must(m.says(2, cluster.JobRunning))
+	m.refused(cluster.CodeConflict, resizeCmd(2, share1("n1-g0", 900, 300)))
+}
+
+// TestCutThenOutOfMemory: a job that was cut and takes more than is left runs again with
+// what it was granted, and is not cut any more.
+func TestCutThenOutOfMemory(t *testing.T) {
+	t.Parallel()
+	m := measured(t)
+	m.must(resizeCmd(1, share1("n1-g0", 2000, 300)))
+	m.oom(1, 2100)
+	j := m.wantState(1, cluster.JobPending)
+	if j.MinGPUMemMiB != 8000 || j.NeedWhole {
+		t.Errorf("next time at least %d MiB, whole: %t", j.MinGPUMemMiB, j.NeedWhole)
+	}
+	m.must(planCmd(cluster.Plan{Starts: []cluster.Start{{Job: 1, Attempt: 2, Why: "x",
+		Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{share1("n1-g0", 8000, 300)}, CPUMilli: 1000, MemMiB: 512}}}}))
+	m.must(m.says(1, cluster.JobRunning))
+	m.refused(cluster.CodeConflict, conv.Resize(cluster.AttemptID{Job: 1, No: 2}, []cluster.GPUShare{share1("n1-g0", 2000, 300)}))
+}

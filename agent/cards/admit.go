@@ -33,7 +33,7 @@ func (nc *Cards) Admit(ctx context.Context, as *nodev1.Assignment) ([]string, er
 func grantOf(as *nodev1.Assignment) gpu.Grant {
 	g := gpu.Grant{Attempt: conv.AttemptOf(as).String(), UID: as.Uid}
 	for _, s := range as.Gpus {
-		g.Cards = append(g.Cards, gpu.GrantCard{UUID: s.Uuid, MemMiB: s.MemMib, Milli: s.Milli, Exclusive: s.Exclusive})
+		g.Cards = append(g.Cards, gpu.GrantCard{UUID: s.Uuid, MemMiB: s.MemMib, Milli: s.Milli, Exclusive: s.Exclusive, GrantedMiB: s.GrantedMib})
 	}
 	return g
 }

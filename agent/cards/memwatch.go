@@ -28,11 +28,11 @@ func (m *MemWatch) Hold(as *nodev1.Assignment) {
 	if len(as.GetGpus()) == 0 {
 		return
 	}
-	limits := make(map[string]int64, len(as.Gpus))
+	limits := make(map[string]caps.Cap, len(as.Gpus))
 	for _, s := range as.Gpus {
-		limits[s.Uuid] = s.MemMib
+		limits[s.Uuid] = caps.Cap{MiB: s.MemMib, MostMiB: s.GrantedMib}
 		if s.Exclusive {
-			limits[s.Uuid] = 0
+			limits[s.Uuid] = caps.Cap{}
 		}
 	}
 	m.mu.Lock()

@@ -175,6 +175,9 @@ type GrantCard struct {
 	// MemMiB is the share of memory, the CUDA context of each of the attempt's
 	// processes included. Milli is the share of compute in thousandths.
 	MemMiB, Milli int64
+	// GrantedMiB is there where the share was cut to what the attempt uses: it may hold
+	// as much while nobody else is promised that memory.
+	GrantedMiB int64
 	// Exclusive means that nobody else has a grant on the card, and that
 	// MemMiB caps nothing.
 	Exclusive bool

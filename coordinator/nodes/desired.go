@@ -20,7 +20,7 @@ import (
 // runs. With begin, one on several nodes may start.
 type ending struct {
 	stop, room, begin bool
-	cut               int64 // memory that its shares were cut to, 0 before
+	cut               int64 // memory that its shares were changed to, 0 before
 	limit             time.Duration
 }
 
@@ -150,7 +150,7 @@ func HostOf(f *fsm.FSM, id cluster.NodeID) string {
 // cutOf is the memory that an attempt's shares were cut to, 0 when they were not:
 // its agent must be told of another.
 func cutOf(a *cluster.Attempt) (mib int64) {
-	if a.Idle == nil || len(a.Idle.Was) == 0 {
+	if (a.Idle == nil || len(a.Idle.Was) == 0) && a.Resize == nil {
 		return 0
 	}
 	for _, g := range a.Berth.GPUs {

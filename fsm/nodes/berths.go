@@ -65,6 +65,15 @@ func (f *Fleet) GiveBack(a, b *cluster.Attempt, was []cluster.GPUShare) bool {
 	return true
 }
 
+// Within reports whether shares are of the same GPUs in the same order as most, and none
+// is larger.
+func Within(shares, most []cluster.GPUShare) bool {
+	return slices.EqualFunc(shares, most, func(x, m cluster.GPUShare) bool {
+		return x.GPU == m.GPU && x.Share.MemMiB > 0 && x.Share.Milli > 0 && x.Share.MemMiB <= m.Share.MemMiB &&
+			x.Share.Milli <= m.Share.Milli && (!x.Share.Exclusive || m.Share.Exclusive)
+	})
+}
+
 // Smaller reports whether cut are shares of the same GPUs in the same order, none
 // larger than in have and none exclusive.
 func Smaller(cut, have []cluster.GPUShare) bool {

@@ -135,7 +135,7 @@ func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 		Hold: s.Hold, Begin: toTime(s.Begin), Depends: DependsToAPI(s.Depends), DependAny: s.DependAny, KillInvalidDepend: s.KillInvalidDepend,
 		Warning: warningToAPI(s.Warning), Truncate: s.Truncate, Container: containerToAPI(&s.Container),
 		Where:    whereToAPI(s.Where),
-		MailType: s.Mail.Events.String(), MailUser: s.Mail.To, IdleOk: toDuration(s.IdleOK),
+		MailType: s.Mail.Events.String(), MailUser: s.Mail.To, IdleOk: toDuration(s.IdleOK), NoResize: s.NoResize,
 		Account: s.Account, Qos: s.QOS, Nice: s.Nice,
 		Array: arrayToAPI(s.Array),
 	}
@@ -195,7 +195,7 @@ func JobToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
 	}
 	taskToAPI(m, j, d.Throttle)
 	if a := j.Last(); a != nil && !j.State.Waiting() {
-		m.Node, m.Gpus = string(a.Berth.Node), sharesToAPI(&a.Berth, d.GPU)
+		m.Node, m.Gpus = string(a.Berth.Node), attemptShares(a, d.GPU)
 		m.NodeList = cluster.FoldNames(a.NodeIDs())
 		m.ExitCode, m.Signal = exitToAPI(a.Exit)
 	}
@@ -275,7 +275,7 @@ func jobEstimate(j *cluster.Job, gpu GPULookup) (cluster.Estimate, bool) {
 func attemptToAPI(a *cluster.Attempt, gpu GPULookup) *apiv1.Attempt {
 	m := &apiv1.Attempt{
 		No: a.No, State: a.State.String(), Reason: string(a.Reason.Code), ReasonDetail: a.Reason.Detail,
-		Node: string(a.Berth.Node), Gpus: sharesToAPI(&a.Berth, gpu),
+		Node: string(a.Berth.Node), Gpus: attemptShares(a, gpu),
 		Placed: toTime(a.Placed), Started: toTime(a.Started), Ended: toTime(a.Ended),
 		Why: a.Why, Overtook: a.Overtook, Neighbours: jobIDs(a.Neighbours),
 		Predicted: EstimateToAPI(a.Estimate), Measured: MeasuredToAPI(a.Usage), Token: uint64(a.Token),
@@ -283,6 +283,15 @@ func attemptToAPI(a *cluster.Attempt, gpu GPULookup) *apiv1.Attempt {
 	}
 	m.ExitCode, m.Signal = exitToAPI(a.Exit)
 	return m
+}
+
+// attemptShares are the shares of an attempt on its first node.
+func attemptShares(a *cluster.Attempt, gpu GPULookup) []*apiv1.GPUShare {
+	out := sharesToAPI(&a.Berth, gpu)
+	for i, s := range out {
+		s.Share.GrantedMib = granted(a, i)
+	}
+	return out
 }
 
 func sharesToAPI(b *cluster.Berth, gpu GPULookup) []*apiv1.GPUShare {

@@ -62,6 +62,7 @@ func genSpec(t *rapid.T) *cluster.Spec {
 	}
 	genContainer(t, s)
 	s.Mail = cluster.Mail{Events: cluster.MailEvents(rapid.Uint16Range(0, 1<<11-1).Draw(t, "mail")), To: rapid.SampledFrom([]string{"", "ann", "a.b@example.org,c"}).Draw(t, "to")}
+	s.NoResize = rapid.Bool().Draw(t, "no resize")
 	s.IdleOK = time.Duration(rapid.Int64Range(0, 3600).Draw(t, "idle")) * time.Second
 	if f := rapid.SliceOfN(rapid.Byte(), 0, 30).Draw(t, "features"); len(f) > 0 {
 		s.Features = f

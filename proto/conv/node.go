@@ -177,10 +177,19 @@ func Assignment(j *cluster.Job, a *cluster.Attempt, rank int) *nodev1.Assignment
 		as.Env = append(as.Env, []byte(e))
 	}
 	as.Ranks, as.Array = ranks(s, a, rank), arrayTask(j)
-	for _, g := range b.GPUs {
+	for i, g := range b.GPUs {
 		as.Gpus = append(as.Gpus, &nodev1.Share{
-			Uuid: string(g.GPU), MemMib: g.Share.MemMiB, Milli: g.Share.Milli, Exclusive: g.Share.Exclusive,
+			Uuid: string(g.GPU), MemMib: g.Share.MemMiB, Milli: g.Share.Milli, Exclusive: g.Share.Exclusive, GrantedMib: granted(a, i),
 		})
 	}
 	return as
+}
+
+// granted is how much memory an attempt may have of its GPU i where its share was cut
+// to what it uses, else 0. What an idle policy cut is fenced at that.
+func granted(a *cluster.Attempt, i int) int64 {
+	if !a.WasCut() || a.Idle != nil && len(a.Idle.Was) > 0 {
+		return 0
+	}
+	return a.Granted(i)
 }

@@ -13,7 +13,7 @@ func tellingFromAPI(s *cluster.Spec, m *apiv1.JobSpec) (err error) {
 			return err
 		}
 	}
-	s.Mail.To = m.GetMailUser()
+	s.Mail.To, s.NoResize = m.GetMailUser(), m.GetNoResize()
 	s.IdleOK, err = duration("idle_ok", m.GetIdleOk())
 	return err
 }
@@ -36,3 +36,27 @@ func idleFromLog(m *logv1.IdleMark) *cluster.IdleMark {
 		BusyMs: m.BusyMs, KnownMs: m.KnownMs, Was: gpuSharesFromLog(m.Was),
 	}
 }
+
+func resizeToLog(m *cluster.ResizeMark) *logv1.ResizeMark {
+	if m == nil {
+		return nil
+	}
+	return &logv1.ResizeMark{AtUs: int64(m.At), Was: gpuSharesToLog(m.Was), Cuts: m.Cuts}
+}
+
+func resizeFromLog(m *logv1.ResizeMark) *cluster.ResizeMark {
+	if m == nil {
+		return nil
+	}
+	return &cluster.ResizeMark{At: cluster.Time(m.AtUs), Was: gpuSharesFromLog(m.Was), Cuts: m.Cuts}
+}
+
+// Resize is the command that gives an attempt other shares.
+func Resize(id cluster.AttemptID, shares []cluster.GPUShare) *logv1.Command {
+	return &logv1.Command{Kind: &logv1.Command_ResizeAttempt{ResizeAttempt: &logv1.ResizeAttempt{
+		Job: uint64(id.Job), Attempt: id.No, Gpus: gpuSharesToLog(shares),
+	}}}
+}
+
+// ResizedShares are those that a command gives.
+func ResizedShares(c *logv1.ResizeAttempt) []cluster.GPUShare { return gpuSharesFromLog(c.Gpus) }

@@ -57,9 +57,15 @@ type offence struct {
 	over    int64
 }
 
+// Cap is how much an attempt may hold of a card. MiB 0 is an exclusive share, which
+// nothing but the card itself limits. MostMiB is there for a share that was cut to
+// what is used: the attempt may hold as much, while nobody else is promised it.
+type Cap struct{ MiB, MostMiB int64 }
+
 // share is what is known of an attempt on a card.
 type share struct {
-	cap      int64
+	given    Cap
+	cap      int64     // the most that it may hold now
 	limit    int64     // the cap, or what the card has for an exclusive share
 	over     time.Time // since when it is above its slack, zero when it is not
 	held     int64
@@ -78,20 +84,19 @@ func NewWatcher(cfg WatchConfig) *Watcher {
 // all of it less the driver's reserve. A card that is not named has no floor.
 func (w *Watcher) SetUsable(mib map[string]int64) { w.usable = maps.Clone(mib) }
 
-// Hold begins to watch an attempt: its cap in MiB by card. 0 is that of an
-// exclusive share, which nothing but the card itself limits. Holding it again
-// changes nothing but its caps.
-func (w *Watcher) Hold(attempt string, capMiB map[string]int64) {
+// Hold begins to watch an attempt with its cap by card. Holding it again changes
+// nothing but its caps.
+func (w *Watcher) Hold(attempt string, capOf map[string]Cap) {
 	on := w.shares[attempt]
 	if on == nil {
 		on = map[string]*share{}
 		w.shares[attempt] = on
 	}
-	for uuid, mib := range capMiB {
+	for uuid, c := range capOf {
 		if on[uuid] == nil {
 			on[uuid] = &share{}
 		}
-		on[uuid].cap = mib
+		on[uuid].given, on[uuid].cap = c, c.MiB
 	}
 }
 
@@ -112,6 +117,7 @@ func (w *Watcher) Observe(now time.Time, usage []gpu.Usage) []Breach {
 			}
 		}
 		usable, known := w.usable[u.UUID]
+		w.lend(u.UUID, held, usable)
 		for attempt, on := range w.shares {
 			if s := on[u.UUID]; s != nil {
 				grew := max(0, held[attempt]-s.held)
@@ -132,6 +138,24 @@ func (w *Watcher) Observe(now time.Time, usage []gpu.Usage) []Breach {
 		return strings.Compare(a.UUID, b.UUID)
 	})
 	return out
+}
+
+// lend has attempts of which shares were cut hold more of a card than these, as far as
+// nobody else there is promised it or holds it.
+func (w *Watcher) lend(uuid string, held map[string]int64, usable int64) {
+	for attempt, on := range w.shares {
+		s := on[uuid]
+		if s == nil || s.given.MostMiB <= s.given.MiB {
+			continue
+		}
+		room := usable
+		for other, on := range w.shares {
+			if o := on[uuid]; o != nil && other != attempt {
+				room -= max(o.given.MiB, held[other])
+			}
+		}
+		s.cap = min(s.given.MostMiB, max(s.given.MiB, room))
+	}
 }
 
 // take adds one sample.

@@ -65,8 +65,8 @@ func TestWatch(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := caps.NewWatcher(caps.WatchConfig{SlackMilli: 1050, For: 3 * time.Second, FloorMiB: 512})
 			w.SetUsable(map[string]int64{"g": 10_000})
-			w.Hold("j1-a1", map[string]int64{"g": 1000})
-			w.Hold("j2-a1", map[string]int64{"g": 8600})
+			w.Hold("j1-a1", map[string]caps.Cap{"g": {MiB: 1000}})
+			w.Hold("j2-a1", map[string]caps.Cap{"g": {MiB: 8600}})
 			var got []caps.Breach
 			for _, s := range tc.samples {
 				got = append(got, w.Observe(at(s.ms), s.usage)...)
@@ -86,7 +86,7 @@ func TestWatchEndsOnlyWhoIsAbove(t *testing.T) {
 		w.SetUsable(map[string]int64{"g": 8000})
 		limit := map[string]int64{"a": 1000, "b": 3000, "c": 0}
 		for id, mib := range limit {
-			w.Hold(id, map[string]int64{"g": mib})
+			w.Hold(id, map[string]caps.Cap{"g": {MiB: mib}})
 		}
 		since := map[string]int{}
 		ended := map[string]bool{}
@@ -125,12 +125,37 @@ func TestWatchEndsOnlyWhoIsAbove(t *testing.T) {
 	})
 }
 
+// TestWatchLendsWhatIsFree: an attempt whose share was cut may hold what it was granted
+// while nobody else is promised that; once somebody is, it is held to what is left.
+func TestWatchLendsWhatIsFree(t *testing.T) {
+	w := caps.NewWatcher(caps.WatchConfig{SlackMilli: 1000, For: 3 * time.Second, FloorMiB: 512})
+	w.SetUsable(map[string]int64{"g": 10_000})
+	w.Hold("cut", map[string]caps.Cap{"g": {MiB: 1000, MostMiB: 8000}})
+	for ms := 0; ms <= 9000; ms += 1000 {
+		if b := w.Observe(at(ms), card(proc("cut", 8000))); len(b) > 0 {
+			t.Fatalf("alone on the card it is ended at %d ms: %v", ms, b)
+		}
+	}
+	w.Hold("other", map[string]caps.Cap{"g": {MiB: 2000}})
+	if b := w.Observe(at(13_000), card(proc("cut", 8000), proc("other", 2000))); len(b) > 0 {
+		t.Errorf("both are within what they were granted: %v", b)
+	}
+	w.Hold("third", map[string]caps.Cap{"g": {MiB: 1500}})
+	var got []caps.Breach
+	for ms := 14_000; ms <= 17_000; ms += 1000 {
+		got = append(got, w.Observe(at(ms), card(proc("cut", 7000), proc("other", 2000)))...)
+	}
+	if len(got) != 1 || got[0].Attempt != "cut" || got[0].CapMiB != 6500 || got[0].Urgent {
+		t.Errorf("it is held to what is nobody's: %v", got)
+	}
+}
+
 func TestPeakAndBlame(t *testing.T) {
 	w := caps.NewWatcher(caps.DefaultWatch())
 	w.SetUsable(map[string]int64{"g": 10_000, "h": 10_000})
-	w.Hold("a", map[string]int64{"g": 1000, "h": 1000})
-	w.Hold("b", map[string]int64{"g": 2000})
-	w.Hold("whole", map[string]int64{"h": 0})
+	w.Hold("a", map[string]caps.Cap{"g": {MiB: 1000}, "h": {MiB: 1000}})
+	w.Hold("b", map[string]caps.Cap{"g": {MiB: 2000}})
+	w.Hold("whole", map[string]caps.Cap{"h": {}})
 	both := append(card(proc("a", 400), proc("b", 2500)), gpu.Usage{UUID: "h", Processes: []gpu.Process{proc("a", 980), proc("whole", 9800)}})
 	w.Observe(at(0), both)
 	for _, tc := range []struct {

@@ -55,7 +55,9 @@ type tally struct {
 	card  *card
 	// cap is the most it may hold, contexts included; 0 means the card is the
 	// only limit.
-	cap        int64
+	cap int64
+	// most is what it may hold while nobody else is promised that memory; 0 is cap.
+	most       int64
 	loose      bool // the cap is a promise only: see bank.unenforced
 	held, peak int64
 	since      time.Duration
@@ -106,7 +108,7 @@ func (b *bank) admit(g gpu.Grant) error {
 		}
 		t := &tally{grant: gr, card: c, since: b.now}
 		if !gc.Exclusive {
-			t.cap = gc.MemMiB << 20
+			t.cap, t.most = gc.MemMiB<<20, gc.GrantedMiB<<20
 		}
 		t.loose = b.unenforced
 		if err := c.fits(t, gc); err != nil {
@@ -145,9 +147,24 @@ func (b *bank) regrant(g gpu.Grant) error {
 	}
 	gr.Cards = slices.Clone(g.Cards)
 	for i, t := range gr.tallies {
-		t.cap = caps[i]
+		t.cap, t.most = caps[i], gr.Cards[i].GrantedMiB<<20
 	}
 	return nil
+}
+
+// limit is the most that an attempt may hold of its card now; 0 means the card is
+// the only limit.
+func (t *tally) limit() int64 {
+	if t.cap == 0 || t.most <= t.cap {
+		return t.cap
+	}
+	room := t.card.capacity
+	for _, o := range t.card.tallies {
+		if o != t {
+			room -= max(o.cap, o.held)
+		}
+	}
+	return min(t.most, max(t.cap, room))
 }
 
 // fits refuses a grant that could take memory promised to another: caps are
@@ -161,7 +178,7 @@ func (c *card) fits(t *tally, gc gpu.GrantCard) error {
 		if o.cap == 0 || gc.Exclusive {
 			return fmt.Errorf("%w: %s on %s: exclusive use beside %s", gpu.ErrOvercommit, t.grant.Attempt, gc.UUID, o.grant.Attempt)
 		}
-		sum += o.cap
+		sum += max(o.cap, o.held) // one whose share was cut may hold more than that
 	}
 	if sum > c.capacity {
 		return fmt.Errorf("%w: %s asks for %d MiB of %s: with %d other grants that is %d MiB of %d",
@@ -277,7 +294,7 @@ func (cl *client) take(i int, n int64) *refusal {
 	c := t.card
 	over := ""
 	switch {
-	case t.cap != 0 && !t.loose && t.held+n > t.cap:
+	case t.cap != 0 && !t.loose && t.held+n > t.limit():
 		over = "the job's cap"
 	case c.used+n > c.capacity:
 		over = "the card"
@@ -314,7 +331,7 @@ func (cl *client) memory(i int) *wire.Memory {
 		TotalBytes: t.card.info.MemMiB << 20,
 		FreeBytes:  t.card.capacity - t.card.used,
 		HeldBytes:  t.held,
-		CapBytes:   t.cap,
+		CapBytes:   t.limit(),
 	}
 }
 

@@ -80,6 +80,41 @@ func TestRegrant(t *testing.T) {
 	}
 }
 
+// TestCutShareGrows: an attempt whose share was cut may hold what it was granted, as far
+// as nobody else is promised that, and never takes what is another's.
+func TestCutShareGrows(t *testing.T) {
+	t.Parallel()
+	const gib = 1 << 30
+	b := mustBank(t, Spec{Type: "T4", Count: 1})
+	room := (b.cards[0].capacity >> 20) - 8192
+	mustAdmit(t, b, "j1-a1", shared(0, 8192))
+	cl := mustJoin(t, b, "j1-a1", UUID("n1", 0))
+	cut := gpu.Grant{Attempt: "j1-a1", Cards: []gpu.GrantCard{{UUID: UUID("n1", 0), MemMiB: 2048, Milli: shared(0, 1).Milli, GrantedMiB: 8192}}}
+	if err := b.regrant(cut); err != nil {
+		t.Fatal(err)
+	}
+	if ref := cl.alloc(wire.Alloc{ID: 1, Bytes: 4 * gib}); ref != nil {
+		t.Errorf("above what was left to it, with nobody beside it: %v", ref)
+	}
+	if ref := cl.alloc(wire.Alloc{ID: 2, Bytes: 4 * gib}); ref == nil || ref.mem.CapBytes != 8*gib {
+		t.Errorf("above what it was granted: %v", ref)
+	}
+	if err := b.admit(grantOf("j2-a1", room+8192-4096)); err == nil {
+		t.Error("what it holds was granted to another")
+	}
+	mustAdmit(t, b, "j2-a1", shared(0, room+2048))
+	other := mustJoin(t, b, "j2-a1", UUID("n1", 0))
+	if ref := cl.alloc(wire.Alloc{ID: 3, Bytes: 3 * gib}); ref == nil {
+		t.Error("it took what another was granted")
+	}
+	if ref := cl.alloc(wire.Alloc{ID: 3, Bytes: gib}); ref != nil {
+		t.Errorf("what is nobody's: %v", ref)
+	}
+	if ref := other.alloc(wire.Alloc{ID: 1, Bytes: room<<20 + gib}); ref != nil {
+		t.Errorf("the other one is refused what it was granted: %v", ref)
+	}
+}
+
 func grantOf(attempt string, mib int64) gpu.Grant {
 	return gpu.Grant{Attempt: attempt, Cards: []gpu.GrantCard{shared(0, mib)}}
 }

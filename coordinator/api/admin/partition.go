@@ -123,6 +123,11 @@ func merged(old *cluster.Partition, req *apiv1.SetPartitionRequest) (*cluster.Pa
 			return nil, err
 		}
 	}
+	if req.Resize != nil {
+		if p.Resize, err = cluster.ParseResizeMode(req.GetResize()); err != nil {
+			return nil, err
+		}
+	}
 	for _, l := range req.Access {
 		p.Access = p.Access.With(l.List, l.Names)
 	}

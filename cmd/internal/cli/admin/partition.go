@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -130,6 +131,14 @@ func idleText(p *apiv1.Partition) string {
 	return "end after " + units.FormatDuration(p.GetSessionIdle().AsDuration())
 }
 
+// resizeText is whether shares of GPUs follow what jobs use, "" where they do not.
+func resizeText(p *apiv1.Partition) string {
+	if p.GetResize() == "" {
+		return ""
+	}
+	return "cut to what jobs use, " + p.GetResize()
+}
+
 func runPartitionShow(ctx context.Context, e *console.Env, c *client.Client, f console.Format, names []string) error {
 	parts, err := getPartitions(ctx, c, names)
 	if err != nil {
@@ -170,6 +179,7 @@ func runPartitionShow(ctx context.Context, e *console.Env, c *client.Client, f c
 			"Idle GPUs", p.GetIdle(),
 			"Idle sessions", idleText(p),
 			"Host", hostText(p.GetHost()),
+			"Shares of GPUs", resizeText(p),
 			"Policy", p.GetPolicy(),
 			"Access", accessText(p),
 			"There now", fmt.Sprintf("%d of %s ready, %d of %s in use", p.GetNodesReady(), console.Plural(int(p.GetNodesTotal()), "node", "nodes"),
@@ -190,10 +200,10 @@ func accessText(p *apiv1.Partition) string {
 }
 
 type partitionOptions struct {
-	nodes, types, maxTime, defaultTime, state, networks, idle, sessionIdle string
-	standard                                                               bool
-	host                                                                   hostOptions
-	access                                                                 map[string]*string // names by list
+	nodes, types, maxTime, defaultTime, state, networks, idle, sessionIdle, resize string
+	standard                                                                       bool
+	host                                                                           hostOptions
+	access                                                                         map[string]*string // names by list
 }
 
 func newPartitionSetCmd(e *console.Env, c *client.Client) *cobra.Command {
@@ -223,6 +233,7 @@ func newPartitionSetCmd(e *console.Env, c *client.Client) *cobra.Command {
 	fs.StringVar(&o.networks, "networks", "", "what its jobs may see of the network, a comma-separated `LIST` of host and none, the first by default; \"\" leaves it to the nodes")
 	fs.StringVar(&o.idle, "idle", "", "`POLICY` for jobs whose GPUs stand idle, such as below=5%,window=30m,grace=10m,warn=1h,shrink=2h,end=4h,ok=8h, or none")
 	fs.StringVar(&o.sessionIdle, "session-idle", "", "end sessions (salloc, srun outside of jobs) that stand idle for so much `TIME`, or none")
+	fs.StringVar(&o.resize, "resize", "", "whether what its running jobs hold of GPUs is cut to what they use: `MODE`, off, conservative or eager")
 	fs.StringVar(&o.state, "state", "", "`STATE`, up or down")
 	o.host.add(fs)
 	o.access = map[string]*string{}
@@ -260,13 +271,8 @@ func (o *partitionOptions) request(name string, said func(string) bool) (*apiv1.
 	if said("networks") {
 		req.SetNetworks, req.Networks = true, names(o.networks)
 	}
-	if said("idle") {
-		p, err := cluster.ParseIdlePolicy(o.idle)
-		if err != nil {
-			return nil, console.Usagef("--%w", err)
-		}
-		text := p.String()
-		req.Idle = &text
+	if err := o.unused(req, said); err != nil {
+		return nil, err
 	}
 	for _, list := range cluster.AccessLists() {
 		if said(list) {
@@ -300,6 +306,25 @@ func (o *partitionOptions) request(name string, said func(string) bool) (*apiv1.
 		req.Down = &down
 	}
 	return req, nil
+}
+
+// unused fills in what becomes of GPUs, and of parts of them, that jobs do not use.
+func (o *partitionOptions) unused(req *apiv1.SetPartitionRequest, said func(string) bool) error {
+	if said("idle") {
+		p, err := cluster.ParseIdlePolicy(o.idle)
+		if err != nil {
+			return console.Usagef("--%w", err)
+		}
+		text := p.String()
+		req.Idle = &text
+	}
+	if said("resize") {
+		if _, err := cluster.ParseResizeMode(o.resize); err != nil {
+			return console.Usagef("--%w", err)
+		}
+		req.Resize = &o.resize
+	}
+	return nil
 }
 
 func timeOrNone(text string) (time.Duration, error) {
@@ -371,6 +396,7 @@ type partitionView struct {
 	MaxSeconds     float64 `json:"max_seconds"`
 	DefaultSeconds float64 `json:"default_seconds"`
 	Policy         string  `json:"policy"`
+	Resize         string  `json:"resize"`
 	SessionIdle    float64 `json:"session_idle_seconds"`
 	// Host is what jobs with GPUs get that ask for no host memory or cores; 0 leaves
 	// it to the scheduler.
@@ -396,7 +422,7 @@ func viewPartitions(in []*apiv1.Partition) []partitionView {
 		}
 		out = append(out, partitionView{
 			Name: p.GetName(), State: partitionState(p), Default: p.GetDefault(), Nodes: p.GetNodes(), GPUTypes: append([]string{}, p.GetGpuTypes()...),
-			MaxSeconds: p.GetMaxTime().AsDuration().Seconds(), DefaultSeconds: p.GetDefaultTime().AsDuration().Seconds(), Policy: p.GetPolicy(), SessionIdle: p.GetSessionIdle().AsDuration().Seconds(),
+			MaxSeconds: p.GetMaxTime().AsDuration().Seconds(), DefaultSeconds: p.GetDefaultTime().AsDuration().Seconds(), Policy: p.GetPolicy(), Resize: cmp.Or(p.GetResize(), "off"), SessionIdle: p.GetSessionIdle().AsDuration().Seconds(),
 			Networks: append([]string{}, p.GetNetworks()...), NodesTotal: p.GetNodesTotal(), NodesReady: p.GetNodesReady(), GPUsTotal: p.GetGpusTotal(), GPUsUsed: p.GetGpusUsed(),
 			JobsRunning: p.GetJobsRunning(), JobsWaiting: p.GetJobsWaiting(), Access: access, Host: viewHost(p.GetHost()),
 		})

@@ -92,8 +92,8 @@ func GpuNames(gpus []*apiv1.GPUShare) string {
 	return OrDash(b.String())
 }
 
-// ShareText says how much of each card a job holds: "12.0 GiB, 30%" or
-// "whole GPU".
+// ShareText says how much of each card a job holds: "12.0 GiB, 30%", "4.0 GiB, 30%,
+// cut from 12.0 GiB" where its share was cut to what it uses, or "whole GPU".
 func ShareText(gpus []*apiv1.GPUShare) string {
 	if len(gpus) == 0 {
 		return "-"
@@ -102,7 +102,11 @@ func ShareText(gpus []*apiv1.GPUShare) string {
 	if s.GetExclusive() {
 		return "whole GPU"
 	}
-	return units.HumanMiB(s.GetMemMib()) + ", " + PercentOf(s.GetMilli())
+	text := units.HumanMiB(s.GetMemMib()) + ", " + PercentOf(s.GetMilli())
+	if g := s.GetGrantedMib(); g > 0 {
+		text += ", cut from " + units.HumanMiB(g)
+	}
+	return text
 }
 
 // PercentOf prints part of whole in per cent.

@@ -35,6 +35,7 @@ func tellingFields() []Field {
 			r.Spec.Mail.To = v
 			return r.Spec.Mail.Check()
 		}},
+		{"no-resize", "", KindTruth, "keep what it holds of GPUs at what it is granted, whatever it uses and its partition says", truth(func(r *Request) *bool { return &r.Spec.NoResize })},
 		{"idle-ok", "", kindAmount, "its GPUs may stand idle for `TIME` on end, as far as the partition allows, before its idle policy counts", func(r *Request, v string) (err error) {
 			r.Spec.IdleOK, err = units.ParseDuration(v)
 			return err

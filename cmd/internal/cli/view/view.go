@@ -110,6 +110,8 @@ type shareView struct {
 	MemMiB    int64 `json:"mem_mib"`
 	Milli     int64 `json:"milli"`
 	Exclusive bool  `json:"exclusive"`
+	// GrantedMiB is what it may have again, where the share was cut to what is used; else 0.
+	GrantedMiB int64 `json:"granted_mib"`
 }
 
 // PredictedView is a prediction for one type of GPU.
@@ -206,6 +208,7 @@ type specView struct {
 	MailType      string   `json:"mail_type"`
 	MailUser      string   `json:"mail_user"`
 	IdleOKSeconds float64  `json:"idle_ok_seconds"`
+	NoResize      bool     `json:"no_resize,omitempty"`
 
 	Deadline  *time.Time `json:"deadline"`
 	Objective string     `json:"objective"`
@@ -277,7 +280,7 @@ func viewShares(in []*apiv1.GPUShare) []gpuShareView {
 	out := []gpuShareView{}
 	for _, g := range in {
 		out = append(out, gpuShareView{g.GetUuid(), g.GetType(), g.GetIndex(), shareView{
-			g.GetShare().GetMemMib(), g.GetShare().GetMilli(), g.GetShare().GetExclusive(),
+			g.GetShare().GetMemMib(), g.GetShare().GetMilli(), g.GetShare().GetExclusive(), g.GetShare().GetGrantedMib(),
 		}})
 	}
 	return out
@@ -317,7 +320,7 @@ func viewSpec(s *apiv1.JobSpec) *specView {
 		GPUMemMiB: s.GetGpuMemMib(), GPUUtil: float64(s.GetGpuUtilMilli()) / 1000, ExpectSeconds: s.GetExpected().AsDuration().Seconds(),
 		MemMiB: s.GetMemMib(), CPUMilli: s.GetCpuMilli(), TimeSeconds: s.GetTimeLimit().AsDuration().Seconds(),
 		Stdin: string(s.GetStdin()), Stdout: string(s.GetStdout()), Stderr: string(s.GetStderr()),
-		RequeueOnLoss: s.GetRequeueOnLoss(), Comment: s.GetComment(), MailType: s.GetMailType(), MailUser: s.GetMailUser(), IdleOKSeconds: s.GetIdleOk().AsDuration().Seconds(),
+		RequeueOnLoss: s.GetRequeueOnLoss(), Comment: s.GetComment(), MailType: s.GetMailType(), MailUser: s.GetMailUser(), IdleOKSeconds: s.GetIdleOk().AsDuration().Seconds(), NoResize: s.GetNoResize(),
 		Deadline: Stamp(s.GetDeadline()), Objective: s.GetObjective(), MaxPowerW: s.GetMaxPowerW(), MaxCost: float64(s.GetMaxCostMilli()) / 1000,
 		Checkpoint: cluster.Checkpoint{Signal: s.GetCheckpointSignal(), Grace: s.GetCheckpointGrace().AsDuration()}.String(),
 		Signal:     jobspec.WarningOf(s), OpenMode: jobspec.OpenMode(s), Net: s.GetContainer().GetNetwork(), Mounts: jobspec.MountTexts(s),

@@ -378,6 +378,8 @@ type JobSpec struct {
 	MailUser string `protobuf:"bytes,43,opt,name=mail_user,json=mailUser,proto3" json:"mail_user,omitempty"`
 	// For how long on end its GPUs may stand idle; see cluster.Spec.
 	IdleOk *durationpb.Duration `protobuf:"bytes,44,opt,name=idle_ok,json=idleOk,proto3" json:"idle_ok,omitempty"`
+	// Its shares of GPUs are never cut to what it uses.
+	NoResize bool `protobuf:"varint,51,opt,name=no_resize,json=noResize,proto3" json:"no_resize,omitempty"`
 	// Who is charged, "" is the user's default account; and the quality of
 	// service, "" is the account's default.
 	Account string `protobuf:"bytes,45,opt,name=account,proto3" json:"account,omitempty"`
@@ -728,6 +730,13 @@ func (x *JobSpec) GetIdleOk() *durationpb.Duration {
 		return x.IdleOk
 	}
 	return nil
+}
+
+func (x *JobSpec) GetNoResize() bool {
+	if x != nil {
+		return x.NoResize
+	}
+	return false
 }
 
 func (x *JobSpec) GetAccount() string {
@@ -1726,10 +1735,13 @@ func (x *GPUShare) GetCapMode() string {
 }
 
 type Share struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	MemMib        int64                  `protobuf:"varint,1,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
-	Milli         int64                  `protobuf:"varint,2,opt,name=milli,proto3" json:"milli,omitempty"`
-	Exclusive     bool                   `protobuf:"varint,3,opt,name=exclusive,proto3" json:"exclusive,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	MemMib    int64                  `protobuf:"varint,1,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
+	Milli     int64                  `protobuf:"varint,2,opt,name=milli,proto3" json:"milli,omitempty"`
+	Exclusive bool                   `protobuf:"varint,3,opt,name=exclusive,proto3" json:"exclusive,omitempty"`
+	// What it was granted at its start and may have again, where mem_mib was cut to what
+	// it uses; else 0.
+	GrantedMib    int64 `protobuf:"varint,4,opt,name=granted_mib,json=grantedMib,proto3" json:"granted_mib,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1783,6 +1795,13 @@ func (x *Share) GetExclusive() bool {
 		return x.Exclusive
 	}
 	return false
+}
+
+func (x *Share) GetGrantedMib() int64 {
+	if x != nil {
+		return x.GrantedMib
+	}
+	return 0
 }
 
 type Prediction struct {
@@ -7592,6 +7611,9 @@ type Partition struct {
 	// How long sessions (salloc, and srun outside of jobs) may stand idle; absent
 	// is no limit of the partition's.
 	SessionIdle *durationpb.Duration `protobuf:"bytes,22,opt,name=session_idle,json=sessionIdle,proto3" json:"session_idle,omitempty"`
+	// Whether the shares of running jobs are cut to what they use: conservative or
+	// eager; empty is off.
+	Resize string `protobuf:"bytes,40,opt,name=resize,proto3" json:"resize,omitempty"`
 	// What its jobs with GPUs get that ask for no host memory or cores; absent is
 	// what is predicted, and the scheduler's defaults.
 	Host          *HostTerms `protobuf:"bytes,23,opt,name=host,proto3" json:"host,omitempty"`
@@ -7753,6 +7775,13 @@ func (x *Partition) GetSessionIdle() *durationpb.Duration {
 		return x.SessionIdle
 	}
 	return nil
+}
+
+func (x *Partition) GetResize() string {
+	if x != nil {
+		return x.Resize
+	}
+	return ""
 }
 
 func (x *Partition) GetHost() *HostTerms {
@@ -8006,8 +8035,10 @@ type SetPartitionRequest struct {
 	CpuPerGpuMilli *int64 `protobuf:"varint,24,opt,name=cpu_per_gpu_milli,json=cpuPerGpuMilli,proto3,oneof" json:"cpu_per_gpu_milli,omitempty"`
 	LeastMemMib    *int64 `protobuf:"varint,25,opt,name=least_mem_mib,json=leastMemMib,proto3,oneof" json:"least_mem_mib,omitempty"`
 	LeastCpuMilli  *int64 `protobuf:"varint,26,opt,name=least_cpu_milli,json=leastCpuMilli,proto3,oneof" json:"least_cpu_milli,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// off, conservative or eager.
+	Resize        *string `protobuf:"bytes,40,opt,name=resize,proto3,oneof" json:"resize,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetPartitionRequest) Reset() {
@@ -8157,6 +8188,13 @@ func (x *SetPartitionRequest) GetLeastCpuMilli() int64 {
 		return *x.LeastCpuMilli
 	}
 	return 0
+}
+
+func (x *SetPartitionRequest) GetResize() string {
+	if x != nil && x.Resize != nil {
+		return *x.Resize
+	}
+	return ""
 }
 
 type SetPartitionResponse struct {
@@ -9278,7 +9316,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x12SubmitJobsResponse\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xf3\f\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\x90\r\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -9327,7 +9365,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x0etasks_per_node\x18) \x01(\rR\ftasksPerNode\x12\x1b\n" +
 	"\tmail_type\x18* \x01(\tR\bmailType\x12\x1b\n" +
 	"\tmail_user\x18+ \x01(\tR\bmailUser\x122\n" +
-	"\aidle_ok\x18, \x01(\v2\x19.google.protobuf.DurationR\x06idleOk\x12\x18\n" +
+	"\aidle_ok\x18, \x01(\v2\x19.google.protobuf.DurationR\x06idleOk\x12\x1b\n" +
+	"\tno_resize\x183 \x01(\bR\bnoResize\x12\x18\n" +
 	"\aaccount\x18- \x01(\tR\aaccount\x12\x10\n" +
 	"\x03qos\x18. \x01(\tR\x03qos\x12\x12\n" +
 	"\x04nice\x18/ \x01(\x11R\x04nice\x12\x14\n" +
@@ -9430,11 +9469,13 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
 	"\x05index\x18\x03 \x01(\rR\x05index\x12)\n" +
 	"\x05share\x18\x04 \x01(\v2\x13.berth.api.v1.ShareR\x05share\x12\x19\n" +
-	"\bcap_mode\x18\x05 \x01(\tR\acapMode\"T\n" +
+	"\bcap_mode\x18\x05 \x01(\tR\acapMode\"u\n" +
 	"\x05Share\x12\x17\n" +
 	"\amem_mib\x18\x01 \x01(\x03R\x06memMib\x12\x14\n" +
 	"\x05milli\x18\x02 \x01(\x03R\x05milli\x12\x1c\n" +
-	"\texclusive\x18\x03 \x01(\bR\texclusive\"\xf2\x02\n" +
+	"\texclusive\x18\x03 \x01(\bR\texclusive\x12\x1f\n" +
+	"\vgranted_mib\x18\x04 \x01(\x03R\n" +
+	"grantedMib\"\xf2\x02\n" +
 	"\n" +
 	"Prediction\x12\x19\n" +
 	"\bgpu_type\x18\x01 \x01(\tR\agpuType\x12\x1e\n" +
@@ -9959,7 +10000,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"a\n" +
 	"\x13CreateTokenResponse\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x124\n" +
-	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\x9d\x05\n" +
+	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\xb5\x05\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05nodes\x18\x02 \x01(\tR\x05nodes\x12\x1b\n" +
@@ -9982,7 +10023,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\bnetworks\x18\x0f \x03(\tR\bnetworks\x12\x12\n" +
 	"\x04idle\x18\x14 \x01(\tR\x04idle\x120\n" +
 	"\x06access\x18\x15 \x03(\v2\x18.berth.api.v1.AccessListR\x06access\x12<\n" +
-	"\fsession_idle\x18\x16 \x01(\v2\x19.google.protobuf.DurationR\vsessionIdle\x12+\n" +
+	"\fsession_idle\x18\x16 \x01(\v2\x19.google.protobuf.DurationR\vsessionIdle\x12\x16\n" +
+	"\x06resize\x18( \x01(\tR\x06resize\x12+\n" +
 	"\x04host\x18\x17 \x01(\v2\x17.berth.api.v1.HostTermsR\x04host\"\xa9\x01\n" +
 	"\tHostTerms\x12%\n" +
 	"\x0fmem_per_gpu_mib\x18\x01 \x01(\x03R\fmemPerGpuMib\x12)\n" +
@@ -9998,7 +10040,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x16ListPartitionsResponse\x127\n" +
 	"\n" +
 	"partitions\x18\x01 \x03(\v2\x17.berth.api.v1.PartitionR\n" +
-	"partitions\"\xa3\x06\n" +
+	"partitions\"\xcb\x06\n" +
 	"\x13SetPartitionRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\x05nodes\x18\x02 \x01(\tH\x00R\x05nodes\x88\x01\x01\x12\"\n" +
@@ -10017,7 +10059,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x0fmem_per_gpu_mib\x18\x17 \x01(\x03H\x04R\fmemPerGpuMib\x88\x01\x01\x12.\n" +
 	"\x11cpu_per_gpu_milli\x18\x18 \x01(\x03H\x05R\x0ecpuPerGpuMilli\x88\x01\x01\x12'\n" +
 	"\rleast_mem_mib\x18\x19 \x01(\x03H\x06R\vleastMemMib\x88\x01\x01\x12+\n" +
-	"\x0fleast_cpu_milli\x18\x1a \x01(\x03H\aR\rleastCpuMilli\x88\x01\x01B\b\n" +
+	"\x0fleast_cpu_milli\x18\x1a \x01(\x03H\aR\rleastCpuMilli\x88\x01\x01\x12\x1b\n" +
+	"\x06resize\x18( \x01(\tH\bR\x06resize\x88\x01\x01B\b\n" +
 	"\x06_nodesB\n" +
 	"\n" +
 	"\b_defaultB\a\n" +
@@ -10026,7 +10069,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x10_mem_per_gpu_mibB\x14\n" +
 	"\x12_cpu_per_gpu_milliB\x10\n" +
 	"\x0e_least_mem_mibB\x12\n" +
-	"\x10_least_cpu_milli\"i\n" +
+	"\x10_least_cpu_milliB\t\n" +
+	"\a_resize\"i\n" +
 	"\x14SetPartitionResponse\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.berth.api.v1.PartitionR\tpartition\x12\x1a\n" +
 	"\bwarnings\x18\x02 \x03(\tR\bwarnings\",\n" +

@@ -212,6 +212,7 @@ type Command struct {
 	//	*Command_SetSharing
 	//	*Command_PutBulk
 	//	*Command_EstimateJobs
+	//	*Command_ResizeAttempt
 	Kind          isCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -623,6 +624,15 @@ func (x *Command) GetEstimateJobs() *EstimateJobs {
 	return nil
 }
 
+func (x *Command) GetResizeAttempt() *ResizeAttempt {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_ResizeAttempt); ok {
+			return x.ResizeAttempt
+		}
+	}
+	return nil
+}
+
 type isCommand_Kind interface {
 	isCommand_Kind()
 }
@@ -791,6 +801,10 @@ type Command_EstimateJobs struct {
 	EstimateJobs *EstimateJobs `protobuf:"bytes,110,opt,name=estimate_jobs,json=estimateJobs,proto3,oneof"`
 }
 
+type Command_ResizeAttempt struct {
+	ResizeAttempt *ResizeAttempt `protobuf:"bytes,111,opt,name=resize_attempt,json=resizeAttempt,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_CancelJob) isCommand_Kind() {}
@@ -872,6 +886,8 @@ func (*Command_SetSharing) isCommand_Kind() {}
 func (*Command_PutBulk) isCommand_Kind() {}
 
 func (*Command_EstimateJobs) isCommand_Kind() {}
+
+func (*Command_ResizeAttempt) isCommand_Kind() {}
 
 // EstimateJobs puts what is predicted now in place of the estimates of jobs that
 // wait. Jobs that do not wait any more are passed over.
@@ -4554,8 +4570,10 @@ type Spec struct {
 	// It is an array; see cluster.Array.
 	Array *Array `protobuf:"bytes,60,opt,name=array,proto3" json:"array,omitempty"`
 	// As its partition has them when it enters; absent is none.
-	Host          *HostTerms `protobuf:"bytes,61,opt,name=host,proto3" json:"host,omitempty"`
-	Where         *Where     `protobuf:"bytes,50,opt,name=where,proto3" json:"where,omitempty"`
+	Host  *HostTerms `protobuf:"bytes,61,opt,name=host,proto3" json:"host,omitempty"`
+	Where *Where     `protobuf:"bytes,50,opt,name=where,proto3" json:"where,omitempty"`
+	// Its shares of GPUs are never cut to what it uses.
+	NoResize      bool `protobuf:"varint,51,opt,name=no_resize,json=noResize,proto3" json:"no_resize,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4945,6 +4963,13 @@ func (x *Spec) GetWhere() *Where {
 		return x.Where
 	}
 	return nil
+}
+
+func (x *Spec) GetNoResize() bool {
+	if x != nil {
+		return x.NoResize
+	}
+	return false
 }
 
 // Array is the task numbers of a job that runs once for each.
@@ -6362,6 +6387,8 @@ type Attempt struct {
 	// Marks of its time limit that were told of; see MarkAttempt.
 	Marks uint32    `protobuf:"varint,20,opt,name=marks,proto3" json:"marks,omitempty"`
 	Idle  *IdleMark `protobuf:"bytes,21,opt,name=idle,proto3" json:"idle,omitempty"`
+	// There once its shares were cut to what it uses.
+	Resize *ResizeMark `protobuf:"bytes,23,opt,name=resize,proto3" json:"resize,omitempty"`
 	// What its credentials are made from, until it has ended.
 	Secret        []byte `protobuf:"bytes,22,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -6541,6 +6568,13 @@ func (x *Attempt) GetMarks() uint32 {
 func (x *Attempt) GetIdle() *IdleMark {
 	if x != nil {
 		return x.Idle
+	}
+	return nil
+}
+
+func (x *Attempt) GetResize() *ResizeMark {
+	if x != nil {
+		return x.Resize
 	}
 	return nil
 }
@@ -6919,6 +6953,130 @@ func (x *IdleAttempt) GetWhy() string {
 	return ""
 }
 
+// ResizeMark is how the shares of an attempt were changed; see cluster.ResizeMark.
+type ResizeMark struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	AtUs  int64                  `protobuf:"varint,1,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	// What it may have again, empty once it has it.
+	Was           []*GPUShare `protobuf:"bytes,2,rep,name=was,proto3" json:"was,omitempty"`
+	Cuts          uint32      `protobuf:"varint,3,opt,name=cuts,proto3" json:"cuts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResizeMark) Reset() {
+	*x = ResizeMark{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResizeMark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResizeMark) ProtoMessage() {}
+
+func (x *ResizeMark) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResizeMark.ProtoReflect.Descriptor instead.
+func (*ResizeMark) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *ResizeMark) GetAtUs() int64 {
+	if x != nil {
+		return x.AtUs
+	}
+	return 0
+}
+
+func (x *ResizeMark) GetWas() []*GPUShare {
+	if x != nil {
+		return x.Was
+	}
+	return nil
+}
+
+func (x *ResizeMark) GetCuts() uint32 {
+	if x != nil {
+		return x.Cuts
+	}
+	return 0
+}
+
+// ResizeAttempt gives a running attempt other shares of the GPUs that it has: less
+// than it has, or more up to what it was granted at its start.
+type ResizeAttempt struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Gpus          []*GPUShare            `protobuf:"bytes,3,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResizeAttempt) Reset() {
+	*x = ResizeAttempt{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResizeAttempt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResizeAttempt) ProtoMessage() {}
+
+func (x *ResizeAttempt) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResizeAttempt.ProtoReflect.Descriptor instead.
+func (*ResizeAttempt) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *ResizeAttempt) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *ResizeAttempt) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *ResizeAttempt) GetGpus() []*GPUShare {
+	if x != nil {
+		return x.Gpus
+	}
+	return nil
+}
+
 type PreemptRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	AtUs  int64                  `protobuf:"varint,1,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
@@ -6935,7 +7093,7 @@ type PreemptRequest struct {
 
 func (x *PreemptRequest) Reset() {
 	*x = PreemptRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6947,7 +7105,7 @@ func (x *PreemptRequest) String() string {
 func (*PreemptRequest) ProtoMessage() {}
 
 func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6960,7 +7118,7 @@ func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptRequest.ProtoReflect.Descriptor instead.
 func (*PreemptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *PreemptRequest) GetAtUs() int64 {
@@ -7036,7 +7194,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7048,7 +7206,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7061,7 +7219,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *GPU) GetId() string {
@@ -7171,7 +7329,7 @@ type GPUOrder struct {
 
 func (x *GPUOrder) Reset() {
 	*x = GPUOrder{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7183,7 +7341,7 @@ func (x *GPUOrder) String() string {
 func (*GPUOrder) ProtoMessage() {}
 
 func (x *GPUOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7196,7 +7354,7 @@ func (x *GPUOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUOrder.ProtoReflect.Descriptor instead.
 func (*GPUOrder) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *GPUOrder) GetGpu() string {
@@ -7258,7 +7416,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7270,7 +7428,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7283,7 +7441,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *NodeEvent) GetAtUs() int64 {
@@ -7363,7 +7521,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7375,7 +7533,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7388,7 +7546,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Node) GetId() string {
@@ -7561,7 +7719,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7573,7 +7731,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7586,7 +7744,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Reservation) GetName() string {
@@ -7694,6 +7852,8 @@ type Partition struct {
 	Access []*AccessList `protobuf:"bytes,21,rep,name=access,proto3" json:"access,omitempty"`
 	// How long sessions may stand idle, 0 is no limit.
 	SessionIdleUs int64 `protobuf:"varint,22,opt,name=session_idle_us,json=sessionIdleUs,proto3" json:"session_idle_us,omitempty"`
+	// As cluster.ParseResizeMode reads it; empty is off.
+	Resize string `protobuf:"bytes,40,opt,name=resize,proto3" json:"resize,omitempty"`
 	// What its jobs get that ask for no host memory or cores; see cluster.HostTerms.
 	Host          *HostTerms `protobuf:"bytes,23,opt,name=host,proto3" json:"host,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -7702,7 +7862,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7714,7 +7874,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7727,7 +7887,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Partition) GetName() string {
@@ -7814,6 +7974,13 @@ func (x *Partition) GetSessionIdleUs() int64 {
 	return 0
 }
 
+func (x *Partition) GetResize() string {
+	if x != nil {
+		return x.Resize
+	}
+	return ""
+}
+
 func (x *Partition) GetHost() *HostTerms {
 	if x != nil {
 		return x.Host
@@ -7836,7 +8003,7 @@ type HostTerms struct {
 
 func (x *HostTerms) Reset() {
 	*x = HostTerms{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7848,7 +8015,7 @@ func (x *HostTerms) String() string {
 func (*HostTerms) ProtoMessage() {}
 
 func (x *HostTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7861,7 +8028,7 @@ func (x *HostTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostTerms.ProtoReflect.Descriptor instead.
 func (*HostTerms) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *HostTerms) GetMemPerGpuMib() int64 {
@@ -7905,7 +8072,7 @@ type AccessList struct {
 
 func (x *AccessList) Reset() {
 	*x = AccessList{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7917,7 +8084,7 @@ func (x *AccessList) String() string {
 func (*AccessList) ProtoMessage() {}
 
 func (x *AccessList) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7930,7 +8097,7 @@ func (x *AccessList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessList.ProtoReflect.Descriptor instead.
 func (*AccessList) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *AccessList) GetList() string {
@@ -7957,7 +8124,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7969,7 +8136,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7982,7 +8149,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Queue) GetGpu() string {
@@ -8009,7 +8176,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8021,7 +8188,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8034,7 +8201,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -8065,7 +8232,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8077,7 +8244,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8090,7 +8257,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Request) GetKey() []byte {
@@ -8135,7 +8302,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8147,7 +8314,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8160,7 +8327,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Token) GetHash() []byte {
@@ -8209,7 +8376,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8221,7 +8388,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8234,7 +8401,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -8271,7 +8438,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8283,7 +8450,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8296,7 +8463,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -8360,7 +8527,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8372,7 +8539,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8385,7 +8552,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -8462,7 +8629,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8474,7 +8641,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8487,7 +8654,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -8519,7 +8686,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8531,7 +8698,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8544,7 +8711,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -8603,7 +8770,7 @@ type Company struct {
 
 func (x *Company) Reset() {
 	*x = Company{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8615,7 +8782,7 @@ func (x *Company) String() string {
 func (*Company) ProtoMessage() {}
 
 func (x *Company) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8628,7 +8795,7 @@ func (x *Company) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Company.ProtoReflect.Descriptor instead.
 func (*Company) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Company) GetSignature() string {
@@ -8664,7 +8831,7 @@ type ImportRuns struct {
 
 func (x *ImportRuns) Reset() {
 	*x = ImportRuns{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[92]
+	mi := &file_berth_log_v1_log_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8676,7 +8843,7 @@ func (x *ImportRuns) String() string {
 func (*ImportRuns) ProtoMessage() {}
 
 func (x *ImportRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[92]
+	mi := &file_berth_log_v1_log_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8689,7 +8856,7 @@ func (x *ImportRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRuns.ProtoReflect.Descriptor instead.
 func (*ImportRuns) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ImportRuns) GetSamples() []*Sample {
@@ -8742,7 +8909,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[93]
+	mi := &file_berth_log_v1_log_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8754,7 +8921,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[93]
+	mi := &file_berth_log_v1_log_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8767,7 +8934,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{93}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -8922,7 +9089,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[94]
+	mi := &file_berth_log_v1_log_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8934,7 +9101,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[94]
+	mi := &file_berth_log_v1_log_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8947,7 +9114,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{94}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Standing) GetKind() isStanding_Kind {
@@ -9056,7 +9223,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[95]
+	mi := &file_berth_log_v1_log_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9068,7 +9235,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[95]
+	mi := &file_berth_log_v1_log_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9081,7 +9248,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{95}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Account) GetName() string {
@@ -9133,7 +9300,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[96]
+	mi := &file_berth_log_v1_log_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9145,7 +9312,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[96]
+	mi := &file_berth_log_v1_log_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9158,7 +9325,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{96}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Member) GetAccount() string {
@@ -9217,7 +9384,7 @@ type QOS struct {
 
 func (x *QOS) Reset() {
 	*x = QOS{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[97]
+	mi := &file_berth_log_v1_log_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9229,7 +9396,7 @@ func (x *QOS) String() string {
 func (*QOS) ProtoMessage() {}
 
 func (x *QOS) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[97]
+	mi := &file_berth_log_v1_log_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9242,7 +9409,7 @@ func (x *QOS) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QOS.ProtoReflect.Descriptor instead.
 func (*QOS) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{97}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *QOS) GetName() string {
@@ -9308,7 +9475,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[98]
+	mi := &file_berth_log_v1_log_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9320,7 +9487,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[98]
+	mi := &file_berth_log_v1_log_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9333,7 +9500,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{98}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Quota) GetAccount() string {
@@ -9440,7 +9607,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[99]
+	mi := &file_berth_log_v1_log_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9452,7 +9619,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[99]
+	mi := &file_berth_log_v1_log_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9465,7 +9632,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{99}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *AccountPolicy) GetHalfLifeUs() int64 {
@@ -9507,7 +9674,7 @@ type GPUWeight struct {
 
 func (x *GPUWeight) Reset() {
 	*x = GPUWeight{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[100]
+	mi := &file_berth_log_v1_log_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9519,7 +9686,7 @@ func (x *GPUWeight) String() string {
 func (*GPUWeight) ProtoMessage() {}
 
 func (x *GPUWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[100]
+	mi := &file_berth_log_v1_log_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9532,7 +9699,7 @@ func (x *GPUWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUWeight.ProtoReflect.Descriptor instead.
 func (*GPUWeight) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{100}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *GPUWeight) GetGpuType() string {
@@ -9566,7 +9733,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[101]
+	mi := &file_berth_log_v1_log_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9578,7 +9745,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[101]
+	mi := &file_berth_log_v1_log_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9591,7 +9758,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{101}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Spent) GetAccount() string {
@@ -9659,7 +9826,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x15\n" +
 	"\x06now_us\x18\x03 \x01(\x03R\x05nowUs\x121\n" +
-	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xe9\x14\n" +
+	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xaf\x15\n" +
 	"\aCommand\x128\n" +
 	"\n" +
 	"submit_job\x18\x01 \x01(\v2\x17.berth.log.v1.SubmitJobH\x00R\tsubmitJob\x128\n" +
@@ -9717,7 +9884,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\vset_sharing\x18Z \x01(\v2\x18.berth.log.v1.SetSharingH\x00R\n" +
 	"setSharing\x122\n" +
 	"\bput_bulk\x18\\ \x01(\v2\x15.berth.log.v1.PutBulkH\x00R\aputBulk\x12A\n" +
-	"\restimate_jobs\x18n \x01(\v2\x1a.berth.log.v1.EstimateJobsH\x00R\festimateJobsB\x06\n" +
+	"\restimate_jobs\x18n \x01(\v2\x1a.berth.log.v1.EstimateJobsH\x00R\festimateJobs\x12D\n" +
+	"\x0eresize_attempt\x18o \x01(\v2\x1b.berth.log.v1.ResizeAttemptH\x00R\rresizeAttemptB\x06\n" +
 	"\x04kind\"C\n" +
 	"\fEstimateJobs\x123\n" +
 	"\x06groups\x18\x01 \x03(\v2\x1b.berth.log.v1.EstimatedJobsR\x06groups\"Y\n" +
@@ -9980,7 +10148,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05Owner\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\x8d\f\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xaa\f\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -10038,7 +10206,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04bulk\x180 \x01(\fR\x04bulk\x12)\n" +
 	"\x05array\x18< \x01(\v2\x13.berth.log.v1.ArrayR\x05array\x12+\n" +
 	"\x04host\x18= \x01(\v2\x17.berth.log.v1.HostTermsR\x04host\x12)\n" +
-	"\x05where\x182 \x01(\v2\x13.berth.log.v1.WhereR\x05where\"7\n" +
+	"\x05where\x182 \x01(\v2\x13.berth.log.v1.WhereR\x05where\x12\x1b\n" +
+	"\tno_resize\x183 \x01(\bR\bnoResize\"7\n" +
 	"\x05Array\x12\x12\n" +
 	"\x04runs\x18\x01 \x03(\rR\x04runs\x12\x1a\n" +
 	"\bthrottle\x18\x02 \x01(\rR\bthrottle\"\x8b\x01\n" +
@@ -10171,7 +10340,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\rCancelRequest\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
-	"\x05admin\x18\x03 \x01(\bR\x05admin\"\xce\x05\n" +
+	"\x05admin\x18\x03 \x01(\bR\x05admin\"\x80\x06\n" +
 	"\aAttempt\x12\x0e\n" +
 	"\x02no\x18\x01 \x01(\rR\x02no\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x14\n" +
@@ -10197,7 +10366,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04port\x18\x12 \x01(\rR\x04port\x12\x1b\n" +
 	"\tgpu_milli\x18\x13 \x01(\x03R\bgpuMilli\x12\x14\n" +
 	"\x05marks\x18\x14 \x01(\rR\x05marks\x12*\n" +
-	"\x04idle\x18\x15 \x01(\v2\x16.berth.log.v1.IdleMarkR\x04idle\x12\x16\n" +
+	"\x04idle\x18\x15 \x01(\v2\x16.berth.log.v1.IdleMarkR\x04idle\x120\n" +
+	"\x06resize\x18\x17 \x01(\v2\x18.berth.log.v1.ResizeMarkR\x06resize\x12\x16\n" +
 	"\x06secret\x18\x16 \x01(\fR\x06secret\"\xa9\x01\n" +
 	"\x04Gang\x12'\n" +
 	"\x04rest\x18\x01 \x03(\v2\x13.berth.log.v1.BerthR\x04rest\x12(\n" +
@@ -10230,7 +10400,16 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\abusy_ms\x18\x05 \x01(\x03R\x06busyMs\x12\x19\n" +
 	"\bknown_ms\x18\x06 \x01(\x03R\aknownMs\x12)\n" +
 	"\x05berth\x18\a \x01(\v2\x13.berth.log.v1.BerthR\x05berth\x12\x10\n" +
-	"\x03why\x18\b \x01(\tR\x03why\"\x9d\x01\n" +
+	"\x03why\x18\b \x01(\tR\x03why\"_\n" +
+	"\n" +
+	"ResizeMark\x12\x13\n" +
+	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12(\n" +
+	"\x03was\x18\x02 \x03(\v2\x16.berth.log.v1.GPUShareR\x03was\x12\x12\n" +
+	"\x04cuts\x18\x03 \x01(\rR\x04cuts\"g\n" +
+	"\rResizeAttempt\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12*\n" +
+	"\x04gpus\x18\x03 \x03(\v2\x16.berth.log.v1.GPUShareR\x04gpus\"\x9d\x01\n" +
 	"\x0ePreemptRequest\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x10\n" +
 	"\x03for\x18\x02 \x01(\x04R\x03for\x12\x10\n" +
@@ -10308,7 +10487,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05maint\x18\n" +
 	" \x01(\bR\x05maint\x12\x1a\n" +
 	"\bfeatures\x18\v \x01(\tR\bfeatures\x12\x18\n" +
-	"\acomment\x18\f \x01(\tR\acomment\"\x9b\x03\n" +
+	"\acomment\x18\f \x01(\tR\acomment\"\xb3\x03\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
@@ -10321,7 +10500,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\bnetworks\x18\t \x03(\tR\bnetworks\x12\x12\n" +
 	"\x04idle\x18\x14 \x01(\tR\x04idle\x120\n" +
 	"\x06access\x18\x15 \x03(\v2\x18.berth.log.v1.AccessListR\x06access\x12&\n" +
-	"\x0fsession_idle_us\x18\x16 \x01(\x03R\rsessionIdleUs\x12+\n" +
+	"\x0fsession_idle_us\x18\x16 \x01(\x03R\rsessionIdleUs\x12\x16\n" +
+	"\x06resize\x18( \x01(\tR\x06resize\x12+\n" +
 	"\x04host\x18\x17 \x01(\v2\x17.berth.log.v1.HostTermsR\x04host\"\xa9\x01\n" +
 	"\tHostTerms\x12%\n" +
 	"\x0fmem_per_gpu_mib\x18\x01 \x01(\x03R\fmemPerGpuMib\x12)\n" +
@@ -10507,7 +10687,7 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_log_v1_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 102)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 104)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(TaskChange)(0),             // 0: berth.log.v1.TaskChange
 	(*Entry)(nil),               // 1: berth.log.v1.Entry
@@ -10583,43 +10763,45 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*Part)(nil),                // 71: berth.log.v1.Part
 	(*IdleMark)(nil),            // 72: berth.log.v1.IdleMark
 	(*IdleAttempt)(nil),         // 73: berth.log.v1.IdleAttempt
-	(*PreemptRequest)(nil),      // 74: berth.log.v1.PreemptRequest
-	(*GPU)(nil),                 // 75: berth.log.v1.GPU
-	(*GPUOrder)(nil),            // 76: berth.log.v1.GPUOrder
-	(*NodeEvent)(nil),           // 77: berth.log.v1.NodeEvent
-	(*Node)(nil),                // 78: berth.log.v1.Node
-	(*Reservation)(nil),         // 79: berth.log.v1.Reservation
-	(*Partition)(nil),           // 80: berth.log.v1.Partition
-	(*HostTerms)(nil),           // 81: berth.log.v1.HostTerms
-	(*AccessList)(nil),          // 82: berth.log.v1.AccessList
-	(*Queue)(nil),               // 83: berth.log.v1.Queue
-	(*Waiter)(nil),              // 84: berth.log.v1.Waiter
-	(*Request)(nil),             // 85: berth.log.v1.Request
-	(*Token)(nil),               // 86: berth.log.v1.Token
-	(*DeniedIdentity)(nil),      // 87: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),             // 88: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),       // 89: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),          // 90: berth.log.v1.WeightsPin
-	(*Interference)(nil),        // 91: berth.log.v1.Interference
-	(*Company)(nil),             // 92: berth.log.v1.Company
-	(*ImportRuns)(nil),          // 93: berth.log.v1.ImportRuns
-	(*Sample)(nil),              // 94: berth.log.v1.Sample
-	(*Standing)(nil),            // 95: berth.log.v1.Standing
-	(*Account)(nil),             // 96: berth.log.v1.Account
-	(*Member)(nil),              // 97: berth.log.v1.Member
-	(*QOS)(nil),                 // 98: berth.log.v1.QOS
-	(*Quota)(nil),               // 99: berth.log.v1.Quota
-	(*AccountPolicy)(nil),       // 100: berth.log.v1.AccountPolicy
-	(*GPUWeight)(nil),           // 101: berth.log.v1.GPUWeight
-	(*Spent)(nil),               // 102: berth.log.v1.Spent
-	(*AddWebhook)(nil),          // 103: berth.log.v1.AddWebhook
-	(*RemoveWebhook)(nil),       // 104: berth.log.v1.RemoveWebhook
-	(*SettleNotices)(nil),       // 105: berth.log.v1.SettleNotices
-	(*MarkAttempt)(nil),         // 106: berth.log.v1.MarkAttempt
-	(*Notice)(nil),              // 107: berth.log.v1.Notice
-	(*Webhook)(nil),             // 108: berth.log.v1.Webhook
-	(*DeadNotice)(nil),          // 109: berth.log.v1.DeadNotice
-	(*Telling)(nil),             // 110: berth.log.v1.Telling
+	(*ResizeMark)(nil),          // 74: berth.log.v1.ResizeMark
+	(*ResizeAttempt)(nil),       // 75: berth.log.v1.ResizeAttempt
+	(*PreemptRequest)(nil),      // 76: berth.log.v1.PreemptRequest
+	(*GPU)(nil),                 // 77: berth.log.v1.GPU
+	(*GPUOrder)(nil),            // 78: berth.log.v1.GPUOrder
+	(*NodeEvent)(nil),           // 79: berth.log.v1.NodeEvent
+	(*Node)(nil),                // 80: berth.log.v1.Node
+	(*Reservation)(nil),         // 81: berth.log.v1.Reservation
+	(*Partition)(nil),           // 82: berth.log.v1.Partition
+	(*HostTerms)(nil),           // 83: berth.log.v1.HostTerms
+	(*AccessList)(nil),          // 84: berth.log.v1.AccessList
+	(*Queue)(nil),               // 85: berth.log.v1.Queue
+	(*Waiter)(nil),              // 86: berth.log.v1.Waiter
+	(*Request)(nil),             // 87: berth.log.v1.Request
+	(*Token)(nil),               // 88: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 89: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 90: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 91: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 92: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 93: berth.log.v1.Interference
+	(*Company)(nil),             // 94: berth.log.v1.Company
+	(*ImportRuns)(nil),          // 95: berth.log.v1.ImportRuns
+	(*Sample)(nil),              // 96: berth.log.v1.Sample
+	(*Standing)(nil),            // 97: berth.log.v1.Standing
+	(*Account)(nil),             // 98: berth.log.v1.Account
+	(*Member)(nil),              // 99: berth.log.v1.Member
+	(*QOS)(nil),                 // 100: berth.log.v1.QOS
+	(*Quota)(nil),               // 101: berth.log.v1.Quota
+	(*AccountPolicy)(nil),       // 102: berth.log.v1.AccountPolicy
+	(*GPUWeight)(nil),           // 103: berth.log.v1.GPUWeight
+	(*Spent)(nil),               // 104: berth.log.v1.Spent
+	(*AddWebhook)(nil),          // 105: berth.log.v1.AddWebhook
+	(*RemoveWebhook)(nil),       // 106: berth.log.v1.RemoveWebhook
+	(*SettleNotices)(nil),       // 107: berth.log.v1.SettleNotices
+	(*MarkAttempt)(nil),         // 108: berth.log.v1.MarkAttempt
+	(*Notice)(nil),              // 109: berth.log.v1.Notice
+	(*Webhook)(nil),             // 110: berth.log.v1.Webhook
+	(*DeadNotice)(nil),          // 111: berth.log.v1.DeadNotice
+	(*Telling)(nil),             // 112: berth.log.v1.Telling
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	2,   // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -10651,11 +10833,11 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	39,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
 	16,  // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
 	40,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
-	93,  // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
-	103, // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
-	104, // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
-	105, // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
-	106, // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
+	95,  // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
+	105, // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
+	106, // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
+	107, // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
+	108, // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
 	73,  // 34: berth.log.v1.Command.idle_attempt:type_name -> berth.log.v1.IdleAttempt
 	32,  // 35: berth.log.v1.Command.set_reservation:type_name -> berth.log.v1.SetReservation
 	33,  // 36: berth.log.v1.Command.remove_reservation:type_name -> berth.log.v1.RemoveReservation
@@ -10664,111 +10846,115 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	17,  // 39: berth.log.v1.Command.set_sharing:type_name -> berth.log.v1.SetSharing
 	6,   // 40: berth.log.v1.Command.put_bulk:type_name -> berth.log.v1.PutBulk
 	3,   // 41: berth.log.v1.Command.estimate_jobs:type_name -> berth.log.v1.EstimateJobs
-	4,   // 42: berth.log.v1.EstimateJobs.groups:type_name -> berth.log.v1.EstimatedJobs
-	59,  // 43: berth.log.v1.EstimatedJobs.estimates:type_name -> berth.log.v1.Estimate
-	51,  // 44: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
-	7,   // 45: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
-	52,  // 46: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	59,  // 47: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
-	10,  // 48: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
-	11,  // 49: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	65,  // 50: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	59,  // 51: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	65,  // 52: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
-	60,  // 53: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	61,  // 54: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	62,  // 55: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	78,  // 56: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	18,  // 57: berth.log.v1.SetSharing.place:type_name -> berth.log.v1.SharingOff
-	86,  // 58: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	89,  // 59: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	80,  // 60: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
-	79,  // 61: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
-	52,  // 62: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
-	0,   // 63: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
-	95,  // 64: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
-	50,  // 65: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
-	49,  // 66: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
-	50,  // 67: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	78,  // 68: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	66,  // 69: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	83,  // 70: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	85,  // 71: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	86,  // 72: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	87,  // 73: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	88,  // 74: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	94,  // 75: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
-	48,  // 76: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	88,  // 77: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	90,  // 78: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	91,  // 79: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
-	80,  // 80: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
-	95,  // 81: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
-	102, // 82: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
-	107, // 83: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
-	108, // 84: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
-	109, // 85: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
-	110, // 86: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
-	79,  // 87: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
-	47,  // 88: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
-	18,  // 89: berth.log.v1.Record.sharing_off:type_name -> berth.log.v1.SharingOff
-	45,  // 90: berth.log.v1.Record.bulk:type_name -> berth.log.v1.Bulk
-	46,  // 91: berth.log.v1.Record.upload:type_name -> berth.log.v1.Upload
-	52,  // 92: berth.log.v1.ArrayRecord.spec:type_name -> berth.log.v1.Spec
-	59,  // 93: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
-	58,  // 94: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
-	57,  // 95: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
-	55,  // 96: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
-	53,  // 97: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
-	81,  // 98: berth.log.v1.Spec.host:type_name -> berth.log.v1.HostTerms
-	54,  // 99: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
-	56,  // 100: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
-	63,  // 101: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
-	64,  // 102: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	51,  // 103: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	52,  // 104: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	60,  // 105: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	59,  // 106: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	68,  // 107: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	69,  // 108: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	67,  // 109: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
-	60,  // 110: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	65,  // 111: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	59,  // 112: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	61,  // 113: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	62,  // 114: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	74,  // 115: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
-	70,  // 116: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
-	72,  // 117: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
-	65,  // 118: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
-	71,  // 119: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
-	60,  // 120: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
-	61,  // 121: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
-	60,  // 122: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
-	62,  // 123: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
-	64,  // 124: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
-	65,  // 125: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
-	75,  // 126: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	76,  // 127: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
-	77,  // 128: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
-	82,  // 129: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
-	81,  // 130: berth.log.v1.Partition.host:type_name -> berth.log.v1.HostTerms
-	84,  // 131: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	89,  // 132: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	94,  // 133: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
-	59,  // 134: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	92,  // 135: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	96,  // 136: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
-	97,  // 137: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
-	98,  // 138: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
-	99,  // 139: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
-	100, // 140: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
-	101, // 141: berth.log.v1.AccountPolicy.gpu_weights:type_name -> berth.log.v1.GPUWeight
-	142, // [142:142] is the sub-list for method output_type
-	142, // [142:142] is the sub-list for method input_type
-	142, // [142:142] is the sub-list for extension type_name
-	142, // [142:142] is the sub-list for extension extendee
-	0,   // [0:142] is the sub-list for field type_name
+	75,  // 42: berth.log.v1.Command.resize_attempt:type_name -> berth.log.v1.ResizeAttempt
+	4,   // 43: berth.log.v1.EstimateJobs.groups:type_name -> berth.log.v1.EstimatedJobs
+	59,  // 44: berth.log.v1.EstimatedJobs.estimates:type_name -> berth.log.v1.Estimate
+	51,  // 45: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
+	7,   // 46: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
+	52,  // 47: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
+	59,  // 48: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	10,  // 49: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
+	11,  // 50: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
+	65,  // 51: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	59,  // 52: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	65,  // 53: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
+	60,  // 54: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	61,  // 55: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	62,  // 56: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	80,  // 57: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	18,  // 58: berth.log.v1.SetSharing.place:type_name -> berth.log.v1.SharingOff
+	88,  // 59: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	91,  // 60: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	82,  // 61: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
+	81,  // 62: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
+	52,  // 63: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
+	0,   // 64: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
+	97,  // 65: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
+	50,  // 66: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
+	49,  // 67: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
+	50,  // 68: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
+	80,  // 69: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	66,  // 70: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	85,  // 71: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	87,  // 72: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	88,  // 73: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	89,  // 74: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	90,  // 75: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	96,  // 76: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	48,  // 77: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
+	90,  // 78: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	92,  // 79: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	93,  // 80: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	82,  // 81: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
+	97,  // 82: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
+	104, // 83: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
+	109, // 84: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
+	110, // 85: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
+	111, // 86: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
+	112, // 87: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
+	81,  // 88: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
+	47,  // 89: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
+	18,  // 90: berth.log.v1.Record.sharing_off:type_name -> berth.log.v1.SharingOff
+	45,  // 91: berth.log.v1.Record.bulk:type_name -> berth.log.v1.Bulk
+	46,  // 92: berth.log.v1.Record.upload:type_name -> berth.log.v1.Upload
+	52,  // 93: berth.log.v1.ArrayRecord.spec:type_name -> berth.log.v1.Spec
+	59,  // 94: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
+	58,  // 95: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
+	57,  // 96: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
+	55,  // 97: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
+	53,  // 98: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
+	83,  // 99: berth.log.v1.Spec.host:type_name -> berth.log.v1.HostTerms
+	54,  // 100: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
+	56,  // 101: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
+	63,  // 102: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
+	64,  // 103: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	51,  // 104: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	52,  // 105: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	60,  // 106: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	59,  // 107: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	68,  // 108: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	69,  // 109: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	67,  // 110: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
+	60,  // 111: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	65,  // 112: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	59,  // 113: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	61,  // 114: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	62,  // 115: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	76,  // 116: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
+	70,  // 117: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
+	72,  // 118: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
+	74,  // 119: berth.log.v1.Attempt.resize:type_name -> berth.log.v1.ResizeMark
+	65,  // 120: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
+	71,  // 121: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
+	60,  // 122: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
+	61,  // 123: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
+	60,  // 124: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
+	62,  // 125: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
+	64,  // 126: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
+	65,  // 127: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
+	64,  // 128: berth.log.v1.ResizeMark.was:type_name -> berth.log.v1.GPUShare
+	64,  // 129: berth.log.v1.ResizeAttempt.gpus:type_name -> berth.log.v1.GPUShare
+	77,  // 130: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	78,  // 131: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
+	79,  // 132: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
+	84,  // 133: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
+	83,  // 134: berth.log.v1.Partition.host:type_name -> berth.log.v1.HostTerms
+	86,  // 135: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	91,  // 136: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	96,  // 137: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
+	59,  // 138: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	94,  // 139: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	98,  // 140: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
+	99,  // 141: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
+	100, // 142: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
+	101, // 143: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
+	102, // 144: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
+	103, // 145: berth.log.v1.AccountPolicy.gpu_weights:type_name -> berth.log.v1.GPUWeight
+	146, // [146:146] is the sub-list for method output_type
+	146, // [146:146] is the sub-list for method input_type
+	146, // [146:146] is the sub-list for extension type_name
+	146, // [146:146] is the sub-list for extension extendee
+	0,   // [0:146] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -10819,6 +11005,7 @@ func file_berth_log_v1_log_proto_init() {
 		(*Command_SetSharing)(nil),
 		(*Command_PutBulk)(nil),
 		(*Command_EstimateJobs)(nil),
+		(*Command_ResizeAttempt)(nil),
 	}
 	file_berth_log_v1_log_proto_msgTypes[43].OneofWrappers = []any{
 		(*Record_Meta)(nil),
@@ -10849,7 +11036,7 @@ func file_berth_log_v1_log_proto_init() {
 		(*Record_Upload)(nil),
 	}
 	file_berth_log_v1_log_proto_msgTypes[65].OneofWrappers = []any{}
-	file_berth_log_v1_log_proto_msgTypes[94].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[96].OneofWrappers = []any{
 		(*Standing_Account)(nil),
 		(*Standing_Member)(nil),
 		(*Standing_Qos)(nil),
@@ -10862,7 +11049,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   102,
+			NumMessages:   104,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

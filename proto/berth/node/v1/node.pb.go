@@ -3014,11 +3014,14 @@ func (x *Preempt) GetSent() bool {
 }
 
 type Share struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Uuid          string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
-	MemMib        int64                  `protobuf:"varint,2,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
-	Milli         int64                  `protobuf:"varint,3,opt,name=milli,proto3" json:"milli,omitempty"`
-	Exclusive     bool                   `protobuf:"varint,4,opt,name=exclusive,proto3" json:"exclusive,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Uuid      string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	MemMib    int64                  `protobuf:"varint,2,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
+	Milli     int64                  `protobuf:"varint,3,opt,name=milli,proto3" json:"milli,omitempty"`
+	Exclusive bool                   `protobuf:"varint,4,opt,name=exclusive,proto3" json:"exclusive,omitempty"`
+	// Where the share was cut to what is used: what it was before. The attempt may hold
+	// as much while nobody else is promised that memory. 0 where it was not cut.
+	GrantedMib    int64 `protobuf:"varint,5,opt,name=granted_mib,json=grantedMib,proto3" json:"granted_mib,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3079,6 +3082,13 @@ func (x *Share) GetExclusive() bool {
 		return x.Exclusive
 	}
 	return false
+}
+
+func (x *Share) GetGrantedMib() int64 {
+	if x != nil {
+		return x.GrantedMib
+	}
+	return 0
 }
 
 type Acks struct {
@@ -3758,12 +3768,14 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x06signal\x18\x01 \x01(\tR\x06signal\x12/\n" +
 	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12*\n" +
 	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
-	"\x04sent\x18\x04 \x01(\bR\x04sent\"h\n" +
+	"\x04sent\x18\x04 \x01(\bR\x04sent\"\x89\x01\n" +
 	"\x05Share\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x17\n" +
 	"\amem_mib\x18\x02 \x01(\x03R\x06memMib\x12\x14\n" +
 	"\x05milli\x18\x03 \x01(\x03R\x05milli\x12\x1c\n" +
-	"\texclusive\x18\x04 \x01(\bR\texclusive\".\n" +
+	"\texclusive\x18\x04 \x01(\bR\texclusive\x12\x1f\n" +
+	"\vgranted_mib\x18\x05 \x01(\x03R\n" +
+	"grantedMib\".\n" +
 	"\x04Acks\x12&\n" +
 	"\x04acks\x18\x01 \x03(\v2\x12.berth.node.v1.AckR\x04acks\"z\n" +
 	"\x03Ack\x12\x10\n" +
