@@ -265,9 +265,8 @@ func (p *Predictor) beyondHost(r *Request, mib *int64, sure *float64) {
 	if bound == 0 {
 		return
 	}
-	if next := ceil(float64(bound) * p.w.CensoredFactor); *mib < next {
-		*mib, *sure = next, max(*sure, confidenceCensored)
-	}
+	*mib = max(*mib, ceil(float64(bound)*p.w.CensoredFactor))
+	*sure = max(*sure, confidenceCensored)
 }
 
 // ratio is how much longer a step takes on to than on from: by the analytic

@@ -57,6 +57,11 @@ func TestHostOutOfMemoryRaisesTheNext(t *testing.T) {
 			t.Errorf("%s: %+v, want 1.25 times the cap of the host and nothing of the GPU", gpu, q)
 		}
 	}
+	least := oom
+	least.HostMiB = 2048 // what is guessed of any job is 1.25 times that
+	if q := predict("T4", least); q.HostMemMiB != 2560 || q.HostConfidence != confidenceCensored {
+		t.Errorf("no more than the guess: %+v, want it to count all the same", q)
+	}
 	if q := predict("T4", oom, Sample{Signature: "s", GPUType: "T4", PeakMiB: 500, HostMiB: 12_000}); q.HostMemMiB != 15_600 || q.HostConfidence < 0.9 {
 		t.Errorf("after a run that ended: %+v, want 1.3 times what it took", q)
 	}
