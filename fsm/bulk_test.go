@@ -405,7 +405,7 @@ func checkBulks(s *State) error {
 // for ever.
 func TestGoldenBulk(t *testing.T) {
 	t.Parallel()
-	m := labAt(t, 12)
+	m := lab(t)
 	s := bigSpec("a", BulkPart+100)
 	m.bring(partsCmds(1000, s.Env, nil))
 	m.must(partsCmds(1000, bigEnv("b", BulkPart+100), nil)[1])

@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"io"
@@ -34,8 +33,6 @@ type machine struct {
 	f     *FSM
 	index uint64
 	now   cluster.Time
-	// version is that of its entries; 0 is the present one.
-	version uint32
 }
 
 func newMachine(t tb) *machine { return &machine{t: t, f: New(Options{Version: "test"}), now: t0} }
@@ -50,11 +47,7 @@ func (m *machine) do(cmds ...*logv1.Command) []Result {
 
 func (m *machine) apply(entryTerm, logTerm uint64, cmds ...*logv1.Command) []Result {
 	m.t.Helper()
-	data, err := EncodeEntry(cmp.Or(m.version, EntryVersion), entryTerm, m.now, cmds)
-	if err != nil {
-		m.t.Fatalf("encode: %v", err)
-	}
-	rs := applyTo(m.t, m.f, m.index, logTerm, data)
+	rs := applyTo(m.t, m.f, m.index, logTerm, encode(m.t, entryTerm, m.now, cmds...))
 	if len(rs) != len(cmds) {
 		m.t.Fatalf("%d results for %d commands", len(rs), len(cmds))
 	}
@@ -371,14 +364,7 @@ func restored(t tb, snap []byte) *FSM {
 // lab is a machine with nodes n1 and n2 of two GPUs each.
 func lab(t testing.TB) *machine {
 	t.Helper()
-	return labAt(t, EntryVersion)
-}
-
-// labAt is lab with entries of a version.
-func labAt(t testing.TB, version uint32) *machine {
-	t.Helper()
 	m := newMachine(t)
-	m.version = version
 	m.must(initCmd("c1", 100))
 	m.must(registerCmd(node("n1", "boot1", 2)))
 	m.must(registerCmd(node("n2", "boot1", 2)))
