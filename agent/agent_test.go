@@ -84,6 +84,34 @@ func (r *rig) start() {
 	}
 }
 
+// TestImagesGoneFromTheNode: an agent that starts again without the runtime for images
+// keeps the attempts that run in one, and those of the host go on.
+func TestImagesGoneFromTheNode(t *testing.T) {
+	images := agenttest.New()
+	there := true
+	r := newRigWith(t, func(cfg *agent.Config) {
+		if there {
+			cfg.Images = images
+		}
+	})
+	as := assignment(1)
+	as.Image = "i"
+	r.leader.Assign(as)
+	r.reported(1, running)
+	r.leader.Assign(assignment(2))
+	r.reported(2, running)
+	r.stop()
+	there = false
+	r.start()
+	r.rt.Exit(id(2), 0, true)
+	r.reported(2, completed)
+	r.stop()
+	there = true
+	r.start()
+	images.Exit(id(1), 0, true)
+	r.reported(1, completed)
+}
+
 // TestStartsWhileTheRuntimeIsAway: a runtime that does not answer at once, since
 // it starts at the same time, keeps no agent from starting.
 func TestStartsWhileTheRuntimeIsAway(t *testing.T) {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -109,7 +110,11 @@ func (t *task) resume(ctx context.Context) error {
 	}
 	t.agent.awaitHealth(ctx)
 	as, _ := t.wants()
-	s, err := t.runtime().Inspect(ctx, t.id)
+	rt := t.runtime()
+	if rt == nil { // containerd was taken out of the configuration while a job ran in it
+		return errors.New("inspect an adopted attempt: it runs an image, and this node has no runtime for images any more")
+	}
+	s, err := rt.Inspect(ctx, t.id)
 	if err != nil {
 		return fmt.Errorf("inspect an adopted attempt: %w", err)
 	}
