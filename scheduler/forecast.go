@@ -109,8 +109,17 @@ func stretched(d int64, q quantile, e *cluster.Estimate, limit time.Duration) in
 }
 
 // endAt is when a running attempt ends at a quantile; one that outlives it is
-// given a part of its age again.
+// given a part of its age again. One that makes room is gone when its grace is over.
 func endAt(j *cluster.Job, a *cluster.Attempt, q quantile, now int64, pol *Policy) int64 {
+	end := ownEnd(j, a, q, now, pol)
+	if a.Preempt != nil {
+		end = min(end, max(now+time.Second.Microseconds(), int64(a.Preempt.At.Add(j.Spec.Checkpoint.Grace))))
+	}
+	return end
+}
+
+// ownEnd is endAt of an attempt that is let be.
+func ownEnd(j *cluster.Job, a *cluster.Attempt, q quantile, now int64, pol *Policy) int64 {
 	began := int64(max(a.Started, a.Placed))
 	if began == 0 {
 		began = now

@@ -46,6 +46,26 @@ func TestForecastRange(t *testing.T) {
 	}
 }
 
+// TestForecastSeesWhoMakesRoom: who was asked to is gone when its grace is over, and
+// not when its work would be done.
+func TestForecastSeesWhoMakesRoom(t *testing.T) {
+	t.Parallel()
+	for asked, want := range map[time.Duration]time.Duration{0: 30 * time.Second, 20 * time.Second: 10 * time.Second, time.Minute: time.Second} {
+		w := NewWorld([]*cluster.Node{Node("n1", 1, a100)})
+		j := Job(1, Exclusive, Limit(10*time.Hour))
+		j.Spec.Checkpoint = cluster.Checkpoint{Signal: "USR1", Grace: 30 * time.Second}
+		running(w, j, "n1-00", whole(80000))
+		leaves := w.Jobs[1].Clone()
+		leaves.Last().Preempt = &cluster.PreemptRequest{At: Now.Add(-asked), For: 2}
+		w.Jobs[1] = leaves
+		w.Submit(Job(2, Exclusive))
+		f, ok := scheduler.ForecastStart(w.Snapshot(), w.Jobs[2], scheduler.Default())
+		if !ok || f.P50.Sub(Now) != want || f.P90.Sub(Now) != want {
+			t.Errorf("asked %s ago: start in %s to %s (%t), want %s", asked, f.P50.Sub(Now), f.P90.Sub(Now), ok, want)
+		}
+	}
+}
+
 // TestForecastCountsTheQueue: those who stand before a job have their turn
 // first, and cards next to each other do not wait for each other.
 func TestForecastCountsTheQueue(t *testing.T) {

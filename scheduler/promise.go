@@ -123,9 +123,6 @@ func (d *demand) holders(snap *cluster.Snapshot, margin time.Duration) map[clust
 			continue
 		}
 		end := endAt(j, a, tail, d.now, d.pol)
-		if a.Preempt != nil { // it leaves, at the latest when its grace is over
-			end = min(end, max(d.now+time.Second.Microseconds(), int64(a.Preempt.At.Add(j.Spec.Checkpoint.Grace))))
-		}
 		clear, may := clearsAt(j, snap, margin)
 		may = may && clear < end
 		d.clears = d.clears || may

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
@@ -131,14 +134,13 @@ func merged(old *cluster.Partition, req *apiv1.SetPartitionRequest) (*cluster.Pa
 	for _, l := range req.Access {
 		p.Access = p.Access.With(l.List, l.Names)
 	}
-	if d := req.MaxTime; d != nil {
-		p.MaxTime = d.AsDuration()
-	}
-	if d := req.SessionIdle; d != nil {
-		p.SessionIdle = d.AsDuration()
-	}
-	if d := req.DefaultTime; d != nil {
-		p.DefaultTime = d.AsDuration()
+	for _, t := range []struct {
+		from *durationpb.Duration
+		to   *time.Duration
+	}{{req.MaxTime, &p.MaxTime}, {req.SessionIdle, &p.SessionIdle}, {req.DefaultTime, &p.DefaultTime}} {
+		if t.from != nil {
+			*t.to = t.from.AsDuration()
+		}
 	}
 	for _, n := range []struct{ from, to *int64 }{
 		{req.MemPerGpuMib, &p.Host.MemPerGPUMiB}, {req.CpuPerGpuMilli, &p.Host.CPUPerGPUMilli},
