@@ -91,8 +91,8 @@ func (s *clusterServer) SetPartition(ctx context.Context, req *apiv1.SetPartitio
 }
 
 // merged is a partition as a request changes it; old is nil for a new one.
-func merged(old *cluster.Partition, req *apiv1.SetPartitionRequest) (*cluster.Partition, error) {
-	p := &cluster.Partition{Name: req.Name}
+func merged(old *cluster.Partition, req *apiv1.SetPartitionRequest) (p *cluster.Partition, err error) {
+	p = &cluster.Partition{Name: req.Name}
 	if old != nil {
 		*p = *old
 	} else if err := cluster.CheckPartitionName(req.Name); err != nil {
@@ -100,7 +100,6 @@ func merged(old *cluster.Partition, req *apiv1.SetPartitionRequest) (*cluster.Pa
 	} else if req.Nodes == nil {
 		return nil, cluster.Errorf(cluster.CodeInvalid, "nodes: partition %s is not there yet and needs some; give a host list such as gpu[01-04],n7, or %s", req.Name, cluster.AllNodes)
 	}
-	var err error
 	if req.Nodes != nil {
 		if p.Nodes, err = cluster.ParseHostList(req.GetNodes()); err != nil {
 			return nil, err
