@@ -84,6 +84,7 @@ func TestMayResize(t *testing.T) {
 		{"one that starts", false, func(j *Job, a *Attempt) { j.State, a.State = JobStarting, JobStarting }},
 		{"no GPU", false, func(_ *Job, a *Attempt) { a.Berth.GPUs = nil }},
 		{"--no-resize", false, func(j *Job, _ *Attempt) { j.Spec.NoResize = true }},
+		{"shares were too little for it", false, func(j *Job, _ *Attempt) { j.NeedWhole = true }},
 		{"--exclusive", false, func(j *Job, _ *Attempt) { j.Spec.Exclusive = true }},
 		{"several nodes", false, func(_ *Job, a *Attempt) { a.Gang = &Gang{} }},
 		{"cancelled", false, func(j *Job, _ *Attempt) { j.Cancel = &CancelRequest{} }},

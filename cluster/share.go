@@ -78,7 +78,8 @@ type ResizeRule struct {
 	Declared bool
 }
 
-// Rule is that of a mode other than ResizeOff.
+// Rule is that of a mode. Jobs that were cut before it was turned off grow by the
+// conservative one.
 func (m ResizeMode) Rule() ResizeRule {
 	if m == ResizeEager {
 		return ResizeRule{Steady: 20 * time.Second, Part: 20, Margin: 100, MarginMiB: 256, Declared: true}
@@ -156,11 +157,11 @@ func (a *Attempt) Granted(i int) int64 {
 func (a *Attempt) WasCut() bool { return a.Resize != nil && len(a.Resize.Was) > 0 }
 
 // MayResize reports whether the shares of the job's live attempt may be cut: it lies
-// on one node, the job allows it, and it was not cut before, now or in an attempt that
-// then ran out of memory.
+// on one node, the job allows it and does not need a whole GPU, and it was not cut
+// before, now or in an attempt that then ran out of memory.
 func (j *Job) MayResize() bool {
 	a := j.Live()
-	if a == nil || a.State != JobRunning || a.Gang != nil || len(a.Berth.GPUs) == 0 || j.Spec.NoResize || j.Spec.Exclusive ||
+	if a == nil || a.State != JobRunning || a.Gang != nil || len(a.Berth.GPUs) == 0 || j.Spec.NoResize || j.Spec.Exclusive || j.NeedWhole ||
 		a.Preempt != nil || j.Cancel != nil || a.Resize != nil || a.Idle != nil && len(a.Idle.Was) > 0 {
 		return false
 	}

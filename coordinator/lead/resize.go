@@ -45,7 +45,7 @@ func (s *steady) milli(u nodes.Use, cards int) int64 {
 // partitions want that, and gives them more before they need it, until ctx ends. What
 // it has seen is soft: a new leader waits anew until a peak is steady.
 func (l *Leader) resizeAll(ctx context.Context) error {
-	seen := map[cluster.AttemptID]*steady{}
+	seen, first := map[cluster.AttemptID]*steady{}, true
 	for wait.Sleep(ctx, resizeEvery) {
 		modes := map[string]cluster.ResizeMode{}
 		for _, p := range l.fsm.Partitions() {
@@ -53,6 +53,10 @@ func (l *Leader) resizeAll(ctx context.Context) error {
 				modes[p.Name] = p.Resize
 			}
 		}
+		if len(modes) == 0 && len(seen) == 0 && !first { // nobody was cut, or may be
+			continue
+		}
+		first = false
 		jobs, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobRunning}, Keep: func(j *cluster.Job) bool {
 			return j.Live() != nil && (j.Live().WasCut() || modes[j.Spec.Partition] != cluster.ResizeOff && j.MayResize())
 		}})
@@ -132,16 +136,7 @@ func (l *Leader) movable(a *cluster.Attempt) (sellable []int64, ok bool) {
 // yield has the newest job beside j that can save its state make room for it: j was cut
 // to what it used, and takes up again what it was granted.
 func (l *Leader) yield(ctx context.Context, j *cluster.Job) {
-	now := cluster.TimeOf(l.clock())
-	var newest *cluster.Job
-	for _, o := range l.fsm.NodeJobs(j.Live().Berth.Node) {
-		if o.ID == j.ID || o.Unpreemptible(now) != "" || o.Spec.Deadline != 0 || !meet(o.Live(), j.Live()) {
-			continue
-		}
-		if newest == nil || o.Live().Started > newest.Live().Started {
-			newest = o
-		}
-	}
+	newest := whoYields(l.fsm.NodeJobs(j.Live().Berth.Node), j, cluster.TimeOf(l.clock()))
 	if newest == nil {
 		return
 	}
@@ -152,6 +147,22 @@ func (l *Leader) yield(ctx context.Context, j *cluster.Job) {
 	if err != nil && ctx.Err() == nil {
 		l.log.WarnContext(ctx, "cannot have a job make room for one that grows", "job", newest.ID.String(), "err", err)
 	}
+}
+
+// whoYields is the newest of jobs beside j that can save its state and has no deadline;
+// nil without one, and while somebody there leaves already.
+func whoYields(jobs []*cluster.Job, j *cluster.Job, now cluster.Time) (newest *cluster.Job) {
+	for _, o := range jobs {
+		switch {
+		case o.ID == j.ID || o.Live() == nil || !meet(o.Live(), j.Live()):
+		case o.Preempting() || o.Cancel != nil:
+			return nil
+		case o.Unpreemptible(now) != "" || o.Spec.Deadline != 0:
+		case newest == nil || o.Live().Started > newest.Live().Started:
+			newest = o
+		}
+	}
+	return newest
 }
 
 // meet reports whether two attempts have shares of one GPU.

@@ -1,0 +1,66 @@
+package lead
+
+import (
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/nodes"
+)
+
+// TestWhoYields: the newest on the card that can save its state, one at a time.
+func TestWhoYields(t *testing.T) {
+	t.Parallel()
+	const now = cluster.Time(3_600_000_000)
+	on := func(id cluster.JobID, gpu cluster.GPUID, started cluster.Time, change func(j *cluster.Job)) *cluster.Job {
+		j := &cluster.Job{ID: id, State: cluster.JobRunning, Spec: &cluster.Spec{GPUs: 1, Checkpoint: cluster.Checkpoint{Signal: "USR1", Grace: time.Minute}},
+			Attempts: []cluster.Attempt{{No: 1, State: cluster.JobRunning, Started: started, Berth: cluster.Berth{GPUs: []cluster.GPUShare{{GPU: gpu}}}}}}
+		if change != nil {
+			change(j)
+		}
+		return j
+	}
+	grows := on(1, "a", 9, nil)
+	for _, c := range []struct {
+		name string
+		jobs []*cluster.Job
+		want cluster.JobID
+	}{
+		{"nobody beside it", []*cluster.Job{grows}, 0},
+		{"the newest", []*cluster.Job{grows, on(2, "a", 5, nil), on(3, "a", 7, nil), on(4, "a", 6, nil)}, 3},
+		{"not on another card", []*cluster.Job{grows, on(2, "a", 5, nil), on(3, "b", 7, nil)}, 2},
+		{"not without a hook", []*cluster.Job{grows, on(2, "a", 5, nil), on(3, "a", 7, func(j *cluster.Job) { j.Spec.Checkpoint = cluster.Checkpoint{} })}, 2},
+		{"not with a deadline", []*cluster.Job{grows, on(2, "a", 5, func(j *cluster.Job) { j.Spec.Deadline = 1 })}, 0},
+		{"one leaves already", []*cluster.Job{grows, on(2, "a", 5, nil), on(3, "a", 7, func(j *cluster.Job) { j.Last().Preempt = &cluster.PreemptRequest{} })}, 0},
+		{"one is cancelled", []*cluster.Job{grows, on(2, "a", 5, func(j *cluster.Job) { j.Cancel = &cluster.CancelRequest{} }), on(3, "a", 7, nil)}, 0},
+		{"who leaves another card does not count", []*cluster.Job{grows, on(2, "a", 5, nil), on(3, "b", 7, func(j *cluster.Job) { j.Last().Preempt = &cluster.PreemptRequest{} })}, 2},
+	} {
+		got := cluster.JobID(0)
+		if j := whoYields(c.jobs, grows, now); j != nil {
+			got = j.ID
+		}
+		if got != c.want {
+			t.Errorf("%s: job %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// TestSteady: a peak is steady since it rose last, and use is what came after that.
+func TestSteady(t *testing.T) {
+	t.Parallel()
+	s := &steady{}
+	for _, u := range []nodes.Use{{At: 10, PeakMiB: 100, BusyMs: 1000, KnownMs: 1}, {At: 20, PeakMiB: 300, BusyMs: 4000, KnownMs: 10}, {At: 30, PeakMiB: 300, BusyMs: 9000, KnownMs: 20}} {
+		s.add(u)
+	}
+	last := nodes.Use{At: 30, PeakMiB: 300, BusyMs: 9000, KnownMs: 20}
+	if s.peak != 300 || s.at.At != 20 || s.milli(last, 1) != 500 || s.milli(last, 2) != 250 {
+		t.Errorf("%+v: uses %d and %d", s, s.milli(last, 1), s.milli(last, 2))
+	}
+	if got := s.milli(nodes.Use{KnownMs: 10}, 1); got != cluster.WholeGPU {
+		t.Errorf("unknown use counts as %d", got)
+	}
+	s.add(nodes.Use{At: 40, PeakMiB: 50, KnownMs: 1}) // its node's agent began anew
+	if s.peak != 50 || s.at.At != 40 {
+		t.Errorf("after a new beginning %+v", s)
+	}
+}
