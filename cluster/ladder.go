@@ -73,7 +73,10 @@ func (l *Ladder) gpuRung(j *Job, a *Attempt) Rung {
 	}
 	if a.WasCut() && a.Usage.GPUMemPeakMiB <= a.Granted(0) {
 		was := a.Resize.Was[0].Share
-		return Rung{Again: true, Whole: was.Exclusive, MinGPUMemMiB: was.MemMiB}
+		return Rung{
+			Again: true, Whole: was.Exclusive, MinGPUMemMiB: was.MemMiB,
+			Why: fmt.Sprintf("its share had been cut to what it used; it runs again with the %d MiB that it was granted", was.MemMiB),
+		}
 	}
 	if a.Berth.GPUs[0].Share.Exclusive {
 		if l.EndAtWhole {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -110,6 +111,9 @@ func TestLadderOfCutShares(t *testing.T) {
 		return Attempt{State: JobOutOfMemory, Usage: Usage{GPUOOM: true, GPUMemPeakMiB: peak}, Berth: Berth{Node: "n", GPUs: []GPUShare{{"g", Share{MemMiB: 2000, Milli: 100}}}},
 			Resize: &ResizeMark{Was: []GPUShare{{"g", was}}}}
 	}
+	again := func(mib int) string {
+		return fmt.Sprintf("its share had been cut to what it used; it runs again with the %d MiB that it was granted", mib)
+	}
 	share, whole := Share{MemMiB: 9000, Milli: 100}, Share{MemMiB: 80000, Milli: WholeGPU, Exclusive: true}
 	for _, c := range []struct {
 		name     string
@@ -118,9 +122,9 @@ func TestLadderOfCutShares(t *testing.T) {
 		last     Attempt
 		want     Rung
 	}{
-		{"below its grant", 0, nil, cut(share, 2100), Rung{Again: true, MinGPUMemMiB: 9000}},
-		{"declared", 9000, nil, cut(share, 2100), Rung{Again: true, MinGPUMemMiB: 9000}},
-		{"a whole GPU", 0, nil, cut(whole, 2100), Rung{Again: true, Whole: true, MinGPUMemMiB: 80000}},
+		{"below its grant", 0, nil, cut(share, 2100), Rung{Again: true, MinGPUMemMiB: 9000, Why: again(9000)}},
+		{"declared", 9000, nil, cut(share, 2100), Rung{Again: true, MinGPUMemMiB: 9000, Why: again(9000)}},
+		{"a whole GPU", 0, nil, cut(whole, 2100), Rung{Again: true, Whole: true, MinGPUMemMiB: 80000, Why: again(80000)}},
 		{"above its grant", 0, nil, cut(share, 9100), Rung{Again: true, MinGPUMemMiB: 13500}},
 		{"above what it declared", 9000, nil, cut(share, 9100), Rung{}},
 		{"the first true one counts as the first", 0, []Attempt{cut(share, 2100)}, cut(share, 9100), Rung{Again: true, MinGPUMemMiB: 13500}},

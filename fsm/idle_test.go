@@ -199,6 +199,9 @@ func TestCutThenOutOfMemory(t *testing.T) {
 	m.must(resizeCmd(1, share1("n1-g0", 2000, 300)))
 	m.oom(1, 2100)
 	j := m.wantState(1, cluster.JobPending)
+	if detail := j.Last().Reason.Detail; !strings.Contains(detail, "runs again with the 8000 MiB that it was granted") {
+		t.Errorf("its owner reads %q", detail)
+	}
 	if j.MinGPUMemMiB != 8000 || j.NeedWhole {
 		t.Errorf("next time at least %d MiB, whole: %t", j.MinGPUMemMiB, j.NeedWhole)
 	}

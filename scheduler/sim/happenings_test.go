@@ -30,6 +30,23 @@ func TestOutOfMemory(t *testing.T) {
 	near(t, "makespan", r.Makespan, 7200)
 }
 
+// TestFatalOutOfMemory: where nobody is told why, whoever runs out of memory is over, with
+// the state machine and without.
+func TestFatalOutOfMemory(t *testing.T) {
+	t.Parallel()
+	w := &sim.Workload{Name: "oom", Jobs: []sim.Job{
+		{ID: "a", Duration: hours(1), GPUs: 1, MemMiB: 9000, UsedMilli: 300}, {ID: "b", Submit: time.Minute, Duration: hours(1), GPUs: 1, MemMiB: 9000, UsedMilli: 300},
+	}}
+	for _, log := range []bool{false, true} {
+		r := run(t, w, sim.Homogeneous(1, 1, "T4", 16000), sim.Options{
+			Log: log, World: sim.Free{}, OOMAfter: 30 * time.Second, OOMFatal: true, Planner: halved{sim.NewBerth(scheduler.ModeFFD, 0)},
+		})
+		if r.OOMs != 1 || r.Completed != 1 || r.Failed != 1 {
+			t.Errorf("log %t: %d out-of-memories, %d completed, %d failed, want 1 each", log, r.OOMs, r.Completed, r.Failed)
+		}
+	}
+}
+
 // halved predicts half of the memory.
 type halved struct{ sim.Berth }
 

@@ -324,8 +324,7 @@ func (p *plain) again(j *cluster.Job, a *cluster.Attempt) bool {
 	case cluster.JobNodeFail:
 		return j.Spec.RequeueOnLoss
 	case cluster.JobOutOfMemory:
-		// No simulated job runs out of host memory; see Options.OOMFatal.
-		ladder := cluster.Ladder{Nodes: slices.Values(p.nodes), HostFinal: true}
+		ladder := cluster.Ladder{Nodes: slices.Values(p.nodes)}
 		next := ladder.Next(j, a)
 		if next.Again {
 			j.NeedWhole, j.MinGPUMemMiB, j.MinHostMemMiB = next.Whole, next.MinGPUMemMiB, next.MinHostMemMiB

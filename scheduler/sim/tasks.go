@@ -111,8 +111,12 @@ func (e *engine) finish(id int32, how cluster.JobState) error {
 	t.settle(e.now)
 	view, _ := e.st.Job(cluster.JobID(id + 1))
 	berth := view.Last().Berth
-	end := outcome{state: how, usage: cluster.Usage{
-		GPUMemPeakMiB: t.load.MemMiB, Milli: t.load.Milli, Duration: time.Duration(e.now-t.placed) * time.Microsecond, GPUOOM: how == cluster.JobOutOfMemory && !e.opt.OOMFatal,
+	told := how
+	if how == cluster.JobOutOfMemory && e.opt.OOMFatal {
+		told = cluster.JobFailed
+	}
+	end := outcome{state: told, usage: cluster.Usage{
+		GPUMemPeakMiB: t.load.MemMiB, Milli: t.load.Milli, Duration: time.Duration(e.now-t.placed) * time.Microsecond, GPUOOM: told == cluster.JobOutOfMemory,
 	}}
 	if e.zoom != nil {
 		e.zoom.book(&berth, e.nodeAt[berth.Node], -1)
