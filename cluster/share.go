@@ -135,7 +135,7 @@ func (r ResizeRule) Shares(have, was []GPUShare, sellable []int64, peak, milli i
 // ResizeMark is what became of the shares of an attempt that were cut to what it
 // uses.
 type ResizeMark struct {
-	// At is when they were changed last, Cuts how often they were made smaller.
+	// At is when they were cut, Cuts how often.
 	At   Time
 	Cuts uint32
 	// Was are the shares that it was granted at its start, empty once it has them

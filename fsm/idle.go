@@ -80,7 +80,7 @@ func resize(s *State, index uint64, c *logv1.ResizeAttempt) Result {
 	var freed []cluster.GPUID
 	switch {
 	case a.WasCut():
-		mark.Was, mark.Cuts = a.Resize.Was, a.Resize.Cuts
+		mark = *a.Resize
 		if !nodes.Smaller(a.Berth.GPUs, to) || !nodes.Within(to, mark.Was) {
 			return refuse(cluster.CodeInvalid, "what job %d would get is not more than it has, or more than it was granted", c.Job)
 		}

@@ -17,6 +17,10 @@ import (
 // hold, or more than was left to them.
 const resizeEvery = 2 * time.Second
 
+// takeBack is for how long after its end a job that met what was left to it has others
+// make room for it.
+const takeBack = 10 * time.Minute
+
 // steady is since when the peak of an attempt's GPU memory has not risen, and what its
 // use had come to then.
 type steady struct {
@@ -77,8 +81,20 @@ func (l *Leader) resizeAll(ctx context.Context) error {
 			l.resize(ctx, j, s, u, modes[j.Spec.Partition])
 		}
 		seen = there
+		now := cluster.TimeOf(l.clock())
+		short, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobPending, cluster.JobQueued}, Keep: func(j *cluster.Job) bool { return cutShort(j, now) }})
+		for _, j := range short {
+			l.yield(ctx, j)
+		}
 	}
 	return ctx.Err()
+}
+
+// cutShort reports whether a job waits since it met what was left to it of its share, and
+// may start at once.
+func cutShort(j *cluster.Job, now cluster.Time) bool {
+	a := j.Last()
+	return a != nil && a.WasCut() && a.Usage.GPUOOM && j.Hold == nil && now.Sub(a.Ended) < takeBack
 }
 
 // resize proposes other shares for a job where it should have them.
@@ -133,10 +149,10 @@ func (l *Leader) movable(a *cluster.Attempt) (sellable []int64, ok bool) {
 	return sellable, true
 }
 
-// yield has the newest job beside j that can save its state make room for it: j was cut
-// to what it used, and takes up again what it was granted.
+// yield has one who came into what was taken of j's share make room: j takes up again
+// what it was granted, or lies no more where it was and waits for it.
 func (l *Leader) yield(ctx context.Context, j *cluster.Job) {
-	newest := whoYields(l.fsm.NodeJobs(j.Live().Berth.Node), j, cluster.TimeOf(l.clock()))
+	newest := whoYields(l.fsm.NodeJobs(j.Last().Berth.Node), j, cluster.TimeOf(l.clock()))
 	if newest == nil {
 		return
 	}
@@ -149,12 +165,14 @@ func (l *Leader) yield(ctx context.Context, j *cluster.Job) {
 	}
 }
 
-// whoYields is the newest of jobs beside j that can save its state and has no deadline;
-// nil without one, and while somebody there leaves already.
+// whoYields is the newest of those who came to the cards of j since its share was cut,
+// that can save its state and has no deadline; nil without one, and while somebody there
+// leaves already.
 func whoYields(jobs []*cluster.Job, j *cluster.Job, now cluster.Time) (newest *cluster.Job) {
+	last := j.Last()
 	for _, o := range jobs {
 		switch {
-		case o.ID == j.ID || o.Live() == nil || !meet(o.Live(), j.Live()):
+		case o.ID == j.ID || o.Live() == nil || !meet(o.Live(), last) || o.Live().Placed < last.Resize.At:
 		case o.Preempting() || o.Cancel != nil:
 			return nil
 		case o.Unpreemptible(now) != "" || o.Spec.Deadline != 0:

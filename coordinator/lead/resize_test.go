@@ -14,13 +14,13 @@ func TestWhoYields(t *testing.T) {
 	const now = cluster.Time(3_600_000_000)
 	on := func(id cluster.JobID, gpu cluster.GPUID, started cluster.Time, change func(j *cluster.Job)) *cluster.Job {
 		j := &cluster.Job{ID: id, State: cluster.JobRunning, Spec: &cluster.Spec{GPUs: 1, Checkpoint: cluster.Checkpoint{Signal: "USR1", Grace: time.Minute}},
-			Attempts: []cluster.Attempt{{No: 1, State: cluster.JobRunning, Started: started, Berth: cluster.Berth{GPUs: []cluster.GPUShare{{GPU: gpu}}}}}}
+			Attempts: []cluster.Attempt{{No: 1, State: cluster.JobRunning, Placed: started, Started: started, Berth: cluster.Berth{GPUs: []cluster.GPUShare{{GPU: gpu}}}}}}
 		if change != nil {
 			change(j)
 		}
 		return j
 	}
-	grows := on(1, "a", 9, nil)
+	grows := on(1, "a", 1, func(j *cluster.Job) { j.Last().Resize = &cluster.ResizeMark{At: 4} })
 	for _, c := range []struct {
 		name string
 		jobs []*cluster.Job
@@ -28,6 +28,7 @@ func TestWhoYields(t *testing.T) {
 	}{
 		{"nobody beside it", []*cluster.Job{grows}, 0},
 		{"the newest", []*cluster.Job{grows, on(2, "a", 5, nil), on(3, "a", 7, nil), on(4, "a", 6, nil)}, 3},
+		{"not who was there before the cut", []*cluster.Job{grows, on(2, "a", 3, nil)}, 0},
 		{"not on another card", []*cluster.Job{grows, on(2, "a", 5, nil), on(3, "b", 7, nil)}, 2},
 		{"not without a hook", []*cluster.Job{grows, on(2, "a", 5, nil), on(3, "a", 7, func(j *cluster.Job) { j.Spec.Checkpoint = cluster.Checkpoint{} })}, 2},
 		{"not with a deadline", []*cluster.Job{grows, on(2, "a", 5, func(j *cluster.Job) { j.Spec.Deadline = 1 })}, 0},
@@ -41,6 +42,30 @@ func TestWhoYields(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%s: job %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// TestCutShort: who waits since it met what was left to it, for a while.
+func TestCutShort(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		want   bool
+		change func(j *cluster.Job, a *cluster.Attempt)
+	}{
+		{"it is", true, func(*cluster.Job, *cluster.Attempt) {}},
+		{"it never ran", false, func(j *cluster.Job, _ *cluster.Attempt) { j.Attempts = nil }},
+		{"it had all that it was granted", false, func(_ *cluster.Job, a *cluster.Attempt) { a.Resize.Was = nil }},
+		{"it was never cut", false, func(_ *cluster.Job, a *cluster.Attempt) { a.Resize = nil }},
+		{"it made room", false, func(_ *cluster.Job, a *cluster.Attempt) { a.Usage.GPUOOM = false }},
+		{"it is held", false, func(j *cluster.Job, _ *cluster.Attempt) { j.Hold = &cluster.Hold{} }},
+		{"long ago", false, func(_ *cluster.Job, a *cluster.Attempt) { a.Ended = 0 }},
+	} {
+		j := &cluster.Job{Attempts: []cluster.Attempt{{Ended: 60_000_000, Usage: cluster.Usage{GPUOOM: true}, Resize: &cluster.ResizeMark{Was: make([]cluster.GPUShare, 1)}}}}
+		c.change(j, j.Last())
+		if got := cutShort(j, cluster.Time(takeBack.Microseconds())); got != c.want {
+			t.Errorf("%s: %t", c.name, got)
 		}
 	}
 }
