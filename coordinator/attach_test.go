@@ -317,7 +317,7 @@ func TestAttachLimits(t *testing.T) {
 // TestAttachEndsWithTheLeader says so to the user.
 func TestAttachEndsWithTheLeader(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 3})
+	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true})
 	lead := c.Leader()
 	a := c.Agent(lead, "n1", "b1", coordtest.T4("GPU-1"))
 	id, _ := runningJob(t, c.Dial(lead, "gate", "g"), a, 1)
@@ -333,12 +333,11 @@ func TestAttachEndsWithTheLeader(t *testing.T) {
 		}
 		users = append(users, u)
 	}
-	c.Cut(lead) // it finds out that it leads no more
+	c.Elect(lead)
 	for i, u := range users {
 		_, err := u.Recv()
 		if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "another leader") {
 			t.Errorf("over c%d: %v", i+1, err)
 		}
 	}
-	c.Mend(lead)
 }

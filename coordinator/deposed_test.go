@@ -153,7 +153,7 @@ func TestANewLeaderKnowsWhatWasAcknowledged(t *testing.T) {
 func TestOneSessionANode(t *testing.T) {
 	t.Parallel()
 	var leases leaseClock
-	c := coordtest.Start(t, coordtest.Options{N: 1, Clock: leases.now})
+	c := coordtest.Start(t, coordtest.Options{N: 1, Clock: leases.now, Lease: aLease})
 	cc := c.Dial(0, "gate", "g")
 	old := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
 	leases.lapse(t, cc, "n1") // it sends no heartbeats

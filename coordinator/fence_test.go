@@ -18,7 +18,7 @@ import (
 func TestFencing(t *testing.T) {
 	t.Parallel()
 	var leases leaseClock
-	c := coordtest.Start(t, coordtest.Options{N: 1, Clock: leases.now})
+	c := coordtest.Start(t, coordtest.Options{N: 1, Clock: leases.now, Lease: aLease})
 	cc := c.Dial(0, "gate", "g")
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
 	silence := alive(a)
@@ -113,8 +113,10 @@ func alive(a *coordtest.Agent) (silence func()) {
 	}
 }
 
-// leaseClock is a clock of coordinators whose nodes never lose their lease of a
-// minute to a busy machine, but only to lapse.
+const aLease = 10 * time.Minute
+
+// leaseClock is a clock of coordinators whose nodes never lose their lease of
+// ten minutes to a busy machine, but only to lapse.
 type leaseClock struct{ ahead atomic.Int64 }
 
 func (l *leaseClock) now() time.Time { return time.Now().Add(time.Duration(l.ahead.Load())) }
@@ -127,7 +129,7 @@ func (l *leaseClock) lapse(t *testing.T, cc *grpc.ClientConn, id string) *apiv1.
 		if n := node(t, cc, id); n.State == "unreachable" {
 			return n
 		}
-		l.ahead.Add(int64(12 * time.Second))
+		l.ahead.Add(int64(aLease / 5))
 	}
 	t.Fatalf("node %s keeps its lease", id)
 	return nil

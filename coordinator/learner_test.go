@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -86,6 +87,16 @@ func (w *taught) models(i int) *apiv1.ListModelsResponse {
 		w.t.Fatal(err)
 	}
 	return resp
+}
+
+// await waits until something has begun.
+func (w *taught) await(began <-chan struct{}) {
+	w.t.Helper()
+	select {
+	case <-began:
+	case <-time.After(2 * time.Minute):
+		w.t.Fatal("nothing was computed within two minutes")
+	}
 }
 
 // awaitVersion waits until a version is in use.
@@ -316,8 +327,10 @@ func TestWhatWasComparedWithOldWeightsIsDropped(t *testing.T) {
 		<-goOn
 		return better(s, c)
 	}})
+	proceed := sync.OnceFunc(func() { close(goOn) })
+	t.Cleanup(proceed) // a coordinator that stops waits for it
 	w.runs(1, 4000)
-	<-began
+	w.await(began)
 	imported := model.DefaultWeights()
 	imported.EstimateMarginMiB += 100
 	ms := apiv1.NewModelServiceClient(w.cc)
@@ -326,8 +339,8 @@ func TestWhatWasComparedWithOldWeightsIsDropped(t *testing.T) {
 	}
 	goOn <- struct{}{}
 	w.runs(1, 4000)
-	<-began // the next fit, which starts from what was imported
-	close(goOn)
+	w.await(began) // the next fit, which starts from what was imported
+	proceed()
 	m := w.awaitVersion(2)
 	got := w.models(0).Models
 	if m.Source != "learned" || got[1].Source != "import" {
@@ -355,15 +368,18 @@ func TestALeaderThatComputesCanBeLost(t *testing.T) {
 		}
 		return better(s, c)
 	}})
+	proceed := sync.OnceFunc(func() { close(goOn) })
+	t.Cleanup(proceed)
 	w.runs(1, 4000)
-	<-began
+	w.await(began)
 	w.runs(2, 4000) // submits and ends go on meanwhile
 	old := w.lead
 	w.c.Cut(old)
+	w.c.Elect(old)
 	w.until("another leader", func() bool { return w.c.Leader() != old })
 	w.join()
 	w.awaitVersion(1)
-	close(goOn)
+	proceed()
 }
 
 func TestWhoMayChangeTheModel(t *testing.T) {

@@ -39,7 +39,7 @@ func awaitNode(t *testing.T, cc *grpc.ClientConn, id, state string) *apiv1.Node 
 func TestASilentNodeKeepsItsShares(t *testing.T) {
 	t.Parallel()
 	var leases leaseClock
-	c := coordtest.Start(t, coordtest.Options{N: 1, Clock: leases.now})
+	c := coordtest.Start(t, coordtest.Options{N: 1, Clock: leases.now, Lease: aLease})
 	cc := c.Dial(0, "gate", "g")
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
 	silence := alive(a)

@@ -21,7 +21,7 @@ func TestAnAgentDrainsItsNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := <-bad.Assigned
+	got := next(t, bad)
 	fault := func(why string) *nodev1.Report {
 		return &nodev1.Report{
 			Job: got.Job, Attempt: got.Attempt, Token: got.Token, State: nodev1.AttemptState_ATTEMPT_STATE_LOST,
@@ -54,7 +54,7 @@ func TestAnAgentDrainsItsNode(t *testing.T) {
 	}
 	bad.SendReport(fault("epilog failed"))
 	good := c.Agent(0, "n2", "b2", coordtest.T4("GPU-2"))
-	again := <-good.Assigned
+	again := next(t, good)
 	if again.Job != got.Job || again.Attempt != 2 {
 		t.Errorf("assigned %v", again)
 	}

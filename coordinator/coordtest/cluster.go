@@ -14,6 +14,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -39,6 +40,10 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
+// patience is when a call or a stop has failed, on any machine: a test that waits for
+// ever hides all that come after it.
+const patience = 10 * time.Minute
+
 // Metadata by which a test says who calls.
 const (
 	mdRole = "test-role"
@@ -52,7 +57,8 @@ type Options struct {
 	N int
 	// Absent is how many of the N, the last ones, wait for Restart.
 	Absent int
-	Lease  time.Duration // 0 means a minute
+	// Lease is the nodes'; 0 means one that no stalled machine lets lapse.
+	Lease time.Duration
 	// MaxQueued, MaxBytes, MaxBytesPerUser and AllowRoot are passed on.
 	MaxQueued                 int
 	MaxBytes, MaxBytesPerUser int64
@@ -123,7 +129,7 @@ type node struct {
 func Start(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	if o.Lease == 0 {
-		o.Lease = time.Minute
+		o.Lease = 1000 * time.Hour
 	}
 	c := &Cluster{t: t, opts: o, dir: t.TempDir(), nodes: make([]*node, o.N), held: map[string]net.Listener{}}
 	for i := range o.N {
@@ -146,17 +152,29 @@ func Start(t testing.TB, o Options) *Cluster {
 	return c
 }
 
-// elect has coordinator i stand for election now, as a leader does that hands
-// over to it: a steady cluster would wait for seconds. What does not run, or has not
-// all that was committed, is not elected.
-func (c *Cluster) elect(i int) {
+// Elect has a coordinator other than that of a number stand for election now, as a
+// leader does that hands over: a steady cluster would wait for long. It is the one
+// with the newest log, which the others vote for; -1 leaves out none.
+func (c *Cluster) Elect(but int) {
 	c.t.Helper()
 	layer := newLink(c.listen("127.0.0.1:0"))
 	trans := raft.NewNetworkTransport(layer, 1, time.Minute, io.Discard)
 	defer trans.Close()
-	p := c.peers[i]
-	if err := trans.TimeoutNow(raft.ServerID(p.ID), raft.ServerAddress(p.Addr), &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}, &raft.TimeoutNowResponse{}); err != nil {
-		c.t.Logf("%s does not stand for election: %v", p.ID, err)
+	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}
+	best, newest := raft.Server{}, uint64(0)
+	for _, i := range c.alive() {
+		p := raft.Server{ID: raft.ServerID(c.peers[i].ID), Address: raft.ServerAddress(c.peers[i].Addr)}
+		var stale raft.AppendEntriesResponse // to a term that is over: it says how long the log is
+		if err := trans.AppendEntries(p.ID, p.Address, &raft.AppendEntriesRequest{RPCHeader: header}, &stale); err != nil {
+			c.t.Logf("%s does not say how long its log is: %v", p.ID, err)
+			continue
+		}
+		if i != but && stale.LastLog >= newest {
+			best, newest = p, stale.LastLog
+		}
+	}
+	if err := trans.TimeoutNow(best.ID, best.Address, &raft.TimeoutNowRequest{RPCHeader: header}, &raft.TimeoutNowResponse{}); err != nil {
+		c.t.Logf("%q does not stand for election: %v", best.ID, err)
 	}
 }
 
@@ -282,7 +300,12 @@ func (c *Cluster) Coordinator(i int) *coordinator.Coordinator { return c.nodes[i
 func (c *Cluster) Stop(i int) {
 	if n := c.nodes[i]; n != nil {
 		n.stop()
-		<-n.done
+		select {
+		case <-n.done:
+		case <-time.After(patience):
+			stacks := make([]byte, 1<<20)
+			c.t.Errorf("%s has not stopped within %v:\n%s", c.peers[i].ID, patience, stacks[:runtime.Stack(stacks, true)])
+		}
 		c.nodes[i] = nil
 		c.led = c.led && len(c.alive()) > 0 // it hands over to one of them
 	}
@@ -331,7 +354,7 @@ func (c *Cluster) HoldApply(i int) (release func()) {
 
 func (c *Cluster) timing() raftnode.Timing {
 	if c.opts.Steady {
-		const long = 4 * time.Second // the most that raftnode takes
+		const long = 15 * time.Second // as long takes it to stop one that was cut off as it led
 		return raftnode.Timing{HeartbeatTimeout: long, ElectionTimeout: long, LeaderLeaseTimeout: long, CommitTimeout: 20 * time.Millisecond}
 	}
 	if c.opts.Timing == (raftnode.Timing{}) {
@@ -375,16 +398,20 @@ func peer(ctx context.Context) (role, id string, err error) {
 
 // dial connects with a made-up identity.
 func (c *Cluster) dial(addr, role, id string) (*grpc.ClientConn, error) {
-	with := func(ctx context.Context) context.Context {
-		return metadata.AppendToOutgoingContext(ctx, mdRole, role, mdID, id)
+	with := func(ctx context.Context) (context.Context, context.CancelFunc) {
+		return context.WithTimeout(metadata.AppendToOutgoingContext(ctx, mdRole, role, mdID, id), patience)
 	}
 	return grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithInitialWindowSize(256<<10), grpc.WithInitialConnWindowSize(4<<20), // as daemons do
 		grpc.WithUnaryInterceptor(func(ctx context.Context, m string, req, resp any, cc *grpc.ClientConn, inv grpc.UnaryInvoker, o ...grpc.CallOption) error {
-			return inv(with(ctx), m, req, resp, cc, o...)
+			ctx, cancel := with(ctx)
+			defer cancel()
+			return inv(ctx, m, req, resp, cc, o...)
 		}),
 		grpc.WithStreamInterceptor(func(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, m string, s grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
-			return s(with(ctx), d, cc, m, o...)
+			ctx, cancel := with(ctx)
+			context.AfterFunc(ctx, cancel) // with the stream, or late
+			return s(ctx, d, cc, m, o...)
 		}))
 }
 
@@ -431,12 +458,12 @@ func As(ctx context.Context, uid uint32) context.Context {
 // Leader waits for a coordinator that leads and returns its number.
 func (c *Cluster) Leader() int {
 	c.t.Helper()
-	asked, elected := 0, time.Time{}
+	elected := time.Time{}
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		on := c.alive()
 		if c.opts.Steady && !c.led && len(on) > len(c.nodes)/2 && time.Since(elected) > time.Second {
-			c.elect(on[asked%len(on)])
-			asked, elected = asked+1, time.Now()
+			c.Elect(-1)
+			elected = time.Now()
 		}
 		for _, i := range on {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)

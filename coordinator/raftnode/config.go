@@ -25,10 +25,10 @@ type Server struct {
 type Timing struct {
 	// HeartbeatTimeout is the silence after which a follower doubts its
 	// leader. Heartbeats wait behind fsync here (see DESIGN.md), so it must be
-	// well above the disk's worst pause. Between 50 ms and 4 s.
+	// well above the disk's worst pause. Between 50 ms and a minute.
 	HeartbeatTimeout time.Duration
 	// ElectionTimeout is how long a candidate waits for votes before it tries
-	// again; at least HeartbeatTimeout, at most 4 s.
+	// again; at least HeartbeatTimeout, at most a minute.
 	ElectionTimeout time.Duration
 	// LeaderLeaseTimeout is how long a leader goes on without hearing from a
 	// majority; at most HeartbeatTimeout, so that it steps down before others
@@ -53,8 +53,7 @@ func FastTiming() Timing {
 
 const (
 	minTimeout = 50 * time.Millisecond
-	// maxTimeout keeps two full rounds of an election below 10 s or so.
-	maxTimeout = 4 * time.Second
+	maxTimeout = time.Minute // the configuration's, too
 )
 
 // Validate reports everything that is wrong with t, by key.

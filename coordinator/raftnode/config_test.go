@@ -20,7 +20,7 @@ func TestTimingValidate(t *testing.T) {
 		{"of these tests", testTiming(), nil},
 		{"election below heartbeat", Timing{2 * s, s, s, ms}, []string{"election_timeout: 1s is below heartbeat_timeout (2s)"}},
 		{"lease above heartbeat", Timing{s, s, 2 * s, ms}, []string{"leader_lease_timeout: 2s is above heartbeat_timeout (1s)"}},
-		{"too slow to promise anything", Timing{5 * s, 6 * s, s, ms}, []string{"heartbeat_timeout: 5s is outside 50ms to 4s", "election_timeout: 6s"}},
+		{"too slow to promise anything", Timing{61 * s, 62 * s, s, ms}, []string{"heartbeat_timeout: 1m1s is outside 50ms to 1m0s", "election_timeout: 1m2s"}},
 		{"all wrong", Timing{ms, 0, s, 0}, []string{"heartbeat_timeout: 1ms", "election_timeout: 0s", "leader_lease_timeout: 1s is above", "commit_timeout: 0s"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
