@@ -74,12 +74,16 @@ LIGHT  = -ldflags=-w -vet=off
 LARGE  = export GOGC=400 GOMEMLIMIT=4GiB
 PLAIN  = ./e2e $(filter-out %/e2e,$(OTHERS))
 
+test: SHELL := bash
 test: test-deps ## run all tests, end to end ones too, with the race detector where goroutines meet
-	@$(LARGE); rc=0; \
-	$(GO) test $(LIGHT) $(TESTFLAGS) -p $(P) -parallel $(PARALLEL) -timeout 40m $(PLAIN) & plain=$$!; \
+	@mkdir -p bin; $(LARGE); { \
+	$(GO) test $(LIGHT) $(TESTFLAGS) -p $(P) -parallel $(PARALLEL) -timeout 40m $(PLAIN) & plain=$$!; rc=0; \
 	$(GO) test $(LIGHT) $(TESTFLAGS) -race -p $(P) -parallel $(PARALLEL) -timeout 40m $(RACE) || rc=1; \
 	$(GO) test $(LIGHT) $(TESTFLAGS) -race -timeout 20m -run 'While|Waiters|WaitEnded' ./fsm || rc=1; \
 	wait $$plain || rc=1; \
+	exit $$rc; } 2>&1 | tee bin/test.log; rc=$${PIPESTATUS[0]}; \
+	[ $$rc = 0 ] || { echo "what failed (the whole output: bin/test.log):"; \
+	grep -E '^ *--- FAIL|^FAIL.|^panic:|^	*Test[A-Z].* \([0-9hms.]+\)$$|DATA RACE|^ *[a-z0-9_]+_test\.go:[0-9]+:' bin/test.log | head -n 100; }; \
 	exit $$rc
 
 hunt: ## draw CHECKS cases for each property, other ones each time (HUNT="./fsm ./scheduler" FOR=2m)
