@@ -21,7 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -34,7 +33,6 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/notify"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
 	"github.com/berth-scheduler/berth/coordinator/space"
-	peerv1 "github.com/berth-scheduler/berth/proto/berth/peer/v1"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/site"
@@ -150,42 +148,6 @@ func Start(t testing.TB, o Options) *Cluster {
 	})
 	c.Leader()
 	return c
-}
-
-// Elect has a coordinator other than that of a number stand for election now, as a
-// leader does that hands over: a steady cluster would wait for long. It is the one
-// with the newest log, which the others vote for; -1 leaves out none.
-func (c *Cluster) Elect(but int) {
-	c.t.Helper()
-	layer := newLink(c.listen("127.0.0.1:0"))
-	trans := raft.NewNetworkTransport(layer, 1, time.Minute, io.Discard)
-	defer trans.Close()
-	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}
-	best, newest := raft.Server{}, uint64(0)
-	for _, i := range c.alive() {
-		p := raft.Server{ID: raft.ServerID(c.peers[i].ID), Address: raft.ServerAddress(c.peers[i].Addr)}
-		var stale raft.AppendEntriesResponse // to a term that is over: it says how long the log is
-		if err := trans.AppendEntries(p.ID, p.Address, &raft.AppendEntriesRequest{RPCHeader: header}, &stale); err != nil {
-			c.t.Logf("%s does not say how long its log is: %v", p.ID, err)
-			continue
-		}
-		if i != but && stale.LastLog >= newest {
-			best, newest = p, stale.LastLog
-		}
-	}
-	if err := trans.TimeoutNow(best.ID, best.Address, &raft.TimeoutNowRequest{RPCHeader: header}, &raft.TimeoutNowResponse{}); err != nil {
-		c.t.Logf("%q does not stand for election: %v", best.ID, err)
-	}
-}
-
-// alive are the coordinators that were neither stopped nor killed.
-func (c *Cluster) alive() (on []int) {
-	for i, n := range c.nodes {
-		if n != nil && !n.killed {
-			on = append(on, i)
-		}
-	}
-	return on
 }
 
 // hold keeps an address until Restart wants it, so that no other test gets it.
@@ -453,30 +415,6 @@ func (c *Cluster) Client(i int) *grpc.ClientConn {
 func As(ctx context.Context, uid uint32) context.Context {
 	s := strconv.FormatUint(uint64(uid), 10)
 	return metadata.AppendToOutgoingContext(ctx, mdUID, s, mdGID, s)
-}
-
-// Leader waits for a coordinator that leads and returns its number.
-func (c *Cluster) Leader() int {
-	c.t.Helper()
-	elected := time.Time{}
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		on := c.alive()
-		if c.opts.Steady && !c.led && len(on) > len(c.nodes)/2 && time.Since(elected) > time.Second {
-			c.Elect(-1)
-			elected = time.Now()
-		}
-		for _, i := range on {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			_, err := peerv1.NewPeerServiceClient(c.Dial(i, "coordinator", "peer")).ConfirmIndex(ctx, &peerv1.ConfirmIndexRequest{})
-			cancel()
-			if err == nil {
-				c.led = true
-				return i
-			}
-		}
-	}
-	c.t.Fatal("no leader within a minute")
-	return -1
 }
 
 // certifier answers with plain texts: what certificates are is not tested here.
