@@ -120,10 +120,11 @@ func TestJobsSeeTheirOwnCards(t *testing.T) {
 	}
 	// Without a specification the cards leave the offer, and the job that met it
 	// first is not its user's failure.
+	late := c.submit("-D", dir, "--hold", "--gpus", "1", "--exclusive", "--", "true") // the agent may see it first
 	if err := os.Remove(filepath.Join(specs, "nvidia.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	late := c.submit("-D", dir, "--gpus", "1", "--exclusive", "--", "true")
+	c.run("release", fmt.Sprint(late))
 	if j := c.await(late, "NODE_FAIL", "PENDING"); j.State == "NODE_FAIL" && j.Reason != "NodeFault" {
 		t.Errorf("without a specification: %s (%s)", j.State, j.Reason)
 	}

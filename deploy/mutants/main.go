@@ -37,7 +37,7 @@ func main() {
 type options struct {
 	dir     string         // of the *.mutants files
 	only    *regexp.Regexp // ids
-	check   bool           // whether they apply, nothing more
+	check   bool           // whether they apply and compile, nothing more
 	all     bool           // their tests, also when one has failed
 	note    bool           // which tests caught them
 	workers int
@@ -50,7 +50,7 @@ func parse(args []string) (options, error) {
 	var o options
 	only := fs.String("run", "", "plant only those whose id matches this regular expression")
 	fs.StringVar(&o.dir, "dir", "deploy/mutants", "folder with the *.mutants files")
-	fs.BoolVar(&o.check, "check", false, "see only whether each still applies")
+	fs.BoolVar(&o.check, "check", false, "see only whether each still applies and compiles")
 	fs.BoolVar(&o.all, "all", false, "run all tests of its packages, and name each that fails, not the first alone")
 	fs.BoolVar(&o.note, "note", false, "write down which test caught each, to be tried first the next time")
 	fs.IntVar(&o.workers, "j", 2, "how many to try at once")
@@ -101,16 +101,24 @@ func run(ctx context.Context, args []string) error {
 	return err
 }
 
-// check reports those that no longer apply to the working tree.
+// check reports those that no longer apply to the working tree, or do not compile
+// there.
 func check(ctx context.Context, ms []mutant) error {
 	var errs []error
-	for _, m := range ms {
-		if err := apply(ctx, ".", m, "--check"); err != nil {
+	err := inCopy(ctx, func(dir string) {
+		c, err := newCompiler(ctx, dir)
+		if err != nil {
 			errs = append(errs, err)
+			return
 		}
-	}
-	if len(errs) == 0 {
-		fmt.Printf("%d planted bugs apply\n", len(ms))
+		for _, m := range ms {
+			if err := c.compiles(ctx, m); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	})
+	if errs = append(errs, err); errors.Join(errs...) == nil {
+		fmt.Printf("%d planted bugs apply and compile\n", len(ms))
 	}
 	return errors.Join(errs...)
 }
