@@ -133,9 +133,10 @@ mallory: ## attack a cluster as one of its users beside twenty honest ones, and 
 mutants: ## plant bugs one by one and say which tests catch each (MUTANT=regexp)
 	$(GO) run ./deploy/mutants -run '$(MUTANT)'
 
-lint: ## run staticcheck and gosec
+lint: ## run staticcheck and gosec, and see that the planted bugs still compile
 	$(GO) run $(STATICCHECK) ./...
 	deploy/ci/gosec.sh ./...
+	$(GO) run ./deploy/mutants -check
 
 vuln: ## look for known vulnerabilities, where their database can be reached (VULNDB=URL)
 	deploy/ci/vuln.sh ./...

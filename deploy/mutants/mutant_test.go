@@ -3,31 +3,10 @@ package main
 import (
 	"maps"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 )
-
-// TestTheyApply: a planted bug outlives changes around it, or is mended with
-// them.
-func TestTheyApply(t *testing.T) {
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("needs git, to see whether patches apply")
-	}
-	ms, err := read(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(ms) < 80 {
-		t.Errorf("%d planted bugs, want at least 80", len(ms))
-	}
-	for _, m := range ms {
-		if err := apply(t.Context(), "../..", m, "--check"); err != nil {
-			t.Error(err)
-		}
-	}
-}
 
 func TestSplit(t *testing.T) {
 	const diff = "--- a/x.go\n+++ b/x.go\n@@ -1 +1 @@\n-a\n+b\n"
