@@ -20,6 +20,8 @@ type Partition struct {
 	// MaxTime bounds the time limits of its jobs, 0 for no bound. DefaultTime
 	// is the limit of a job that asks for none, 0 for MaxTime.
 	MaxTime, DefaultTime time.Duration
+	// MaxGPUs bounds the GPUs of each of its jobs, on all their nodes, 0 for no bound.
+	MaxGPUs int64
 	// Down tells that nothing starts there; what runs goes on.
 	Down bool
 	// Networks are what its jobs may see of the network, the first for those
@@ -43,6 +45,9 @@ const (
 	MinSessionIdle = time.Second
 	MaxSessionIdle = 14 * 24 * time.Hour
 )
+
+// maxPartitionGPUs is the most that Partition.MaxGPUs may say.
+const maxPartitionGPUs = 1_000_000
 
 // CheckPartitionName reports whether s may name a partition: 1–63 characters of
 // a–z, A–Z, 0–9, '.', '_' and '-', the first a letter or digit, as sites name
@@ -109,6 +114,8 @@ func (p *Partition) Check() error {
 		return Errorf(CodeInvalid, "max_time: %s is outside 1 s to %d days; 0 is no bound", p.MaxTime, MaxTimeDays)
 	case p.DefaultTime != 0 && (p.DefaultTime < time.Second || p.DefaultTime > most):
 		return Errorf(CodeInvalid, "default_time: %s is outside 1 s to %d days; 0 is max_time", p.DefaultTime, MaxTimeDays)
+	case p.MaxGPUs < 0 || p.MaxGPUs > maxPartitionGPUs:
+		return Errorf(CodeInvalid, "max_gpus: %d is outside 1 to %d; 0 is no bound", p.MaxGPUs, maxPartitionGPUs)
 	case p.SessionIdle != 0 && (p.SessionIdle < MinSessionIdle || p.SessionIdle > MaxSessionIdle):
 		return Errorf(CodeInvalid, "session_idle: %s is outside 1 s to 14 days; 0 is no limit", p.SessionIdle)
 	case p.Idle.Check() != nil:
@@ -182,6 +189,15 @@ func (p *Partition) Limit(asked time.Duration) (time.Duration, error) {
 		return 0, Errorf(CodeInvalid, "time: %s is above the most that partition %s allows, %s; ask for less, or name another partition", asked, p.Name, p.MaxTime)
 	}
 	return asked, nil
+}
+
+// CheckSize reports why a job with s is too large for p: nil when it is not, else an
+// *Error of CodeInvalid.
+func (p *Partition) CheckSize(s *Spec) error {
+	if n := int64(s.GPUs) * int64(s.NodeCount()); p.MaxGPUs > 0 && n > p.MaxGPUs {
+		return Errorf(CodeInvalid, "gpus: a job of partition %s may have at most %d, and %d are asked for; ask for fewer, or name another partition", p.Name, p.MaxGPUs, n)
+	}
+	return nil
 }
 
 // HostTerms is what a partition gives jobs with GPUs that ask for no host memory or no

@@ -141,6 +141,8 @@ func TestPartitionCheck(t *testing.T) {
 		{"too long", "max_time", func(p *Partition) { p.MaxTime = 31 * 24 * time.Hour }},
 		{"negative", "default_time", func(p *Partition) { p.DefaultTime = -time.Hour }},
 		{"default above the most", "above max_time", func(p *Partition) { p.DefaultTime = 2 * time.Hour }},
+		{"GPUs below none", "max_gpus: -1 is outside", func(p *Partition) { p.MaxGPUs = -1 }},
+		{"GPUs beyond counting", "max_gpus", func(p *Partition) { p.MaxGPUs = 1_000_001 }},
 		{"too short for sessions", "session_idle", func(p *Partition) { p.SessionIdle = time.Millisecond }},
 		{"too long for sessions", "session_idle", func(p *Partition) { p.SessionIdle = 15 * 24 * time.Hour }},
 		{"types out of order", "out of order", func(p *Partition) { p.GPUTypes = []string{"T4", "A100"} }},
@@ -191,6 +193,22 @@ func TestPartitionLimit(t *testing.T) {
 		p := Partition{Name: "p", MaxTime: c.max, DefaultTime: c.standard}
 		if got, err := p.Limit(c.asked); got != c.want || (err != nil) != c.bad {
 			t.Errorf("%+v: %s, %v", c, got, err)
+		}
+	}
+}
+
+func TestPartitionSize(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		most        int64
+		gpus, nodes int
+		bad         bool
+	}{
+		{gpus: 1000}, {most: 4}, {most: 4, gpus: 4}, {most: 4, gpus: 2, nodes: 2}, {most: 4, gpus: 5, bad: true}, {most: 4, gpus: 2, nodes: 3, bad: true},
+	} {
+		p := Partition{Name: "p", MaxGPUs: c.most}
+		if err := p.CheckSize(&Spec{GPUs: c.gpus, Nodes: c.nodes}); (err != nil) != c.bad {
+			t.Errorf("%+v: %v", c, err)
 		}
 	}
 }

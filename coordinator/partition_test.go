@@ -9,6 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -344,6 +346,31 @@ func TestNetworksOfPartitions(t *testing.T) {
 	}
 	if got := job(t, cc, alice, ids[0]).Spec.GetContainer().GetNetwork(); got != "none" {
 		t.Errorf("a job that does not choose gets %q", got)
+	}
+}
+
+// TestPartitionsBoundTheGPUsOfAJob: on all its nodes, also where others take it.
+func TestPartitionsBoundTheGPUsOfAJob(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1})
+	cc := c.Dial(0, "gate", "g")
+	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"), coordtest.T4("GPU-2"))
+	if p := setPartition(t, cc, &apiv1.SetPartitionRequest{Name: "small", Nodes: proto.String("n1"), Default: proto.Bool(true), MaxGpus: proto.Int64(1)}).Partition; p.GetMaxGpus() != 1 {
+		t.Errorf("shown as %v", p)
+	}
+	two := spec(0)
+	two.Gpus = 2
+	if _, err := submit(t, cc, alice, reqID(1), two); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "a job of partition small may have at most 1, and 2 are asked for") {
+		t.Errorf("two GPUs: %v", err)
+	}
+	setPartition(t, cc, &apiv1.SetPartitionRequest{Name: "large", Nodes: proto.String("n1")})
+	two.Partition = "small,large"
+	ids, err := submit(t, cc, alice, reqID(2), two)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := job(t, cc, alice, ids[0]).Spec.GetPartition(); p != "large" {
+		t.Errorf("it goes to partition %q", p)
 	}
 }
 

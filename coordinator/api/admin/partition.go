@@ -143,7 +143,7 @@ func merged(old *cluster.Partition, req *apiv1.SetPartitionRequest) (p *cluster.
 	}
 	for _, n := range []struct{ from, to *int64 }{
 		{req.MemPerGpuMib, &p.Host.MemPerGPUMiB}, {req.CpuPerGpuMilli, &p.Host.CPUPerGPUMilli},
-		{req.LeastMemMib, &p.Host.LeastMemMiB}, {req.LeastCpuMilli, &p.Host.LeastCPUMilli},
+		{req.LeastMemMib, &p.Host.LeastMemMiB}, {req.LeastCpuMilli, &p.Host.LeastCPUMilli}, {req.MaxGpus, &p.MaxGPUs},
 	} {
 		if n.from != nil {
 			*n.to = *n.from

@@ -41,6 +41,9 @@ func enter(spec *cluster.Spec, parts []*cluster.Partition) (part *cluster.Partit
 	if spec.TimeLimit, err = part.Limit(spec.TimeLimit); err != nil {
 		return nil, "", err
 	}
+	if err := part.CheckSize(spec); err != nil {
+		return nil, "", err
+	}
 	if spec.Container.Network, err = part.Net(spec.Container.Network); err != nil {
 		return nil, "", err
 	}

@@ -123,6 +123,14 @@ func limitText(p *apiv1.Partition) string {
 	return units.FormatDuration(p.GetMaxTime().AsDuration())
 }
 
+// gpusText is how many GPUs a job may have, "" for no bound.
+func gpusText(p *apiv1.Partition) string {
+	if p.GetMaxGpus() == 0 {
+		return ""
+	}
+	return strconv.FormatInt(p.GetMaxGpus(), 10) + " a job"
+}
+
 // idleText is how long sessions may stand idle, "" for no limit.
 func idleText(p *apiv1.Partition) string {
 	if p.GetSessionIdle() == nil {
@@ -175,6 +183,7 @@ func runPartitionShow(ctx context.Context, e *console.Env, c *client.Client, f c
 			"GPU types", strings.Join(p.GetGpuTypes(), ", "),
 			"Longest time", limitText(p),
 			"Usual time", usual,
+			"Most GPUs", gpusText(p),
 			"Networks", strings.Join(p.GetNetworks(), ", "),
 			"Idle GPUs", p.GetIdle(),
 			"Idle sessions", idleText(p),
@@ -200,10 +209,10 @@ func accessText(p *apiv1.Partition) string {
 }
 
 type partitionOptions struct {
-	nodes, types, maxTime, defaultTime, state, networks, idle, sessionIdle, resize string
-	standard                                                                       bool
-	host                                                                           hostOptions
-	access                                                                         map[string]*string // names by list
+	nodes, types, maxTime, defaultTime, maxGPUs, state, networks, idle, sessionIdle, resize string
+	standard                                                                                bool
+	host                                                                                    hostOptions
+	access                                                                                  map[string]*string // names by list
 }
 
 func newPartitionSetCmd(e *console.Env, c *client.Client) *cobra.Command {
@@ -230,6 +239,7 @@ func newPartitionSetCmd(e *console.Env, c *client.Client) *cobra.Command {
 	fs.BoolVar(&o.standard, "default", false, "jobs that name no partition go here; takes that from another")
 	fs.StringVar(&o.maxTime, "max-time", "", "the most `TIME` that a job may ask for, or none")
 	fs.StringVar(&o.defaultTime, "default-time", "", "`TIME` of a job that asks for none; none is --max-time")
+	fs.StringVar(&o.maxGPUs, "max-gpus", "", "the most GPUs of a job, on all its nodes, a `NUMBER`, or none")
 	fs.StringVar(&o.networks, "networks", "", "what its jobs may see of the network, a comma-separated `LIST` of host and none, the first by default; \"\" leaves it to the nodes")
 	fs.StringVar(&o.idle, "idle", "", "`POLICY` for jobs whose GPUs stand idle, such as below=5%,window=30m,grace=10m,warn=1h,shrink=2h,end=4h,ok=8h, or none")
 	fs.StringVar(&o.sessionIdle, "session-idle", "", "end sessions (salloc, srun outside of jobs) that stand idle for so much `TIME`, or none")
@@ -295,7 +305,7 @@ func (o *partitionOptions) request(name string, said func(string) bool) (*apiv1.
 		}
 		*t.to = durationpb.New(d)
 	}
-	if err := o.host.request(req, said); err != nil {
+	if err := o.numbers(req, said); err != nil {
 		return nil, err
 	}
 	if said("state") {
@@ -395,6 +405,7 @@ type partitionView struct {
 	// 0 is no limit.
 	MaxSeconds     float64 `json:"max_seconds"`
 	DefaultSeconds float64 `json:"default_seconds"`
+	MaxGPUs        int64   `json:"max_gpus"`
 	Policy         string  `json:"policy"`
 	Resize         string  `json:"resize"`
 	SessionIdle    float64 `json:"session_idle_seconds"`
@@ -422,7 +433,7 @@ func viewPartitions(in []*apiv1.Partition) []partitionView {
 		}
 		out = append(out, partitionView{
 			Name: p.GetName(), State: partitionState(p), Default: p.GetDefault(), Nodes: p.GetNodes(), GPUTypes: append([]string{}, p.GetGpuTypes()...),
-			MaxSeconds: p.GetMaxTime().AsDuration().Seconds(), DefaultSeconds: p.GetDefaultTime().AsDuration().Seconds(), Policy: p.GetPolicy(), Resize: cmp.Or(p.GetResize(), "off"), SessionIdle: p.GetSessionIdle().AsDuration().Seconds(),
+			MaxSeconds: p.GetMaxTime().AsDuration().Seconds(), DefaultSeconds: p.GetDefaultTime().AsDuration().Seconds(), MaxGPUs: p.GetMaxGpus(), Policy: p.GetPolicy(), Resize: cmp.Or(p.GetResize(), "off"), SessionIdle: p.GetSessionIdle().AsDuration().Seconds(),
 			Networks: append([]string{}, p.GetNetworks()...), NodesTotal: p.GetNodesTotal(), NodesReady: p.GetNodesReady(), GPUsTotal: p.GetGpusTotal(), GPUsUsed: p.GetGpusUsed(),
 			JobsRunning: p.GetJobsRunning(), JobsWaiting: p.GetJobsWaiting(), Access: access, Host: viewHost(p.GetHost()),
 		})

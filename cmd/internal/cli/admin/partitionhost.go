@@ -24,15 +24,16 @@ func (o *hostOptions) add(fs *pflag.FlagSet) {
 	fs.StringVar(&o.leastCPUs, "least-cpus", "", "the same in cores, a `NUMBER`; none is 1")
 }
 
-// request adds what the flags change.
-func (o *hostOptions) request(req *apiv1.SetPartitionRequest, said func(string) bool) error {
+// numbers adds what the flags change that are a number, or none.
+func (o *partitionOptions) numbers(req *apiv1.SetPartitionRequest, said func(string) bool) error {
 	for _, f := range []struct {
 		flag, text string
 		parse      func(string) (int64, error)
 		to         **int64
 	}{
-		{"def-mem-per-gpu", o.memPerGPU, units.ParseMiB, &req.MemPerGpuMib}, {"def-cpus-per-gpu", o.cpusPerGPU, coresMilli, &req.CpuPerGpuMilli},
-		{"least-mem", o.leastMem, units.ParseMiB, &req.LeastMemMib}, {"least-cpus", o.leastCPUs, coresMilli, &req.LeastCpuMilli},
+		{"max-gpus", o.maxGPUs, countOf, &req.MaxGpus},
+		{"def-mem-per-gpu", o.host.memPerGPU, units.ParseMiB, &req.MemPerGpuMib}, {"def-cpus-per-gpu", o.host.cpusPerGPU, coresMilli, &req.CpuPerGpuMilli},
+		{"least-mem", o.host.leastMem, units.ParseMiB, &req.LeastMemMib}, {"least-cpus", o.host.leastCPUs, coresMilli, &req.LeastCpuMilli},
 	} {
 		if !said(f.flag) {
 			continue
@@ -97,4 +98,13 @@ func viewHost(h *apiv1.HostTerms) hostView {
 		MemPerGPUMiB: h.GetMemPerGpuMib(), CPUsPerGPU: float64(h.GetCpuPerGpuMilli()) / 1000,
 		LeastMemMiB: h.GetLeastMemMib(), LeastCPUs: float64(h.GetLeastCpuMilli()) / 1000,
 	}
+}
+
+// countOf reads a number of GPUs; how many there may be is the coordinator's to say.
+func countOf(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%s: want a number from 1 on", console.ShortQuote(text))
+	}
+	return n, nil
 }

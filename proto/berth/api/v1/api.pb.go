@@ -7614,6 +7614,8 @@ type Partition struct {
 	// Whether the shares of running jobs are cut to what they use: conservative or
 	// eager; empty is off.
 	Resize string `protobuf:"bytes,40,opt,name=resize,proto3" json:"resize,omitempty"`
+	// The most GPUs of a job, on all its nodes; 0 is no bound.
+	MaxGpus int64 `protobuf:"varint,41,opt,name=max_gpus,json=maxGpus,proto3" json:"max_gpus,omitempty"`
 	// What its jobs with GPUs get that ask for no host memory or cores; absent is
 	// what is predicted, and the scheduler's defaults.
 	Host          *HostTerms `protobuf:"bytes,23,opt,name=host,proto3" json:"host,omitempty"`
@@ -7782,6 +7784,13 @@ func (x *Partition) GetResize() string {
 		return x.Resize
 	}
 	return ""
+}
+
+func (x *Partition) GetMaxGpus() int64 {
+	if x != nil {
+		return x.MaxGpus
+	}
+	return 0
 }
 
 func (x *Partition) GetHost() *HostTerms {
@@ -8036,7 +8045,9 @@ type SetPartitionRequest struct {
 	LeastMemMib    *int64 `protobuf:"varint,25,opt,name=least_mem_mib,json=leastMemMib,proto3,oneof" json:"least_mem_mib,omitempty"`
 	LeastCpuMilli  *int64 `protobuf:"varint,26,opt,name=least_cpu_milli,json=leastCpuMilli,proto3,oneof" json:"least_cpu_milli,omitempty"`
 	// off, conservative or eager.
-	Resize        *string `protobuf:"bytes,40,opt,name=resize,proto3,oneof" json:"resize,omitempty"`
+	Resize *string `protobuf:"bytes,40,opt,name=resize,proto3,oneof" json:"resize,omitempty"`
+	// 0 takes the bound away.
+	MaxGpus       *int64 `protobuf:"varint,41,opt,name=max_gpus,json=maxGpus,proto3,oneof" json:"max_gpus,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8195,6 +8206,13 @@ func (x *SetPartitionRequest) GetResize() string {
 		return *x.Resize
 	}
 	return ""
+}
+
+func (x *SetPartitionRequest) GetMaxGpus() int64 {
+	if x != nil && x.MaxGpus != nil {
+		return *x.MaxGpus
+	}
+	return 0
 }
 
 type SetPartitionResponse struct {
@@ -10000,7 +10018,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"a\n" +
 	"\x13CreateTokenResponse\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x124\n" +
-	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\xb5\x05\n" +
+	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\xd0\x05\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05nodes\x18\x02 \x01(\tR\x05nodes\x12\x1b\n" +
@@ -10024,7 +10042,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x04idle\x18\x14 \x01(\tR\x04idle\x120\n" +
 	"\x06access\x18\x15 \x03(\v2\x18.berth.api.v1.AccessListR\x06access\x12<\n" +
 	"\fsession_idle\x18\x16 \x01(\v2\x19.google.protobuf.DurationR\vsessionIdle\x12\x16\n" +
-	"\x06resize\x18( \x01(\tR\x06resize\x12+\n" +
+	"\x06resize\x18( \x01(\tR\x06resize\x12\x19\n" +
+	"\bmax_gpus\x18) \x01(\x03R\amaxGpus\x12+\n" +
 	"\x04host\x18\x17 \x01(\v2\x17.berth.api.v1.HostTermsR\x04host\"\xa9\x01\n" +
 	"\tHostTerms\x12%\n" +
 	"\x0fmem_per_gpu_mib\x18\x01 \x01(\x03R\fmemPerGpuMib\x12)\n" +
@@ -10040,7 +10059,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x16ListPartitionsResponse\x127\n" +
 	"\n" +
 	"partitions\x18\x01 \x03(\v2\x17.berth.api.v1.PartitionR\n" +
-	"partitions\"\xcb\x06\n" +
+	"partitions\"\xf8\x06\n" +
 	"\x13SetPartitionRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\x05nodes\x18\x02 \x01(\tH\x00R\x05nodes\x88\x01\x01\x12\"\n" +
@@ -10060,7 +10079,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x11cpu_per_gpu_milli\x18\x18 \x01(\x03H\x05R\x0ecpuPerGpuMilli\x88\x01\x01\x12'\n" +
 	"\rleast_mem_mib\x18\x19 \x01(\x03H\x06R\vleastMemMib\x88\x01\x01\x12+\n" +
 	"\x0fleast_cpu_milli\x18\x1a \x01(\x03H\aR\rleastCpuMilli\x88\x01\x01\x12\x1b\n" +
-	"\x06resize\x18( \x01(\tH\bR\x06resize\x88\x01\x01B\b\n" +
+	"\x06resize\x18( \x01(\tH\bR\x06resize\x88\x01\x01\x12\x1e\n" +
+	"\bmax_gpus\x18) \x01(\x03H\tR\amaxGpus\x88\x01\x01B\b\n" +
 	"\x06_nodesB\n" +
 	"\n" +
 	"\b_defaultB\a\n" +
@@ -10070,7 +10090,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x12_cpu_per_gpu_milliB\x10\n" +
 	"\x0e_least_mem_mibB\x12\n" +
 	"\x10_least_cpu_milliB\t\n" +
-	"\a_resize\"i\n" +
+	"\a_resizeB\v\n" +
+	"\t_max_gpus\"i\n" +
 	"\x14SetPartitionResponse\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.berth.api.v1.PartitionR\tpartition\x12\x1a\n" +
 	"\bwarnings\x18\x02 \x03(\tR\bwarnings\",\n" +

@@ -7854,6 +7854,8 @@ type Partition struct {
 	SessionIdleUs int64 `protobuf:"varint,22,opt,name=session_idle_us,json=sessionIdleUs,proto3" json:"session_idle_us,omitempty"`
 	// As cluster.ParseResizeMode reads it; empty is off.
 	Resize string `protobuf:"bytes,40,opt,name=resize,proto3" json:"resize,omitempty"`
+	// The most GPUs of a job, on all its nodes; 0 is no bound.
+	MaxGpus int64 `protobuf:"varint,41,opt,name=max_gpus,json=maxGpus,proto3" json:"max_gpus,omitempty"`
 	// What its jobs get that ask for no host memory or cores; see cluster.HostTerms.
 	Host          *HostTerms `protobuf:"bytes,23,opt,name=host,proto3" json:"host,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -7979,6 +7981,13 @@ func (x *Partition) GetResize() string {
 		return x.Resize
 	}
 	return ""
+}
+
+func (x *Partition) GetMaxGpus() int64 {
+	if x != nil {
+		return x.MaxGpus
+	}
+	return 0
 }
 
 func (x *Partition) GetHost() *HostTerms {
@@ -10487,7 +10496,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05maint\x18\n" +
 	" \x01(\bR\x05maint\x12\x1a\n" +
 	"\bfeatures\x18\v \x01(\tR\bfeatures\x12\x18\n" +
-	"\acomment\x18\f \x01(\tR\acomment\"\xb3\x03\n" +
+	"\acomment\x18\f \x01(\tR\acomment\"\xce\x03\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
@@ -10501,7 +10510,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04idle\x18\x14 \x01(\tR\x04idle\x120\n" +
 	"\x06access\x18\x15 \x03(\v2\x18.berth.log.v1.AccessListR\x06access\x12&\n" +
 	"\x0fsession_idle_us\x18\x16 \x01(\x03R\rsessionIdleUs\x12\x16\n" +
-	"\x06resize\x18( \x01(\tR\x06resize\x12+\n" +
+	"\x06resize\x18( \x01(\tR\x06resize\x12\x19\n" +
+	"\bmax_gpus\x18) \x01(\x03R\amaxGpus\x12+\n" +
 	"\x04host\x18\x17 \x01(\v2\x17.berth.log.v1.HostTermsR\x04host\"\xa9\x01\n" +
 	"\tHostTerms\x12%\n" +
 	"\x0fmem_per_gpu_mib\x18\x01 \x01(\x03R\fmemPerGpuMib\x12)\n" +
