@@ -56,8 +56,8 @@ func (e *Ended) Judge(r *nodev1.Report) bool {
 		peak := max(r.Usage.GpuMemPeakMib, b.HeldMib)
 		r.Usage.GpuMemPeakMib, r.Usage.GpuOom = peak, true
 		set(r, nodev1.AttemptState_ATTEMPT_STATE_OUT_OF_MEMORY, cluster.ReasonGPUOOM,
-			"held %d MiB of GPU %s, more than its share of %d MiB, and was ended; ask for --gpu-mem %s or more",
-			peak, b.Uuid, b.CapMib, caps.SuggestText(peak, b.CapMib))
+			"held %d MiB of GPU %s, more than its share of %d MiB, and was ended; %s",
+			peak, b.Uuid, b.CapMib, e.advice(b.Uuid, peak, b.CapMib))
 	case e.Life.madeRoom(s.Ended):
 		set(r, nodev1.AttemptState_ATTEMPT_STATE_PREEMPTED, cluster.ReasonPreempted, "")
 	case e.Life.Cause == TimeLimit:
@@ -75,6 +75,17 @@ func (e *Ended) Judge(r *nodev1.Report) bool {
 		return false
 	}
 	return true
+}
+
+// advice is what comes of a peak above a limit: nothing that the owner need do where
+// the share had been cut.
+func (e *Ended) advice(uuid string, peak, limit int64) string {
+	for _, g := range e.As.GetGpus() {
+		if g.Uuid == uuid && g.GrantedMib > g.MemMib && peak <= g.GrantedMib {
+			return fmt.Sprintf("that had been cut to what it used, from %d MiB", g.GrantedMib)
+		}
+	}
+	return "ask for --gpu-mem " + caps.SuggestText(peak, limit) + " or more"
 }
 
 // judgeServer judges an attempt whose server ended by a fault: that of a client is
@@ -115,8 +126,8 @@ func (e *Ended) JudgeMemory(r *nodev1.Report, m *Memory) bool {
 	case refused, m.Line != "" && near:
 		r.Usage.GpuOom, r.Usage.GpuMemPeakMib = true, peak
 		set(r, nodev1.AttemptState_ATTEMPT_STATE_OUT_OF_MEMORY, cluster.ReasonGPUOOM,
-			"an allocation on the GPU was refused; it held %d MiB at most and its share is %d MiB; ask for --gpu-mem %s or more",
-			peak, limit, caps.SuggestText(peak, limit))
+			"an allocation on the GPU was refused; it held %d MiB at most and its share is %d MiB; %s",
+			peak, limit, e.advice(m.UUID, peak, limit))
 	case m.Line != "":
 		set(r, nodev1.AttemptState_ATTEMPT_STATE_FAILED, e.exitReason(),
 			"exit code %d; its output says %q, but it held only %d MiB of its %d MiB: one large allocation, or a limit of the program's own",

@@ -123,3 +123,21 @@ func TestJudgeMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestCutShare: nobody is asked to declare more who was granted it.
+func TestCutShare(t *testing.T) {
+	t.Parallel()
+	for granted, says := range map[int64]string{
+		0: "ask for --gpu-mem 2304MiB or more", 2047: "ask for --gpu-mem 2304MiB or more", 2048: "that had been cut to what it used, from 2048 MiB",
+	} {
+		e := attempt.Ended{
+			As:   job(func(as *nodev1.Assignment) { as.Gpus = []*nodev1.Share{{Uuid: "g", MemMib: 1024, GrantedMib: granted}} }),
+			Task: runtime.Task{ExitCode: 137, Signal: syscall.SIGKILL, Ended: at(50)},
+			Life: attempt.Life{Cause: attempt.OverCap, Breach: &nodev1.MemBreach{Uuid: "g", HeldMib: 2048, CapMib: 1024, At: timestamppb.New(at(49))}},
+		}
+		r := &nodev1.Report{Exit: &nodev1.Exit{}, Usage: &nodev1.Usage{}}
+		if want := "held 2048 MiB of GPU g, more than its share of 1024 MiB, and was ended; " + says; !e.Judge(r) || r.Detail != want {
+			t.Errorf("granted %d MiB: %q, want %q", granted, r.Detail, want)
+		}
+	}
+}
