@@ -87,7 +87,7 @@ test: test-deps ## run all tests, end to end ones too, with the race detector wh
 	exit $$rc
 
 hunt: ## draw CHECKS cases for each property, other ones each time (HUNT="./fsm ./scheduler" FOR=2m)
-	deploy/ci/hunt.sh $(CHECKS) "$(FOR)" $(or $(HUNT),$(sort $(dir $(shell grep -rl --include=*_test.go '"pgregory.net/rapid"' .))))
+	deploy/ci/hunt.sh $(CHECKS) "$(FOR)" $(or $(HUNT),$(sort $(dir $(shell grep -rlE --include=*_test.go '^[[:space:]]"pgregory.net/rapid"$$' .))))
 
 stress: test-deps ## run all tests three times beside twice as many busy loops as cores, as on another user's machine (PKGS=, TIMES=)
 	deploy/ci/stress.sh $(or $(TIMES),3) $(PKGS)
