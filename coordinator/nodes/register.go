@@ -31,10 +31,12 @@ func (ss *session) register(ctx context.Context, h *nodev1.Hello) error {
 		n.Address = peerHost(ss.stream.Context())
 	}
 	untilAgreed(n, ss.n.prop.Version())
-	// Heard before it is ready: else whoever looks in between finds a ready node that
-	// was silent for as long as it was away.
-	ss.n.live.heard(n.ID, nil)
 	if old, ok := ss.n.fsm.Node(n.ID); !ok || old.State != cluster.NodeReady || !sameInventory(old, n) {
+		if ok && old.State != cluster.NodeReady {
+			// Heard before it is ready: else whoever looks in between finds a ready node
+			// that was silent for as long as it was away.
+			ss.n.live.heard(n.ID, nil)
+		}
 		_, err := ss.n.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_RegisterNode{RegisterNode: &logv1.RegisterNode{Node: conv.NodeToLog(n)}}})
 		if err != nil {
 			return err
