@@ -8,12 +8,11 @@ export GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 export PROTOC_GEN_GO      := v1.36.12
 export PROTOC_GEN_GO_GRPC := v1.6.1
 
-# Packages tested at once, of those under the race detector and of the others (with
-# more of them two cores do the same with twice the processor time), and tests of one
-# package that say that they may be: those wait most of their time, for elections,
-# agents and jobs.
+# Packages tested at once, of those under the race detector and of the others: with
+# more of them two cores do the same in as long, with twice the processor time. And
+# tests of one package that say that they may be at once: those wait most of their
+# time, for elections, agents and jobs.
 P        ?= 1
-Q        ?= 2
 PARALLEL ?= 6
 FUZZTIME ?= 30s
 CHECKS   ?= 1000
@@ -80,7 +79,7 @@ PLAIN  = ./e2e $(filter-out %/e2e,$(OTHERS))
 test: SHELL := bash
 test: test-deps ## run all tests, end to end ones too, with the race detector where goroutines meet
 	@mkdir -p bin; $(LARGE); { \
-	$(GO) test $(LIGHT) $(TESTFLAGS) -p $(Q) -parallel $(PARALLEL) -timeout 40m $(PLAIN) & plain=$$!; rc=0; \
+	$(GO) test $(LIGHT) $(TESTFLAGS) -p $(P) -parallel $(PARALLEL) -timeout 40m $(PLAIN) & plain=$$!; rc=0; \
 	$(GO) test $(LIGHT) $(TESTFLAGS) -race -p $(P) -parallel $(PARALLEL) -timeout 40m $(RACE) || rc=1; \
 	$(GO) test $(LIGHT) $(TESTFLAGS) -race -timeout 20m -run 'While|Waiters|WaitEnded' ./fsm || rc=1; \
 	wait $$plain || rc=1; \
