@@ -8,10 +8,9 @@ export GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 export PROTOC_GEN_GO      := v1.36.12
 export PROTOC_GEN_GO_GRPC := v1.6.1
 
-# Packages tested at once, of those under the race detector and of the others: with
-# more of them two cores do the same in as long, with twice the processor time. And
-# tests of one package that say that they may be at once: those wait most of their
-# time, for elections, agents and jobs.
+# Packages tested at once, of those under the race detector and of the others each: with
+# more, two cores take longer, and up to twice the processor time. And how many tests of
+# one package run at once, of those that may: they wait for elections, agents and jobs.
 P        ?= 1
 PARALLEL ?= 6
 FUZZTIME ?= 30s

@@ -15,9 +15,9 @@ func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		if os.Getenv("CI") != "" {
-			t.Fatal("needs root to be other users")
+			t.Fatal("needs root, to become other users")
 		}
-		t.Skip("needs root to be other users")
+		t.Skip("needs root, to become other users")
 	}
 }
 

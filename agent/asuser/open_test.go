@@ -17,7 +17,7 @@ import (
 // link to our /proc/self/fd must not lead there.
 func TestNoWayThroughOurOwnFiles(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("needs root: others are not become")
+		t.Skip("needs root, to become other users")
 	}
 	dir, err := os.MkdirTemp("", "open")
 	if err != nil {

@@ -62,7 +62,7 @@ func TestOpenPath(t *testing.T) {
 // TestOpenPathAsUser has the user's rights decide, not root's.
 func TestOpenPathAsUser(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("needs root to be somebody else")
+		t.Skip("needs root, to become other users")
 	}
 	dir, err := os.MkdirTemp("/tmp", "op")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 func TestDoHasNoneOfRootsRights(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
-		t.Skip("needs root: others are not become")
+		t.Skip("needs root, to become other users")
 	}
 	const uid, gid = 65533, 65532
 	// Over files: CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, MKNOD,

@@ -54,7 +54,7 @@ func TestTail(t *testing.T) {
 			if os.Getuid() == 0 {
 				l.UID, l.GID = 65534, 65534
 			} else if tc.root {
-				t.Skip("needs root, to be somebody else")
+				t.Skip("needs root, to become other users")
 			}
 			got, err := asuser.Tail(t.Context(), l, tc.path, 10)
 			switch {

@@ -372,7 +372,7 @@ func (c *Cluster) dial(addr, role, id string) (*grpc.ClientConn, error) {
 		}),
 		grpc.WithStreamInterceptor(func(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, m string, s grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
 			ctx, cancel := with(ctx)
-			context.AfterFunc(ctx, cancel) // with the stream, or late
+			context.AfterFunc(ctx, cancel) // nothing here sees the stream end before
 			return s(ctx, d, cc, m, o...)
 		}))
 }

@@ -21,21 +21,27 @@ import (
 
 // memoryRaft is a Raft of one without a disk.
 type memoryRaft struct {
-	fsm   *fsm.FSM
-	index uint64
+	fsm     *fsm.FSM
+	index   uint64
+	applied []func() // called after each entry
 }
 
 func (r *memoryRaft) Propose(_ context.Context, data []byte) (uint64, any, error) {
 	r.index++
-	return r.index, r.fsm.Apply(&raft.Log{Index: r.index, Term: 1, Data: data}), nil
+	answer := r.fsm.Apply(&raft.Log{Index: r.index, Term: 1, Data: data})
+	for _, f := range r.applied {
+		f()
+	}
+	return r.index, answer, nil
 }
 
 // leases runs a leader's watch over one node in virtual time. skew is added to its
-// clock: a machine that stood still finds that it is later than it slept.
-func leases(t *testing.T, lease time.Duration) (l *liveness, f *fsm.FSM, skew *atomic.Int64) {
+// clock: a machine that stood still finds that it is later than it slept. applied are
+// called after each entry.
+func leases(t *testing.T, lease time.Duration, applied ...func()) (l *liveness, f *fsm.FSM, skew *atomic.Int64) {
 	f, skew = fsm.New(fsm.Options{}), new(atomic.Int64)
 	clock := func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }
-	prop := proposer.New(&memoryRaft{fsm: f}, f, clock, func() error { return nil })
+	prop := proposer.New(&memoryRaft{fsm: f, applied: applied}, f, clock, func() error { return nil })
 	prop.SetVersion(fsm.EntryVersion, nil)
 	l = newLiveness(Needs{FSM: f, Proposer: prop, Clock: clock, Log: slog.New(slog.DiscardHandler)}, lease)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -133,6 +139,37 @@ func TestHeartbeatsAreBounded(t *testing.T) {
 		defer l.mu.Unlock()
 		if n := len(l.nodes["n1"].uses); n > maxUses {
 			t.Errorf("what %d attempts use is kept", n)
+		}
+	})
+}
+
+// TestBackIsHeard: a node that comes back is not silent for one moment, also before
+// its session goes on from registering.
+func TestBackIsHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var watched atomic.Pointer[liveness]
+		l, f, _ := leases(t, time.Minute, func() {
+			l := watched.Load()
+			if l == nil {
+				return
+			}
+			if n, _ := l.fsm.Node("n1"); n.State == cluster.NodeReady && len(l.silent()) > 0 {
+				t.Error("it is ready, and taken for silent")
+			}
+		})
+		watched.Store(l)
+		time.Sleep(2 * time.Minute)
+		if s := stateOf(t, f); s != cluster.NodeUnreachable {
+			t.Fatalf("after two minutes without a word it is %s", s)
+		}
+		ss := &session{n: &Nodes{cfg: Config{MaxShares: 1}, fsm: f, prop: l.prop, live: l}, node: "n1", log: l.log}
+		hello := &nodev1.Hello{Protocol: 1, Node: "n1", BootId: "b1", CpuMilli: 1000, MemMib: 1024, Address: "n1:1",
+			Gpus: []*nodev1.GPU{{Uuid: "GPU-own", Type: "T4", MemMib: 1000, CapMode: "sim"}}}
+		if err := ss.register(t.Context(), hello); err != nil {
+			t.Fatal(err)
+		}
+		if s := stateOf(t, f); s != cluster.NodeReady {
+			t.Errorf("registered, it is %s", s)
 		}
 	})
 }
