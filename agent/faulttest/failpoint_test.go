@@ -1,6 +1,7 @@
 package faulttest
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -57,7 +58,10 @@ func (s *site) crashAt(step string) bool {
 	cancelled := strings.Contains(step, "signal") // only those are told to end
 	if cancelled {
 		id = s.assign("trap 'exit 5' TERM; echo ready; while :; do sleep 0.02; done", 0)
-		s.until("the job to run", func() bool { return s.runs(id) > 0 })
+		s.until("the job to set its trap", func() bool {
+			text, err := os.ReadFile(s.output(id))
+			return err == nil && strings.Contains(string(text), "ready\n")
+		})
 		s.cancel(id)
 	} else {
 		id = s.assign("exit 42", 0)
