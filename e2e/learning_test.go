@@ -149,7 +149,7 @@ func (c *cluster) teach(dir string) weights {
 	c.t.Helper()
 	var jobs []modelJob
 	for _, model := range []string{"resnet18", "resnet50", "resnet101", "vgg16", "mobilenet_v2", "densenet121", "alexnet", "bert-base-uncased"} {
-		for _, batch := range []int{8, 16, 24, 32, 48, 64} {
+		for _, batch := range []int{8, 16, 32, 64} {
 			jobs = append(jobs, c.modelJob(model, batch))
 		}
 	}

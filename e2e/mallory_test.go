@@ -80,7 +80,7 @@ func TestFloodWithoutCertificates(t *testing.T) {
 // only. It fails the test when a coordinator grew by more than most MB.
 func (c *cluster) siege(t *testing.T, users *crowd, only string, most float64) []member {
 	t.Helper()
-	length := 8 * time.Second
+	length := 4 * time.Second
 	if text := os.Getenv("BERTH_MALLORY_FOR"); text != "" {
 		var err error
 		if length, err = time.ParseDuration(text); err != nil {
