@@ -4,18 +4,37 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 )
 
 // Ledger adds up what is taken and free on every node and GPU. The scheduler
 // works on a copy of the state machine's own, so that both agree to the unit
 // on what fits. It is not safe for concurrent use.
 type Ledger struct {
-	// The indexes are shared between copies and replaced, never changed, when
-	// the set of nodes changes.
-	nodeAt map[NodeID]int
-	gpuAt  map[GPUID]int
-	nodes  []NodeUse
-	gpus   []GPUUse
+	at    *ledgerIndex
+	nodes []NodeUse
+	gpus  []GPUUse
+}
+
+// ledgerIndex says where the accounts are. Copies of a ledger share it; what is
+// shared is copied before it is changed.
+type ledgerIndex struct {
+	node   map[NodeID]int
+	gpu    map[GPUID]int
+	gpus   map[NodeID]int // how many accounts of GPUs a node has
+	shared atomic.Bool
+}
+
+func newIndex(nodes, gpus int) *ledgerIndex {
+	return &ledgerIndex{node: make(map[NodeID]int, nodes), gpu: make(map[GPUID]int, gpus), gpus: make(map[NodeID]int, nodes)}
+}
+
+// own returns the index to change.
+func (l *Ledger) own() *ledgerIndex {
+	if l.at.shared.Load() {
+		l.at = &ledgerIndex{node: maps.Clone(l.at.node), gpu: maps.Clone(l.at.gpu), gpus: maps.Clone(l.at.gpus)}
+	}
+	return l.at
 }
 
 // NodeUse is a node's capacity and what is taken of it.
@@ -78,39 +97,48 @@ func (g *GPUUse) FreeShares() int {
 
 // NewLedger returns a ledger of nodes with nothing taken.
 func NewLedger(nodes []*Node) *Ledger {
-	l := &Ledger{nodeAt: map[NodeID]int{}, gpuAt: map[GPUID]int{}}
+	l := &Ledger{at: newIndex(0, 0)}
 	for _, n := range nodes {
 		l.SetNode(n)
 	}
 	return l
 }
 
-// Clone returns an independent copy in time linear in nodes and GPUs.
+// Clone returns an independent copy in time linear in nodes and GPUs. Several
+// goroutines may clone a ledger at once.
 func (l *Ledger) Clone() *Ledger {
-	return &Ledger{nodeAt: l.nodeAt, gpuAt: l.gpuAt, nodes: slices.Clone(l.nodes), gpus: slices.Clone(l.gpus)}
+	l.at.shared.Store(true)
+	return &Ledger{at: l.at, nodes: slices.Clone(l.nodes), gpus: slices.Clone(l.gpus)}
 }
 
 // SetNode adds n or takes over its new capacity; what is taken stays taken.
 // A GPU that n no longer has keeps its account with no capacity until its last
 // share is released, so that the accounts balance.
 func (l *Ledger) SetNode(n *Node) {
-	i, ok := l.nodeAt[n.ID]
+	i, ok := l.at.node[n.ID]
 	if !ok {
 		i = len(l.nodes)
 		l.nodes = append(l.nodes, NodeUse{ID: n.ID})
-		l.nodeAt = maps.Clone(l.nodeAt)
-		l.nodeAt[n.ID] = i
+		l.own().node[n.ID] = i
 	}
 	u := &l.nodes[i]
 	u.CPUMilli, u.MemMiB, u.Schedulable = n.CPUMilli, n.MemMiB, n.Schedulable()
-	added := false
+	l.forget(n)
 	for k := range n.GPUs {
-		if _, ok := l.gpuAt[n.GPUs[k].ID]; !ok {
-			added = true
+		l.setGPU(n, &n.GPUs[k])
+	}
+}
+
+// forget takes the capacity of those GPUs that n had and has no more.
+func (l *Ledger) forget(n *Node) {
+	still := 0
+	for k := range n.GPUs {
+		if i, ok := l.at.gpu[n.GPUs[k].ID]; ok && l.gpus[i].Node == n.ID {
+			still++
 		}
 	}
-	if added {
-		l.gpuAt = maps.Clone(l.gpuAt)
+	if still == l.at.gpus[n.ID] {
+		return
 	}
 	for k := range l.gpus {
 		if g := &l.gpus[k]; g.Node == n.ID && n.GPU(g.ID) == nil {
@@ -119,27 +147,36 @@ func (l *Ledger) SetNode(n *Node) {
 		}
 	}
 	l.closeGone()
-	for k := range n.GPUs {
-		l.setGPU(n, &n.GPUs[k])
-	}
 }
 
 func (l *Ledger) setGPU(n *Node, c *GPU) {
-	i, ok := l.gpuAt[c.ID]
+	i, ok := l.at.gpu[c.ID]
 	if !ok {
-		i = len(l.gpus)
-		l.gpus = append(l.gpus, GPUUse{ID: c.ID})
-		l.gpuAt[c.ID] = i
+		i = l.open(n.ID, c.ID)
 	}
 	g := &l.gpus[i]
+	if g.Node != n.ID {
+		at := l.own()
+		at.gpus[g.Node]--
+		at.gpus[n.ID]++
+	}
 	g.Node, g.Type, g.SellableMiB = n.ID, c.Type, c.SellableMiB
 	g.MaxShares, g.Shareable, g.Scope, g.Closed = max(1, c.MaxShares), c.Shareable(), c.Scope, !n.Open(c)
 	g.Unshared = c.Unshared
 }
 
+// open opens an account with no capacity, and returns where it is.
+func (l *Ledger) open(node NodeID, gpu GPUID) int {
+	i, at := len(l.gpus), l.own()
+	l.gpus = append(l.gpus, GPUUse{ID: gpu, Node: node})
+	at.gpu[gpu] = i
+	at.gpus[node]++
+	return i
+}
+
 // Node returns the account of a node; ok is false for an unknown one.
 func (l *Ledger) Node(id NodeID) (u NodeUse, ok bool) {
-	i, ok := l.nodeAt[id]
+	i, ok := l.at.node[id]
 	if !ok {
 		return NodeUse{}, false
 	}
@@ -148,7 +185,7 @@ func (l *Ledger) Node(id NodeID) (u NodeUse, ok bool) {
 
 // GPU returns the account of a GPU; ok is false for an unknown one.
 func (l *Ledger) GPU(id GPUID) (u GPUUse, ok bool) {
-	i, ok := l.gpuAt[id]
+	i, ok := l.at.gpu[id]
 	if !ok {
 		return GPUUse{}, false
 	}
@@ -157,7 +194,7 @@ func (l *Ledger) GPU(id GPUID) (u GPUUse, ok bool) {
 
 // Place returns where the account of a GPU lies, for GPUAt.
 func (l *Ledger) Place(id GPUID) (at int, ok bool) {
-	at, ok = l.gpuAt[id]
+	at, ok = l.at.gpu[id]
 	return at, ok
 }
 
@@ -174,7 +211,7 @@ func (l *Ledger) GPUAt(at int) (u *GPUUse, ok bool) {
 // Fits reports whether b can be taken now: the zero Reason when it can, and
 // otherwise the first thing that is missing, in numbers.
 func (l *Ledger) Fits(b *Berth) Reason {
-	i, ok := l.nodeAt[b.Node]
+	i, ok := l.at.node[b.Node]
 	if !ok {
 		return Reason{ReasonNodeDown, fmt.Sprintf("node %s is not registered", b.Node)}
 	}
@@ -204,7 +241,7 @@ func (l *Ledger) Fits(b *Berth) Reason {
 }
 
 func (l *Ledger) fitsGPU(node NodeID, gs GPUShare) Reason {
-	i, ok := l.gpuAt[gs.GPU]
+	i, ok := l.at.gpu[gs.GPU]
 	if !ok || l.gpus[i].Node != node {
 		return Reason{ReasonStale, fmt.Sprintf("node %s has no GPU %s", node, gs.GPU)}
 	}
@@ -264,12 +301,12 @@ func (l *Ledger) HeldMilli(gpus []GPUShare) int64 {
 }
 
 func (l *Ledger) add(b *Berth, sign int64) bool {
-	i, ok := l.nodeAt[b.Node]
+	i, ok := l.at.node[b.Node]
 	if !ok {
 		return false
 	}
 	for _, gs := range b.GPUs {
-		if _, ok := l.gpuAt[gs.GPU]; !ok {
+		if _, ok := l.at.gpu[gs.GPU]; !ok {
 			return false
 		}
 	}
@@ -278,7 +315,7 @@ func (l *Ledger) add(b *Berth, sign int64) bool {
 	n.UsedMem += sign * b.MemMiB
 	gone := false
 	for _, gs := range b.GPUs {
-		g := &l.gpus[l.gpuAt[gs.GPU]]
+		g := &l.gpus[l.at.gpu[gs.GPU]]
 		g.UsedMiB += sign * gs.Share.MemMiB
 		g.UsedMilli += sign * gs.Share.Milli
 		g.Shares += int(sign)
@@ -300,43 +337,36 @@ func (l *Ledger) closeGone() {
 	if !slices.ContainsFunc(l.gpus, gone) {
 		return
 	}
-	l.gpus = slices.DeleteFunc(slices.Clone(l.gpus), gone)
-	l.gpuAt = make(map[GPUID]int, len(l.gpus))
-	for i := range l.gpus {
-		l.gpuAt[l.gpus[i].ID] = i
+	l.keep(l.nodes, slices.DeleteFunc(slices.Clone(l.gpus), gone))
+}
+
+// keep takes over accounts, and makes the index of them.
+func (l *Ledger) keep(nodes []NodeUse, gpus []GPUUse) {
+	l.nodes, l.gpus, l.at = nodes, gpus, newIndex(len(nodes), len(gpus))
+	for i := range nodes {
+		l.at.node[nodes[i].ID] = i
+	}
+	for i := range gpus {
+		l.at.gpu[gpus[i].ID] = i
+		l.at.gpus[gpus[i].Node]++
 	}
 }
 
 // Remember opens an account with no capacity for a GPU that node no longer
 // reports, so that what still lies there can be taken again after a restore.
 func (l *Ledger) Remember(node NodeID, gpu GPUID) {
-	if _, ok := l.gpuAt[gpu]; ok {
-		return
+	if _, ok := l.at.gpu[gpu]; !ok {
+		l.open(node, gpu)
 	}
-	l.gpuAt = maps.Clone(l.gpuAt)
-	l.gpuAt[gpu] = len(l.gpus)
-	l.gpus = append(l.gpus, GPUUse{ID: gpu, Node: node})
 }
 
 // RemoveNode forgets a node and its GPUs. Nothing may be taken on it.
 func (l *Ledger) RemoveNode(id NodeID) {
-	if _, ok := l.nodeAt[id]; !ok {
+	if _, ok := l.at.node[id]; !ok {
 		return
 	}
-	nodes, gpus := l.nodes, l.gpus
-	*l = Ledger{nodeAt: make(map[NodeID]int, len(nodes)), gpuAt: make(map[GPUID]int, len(gpus))}
-	for _, n := range nodes {
-		if n.ID != id {
-			l.nodeAt[n.ID] = len(l.nodes)
-			l.nodes = append(l.nodes, n)
-		}
-	}
-	for _, g := range gpus {
-		if g.Node != id {
-			l.gpuAt[g.ID] = len(l.gpus)
-			l.gpus = append(l.gpus, g)
-		}
-	}
+	l.keep(slices.DeleteFunc(slices.Clone(l.nodes), func(n NodeUse) bool { return n.ID == id }),
+		slices.DeleteFunc(slices.Clone(l.gpus), func(g GPUUse) bool { return g.Node == id }))
 }
 
 // Check returns an error that names the first account that is negative or

@@ -122,6 +122,44 @@ func TestTakeUnknownTakesNothing(t *testing.T) {
 	}
 }
 
+// What comes to a ledger later is not in copies of it.
+func TestLedgerCopiesAreApart(t *testing.T) {
+	t.Parallel()
+	l := NewLedger([]*Node{testNode("a", 1)})
+	before := l.Clone()
+	l.SetNode(testNode("b", 1))
+	if _, ok := before.Node("b"); ok {
+		t.Error("the copy knows a node of later")
+	}
+	if _, ok := before.GPU("b-0"); ok {
+		t.Error("the copy knows a GPU of later")
+	}
+	before.SetNode(testNode("c", 1))
+	if _, ok := l.Node("c"); ok {
+		t.Error("the ledger knows a node of its copy")
+	}
+}
+
+// A card that moves to another node is that node's, and gone when that has it no more.
+func TestMovedGPU(t *testing.T) {
+	t.Parallel()
+	a, b := testNode("a", 1), testNode("b", 1)
+	l := NewLedger([]*Node{a, b})
+	b.GPUs = append(b.GPUs, a.GPUs...)
+	l.SetNode(b)
+	if g, _ := l.GPU("a-0"); g.Node != "b" {
+		t.Fatalf("the card is of node %s, want b", g.Node)
+	}
+	l.SetNode(testNode("a", 0))
+	l.SetNode(testNode("b", 1))
+	if g, ok := l.GPU("a-0"); ok {
+		t.Errorf("the card that is gone has an account: %+v", g)
+	}
+	if want := NewLedger([]*Node{testNode("a", 0), testNode("b", 1)}); !l.Equal(want) {
+		t.Error("not the ledger of what is there")
+	}
+}
+
 // A card that vanishes under a job keeps its account until the job ends.
 func TestVanishedGPU(t *testing.T) {
 	t.Parallel()

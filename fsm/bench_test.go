@@ -94,6 +94,33 @@ func BenchmarkApplySubmit1000(b *testing.B) {
 	b.ReportMetric(float64(perEntry*b.N)/b.Elapsed().Seconds(), "jobs/s")
 }
 
+// BenchmarkRegister is what one of so many nodes costs that register, for the first
+// time and again, as they do with a new leader: the same for few and for many.
+func BenchmarkRegister(b *testing.B) {
+	for _, nodes := range []int{1000, 10_000} {
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				m := newMachine(b)
+				m.must(initCmd("c1", 1_000_000))
+				var entries [][]byte
+				for i := range 2 * nodes {
+					n := node(cluster.NodeID(fmt.Sprintf("n%05d", i%nodes)), fmt.Sprint("boot", i/nodes), 8)
+					entries = append(entries, encode(b, testTerm, m.now, registerCmd(n)))
+				}
+				b.StartTimer()
+				for _, data := range entries {
+					m.index++
+					if rs := applyTo(b, m.f, m.index, testTerm, data); rs[0].Err != nil {
+						b.Fatal(rs[0].Err)
+					}
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(2*nodes*b.N), "ns/node")
+		})
+	}
+}
+
 // startsOf is a plan that starts every waiting job, three on a GPU.
 func startsOf(m *machine, jobs int) []byte {
 	var p cluster.Plan

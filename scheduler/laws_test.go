@@ -447,3 +447,20 @@ func TestEqualJobsStartInOrder(t *testing.T) {
 		}
 	})
 }
+
+// TestNeverFitsAsksFew: of many nodes those behind the first few are not looked at
+// when a job fits on these, since every submit asks.
+func TestNeverFitsAsksFew(t *testing.T) {
+	t.Parallel()
+	for _, count := range []int{1, 2, 4} {
+		nodes := make([]*cluster.Node, 10_000) // whoever looks at those that are nil panics
+		for i := range 2 * count {
+			nodes[i] = Node(cluster.NodeID(fmt.Sprintf("n%d", i)), 8, "T4")
+		}
+		j := Job(1, GPUs(2))
+		j.Spec.Nodes = count
+		if err := scheduler.NeverFits(nodes, j, scheduler.Default()); err != nil {
+			t.Errorf("%d nodes: %v", count, err)
+		}
+	}
+}

@@ -33,8 +33,19 @@ func NeverFits(nodes []*cluster.Node, job *cluster.Job, pol Policy) *cluster.Err
 }
 
 // neverOn is NeverFits without the choice of cores in place of GPUs, and only
-// what lacks.
+// what lacks. A job that fits on some nodes fits on more, so that a few are asked
+// first: nearly every job fits on them.
 func neverOn(nodes []*cluster.Node, job *cluster.Job, pol Policy) string {
+	for few := 2 * job.Spec.NodeCount(); few < len(nodes); few *= 8 {
+		if lackOn(nodes[:few], job, pol) == "" {
+			return ""
+		}
+	}
+	return lackOn(nodes, job, pol)
+}
+
+// lackOn is what all of nodes lack, or "".
+func lackOn(nodes []*cluster.Node, job *cluster.Job, pol Policy) string {
 	if len(nodes) == 0 {
 		return ""
 	}
@@ -197,9 +208,17 @@ func (s *sieve) count() string {
 func (s *sieve) alike(n *cluster.Node) int {
 	most := 0
 	for i := range n.GPUs {
+		if i > 0 && twins(&n.GPUs[i-1], &n.GPUs[i]) {
+			continue
+		}
 		most = max(most, s.same(n, &n.GPUs[i]))
 	}
 	return most
+}
+
+// twins reports whether two GPUs are good for the same jobs when nobody is on them.
+func twins(a, b *cluster.GPU) bool {
+	return a.Type == b.Type && a.SellableMiB == b.SellableMiB && a.Shareable() == b.Shareable()
 }
 
 // same is how many GPUs of n are like g, 0 when the job cannot lie on g.
@@ -210,7 +229,7 @@ func (s *sieve) same(n *cluster.Node, g *cluster.GPU) int {
 	}
 	same := 0
 	for k := range n.GPUs {
-		if o := &n.GPUs[k]; o.Type == g.Type && o.SellableMiB == g.SellableMiB && o.Shareable() == g.Shareable() {
+		if twins(&n.GPUs[k], g) {
 			same++
 		}
 	}
