@@ -248,6 +248,9 @@ func GPUTypes(nodes []*cluster.Node) []model.TypeInfo {
 	for _, n := range nodes {
 		for i := range n.GPUs {
 			g := &n.GPUs[i]
+			if i > 0 && n.GPUs[i-1].Type == g.Type && n.GPUs[i-1].MemMiB == g.MemMiB {
+				continue // as most are; it is asked at each submit
+			}
 			t := types[g.Type]
 			types[g.Type] = model.TypeInfo{
 				Name: g.Type, MemMiB: max(t.MemMiB, g.MemMiB),
