@@ -21,8 +21,6 @@ const (
 	cutMilli   = 10
 	// watchMode is the one in which a running job's cap can be moved.
 	watchMode = "watch"
-	// simMode is that of simulated cards, which can as well.
-	simMode = "sim"
 )
 
 // watchIdle carries out the idle policies of partitions, until ctx ends. What it

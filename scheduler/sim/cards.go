@@ -28,6 +28,7 @@ type resident struct {
 // levels is what the fleet does now.
 type levels struct {
 	alloc, used, mem, frag int64
+	reserved               int64 // MiB that shares hold
 	memAll                 int64
 	powerW                 float64
 }
@@ -83,6 +84,7 @@ func (s *cards) give(c int32, sh cluster.Share, sign int64) {
 	}
 	sl := &s.slots[c]
 	s.cur.alloc += sign * milli
+	s.cur.reserved += sign * sh.MemMiB
 	was := sl.alloc
 	sl.alloc += sign * milli
 	s.roomy.gave(sl, was)

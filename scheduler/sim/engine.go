@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/resize"
 )
 
 // epoch is when virtual time begins; the scheduler takes 0 for unknown.
@@ -32,7 +33,10 @@ type task struct {
 	placed                int64 // of this attempt
 	saved                 float64
 	solution              float64 // solo time on the card of the last attempt
-	busy                  int64   // time in attempts
+	steps                 []step  // of memory, that are still to come
+	seen                  resize.Steady
+	looks                 uint32
+	busy                  int64 // time in attempts
 }
 
 type taskState uint8
@@ -128,7 +132,7 @@ func newEngine(w *Workload, f *Fleet, opt *Options) (*engine, error) {
 		e.nodeAt[n.ID] = int32(i)
 	}
 	if opt.Log {
-		st, err := newReplica(e.nodes)
+		st, err := newReplica(e.nodes, opt.Resize)
 		if err != nil {
 			return nil, err
 		}
@@ -218,9 +222,12 @@ func (e *engine) nextTime() (int64, bool) {
 
 func (e *engine) stale(ev event) bool {
 	switch ev.k {
-	case evEnd:
+	case evEnd, evMemory:
 		t := &e.tasks[ev.id]
 		return t.state != runs || t.ver != ev.ver
+	case evLook:
+		t := &e.tasks[ev.id]
+		return t.state != runs && t.state != waits || t.looks != ev.ver
 	case evOOM, evProfiled:
 		t := &e.tasks[ev.id]
 		return t.state != runs || t.attempt != ev.ver
@@ -265,6 +272,10 @@ func (e *engine) handle(ev event) error {
 	switch ev.k {
 	case evEnd:
 		return e.finish(ev.id, cluster.JobCompleted)
+	case evMemory:
+		return e.rise(ev.id)
+	case evLook:
+		return e.look(ev.id)
 	case evOOM:
 		return e.outOfMemory(ev.id)
 	case evProfiled:

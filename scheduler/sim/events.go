@@ -5,10 +5,12 @@ type kind uint8
 
 const (
 	evEnd kind = iota
+	evMemory
 	evOOM
 	evProfiled
 	evNodeUp
 	evNodeDown
+	evLook
 	evPass
 )
 

@@ -18,6 +18,7 @@ type sums struct {
 	events, starts, moves       int
 	passes, rejected            int
 	ooms, preemptions, failures int
+	cuts, growths, harmed       int
 	planned, wall               time.Duration
 	asked                       durations
 	powered                     bool
@@ -26,7 +27,7 @@ type sums struct {
 }
 
 // area is what levels add up to over time.
-type area struct{ alloc, used, mem, frag, energy float64 }
+type area struct{ alloc, used, mem, reserved, frag, energy float64 }
 
 // point is the value of an integral at a time.
 type point struct {
@@ -52,6 +53,7 @@ func (e *engine) advance(at int64) {
 	e.sums.alloc += dt * float64(e.cur.alloc)
 	e.sums.used += dt * float64(e.cur.used)
 	e.sums.mem += dt * float64(e.cur.mem)
+	e.sums.reserved += dt * float64(e.cur.reserved)
 	e.sums.frag += dt * float64(e.cur.frag)
 	e.sums.energy += dt * e.cur.powerW
 	last := e.sums.crowd[len(e.sums.crowd)-1].v
@@ -152,11 +154,20 @@ type Result struct {
 	// of those who do not count waiting.
 	MeanRun *float64 `json:"mean_run_s"`
 	// RejectedPods are jobs that a filling protocol could not place.
-	RejectedPods *int   `json:"rejected,omitempty"`
-	Events       int    `json:"events"`
-	Passes       int    `json:"passes"`
-	NodeFailures int    `json:"node_failures"`
-	World        string `json:"interference"`
+	RejectedPods *int `json:"rejected,omitempty"`
+	Events       int  `json:"events"`
+	Passes       int  `json:"passes"`
+	NodeFailures int  `json:"node_failures"`
+	// Cuts and Growths are how often shares of running jobs were cut to what they used and
+	// grew again, Harmed how many jobs lost an attempt to that, each one only; nil where
+	// shares stay what they are.
+	Cuts    *int `json:"cuts,omitempty"`
+	Growths *int `json:"growths,omitempty"`
+	Harmed  *int `json:"harmed,omitempty"`
+	// ReservedOverUsed is the memory that shares held, over what jobs did, where memory
+	// has a curve.
+	ReservedOverUsed *float64 `json:"reserved_over_used,omitempty"`
+	World            string   `json:"interference"`
 	// Completions are the completion times in seconds of the jobs that ended
 	// well, in ascending order.
 	Completions []float64 `json:"-"`
@@ -181,6 +192,12 @@ func (e *engine) result(w *Workload, f *Fleet) *Result {
 		Policy: e.opt.Planner.Name(), Trace: w.Name, Seed: e.opt.Seed, GPUs: len(e.slots), Jobs: len(e.tasks),
 		OOMs: e.sums.ooms, Preemptions: e.sums.preemptions, Events: e.sums.events, Passes: e.sums.passes,
 		NodeFailures: e.sums.failures, Unplaced: e.sums.unplaced, World: e.world.Name(),
+	}
+	if e.opt.Resize != cluster.ResizeOff {
+		r.Cuts, r.Growths, r.Harmed = &e.sums.cuts, &e.sums.growths, &e.sums.harmed
+	}
+	if end := e.sums.end; e.opt.Rise.set() && end.mem > 0 {
+		r.ReservedOverUsed = figure(end.reserved / end.mem)
 	}
 	e.perJob(r)
 	e.sums.overTime(r, w, e.cur.memAll)

@@ -104,6 +104,12 @@ type Options struct {
 	// CapMemory ends an attempt that takes more than its share, as agents do
 	// on cards with a cap; else only a card that is full ends its newest.
 	CapMemory bool
+	// Rise is how the memory of jobs comes to its peak.
+	Rise Rise
+	// Resize cuts what running jobs hold of cards to what they use, and has it grow
+	// again, as in a partition with that setting. It needs a Rise. A job that was cut
+	// and takes more than others leave it is ended at once, as agents do.
+	Resize cluster.ResizeMode
 	// MTBF and Repair break nodes: both are means of exponential times. A job
 	// there starts again from its last checkpoint; Checkpoint 0 is never.
 	MTBF, Repair, Checkpoint time.Duration
@@ -153,6 +159,12 @@ func (o *Options) Check() error {
 		if !(s.v >= 0 && s.v <= 4) {
 			return fmt.Errorf("%s: %g is outside 0 to 4", s.name, s.v)
 		}
+	}
+	if err := o.Rise.check(); err != nil {
+		return err
+	}
+	if o.Resize != cluster.ResizeOff && (!o.Rise.set() || o.OOMFatal) {
+		return fmt.Errorf("resize: needs jobs whose memory takes a part of their run to come to its peak, and that run again after an out-of-memory")
 	}
 	if o.MTBF > 0 && o.Repair == 0 {
 		return fmt.Errorf("repair: is missing; a node that breaks must come back after some time")

@@ -26,7 +26,10 @@ type replica struct {
 
 const term = 1
 
-func newReplica(nodes []*cluster.Node) (*replica, error) {
+// resizing is the partition of all jobs where shares follow use.
+const resizing = "resizing"
+
+func newReplica(nodes []*cluster.Node, mode cluster.ResizeMode) (*replica, error) {
 	r := &replica{f: fsm.New(fsm.Options{ChangeRing: 1})}
 	cmds := []*logv1.Command{{Kind: &logv1.Command_InitCluster{InitCluster: &logv1.InitCluster{Config: &logv1.Config{
 		ClusterId: "sim", Name: "sim", KeepFinished: 10_000_000,
@@ -34,6 +37,14 @@ func newReplica(nodes []*cluster.Node) (*replica, error) {
 	for _, n := range nodes {
 		n.Address = "sim:1"
 		cmds = append(cmds, &logv1.Command{Kind: &logv1.Command_RegisterNode{RegisterNode: &logv1.RegisterNode{Node: conv.NodeToLog(n)}}})
+	}
+	if mode != cluster.ResizeOff {
+		all, err := cluster.ParseHostList("ALL")
+		if err != nil {
+			return nil, err
+		}
+		p := &cluster.Partition{Name: resizing, Nodes: all, Resize: mode}
+		cmds = append(cmds, &logv1.Command{Kind: &logv1.Command_SetPartition{SetPartition: &logv1.SetPartition{Partition: conv.PartitionToLog(p)}}})
 	}
 	_, err := r.propose(epoch, cmds...)
 	r.f.Read(func(s *fsm.State) { r.ledger = s.Ledger() })
@@ -174,6 +185,12 @@ func (r *replica) finish(now cluster.Time, id cluster.JobID, end outcome) (bool,
 // there to compare with published figures may not keep.
 func (r *replica) preempt(now cluster.Time, x *cluster.Preemption) (bool, error) {
 	results, err := r.offer(now, &logv1.Command{Kind: &logv1.Command_PreemptAttempt{PreemptAttempt: conv.PreemptToLog(x)}})
+	return err == nil && results[0].Err == nil, err
+}
+
+// resize is refused by the rules of the state machine where others have the room.
+func (r *replica) resize(now cluster.Time, id cluster.AttemptID, to []cluster.GPUShare) (bool, error) {
+	results, err := r.offer(now, conv.Resize(id, to))
 	return err == nil && results[0].Err == nil, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/nodes"
 	"github.com/berth-scheduler/berth/scheduler"
 )
 
@@ -24,6 +25,9 @@ type store interface {
 	// preempt asks a job's live attempt to make room, which finish then ends; took
 	// reports whether it may be asked.
 	preempt(now cluster.Time, p *cluster.Preemption) (took bool, err error)
+	// resize gives an attempt other shares of its cards; took reports whether it may
+	// have them.
+	resize(now cluster.Time, id cluster.AttemptID, to []cluster.GPUShare) (took bool, err error)
 	// setNode makes a node silent or ready; nothing may run there.
 	setNode(now cluster.Time, id cluster.NodeID, st cluster.NodeState) error
 	// waiting counts who waits.
@@ -285,6 +289,39 @@ func (p *plain) preempt(now cluster.Time, x *cluster.Preemption) (bool, error) {
 		return false, nil
 	}
 	j.Last().Preempt = &cluster.PreemptRequest{At: p.now, For: x.For, Why: x.Why}
+	return true, nil
+}
+
+// resize cuts shares that may be, and has them grow as far as there is room.
+func (p *plain) resize(now cluster.Time, id cluster.AttemptID, to []cluster.GPUShare) (bool, error) {
+	p.tick(now)
+	j, ok := p.Job(id.Job)
+	if !ok || j.Live() == nil || j.Live().No != id.No {
+		return false, nil
+	}
+	a, mark := j.Last(), cluster.ResizeMark{At: p.now, Cuts: 1}
+	next := a.Berth
+	next.GPUs = slices.Clone(to)
+	if a.WasCut() {
+		if mark = *a.Resize; !nodes.Smaller(a.Berth.GPUs, to) || !nodes.Within(to, mark.Was) {
+			return false, nil
+		}
+		if p.ledger.Release(&a.Berth); p.ledger.Fits(&next).Code != "" {
+			p.ledger.Take(&a.Berth)
+			return false, nil
+		}
+		if nodes.Within(mark.Was, to) {
+			mark.Was = nil
+		}
+	} else {
+		if !j.MayResize() || !nodes.Smaller(to, a.Berth.GPUs) {
+			return false, nil
+		}
+		mark.Was = a.Berth.GPUs
+		p.ledger.Release(&a.Berth)
+	}
+	p.ledger.Take(&next)
+	a.Berth, a.Resize, j.Revision = next, &mark, p.index
 	return true, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/resize"
 )
 
 // settle brings a running task's progress up to now.
@@ -21,8 +22,13 @@ func (t *task) settle(now int64) {
 func (e *engine) expect(id int32) {
 	t := &e.tasks[id]
 	t.ver++
-	dt := math.Ceil(t.overhead + t.left*t.solo/t.rate - 1e-6)
-	e.events.push(event{at: e.now + max(0, int64(dt)), id: id, ver: t.ver, k: evEnd})
+	e.events.push(event{at: e.now + t.until(0), id: id, ver: t.ver, k: evEnd})
+	e.expectRise(id)
+}
+
+// until is how long it takes, from when the task was settled, until so much of it is left.
+func (t *task) until(left float64) int64 {
+	return max(0, int64(math.Ceil(t.overhead+(t.left-left)*t.solo/t.rate-1e-6)))
 }
 
 // begin starts a task where the store put it.
@@ -53,12 +59,17 @@ func (e *engine) begin(a cluster.AttemptID) {
 	t.overhead += float64(e.opt.Start.Microseconds())
 	t.rate = 1
 	t.load = t.job.loadOn(gpuType)
+	if t.steps = e.opt.Rise.steps(e.opt.Seed, t.job, t.left, t.load.MemMiB); len(t.steps) > 0 {
+		t.load.MemMiB, t.steps = t.steps[0].mib, t.steps[1:]
+	}
 	for _, c := range t.cards {
 		e.lay(c, resident{id, &t.load})
 	}
 	e.retime(t.cards)
 	e.expect(id)
 	e.sums.starts++
+	t.seen = resize.Steady{}
+	e.watch(id)
 	e.dangers(id, t, berth)
 }
 
@@ -73,7 +84,10 @@ func (e *engine) dangers(id int32, t *task, berth *cluster.Berth) {
 	if !t.profiled {
 		e.events.push(event{at: e.now + e.opt.Profile.Microseconds(), id: id, ver: t.attempt, k: evProfiled})
 	}
-	if t.load.MemMiB > 0 && (e.overfull(t.cards) || e.opt.CapMemory && t.overShare(berth)) {
+	switch {
+	case e.opt.Rise.set():
+		pressure{e}.press(id)
+	case t.load.MemMiB > 0 && (e.overfull(t.cards) || e.opt.CapMemory && t.overShare(berth)):
 		e.events.push(event{at: e.now + e.opt.OOMAfter.Microseconds(), id: id, ver: t.attempt, k: evOOM})
 	}
 }
@@ -163,19 +177,32 @@ func (e *engine) finish(id int32, how cluster.JobState) error {
 	return nil
 }
 
-// outOfMemory ends the newest on a card that is too full, if it still is. What
-// the job did is lost: it died before its first checkpoint.
+// outOfMemory ends who holds more than its cap, or the newest on a card that is too full,
+// if it still is. What the job did is lost: it died before its first checkpoint.
 func (e *engine) outOfMemory(id int32) error {
-	t := &e.tasks[id]
-	view, _ := e.st.Job(cluster.JobID(id + 1))
-	if !e.overfull(t.cards) && !(e.opt.CapMemory && t.overShare(&view.Last().Berth)) {
+	who := id
+	switch {
+	case pressure{e}.aboveCap(id):
+	case e.overfull(e.tasks[id].cards):
+		who = pressure{e}.victim(id)
+	default:
 		return nil
 	}
+	view, _ := e.st.Job(cluster.JobID(who + 1))
+	cut := view.Last().WasCut()
 	e.sums.ooms++
-	if err := e.finish(id, cluster.JobOutOfMemory); err != nil {
+	if err := e.finish(who, cluster.JobOutOfMemory); err != nil {
 		return err
 	}
+	t := &e.tasks[who]
 	t.left = t.saved
+	if cut {
+		e.sums.harmed++
+		e.lookAfter(who, resize.Every)
+	}
+	if who != id {
+		pressure{e}.press(id) // that may not have been enough
+	}
 	return nil
 }
 

@@ -27,6 +27,9 @@ func (s *sight) viewOf(id cluster.JobID, j *Job) *cluster.Job {
 	if s.opt.Preemptible {
 		spec.Checkpoint = cluster.Checkpoint{Signal: "USR1", Grace: cluster.DefaultCheckpointGrace}
 	}
+	if s.opt.Resize != cluster.ResizeOff {
+		spec.Partition = resizing
+	}
 	if s.opt.Know != nil && j.Model != "" {
 		spec.Signature = j.signature()
 	}

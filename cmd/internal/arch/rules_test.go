@@ -51,6 +51,8 @@ var rooms = map[string][]string{
 	// Planning a site is laid over passes: the coordinator and the simulator run
 	// the same functions, so it may know of neither.
 	"scheduler/site": {"scheduler", "scheduler/policies", "scheduler/cells"},
+	// So do both with what running jobs hold.
+	"scheduler/resize": {},
 	// The rooms of a coordinator are laid over each other in this order; the coordinator
 	// puts them together, and none of them knows it.
 	"coordinator/office":  {"coordinator/proposer", "coordinator/raftnode", "coordinator/wait"},
@@ -171,7 +173,7 @@ func foreignImports(f *file) []string {
 
 // pure are the packages that must give equal answers to equal input.
 var pure = []string{
-	"cluster", "scheduler", "scheduler/policies", "scheduler/site", "agent/attempt", "fsm",
+	"cluster", "scheduler", "scheduler/policies", "scheduler/resize", "scheduler/site", "agent/attempt", "fsm",
 	"fsm/accounts", "fsm/blobs", "fsm/command", "fsm/credentials", "fsm/intern", "fsm/jobs", "fsm/learned", "fsm/nodes", "fsm/notices",
 	"fsm/table",
 }

@@ -75,6 +75,40 @@ func TestSimEqualRuns(t *testing.T) {
 	}
 }
 
+// TestSimResize: with --resize results say what became of shares, and without it they are
+// what they were.
+func TestSimResize(t *testing.T) {
+	t.Parallel()
+	path := writeFile(t, "tiny.csv", strings.ReplaceAll(simTrace, ",,", ",3000,50"))
+	run := func(want int, args ...string) string {
+		w := clitest.NewWorld(t, simulator)
+		if code := w.Run(append([]string{"sim", "run", "--trace", path, "--mem-margin", "0.5", "--no-timing"}, args...)...); code != want {
+			t.Fatalf("%v: exit code %d, want %d: %s", args, code, want, w.Errs.String())
+		}
+		return w.Out.String() + w.Errs.String()
+	}
+	if a, b := run(0, "-o", "json"), run(0, "-o", "json", "--resize", "off"); a != b || strings.Contains(a, "cuts") || strings.Contains(a, "reserved") {
+		t.Errorf("off:\n%s\nand left out:\n%s", b, a)
+	}
+	for _, fsm := range []string{"on", "off"} {
+		if got := run(0, "-o", "json", "--resize", "eager", "--fsm", fsm); !strings.Contains(got, `"cuts": 4,`) || !strings.Contains(got, `"harmed": 0,`) || !strings.Contains(got, `"reserved_over_used": 1.`) {
+			t.Errorf("eager, --fsm %s:\n%s", fsm, got)
+		}
+	}
+	if got := run(0, "--resize", "conservative", "--late-growers", "0.5"); !strings.Contains(got, "RESERVED/USED") {
+		t.Errorf("a table:\n%s", got)
+	}
+	if got := run(0, "--mem-peak-at", "0.1"); !strings.Contains(got, "RESERVED/USED") {
+		t.Errorf("a table of shares that stay:\n%s", got)
+	}
+	if got := run(2, "--resize", "often"); !strings.Contains(got, `--resize: "often" is not known; want off, conservative or eager`) {
+		t.Errorf("a mode that is none: %s", got)
+	}
+	if got := run(1, "--late-growers", "1.5"); !strings.Contains(got, "0 to 1") {
+		t.Errorf("more than all jobs: %s", got)
+	}
+}
+
 func TestSimFormats(t *testing.T) {
 	t.Parallel()
 	path := writeFile(t, "tiny.csv", simTrace)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/term"
 
+	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/scheduler"
@@ -198,7 +199,10 @@ func (o *simOptions) run(ctx context.Context, t *simTask, say func(done, all int
 		w = &sim.Workload{Name: w.Name, Form: w.Form, Jobs: slices.Clone(w.Jobs)}
 		trace.Squeeze(w, f.GPUs(), p.demand)
 	}
-	opt := p.options(planner, t.seed)
+	opt, err := p.options(planner, t.seed)
+	if err != nil {
+		return err
+	}
 	opt.Progress, opt.Clock = say, clock
 	switch p.fsm {
 	case "on":
@@ -217,14 +221,22 @@ func (o *simOptions) run(ctx context.Context, t *simTask, say func(done, all int
 	return err
 }
 
-func (p *simPoint) options(planner sim.Planner, seed uint64) sim.Options {
+func (p *simPoint) options(planner sim.Planner, seed uint64) (sim.Options, error) {
+	mode, err := cluster.ParseResizeMode(p.resize)
+	if err != nil {
+		return sim.Options{}, console.Usagef("--%s", err.Error())
+	}
+	rise := sim.Rise{PeakAt: p.peakAt, Late: p.lateGrowers}
+	if mode != cluster.ResizeOff && rise.PeakAt == 0 {
+		rise.PeakAt = sim.DefaultPeakAt
+	}
 	return sim.Options{
 		Planner: planner, Seed: seed, World: p.inter,
 		Errors:    sim.Errors{Mem: p.memError, Util: p.utilError, Duration: p.durError, MemMargin: p.memMargin},
 		PassEvery: p.passEvery, Tick: p.tick, Start: p.start, PreemptSmall: p.preemptSmall, PreemptLarge: p.preemptLarge,
 		Profile: p.profile, OOMAfter: p.oomAfter, CapMemory: p.capMemory, MTBF: p.mtbf, Repair: p.repair, Checkpoint: p.checkpoint,
-		Preemptible: p.preempt,
-	}
+		Preemptible: p.preempt, Resize: mode, Rise: rise,
+	}, nil
 }
 
 // workload is the one that a seed gives: with profiles for jobs of which the

@@ -228,6 +228,9 @@ func (v *sweepView) table(e *console.Env, names []string, all [][]string) {
 		{"ALLOC_%", "allocation_pct"}, {"UTIL_%", "gpu_util_pct"}, {"MEAN_JCT", "mean_jct_s"}, {"P99_JCT", "p99_jct_s"}, {"MAKESPAN", "makespan_s"},
 		{"WAIT", "mean_wait_s"}, {"SLOWDOWN", "mean_slowdown"}, {"OOM", "ooms"}, {"PREEMPT", "preemptions"},
 	}
+	if slices.ContainsFunc(v.Results, func(r sweepResult) bool { return r.ReservedOverUsed != nil }) {
+		shown = append(shown, struct{ head, name string }{"CUT", "cuts"}, struct{ head, name string }{"GROWN", "growths"}, struct{ head, name string }{"HARMED", "harmed"}, struct{ head, name string }{"RESERVED/USED", "reserved_over_used"})
+	}
 	t := &console.Table{}
 	for _, n := range names {
 		t.Cols = append(t.Cols, console.Column{Head: strings.ToUpper(n)})

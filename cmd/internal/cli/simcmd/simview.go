@@ -81,10 +81,18 @@ func printSim(e *console.Env, f console.Format, v View) error {
 		{Head: "MEM", Right: true}, {Head: "MEAN_JCT", Right: true}, {Head: "P99_JCT", Right: true}, {Head: "MAKESPAN", Right: true},
 		{Head: "BOUND", Right: true}, {Head: "WAIT", Right: true}, {Head: "SLOWDOWN", Right: true}, {Head: "OOM", Right: true}, {Head: "PREEMPT", Right: true},
 	}}
+	follows := slices.ContainsFunc(v.Results, func(r *sim.Result) bool { return r.ReservedOverUsed != nil })
+	if follows {
+		t.Cols = append(t.Cols, console.Column{Head: "CUT", Right: true}, console.Column{Head: "GROWN", Right: true}, console.Column{Head: "HARMED", Right: true}, console.Column{Head: "RESERVED/USED", Right: true})
+	}
 	for _, r := range v.Results {
-		t.Add(r.Policy, strconv.FormatUint(r.Seed, 10), strconv.Itoa(r.Jobs), simPct(r.AllocationPct), simPct(r.GPUUtilPct), simPct(r.MemUtilPct),
+		row := []string{r.Policy, strconv.FormatUint(r.Seed, 10), strconv.Itoa(r.Jobs), simPct(r.AllocationPct), simPct(r.GPUUtilPct), simPct(r.MemUtilPct),
 			simFig(r.MeanJCT, 0), simFig(r.P99JCT, 0), simFig(r.Makespan, 0), simFig(r.LowerBoundMakespan, 0), simFig(r.MeanWait, 0),
-			simFig(r.MeanSlowdown, 3), strconv.Itoa(r.OOMs), strconv.Itoa(r.Preemptions))
+			simFig(r.MeanSlowdown, 3), strconv.Itoa(r.OOMs), strconv.Itoa(r.Preemptions)}
+		if follows {
+			row = append(row, simCount(r.Cuts), simCount(r.Growths), simCount(r.Harmed), simFig(r.ReservedOverUsed, 2))
+		}
+		t.Add(row...)
 	}
 	t.Print(e)
 	v.Actual.print(e, v.Results)
@@ -120,6 +128,13 @@ func simFig(v *float64, digits int) string {
 		return "-"
 	}
 	return strconv.FormatFloat(*v, 'f', digits, 64)
+}
+
+func simCount(v *int) string {
+	if v == nil {
+		return "-"
+	}
+	return strconv.Itoa(*v)
 }
 
 func simPct(v *float64) string {

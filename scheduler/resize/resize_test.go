@@ -1,11 +1,10 @@
-package lead
+package resize
 
 import (
 	"testing"
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/coordinator/nodes"
 )
 
 // TestWhoYields: the newest on the card that can save its state, one at a time.
@@ -37,7 +36,7 @@ func TestWhoYields(t *testing.T) {
 		{"who leaves another card does not count", []*cluster.Job{grows, on(2, "a", 5, nil), on(3, "b", 7, func(j *cluster.Job) { j.Last().Preempt = &cluster.PreemptRequest{} })}, 2},
 	} {
 		got := cluster.JobID(0)
-		if j := whoYields(c.jobs, grows, now); j != nil {
+		if j := WhoYields(c.jobs, grows, now); j != nil {
 			got = j.ID
 		}
 		if got != c.want {
@@ -64,7 +63,7 @@ func TestCutShort(t *testing.T) {
 	} {
 		j := &cluster.Job{Attempts: []cluster.Attempt{{Ended: 60_000_000, Usage: cluster.Usage{GPUOOM: true}, Resize: &cluster.ResizeMark{Was: make([]cluster.GPUShare, 1)}}}}
 		c.change(j, j.Last())
-		if got := cutShort(j, cluster.Time(takeBack.Microseconds())); got != c.want {
+		if got := CutShort(j, cluster.Time(takeBack.Microseconds())); got != c.want {
 			t.Errorf("%s: %t", c.name, got)
 		}
 	}
@@ -73,18 +72,18 @@ func TestCutShort(t *testing.T) {
 // TestSteady: a peak is steady since it rose last, and use is what came after that.
 func TestSteady(t *testing.T) {
 	t.Parallel()
-	s := &steady{}
-	for _, u := range []nodes.Use{{At: 10, PeakMiB: 100, BusyMs: 1000, KnownMs: 1}, {At: 20, PeakMiB: 300, BusyMs: 4000, KnownMs: 10}, {At: 30, PeakMiB: 300, BusyMs: 9000, KnownMs: 20}} {
-		s.add(u)
+	s := &Steady{}
+	for _, u := range []Use{{At: 10, PeakMiB: 100, BusyMs: 1000, KnownMs: 1}, {At: 20, PeakMiB: 300, BusyMs: 4000, KnownMs: 10}, {At: 30, PeakMiB: 300, BusyMs: 9000, KnownMs: 20}} {
+		s.Add(u)
 	}
-	last := nodes.Use{At: 30, PeakMiB: 300, BusyMs: 9000, KnownMs: 20}
+	last := Use{At: 30, PeakMiB: 300, BusyMs: 9000, KnownMs: 20}
 	if s.peak != 300 || s.at.At != 20 || s.milli(last, 1) != 500 || s.milli(last, 2) != 250 {
 		t.Errorf("%+v: uses %d and %d", s, s.milli(last, 1), s.milli(last, 2))
 	}
-	if got := s.milli(nodes.Use{KnownMs: 10}, 1); got != cluster.WholeGPU {
+	if got := s.milli(Use{KnownMs: 10}, 1); got != cluster.WholeGPU {
 		t.Errorf("unknown use counts as %d", got)
 	}
-	s.add(nodes.Use{At: 40, PeakMiB: 50, KnownMs: 1}) // its node's agent began anew
+	s.Add(Use{At: 40, PeakMiB: 50, KnownMs: 1}) // its node's agent began anew
 	if s.peak != 50 || s.at.At != 40 {
 		t.Errorf("after a new beginning %+v", s)
 	}
