@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/sim"
@@ -21,6 +22,9 @@ type Config struct {
 	Traces, Colocation string
 	// Quick runs fewer seeds and policies, enough to see the shape.
 	Quick bool
+	// Resize adds, to the experiments of Yeung and SchedTune, variants of ffd whose shares
+	// follow what jobs use, and beside each the same jobs with shares that stay.
+	Resize cluster.ResizeMode
 	// Note is told what runs now; nil is nobody.
 	Note func(string)
 	// Clock measures planning; nil leaves the rates out.
@@ -145,9 +149,18 @@ func figures(r *sim.Result) map[string]*float64 {
 		"mean_run_s": r.MeanRun, "fragmentation_pct": r.FragmentationPct, "ooms": count(r.OOMs), "preemptions": count(r.Preemptions),
 		"failed": count(r.Failed), "unplaced": count(r.Unplaced), "lower_bound_makespan_s": r.LowerBoundMakespan,
 		"lower_bound_alone_makespan_s": r.LowerBoundAlone, "energy_kwh": r.EnergyKWh,
+		"cuts": counted(r.Cuts), "growths": counted(r.Growths), "harmed": counted(r.Harmed), "reserved_over_used": r.ReservedOverUsed,
 		"rejected": rejected, "decision_us": decision, "decision_p50_us": r.DecisionP50, "decision_p99_us": r.DecisionP99,
 		"decisions_per_s": r.DecisionsPerS, "lower_bound_alone_mean_jct_s": r.LowerBoundJCT,
 	}
+}
+
+func counted(n *int) *float64 {
+	if n == nil {
+		return nil
+	}
+	v := float64(*n)
+	return &v
 }
 
 // add appends the line of a variant and its results.
@@ -170,6 +183,31 @@ func (r *Report) add(variant string, rs []*sim.Result) {
 		res.Policy = variant
 	}
 	r.Results = append(r.Results, rs...)
+}
+
+// setup is one run of a variant.
+type setup struct {
+	w     *sim.Workload
+	fleet sim.Fleet
+	opt   sim.Options
+}
+
+// repeat runs a variant with so many seeds, from 1 on, and appends its line.
+func (r *Report) repeat(ctx context.Context, variant string, seeds uint64, of func(seed uint64) (setup, error)) error {
+	var rs []*sim.Result
+	for seed := uint64(1); seed <= seeds; seed++ {
+		s, err := of(seed)
+		if err != nil {
+			return err
+		}
+		res, err := sim.Run(ctx, s.w, &s.fleet, s.opt)
+		if err != nil {
+			return err
+		}
+		rs = append(rs, res)
+	}
+	r.add(variant, rs)
+	return nil
 }
 
 // mean returns a figure of a variant, NaN when there is none.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler/sim"
 )
 
@@ -152,6 +153,37 @@ func TestEachRuns(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestFollowing: with Resize two experiments have variants whose shares follow use, and the
+// others are what they were.
+func TestFollowing(t *testing.T) {
+	t.Parallel()
+	c := invented(t)
+	for name, run := range map[string]func(context.Context, Config) (*Report, error){"yeung": yeung, "schedtune": schedTune} {
+		off, err := run(context.Background(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		with := c
+		with.Resize = cluster.ResizeEager
+		on, err := run(context.Background(), with)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, l := range off.Lines {
+			if l.Variant != on.Lines[i].Variant || l.Mean["makespan_s"] != on.Lines[i].Mean["makespan_s"] {
+				t.Errorf("%s: %s was %v, and is %v", name, l.Variant, l, on.Lines[i])
+			}
+		}
+		if more := on.Lines[len(off.Lines):]; len(more) != 9 || len(on.Claims) != len(off.Claims)+2 || on.mean("ffd", "makespan_s") != on.mean("ffd, memory rises", "makespan_s") {
+			t.Errorf("%s: %d lines and %d claims more", name, len(more), len(on.Claims)-len(off.Claims))
+		}
+		const twice = "ffd, twice the memory reserved, "
+		if a, b := on.mean(twice+"memory rises", "reserved_over_used"), on.mean(twice+"eager", "reserved_over_used"); !(b < a) || !(on.mean(twice+"eager", "cuts") > 0) {
+			t.Errorf("%s: %g times what is used was reserved, and %g after cuts", name, a, b)
+		}
 	}
 }
 

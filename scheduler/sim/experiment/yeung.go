@@ -72,8 +72,19 @@ func yeung(ctx context.Context, c Config) (*Report, error) {
 		Name: "yeung", Title: "Yeung et al. (HotCloud 2020), table 4: 12 GPUs, 100 jobs", Assumptions: yeungAssumptions(),
 		Columns: []string{"gpu_util_pct", "makespan_s", "mean_run_s", "mean_slowdown", "mean_jct_s", "ooms", "lower_bound_makespan_s", "lower_bound_alone_makespan_s"},
 	}
+	rep.followed(&c)
 	n := c.seeds(20, 5)
 	free := []int64{1}
+	run := func(name, policy string, memory []int64, change func(*sim.Options)) error {
+		return rep.repeat(ctx, name, n, func(seed uint64) (setup, error) {
+			p, err := planner(policy, seed, 0)
+			s := setup{yeungWorkload(seed, memory), sim.Homogeneous(3, 4, "RTX 2080", 8<<10), sim.Options{
+				Planner: p, Seed: seed, World: sim.DefaultCurve(), Errors: sim.Errors{Util: yeungRMSLE, Duration: 0.5}, OOMAfter: 30 * time.Second, Clock: c.Clock,
+			}}
+			change(&s.opt)
+			return s, err
+		})
+	}
 	for _, v := range []struct {
 		name, policy string
 		profile      time.Duration
@@ -83,22 +94,14 @@ func yeung(ctx context.Context, c Config) (*Report, error) {
 		{"ffd+longest", "ffd+longest", 0, peaks},
 		{"reactive, memory left out", "ffd", yeungProfile, free}, {"ffd, memory left out", "ffd", 0, free},
 	} {
-		var rs []*sim.Result
-		for seed := uint64(1); seed <= n; seed++ {
-			p, err := planner(v.policy, seed, 0)
-			if err != nil {
-				return nil, err
-			}
-			f := sim.Homogeneous(3, 4, "RTX 2080", 8<<10)
-			r, err := sim.Run(ctx, yeungWorkload(seed, v.memory), &f, sim.Options{
-				Planner: p, Seed: seed, World: sim.DefaultCurve(), Errors: sim.Errors{Util: yeungRMSLE, Duration: 0.5}, Profile: v.profile, OOMAfter: 30 * time.Second, Clock: c.Clock,
-			})
-			if err != nil {
-				return nil, err
-			}
-			rs = append(rs, r)
+		if err := run(v.name, v.policy, v.memory, func(o *sim.Options) { o.Profile = v.profile }); err != nil {
+			return nil, err
 		}
-		rep.add(v.name, rs)
+	}
+	for _, v := range c.following() {
+		if err := run(v.name, "ffd", peaks, v.apply); err != nil {
+			return nil, err
+		}
 	}
 	rep.Claims = []Claim{
 		atLeast("utilization of ffd over slot, %", 61.5, rep.change("slot", "ffd", "gpu_util_pct")),
@@ -106,5 +109,6 @@ func yeung(ctx context.Context, c Config) (*Report, error) {
 		atMost("mean slowdown of ffd", 1.083, rep.mean("ffd", "mean_slowdown")),
 		atMost("makespan of reactive over slot, %", 0, rep.change("slot", "reactive", "makespan_s")),
 	}
+	rep.followedTo(&c, "slot", "gpu_util_pct", 75, -42)
 	return rep, nil
 }

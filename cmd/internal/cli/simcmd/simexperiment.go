@@ -10,15 +10,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/scheduler/sim/experiment"
 	"github.com/berth-scheduler/berth/scheduler/sim/plot"
 )
 
 type experimentOptions struct {
-	traces, colocation, plot, output string
-	quick, check                     bool
-	plotFormats                      []string
+	traces, colocation, plot, output, resize string
+	quick, check                             bool
+	plotFormats                              []string
 }
 
 func newSimExperimentCmd(e *console.Env) *cobra.Command {
@@ -42,6 +43,7 @@ func newSimExperimentCmd(e *console.Env) *cobra.Command {
 	f.StringVar(&o.traces, "traces", "", "folder `DIR` with one subfolder a trace")
 	f.StringVar(&o.colocation, "colocation", "", "folder `DIR` with the tables of co-located speeds; by default colocation beside the traces")
 	f.BoolVar(&o.quick, "quick", false, "fewer seeds and lists, enough to see the shape")
+	f.StringVar(&o.resize, "resize", "off", "add variants of yeung and schedtune whose shares of GPUs follow what jobs use: `MODE`, off, conservative or eager")
 	f.BoolVar(&o.check, "check", false, "fail when a claim is not met")
 	f.StringVar(&o.plot, "plot", "", "write drawings of the comparison into the folder `DIR`")
 	f.StringSliceVar(&o.plotFormats, "plot-format", []string{string(plot.SVG)}, "`FORMATS` of the drawings: "+strings.Join(plot.Formats(), ", "))
@@ -63,10 +65,17 @@ func runExperiment(ctx context.Context, e *console.Env, o *experimentOptions, na
 	if err := checkPlotFormats(o.plotFormats); err != nil {
 		return err
 	}
+	mode, err := cluster.ParseResizeMode(o.resize)
+	if err != nil {
+		return console.Usagef("--%s", err.Error())
+	}
+	if mode != cluster.ResizeOff && name != "yeung" && name != "schedtune" {
+		return console.Usagef("--resize: only yeung and schedtune have variants with it, not %s", name)
+	}
 	bar := newSimProgress(e, 1)
 	defer bar.end()
 	began := time.Now()
-	c := experiment.Config{Traces: o.traces, Colocation: o.colocation, Quick: o.quick, Clock: func() time.Duration { return time.Since(began) }}
+	c := experiment.Config{Traces: o.traces, Colocation: o.colocation, Quick: o.quick, Resize: mode, Clock: func() time.Duration { return time.Since(began) }}
 	if bar.f != nil {
 		c.Note = func(what string) { fmt.Fprintf(e.Stderr, "\r\x1b[K%s", what) }
 	}
