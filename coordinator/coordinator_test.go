@@ -184,9 +184,12 @@ func submitAtOnce(t *testing.T, cc *grpc.ClientConn, first, n int) {
 
 func index(t *testing.T, cc *grpc.ClientConn) uint64 {
 	t.Helper()
-	st, err := apiv1.NewClusterServiceClient(cc).GetStatus(as(t, alice), &apiv1.GetStatusRequest{})
+	st, err := apiv1.NewClusterServiceClient(cc).GetStatus(as(t, alice), &apiv1.GetStatusRequest{Brief: true})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(st.Members) > 0 || st.Figures != nil {
+		t.Errorf("in brief: %v", st)
 	}
 	return st.Index
 }

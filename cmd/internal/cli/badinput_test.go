@@ -23,7 +23,6 @@ func TestBadInput(t *testing.T) {
 	}
 	groups := map[string][]bad{
 		"commands": {
-			{2, []string{}},
 			{2, []string{"sumbit"}},
 			{2, []string{"run"}},
 			{2, []string{"nonsense"}},

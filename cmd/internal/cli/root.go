@@ -19,12 +19,13 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/accounting"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/control"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/sruncmd"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/statuscmd"
 	"github.com/berth-scheduler/berth/cmd/internal/programs"
 )
 
 // Program is berth: what users and administrators type.
 func Program() frame.Program {
-	p := frame.Program{Name: programs.Users, Example: "berth queue"}
+	p := frame.Program{Name: programs.Users, Example: "berth queue", Bare: statuscmd.Bare}
 	for _, wing := range [][]frame.Command{jobs(), nodes(), accounts(), models(), slurm(), elsewhere(), here(), away()} {
 		p.Commands = append(p.Commands, wing...)
 	}
@@ -33,6 +34,7 @@ func Program() frame.Program {
 
 func jobs() []frame.Command {
 	return []frame.Command{
+		{Name: "status", New: statuscmd.NewStatusCmd},
 		{Name: "submit", New: jobcmd.NewSubmitCmd},
 		{Name: "queue", New: jobcmd.NewQueueCmd},
 		{Name: "show", New: jobcmd.NewShowCmd},

@@ -23,8 +23,9 @@ type clusterServer struct {
 	c *Admin
 }
 
-// GetStatus lists the coordinators and counts the jobs.
-func (s *clusterServer) GetStatus(ctx context.Context, _ *apiv1.GetStatusRequest) (*apiv1.GetStatusResponse, error) {
+// GetStatus lists the coordinators and counts the jobs; in brief it counts alone, and
+// waits for no other coordinator.
+func (s *clusterServer) GetStatus(ctx context.Context, req *apiv1.GetStatusRequest) (*apiv1.GetStatusResponse, error) {
 	id, name, _, _ := s.c.fsm.Config()
 	resp := &apiv1.GetStatusResponse{
 		ClusterId: id, Name: name, Index: s.c.fsm.Index(), AnsweredBy: s.c.cfg.ID, Policy: string(s.c.cfg.Policy.Mode), MaxShares: uint32(max(0, s.c.cfg.Policy.MaxShares)),
@@ -32,23 +33,31 @@ func (s *clusterServer) GetStatus(ctx context.Context, _ *apiv1.GetStatusRequest
 	if s.c.cfg.Planner != nil {
 		resp.Policy = s.c.cfg.Planner.Name()
 	}
-	leader, _ := s.c.office.Leader()
-	members := s.c.raft.Members()
-	resp.Members = make([]*apiv1.Member, len(members))
-	var wg sync.WaitGroup
-	for i, m := range members {
-		wg.Go(func() { resp.Members[i] = s.c.member(ctx, m, m.ID == leader) })
+	if !req.Brief {
+		resp.Members = s.c.askMembers(ctx)
+		resp.Figures = s.c.figures.ToAPI()
 	}
-	wg.Wait()
 	for st, n := range s.c.fsm.Counts() {
 		if n > 0 {
 			resp.Jobs = append(resp.Jobs, &apiv1.JobCount{State: st.String(), Count: uint32(n)})
 		}
 	}
 	sort.Slice(resp.Jobs, func(i, k int) bool { return resp.Jobs[i].State < resp.Jobs[k].State })
-	resp.Figures = s.c.figures.ToAPI()
 	resp.Now = timestamppb.New(s.c.clock()) // last: the members were asked meanwhile
 	return resp, nil
+}
+
+// askMembers asks all coordinators at once how they stand.
+func (c *Admin) askMembers(ctx context.Context) []*apiv1.Member {
+	leader, _ := c.office.Leader()
+	members := c.raft.Members()
+	out := make([]*apiv1.Member, len(members))
+	var wg sync.WaitGroup
+	for i, m := range members {
+		wg.Go(func() { out[i] = c.member(ctx, m, m.ID == leader) })
+	}
+	wg.Wait()
+	return out
 }
 
 // member asks one coordinator how it stands.
@@ -72,20 +81,33 @@ func (c *Admin) member(ctx context.Context, m raftnode.Member, leader bool) *api
 // what gossip says, side by side.
 func (s *clusterServer) ListNodes(ctx context.Context, req *apiv1.ListNodesRequest) (*apiv1.ListNodesResponse, error) {
 	resp := &apiv1.ListNodesResponse{Index: s.c.fsm.Index()}
-	if len(req.Ids) == 0 {
-		for _, n := range s.c.fsm.Nodes() {
-			resp.Nodes = append(resp.Nodes, s.c.nodeView(n))
-		}
-		return resp, nil
+	nodes := s.c.fsm.Nodes()
+	if len(req.Ids) > 0 {
+		nodes = nil
 	}
 	for _, id := range req.Ids {
 		n, ok := s.c.fsm.Node(cluster.NodeID(id))
 		if !ok {
 			return nil, noNode(id)
 		}
-		resp.Nodes = append(resp.Nodes, s.c.nodeView(n))
+		nodes = append(nodes, n)
+	}
+	for _, n := range nodes {
+		v := s.c.nodeView(n)
+		if req.Brief {
+			shorten(v)
+		}
+		resp.Nodes = append(resp.Nodes, v)
 	}
 	return resp, nil
+}
+
+// shorten leaves out of a node what only a view of that node alone shows.
+func shorten(v *apiv1.Node) {
+	v.History = nil
+	for _, g := range v.Gpus {
+		g.Detail = nil
+	}
 }
 
 func noNode(id string) error {

@@ -80,8 +80,8 @@ func runNodeList(ctx context.Context, e *console.Env, c *client.Client, f consol
 	return err
 }
 
-// nodeState is the state with what an administrator made of it.
-func nodeState(n *apiv1.Node) string {
+// NodeState is the state with what an administrator made of it.
+func NodeState(n *apiv1.Node) string {
 	switch {
 	case !n.GetDrain() && n.GetMaint() && n.GetState() == cluster.NodeReady.String():
 		return "maint"
@@ -120,7 +120,7 @@ func nodeTable(e *console.Env, nodes []*apiv1.Node) *console.Table {
 		if k := int64(len(n.GetGpus())); k > 0 {
 			use = console.PercentOf(milli / k)
 		}
-		row := []string{n.GetId(), nodeState(n)}
+		row := []string{n.GetId(), NodeState(n)}
 		if parted {
 			row = append(row, console.OrDash(strings.Join(n.GetPartitions(), ",")))
 		}
@@ -151,7 +151,7 @@ func gpuTable(nodes []*apiv1.Node, withNode bool) *console.Table {
 		for _, g := range n.GetGpus() {
 			var row []string
 			if withNode {
-				row = append(row, n.GetId(), nodeState(n))
+				row = append(row, n.GetId(), NodeState(n))
 			}
 			shares := fmt.Sprintf("%d/%d", g.GetShares(), g.GetMaxShares())
 			if g.GetExclusive() {
@@ -196,7 +196,7 @@ func runNodeShow(ctx context.Context, e *console.Env, c *client.Client, f consol
 		}
 		console.KeyValues(e, "",
 			"Node", n.GetId(),
-			"State", nodeState(n),
+			"State", NodeState(n),
 			"Reason", n.GetDrainReason(),
 			"Drains from", console.When(e, n.GetDrainFrom()),
 			"Drained until", console.When(e, n.GetDrainUntil()),
@@ -248,6 +248,6 @@ func runNodeResume(ctx context.Context, e *console.Env, c *client.Client, id str
 	if err != nil {
 		return console.UnknownChange(err, "Resuming again is safe.")
 	}
-	e.Printf("node %s: %s\n", console.Escape(id), nodeState(node))
+	e.Printf("node %s: %s\n", console.Escape(id), NodeState(node))
 	return nil
 }

@@ -89,9 +89,9 @@ func runNodeDrain(ctx context.Context, e *console.Env, c *client.Client, id stri
 		e.Printf("node %s: drains from %s until %s (reservation %s), %s on it\n",
 			console.Escape(id), console.When(e, req.GetFrom()), console.When(e, req.GetUntil()), console.Escape(resp.GetReservation()), jobs)
 	case req.GetUntil() != nil:
-		e.Printf("node %s: %s until %s, %s on it\n", console.Escape(id), nodeState(node), console.When(e, req.GetUntil()), jobs)
+		e.Printf("node %s: %s until %s, %s on it\n", console.Escape(id), NodeState(node), console.When(e, req.GetUntil()), jobs)
 	default:
-		e.Printf("node %s: %s, %s on it\n", console.Escape(id), nodeState(node), jobs)
+		e.Printf("node %s: %s, %s on it\n", console.Escape(id), NodeState(node), jobs)
 	}
 	return nil
 }

@@ -303,6 +303,14 @@ func (c *Client) Cluster(ctx context.Context, eff effect, do func(context.Contex
 	})
 }
 
+// Together runs do with both of those services of one coordinator; do may ask
+// them several things at once.
+func (c *Client) Together(ctx context.Context, eff effect, do func(context.Context, apiv1.JobServiceClient, apiv1.ClusterServiceClient) error) error {
+	return c.call(ctx, eff, func(ctx context.Context, cc grpc.ClientConnInterface) error {
+		return do(ctx, apiv1.NewJobServiceClient(cc), apiv1.NewClusterServiceClient(cc))
+	})
+}
+
 // Accounts runs do with the service for accounts, QOS and quotas.
 func (c *Client) Accounts(ctx context.Context, eff effect, do func(context.Context, apiv1.AccountServiceClient) error) error {
 	return c.call(ctx, eff, func(ctx context.Context, cc grpc.ClientConnInterface) error {

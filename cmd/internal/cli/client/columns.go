@@ -12,12 +12,18 @@ import (
 // ListPages reads all pages of jobs of which some come as columns. A
 // coordinator that knows of none sends all of them one by one.
 func ListPages(ctx context.Context, c *Client, req *apiv1.ListJobsRequest, each func(*apiv1.ListJobsResponse)) error {
-	for req.PageToken = ""; ; {
-		var resp *apiv1.ListJobsResponse
-		err := c.Jobs(ctx, Reads, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
+	return pages(req, each, func() (resp *apiv1.ListJobsResponse, err error) {
+		err = c.Jobs(ctx, Reads, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
 			resp, err = s.ListJobs(ctx, req)
 			return err
 		})
+		return resp, err
+	})
+}
+
+func pages(req *apiv1.ListJobsRequest, each func(*apiv1.ListJobsResponse), ask func() (*apiv1.ListJobsResponse, error)) error {
+	for req.PageToken = ""; ; {
+		resp, err := ask()
 		if err != nil {
 			return err
 		}
@@ -32,16 +38,37 @@ func ListPages(ctx context.Context, c *Client, req *apiv1.ListJobsRequest, each 
 // reading, where ListJobs takes that of making and taking apart a message for
 // each job.
 func ListBrief(ctx context.Context, c *Client, req *apiv1.ListJobsRequest) ([]*apiv1.Job, error) {
-	var jobs []*apiv1.Job
+	var rows briefRows
+	err := ListPages(ctx, c, rows.of(req), rows.add)
+	return rows.sorted(), err
+}
+
+// BriefFrom is ListBrief of one coordinator, within a call of Client.
+func BriefFrom(ctx context.Context, s apiv1.JobServiceClient, req *apiv1.ListJobsRequest) ([]*apiv1.Job, error) {
+	var rows briefRows
+	err := pages(rows.of(req), rows.add, func() (*apiv1.ListJobsResponse, error) { return s.ListJobs(ctx, req) })
+	return rows.sorted(), err
+}
+
+// briefRows are jobs of which some came as columns.
+type briefRows []*apiv1.Job
+
+func (*briefRows) of(req *apiv1.ListJobsRequest) *apiv1.ListJobsRequest {
 	req.Brief, req.PageSize, req.Columns = true, 20000, apiv1.JobColumnsOf_JOB_COLUMNS_OF_WAITING
-	err := ListPages(ctx, c, req, func(resp *apiv1.ListJobsResponse) {
-		rows := conv.Columns{M: resp.GetColumns()}
-		jobs = slices.Grow(jobs, len(rows.M.GetIds())+len(resp.GetJobs()))
-		for i := range rows.M.GetIds() {
-			jobs = append(jobs, rows.Job(i))
-		}
-		jobs = append(jobs, resp.GetJobs()...)
-	})
-	slices.SortFunc(jobs, func(a, b *apiv1.Job) int { return cmp.Compare(a.GetId(), b.GetId()) })
-	return slices.CompactFunc(jobs, func(a, b *apiv1.Job) bool { return a.GetId() == b.GetId() }), err
+	return req
+}
+
+func (b *briefRows) add(resp *apiv1.ListJobsResponse) {
+	rows := conv.Columns{M: resp.GetColumns()}
+	*b = slices.Grow(*b, len(rows.M.GetIds())+len(resp.GetJobs()))
+	for i := range rows.M.GetIds() {
+		*b = append(*b, rows.Job(i))
+	}
+	*b = append(*b, resp.GetJobs()...)
+}
+
+// sorted is by id, each once.
+func (b briefRows) sorted() []*apiv1.Job {
+	slices.SortFunc(b, func(a, b *apiv1.Job) int { return cmp.Compare(a.GetId(), b.GetId()) })
+	return slices.CompactFunc(b, func(a, b *apiv1.Job) bool { return a.GetId() == b.GetId() })
 }

@@ -144,7 +144,7 @@ func (w *World) RunCtx(ctx context.Context, args ...string) int {
 func (w *World) Transcript(args ...string) string {
 	code := w.Run(args...)
 	var b strings.Builder
-	b.WriteString("$ berth " + jobcmd.QuoteCommand(args) + "\n")
+	b.WriteString(strings.TrimSpace("$ berth "+jobcmd.QuoteCommand(args)) + "\n")
 	io.WriteString(&b, w.Out.String())
 	if w.Errs.Len() > 0 {
 		b.WriteString("-- standard error\n" + w.Errs.String())

@@ -21,6 +21,8 @@ type Program struct {
 	// Name is what messages call it, Example a command of it.
 	Name, Example string
 	Commands      []Command
+	// Bare is what is done when nothing else was typed; nil is to say what is missing.
+	Bare func(context.Context, *console.Env, *client.Client) error
 }
 
 // CalledAs is p under the name by which its process was started: whoever types
@@ -86,6 +88,9 @@ func Execute(ctx context.Context, args []string, env *console.Env, p Program) in
 
 // Again runs a command for another one, asking through its client.
 func Again(ctx context.Context, args []string, env *console.Env, c *client.Client, p Program) error {
+	if len(args) == 0 && p.Bare != nil {
+		return p.Bare(ctx, env, c)
+	}
 	timeout := c.Timeout
 	root := newRoot(env, c, p, args)
 	if timeout != 0 {

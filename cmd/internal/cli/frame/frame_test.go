@@ -114,11 +114,15 @@ func TestOnlyWhatIsAsked(t *testing.T) {
 	if code := frame.Execute(t.Context(), []string{"version"}, w.Env, p); code != 0 || len(built) != 1 || built["version"] != 1 {
 		t.Errorf("version: exit code %d, built %v", code, built)
 	}
-	for _, args := range [][]string{{"--help"}, {"help"}, {"nonsense"}, {"__complete", "q"}, nil} {
+	for _, args := range [][]string{{"--help"}, {"help"}, {"nonsense"}, {"__complete", "q"}} {
 		clear(built)
 		frame.Execute(t.Context(), args, w.Env, p)
 		if len(built) < 40 || built["queue"] != 1 {
 			t.Errorf("%q: built %v", args, built)
 		}
+	}
+	clear(built)
+	if frame.Execute(t.Context(), nil, w.Env, p); len(built) > 0 {
+		t.Errorf("berth alone is no command, and built %v", built)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -16,7 +17,7 @@ type startView struct {
 	Name      string        `json:"name"`
 	User      string        `json:"user"`
 	State     string        `json:"state"`
-	Forecast  *forecastView `json:"forecast"`
+	Forecast  *view.Forecast `json:"forecast"`
 	CannotSay string        `json:"cannot_say"`
 }
 
@@ -47,7 +48,7 @@ func printStarts(ctx context.Context, e *console.Env, c *client.Client, o *Queue
 		if !there {
 			continue // it has started meanwhile
 		}
-		views = append(views, startView{j.GetId(), j.GetName(), j.GetUser(), j.GetState(), viewForecast(f.GetForecast()), f.GetCannotSay()})
+		views = append(views, startView{j.GetId(), j.GetName(), j.GetUser(), j.GetState(), view.ForecastOf(f.GetForecast()), f.GetCannotSay()})
 		t.Add(strconv.FormatUint(j.GetId(), 10), j.GetName(), j.GetUser(), j.GetState(), strconv.Itoa(int(j.GetGpusWanted())), client.StartText(e, f.GetForecast(), f.GetCannotSay()))
 	}
 	if done, err := console.PrintList(e, console.Format(o.Output), views); done {

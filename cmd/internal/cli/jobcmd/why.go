@@ -35,7 +35,7 @@ func NewWhyCmd(e *console.Env, c *client.Client) *cobra.Command {
 type whyView struct {
 	Job          view.JobView      `json:"job"`
 	Explanations []explanationView `json:"explanations"`
-	Forecast     *forecastView     `json:"forecast"`
+	Forecast     *view.Forecast     `json:"forecast"`
 	Room         *roomView         `json:"room"`
 	FairShare    *fairShareView    `json:"fair_share"`
 }
@@ -75,23 +75,6 @@ type explanationView struct {
 	GPUType string `json:"gpu_type"`
 }
 
-type forecastView struct {
-	Node     string     `json:"node"`
-	GPU      string     `json:"gpu"`
-	GPUType  string     `json:"gpu_type"`
-	Missing  string     `json:"missing"`
-	StartP50 *time.Time `json:"start_p50"`
-	StartP90 *time.Time `json:"start_p90"`
-	Ahead    uint32     `json:"ahead"`
-}
-
-func viewForecast(f *apiv1.Forecast) *forecastView {
-	if f == nil {
-		return nil
-	}
-	return &forecastView{f.GetNode(), f.GetGpu(), f.GetGpuType(), f.GetMissing(), view.Stamp(f.GetStartP50()), view.Stamp(f.GetStartP90()), f.GetAhead()}
-}
-
 func runWhy(ctx context.Context, e *console.Env, c *client.Client, f console.Format, arg string) error {
 	id, task, err := console.ParseTask(arg)
 	if err != nil {
@@ -105,7 +88,7 @@ func runWhy(ctx context.Context, e *console.Env, c *client.Client, f console.For
 	if err != nil {
 		return err
 	}
-	view := whyView{Job: view.Job(resp.GetJob()), Explanations: []explanationView{}, Forecast: viewForecast(resp.GetForecast())}
+	view := whyView{Job: view.Job(resp.GetJob()), Explanations: []explanationView{}, Forecast: view.ForecastOf(resp.GetForecast())}
 	for _, x := range resp.GetExplanations() {
 		view.Explanations = append(view.Explanations, explanationView{x.GetCode(), x.GetDetail(), x.GetCount(), x.GetGpuType()})
 	}

@@ -4786,7 +4786,10 @@ func (x *WatchJobsResponse) GetSnapshot() bool {
 }
 
 type GetStatusRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Leaves out the members, which are asked for it, and the figures. A
+	// coordinator that is older sends them all the same.
+	Brief         bool `protobuf:"varint,1,opt,name=brief,proto3" json:"brief,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4819,6 +4822,13 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
 	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *GetStatusRequest) GetBrief() bool {
+	if x != nil {
+		return x.Brief
+	}
+	return false
 }
 
 type GetStatusResponse struct {
@@ -5441,8 +5451,11 @@ func (x *JobCount) GetCount() uint32 {
 }
 
 type ListNodesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Ids   []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
+	// Leaves out the history of nodes and the detail of GPUs. A coordinator that is
+	// older sends them all the same.
+	Brief         bool `protobuf:"varint,2,opt,name=brief,proto3" json:"brief,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5482,6 +5495,13 @@ func (x *ListNodesRequest) GetIds() []string {
 		return x.Ids
 	}
 	return nil
+}
+
+func (x *ListNodesRequest) GetBrief() bool {
+	if x != nil {
+		return x.Brief
+	}
+	return false
 }
 
 type ListNodesResponse struct {
@@ -9772,8 +9792,9 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x11WatchJobsResponse\x12%\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x11.berth.api.v1.JobR\x04jobs\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
-	"\bsnapshot\x18\x03 \x01(\bR\bsnapshot\"\x12\n" +
-	"\x10GetStatusRequest\"\xef\x02\n" +
+	"\bsnapshot\x18\x03 \x01(\bR\bsnapshot\"(\n" +
+	"\x10GetStatusRequest\x12\x14\n" +
+	"\x05brief\x18\x01 \x01(\bR\x05brief\"\xef\x02\n" +
 	"\x11GetStatusResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x12\n" +
@@ -9836,9 +9857,10 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\fdisk_problem\x18\x15 \x01(\tR\vdiskProblem\"6\n" +
 	"\bJobCount\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\rR\x05count\"$\n" +
+	"\x05count\x18\x02 \x01(\rR\x05count\":\n" +
 	"\x10ListNodesRequest\x12\x10\n" +
-	"\x03ids\x18\x01 \x03(\tR\x03ids\"S\n" +
+	"\x03ids\x18\x01 \x03(\tR\x03ids\x12\x14\n" +
+	"\x05brief\x18\x02 \x01(\bR\x05brief\"S\n" +
 	"\x11ListNodesResponse\x12(\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x12.berth.api.v1.NodeR\x05nodes\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\"\xd3\x06\n" +

@@ -1,0 +1,132 @@
+package statuscmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// NewStatusCmd returns the command status.
+func NewStatusCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use: "status", Short: "Show at a glance how the cluster stands, and what of it is mine",
+		Long: "Show at a glance what GPUs there are and who holds them, how many jobs run and wait, my own\n" +
+			"and when the next of them is expected to start, and what is out of order. berth alone does the same.",
+		Example: "  berth status\n  berth status -o json",
+		Args:    console.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return run(cmd.Context(), e, c, console.Format(output))
+		},
+	}
+	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML)
+	return cmd
+}
+
+// dialTime is how long a coordinator's socket has to take a connection.
+const dialTime = 2 * time.Second
+
+// Bare is berth without a command: its status, or how to begin where no
+// coordinator is.
+func Bare(ctx context.Context, e *console.Env, c *client.Client) error {
+	dial, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	var why []string
+	for _, s := range e.Sockets() {
+		conn, err := e.Dial(dial, s)
+		if err == nil {
+			conn.Close()
+			return run(ctx, e, c, console.FormatTable)
+		}
+		cause := err
+		for next := errors.Unwrap(cause); next != nil; next = errors.Unwrap(cause) {
+			cause = next
+		}
+		why = append(why, fmt.Sprintf("%s (%v)", s, cause))
+	}
+	return cluster.Errorf(cluster.CodeUnavailable, "no cluster can be reached at %s\n"+
+		"To try one on this machine: berth dev; to name the socket of another: export BERTH_SOCKET=PATH\n"+
+		"What berth can do: berth --help", strings.Join(why, ", "))
+}
+
+// facts are what the coordinator says, as it came.
+type facts struct {
+	status *apiv1.GetStatusResponse
+	nodes  []*apiv1.Node
+	mine   []*apiv1.Job
+	// asked are those of mine that were asked about, and starts what was said.
+	asked  []*apiv1.Job
+	starts map[uint64]*apiv1.JobForecast
+}
+
+// mostAsked is of how many waiting jobs it is asked when they start: the
+// coordinator plays each of them through.
+const mostAsked = 5
+
+func run(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {
+	var got facts
+	err := c.Together(ctx, client.Reads, func(ctx context.Context, jobs apiv1.JobServiceClient, cl apiv1.ClusterServiceClient) error {
+		return got.gather(ctx, e.User(), jobs, cl)
+	})
+	if err != nil {
+		return err
+	}
+	if err := got.forecast(ctx, c); err != nil {
+		return err
+	}
+	v := got.view()
+	if done, err := console.PrintList(e, f, v); done {
+		return err
+	}
+	v.print(e)
+	return nil
+}
+
+// gather asks all at once, so that it takes the time of the slowest answer.
+func (f *facts) gather(ctx context.Context, me string, jobs apiv1.JobServiceClient, cl apiv1.ClusterServiceClient) error {
+	*f = facts{}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) {
+		f.status, err = cl.GetStatus(ctx, &apiv1.GetStatusRequest{Brief: true})
+		return err
+	})
+	g.Go(func() error {
+		resp, err := cl.ListNodes(ctx, &apiv1.ListNodesRequest{Brief: true})
+		f.nodes = resp.GetNodes()
+		return err
+	})
+	if me != "" {
+		g.Go(func() (err error) {
+			f.mine, err = client.BriefFrom(ctx, jobs, &apiv1.ListJobsRequest{Users: []string{me}})
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+// forecast asks when the first of my jobs that wait are expected to start.
+func (f *facts) forecast(ctx context.Context, c *client.Client) error {
+	var ids []uint64
+	for _, j := range f.mine {
+		if console.Waiting(j.GetState()) && len(ids) < mostAsked {
+			f.asked, ids = append(f.asked, j), append(ids, j.GetId())
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	var err error
+	f.starts, err = client.Forecasts(ctx, c, ids)
+	return err
+}
