@@ -34,6 +34,27 @@ func JobLabel(j *apiv1.Job) string {
 	return array + "_" + strconv.FormatUint(uint64(j.GetArrayTaskId()), 10)
 }
 
+// TasksOf are the tasks of its array that j is, or stands for; "" for a job by itself.
+func TasksOf(j *apiv1.Job) string {
+	if j.GetArrayTasks() != "" || j.ArrayTaskId == nil {
+		return j.GetArrayTasks()
+	}
+	return strconv.FormatUint(uint64(j.GetArrayTaskId()), 10)
+}
+
+// Named is how a request names just these jobs: a task by its array, since the id of
+// the first task is the whole array's.
+func Named(jobs []*apiv1.Job) (ids []uint64, tasks []console.TaskRef) {
+	for _, j := range jobs {
+		if of := j.GetArrayJobId(); of != 0 {
+			tasks = append(tasks, console.TaskRef{Array: of, Tasks: TasksOf(j)})
+		} else {
+			ids = append(ids, j.GetId())
+		}
+	}
+	return ids, tasks
+}
+
 // JobRef is what was typed for jobs: a job or a whole array by its id, or one task
 // of an array. The first task of an array has its array's id.
 type JobRef struct {

@@ -43,8 +43,10 @@ type Fake struct {
 	// Warnings come with every answer to a submit.
 	Warnings []string
 	// Incomplete, Behind and LeaderIndex are what it says of its history.
-	Incomplete  bool
-	Behind      bool
+	Incomplete bool
+	Behind     bool
+	// Admin lets the caller end everybody's jobs.
+	Admin       bool
 	LeaderIndex uint64
 
 	// Ahead is how many jobs are before one, by its id, in answers to ListForecasts.
@@ -52,12 +54,13 @@ type Fake struct {
 
 	// Requests, Updates, Cancelled, Imported and LastList are what it was asked; Submitted
 	// are the ids that each request was given.
-	Requests  []*apiv1.SubmitJobsRequest
-	Updates   []*apiv1.UpdateJobRequest
-	Cancelled []uint64
-	Imported  *apiv1.ImportRunsRequest
-	LastList  *apiv1.ListJobsRequest
-	Submitted map[string][]uint64
+	Requests       []*apiv1.SubmitJobsRequest
+	Updates        []*apiv1.UpdateJobRequest
+	Cancelled      []uint64
+	CancelledTasks []*apiv1.ArrayTasks
+	Imported       *apiv1.ImportRunsRequest
+	LastList       *apiv1.ListJobsRequest
+	Submitted      map[string][]uint64
 
 	// Unshared is where sharing is switched off, Denied whose certificates are revoked.
 	Unshared []*apiv1.SharingOff
@@ -187,6 +190,8 @@ func (f *Fake) ListJobs(ctx context.Context, r *apiv1.ListJobsRequest) (*apiv1.L
 		switch {
 		case !wanted(r.GetIds(), j),
 			len(r.GetUsers()) > 0 && !slices.Contains(r.GetUsers(), j.GetUser()),
+			len(r.GetNames()) > 0 && !slices.Contains(r.GetNames(), j.GetName()),
+			len(r.GetPartitions()) > 0 && !slices.Contains(r.GetPartitions(), j.GetPartition()),
 			len(r.GetStates()) > 0 && !slices.Contains(r.GetStates(), j.GetState()),
 			len(r.GetStates()) == 0 && !r.GetFinished() && console.Terminal(j.GetState()):
 			continue
@@ -249,7 +254,7 @@ func (f *Fake) CancelJobs(ctx context.Context, r *apiv1.CancelJobsRequest) (*api
 		switch j := f.find(id); {
 		case j == nil:
 			out = apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND
-		case j.GetUser() != "ann":
+		case j.GetUser() != "ann" && !f.Admin:
 			out = apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED
 		case console.Terminal(j.GetState()):
 			out = apiv1.CancelOutcome_CANCEL_OUTCOME_ALREADY_FINISHED
@@ -257,6 +262,10 @@ func (f *Fake) CancelJobs(ctx context.Context, r *apiv1.CancelJobsRequest) (*api
 			f.Cancelled = append(f.Cancelled, id)
 		}
 		resp.Results = append(resp.Results, &apiv1.CancelResult{Id: id, Outcome: out})
+	}
+	for _, t := range r.GetTasks() {
+		f.CancelledTasks = append(f.CancelledTasks, t)
+		resp.Results = append(resp.Results, &apiv1.CancelResult{Id: t.GetArray(), Tasks: t.GetTasks(), Count: 1, Outcome: apiv1.CancelOutcome_CANCEL_OUTCOME_CANCELLED})
 	}
 	return resp, nil
 }

@@ -2,30 +2,41 @@ package console
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 )
 
-// MaxIDs is how many jobs one command may name; the server allows no more in
-// one request, and a mistyped range is stopped before it does harm.
-const MaxIDs = 1000
+// How many jobs one command may name.
+const (
+	// MaxIDs is what the server allows in one request, and how long a range may
+	// be: a mistyped one is stopped before it does harm.
+	MaxIDs = 1000
+	// MaxNamed is for commands that ask several times, as for what xargs passes on.
+	MaxNamed = 100_000
+)
 
 // ParseIDs reads job ids: 12, 12,14, 12-20 or 12..20. All are read, and their
 // number checked, before any is used. Repeated ids count once; the order stays.
-func ParseIDs(args []string) ([]uint64, error) {
+func ParseIDs(args []string) ([]uint64, error) { return parseIDs(args, MaxIDs) }
+
+func parseIDs(args []string, most int) ([]uint64, error) {
 	var out []uint64
+	seen := map[uint64]struct{}{}
 	for _, arg := range args {
 		for part := range strings.SplitSeq(arg, ",") {
 			lo, hi, err := parseRange(part)
 			if err != nil {
 				return nil, err
 			}
-			if hi-lo >= MaxIDs || len(out)+int(hi-lo) >= MaxIDs {
-				return nil, Usagef("job range %q: at most %d jobs at once", part, MaxIDs)
+			if hi-lo >= MaxIDs || len(out)+int(hi-lo) >= most {
+				if hi-lo < MaxIDs {
+					return nil, Usagef("job range %q: at most %d jobs at once", part, most)
+				}
+				return nil, Usagef("job range %q: at most %d jobs in a range", part, MaxIDs)
 			}
 			for id := lo; id <= hi; id++ {
-				if !slices.Contains(out, id) {
+				if _, twice := seen[id]; !twice {
+					seen[id] = struct{}{}
 					out = append(out, id)
 				}
 			}

@@ -48,6 +48,29 @@ func ParseTask(arg string) (id uint64, task *uint32, err error) {
 // ParseJobs reads job ids as ParseIDs does, and tasks of arrays: 1234_7,
 // 1234_[3-9], 1234_[1-9:2]. The id of an array alone is all of it.
 func ParseJobs(args []string) (ids []uint64, tasks []TaskRef, err error) {
+	return parseJobs(args, MaxIDs)
+}
+
+// ParseManyJobs is ParseJobs for a command that asks for them in Batches.
+func ParseManyJobs(args []string) (ids []uint64, tasks []TaskRef, err error) {
+	return parseJobs(args, MaxNamed)
+}
+
+// Batches calls do with no more jobs and tasks at once than a coordinator takes
+// in one request, until it fails: first with the jobs, then with the tasks.
+func Batches(ids []uint64, tasks []TaskRef, do func([]uint64, []TaskRef) error) error {
+	for len(ids)+len(tasks) > 0 {
+		i := min(len(ids), MaxIDs)
+		t := min(len(tasks), MaxIDs-i)
+		if err := do(ids[:i:i], tasks[:t:t]); err != nil {
+			return err
+		}
+		ids, tasks = ids[i:], tasks[t:]
+	}
+	return nil
+}
+
+func parseJobs(args []string, most int) (ids []uint64, tasks []TaskRef, err error) {
 	var plain []string
 	for _, arg := range args {
 		for _, part := range SplitOutside(arg) {
@@ -73,11 +96,11 @@ func ParseJobs(args []string) (ids []uint64, tasks []TaskRef, err error) {
 			tasks = append(tasks, r)
 		}
 	}
-	if ids, err = ParseIDs(plain); err != nil {
+	if ids, err = parseIDs(plain, most); err != nil {
 		return nil, nil, err
 	}
-	if len(ids)+len(tasks) > MaxIDs {
-		return nil, nil, Usagef("%d jobs and lists of tasks, at most %d at once", len(ids)+len(tasks), MaxIDs)
+	if len(ids)+len(tasks) > most {
+		return nil, nil, Usagef("%d jobs and lists of tasks, at most %d at once", len(ids)+len(tasks), most)
 	}
 	return ids, tasks, nil
 }

@@ -2,7 +2,6 @@ package jobcmd
 
 import (
 	"context"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,39 +13,76 @@ import (
 
 // NewCancelCmd returns the command cancel.
 func NewCancelCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var o cancelOptions
 	cmd := &cobra.Command{
-		Use:   "cancel JOB…",
+		Use:   "cancel [JOB…]",
 		Short: "End jobs, or take them out of the queue",
-		Long: "End jobs, or take them out of the queue. At most 1000 at once; all ids are read before any\n" +
-			"job is touched. The id of an array is all its tasks. Jobs that had ended before stay as they are, which is no error.",
-		Example: "  berth cancel 12\n  berth cancel 12,14 20-30\n  berth cancel '40_[3-9]' 41_7\n  berth queue --me -o name | xargs -r berth cancel",
-		Args:    console.SomeArgs("job id"),
+		Long: "End jobs, or take them out of the queue: those that are named, of which all are read before any is\n" +
+			"touched, or those that options choose. Several options choose what all of them say; of my own jobs,\n" +
+			"unless --all is among them. The id of an array is all its tasks.\n" +
+			"Jobs that had ended before stay as they are, which is no error.",
+		Example: "  berth cancel 12\n  berth cancel 12,14 20-30\n  berth cancel '40_[3-9]' 41_7\n  berth cancel --me --state PD\n" +
+			"  berth cancel --name sweep --partition debug\n  berth queue --me -o name | xargs -r berth cancel",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runCancel(cmd.Context(), e, c, args)
+			return runCancel(cmd.Context(), e, c, &o, args)
 		},
 	}
+	fs := cmd.Flags()
+	fs.BoolVar(&o.me, "me", false, "all jobs of mine")
+	fs.BoolVar(&o.all, "all", false, "everybody's jobs; only administrators may end those of others")
+	fs.StringVar(&o.names, "name", "", "jobs of these names, a comma-separated `LIST`")
+	fs.StringVarP(&o.states, "state", "t", "", "jobs in these states, a comma-separated `LIST` of names or codes")
+	fs.StringVarP(&o.partitions, "partition", "p", "", "jobs of these partitions, a comma-separated `LIST`")
+	fs.BoolVarP(&o.yes, "yes", "y", false, "with --all: do not ask")
 	return cmd
 }
 
-// runCancel prints one line for each id in the order given. The exit code is
-// ExitFailed when one may not be cancelled, otherwise ExitNotFound when one is
-// not there.
-func runCancel(ctx context.Context, e *console.Env, c *client.Client, args []string) error {
-	ids, tasks, err := console.ParseJobs(args)
+// runCancel ends what is named or chosen. The exit code is ExitFailed when one may
+// not be cancelled, otherwise ExitNotFound when one is not there.
+func runCancel(ctx context.Context, e *console.Env, c *client.Client, o *cancelOptions, args []string) error {
+	switch chooses := o.chooses(); {
+	case len(args) == 0 && !chooses:
+		return console.Usagef("job id is missing; or choose with --me, --name, --state, --partition or --all")
+	case len(args) > 0 && chooses:
+		return console.Usagef("%s beside an option that chooses jobs: name jobs, or choose them", console.ShortQuote(args[0]))
+	case chooses:
+		return cancelChosen(ctx, e, c, o)
+	}
+	ids, tasks, err := console.ParseManyJobs(args)
 	if err != nil {
 		return err
 	}
-	req := &apiv1.CancelJobsRequest{RequestId: e.RequestID(), Ids: ids, Tasks: client.ArrayTasks(tasks)}
-	var resp *apiv1.CancelJobsResponse
-	err = c.Jobs(ctx, client.Changes, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
-		resp, err = s.CancelJobs(ctx, req)
+	code := console.ExitDone
+	err = console.Batches(ids, tasks, func(ids []uint64, tasks []console.TaskRef) error {
+		results, err := cancelBatch(ctx, e, c, ids, tasks)
+		code = worse(code, printCancelled(e, results))
 		return err
 	})
 	if err != nil {
-		return console.UnknownChange(err, "Cancelling again is safe: berth cancel "+strings.Join(args, " "))
+		return console.UnknownChange(err, "Cancelling again is safe: berth cancel "+briefly(args))
 	}
+	if code != console.ExitDone {
+		return &console.ExitError{Code: code}
+	}
+	return nil
+}
+
+// cancelBatch is one request.
+func cancelBatch(ctx context.Context, e *console.Env, c *client.Client, ids []uint64, tasks []console.TaskRef) ([]*apiv1.CancelResult, error) {
+	req := &apiv1.CancelJobsRequest{RequestId: e.RequestID(), Ids: ids, Tasks: client.ArrayTasks(tasks)}
+	var resp *apiv1.CancelJobsResponse
+	err := c.Jobs(ctx, client.Changes, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
+		resp, err = s.CancelJobs(ctx, req)
+		return err
+	})
+	return resp.GetResults(), err
+}
+
+// printCancelled prints one line for each job, in the order given, and returns the
+// exit code.
+func printCancelled(e *console.Env, results []*apiv1.CancelResult) int {
 	code := console.ExitDone
-	for _, r := range resp.GetResults() {
+	for _, r := range results {
 		switch r.GetOutcome() {
 		case apiv1.CancelOutcome_CANCEL_OUTCOME_CANCELLED:
 			e.Printf("job %s: cancelled%s\n", console.JobOrTasks(r.GetId(), r.GetTasks()), taskCount(r.GetCount()))
@@ -65,8 +101,5 @@ func runCancel(ctx context.Context, e *console.Env, c *client.Client, args []str
 			code = console.ExitFailed
 		}
 	}
-	if code != console.ExitDone {
-		return &console.ExitError{Code: code}
-	}
-	return nil
+	return code
 }

@@ -75,14 +75,27 @@ var done = map[apiv1.JobAction]string{
 // runControl prints a line for each id in the order given, with exit codes as
 // those of cancel.
 func runControl(ctx context.Context, e *console.Env, c *client.Client, args []string, action apiv1.JobAction, asUser bool) error {
-	ids, tasks, err := console.ParseJobs(args)
+	ids, tasks, err := console.ParseManyJobs(args)
 	if err != nil {
 		return err
 	}
-	results, err := client.Control(ctx, e, c, &apiv1.ControlJobsRequest{Ids: ids, Tasks: client.ArrayTasks(tasks), Action: action, AsUser: asUser})
+	code := console.ExitDone
+	err = console.Batches(ids, tasks, func(ids []uint64, tasks []console.TaskRef) error {
+		results, err := client.Control(ctx, e, c, &apiv1.ControlJobsRequest{Ids: ids, Tasks: client.ArrayTasks(tasks), Action: action, AsUser: asUser})
+		code = worse(code, printControlled(e, results, action))
+		return err
+	})
 	if err != nil {
-		return console.UnknownChange(err, "Look with: berth show "+strings.Join(args, " "))
+		return console.UnknownChange(err, "Look with: berth show "+briefly(args))
 	}
+	if code != console.ExitDone {
+		return &console.ExitError{Code: code}
+	}
+	return nil
+}
+
+// printControlled returns the exit code.
+func printControlled(e *console.Env, results []*apiv1.ControlResult, action apiv1.JobAction) int {
 	code := console.ExitDone
 	for _, r := range results {
 		switch r.GetFault() {
@@ -105,8 +118,22 @@ func runControl(ctx context.Context, e *console.Env, c *client.Client, args []st
 		e.Warnf("%s", text)
 		code = console.ExitFailed
 	}
-	if code != console.ExitDone {
-		return &console.ExitError{Code: code}
+	return code
+}
+
+// worse is the exit code of two requests: one job that may not be touched counts for
+// more than one that is not there.
+func worse(a, b int) int {
+	if a == console.ExitDone || b == console.ExitFailed {
+		return b
 	}
-	return nil
+	return a
+}
+
+// briefly is what was typed, where that is not much.
+func briefly(args []string) string {
+	if len(args) > 8 {
+		return strings.Join(args[:8], " ") + " …"
+	}
+	return strings.Join(args, " ")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -71,7 +72,7 @@ func NewSubmitCmd(e *console.Env, c *client.Client) *cobra.Command {
 func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitOptions, args []string, dash int) error {
 	var count int64
 	if err := jobspec.Whole("number of jobs", maxCount, func(*jobspec.Request) *int64 { return &count })(nil, o.Count); err != nil {
-		return console.Usagef("--count: %w", err)
+		return console.Usagef("--count: %w%s", err, moreThanOneRequest(o.Count))
 	}
 	if o.requestID == "" {
 		o.requestID = e.RequestID()
@@ -124,6 +125,16 @@ func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitO
 		return w.run(ctx, 0)
 	}
 	return nil
+}
+
+// moreThanOneRequest says how to submit more jobs than fit into one request, which is
+// done as a whole or not at all.
+func moreThanOneRequest(count string) string {
+	n, err := strconv.ParseUint(count, 10, 32)
+	if err != nil || n <= maxCount {
+		return ""
+	}
+	return fmt.Sprintf("; all or none of them are submitted; --array 1-%d makes one job of as many tasks", n)
 }
 
 // afterSpec reads the flags that follow a spec file: only a script's

@@ -222,15 +222,11 @@ func chosen(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Sque
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, j := range got {
-		switch s := terms.Job(terms.ViewFrom(e), j); {
-		case !q.Wants(&s):
-		case s.Folds(): // its id is that of the last task
-			tasks = append(tasks, console.TaskRef{Array: s.ArrayID, Tasks: terms.TasksOf(j)})
-		default:
-			ids = append(ids, s.ID)
-		}
-	}
+	got = slices.DeleteFunc(got, func(j *apiv1.Job) bool {
+		s := terms.Job(terms.ViewFrom(e), j)
+		return !q.Wants(&s)
+	})
+	ids, tasks = client.Named(got)
 	return ids, tasks, nil
 }
 

@@ -46,7 +46,7 @@ func Job(v *Viewer, j *apiv1.Job) slurm.Job {
 	}, j.GetSpec()
 	s.Cluster, s.Times = option.ClusterName, v.times
 	s.Account, s.QOS, s.Nice = j.GetAccount(), j.GetQos(), j.GetNice()
-	s.InArray(j.GetArrayJobId(), TasksOf(j), j.GetArrayThrottle())
+	s.InArray(j.GetArrayJobId(), client.TasksOf(j), j.GetArrayThrottle())
 	s.GPUs *= s.Nodes // asked for on each
 	s.Tasked = int64(s.Nodes) * int64(max(1, j.GetTasksPerNode()))
 	if s.Reason == "" {
@@ -66,14 +66,6 @@ func Job(v *Viewer, j *apiv1.Job) slurm.Job {
 	}
 	settle(&s, st.Waiting(), now)
 	return s
-}
-
-// TasksOf is which tasks of its array a job is: 7, or 8-99.
-func TasksOf(j *apiv1.Job) string {
-	if j.GetArrayTasks() != "" || j.ArrayTaskId == nil {
-		return j.GetArrayTasks()
-	}
-	return strconv.FormatUint(uint64(j.GetArrayTaskId()), 10)
 }
 
 // addSpec adds what stands in the spec.
