@@ -60,6 +60,10 @@ func TestAnArrayIsToldOf(t *testing.T) {
 	if m.Tasks != "0-3" || m.Size != 4 || m.Ended != 1 || m.Completed != 0 || got["FAILED"] != 1 || got["RUNNING"] != 1 || got["PENDING"] != 2 {
 		t.Errorf("the array is told of as %v", m)
 	}
+	why, err := apiv1.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: id})
+	if err != nil || why.Job.State != "PENDING" || why.Job.GetArray().GetSize() != 4 || len(why.Explanations) == 0 {
+		t.Errorf("most of its tasks wait, and it is said of it: %v, %v", why, err)
+	}
 	zero := uint32(0)
 	r, err := apiv1.NewJobServiceClient(cc).GetJob(as(t, alice), &apiv1.GetJobRequest{Id: id, Task: &zero})
 	if err != nil || r.Job.Array != nil || r.Job.State != "FAILED" || r.Job.GetExitCode() != 3 {

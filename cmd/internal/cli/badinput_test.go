@@ -34,8 +34,6 @@ func TestBadInput(t *testing.T) {
 			{2, []string{"submit", "-Z", "--", "true"}},
 			{2, []string{"submit", "--gpus"}},
 			{2, []string{"queue", "-o", "xml"}},
-			{2, []string{"show"}},
-			{2, []string{"why"}},
 			{2, []string{"why", "1", "2"}},
 			{2, []string{"completion", "fish"}},
 			{2, []string{"version", "x"}},

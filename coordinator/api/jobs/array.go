@@ -44,6 +44,31 @@ func (c *Jobs) named(id uint64, task *uint32) (*cluster.Job, error) {
 	return j, nil
 }
 
+// explained is named but for an array as a whole of which most tasks that have not
+// ended wait: then it is the first of those.
+func (c *Jobs) explained(id uint64, task *uint32) (*cluster.Job, error) {
+	j, err := c.named(id, task)
+	a, ok := c.fsm.Array(cluster.JobID(id))
+	if err != nil || task != nil || !ok || j.State.Waiting() {
+		return j, err
+	}
+	waiting, live := 0, 0
+	for st, n := range c.fsm.ArrayStates(cluster.JobID(id)) {
+		switch {
+		case st.Waiting():
+			waiting += n
+		case !st.Terminal():
+			live += n
+		}
+	}
+	for rank := 0; waiting > live && rank < a.Spec.Array.Tasks.Len(); rank++ {
+		if t, ok := c.fsm.Job(a.ID + cluster.JobID(rank)); ok && t.State.Waiting() {
+			return t, nil
+		}
+	}
+	return j, nil
+}
+
 // arrayInfo is what is told of the array with an id, of which j is a task; nil
 // where that is none.
 func (c *Jobs) arrayInfo(id uint64, j *cluster.Job) *apiv1.ArrayInfo {

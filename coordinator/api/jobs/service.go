@@ -264,11 +264,14 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 		return nil, err
 	}
 	defer turn.End()
-	j, err := s.c.named(req.Id, req.Task)
+	j, err := s.c.explained(req.Id, req.Task)
 	if err != nil {
 		return nil, err
 	}
 	resp := &apiv1.ExplainJobResponse{Job: s.c.view(j, authorize.CallerOf(ctx), whole)}
+	if req.Task == nil {
+		resp.Job.Array = s.c.arrayInfo(req.Id, j)
+	}
 	if !j.State.Waiting() {
 		return resp, nil
 	}

@@ -24,6 +24,16 @@ func OneArg(what string) cobra.PositionalArgs {
 	}
 }
 
+// MaybeOneArg takes one argument or none; what names it in messages.
+func MaybeOneArg(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return Usagef("takes one %s, got %d arguments", what, len(args))
+		}
+		return nil
+	}
+}
+
 // SomeArgs takes one argument or more; what names them in messages.
 func SomeArgs(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {

@@ -23,16 +23,23 @@ type logsOptions struct {
 func NewLogsCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var o logsOptions
 	cmd := &cobra.Command{
-		Use:   "logs (JOB|ARRAY_TASK)",
+		Use:   "logs [JOB|ARRAY_TASK]",
 		Short: "Print what a job has written",
 		Long: "Print the output file of a job. The agent of the job's node reads it, as the job's user, and\n" +
 			"sends it through the coordinators; on that node itself it is read directly. With --follow it\n" +
 			"goes on until the job has ended, also over a change of the leader, and over the job's next\n" +
 			"attempts if it has any. Where the node cannot be asked and a file of that name is here, that\n" +
-			"one is shown, and a line says so.",
+			"one is shown, and a line says so. Without an id, it is my latest job.",
 		Example: "  berth logs 12\n  berth logs -f 12\n  berth logs --tail 20 30_7\n  berth logs --since-offset 4096 12",
-		Args:    console.OneArg("job id"),
+		Args:    console.MaybeOneArg("job id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			args, err := client.OrLatestTask(cmd.Context(), e, c, args)
+			if err != nil {
+				return err
+			}
 			return runLogs(cmd.Context(), e, c, o, args[0])
 		},
 	}
@@ -59,9 +66,6 @@ func (o *logsOptions) check() error {
 }
 
 func runLogs(ctx context.Context, e *console.Env, c *client.Client, o logsOptions, arg string) error {
-	if err := o.check(); err != nil {
-		return err
-	}
 	job, err := client.OneJob(ctx, c, arg)
 	if err != nil {
 		return err

@@ -22,11 +22,15 @@ import (
 func NewShowCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use:     "show JOB…",
+		Use:     "show [JOB…]",
 		Short:   "Show all about jobs",
+		Long:    "Show all about jobs; without an id, about my latest one.",
 		Example: "  berth show 12\n  berth show -o json 12 | jq .state",
-		Args:    console.SomeArgs("job id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			args, err := client.OrLatest(cmd.Context(), e, c, args)
+			if err != nil {
+				return err
+			}
 			return runShow(cmd.Context(), e, c, console.Format(output), args)
 		},
 	}

@@ -20,11 +20,17 @@ import (
 func NewWhyCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use:     "why JOB",
-		Short:   "Say in numbers why a job waits, or how it ended",
-		Example: "  berth why 12",
-		Args:    console.OneArg("job id"),
+		Use:   "why [JOB]",
+		Short: "Say in numbers why a job waits, or how it ended",
+		Long: "Say in numbers why a job waits, or how it ended; without an id, of my latest job. Of an array it is the\n" +
+			"first task that waits, where most of those that have not ended do.",
+		Example: "  berth why 12\n  berth why",
+		Args:    console.MaybeOneArg("job id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			args, err := client.OrLatest(cmd.Context(), e, c, args)
+			if err != nil {
+				return err
+			}
 			return runWhy(cmd.Context(), e, c, console.Format(output), args[0])
 		},
 	}
@@ -147,7 +153,10 @@ func printStanding(e *console.Env, r *apiv1.ExplainJobResponse) {
 
 // whySentence says where the job stands.
 func whySentence(e *console.Env, j *apiv1.Job) string {
-	head := fmt.Sprintf("Job %d (%s)", j.GetId(), j.GetName())
+	head := fmt.Sprintf("Job %s (%s)", client.JobLabel(j), j.GetName())
+	if a := j.GetArray(); a.GetSize() > 1 {
+		head = fmt.Sprintf("Array %d: %s. Job %s (%s)", j.GetArrayJobId(), client.TaskStates(a), client.JobLabel(j), j.GetName())
+	}
 	reason := console.ReasonText(j.GetReason(), j.GetReasonDetail())
 	if reason != "" {
 		reason = ": " + reason

@@ -1193,7 +1193,8 @@ type Job struct {
 	ArrayCount  uint32  `protobuf:"varint,63,opt,name=array_count,json=arrayCount,proto3" json:"array_count,omitempty"`
 	// How many of its array's tasks may run at once, 0 is any number.
 	ArrayThrottle uint32 `protobuf:"varint,64,opt,name=array_throttle,json=arrayThrottle,proto3" json:"array_throttle,omitempty"`
-	// Only in GetJob, when it was asked for an array and not for one of its tasks.
+	// Only in GetJob and ExplainJob, when they were asked for an array and not for one
+	// of its tasks.
 	Array         *ArrayInfo `protobuf:"bytes,65,opt,name=array,proto3" json:"array,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
