@@ -25,34 +25,62 @@ import (
 
 // Program is berth: what users and administrators type.
 func Program() frame.Program {
-	p := frame.Program{Name: programs.Users, Example: "berth queue", Bare: statuscmd.Bare}
-	for _, wing := range [][]frame.Command{jobs(), nodes(), accounts(), models(), slurm(), elsewhere(), here(), away()} {
-		p.Commands = append(p.Commands, wing...)
+	p := frame.Program{Name: programs.Users, Example: "berth queue", Bare: statuscmd.Bare, Groups: []cobra.Group{
+		{ID: "start", Title: "Start something:"}, {ID: "jobs", Title: "Jobs:"}, {ID: "inside", Title: "Inside a running job:"}, {ID: "used", Title: "What was used:"},
+		{ID: "cluster", Title: "The cluster:"}, {ID: "policy", Title: "Who may do what, and how much:"}, {ID: "setup", Title: "Set up and keep:"},
+		{ID: "try", Title: "Try it without a cluster:"},
+	}}
+	for _, group := range [][]frame.Command{
+		frame.In("start", start()...), frame.In("jobs", jobs()...), frame.In("inside", inside()...), frame.In("used", used()...), frame.In("cluster", nodes()...),
+		frame.In("policy", policy()...), slurm(), elsewhere(), frame.In("setup", setup()...), frame.In("try", try()...),
+	} {
+		p.Commands = append(p.Commands, group...)
 	}
 	return p
+}
+
+func start() []frame.Command {
+	return []frame.Command{
+		{Name: "submit", New: jobcmd.NewSubmitCmd},
+		{Name: "run", New: sruncmd.NewRunCmd},
+		{Name: "notebook", New: sruncmd.NewNotebookCmd},
+		{Name: "predict", New: modelcmd.NewPredictCmd},
+		{Name: "features", New: frame.Local(modelcmd.NewFeaturesCmd)},
+		{Name: "lint", New: frame.Local(slurmcmd.NewLintCmd)},
+	}
 }
 
 func jobs() []frame.Command {
 	return []frame.Command{
 		{Name: "status", New: statuscmd.NewStatusCmd},
-		{Name: "submit", New: jobcmd.NewSubmitCmd},
 		{Name: "queue", New: jobcmd.NewQueueCmd},
 		{Name: "show", New: jobcmd.NewShowCmd},
 		{Name: "why", New: jobcmd.NewWhyCmd},
-		{Name: "logs", New: enter.NewLogsCmd},
+		{Name: "wait", New: jobcmd.NewWaitCmd},
 		{Name: "cancel", New: jobcmd.NewCancelCmd},
 		{Name: "hold", New: jobcmd.NewHoldCmd},
 		{Name: "release", New: jobcmd.NewReleaseCmd},
 		{Name: "requeue", New: jobcmd.NewRequeueCmd},
-		{Name: "wait", New: jobcmd.NewWaitCmd},
 		{Name: "update", New: jobcmd.NewUpdateCmd},
-		{Name: "run", New: sruncmd.NewRunCmd},
-		{Name: "notebook", New: sruncmd.NewNotebookCmd},
-		{Name: "tunnel", New: sruncmd.NewTunnelCmd},
+		{Name: "webhook", New: notifycmd.NewWebhookCmd},
+	}
+}
+
+func inside() []frame.Command {
+	return []frame.Command{
+		{Name: "logs", New: enter.NewLogsCmd},
 		{Name: "shell", New: enter.NewShellCmd},
 		{Name: "exec", New: enter.NewExecCmd},
 		{Name: "signal", New: enter.NewSignalCmd},
-		{Name: "webhook", New: notifycmd.NewWebhookCmd},
+		{Name: "tunnel", New: sruncmd.NewTunnelCmd},
+	}
+}
+
+func used() []frame.Command {
+	return []frame.Command{
+		{Name: "eff", New: acctcmd.NewEffCmd},
+		{Name: "history", New: acctcmd.NewHistoryCmd},
+		{Name: "report", New: acctcmd.NewReportCmd},
 	}
 }
 
@@ -63,34 +91,23 @@ func nodes() []frame.Command {
 		{Name: "partition", New: admin.NewPartitionCmd},
 		{Name: "reservation", New: admin.NewReservationCmd},
 		{Name: "cluster", New: admin.NewClusterCmd},
-		{Name: "token", New: admin.NewTokenCmd},
-		{Name: "deny", New: admin.NewDenyCmd},
-		{Name: "allow", New: admin.NewAllowCmd},
+		{Name: "model", New: modelcmd.NewModelCmd},
 	}
 }
 
-func accounts() []frame.Command {
+func policy() []frame.Command {
 	return []frame.Command{
 		{Name: "account", New: admin.NewAccountCmd},
 		{Name: "qos", New: admin.NewQOSCmd},
 		{Name: "quota", New: admin.NewQuotaCmd},
-		{Name: "history", New: acctcmd.NewHistoryCmd},
-		{Name: "eff", New: acctcmd.NewEffCmd},
-		{Name: "report", New: acctcmd.NewReportCmd},
-	}
-}
-
-func models() []frame.Command {
-	return []frame.Command{
-		{Name: "predict", New: modelcmd.NewPredictCmd},
-		{Name: "features", New: frame.Local(modelcmd.NewFeaturesCmd)},
-		{Name: "model", New: modelcmd.NewModelCmd},
+		{Name: "deny", New: admin.NewDenyCmd},
+		{Name: "allow", New: admin.NewAllowCmd},
+		{Name: "token", New: admin.NewTokenCmd},
 	}
 }
 
 func slurm() []frame.Command {
 	return []frame.Command{
-		{Name: "lint", New: frame.Local(slurmcmd.NewLintCmd)},
 		{Name: "sbatch", New: slurmcmd.NewSbatchCmd},
 		{Name: "squeue", New: slurmcmd.NewSqueueCmd},
 		{Name: "scancel", New: control.NewScancelCmd},
@@ -103,9 +120,6 @@ func slurm() []frame.Command {
 		{Name: "sdiag", New: slurmcmd.NewSdiagCmd},
 		{Name: "srun", New: sruncmd.NewSrunCmd},
 		{Name: "salloc", New: sruncmd.NewSallocCmd},
-		{Name: "import", New: func(e *console.Env, c *client.Client) *cobra.Command {
-			return importcmd.NewImportCmd(e, c, func(ctx context.Context, args []string) error { return frame.Again(ctx, args, e, c, Program()) })
-		}},
 	}
 }
 
@@ -118,18 +132,16 @@ func elsewhere() []frame.Command {
 	return out
 }
 
-// here are commands about this program.
-func here() []frame.Command {
+// setup is what makes and keeps a cluster, and commands about this program. What
+// berth starts another program for stands here and in try, so that nobody need know
+// which has it; a test compares them with what those say of themselves.
+func setup() []frame.Command {
 	return []frame.Command{
+		{Name: "import", New: func(e *console.Env, c *client.Client) *cobra.Command {
+			return importcmd.NewImportCmd(e, c, func(ctx context.Context, args []string) error { return frame.Again(ctx, args, e, c, Program()) })
+		}},
 		{Name: "completion", New: frame.Local(newCompletionCmd)},
 		{Name: "version", New: frame.Local(frame.NewVersionCmd)},
-	}
-}
-
-// away are what berth starts another program for, so that nobody need know which
-// has it. A test compares them with what those say of themselves.
-func away() []frame.Command {
-	return []frame.Command{
 		frame.Away(programs.Daemon, "coordinator", "Run a coordinator (daemon)"),
 		frame.Away(programs.Daemon, "agent", "Run the agent of this node (daemon)"),
 		frame.Away(programs.Daemon, "cluster init", "Make the certificates and configurations of a new cluster"),
@@ -139,6 +151,11 @@ func away() []frame.Command {
 		frame.Away(programs.Daemon, "image", "Look after the container images of this node (root)"),
 		frame.Away(programs.Daemon, "pam", ""),
 		frame.Away(programs.Daemon, "process-keeper", ""),
+	}
+}
+
+func try() []frame.Command {
+	return []frame.Command{
 		frame.Away(programs.Lab, "demo", "Show what Berth does, on simulated GPUs"),
 		frame.Away(programs.Lab, "dev", "Run a whole cluster on this machine"),
 		frame.Away(programs.Lab, "model eval", "Measure predictions against data sets of measured runs"),

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli"
@@ -171,4 +172,27 @@ func TestTableWidths(t *testing.T) {
 	if got := console.Escape("a\x9b\x7f\xff\r\n\u200f"); strings.IndexFunc(got, func(r rune) bool { return r < ' ' || r > '~' }) >= 0 {
 		t.Errorf("got %q", got)
 	}
+}
+
+// TestSubmitsHelp shows few flags, or all of them, each once.
+func TestSubmitsHelp(t *testing.T) {
+	t.Parallel()
+	w := clitest.NewWorld(t)
+	if w.Run("submit", "--help"); strings.Count(w.Out.String(), "\n  -")+strings.Count(w.Out.String(), "\n      --") > 18 {
+		t.Errorf("too many flags:\n%s", w.Out.String())
+	}
+	if code := w.Run("submit", "--help-all"); code != 0 {
+		t.Fatal(w.Errs.String())
+	}
+	root := frame.Tree(w.Env, client.NewClient(w.Env), cli.Program())
+	cmd, _, err := root.Find([]string{"submit"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		// A flag's line begins with spaces, or with its letter and a comma.
+		if n := strings.Count(w.Out.String(), "  --"+f.Name+" ") + strings.Count(w.Out.String(), ", --"+f.Name+" "); !f.Hidden && n != 1 {
+			t.Errorf("--%s is there %d times", f.Name, n)
+		}
+	})
 }

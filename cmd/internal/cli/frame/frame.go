@@ -21,6 +21,8 @@ type Program struct {
 	// Name is what messages call it, Example a command of it.
 	Name, Example string
 	Commands      []Command
+	// Groups are what help lists the commands under, in order.
+	Groups []cobra.Group
 	// Bare is what is done when nothing else was typed; nil is to say what is missing.
 	Bare func(context.Context, *console.Env, *client.Client) error
 }
@@ -39,6 +41,16 @@ func (p Program) CalledAs(argv0 string) Program {
 type Command struct {
 	Name string
 	New  Constructor
+	// Group is the id of one of the program's groups; "" is none.
+	Group string
+}
+
+// In puts commands into a group.
+func In(group string, commands ...Command) []Command {
+	for i := range commands {
+		commands[i].Group = group
+	}
+	return commands
 }
 
 // Constructor builds a command, which asks coordinators through c.
@@ -120,7 +132,7 @@ func newRoot(env *console.Env, c *client.Client, p Program, args []string) *cobr
 		Short: "Run GPU jobs beside each other",
 		Long: "Berth runs GPU jobs on your own machines and lays several on one GPU when they fit.\n" +
 			"It talks to the coordinators named in $BERTH_SOCKET (a comma-separated list of unix\n" +
-			"sockets), by default " + console.DefaultSocket + ".",
+			"sockets), by default " + console.DefaultSocket + ". Slurm's commands are here, too: berth sbatch --help.",
 		SilenceErrors: true, SilenceUsage: true, TraverseChildren: false,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args:              cobra.ArbitraryArgs,
@@ -132,8 +144,16 @@ func newRoot(env *console.Env, c *client.Client, p Program, args []string) *cobr
 		},
 	}
 	root.PersistentFlags().DurationVar(&c.Timeout, "timeout", client.DefaultTimeout, "how long to go on asking for a definite answer")
+	for i := range p.Groups {
+		root.AddGroup(&p.Groups[i])
+	}
 	for _, x := range meant(p.Commands, args) {
-		merge(root, x.New(env, c))
+		cmd := x.New(env, c)
+		cmd.GroupID = x.Group
+		merge(root, cmd)
+	}
+	if n := len(p.Groups); n > 0 {
+		root.SetHelpCommandGroupID(p.Groups[n-1].ID)
 	}
 	if len(args) == 0 || len(meant(p.Commands, args)) == len(p.Commands) {
 		root.Version = console.Version().Version

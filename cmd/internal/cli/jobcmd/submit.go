@@ -37,6 +37,7 @@ type SubmitOptions struct {
 // NewSubmitCmd returns the command submit.
 func NewSubmitCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var o SubmitOptions
+	var helpAll bool
 	cmd := &cobra.Command{
 		Use:   "submit [flags] (SCRIPT [ARG…] | FILE.yaml | -- COMMAND [ARG…])",
 		Short: "Submit a job",
@@ -50,6 +51,9 @@ func NewSubmitCmd(e *console.Env, c *client.Client) *cobra.Command {
 			"  berth submit job.yaml\n" +
 			"  id=$(berth submit --parsable -- ./prepare.sh)",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if helpAll {
+				return cmd.Help()
+			}
 			args, dash, err := afterSpec(cmd, args)
 			if err != nil {
 				return err
@@ -65,6 +69,7 @@ func NewSubmitCmd(e *console.Env, c *client.Client) *cobra.Command {
 	jobspec.RegisterSlurm(fs, &o.Slurm)
 	fs.SetInterspersed(false) // what follows a script is the script's
 	fs.StringVar(&o.requestID, "request-id", "", "`ID` of 16 to 64 characters; the same id never submits twice")
+	helpBySections(e, cmd, &helpAll)
 	return cmd
 }
 

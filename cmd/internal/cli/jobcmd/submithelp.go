@@ -1,0 +1,69 @@
+package jobcmd
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+)
+
+// section is some flags of submit under a title.
+type section struct {
+	title string
+	flags string // by name, in order
+}
+
+// usualFlags are what most jobs are submitted with, and all there is to begin with.
+var usualFlags = section{"Usual flags", "gpus gpu-type gpu-mem exclusive cpus mem time name partition nodes array dependency image output onnx wait"}
+
+// allFlags holds each flag of submit once.
+var allFlags = []section{
+	{"Resources", "gpus gpu-type gpu-mem gpu-util exclusive or-cpu no-resize idle-ok cpus mem"},
+	{"Time and goals", "time expect deadline objective max-power max-cost"},
+	{"Where", "partition nodes tasks-per-node node nodelist exclude constraint reservation whole-nodes"},
+	{"When", "hold begin dependency kill-on-invalid-dep array nice"},
+	{"Accounts", "account qos"},
+	{"Ends and new starts", "signal checkpoint requeue-on-loss open-mode"},
+	{"Name, files and messages", "name comment chdir output error input export mail-type mail-user"},
+	{"Images", "image mount read-only tmp shm net"},
+	{"Model", "onnx config model features batch seq-len steps optimizer precision inference lora-rank weight-bits checkpointing framework"},
+	{"How to submit", "spec count parsable wait strict quiet request-id help-all help"},
+}
+
+// helpBySections makes cmd show its usual flags, and all of them where *all is set.
+func helpBySections(e *console.Env, cmd *cobra.Command, all *bool) {
+	cmd.Flags().BoolVar(all, "help-all", false, "help with all flags, by sections")
+	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
+		e.Printf("Usage:\n  %s\n\nExamples:\n%s\n", cmd.UseLine(), cmd.Example)
+		width := 0
+		if e.IsTerminal {
+			width = e.Width()
+		}
+		sections := []section{usualFlags}
+		if *all {
+			sections = allFlags
+		}
+		for _, s := range sections {
+			e.Printf("\n%s:\n%s", s.title, s.of(cmd.Flags()).FlagUsagesWrapped(width))
+		}
+		e.Printf("\nGlobal Flags:\n%s", cmd.InheritedFlags().FlagUsagesWrapped(width))
+		if !*all {
+			e.Printf("\nAll flags: %s --help-all. The options of sbatch are taken, too.\n", cmd.CommandPath())
+		}
+		return nil
+	})
+}
+
+// of are the flags of a section, those of fs that are there.
+func (s *section) of(fs *pflag.FlagSet) *pflag.FlagSet {
+	out := pflag.NewFlagSet(s.title, pflag.ContinueOnError)
+	out.SortFlags = false
+	for name := range strings.FieldsSeq(s.flags) {
+		if f := fs.Lookup(name); f != nil {
+			out.AddFlag(f)
+		}
+	}
+	return out
+}
