@@ -19,36 +19,27 @@ func (it *item) spans() bool { return it.nodes > 1 || it.whole }
 // allGPUs is how many GPUs a job takes on all of its nodes.
 func (it *item) allGPUs() int { return it.gpus * max(1, it.nodes) }
 
-// part is what a job would take of one node.
-type part struct {
-	host  int32
-	cards []int32
-	named bool  // the job asks for the node by its name
-	late  bool  // the job was given up once since this node was not ready
-	order int64 // less is better
-}
-
 // startSpan starts a job on several nodes if as many have what it needs now. Of
 // the classes that do it takes one as other jobs do.
 func (p *pass) startSpan(it *item) bool {
 	if it.gpus == 0 {
-		parts := p.plainParts(it)
-		if !enoughParts(it, parts) {
+		parts, ok := BestParts(it.job, p.plainParts(it))
+		if !ok {
 			return false
 		}
 		e, _ := cluster.EstimateFor(it.job.Estimates, cluster.CPUType)
-		p.placeSpan(it, -1, parts[:it.nodes], e, fmt.Sprintf("%d nodes with %s free", it.nodes, cores(it.cpu)))
+		p.placeSpan(it, -1, parts, e, fmt.Sprintf("%d nodes with %s free", it.nodes, cores(it.cpu)))
 		return true
 	}
 	best, fastest := -1, int64(forever)
 	var fits []int
-	parts := map[int][]part{}
+	parts := map[int][]Part{}
 	for c := range it.needs {
 		if !p.leads(it, c) || p.realms == nil && !p.mayFit(it, c) {
 			continue
 		}
-		if s := p.fitSpan(it, c); enoughParts(it, s) {
-			fits, parts[c] = append(fits, c), s[:it.nodes]
+		if s, ok := BestParts(it.job, p.fitSpan(it, c)); ok {
+			fits, parts[c] = append(fits, c), s
 		}
 	}
 	fits = inTime(fits, parts)
@@ -75,8 +66,8 @@ func (p *pass) startSpan(it *item) bool {
 
 // inTime leaves of the classes that fit those whose nodes were all ready in the
 // job's earlier attempts, if there are such.
-func inTime(fits []int, parts map[int][]part) []int {
-	late := func(c int) bool { return slices.ContainsFunc(parts[c], func(s part) bool { return s.late }) }
+func inTime(fits []int, parts map[int][]Part) []int {
+	late := func(c int) bool { return slices.ContainsFunc(parts[c], func(s Part) bool { return s.late }) }
 	if good := slices.DeleteFunc(slices.Clone(fits), late); len(good) > 0 {
 		return good
 	}
@@ -86,8 +77,8 @@ func inTime(fits []int, parts map[int][]part) []int {
 // fitSpan lists the nodes on which the job fits, on cards of class c: those with
 // the fewest empty cards first, so that nodes stay whole for others, and last
 // those for which it was given up before.
-func (p *pass) fitSpan(it *item, c int) []part {
-	var out []part
+func (p *pass) fitSpan(it *item, c int) []Part {
+	var out []Part
 	want := p.want(it, c)
 	for k, g := range p.spanGroups(it, c) {
 		if int(g.hi-g.lo) < it.gpus || p.f.hosts[g.host].foreignQueue {
@@ -104,43 +95,26 @@ func (p *pass) fitSpan(it *item, c int) []part {
 			p.failed[s] = want.until
 		}
 	}
-	return bestFirst(out)
+	return out
 }
 
 // plainParts lists the nodes on which a job without GPUs fits, in the order in
 // which such jobs take them.
-func (p *pass) plainParts(it *item) []part {
-	var out []part
+func (p *pass) plainParts(it *item) []Part {
+	var out []Part
 	for place, i := range p.f.order {
 		h := &p.f.hosts[i]
 		if r := p.f.hostRoom(h); r.cpu >= it.cpu && r.host >= it.mem && !p.refused(it, i) && (!it.whole || p.isEmpty(h)) {
 			out = append(out, p.partOn(it, i, nil, int64(place)))
 		}
 	}
-	return bestFirst(out)
-}
-
-func bestFirst(parts []part) []part {
-	slices.SortFunc(parts, func(a, b part) int {
-		return cmp.Or(lateLast(!a.named, !b.named), lateLast(a.late, b.late), cmp.Compare(a.order, b.order), cmp.Compare(a.host, b.host))
-	})
-	return parts
-}
-
-func lateLast(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	}
-	return -1
+	return out
 }
 
 // placeSpan starts a job on the parts. Nodes have their ranks in the order of
 // their ids. c is the class of the cards, -1 for none.
-func (p *pass) placeSpan(it *item, c int, parts []part, e cluster.Estimate, why string) {
-	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.host, b.host) })
+func (p *pass) placeSpan(it *item, c int, parts []Part, e cluster.Estimate, why string) {
+	slices.SortFunc(parts, func(a, b Part) int { return cmp.Compare(a.Host, b.Host) })
 	st := cluster.Start{Job: it.job.ID, Attempt: uint32(len(it.job.Attempts)) + 1, Estimate: e, Why: why}
 	var all []int32
 	for i := range parts {
@@ -150,7 +124,7 @@ func (p *pass) placeSpan(it *item, c int, parts []part, e cluster.Estimate, why 
 		} else {
 			st.Rest = append(st.Rest, b)
 		}
-		all = append(all, parts[i].cards...)
+		all = append(all, parts[i].Cards...)
 	}
 	it.gone = true
 	p.countStart(it, &st)
@@ -160,7 +134,7 @@ func (p *pass) placeSpan(it *item, c int, parts []part, e cluster.Estimate, why 
 			panic("scheduler: index and ledger disagree on job " + st.Job.String() + ": " + r.String())
 		}
 		p.f.led.Take(b)
-		host := parts[rank].host
+		host := parts[rank].Host
 		p.frag.changed(host)
 		p.f.took(host, b.GPUs)
 		p.spared(host)
@@ -172,14 +146,14 @@ func (p *pass) placeSpan(it *item, c int, parts []part, e cluster.Estimate, why 
 }
 
 // berthOn is what the job takes of one node, and notes whom it overtakes there.
-func (p *pass) berthOn(it *item, c int, s *part, st *cluster.Start) cluster.Berth {
-	h := &p.f.hosts[s.host]
+func (p *pass) berthOn(it *item, c int, s *Part, st *cluster.Start) cluster.Berth {
+	h := &p.f.hosts[s.Host]
 	b := cluster.Berth{Node: h.node.ID, CPUMilli: it.cpu, MemMiB: it.mem}
 	if it.whole {
 		b.CPUMilli = h.use.CPUMilli
 	}
 	takes := 0
-	for _, i := range s.cards {
+	for _, i := range s.Cards {
 		if p.f.cards[i].use.Shares == 0 {
 			takes++
 		}
@@ -189,7 +163,7 @@ func (p *pass) berthOn(it *item, c int, s *part, st *cluster.Start) cluster.Bert
 		}
 	}
 	slices.SortFunc(b.GPUs, func(a, b cluster.GPUShare) int { return cmp.Compare(a.GPU, b.GPU) })
-	if len(s.cards) > 0 {
+	if len(s.Cards) > 0 {
 		h.occupy(it.cpu, it.mem, takes)
 	}
 	return b
@@ -204,14 +178,14 @@ func (p *pass) keepSpan(it *item) bool {
 		return false // cores come free all the time; the old go first
 	}
 	p.needResidents()
-	var best []part
+	var best []Part
 	shadow, class := int64(forever), -1
 	for c := range it.needs {
 		if !p.leads(it, c) {
 			continue
 		}
-		if s := p.clearing(it, c); enoughParts(it, s) && (class < 0 || s[it.nodes-1].order < shadow) {
-			best, shadow, class = s[:it.nodes], s[it.nodes-1].order, c
+		if s, ok := BestParts(it.job, p.clearing(it, c)); ok && (class < 0 || LastOrder(s) < shadow) {
+			best, shadow, class = s, LastOrder(s), c
 		}
 	}
 	if class < 0 {
@@ -221,22 +195,22 @@ func (p *pass) keepSpan(it *item) bool {
 		shadow = p.now // see keep
 	}
 	for i := range best {
-		for _, card := range best[i].cards {
+		for _, card := range best[i].Cards {
 			p.f.cards[card].until = min(p.f.cards[card].until, shadow)
 		}
-		h := &p.f.hosts[best[i].host]
+		h := &p.f.hosts[best[i].Host]
 		h.keptCPU += p.coresOn(it, h)
 		h.keptMem += it.mem
 		h.keptFor = cmp.Or(h.keptFor, it.job.ID)
-		p.f.keeps(best[i].host, best[i].cards)
+		p.f.keeps(best[i].Host, best[i].Cards)
 	}
 	return true
 }
 
 // clearing lists the nodes that could ever hold the job on cards of class c by
 // when enough of them have room, with those cards.
-func (p *pass) clearing(it *item, c int) []part {
-	var out []part
+func (p *pass) clearing(it *item, c int) []Part {
+	var out []Part
 	for k, g := range p.spanGroups(it, c) {
 		h := &p.f.hosts[g.host]
 		if int(g.hi-g.lo) < it.gpus || h.use.CPUMilli < it.cpu || h.use.MemMiB < it.mem {
@@ -248,11 +222,11 @@ func (p *pass) clearing(it *item, c int) []part {
 		}
 		s := p.partOn(it, g.host, nil, all[len(all)-1].at)
 		for _, f := range all {
-			s.cards = append(s.cards, f.card)
+			s.Cards = append(s.Cards, f.card)
 		}
 		out = append(out, s)
 	}
-	return bestFirst(out)
+	return out
 }
 
 // spanReason says how many nodes have room for a job that needs several.

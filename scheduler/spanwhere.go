@@ -92,27 +92,6 @@ func (p *pass) coresOn(it *item, h *host) int64 {
 	return it.cpu
 }
 
-func (p *pass) partOn(it *item, host int32, cards []int32, order int64) part {
-	n := p.f.hosts[host].node
-	w := it.job.Spec.Where
-	return part{host: host, cards: cards, order: order, late: it.job.HeldUpBy(n.ID), named: w.Named() && w.Nodes.Holds(n.ID)}
-}
-
-// enoughParts reports whether the first of the parts, which are sorted, are enough
-// for a job, and all nodes among them that it names.
-func enoughParts(it *item, parts []part) bool {
-	if len(parts) < it.nodes {
-		return false
-	}
-	w := it.job.Spec.Where
-	if !w.Named() {
-		return true
-	}
-	named := 0
-	for i := range parts[:it.nodes] {
-		if parts[i].named {
-			named++
-		}
-	}
-	return named == w.Nodes.Len()
+func (p *pass) partOn(it *item, host int32, cards []int32, order int64) Part {
+	return NewPart(it.job, p.f.hosts[host].node.ID, Part{Host: host, Cards: cards, Order: order})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
 // fairEvery is how long an order of fair shares is used: use changes slowly, and
@@ -63,6 +64,13 @@ func (f *fairShares) order(st *fsm.FSM, now time.Time) *cluster.Fair {
 	st.EachUse(cluster.TimeOf(now), f.tree.Add)
 	f.last, f.at = f.tree.Order(), now
 	return f.last
+}
+
+// Prepare adds to a snapshot what passes go by beside the state.
+func (l *Leader) Prepare(snap *cluster.Snapshot) {
+	sched := l.Scheduling()
+	l.plan.stand(snap, sched)
+	site.Prepare(snap, &sched.Site, site.Full)
 }
 
 // stand adds the order of fair shares to a snapshot, and what users had, where they count.

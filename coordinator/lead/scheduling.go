@@ -49,7 +49,7 @@ func (l *Leader) SetScheduling(s Scheduling) {
 }
 
 // Suits reports why other policies cannot take the place of those in use: somebody waits
-// for several nodes where they place every job on one, and would wait for ever. The error
+// for several nodes where they keep cells for tenants, and would wait for ever. The error
 // is an *cluster.Error of CodeInvalid.
 func (l *Leader) Suits(s *Scheduling) error {
 	spans, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobPending, cluster.JobQueued}, Keep: func(j *cluster.Job) bool {
@@ -66,8 +66,8 @@ func (l *Leader) Suits(s *Scheduling) error {
 	if n := len(spans); n > 1 {
 		who += fmt.Sprintf(", and %d others like it", n-1)
 	}
-	return cluster.Errorf(cluster.CodeInvalid, "policy %s places every job on one node, and %s; let them start or cancel them first, or choose %s or %s",
-		s.Of(j.Spec.Partition).Name(), who, scheduler.ModeFFD, scheduler.ModeSlot)
+	return cluster.Errorf(cluster.CodeInvalid, "policy %s guarantees cells on one node each to tenants, and %s; let them start or cancel them first, or take the tenants out",
+		s.Of(j.Spec.Partition).Name(), who)
 }
 
 // PolicyOf is the scheduler's policy for a job.

@@ -53,7 +53,9 @@ func (a *arrivals) Offer(now cluster.Time, index uint64, j *cluster.Job) (cluste
 	if !ok {
 		return cluster.Start{}, false
 	}
-	p.runs[len(p.runs)-1].fresh = false
+	for i := range p.plan.Starts[0].Berths() {
+		p.runs[len(p.runs)-1-i].fresh = false
+	}
 	return p.plan.Starts[0], true
 }
 

@@ -182,7 +182,7 @@ func (g *guard) run(queues bool) {
 			continue
 		}
 		switch {
-		case g.start(t) || p.opt.Backfill == BackfillAny || t.gpus > 0 && queues:
+		case g.start(t) || p.opt.Backfill == BackfillAny || t.gpus > 0 && queues && !t.spans():
 		case p.opt.Backfill == BackfillEASY:
 			g.mode = modeLoose
 			p.hold(t)

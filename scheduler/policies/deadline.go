@@ -55,7 +55,7 @@ func admitDeadlines(p *pass) {
 	tree := newSlackTree(ds)
 	for _, t := range asks {
 		i, _ := slices.BinarySearchFunc(ds, t.deadline, func(d due, at int64) int { return cmp.Compare(d.at, at) })
-		work := t.left / whole * t.size * int64(t.gpus)
+		work := t.left / whole * t.size * int64(t.cards())
 		if tree.least(i) < work {
 			continue
 		}
@@ -78,8 +78,11 @@ func (p *pass) slacks(asks []*task) []due {
 		ds[i].slack = cards * min(ds[i].at-p.now, forever/4/max(1, cards)) // a deadline may be any number
 	}
 	for k := range p.runs {
+		if p.runs[k].part > 0 {
+			continue // counted with the first
+		}
 		f := p.factsOfRun(&p.runs[k])
-		rate := f.size * int64(max(0, f.gpus)) // thousandths of cards
+		rate := f.size * int64(max(0, f.cards())) // thousandths of cards
 		switch {
 		case f.deadline > 0:
 			for i := range ds {

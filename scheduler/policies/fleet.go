@@ -23,6 +23,9 @@ type class struct {
 	scope     cluster.Scope
 	rep       *cluster.GPU
 	count     int
+	// family is the first of the classes that differ from this one at most in
+	// their scope: a job over several nodes may lie on all of them.
+	family int32
 	// most is the most that any group had when the pass began.
 	most roomLeft
 }
@@ -104,6 +107,9 @@ type run struct {
 	// end is when it is expected to end, latest when it must have.
 	end, latest int64
 	fresh       bool
+	// An attempt on several nodes is as many runs, one after the other: this
+	// is the one at part, from 0 on, of parts; both are 0 for an attempt on one.
+	part, parts int32
 }
 
 // fleet is the schedulable part of the cluster.
@@ -160,11 +166,20 @@ func classesOf(nodes []*cluster.Node) []class {
 	slices.SortFunc(out, func(a, b class) int {
 		return cmp.Or(cmp.Compare(a.gpuType, b.gpuType), cmp.Compare(a.sellable, b.sellable), cmp.Compare(boolInt(a.shareable), boolInt(b.shareable)), cmp.Compare(a.scope, b.scope))
 	})
+	for c := range out {
+		if out[c].family = int32(c); c > 0 && out[c].alike(&out[c-1]) {
+			out[c].family = out[c-1].family
+		}
+	}
 	return out
 }
 
+func (c *class) alike(o *class) bool {
+	return c.gpuType == o.gpuType && c.sellable == o.sellable && c.shareable == o.shareable
+}
+
 func (c class) same(o class) bool {
-	return c.gpuType == o.gpuType && c.sellable == o.sellable && c.shareable == o.shareable && c.scope == o.scope
+	return c.alike(&o) && c.scope == o.scope
 }
 
 func boolInt(b bool) int {

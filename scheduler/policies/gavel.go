@@ -63,7 +63,7 @@ func allocate(p *pass) {
 		all = append(all, r.contend(p, t)...)
 	}
 	for i := range p.runs {
-		if !p.runs[i].fresh {
+		if !p.runs[i].fresh && p.runs[i].part == 0 {
 			all = append(all, r.contend(p, p.newTask(p.runs[i].job))...)
 		}
 	}
@@ -86,7 +86,7 @@ func allocate(p *pass) {
 
 // contend makes a contender of a job that some type can run.
 func (r *rounds) contend(p *pass, t *task) []*contender {
-	c := &contender{id: t.id, since: t.submitted, gpus: int64(t.gpus), weight: t.weight, speed: make([]int64, len(r.types)), got: make([]int64, len(r.types))}
+	c := &contender{id: t.id, since: t.submitted, gpus: int64(t.cards()), weight: t.weight, speed: make([]int64, len(r.types)), got: make([]int64, len(r.types))}
 	cards, any := int64(0), false
 	for i := range t.needs {
 		if n := &t.needs[i]; n.ok {

@@ -11,7 +11,8 @@ package policies
 // The paper learns the classes by a decision tree on utilization, memory and
 // mixed precision; ours are two limits on utilization and one on memory, which
 // give 38 of the 49 labels of the artefact. Its profiler is whoever made the
-// estimates, and sharing is not switched off when few jobs arrive.
+// estimates, and sharing is not switched off when few jobs arrive. Jobs over
+// several nodes share with nobody.
 type lucid struct{}
 
 // Limits of the classes, in thousandths.
@@ -34,7 +35,7 @@ func lucidClass(milli, mem, sellable int64) int {
 
 func (lucid) admits(p *pass, t *task, c *card) bool {
 	n := &t.needs[p.f.groups[c.group].class]
-	if len(c.on) != 1 || c.use.Shares != 1 || n.share.Exclusive {
+	if len(c.on) != 1 || c.use.Shares != 1 || n.share.Exclusive || t.spans() || p.runs[c.on[0].run].job.Spec.NodeCount() > 1 {
 		return false
 	}
 	o := &c.on[0]

@@ -106,9 +106,9 @@ func (m *muri) match(p *pass) {
 	var ts []*task
 	for _, t := range p.sorted() {
 		if t.gpus > 0 {
-			waits += t.gpus
+			waits += t.cards()
 		}
-		if t.gpus == 1 && t.size < whole && len(ts) < min(muriWindow, 2*empty) {
+		if t.gpus == 1 && !t.spans() && t.size < whole && len(ts) < min(muriWindow, 2*empty) {
 			ts = append(ts, t)
 		}
 	}

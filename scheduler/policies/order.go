@@ -51,7 +51,7 @@ func byArrival(_ *pass, f *facts) key { return key{f.since, 0} }
 // dominant fraction: the "decreasing" of Yeung et al. (HotCloud 2020), section
 // 6, on the larger of memory and compute. Jobs without GPUs come last.
 func bySize(_ *pass, f *facts) key {
-	n := int64(f.gpus)
+	n := int64(f.cards())
 	switch {
 	case n == 0:
 		return key{2, 0}
@@ -68,7 +68,7 @@ func byDuration(_ *pass, f *facts) key { return key{f.dur, f.since} }
 // "Characterization and Prediction of Deep Learning Workloads in Large-Scale
 // GPU Datacenters" (SC 2021), section 4.2. Its predictor is whoever made the
 // snapshot's estimates.
-func byGPUTime(_ *pass, f *facts) key { return key{f.dur * int64(max(1, f.gpus)), f.since} }
+func byGPUTime(_ *pass, f *facts) key { return key{f.dur * int64(f.width()), f.since} }
 
 // ranked is a task in its place in the order.
 type ranked struct {

@@ -32,6 +32,7 @@ type pass struct {
 	changed []int32
 	head    *task // the first that did not fit, for whom room is kept
 	pool    pool
+	spread  *spread // of the task over several nodes that is being placed, or nil
 	// marginMilli is added to predicted memory, in thousandths of it.
 	marginMilli int64
 	// What orders work out beforehand.
@@ -63,6 +64,8 @@ type finisher interface{ finish(p *pass) }
 type shape struct {
 	class     int32
 	gpus      int32
+	nodes     int16
+	whole     bool
 	share     cluster.Share
 	cpu, host int64
 	node      cluster.NodeID
@@ -148,14 +151,34 @@ func (p *pass) addRunning(j *cluster.Job, known *run) {
 	if a == nil {
 		return
 	}
+	if a.Gang == nil {
+		p.addPart(j, a, &a.Berth, known)
+		return
+	}
+	first := len(p.runs)
+	for _, b := range a.Held() {
+		p.addPart(j, a, b, nil)
+	}
+	p.number(first)
+}
+
+// number tells the runs from first on that they are parts of one attempt.
+func (p *pass) number(first int) {
+	for i := first; i < len(p.runs); i++ {
+		p.runs[i].part, p.runs[i].parts = int32(i-first), int32(len(p.runs)-first)
+	}
+}
+
+// addPart enters what an attempt holds of one node.
+func (p *pass) addPart(j *cluster.Job, a *cluster.Attempt, b *cluster.Berth, known *run) {
 	if known == nil {
-		r := run{job: j, berth: &a.Berth, est: a.Estimate, began: int64(max(a.Started, a.Placed)), revision: j.Revision}
+		r := run{job: j, berth: b, est: a.Estimate, began: int64(max(a.Started, a.Placed)), revision: j.Revision}
 		p.locate(&r)
 		known = &r
 	}
 	p.runs = append(p.runs, *known)
 	r := &p.runs[len(p.runs)-1]
-	r.berth, r.fresh = &a.Berth, false
+	r.berth, r.fresh = b, false
 	r.began = int64(max(a.Started, a.Placed))
 	if r.began == 0 {
 		r.began = p.now
@@ -223,6 +246,9 @@ func (p *pass) crowdedOut(t *task) bool {
 
 // start places t now if there is room.
 func (p *pass) start(t *task) bool {
+	if t.spans() {
+		return p.startSpan(t)
+	}
 	if t.gpus == 0 {
 		return p.startPlain(t)
 	}
@@ -239,7 +265,7 @@ func (p *pass) start(t *task) bool {
 }
 
 func (p *pass) shapeOf(t *task, c int) shape {
-	s := shape{int32(c), int32(t.gpus), t.needs[c].share, t.cpu, t.mem, t.job.Spec.Node, p.placer.tag(t), cellKey{}, p.temper(t.job), p.ownerOn(t.job, int32(c))}
+	s := shape{int32(c), int32(t.gpus), int16(t.nodes), t.whole, t.needs[c].share, t.cpu, t.mem, t.job.Spec.Node, p.placer.tag(t), cellKey{}, p.temper(t.job), p.ownerOn(t.job, int32(c))}
 	if p.cells != nil {
 		s.cells = p.cells.key(t)
 	}
@@ -287,7 +313,8 @@ func (p *pass) mayHold(t *task, gi int32) bool {
 	}
 	h := &p.f.hosts[g.host]
 	end := p.now + n.dur
-	return t.cpu <= h.freeCPU(end) && t.mem <= h.freeMem(end) && (t.job.Spec.Node == "" || t.job.Spec.Node == h.node.ID)
+	return t.cpu <= h.freeCPU(end) && t.mem <= h.freeMem(end) && (t.job.Spec.Node == "" || t.job.Spec.Node == h.node.ID) &&
+		(p.spread == nil || p.takes(t, g.host, g.class))
 }
 
 // fits reports whether one card of a group that mayHold t takes it.
@@ -353,64 +380,6 @@ func (p *pass) keep(cards []int32) []int32 {
 	return p.pool.best
 }
 
-// plainer is a placer with a rule of its own for jobs that need no GPU: the
-// host with the least number that it gives is taken, of equals the first.
-type plainer interface {
-	plain(p *pass, t *task, hi int32) int64
-}
-
-// startPlain places a job that needs no GPU: on a node without GPUs if one has
-// room, else by the placer's rule, else on the node whose GPUs have least left,
-// so that cores are not taken from GPUs that could be used.
-func (p *pass) startPlain(t *task) bool {
-	s := shape{class: -1, cpu: t.cpu, host: t.mem, node: t.job.Spec.Node}
-	if dur, ok := p.failed[s]; ok && t.dur >= dur {
-		return false
-	}
-	rule, ruled := p.placer.(plainer)
-	end := p.now + t.dur
-	best, least := int32(-1), int64(forever)
-	for hi := range p.f.hosts {
-		h := &p.f.hosts[hi]
-		if t.cpu > h.freeCPU(end) || t.mem > h.freeMem(end) || t.job.Spec.Node != "" && t.job.Spec.Node != h.node.ID {
-			continue
-		}
-		cost := int64(0)
-		switch {
-		case len(h.node.GPUs) == 0:
-			cost = -forever
-		case ruled:
-			cost = rule.plain(p, t, int32(hi))
-		default:
-			cost = p.idleGPUs(h)
-		}
-		if cost < least {
-			best, least = int32(hi), cost
-		}
-	}
-	if best < 0 {
-		p.failed[s] = t.dur
-		return false
-	}
-	e, _ := cluster.EstimateFor(t.job.Estimates, cluster.CPUType)
-	p.commit(t, best, cluster.Start{
-		Job: t.id, Attempt: uint32(len(t.job.Attempts)) + 1, Estimate: e, Why: p.label + ": a node with room, those without GPUs first",
-		Berth: cluster.Berth{Node: p.f.hosts[best].node.ID, CPUMilli: t.cpu, MemMiB: t.mem},
-	}, t.dur)
-	return true
-}
-
-// idleGPUs is what the cards of a host have left, see leftOf.
-func (p *pass) idleGPUs(h *host) int64 {
-	sum := int64(0)
-	for _, gi := range h.groups {
-		for _, ci := range p.f.groups[gi].cards {
-			sum += leftOf(&p.f.cards[ci])
-		}
-	}
-	return sum
-}
-
 // place starts t on cards of one group.
 func (p *pass) place(t *task, cards []int32) {
 	g := &p.f.groups[p.f.cards[cards[0]].group]
@@ -429,7 +398,7 @@ func (p *pass) place(t *task, cards []int32) {
 		}
 	}
 	slices.SortFunc(st.Berth.GPUs, func(a, b cluster.GPUShare) int { return cmp.Compare(a.GPU, b.GPU) })
-	p.commit(t, g.host, st, n.dur)
+	p.commit(t, st, n.dur)
 }
 
 // overtakes says whom t passes in the queue of a GPU, which another policy
@@ -447,25 +416,31 @@ func (p *pass) overtakes(t *task, gpu cluster.GPUID) string {
 	return ""
 }
 
-// commit takes the berth. What the pass believes is what the ledger says, so
+// commit takes the berths. What the pass believes is what the ledger says, so
 // that a refusal here is a fault of ours.
-func (p *pass) commit(t *task, hi int32, st cluster.Start, dur int64) {
-	if r := p.led.Fits(&st.Berth); r.Code != "" {
-		panic("policies: " + p.label + " and the ledger disagree on job " + t.id.String() + ": " + r.String())
-	}
-	p.led.Take(&st.Berth)
+func (p *pass) commit(t *task, st cluster.Start, dur int64) {
 	t.gone = true
-	if p.cells != nil {
-		p.cells.took(t, st.Berth.GPUs)
-	}
 	p.plan.Starts = append(p.plan.Starts, st)
-	berth := &p.plan.Starts[len(p.plan.Starts)-1].Berth
-	r := run{job: t.job, berth: berth, est: st.Estimate, began: p.now, end: p.now + dur, latest: p.now + dur, fresh: true}
-	if l := t.job.Spec.TimeLimit; l > 0 {
-		r.latest = p.now + l.Microseconds()
+	first := len(p.runs)
+	for _, berth := range p.plan.Starts[len(p.plan.Starts)-1].Berths() {
+		if r := p.led.Fits(berth); r.Code != "" {
+			panic("policies: " + p.label + " and the ledger disagree on job " + t.id.String() + ": " + r.String())
+		}
+		p.led.Take(berth)
+		r := run{job: t.job, berth: berth, est: st.Estimate, began: p.now, end: p.now + dur, latest: p.now + dur, fresh: true}
+		if l := t.job.Spec.TimeLimit; l > 0 {
+			r.latest = p.now + l.Microseconds()
+		}
+		p.addRun(r)
+		started := &p.runs[len(p.runs)-1]
+		p.refresh(started.host, started)
 	}
-	p.addRun(r)
-	p.refresh(hi, &p.runs[len(p.runs)-1])
+	if p.cells != nil {
+		p.cells.took(t, st.AllGPUs())
+	}
+	if len(st.Rest) > 0 {
+		p.number(first)
+	}
 }
 
 // refresh brings the mirror of a host up to the ledger after a start there.

@@ -245,11 +245,11 @@ func (e *engine) run(p *pass) cluster.Plan {
 
 // inOrder starts those who wait by the order, with the rule of backfill.
 // queues tells that who needs GPUs and does not fit stands in the queue of a
-// card, so that no room has to be kept.
+// card, so that no room has to be kept but for jobs over several nodes.
 func (p *pass) inOrder(queues bool) {
 	for _, t := range p.sorted() {
 		switch {
-		case p.start(t) || p.opt.Backfill == BackfillAny || t.gpus > 0 && queues:
+		case p.start(t) || p.opt.Backfill == BackfillAny || t.gpus > 0 && queues && !t.spans():
 		case p.opt.Backfill == BackfillEASY:
 			p.hold(t)
 		case p.everFits(t):

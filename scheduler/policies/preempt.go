@@ -72,6 +72,10 @@ type victims struct {
 }
 
 func (p *pass) preemptFor(t *task) {
+	if t.spans() {
+		p.preemptSpan(t)
+		return
+	}
 	var best *victims
 	at := int32(-1)
 	for gi := range p.f.groups {
@@ -87,11 +91,7 @@ func (p *pass) preemptFor(t *task) {
 		return
 	}
 	for _, ri := range best.runs {
-		r := &p.runs[ri]
-		p.plan.Preempt = append(p.plan.Preempt, cluster.Preemption{
-			Job: r.job.ID, Attempt: r.job.Live().No, For: t.id, Why: p.label + ": that one goes first",
-		})
-		p.remove(ri)
+		p.end(ri, t)
 	}
 	p.claim(t, at)
 }
@@ -120,10 +120,13 @@ func (p *pass) claim(t *task, gi int32) {
 	g := &p.f.groups[gi]
 	h := &p.f.hosts[g.host]
 	share := t.needs[g.class].share
-	b := cluster.Berth{Node: h.node.ID, CPUMilli: t.cpu, MemMiB: t.mem}
+	b := cluster.Berth{Node: h.node.ID, CPUMilli: p.coresOn(t, h), MemMiB: t.mem}
 	undo := p.remember(gi)
 	cards := slices.Clone(p.anyOf(t, gi))
 	undo()
+	if t.whole {
+		cards = g.cards
+	}
 	for _, ci := range cards {
 		c := &p.f.cards[ci]
 		c.use.UsedMiB += share.MemMiB
@@ -132,8 +135,8 @@ func (p *pass) claim(t *task, gi int32) {
 		c.use.Exclusive = share.Exclusive
 		b.GPUs = append(b.GPUs, cluster.GPUShare{GPU: c.use.ID, Share: share})
 	}
-	h.use.UsedCPU += t.cpu
-	h.use.UsedMem += t.mem
+	h.use.UsedCPU += b.CPUMilli
+	h.use.UsedMem += b.MemMiB
 	p.addRun(run{job: t.job, berth: &b, began: p.now, end: forever, latest: forever, fresh: true})
 }
 
@@ -165,8 +168,7 @@ func (p *pass) victimsOn(t *task, gi int32) *victims {
 		}
 	}
 	for _, ri := range v.runs {
-		n := p.runs[ri].job.Spec.GPUs
-		v.lost += preemptCost(n) * int64(max(1, n))
+		v.lost += p.lossOf(ri)
 	}
 	return v
 }
@@ -207,7 +209,14 @@ func (p *pass) liesIn(r *run, gi int32) bool {
 // roomOn reports whether t fits in a group as its mirror is.
 func (p *pass) roomOn(t *task, gi int32) bool {
 	h := &p.f.hosts[p.f.groups[gi].host]
-	return h.use.CPUMilli-h.use.UsedCPU >= t.cpu && h.use.MemMiB-h.use.UsedMem >= t.mem && p.anyOf(t, gi) != nil
+	return h.use.CPUMilli-h.use.UsedCPU >= p.coresOn(t, h) && h.use.MemMiB-h.use.UsedMem >= t.mem && p.anyOf(t, gi) != nil && (!t.whole || p.allOf(t, gi))
+}
+
+// allOf reports whether a host is empty but for cards of other classes, and t may
+// have all cards of the group.
+func (p *pass) allOf(t *task, gi int32) bool {
+	g := &p.f.groups[gi]
+	return p.f.hosts[g.host].use.UsedMem == 0 && !slices.ContainsFunc(g.cards, func(ci int32) bool { return !p.hasRoom(t, ci) })
 }
 
 // remember keeps the mirror of a group, whose cards it opens to everybody,

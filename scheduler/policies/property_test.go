@@ -86,6 +86,7 @@ func drawJob(t *rapid.T, id cluster.JobID) *cluster.Job {
 		GPUs(rapid.SampledFrom([]int{0, 1, 1, 1, 1, 1, 2, 3}).Draw(t, "gpus")),
 		Waited(time.Duration(rapid.IntRange(0, 600).Draw(t, "waited"))*time.Second))
 	j.Owner.UID = cluster.UID(rapid.IntRange(1, 3).Draw(t, "uid"))
+	drawSpan(t, j)
 	j.Spec.Signature = rapid.SampledFrom([]string{"", "meek", "bully"}).Draw(t, "signature")
 	if j.Spec.GPUs == 0 {
 		return j
@@ -102,7 +103,7 @@ func drawJob(t *rapid.T, id cluster.JobID) *cluster.Job {
 			j.Estimates[i].ConfidenceMilli = rapid.SampledFrom([]int64{100, 900, 900, 900}).Draw(t, "sure")
 		}
 	}
-	if rapid.IntRange(0, 2).Draw(t, "had an attempt") == 0 {
+	if len(j.Attempts) == 0 && rapid.IntRange(0, 2).Draw(t, "had an attempt") == 0 {
 		began := Now.Add(-2 * time.Hour)
 		j.Attempts = []cluster.Attempt{{No: 1, State: cluster.JobPreempted, Started: began, Ended: began.Add(minutes("ran")), Estimate: cluster.Estimate{GPUType: a100}}}
 	}
@@ -116,7 +117,9 @@ func drawJob(t *rapid.T, id cluster.JobID) *cluster.Job {
 	case 3:
 		Type(rapid.SampledFrom([]string{a100, t4}).Draw(t, "wanted type"))(j)
 	case 4:
-		On(cluster.NodeID(fmt.Sprintf("n%d", rapid.IntRange(0, 6).Draw(t, "wanted node"))))(j)
+		if j.Spec.NodeCount() == 1 && j.Spec.Where == nil {
+			On(cluster.NodeID(fmt.Sprintf("n%d", rapid.IntRange(0, 6).Draw(t, "wanted node"))))(j)
+		}
 	case 5, 6, 7:
 		Mem(rapid.Int64Range(1, 20000).Draw(t, "declared"))(j)
 		Util(rapid.Int64Range(1, 600).Draw(t, "declared milli"))(j)
@@ -125,6 +128,31 @@ func drawJob(t *rapid.T, id cluster.JobID) *cluster.Job {
 		Limit(minutes("limit"))(j)
 	}
 	return j
+}
+
+// drawSpan makes some jobs gangs over several nodes, of which they may name one or
+// want all for themselves.
+func drawSpan(t *rapid.T, j *cluster.Job) {
+	switch rapid.IntRange(0, 9).Draw(t, "span") {
+	case 0, 1:
+		Nodes(rapid.IntRange(2, 3).Draw(t, "on nodes"))(j)
+	case 2:
+		Nodes(rapid.IntRange(1, 2).Draw(t, "whole nodes"))(j)
+		j.Spec.Where = &cluster.Where{Whole: true}
+	}
+	if j.Spec.NodeCount() == 1 {
+		return
+	}
+	if rapid.IntRange(0, 3).Draw(t, "named") == 0 {
+		w := cluster.Where{Whole: j.Spec.WholeNodes()}
+		w.Nodes, _ = cluster.ParseHostList(fmt.Sprintf("n%d", rapid.IntRange(0, 5).Draw(t, "its node")))
+		j.Spec.Where = &w
+	}
+	if rapid.IntRange(0, 3).Draw(t, "held up") == 0 {
+		j.Attempts = []cluster.Attempt{{No: 1, State: cluster.JobNodeFail, Berth: cluster.Berth{Node: "n0"}, Gang: &cluster.Gang{
+			Rest: []cluster.Berth{{Node: "n1"}}, Parts: []cluster.Part{{State: cluster.JobNodeFail}, {State: cluster.JobFailed, Ready: true}},
+		}}}
+	}
 }
 
 // drawWorld is a cluster in the middle of its life, as p and the scheduler
@@ -237,7 +265,8 @@ func shuffled(s *cluster.Snapshot, seed uint64) *cluster.Snapshot {
 }
 
 // checkPlan checks what must hold of every plan: each start fits by the
-// ledger as those before it left it, gangs are whole and on one node, nobody
+// ledger as those before it left it, gangs are whole and on as many nodes as they
+// ask for, of one class of cards, with all those that they name, nobody
 // starts twice or without having waited, whoever wants a card alone has it
 // alone, and everybody else is told why.
 func checkPlan(t *rapid.T, w *World, s *cluster.Snapshot, plan *cluster.Plan) {
@@ -250,14 +279,14 @@ func checkPlan(t *rapid.T, w *World, s *cluster.Snapshot, plan *cluster.Plan) {
 		if !j.State.Waiting() || int(st.Attempt) != len(j.Attempts)+1 {
 			t.Fatalf("job %d starts as attempt %d, it is %s and had %d", st.Job, st.Attempt, j.State, len(j.Attempts))
 		}
-		if len(st.Berth.GPUs) != j.Spec.GPUs {
-			t.Fatalf("job %d gets %d GPUs, it asks for %d", st.Job, len(st.Berth.GPUs), j.Spec.GPUs)
+		checkSpan(t, w, led, j, st)
+		for _, b := range st.Berths() {
+			if r := led.Fits(b); r.Code != "" {
+				t.Fatalf("job %d does not fit: %s", st.Job, r)
+			}
+			led.Take(b)
 		}
-		if r := led.Fits(&st.Berth); r.Code != "" {
-			t.Fatalf("job %d does not fit: %s", st.Job, r)
-		}
-		led.Take(&st.Berth)
-		for _, g := range st.Berth.GPUs {
+		for _, g := range st.AllGPUs() {
 			u, _ := led.GPU(g.GPU)
 			if g.Share.Exclusive && u.Shares != 1 || (j.Spec.Exclusive || j.NeedWhole) && !g.Share.Exclusive {
 				t.Fatalf("job %d wants GPU %s alone, %d shares are there", st.Job, g.GPU, u.Shares)
@@ -288,6 +317,35 @@ func checkPlan(t *rapid.T, w *World, s *cluster.Snapshot, plan *cluster.Plan) {
 	}
 }
 
+// checkSpan checks on which nodes a job starts, by the ledger before it does.
+func checkSpan(t *rapid.T, w *World, led *cluster.Ledger, j *cluster.Job, st *cluster.Start) {
+	nodes, classes := map[cluster.NodeID]bool{}, map[string]bool{}
+	for _, b := range st.Berths() {
+		nodes[b.Node] = true
+		n, _ := w.Node(b.Node)
+		if len(b.GPUs) != j.Spec.GPUs && !(j.Spec.WholeNodes() && j.Spec.GPUs > 0 && len(b.GPUs) > j.Spec.GPUs) {
+			t.Fatalf("job %d gets %d GPUs of %s, it asks for %d", j.ID, len(b.GPUs), b.Node, j.Spec.GPUs)
+		}
+		if u, _ := led.Node(b.Node); j.Spec.WholeNodes() && (u.UsedCPU > 0 || b.CPUMilli != u.CPUMilli) {
+			t.Fatalf("job %d wants node %s for itself and gets %d of %d cores, %d are taken", j.ID, b.Node, b.CPUMilli, u.CPUMilli, u.UsedCPU)
+		}
+		for _, s := range b.GPUs {
+			g := n.GPU(s.GPU)
+			classes[fmt.Sprint(g.Type, g.SellableMiB, g.Shareable())] = true
+		}
+	}
+	if len(nodes) != j.Spec.NodeCount() || len(st.Rest) != j.Spec.NodeCount()-1 || len(classes) > 1 {
+		t.Fatalf("job %d: %d berths on nodes %v, asks for %d; classes %v", j.ID, 1+len(st.Rest), nodes, j.Spec.NodeCount(), classes)
+	}
+	if wh := j.Spec.Where; wh.Named() {
+		for _, id := range wh.Nodes.Names() {
+			if !nodes[id] {
+				t.Fatalf("job %d asks for %s and gets %v", j.ID, id, nodes)
+			}
+		}
+	}
+}
+
 // TestTheFirstDoesNotWait: whoever is first in the queue of a placement that
 // lets everybody lie beside everybody waits only if no card holds it.
 func TestTheFirstDoesNotWait(t *testing.T) {
@@ -303,6 +361,9 @@ func TestTheFirstDoesNotWait(t *testing.T) {
 		for i, j := range s.Waiting { // the rule for these is not simple enough to be told again here
 			s.Waiting[i] = j.Clone()
 			s.Waiting[i].MinGPUMemMiB = 0
+			one := *j.Spec
+			one.Nodes, one.Where = 0, nil
+			s.Waiting[i].Spec = &one
 		}
 		for _, n := range s.Nodes { // nor is it where strangers keep apart
 			for i := range n.GPUs {
@@ -343,13 +404,8 @@ func everFits(s *cluster.Snapshot, j *cluster.Job) bool {
 // roomFor asks the ledger about every card of a node, type by type.
 func roomFor(led *cluster.Ledger, n *cluster.Node, j *cluster.Job) (cluster.Berth, bool) {
 	pol := scheduler.Default()
-	empty := cluster.Berth{Node: n.ID, CPUMilli: j.Spec.CPUMilli, MemMiB: j.Spec.MemMiB}
-	if empty.CPUMilli == 0 {
-		empty.CPUMilli = pol.DefaultCPUMilli
-	}
-	if empty.MemMiB == 0 {
-		empty.MemMiB = pol.DefaultMemMiB
-	}
+	empty := cluster.Berth{Node: n.ID}
+	empty.CPUMilli, empty.MemMiB = scheduler.HostOf(j, &pol)
 	if j.Spec.Node != "" && j.Spec.Node != n.ID || led.Fits(&empty).Code != "" {
 		return empty, false
 	}

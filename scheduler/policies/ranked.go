@@ -48,6 +48,7 @@ type ranking struct {
 	stays int8  // 0 for who runs and keeps its place among equals
 	id    cluster.JobID
 	cards int // of who runs
+	spans bool
 }
 
 // rerank starts those who wait by rank, ends those who run beyond their rank,
@@ -124,16 +125,17 @@ func (p *pass) countOff() (getting []*task, losing []int32) {
 func (p *pass) rankAll() []ranking {
 	all := make([]ranking, 0, len(p.tasks)+len(p.runs))
 	for _, t := range p.sorted() { // prepares the order
-		x := ranking{ranked: ranked{1, p.order.key(p, &t.facts), t}, run: -1, stays: 1, id: t.id}
+		x := ranking{ranked: ranked{1, p.order.key(p, &t.facts), t}, run: -1, stays: 1, id: t.id, spans: t.spans()}
 		if p.aged(t) {
 			x.ranked = ranked{0, key{t.since, 0}, t}
 		}
 		all = append(all, x)
 	}
 	for ri := range p.runs {
-		if r := &p.runs[ri]; p.counts(int32(ri)) {
+		if r := &p.runs[ri]; r.part == 0 && p.counts(int32(ri)) {
 			f := p.factsOfRun(r)
-			all = append(all, ranking{ranked: ranked{1, p.order.key(p, &f), nil}, run: int32(ri), id: f.id, cards: len(r.berth.GPUs)})
+			x := ranking{ranked: ranked{1, p.order.key(p, &f), nil}, run: int32(ri), id: f.id, cards: len(p.held(int32(ri))), spans: r.parts > 1}
+			all = append(all, x)
 		}
 	}
 	slices.SortFunc(all, func(x, y ranking) int {
@@ -156,17 +158,17 @@ func (p *pass) counts(ri int32) bool {
 // takePinned takes off what those hold who cannot be ended.
 func (p *pass) takePinned(left []int64) {
 	for ri := range p.runs {
-		if c, want := p.heldBy(int32(ri)); c >= 0 && !p.mayEnd(&p.runs[ri]) {
+		if c, want := p.heldBy(int32(ri)); c >= 0 && p.runs[ri].part == 0 && !p.mayEnd(&p.runs[ri]) {
 			left[c] -= want
 		}
 	}
 }
 
-// heldBy is what a run holds: of which class, and how many thousandths of
-// cards.
+// heldBy is what the attempt of a run holds on all of its nodes: of which class,
+// and how many thousandths of cards.
 func (p *pass) heldBy(ri int32) (class int32, milli int64) {
 	class = -1
-	for _, g := range p.runs[ri].berth.GPUs {
+	for _, g := range p.held(ri) {
 		if ci, ok := p.f.cardAt[g.GPU]; ok {
 			class = p.f.groups[p.f.cards[ci].group].class
 			milli += dominant(g.Share, p.f.classes[class].sellable)
@@ -181,7 +183,7 @@ func (p *pass) wants(t *task, left []int64) (class int32, milli int64) {
 	class = -1
 	for c := range t.needs {
 		n := &t.needs[c]
-		want := dominant(n.share, p.f.classes[c].sellable) * int64(t.gpus)
+		want := dominant(n.share, p.f.classes[c].sellable) * int64(t.cards())
 		if n.ok && left[c] >= want && (class < 0 || n.dur < t.needs[class].dur) {
 			class, milli = int32(c), want
 		}

@@ -36,6 +36,7 @@ type team struct {
 	kind    int32
 	speed   float64 // what it gets done, one job alone being 1
 	cards   []int32 // where some of it run already
+	spans   bool    // it is one job over several nodes
 }
 
 // teams is a pass that forms all groups anew.
@@ -101,11 +102,11 @@ func (g *teams) form(all []ranking) {
 		g.left[class] -= n
 		along := g.p.f.classes[class].shares(g.p)
 		for k := i; k < len(all) && along > 0; k++ {
-			if !in[k] && all[k].gpus() == n && g.can(&all[k], class) {
+			if !in[k] && all[k].gpus() == n && g.can(&all[k], class) && (k == i || !all[i].spans && !all[k].spans) {
 				in[k] = true
 				along--
 				m := g.member(&all[k], class)
-				g.all = append(g.all, &team{class: class, gpus: n, rank: k, members: []member{m}, kind: g.teamKind(m.kind, -1), speed: 1})
+				g.all = append(g.all, &team{class: class, gpus: n, rank: k, members: []member{m}, kind: g.teamKind(m.kind, -1), speed: 1, spans: all[k].spans})
 			}
 		}
 	}
@@ -128,7 +129,7 @@ func (x *ranking) gpus() int {
 	if x.run >= 0 {
 		return x.cards
 	}
-	return x.t.gpus
+	return x.t.cards()
 }
 
 // can reports whether a job can be on a class; who runs stays on his.
@@ -333,7 +334,7 @@ func (g *teams) neighbours(x, y *team) bool {
 
 // together is what two teams get done as one, 0 when they cannot be.
 func (g *teams) together(x, y *team) float64 {
-	if x.class != y.class || x.gpus != y.gpus {
+	if x.class != y.class || x.gpus != y.gpus || x.spans || y.spans {
 		return 0
 	}
 	key := [2]int32{min(x.kind, y.kind), max(x.kind, y.kind)}

@@ -47,7 +47,9 @@ func (s *session) Plan(snap *cluster.Snapshot) cluster.Plan {
 	p := newPassWith(snap, s.engine, snap.Ledger, &s.mem)
 	plan := s.engine.run(p)
 	for i := range plan.Starts {
-		snap.Ledger.Release(&plan.Starts[i].Berth)
+		for _, b := range plan.Starts[i].Berths() {
+			snap.Ledger.Release(b)
+		}
 	}
 	s.mem.runs, s.mem.spare, s.mem.tasks = p.runs[:p.running], s.mem.runs, p.tasks
 	return plan

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 // hold keeps room for t if it is the first in the order that does not fit:
@@ -17,8 +19,12 @@ func (p *pass) hold(t *task) {
 		return
 	}
 	p.head = t
-	switch {
-	case p.opt.HoldAge > 0 && time.Duration(p.now-t.since)*time.Microsecond >= p.opt.HoldAge:
+	switch old := p.opt.HoldAge > 0 && time.Duration(p.now-t.since)*time.Microsecond >= p.opt.HoldAge; {
+	case old && t.spans():
+		p.emptySpan(t)
+	case t.spans():
+		p.holdSpan(t)
+	case old:
 		p.empty(t)
 	case t.gpus == 0:
 		p.holdPlain(t)
@@ -69,12 +75,16 @@ func (p *pass) holdCards(t *task) {
 
 func (p *pass) keepHost(t *task, hi int32, until int64) {
 	h := &p.f.hosts[hi]
-	h.keptCPU, h.keptMem, h.until = t.cpu, t.mem, until
+	h.keptCPU, h.keptMem, h.until = p.coresOn(t, h), t.mem, until
 }
 
 // everFits reports whether some node that takes jobs could hold t, were it
-// empty.
+// empty; for a task over several nodes, whether as many could.
 func (p *pass) everFits(t *task) bool {
+	if t.spans() {
+		_, ok := p.everSpans(t)
+		return ok
+	}
 	if t.gpus == 0 {
 		return slices.ContainsFunc(p.f.hosts, func(h host) bool { return h.large(t) })
 	}
@@ -93,7 +103,7 @@ func (h *host) large(t *task) bool {
 // couldHold is everFits for one group.
 func (p *pass) couldHold(t *task, gi int32) bool {
 	g := &p.f.groups[gi]
-	return t.needs[g.class].ok && len(g.cards) >= t.gpus && p.f.hosts[g.host].large(t)
+	return t.needs[g.class].ok && len(g.cards) >= t.gpus && p.f.hosts[g.host].large(t) && (!t.whole || len(g.cards) <= cluster.MaxGPUsPerJob)
 }
 
 // clears returns when so many of those on a group's host have ended that t
@@ -148,23 +158,28 @@ func (p *pass) byLatest(h *host) []int32 {
 func (p *pass) holdPlain(t *task) {
 	best, at := int32(-1), int64(forever)
 	for hi := range p.f.hosts {
-		h := &p.f.hosts[hi]
-		if !h.large(t) {
-			continue
-		}
-		cpu, mem, when := h.use.CPUMilli-h.use.UsedCPU, h.use.MemMiB-h.use.UsedMem, p.now
-		for _, ri := range p.byLatest(h) {
-			if cpu >= t.cpu && mem >= t.mem {
-				break
+		if h := &p.f.hosts[hi]; h.large(t) {
+			if when, ok := p.clearsPlain(t, h); ok && when < at {
+				best, at = int32(hi), when
 			}
-			r := &p.runs[ri]
-			cpu, mem, when = cpu+r.berth.CPUMilli, mem+r.berth.MemMiB, max(when, r.latest)
-		}
-		if cpu >= t.cpu && mem >= t.mem && when < at {
-			best, at = int32(hi), when
 		}
 	}
 	if best >= 0 {
 		p.keepHost(t, best, at)
 	}
+}
+
+// clearsPlain is when a host has the cores and memory of t, by the latest ends
+// of those there.
+func (p *pass) clearsPlain(t *task, h *host) (when int64, ok bool) {
+	cpu, mem, when := h.use.CPUMilli-h.use.UsedCPU, h.use.MemMiB-h.use.UsedMem, p.now
+	want := p.coresOn(t, h)
+	for _, ri := range p.byLatest(h) {
+		if cpu >= want && mem >= t.mem {
+			break
+		}
+		r := &p.runs[ri]
+		cpu, mem, when = cpu+r.berth.CPUMilli, mem+r.berth.MemMiB, max(when, r.latest)
+	}
+	return when, cpu >= want && mem >= t.mem
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler"
 )
 
 // schedTuneError is the mean error of SchedTune's memory predictor for
@@ -90,6 +91,9 @@ func (s *schedTune) add(p *pass, ci int32, d int64) {
 func (s *schedTune) tag(t *task) int64 { return int64(t.id) }
 
 func (s *schedTune) choose(p *pass, t *task) []int32 {
+	if t.spans() {
+		return s.free(p, t)
+	}
 	first, queued := s.queueOf(p, t)
 	if !queued {
 		if first = s.best(p, t); first < 0 {
@@ -115,6 +119,43 @@ func (s *schedTune) choose(p *pass, t *task) []int32 {
 	}
 	s.at[t.id] = berthing{first, delay}
 	return nil
+}
+
+// free returns cards for which nobody waits of the group that has the least delay,
+// and on which t fits now. A job over several nodes stands in no queue of a card:
+// nodes are kept for it as other placements keep them.
+func (s *schedTune) free(p *pass, t *task) []int32 {
+	var best []int32
+	least := int64(forever)
+	for gi := range p.f.groups {
+		g := &p.f.groups[gi]
+		if !p.mayHold(t, int32(gi)) {
+			continue
+		}
+		var cards []int32
+		for _, ci := range g.cards {
+			if !s.blocked[ci] && p.fits(t, ci) {
+				cards = append(cards, ci)
+			}
+		}
+		if len(cards) < t.gpus || t.whole && len(cards) < len(g.cards) {
+			continue
+		}
+		slices.SortStableFunc(cards, func(a, b int32) int { return cmp.Compare(s.delay[a], s.delay[b]) })
+		if cards = cards[:t.gpus]; s.delay[cards[t.gpus-1]] < least {
+			best, least = cards, s.delay[cards[t.gpus-1]]
+		}
+	}
+	return best
+}
+
+// spanned counts a job that starts on several nodes.
+func (s *schedTune) spanned(p *pass, t *task, parts []scheduler.Part) {
+	for i := range parts {
+		for _, ci := range parts[i].Cards {
+			s.add(p, ci, t.needs[p.f.groups[p.f.cards[ci].group].class].dur)
+		}
+	}
 }
 
 // soonest returns the cards of a group that t would get: the one in whose

@@ -25,7 +25,7 @@ func preemptCost(gpus int) int64 {
 // muchShorter asks that the newcomer, who pays for the preemption too, still
 // ends sooner than the one that it displaces.
 func muchShorter(_ *pass, waits, runs *facts) bool {
-	return waits.left+preemptCost(runs.gpus) < runs.left
+	return waits.left+preemptCost(runs.cards()) < runs.left
 }
 
 // byServiceLeft takes who has least GPU time left to do, by prediction:
@@ -35,7 +35,7 @@ func byServiceLeft(_ *pass, f *facts) key { return key{f.gpuTime(), f.since} }
 
 // muchLessService is muchShorter for GPU time.
 func muchLessService(_ *pass, waits, runs *facts) bool {
-	return waits.gpuTime()+preemptCost(runs.gpus)*int64(max(1, waits.gpus)) < runs.gpuTime()
+	return waits.gpuTime()+preemptCost(runs.cards())*int64(waits.width()) < runs.gpuTime()
 }
 
 // LAS are the queues of the order "las".
@@ -75,7 +75,7 @@ func byService(p *pass, f *facts) key { return key{p.serviceQueue(f), f.submitte
 func (p *pass) serviceQueue(f *facts) int64 {
 	q, had := 0, f.attained
 	if p.opt.LAS.Promote > 0 {
-		had = sincePromoted(f, p.now, p.opt.LAS.Promote) * int64(max(1, f.gpus))
+		had = sincePromoted(f, p.now, p.opt.LAS.Promote) * int64(f.width())
 	}
 	for _, limit := range p.opt.LAS.queues() {
 		if had >= limit.Microseconds() {
@@ -131,6 +131,9 @@ func countUse(p *pass) {
 	}
 	if p.snap.Service == nil {
 		for i := range p.runs {
+			if p.runs[i].part > 0 {
+				continue // counted with the first
+			}
 			f := p.factsOfRun(&p.runs[i])
 			used[f.uid] += f.attained
 		}

@@ -25,6 +25,7 @@ type task struct {
 	never cluster.Reason
 	cpu   int64
 	mem   int64
+	whole bool // it wants its nodes for itself
 	// What it was made of, and its key in an order that does not change.
 	revision uint64
 	terms    cluster.Terms
@@ -37,7 +38,9 @@ type task struct {
 type facts struct {
 	id   cluster.JobID
 	uid  cluster.UID
-	gpus int
+	gpus int // on each of its nodes
+	// nodes is how many it has, 0 stands for one.
+	nodes int
 	// since is when it last began to wait, submitted when it first came.
 	since, submitted int64
 	dur              int64 // of a whole run on its fastest type
@@ -54,7 +57,7 @@ type facts struct {
 // factsOf collects them; dur is the length of a whole run.
 func factsOf(j *cluster.Job, terms cluster.Terms, dur, now int64) facts {
 	f := facts{
-		id: j.ID, uid: j.Owner.UID, gpus: j.Spec.GPUs, since: int64(j.Eligible), submitted: int64(j.Submitted), dur: dur,
+		id: j.ID, uid: j.Owner.UID, gpus: j.Spec.GPUs, nodes: j.Spec.NodeCount(), since: int64(j.Eligible), submitted: int64(j.Submitted), dur: dur,
 		deadline: int64(terms.Deadline), weight: terms.WeightMilli, preemptible: terms.Preemptible, attempts: j.Attempts,
 	}
 	if f.weight <= 0 {
@@ -71,7 +74,7 @@ func factsOf(j *cluster.Job, terms cluster.Terms, dur, now int64) facts {
 		}
 		f.ran += max(0, end-int64(a.Started))
 	}
-	f.attained = f.ran * int64(max(1, f.gpus))
+	f.attained = f.ran * int64(f.width())
 	f.left = dur
 	if f.preemptible { // it goes on from where it was
 		f.left = max(1, dur-f.ran)
@@ -82,7 +85,13 @@ func factsOf(j *cluster.Job, terms cluster.Terms, dur, now int64) facts {
 }
 
 // gpuTime is what is left to do times the GPUs it takes.
-func (f *facts) gpuTime() int64 { return f.left * int64(max(1, f.gpus)) }
+func (f *facts) gpuTime() int64 { return f.left * int64(f.width()) }
+
+// cards is how many GPUs it takes on all of its nodes.
+func (f *facts) cards() int { return f.gpus * max(1, f.nodes) }
+
+// width is what its time counts for: its cards, one for a job without any.
+func (f *facts) width() int { return max(1, f.cards()) }
 
 // durationOf is how long a job is expected to hold its berth, in
 // microseconds: as estimated, else as declared, else its limit, else as the
@@ -103,7 +112,7 @@ func durationOf(j *cluster.Job, e *cluster.Estimate, pol *scheduler.Policy) int6
 
 // newTask works out what j takes on each class of cards.
 func (p *pass) newTask(j *cluster.Job) *task {
-	t := &task{job: j, needs: make([]need, len(p.f.classes)), revision: j.Revision, terms: p.snap.Terms[j.ID]}
+	t := &task{job: j, needs: make([]need, len(p.f.classes)), revision: j.Revision, terms: p.snap.Terms[j.ID], whole: j.Spec.WholeNodes()}
 	t.cpu, t.mem = scheduler.HostOf(j, &p.opt.Base)
 	dur, size := int64(forever), int64(whole)
 	if j.Spec.GPUs == 0 {

@@ -79,6 +79,9 @@ func (p *pass) lacking(t *task, n *need, m *left) cluster.Reason {
 		}
 		return cluster.Reason{Code: code, Detail: fmt.Sprintf(format, args...)}
 	}
+	if t.spans() {
+		return p.spanReason(t)
+	}
 	switch {
 	case t.gpus > 1 && n.share.Exclusive && m.empty < t.gpus:
 		return say(cluster.ReasonGPUs, "at most %d GPUs empty on one node, needs %d", m.empty, t.gpus)

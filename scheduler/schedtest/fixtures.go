@@ -96,6 +96,9 @@ func Job(id cluster.JobID, opts ...JobOption) *cluster.Job {
 // GPUs asks for n GPUs.
 func GPUs(n int) JobOption { return func(j *cluster.Job) { j.Spec.GPUs = n } }
 
+// Nodes asks for n nodes with the same on each.
+func Nodes(n int) JobOption { return func(j *cluster.Job) { j.Spec.Nodes = n } }
+
 // Mem declares the memory on each GPU.
 func Mem(mib int64) JobOption { return func(j *cluster.Job) { j.Spec.GPUMemMiB = mib } }
 

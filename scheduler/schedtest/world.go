@@ -151,7 +151,7 @@ func (w *World) conflict(st *cluster.Start) string {
 	}
 	types, nodes := map[string]bool{}, map[cluster.NodeID]bool{}
 	for _, b := range st.Berths() {
-		if n := len(b.GPUs); n != j.Spec.GPUs && (n > 0 || !j.Spec.OrCPU) || j.Spec.Node != "" && j.Spec.Node != b.Node {
+		if n := len(b.GPUs); n != j.Spec.GPUs && (n > 0 || !j.Spec.OrCPU) && (n < j.Spec.GPUs || !j.Spec.WholeNodes()) || j.Spec.Node != "" && j.Spec.Node != b.Node {
 			return fmt.Sprintf("job %d: the berth is not what was asked for", st.Job)
 		}
 		if r := w.Ledg.Fits(b); r.Code != "" {

@@ -16,7 +16,7 @@ import (
 
 // planApart asks plan for each set of jobs that may use the same.
 func planApart(snap *cluster.Snapshot, plan func(*cluster.Snapshot) cluster.Plan) cluster.Plan {
-	if len(snap.Reservations) == 0 && !slices.ContainsFunc(snap.Waiting, func(j *cluster.Job) bool { return j.Spec.Where != nil }) {
+	if len(snap.Reservations) == 0 && !slices.ContainsFunc(snap.Waiting, asksWhere) {
 		return plan(snap)
 	}
 	sets, told := apart(snap)
@@ -72,10 +72,16 @@ func oldest(jobs []*cluster.Job) cluster.Time {
 	return slices.MinFunc(jobs, func(a, b *cluster.Job) int { return cmp.Compare(a.Eligible, b.Eligible) }).Eligible
 }
 
+// asksWhere tells of a job that it asks for some nodes only, not what the policies
+// know themselves: that it wants its nodes for itself.
+func asksWhere(j *cluster.Job) bool {
+	return j.Spec.Restricted() || j.Spec.Where.InReservation() != ""
+}
+
 // setKey is equal for jobs that may use the same.
 func setKey(snap *cluster.Snapshot, j *cluster.Job) string {
 	var b strings.Builder
-	if w := j.Spec.Where; w != nil {
+	if w := j.Spec.Where; asksWhere(j) {
 		fmt.Fprintf(&b, "%s\x00%s\x00%s\x00%s\x00", w.Nodes, w.Exclude, w.Features, w.Reservation)
 	}
 	end := j.LatestEnd(snap.Now)

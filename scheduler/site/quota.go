@@ -57,12 +57,12 @@ func startable(snap *cluster.Snapshot) (waiting []*cluster.Job, held []cluster.U
 // planWithin asks a policy that knows no quotas.
 func (c *Chosen) planWithin(snap *cluster.Snapshot) cluster.Plan {
 	if snap.Limits == nil {
-		return c.planOneNode(snap)
+		return c.planKnown(snap)
 	}
 	less := *snap
 	var held []cluster.Unplaced
 	less.Waiting, held = startable(snap)
-	plan := c.planOneNode(&less)
+	plan := c.planKnown(&less)
 	withinLimits(snap, &plan)
 	plan.Unplaced = append(plan.Unplaced, held...)
 	return plan

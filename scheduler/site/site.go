@@ -32,10 +32,10 @@ func (c *Chosen) pass(snap *cluster.Snapshot) cluster.Plan {
 	return scheduler.Schedule(snap, c.Policy)
 }
 
-// planOneNode asks a policy that places jobs on one node each: those that need
-// several are kept from it, and told so.
-func (c *Chosen) planOneNode(snap *cluster.Snapshot) cluster.Plan {
-	if !slices.ContainsFunc(snap.Waiting, Spans) {
+// planKnown asks the policy about the jobs that it may have: those over several
+// nodes are kept from one that keeps cells for tenants, and told so.
+func (c *Chosen) planKnown(snap *cluster.Snapshot) cluster.Plan {
+	if c.Tenancy() == nil || !slices.ContainsFunc(snap.Waiting, Spans) {
 		return c.Planner.Plan(snap)
 	}
 	less := *snap
@@ -49,22 +49,52 @@ func (c *Chosen) planOneNode(snap *cluster.Snapshot) cluster.Plan {
 	return plan
 }
 
-// SpanReason says that a job on several nodes waits since the policy knows none;
-// the code is empty when that is not so.
+// SpanReason says that a job on several nodes never starts, since the GPUs are
+// guaranteed to tenants; the code is empty when that is not so. A guarantee is of
+// cells, each on one node: whoever runs beyond them can be ended when somebody
+// asks for a cell of his, and a gang would be whole on none of them.
 func (c *Chosen) SpanReason(j *cluster.Job) cluster.Reason {
-	if c.Planner == nil || !Spans(j) {
+	if c.Tenancy() == nil || !Spans(j) {
 		return cluster.Reason{}
 	}
-	return cluster.Reason{Code: cluster.ReasonNodes, Detail: c.NoSpans()}
+	return cluster.Reason{Code: cluster.ReasonNodes, Detail: fmt.Sprintf(
+		"GPUs are guaranteed to tenants here, in cells on one node each (policy %s), and nothing is guaranteed over several nodes or for nodes of its own; ask for a part of one node", c.Name())}
 }
 
-// NoSpans says that the policy knows no jobs on several nodes.
-func (c *Chosen) NoSpans() string {
-	return fmt.Sprintf("the policy %s places every job on one node; ask for one node, or the site for the policy %s", c.Name(), scheduler.ModeFFD)
+// WhyWaits is what a pass of a policy beside the scheduler's own says of a job that
+// waits: of one over several nodes always, of any other that somebody comes before
+// it; ok is false where it says nothing. snap is what the job may use, with all
+// that passes go by.
+func (c *Chosen) WhyWaits(snap *cluster.Snapshot, j *cluster.Job) (r cluster.Reason, ok bool) {
+	if c.Planner == nil {
+		return r, false
+	}
+	alone := *snap
+	alone.Waiting = []*cluster.Job{j}
+	if r, starts := fate(c.pass(&alone), j.ID); !starts {
+		return r, Spans(j)
+	}
+	all := *snap
+	if !slices.ContainsFunc(all.Waiting, func(o *cluster.Job) bool { return o.ID == j.ID }) {
+		all.Waiting = append(slices.Clone(all.Waiting), j)
+	}
+	if r, starts := fate(c.pass(&all), j.ID); !starts {
+		return r, Spans(j) || r.Code == cluster.ReasonQueueOrder
+	}
+	return cluster.Reason{Code: cluster.ReasonUnconfirmed, Detail: "there is room; the next pass decides"}, Spans(j)
 }
 
-// Spans reports whether a job needs several nodes, or nodes of its own, which
-// only the scheduler's own passes know.
+// fate is what a plan says of a job: that it starts, or why not.
+func fate(p cluster.Plan, id cluster.JobID) (why cluster.Reason, starts bool) {
+	for i := range p.Unplaced {
+		if p.Unplaced[i].Job == id {
+			return p.Unplaced[i].Reason, false
+		}
+	}
+	return why, slices.ContainsFunc(p.Starts, func(s cluster.Start) bool { return s.Job == id })
+}
+
+// Spans reports whether a job needs several nodes, or nodes of its own.
 func Spans(j *cluster.Job) bool { return j.Spec.NodeCount() > 1 || j.Spec.WholeNodes() }
 
 // Site is the policies that a site chooses. It is not changed; policies keep

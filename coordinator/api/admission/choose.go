@@ -68,8 +68,8 @@ func isDown(parts []*cluster.Partition, name string) bool {
 
 // NeverFits refuses a job that no node of its partition could ever run.
 func (a *Admission) NeverFits(nodes []*cluster.Node, part *cluster.Partition, j *cluster.Job) error {
-	if chosen := a.lead.Scheduling().Of(j.Spec.Partition); chosen.Planner != nil && site.Spans(j) {
-		return cluster.Errorf(cluster.CodeInvalid, "nodes: %s", chosen.NoSpans())
+	if r := a.lead.Scheduling().Of(j.Spec.Partition).SpanReason(j); r.Code != "" {
+		return cluster.Errorf(cluster.CodeInvalid, "nodes: %s", r.Detail)
 	}
 	err := scheduler.NeverFits(site.NodesOf(a.nodes.Emptied(nodes), part), j, a.lead.PolicyOf(j))
 	switch {

@@ -81,14 +81,15 @@ func (c *Jobs) forecast(snap *cluster.Snapshot, j *cluster.Job) (*apiv1.Forecast
 	if !ok {
 		return nil, limit.String()
 	}
-	if f, ok := scheduler.ForecastStart(own, j, pol); ok {
+	es, behind := c.explain(own, j, pol)
+	if f, ok := scheduler.ForecastStart(own, j, pol); ok && !(behind && f.P50 <= own.Now) {
 		f.P50, f.P90 = max(f.P50, room.P50), max(f.P90, room.P90)
 		if limit.Code != "" {
 			f.Missing = limit.String()
 		}
 		return forecastToAPI(&f), ""
 	}
-	for _, e := range scheduler.Explain(own, j, pol) {
+	for _, e := range es {
 		return nil, e.Reason.String()
 	}
 	return nil, "no node could take it now"

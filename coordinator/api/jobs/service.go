@@ -300,7 +300,8 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 	if r := cells; r.Code != "" {
 		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(r.Code), Detail: r.Detail, Count: 1})
 	}
-	for _, e := range scheduler.Explain(snap, j, pol) {
+	es, behind := s.c.explain(snap, j, pol)
+	for _, e := range es {
 		if cells.Code != "" && e.Reason.Code == cluster.ReasonUnconfirmed {
 			continue // there is room, and it is not for this job
 		}
@@ -308,10 +309,32 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 			Code: string(e.Reason.Code), Detail: e.Reason.Detail, Count: uint32(e.Count), GpuType: e.GPUType,
 		})
 	}
-	if f, ok := scheduler.ForecastStart(snap, j, pol); ok && cells.Code == "" && (part == nil || !part.Down) {
+	if f, ok := scheduler.ForecastStart(snap, j, pol); ok && cells.Code == "" && (part == nil || !part.Down) && !(behind && f.P50 <= snap.Now) {
 		resp.Forecast = forecastToAPI(&f)
 	}
 	return resp, nil
+}
+
+// explain is scheduler.Explain, where what only the policy in use knows is told by
+// it. behind reports that there is room, which is for somebody who comes before the
+// job: when that one has had it nobody can say.
+func (c *Jobs) explain(snap *cluster.Snapshot, j *cluster.Job, pol scheduler.Policy) (es []scheduler.Explanation, behind bool) {
+	es = scheduler.Explain(snap, j, pol)
+	chosen, view := c.lead.Scheduling().Of(j.Spec.Partition), *snap
+	if chosen.Planner == nil {
+		return es, false
+	}
+	c.lead.Prepare(&view)
+	r, ok := chosen.WhyWaits(&view, j)
+	if !ok {
+		return es, false
+	}
+	for i := range es {
+		if es[i].Reason.Code == cluster.ReasonUnconfirmed || i == 0 && site.Spans(j) {
+			es[i].Reason = r
+		}
+	}
+	return es, r.Code == cluster.ReasonQueueOrder
 }
 
 // explainBefore says what keeps a job from being looked at at all, whatever is free; all
