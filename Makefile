@@ -64,9 +64,11 @@ demo: build ## show a whole cluster at work on this machine
 # tests start hundreds.
 export GORACE ?= atexit_sleep_ms=50
 # The longest come first, those of containerd before those that compute.
-RACE   = ./agent/containerdrt ./agent/faulttest ./coordinator ./agent/... ./coordinator/... ./cmd/internal/daemon ./cmd/internal/gate ./cmd/internal/tlsconf ./cmd/internal/doctor ./cmd/internal/sdnotify \
-	./cmd/internal/cli/client ./cmd/internal/cli/enter ./cmd/internal/cli/sruncmd ./cmd/internal/cli/console
-OTHERS = $(filter-out $(shell $(GO) list $(RACE)),$(shell $(GO) list ./...))
+RACE   = ./agent/containerdrt ./agent/faulttest ./coordinator ./agent/...
+# These wait for who has no race detector, so that both cores have work to the end.
+LATER  = $(filter-out %/berth/coordinator,$(shell $(GO) list ./coordinator/... ./cmd/internal/daemon ./cmd/internal/gate ./cmd/internal/tlsconf \
+	./cmd/internal/doctor ./cmd/internal/sdnotify ./cmd/internal/cli/client ./cmd/internal/cli/enter ./cmd/internal/cli/sruncmd ./cmd/internal/cli/console))
+OTHERS = $(filter-out $(LATER) $(shell $(GO) list $(RACE)),$(shell $(GO) list ./...))
 # The end-to-end tests take longest, and wait most of their time: they begin first.
 # Linking takes as much processor as the tests: no tables for debuggers. All of
 # vet is part of make check.
@@ -78,7 +80,8 @@ PLAIN  = ./e2e $(filter-out %/e2e,$(OTHERS))
 test: SHELL := bash
 test: test-deps ## run all tests, end to end ones too, with the race detector where goroutines meet
 	@mkdir -p bin; $(LARGE); { \
-	$(GO) test $(LIGHT) $(TESTFLAGS) -p $(P) -parallel $(PARALLEL) -timeout 40m $(PLAIN) & plain=$$!; rc=0; \
+	{ $(GO) test $(LIGHT) $(TESTFLAGS) -p $(P) -parallel $(PARALLEL) -timeout 40m $(PLAIN); rc=$$?; \
+	$(GO) test $(LIGHT) $(TESTFLAGS) -race -p $(P) -parallel $(PARALLEL) -timeout 40m $(LATER) && exit $$rc; } & plain=$$!; rc=0; \
 	$(GO) test $(LIGHT) $(TESTFLAGS) -race -p $(P) -parallel $(PARALLEL) -timeout 40m $(RACE) || rc=1; \
 	$(GO) test $(LIGHT) $(TESTFLAGS) -race -timeout 20m -run 'While|Waiters|WaitEnded' ./fsm || rc=1; \
 	wait $$plain || rc=1; \
