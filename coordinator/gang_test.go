@@ -2,15 +2,19 @@ package coordinator_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	"github.com/berth-scheduler/berth/coordinator/lead"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/cells"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
@@ -120,16 +124,23 @@ func TestLateNodeIsPassedOver(t *testing.T) {
 	}
 }
 
-// TestOneNodePoliciesAreRefusedWhereGangsWait: such a policy does not suit while a gang
-// waits, held or not; where it was chosen all the same, the gang is told that it never
-// starts, and not that it does at any moment.
-func TestOneNodePoliciesAreRefusedWhereGangsWait(t *testing.T) {
-	t.Parallel()
-	p, err := policies.New("slot+sjf", policies.Options{})
+// tenanted is a policy that guarantees a GPU to a team.
+func tenanted(t *testing.T) policies.Policy {
+	t.Helper()
+	p, err := policies.New("slot+sjf", policies.Options{Tenants: &policies.Tenancy{
+		Tenants: []cells.Tenant{{Name: "x", Cells: []cells.Cell{{GPUType: "T4", GPUs: 1, Count: 1}}}}, Users: map[string]string{"7": "x"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := lead.Scheduling{Site: site.Site{Chosen: site.Chosen{Policy: scheduler.Default(), Planner: p}}}
+	return p
+}
+
+// TestGuaranteesAreRefusedWhereGangsWait: guarantees to tenants do not suit while a
+// gang waits, held or not; where they were given all the same, the gang is told that
+// it never starts, and not that it does at any moment.
+func TestGuaranteesAreRefusedWhereGangsWait(t *testing.T) {
+	t.Parallel()
+	other := lead.Scheduling{Site: site.Site{Chosen: site.Chosen{Policy: scheduler.Default(), Planner: tenanted(t)}}}
 	c := coordtest.Start(t, coordtest.Options{N: 1})
 	cc := c.Dial(0, "gate", "g")
 	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
@@ -143,7 +154,7 @@ func TestOneNodePoliciesAreRefusedWhereGangsWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "policy slot+sjf places every job on one node, and job 1 waits for 2 nodes; let them start or cancel them first"
+	const want = "policy slot+sjf guarantees cells on one node each to tenants, and job 1 waits for 2 nodes; let them start or cancel them first"
 	if err := c.Coordinator(0).Suits(&other); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q", err, want)
 	}
@@ -153,34 +164,78 @@ func TestOneNodePoliciesAreRefusedWhereGangsWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if es := why.Explanations; len(es) != 1 || !strings.Contains(es[0].Detail, "the policy slot+sjf places every job on one node") || why.Forecast != nil {
+	if es := why.Explanations; len(es) != 1 || !strings.Contains(es[0].Detail, "nothing is guaranteed over several nodes") || why.Forecast != nil {
 		t.Errorf("explained by %v, forecast %v", es, why.Forecast)
 	}
 	when, err := apiv1.NewJobServiceClient(cc).ListForecasts(as(t, alice), &apiv1.ListForecastsRequest{Ids: ids})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if fs := when.Forecasts; len(fs) != 1 || fs[0].Forecast != nil || !strings.Contains(fs[0].CannotSay, "places every job on one node") {
+	if fs := when.Forecasts; len(fs) != 1 || fs[0].Forecast != nil || !strings.Contains(fs[0].CannotSay, "nothing is guaranteed over several nodes") {
 		t.Errorf("forecasts %v", fs)
 	}
 }
 
-// TestOneNodePoliciesRefuseGangs: a submit says which policy does not know them.
-func TestOneNodePoliciesRefuseGangs(t *testing.T) {
+// TestGuaranteesRefuseGangs: a submit says that tenants have cells on one node each.
+func TestGuaranteesRefuseGangs(t *testing.T) {
 	t.Parallel()
-	p, err := policies.New("slot+sjf", policies.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := coordtest.Start(t, coordtest.Options{N: 1, Planner: p})
+	c := coordtest.Start(t, coordtest.Options{N: 1, Planner: tenanted(t)})
 	cc := c.Dial(0, "gate", "g")
 	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
 	c.Agent(0, "n2", "b1", coordtest.T4("GPU-2"))
-	const want = "nodes: the policy slot+sjf places every job on one node; ask for one node, or the site for the policy ffd"
+	const want = "nodes: GPUs are guaranteed to tenants here, in cells on one node each (policy slot+sjf)"
 	if _, err := submit(t, cc, alice, reqID(1), onTwo()); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q", err, want)
 	}
 	if _, err := submit(t, cc, alice, reqID(2), spec(2000)); err != nil {
 		t.Errorf("on one node: %v", err)
+	}
+}
+
+// TestGangsUnderOtherPolicies: under a policy beside the scheduler's own a gang takes
+// its nodes, another waits for them and is told how many have room, and who
+// comes after it on a GPU that is kept for it is told for whom.
+func TestGangsUnderOtherPolicies(t *testing.T) {
+	t.Parallel()
+	p, err := policies.New("bestfit+sjf", policies.Options{Age: time.Hour, HoldAge: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := coordtest.Start(t, coordtest.Options{N: 1, Planner: p})
+	cc := c.Dial(0, "gate", "g")
+	agents := []*coordtest.Agent{c.Agent(0, "n1", "b1", coordtest.T4("GPU-1")), c.Agent(0, "n2", "b1", coordtest.T4("GPU-2"))}
+	c.Agent(0, "n3", "b1", coordtest.T4("GPU-3"))
+	gang := func(nodes uint32, limit time.Duration) *apiv1.JobSpec {
+		s := onTwo()
+		s.Nodes, s.Exclusive, s.TimeLimit = nodes, true, durationpb.New(limit)
+		return s
+	}
+	if _, err := submit(t, cc, alice, reqID(1), gang(2, time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	for rank, a := range agents {
+		if as := next(t, a); as.Ranks == nil || int(as.Ranks.NodeRank) != rank || strings.Join(as.Ranks.Nodes, ",") != "n1,n2" {
+			t.Fatalf("node %d was told %v", rank+1, as.Ranks)
+		}
+	}
+	ids, err := submit(t, cc, alice, reqID(2), gang(3, time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	late, err := submit(t, cc, alice, reqID(3), gang(1, 100*time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[uint64]string{ids[0]: "1 node with room for 1 of T4, needs 3 at once", late[0]: "job 2 is before it and waits for room"} {
+		why, err := apiv1.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(why.Explanations, func(e *apiv1.Explanation) bool { return e.Detail == want }) {
+			t.Errorf("job %d is explained by %v, want %q", id, why.Explanations, want)
+		}
+		if id == late[0] && why.Forecast != nil {
+			t.Errorf("it is said to start at %v", why.Forecast)
+		}
 	}
 }

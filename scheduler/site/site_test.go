@@ -277,29 +277,45 @@ func TestOldPartitionsGoFirst(t *testing.T) {
 	}
 }
 
-// TestOneNodePoliciesLeaveGangs: a policy that places jobs on one node is not
-// shown those on several, which are told why they wait; the others start.
-func TestOneNodePoliciesLeaveGangs(t *testing.T) {
+// TestPoliciesTakeGangs: policies beside the scheduler's own place jobs over several
+// nodes and say why they wait; where they guarantee cells to tenants they are not
+// shown them.
+func TestPoliciesTakeGangs(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"slot+sjf", "consolidate", "fgd", "lucid", "gavel", "horus", "muri"} {
+	guarded := byName(t, "slot+sjf")
+	p, err := policies.New("slot+sjf", policies.Options{Tenants: &policies.Tenancy{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	guarded.Planner = p
+	for _, name := range []string{"slot+sjf", "consolidate", "fgd", "lucid", "gavel", "horus", "muri", "schedtune", "tenants"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := byName(t, name)
+			c := guarded
+			if name != "tenants" {
+				c = byName(t, name)
+			}
 			for _, gpus := range []int{0, 1} {
 				w := schedtest.NewWorld([]*cluster.Node{schedtest.Node("n1", 2, "T4"), schedtest.Node("n2", 2, "T4")})
-				gang := schedtest.Job(1, schedtest.GPUs(gpus), func(j *cluster.Job) { j.Spec.Nodes = 2 })
+				gang, large := schedtest.Job(1, schedtest.GPUs(gpus), schedtest.Nodes(2)), schedtest.Job(2, schedtest.GPUs(2), schedtest.Nodes(2))
 				w.Submit(gang)
-				w.Submit(schedtest.Job(2, schedtest.GPUs(gpus), schedtest.Exclusive))
-				plan := c.pass(w.Snapshot())
-				if len(plan.Starts) != 1 || plan.Starts[0].Job != 2 {
-					t.Errorf("%d GPUs: starts %+v, want job 2 alone", gpus, plan.Starts)
+				w.Submit(large)
+				snap := w.Snapshot()
+				if _, ok := c.WhyWaits(snap, gang); !ok {
+					t.Error("nothing is said of the gang")
 				}
-				if u := plan.Unplaced; len(u) != 1 || u[0].Job != 1 || u[0].Reason.Code != cluster.ReasonNodes ||
-					!strings.Contains(u[0].Reason.Detail, "places every job on one node") || !strings.Contains(u[0].Reason.Detail, c.Name()) {
+				plan := c.pass(snap)
+				if name == "tenants" {
+					if u := plan.Unplaced; len(plan.Starts) > 0 || len(u) != 2 || u[0].Reason != c.SpanReason(gang) || u[0].Reason.Code != cluster.ReasonNodes {
+						t.Errorf("%d GPUs: starts %+v, unplaced %+v", gpus, plan.Starts, u)
+					}
+					continue
+				}
+				if r := c.SpanReason(gang); r.Code != "" || gpus == 1 && (len(plan.Starts) != 1 || plan.Starts[0].Job != 1 || len(plan.Starts[0].Rest) != 1) {
+					t.Errorf("%d GPUs: starts %+v, refused by %q", gpus, plan.Starts, r)
+				}
+				if u := plan.Unplaced; gpus == 1 && (len(u) != 1 || u[0].Reason.String() != "NodeCount: 0 nodes with room for 2 of T4, needs 2 at once") {
 					t.Errorf("%d GPUs: unplaced %+v", gpus, u)
-				}
-				if gang.State != cluster.JobPending {
-					t.Errorf("%d GPUs: the gang is %s", gpus, gang.State)
 				}
 			}
 		})

@@ -81,14 +81,19 @@ func (c *Jobs) forecast(snap *cluster.Snapshot, j *cluster.Job) (*apiv1.Forecast
 	if !ok {
 		return nil, limit.String()
 	}
-	es, behind := c.explain(own, j, pol)
-	if f, ok := scheduler.ForecastStart(own, j, pol); ok && !(behind && f.P50 <= own.Now) {
+	if f, ok := scheduler.ForecastStart(own, j, pol); ok {
+		if f.P50 <= own.Now && c.lead.Scheduling().Of(j.Spec.Partition).Planner != nil {
+			if _, behind := c.explain(own, j, pol); behind.Code != "" {
+				return nil, behind.String()
+			}
+		}
 		f.P50, f.P90 = max(f.P50, room.P50), max(f.P90, room.P90)
 		if limit.Code != "" {
 			f.Missing = limit.String()
 		}
 		return forecastToAPI(&f), ""
 	}
+	es, _ := c.explain(own, j, pol)
 	for _, e := range es {
 		return nil, e.Reason.String()
 	}

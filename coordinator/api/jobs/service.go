@@ -309,32 +309,35 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 			Code: string(e.Reason.Code), Detail: e.Reason.Detail, Count: uint32(e.Count), GpuType: e.GPUType,
 		})
 	}
-	if f, ok := scheduler.ForecastStart(snap, j, pol); ok && cells.Code == "" && (part == nil || !part.Down) && !(behind && f.P50 <= snap.Now) {
+	if f, ok := scheduler.ForecastStart(snap, j, pol); ok && cells.Code == "" && (part == nil || !part.Down) && (behind.Code == "" || f.P50 > snap.Now) {
 		resp.Forecast = forecastToAPI(&f)
 	}
 	return resp, nil
 }
 
 // explain is scheduler.Explain, where what only the policy in use knows is told by
-// it. behind reports that there is room, which is for somebody who comes before the
-// job: when that one has had it nobody can say.
-func (c *Jobs) explain(snap *cluster.Snapshot, j *cluster.Job, pol scheduler.Policy) (es []scheduler.Explanation, behind bool) {
+// it. behind says so where there is room that is for somebody who comes before the
+// job: when it has had that nobody can say.
+func (c *Jobs) explain(snap *cluster.Snapshot, j *cluster.Job, pol scheduler.Policy) (es []scheduler.Explanation, behind cluster.Reason) {
 	es = scheduler.Explain(snap, j, pol)
 	chosen, view := c.lead.Scheduling().Of(j.Spec.Partition), *snap
 	if chosen.Planner == nil {
-		return es, false
+		return es, behind
 	}
 	c.lead.Prepare(&view)
 	r, ok := chosen.WhyWaits(&view, j)
 	if !ok {
-		return es, false
+		return es, behind
 	}
 	for i := range es {
 		if es[i].Reason.Code == cluster.ReasonUnconfirmed || i == 0 && site.Spans(j) {
 			es[i].Reason = r
 		}
 	}
-	return es, r.Code == cluster.ReasonQueueOrder
+	if r.Code == cluster.ReasonQueueOrder {
+		behind = r
+	}
+	return es, behind
 }
 
 // explainBefore says what keeps a job from being looked at at all, whatever is free; all
