@@ -264,3 +264,21 @@ func TestLateGangIsUndone(t *testing.T) {
 		t.Errorf("a job that cannot be prepared ended %s (%s) after %d attempts", j.State, j.Reason, len(j.Attempts))
 	}
 }
+
+// TestGangsUnderAnotherPolicy: under a policy beside the scheduler's own a gang runs,
+// a wider one is told how many nodes have room, and starts when the first has ended.
+func TestGangsUnderAnotherPolicy(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, "--nodes", "3x1xT4", "--policy", "bestfit+sjf")
+	dir := openDir(t)
+	two := c.submit("-D", dir, "-N", "2", "--gpus", "1", "--", "sleep", "3600")
+	c.await(two, "RUNNING")
+	three := c.submit("-D", dir, "-N", "3", "--gpus", "1", "--", "true")
+	c.eventually("a reason", func() bool {
+		return strings.Contains(c.run("why", fmt.Sprint(three)), "1 node with room for 1 of T4, needs 3 at once")
+	})
+	c.run("cancel", fmt.Sprint(two))
+	if j := c.await(three, "COMPLETED", "FAILED"); j.State != "COMPLETED" || !strings.Contains(c.run("show", fmt.Sprint(three)), "bestfit+sjf: 3 nodes with 1 of T4 each") {
+		t.Errorf("%s", c.run("show", fmt.Sprint(three)))
+	}
+}

@@ -54,6 +54,7 @@ func (c *ncard) left() int64 {
 type ncluster struct {
 	cards []*ncard
 	nodes int
+	taken map[int]bool // nodes that a gang has already
 }
 
 func drawShare(t *rapid.T, what string) nshare {
@@ -93,7 +94,7 @@ func (s nshare) job(id cluster.JobID, opts ...JobOption) *cluster.Job {
 
 func (c *ncluster) holding(s nshare) (out []*ncard) {
 	for _, k := range c.cards {
-		if k.holds(s) {
+		if k.holds(s) && !c.taken[k.node] {
 			out = append(out, k)
 		}
 	}
@@ -148,6 +149,52 @@ func TestPlacementsAsNaive(t *testing.T) {
 	}
 }
 
+// TestGangsAsNaive: a gang over nodes lies where as many jobs on one node each
+// would, that come one after the other and not to a node that one of them has; or
+// nowhere when there are too few.
+func TestGangsAsNaive(t *testing.T) {
+	t.Parallel()
+	alone := func(c *ncluster, s nshare) (*ncard, bool) { // see lucid: on several nodes nobody shares
+		for _, k := range c.cards {
+			c.taken[k.node] = c.taken[k.node] || len(k.on) > 0 && len(slices.DeleteFunc(c.onNode(k.node), func(k *ncard) bool { return len(k.on) > 0 })) == 0
+		}
+		return c.lucid(s)
+	}
+	rules := map[string]func(c *ncluster, s nshare) (*ncard, bool){"firstfit": (*ncluster).firstFit, "lucid": alone, "horus": (*ncluster).horus, "fgd": (*ncluster).fgd}
+	for name, rule := range rules {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := must(t, name, policies.Options{})
+			rapid.Check(t, func(t *rapid.T) {
+				c, sc := drawCards(t)
+				s, nodes := drawShare(t, "newcomer"), rapid.IntRange(2, 3).Draw(t, "on nodes")
+				sc.waits(s.job(1, Nodes(nodes)))
+				plan := p.Plan(sc.w.Snapshot())
+				var want, got []string
+				c.taken = map[int]bool{}
+				for range nodes {
+					k, ok := rule(c, s)
+					if !ok {
+						want = nil
+						break
+					}
+					c.taken[k.node] = true
+					want = append(want, string(k.id))
+				}
+				for i := range plan.Starts {
+					for _, g := range plan.Starts[i].AllGPUs() {
+						got = append(got, string(g.GPU))
+					}
+				}
+				slices.Sort(want)
+				if !slices.Equal(got, want) {
+					t.Fatalf("lies on %v, want %v; cards %s", got, want, c)
+				}
+			})
+		})
+	}
+}
+
 func (c *ncluster) String() string {
 	out := ""
 	for _, k := range c.cards {
@@ -185,7 +232,7 @@ func (c *ncluster) lucid(s nshare) (*ncard, bool) {
 	}
 	var empty []*ncard
 	for _, k := range c.cards {
-		if len(k.on) == 0 {
+		if len(k.on) == 0 && !c.taken[k.node] {
 			empty = append(empty, k)
 		}
 	}
@@ -193,7 +240,7 @@ func (c *ncluster) lucid(s nshare) (*ncard, bool) {
 		return k, true
 	}
 	for _, k := range c.cards {
-		if len(k.on) == 1 && k.holds(s) && class(s)+class(k.on[0]) <= 2 && s.lasts <= 2*k.on[0].lasts {
+		if len(k.on) == 1 && k.holds(s) && !c.taken[k.node] && class(s)+class(k.on[0]) <= 2 && s.lasts <= 2*k.on[0].lasts {
 			return k, true
 		}
 	}

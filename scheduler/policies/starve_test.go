@@ -61,7 +61,8 @@ func (s *siege) hold(t *testing.T, p policies.Policy, bound time.Duration) time.
 // sieges never let the four cards be empty at once: jobs for one whole card
 // that keep them busy to 96 %, shares that would to 78 % were each alone, and
 // shares that take twice as long as predicted and would to 88 %, and whole
-// cards of three nodes, to 91 %, that take twice as long too.
+// cards of three nodes, to 91 %, that take twice as long too. Gangs over two and
+// three nodes wait among such.
 func sieges() map[string]siege {
 	gang := func(opts ...JobOption) func() *cluster.Job {
 		return func() *cluster.Job { return Job(0, append(opts, GPUs(4), Exclusive, Lasts(time.Hour))...) }
@@ -77,6 +78,15 @@ func sieges() map[string]siege {
 		"predictions too short, many nodes": {3, gang(), func(id cluster.JobID) *cluster.Job {
 			return Job(0, Exclusive, Lasts(time.Duration(5+5*(id%3))*time.Minute))
 		}, 110 * time.Second, 2},
+		"over two nodes": {3, gang(Nodes(2)), func(id cluster.JobID) *cluster.Job {
+			return Job(0, Exclusive, Lasts(time.Duration(5+5*(id%3))*time.Minute))
+		}, 55 * time.Second, 1},
+		"over three nodes, shares, predictions too short": {3, gang(Nodes(3)), func(id cluster.JobID) *cluster.Job {
+			return part(0, 20+10*int64(id%3), Lasts(time.Duration(10+5*(id%3))*time.Minute))
+		}, 170 * time.Second, 2},
+		"whole nodes": {2, gang(Nodes(2), func(j *cluster.Job) { j.Spec.Where = &cluster.Where{Whole: true} }), func(cluster.JobID) *cluster.Job {
+			return Job(0, Exclusive, Lasts(10*time.Minute))
+		}, 78 * time.Second, 1},
 	}
 }
 
@@ -126,11 +136,27 @@ func TestSomeStarve(t *testing.T) {
 	}
 }
 
+// TestGangsOverNodesCouldStarve shows that the sieges of gangs over nodes can
+// starve: where everybody passes who fits, the stream goes before them.
+func TestGangsOverNodesCouldStarve(t *testing.T) {
+	t.Parallel()
+	const bound = 12 * time.Hour
+	for _, name := range []string{"over two nodes", "over three nodes, shares, predictions too short", "whole nodes"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := sieges()[name]
+			if got := s.hold(t, must(t, "firstfit", policies.Options{Backfill: policies.BackfillAny}), bound); got < bound {
+				t.Errorf("started after %s: the siege cannot show anything", got)
+			}
+		})
+	}
+}
+
 // TestReservationHolds: who passes the first that does not fit is gone when
 // its cards are free, and after HoldAge nobody passes.
 func TestReservationHolds(t *testing.T) {
 	t.Parallel()
-	// Job 1 leaves one card for another 30 minutes; the gang is first.
+	// Job 1 leaves one card in 30 minutes; the gang is first.
 	for _, name := range policies.Names() {
 		if name == "ffd" || name == "slot" || name == "schedtune" {
 			continue // they have queues of their own
@@ -143,11 +169,20 @@ func TestReservationHolds(t *testing.T) {
 			{29 * time.Minute, 0, true}, {31 * time.Minute, 0, false},
 			{29 * time.Minute, 20 * time.Minute, false}, // HoldAge: nobody passes any more
 		} {
-			s := newScene(Node("n1", 2, a100)).runs(1, 80000, 1000, time.Hour, 30*time.Minute, "n1-00")
-			s.waits(Job(2, GPUs(2), Lasts(time.Hour), Waited(c.ago+time.Second)), Job(3, Exclusive, Lasts(c.lasts)))
-			plan := must(t, name, policies.Options{Order: "fifo", HoldAge: 20 * time.Minute}).Plan(s.snap(t))
-			if got := startsOf(&plan)[3] == "n1-01"; got != c.want {
-				t.Errorf("%s: who runs for %s beside a gang that waits %s starts: %t, want %t", name, c.lasts, c.ago, got, c.want)
+			p := must(t, name, policies.Options{Order: "fifo", HoldAge: 20 * time.Minute})
+			for what, free := range map[string]string{"on one node": "n1-01", "over two nodes": "n2-00"} {
+				nodes := []*cluster.Node{Node("n1", 2, a100)}
+				gang := Job(2, GPUs(2), Lasts(time.Hour), Waited(c.ago+time.Second))
+				if free == "n2-00" {
+					nodes = []*cluster.Node{Node("n1", 1, a100), Node("n2", 1, a100)}
+					gang.Spec.GPUs, gang.Spec.Nodes = 1, 2
+				}
+				s := newScene(nodes...).runs(1, 80000, 1000, time.Hour, 30*time.Minute, "n1-00")
+				s.waits(gang, Job(3, Exclusive, Lasts(c.lasts)))
+				plan := p.Plan(s.snap(t))
+				if got := startsOf(&plan)[3] == free; got != c.want {
+					t.Errorf("%s: who runs for %s beside a gang %s that waits %s starts: %t, want %t", name, c.lasts, what, c.ago, got, c.want)
+				}
 			}
 		}
 	}
