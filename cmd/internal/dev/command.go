@@ -44,7 +44,7 @@ Without one, stay until Ctrl-C.`,
 	f.StringVar(&c.opts.Dir, "dir", "", "directory for state and logs, kept at the end (default a temporary one)")
 	f.StringVar(&c.opts.Runtime, "runtime", "process", "what runs jobs: process or containerd")
 	f.BoolVar(&c.opts.Busybox, "busybox", false, "with --runtime containerd, import the image berth.test/busybox:static")
-	f.StringVar(&c.opts.Policy, "policy", "ffd", "scheduling policy: ffd or slot")
+	f.StringVar(&c.opts.Policy, "policy", "ffd", "scheduling policy as scheduling.policy has it, such as slot or bestfit+sjf")
 	return cmd
 }
 
