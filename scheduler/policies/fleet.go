@@ -74,6 +74,8 @@ type host struct {
 	// keptCPU and keptMem are for a job that waits, from those who end after
 	// until.
 	keptCPU, keptMem, until int64
+	// foreign tells that an earlier pass keeps something of it, see Kept.
+	foreign bool
 }
 
 func (h *host) freeCPU(end int64) int64 {

@@ -30,7 +30,8 @@ type pass struct {
 	failed  map[shape]int64
 	// changed lists the hosts on which something was placed, in order.
 	changed []int32
-	head    *task // the first that did not fit, for whom room is kept
+	head    *task         // the first that did not fit, for whom room is kept
+	earlier cluster.JobID // for whom an earlier pass keeps some, 0 for nobody
 	pool    pool
 	spread  *spread // of the task over several nodes that is being placed, or nil
 	// marginMilli is added to predicted memory, in thousandths of it.

@@ -119,7 +119,7 @@ func (f *fleet) reset(led *cluster.Ledger) bool {
 			return false
 		}
 		h.use.UsedCPU, h.use.UsedMem = u.UsedCPU, u.UsedMem
-		h.runs, h.keptCPU, h.keptMem, h.until = h.runs[:0], 0, 0, forever
+		h.runs, h.keptCPU, h.keptMem, h.until, h.foreign = h.runs[:0], 0, 0, forever, false
 	}
 	for i := range f.cards {
 		c := &f.cards[i]

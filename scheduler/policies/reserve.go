@@ -45,9 +45,7 @@ func (p *pass) empty(t *task) {
 		if !p.couldHold(t, int32(gi)) {
 			continue
 		}
-		for _, ci := range p.f.groups[gi].cards {
-			p.f.cards[ci].until = p.now
-		}
+		p.keepCards(p.f.groups[gi].cards, p.now)
 		p.keepHost(t, p.f.groups[gi].host, p.now)
 		return
 	}
@@ -60,22 +58,35 @@ func (p *pass) holdCards(t *task) {
 		if !p.couldHold(t, int32(gi)) {
 			continue
 		}
-		if when, on := p.clears(t, int32(gi), at); on != nil && when < at {
-			best, at, cards = int32(gi), when, slices.Clone(on)
+		if when, on := p.clears(t, int32(gi), at); on != nil {
+			if when = p.afterKept(p.f.groups[gi].host, when, t.needs[p.f.groups[gi].class].dur); when < at {
+				best, at, cards = int32(gi), when, slices.Clone(on)
+			}
 		}
 	}
 	if best < 0 {
 		return
 	}
-	for _, ci := range cards {
-		p.f.cards[ci].until = at
-	}
+	p.keepCards(cards, at)
 	p.keepHost(t, p.f.groups[best].host, at)
 }
 
 func (p *pass) keepHost(t *task, hi int32, until int64) {
 	h := &p.f.hosts[hi]
+	if h.foreign {
+		h.keptCPU, h.keptMem, h.until = h.keptCPU+p.coresOn(t, h), h.keptMem+t.mem, min(h.until, until)
+		return
+	}
 	h.keptCPU, h.keptMem, h.until = p.coresOn(t, h), t.mem, until
+}
+
+func (p *pass) keepCards(cards []int32, until int64) {
+	for _, ci := range cards {
+		c := &p.f.cards[ci]
+		if !p.f.hosts[p.f.groups[c.group].host].foreign || until < c.until {
+			c.until = until
+		}
+	}
 }
 
 // everFits reports whether some node that takes jobs could hold t, were it
@@ -159,8 +170,8 @@ func (p *pass) holdPlain(t *task) {
 	best, at := int32(-1), int64(forever)
 	for hi := range p.f.hosts {
 		if h := &p.f.hosts[hi]; h.large(t) {
-			if when, ok := p.clearsPlain(t, h); ok && when < at {
-				best, at = int32(hi), when
+			if when, ok := p.clearsPlain(t, h); ok && p.afterKept(int32(hi), when, t.dur) < at {
+				best, at = int32(hi), p.afterKept(int32(hi), when, t.dur)
 			}
 		}
 	}

@@ -100,9 +100,10 @@ func (p *pass) holdSpan(t *task) {
 	p.eachFamily(t, func(at int32) (scheduler.Part, bool) {
 		if t.gpus == 0 {
 			when, ok := p.clearsPlain(t, &p.f.hosts[at])
-			return scheduler.Part{Order: when}, ok
+			return scheduler.Part{Order: p.afterKept(at, when, t.dur)}, ok
 		}
 		when, on := p.clears(t, at, forever)
+		when = p.afterKept(p.f.groups[at].host, when, t.needs[p.f.groups[at].class].dur)
 		return scheduler.Part{Order: when, Cards: slices.Clone(on)}, on != nil
 	}, func(x placed) {
 		if last := scheduler.LastOrder(x.parts); last < at {
@@ -120,9 +121,7 @@ func (p *pass) keepParts(t *task, x *placed, until int64) {
 		if gi, ok := x.groups[hi]; ok && (cards == nil || t.whole) {
 			cards = p.f.groups[gi].cards
 		}
-		for _, ci := range cards {
-			p.f.cards[ci].until = until
-		}
+		p.keepCards(cards, until)
 		p.keepHost(t, hi, until)
 	}
 }
@@ -222,8 +221,8 @@ func (p *pass) spanReason(t *task) cluster.Reason {
 		}
 	}
 	switch {
-	case most >= t.nodes && p.head != nil && p.head != t:
-		return cluster.Reason{Code: cluster.ReasonQueueOrder, Detail: fmt.Sprintf("%s with room, but job %d is before it and waits for room", nodesText(most), p.head.id)}
+	case most >= t.nodes && p.before(t) != 0:
+		return cluster.Reason{Code: cluster.ReasonQueueOrder, Detail: fmt.Sprintf("%s with room, but job %d is before it and waits for room", nodesText(most), p.before(t))}
 	case most >= t.nodes && t.job.Spec.Where.Named():
 		what += ", not all that it asks for by name"
 	}

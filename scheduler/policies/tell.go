@@ -97,8 +97,8 @@ func (p *pass) lacking(t *task, n *need, m *left) cluster.Reason {
 		return say(cluster.ReasonCPU, "at most %d thousandths of a core free on one node, needs %d", m.cpu, t.cpu)
 	case t.mem > m.host:
 		return say(cluster.ReasonHostMem, "at most %d MiB of host memory free on one node, needs %d", m.host, t.mem)
-	case p.head != nil && p.head != t:
-		return say(cluster.ReasonQueueOrder, "job %d is before it and waits for room", p.head.id)
+	case p.before(t) != 0:
+		return say(cluster.ReasonQueueOrder, "job %d is before it and waits for room", p.before(t))
 	}
 	return say(cluster.ReasonResources, "no place has all at once that it needs, beside whom it may lie")
 }

@@ -3,31 +3,39 @@ package site
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/policies"
 )
 
 // Policies other than the scheduler's own know nothing of reservations, nor of
 // jobs that ask for some nodes only. So those who may lie on the same are planned
 // together, one set after the other, each on what it may use: the set whose
-// oldest job waits longest first, and what one starts the next finds taken.
+// oldest job waits longest first, and what one starts the next finds taken, as it
+// finds kept what one keeps for the first that does not fit.
 
 // planApart asks plan for each set of jobs that may use the same.
-func planApart(snap *cluster.Snapshot, plan func(*cluster.Snapshot) cluster.Plan) cluster.Plan {
+func planApart(snap *cluster.Snapshot, plan func(*cluster.Snapshot, []policies.Kept) (cluster.Plan, []policies.Kept)) cluster.Plan {
 	if len(snap.Reservations) == 0 && !slices.ContainsFunc(snap.Waiting, asksWhere) {
-		return plan(snap)
+		all, _ := plan(snap, nil)
+		return all
 	}
 	sets, told := apart(snap)
 	out := cluster.Plan{BaseIndex: snap.Index, Unplaced: told}
 	all := *snap
 	all.Ledger, all.Running = snap.Ledger.Clone(), slices.Clone(snap.Running)
+	kept := map[cluster.NodeID]policies.Kept{}
 	for _, set := range sets {
 		view := all
 		view.Waiting = set
 		view.Nodes = allowedNodes(snap, set[0])
-		p := plan(&view)
+		p, keeps := plan(&view, slices.Collect(maps.Values(kept)))
+		for _, k := range keeps {
+			kept[k.Node] = k
+		}
 		out.Moves, out.Preempt, out.Unplaced = append(out.Moves, p.Moves...), append(out.Preempt, p.Preempt...), append(out.Unplaced, p.Unplaced...)
 		for i := range p.Starts {
 			st := p.Starts[i]

@@ -3,6 +3,7 @@ package site
 import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/policies"
 )
 
 // withinLimits takes out of a plan that a policy made which knows no quotas what
@@ -55,17 +56,17 @@ func startable(snap *cluster.Snapshot) (waiting []*cluster.Job, held []cluster.U
 }
 
 // planWithin asks a policy that knows no quotas.
-func (c *Chosen) planWithin(snap *cluster.Snapshot) cluster.Plan {
+func (c *Chosen) planWithin(snap *cluster.Snapshot, kept []policies.Kept) (cluster.Plan, []policies.Kept) {
 	if snap.Limits == nil {
-		return c.planKnown(snap)
+		return c.planKnown(snap, kept)
 	}
 	less := *snap
 	var held []cluster.Unplaced
 	less.Waiting, held = startable(snap)
-	plan := c.planKnown(&less)
+	plan, kept := c.planKnown(&less, kept)
 	withinLimits(snap, &plan)
 	plan.Unplaced = append(plan.Unplaced, held...)
-	return plan
+	return plan, kept
 }
 
 // LimitReason says which quota keeps a job from starting, the zero Reason when

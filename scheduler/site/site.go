@@ -34,19 +34,30 @@ func (c *Chosen) pass(snap *cluster.Snapshot) cluster.Plan {
 
 // planKnown asks the policy about the jobs that it may have: those over several
 // nodes are kept from one that keeps cells for tenants, and told so.
-func (c *Chosen) planKnown(snap *cluster.Snapshot) cluster.Plan {
+func (c *Chosen) planKnown(snap *cluster.Snapshot, kept []policies.Kept) (cluster.Plan, []policies.Kept) {
 	if c.Tenancy() == nil || !slices.ContainsFunc(snap.Waiting, Spans) {
-		return c.Planner.Plan(snap)
+		return c.ask(snap, kept)
 	}
 	less := *snap
 	less.Waiting = slices.DeleteFunc(slices.Clone(snap.Waiting), Spans)
-	plan := c.Planner.Plan(&less)
+	plan, kept := c.ask(&less, kept)
 	for _, j := range snap.Waiting {
 		if Spans(j) {
 			plan.Unplaced = append(plan.Unplaced, cluster.Unplaced{Job: j.ID, Reason: c.SpanReason(j)})
 		}
 	}
-	return plan
+	return plan, kept
+}
+
+// ask lets the policy plan beside what earlier passes keep, if it can.
+func (c *Chosen) ask(snap *cluster.Snapshot, kept []policies.Kept) (cluster.Plan, []policies.Kept) {
+	p, ok := c.Planner.(interface {
+		PlanBeside(*cluster.Snapshot, []policies.Kept) (cluster.Plan, []policies.Kept)
+	})
+	if !ok {
+		return c.Planner.Plan(snap), nil
+	}
+	return p.PlanBeside(snap, kept)
 }
 
 // SpanReason says that a job on several nodes never starts, since the GPUs are

@@ -322,6 +322,39 @@ func TestPoliciesTakeGangs(t *testing.T) {
 	}
 }
 
+// TestGangsHoldAgainstOtherSets: what a pass keeps for a gang that excludes a node
+// binds those who ask for no nodes, who are planned after it, and who is told for
+// whom.
+func TestGangsHoldAgainstOtherSets(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"firstfit", "bestfit", "consolidate", "fgd", "lucid+fifo", "gavel+fifo", "horus", "muri+fifo", "schedtune"} {
+		c := byName(t, name)
+		w := schedtest.NewWorld([]*cluster.Node{schedtest.Node("n1", 1, "T4"), schedtest.Node("n2", 1, "T4"), schedtest.Node("n3", 1, "T4")})
+		for id, n := range map[cluster.JobID]cluster.NodeID{1: "n1", 2: "n3"} {
+			w.Submit(schedtest.Job(id, schedtest.Exclusive, schedtest.On(n), schedtest.Lasts(time.Hour)))
+		}
+		first := scheduler.Schedule(w.Snapshot(), scheduler.Default())
+		w.Apply(&first)
+		none, err := cluster.ParseHostList("n3")
+		if err != nil || len(first.Starts) != 2 {
+			t.Fatalf("%v, %+v", err, first)
+		}
+		w.Submit(schedtest.Job(3, schedtest.Exclusive, schedtest.Nodes(2), schedtest.Waited(time.Minute), schedtest.Lasts(time.Hour), func(j *cluster.Job) {
+			j.Spec.Where = &cluster.Where{Exclude: none}
+		}))
+		w.Submit(schedtest.Job(4, schedtest.Exclusive, schedtest.Lasts(2*time.Hour)))
+		long := c.pass(w.Snapshot())
+		if r, starts := fate(long, 4); starts || name != "schedtune" && r.Detail != "job 3 is before it and waits for room" {
+			t.Errorf("%s: who outlasts the wait of the gang starts: %t, told %q", name, starts, r)
+		}
+		w.Submit(schedtest.Job(5, schedtest.Exclusive, schedtest.Lasts(time.Minute)))
+		short := c.pass(w.Snapshot())
+		if _, starts := fate(short, 5); !starts && name != "schedtune" {
+			t.Errorf("%s: who ends before the gang can start waits", name)
+		}
+	}
+}
+
 // BenchmarkPlanPartitions is a full pass over 1,250 nodes of 8 GPUs in 16
 // partitions, with 20,000 jobs that wait for the first time, beside the same
 // without partitions.
