@@ -3,6 +3,9 @@ package policies
 import (
 	"cmp"
 	"math/bits"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler"
 )
 
 // open is a placer that lets everybody lie beside everybody.
@@ -130,4 +133,119 @@ func (r byChance) draw(t *task, names ...string) uint64 {
 	h ^= h >> 33
 	h *= 0xc4ceb9fe1a85ec53
 	return h ^ h>>33
+}
+
+// plainer is a placer with a rule of its own for jobs that need no GPU: the
+// host with the least number that it gives is taken, of equals the first.
+type plainer interface {
+	plain(p *pass, t *task, hi int32) int64
+}
+
+// startPlain places a job that needs no GPU on the host that plainHost takes.
+func (p *pass) startPlain(t *task) bool {
+	if gangsOf(p).plainFailed(t) {
+		return false
+	}
+	hi := gangsOf(p).plainHost(t)
+	if hi < 0 {
+		p.failed[t.plainShape()] = t.dur
+		return false
+	}
+	e, _ := cluster.EstimateFor(t.job.Estimates, cluster.CPUType)
+	p.commit(t, cluster.Start{
+		Job: t.id, Attempt: uint32(len(t.job.Attempts)) + 1, Estimate: e, Why: p.label + ": a node with room, those without GPUs first",
+		Berth: cluster.Berth{Node: p.f.hosts[hi].node.ID, CPUMilli: t.cpu, MemMiB: t.mem},
+	}, t.dur)
+	return true
+}
+
+// plainShape is what the choice for a job without GPUs depends on.
+func (t *task) plainShape() shape {
+	return shape{class: -1, cpu: t.cpu, host: t.mem, node: t.job.Spec.Node, nodes: int16(t.nodes), whole: t.whole}
+}
+
+func (p gangs) plainFailed(t *task) bool {
+	dur, ok := p.failed[t.plainShape()]
+	return ok && t.dur >= dur
+}
+
+// plainHost chooses the host for a job that needs no GPU, -1 where none has room:
+// one without GPUs, else by the placer's rule, else the one whose GPUs have least
+// left, so that cores are not taken from GPUs that could be used.
+func (p gangs) plainHost(t *task) int32 {
+	rule, ruled := p.placer.(plainer)
+	end := p.now + t.dur
+	best, least := int32(-1), int64(forever)
+	for hi := range p.f.hosts {
+		h := &p.f.hosts[hi]
+		if t.cpu > h.freeCPU(end) || t.mem > h.freeMem(end) || t.job.Spec.Node != "" && t.job.Spec.Node != h.node.ID ||
+			p.spread != nil && !p.takes(t, int32(hi), -1) {
+			continue
+		}
+		cost := int64(0)
+		switch {
+		case len(h.node.GPUs) == 0:
+			cost = -forever
+		case ruled:
+			cost = rule.plain(p.pass, t, int32(hi))
+		default:
+			cost = p.idleGPUs(h)
+		}
+		if cost < least {
+			best, least = int32(hi), cost
+		}
+	}
+	return best
+}
+
+// idleGPUs is what the cards of a host have left, see leftOf.
+func (p *pass) idleGPUs(h *host) int64 {
+	sum := int64(0)
+	for _, gi := range h.groups {
+		for _, ci := range p.f.groups[gi].cards {
+			sum += leftOf(&p.f.cards[ci])
+		}
+	}
+	return sum
+}
+
+// mateOf is a job on a card, for what was learned of sharing.
+func mateOf(j *cluster.Job, milli int64) scheduler.Mate {
+	return scheduler.Mate{Job: j.ID, Signature: j.Spec.Signature, Owner: &j.Owner, Milli: milli}
+}
+
+// bears asks the scheduler's own rule whether t may lie on a card beside those
+// on it: their owners share it, and nobody is predicted to be slowed down beyond the limit. It binds every
+// placement, beside its own rules.
+func (p *pass) bears(t *task, c *card) bool {
+	if len(c.on) == 0 || c.gpu.Scope == cluster.ScopeAnyone && (p.snap.Interference == nil || p.opt.Base.MaxSlowdownMilli <= 0) {
+		return true
+	}
+	on := make([]scheduler.Mate, 0, 8)
+	for _, o := range c.on {
+		on = append(on, mateOf(p.runs[o.run].job, o.share.Milli))
+	}
+	share := t.needs[p.f.groups[c.group].class].share
+	return scheduler.Bears(p.snap.Interference, c.gpu, on, mateOf(t.job, share.Milli), &p.opt.Base)
+}
+
+// temper is what was learned of a job, by which its kind is told from others of
+// the same needs.
+func (p *pass) temper(j *cluster.Job) cluster.Temper {
+	if p.snap.Interference == nil {
+		return cluster.Temper{}
+	}
+	return p.snap.Interference.Jobs[j.Spec.Signature]
+}
+
+// bearsAll is bears for one who would join a group on cards like gpu.
+func (p *pass) bearsAll(gpu *cluster.GPU, group []member, one *member) bool {
+	if gpu.Scope == cluster.ScopeAnyone && (p.snap.Interference == nil || p.opt.Base.MaxSlowdownMilli <= 0) {
+		return true
+	}
+	on := make([]scheduler.Mate, len(group))
+	for i := range group {
+		on[i] = mateOf(group[i].job, group[i].share.Milli)
+	}
+	return scheduler.Bears(p.snap.Interference, gpu, on, mateOf(one.job, one.share.Milli), &p.opt.Base)
 }

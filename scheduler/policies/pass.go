@@ -153,25 +153,25 @@ func (p *pass) addRunning(j *cluster.Job, known *run) {
 		return
 	}
 	if a.Gang == nil {
-		p.addPart(j, a, &a.Berth, known)
+		gangsOf(p).addPart(j, a, &a.Berth, known)
 		return
 	}
 	first := len(p.runs)
 	for _, b := range a.Held() {
-		p.addPart(j, a, b, nil)
+		gangsOf(p).addPart(j, a, b, nil)
 	}
-	p.number(first)
+	gangsOf(p).number(first)
 }
 
 // number tells the runs from first on that they are parts of one attempt.
-func (p *pass) number(first int) {
+func (p gangs) number(first int) {
 	for i := first; i < len(p.runs); i++ {
 		p.runs[i].part, p.runs[i].parts = int32(i-first), int32(len(p.runs)-first)
 	}
 }
 
 // addPart enters what an attempt holds of one node.
-func (p *pass) addPart(j *cluster.Job, a *cluster.Attempt, b *cluster.Berth, known *run) {
+func (p gangs) addPart(j *cluster.Job, a *cluster.Attempt, b *cluster.Berth, known *run) {
 	if known == nil {
 		r := run{job: j, berth: b, est: a.Estimate, began: int64(max(a.Started, a.Placed)), revision: j.Revision}
 		p.locate(&r)
@@ -248,7 +248,7 @@ func (p *pass) crowdedOut(t *task) bool {
 // start places t now if there is room.
 func (p *pass) start(t *task) bool {
 	if t.spans() {
-		return p.startSpan(t)
+		return gangsOf(p).startSpan(t)
 	}
 	if t.gpus == 0 {
 		return p.startPlain(t)
@@ -315,7 +315,7 @@ func (p *pass) mayHold(t *task, gi int32) bool {
 	h := &p.f.hosts[g.host]
 	end := p.now + n.dur
 	return t.cpu <= h.freeCPU(end) && t.mem <= h.freeMem(end) && (t.job.Spec.Node == "" || t.job.Spec.Node == h.node.ID) &&
-		(p.spread == nil || p.takes(t, g.host, g.class))
+		(p.spread == nil || gangsOf(p).takes(t, g.host, g.class))
 }
 
 // fits reports whether one card of a group that mayHold t takes it.
@@ -440,7 +440,7 @@ func (p *pass) commit(t *task, st cluster.Start, dur int64) {
 		p.cells.took(t, st.AllGPUs())
 	}
 	if len(st.Rest) > 0 {
-		p.number(first)
+		gangsOf(p).number(first)
 	}
 }
 

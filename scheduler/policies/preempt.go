@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler"
 )
 
 // heads bounds for how many waiting jobs one plan looks for victims.
@@ -73,7 +74,7 @@ type victims struct {
 
 func (p *pass) preemptFor(t *task) {
 	if t.spans() {
-		p.preemptSpan(t)
+		gangsOf(p).preemptSpan(t)
 		return
 	}
 	var best *victims
@@ -91,7 +92,7 @@ func (p *pass) preemptFor(t *task) {
 		return
 	}
 	for _, ri := range best.runs {
-		p.end(ri, t)
+		gangsOf(p).end(ri, t)
 	}
 	p.claim(t, at)
 }
@@ -120,7 +121,7 @@ func (p *pass) claim(t *task, gi int32) {
 	g := &p.f.groups[gi]
 	h := &p.f.hosts[g.host]
 	share := t.needs[g.class].share
-	b := cluster.Berth{Node: h.node.ID, CPUMilli: p.coresOn(t, h), MemMiB: t.mem}
+	b := cluster.Berth{Node: h.node.ID, CPUMilli: t.coresOn(h), MemMiB: t.mem}
 	undo := p.remember(gi)
 	cards := slices.Clone(p.anyOf(t, gi))
 	undo()
@@ -168,7 +169,7 @@ func (p *pass) victimsOn(t *task, gi int32) *victims {
 		}
 	}
 	for _, ri := range v.runs {
-		v.lost += p.lossOf(ri)
+		v.lost += p.runs[ri].loss()
 	}
 	return v
 }
@@ -209,12 +210,12 @@ func (p *pass) liesIn(r *run, gi int32) bool {
 // roomOn reports whether t fits in a group as its mirror is.
 func (p *pass) roomOn(t *task, gi int32) bool {
 	h := &p.f.hosts[p.f.groups[gi].host]
-	return h.use.CPUMilli-h.use.UsedCPU >= p.coresOn(t, h) && h.use.MemMiB-h.use.UsedMem >= t.mem && p.anyOf(t, gi) != nil && (!t.whole || p.allOf(t, gi))
+	return h.use.CPUMilli-h.use.UsedCPU >= t.coresOn(h) && h.use.MemMiB-h.use.UsedMem >= t.mem && p.anyOf(t, gi) != nil && (!t.whole || gangsOf(p).allOf(t, gi))
 }
 
 // allOf reports whether a host is empty but for cards of other classes, and t may
 // have all cards of the group.
-func (p *pass) allOf(t *task, gi int32) bool {
+func (p gangs) allOf(t *task, gi int32) bool {
 	g := &p.f.groups[gi]
 	return p.f.hosts[g.host].use.UsedMem == 0 && !slices.ContainsFunc(g.cards, func(ci int32) bool { return !p.hasRoom(t, ci) })
 }
@@ -235,5 +236,75 @@ func (p *pass) remember(gi int32) (undo func()) {
 			p.f.cards[ci] = kept[i]
 		}
 		h.use = use
+	}
+}
+
+// toll is whom a task over several nodes would displace on the nodes of parts.
+type toll struct {
+	placed
+	runs []int32 // one of each attempt
+	lost int64
+}
+
+// preemptSpan proposes to end those in the way of t on as many nodes as it needs,
+// those with the fewest victims, then those that lose the least.
+func (p gangs) preemptSpan(t *task) {
+	var best *toll
+	on := map[int32]*victims{} // by group
+	p.eachFamily(t, func(gi int32) (scheduler.Part, bool) {
+		v := p.victimsOn(t, gi)
+		if v == nil {
+			return scheduler.Part{}, false
+		}
+		on[gi] = v
+		return scheduler.Part{Order: int64(len(v.runs))<<32 + v.lost>>20}, true // about a second
+	}, func(x placed) {
+		if o := p.tollOf(x, on); best == nil || cmp.Or(cmp.Compare(len(o.runs), len(best.runs)), cmp.Compare(o.lost, best.lost)) < 0 {
+			best = o
+		}
+	})
+	if best == nil || len(p.plan.Preempt)+len(best.runs) > p.opt.MaxPreempt {
+		return
+	}
+	for _, ri := range best.runs {
+		p.end(ri, t)
+	}
+	for i := range best.parts {
+		p.claim(t, best.groups[best.parts[i].Host])
+	}
+}
+
+func (p gangs) tollOf(x placed, on map[int32]*victims) *toll {
+	o := &toll{placed: x}
+	seen := map[cluster.JobID]bool{}
+	for i := range o.parts {
+		v := on[o.groups[o.parts[i].Host]]
+		for _, ri := range v.runs {
+			if id := p.runs[ri].job.ID; !seen[id] {
+				seen[id] = true
+				o.runs = append(o.runs, ri)
+				o.lost += p.runs[ri].loss()
+			}
+		}
+	}
+	return o
+}
+
+// loss is what the preemption of a run's attempt costs, in GPU time.
+func (r *run) loss() int64 {
+	s := r.job.Spec
+	n := s.GPUs * s.NodeCount()
+	return preemptCost(n) * int64(max(1, n))
+}
+
+// end proposes to end the attempt that a run is part of for t, and takes it out
+// of the mirror, on all of its nodes.
+func (p gangs) end(ri int32, t *task) {
+	r := &p.runs[ri]
+	p.plan.Preempt = append(p.plan.Preempt, cluster.Preemption{
+		Job: r.job.ID, Attempt: r.job.Live().No, For: t.id, Why: p.label + ": that one goes first",
+	})
+	for lo, hi := p.siblings(ri); lo < hi; lo++ {
+		p.remove(lo)
 	}
 }

@@ -21,9 +21,9 @@ func (p *pass) hold(t *task) {
 	p.head = t
 	switch old := p.opt.HoldAge > 0 && time.Duration(p.now-t.since)*time.Microsecond >= p.opt.HoldAge; {
 	case old && t.spans():
-		p.emptySpan(t)
+		gangsOf(p).emptySpan(t)
 	case t.spans():
-		p.holdSpan(t)
+		gangsOf(p).holdSpan(t)
 	case old:
 		p.empty(t)
 	case t.gpus == 0:
@@ -45,7 +45,7 @@ func (p *pass) empty(t *task) {
 		if !p.couldHold(t, int32(gi)) {
 			continue
 		}
-		p.keepCards(p.f.groups[gi].cards, p.now)
+		gangsOf(p).keepCards(p.f.groups[gi].cards, p.now)
 		p.keepHost(t, p.f.groups[gi].host, p.now)
 		return
 	}
@@ -59,7 +59,7 @@ func (p *pass) holdCards(t *task) {
 			continue
 		}
 		if when, on := p.clears(t, int32(gi), at); on != nil {
-			if when = p.afterKept(p.f.groups[gi].host, when, t.needs[p.f.groups[gi].class].dur); when < at {
+			if when = p.f.hosts[p.f.groups[gi].host].afterKept(when, t.needs[p.f.groups[gi].class].dur); when < at {
 				best, at, cards = int32(gi), when, slices.Clone(on)
 			}
 		}
@@ -67,20 +67,20 @@ func (p *pass) holdCards(t *task) {
 	if best < 0 {
 		return
 	}
-	p.keepCards(cards, at)
+	gangsOf(p).keepCards(cards, at)
 	p.keepHost(t, p.f.groups[best].host, at)
 }
 
 func (p *pass) keepHost(t *task, hi int32, until int64) {
 	h := &p.f.hosts[hi]
 	if h.foreign {
-		h.keptCPU, h.keptMem, h.until = h.keptCPU+p.coresOn(t, h), h.keptMem+t.mem, min(h.until, until)
+		h.keptCPU, h.keptMem, h.until = h.keptCPU+t.coresOn(h), h.keptMem+t.mem, min(h.until, until)
 		return
 	}
-	h.keptCPU, h.keptMem, h.until = p.coresOn(t, h), t.mem, until
+	h.keptCPU, h.keptMem, h.until = t.coresOn(h), t.mem, until
 }
 
-func (p *pass) keepCards(cards []int32, until int64) {
+func (p gangs) keepCards(cards []int32, until int64) {
 	for _, ci := range cards {
 		c := &p.f.cards[ci]
 		if !p.f.hosts[p.f.groups[c.group].host].foreign || until < c.until {
@@ -93,7 +93,7 @@ func (p *pass) keepCards(cards []int32, until int64) {
 // empty; for a task over several nodes, whether as many could.
 func (p *pass) everFits(t *task) bool {
 	if t.spans() {
-		_, ok := p.everSpans(t)
+		_, ok := gangsOf(p).everSpans(t)
 		return ok
 	}
 	if t.gpus == 0 {
@@ -170,8 +170,8 @@ func (p *pass) holdPlain(t *task) {
 	best, at := int32(-1), int64(forever)
 	for hi := range p.f.hosts {
 		if h := &p.f.hosts[hi]; h.large(t) {
-			if when, ok := p.clearsPlain(t, h); ok && p.afterKept(int32(hi), when, t.dur) < at {
-				best, at = int32(hi), p.afterKept(int32(hi), when, t.dur)
+			if when, ok := gangsOf(p).clearsPlain(t, h); ok && h.afterKept(when, t.dur) < at {
+				best, at = int32(hi), h.afterKept(when, t.dur)
 			}
 		}
 	}
@@ -182,9 +182,9 @@ func (p *pass) holdPlain(t *task) {
 
 // clearsPlain is when a host has the cores and memory of t, by the latest ends
 // of those there.
-func (p *pass) clearsPlain(t *task, h *host) (when int64, ok bool) {
+func (p gangs) clearsPlain(t *task, h *host) (when int64, ok bool) {
 	cpu, mem, when := h.use.CPUMilli-h.use.UsedCPU, h.use.MemMiB-h.use.UsedMem, p.now
-	want := p.coresOn(t, h)
+	want := t.coresOn(h)
 	for _, ri := range p.byLatest(h) {
 		if cpu >= want && mem >= t.mem {
 			break
@@ -193,4 +193,82 @@ func (p *pass) clearsPlain(t *task, h *host) (when int64, ok bool) {
 		cpu, mem, when = cpu+r.berth.CPUMilli, mem+r.berth.MemMiB, max(when, r.latest)
 	}
 	return when, cpu >= want && mem >= t.mem
+}
+
+// Kept is what a pass keeps of a node for those who wait: who ends after Until
+// must leave the cores and the memory free, and may not lie on the GPUs.
+type Kept struct {
+	Node             cluster.NodeID
+	CPUMilli, MemMiB int64
+	Until            cluster.Time
+	GPUs             []cluster.GPUID
+	For              cluster.JobID
+}
+
+// PlanBeside is Plan for some of those who wait, after passes for others: what
+// these keep binds it, too. It returns what is kept then of the snapshot's nodes,
+// in the order of their ids.
+func (e *engine) PlanBeside(snap *cluster.Snapshot, kept []Kept) (cluster.Plan, []Kept) {
+	p := newPass(snap, e)
+	for i := range kept {
+		gangsOf(p).honour(&kept[i])
+	}
+	plan := e.run(p)
+	return plan, gangsOf(p).kept()
+}
+
+// honour keeps what an earlier pass does.
+func (p gangs) honour(k *Kept) {
+	hi, ok := p.f.hostAt[k.Node]
+	if !ok {
+		return
+	}
+	h := &p.f.hosts[hi]
+	h.keptCPU, h.keptMem, h.until, h.foreign = k.CPUMilli, k.MemMiB, int64(k.Until), true
+	p.earlier = k.For
+	for _, id := range k.GPUs {
+		if ci, ok := p.f.cardAt[id]; ok {
+			p.f.cards[ci].until = int64(k.Until)
+		}
+	}
+}
+
+// afterKept is when a place is a job's that is clear at when: not before the
+// first who has it kept by an earlier pass, unless the job is gone by then.
+func (h *host) afterKept(when, dur int64) int64 {
+	if h.foreign && when < h.until && dur > h.until-when {
+		return h.until
+	}
+	return when
+}
+
+// before is for whom places are kept where t waits, 0 for nobody.
+func (p gangs) before(t *task) cluster.JobID {
+	if p.head != nil && p.head != t {
+		return p.head.id
+	}
+	return p.earlier
+}
+
+// kept is what is kept at the end of the pass.
+func (p gangs) kept() (out []Kept) {
+	for hi := range p.f.hosts {
+		h := &p.f.hosts[hi]
+		if h.until == forever {
+			continue
+		}
+		k := Kept{Node: h.node.ID, CPUMilli: h.keptCPU, MemMiB: h.keptMem, Until: cluster.Time(h.until), For: p.earlier}
+		if p.head != nil && !h.foreign {
+			k.For = p.head.id
+		}
+		for _, gi := range h.groups {
+			for _, ci := range p.f.groups[gi].cards {
+				if c := &p.f.cards[ci]; c.until < forever {
+					k.GPUs = append(k.GPUs, c.use.ID)
+				}
+			}
+		}
+		out = append(out, k)
+	}
+	return out
 }

@@ -19,6 +19,11 @@ import (
 // spans tells of a task that it needs several nodes, or all of one.
 func (t *task) spans() bool { return t.nodes > 1 || t.whole }
 
+// gangs is the part of a pass that knows of jobs over several nodes.
+type gangs struct{ *pass }
+
+func gangsOf(p *pass) gangs { return gangs{p} }
+
 // spread narrows what a placer may choose to the node that a task over several
 // may take next.
 type spread struct {
@@ -31,7 +36,7 @@ type spread struct {
 
 // takes reports whether a task may take cards of a class on a host next; the
 // class is -1 where it needs no cards.
-func (p *pass) takes(t *task, hi, class int32) bool {
+func (p gangs) takes(t *task, hi, class int32) bool {
 	s, h, family := p.spread, &p.f.hosts[hi], int32(-1)
 	if class >= 0 {
 		family = p.f.classes[class].family
@@ -46,7 +51,7 @@ func (p *pass) takes(t *task, hi, class int32) bool {
 
 // isEmpty reports whether nobody is on a host, and nothing of it kept, so that t
 // can have it with all cards of a class.
-func (p *pass) isEmpty(t *task, hi, class int32) bool {
+func (p gangs) isEmpty(t *task, hi, class int32) bool {
 	h := &p.f.hosts[hi]
 	if h.use.UsedCPU > 0 || h.use.UsedMem > 0 || h.keptCPU > 0 {
 		return false
@@ -62,7 +67,7 @@ func (p *pass) isEmpty(t *task, hi, class int32) bool {
 }
 
 // startSpan starts a task over several nodes if as many have room now.
-func (p *pass) startSpan(t *task) bool {
+func (p gangs) startSpan(t *task) bool {
 	if t.gpus == 0 && p.plainFailed(t) || t.gpus > 0 && (p.crowdedOut(t) || !p.worthTrying(t)) {
 		return false
 	}
@@ -77,14 +82,14 @@ func (p *pass) startSpan(t *task) bool {
 	case t.gpus > 0:
 		p.noteFailed(t)
 	default:
-		p.failed[p.plainShape(t)] = t.dur
+		p.failed[t.plainShape()] = t.dur
 	}
 	return false
 }
 
 // chooseSpan returns the parts that t is to start on now, none when it has to
 // wait. Nodes that held up an earlier attempt are taken where nothing else is.
-func (p *pass) chooseSpan(t *task) []scheduler.Part {
+func (p gangs) chooseSpan(t *task) []scheduler.Part {
 	s := &spread{failed: make([]bool, len(p.f.classes)), late: t.job.Undone() == 0}
 	p.spread = s
 	defer func() { p.spread = nil }()
@@ -105,7 +110,7 @@ func (p *pass) chooseSpan(t *task) []scheduler.Part {
 
 // gather collects the parts of t on nodes that the placer chooses, of cards like
 // those that it chooses first; false when they are too few.
-func (p *pass) gather(t *task, s *spread) bool {
+func (p gangs) gather(t *task, s *spread) bool {
 	s.family, s.named, s.parts = -1, 0, nil
 	if w := t.job.Spec.Where; w.Named() {
 		s.named = w.Nodes.Len()
@@ -114,7 +119,7 @@ func (p *pass) gather(t *task, s *spread) bool {
 		x := scheduler.Part{Host: -1}
 		if t.gpus == 0 {
 			x.Host = p.plainHost(t)
-		} else if cards := p.placer.choose(p, t); len(cards) > 0 {
+		} else if cards := p.placer.choose(p.pass, t); len(cards) > 0 {
 			gi := p.f.cards[cards[0]].group
 			x.Host, s.family = p.f.groups[gi].host, p.f.classes[p.f.groups[gi].class].family
 			x.Cards = p.partOf(t, gi, cards)
@@ -132,14 +137,14 @@ func (p *pass) gather(t *task, s *spread) bool {
 // of it where it wants the node for itself. Empty cards are alike to placers
 // that have no rule for cards of one group, but to a gang they are not: it gets
 // those that are nearest to each other.
-func (p *pass) partOf(t *task, gi int32, cards []int32) []int32 {
+func (p gangs) partOf(t *task, gi int32, cards []int32) []int32 {
 	if t.whole {
 		return slices.Clone(p.f.groups[gi].cards)
 	}
 	if _, own := p.placer.(grouper); own || !p.plainly || t.gpus < 2 || !t.needs[p.f.groups[gi].class].share.Exclusive {
 		return slices.Clone(cards)
 	}
-	return nearest(p, t, gi)
+	return nearest(p.pass, t, gi)
 }
 
 // nearest takes cards of the smallest NUMA group of a node that holds t, else from
@@ -165,7 +170,7 @@ func nearest(p *pass, t *task, gi int32) []int32 {
 
 // placeSpan starts t on the parts. Nodes have their ranks in the order of their
 // ids.
-func (p *pass) placeSpan(t *task, parts []scheduler.Part) {
+func (p gangs) placeSpan(t *task, parts []scheduler.Part) {
 	slices.SortFunc(parts, func(a, b scheduler.Part) int { return int(a.Host - b.Host) })
 	st := cluster.Start{Job: t.id, Attempt: uint32(len(t.job.Attempts)) + 1}
 	dur, of := t.dur, ""
@@ -192,15 +197,15 @@ func (p *pass) placeSpan(t *task, parts []scheduler.Part) {
 		}
 	}
 	if s, ok := p.placer.(*schedTune); ok {
-		s.spanned(p, t, parts)
+		s.spanned(p.pass, t, parts)
 	}
 	p.commit(t, st, dur)
 }
 
 // berthOn is what t holds of a node.
-func (p *pass) berthOn(t *task, x *scheduler.Part) cluster.Berth {
+func (p gangs) berthOn(t *task, x *scheduler.Part) cluster.Berth {
 	h := &p.f.hosts[x.Host]
-	b := cluster.Berth{Node: h.node.ID, CPUMilli: p.coresOn(t, h), MemMiB: t.mem}
+	b := cluster.Berth{Node: h.node.ID, CPUMilli: t.coresOn(h), MemMiB: t.mem}
 	for _, ci := range x.Cards {
 		share := t.needs[p.f.groups[p.f.cards[ci].group].class].share
 		b.GPUs = append(b.GPUs, cluster.GPUShare{GPU: p.f.cards[ci].use.ID, Share: share})
@@ -210,7 +215,7 @@ func (p *pass) berthOn(t *task, x *scheduler.Part) cluster.Berth {
 }
 
 // coresOn is how many cores of a host t takes.
-func (p *pass) coresOn(t *task, h *host) int64 {
+func (t *task) coresOn(h *host) int64 {
 	if t.whole {
 		return h.use.CPUMilli
 	}
@@ -218,13 +223,13 @@ func (p *pass) coresOn(t *task, h *host) int64 {
 }
 
 // siblings are the runs of the attempt that a run is part of.
-func (p *pass) siblings(ri int32) (lo, hi int32) {
+func (p gangs) siblings(ri int32) (lo, hi int32) {
 	lo = ri - p.runs[ri].part
 	return lo, lo + max(1, p.runs[ri].parts)
 }
 
 // held are the cards of the attempt that a run is part of, on all of its nodes.
-func (p *pass) held(ri int32) []cluster.GPUShare {
+func (p gangs) held(ri int32) []cluster.GPUShare {
 	lo, hi := p.siblings(ri)
 	if hi-lo == 1 {
 		return p.runs[ri].berth.GPUs
@@ -234,4 +239,121 @@ func (p *pass) held(ri int32) []cluster.GPUShare {
 		out = append(out, p.runs[lo].berth.GPUs...)
 	}
 	return out
+}
+
+// placed is an option for a task over several nodes: the best parts of cards that
+// are alike, and the groups that they are of.
+type placed struct {
+	parts  []scheduler.Part
+	groups map[int32]int32 // by host; none for a task without GPUs
+}
+
+// eachFamily asks what t would take of each host that could hold it, a group of
+// cards of one family at a time or, for a task that needs no cards, the hosts
+// themselves; part may say no. It yields for each family the best parts, where
+// they are enough.
+func (p gangs) eachFamily(t *task, part func(at int32) (scheduler.Part, bool), yield func(placed)) {
+	take := func(x placed) {
+		for i := range x.parts {
+			x.parts[i] = scheduler.NewPart(t.job, p.f.hosts[x.parts[i].Host].node.ID, x.parts[i])
+		}
+		if best, ok := scheduler.BestParts(t.job, x.parts); ok {
+			yield(placed{best, x.groups})
+		}
+	}
+	if t.gpus == 0 {
+		x := placed{}
+		for hi := range p.f.hosts {
+			if part, ok := part(int32(hi)); ok && p.f.hosts[hi].large(t) {
+				part.Host = int32(hi)
+				x.parts = append(x.parts, part)
+			}
+		}
+		take(x)
+		return
+	}
+	for c := range p.f.classes {
+		if p.f.classes[c].family == int32(c) {
+			take(p.ofFamily(t, int32(c), part))
+		}
+	}
+}
+
+// ofFamily is the parts of t on all groups of a family, the better of a host that
+// has two.
+func (p gangs) ofFamily(t *task, family int32, part func(gi int32) (scheduler.Part, bool)) placed {
+	x := placed{groups: map[int32]int32{}}
+	for gi := range p.f.groups {
+		g := &p.f.groups[gi]
+		if p.f.classes[g.class].family != family || !p.couldHold(t, int32(gi)) {
+			continue
+		}
+		one, ok := part(int32(gi))
+		if !ok {
+			continue
+		}
+		one.Host = g.host
+		if n := len(x.parts); n == 0 || x.parts[n-1].Host != g.host {
+			x.parts = append(x.parts, one)
+		} else if one.Order < x.parts[n-1].Order {
+			x.parts[n-1] = one
+		} else {
+			continue
+		}
+		x.groups[g.host] = int32(gi)
+	}
+	return x
+}
+
+// everSpans reports whether as many nodes in service as t needs could hold it,
+// were they empty, and which: the first of the first family of cards.
+func (p gangs) everSpans(t *task) (first placed, ok bool) {
+	any := func(int32) (scheduler.Part, bool) { return scheduler.Part{}, true }
+	p.eachFamily(t, any, func(x placed) {
+		if !ok {
+			first, ok = x, true
+		}
+	})
+	return first, ok
+}
+
+// emptySpan closes the first nodes that could hold t.
+func (p gangs) emptySpan(t *task) {
+	if first, ok := p.everSpans(t); ok {
+		p.keepParts(t, &first, p.now)
+	}
+}
+
+// holdSpan keeps the nodes on which t could start soonest, by when the last of
+// them is clear; until then they take who is gone by then.
+func (p gangs) holdSpan(t *task) {
+	var best placed
+	at := int64(forever)
+	p.eachFamily(t, func(at int32) (scheduler.Part, bool) {
+		if t.gpus == 0 {
+			when, ok := p.clearsPlain(t, &p.f.hosts[at])
+			return scheduler.Part{Order: p.f.hosts[at].afterKept(when, t.dur)}, ok
+		}
+		when, on := p.clears(t, at, forever)
+		when = p.f.hosts[p.f.groups[at].host].afterKept(when, t.needs[p.f.groups[at].class].dur)
+		return scheduler.Part{Order: when, Cards: slices.Clone(on)}, on != nil
+	}, func(x placed) {
+		if last := scheduler.LastOrder(x.parts); last < at {
+			best, at = x, last
+		}
+	})
+	p.keepParts(t, &best, at)
+}
+
+// keepParts keeps what t needs of the parts' nodes until a time: the cards that
+// they name, else all of their groups.
+func (p gangs) keepParts(t *task, x *placed, until int64) {
+	for i := range x.parts {
+		hi, cards := x.parts[i].Host, x.parts[i].Cards
+		if gi, ok := x.groups[hi]; ok && (cards == nil || t.whole) {
+			cards = p.f.groups[gi].cards
+		}
+		p.keepCards(cards, until)
+		p.keepHost(t, hi, until)
+	}
 }

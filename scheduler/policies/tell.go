@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler"
 )
 
 // left is the most that any place has left of each resource at the end of a
@@ -80,7 +81,7 @@ func (p *pass) lacking(t *task, n *need, m *left) cluster.Reason {
 		return cluster.Reason{Code: code, Detail: fmt.Sprintf(format, args...)}
 	}
 	if t.spans() {
-		return p.spanReason(t)
+		return gangsOf(p).spanReason(t)
 	}
 	switch {
 	case t.gpus > 1 && n.share.Exclusive && m.empty < t.gpus:
@@ -97,8 +98,51 @@ func (p *pass) lacking(t *task, n *need, m *left) cluster.Reason {
 		return say(cluster.ReasonCPU, "at most %d thousandths of a core free on one node, needs %d", m.cpu, t.cpu)
 	case t.mem > m.host:
 		return say(cluster.ReasonHostMem, "at most %d MiB of host memory free on one node, needs %d", m.host, t.mem)
-	case p.before(t) != 0:
-		return say(cluster.ReasonQueueOrder, "job %d is before it and waits for room", p.before(t))
+	case gangsOf(p).before(t) != 0:
+		return say(cluster.ReasonQueueOrder, "job %d is before it and waits for room", gangsOf(p).before(t))
 	}
 	return say(cluster.ReasonResources, "no place has all at once that it needs, beside whom it may lie")
+}
+
+// spanReason says how many nodes have room for a task over several: of the class
+// of which most have.
+func (p gangs) spanReason(t *task) cluster.Reason {
+	if len(p.plan.Unplaced) >= p.opt.Base.MaxReasons {
+		return cluster.Reason{Code: cluster.ReasonNodes} // words cost more than the pass
+	}
+	most, what := 0, "cores and host memory free"
+	for hi := range p.f.hosts {
+		if when, ok := p.clearsPlain(t, &p.f.hosts[hi]); t.gpus == 0 && ok && when == p.now {
+			most++
+		}
+	}
+	for c := range t.needs {
+		if !t.needs[c].ok || p.f.classes[c].family != int32(c) {
+			continue
+		}
+		x := p.ofFamily(t, int32(c), func(gi int32) (scheduler.Part, bool) {
+			defer p.remember(gi)()
+			return scheduler.Part{}, p.roomOn(t, gi)
+		})
+		if n := len(x.parts); n > most || most == 0 {
+			most, what = n, fmt.Sprintf("room for %d of %s", t.gpus, p.f.classes[c].gpuType)
+		}
+	}
+	switch {
+	case most >= t.nodes && p.before(t) != 0:
+		return cluster.Reason{Code: cluster.ReasonQueueOrder, Detail: fmt.Sprintf("%s with room, but job %d is before it and waits for room", nodesText(most), p.before(t))}
+	case most >= t.nodes && t.job.Spec.Where.Named():
+		what += ", not all that it asks for by name"
+	}
+	if t.whole {
+		what += " and nobody there"
+	}
+	return cluster.Reason{Code: cluster.ReasonNodes, Detail: fmt.Sprintf("%s with %s, needs %d at once", nodesText(most), what, t.nodes)}
+}
+
+func nodesText(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
 }
