@@ -121,7 +121,7 @@ func (q *QOS) Check() error {
 		return Errorf(CodeInvalid, "priority: %d is outside 0 to %d", q.Priority, MaxPriority)
 	}
 	if q.Grace < 0 || q.Grace > MaxCheckpointGrace {
-		return Errorf(CodeInvalid, "grace: %s is outside 0 to %s", q.Grace, MaxCheckpointGrace)
+		return Errorf(CodeInvalid, "grace: %s is outside 0 to %s", TimeText(q.Grace), TimeText(MaxCheckpointGrace))
 	}
 	for i, o := range q.Preempts {
 		switch {

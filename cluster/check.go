@@ -159,7 +159,7 @@ func (s *Spec) checkSizes() error {
 		return err
 	}
 	if s.TimeLimit != 0 && s.TimeLimit < time.Second {
-		return Errorf(CodeInvalid, "time: %s is below the least limit of 1 s", s.TimeLimit)
+		return Errorf(CodeInvalid, "time: %s is below the least limit of 1 s", TimeText(s.TimeLimit))
 	}
 	return nil
 }
@@ -173,7 +173,7 @@ func (s *Spec) checkGoals() error {
 	}
 	switch {
 	case s.DeadlineIn != 0 && (s.DeadlineIn < time.Second || seconds(s.DeadlineIn) > MaxTimeDays*86400):
-		return Errorf(CodeInvalid, "deadline: %s from now is outside 1 s to %d days", s.DeadlineIn, MaxTimeDays)
+		return Errorf(CodeInvalid, "deadline: %s from now is outside 1 s to %d days", TimeText(s.DeadlineIn), MaxTimeDays)
 	case s.Deadline < 0:
 		return Errorf(CodeInvalid, "deadline: lies before 1970")
 	case s.Deadline > 0 && s.DeadlineIn > 0:

@@ -72,7 +72,7 @@ func (c Checkpoint) Check() error {
 	case !slices.Contains(CheckpointSignals(), c.Signal):
 		return Errorf(CodeInvalid, "checkpoint: signal %s is not one of %s", quoteShort(c.Signal), strings.Join(CheckpointSignals(), ", "))
 	case c.Grace < MinCheckpointGrace || c.Grace > MaxCheckpointGrace:
-		return Errorf(CodeInvalid, "checkpoint: a grace of %s is outside %s to %s", c.Grace, MinCheckpointGrace, MaxCheckpointGrace)
+		return Errorf(CodeInvalid, "checkpoint: a grace of %s is outside %s to %s", TimeText(c.Grace), TimeText(MinCheckpointGrace), TimeText(MaxCheckpointGrace))
 	}
 	return nil
 }

@@ -78,18 +78,6 @@ func (p IdlePolicy) String() string {
 	return out
 }
 
-// short writes a span without needless zeros.
-func short(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
-}
-
 // ParseIdlePolicy reads KEY=VALUE with commas between them, such as
 // below=5%,window=30m,grace=10m,warn=1h,shrink=2h,end=4h,ok=8h; "" and none are
 // no policy. Faults are *Error of CodeInvalid.
@@ -132,7 +120,7 @@ func (p IdlePolicy) Check() error {
 	}
 	for _, d := range []time.Duration{p.Window, p.Grace, p.Warn, p.Shrink, p.End, p.MaxOK} {
 		if d < 0 || d > most || d%time.Second != 0 {
-			return Errorf(CodeInvalid, "idle: %s is outside 0 to %d days, or no whole number of seconds", d, MaxTimeDays)
+			return Errorf(CodeInvalid, "idle: %s is outside 0 to %d days, or no whole number of seconds", TimeText(d), MaxTimeDays)
 		}
 	}
 	switch {

@@ -241,7 +241,7 @@ func (l *Limiter) Enter(h Holder, s *Spec) Reason {
 		}
 		switch {
 		case lim.MaxTime > 0 && s.TimeLimit > lim.MaxTime:
-			return Reason{b.code("Time"), fmt.Sprintf("%s may ask for %s, and %s are asked for; give a shorter --time", b.jobsOf(), lim.MaxTime, s.TimeLimit)}
+			return Reason{b.code("Time"), fmt.Sprintf("%s may ask for %s, and %s are asked for; give a shorter --time", b.jobsOf(), TimeText(lim.MaxTime), TimeText(s.TimeLimit))}
 		case lim.MaxGPUs > 0 && gpus > lim.MaxGPUs:
 			return Reason{b.code("JobGPUs"), fmt.Sprintf("%s may ask for %s, and %d are asked for", b.jobsOf(), plural(lim.MaxGPUs, "GPU"), gpus)}
 		case lim.GPUMilli > 0 && gpus > 0 && least > lim.GPUMilli:

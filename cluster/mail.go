@@ -129,7 +129,7 @@ func (s *Spec) checkTelling() error {
 	}
 	switch {
 	case s.IdleOK < 0 || s.IdleOK > MaxIdleOK:
-		return Errorf(CodeInvalid, "idle_ok: %s is outside 0 to %d days", s.IdleOK, MaxTimeDays)
+		return Errorf(CodeInvalid, "idle_ok: %s is outside 0 to %d days", TimeText(s.IdleOK), MaxTimeDays)
 	case s.IdleOK > 0 && s.GPUs == 0:
 		return Errorf(CodeInvalid, "idle_ok and gpus: a job without GPUs leaves none idle; add --gpus or drop --idle-ok")
 	}

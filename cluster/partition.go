@@ -111,9 +111,9 @@ func (p *Partition) Check() error {
 	case len(p.GPUTypes) > MaxGPUTypes:
 		return Errorf(CodeInvalid, "gpu_types: %d of them, at most %d are allowed", len(p.GPUTypes), MaxGPUTypes)
 	case p.MaxTime != 0 && (p.MaxTime < time.Second || p.MaxTime > most):
-		return Errorf(CodeInvalid, "max_time: %s is outside 1 s to %d days; 0 is no bound", p.MaxTime, MaxTimeDays)
+		return Errorf(CodeInvalid, "max_time: %s is outside 1 s to %d days; 0 is no bound", TimeText(p.MaxTime), MaxTimeDays)
 	case p.DefaultTime != 0 && (p.DefaultTime < time.Second || p.DefaultTime > most):
-		return Errorf(CodeInvalid, "default_time: %s is outside 1 s to %d days; 0 is max_time", p.DefaultTime, MaxTimeDays)
+		return Errorf(CodeInvalid, "default_time: %s is outside 1 s to %d days; 0 is max_time", TimeText(p.DefaultTime), MaxTimeDays)
 	case p.MaxGPUs < 0 || p.MaxGPUs > maxPartitionGPUs:
 		return Errorf(CodeInvalid, "max_gpus: %d is outside 1 to %d; 0 is no bound", p.MaxGPUs, maxPartitionGPUs)
 	case p.SessionIdle != 0 && (p.SessionIdle < MinSessionIdle || p.SessionIdle > MaxSessionIdle):
@@ -127,7 +127,7 @@ func (p *Partition) Check() error {
 	case p.Host.Check() != nil:
 		return p.Host.Check()
 	case p.MaxTime > 0 && p.DefaultTime > p.MaxTime:
-		return Errorf(CodeInvalid, "default_time: %s is above max_time, %s", p.DefaultTime, p.MaxTime)
+		return Errorf(CodeInvalid, "default_time: %s is above max_time, %s", TimeText(p.DefaultTime), TimeText(p.MaxTime))
 	}
 	for i, n := range p.Networks {
 		if !slices.Contains(Networks(), n) || slices.Contains(p.Networks[:i], n) {
@@ -186,7 +186,7 @@ func (p *Partition) Limit(asked time.Duration) (time.Duration, error) {
 	case asked == 0:
 		return p.MaxTime, nil
 	case p.MaxTime > 0 && asked > p.MaxTime:
-		return 0, Errorf(CodeInvalid, "time: %s is above the most that partition %s allows, %s; ask for less, or name another partition", asked, p.Name, p.MaxTime)
+		return 0, Errorf(CodeInvalid, "time: %s is above the most that partition %s allows, %s; ask for less, or name another partition", TimeText(asked), p.Name, TimeText(p.MaxTime))
 	}
 	return asked, nil
 }

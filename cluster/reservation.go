@@ -84,11 +84,11 @@ func (r *Reservation) Check() error {
 	case r.Start <= 0 || r.Start > math.MaxInt64/4:
 		return Errorf(CodeInvalid, "start: is missing, or lies before 1970")
 	case r.Duration < time.Second || r.Duration > most:
-		return Errorf(CodeInvalid, "duration: %s is outside 1 s to %d days", r.Duration, MaxTimeDays)
+		return Errorf(CodeInvalid, "duration: %s is outside 1 s to %d days", TimeText(r.Duration), MaxTimeDays)
 	case r.Repeat != RepeatNever && every == 0:
 		return Errorf(CodeInvalid, "repeat %s: must be %s or %s", quoteShort(string(r.Repeat)), RepeatDaily, RepeatWeekly)
 	case every > 0 && r.Duration > every:
-		return Errorf(CodeInvalid, "duration: %s is longer than the time from one window to the next, %s", r.Duration, every)
+		return Errorf(CodeInvalid, "duration: %s is longer than the time from one window to the next, %s", TimeText(r.Duration), TimeText(every))
 	case len(r.GPUs) > maxReserved:
 		return Errorf(CodeInvalid, "gpus: %d of them, at most %d are allowed", len(r.GPUs), maxReserved)
 	case len(r.Comment) > maxReservationComment:

@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -34,4 +36,30 @@ func EditDistance(a, b string) int {
 		}
 	}
 	return row[len(b)]
+}
+
+// TimeText writes a span as messages do, which is how people type one: 3d, 1d12h,
+// 1h30m, 90s as 1m30s.
+func TimeText(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch days, rest := d/day, d%day; {
+	case days <= 0:
+		return short(d)
+	case rest == 0:
+		return fmt.Sprintf("%dd", days)
+	default:
+		return fmt.Sprintf("%dd%s", days, short(rest))
+	}
+}
+
+// short writes a span without needless zeros.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }

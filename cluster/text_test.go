@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -26,4 +27,16 @@ func TestEditDistance(t *testing.T) {
 			rt.Fatalf("distance(%q, %q) = %d is none", a, b, ab)
 		}
 	})
+}
+
+func TestTimeText(t *testing.T) {
+	t.Parallel()
+	for want, d := range map[string]time.Duration{
+		"0s": 0, "500ms": 500 * time.Millisecond, "1m30s": 90 * time.Second, "10m": 10 * time.Minute, "1h": time.Hour, "1h0m5s": time.Hour + 5*time.Second,
+		"2d": 48 * time.Hour, "1d12h": 36 * time.Hour, "3d1m": 72*time.Hour + time.Minute, "-1h": -time.Hour,
+	} {
+		if got := TimeText(d); got != want {
+			t.Errorf("%v: %s, want %s", d, got, want)
+		}
+	}
 }

@@ -82,7 +82,7 @@ func (w Warning) Check() error {
 	case !slices.Contains(WarningSignals(), w.Signal):
 		return Errorf(CodeInvalid, "signal: %s is not one of %s", quoteShort(w.Signal), strings.Join(WarningSignals(), ", "))
 	case w.Before < MinWarning || w.Before > MaxWarning:
-		return Errorf(CodeInvalid, "signal: %s before the time limit is outside %s to %d s", w.Before, MinWarning, MaxWarning/time.Second)
+		return Errorf(CodeInvalid, "signal: %s before the time limit is outside %s to %d s", TimeText(w.Before), TimeText(MinWarning), MaxWarning/time.Second)
 	case w.Before%time.Second != 0:
 		return Errorf(CodeInvalid, "signal: %s before the time limit is no whole number of seconds", w.Before)
 	}
@@ -95,7 +95,7 @@ func (s *Spec) checkWarning() error {
 		return err
 	}
 	if s.Warning.Set() && s.TimeLimit > 0 && s.Warning.Before >= s.TimeLimit {
-		return Errorf(CodeInvalid, "signal and time: %s before the end of a job of %s is no later than its start; warn later, or ask for more time", s.Warning.Before, s.TimeLimit)
+		return Errorf(CodeInvalid, "signal and time: %s before the end of a job of %s is no later than its start; warn later, or ask for more time", TimeText(s.Warning.Before), TimeText(s.TimeLimit))
 	}
 	return nil
 }

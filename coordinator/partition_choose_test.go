@@ -42,7 +42,7 @@ func TestAJobThatNamesSeveralPartitions(t *testing.T) {
 		}
 	}
 	for named, want := range map[string]string{
-		"short,gone": `none of the partitions short, gone takes it: time: 1h0m0s is above`,
+		"short,gone": `none of the partitions short, gone takes it: time: 1h is above`,
 		"a b,long":   "may hold letters",
 		",":          "names 0 partitions",
 	} {

@@ -282,7 +282,7 @@ func TestPartitionsAreJudgedAtSubmit(t *testing.T) {
 	}{
 		{spec(0), "partition: is missing, and none is the default; name one with --partition: a"},
 		{in("b", spec(0)), `partition "b" is not known; the partitions are a`},
-		{in("a", long), "time: 2h0m0s is above the most that partition a allows, 1h0m0s"},
+		{in("a", long), "time: 2h is above the most that partition a allows, 1h"},
 		{in("a", elsewhere), "node n2 is not in partition a, which has n[1,8-9]"},
 		{in("a", two), "in partition a: never satisfiable: 2 GPUs"},
 		{in("a b", spec(0)), "may hold letters, digits"},

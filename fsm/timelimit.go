@@ -14,7 +14,7 @@ func (s *State) limitTask(index uint64, old *cluster.Job, mine func() *cluster.J
 	limit, now := time.Duration(c.TimeLimitUs)*time.Microsecond, old.Spec.TimeLimit
 	switch {
 	case c.TimeLimitUs < 0 || c.TimeLimitUs > int64(cluster.MaxTimeDays)*24*3600*1e6 || limit > 0 && limit < time.Second:
-		return cluster.Errorf(cluster.CodeInvalid, "time: %s is outside 1 s to %d days", limit, cluster.MaxTimeDays)
+		return cluster.Errorf(cluster.CodeInvalid, "time: %s is outside 1 s to %d days", cluster.TimeText(limit), cluster.MaxTimeDays)
 	case limit == now:
 		return nil
 	case !c.Admin && LongerLimit(limit, now):
@@ -42,7 +42,7 @@ func LongerLimit(a, b time.Duration) bool { return b != 0 && (a == 0 || a > b) }
 
 func limitText(d time.Duration) string {
 	if d > 0 {
-		return d.String()
+		return cluster.TimeText(d)
 	}
 	return "none"
 }

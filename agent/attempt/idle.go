@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/agent/hold"
+	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -70,7 +71,7 @@ func (i *Idle) Look(now time.Time, a Activity) (over bool, wait time.Duration, w
 		return false, min(left-warn, 5*time.Second), ""
 	case !i.warned:
 		i.warned = true
-		warning = fmt.Sprintf("this session stands idle: it ends in %s unless something is typed or computed (idle limit %s)", left.Round(time.Second), i.Limit)
+		warning = fmt.Sprintf("this session stands idle: it ends in %s unless something is typed or computed (idle limit %s)", cluster.TimeText(left.Round(time.Second)), cluster.TimeText(i.Limit))
 	}
 	return false, min(left, time.Second), warning
 }

@@ -61,7 +61,7 @@ func (e *Ended) Judge(r *nodev1.Report) bool {
 	case e.Life.madeRoom(s.Ended):
 		set(r, nodev1.AttemptState_ATTEMPT_STATE_PREEMPTED, cluster.ReasonPreempted, "")
 	case e.Life.Cause == TimeLimit:
-		set(r, nodev1.AttemptState_ATTEMPT_STATE_TIMEOUT, cluster.ReasonTimeLimit, "ran into its time limit of %s", e.As.GetTimeLimit().AsDuration())
+		set(r, nodev1.AttemptState_ATTEMPT_STATE_TIMEOUT, cluster.ReasonTimeLimit, "ran into its time limit of %s", cluster.TimeText(e.As.GetTimeLimit().AsDuration()))
 	case e.Life.Cause == StoodIdle:
 		set(r, nodev1.AttemptState_ATTEMPT_STATE_TIMEOUT, cluster.ReasonTimeLimit,
 			"nobody typed and nothing was computed in the session for %s, its idle limit", e.Idle)

@@ -42,7 +42,7 @@ func TestBadInput(t *testing.T) {
 			{2, []string{"queue", "--timeout", "soon"}},
 		},
 		"gpus": gpuValues("--gpus", "0", "-1", "1.5", "many", "99999999999999999999", "17", "", "01", "1 "),
-		"mem":  gpuValues("--mem", "16gb", "16000000000", "16 g", "0x10", "1e3G", "-4G", "", "9T"),
+		"mem":  gpuValues("--mem", "16gbit", "16000000000", "16 g", "0x10", "1e3G", "-4G", "", "9T"),
 		"time": gpuValues("--time", "1:60:00", "00", "1y", "-5m", "9999999h", ""),
 		"amounts": {
 			{2, []string{"submit", "--gpu-util", "0", "--", "true"}},

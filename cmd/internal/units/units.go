@@ -1,8 +1,7 @@
 // Package units reads and writes the amounts that people type: memory, time,
 // percentages, counts of GPUs. The forms are Slurm's, and those of Go where
 // the two do not clash. What is not of a documented form is refused with one
-// line that names the forms: 16gb may mean two amounts, and a scheduler that
-// guessed would be wrong for somebody.
+// line that names the forms: a scheduler that guessed would be wrong for somebody.
 package units
 
 import (
@@ -23,30 +22,30 @@ const (
 	MinGPUs    = 1
 	MaxGPUs    = cluster.MaxGPUsPerJob
 	day        = 24 * time.Hour
-	memForms   = "want MiB as a whole number (6144), or a whole number with K, M, G, T or KiB, MiB, GiB, TiB (16G = 16GiB = 16384), from 1M to 8T"
+	memForms   = "want MiB as a whole number (6144), or a whole number with K, M, G, T or KiB, MiB, GiB, TiB (16G = 16GB = 16GiB = 16384), from 1M to 8T"
 	timeForms  = "want minutes, mm:ss, hh:mm:ss, d-hh, d-hh:mm or d-hh:mm:ss, or numbers with d, h, m, s (90s, 10m, 1h30m), from 1s to 30d"
 	pctForms   = "want a whole number from 0 to 100, with or without %"
 	countForms = "want a whole number from 1 to 16"
 )
 
-// ParseMiB reads an amount of memory as Slurm's --mem does: powers of 1024,
-// MiB where there is no unit. One-letter units may be in lower case.
+// ParseMiB reads an amount of memory as Slurm's --mem does: powers of 1024, also
+// with GB, and MiB where there is no unit. Units may be in lower case.
 func ParseMiB(s string) (int64, error) {
 	refuse := func(why string) (int64, error) { return 0, fmt.Errorf("memory %s: %s%s", quote(s), why, memForms) }
-	digits := strings.TrimRight(s, "KMGTkmgtiB")
+	digits := strings.TrimRight(s, "KMGTIBkmgtib")
 	n, ok := wholeNumber(digits)
 	if !ok {
 		return refuse("")
 	}
 	var kib int64 // per unit
-	switch s[len(digits):] {
-	case "", "M", "m", "MiB":
+	switch strings.ToLower(s[len(digits):]) {
+	case "", "m", "mb", "mib":
 		kib = 1 << 10
-	case "K", "k", "KiB":
+	case "k", "kb", "kib":
 		kib = 1
-	case "G", "g", "GiB":
+	case "g", "gb", "gib":
 		kib = 1 << 20
-	case "T", "t", "TiB":
+	case "t", "tb", "tib":
 		kib = 1 << 30
 	default:
 		return refuse("")

@@ -15,7 +15,7 @@ var _ = draws.Fixed()
 
 func TestParseMiB(t *testing.T) {
 	for in, want := range map[string]int64{
-		"6144": 6144, "1": 1, "512M": 512, "512m": 512, "512MiB": 512, "6GiB": 6144, "16G": 16384, "16g": 16384,
+		"6144": 6144, "1": 1, "512M": 512, "512m": 512, "512MiB": 512, "6GiB": 6144, "16G": 16384, "16g": 16384, "16gb": 16384, "16GB": 16384, "16gib": 16384, "2TB": 2 << 20, "7mb": 7,
 		"1024K": 1, "2048KiB": 2, "2T": 2 << 20, "8TiB": 8 << 20, "8388608": 8 << 20,
 	} {
 		if got, err := units.ParseMiB(in); err != nil || got != want {
@@ -23,7 +23,7 @@ func TestParseMiB(t *testing.T) {
 		}
 	}
 	for in, text := range map[string]string{
-		"16gb": "want MiB", "16GB": "want MiB", "16gib": "want MiB", "16000000000": "too much", "16 g": "want MiB",
+		"16b": "want MiB", "16i": "want MiB", "16gg": "want MiB", "16bg": "want MiB", "16000000000": "too much", "16 g": "want MiB",
 		"0x10": "want MiB", "1e3G": "want MiB", "-4G": "want MiB", "+4G": "want MiB", "": "want MiB", " 4G": "want MiB",
 		"4G\n": "want MiB", "1.5G": "want MiB", "G": "want MiB", "GiB": "want MiB", "4GG": "want MiB", "4iB": "want MiB",
 		"0": "too little", "0G": "too little", "1023K": "not a whole number of MiB", "1K": "not a whole number of MiB",

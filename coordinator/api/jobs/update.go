@@ -116,7 +116,7 @@ func mayRaise(who authorize.Caller, j *cluster.Job, spec *cluster.Spec) error {
 
 func limitText(d time.Duration) string {
 	if d > 0 {
-		return d.String()
+		return cluster.TimeText(d)
 	}
 	return "none"
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -9,19 +10,44 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 )
 
-// SlurmType finds the cluster's GPU type that a name of Slurm's configuration
-// means: a100 is A100-SXM4-80GB where that is the only type with such a part.
+// GPUType finds the cluster's GPU type that somebody means: a100 is A100-SXM4-80GB
+// where that is the only type with such a part. What no type is like stays as it is,
+// since nodes may join that have it.
+func GPUType(ctx context.Context, c *Client, asked string) (string, error) {
+	if asked == "" {
+		return "", nil
+	}
+	typ, _, err := knownType(ctx, c, asked)
+	return cmp.Or(typ, asked), err
+}
+
+// SlurmType is GPUType for a name of Slurm's configuration, which has to be like one
+// of the cluster's, if there are any.
 func SlurmType(ctx context.Context, c *Client, asked string) (string, error) {
+	typ, all, err := knownType(ctx, c, asked)
+	switch {
+	case err != nil || typ != "":
+		return typ, err
+	case len(all) == 0:
+		return asked, nil // nothing to compare with: the coordinator decides
+	default:
+		return "", cluster.Errorf(cluster.CodeInvalid, "GPU type %s: the cluster has %s; name one with --gpu-type, on a #BERTH line or before the script",
+			console.ShortQuote(asked), strings.Join(all, ", "))
+	}
+}
+
+// knownType is the one of the cluster's types that is as asked, or like it, "" for none.
+func knownType(ctx context.Context, c *Client, asked string) (typ string, all []string, err error) {
 	nodes, err := GetNodes(ctx, c, nil)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	var all, like []string
+	var like []string
 	for _, n := range nodes {
 		for _, g := range n.GetGpus() {
 			t := g.GetType()
 			if t == asked {
-				return t, nil
+				return t, nil, nil
 			}
 			if slices.Contains(all, t) {
 				continue
@@ -34,18 +60,14 @@ func SlurmType(ctx context.Context, c *Client, asked string) (string, error) {
 	}
 	slices.Sort(all)
 	slices.Sort(like)
-	switch {
-	case len(like) == 1:
-		return like[0], nil
-	case len(like) > 1:
-		return "", cluster.Errorf(cluster.CodeInvalid, "GPU type %s: may be any of %s; name one with --gpu-type, on a #BERTH line or before the script",
-			console.ShortQuote(asked), strings.Join(like, ", "))
-	case len(all) == 0:
-		return asked, nil // nothing to compare with: the coordinator decides
-	default:
-		return "", cluster.Errorf(cluster.CodeInvalid, "GPU type %s: the cluster has %s; name one with --gpu-type, on a #BERTH line or before the script",
-			console.ShortQuote(asked), strings.Join(all, ", "))
+	switch len(like) {
+	case 0:
+		return "", all, nil
+	case 1:
+		return like[0], all, nil
 	}
+	return "", nil, cluster.Errorf(cluster.CodeInvalid, "GPU type %s: may be any of %s; name one with --gpu-type, on a #BERTH line or before the script",
+		console.ShortQuote(asked), strings.Join(like, ", "))
 }
 
 // TypeMatches compares by parts, so that a100 is not A1000, and a100_80gb is

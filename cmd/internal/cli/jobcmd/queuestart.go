@@ -13,12 +13,12 @@ import (
 
 // startView is when a waiting job is expected to start.
 type startView struct {
-	ID        uint64        `json:"id"`
-	Name      string        `json:"name"`
-	User      string        `json:"user"`
-	State     string        `json:"state"`
+	ID        uint64         `json:"id"`
+	Name      string         `json:"name"`
+	User      string         `json:"user"`
+	State     string         `json:"state"`
 	Forecast  *view.Forecast `json:"forecast"`
-	CannotSay string        `json:"cannot_say"`
+	CannotSay string         `json:"cannot_say"`
 }
 
 // printStarts lists those of the jobs that wait with when they are expected to

@@ -111,7 +111,7 @@ var badSpecs = map[string]struct{ text, want string }{
 	"gpus missing":    {"gpus:\nname: a\n", "gpus: the value is missing"},
 	"bool yes":        {"exclusive: yes\n", `exclusive: "yes": want true or false`},
 	"bool quoted":     {"exclusive: \"true\"\n", "want true or false"},
-	"mem 16gb":        {"mem: 16gb\n", `1:6: mem: memory "16gb": want MiB`},
+	"mem 16gx":        {"mem: 16gx\n", `1:6: mem: memory "16gx": want MiB`},
 	"command text":    {"command: python train.py\n", "command: want a list"},
 	"command number":  {"command: [sleep, 5]\n", `command[1]: "5" may mean something else`},
 	"two documents":   {"name: a\n---\nname: b\n", "holds more than one document"},

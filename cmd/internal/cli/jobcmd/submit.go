@@ -90,11 +90,13 @@ func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitO
 	if w := jobspec.SecretsWarning(o.Spec.Env, o.Spec.Command); w != "" {
 		e.Warnf("warning: %s", console.Escape(w))
 	}
+	find := client.GPUType
 	if o.Slurm.Typed && o.Spec.GPUType == o.Slurm.Asked.GPUType {
-		var err error
-		if o.Spec.GPUType, err = client.SlurmType(ctx, c, o.Spec.GPUType); err != nil {
-			return err
-		}
+		find = client.SlurmType
+	}
+	var err error
+	if o.Spec.GPUType, err = find(ctx, c, o.Spec.GPUType); err != nil {
+		return err
 	}
 	if a := o.Slurm.Asked; a != nil && a.Test {
 		return modelcmd.TestSubmit(ctx, e, c, &o.Spec)
@@ -108,7 +110,7 @@ func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitO
 			count, n>>10, maxRequestBytes>>10)
 	}
 	var resp *apiv1.SubmitJobsResponse
-	err := c.Jobs(ctx, client.Changes, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
+	err = c.Jobs(ctx, client.Changes, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
 		resp, err = s.SubmitJobs(ctx, req)
 		return err
 	})

@@ -41,7 +41,7 @@ func NewWhyCmd(e *console.Env, c *client.Client) *cobra.Command {
 type whyView struct {
 	Job          view.JobView      `json:"job"`
 	Explanations []explanationView `json:"explanations"`
-	Forecast     *view.Forecast     `json:"forecast"`
+	Forecast     *view.Forecast    `json:"forecast"`
 	Room         *roomView         `json:"room"`
 	FairShare    *fairShareView    `json:"fair_share"`
 }

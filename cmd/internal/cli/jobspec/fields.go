@@ -248,7 +248,7 @@ func gpuFields() []Field {
 			}
 			return nil
 		}},
-		{"gpu-type", "", kindText, "only GPUs of this `TYPE`, as berth node list shows it", func(r *Request, v string) error {
+		{"gpu-type", "", kindText, "only GPUs of this `TYPE`, as berth node list shows it, or a part of it such as a100", func(r *Request, v string) error {
 			if v == "" || len(v) > 64 || console.Escape(v) != v {
 				return fmt.Errorf("GPU type %s: want a name as berth node list shows it", console.ShortQuote(v))
 			}

@@ -73,10 +73,12 @@ func sendSession(ctx context.Context, e *console.Env, c *client.Client, args *jo
 	for _, w := range warnings {
 		e.Warnf("warning: %s", console.Escape(w))
 	}
+	find := client.GPUType
 	if args.Slurm.Typed && args.Spec.GPUType == args.Slurm.Asked.GPUType {
-		if args.Spec.GPUType, err = client.SlurmType(ctx, c, args.Spec.GPUType); err != nil {
-			return nil, err
-		}
+		find = client.SlurmType
+	}
+	if args.Spec.GPUType, err = find(ctx, c, args.Spec.GPUType); err != nil {
+		return nil, err
 	}
 	req := &apiv1.SubmitJobsRequest{RequestId: e.RequestID(), Jobs: []*apiv1.JobSpec{conv.SpecToAPI(&args.Spec)}}
 	var resp *apiv1.SubmitJobsResponse

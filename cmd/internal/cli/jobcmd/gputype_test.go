@@ -1,0 +1,29 @@
+package jobcmd_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// TestGPUTypeAsPeopleWriteIt is taken where the cluster has one such type.
+func TestGPUTypeAsPeopleWriteIt(t *testing.T) {
+	t.Parallel()
+	for asked, want := range map[string]string{"a100": "A100-SXM4-80GB", "A100-SXM4-80GB": "A100-SXM4-80GB", "h100": "H100", "b300": "b300", "t4": ""} {
+		w, f := clitest.NewWorld(t), clitest.NewFake()
+		f.Nodes[1].Gpus = append(f.Nodes[1].Gpus, &apiv1.GPU{Uuid: "GPU-8", Type: "T4"}, &apiv1.GPU{Uuid: "GPU-9", Type: "T4-16GB"})
+		w.Serve("/a", f)
+		code := w.Run("submit", "--gpu-type", asked, "--", "true")
+		switch {
+		case want == "":
+			if code != console.ExitUsage || !strings.Contains(w.Errs.String(), `GPU type "t4": may be any of T4, T4-16GB`) {
+				t.Errorf("%s: exit code %d: %s", asked, code, w.Errs.String())
+			}
+		case code != 0 || len(f.Requests) != 1 || f.Requests[0].GetJobs()[0].GetGpuType() != want:
+			t.Errorf("%s: exit code %d, requests %v, want %s: %s", asked, code, f.Requests, want, w.Errs.String())
+		}
+	}
+}
