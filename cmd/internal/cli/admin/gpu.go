@@ -74,12 +74,31 @@ func runGPUList(ctx context.Context, e *console.Env, c *client.Client, f console
 	}}
 	for _, n := range nodes {
 		for _, g := range n.GetGpus() {
-			t.Add(n.GetId()+"/"+strconv.Itoa(int(g.GetIndex())), GpuHealth(g), g.GetType(), usedOf(g.GetLedgerUsedMib(), g.GetSellableMib()),
-				fmt.Sprintf("%d/%d", g.GetShares(), g.GetMaxShares()), console.OrDash(console.IDList(g.GetJobs())), g.GetUuid(), console.OrDash(gpuReason(g)))
+			t.Add(n.GetId()+"/"+strconv.Itoa(int(g.GetIndex())), healthOn(n, g), g.GetType(), usedOf(g.GetLedgerUsedMib(), g.GetSellableMib()),
+				fmt.Sprintf("%d/%d", g.GetShares(), g.GetMaxShares()), console.OrDash(console.IDList(g.GetJobs())), g.GetUuid(), console.OrDash(reasonOn(n, g)))
 		}
 	}
 	t.Print(e)
 	return err
+}
+
+// healthOn is GpuHealth, or what keeps jobs from all of a node where nothing is wrong
+// with the GPU.
+func healthOn(n *apiv1.Node, g *apiv1.GPU) string {
+	health, state := GpuHealth(g), NodeState(n)
+	if health == cluster.GPUOK.String() && state != cluster.NodeReady.String() {
+		return "node " + state
+	}
+	return health
+}
+
+// reasonOn is gpuReason with that of its node.
+func reasonOn(n *apiv1.Node, g *apiv1.GPU) string {
+	why := gpuReason(g)
+	if why == "" && n.GetDrain() {
+		return n.GetDrainReason()
+	}
+	return why
 }
 
 // GpuHealth is the state with what an administrator made of it.
