@@ -21,6 +21,7 @@ func TestGolden(t *testing.T) {
 		"status":      {[]string{"status"}, nil},
 		"status-json": {[]string{"status", "-o", "json"}, nil},
 		"status-none": {[]string{"status"}, func(f *clitest.Fake) { f.Jobs, f.Nodes = nil, nil }},
+		"status-held": {[]string{"status"}, func(f *clitest.Fake) { f.Jobs[3].User = "ann"; f.Jobs = append(f.Jobs[:2], f.Jobs[3]) }},
 		"status-many": {[]string{"status"}, many},
 	} {
 		t.Run(name, func(t *testing.T) {

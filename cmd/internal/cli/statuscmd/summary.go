@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/admin"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
 
@@ -70,6 +71,7 @@ type nextView struct {
 	CannotSay string         `json:"cannot_say"`
 
 	forecast *apiv1.Forecast
+	label    string
 }
 
 // faultView is a node or GPU that takes no jobs.
@@ -189,7 +191,7 @@ func (f *facts) next() *nextView {
 		if said == nil {
 			continue // it has started meanwhile
 		}
-		next := &nextView{j.GetId(), j.GetName(), view.ForecastOf(said.GetForecast()), said.GetCannotSay(), said.GetForecast()}
+		next := &nextView{j.GetId(), j.GetName(), view.ForecastOf(said.GetForecast()), said.GetCannotSay(), said.GetForecast(), client.JobLabel(j)}
 		switch {
 		case first == nil, first.forecast == nil && next.forecast != nil:
 			first = next

@@ -31,7 +31,11 @@ func (v *summary) print(e *console.Env) {
 	v.printTypes(line)
 	v.printMine(e, line)
 	if n := v.Next; n != nil {
-		line("Next of mine: %d (%s) starts %s", n.Job, n.Name, client.StartText(e, n.forecast, n.CannotSay))
+		when := "starts " + client.StartText(e, n.forecast, "")
+		if n.forecast == nil {
+			when = "waits: " + n.CannotSay
+		}
+		line("Next of mine: %s (%s) %s", n.label, n.Name, when)
 	}
 	for i, f := range v.Faults {
 		if i == mostFaults {
