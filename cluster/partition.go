@@ -36,7 +36,8 @@ type Partition struct {
 	SessionIdle time.Duration
 	// Host is what its jobs get of the host that do not ask for it.
 	Host HostTerms
-	// Resize is whether what its running jobs hold of GPUs is cut to what they use.
+	// Resize is whether what its running jobs hold of GPUs is cut to what they use; see
+	// ResizeOf.
 	Resize ResizeMode
 }
 
@@ -120,8 +121,8 @@ func (p *Partition) Check() error {
 		return Errorf(CodeInvalid, "session_idle: %s is outside 1 s to 14 days; 0 is no limit", p.SessionIdle)
 	case p.Idle.Check() != nil:
 		return p.Idle.Check()
-	case p.Resize != ResizeOff && p.Resize != ResizeConservative && p.Resize != ResizeEager:
-		return Errorf(CodeInvalid, "resize: %s is neither conservative nor eager, nor off", quoteShort(string(p.Resize)))
+	case p.Resize != ResizeDefault && p.Resize != ResizeOff && p.Resize != ResizeConservative && p.Resize != ResizeEager:
+		return Errorf(CodeInvalid, "resize: %s is neither default nor off, conservative or eager", quoteShort(string(p.Resize)))
 	case p.Access.Check() != nil:
 		return p.Access.Check()
 	case p.Host.Check() != nil:

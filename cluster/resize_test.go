@@ -12,9 +12,29 @@ func TestParseResizeMode(t *testing.T) {
 		text string
 		want ResizeMode
 		ok   bool
-	}{{"", ResizeOff, true}, {"off", ResizeOff, true}, {"conservative", ResizeConservative, true}, {"eager", ResizeEager, true}, {"Eager", ResizeOff, false}, {"yes", ResizeOff, false}} {
+	}{{"", ResizeDefault, true}, {"default", ResizeDefault, true}, {"off", ResizeOff, true}, {"conservative", ResizeConservative, true}, {"eager", ResizeEager, true}, {"Eager", ResizeDefault, false}, {"yes", ResizeDefault, false}} {
 		if got, err := ParseResizeMode(c.text); got != c.want || (err == nil) != c.ok {
 			t.Errorf("%q: %v %v", c.text, got, err)
+		}
+	}
+}
+
+// TestResizeOf: what a partition says counts for all its jobs; where it says nothing, and
+// where there is none, those with a checkpoint hook are cut.
+func TestResizeOf(t *testing.T) {
+	hook, none := &Spec{Checkpoint: Checkpoint{Signal: "USR1", Grace: time.Minute}}, &Spec{}
+	for _, c := range []struct {
+		p          *Partition
+		hook, none ResizeMode
+	}{
+		{nil, ResizeConservative, ResizeOff},
+		{&Partition{}, ResizeConservative, ResizeOff},
+		{&Partition{Resize: ResizeOff}, ResizeOff, ResizeOff},
+		{&Partition{Resize: ResizeConservative}, ResizeConservative, ResizeConservative},
+		{&Partition{Resize: ResizeEager}, ResizeEager, ResizeEager},
+	} {
+		if a, b := ResizeOf(c.p, hook), ResizeOf(c.p, none); a != c.hook || b != c.none {
+			t.Errorf("%+v: %s with a hook and %s without, want %s and %s", c.p, a, b, c.hook, c.none)
 		}
 	}
 }

@@ -36,32 +36,50 @@ type Berth struct {
 // it uses.
 type ResizeMode string
 
-// The modes of a partition. What ResizeConservative takes from a job it is sure not to
-// need; ResizeEager is for jobs that start again cheaply.
+// The modes of a partition. ResizeDefault is that of one that says nothing: conservative
+// for jobs with a checkpoint hook, to whom an attempt that is lost costs little, and off
+// for others. What ResizeConservative takes from a job it is sure not to need;
+// ResizeEager is for jobs that start again cheaply.
 const (
-	ResizeOff          ResizeMode = ""
+	ResizeDefault      ResizeMode = ""
+	ResizeOff          ResizeMode = "off"
 	ResizeConservative ResizeMode = "conservative"
 	ResizeEager        ResizeMode = "eager"
 )
 
-// ParseResizeMode reads off, conservative or eager; "" is off. The error is an *Error
-// of CodeInvalid.
+// ParseResizeMode reads default, off, conservative or eager; "" is default. The error is
+// an *Error of CodeInvalid.
 func ParseResizeMode(s string) (ResizeMode, error) {
 	switch m := ResizeMode(s); m {
-	case ResizeOff, ResizeConservative, ResizeEager:
+	case ResizeDefault, ResizeOff, ResizeConservative, ResizeEager:
 		return m, nil
-	case "off":
-		return ResizeOff, nil
+	case resizeDefault:
+		return ResizeDefault, nil
 	}
-	return ResizeOff, Errorf(CodeInvalid, "resize: %s is not known; want off, conservative or eager", quoteShort(s))
+	return ResizeDefault, Errorf(CodeInvalid, "resize: %s is not known; want default, off, conservative or eager", quoteShort(s))
 }
 
 // String implements fmt.Stringer.
 func (m ResizeMode) String() string {
-	if m == ResizeOff {
-		return "off"
+	if m == ResizeDefault {
+		return resizeDefault
 	}
 	return string(m)
+}
+
+// resizeDefault is how ResizeDefault is written.
+const resizeDefault = "default"
+
+// ResizeOf is how what a job of p holds of GPUs follows what it uses, ResizeOff,
+// ResizeConservative or ResizeEager; p is nil for a job of no partition.
+func ResizeOf(p *Partition, s *Spec) ResizeMode {
+	switch {
+	case p != nil && p.Resize != ResizeDefault:
+		return p.Resize
+	case s.Checkpoint.Set():
+		return ResizeConservative
+	}
+	return ResizeOff
 }
 
 // ResizeRule says when the peak of a job's GPU memory is steady, and what is left
@@ -78,8 +96,8 @@ type ResizeRule struct {
 	Declared bool
 }
 
-// Rule is that of a mode. Jobs that were cut before it was turned off grow by the
-// conservative one.
+// Rule is that of a mode which ResizeOf returns. Jobs that were cut before it was turned
+// off grow by the conservative one.
 func (m ResizeMode) Rule() ResizeRule {
 	if m == ResizeEager {
 		return ResizeRule{Steady: 20 * time.Second, Part: 20, Margin: 100, MarginMiB: 256, Declared: true}

@@ -50,6 +50,27 @@ func TestSharesFollowUse(t *testing.T) {
 	}
 }
 
+// TestPartitionsTellOfShares: what becomes of shares where nothing is set, and what may be.
+func TestPartitionsTellOfShares(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, "--nodes", "1x1xT4")
+	c.run("partition", "set", "p", "--nodes", "ALL", "--default")
+	for _, x := range [][2]string{
+		{"", "cut to what jobs with a checkpoint hook use, conservative"}, {"off", "kept as granted"}, {"eager", "cut to what jobs use, eager"},
+		{"default", "cut to what jobs with a checkpoint hook use, conservative"},
+	} {
+		if x[0] != "" {
+			c.run("partition", "set", "p", "--resize", x[0])
+		}
+		if text := c.run("partition", "show", "p"); !strings.Contains(text, x[1]) {
+			t.Errorf("--resize %q: it shows\n%s", x[0], text)
+		}
+	}
+	if r := c.runAs(0, "partition", "set", "p", "--resize", "often"); r.code != 2 || !strings.Contains(r.stderr, "want default, off, conservative or eager") {
+		t.Errorf("a mode that is none: %+v", r)
+	}
+}
+
 // TestWhatWasCutComesBack: a job whose share was cut leaps above what is left beside
 // another user's, and runs again with what it was granted: who came since makes room
 // for it, and goes on afterwards.

@@ -104,10 +104,9 @@ func resize(s *State, index uint64, c *logv1.ResizeAttempt) Result {
 	return Result{}
 }
 
-// resizeOff reports whether the partition of j leaves its jobs what they were granted.
+// resizeOff reports whether j is left what it was granted.
 func resizeOff(s *State, j *cluster.Job) bool {
-	p := s.fleet.Partition(j.Spec.Partition)
-	return p == nil || p.Resize == cluster.ResizeOff
+	return cluster.ResizeOf(s.fleet.Partition(j.Spec.Partition), j.Spec) == cluster.ResizeOff
 }
 
 func (s *State) idlePolicy(j *cluster.Job) cluster.IdlePolicy {

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -170,6 +171,34 @@ func TestResize(t *testing.T) {
 	m.refused(cluster.CodeConflict, resizeCmd(1, share1("n1-g0", 1000, 300))) // it showed that it needs it
 	m.must(m.says(1, cluster.JobCompleted))
 	held(0)
+}
+
+// TestResizeByDefault: where the partition says nothing, and where there is none, only jobs
+// with a checkpoint hook are cut; off is off for them, too.
+func TestResizeByDefault(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		partition string
+		mode      cluster.ResizeMode
+		cut       bool
+	}{{"", "", true}, {"gpu", cluster.ResizeDefault, true}, {"gpu", cluster.ResizeOff, false}} {
+		m, id := slept(t), cluster.JobID(1)
+		m.must(partitionCmd(&cluster.Partition{Name: "gpu", Nodes: hosts(t, "ALL"), Resize: c.mode}, m.f.st.fleet.Partition("gpu").Revision))
+		for _, hook := range []cluster.Checkpoint{{}, {Signal: "USR1", Grace: time.Minute}} {
+			id++
+			s := spec(1)
+			s.Partition, s.Checkpoint = c.partition, hook
+			m.must(submitCmd(id, fmt.Sprint("r", id), 1000, s))
+			m.must(planCmd(cluster.Plan{Starts: []cluster.Start{{Job: id, Attempt: 1, Why: "x",
+				Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{share1("n1-g0", 8000, 300)}, CPUMilli: 1000, MemMiB: 512}}}}))
+			m.must(m.says(id, cluster.JobRunning))
+			if cmd := resizeCmd(id, share1("n1-g0", 2000, 300)); c.cut && hook.Set() {
+				m.must(cmd)
+			} else {
+				m.refused(cluster.CodeConflict, cmd)
+			}
+		}
+	}
 }
 
 // TestResizeRefused: jobs that ask for it keep what they have, and so do all where their

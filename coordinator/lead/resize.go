@@ -16,24 +16,18 @@ import (
 // partitions want that, and gives them more before they need it, until ctx ends. What
 // it has seen is soft: a new leader waits anew until a peak is steady.
 func (l *Leader) resizeAll(ctx context.Context) error {
-	seen, first := map[cluster.AttemptID]*resize.Steady{}, true
+	seen, cutAt := map[cluster.AttemptID]*resize.Steady{}, cluster.TimeOf(l.clock())
 	for wait.Sleep(ctx, resize.Every) {
-		modes := map[string]cluster.ResizeMode{}
-		for _, p := range l.fsm.Partitions() {
-			if p.Resize != cluster.ResizeOff {
-				modes[p.Name] = p.Resize
-			}
-		}
-		if len(modes) == 0 && len(seen) == 0 && !first { // nobody was cut, or may be
-			continue
-		}
-		first = false
+		of := l.resizeModes()
 		jobs, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobRunning}, Keep: func(j *cluster.Job) bool {
-			return j.Live() != nil && (j.Live().WasCut() || modes[j.Spec.Partition] != cluster.ResizeOff && j.MayResize())
+			return j.Live() != nil && (j.Live().WasCut() || of(j) != cluster.ResizeOff && j.MayResize())
 		}})
-		there := map[cluster.AttemptID]*resize.Steady{}
+		there, now := map[cluster.AttemptID]*resize.Steady{}, cluster.TimeOf(l.clock())
 		for _, j := range jobs {
 			a := j.Live()
+			if a.WasCut() {
+				cutAt = now
+			}
 			id := cluster.AttemptID{Job: j.ID, No: a.No}
 			told, ok := l.useOf(id, a)
 			if !ok {
@@ -45,16 +39,27 @@ func (l *Leader) resizeAll(ctx context.Context) error {
 			}
 			there[id] = s
 			s.Add(u)
-			l.resize(ctx, j, s, u, modes[j.Spec.Partition])
+			l.resize(ctx, j, s, u, of(j))
 		}
 		seen = there
-		now := cluster.TimeOf(l.clock())
+		if now.Sub(cutAt) > resize.TakeBack {
+			continue // nobody can wait for what was taken of it
+		}
 		short, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobPending, cluster.JobQueued}, Keep: func(j *cluster.Job) bool { return resize.CutShort(j, now) }})
 		for _, j := range short {
 			l.yield(ctx, j)
 		}
 	}
 	return ctx.Err()
+}
+
+// resizeModes says how the shares of jobs follow what they use.
+func (l *Leader) resizeModes() func(*cluster.Job) cluster.ResizeMode {
+	by := map[string]*cluster.Partition{}
+	for _, p := range l.fsm.Partitions() {
+		by[p.Name] = p
+	}
+	return func(j *cluster.Job) cluster.ResizeMode { return cluster.ResizeOf(by[j.Spec.Partition], j.Spec) }
 }
 
 // resize proposes other shares for a job where it should have them.

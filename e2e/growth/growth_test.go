@@ -355,6 +355,44 @@ func TestSoakGrowthHarmsNobody(t *testing.T) {
 	}
 }
 
+// TestByDefaultThoseWithAHook: where the partition leaves it open, a job with a checkpoint
+// hook is cut and one without is not; where it says off, neither is.
+func TestByDefaultThoseWithAHook(t *testing.T) {
+	for _, mode := range []cluster.ResizeMode{cluster.ResizeDefault, cluster.ResizeOff} {
+		t.Run(mode.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				y, closed := openYard(t, mode)
+				defer closed()
+				e := cluster.Estimate{GPUType: "A100", GPUMemMiB: growthSells, GPUMemP95MiB: growthSells, Milli: 1000, Duration: growthLong * time.Second, HostMemMiB: 1024, CPUMilli: 1000, Source: "none"}
+				for _, saves := range []bool{false, true} {
+					y.submit(&program{seconds: growthLong, steps: []step{{0, 5000}}, granted: growthSells, saves: saves}, e)
+				}
+				for sec := range growthLong - 60 {
+					y.second()
+					if sec%5 == 0 {
+						y.heartbeat()
+					}
+					for _, j := range y.f.NodeJobs("n1") {
+						if cut := j.Live().WasCut(); cut && sec < 300 {
+							t.Fatalf("job %d is cut after %d s", j.ID, sec)
+						}
+					}
+					time.Sleep(time.Second)
+				}
+				jobs := y.f.NodeJobs("n1")
+				if len(jobs) != 2 {
+					t.Fatalf("%d jobs run, want 2", len(jobs))
+				}
+				for _, j := range jobs {
+					if want := mode == cluster.ResizeDefault && y.programs[j.ID].saves; j.Live().WasCut() != want {
+						t.Errorf("job %d, hook %+v: cut %t, want %t: %+v", j.ID, j.Spec.Checkpoint, !want, want, j.Live().Berth.GPUs)
+					}
+				}
+			})
+		})
+	}
+}
+
 // waits is how many jobs wait.
 func (y *yard) waits() int {
 	jobs, _ := y.f.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobPending, cluster.JobQueued}})

@@ -14,9 +14,9 @@ import (
 // or more than was left to them.
 const Every = 2 * time.Second
 
-// takeBack is for how long after its end a job that met what was left to it has others
+// TakeBack is for how long after its end a job that met what was left to it has others
 // make room for it.
-const takeBack = 10 * time.Minute
+const TakeBack = 10 * time.Minute
 
 // Use is what was last said of an attempt: when, for how long its use of GPUs is known,
 // how much of them it kept busy, in thousandths of one times milliseconds, and the most
@@ -88,7 +88,7 @@ func movable(n *cluster.Node, a *cluster.Attempt) (sellable []int64, ok bool) {
 // may start at once: then others make room for it.
 func CutShort(j *cluster.Job, now cluster.Time) bool {
 	a := j.Last()
-	return a != nil && a.WasCut() && a.Usage.GPUOOM && j.Hold == nil && now.Sub(a.Ended) < takeBack
+	return a != nil && a.WasCut() && a.Usage.GPUOOM && j.Hold == nil && now.Sub(a.Ended) < TakeBack
 }
 
 // WhoYields is the newest of those who came to the cards of j since its share was cut,

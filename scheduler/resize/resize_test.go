@@ -63,7 +63,7 @@ func TestCutShort(t *testing.T) {
 	} {
 		j := &cluster.Job{Attempts: []cluster.Attempt{{Ended: 60_000_000, Usage: cluster.Usage{GPUOOM: true}, Resize: &cluster.ResizeMark{Was: make([]cluster.GPUShare, 1)}}}}
 		c.change(j, j.Last())
-		if got := CutShort(j, cluster.Time(takeBack.Microseconds())); got != c.want {
+		if got := CutShort(j, cluster.Time(TakeBack.Microseconds())); got != c.want {
 			t.Errorf("%s: %t", c.name, got)
 		}
 	}

@@ -132,7 +132,7 @@ func newEngine(w *Workload, f *Fleet, opt *Options) (*engine, error) {
 		e.nodeAt[n.ID] = int32(i)
 	}
 	if opt.Log {
-		st, err := newReplica(e.nodes, opt.Resize)
+		st, err := newReplica(e.nodes, opt)
 		if err != nil {
 			return nil, err
 		}

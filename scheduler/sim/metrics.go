@@ -193,7 +193,7 @@ func (e *engine) result(w *Workload, f *Fleet) *Result {
 		OOMs: e.sums.ooms, Preemptions: e.sums.preemptions, Events: e.sums.events, Passes: e.sums.passes,
 		NodeFailures: e.sums.failures, Unplaced: e.sums.unplaced, World: e.world.Name(),
 	}
-	if e.opt.Resize != cluster.ResizeOff {
+	if e.opt.resizes() {
 		r.Cuts, r.Growths, r.Harmed = &e.sums.cuts, &e.sums.growths, &e.sums.harmed
 	}
 	if end := e.sums.end; e.opt.Rise.set() && end.mem > 0 {

@@ -107,7 +107,7 @@ type Options struct {
 	// Rise is how the memory of jobs comes to its peak.
 	Rise Rise
 	// Resize cuts what running jobs hold of cards to what they use, and has it grow
-	// again, as in a partition with that setting. It needs a Rise. A job that was cut
+	// again, as in a partition with that setting; "" does not, and neither does off. It needs a Rise. A job that was cut
 	// and takes more than others leave it is ended at once, as agents do.
 	Resize cluster.ResizeMode
 	// MTBF and Repair break nodes: both are means of exponential times. A job
@@ -163,7 +163,7 @@ func (o *Options) Check() error {
 	if err := o.Rise.check(); err != nil {
 		return err
 	}
-	if o.Resize != cluster.ResizeOff && (!o.Rise.set() || o.OOMFatal) {
+	if o.resizes() && (!o.Rise.set() || o.OOMFatal) {
 		return fmt.Errorf("resize: needs jobs whose memory takes a part of their run to come to its peak, and that run again after an out-of-memory")
 	}
 	if o.MTBF > 0 && o.Repair == 0 {
@@ -177,6 +177,9 @@ func (o *Options) Check() error {
 	}
 	return nil
 }
+
+// resizes reports whether shares follow what jobs use.
+func (o *Options) resizes() bool { return o.Resize != "" && o.Resize != cluster.ResizeOff }
 
 // Berth is the scheduler in use, with its fast path.
 type Berth struct{ Policy scheduler.Policy }

@@ -29,7 +29,7 @@ const term = 1
 // resizing is the partition of all jobs where shares follow use.
 const resizing = "resizing"
 
-func newReplica(nodes []*cluster.Node, mode cluster.ResizeMode) (*replica, error) {
+func newReplica(nodes []*cluster.Node, opt *Options) (*replica, error) {
 	r := &replica{f: fsm.New(fsm.Options{ChangeRing: 1})}
 	cmds := []*logv1.Command{{Kind: &logv1.Command_InitCluster{InitCluster: &logv1.InitCluster{Config: &logv1.Config{
 		ClusterId: "sim", Name: "sim", KeepFinished: 10_000_000,
@@ -38,12 +38,12 @@ func newReplica(nodes []*cluster.Node, mode cluster.ResizeMode) (*replica, error
 		n.Address = "sim:1"
 		cmds = append(cmds, &logv1.Command{Kind: &logv1.Command_RegisterNode{RegisterNode: &logv1.RegisterNode{Node: conv.NodeToLog(n)}}})
 	}
-	if mode != cluster.ResizeOff {
+	if opt.resizes() {
 		all, err := cluster.ParseHostList("ALL")
 		if err != nil {
 			return nil, err
 		}
-		p := &cluster.Partition{Name: resizing, Nodes: all, Resize: mode}
+		p := &cluster.Partition{Name: resizing, Nodes: all, Resize: opt.Resize}
 		cmds = append(cmds, &logv1.Command{Kind: &logv1.Command_SetPartition{SetPartition: &logv1.SetPartition{Partition: conv.PartitionToLog(p)}}})
 	}
 	_, err := r.propose(epoch, cmds...)

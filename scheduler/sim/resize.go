@@ -21,7 +21,7 @@ func (e *engine) use(t *task) resize.Use {
 // watch notes that a task holds other memory than before, and puts on the agenda when a
 // leader may change its shares for that.
 func (e *engine) watch(id int32) {
-	if e.opt.Resize == cluster.ResizeOff {
+	if !e.opt.resizes() {
 		return
 	}
 	t := &e.tasks[id]

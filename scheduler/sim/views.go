@@ -27,7 +27,7 @@ func (s *sight) viewOf(id cluster.JobID, j *Job) *cluster.Job {
 	if s.opt.Preemptible {
 		spec.Checkpoint = cluster.Checkpoint{Signal: "USR1", Grace: cluster.DefaultCheckpointGrace}
 	}
-	if s.opt.Resize != cluster.ResizeOff {
+	if s.opt.resizes() {
 		spec.Partition = resizing
 	}
 	if s.opt.Know != nil && j.Model != "" {

@@ -16,9 +16,11 @@ type following struct {
 	know func(*sim.Errors)
 }
 
+func (c *Config) resizes() bool { return c.Resize != "" && c.Resize != cluster.ResizeOff }
+
 // following are the variants that Resize adds.
 func (c *Config) following() (out []following) {
-	if c.Resize == cluster.ResizeOff {
+	if !c.resizes() {
 		return nil
 	}
 	for _, v := range []struct {
@@ -48,7 +50,7 @@ func (f following) apply(o *sim.Options) {
 
 // followed says what is assumed of them.
 func (r *Report) followed(c *Config) {
-	if c.Resize == cluster.ResizeOff {
+	if !c.resizes() {
 		return
 	}
 	r.Columns = append(r.Columns, "cuts", "growths", "harmed", "reserved_over_used")
@@ -61,7 +63,7 @@ func (r *Report) followed(c *Config) {
 // followedTo claims what right-sizing was to reach over a variant, in per cent: utilization
 // by its name, and makespan.
 func (r *Report) followedTo(c *Config, over, used string, most, makespan float64) {
-	if c.Resize == cluster.ResizeOff {
+	if !c.resizes() {
 		return
 	}
 	with := "ffd, " + c.Resize.String()

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -139,12 +138,16 @@ func idleText(p *apiv1.Partition) string {
 	return "end after " + units.FormatDuration(p.GetSessionIdle().AsDuration())
 }
 
-// resizeText is whether shares of GPUs follow what jobs use, "" where they do not.
+// resizeText is whether shares of GPUs follow what jobs use.
 func resizeText(p *apiv1.Partition) string {
-	if p.GetResize() == "" {
-		return ""
+	switch m := cluster.ResizeMode(p.GetResize()); m {
+	case cluster.ResizeDefault:
+		return "cut to what jobs with a checkpoint hook use, conservative"
+	case cluster.ResizeOff:
+		return "kept as granted"
+	default:
+		return "cut to what jobs use, " + m.String()
 	}
-	return "cut to what jobs use, " + p.GetResize()
 }
 
 func runPartitionShow(ctx context.Context, e *console.Env, c *client.Client, f console.Format, names []string) error {
@@ -188,7 +191,7 @@ func runPartitionShow(ctx context.Context, e *console.Env, c *client.Client, f c
 			"Idle GPUs", p.GetIdle(),
 			"Idle sessions", idleText(p),
 			"Host", hostText(p.GetHost()),
-			"Shares of GPUs", resizeText(p),
+			"GPU shares", resizeText(p),
 			"Policy", p.GetPolicy(),
 			"Access", accessText(p),
 			"There now", fmt.Sprintf("%d of %s ready, %d of %s in use", p.GetNodesReady(), console.Plural(int(p.GetNodesTotal()), "node", "nodes"),
@@ -243,7 +246,7 @@ func newPartitionSetCmd(e *console.Env, c *client.Client) *cobra.Command {
 	fs.StringVar(&o.networks, "networks", "", "what its jobs may see of the network, a comma-separated `LIST` of host and none, the first by default; \"\" leaves it to the nodes")
 	fs.StringVar(&o.idle, "idle", "", "`POLICY` for jobs whose GPUs stand idle, such as below=5%,window=30m,grace=10m,warn=1h,shrink=2h,end=4h,ok=8h, or none")
 	fs.StringVar(&o.sessionIdle, "session-idle", "", "end sessions (salloc, srun outside of jobs) that stand idle for so much `TIME`, or none")
-	fs.StringVar(&o.resize, "resize", "", "whether what its running jobs hold of GPUs is cut to what they use: `MODE`, off, conservative or eager")
+	fs.StringVar(&o.resize, "resize", "", "whether what its running jobs hold of GPUs is cut to what they use: `MODE`, off, conservative, eager, or default, which is conservative for jobs with --checkpoint and off for others")
 	fs.StringVar(&o.state, "state", "", "`STATE`, up or down")
 	o.host.add(fs)
 	o.access = map[string]*string{}
@@ -433,7 +436,7 @@ func viewPartitions(in []*apiv1.Partition) []partitionView {
 		}
 		out = append(out, partitionView{
 			Name: p.GetName(), State: partitionState(p), Default: p.GetDefault(), Nodes: p.GetNodes(), GPUTypes: append([]string{}, p.GetGpuTypes()...),
-			MaxSeconds: p.GetMaxTime().AsDuration().Seconds(), DefaultSeconds: p.GetDefaultTime().AsDuration().Seconds(), MaxGPUs: p.GetMaxGpus(), Policy: p.GetPolicy(), Resize: cmp.Or(p.GetResize(), "off"), SessionIdle: p.GetSessionIdle().AsDuration().Seconds(),
+			MaxSeconds: p.GetMaxTime().AsDuration().Seconds(), DefaultSeconds: p.GetDefaultTime().AsDuration().Seconds(), MaxGPUs: p.GetMaxGpus(), Policy: p.GetPolicy(), Resize: cluster.ResizeMode(p.GetResize()).String(), SessionIdle: p.GetSessionIdle().AsDuration().Seconds(),
 			Networks: append([]string{}, p.GetNetworks()...), NodesTotal: p.GetNodesTotal(), NodesReady: p.GetNodesReady(), GPUsTotal: p.GetGpusTotal(), GPUsUsed: p.GetGpusUsed(),
 			JobsRunning: p.GetJobsRunning(), JobsWaiting: p.GetJobsWaiting(), Access: access, Host: viewHost(p.GetHost()),
 		})

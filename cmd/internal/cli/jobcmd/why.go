@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -178,6 +179,10 @@ func whySentence(e *console.Env, j *apiv1.Job) string {
 		text := fmt.Sprintf("%s is %s on %s", head, j.GetState(), console.OrDash(j.GetNode()))
 		if n := len(j.GetAttempts()); n > 0 && j.GetAttempts()[n-1].GetWhy() != "" {
 			text += ", placed there because: " + j.GetAttempts()[n-1].GetWhy()
+		}
+		if g := j.GetGpus(); len(g) > 0 && g[0].GetShare().GetGrantedMib() > 0 {
+			text += fmt.Sprintf("; its share was cut from %s to the %s that it uses with a margin, and grows again before it needs more",
+				units.HumanMiB(g[0].GetShare().GetGrantedMib()), units.HumanMiB(g[0].GetShare().GetMemMib()))
 		}
 		return text + reason
 	}

@@ -153,7 +153,7 @@ func jobFields() []Field {
 		{"nodes", "N", kindAmount, "run on `NUMBER` nodes at once, all or none; what it asks for it gets on each", Whole("nodes", cluster.MaxNodes, func(r *Request) *int64 { return &r.nodes })},
 		{"tasks-per-node", "", kindAmount, "`NUMBER` of processes on each node, each told its rank", Whole("tasks", cluster.MaxTasks, func(r *Request) *int64 { return &r.tasks })},
 		{"requeue-on-loss", "", KindTruth, "run again when the node is lost, even if the first run may still go on there", truth(func(r *Request) *bool { return &r.Spec.RequeueOnLoss })},
-		{"checkpoint", "", kindText, "how it saves its state when it must make room for others: a `HOOK` such as USR1@60s, the signal and the time that it may take; without one it is never preempted", func(r *Request, v string) (err error) {
+		{"checkpoint", "", kindText, "how it saves its state when it must make room for others: a `HOOK` such as USR1@60s, the signal and the time that it may take; without one it is never preempted, and with one what it holds of GPUs is cut to what it uses, unless its partition says otherwise", func(r *Request, v string) (err error) {
 			r.Spec.Checkpoint, err = cluster.ParseCheckpoint(v)
 			return err
 		}},

@@ -101,7 +101,7 @@ func TestSimResize(t *testing.T) {
 	if got := run(0, "--mem-peak-at", "0.1"); !strings.Contains(got, "RESERVED/USED") {
 		t.Errorf("a table of shares that stay:\n%s", got)
 	}
-	if got := run(2, "--resize", "often"); !strings.Contains(got, `--resize: "often" is not known; want off, conservative or eager`) {
+	if got := run(2, "--resize", "often"); !strings.Contains(got, `--resize "often": want off, conservative or eager`) {
 		t.Errorf("a mode that is none: %s", got)
 	}
 	if got := run(1, "--late-growers", "1.5"); !strings.Contains(got, "0 to 1") {

@@ -65,9 +65,9 @@ func runExperiment(ctx context.Context, e *console.Env, o *experimentOptions, na
 	if err := checkPlotFormats(o.plotFormats); err != nil {
 		return err
 	}
-	mode, err := cluster.ParseResizeMode(o.resize)
+	mode, err := resizeMode(o.resize)
 	if err != nil {
-		return console.Usagef("--%s", err.Error())
+		return err
 	}
 	if mode != cluster.ResizeOff && name != "yeung" && name != "schedtune" {
 		return console.Usagef("--resize: only yeung and schedtune have variants with it, not %s", name)

@@ -222,9 +222,9 @@ func (o *simOptions) run(ctx context.Context, t *simTask, say func(done, all int
 }
 
 func (p *simPoint) options(planner sim.Planner, seed uint64) (sim.Options, error) {
-	mode, err := cluster.ParseResizeMode(p.resize)
+	mode, err := resizeMode(p.resize)
 	if err != nil {
-		return sim.Options{}, console.Usagef("--%s", err.Error())
+		return sim.Options{}, err
 	}
 	rise := sim.Rise{PeakAt: p.peakAt, Late: p.lateGrowers}
 	if mode != cluster.ResizeOff && rise.PeakAt == 0 {
@@ -237,6 +237,15 @@ func (p *simPoint) options(planner sim.Planner, seed uint64) (sim.Options, error
 		Profile: p.profile, OOMAfter: p.oomAfter, CapMemory: p.capMemory, MTBF: p.mtbf, Repair: p.repair, Checkpoint: p.checkpoint,
 		Preemptible: p.preempt, Resize: mode, Rise: rise,
 	}, nil
+}
+
+// resizeMode reads --resize. A simulation has no partition that leaves it open.
+func resizeMode(s string) (cluster.ResizeMode, error) {
+	m := cluster.ResizeMode(s)
+	if m != cluster.ResizeOff && m != cluster.ResizeConservative && m != cluster.ResizeEager {
+		return m, console.Usagef("--resize %s: want off, conservative or eager", console.ShortQuote(s))
+	}
+	return m, nil
 }
 
 // workload is the one that a seed gives: with profiles for jobs of which the

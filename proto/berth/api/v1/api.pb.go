@@ -7632,8 +7632,8 @@ type Partition struct {
 	// How long sessions (salloc, and srun outside of jobs) may stand idle; absent
 	// is no limit of the partition's.
 	SessionIdle *durationpb.Duration `protobuf:"bytes,22,opt,name=session_idle,json=sessionIdle,proto3" json:"session_idle,omitempty"`
-	// Whether the shares of running jobs are cut to what they use: conservative or
-	// eager; empty is off.
+	// Whether the shares of running jobs are cut to what they use: off, conservative or
+	// eager; empty is conservative for jobs with a checkpoint hook.
 	Resize string `protobuf:"bytes,40,opt,name=resize,proto3" json:"resize,omitempty"`
 	// The most GPUs of a job, on all its nodes; 0 is no bound.
 	MaxGpus int64 `protobuf:"varint,41,opt,name=max_gpus,json=maxGpus,proto3" json:"max_gpus,omitempty"`
@@ -8065,7 +8065,7 @@ type SetPartitionRequest struct {
 	CpuPerGpuMilli *int64 `protobuf:"varint,24,opt,name=cpu_per_gpu_milli,json=cpuPerGpuMilli,proto3,oneof" json:"cpu_per_gpu_milli,omitempty"`
 	LeastMemMib    *int64 `protobuf:"varint,25,opt,name=least_mem_mib,json=leastMemMib,proto3,oneof" json:"least_mem_mib,omitempty"`
 	LeastCpuMilli  *int64 `protobuf:"varint,26,opt,name=least_cpu_milli,json=leastCpuMilli,proto3,oneof" json:"least_cpu_milli,omitempty"`
-	// off, conservative or eager.
+	// default, off, conservative or eager.
 	Resize *string `protobuf:"bytes,40,opt,name=resize,proto3,oneof" json:"resize,omitempty"`
 	// 0 takes the bound away.
 	MaxGpus       *int64 `protobuf:"varint,41,opt,name=max_gpus,json=maxGpus,proto3,oneof" json:"max_gpus,omitempty"`

@@ -7852,7 +7852,7 @@ type Partition struct {
 	Access []*AccessList `protobuf:"bytes,21,rep,name=access,proto3" json:"access,omitempty"`
 	// How long sessions may stand idle, 0 is no limit.
 	SessionIdleUs int64 `protobuf:"varint,22,opt,name=session_idle_us,json=sessionIdleUs,proto3" json:"session_idle_us,omitempty"`
-	// As cluster.ParseResizeMode reads it; empty is off.
+	// As cluster.ParseResizeMode reads it; empty is default.
 	Resize string `protobuf:"bytes,40,opt,name=resize,proto3" json:"resize,omitempty"`
 	// The most GPUs of a job, on all its nodes; 0 is no bound.
 	MaxGpus int64 `protobuf:"varint,41,opt,name=max_gpus,json=maxGpus,proto3" json:"max_gpus,omitempty"`
