@@ -143,10 +143,10 @@ type plainer interface {
 
 // startPlain places a job that needs no GPU on the host that plainHost takes.
 func (p *pass) startPlain(t *task) bool {
-	if gangsOf(p).plainFailed(t) {
+	if p.gangs.plainFailed(t) {
 		return false
 	}
-	hi := gangsOf(p).plainHost(t)
+	hi := p.gangs.plainHost(t)
 	if hi < 0 {
 		p.failed[t.plainShape()] = t.dur
 		return false
@@ -164,7 +164,7 @@ func (t *task) plainShape() shape {
 	return shape{class: -1, cpu: t.cpu, host: t.mem, node: t.job.Spec.Node, nodes: int16(t.nodes), whole: t.whole}
 }
 
-func (p gangs) plainFailed(t *task) bool {
+func (p *gangs) plainFailed(t *task) bool {
 	dur, ok := p.failed[t.plainShape()]
 	return ok && t.dur >= dur
 }
@@ -172,7 +172,7 @@ func (p gangs) plainFailed(t *task) bool {
 // plainHost chooses the host for a job that needs no GPU, -1 where none has room:
 // one without GPUs, else by the placer's rule, else the one whose GPUs have least
 // left, so that cores are not taken from GPUs that could be used.
-func (p gangs) plainHost(t *task) int32 {
+func (p *gangs) plainHost(t *task) int32 {
 	rule, ruled := p.placer.(plainer)
 	end := p.now + t.dur
 	best, least := int32(-1), int64(forever)

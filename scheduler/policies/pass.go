@@ -30,10 +30,9 @@ type pass struct {
 	failed  map[shape]int64
 	// changed lists the hosts on which something was placed, in order.
 	changed []int32
-	head    *task         // the first that did not fit, for whom room is kept
-	earlier cluster.JobID // for whom an earlier pass keeps some, 0 for nobody
+	head    *task // the first that did not fit, for whom room is kept
 	pool    pool
-	spread  *spread // of the task over several nodes that is being placed, or nil
+	gangs   gangs
 	// marginMilli is added to predicted memory, in thousandths of it.
 	marginMilli int64
 	// What orders work out beforehand.
@@ -98,6 +97,7 @@ func newPassWith(snap *cluster.Snapshot, e *engine, led *cluster.Ledger, m *memo
 		marginMilli: e.place.marginMilli, failed: m.failures(), plan: cluster.Plan{BaseIndex: snap.Index},
 		mem: m, plainly: !e.place.queues && !e.place.last,
 	}
+	p.gangs.pass = p
 	p.f = m.fleetOf(snap.Nodes, p.led)
 	at := 0
 	p.runs = m.spare[:0]
@@ -153,25 +153,25 @@ func (p *pass) addRunning(j *cluster.Job, known *run) {
 		return
 	}
 	if a.Gang == nil {
-		gangsOf(p).addPart(j, a, &a.Berth, known)
+		p.gangs.addPart(j, a, &a.Berth, known)
 		return
 	}
 	first := len(p.runs)
 	for _, b := range a.Held() {
-		gangsOf(p).addPart(j, a, b, nil)
+		p.gangs.addPart(j, a, b, nil)
 	}
-	gangsOf(p).number(first)
+	p.gangs.number(first)
 }
 
 // number tells the runs from first on that they are parts of one attempt.
-func (p gangs) number(first int) {
+func (p *gangs) number(first int) {
 	for i := first; i < len(p.runs); i++ {
 		p.runs[i].part, p.runs[i].parts = int32(i-first), int32(len(p.runs)-first)
 	}
 }
 
 // addPart enters what an attempt holds of one node.
-func (p gangs) addPart(j *cluster.Job, a *cluster.Attempt, b *cluster.Berth, known *run) {
+func (p *gangs) addPart(j *cluster.Job, a *cluster.Attempt, b *cluster.Berth, known *run) {
 	if known == nil {
 		r := run{job: j, berth: b, est: a.Estimate, began: int64(max(a.Started, a.Placed)), revision: j.Revision}
 		p.locate(&r)
@@ -248,7 +248,7 @@ func (p *pass) crowdedOut(t *task) bool {
 // start places t now if there is room.
 func (p *pass) start(t *task) bool {
 	if t.spans() {
-		return gangsOf(p).startSpan(t)
+		return p.gangs.startSpan(t)
 	}
 	if t.gpus == 0 {
 		return p.startPlain(t)
@@ -315,7 +315,7 @@ func (p *pass) mayHold(t *task, gi int32) bool {
 	h := &p.f.hosts[g.host]
 	end := p.now + n.dur
 	return t.cpu <= h.freeCPU(end) && t.mem <= h.freeMem(end) && (t.job.Spec.Node == "" || t.job.Spec.Node == h.node.ID) &&
-		(p.spread == nil || gangsOf(p).takes(t, g.host, g.class))
+		(p.gangs.spread == nil || p.gangs.takes(t, g.host, g.class))
 }
 
 // fits reports whether one card of a group that mayHold t takes it.
@@ -440,7 +440,7 @@ func (p *pass) commit(t *task, st cluster.Start, dur int64) {
 		p.cells.took(t, st.AllGPUs())
 	}
 	if len(st.Rest) > 0 {
-		gangsOf(p).number(first)
+		p.gangs.number(first)
 	}
 }
 

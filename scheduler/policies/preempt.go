@@ -74,7 +74,7 @@ type victims struct {
 
 func (p *pass) preemptFor(t *task) {
 	if t.spans() {
-		gangsOf(p).preemptSpan(t)
+		p.gangs.preemptSpan(t)
 		return
 	}
 	var best *victims
@@ -92,7 +92,7 @@ func (p *pass) preemptFor(t *task) {
 		return
 	}
 	for _, ri := range best.runs {
-		gangsOf(p).end(ri, t)
+		p.gangs.end(ri, t)
 	}
 	p.claim(t, at)
 }
@@ -210,12 +210,12 @@ func (p *pass) liesIn(r *run, gi int32) bool {
 // roomOn reports whether t fits in a group as its mirror is.
 func (p *pass) roomOn(t *task, gi int32) bool {
 	h := &p.f.hosts[p.f.groups[gi].host]
-	return h.use.CPUMilli-h.use.UsedCPU >= t.coresOn(h) && h.use.MemMiB-h.use.UsedMem >= t.mem && p.anyOf(t, gi) != nil && (!t.whole || gangsOf(p).allOf(t, gi))
+	return h.use.CPUMilli-h.use.UsedCPU >= t.coresOn(h) && h.use.MemMiB-h.use.UsedMem >= t.mem && p.anyOf(t, gi) != nil && (!t.whole || p.gangs.allOf(t, gi))
 }
 
 // allOf reports whether a host is empty but for cards of other classes, and t may
 // have all cards of the group.
-func (p gangs) allOf(t *task, gi int32) bool {
+func (p *gangs) allOf(t *task, gi int32) bool {
 	g := &p.f.groups[gi]
 	return p.f.hosts[g.host].use.UsedMem == 0 && !slices.ContainsFunc(g.cards, func(ci int32) bool { return !p.hasRoom(t, ci) })
 }
@@ -248,7 +248,7 @@ type toll struct {
 
 // preemptSpan proposes to end those in the way of t on as many nodes as it needs,
 // those with the fewest victims, then those that lose the least.
-func (p gangs) preemptSpan(t *task) {
+func (p *gangs) preemptSpan(t *task) {
 	var best *toll
 	on := map[int32]*victims{} // by group
 	p.eachFamily(t, func(gi int32) (scheduler.Part, bool) {
@@ -274,7 +274,7 @@ func (p gangs) preemptSpan(t *task) {
 	}
 }
 
-func (p gangs) tollOf(x placed, on map[int32]*victims) *toll {
+func (p *gangs) tollOf(x placed, on map[int32]*victims) *toll {
 	o := &toll{placed: x}
 	seen := map[cluster.JobID]bool{}
 	for i := range o.parts {
@@ -299,7 +299,7 @@ func (r *run) loss() int64 {
 
 // end proposes to end the attempt that a run is part of for t, and takes it out
 // of the mirror, on all of its nodes.
-func (p gangs) end(ri int32, t *task) {
+func (p *gangs) end(ri int32, t *task) {
 	r := &p.runs[ri]
 	p.plan.Preempt = append(p.plan.Preempt, cluster.Preemption{
 		Job: r.job.ID, Attempt: r.job.Live().No, For: t.id, Why: p.label + ": that one goes first",

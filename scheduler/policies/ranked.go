@@ -134,7 +134,7 @@ func (p *pass) rankAll() []ranking {
 	for ri := range p.runs {
 		if r := &p.runs[ri]; r.part == 0 && p.counts(int32(ri)) {
 			f := p.factsOfRun(r)
-			x := ranking{ranked: ranked{1, p.order.key(p, &f), nil}, run: int32(ri), id: f.id, cards: len(gangsOf(p).held(int32(ri))), spans: r.parts > 1}
+			x := ranking{ranked: ranked{1, p.order.key(p, &f), nil}, run: int32(ri), id: f.id, cards: len(p.gangs.held(int32(ri))), spans: r.parts > 1}
 			all = append(all, x)
 		}
 	}
@@ -168,7 +168,7 @@ func (p *pass) takePinned(left []int64) {
 // and how many thousandths of cards.
 func (p *pass) heldBy(ri int32) (class int32, milli int64) {
 	class = -1
-	for _, g := range gangsOf(p).held(ri) {
+	for _, g := range p.gangs.held(ri) {
 		if ci, ok := p.f.cardAt[g.GPU]; ok {
 			class = p.f.groups[p.f.cards[ci].group].class
 			milli += dominant(g.Share, p.f.classes[class].sellable)

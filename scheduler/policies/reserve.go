@@ -21,9 +21,9 @@ func (p *pass) hold(t *task) {
 	p.head = t
 	switch old := p.opt.HoldAge > 0 && time.Duration(p.now-t.since)*time.Microsecond >= p.opt.HoldAge; {
 	case old && t.spans():
-		gangsOf(p).emptySpan(t)
+		p.gangs.emptySpan(t)
 	case t.spans():
-		gangsOf(p).holdSpan(t)
+		p.gangs.holdSpan(t)
 	case old:
 		p.empty(t)
 	case t.gpus == 0:
@@ -45,7 +45,7 @@ func (p *pass) empty(t *task) {
 		if !p.couldHold(t, int32(gi)) {
 			continue
 		}
-		gangsOf(p).keepCards(p.f.groups[gi].cards, p.now)
+		p.gangs.keepCards(p.f.groups[gi].cards, p.now)
 		p.keepHost(t, p.f.groups[gi].host, p.now)
 		return
 	}
@@ -67,7 +67,7 @@ func (p *pass) holdCards(t *task) {
 	if best < 0 {
 		return
 	}
-	gangsOf(p).keepCards(cards, at)
+	p.gangs.keepCards(cards, at)
 	p.keepHost(t, p.f.groups[best].host, at)
 }
 
@@ -80,7 +80,7 @@ func (p *pass) keepHost(t *task, hi int32, until int64) {
 	h.keptCPU, h.keptMem, h.until = t.coresOn(h), t.mem, until
 }
 
-func (p gangs) keepCards(cards []int32, until int64) {
+func (p *gangs) keepCards(cards []int32, until int64) {
 	for _, ci := range cards {
 		c := &p.f.cards[ci]
 		if !p.f.hosts[p.f.groups[c.group].host].foreign || until < c.until {
@@ -93,7 +93,7 @@ func (p gangs) keepCards(cards []int32, until int64) {
 // empty; for a task over several nodes, whether as many could.
 func (p *pass) everFits(t *task) bool {
 	if t.spans() {
-		_, ok := gangsOf(p).everSpans(t)
+		_, ok := p.gangs.everSpans(t)
 		return ok
 	}
 	if t.gpus == 0 {
@@ -170,7 +170,7 @@ func (p *pass) holdPlain(t *task) {
 	best, at := int32(-1), int64(forever)
 	for hi := range p.f.hosts {
 		if h := &p.f.hosts[hi]; h.large(t) {
-			if when, ok := gangsOf(p).clearsPlain(t, h); ok && h.afterKept(when, t.dur) < at {
+			if when, ok := p.gangs.clearsPlain(t, h); ok && h.afterKept(when, t.dur) < at {
 				best, at = int32(hi), h.afterKept(when, t.dur)
 			}
 		}
@@ -182,7 +182,7 @@ func (p *pass) holdPlain(t *task) {
 
 // clearsPlain is when a host has the cores and memory of t, by the latest ends
 // of those there.
-func (p gangs) clearsPlain(t *task, h *host) (when int64, ok bool) {
+func (p *gangs) clearsPlain(t *task, h *host) (when int64, ok bool) {
 	cpu, mem, when := h.use.CPUMilli-h.use.UsedCPU, h.use.MemMiB-h.use.UsedMem, p.now
 	want := t.coresOn(h)
 	for _, ri := range p.byLatest(h) {
@@ -211,14 +211,14 @@ type Kept struct {
 func (e *engine) PlanBeside(snap *cluster.Snapshot, kept []Kept) (cluster.Plan, []Kept) {
 	p := newPass(snap, e)
 	for i := range kept {
-		gangsOf(p).honour(&kept[i])
+		p.gangs.honour(&kept[i])
 	}
 	plan := e.run(p)
-	return plan, gangsOf(p).kept()
+	return plan, p.gangs.kept()
 }
 
 // honour keeps what an earlier pass does.
-func (p gangs) honour(k *Kept) {
+func (p *gangs) honour(k *Kept) {
 	hi, ok := p.f.hostAt[k.Node]
 	if !ok {
 		return
@@ -243,7 +243,7 @@ func (h *host) afterKept(when, dur int64) int64 {
 }
 
 // before is for whom places are kept where t waits, 0 for nobody.
-func (p gangs) before(t *task) cluster.JobID {
+func (p *gangs) before(t *task) cluster.JobID {
 	if p.head != nil && p.head != t {
 		return p.head.id
 	}
@@ -251,7 +251,7 @@ func (p gangs) before(t *task) cluster.JobID {
 }
 
 // kept is what is kept at the end of the pass.
-func (p gangs) kept() (out []Kept) {
+func (p *gangs) kept() (out []Kept) {
 	for hi := range p.f.hosts {
 		h := &p.f.hosts[hi]
 		if h.until == forever {

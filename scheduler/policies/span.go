@@ -20,9 +20,11 @@ import (
 func (t *task) spans() bool { return t.nodes > 1 || t.whole }
 
 // gangs is the part of a pass that knows of jobs over several nodes.
-type gangs struct{ *pass }
-
-func gangsOf(p *pass) gangs { return gangs{p} }
+type gangs struct {
+	*pass
+	spread  *spread       // of the task over several nodes that is being placed, or nil
+	earlier cluster.JobID // for whom an earlier pass keeps some, 0 for nobody
+}
 
 // spread narrows what a placer may choose to the node that a task over several
 // may take next.
@@ -36,7 +38,7 @@ type spread struct {
 
 // takes reports whether a task may take cards of a class on a host next; the
 // class is -1 where it needs no cards.
-func (p gangs) takes(t *task, hi, class int32) bool {
+func (p *gangs) takes(t *task, hi, class int32) bool {
 	s, h, family := p.spread, &p.f.hosts[hi], int32(-1)
 	if class >= 0 {
 		family = p.f.classes[class].family
@@ -51,7 +53,7 @@ func (p gangs) takes(t *task, hi, class int32) bool {
 
 // isEmpty reports whether nobody is on a host, and nothing of it kept, so that t
 // can have it with all cards of a class.
-func (p gangs) isEmpty(t *task, hi, class int32) bool {
+func (p *gangs) isEmpty(t *task, hi, class int32) bool {
 	h := &p.f.hosts[hi]
 	if h.use.UsedCPU > 0 || h.use.UsedMem > 0 || h.keptCPU > 0 {
 		return false
@@ -67,7 +69,7 @@ func (p gangs) isEmpty(t *task, hi, class int32) bool {
 }
 
 // startSpan starts a task over several nodes if as many have room now.
-func (p gangs) startSpan(t *task) bool {
+func (p *gangs) startSpan(t *task) bool {
 	if t.gpus == 0 && p.plainFailed(t) || t.gpus > 0 && (p.crowdedOut(t) || !p.worthTrying(t)) {
 		return false
 	}
@@ -89,7 +91,7 @@ func (p gangs) startSpan(t *task) bool {
 
 // chooseSpan returns the parts that t is to start on now, none when it has to
 // wait. Nodes that held up an earlier attempt are taken where nothing else is.
-func (p gangs) chooseSpan(t *task) []scheduler.Part {
+func (p *gangs) chooseSpan(t *task) []scheduler.Part {
 	s := &spread{failed: make([]bool, len(p.f.classes)), late: t.job.Undone() == 0}
 	p.spread = s
 	defer func() { p.spread = nil }()
@@ -110,7 +112,7 @@ func (p gangs) chooseSpan(t *task) []scheduler.Part {
 
 // gather collects the parts of t on nodes that the placer chooses, of cards like
 // those that it chooses first; false when they are too few.
-func (p gangs) gather(t *task, s *spread) bool {
+func (p *gangs) gather(t *task, s *spread) bool {
 	s.family, s.named, s.parts = -1, 0, nil
 	if w := t.job.Spec.Where; w.Named() {
 		s.named = w.Nodes.Len()
@@ -137,7 +139,7 @@ func (p gangs) gather(t *task, s *spread) bool {
 // of it where it wants the node for itself. Empty cards are alike to placers
 // that have no rule for cards of one group, but to a gang they are not: it gets
 // those that are nearest to each other.
-func (p gangs) partOf(t *task, gi int32, cards []int32) []int32 {
+func (p *gangs) partOf(t *task, gi int32, cards []int32) []int32 {
 	if t.whole {
 		return slices.Clone(p.f.groups[gi].cards)
 	}
@@ -170,7 +172,7 @@ func nearest(p *pass, t *task, gi int32) []int32 {
 
 // placeSpan starts t on the parts. Nodes have their ranks in the order of their
 // ids.
-func (p gangs) placeSpan(t *task, parts []scheduler.Part) {
+func (p *gangs) placeSpan(t *task, parts []scheduler.Part) {
 	slices.SortFunc(parts, func(a, b scheduler.Part) int { return int(a.Host - b.Host) })
 	st := cluster.Start{Job: t.id, Attempt: uint32(len(t.job.Attempts)) + 1}
 	dur, of := t.dur, ""
@@ -203,7 +205,7 @@ func (p gangs) placeSpan(t *task, parts []scheduler.Part) {
 }
 
 // berthOn is what t holds of a node.
-func (p gangs) berthOn(t *task, x *scheduler.Part) cluster.Berth {
+func (p *gangs) berthOn(t *task, x *scheduler.Part) cluster.Berth {
 	h := &p.f.hosts[x.Host]
 	b := cluster.Berth{Node: h.node.ID, CPUMilli: t.coresOn(h), MemMiB: t.mem}
 	for _, ci := range x.Cards {
@@ -223,13 +225,13 @@ func (t *task) coresOn(h *host) int64 {
 }
 
 // siblings are the runs of the attempt that a run is part of.
-func (p gangs) siblings(ri int32) (lo, hi int32) {
+func (p *gangs) siblings(ri int32) (lo, hi int32) {
 	lo = ri - p.runs[ri].part
 	return lo, lo + max(1, p.runs[ri].parts)
 }
 
 // held are the cards of the attempt that a run is part of, on all of its nodes.
-func (p gangs) held(ri int32) []cluster.GPUShare {
+func (p *gangs) held(ri int32) []cluster.GPUShare {
 	lo, hi := p.siblings(ri)
 	if hi-lo == 1 {
 		return p.runs[ri].berth.GPUs
@@ -252,7 +254,7 @@ type placed struct {
 // cards of one family at a time or, for a task that needs no cards, the hosts
 // themselves; part may say no. It yields for each family the best parts, where
 // they are enough.
-func (p gangs) eachFamily(t *task, part func(at int32) (scheduler.Part, bool), yield func(placed)) {
+func (p *gangs) eachFamily(t *task, part func(at int32) (scheduler.Part, bool), yield func(placed)) {
 	take := func(x placed) {
 		for i := range x.parts {
 			x.parts[i] = scheduler.NewPart(t.job, p.f.hosts[x.parts[i].Host].node.ID, x.parts[i])
@@ -281,7 +283,7 @@ func (p gangs) eachFamily(t *task, part func(at int32) (scheduler.Part, bool), y
 
 // ofFamily is the parts of t on all groups of a family, the better of a host that
 // has two.
-func (p gangs) ofFamily(t *task, family int32, part func(gi int32) (scheduler.Part, bool)) placed {
+func (p *gangs) ofFamily(t *task, family int32, part func(gi int32) (scheduler.Part, bool)) placed {
 	x := placed{groups: map[int32]int32{}}
 	for gi := range p.f.groups {
 		g := &p.f.groups[gi]
@@ -307,7 +309,7 @@ func (p gangs) ofFamily(t *task, family int32, part func(gi int32) (scheduler.Pa
 
 // everSpans reports whether as many nodes in service as t needs could hold it,
 // were they empty, and which: the first of the first family of cards.
-func (p gangs) everSpans(t *task) (first placed, ok bool) {
+func (p *gangs) everSpans(t *task) (first placed, ok bool) {
 	any := func(int32) (scheduler.Part, bool) { return scheduler.Part{}, true }
 	p.eachFamily(t, any, func(x placed) {
 		if !ok {
@@ -318,7 +320,7 @@ func (p gangs) everSpans(t *task) (first placed, ok bool) {
 }
 
 // emptySpan closes the first nodes that could hold t.
-func (p gangs) emptySpan(t *task) {
+func (p *gangs) emptySpan(t *task) {
 	if first, ok := p.everSpans(t); ok {
 		p.keepParts(t, &first, p.now)
 	}
@@ -326,7 +328,7 @@ func (p gangs) emptySpan(t *task) {
 
 // holdSpan keeps the nodes on which t could start soonest, by when the last of
 // them is clear; until then they take who is gone by then.
-func (p gangs) holdSpan(t *task) {
+func (p *gangs) holdSpan(t *task) {
 	var best placed
 	at := int64(forever)
 	p.eachFamily(t, func(at int32) (scheduler.Part, bool) {
@@ -347,7 +349,7 @@ func (p gangs) holdSpan(t *task) {
 
 // keepParts keeps what t needs of the parts' nodes until a time: the cards that
 // they name, else all of their groups.
-func (p gangs) keepParts(t *task, x *placed, until int64) {
+func (p *gangs) keepParts(t *task, x *placed, until int64) {
 	for i := range x.parts {
 		hi, cards := x.parts[i].Host, x.parts[i].Cards
 		if gi, ok := x.groups[hi]; ok && (cards == nil || t.whole) {

@@ -47,7 +47,7 @@ func (g *teams) anchor() {
 // claim returns the cards of a run, nil when another team has one of them.
 func (g *teams) claim(ri int32) []int32 {
 	var cards []int32
-	for _, s := range gangsOf(g.p).held(ri) {
+	for _, s := range g.p.gangs.held(ri) {
 		ci, ok := g.p.f.cardAt[s.GPU]
 		if _, taken := g.claimed[ci]; !ok || taken {
 			return nil
@@ -61,7 +61,7 @@ func (g *teams) claim(ri int32) []int32 {
 }
 
 func (g *teams) liesOn(ri int32, cards []int32) bool {
-	gs := gangsOf(g.p).held(ri)
+	gs := g.p.gangs.held(ri)
 	return len(gs) == len(cards) && !slices.ContainsFunc(gs, func(s cluster.GPUShare) bool { return !slices.Contains(cards, g.p.f.cardAt[s.GPU]) })
 }
 
@@ -71,7 +71,7 @@ func (g *teams) liesOn(ri int32, cards []int32) bool {
 func (g *teams) start() (first *task) {
 	for _, x := range g.all {
 		if t := x.members[0].t; x.spans && t != nil {
-			if !gangsOf(g.p).startSpan(t) && first == nil {
+			if !g.p.gangs.startSpan(t) && first == nil {
 				first = t
 			}
 			continue

@@ -81,7 +81,7 @@ func (p *pass) lacking(t *task, n *need, m *left) cluster.Reason {
 		return cluster.Reason{Code: code, Detail: fmt.Sprintf(format, args...)}
 	}
 	if t.spans() {
-		return gangsOf(p).spanReason(t)
+		return p.gangs.spanReason(t)
 	}
 	switch {
 	case t.gpus > 1 && n.share.Exclusive && m.empty < t.gpus:
@@ -98,15 +98,15 @@ func (p *pass) lacking(t *task, n *need, m *left) cluster.Reason {
 		return say(cluster.ReasonCPU, "at most %d thousandths of a core free on one node, needs %d", m.cpu, t.cpu)
 	case t.mem > m.host:
 		return say(cluster.ReasonHostMem, "at most %d MiB of host memory free on one node, needs %d", m.host, t.mem)
-	case gangsOf(p).before(t) != 0:
-		return say(cluster.ReasonQueueOrder, "job %d is before it and waits for room", gangsOf(p).before(t))
+	case p.gangs.before(t) != 0:
+		return say(cluster.ReasonQueueOrder, "job %d is before it and waits for room", p.gangs.before(t))
 	}
 	return say(cluster.ReasonResources, "no place has all at once that it needs, beside whom it may lie")
 }
 
 // spanReason says how many nodes have room for a task over several: of the class
 // of which most have.
-func (p gangs) spanReason(t *task) cluster.Reason {
+func (p *gangs) spanReason(t *task) cluster.Reason {
 	if len(p.plan.Unplaced) >= p.opt.Base.MaxReasons {
 		return cluster.Reason{Code: cluster.ReasonNodes} // words cost more than the pass
 	}

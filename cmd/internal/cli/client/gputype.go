@@ -8,6 +8,8 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
 // GPUType finds the cluster's GPU type that somebody means: a100 is A100-SXM4-80GB
@@ -38,7 +40,12 @@ func SlurmType(ctx context.Context, c *Client, asked string) (string, error) {
 
 // knownType is the one of the cluster's types that is as asked, or like it, "" for none.
 func knownType(ctx context.Context, c *Client, asked string) (typ string, all []string, err error) {
-	nodes, err := GetNodes(ctx, c, nil)
+	var nodes []*apiv1.Node
+	err = c.Cluster(ctx, Reads, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+		resp, err := s.ListNodes(ctx, &apiv1.ListNodesRequest{Brief: true})
+		nodes = resp.GetNodes()
+		return err
+	})
 	if err != nil {
 		return "", nil, err
 	}
