@@ -53,6 +53,9 @@ func many(f *clitest.Fake) {
 	for i := range 9 {
 		j := clitest.SampleJobs()[0]
 		j.Id, j.Name = uint64(100+i), strings.Repeat("long", 20)
+		if i == 8 { // a task is called by its number
+			j.ArrayJobId, j.ArrayTaskId = 90, new(uint32(7))
+		}
 		f.Jobs = append(f.Jobs, j)
 		f.Nodes = append(f.Nodes, &apiv1.Node{
 			Id: fmt.Sprintf("x%d", i), State: "ready", Drain: true, DrainReason: strings.Repeat("because ", 30), Jobs: []uint64{j.Id},

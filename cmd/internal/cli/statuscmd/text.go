@@ -104,7 +104,7 @@ func (v *summary) printMine(e *console.Env, line func(string, ...any)) {
 			break
 		}
 		name := console.Cut(j.Name, 16)
-		line("  %d %s %s %s on %s%s", j.ID, name, console.StateCode(j.State), console.Elapsed(e, j.job), console.OrDash(j.Nodes), j.use())
+		line("  %s %s %s %s on %s%s", client.JobLabel(j.job), name, console.StateCode(j.State), console.Elapsed(e, j.job), console.OrDash(j.Nodes), j.use())
 	}
 }
 
