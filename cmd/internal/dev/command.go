@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/devnote"
 	"github.com/berth-scheduler/berth/cmd/internal/programs"
 )
 
@@ -70,9 +71,7 @@ func (c *command) run(ctx context.Context, args []string, stdout, stderr io.Writ
 	if len(args) > 0 {
 		code, err = runUser(ctx, args, cl.Env(os.Environ()), [3]*os.File{os.Stdin, os.Stdout, os.Stderr})
 	} else {
-		fmt.Fprintf(stdout, "The cluster is up: %d coordinator(s), %d node(s), in %s\n\n", c.opts.Coordinators, len(nodes), cl.Dir())
-		fmt.Fprintf(stdout, "  export BERTH_SOCKET=%s\n  berth node list\n  berth submit --gpus 1 -- berth sim-job --gpu-mem 6GiB --gpu-util 40 --seconds 20\n\nCtrl-C stops it.\n", cl.Sockets())
-		<-ctx.Done()
+		err = stay(ctx, cl, stdout, stderr)
 	}
 	cancel()
 	<-watched
@@ -82,4 +81,29 @@ func (c *command) run(ctx context.Context, args []string, stdout, stderr io.Writ
 		return &console.ExitError{Code: code} // the command has spoken for itself
 	}
 	return err
+}
+
+// stay says how to use the cluster, lets other terminals find it, and waits for the
+// end of ctx.
+func stay(ctx context.Context, cl *Cluster, stdout, stderr io.Writer) error {
+	takeBack, err := devnote.Here().Leave(cl.Sockets())
+	if err != nil {
+		fmt.Fprintf(stderr, "berth: warning: other terminals do not find this cluster by themselves: %v\n", err)
+		takeBack = func() error { return nil }
+	}
+	fmt.Fprintf(stdout, "The cluster is up: %d coordinator(s), %d node(s), in %s\n", cl.opts.Coordinators, len(cl.opts.Nodes), cl.Dir())
+	fmt.Fprintf(stdout, `
+In another terminal:
+
+  berth submit --gpus 1 -- berth sim-job --gpu-mem 6GiB --gpu-util 40 --seconds 20
+  berth
+
+Where several clusters run on this machine, name this one:
+
+  export BERTH_SOCKET=%s
+
+Ctrl-C stops it.
+`, cl.Sockets())
+	<-ctx.Done()
+	return takeBack()
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -183,7 +186,7 @@ func (c *Client) call(ctx context.Context, eff effect, do func(context.Context, 
 			c.env.Warnf("%s, trying again (%s)", what, console.Escape(tried[len(tried)-1].err.Msg))
 		}
 		limit = laterTry
-		if c.down() && time.Since(start) > downAfter {
+		if c.down() && (time.Since(start) > downAfter || c.absent()) {
 			return c.giveUp(eff, unknown, tried, ctx)
 		}
 		if !Sleep(all, max(wait/2, busy)+rand.N(wait/2)) { // #nosec G404 -- spreads what many do at once
@@ -255,6 +258,17 @@ func (c *Client) down() bool {
 	return true
 }
 
+// absent reports whether not even a folder is there of any socket. A daemon that
+// starts again takes its socket away for a moment, never its folder.
+func (c *Client) absent() bool {
+	for _, cn := range c.conns {
+		if _, err := os.Stat(filepath.Dir(cn.socket)); !errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
+	}
+	return true
+}
+
 // giveUp lists what was tried, one socket a line.
 func (c *Client) giveUp(eff effect, unknown bool, tried []outcome, ctx context.Context) error {
 	if eff == Reads && ctx.Err() != nil {
@@ -272,7 +286,7 @@ func (c *Client) giveUp(eff effect, unknown bool, tried []outcome, ctx context.C
 		fmt.Fprintf(&b, "\n  %s: %s", t.socket, strings.TrimSpace(t.err.Msg))
 	}
 	if c.down() {
-		b.WriteString("\nIs Berth running on this machine? $BERTH_SOCKET names the sockets to try.")
+		b.WriteString("\nIs Berth running on this machine? $BERTH_SOCKET names the sockets to try; berth dev starts a cluster to try it.")
 	}
 	return cluster.Errorf(code, "%s", b.String())
 }

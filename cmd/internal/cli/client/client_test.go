@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -42,6 +43,20 @@ func TestAllDown(t *testing.T) {
 			if !strings.Contains(w.Errs.String(), want) {
 				t.Errorf("want %q in:\n%s", want, w.Errs.String())
 			}
+		}
+	})
+}
+
+func TestNoFolderOfASocketFailsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := clitest.NewWorld(t)
+		w.Vars["BERTH_SOCKET"] = filepath.Join(t.TempDir(), "none", "berth.sock")
+		start := time.Now()
+		if code := w.Run("queue"); code != console.ExitUnavailable || time.Since(start) > 0 {
+			t.Errorf("exit code %d after %s, want 4 at once", code, time.Since(start))
+		}
+		if got := w.Errs.String(); !strings.Contains(got, "berth dev") || strings.Contains(got, "trying again") {
+			t.Errorf("printed:\n%s", got)
 		}
 	})
 }

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/berth-scheduler/berth/cmd/internal/devnote"
 	"github.com/berth-scheduler/berth/cmd/internal/programs"
 )
 
@@ -45,6 +46,9 @@ type Env struct {
 	Accounts Accounts
 	// Now is for what is displayed, never for time-outs.
 	Now func() time.Time
+	// DevSockets are those of a cluster that `berth dev` runs here for the user;
+	// none if there is none.
+	DevSockets func() []string
 	// Dial opens a connection to a unix socket.
 	Dial func(ctx context.Context, path string) (net.Conn, error)
 	// Become starts another of Berth's programs in this one's place. It returns only
@@ -77,6 +81,12 @@ func SystemEnv() *Env {
 		User:     func() string { return strconv.Itoa(os.Getuid()) },
 		Accounts: SystemAccounts(),
 		Now:      time.Now,
+		DevSockets: func() []string {
+			if _, err := os.Lstat(DefaultSocket); err == nil {
+				return nil
+			}
+			return devnote.Here().Find()
+		},
 		Dial: func(ctx context.Context, path string) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "unix", path)
@@ -157,13 +167,17 @@ func (e *Env) Flush() error {
 	}
 }
 
-// Sockets lists where coordinators are sought, in order.
+// Sockets lists where coordinators are sought, in order: as BERTH_SOCKET has it, else
+// where a machine's daemon listens, and where none does at a cluster of `berth dev`.
 func (e *Env) Sockets() []string {
 	var out []string
 	for s := range strings.SplitSeq(e.Getenv("BERTH_SOCKET"), ",") {
 		if s = strings.TrimPrefix(strings.TrimSpace(s), "unix://"); s != "" {
 			out = append(out, s)
 		}
+	}
+	if len(out) == 0 && e.DevSockets != nil {
+		out = e.DevSockets()
 	}
 	if len(out) == 0 {
 		out = []string{DefaultSocket}

@@ -132,7 +132,8 @@ func newRoot(env *console.Env, c *client.Client, p Program, args []string) *cobr
 		Short: "Run GPU jobs beside each other",
 		Long: "Berth runs GPU jobs on your own machines and lays several on one GPU when they fit.\n" +
 			"It talks to the coordinators named in $BERTH_SOCKET (a comma-separated list of unix\n" +
-			"sockets), by default " + console.DefaultSocket + ". Slurm's commands are here, too: berth sbatch --help.",
+			"sockets), by default " + console.DefaultSocket + " or the cluster that your berth dev runs.\n" +
+			"Slurm's commands are here, too: berth sbatch --help.",
 		SilenceErrors: true, SilenceUsage: true, TraverseChildren: false,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args:              cobra.ArbitraryArgs,
