@@ -124,21 +124,22 @@ func (s *Spec) checkSizes() error {
 		field    string
 		got, max int64
 		unit     string
+		hint     string
 	}{
-		{"gpus", int64(s.GPUs), MaxGPUsPerJob, ""},
-		{"nodes", int64(s.Nodes), MaxNodes, ""},
-		{"tasks", int64(s.Tasks), MaxTasks, ""},
-		{"gpu_mem", s.GPUMemMiB, MaxMemMiB, " MiB"},
-		{"gpu_util", s.GPUMilli, WholeGPU, " thousandths"},
-		{"mem", s.MemMiB, MaxMemMiB, " MiB"},
-		{"cpus", s.CPUMilli, 4096 * 1000, " thousandths"},
-		{"time", seconds(s.TimeLimit), MaxTimeDays * 86400, " seconds"},
-		{"expect", seconds(s.Duration), MaxTimeDays * 86400, " seconds"},
-		{"features", int64(len(s.Features)), MaxFeatures, " bytes"},
-		{"script", int64(len(s.Script)), MaxPackedScript, " bytes, packed,"},
+		{"gpus", int64(s.GPUs), MaxGPUsPerJob, "", " on each node; --nodes asks for several"},
+		{"nodes", int64(s.Nodes), MaxNodes, "", ""},
+		{"tasks", int64(s.Tasks), MaxTasks, "", ""},
+		{"gpu_mem", s.GPUMemMiB, MaxMemMiB, " MiB", ""},
+		{"gpu_util", s.GPUMilli, WholeGPU, " thousandths", ""},
+		{"mem", s.MemMiB, MaxMemMiB, " MiB", ""},
+		{"cpus", s.CPUMilli, 4096 * 1000, " thousandths", ""},
+		{"time", seconds(s.TimeLimit), MaxTimeDays * 86400, " seconds", ""},
+		{"expect", seconds(s.Duration), MaxTimeDays * 86400, " seconds", ""},
+		{"features", int64(len(s.Features)), MaxFeatures, " bytes", ""},
+		{"script", int64(len(s.Script)), MaxPackedScript, " bytes, packed,", ""},
 	} {
 		if v.got < 0 || v.got > v.max {
-			return Errorf(CodeInvalid, "%s: %d%s is outside 0 to %d", v.field, v.got, v.unit, v.max)
+			return Errorf(CodeInvalid, "%s: %d%s is outside 0 to %d%s", v.field, v.got, v.unit, v.max, v.hint)
 		}
 	}
 	if s.Partition != "" {

@@ -335,8 +335,8 @@ func (p *pass) why(it *item, n *need, k *class, c *card, cards int) string {
 		b = append(b, " free, beside "...)
 		b = append(b, jobs(c.use.Shares)...)
 	}
-	b = append(b, "; predicted "...)
-	b = append(b, about(n.dur)...)
+	b = append(b, "; "...)
+	b = append(b, timeWords(it.job, k.gpuType, n.dur)...)
 	if it.job.Spec.Objective != "" {
 		e, _ := cluster.EstimateFor(it.job.Estimates, k.gpuType)
 		b = append(b, "; of the types that are free the best for "...)

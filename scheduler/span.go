@@ -58,8 +58,8 @@ func (p *pass) startSpan(it *item) bool {
 		return false
 	}
 	_, e, _ := ShareOn(it.job, p.f.classes[best].rep, p.pol)
-	why := fmt.Sprintf("%d nodes with %s %s free on each, those with the fewest; predicted %s",
-		it.nodes, gpus(it.gpus), p.f.classes[best].gpuType, about(it.needs[best].dur))
+	why := fmt.Sprintf("%d nodes with %s %s free on each, those with the fewest; %s",
+		it.nodes, gpus(it.gpus), p.f.classes[best].gpuType, timeWords(it.job, p.f.classes[best].gpuType, it.needs[best].dur))
 	p.placeSpan(it, best, parts[best], e, why)
 	return true
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 // gib prints MiB as GiB with one decimal, and less than one in MiB.
@@ -77,4 +79,19 @@ func gpus(n int) string {
 		return "1 GPU"
 	}
 	return strconv.Itoa(n) + " GPUs"
+}
+
+// timeWords says how long j is expected to run on cards of gpuType, and who says so.
+func timeWords(j *cluster.Job, gpuType string, us int64) string {
+	e, _ := cluster.EstimateFor(j.Estimates, gpuType)
+	limit := j.Spec.TimeLimit
+	switch {
+	case e.Duration > 0 && (limit <= 0 || e.Duration <= limit):
+		return "predicted " + about(us)
+	case e.Duration <= 0 && j.Spec.Duration > 0 && (limit <= 0 || j.Spec.Duration <= limit):
+		return "expected " + about(us)
+	case limit > 0:
+		return "limited to " + about(us)
+	}
+	return "time unknown, " + about(us) + " assumed"
 }

@@ -34,7 +34,7 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 	}
 	s.Depends = DependsFromAPI(m.GetDepends())
 	if m.GetGpus() > cluster.MaxGPUsPerJob { // before it is narrowed
-		return nil, cluster.Errorf(cluster.CodeInvalid, "gpus: %d is outside 0 to %d", m.GetGpus(), cluster.MaxGPUsPerJob)
+		return nil, cluster.Errorf(cluster.CodeInvalid, "gpus: %d is outside 0 to %d on each node; --nodes asks for several", m.GetGpus(), cluster.MaxGPUsPerJob)
 	}
 	s.GPUs = int(m.GetGpus())
 	var err error

@@ -49,7 +49,7 @@ func printStarts(ctx context.Context, e *console.Env, c *client.Client, o *Queue
 			continue // it has started meanwhile
 		}
 		views = append(views, startView{j.GetId(), j.GetName(), j.GetUser(), j.GetState(), view.ForecastOf(f.GetForecast()), f.GetCannotSay()})
-		t.Add(strconv.FormatUint(j.GetId(), 10), j.GetName(), j.GetUser(), j.GetState(), strconv.Itoa(int(j.GetGpusWanted())), client.StartText(e, f.GetForecast(), f.GetCannotSay()))
+		t.Add(jobLabel(j), j.GetName(), j.GetUser(), j.GetState(), strconv.Itoa(int(j.GetGpusWanted())), client.StartText(e, f.GetForecast(), f.GetCannotSay()))
 	}
 	if done, err := console.PrintList(e, console.Format(o.Output), views); done {
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/jobspec"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
 	"github.com/berth-scheduler/berth/cmd/internal/units"
+	"github.com/berth-scheduler/berth/model"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -167,7 +168,7 @@ func showJob(e *console.Env, j *apiv1.Job) {
 		"Measured", measuredText(j.GetMeasured()),
 	}
 	if s != nil {
-		kv = append(kv, specKeys(s)...)
+		kv = append(kv, specKeys(j, s)...)
 	}
 	console.KeyValues(e, "", kv...)
 	view.ShowUsed(e, j)
@@ -179,7 +180,7 @@ func showJob(e *console.Env, j *apiv1.Job) {
 	}
 }
 
-func specKeys(s *apiv1.JobSpec) []string {
+func specKeys(j *apiv1.Job, s *apiv1.JobSpec) []string {
 	var asked []string
 	add := func(has bool, format string, args ...any) {
 		if has {
@@ -211,9 +212,9 @@ func specKeys(s *apiv1.JobSpec) []string {
 		"Mounts", strings.Join(jobspec.MountTexts(s), ", "),
 		"Container", jobspec.ContainerText(s),
 		"Directory", string(s.GetDir()),
-		"Output", string(s.GetStdout()),
-		"Error", string(s.GetStderr()),
-		"Input", string(s.GetStdin()),
+		"Output", view.PathText(j, string(s.GetStdout())),
+		"Error", view.PathText(j, string(s.GetStderr())),
+		"Input", view.PathText(j, string(s.GetStdin())),
 		"Comment", s.GetComment(),
 		"Mail", jobspec.MailText(s),
 		"May idle", jobspec.IdleText(s),
@@ -364,14 +365,23 @@ func predictedText(p *apiv1.Prediction) string {
 	if p == nil {
 		return ""
 	}
-	if p.GetGpuType() == cluster.CPUType {
-		return fmt.Sprintf("host memory %s, %s on %s cores; confidence %.0f%%, from %s",
-			console.MemOrDash(p.GetHostMemMib()), console.SecondsText(p.GetSeconds()), console.Cores(p.GetCpuMilli()), 100*p.GetConfidence(), console.OrNone(p.GetSource()))
+	seconds := "time unknown"
+	if p.GetSeconds() > 0 {
+		seconds = console.SecondsText(p.GetSeconds())
 	}
-	text := fmt.Sprintf("GPU memory %s (95%%: %s), GPU %s, %s on %s; confidence %.0f%%, from %s",
-		console.MemOrDash(p.GetGpuMemMib()), console.MemOrDash(p.GetGpuMemP95Mib()), console.PercentOf(p.GetGpuUtilMilli()),
-		console.SecondsText(p.GetSeconds()), console.OrDash(p.GetGpuType()), 100*p.GetConfidence(), console.OrNone(p.GetSource()))
-	return text
+	known := fmt.Sprintf("; confidence %.0f%%, from %s", 100*p.GetConfidence(), p.GetSource())
+	none := p.GetSource() == "" || p.GetSource() == string(model.SourceNone)
+	switch {
+	case none && p.GetGpuType() != cluster.CPUType:
+		return "nothing is known of it: whole GPUs until a run was measured, " + seconds
+	case none:
+		known = "; nothing is known of it"
+	}
+	if p.GetGpuType() == cluster.CPUType {
+		return fmt.Sprintf("host memory %s, %s cores, %s", console.MemOrDash(p.GetHostMemMib()), console.Cores(p.GetCpuMilli()), seconds) + known
+	}
+	return fmt.Sprintf("GPU memory %s (95%%: %s), GPU %s, %s on %s", console.MemOrDash(p.GetGpuMemMib()), console.MemOrDash(p.GetGpuMemP95Mib()),
+		console.PercentOf(p.GetGpuUtilMilli()), seconds, console.OrDash(p.GetGpuType())) + known
 }
 
 // measuredText says in one line what an older node measured; see showUsed.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -325,7 +326,7 @@ func (r *Request) TakeOver(a *sbatch.Request) {
 	s := &r.Spec
 	s.Name, s.Comment, s.Dir = a.Name, a.Comment, a.Dir
 	s.Stdin, s.Stdout, s.Stderr = a.Stdin, a.Stdout, a.Stderr
-	s.GPUs, r.Gpus = int(min(a.GPUs, cluster.MaxGPUsPerJob+1)), a.GPUsSaid
+	s.GPUs, r.Gpus = int(min(a.GPUs, math.MaxInt32)), a.GPUsSaid
 	s.GPUType, r.Slurm.Typed = a.GPUType, a.GPUType != ""
 	r.where = whereText{a.NodeList, a.Exclude, a.Constraint, a.Reservation, a.WholeNodes}
 	s.CPUMilli, s.MemMiB = min(a.CPUs, 1<<30)*1000, a.MemMiB

@@ -12,7 +12,8 @@ import (
 // Slurm's patterns for the first process of its first node, then relative to the
 // job's directory.
 func OutputPath(j *apiv1.Job, pattern string) (string, error) {
-	name := expandPatterns(j, pattern)
+	names := outputNames(j)
+	name := cluster.OutputPath(pattern, &names)
 	if name == "" {
 		return "", fmt.Errorf("job %d has no output file", j.GetId())
 	}
@@ -22,10 +23,22 @@ func OutputPath(j *apiv1.Job, pattern string) (string, error) {
 	return filepath.Join(string(j.GetSpec().GetDir()), name), nil
 }
 
-func expandPatterns(j *apiv1.Job, p string) string {
+// PathText is a job's output, error or input file, with Slurm's patterns filled in if
+// that gives one name for all its nodes and processes.
+func PathText(j *apiv1.Job, pattern string) string {
+	here, there := outputNames(j), outputNames(j)
+	there.Node, there.NodeRank, there.Rank = "there", 1, "1"
+	path := cluster.OutputPath(pattern, &here)
+	if j.GetArrayCount() > 1 || path != cluster.OutputPath(pattern, &there) {
+		return pattern
+	}
+	return path
+}
+
+func outputNames(j *apiv1.Job) cluster.OutputNames {
 	n := cluster.OutputNames{Job: cluster.JobID(j.GetId()), Array: cluster.JobID(j.GetArrayJobId()), Name: j.GetName(), User: j.GetUser(), Node: j.GetNode()}
 	if n.Array != 0 && j.GetArrayCount() < 2 {
 		n.Task = j.ArrayTaskId
 	}
-	return cluster.OutputPath(p, &n)
+	return n
 }
