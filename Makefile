@@ -48,9 +48,10 @@ build: ## build bin/berth, berthd, berth-job and berth-lab, with the commit from
 install: build ## install the programs, manual pages, completion and links (PREFIX=, DESTDIR=, LINKDIR=)
 	for p in $(PROGRAMS); do install -D -m 0755 bin/$$p $(DESTDIR)$(PREFIX)/bin/$$p || exit; done
 	bin/berth reference --man $(DESTDIR)$(PREFIX)/share/man/man1
-	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(LINKDIR)
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d $(DESTDIR)$(LINKDIR)
 	bin/berth completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/berth
 	bin/berth completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_berth
+	bin/berth completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/berth.fish
 	set -e; for c in $(LINKS); do ln -sfn $(PREFIX)/bin/berth $(DESTDIR)$(LINKDIR)/$$c; done
 
 demo: build ## show a whole cluster at work on this machine

@@ -35,7 +35,7 @@ func TestBadInput(t *testing.T) {
 			{2, []string{"submit", "--gpus"}},
 			{2, []string{"queue", "-o", "xml"}},
 			{2, []string{"why", "1", "2"}},
-			{2, []string{"completion", "fish"}},
+			{2, []string{"completion", "tcsh"}},
 			{2, []string{"version", "x"}},
 			{2, []string{"queue", "--state", "RUNING"}},
 			{2, []string{"queue", "--watch", "--interval", "1ms"}},

@@ -25,7 +25,7 @@ import (
 
 // Program is berth: what users and administrators type.
 func Program() frame.Program {
-	p := frame.Program{Name: programs.Users, Example: "berth queue", Bare: statuscmd.Bare, Groups: []cobra.Group{
+	p := frame.Program{Name: programs.Users, Example: "berth queue", Bare: statuscmd.Bare, Complete: completed, Groups: []cobra.Group{
 		{ID: "start", Title: "Start something:"}, {ID: "jobs", Title: "Jobs:"}, {ID: "inside", Title: "Inside a running job:"}, {ID: "used", Title: "What was used:"},
 		{ID: "cluster", Title: "The cluster:"}, {ID: "policy", Title: "Who may do what, and how much:"}, {ID: "setup", Title: "Set up and keep:"},
 		{ID: "try", Title: "Try it without a cluster:"},

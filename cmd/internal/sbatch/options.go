@@ -60,3 +60,12 @@ var envOptions = []struct{ variable, option string }{
 	{"SBATCH_THREAD_SPEC", "thread-spec"}, {"SBATCH_TIMELIMIT", "time"}, {"SBATCH_USE_MIN_NODES", "use-min-nodes"},
 	{"SBATCH_WAIT", "wait"}, {"SBATCH_WAIT_ALL_NODES", "wait-all-nodes"}, {"SBATCH_WCKEY", "wckey"},
 }
+
+// OptionNames are the long options of sbatch.
+func OptionNames() []string {
+	var out []string
+	for _, o := range slurmOptions {
+		out = append(out, o.Name)
+	}
+	return out
+}

@@ -25,6 +25,8 @@ type Program struct {
 	Groups []cobra.Group
 	// Bare is what is done when nothing else was typed; nil is to say what is missing.
 	Bare func(context.Context, *console.Env, *client.Client) error
+	// Complete lets shells complete the commands below root; nil is not at all.
+	Complete func(root *cobra.Command, e *console.Env, c *client.Client)
 }
 
 // CalledAs is p under the name by which its process was started: whoever types
@@ -152,6 +154,9 @@ func newRoot(env *console.Env, c *client.Client, p Program, args []string) *cobr
 		cmd := x.New(env, c)
 		cmd.GroupID = x.Group
 		merge(root, cmd)
+	}
+	if p.Complete != nil && len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+		p.Complete(root, env, c)
 	}
 	if n := len(p.Groups); n > 0 {
 		root.SetHelpCommandGroupID(p.Groups[n-1].ID)

@@ -26,6 +26,15 @@ var stepOptions = []sbatch.Option{
 	{Name: "kill-command", Arg: sbatch.MayArg}, {Name: "idle-limit", Arg: sbatch.NeedsArg},
 }
 
+// OptionNames are the long options that srun has beside those of sbatch.
+func OptionNames() []string {
+	var out []string
+	for _, o := range stepOptions {
+		out = append(out, o.Name)
+	}
+	return out
+}
+
 // refusedOptions would change what runs, and cannot be done.
 var refusedOptions = map[string]string{
 	"multi-prog":  "several programs in one step are not run; start each with an srun of its own, in the background",

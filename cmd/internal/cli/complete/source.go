@@ -1,0 +1,117 @@
+package complete
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// source lists what there is of a kind, each perhaps with a tab and a description;
+// nothing where the coordinators do not say.
+type source func(ctx context.Context, e *console.Env, c *client.Client) []string
+
+// mostJobs bounds how many jobs are proposed.
+const mostJobs = 500
+
+// jobs are the caller's that have not ended.
+func jobs(ctx context.Context, e *console.Env, c *client.Client) (out []string) {
+	req := &apiv1.ListJobsRequest{Users: []string{e.User()}, Brief: true, PageSize: mostJobs}
+	_ = c.Jobs(ctx, client.Reads, func(ctx context.Context, s apiv1.JobServiceClient) error {
+		resp, err := s.ListJobs(ctx, req)
+		if err != nil {
+			return err
+		}
+		out = nil
+		for _, j := range resp.GetJobs() {
+			name := client.JobLabel(j)
+			if j.GetArrayCount() > 1 { // those of an array that have not begun
+				name = strconv.FormatUint(j.GetArrayJobId(), 10)
+			}
+			out = append(out, name+"\t"+console.Escape(j.GetName())+", "+j.GetState())
+		}
+		return nil
+	})
+	return out
+}
+
+func nodes(ctx context.Context, _ *console.Env, c *client.Client) (out []string) {
+	for _, n := range allNodes(ctx, c) {
+		out = append(out, n.GetId())
+	}
+	return out
+}
+
+func gpuTypes(ctx context.Context, _ *console.Env, c *client.Client) []string {
+	types := map[string]bool{}
+	for _, n := range allNodes(ctx, c) {
+		for _, g := range n.GetGpus() {
+			types[g.GetType()] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(types))
+}
+
+func allNodes(ctx context.Context, c *client.Client) (out []*apiv1.Node) {
+	_ = c.Cluster(ctx, client.Reads, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+		resp, err := s.ListNodes(ctx, &apiv1.ListNodesRequest{Brief: true})
+		out = resp.GetNodes()
+		return err
+	})
+	return out
+}
+
+func partitions(ctx context.Context, _ *console.Env, c *client.Client) (out []string) {
+	_ = c.Cluster(ctx, client.Reads, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+		resp, err := s.ListPartitions(ctx, &apiv1.ListPartitionsRequest{})
+		out = nil
+		for _, p := range resp.GetPartitions() {
+			out = append(out, p.GetName())
+		}
+		return err
+	})
+	return out
+}
+
+func reservations(ctx context.Context, _ *console.Env, c *client.Client) (out []string) {
+	all, _ := client.GetReservations(ctx, c, nil)
+	for _, r := range all {
+		out = append(out, r.GetName())
+	}
+	return out
+}
+
+func accounts(ctx context.Context, _ *console.Env, c *client.Client) (out []string) {
+	for _, a := range standing(ctx, c).GetAccounts() {
+		out = append(out, a.GetName())
+	}
+	return out
+}
+
+func qos(ctx context.Context, _ *console.Env, c *client.Client) (out []string) {
+	for _, q := range standing(ctx, c).GetQos() {
+		out = append(out, q.GetName())
+	}
+	return out
+}
+
+func standing(ctx context.Context, c *client.Client) (resp *apiv1.ListStandingResponse) {
+	_ = c.Accounts(ctx, client.Reads, func(ctx context.Context, s apiv1.AccountServiceClient) (err error) {
+		resp, err = s.ListStanding(ctx, &apiv1.ListStandingRequest{})
+		return err
+	})
+	return resp
+}
+
+func states(context.Context, *console.Env, *client.Client) (out []string) {
+	for s := cluster.JobState(1); s.Valid(); s++ {
+		out = append(out, s.String())
+	}
+	return out
+}
