@@ -32,7 +32,7 @@ PROGRAMS := berth berthd berth-job berth-lab
 LINKS    := sbatch squeue scancel sinfo scontrol sacct seff sshare srun salloc sacctmgr sattach sbcast scrontab sdiag sgather sprio sreport sstat strigger
 
 .DEFAULT_GOAL := help
-.PHONY: help build install demo test hunt stress short e2e bench bench-slurm experiments fuzz soak mallory mutants lint vuln generate check cover clean test-deps fmt vet tidy generate-check
+.PHONY: help build install demo test hunt stress short e2e bench bench-guard bench-slurm experiments fuzz soak mallory mutants lint vuln generate check cover clean test-deps fmt vet tidy generate-check
 
 help: ## list the targets
 	@echo "targets:"
@@ -108,6 +108,9 @@ bench: ## run benchmarks (BENCH=regexp COUNT=n) into bin/bench.txt, for benchsta
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -p 1 -timeout 2h ./... > bin/bench.txt || { cat bin/bench.txt; exit 1; }
 	@cat bin/bench.txt
 	@echo "written to bin/bench.txt"
+
+bench-guard: ## run the tests that count work, not time: fail where an item costs more among ten times as many
+	$(GO) test $(LIGHT) -count=1 -run '^TestWorkOf' $(sort $(dir $(shell grep -rl --include=*_test.go '^func TestWorkOf' .)))
 
 bench-slurm: build ## do the same to Slurm and to Berth, in turns (needs slurm-wlm and munge)
 	$(GO) test ./e2e -run '^$$' -bench '^BenchmarkBesideSlurm' -benchtime 40x -timeout 1h

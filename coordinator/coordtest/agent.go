@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
@@ -22,6 +23,8 @@ type Agent struct {
 	Assigned chan *nodev1.Assignment
 	// Visits delivers what users ask for, see Answer.
 	Visits chan *nodev1.Visit
+	// Granted is how many heartbeats were answered.
+	Granted atomic.Int64
 	// Ended is closed when the leader ends the session.
 	Ended chan struct{}
 }
@@ -47,6 +50,9 @@ func (c *Cluster) Agent(i int, node, boot string, gpus ...*nodev1.GPU) *Agent {
 		for err == nil {
 			for _, as := range m.GetDesired().GetAssignments() {
 				a.Assigned <- as
+			}
+			if m.GetLeaseGranted() != nil {
+				a.Granted.Add(1)
 			}
 			if v := m.GetVisit(); v != nil {
 				a.Visits <- v

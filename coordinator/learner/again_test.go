@@ -58,30 +58,38 @@ func (p *slowLog) apply(cmd *logv1.Command) fsm.Result {
 	return r
 }
 
+// whoWait is a learner before a machine with so many jobs that wait, all alike, of which
+// nothing was predicted.
+func whoWait(t *testing.T, jobs int) (*Learner, *slowLog) {
+	t.Helper()
+	f := fsm.New(fsm.Options{})
+	p := &slowLog{t: t, f: f}
+	p.apply(&logv1.Command{Kind: &logv1.Command_RegisterNode{RegisterNode: &logv1.RegisterNode{Node: &logv1.Node{
+		Id: "n1", State: 1, BootId: "b", CpuMilli: 1000, MemMib: 1000, Gpus: []*logv1.GPU{{Id: "g", Type: "T4", MemMib: 15360, SellableMib: 15000, MaxShares: 3}},
+	}}}})
+	who := cluster.Owner{UID: 1000}
+	l := New(Config{}, Needs{FSM: f, Proposer: p, Clock: time.Now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Registry: prometheus.NewRegistry()})
+	spec := &cluster.Spec{Name: "j", Command: []string{"true"}, GPUs: 1}
+	_, sig, err := l.predict(who, spec, GPUTypes(f.Nodes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub := &logv1.SubmitJob{FirstJob: 1, RequestId: "request-0000000001", BodyHash: make([]byte, 32), Owner: &logv1.Owner{Uid: 1000}}
+	for range jobs {
+		sub.Jobs = append(sub.Jobs, &logv1.NewJob{Spec: &logv1.Spec{Name: "j", Command: [][]byte{[]byte("true")}, Gpus: 1, Signature: sig}})
+	}
+	p.apply(&logv1.Command{Kind: &logv1.Command_SubmitJob{SubmitJob: sub}})
+	return l, p
+}
+
 // TestManyWhoWaitArePredictedAgainBitByBit: a leader predicts all that wait; a command
 // that fails is made again, and thousands leave the log to others most of the time.
 func TestManyWhoWaitArePredictedAgainBitByBit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const jobs = 4500
-		f := fsm.New(fsm.Options{})
-		p := &slowLog{t: t, f: f}
-		p.apply(&logv1.Command{Kind: &logv1.Command_RegisterNode{RegisterNode: &logv1.RegisterNode{Node: &logv1.Node{
-			Id: "n1", State: 1, BootId: "b", CpuMilli: 1000, MemMib: 1000, Gpus: []*logv1.GPU{{Id: "g", Type: "T4", MemMib: 15360, SellableMib: 15000, MaxShares: 3}},
-		}}}})
-		who := cluster.Owner{UID: 1000}
-		l := New(Config{}, Needs{FSM: f, Proposer: p, Clock: time.Now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Registry: prometheus.NewRegistry()})
-		spec := &cluster.Spec{Name: "j", Command: []string{"true"}, GPUs: 1}
-		_, sig, err := l.predict(who, spec, GPUTypes(f.Nodes()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		sub := &logv1.SubmitJob{FirstJob: 1, RequestId: "request-0000000001", BodyHash: make([]byte, 32), Owner: &logv1.Owner{Uid: 1000}}
-		for range jobs {
-			sub.Jobs = append(sub.Jobs, &logv1.NewJob{Spec: &logv1.Spec{Name: "j", Command: [][]byte{[]byte("true")}, Gpus: 1, Signature: sig}})
-		}
-		p.apply(&logv1.Command{Kind: &logv1.Command_SubmitJob{SubmitJob: sub}})
-
+		l, p := whoWait(t, jobs)
+		f := p.f
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- l.Again(ctx) }()

@@ -1,0 +1,59 @@
+// Package work is for tests that count what code does and not how long it takes: on
+// a machine beside other work a clock says little, while twice the objects are twice
+// the objects everywhere. Such tests are called TestWorkOf…, and make bench-guard runs
+// them alone. They must not run in parallel with others, which allocate too.
+package work
+
+import (
+	"runtime"
+	"testing"
+)
+
+// Cost is what one item cost.
+type Cost struct {
+	Objects, Bytes float64 // allocated
+	Counted        float64 // whatever else a test counts: entries, cards, bytes of a reply
+}
+
+// Of does f, and returns what it allocated for each of so many items.
+func Of(items int, f func()) Cost {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	n := float64(items)
+	return Cost{Objects: float64(after.Mallocs-before.Mallocs) / n, Bytes: float64(after.TotalAlloc-before.TotalAlloc) / n}
+}
+
+const (
+	// growth is how many times as much an item may cost among ten times as many: tables
+	// that double are once half empty and once full, and sorting costs a third more.
+	growth = 2
+	// An item may always cost so much more, or the least thing would be a multiple of nothing.
+	fewObjects, fewBytes, fewCounted = 2, 256, 1
+)
+
+// Steady fails t when an item costs more than twice as much among ten times few items
+// as among few of them.
+func Steady(t *testing.T, few int, cost func(n int) Cost) {
+	t.Helper()
+	a, b := cost(few), cost(10*few)
+	t.Logf("an item among %d: %.1f objects, %.0f bytes, %.2f counted; among %d: %.1f, %.0f, %.2f",
+		few, a.Objects, a.Bytes, a.Counted, 10*few, b.Objects, b.Bytes, b.Counted)
+	if what := dearer(a, b); what != "" {
+		t.Errorf("among %d an item costs more than twice the %s of one among %d: something looks at all of them for each", 10*few, what, few)
+	}
+}
+
+// dearer says of what b has too much beside a, or "".
+func dearer(a, b Cost) string {
+	switch {
+	case b.Objects > growth*a.Objects+fewObjects:
+		return "objects"
+	case b.Bytes > growth*a.Bytes+fewBytes:
+		return "bytes"
+	case b.Counted > growth*a.Counted+fewCounted:
+		return "counted work"
+	}
+	return ""
+}
