@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,6 +32,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/gossip"
 )
 
 // Protocol is the version of the node link that this agent speaks.
@@ -87,9 +89,8 @@ type Config struct {
 	Grace time.Duration
 	// Heartbeat is the interval between signs of life; 0 means 2 s.
 	Heartbeat time.Duration
-	// Observe hands over what the cards show at each heartbeat, for gossip;
-	// optional.
-	Observe func([]*nodev1.GPUUsage)
+	// Gossip is nil on a node that does not gossip.
+	Gossip Gossip
 	// UsageObservers are told what the cards show, several times a second while
 	// attempts with GPUs run, as Sampler.Observe says; optional.
 	UsageObservers []func(now time.Time, usage []gpu.Usage)
@@ -101,6 +102,17 @@ type Config struct {
 	// I"; tests end the process there. nil does nothing.
 	Failpoint func(step string)
 	Log       *slog.Logger
+}
+
+// Gossip is what the nodes of the cluster tell each other.
+type Gossip interface {
+	// Observe takes over what the cards show.
+	Observe([]gossip.GPU)
+	// Key is with what this node signs what it says.
+	Key() []byte
+	// Coordinators are addresses of those that are there now, and of the one that
+	// leads, "" when none says so.
+	Coordinators() (all []string, leader string)
 }
 
 // Validate reports every missing field at once.
@@ -198,6 +210,9 @@ func (a *Agent) observe() {
 	a.recorder = profile.New(filepath.Join(a.cfg.Dir, profilesFile), a.log)
 	a.cards.Sampler.Observe(a.observeMemory)
 	a.cards.FollowStrays()
+	if g := a.cfg.Gossip; g != nil {
+		a.cards.Sampler.Observe(func(_ time.Time, usage []gpu.Usage) { g.Observe(a.cards.Gossip(usage)) })
+	}
 	for _, f := range append([]func(time.Time, []gpu.Usage){a.observeWork, a.power.Observe, a.recorder.Observe}, a.cfg.UsageObservers...) {
 		a.cards.Sampler.Observe(f)
 	}
@@ -299,10 +314,28 @@ func (a *Agent) Run(ctx context.Context) error {
 	return err
 }
 
+// Coordinators are where to look for the leader, one after the other: who gossips
+// that it leads, then the addresses that are configured, then what else gossip knows.
+func (a *Agent) Coordinators() []string {
+	var out, found []string
+	if a.cfg.Gossip != nil {
+		var leader string
+		if found, leader = a.cfg.Gossip.Coordinators(); leader != "" {
+			out = append(out, leader)
+		}
+	}
+	for _, addr := range slices.Concat(a.cfg.Coordinators, found) {
+		if !slices.Contains(out, addr) {
+			out = append(out, addr)
+		}
+	}
+	return out
+}
+
 // link is how the agent and the leader speak.
 func (a *Agent) link() *link {
 	return &link{
-		coordinators: a.cfg.Coordinators, dial: a.cfg.Dial, every: a.cfg.Heartbeat, observe: a.cfg.Observe,
+		coordinators: a.Coordinators, dial: a.cfg.Dial, every: a.cfg.Heartbeat,
 		hello: a.hello, apply: a.apply, acked: a.acked, visit: a.visit, out: a.out, cards: a.cards, recorder: a.recorder, log: a.log,
 	}
 }
@@ -313,6 +346,9 @@ func (a *Agent) hello() *nodev1.Hello {
 		Protocol: Protocol, Node: string(a.cfg.Node), BootId: a.cfg.BootID, Address: a.cfg.Address,
 		Version: a.cfg.Version, CpuMilli: a.cfg.CPUMilli, MemMib: a.cfg.MemMiB, Gangs: true,
 		Features: a.cfg.Features, Credentials: a.cfg.Scripts != "",
+	}
+	if a.cfg.Gossip != nil {
+		h.GossipKey = a.cfg.Gossip.Key()
 	}
 	for _, rt := range a.runtimes() {
 		h.Runtimes = append(h.Runtimes, rt.Name())

@@ -33,13 +33,12 @@ var errRedirected = errors.New("not the leader")
 
 // link is the session of an agent with whoever leads.
 type link struct {
-	coordinators []string
+	coordinators func() []string // where to look for the leader, one after the other
 	dial         func(addr string) (*grpc.ClientConn, error)
-	every        time.Duration            // between heartbeats
-	observe      func([]*nodev1.GPUUsage) // nil for nobody
-	hello        func() *nodev1.Hello     // what the node has, but for its cards
-	apply        func(*nodev1.Desired)    // takes over a desired set
-	acked        func([]*nodev1.Ack)      // what the leader has committed
+	every        time.Duration         // between heartbeats
+	hello        func() *nodev1.Hello  // what the node has, but for its cards
+	apply        func(*nodev1.Desired) // takes over a desired set
+	acked        func([]*nodev1.Ack)   // what the leader has committed
 	visit        func(context.Context, grpc.ClientConnInterface, *nodev1.Visit)
 	out          *outbox.Outbox
 	cards        *cards.Cards
@@ -50,29 +49,28 @@ type link struct {
 // run keeps one session with the leader, wherever it is, until ctx
 // ends. Losing it stops nothing.
 func (k *link) run(ctx context.Context) error {
-	addrs := slices.Clone(k.coordinators)
-	next, wait := 0, firstReconnect
+	var round []string
+	var last string
+	wait := firstReconnect
 	for ctx.Err() == nil {
-		addr := addrs[next%len(addrs)]
+		if len(round) == 0 {
+			round = k.round(last)
+		}
+		addr := round[0]
+		round, last = round[1:], addr
 		began := time.Now()
 		leader, err := k.session(ctx, addr)
 		if ctx.Err() != nil {
 			break
 		}
 		if time.Since(began) > 5*time.Second {
-			wait = firstReconnect
+			wait, round = firstReconnect, nil
 		}
 		switch {
 		case errors.Is(err, errRedirected) && leader != "" && leader != addr:
-			i := slices.Index(addrs, leader)
-			if i < 0 {
-				i = len(addrs)
-				addrs = append(addrs, leader)
-			}
-			next = i
+			round = append([]string{leader}, round...)
 			k.log.Debug("redirected to the leader", "addr", leader)
 		default:
-			next++
 			k.log.Info("session with coordinator ended", "addr", addr, "err", err)
 		}
 		jitter := time.Duration(rand.Int64N(int64(wait))) // #nosec G404 -- spreads what many do at once
@@ -83,6 +81,16 @@ func (k *link) run(ctx context.Context) error {
 		wait = min(2*wait, maxReconnect)
 	}
 	return ctx.Err()
+}
+
+// round is whom to try, one after the other, the last of them again at the end: who
+// leads by gossip may be gone.
+func (k *link) round(last string) []string {
+	out := k.coordinators()
+	if i := slices.Index(out, last); i >= 0 {
+		out = append(slices.Delete(out, i, i+1), last)
+	}
+	return out
 }
 
 // session talks with one coordinator until the stream ends. When that one
@@ -191,11 +199,7 @@ func (k *link) send(ctx context.Context, stream nodev1.NodeService_SessionClient
 			if unanswered++; unanswered > leaseRounds {
 				return fmt.Errorf("no answer to %d heartbeats", leaseRounds)
 			}
-			gpus := k.cards.Usage()
-			if k.observe != nil {
-				k.observe(gpus)
-			}
-			m = &nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{Sequence: seq, Gpus: gpus, Attempts: k.recorder.Uses()}}}
+			m = &nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{Sequence: seq, Gpus: k.cards.Usage(), Attempts: k.recorder.Uses()}}}
 			seq++
 		}
 		if err := stream.Send(m); err != nil {

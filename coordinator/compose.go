@@ -57,7 +57,7 @@ func (c *Coordinator) compose() {
 func newNodes(c *Coordinator) *nodes.Nodes {
 	cfg := nodes.Config{
 		ID: c.cfg.ID, ClusterID: c.cfg.ClusterID, Lease: c.cfg.Lease, HeadroomMiB: c.cfg.HeadroomMiB, MaxShares: c.cfg.MaxShares, Certs: c.cfg.Certs,
-		Gossip: c.cfg.Gossip, GossipPeers: c.cfg.GossipPeers, GossipKey: c.cfg.GossipKey,
+		Address: c.cfg.Advertise, Gossip: c.cfg.Gossip, GossipPeers: c.cfg.GossipPeers, GossipKey: c.cfg.GossipKey,
 		MaxStreams: c.cfg.MaxStreams, MaxStreamsPerUser: c.cfg.MaxStreamsPerUser, VisitWait: c.cfg.Waits.Visit,
 	}
 	for _, p := range c.cfg.Peers {
@@ -78,7 +78,7 @@ func newLeader(c *Coordinator) *lead.Leader {
 	}
 	return lead.New(cfg, lead.Needs{
 		FSM: c.fsm, Proposer: c.prop, Company: c.learn.Company, Figures: c.metrics.figures, Clock: c.cfg.Clock,
-		Log: c.log, NoticeLog: c.cfg.Log, Registry: c.metrics.reg, UseOf: c.nodes.UseOf,
+		Log: c.log, NoticeLog: c.cfg.Log, Registry: c.metrics.reg, UseOf: c.nodes.UseOf, Held: c.nodes.Held,
 	}, lead.Scheduling{
 		Site:     site.Site{Chosen: site.Chosen{Policy: c.cfg.Policy, Planner: c.cfg.Planner}, Partitions: c.cfg.Partitions},
 		Interval: c.cfg.Interval, PreemptEvery: c.cfg.PreemptEvery,

@@ -41,6 +41,12 @@ func (m *metrics) watch(c *Coordinator) {
 		return float64(v)
 	})
 	gauge("berth_streams", "Shells, commands and outputs of jobs that users have open here.", func() float64 { return float64(c.nodes.Streams()) })
+	gauge("berth_gossip_members", "Coordinators and agents that gossip, as this one knows; 0 where gossip is off.", func() float64 { return float64(c.nodes.Gossip().Members) })
+	gauge("berth_gossip_stray_mib", "GPU memory that nothing is placed into because of what nodes gossip alone; on the leader.", func() float64 { return float64(c.nodes.Gossip().StrayMiB) })
+	m.reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "berth_gossip_refused_total", Help: "Gossip that the node that it speaks of did not sign.",
+	}, func() float64 { return float64(c.nodes.Gossip().Refused) }))
+	gauge("berth_nodes_cut_off", "Nodes that the leader does not hear while others do; on the leader.", func() float64 { return float64(c.nodes.Gossip().CutOff) })
 	gauge("berth_nodes", "Registered nodes.", func() float64 { return float64(len(c.fsm.Nodes())) })
 	for st := cluster.JobPending; st <= cluster.JobDeadline; st++ {
 		m.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

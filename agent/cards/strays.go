@@ -75,6 +75,8 @@ func (w *strayWatch) observe(now time.Time, usage []gpu.Usage) {
 	}
 }
 
+func roundStrays(mib int64) int64 { return (mib + strayStep - 1) / strayStep * strayStep }
+
 // take updates c with the strays of a card, and reports whether what is told
 // of it changed.
 func (c *strayCard) take(now time.Time, procs []gpu.Process, say func(string, gpu.Process)) bool {
@@ -96,7 +98,7 @@ func (c *strayCard) take(now time.Time, procs []gpu.Process, say func(string, gp
 			delete(c.since, pid)
 		}
 	}
-	mib = (mib + strayStep - 1) / strayStep * strayStep
+	mib = roundStrays(mib)
 	slices.SortFunc(count, func(a, b gpu.Process) int {
 		return cmp.Or(cmp.Compare(b.MemMiB, a.MemMiB), cmp.Compare(a.PID, b.PID))
 	})

@@ -1,13 +1,16 @@
 package cards
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/agent/gpu"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/gossip"
 )
 
 // busyMeter is a provider that integrates each card's utilization over the
@@ -39,6 +42,30 @@ func (nc *Cards) Usage() []*nodev1.GPUUsage {
 		}
 		out = append(out, g)
 	}
+	return out
+}
+
+// Gossip is what of usage is told by gossip, the cards first of which strays hold
+// most. A stray counts there at once: who waits until it has been there for a while
+// may be given that memory meanwhile.
+func (nc *Cards) Gossip(usage []gpu.Usage) []gossip.GPU {
+	usage = nc.oursUsed(usage)
+	nc.mu.Lock()
+	usable := nc.usable
+	nc.mu.Unlock()
+	out := make([]gossip.GPU, 0, len(usage))
+	for i := range usage {
+		u := &usage[i]
+		_, stray := u.Strays()
+		util := int64(gossip.UtilUnknown)
+		if u.UtilMilli >= 0 && u.UtilMilli <= 1000 {
+			util = u.UtilMilli
+		}
+		out = append(out, gossip.GPU{
+			ID: gossip.UUIDHash(u.UUID), FreeMiB: uint32(max(0, usable[u.UUID]-u.UsedMiB)), StrayMiB: uint32(roundStrays(stray)), UtilMilli: uint16(util),
+		})
+	}
+	slices.SortStableFunc(out, func(a, b gossip.GPU) int { return cmp.Compare(b.StrayMiB, a.StrayMiB) })
 	return out
 }
 

@@ -1,30 +1,42 @@
 // Package members has a node tell the cluster by gossip that it is there, and how full
-// its GPUs are.
+// its GPUs are, and has it find the coordinators.
 package members
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/memberlist"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 
 	"github.com/berth-scheduler/berth/cluster"
-	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/gossip"
 )
 
 const (
-	rejoinEvery   = 30 * time.Second
-	leaveTimeout  = time.Second
-	minAdvertise  = time.Second
-	nodesPerDelay = 100 // each hundred members make updates a second rarer
+	rejoinEvery  = 30 * time.Second
+	leaveTimeout = time.Second
+	// sayNews is how soon after the last message the next one tells what changed,
+	// sayAgain how soon one tells that nothing did. Each nodesPerDelay members make
+	// both longer by themselves, but for what strays hold.
+	sayNews       = time.Second
+	sayAgain      = 5 * time.Second
+	nodesPerDelay = 500
+	// helpers is how many other members pass a message on, for the case that this
+	// node does not reach the leader.
+	helpers = 2
+	keySize = 32
 )
 
 // Config is what gossip needs. Key is 32 bytes (AES-256); Join lists
@@ -38,20 +50,23 @@ type Config struct {
 	Key      []byte
 	Join     []string
 	Log      *slog.Logger
+	// Transport carries the packets; nil is the network. It is for tests.
+	Transport memberlist.Transport
 }
 
 // Members tells the cluster by gossip that this node is there and how full
 // its GPUs are. It is a hint: nothing is placed or ended because of it.
 type Members struct {
-	cfg  Config
-	list *memberlist.Memberlist
-	out  *memberlist.TransmitLimitedQueue
-	meta []byte
+	cfg    Config
+	list   atomic.Pointer[memberlist.Memberlist] // nil until it was made
+	meta   []byte
+	key    []byte
+	passes *rate.Limiter // what is passed on for others
 
-	mu       sync.Mutex
-	capacity []byte // the newest, encoded
-	last     gossip.Capacity
-	sent     time.Time
+	mu   sync.Mutex
+	gpus []gossip.GPU // what they showed last
+	said gossip.Capacity
+	sent time.Time
 }
 
 // Open listens and gossips. Run joins the others.
@@ -66,22 +81,21 @@ func Open(cfg Config) (*Members, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gossip.addr: %w", err)
 	}
-	m := &Members{cfg: cfg, meta: meta}
+	m := &Members{cfg: cfg, meta: meta, key: make([]byte, keySize), passes: rate.NewLimiter(gossip.PassRate, gossip.PassRate)}
+	if _, err := crand.Read(m.key); err != nil {
+		return nil, err
+	}
 	mc := memberlist.DefaultLANConfig()
 	mc.Name = gossip.RoleAgent.String() + "." + string(cfg.Node)
 	mc.BindAddr, mc.BindPort, mc.AdvertisePort = host, port, port
-	mc.SecretKey = cfg.Key
+	mc.SecretKey, mc.Transport = cfg.Key, cfg.Transport
 	mc.Delegate = m
 	mc.Logger = slog.NewLogLogger(cfg.Log.With("component", "gossip").Handler(), slog.LevelDebug)
-	m.out = &memberlist.TransmitLimitedQueue{RetransmitMult: mc.RetransmitMult, NumNodes: func() int {
-		if m.list == nil {
-			return 1
-		}
-		return m.list.NumMembers()
-	}}
-	if m.list, err = memberlist.Create(mc); err != nil {
+	list, err := memberlist.Create(mc)
+	if err != nil {
 		return nil, fmt.Errorf("gossip: %w", err)
 	}
+	m.list.Store(list)
 	return m, nil
 }
 
@@ -97,102 +111,172 @@ func splitAddr(addr string) (host string, port int, err error) {
 // Run joins the coordinators, and joins them again every 30 s: after a long
 // partition both sides have forgotten each other. It leaves when ctx ends.
 func (m *Members) Run(ctx context.Context) error {
-	for {
-		if _, err := m.list.Join(m.cfg.Join); err != nil {
-			m.cfg.Log.Debug("gossip: cannot join", "err", err)
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		for {
+			if _, err := m.list.Load().Join(m.cfg.Join); err != nil {
+				m.cfg.Log.Debug("gossip: cannot join", "err", err)
+			}
+			if err := sleep(gctx, rejoinEvery-time.Duration(rand.Int64N(int64(rejoinEvery/4)))); err != nil { // #nosec G404 -- spreads what many do at once
+				return err
+			}
 		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), m.list.Leave(leaveTimeout), m.list.Shutdown())
-		case <-time.After(rejoinEvery - time.Duration(rand.Int64N(int64(rejoinEvery/4)))): // #nosec G404 -- spreads what many do at once
+	})
+	g.Go(func() error {
+		for {
+			if err := sleep(gctx, m.pace(sayAgain)/5); err != nil {
+				return err
+			}
+			m.again()
 		}
+	})
+	err := g.Wait()
+	return errors.Join(err, m.list.Load().Leave(leaveTimeout), m.list.Load().Shutdown())
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
 	}
 }
 
-// Observe takes over what the cards show, and tells the others when it
-// changed, the more rarely the larger the cluster is.
-func (m *Members) Observe(usage []*nodev1.GPUUsage) {
-	c := gossip.Capacity{Node: string(m.cfg.Node), Boot: gossip.BootHash(m.cfg.BootID)}
-	for _, u := range usage {
-		if len(c.GPUs) == gossip.MaxGPUs {
-			break
-		}
-		util := uint16(gossip.UtilUnknown)
-		if u.UtilMilli >= 0 && u.UtilMilli <= 1000 {
-			util = uint16(u.UtilMilli)
-		}
-		c.GPUs = append(c.GPUs, gossip.GPU{
-			ID: gossip.UUIDHash(u.Uuid), FreeMiB: uint32(max(0, u.FreeMib)), UtilMilli: util,
-		})
-	}
-	every := minAdvertise * time.Duration(1+m.list.NumMembers()/nodesPerDelay)
+// pace is what becomes of d in a cluster of this size.
+func (m *Members) pace(d time.Duration) time.Duration {
+	return d * time.Duration(1+m.list.Load().NumMembers()/nodesPerDelay)
+}
+
+// Key is with what this process signs what it says. Who knows it is believed, so
+// it is told to the leader alone.
+func (m *Members) Key() []byte { return m.key }
+
+// Observe takes over what the cards show, and tells the coordinators when it
+// changed, the more rarely the larger the cluster is. What strays hold is told
+// within a second however large it is: until the leader knows, it gives that away.
+func (m *Members) Observe(gpus []gossip.GPU) {
+	gpus = gpus[:min(len(gpus), gossip.MaxGPUs)]
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if time.Since(m.sent) < every || sameCapacity(m.last, c) {
-		return
+	m.gpus = gpus
+	every := sayNews
+	if sameStrays(m.said.GPUs, gpus) {
+		every = m.pace(sayNews)
 	}
-	c.Seq = m.last.Seq + 1
-	if m.last.Seq == 0 {
+	if time.Since(m.sent) >= every && !sameCapacity(m.said.GPUs, gpus) {
+		m.say()
+	}
+}
+
+// again tells what was told before when that was long ago.
+func (m *Members) again() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if time.Since(m.sent) >= m.pace(sayAgain) {
+		m.say()
+	}
+}
+
+// say tells every coordinator what the cards show. The caller holds m.mu.
+func (m *Members) say() {
+	c := gossip.Capacity{Node: string(m.cfg.Node), Boot: gossip.BootHash(m.cfg.BootID), Seq: m.said.Seq + 1, GPUs: m.gpus}
+	if m.said.Seq == 0 {
 		// A new process of the same boot must not count from where the last
 		// one began.
 		c.Seq = uint64(time.Now().UnixMilli())
 	}
-	data, err := c.Append(nil)
+	data, err := c.Append(nil, m.key)
 	if err != nil {
 		m.cfg.Log.Error("cannot encode capacity", "err", err)
 		return
 	}
-	m.last, m.capacity, m.sent = c, data, time.Now()
-	m.out.QueueBroadcast(update(data))
+	m.said, m.sent = c, time.Now()
+	all := m.list.Load().Members()
+	m.send(coordinatorsOf(all), data)
+	others := slices.DeleteFunc(all, func(n *memberlist.Node) bool { return n.Name == m.list.Load().LocalNode().Name })
+	rand.Shuffle(len(others), func(i, k int) { others[i], others[k] = others[k], others[i] })
+	m.send(others[:min(len(others), helpers)], gossip.Relay(data))
+}
+
+// send sends data to each of to, once and without waiting for anybody.
+func (m *Members) send(to []*memberlist.Node, data []byte) {
+	for _, n := range to {
+		if err := m.list.Load().SendBestEffort(n, data); err != nil {
+			m.cfg.Log.Debug("gossip: cannot send", "to", n.Name, "err", err)
+		}
+	}
+}
+
+// coordinatorsOf returns the coordinators of members, those that say that they
+// lead first, and otherwise in any order: of more than there can be, some.
+func coordinatorsOf(members []*memberlist.Node) []*memberlist.Node {
+	var first, rest []*memberlist.Node
+	for _, n := range members {
+		switch meta, err := gossip.ParseMeta(n.Meta); {
+		case err != nil || meta.Role != gossip.RoleCoordinator:
+		case meta.Flags&gossip.FlagLeader != 0:
+			first = append(first, n)
+		default:
+			rest = append(rest, n)
+		}
+	}
+	for _, l := range [][]*memberlist.Node{first, rest} {
+		rand.Shuffle(len(l), func(i, k int) { l[i], l[k] = l[k], l[i] })
+	}
+	out := append(first, rest...)
+	return out[:min(len(out), gossip.MaxCoordinators)]
+}
+
+// Coordinators returns where the coordinators that are there now serve agents, as
+// they say, and which one leads, "" when none says so. Whoever has the gossip key may
+// have said it: each is to prove with its certificate that it is one.
+func (m *Members) Coordinators() (all []string, leader string) {
+	for _, n := range coordinatorsOf(m.list.Load().Members()) {
+		meta, err := gossip.ParseMeta(n.Meta)
+		if err != nil || meta.Port == 0 {
+			continue
+		}
+		all = append(all, net.JoinHostPort(n.Addr.String(), strconv.Itoa(int(meta.Port))))
+		if leader == "" && meta.Flags&gossip.FlagLeader != 0 {
+			leader = all[len(all)-1]
+		}
+	}
+	return all, leader
+}
+
+// sameStrays reports whether strays hold as much as before of each card.
+func sameStrays(a, b []gossip.GPU) bool {
+	return slices.EqualFunc(a, b, func(x, y gossip.GPU) bool { return x.ID == y.ID && x.StrayMiB == y.StrayMiB })
 }
 
 // sameCapacity reports whether b says nothing new: small moves of utilization
 // are not news.
-func sameCapacity(a, b gossip.Capacity) bool {
-	if len(a.GPUs) != len(b.GPUs) {
-		return false
-	}
-	for i := range a.GPUs {
-		x, y := a.GPUs[i], b.GPUs[i]
-		if x.ID != y.ID || x.FreeMiB != y.FreeMiB || x.UtilMilli/100 != y.UtilMilli/100 {
-			return false
-		}
-	}
-	return true
+func sameCapacity(a, b []gossip.GPU) bool {
+	return sameStrays(a, b) && slices.EqualFunc(a, b, func(x, y gossip.GPU) bool {
+		return x.FreeMiB == y.FreeMiB && x.UtilMilli/100 == y.UtilMilli/100
+	})
 }
 
-// update is one capacity message; a newer one replaces it in the queue.
-type update []byte
-
-// Invalidates implements memberlist.Broadcast: this node has one capacity.
-func (update) Invalidates(b memberlist.Broadcast) bool {
-	_, ok := b.(update)
-	return ok
+// NotifyMsg implements memberlist.Delegate: an agent listens to nobody, and passes
+// on to the coordinators what another one gives it for them.
+func (m *Members) NotifyMsg(b []byte) {
+	inner, ok := gossip.Relayed(b)
+	if _, err := gossip.ParseCapacity(inner); !ok || err != nil || m.list.Load() == nil || !m.passes.Allow() {
+		return
+	}
+	m.send(coordinatorsOf(m.list.Load().Members()), inner)
 }
-
-// Message implements memberlist.Broadcast.
-func (u update) Message() []byte { return u }
-
-// Finished implements memberlist.Broadcast.
-func (update) Finished() {}
 
 // NodeMeta implements memberlist.Delegate.
 func (m *Members) NodeMeta(int) []byte { return m.meta }
 
-// NotifyMsg implements memberlist.Delegate: agents listen to nobody.
-func (m *Members) NotifyMsg([]byte) {}
+// GetBroadcasts implements memberlist.Delegate: what is said goes straight to those
+// who listen.
+func (m *Members) GetBroadcasts(int, int) [][]byte { return nil }
 
-// GetBroadcasts implements memberlist.Delegate.
-func (m *Members) GetBroadcasts(overhead, limit int) [][]byte {
-	return m.out.GetBroadcasts(overhead, limit)
-}
-
-// LocalState implements memberlist.Delegate: who joins learns our capacity.
-func (m *Members) LocalState(bool) []byte {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.capacity
-}
+// LocalState implements memberlist.Delegate.
+func (m *Members) LocalState(bool) []byte { return nil }
 
 // MergeRemoteState implements memberlist.Delegate.
 func (m *Members) MergeRemoteState([]byte, bool) {}

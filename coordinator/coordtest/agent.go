@@ -19,6 +19,7 @@ type Agent struct {
 	cancel  context.CancelFunc
 	relay   nodev1.RelayServiceClient
 	hands   bool // its jobs their credentials
+	key     []byte
 	// Assigned delivers assignments as they come.
 	Assigned chan *nodev1.Assignment
 	// Visits delivers what users ask for, see Answer.
@@ -74,10 +75,14 @@ func (a *Agent) send(m *nodev1.SessionRequest) error {
 func (a *Agent) Hello(node, boot string, gpus ...*nodev1.GPU) {
 	a.t.Helper()
 	hello := &nodev1.Hello{Protocol: 1, Node: node, BootId: boot, CpuMilli: 64_000, MemMib: 1 << 20, Gpus: gpus, Runtimes: []string{"test"}, Gangs: true, Credentials: a.hands}
+	hello.GossipKey = a.key
 	if err := a.send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Hello{Hello: hello}}); err != nil {
 		a.t.Fatal(err)
 	}
 }
+
+// Sign has it tell the leader with what it signs its gossip, from its next Hello on.
+func (a *Agent) Sign(key []byte) { a.key = key }
 
 // HandOutNothing makes it an agent that gives no credentials, from its next Hello on.
 func (a *Agent) HandOutNothing() { a.hands = false }

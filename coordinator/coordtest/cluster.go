@@ -97,6 +97,8 @@ type Options struct {
 	Statfs func(i int) (space.Free, error)
 	// Credentials has agents hand out credentials, as those of before did not.
 	Credentials bool
+	// Gossip has the coordinators gossip, at the addresses that Gossip returns.
+	Gossip bool
 	// Registry takes the metrics of a cluster of one.
 	Registry prometheus.Registerer
 }
@@ -108,6 +110,7 @@ type Cluster struct {
 	dir   string
 	peers []raftnode.Server
 	api   []string // gRPC addresses
+	ears  []string // where they gossip
 	nodes []*node
 	held  map[string]net.Listener
 	led   bool // there is a leader, or will be one without help
@@ -133,6 +136,9 @@ func Start(t testing.TB, o Options) *Cluster {
 	for i := range o.N {
 		c.peers = append(c.peers, raftnode.Server{ID: fmt.Sprintf("c%d", i+1), Addr: FreeAddr(t)})
 		c.api = append(c.api, FreeAddr(t))
+		if o.Gossip {
+			c.ears = append(c.ears, FreeAddr(t))
+		}
 	}
 	for i := o.N - o.Absent; i < o.N; i++ {
 		c.hold(c.peers[i].Addr)
@@ -228,7 +234,12 @@ func (c *Cluster) Restart(i int) {
 	if c.opts.Limits != nil {
 		limits = *c.opts.Limits
 	}
+	ear := ""
+	if c.opts.Gossip {
+		ear = c.ears[i]
+	}
 	co, err := coordinator.New(coordinator.Config{
+		Gossip: ear, GossipPeers: c.ears, GossipKey: []byte(GossipKey),
 		ID: c.peers[i].ID, ClusterID: "test", Version: "test", Dir: filepath.Join(c.dir, c.peers[i].ID), Advertise: c.peers[i].Addr,
 		Peers: c.peers, Timing: c.timing(), BetweenRaft: n.gate.before, Raft: n.raft, Listener: n.api, Credentials: insecure.NewCredentials(), Socket: sock,
 		Peer: peer, Dial: func(addr string) (*grpc.ClientConn, error) { return c.dial(c.apiOf(addr), "coordinator", "peer") },
@@ -254,6 +265,12 @@ func (c *Cluster) Restart(i int) {
 		}
 	}()
 }
+
+// GossipKey is with what those gossip that a cluster is told to.
+const GossipKey = "0123456789abcdef0123456789abcdef"
+
+// Gossip returns where the coordinators gossip.
+func (c *Cluster) Gossip() []string { return c.ears }
 
 // Coordinator returns coordinator i, which runs.
 func (c *Cluster) Coordinator(i int) *coordinator.Coordinator { return c.nodes[i].co }

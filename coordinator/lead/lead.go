@@ -58,6 +58,8 @@ type Needs struct {
 	// UseOf adds up what an attempt has used on all its nodes; false when one of them
 	// has not told.
 	UseOf func(cluster.AttemptID, *cluster.Attempt) (nodes.Use, bool)
+	// Held is what strays hold of cards as gossip says, beyond what the ledger knows.
+	Held func() map[cluster.GPUID]int64
 }
 
 // Leader does a leader's work while Run runs.
@@ -69,6 +71,7 @@ type Leader struct {
 	log       *slog.Logger
 	noticeLog *slog.Logger
 	useOf     func(cluster.AttemptID, *cluster.Attempt) (nodes.Use, bool)
+	held      func() map[cluster.GPUID]int64
 	metrics   *metrics
 	sched     atomic.Pointer[Scheduling]
 	plan      *planner
@@ -77,7 +80,7 @@ type Leader struct {
 // New makes a leader that plans by s.
 func New(cfg Config, d Needs, s Scheduling) *Leader {
 	l := &Leader{
-		cfg: cfg, fsm: d.FSM, prop: d.Proposer, clock: d.Clock, log: d.Log, noticeLog: d.NoticeLog, useOf: d.UseOf,
+		cfg: cfg, fsm: d.FSM, prop: d.Proposer, clock: d.Clock, log: d.Log, noticeLog: d.NoticeLog, useOf: d.UseOf, held: d.Held,
 		metrics: newMetrics(d.Registry, d.Figures),
 	}
 	l.sched.Store(&s)

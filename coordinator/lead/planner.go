@@ -50,6 +50,7 @@ type planner struct {
 	company *learner.Company
 	ports   [2]uint16
 	fair    *fairShares
+	held    func() map[cluster.GPUID]int64
 
 	mu       sync.Mutex
 	released map[cluster.GPUID]struct{}
@@ -66,12 +67,15 @@ type planner struct {
 	begins cluster.Time
 	// lastPreempt is when preemptions were carried out last; only run looks at it.
 	lastPreempt time.Time
+	// less tells that the last pass gave away less than the ledger has, because of
+	// gossip, whose changes wake nobody; only run looks at it.
+	less bool
 }
 
 func newPlanner(l *Leader, company *learner.Company) *planner {
 	return &planner{
 		fsm: l.fsm, prop: l.prop, sched: l.Scheduling, clock: l.clock, log: l.log.With("component", "planner"),
-		metrics: l.metrics, company: company, ports: l.cfg.GangPorts, fair: &fairShares{}, released: map[cluster.GPUID]struct{}{}, wake: make(chan struct{}, 1),
+		metrics: l.metrics, company: company, ports: l.cfg.GangPorts, fair: &fairShares{}, held: l.held, released: map[cluster.GPUID]struct{}{}, wake: make(chan struct{}, 1),
 	}
 }
 
@@ -148,7 +152,7 @@ func (p *planner) run(ctx context.Context) error {
 		}
 		due := time.Since(lastFull) >= interval
 		// Other policies may look at the time alone, and so do preemptions.
-		full = full || due && (p.others(p.sched()) || p.fsm.Index() != seen || time.Since(lastFull) >= p.sched().preemptEvery())
+		full = full || due && (p.others(p.sched()) || p.less || p.fsm.Index() != seen || time.Since(lastFull) >= p.sched().preemptEvery())
 		if err := p.fast(ctx, released); err != nil {
 			return err
 		}
@@ -239,7 +243,15 @@ func (p *planner) fast(ctx context.Context, gpus []cluster.GPUID) error {
 	var plan cluster.Plan
 	var again bool
 	know, sched := p.company.Newest(), p.sched()
-	p.fsm.Read(func(st *fsm.State) { plan, again = site.OnRelease(releaseView{st, know}, gpus, &sched.Site, waits) })
+	held, before := p.held(), cluster.Snapshot{}
+	p.fsm.Read(func(st *fsm.State) {
+		plan, again = site.OnRelease(releaseView{st, know}, gpus, &sched.Site, waits)
+		if len(held) > 0 {
+			before.Nodes, before.Ledger = st.Nodes(), st.Ledger().Clone()
+		}
+	})
+	starts := careful(&before, held, plan.Starts)
+	plan.Starts, again = starts, again || len(starts) < len(plan.Starts)
 	if again {
 		p.again()
 	}
@@ -274,7 +286,7 @@ func (p *planner) pass(ctx context.Context, kind site.Pass) (took time.Duration,
 	if kind == site.Full {
 		p.tellShort(ctx, sched, snap)
 	}
-	plan := site.Plan(snap, &sched.Site, kind)
+	plan := p.beside(snap, sched, kind)
 	took = time.Since(began)
 	p.metrics.cycle(kind.String(), took, len(snap.Waiting))
 	preempt := plan.Preempt

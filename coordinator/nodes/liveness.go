@@ -40,6 +40,8 @@ type contact struct {
 	// detail is what the node's newest hello says of its cards; replaced, never
 	// changed.
 	detail map[cluster.GPUID]*apiv1.GPUDetail
+	// key is with what its agent signs what it gossips.
+	key []byte
 }
 
 func newLiveness(d Needs, lease time.Duration) *liveness {
@@ -89,8 +91,8 @@ func (l *liveness) heard(node cluster.NodeID, gpus []*nodev1.GPUUsage) {
 	n.gpus = shown
 }
 
-// described records what a hello says of the node's cards.
-func (l *liveness) described(node cluster.NodeID, gpus []*nodev1.GPU) {
+// described records what a hello says of the node's cards, and how its agent signs.
+func (l *liveness) described(node cluster.NodeID, gpus []*nodev1.GPU, key []byte) {
 	detail := make(map[cluster.GPUID]*apiv1.GPUDetail, len(gpus))
 	strayed := false
 	for _, g := range gpus {
@@ -104,8 +106,18 @@ func (l *liveness) described(node cluster.NodeID, gpus []*nodev1.GPU) {
 		l.strayed[node] = struct{}{}
 	}
 	if n := l.nodes[node]; n != nil { // a term may have begun meanwhile
-		n.detail = detail
+		n.detail, n.key = detail, key
 	}
+}
+
+// key is with what a node signs what it gossips, as it said in this term.
+func (l *liveness) key(node cluster.NodeID) []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := l.nodes[node]; n != nil {
+		return n.key
+	}
+	return nil
 }
 
 // details returns what the node said last of its cards in this term.
@@ -174,15 +186,19 @@ func (l *liveness) silent() []*cluster.Node {
 		if n.State != cluster.NodeReady {
 			continue
 		}
-		last, _ := l.last(n.ID)
-		l.mu.Lock()
-		if last.Before(l.since) {
-			last = l.since
-		}
-		l.mu.Unlock()
-		if now.Sub(last) > l.lease {
+		if now.Sub(l.heardAt(n.ID)) > l.lease {
 			out = append(out, n)
 		}
 	}
 	return out
+}
+
+// heardAt is when a node was heard last, or when this coordinator began to listen.
+func (l *liveness) heardAt(node cluster.NodeID) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := l.nodes[node]; n != nil && n.last.After(l.since) {
+		return n.last
+	}
+	return l.since
 }

@@ -9,37 +9,47 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/memberlist"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 
 	"github.com/berth-scheduler/berth/coordinator/wait"
 	"github.com/berth-scheduler/berth/proto/gossip"
 )
 
 const (
-	rejoinEvery  = 30 * time.Second
-	leaveTimeout = time.Second
-	maxHints     = 20_000 // capacities held, so that a flood of names is bounded
+	rejoinEvery   = 30 * time.Second
+	leaveTimeout  = time.Second
+	updateTimeout = 5 * time.Second
+	leadsEvery    = 200 * time.Millisecond // how often it is looked who leads
+	maxStates     = 20_000                 // members whose state is held, so that a flood of names is bounded
 )
 
-// members is the coordinators' ear in the gossip: who is there, and how full
-// each says its GPUs are. It is shown beside the ledger and decides nothing.
+// members is a coordinator's place in the gossip: who is there, and what nodes say of
+// themselves, which goes to hints.
 type members struct {
-	list *memberlist.Memberlist // nil when gossip is off
-	join []string
-	meta []byte
-	log  *slog.Logger
+	list   atomic.Pointer[memberlist.Memberlist] // nil when gossip is off, and until it was opened
+	self   string                                // this coordinator's name among the members
+	join   []string
+	hints  *hints
+	leads  func() bool
+	log    *slog.Logger
+	passes *rate.Limiter // what is passed on to other coordinators
 
 	mu     sync.Mutex
+	about  gossip.Meta       // this coordinator
 	states map[string]string // agents' node names → what gossip says
-	hints  map[string]gossip.Capacity
 }
 
-func openMembers(cfg *Config, log *slog.Logger) (*members, error) {
+func openMembers(n *Nodes, log *slog.Logger) (*members, error) {
+	cfg := &n.cfg
 	m := &members{
-		join: cfg.GossipPeers, log: log,
-		states: map[string]string{}, hints: map[string]gossip.Capacity{},
+		self: gossip.RoleCoordinator.String() + "." + cfg.ID, join: cfg.GossipPeers, hints: n.hints, log: log, states: map[string]string{},
+		leads: func() bool { return n.office.Term() != nil }, passes: rate.NewLimiter(gossip.PassRate, gossip.PassRate),
+		about: gossip.Meta{Node: cfg.ID, Role: gossip.RoleCoordinator, Protocol: 1, Port: portOf(cfg.Address)},
 	}
 	if cfg.Gossip == "" {
 		return m, nil
@@ -52,44 +62,85 @@ func openMembers(cfg *Config, log *slog.Logger) (*members, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gossip.addr: %w", err)
 	}
-	if m.meta, err = (gossip.Meta{Node: cfg.ID, Role: gossip.RoleCoordinator, Protocol: 1}).Append(nil); err != nil {
+	if _, err := m.about.Append(nil); err != nil {
 		return nil, err
 	}
 	mc := memberlist.DefaultLANConfig()
-	mc.Name = gossip.RoleCoordinator.String() + "." + cfg.ID
+	mc.Name = m.self
 	mc.BindAddr, mc.BindPort, mc.AdvertisePort = host, port, port
 	mc.SecretKey = cfg.GossipKey
 	mc.Delegate, mc.Events = m, m
 	mc.Logger = slog.NewLogLogger(m.log.Handler(), slog.LevelDebug)
-	if m.list, err = memberlist.Create(mc); err != nil {
+	list, err := memberlist.Create(mc)
+	if err != nil {
 		return nil, fmt.Errorf("gossip: %w", err)
 	}
+	m.list.Store(list)
 	return m, nil
 }
 
-// run joins the other coordinators, again and again: after a long partition
-// both sides have forgotten each other.
+// portOf is the port of an address, 0 when it has none.
+func portOf(addr string) uint16 {
+	_, p, _ := net.SplitHostPort(addr)
+	port, _ := strconv.ParseUint(p, 10, 16) // 0 of what is no port
+	return uint16(port)
+}
+
+// run joins the other coordinators, again and again, since after a long partition
+// both sides have forgotten each other, and says who leads.
 func (m *members) run(ctx context.Context) error {
-	for {
-		if m.list != nil && len(m.join) > 0 {
-			if _, err := m.list.Join(m.join); err != nil {
-				m.log.Debug("cannot join", "err", err)
+	if m.list.Load() == nil {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		for {
+			if len(m.join) > 0 {
+				if _, err := m.list.Load().Join(m.join); err != nil {
+					m.log.Debug("cannot join", "err", err)
+				}
+			}
+			if !wait.Sleep(ctx, rejoinEvery-time.Duration(rand.Int64N(int64(rejoinEvery/4)))) { // #nosec G404 -- spreads what many do at once
+				return ctx.Err()
 			}
 		}
-		if !wait.Sleep(ctx, rejoinEvery-time.Duration(rand.Int64N(int64(rejoinEvery/4)))) { // #nosec G404 -- spreads what many do at once
-			return ctx.Err()
+	})
+	g.Go(func() error {
+		for wait.Sleep(ctx, leadsEvery) {
+			if m.tellLead() {
+				if err := m.list.Load().UpdateNode(updateTimeout); err != nil {
+					m.log.Debug("cannot tell who leads", "err", err)
+				}
+			}
 		}
+		return ctx.Err()
+	})
+	return g.Wait()
+}
+
+// tellLead takes over whether this coordinator leads, and reports whether that is
+// news.
+func (m *members) tellLead() bool {
+	var flags gossip.Flags
+	if m.leads() {
+		flags = gossip.FlagLeader
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	was := m.about.Flags
+	m.about.Flags = flags
+	return flags != was
 }
 
 func (m *members) close() error {
-	if m == nil || m.list == nil {
+	if m == nil || m.list.Load() == nil {
 		return nil
 	}
-	return errors.Join(m.list.Leave(leaveTimeout), m.list.Shutdown())
+	return errors.Join(m.list.Load().Leave(leaveTimeout), m.list.Load().Shutdown())
 }
 
-// view returns what gossip says of a node: alive, suspect, left or unknown.
+// view returns what gossip says of a node: alive, dead, left or unknown.
 func (m *members) view(node string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,17 +150,12 @@ func (m *members) view(node string) string {
 	return "unknown"
 }
 
-// freeMiB returns how much memory a GPU has free, as its node gossips.
-func (m *members) freeMiB(node, uuid string) (int64, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	id := gossip.UUIDHash(uuid)
-	for _, g := range m.hints[node].GPUs {
-		if g.ID == id {
-			return int64(g.FreeMiB), true
-		}
+// count is how many members are there, this one too; 0 when gossip is off.
+func (m *members) count() int {
+	if m == nil || m.list.Load() == nil {
+		return 0
 	}
-	return 0, false
+	return m.list.Load().NumMembers()
 }
 
 // set records what gossip says of an agent. What it says of others, and what
@@ -121,7 +167,7 @@ func (m *members) set(n *memberlist.Node, state string) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, known := m.states[meta.Node]; known || len(m.states) < maxHints {
+	if _, known := m.states[meta.Node]; known || len(m.states) < maxStates {
 		m.states[meta.Node] = state
 	}
 }
@@ -142,11 +188,39 @@ func (m *members) NotifyLeave(n *memberlist.Node) {
 	m.set(n, state)
 }
 
-// NodeMeta implements memberlist.Delegate.
-func (m *members) NodeMeta(int) []byte { return m.meta }
+// NotifyMsg implements memberlist.Delegate: what some node says of itself, or what
+// one says that does not reach every coordinator.
+func (m *members) NotifyMsg(b []byte) {
+	inner, relayed := gossip.Relayed(b)
+	if !relayed {
+		m.hints.hear(b)
+		return
+	}
+	if !m.hints.hear(inner) || m.list.Load() == nil || !m.passes.Allow() {
+		return
+	}
+	sent := 0
+	for _, n := range m.list.Load().Members() {
+		meta, err := gossip.ParseMeta(n.Meta)
+		if err != nil || meta.Role != gossip.RoleCoordinator || n.Name == m.self {
+			continue
+		}
+		if sent++; sent > gossip.MaxCoordinators {
+			break
+		}
+		if err := m.list.Load().SendBestEffort(n, inner); err != nil {
+			m.log.Debug("cannot send", "to", n.Name, "err", err)
+		}
+	}
+}
 
-// NotifyMsg implements memberlist.Delegate: a capacity of some node.
-func (m *members) NotifyMsg(b []byte) { m.hear(b) }
+// NodeMeta implements memberlist.Delegate.
+func (m *members) NodeMeta(int) []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b, _ := m.about.Append(nil) // checked when it was opened
+	return b
+}
 
 // GetBroadcasts implements memberlist.Delegate: coordinators tell nothing.
 func (m *members) GetBroadcasts(int, int) [][]byte { return nil }
@@ -154,25 +228,5 @@ func (m *members) GetBroadcasts(int, int) [][]byte { return nil }
 // LocalState implements memberlist.Delegate.
 func (m *members) LocalState(bool) []byte { return nil }
 
-// MergeRemoteState implements memberlist.Delegate: the capacity of a node
-// that joins.
-func (m *members) MergeRemoteState(b []byte, _ bool) {
-	if len(b) > 0 {
-		m.hear(b)
-	}
-}
-
-func (m *members) hear(b []byte) {
-	c, err := gossip.ParseCapacity(b)
-	if err != nil {
-		m.log.Debug("ignored a gossip message", "err", err)
-		return
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	old, known := m.hints[c.Node]
-	if known && !c.Newer(old) || !known && len(m.hints) >= maxHints {
-		return
-	}
-	m.hints[c.Node] = c
-}
+// MergeRemoteState implements memberlist.Delegate.
+func (m *members) MergeRemoteState([]byte, bool) {}

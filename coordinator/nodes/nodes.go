@@ -38,6 +38,8 @@ type Config struct {
 	Certs Certifier
 	// Coordinators are the addresses of all of them, for nodes that join.
 	Coordinators []string
+	// Address is where this one serves agents.
+	Address string
 	// Gossip is the address to gossip at; optional. GossipKey is 32 bytes.
 	Gossip      string
 	GossipPeers []string
@@ -91,21 +93,28 @@ type Nodes struct {
 	feed    *feed
 	relays  *relays
 	members *members
+	hints   *hints
 	guesses *limit.Hosts // wrong join tokens
 }
 
 // New makes a coordinator's nodes. It tells and answers nobody before Run and Register.
 func New(cfg Config, d Needs) *Nodes {
-	return &Nodes{
+	n := &Nodes{
 		cfg: cfg, fsm: d.FSM, prop: d.Proposer, office: d.Office, clock: d.Clock, log: d.Log, peer: d.Peer, sawAbsurd: d.SawAbsurd,
 		live: newLiveness(d, cfg.Lease), feed: newFeed(d), relays: newRelays(cfg.MaxStreams, cfg.MaxStreamsPerUser),
 		guesses: limit.NewHosts(time.Now),
 	}
+	n.hints = &hints{
+		clock: d.Clock, log: d.Log.With("component", "gossip"), of: map[cluster.NodeID]hint{},
+		known: func(id cluster.NodeID) bool { _, ok := n.fsm.Node(id); return ok },
+		keyOf: n.live.key, size: func() int { return n.members.count() },
+	}
+	return n
 }
 
 // Open begins to listen to gossip, if there is any. It comes before Run.
 func (n *Nodes) Open() (err error) {
-	n.members, err = openMembers(&n.cfg, n.log.With("component", "gossip"))
+	n.members, err = openMembers(n, n.log.With("component", "gossip"))
 	return err
 }
 
@@ -147,17 +156,23 @@ type Contact struct {
 	At     time.Time // zero when nothing was in this term
 	Usage  map[cluster.GPUID]*nodev1.GPUUsage
 	Detail map[cluster.GPUID]*apiv1.GPUDetail
-	Gossip string // alive, suspect, left or unknown
+	Gossip string    // alive, dead, left or unknown
+	Heard  time.Time // by gossip, zero when not lately
 }
 
 // Contact returns what was last heard of a node.
 func (n *Nodes) Contact(id cluster.NodeID) Contact {
 	at, usage := n.live.last(id)
-	return Contact{At: at, Usage: usage, Detail: n.live.details(id), Gossip: n.members.view(string(id))}
+	t, _ := n.hints.get(id)
+	return Contact{At: at, Usage: usage, Detail: n.live.details(id), Gossip: n.members.view(string(id)), Heard: t.at}
 }
 
 // FreeMiB returns how much memory a GPU has free, as its node gossips.
-func (n *Nodes) FreeMiB(node, uuid string) (int64, bool) { return n.members.freeMiB(node, uuid) }
+func (n *Nodes) FreeMiB(node cluster.NodeID, gpu cluster.GPUID) (int64, bool) {
+	t, _ := n.hints.get(node)
+	g, ok := t.gpu(gpu)
+	return int64(g.FreeMiB), ok
+}
 
 // Emptied returns nodes with what their cards would sell if nobody used them past
 // Berth: strangers come and go, and a job that fits when they are gone is not one that

@@ -45,7 +45,7 @@ func (ss *session) register(ctx context.Context, h *nodev1.Hello) error {
 		ss.log.InfoContext(ctx, "node registered", "gpus", len(n.GPUs), "boot", n.BootID)
 	}
 	ss.gangs = h.Gangs
-	ss.n.live.described(n.ID, h.Gpus)
+	ss.n.live.described(n.ID, h.Gpus, h.GossipKey)
 	if now, ok := ss.n.fsm.Node(n.ID); ok {
 		ss.fence = now.Fence
 	}

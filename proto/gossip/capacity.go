@@ -1,6 +1,8 @@
 package gossip
 
 import (
+	"bytes"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -10,7 +12,8 @@ import (
 //
 //	0  magic 2 | version 1 | boot hash 8 | sequence 8 | GPUs 1 | name length 1
 //	21 name, then for each GPU
-//	   UUID hash 8 | free MiB 4 | utilization 2 | shares 1 | flags 1
+//	   UUID hash 8 | free MiB 4 | stray MiB 4 | utilization 2
+//	and a signature of 16 bytes, see Signed
 type Capacity struct {
 	Node string
 	Boot [8]byte
@@ -23,22 +26,12 @@ type Capacity struct {
 type GPU struct {
 	ID        uint64 // UUIDHash of its UUID
 	FreeMiB   uint32 // not held by any process nor by the driver
+	StrayMiB  uint32 // held by processes that were not started through Berth
 	UtilMilli uint16 // 0-1000, or UtilUnknown
-	Shares    uint8  // attempts on it
-	Flags     GPUFlags
 }
 
 // UtilUnknown is the utilization of a card that does not tell.
 const UtilUnknown = 0xFFFF
-
-// GPUFlags say what state a card is in.
-type GPUFlags uint8
-
-// The flags of a card. A reader keeps those it does not know.
-const (
-	GPUUnhealthy GPUFlags = 1 << iota // takes no new job
-	GPUExclusive                      // one attempt has all of it
-)
 
 // UUIDHash shortens a GPU's UUID.
 func UUIDHash(uuid string) uint64 {
@@ -46,13 +39,14 @@ func UUIDHash(uuid string) uint64 {
 	return binary.BigEndian.Uint64(h[:])
 }
 
-// Append appends c to b. It refuses what no reader would take.
-func (c Capacity) Append(b []byte) ([]byte, error) {
+// Append appends c to b, signed with key. It refuses what no reader would take.
+func (c Capacity) Append(b, key []byte) ([]byte, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
+	start := len(b)
 	b = binary.BigEndian.AppendUint16(b, magicCapacity)
-	b = append(b, Version)
+	b = append(b, CapacityVersion)
 	b = append(b, c.Boot[:]...)
 	b = binary.BigEndian.AppendUint64(b, c.Seq)
 	b = append(b, byte(len(c.GPUs)), byte(len(c.Node)))
@@ -60,10 +54,35 @@ func (c Capacity) Append(b []byte) ([]byte, error) {
 	for _, g := range c.GPUs {
 		b = binary.BigEndian.AppendUint64(b, g.ID)
 		b = binary.BigEndian.AppendUint32(b, g.FreeMiB)
+		b = binary.BigEndian.AppendUint32(b, g.StrayMiB)
 		b = binary.BigEndian.AppendUint16(b, g.UtilMilli)
-		b = append(b, g.Shares, byte(g.Flags))
 	}
-	return b, nil
+	return append(b, sign(b[start:], key)...), nil
+}
+
+func sign(b, key []byte) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write(b)
+	return h.Sum(nil)[:macSize]
+}
+
+// Signed reports whether a Capacity, as it came, was signed with key.
+func Signed(b, key []byte) bool {
+	n := len(b) - macSize
+	return n > 0 && hmac.Equal(b[n:], sign(b[:n], key))
+}
+
+// Relay returns a Capacity, as it was made, for a member that is to pass it on to
+// the coordinators: it may reach one that its node does not.
+func Relay(b []byte) []byte { return append(binary.BigEndian.AppendUint16(nil, magicRelay), b...) }
+
+// Relayed returns what Relay was given; ok is false of what it did not make. What
+// that is, is not looked at.
+func Relayed(b []byte) (inner []byte, ok bool) {
+	if len(b) > 2+MaxCapacity {
+		return nil, false
+	}
+	return bytes.CutPrefix(b, binary.BigEndian.AppendUint16(nil, magicRelay))
 }
 
 func (c Capacity) check() error {
@@ -86,17 +105,17 @@ func (c Capacity) check() error {
 	return nil
 }
 
-// ParseCapacity reads what Append wrote, all of b and nothing else. Errors
-// wrap ErrFormat.
+// ParseCapacity reads what Append wrote, all of b and nothing else, whoever
+// signed it. Errors wrap ErrFormat.
 func ParseCapacity(b []byte) (Capacity, error) {
-	if len(b) < capFixed {
-		return Capacity{}, fmt.Errorf("%w: capacity of %d bytes, at least %d", ErrFormat, len(b), capFixed)
+	if len(b) < capFixed+macSize {
+		return Capacity{}, fmt.Errorf("%w: capacity of %d bytes, at least %d", ErrFormat, len(b), capFixed+macSize)
 	}
-	if err := checkHead(b, magicCapacity); err != nil {
+	if err := checkHead(b, magicCapacity, CapacityVersion); err != nil {
 		return Capacity{}, err
 	}
 	gpus, name := int(b[19]), int(b[20])
-	if n := capFixed + name + gpus*gpuSize; n != len(b) {
+	if n := capFixed + name + gpus*gpuSize + macSize; n != len(b) {
 		return Capacity{}, fmt.Errorf("%w: capacity of %d bytes says it has %d", ErrFormat, len(b), n)
 	}
 	c := Capacity{
@@ -104,13 +123,12 @@ func ParseCapacity(b []byte) (Capacity, error) {
 		Boot: [8]byte(b[3:11]),
 		Seq:  binary.BigEndian.Uint64(b[11:]),
 	}
-	for rest := b[capFixed+name:]; len(rest) > 0; rest = rest[gpuSize:] {
+	for rest := b[capFixed+name:]; len(rest) > macSize; rest = rest[gpuSize:] {
 		c.GPUs = append(c.GPUs, GPU{
 			ID:        binary.BigEndian.Uint64(rest),
 			FreeMiB:   binary.BigEndian.Uint32(rest[8:]),
-			UtilMilli: binary.BigEndian.Uint16(rest[12:]),
-			Shares:    rest[14],
-			Flags:     GPUFlags(rest[15]),
+			StrayMiB:  binary.BigEndian.Uint32(rest[12:]),
+			UtilMilli: binary.BigEndian.Uint16(rest[16:]),
 		})
 	}
 	if err := c.check(); err != nil {

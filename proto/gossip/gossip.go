@@ -1,10 +1,12 @@
 // Package gossip is the wire form of what daemons tell each other through
 // memberlist: who a member is (Meta), and how full a node's GPUs are
 // (Capacity). Both are hints. Nothing is started, ended or placed because of
-// them alone, for whoever holds the gossip key can forge them.
+// them. Whoever holds the gossip key can forge a Meta; a Capacity is signed with
+// a key that its node tells the leader alone.
 //
-// Numbers are big-endian. Both messages are bounded below memberlist's 512
-// bytes of node meta, past which it panics; the compiler checks the budget.
+// Numbers are big-endian. A Meta is bounded below memberlist's 512 bytes of
+// node meta, past which it panics, and a Capacity fits in one packet; the
+// compiler checks the budget.
 package gossip
 
 import (
@@ -17,8 +19,10 @@ import (
 
 // Bounds of the messages.
 const (
-	// Version of both messages. A reader refuses others.
-	Version = 1
+	// MetaVersion and CapacityVersion are those of the messages. A reader
+	// refuses others.
+	MetaVersion     = 1
+	CapacityVersion = 2
 	// MaxNode is the longest node name in bytes.
 	MaxNode = 63
 	// MaxGPUs is the most GPUs of a node.
@@ -28,8 +32,17 @@ const (
 	MetaFixed   = 30
 	MaxMeta     = MetaFixed + MaxNode
 	capFixed    = 21
-	gpuSize     = 16
-	MaxCapacity = capFixed + MaxNode + MaxGPUs*gpuSize
+	gpuSize     = 18
+	macSize     = 16
+	MaxCapacity = capFixed + MaxNode + MaxGPUs*gpuSize + macSize
+)
+
+// Bounds on what is done for others.
+const (
+	// MaxCoordinators is to how many coordinators a message goes.
+	MaxCoordinators = 16
+	// PassRate is how many messages of others a member passes on in a second.
+	PassRate = 500
 )
 
 // The budget. A constant below zero does not convert to uint, so a message
@@ -45,6 +58,7 @@ const (
 const (
 	magicMeta     = 0xBE47
 	magicCapacity = 0xBE43
+	magicRelay    = 0xBE52
 )
 
 // ErrFormat says that bytes are no message of this package and version.
@@ -75,9 +89,7 @@ type Flags uint16
 
 // The flags. A reader keeps those it does not know.
 const (
-	FlagDraining Flags = 1 << iota // takes no new job
-	FlagLeader                     // leads the coordinators, as far as it knows
-	FlagSimGPUs                    // its GPUs are simulated
+	FlagLeader Flags = 2 // leads the coordinators, as far as it knows
 )
 
 // Meta is what a member says of itself in memberlist's node meta.
@@ -91,7 +103,8 @@ type Meta struct {
 	Role Role
 	// Protocol is the newest version of the RPC protocol it speaks.
 	Protocol uint16
-	// Port is its gRPC port, on the address that memberlist knows.
+	// Port is where a coordinator serves agents, on the address that memberlist
+	// knows; 0 for agents.
 	Port  uint16
 	Flags Flags
 	// Boot is BootHash of the machine's boot id: two live boots of one name
@@ -114,7 +127,7 @@ func (m Meta) Append(b []byte) ([]byte, error) {
 		return nil, err
 	}
 	b = binary.BigEndian.AppendUint16(b, magicMeta)
-	b = append(b, Version, byte(m.Role))
+	b = append(b, MetaVersion, byte(m.Role))
 	b = binary.BigEndian.AppendUint16(b, m.Protocol)
 	b = binary.BigEndian.AppendUint16(b, m.Port)
 	b = binary.BigEndian.AppendUint16(b, uint16(m.Flags))
@@ -151,7 +164,7 @@ func ParseMeta(b []byte) (Meta, error) {
 	if len(b) < MetaFixed {
 		return Meta{}, fmt.Errorf("%w: meta of %d bytes, at least %d", ErrFormat, len(b), MetaFixed)
 	}
-	if err := checkHead(b, magicMeta); err != nil {
+	if err := checkHead(b, magicMeta, MetaVersion); err != nil {
 		return Meta{}, err
 	}
 	if n := MetaFixed + int(b[29]); n != len(b) {
@@ -176,12 +189,12 @@ func ParseMeta(b []byte) (Meta, error) {
 }
 
 // checkHead checks the magic and the version of a message of 3 bytes or more.
-func checkHead(b []byte, magic uint16) error {
+func checkHead(b []byte, magic uint16, version byte) error {
 	if got := binary.BigEndian.Uint16(b); got != magic {
 		return fmt.Errorf("%w: begins with %#04x, not %#04x", ErrFormat, got, magic)
 	}
-	if b[2] != Version {
-		return fmt.Errorf("%w: version %d, this program reads %d", ErrFormat, b[2], Version)
+	if b[2] != version {
+		return fmt.Errorf("%w: version %d, this program reads %d", ErrFormat, b[2], version)
 	}
 	return nil
 }

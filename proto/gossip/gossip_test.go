@@ -16,9 +16,11 @@ import (
 
 var _ = draws.Fixed()
 
+var testKey = []byte("0123456789abcdef")
+
 func sampleMeta() Meta {
 	return Meta{
-		Node: "gpu-17", Role: RoleAgent, Protocol: 3, Port: 7421, Flags: FlagDraining | FlagSimGPUs,
+		Node: "gpu-17", Role: RoleAgent, Protocol: 3, Port: 7421, Flags: FlagLeader | 1,
 		Boot: [8]byte{1, 2, 3, 4, 5, 6, 7, 8}, Inventory: 0x1122334455667788,
 	}
 }
@@ -27,21 +29,21 @@ func sampleCapacity() Capacity {
 	return Capacity{
 		Node: "gpu-17", Boot: [8]byte{1, 2, 3, 4, 5, 6, 7, 8}, Seq: 9,
 		GPUs: []GPU{
-			{ID: 0xAABBCCDD00112233, FreeMiB: 18110, UtilMilli: 730, Shares: 2},
-			{ID: 1, UtilMilli: UtilUnknown, Shares: 1, Flags: GPUUnhealthy | GPUExclusive},
+			{ID: 0xAABBCCDD00112233, FreeMiB: 18110, StrayMiB: 2048, UtilMilli: 730},
+			{ID: 1, UtilMilli: UtilUnknown},
 		},
 	}
 }
 
 // The bytes on the wire: daemons of two releases gossip with each other, so
-// these may change only with Version.
+// these may change only with their version.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	m, err := sampleMeta().Append(nil)
 	if err != nil {
 		t.Fatalf("encode meta: %v", err)
 	}
-	c, err := sampleCapacity().Append(nil)
+	c, err := sampleCapacity().Append(nil, testKey)
 	if err != nil {
 		t.Fatalf("encode capacity: %v", err)
 	}
@@ -50,9 +52,9 @@ func TestGolden(t *testing.T) {
 		got  []byte
 		want string
 	}{
-		{"meta", m, "be47 01 02 0003 1cfd 0005 0102030405060708 1122334455667788 000000 06 6770752d3137"},
-		{"capacity", c, "be43 01 0102030405060708 0000000000000009 02 06 6770752d3137" +
-			"aabbccdd00112233 000046be 02da 02 00" + "0000000000000001 00000000 ffff 01 03"},
+		{"meta", m, "be47 01 02 0003 1cfd 0003 0102030405060708 1122334455667788 000000 06 6770752d3137"},
+		{"capacity", c, "be43 02 0102030405060708 0000000000000009 02 06 6770752d3137" +
+			"aabbccdd00112233 000046be 00000800 02da" + "0000000000000001 00000000 00000000 ffff" + "4a3e74430d249b483dd5b89602f9e235"},
 	} {
 		want, err := hex.DecodeString(strings.ReplaceAll(tc.want, " ", ""))
 		if err != nil {
@@ -74,9 +76,9 @@ func TestLargestMessages(t *testing.T) {
 	}
 	c := Capacity{Node: m.Node, Seq: 1<<64 - 1}
 	for i := range MaxGPUs {
-		c.GPUs = append(c.GPUs, GPU{ID: uint64(i), FreeMiB: 1<<32 - 1, UtilMilli: 1000, Shares: 255, Flags: 255})
+		c.GPUs = append(c.GPUs, GPU{ID: uint64(i), FreeMiB: 1<<32 - 1, StrayMiB: 1<<32 - 1, UtilMilli: 1000})
 	}
-	b, err = c.Append(nil)
+	b, err = c.Append(nil, testKey)
 	if err != nil || len(b) != MaxCapacity || len(b) > memberlistLimit {
 		t.Errorf("largest capacity: %d bytes, %v; want %d", len(b), err, MaxCapacity)
 	}
@@ -107,7 +109,7 @@ func TestAppendRefuses(t *testing.T) {
 	} {
 		c := sampleCapacity()
 		bad(&c)
-		if b, err := c.Append(nil); !errors.Is(err, ErrFormat) || b != nil {
+		if b, err := c.Append(nil, testKey); !errors.Is(err, ErrFormat) || b != nil {
 			t.Errorf("%s: encoded to %x, %v", name, b, err)
 		}
 	}
@@ -117,7 +119,7 @@ func TestAppendRefuses(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	meta, _ := sampleMeta().Append(nil)
-	capacity, _ := sampleCapacity().Append(nil)
+	capacity, _ := sampleCapacity().Append(nil, testKey)
 	parseMeta := func(b []byte) error { _, err := ParseMeta(b); return err }
 	parseCapacity := func(b []byte) error { _, err := ParseCapacity(b); return err }
 	for _, tc := range []struct {
@@ -213,11 +215,10 @@ func TestRoundTrip(t *testing.T) {
 		c := Capacity{Node: m.Node, Boot: m.Boot, Seq: m.Inventory}
 		for _, id := range rapid.SliceOfNDistinct(rapid.Uint64(), 0, MaxGPUs, rapid.ID[uint64]).Draw(t, "gpus") {
 			c.GPUs = append(c.GPUs, GPU{
-				ID: id, FreeMiB: rapid.Uint32().Draw(t, "free"), UtilMilli: rapid.Uint16Range(0, 1000).Draw(t, "util"),
-				Shares: rapid.Uint8().Draw(t, "shares"), Flags: GPUFlags(rapid.Uint8().Draw(t, "gpu flags")),
+				ID: id, FreeMiB: rapid.Uint32().Draw(t, "free"), StrayMiB: rapid.Uint32().Draw(t, "strays"), UtilMilli: rapid.Uint16Range(0, 1000).Draw(t, "util"),
 			})
 		}
-		b, err = c.Append(nil)
+		b, err = c.Append(nil, testKey)
 		if err != nil || len(b) > MaxCapacity {
 			t.Fatalf("encode capacity: %d bytes, %v", len(b), err)
 		}
@@ -228,10 +229,39 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
+// Only a whole message of who has the key counts as signed, and what is passed on
+// arrives as it was made.
+func TestSigned(t *testing.T) {
+	t.Parallel()
+	b, err := sampleCapacity().Append(nil, testKey)
+	if err != nil || !Signed(b, testKey) {
+		t.Fatalf("not signed: %v", err)
+	}
+	if Signed(b, []byte("another key")) || Signed(nil, testKey) || Signed(b[:len(b)-1], testKey) {
+		t.Error("taken for signed")
+	}
+	for i := range b {
+		spoiled := bytes.Clone(b)
+		if spoiled[i]++; Signed(spoiled, testKey) {
+			t.Errorf("signed with byte %d changed", i)
+		}
+	}
+	inner, ok := Relayed(Relay(b))
+	if !ok || !bytes.Equal(inner, b) {
+		t.Errorf("passed on as %x", inner)
+	}
+	if _, ok := Relayed(b); ok {
+		t.Error("a capacity taken for one to pass on")
+	}
+	if _, ok := Relayed(Relay(make([]byte, MaxCapacity+1))); ok {
+		t.Error("more than the largest is passed on")
+	}
+}
+
 // What parses encodes to the very same bytes: there is one form of a message.
 func FuzzParse(f *testing.F) {
 	m, _ := sampleMeta().Append(nil)
-	c, _ := sampleCapacity().Append(nil)
+	c, _ := sampleCapacity().Append(nil, testKey)
 	f.Add(m)
 	f.Add(c)
 	f.Add([]byte{})
@@ -244,7 +274,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("meta: %v", err)
 		}
 		if c, err := ParseCapacity(in); err == nil {
-			if out, err := c.Append(nil); err != nil || !bytes.Equal(in, out) {
+			if out, err := c.Append(nil, testKey); err != nil || !bytes.Equal(in[:len(in)-macSize], out[:len(out)-macSize]) {
 				t.Errorf("capacity %x encodes to %x, %v", in, out, err)
 			}
 		} else if !errors.Is(err, ErrFormat) {

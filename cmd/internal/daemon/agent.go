@@ -82,9 +82,9 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 		return err
 	}
 	g.Go(func() error { return a.Run(gctx) })
-	g.Go(func() error { return serveGate(gctx, cfg, ac.Dial, ac.Tools.Socket, a.HasJob, svc.reg, log) })
+	g.Go(func() error { return serveGate(gctx, a.Coordinators, ac.Dial, ac.Tools.Socket, a.HasJob, svc.reg, log) })
 	g.Go(func() error { return serveLogins(gctx, cfg.Data.Dir, a, log) })
-	g.Go(func() error { return src.Run(gctx, renewAgent(ac.Dial, cfg.Coordinators)) })
+	g.Go(func() error { return src.Run(gctx, renewAgent(ac.Dial, a.Coordinators)) })
 	if err := svc.run(gctx, g, cfg.Listen.Metrics, func() error { return nil }); err != nil {
 		return err
 	}
@@ -117,16 +117,16 @@ func joinGossip(ctx context.Context, g *errgroup.Group, cfg *config.Agent, ac *a
 	if err != nil {
 		return err
 	}
-	ac.Observe = m.Observe
+	ac.Gossip = m
 	g.Go(func() error { return m.Run(ctx) })
 	return nil
 }
 
 // renewAgent asks any coordinator for a new certificate.
-func renewAgent(dial func(string) (*grpc.ClientConn, error), coordinators []string) tlsconf.RenewFunc {
+func renewAgent(dial func(string) (*grpc.ClientConn, error), coordinators func() []string) tlsconf.RenewFunc {
 	return func(ctx context.Context, csr []byte) (cert, ca []byte, err error) {
 		var errs []error
-		for _, addr := range coordinators {
+		for _, addr := range coordinators() {
 			conn, err := dial(addr)
 			if err != nil {
 				errs = append(errs, err)

@@ -23,6 +23,7 @@ import (
 	"github.com/hashicorp/raft"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
@@ -278,6 +279,9 @@ func peerRole(ctx context.Context) (role, id string, err error) {
 	return string(who.Role), who.ID, err
 }
 
+// connectTime is how long another daemon has to take a connection.
+const connectTime = 5 * time.Second
+
 // Dialer returns a function that connects to daemons of the given role with
 // our certificate. Connections are made when they are first used.
 func Dialer(src *tlsconf.Source, want tlsconf.Role) func(addr string) (*grpc.ClientConn, error) {
@@ -286,6 +290,9 @@ func Dialer(src *tlsconf.Source, want tlsconf.Role) func(addr string) (*grpc.Cli
 		cfg.NextProtos = []string{tlsconf.ProtoGRPC}
 		return grpc.NewClient("passthrough:///"+addr,
 			grpc.WithTransportCredentials(credentials.NewTLS(cfg)),
+			// One at which nobody answers is not to hold up those after it for long: an
+			// address that came by gossip may be anybody's.
+			grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: connectTime}),
 			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 5 * time.Second, Timeout: 5 * time.Second}),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)),
 			// Fixed windows, so that a stream whose reader is slow holds no more.

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/berth-scheduler/berth/agent/launcher"
-	"github.com/berth-scheduler/berth/cmd/internal/config"
 	"github.com/berth-scheduler/berth/cmd/internal/gate"
 	"github.com/berth-scheduler/berth/cmd/internal/programs"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
@@ -41,7 +40,7 @@ func tools(scripts string, imagesToo bool, log *slog.Logger) launcher.Tools {
 
 // serveGate passes what jobs on this node ask of the coordinators on to them,
 // until ctx ends.
-func serveGate(ctx context.Context, cfg *config.Agent, dial func(string) (*grpc.ClientConn, error), socket string, hasJob func(uid uint32) bool, reg prometheus.Registerer, log *slog.Logger) error {
+func serveGate(ctx context.Context, coordinators func() []string, dial func(string) (*grpc.ClientConn, error), socket string, hasJob func(uid uint32) bool, reg prometheus.Registerer, log *slog.Logger) error {
 	if socket == "" {
 		return nil
 	}
@@ -59,7 +58,7 @@ func serveGate(ctx context.Context, cfg *config.Agent, dial func(string) (*grpc.
 	if err != nil {
 		return fmt.Errorf("socket for jobs: %w", err)
 	}
-	g := gate.New(cfg.Coordinators, dial, func(info credentials.AuthInfo) (uid, gid uint32, ok bool) {
+	g := gate.New(coordinators, dial, func(info credentials.AuthInfo) (uid, gid uint32, ok bool) {
 		peer, ok := info.(authorize.UnixPeer)
 		return uint32(peer.UID), peer.GID, ok
 	}, hasJob, reg, log)

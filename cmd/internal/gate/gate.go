@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,11 +44,14 @@ const (
 	connIdle  = time.Minute
 	connAge   = time.Hour
 	arrival   = 20 * time.Second
+	// mostConns is how many connections to coordinators are kept for ones that may be
+	// gone.
+	mostConns = 64
 )
 
 // Gate passes calls on. It is safe for concurrent use.
 type Gate struct {
-	addrs []string
+	addrs func() []string
 	dial  func(addr string) (*grpc.ClientConn, error)
 	who   func(info credentials.AuthInfo) (uid, gid uint32, ok bool)
 	may   func(uid uint32) bool
@@ -56,12 +60,12 @@ type Gate struct {
 
 	mu    sync.Mutex
 	conns map[string]*grpc.ClientConn
-	best  int // the coordinator that answered last
+	best  string // the coordinator that answered last
 }
 
-// New makes a gate to the coordinators at addrs. who finds out who calls, may
+// New makes a gate to the coordinators that are at addrs now. who finds out who calls, may
 // whether anything is read of them: at a node only of those who have a job there.
-func New(addrs []string, dial func(addr string) (*grpc.ClientConn, error), who func(info credentials.AuthInfo) (uid, gid uint32, ok bool), may func(uid uint32) bool, reg prometheus.Registerer, log *slog.Logger) *Gate {
+func New(addrs func() []string, dial func(addr string) (*grpc.ClientConn, error), who func(info credentials.AuthInfo) (uid, gid uint32, ok bool), may func(uid uint32) bool, reg prometheus.Registerer, log *slog.Logger) *Gate {
 	cfg := limit.Default() // for one node, a quarter of a coordinator's
 	cfg.Calls, cfg.Streams, cfg.Arriving, cfg.ArrivingTotal, cfg.Users = cfg.Calls/2, cfg.Streams/4, cfg.Arriving/4, cfg.ArrivingTotal/4, cfg.Users/4
 	return &Gate{addrs: addrs, dial: dial, who: who, may: may, calls: limit.New(cfg, time.Now, reg), log: log.With("component", "gate"), conns: map[string]*grpc.ClientConn{}}
@@ -177,14 +181,17 @@ var desc = grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
 // open begins the call at the first coordinator that can be reached.
 func (g *Gate) open(ctx context.Context, method string, first *[]byte) (grpc.ClientStream, error) {
 	err := status.Error(codes.Unavailable, "no coordinator is configured")
+	addrs := g.addrs()
 	g.mu.Lock()
-	best := g.best
+	if i := slices.Index(addrs, g.best); i > 0 {
+		addrs = slices.Concat(addrs[i:], addrs[:i])
+	}
+	g.forget(addrs)
 	g.mu.Unlock()
-	for i := range g.addrs {
-		k := (best + i) % len(g.addrs)
+	for _, addr := range addrs {
 		var conn *grpc.ClientConn
-		if conn, err = g.conn(g.addrs[k]); err != nil {
-			err = status.Errorf(codes.Unavailable, "coordinator %s: %v", g.addrs[k], err)
+		if conn, err = g.conn(addr); err != nil {
+			err = status.Errorf(codes.Unavailable, "coordinator %s: %v", addr, err)
 			continue
 		}
 		var far grpc.ClientStream
@@ -192,7 +199,7 @@ func (g *Gate) open(ctx context.Context, method string, first *[]byte) (grpc.Cli
 		if err == nil {
 			if err = far.SendMsg(first); err == nil || errors.Is(err, io.EOF) {
 				g.mu.Lock()
-				g.best = k
+				g.best = addr
 				g.mu.Unlock()
 				return far, nil
 			}
@@ -200,9 +207,23 @@ func (g *Gate) open(ctx context.Context, method string, first *[]byte) (grpc.Cli
 		if ctx.Err() != nil {
 			return nil, status.FromContextError(ctx.Err()).Err()
 		}
-		g.log.DebugContext(ctx, "coordinator not reached", "addr", g.addrs[k], "err", err)
+		g.log.DebugContext(ctx, "coordinator not reached", "addr", addr, "err", err)
 	}
 	return nil, err
+}
+
+// forget closes the connections to addresses at which no coordinator is any more, when
+// there are many. The caller holds g.mu.
+func (g *Gate) forget(addrs []string) {
+	if len(g.conns) <= mostConns {
+		return
+	}
+	for addr, c := range g.conns {
+		if !slices.Contains(addrs, addr) {
+			_ = c.Close() // what is under way there ends, and is asked again
+			delete(g.conns, addr)
+		}
+	}
 }
 
 func (g *Gate) conn(addr string) (*grpc.ClientConn, error) {

@@ -51,7 +51,7 @@ func openedTo(t *testing.T, hasJob bool, to func(string) (*grpc.ClientConn, erro
 	if to != nil {
 		addrs = []string{"c"}
 	}
-	g := New(addrs, to, func(credentials.AuthInfo) (uid, gid uint32, ok bool) { return 1001, 1001, true },
+	g := New(func() []string { return addrs }, to, func(credentials.AuthInfo) (uid, gid uint32, ok bool) { return 1001, 1001, true },
 		func(uint32) bool { return hasJob }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	ln := bufconn.Listen(1 << 20)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -131,7 +131,10 @@ func (c *Admin) nodeView(n *cluster.Node) *apiv1.Node {
 	for _, j := range c.fsm.NodeJobs(n.ID) {
 		v.Jobs = append(v.Jobs, uint64(j.ID))
 	}
-	v.Gossip = heard.Gossip
+	if v.Gossip = heard.Gossip; !heard.Heard.IsZero() {
+		v.GossipHeard = timestamppb.New(heard.Heard)
+	}
+	v.CutOff = c.nodes.CutOff(n.ID)
 	for _, p := range c.fsm.Partitions() {
 		if p.Nodes.Holds(n.ID) {
 			v.Partitions = append(v.Partitions, p.Name)
@@ -146,9 +149,10 @@ func (c *Admin) nodeView(n *cluster.Node) *apiv1.Node {
 			g.MeasuredUsedMib, g.MeasuredUtilMilli = u.UsedMib, u.UtilMilli
 			g.BusyMs, g.BusySince = u.BusyMs, u.Since
 		}
-		if free, ok := c.nodes.FreeMiB(string(n.ID), g.Uuid); ok {
+		if free, ok := c.nodes.FreeMiB(n.ID, cluster.GPUID(g.Uuid)); ok {
 			g.GossipFreeMib = free
 		}
+		g.GossipStrayMib = c.nodes.StrayMiB(n.ID, cluster.GPUID(g.Uuid))
 	}
 	return v
 }

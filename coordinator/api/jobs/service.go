@@ -273,15 +273,14 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 		resp.Job.Array = s.c.arrayInfo(req.Id, j)
 	}
 	if !j.State.Waiting() {
+		resp.Explanations = s.c.heard(s.c.nodesOf(j), false)
 		return resp, nil
 	}
-	snap, _ := s.c.fsm.SchedulerSnapshotAt(cluster.TimeOf(s.c.clock()))
+	snap := s.c.snapshot(j)
 	resp.FairShare = s.c.accounts.FairShareOf(j)
 	if s.c.explainBefore(resp, snap, j) {
 		return resp, nil
 	}
-	snap.Running = s.c.learn.Known(snap.Running, snap.Nodes)
-	snap.Interference = s.c.learn.Company.ForScheduler(snap.Nodes, snap.Running, []*cluster.Job{j})
 	pol, part := s.c.lead.PolicyOf(j), site.PartitionOf(snap, j)
 	resp.Explanations = explainPartition(snap, part)
 	all := snap
@@ -297,8 +296,8 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 		return resp, nil // nothing else matters until then
 	}
 	cells := site.TenantReason(s.c.lead.Scheduling().Of(j.Spec.Partition), snap, j)
-	if r := cells; r.Code != "" {
-		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(r.Code), Detail: r.Detail, Count: 1})
+	if cells.Code != "" {
+		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(cells.Code), Detail: cells.Detail, Count: 1})
 	}
 	es, behind := s.c.explain(snap, j, pol)
 	for _, e := range es {
@@ -309,6 +308,7 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 			Code: string(e.Reason.Code), Detail: e.Reason.Detail, Count: uint32(e.Count), GpuType: e.GPUType,
 		})
 	}
+	resp.Explanations = append(resp.Explanations, s.c.heard(snap.Nodes, true)...)
 	if f, ok := scheduler.ForecastStart(snap, j, pol); ok && cells.Code == "" && (part == nil || !part.Down) && (behind.Code == "" || f.P50 > snap.Now) {
 		resp.Forecast = forecastToAPI(&f)
 	}

@@ -130,6 +130,15 @@ func gpuReason(g *apiv1.GPU) string {
 	return strings.Join(why, "; ")
 }
 
+// CutOff says of a node that the leader does not hear it while others do, "" of any
+// other.
+func CutOff(n *apiv1.Node) string {
+	if n.GetCutOff() == "" {
+		return ""
+	}
+	return "cut off: " + n.GetCutOff()
+}
+
 // nodeReason says what is wrong with a node, "" when nothing is.
 func nodeReason(e *console.Env, n *apiv1.Node) string {
 	var why []string
@@ -140,7 +149,7 @@ func nodeReason(e *console.Env, n *apiv1.Node) string {
 			drain = "drains from " + console.When(e, from) + " until " + until + ": " + n.GetDrainReason()
 		}
 	}
-	for _, s := range []string{drain, n.GetProblem()} {
+	for _, s := range []string{CutOff(n), drain, n.GetProblem()} {
 		if s != "" {
 			why = append(why, s)
 		}

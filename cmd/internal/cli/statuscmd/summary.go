@@ -212,8 +212,8 @@ func faultsOf(nodes []*apiv1.Node, mine []*apiv1.Job) []faultView {
 	here := func(jobs []uint64) bool { return slices.ContainsFunc(jobs, func(id uint64) bool { return my[id] }) }
 	out := []faultView{}
 	for _, n := range nodes {
-		if state := admin.NodeState(n); state != cluster.NodeReady.String() || n.GetProblem() != "" {
-			out = append(out, faultView{n.GetId(), "", state, reasons(n.GetDrainReason(), n.GetProblem()), here(n.GetJobs())})
+		if state := admin.NodeState(n); state != cluster.NodeReady.String() || n.GetProblem() != "" || n.GetCutOff() != "" {
+			out = append(out, faultView{n.GetId(), "", state, reasons(admin.CutOff(n), n.GetDrainReason(), n.GetProblem()), here(n.GetJobs())})
 		}
 		for _, g := range n.GetGpus() {
 			if state := admin.GpuHealth(g); state != cluster.GPUOK.String() {

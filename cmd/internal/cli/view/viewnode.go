@@ -26,6 +26,8 @@ type nodeView struct {
 	LastContact  *time.Time  `json:"last_contact"`
 	Jobs         []uint64    `json:"jobs"`
 	Gossip       string      `json:"gossip"`
+	GossipHeard  *time.Time  `json:"gossip_heard"`
+	CutOff       string      `json:"cut_off"`
 	Partitions   []string    `json:"partitions"`
 	Problem      string      `json:"problem"`
 	History      []eventView `json:"history"`
@@ -59,6 +61,7 @@ type GpuView struct {
 	MeasuredUsedMiB   int64       `json:"measured_used_mib"`
 	MeasuredUtilMilli int64       `json:"measured_util_milli"`
 	GossipFreeMiB     int64       `json:"gossip_free_mib"`
+	GossipStrayMiB    int64       `json:"gossip_stray_mib"`
 	Queued            uint32      `json:"queued"`
 	Jobs              []uint64    `json:"jobs"`
 	BusyMS            int64       `json:"busy_ms"`
@@ -81,6 +84,7 @@ func Nodes(in []*apiv1.Node) []nodeView {
 			CPUMilli: n.GetCpuMilli(), CPUUsedMilli: n.GetCpuUsedMilli(), MemMiB: n.GetMemMib(), MemUsedMiB: n.GetMemUsedMib(),
 			GPUs: []GpuView{}, Runtimes: append([]string{}, n.GetRuntimes()...), Version: n.GetVersion(), BootID: n.GetBootId(),
 			Registered: Stamp(n.GetRegistered()), LastContact: Stamp(n.GetLastContact()), Jobs: list(n.GetJobs()), Gossip: n.GetGossip(),
+			GossipHeard: Stamp(n.GetGossipHeard()), CutOff: n.GetCutOff(),
 			Partitions: append([]string{}, n.GetPartitions()...), Problem: n.GetProblem(), History: []eventView{},
 		}
 		for _, h := range n.GetHistory() {
@@ -91,7 +95,7 @@ func Nodes(in []*apiv1.Node) []nodeView {
 				UUID: g.GetUuid(), Index: g.GetIndex(), Type: g.GetType(), MemMiB: g.GetMemMib(), SellableMiB: g.GetSellableMib(),
 				LedgerUsedMiB: g.GetLedgerUsedMib(), LedgerUsedMilli: g.GetLedgerUsedMilli(), Shares: g.GetShares(), MaxShares: g.GetMaxShares(),
 				Exclusive: g.GetExclusive(), CapMode: g.GetCapMode(), Scope: g.GetScope(), CapReason: g.GetCapReason(), MeasuredUsedMiB: g.GetMeasuredUsedMib(), MeasuredUtilMilli: g.GetMeasuredUtilMilli(),
-				GossipFreeMiB: g.GetGossipFreeMib(), Queued: g.GetQueued(), Jobs: list(g.GetJobs()), BusyMS: g.GetBusyMs(), BusySince: Stamp(g.GetBusySince()),
+				GossipFreeMiB: g.GetGossipFreeMib(), GossipStrayMiB: g.GetGossipStrayMib(), Queued: g.GetQueued(), Jobs: list(g.GetJobs()), BusyMS: g.GetBusyMs(), BusySince: Stamp(g.GetBusySince()),
 				State: g.GetState(), StateReason: g.GetStateReason(), Drain: g.GetDrain(), DrainReason: g.GetDrainReason(), SharingOff: g.GetSharingOff(),
 				Detail: viewDetail(g.GetDetail()),
 			})

@@ -5575,7 +5575,7 @@ type Node struct {
 	Registered   *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=registered,proto3" json:"registered,omitempty"`
 	LastContact  *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=last_contact,json=lastContact,proto3" json:"last_contact,omitempty"`
 	Jobs         []uint64               `protobuf:"varint,16,rep,packed,name=jobs,proto3" json:"jobs,omitempty"`
-	// What gossip says of the node: alive, suspect, dead or unknown. A hint.
+	// What gossip says of the node: alive, dead, left or unknown. A hint.
 	Gossip string `protobuf:"bytes,17,opt,name=gossip,proto3" json:"gossip,omitempty"`
 	// Partitions that it belongs to, sorted.
 	Partitions []string `protobuf:"bytes,18,rep,name=partitions,proto3" json:"partitions,omitempty"`
@@ -5591,7 +5591,12 @@ type Node struct {
 	// When a drain ends by itself; missing is never.
 	DrainUntil *timestamppb.Timestamp `protobuf:"bytes,33,opt,name=drain_until,json=drainUntil,proto3" json:"drain_until,omitempty"`
 	// When a drain begins that was ordered for later; missing is none.
-	DrainFrom     *timestamppb.Timestamp `protobuf:"bytes,34,opt,name=drain_from,json=drainFrom,proto3" json:"drain_from,omitempty"`
+	DrainFrom *timestamppb.Timestamp `protobuf:"bytes,34,opt,name=drain_from,json=drainFrom,proto3" json:"drain_from,omitempty"`
+	// When gossip last brought word of the node; missing is not lately.
+	GossipHeard *timestamppb.Timestamp `protobuf:"bytes,35,opt,name=gossip_heard,json=gossipHeard,proto3" json:"gossip_heard,omitempty"`
+	// What is known of a node that the leader does not hear while others do; empty
+	// for any other.
+	CutOff        string `protobuf:"bytes,36,opt,name=cut_off,json=cutOff,proto3" json:"cut_off,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5801,6 +5806,20 @@ func (x *Node) GetDrainFrom() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Node) GetGossipHeard() *timestamppb.Timestamp {
+	if x != nil {
+		return x.GossipHeard
+	}
+	return nil
+}
+
+func (x *Node) GetCutOff() string {
+	if x != nil {
+		return x.CutOff
+	}
+	return ""
+}
+
 type GPU struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Uuid            string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
@@ -5839,9 +5858,12 @@ type GPU struct {
 	Detail *GPUDetail `protobuf:"bytes,25,opt,name=detail,proto3" json:"detail,omitempty"`
 	// Where an administrator switched sharing off, which keeps others from lying
 	// beside who is on it; empty when nobody did.
-	SharingOff    string `protobuf:"bytes,40,opt,name=sharing_off,json=sharingOff,proto3" json:"sharing_off,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	SharingOff string `protobuf:"bytes,40,opt,name=sharing_off,json=sharingOff,proto3" json:"sharing_off,omitempty"`
+	// Memory held by processes that were not started through Berth, as the node
+	// gossips, beyond what it told the leader: nothing is placed into it.
+	GossipStrayMib int64 `protobuf:"varint,41,opt,name=gossip_stray_mib,json=gossipStrayMib,proto3" json:"gossip_stray_mib,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *GPU) Reset() {
@@ -6054,6 +6076,13 @@ func (x *GPU) GetSharingOff() string {
 		return x.SharingOff
 	}
 	return ""
+}
+
+func (x *GPU) GetGossipStrayMib() int64 {
+	if x != nil {
+		return x.GossipStrayMib
+	}
+	return 0
 }
 
 // GPUDetail is what an agent knows of a GPU, for people.
@@ -9864,7 +9893,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x05brief\x18\x02 \x01(\bR\x05brief\"S\n" +
 	"\x11ListNodesResponse\x12(\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x12.berth.api.v1.NodeR\x05nodes\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xd3\x06\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xab\a\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x14\n" +
@@ -9898,7 +9927,9 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\vdrain_until\x18! \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"drainUntil\x129\n" +
 	"\n" +
-	"drain_from\x18\" \x01(\v2\x1a.google.protobuf.TimestampR\tdrainFrom\"\xc0\x06\n" +
+	"drain_from\x18\" \x01(\v2\x1a.google.protobuf.TimestampR\tdrainFrom\x12=\n" +
+	"\fgossip_heard\x18# \x01(\v2\x1a.google.protobuf.TimestampR\vgossipHeard\x12\x17\n" +
+	"\acut_off\x18$ \x01(\tR\x06cutOff\"\xea\x06\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
@@ -9930,7 +9961,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"cap_reason\x18\x18 \x01(\tR\tcapReason\x12/\n" +
 	"\x06detail\x18\x19 \x01(\v2\x17.berth.api.v1.GPUDetailR\x06detail\x12\x1f\n" +
 	"\vsharing_off\x18( \x01(\tR\n" +
-	"sharingOff\"\x90\x03\n" +
+	"sharingOff\x12(\n" +
+	"\x10gossip_stray_mib\x18) \x01(\x03R\x0egossipStrayMib\"\x90\x03\n" +
 	"\tGPUDetail\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06driver\x18\x02 \x01(\tR\x06driver\x12\x12\n" +
@@ -10505,107 +10537,108 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	65,  // 79: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
 	106, // 80: berth.api.v1.Node.drain_until:type_name -> google.protobuf.Timestamp
 	106, // 81: berth.api.v1.Node.drain_from:type_name -> google.protobuf.Timestamp
-	106, // 82: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
-	62,  // 83: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
-	63,  // 84: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
-	64,  // 85: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
-	106, // 86: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
-	68,  // 87: berth.api.v1.SetSharingResponse.off:type_name -> berth.api.v1.SharingOff
-	106, // 88: berth.api.v1.SharingOff.at:type_name -> google.protobuf.Timestamp
-	60,  // 89: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
-	60,  // 90: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
-	106, // 91: berth.api.v1.DrainNodeRequest.until:type_name -> google.protobuf.Timestamp
-	106, // 92: berth.api.v1.DrainNodeRequest.from:type_name -> google.protobuf.Timestamp
-	60,  // 93: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
-	60,  // 94: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	60,  // 95: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
-	83,  // 96: berth.api.v1.SetDeniedResponse.denied:type_name -> berth.api.v1.Denied
-	106, // 97: berth.api.v1.Denied.at:type_name -> google.protobuf.Timestamp
-	105, // 98: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	106, // 99: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	105, // 100: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
-	105, // 101: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
-	88,  // 102: berth.api.v1.Partition.access:type_name -> berth.api.v1.AccessList
-	105, // 103: berth.api.v1.Partition.session_idle:type_name -> google.protobuf.Duration
-	87,  // 104: berth.api.v1.Partition.host:type_name -> berth.api.v1.HostTerms
-	86,  // 105: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
-	105, // 106: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
-	105, // 107: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
-	88,  // 108: berth.api.v1.SetPartitionRequest.access:type_name -> berth.api.v1.AccessList
-	105, // 109: berth.api.v1.SetPartitionRequest.session_idle:type_name -> google.protobuf.Duration
-	86,  // 110: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
-	106, // 111: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
-	106, // 112: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
-	96,  // 113: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
-	95,  // 114: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
-	106, // 115: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
-	106, // 116: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
-	105, // 117: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
-	95,  // 118: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
-	105, // 119: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
-	106, // 120: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
-	10,  // 121: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
-	106, // 122: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
-	11,  // 123: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
-	3,   // 124: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	23,  // 125: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	25,  // 126: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	28,  // 127: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	32,  // 128: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
-	103, // 129: berth.api.v1.JobService.UpdateJob:input_type -> berth.api.v1.UpdateJobRequest
-	35,  // 130: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	40,  // 131: berth.api.v1.JobService.ListForecasts:input_type -> berth.api.v1.ListForecastsRequest
-	44,  // 132: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	49,  // 133: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	51,  // 134: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	58,  // 135: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	73,  // 136: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	75,  // 137: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	69,  // 138: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
-	71,  // 139: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
-	66,  // 140: berth.api.v1.ClusterService.SetSharing:input_type -> berth.api.v1.SetSharingRequest
-	77,  // 141: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	79,  // 142: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	81,  // 143: berth.api.v1.ClusterService.SetDenied:input_type -> berth.api.v1.SetDeniedRequest
-	84,  // 144: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	89,  // 145: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
-	91,  // 146: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
-	93,  // 147: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
-	97,  // 148: berth.api.v1.ClusterService.ListReservations:input_type -> berth.api.v1.ListReservationsRequest
-	99,  // 149: berth.api.v1.ClusterService.SetReservation:input_type -> berth.api.v1.SetReservationRequest
-	101, // 150: berth.api.v1.ClusterService.RemoveReservation:input_type -> berth.api.v1.RemoveReservationRequest
-	4,   // 151: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	24,  // 152: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	26,  // 153: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	30,  // 154: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	33,  // 155: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
-	104, // 156: berth.api.v1.JobService.UpdateJob:output_type -> berth.api.v1.UpdateJobResponse
-	36,  // 157: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	41,  // 158: berth.api.v1.JobService.ListForecasts:output_type -> berth.api.v1.ListForecastsResponse
-	45,  // 159: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	50,  // 160: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	52,  // 161: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	59,  // 162: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	74,  // 163: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	76,  // 164: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	70,  // 165: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
-	72,  // 166: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
-	67,  // 167: berth.api.v1.ClusterService.SetSharing:output_type -> berth.api.v1.SetSharingResponse
-	78,  // 168: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	80,  // 169: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	82,  // 170: berth.api.v1.ClusterService.SetDenied:output_type -> berth.api.v1.SetDeniedResponse
-	85,  // 171: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	90,  // 172: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
-	92,  // 173: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
-	94,  // 174: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
-	98,  // 175: berth.api.v1.ClusterService.ListReservations:output_type -> berth.api.v1.ListReservationsResponse
-	100, // 176: berth.api.v1.ClusterService.SetReservation:output_type -> berth.api.v1.SetReservationResponse
-	102, // 177: berth.api.v1.ClusterService.RemoveReservation:output_type -> berth.api.v1.RemoveReservationResponse
-	151, // [151:178] is the sub-list for method output_type
-	124, // [124:151] is the sub-list for method input_type
-	124, // [124:124] is the sub-list for extension type_name
-	124, // [124:124] is the sub-list for extension extendee
-	0,   // [0:124] is the sub-list for field type_name
+	106, // 82: berth.api.v1.Node.gossip_heard:type_name -> google.protobuf.Timestamp
+	106, // 83: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	62,  // 84: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
+	63,  // 85: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
+	64,  // 86: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
+	106, // 87: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
+	68,  // 88: berth.api.v1.SetSharingResponse.off:type_name -> berth.api.v1.SharingOff
+	106, // 89: berth.api.v1.SharingOff.at:type_name -> google.protobuf.Timestamp
+	60,  // 90: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
+	60,  // 91: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
+	106, // 92: berth.api.v1.DrainNodeRequest.until:type_name -> google.protobuf.Timestamp
+	106, // 93: berth.api.v1.DrainNodeRequest.from:type_name -> google.protobuf.Timestamp
+	60,  // 94: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
+	60,  // 95: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
+	60,  // 96: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	83,  // 97: berth.api.v1.SetDeniedResponse.denied:type_name -> berth.api.v1.Denied
+	106, // 98: berth.api.v1.Denied.at:type_name -> google.protobuf.Timestamp
+	105, // 99: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	106, // 100: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	105, // 101: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
+	105, // 102: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
+	88,  // 103: berth.api.v1.Partition.access:type_name -> berth.api.v1.AccessList
+	105, // 104: berth.api.v1.Partition.session_idle:type_name -> google.protobuf.Duration
+	87,  // 105: berth.api.v1.Partition.host:type_name -> berth.api.v1.HostTerms
+	86,  // 106: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
+	105, // 107: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
+	105, // 108: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
+	88,  // 109: berth.api.v1.SetPartitionRequest.access:type_name -> berth.api.v1.AccessList
+	105, // 110: berth.api.v1.SetPartitionRequest.session_idle:type_name -> google.protobuf.Duration
+	86,  // 111: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
+	106, // 112: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
+	106, // 113: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
+	96,  // 114: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
+	95,  // 115: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
+	106, // 116: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
+	106, // 117: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
+	105, // 118: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
+	95,  // 119: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
+	105, // 120: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
+	106, // 121: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
+	10,  // 122: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
+	106, // 123: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
+	11,  // 124: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
+	3,   // 125: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
+	23,  // 126: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
+	25,  // 127: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
+	28,  // 128: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
+	32,  // 129: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
+	103, // 130: berth.api.v1.JobService.UpdateJob:input_type -> berth.api.v1.UpdateJobRequest
+	35,  // 131: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
+	40,  // 132: berth.api.v1.JobService.ListForecasts:input_type -> berth.api.v1.ListForecastsRequest
+	44,  // 133: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
+	49,  // 134: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	51,  // 135: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
+	58,  // 136: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
+	73,  // 137: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
+	75,  // 138: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
+	69,  // 139: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
+	71,  // 140: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
+	66,  // 141: berth.api.v1.ClusterService.SetSharing:input_type -> berth.api.v1.SetSharingRequest
+	77,  // 142: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	79,  // 143: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	81,  // 144: berth.api.v1.ClusterService.SetDenied:input_type -> berth.api.v1.SetDeniedRequest
+	84,  // 145: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	89,  // 146: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
+	91,  // 147: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
+	93,  // 148: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
+	97,  // 149: berth.api.v1.ClusterService.ListReservations:input_type -> berth.api.v1.ListReservationsRequest
+	99,  // 150: berth.api.v1.ClusterService.SetReservation:input_type -> berth.api.v1.SetReservationRequest
+	101, // 151: berth.api.v1.ClusterService.RemoveReservation:input_type -> berth.api.v1.RemoveReservationRequest
+	4,   // 152: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	24,  // 153: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	26,  // 154: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	30,  // 155: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	33,  // 156: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
+	104, // 157: berth.api.v1.JobService.UpdateJob:output_type -> berth.api.v1.UpdateJobResponse
+	36,  // 158: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	41,  // 159: berth.api.v1.JobService.ListForecasts:output_type -> berth.api.v1.ListForecastsResponse
+	45,  // 160: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	50,  // 161: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	52,  // 162: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	59,  // 163: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	74,  // 164: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	76,  // 165: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	70,  // 166: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
+	72,  // 167: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
+	67,  // 168: berth.api.v1.ClusterService.SetSharing:output_type -> berth.api.v1.SetSharingResponse
+	78,  // 169: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	80,  // 170: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	82,  // 171: berth.api.v1.ClusterService.SetDenied:output_type -> berth.api.v1.SetDeniedResponse
+	85,  // 172: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	90,  // 173: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
+	92,  // 174: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
+	94,  // 175: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
+	98,  // 176: berth.api.v1.ClusterService.ListReservations:output_type -> berth.api.v1.ListReservationsResponse
+	100, // 177: berth.api.v1.ClusterService.SetReservation:output_type -> berth.api.v1.SetReservationResponse
+	102, // 178: berth.api.v1.ClusterService.RemoveReservation:output_type -> berth.api.v1.RemoveReservationResponse
+	152, // [152:179] is the sub-list for method output_type
+	125, // [125:152] is the sub-list for method input_type
+	125, // [125:125] is the sub-list for extension type_name
+	125, // [125:125] is the sub-list for extension extendee
+	0,   // [0:125] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }

@@ -607,7 +607,10 @@ type Hello struct {
 	// What the site says that the node has, for jobs that ask for it.
 	Features []string `protobuf:"bytes,30,rep,name=features,proto3" json:"features,omitempty"`
 	// The agent gives jobs the credential of their assignment.
-	Credentials   bool `protobuf:"varint,31,opt,name=credentials,proto3" json:"credentials,omitempty"`
+	Credentials bool `protobuf:"varint,31,opt,name=credentials,proto3" json:"credentials,omitempty"`
+	// With what the agent signs what it gossips, for the leader alone; empty when
+	// it does not gossip.
+	GossipKey     []byte `protobuf:"bytes,32,opt,name=gossip_key,json=gossipKey,proto3" json:"gossip_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -731,6 +734,13 @@ func (x *Hello) GetCredentials() bool {
 		return x.Credentials
 	}
 	return false
+}
+
+func (x *Hello) GetGossipKey() []byte {
+	if x != nil {
+		return x.GossipKey
+	}
+	return nil
 }
 
 type GPU struct {
@@ -3547,7 +3557,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x14\n" +
 	"\x05admin\x18\x03 \x01(\bR\x05admin\x12,\n" +
 	"\x04open\x18\x04 \x01(\v2\x18.berth.api.v1.AttachOpenR\x04open\x12)\n" +
-	"\x02of\x18\x05 \x01(\v2\x19.berth.node.v1.AssignmentR\x02of\"\xec\x02\n" +
+	"\x02of\x18\x05 \x01(\v2\x19.berth.node.v1.AssignmentR\x02of\"\x8b\x03\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x17\n" +
@@ -3562,7 +3572,9 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	" \x01(\bR\x05gangs\x12\x18\n" +
 	"\aproblem\x18\v \x01(\tR\aproblem\x12\x1a\n" +
 	"\bfeatures\x18\x1e \x03(\tR\bfeatures\x12 \n" +
-	"\vcredentials\x18\x1f \x01(\bR\vcredentials\"\x95\x03\n" +
+	"\vcredentials\x18\x1f \x01(\bR\vcredentials\x12\x1d\n" +
+	"\n" +
+	"gossip_key\x18  \x01(\fR\tgossipKey\"\x95\x03\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +

@@ -1,0 +1,82 @@
+package lead
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/site"
+)
+
+// beside plans snap, whose ledger and queues it changes, by what is left beside what strays hold.
+func (p *planner) beside(snap *cluster.Snapshot, sched *Scheduling, kind site.Pass) cluster.Plan {
+	held := p.held()
+	if p.less = len(held) > 0; !p.less {
+		return site.Plan(snap, &sched.Site, kind)
+	}
+	view := wary(snap, held)
+	view.Queues = maps.Clone(snap.Queues)
+	plan := site.Plan(view, &sched.Site, kind)
+	plan.Starts = careful(snap, held, plan.Starts)
+	if len(plan.Preempt) == 0 {
+		return plan
+	}
+	// Nobody is ended because of gossip: only who would be without it.
+	without := site.Plan(snap, &sched.Site, kind).Preempt
+	plan.Preempt = slices.DeleteFunc(plan.Preempt, func(v cluster.Preemption) bool {
+		return !slices.ContainsFunc(without, func(w cluster.Preemption) bool { return w.Job == v.Job && w.Attempt == v.Attempt })
+	})
+	return plan
+}
+
+// Wary returns a snapshot as the planner looks at it: what strays hold of a card as its
+// node gossips, before the node has told the leader, which takes seconds longer, lies
+// there as a share of nobody's. So what fits beside it may start, and nothing that wants
+// the card alone. snap is not changed.
+func (l *Leader) Wary(snap *cluster.Snapshot) *cluster.Snapshot { return wary(snap, l.held()) }
+
+func wary(snap *cluster.Snapshot, held map[cluster.GPUID]int64) *cluster.Snapshot {
+	if len(held) == 0 {
+		return snap
+	}
+	out := *snap
+	out.Nodes, out.Ledger = slices.Clone(snap.Nodes), snap.Ledger.Clone()
+	for i, n := range out.Nodes {
+		if !slices.ContainsFunc(n.GPUs, func(g cluster.GPU) bool { return held[g.ID] > 0 }) {
+			continue
+		}
+		more := *n
+		more.GPUs = slices.Clone(n.GPUs)
+		strays := cluster.Berth{Node: n.ID}
+		for k := range more.GPUs {
+			if g := &more.GPUs[k]; held[g.ID] > 0 {
+				g.MaxShares++ // it takes nobody's place
+				strays.GPUs = append(strays.GPUs, cluster.GPUShare{GPU: g.ID, Share: cluster.Share{MemMiB: held[g.ID]}})
+			}
+		}
+		out.Nodes[i] = &more
+		out.Ledger.SetNode(&more)
+		out.Ledger.Take(&strays)
+	}
+	return &out
+}
+
+// careful leaves out of starts those that would lie on a card beside strays and do not
+// fit there. It is a veto, and no more: a start is decided by the state machine.
+func careful(snap *cluster.Snapshot, held map[cluster.GPUID]int64, starts []cluster.Start) []cluster.Start {
+	if len(held) == 0 {
+		return starts
+	}
+	led := wary(snap, held).Ledger
+	return slices.DeleteFunc(starts, func(st cluster.Start) bool {
+		for _, b := range st.Berths() {
+			for _, g := range b.GPUs {
+				if held[g.GPU] > 0 && led.Fits(b).Code != "" {
+					return true
+				}
+			}
+		}
+		led.TakeStart(&st)
+		return false
+	})
+}
