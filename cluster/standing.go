@@ -54,3 +54,8 @@ func (s *Standing) MayPreempt(a, b *Job) bool {
 	q := s.QOS[a.Spec.QOS]
 	return q != nil && slices.Contains(q.Preempts, b.Spec.QOS)
 }
+
+// Preempts reports whether others make room for a job by its QOS.
+func (s *Standing) Preempts(j *Job) bool {
+	return s != nil && s.QOS[j.Spec.QOS] != nil && len(s.QOS[j.Spec.QOS].Preempts) > 0
+}

@@ -22,10 +22,12 @@ func (p *pass) makeRoom(order []rank) {
 		return
 	}
 	m := &maker{p: p, taken: map[cluster.JobID]struct{}{}}
+	for i := range p.plan.Preempt {
+		m.taken[p.plan.Preempt[i].Job] = struct{}{}
+	}
 	for n, r := 0, 0; r < len(order) && n < maxRoomFor; r++ {
 		it := &p.items[order[r].item]
-		q := p.standing.QOS[it.job.Spec.QOS]
-		if it.gone || it.spans() || it.job.Spec.WholeNodes() || it.gpus == 0 && p.realms != nil || q == nil || len(q.Preempts) == 0 {
+		if it.gone || it.spans() || it.job.Spec.WholeNodes() || it.gpus == 0 && p.realms != nil || !p.standing.Preempts(it.job) {
 			continue
 		}
 		if _, held := p.limited[it.job.ID]; held {

@@ -63,31 +63,9 @@ func (p *pass) gather(waiting []*cluster.Job) {
 		if !j.State.Waiting() || j.Cancel != nil {
 			continue
 		}
-		it := item{job: j, queue: -1, gpus: j.Spec.GPUs, node: j.Spec.Node, aims: j.Spec.Objective != ""}
-		if n := j.Spec.NodeCount(); n > 1 {
-			it.nodes = n
-		}
-		if it.whole = j.Spec.WholeNodes(); it.whole {
-			it.nodes = j.Spec.NodeCount()
-		}
-		it.cpu, it.mem = HostOf(j, &p.pol)
-		it.class = int8(p.standing.Priority(j))
+		it := p.itemOf(j, needs[:classes:classes])
+		needs = needs[classes:]
 		p.niced = p.niced || j.Spec.Nice != 0
-		it.needs, needs = needs[:classes:classes], needs[classes:]
-		if j.Spec.GPUs > 0 {
-			p.fillNeeds(&it)
-			if p.crowd != nil {
-				it.kind = p.crowd.kindOf(j)
-			}
-			if p.realms != nil {
-				p.bind(&it)
-			}
-			if j.Spec.OrCPU {
-				p.doWithout(&it)
-			}
-		} else if p.realms != nil {
-			it.bounds = p.realms.boundsOf(j, p.now, p.reservations)
-		}
 		if j.Queue != "" {
 			if c, ok := p.f.cardAt[j.Queue]; ok {
 				it.queue = c
@@ -96,6 +74,34 @@ func (p *pass) gather(waiting []*cluster.Job) {
 		p.items = append(p.items, it)
 	}
 	p.indexItems()
+}
+
+// itemOf makes the item of a job, with its needs in needs.
+func (p *pass) itemOf(j *cluster.Job, needs []need) item {
+	it := item{job: j, queue: -1, gpus: j.Spec.GPUs, node: j.Spec.Node, aims: j.Spec.Objective != "", needs: needs}
+	if n := j.Spec.NodeCount(); n > 1 {
+		it.nodes = n
+	}
+	if it.whole = j.Spec.WholeNodes(); it.whole {
+		it.nodes = j.Spec.NodeCount()
+	}
+	it.cpu, it.mem = HostOf(j, &p.pol)
+	it.class = int8(p.standing.Priority(j))
+	if j.Spec.GPUs > 0 {
+		p.fillNeeds(&it)
+		if p.crowd != nil {
+			it.kind = p.crowd.kindOf(j)
+		}
+		if p.realms != nil {
+			p.bind(&it)
+		}
+		if j.Spec.OrCPU {
+			p.doWithout(&it)
+		}
+	} else if p.realms != nil {
+		it.bounds = p.realms.boundsOf(j, p.now, p.reservations)
+	}
+	return it
 }
 
 func byJob(a, b *cluster.Job) int { return cmp.Compare(a.ID, b.ID) }
@@ -111,6 +117,12 @@ func (p *pass) fillNeeds(it *item) {
 		}
 		it.needs[c] = needOn(it.job, k.rep, &e, &p.pol)
 		tight = tight || it.needs[c].tight
+	}
+	if p.goesOn(it.job) {
+		for c := range it.needs {
+			e, _ = cluster.EstimateFor(it.job.Estimates, p.f.classes[c].gpuType)
+			it.needs[c].dur = leftOf(it.job, &e, p.now, &p.pol)
+		}
 	}
 	if it.job.MinGPUMemMiB > 0 {
 		p.spareTooSmall(it, vetoObserved, func(c int) bool { return p.f.classes[c].sellable >= it.job.MinGPUMemMiB })
@@ -160,21 +172,24 @@ func (p *pass) order() []rank {
 	for i := range p.items {
 		out[i] = p.rankOf(int32(i))
 	}
-	slices.SortFunc(out, func(a, b rank) int {
-		switch {
-		case a.class != b.class:
-			return cmp.Compare(a.class, b.class)
-		case a.tier != b.tier:
-			return cmp.Compare(a.tier, b.tier)
-		case a.first != b.first:
-			return cmp.Compare(a.first, b.first)
-		case a.second != b.second:
-			return cmp.Compare(a.second, b.second)
-		}
-		return cmp.Compare(a.id, b.id)
-	})
+	slices.SortFunc(out, rank.compare)
 	p.mix(out)
 	return out
+}
+
+// compare orders ranks.
+func (a rank) compare(b rank) int {
+	switch {
+	case a.class != b.class:
+		return cmp.Compare(a.class, b.class)
+	case a.tier != b.tier:
+		return cmp.Compare(a.tier, b.tier)
+	case a.first != b.first:
+		return cmp.Compare(a.first, b.first)
+	case a.second != b.second:
+		return cmp.Compare(a.second, b.second)
+	}
+	return cmp.Compare(a.id, b.id)
 }
 
 // rankOf gives an item its place in the order. Where there are empty cards for
@@ -182,8 +197,14 @@ func (p *pass) order() []rank {
 // how many cards are taken: then the largest go first, as in first fit
 // decreasing (at most 11/9 of the fewest bins; Johnson 1973).
 func (p *pass) rankOf(i int32) rank {
-	it := &p.items[i]
-	r := rank{id: it.job.ID, item: i, class: -it.class}
+	r := p.rankItem(&p.items[i])
+	r.item = i
+	return r
+}
+
+// rankItem is rankOf for an item that need not be one of the pass.
+func (p *pass) rankItem(it *item) rank {
+	r := rank{id: it.job.ID, class: -it.class}
 	it.old = p.now-int64(it.job.Eligible) >= p.oldAge(it)
 	it.kept = it.old
 	switch {
@@ -260,6 +281,10 @@ func (p *pass) oldAge(it *item) int64 {
 	}
 	if it.gpus > 0 && it.fast >= 0 {
 		age = max(age, min(p.pol.MaxAge.Microseconds(), p.pol.OldDrains*p.f.classes[it.fast].drain))
+	}
+	if p.goesOn(it.job) {
+		_, since := had(it.job, p.now, p.pol.FIFOAge)
+		age = max(age, promoteAfter*since)
 	}
 	return age
 }

@@ -80,6 +80,13 @@ type Policy struct {
 	// 0 takes the first. It is asked only where cores or host memory are short,
 	// and where no more than FragJobs wait: many are packed better by size.
 	FragNodes, FragJobs int
+	// YieldAfter is the wait from which on a job may take the place of running ones
+	// with a checkpoint hook that have much more left to do; 0 switches that off.
+	// What it gains must be YieldMilli thousandths of what they lose, and nobody
+	// who was preempted YieldMost times makes room so.
+	YieldAfter time.Duration
+	YieldMilli int64
+	YieldMost  int
 	// NearAge bounds how long a gang waits for GPUs of one NUMA group where
 	// others are free; it never waits for more than a tenth of its run.
 	NearAge time.Duration
@@ -122,6 +129,7 @@ func Default() Policy {
 		ShortPart: 64, LongPart: 8, ReserveAge: 30 * time.Second, HoldAge: 20 * time.Minute,
 		FIFOAge: 4 * time.Hour, MaxAge: 7 * 24 * time.Hour, OldDrains: 2, AssumedDuration: time.Hour,
 		DefaultCPUMilli: 1000, DefaultMemMiB: 2048,
+		YieldAfter: 2 * time.Minute, YieldMilli: 2000, YieldMost: 20,
 		NearAge: 10 * time.Minute, DeadlineShareMilli: 500, KeepCPUMilli: 2000, KeepMemMiB: 2048,
 		FragNodes: 128, FragJobs: 256,
 		ReleaseDepth: 8, MaxReasons: 256,

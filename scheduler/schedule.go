@@ -77,6 +77,7 @@ func schedule(snap *cluster.Snapshot, pol Policy) *pass {
 	p.frag = p.newFrag()
 	order := p.order()
 	p.keepPromises(order, snap)
+	y := yielder{p: p}
 	for _, r := range order {
 		it := &p.items[r.item]
 		if it.gone {
@@ -89,6 +90,7 @@ func schedule(snap *cluster.Snapshot, pol Policy) *pass {
 			continue
 		}
 		p.wait(it)
+		y.takeTurn(r)
 		p.reserve(it)
 		p.offLimit(it)
 	}
