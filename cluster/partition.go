@@ -39,6 +39,9 @@ type Partition struct {
 	// Resize is whether what its running jobs hold of GPUs is cut to what they use; see
 	// ResizeOf.
 	Resize ResizeMode
+	// Preempt is whether its running jobs with a checkpoint hook make room for those of
+	// it that wait and have much less left to do.
+	Preempt PreemptMode
 }
 
 // Bounds of Partition.SessionIdle.
@@ -123,6 +126,8 @@ func (p *Partition) Check() error {
 		return p.Idle.Check()
 	case p.Resize != ResizeDefault && p.Resize != ResizeOff && p.Resize != ResizeConservative && p.Resize != ResizeEager:
 		return Errorf(CodeInvalid, "resize: %s is neither default nor off, conservative or eager", quoteShort(string(p.Resize)))
+	case p.Preempt != PreemptDefault && p.Preempt != PreemptOff:
+		return Errorf(CodeInvalid, "preempt: %s is neither default nor off", quoteShort(string(p.Preempt)))
 	case p.Access.Check() != nil:
 		return p.Access.Check()
 	case p.Host.Check() != nil:

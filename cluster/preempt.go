@@ -13,6 +13,36 @@ const (
 	MaxPreemptions = 200
 )
 
+// PreemptMode is whether running jobs of a partition make room for those that have
+// much less left to do. For deadlines, and where a QOS says so, they do in any case.
+type PreemptMode string
+
+// The modes of a partition. PreemptDefault is as the cluster does it.
+const (
+	PreemptDefault PreemptMode = ""
+	PreemptOff     PreemptMode = "off"
+)
+
+// ParsePreemptMode reads default or off; "" is default. The error is an *Error of
+// CodeInvalid.
+func ParsePreemptMode(s string) (PreemptMode, error) {
+	switch s {
+	case "", "default":
+		return PreemptDefault, nil
+	case string(PreemptOff):
+		return PreemptOff, nil
+	}
+	return PreemptDefault, Errorf(CodeInvalid, "preempt: %s is not known; want default or off", quoteShort(s))
+}
+
+// String implements fmt.Stringer.
+func (m PreemptMode) String() string {
+	if m == PreemptDefault {
+		return "default"
+	}
+	return string(m)
+}
+
 // PreemptRequest records that an attempt is to make room. It stays with the
 // attempt, however that ended.
 type PreemptRequest struct {

@@ -125,3 +125,36 @@ func TestPreemptThroughFaults(t *testing.T) {
 		t.Errorf("the counter wrote %q", got)
 	}
 }
+
+// TestPreemptByDefault: under the policy that nobody chose a job that waited takes the
+// place of one with a hook that has much more left, which goes on later from where
+// it was; one without a hook stays.
+func TestPreemptByDefault(t *testing.T) {
+	t.Parallel()
+	c := startClusterWith(t, []string{"BERTH_SCHEDULING_PREEMPT_WAIT=1s", "BERTH_SCHEDULING_PREEMPT_EVERY=1s"}, "--nodes", "1x2xT4")
+	dir, stays := openDir(t), openDir(t)
+	write(t, filepath.Join(dir, "count.sh"), counter)
+	noHook := c.submit("-D", stays, "--gpus", "1", "--exclusive", "--time", "50h", "--", "sleep", "3600")
+	c.await(noHook, "RUNNING")
+	long := c.submit("-D", dir, "--quiet", "--exclusive", "--time", "20h", filepath.Join(dir, "count.sh"), "100000")
+	c.await(long, "RUNNING")
+	log := filepath.Join(dir, "log")
+	c.eventually("the counter to begin", func() bool { return len(lines(log)) == 1 })
+	short := c.submit("-D", stays, "--gpus", "1", "--exclusive", "--time", "2m", "--", "sleep", "1")
+	c.await(short, "COMPLETED")
+	c.eventually("the counter to go on", func() bool { return len(lines(log)) == 3 })
+	got := lines(log)
+	saved := strings.TrimPrefix(got[1], "saved ")
+	if want := fmt.Sprintf("start at %s, restart 1, for Slurm 1", saved); saved == got[1] || got[2] != want {
+		t.Errorf("the counter wrote %q, want that it goes on by %q", got, want)
+	}
+	shown := c.run("show", fmt.Sprint(long))
+	for _, want := range []string{fmt.Sprintf("Preempted: for job %d: it has ~20 h left, and that one ~2 min and has waited for", short), "and may be preempted; it was once"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("show says\n%s\nwithout %q", shown, want)
+		}
+	}
+	if j := c.await(noHook, "RUNNING"); len(j.Attempts) != 1 {
+		t.Errorf("the job without a hook has %d attempts", len(j.Attempts))
+	}
+}

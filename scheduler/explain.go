@@ -43,6 +43,11 @@ func Explain(snap *cluster.Snapshot, job *cluster.Job, pol Policy) []Explanation
 		return cmp.Or(cmp.Compare(severity(a.code), severity(b.code)), cmp.Compare(a.gpuType, b.gpuType))
 	})
 	out := make([]Explanation, 0, len(x.out)+1)
+	for _, r := range snap.Running {
+		if a := r.Live(); a != nil && a.Preempt != nil && a.Preempt.For == job.ID {
+			out = append(out, Explanation{Reason: cluster.Reason{Code: cluster.ReasonUnconfirmed, Detail: fmt.Sprintf("job %d saves its state and makes room for this one", r.ID)}})
+		}
+	}
 	if job.Spec.NodeCount() > 1 || job.Spec.WholeNodes() {
 		out = append(out, explainSpan(snap, job, pol))
 	}

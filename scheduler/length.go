@@ -3,6 +3,7 @@ package scheduler
 import (
 	"math"
 	"slices"
+	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
 )
@@ -121,7 +122,7 @@ func (p *pass) lengthOf(it *item) length {
 	switch {
 	case p.pol.ShortPart > 0 && d <= drain/p.pol.ShortPart:
 		return lengthShort
-	case p.pol.LongPart > 0 && p.lasted < drain && d >= drain/p.pol.LongPart:
+	case p.pol.LongPart > 0 && p.lasted < drain && d >= drain/p.pol.LongPart && !p.pol.goesOn(it.job): // that made room, and does not take it back
 		return lengthLong
 	}
 	return lengthMiddle
@@ -180,4 +181,66 @@ func (p *pass) streamAge() int64 {
 func (p *pass) gpuTime(it *item) int64 {
 	n := &it.needs[it.fast]
 	return min(n.dur, maxSpread) / 1000 * n.dominant(p.f.classes[it.fast].sellable) / cluster.WholeGPU * int64(it.allGPUs())
+}
+
+// A job that made room goes on from where it was, so that what is left of it
+// decides its turn, and how much it had is what is known of a job that nobody
+// predicted: what has lasted so long lasts as long again (Gott, Nature 1993),
+// and the order becomes that of least attained service (Tiresias, NSDI 2019).
+
+// promoteAfter is how many times as long as it ran a job waits before what it
+// had is forgotten and it goes first again: the knob P of Tiresias, section 3.3.
+const promoteAfter = 8
+
+// had is how long a job ran in attempts that it goes on from: in all, and since
+// it was promoted last. It is read from the attempts, so that nothing is kept.
+func had(j *cluster.Job, now int64, least time.Duration) (all, since int64) {
+	idle := int64(j.Submitted)
+	promote := func(until int64) {
+		if since > 0 && until-idle >= max(promoteAfter*since, least.Microseconds()) {
+			since = 0
+		}
+	}
+	for i := range j.Attempts {
+		a := &j.Attempts[i]
+		if a.Started == 0 || a.State != cluster.JobPreempted && !a.State.Live() {
+			continue
+		}
+		promote(int64(a.Placed))
+		ran := a.Ran(cluster.Time(now)).Microseconds()
+		all, since, idle = all+ran, since+ran, int64(a.Ended)
+	}
+	if j.Live() == nil {
+		promote(now)
+	}
+	return all, since
+}
+
+// goesOn reports whether a job that waits goes on from where it was, and what is
+// left of it decides its turn.
+func (pol *Policy) goesOn(j *cluster.Job) bool {
+	return pol.YieldAfter > 0 && len(j.Attempts) > 0 && j.Spec.Checkpoint.Set()
+}
+
+// leftOf is how much longer a job is expected to run on a type of card than it
+// did, in microseconds.
+func leftOf(j *cluster.Job, e *cluster.Estimate, now int64, pol *Policy) int64 {
+	all, since := had(j, now, pol.FIFOAge)
+	d := durationOf(j, e, pol)
+	if (e.Duration > 0 || j.Spec.Duration > 0) && d > all {
+		return d - all
+	}
+	return max(d, since)
+}
+
+// yieldCost is what it costs a job to make room, in microseconds: as long as it
+// took to save its state when it last did, or else may take, and a minute to begin anew.
+func yieldCost(j *cluster.Job) int64 {
+	save := j.Spec.Checkpoint.Grace
+	for i := range j.Attempts {
+		if a := &j.Attempts[i]; a.Preempt != nil && a.State == cluster.JobPreempted {
+			save = a.Ended.Sub(a.Preempt.At)
+		}
+	}
+	return (save + time.Minute).Microseconds()
 }

@@ -63,7 +63,7 @@ func (p *pass) gather(waiting []*cluster.Job) {
 		if !j.State.Waiting() || j.Cancel != nil {
 			continue
 		}
-		it := p.itemOf(j, needs[:classes:classes])
+		it := newItem(p, j, needs[:classes:classes])
 		needs = needs[classes:]
 		p.niced = p.niced || j.Spec.Nice != 0
 		if j.Queue != "" {
@@ -76,8 +76,8 @@ func (p *pass) gather(waiting []*cluster.Job) {
 	p.indexItems()
 }
 
-// itemOf makes the item of a job, with its needs in needs.
-func (p *pass) itemOf(j *cluster.Job, needs []need) item {
+// newItem makes the item of a job in a pass, with its needs in needs.
+func newItem(p *pass, j *cluster.Job, needs []need) item {
 	it := item{job: j, queue: -1, gpus: j.Spec.GPUs, node: j.Spec.Node, aims: j.Spec.Objective != "", needs: needs}
 	if n := j.Spec.NodeCount(); n > 1 {
 		it.nodes = n
@@ -118,7 +118,7 @@ func (p *pass) fillNeeds(it *item) {
 		it.needs[c] = needOn(it.job, k.rep, &e, &p.pol)
 		tight = tight || it.needs[c].tight
 	}
-	if p.goesOn(it.job) {
+	if p.pol.goesOn(it.job) {
 		for c := range it.needs {
 			e, _ = cluster.EstimateFor(it.job.Estimates, p.f.classes[c].gpuType)
 			it.needs[c].dur = leftOf(it.job, &e, p.now, &p.pol)
@@ -170,7 +170,8 @@ func (p *pass) order() []rank {
 	p.measure()
 	out := make([]rank, len(p.items))
 	for i := range p.items {
-		out[i] = p.rankOf(int32(i))
+		out[i] = p.rankOf(&p.items[i])
+		out[i].item = int32(i)
 	}
 	slices.SortFunc(out, rank.compare)
 	p.mix(out)
@@ -196,14 +197,7 @@ func (a rank) compare(b rank) int {
 // all who wait, nobody need wait for anybody and the order decides nothing but
 // how many cards are taken: then the largest go first, as in first fit
 // decreasing (at most 11/9 of the fewest bins; Johnson 1973).
-func (p *pass) rankOf(i int32) rank {
-	r := p.rankItem(&p.items[i])
-	r.item = i
-	return r
-}
-
-// rankItem is rankOf for an item that need not be one of the pass.
-func (p *pass) rankItem(it *item) rank {
+func (p *pass) rankOf(it *item) rank {
 	r := rank{id: it.job.ID, class: -it.class}
 	it.old = p.now-int64(it.job.Eligible) >= p.oldAge(it)
 	it.kept = it.old
@@ -282,7 +276,7 @@ func (p *pass) oldAge(it *item) int64 {
 	if it.gpus > 0 && it.fast >= 0 {
 		age = max(age, min(p.pol.MaxAge.Microseconds(), p.pol.OldDrains*p.f.classes[it.fast].drain))
 	}
-	if p.goesOn(it.job) {
+	if p.pol.goesOn(it.job) {
 		_, since := had(it.job, p.now, p.pol.FIFOAge)
 		age = max(age, promoteAfter*since)
 	}

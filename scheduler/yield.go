@@ -70,7 +70,7 @@ func (y *yielder) learn() {
 			y.asked[a.Preempt.For] = struct{}{}
 			continue
 		}
-		g, host, ok := p.giverOf(j, a)
+		g, host, ok := y.giverOf(j, a)
 		if _, twice := leaves[j.ID]; !ok || twice {
 			continue
 		}
@@ -88,7 +88,8 @@ func (y *yielder) learn() {
 
 // giverOf returns what a running job would give up, and on which node; ok is false
 // for one that makes no room for others.
-func (p *pass) giverOf(j *cluster.Job, a *cluster.Attempt) (g giver, host int32, ok bool) {
+func (y *yielder) giverOf(j *cluster.Job, a *cluster.Attempt) (g giver, host int32, ok bool) {
+	p := y.p
 	if j.Spec.Deadline > 0 || a.Gang != nil || len(a.Berth.GPUs) == 0 || j.Unpreemptible(cluster.Time(p.now)) != "" {
 		return g, 0, false
 	}
@@ -163,8 +164,7 @@ func (y *yielder) best(it *item, r rank) (best []giver, at *yielding) {
 
 // words say why a job makes room for another.
 func (y *yielder) words(it *item, g *giver) string {
-	return fmt.Sprintf("it has about %s left and the other about %s, which has waited %s", about(g.left), about(it.needs[it.fast].dur),
-		about(y.p.now-int64(it.job.Eligible)))
+	return fmt.Sprintf("it has %s left, and that one %s and has waited for %s", about(g.left), about(it.needs[it.fast].dur), about(y.p.now-int64(it.job.Eligible)))
 }
 
 // gains reports whether a job may take the place of one that runs: it comes before
@@ -177,22 +177,23 @@ func (y *yielder) gains(it *item, r rank, g *giver) bool {
 		return false // others are not its to end
 	}
 	work := p.gpuTime(it) * 1000
-	return g.work() >= (work+g.cost/cluster.WholeGPU*g.size)/1000*m && g.left >= (dur+g.cost)/1000*m && p.precedes(it, r, g)
+	return g.work() >= (work+g.cost/cluster.WholeGPU*g.size)/1000*m && g.left >= (dur+g.cost)/1000*m && y.precedes(it, r, g)
 }
 
 // precedes reports whether a job would come before one that runs if that waited,
 // and, where fair shares count, its user was not served more.
-func (p *pass) precedes(it *item, r rank, g *giver) bool {
+func (y *yielder) precedes(it *item, r rank, g *giver) bool {
+	p := y.p
 	if p.pol.FairMilli > 0 && p.standing != nil && p.standing.Fair != nil && p.standing.Fair.Place(assocOf(it.job)) > p.standing.Fair.Place(assocOf(g.job)) {
 		return false
 	}
 	if g.rank == nil {
 		w := *g.job
 		w.Eligible = cluster.Time(p.now)
-		other := p.itemOf(&w, make([]need, len(p.f.classes)))
+		other := newItem(p, &w, make([]need, len(p.f.classes)))
 		g.rank = &rank{class: -other.class, tier: tierPlain, first: forever} // it starts nowhere
 		if other.fast = p.fastest(&other); other.fast >= 0 {
-			*g.rank = p.rankItem(&other)
+			*g.rank = p.rankOf(&other)
 		}
 	}
 	return r.compare(*g.rank) < 0

@@ -129,7 +129,7 @@ var table = []row{
 	{"Partition", 8, "networks"},
 	{"Partition", 9, "idle"},
 	{"Partition", 10, "access session_idle_us"},
-	{"Partition", 13, "host resize max_gpus"},
+	{"Partition", 13, "host resize max_gpus preempt"},
 	{"AccessList", 10, "list names"},
 	{"RemovePartition", 5, "name"},
 	{"SetReservation", 9, "reservation base"},

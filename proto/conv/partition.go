@@ -17,7 +17,7 @@ func PartitionToLog(p *cluster.Partition) *logv1.Partition {
 		Name: p.Name, Revision: p.Revision, Nodes: p.Nodes.String(), GpuTypes: p.GPUTypes, Default: p.Default,
 		MaxTimeUs: p.MaxTime.Microseconds(), DefaultTimeUs: p.DefaultTime.Microseconds(), Down: p.Down,
 		Networks: networkNames(p.Networks), Idle: p.Idle.String(), Access: accessToLog(p.Access), SessionIdleUs: p.SessionIdle.Microseconds(),
-		Host: hostToLog(p.Host), Resize: string(p.Resize), MaxGpus: p.MaxGPUs,
+		Host: hostToLog(p.Host), Resize: string(p.Resize), MaxGpus: p.MaxGPUs, Preempt: string(p.Preempt),
 	}
 }
 
@@ -66,7 +66,7 @@ func PartitionFromLog(m *logv1.Partition) (*cluster.Partition, error) {
 		Name: m.GetName(), Revision: m.GetRevision(), Nodes: nodes, GPUTypes: m.GetGpuTypes(), Default: m.GetDefault(),
 		MaxTime: us(m.GetMaxTimeUs()), DefaultTime: us(m.GetDefaultTimeUs()), Down: m.GetDown(),
 		Networks: networksFrom(m.GetNetworks()), Access: accessFrom(m.GetAccess()), SessionIdle: us(m.GetSessionIdleUs()),
-		Host: hostFromLog(m.GetHost()), Resize: cluster.ResizeMode(m.GetResize()), MaxGPUs: m.GetMaxGpus(),
+		Host: hostFromLog(m.GetHost()), Resize: cluster.ResizeMode(m.GetResize()), MaxGPUs: m.GetMaxGpus(), Preempt: cluster.PreemptMode(m.GetPreempt()),
 	}
 	if p.Idle, err = cluster.ParseIdlePolicy(m.GetIdle()); err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func PartitionFromLog(m *logv1.Partition) (*cluster.Partition, error) {
 // PartitionToAPI converts a partition for users; what is there now and the
 // policy are the caller's to add.
 func PartitionToAPI(p *cluster.Partition) *apiv1.Partition {
-	m := &apiv1.Partition{Name: p.Name, Nodes: p.Nodes.String(), GpuTypes: p.GPUTypes, Default: p.Default, Down: p.Down, Networks: networkNames(p.Networks), Idle: p.Idle.String(), Resize: string(p.Resize), MaxGpus: p.MaxGPUs}
+	m := &apiv1.Partition{Name: p.Name, Nodes: p.Nodes.String(), GpuTypes: p.GPUTypes, Default: p.Default, Down: p.Down, Networks: networkNames(p.Networks), Idle: p.Idle.String(), Resize: string(p.Resize), MaxGpus: p.MaxGPUs, Preempt: string(p.Preempt)}
 	for _, list := range cluster.AccessLists() {
 		if len(p.Access[list]) > 0 {
 			m.Access = append(m.Access, &apiv1.AccessList{List: list, Names: p.Access[list]})

@@ -60,7 +60,7 @@ func planPartitions(snap *cluster.Snapshot, s *Site, arrival bool) cluster.Plan 
 	}
 	d.divide()
 	for _, p := range d.parts {
-		d.take(p, p.chosen.pass(d.view(p)))
+		d.take(p, p.chosen.within(p.part).pass(d.view(p)))
 	}
 	return d.plan
 }
@@ -75,7 +75,7 @@ func (d *division) divide() {
 	for _, j := range d.snap.Waiting {
 		d.of[j.ID] = j.Spec.Partition
 		p := byName[j.Spec.Partition]
-		if p == nil || p.part != nil && p.part.Down || d.arrival && p.chosen.Planner == nil && j.State != cluster.JobPending {
+		if p == nil || p.part != nil && p.part.Down || d.arrival && p.chosen.Planner == nil && !newcomer(j) {
 			continue
 		}
 		p.waiting = append(p.waiting, j)

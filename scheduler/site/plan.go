@@ -63,8 +63,14 @@ func Prepare(snap *cluster.Snapshot, s *Site, p Pass) {
 	if p == Arrival && len(snap.Partitions) == 0 && s.Planner == nil {
 		// All that stand in no queue, and not only those that came: else an
 		// older one could be passed for ever.
-		snap.Waiting = slices.DeleteFunc(snap.Waiting, func(j *cluster.Job) bool { return j.State != cluster.JobPending })
+		snap.Waiting = slices.DeleteFunc(snap.Waiting, func(j *cluster.Job) bool { return !newcomer(j) })
 	}
+}
+
+// newcomer reports whether a pass over those in no queue plans a job: not one that
+// made room, which would take its place again before those in queues are looked at.
+func newcomer(j *cluster.Job) bool {
+	return j.State == cluster.JobPending && (j.Last() == nil || j.Last().Preempt == nil || j.Last().State != cluster.JobPreempted)
 }
 
 // Plan makes one pass over the cluster, or one over each of its partitions. Of

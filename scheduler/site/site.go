@@ -24,6 +24,16 @@ func (c *Chosen) Name() string {
 	return string(c.Policy.Mode)
 }
 
+// within is what was chosen, as the settings of a partition have it; nil for none.
+func (c *Chosen) within(p *cluster.Partition) *Chosen {
+	if p == nil || p.Preempt != cluster.PreemptOff {
+		return c
+	}
+	out := *c
+	out.Policy.YieldAfter = 0
+	return &out
+}
+
 // pass makes one pass over what a snapshot shows.
 func (c *Chosen) pass(snap *cluster.Snapshot) cluster.Plan {
 	if c.Planner != nil {

@@ -130,6 +130,9 @@ type Scheduling struct {
 	// PreemptAfter how long an attempt runs before it is.
 	PreemptEvery time.Duration `yaml:"preempt_every"`
 	PreemptAfter time.Duration `yaml:"preempt_after"`
+	// PreemptWait is how long a job waits before it may take the place of running
+	// ones that have much more left to do; 0 switches that off.
+	PreemptWait time.Duration `yaml:"preempt_wait"`
 	// LASQueues are the limits of the queues of the order las, as time of one
 	// GPU, rising.
 	LASQueues []string `yaml:"las_queues"`
@@ -286,7 +289,7 @@ func DefaultCoordinator() Coordinator {
 		Gossip: Gossip{Addr: "0.0.0.0:7072", KeyFile: "/etc/berth/gossip.key"},
 		Users:  Users{MinUID: 1000},
 		Scheduling: Scheduling{MaxShares: 3, MaxSlowdown: 1.5, Interval: time.Second, MemoryHeadroomMiB: 512, Policy: "ffd",
-			PreemptEvery: time.Minute, PreemptAfter: 10 * time.Minute, LASQueues: []string{"54m10s", "2h", "5h"},
+			PreemptEvery: time.Minute, PreemptAfter: 10 * time.Minute, PreemptWait: 2 * time.Minute, LASQueues: []string{"54m10s", "2h", "5h"},
 			GangTimeout: 10 * time.Minute, GangPorts: "20000-29999"},
 
 		Lease: Lease{Agent: 60 * time.Second},
@@ -351,6 +354,9 @@ func (c *Coordinator) Validate() error {
 	}
 	p.span("scheduling.preempt_every", c.Scheduling.PreemptEvery, time.Second, time.Hour)
 	p.span("scheduling.preempt_after", c.Scheduling.PreemptAfter, time.Second, 24*time.Hour)
+	if c.Scheduling.PreemptWait != 0 { // else off
+		p.span("scheduling.preempt_wait", c.Scheduling.PreemptWait, time.Second, 24*time.Hour)
+	}
 	if _, err := c.Scheduling.LASLimits(); err != nil {
 		p.addf("scheduling.las_queues", "%v", err)
 	}

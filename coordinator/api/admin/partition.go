@@ -120,15 +120,8 @@ func merged(old *cluster.Partition, req *apiv1.SetPartitionRequest) (p *cluster.
 	if req.Down != nil {
 		p.Down = req.GetDown()
 	}
-	if req.Idle != nil {
-		if p.Idle, err = cluster.ParseIdlePolicy(req.GetIdle()); err != nil {
-			return nil, err
-		}
-	}
-	if req.Resize != nil {
-		if p.Resize, err = cluster.ParseResizeMode(req.GetResize()); err != nil {
-			return nil, err
-		}
+	if err := setModes(p, req); err != nil {
+		return nil, err
 	}
 	for _, l := range req.Access {
 		p.Access = p.Access.With(l.List, l.Names)
@@ -199,4 +192,22 @@ func (s *clusterServer) RemovePartition(ctx context.Context, req *apiv1.RemovePa
 	}
 	s.c.log.InfoContext(ctx, "partition removed", "partition", req.Name, "uid", who.UID)
 	return &apiv1.RemovePartitionResponse{}, nil
+}
+
+// setModes sets what becomes of running jobs, where the request says so.
+func setModes(p *cluster.Partition, req *apiv1.SetPartitionRequest) (err error) {
+	if req.Idle != nil {
+		if p.Idle, err = cluster.ParseIdlePolicy(req.GetIdle()); err != nil {
+			return err
+		}
+	}
+	if req.Resize != nil {
+		if p.Resize, err = cluster.ParseResizeMode(req.GetResize()); err != nil {
+			return err
+		}
+	}
+	if req.Preempt != nil {
+		p.Preempt, err = cluster.ParsePreemptMode(req.GetPreempt())
+	}
+	return err
 }

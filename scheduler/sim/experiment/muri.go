@@ -44,6 +44,8 @@ func muriShares() []variant {
 		{name: "muri, nobody preempted, run times known", policy: "muri"},
 		{name: "ffd, told of pairs, run times unknown", policy: "ffd", unknown: true, told: true},
 		{name: "ffd, told of pairs, run times off", policy: "ffd", durError: 0.5, told: true},
+		{name: "ffd, told of pairs, hooks on all, run times unknown", policy: "ffd", unknown: true, told: true, preempts: true},
+		{name: "ffd, told of pairs, hooks on all, run times off", policy: "ffd", durError: 0.5, told: true, preempts: true},
 		{name: "slot, run times unknown", policy: "slot", unknown: true},
 	}
 	for i := range vs {
@@ -116,5 +118,6 @@ func (x *muriTrace) claims(rep *Report, name string) {
 	}
 	ours := got("muri+las, counting off, run times unknown")
 	rep.Claims = append(rep.Claims, atMost(name+": ours without run times, 1,000 s (the best of Tiresias-L, Themis and AntMan)", min(x.tiresias, x.themis, x.antman), ours),
-		atMost(name+": ours without run times, 1,000 s (Muri-L)", x.muriL, ours))
+		atMost(name+": ours without run times, 1,000 s (Muri-L)", x.muriL, ours),
+		atMost(name+": ffd with hooks on all, without run times, 1,000 s (Tiresias-L)", x.tiresias, got("ffd, told of pairs, hooks on all, run times unknown")))
 }

@@ -150,6 +150,14 @@ func resizeText(p *apiv1.Partition) string {
 	}
 }
 
+// preemptText is whether running jobs make room for others.
+func preemptText(p *apiv1.Partition) string {
+	if cluster.PreemptMode(p.GetPreempt()) == cluster.PreemptOff {
+		return "for deadlines and QOS only"
+	}
+	return "jobs with a checkpoint hook, for those with much less left"
+}
+
 func runPartitionShow(ctx context.Context, e *console.Env, c *client.Client, f console.Format, names []string) error {
 	parts, err := getPartitions(ctx, c, names)
 	if err != nil {
@@ -192,6 +200,7 @@ func runPartitionShow(ctx context.Context, e *console.Env, c *client.Client, f c
 			"Idle sessions", idleText(p),
 			"Host", hostText(p.GetHost()),
 			"GPU shares", resizeText(p),
+			"Preempted", preemptText(p),
 			"Policy", p.GetPolicy(),
 			"Access", accessText(p),
 			"There now", fmt.Sprintf("%d of %s ready, %d of %s in use", p.GetNodesReady(), console.Plural(int(p.GetNodesTotal()), "node", "nodes"),
@@ -212,10 +221,10 @@ func accessText(p *apiv1.Partition) string {
 }
 
 type partitionOptions struct {
-	nodes, types, maxTime, defaultTime, maxGPUs, state, networks, idle, sessionIdle, resize string
-	standard                                                                                bool
-	host                                                                                    hostOptions
-	access                                                                                  map[string]*string // names by list
+	nodes, types, maxTime, defaultTime, maxGPUs, state, networks, idle, sessionIdle, resize, preempt string
+	standard                                                                                         bool
+	host                                                                                             hostOptions
+	access                                                                                           map[string]*string // names by list
 }
 
 func newPartitionSetCmd(e *console.Env, c *client.Client) *cobra.Command {
@@ -247,6 +256,7 @@ func newPartitionSetCmd(e *console.Env, c *client.Client) *cobra.Command {
 	fs.StringVar(&o.idle, "idle", "", "`POLICY` for jobs whose GPUs stand idle, such as below=5%,window=30m,grace=10m,warn=1h,shrink=2h,end=4h,ok=8h, or none")
 	fs.StringVar(&o.sessionIdle, "session-idle", "", "end sessions (salloc, srun outside of jobs) that stand idle for so much `TIME`, or none")
 	fs.StringVar(&o.resize, "resize", "", "whether what its running jobs hold of GPUs is cut to what they use: `MODE`, off, conservative, eager, or default, which is conservative for jobs with --checkpoint and off for others")
+	fs.StringVar(&o.preempt, "preempt", "", "whether its running jobs with --checkpoint make room for those of it that wait and have much less left to do: `MODE`, off, or default, which is as scheduling.preempt_wait says; for deadlines and QOS they do in any case")
 	fs.StringVar(&o.state, "state", "", "`STATE`, up or down")
 	o.host.add(fs)
 	o.access = map[string]*string{}
@@ -337,6 +347,12 @@ func (o *partitionOptions) unused(req *apiv1.SetPartitionRequest, said func(stri
 		}
 		req.Resize = &o.resize
 	}
+	if said("preempt") {
+		if _, err := cluster.ParsePreemptMode(o.preempt); err != nil {
+			return console.Usagef("--%w", err)
+		}
+		req.Preempt = &o.preempt
+	}
 	return nil
 }
 
@@ -411,6 +427,7 @@ type partitionView struct {
 	MaxGPUs        int64   `json:"max_gpus"`
 	Policy         string  `json:"policy"`
 	Resize         string  `json:"resize"`
+	Preempt        string  `json:"preempt"`
 	SessionIdle    float64 `json:"session_idle_seconds"`
 	// Host is what jobs with GPUs get that ask for no host memory or cores; 0 leaves
 	// it to the scheduler.
@@ -436,7 +453,7 @@ func viewPartitions(in []*apiv1.Partition) []partitionView {
 		}
 		out = append(out, partitionView{
 			Name: p.GetName(), State: partitionState(p), Default: p.GetDefault(), Nodes: p.GetNodes(), GPUTypes: append([]string{}, p.GetGpuTypes()...),
-			MaxSeconds: p.GetMaxTime().AsDuration().Seconds(), DefaultSeconds: p.GetDefaultTime().AsDuration().Seconds(), MaxGPUs: p.GetMaxGpus(), Policy: p.GetPolicy(), Resize: cluster.ResizeMode(p.GetResize()).String(), SessionIdle: p.GetSessionIdle().AsDuration().Seconds(),
+			MaxSeconds: p.GetMaxTime().AsDuration().Seconds(), DefaultSeconds: p.GetDefaultTime().AsDuration().Seconds(), MaxGPUs: p.GetMaxGpus(), Policy: p.GetPolicy(), Resize: cluster.ResizeMode(p.GetResize()).String(), Preempt: cluster.PreemptMode(p.GetPreempt()).String(), SessionIdle: p.GetSessionIdle().AsDuration().Seconds(),
 			Networks: append([]string{}, p.GetNetworks()...), NodesTotal: p.GetNodesTotal(), NodesReady: p.GetNodesReady(), GPUsTotal: p.GetGpusTotal(), GPUsUsed: p.GetGpusUsed(),
 			JobsRunning: p.GetJobsRunning(), JobsWaiting: p.GetJobsWaiting(), Access: access, Host: viewHost(p.GetHost()),
 		})

@@ -168,7 +168,7 @@ func showJob(e *console.Env, j *apiv1.Job) {
 		"Measured", measuredText(j.GetMeasured()),
 	}
 	if s != nil {
-		kv = append(kv, specKeys(j, s)...)
+		kv = append(kv, specKeys(j)...)
 	}
 	console.KeyValues(e, "", kv...)
 	view.ShowUsed(e, j)
@@ -180,7 +180,8 @@ func showJob(e *console.Env, j *apiv1.Job) {
 	}
 }
 
-func specKeys(j *apiv1.Job, s *apiv1.JobSpec) []string {
+func specKeys(j *apiv1.Job) []string {
+	s := j.GetSpec()
 	var asked []string
 	add := func(has bool, format string, args ...any) {
 		if has {
@@ -205,7 +206,7 @@ func specKeys(j *apiv1.Job, s *apiv1.JobSpec) []string {
 	add(s.GetTasksPerNode() > 1, "%d processes a node", s.GetTasksPerNode())
 	return []string{
 		"Asked for", strings.Join(asked, ", "),
-		"Checkpoint", checkpointText(s),
+		"Checkpoint", checkpointText(j),
 		"Warning", jobspec.WarningText(s),
 		"Command", QuoteCommand(view.Texts(s.GetCommand())),
 		"Image", s.GetImage(),
@@ -299,11 +300,24 @@ func deadlineText(e *console.Env, j *apiv1.Job) string {
 }
 
 // checkpointText tells how a job saves its state when it must make room.
-func checkpointText(s *apiv1.JobSpec) string {
+func checkpointText(j *apiv1.Job) string {
+	s := j.GetSpec()
 	if s.GetCheckpointSignal() == "" {
 		return ""
 	}
-	return fmt.Sprintf("saves its state at %s within %s, and may be preempted", s.GetCheckpointSignal(), units.HumanDuration(s.GetCheckpointGrace().AsDuration()))
+	text, n := fmt.Sprintf("saves its state at %s within %s, and may be preempted", s.GetCheckpointSignal(), units.HumanDuration(s.GetCheckpointGrace().AsDuration())), 0
+	for _, a := range j.GetAttempts() {
+		if a.GetState() == "PREEMPTED" {
+			n++
+		}
+	}
+	switch n {
+	case 0:
+		return text
+	case 1:
+		return text + "; it was once"
+	}
+	return fmt.Sprintf("%s; it was %d times", text, n)
 }
 
 // slowedText tells what sharing is predicted to cost a job.

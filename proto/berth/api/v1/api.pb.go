@@ -7666,6 +7666,9 @@ type Partition struct {
 	Resize string `protobuf:"bytes,40,opt,name=resize,proto3" json:"resize,omitempty"`
 	// The most GPUs of a job, on all its nodes; 0 is no bound.
 	MaxGpus int64 `protobuf:"varint,41,opt,name=max_gpus,json=maxGpus,proto3" json:"max_gpus,omitempty"`
+	// Whether running jobs with a checkpoint hook make room for those that wait and have
+	// much less left to do: off, or empty for as the cluster does it.
+	Preempt string `protobuf:"bytes,45,opt,name=preempt,proto3" json:"preempt,omitempty"`
 	// What its jobs with GPUs get that ask for no host memory or cores; absent is
 	// what is predicted, and the scheduler's defaults.
 	Host          *HostTerms `protobuf:"bytes,23,opt,name=host,proto3" json:"host,omitempty"`
@@ -7841,6 +7844,13 @@ func (x *Partition) GetMaxGpus() int64 {
 		return x.MaxGpus
 	}
 	return 0
+}
+
+func (x *Partition) GetPreempt() string {
+	if x != nil {
+		return x.Preempt
+	}
+	return ""
 }
 
 func (x *Partition) GetHost() *HostTerms {
@@ -8097,7 +8107,9 @@ type SetPartitionRequest struct {
 	// default, off, conservative or eager.
 	Resize *string `protobuf:"bytes,40,opt,name=resize,proto3,oneof" json:"resize,omitempty"`
 	// 0 takes the bound away.
-	MaxGpus       *int64 `protobuf:"varint,41,opt,name=max_gpus,json=maxGpus,proto3,oneof" json:"max_gpus,omitempty"`
+	MaxGpus *int64 `protobuf:"varint,41,opt,name=max_gpus,json=maxGpus,proto3,oneof" json:"max_gpus,omitempty"`
+	// default or off.
+	Preempt       *string `protobuf:"bytes,45,opt,name=preempt,proto3,oneof" json:"preempt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8263,6 +8275,13 @@ func (x *SetPartitionRequest) GetMaxGpus() int64 {
 		return *x.MaxGpus
 	}
 	return 0
+}
+
+func (x *SetPartitionRequest) GetPreempt() string {
+	if x != nil && x.Preempt != nil {
+		return *x.Preempt
+	}
+	return ""
 }
 
 type SetPartitionResponse struct {
@@ -10073,7 +10092,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"a\n" +
 	"\x13CreateTokenResponse\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x124\n" +
-	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\xd0\x05\n" +
+	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\xea\x05\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05nodes\x18\x02 \x01(\tR\x05nodes\x12\x1b\n" +
@@ -10098,7 +10117,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x06access\x18\x15 \x03(\v2\x18.berth.api.v1.AccessListR\x06access\x12<\n" +
 	"\fsession_idle\x18\x16 \x01(\v2\x19.google.protobuf.DurationR\vsessionIdle\x12\x16\n" +
 	"\x06resize\x18( \x01(\tR\x06resize\x12\x19\n" +
-	"\bmax_gpus\x18) \x01(\x03R\amaxGpus\x12+\n" +
+	"\bmax_gpus\x18) \x01(\x03R\amaxGpus\x12\x18\n" +
+	"\apreempt\x18- \x01(\tR\apreempt\x12+\n" +
 	"\x04host\x18\x17 \x01(\v2\x17.berth.api.v1.HostTermsR\x04host\"\xa9\x01\n" +
 	"\tHostTerms\x12%\n" +
 	"\x0fmem_per_gpu_mib\x18\x01 \x01(\x03R\fmemPerGpuMib\x12)\n" +
@@ -10114,7 +10134,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x16ListPartitionsResponse\x127\n" +
 	"\n" +
 	"partitions\x18\x01 \x03(\v2\x17.berth.api.v1.PartitionR\n" +
-	"partitions\"\xf8\x06\n" +
+	"partitions\"\xa3\a\n" +
 	"\x13SetPartitionRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\x05nodes\x18\x02 \x01(\tH\x00R\x05nodes\x88\x01\x01\x12\"\n" +
@@ -10135,7 +10155,9 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\rleast_mem_mib\x18\x19 \x01(\x03H\x06R\vleastMemMib\x88\x01\x01\x12+\n" +
 	"\x0fleast_cpu_milli\x18\x1a \x01(\x03H\aR\rleastCpuMilli\x88\x01\x01\x12\x1b\n" +
 	"\x06resize\x18( \x01(\tH\bR\x06resize\x88\x01\x01\x12\x1e\n" +
-	"\bmax_gpus\x18) \x01(\x03H\tR\amaxGpus\x88\x01\x01B\b\n" +
+	"\bmax_gpus\x18) \x01(\x03H\tR\amaxGpus\x88\x01\x01\x12\x1d\n" +
+	"\apreempt\x18- \x01(\tH\n" +
+	"R\apreempt\x88\x01\x01B\b\n" +
 	"\x06_nodesB\n" +
 	"\n" +
 	"\b_defaultB\a\n" +
@@ -10146,7 +10168,9 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x0e_least_mem_mibB\x12\n" +
 	"\x10_least_cpu_milliB\t\n" +
 	"\a_resizeB\v\n" +
-	"\t_max_gpus\"i\n" +
+	"\t_max_gpusB\n" +
+	"\n" +
+	"\b_preempt\"i\n" +
 	"\x14SetPartitionResponse\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.berth.api.v1.PartitionR\tpartition\x12\x1a\n" +
 	"\bwarnings\x18\x02 \x03(\tR\bwarnings\",\n" +

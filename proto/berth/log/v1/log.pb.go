@@ -7856,6 +7856,8 @@ type Partition struct {
 	Resize string `protobuf:"bytes,40,opt,name=resize,proto3" json:"resize,omitempty"`
 	// The most GPUs of a job, on all its nodes; 0 is no bound.
 	MaxGpus int64 `protobuf:"varint,41,opt,name=max_gpus,json=maxGpus,proto3" json:"max_gpus,omitempty"`
+	// As cluster.ParsePreemptMode reads it; empty is default.
+	Preempt string `protobuf:"bytes,45,opt,name=preempt,proto3" json:"preempt,omitempty"`
 	// What its jobs get that ask for no host memory or cores; see cluster.HostTerms.
 	Host          *HostTerms `protobuf:"bytes,23,opt,name=host,proto3" json:"host,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -7988,6 +7990,13 @@ func (x *Partition) GetMaxGpus() int64 {
 		return x.MaxGpus
 	}
 	return 0
+}
+
+func (x *Partition) GetPreempt() string {
+	if x != nil {
+		return x.Preempt
+	}
+	return ""
 }
 
 func (x *Partition) GetHost() *HostTerms {
@@ -10496,7 +10505,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05maint\x18\n" +
 	" \x01(\bR\x05maint\x12\x1a\n" +
 	"\bfeatures\x18\v \x01(\tR\bfeatures\x12\x18\n" +
-	"\acomment\x18\f \x01(\tR\acomment\"\xce\x03\n" +
+	"\acomment\x18\f \x01(\tR\acomment\"\xe8\x03\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
@@ -10511,7 +10520,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x06access\x18\x15 \x03(\v2\x18.berth.log.v1.AccessListR\x06access\x12&\n" +
 	"\x0fsession_idle_us\x18\x16 \x01(\x03R\rsessionIdleUs\x12\x16\n" +
 	"\x06resize\x18( \x01(\tR\x06resize\x12\x19\n" +
-	"\bmax_gpus\x18) \x01(\x03R\amaxGpus\x12+\n" +
+	"\bmax_gpus\x18) \x01(\x03R\amaxGpus\x12\x18\n" +
+	"\apreempt\x18- \x01(\tR\apreempt\x12+\n" +
 	"\x04host\x18\x17 \x01(\v2\x17.berth.log.v1.HostTermsR\x04host\"\xa9\x01\n" +
 	"\tHostTerms\x12%\n" +
 	"\x0fmem_per_gpu_mib\x18\x01 \x01(\x03R\fmemPerGpuMib\x12)\n" +

@@ -1,0 +1,144 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler"
+	. "github.com/berth-scheduler/berth/scheduler/schedtest"
+)
+
+func hooked(j *cluster.Job) {
+	j.Spec.Checkpoint = cluster.Checkpoint{Signal: "USR1", Grace: time.Minute}
+}
+
+// yielding is a node of so many cards on which jobs 1 to n have run alone for so
+// long, those that come for a day.
+func yielding(cards int, ran time.Duration, jobs ...*cluster.Job) *World {
+	w := NewWorld([]*cluster.Node{Node("n1", cards, a100)})
+	w.Runs = func(*cluster.Job) time.Duration { return 1000 * time.Hour }
+	for _, j := range jobs {
+		w.Submit(j)
+	}
+	p := scheduler.Schedule(w.Snapshot(), scheduler.Default())
+	w.Apply(&p)
+	w.Advance(ran)
+	return w
+}
+
+// come submits a job now.
+func come(w *World, j *cluster.Job) {
+	w.Submit(j)
+	j.Submitted, j.Eligible = w.Clock, w.Clock
+}
+
+func asked(p *cluster.Plan) (ids []cluster.JobID) {
+	for i := range p.Preempt {
+		ids = append(ids, p.Preempt[i].Job)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// TestJobsWithMuchLeftMakeRoom: who has waited and has much less left takes the place
+// of one with a hook; nobody else is asked.
+func TestJobsWithMuchLeftMakeRoom(t *testing.T) {
+	t.Parallel()
+	day, short := Lasts(24*time.Hour), Lasts(10*time.Minute)
+	for _, c := range []struct {
+		name   string
+		runs   []JobOption
+		waits  []JobOption
+		waited time.Duration
+		pol    func(*scheduler.Policy)
+		want   bool
+	}{
+		{"much less left", []JobOption{Exclusive, day, hooked}, []JobOption{Exclusive, short}, 2 * time.Minute, nil, true},
+		{"it has just come", []JobOption{Exclusive, day, hooked}, []JobOption{Exclusive, short}, time.Minute, nil, false},
+		{"no hook", []JobOption{Exclusive, day}, []JobOption{Exclusive, short}, time.Hour, nil, false},
+		{"as much left", []JobOption{Exclusive, day, hooked}, []JobOption{Exclusive, Lasts(20 * time.Hour)}, time.Hour, nil, false},
+		{"half as much left, less what it costs", []JobOption{Exclusive, day, hooked}, []JobOption{Exclusive, Lasts(11*time.Hour + 29*time.Minute)}, time.Hour, nil, false},
+		{"nobody predicted either", []JobOption{Exclusive, hooked}, []JobOption{Exclusive}, time.Hour, nil, false},
+		{"a deadline", []JobOption{Exclusive, day, hooked, func(j *cluster.Job) { j.Spec.Deadline = cluster.Time(1) << 55 }}, []JobOption{Exclusive, short}, time.Hour, nil, false},
+		{"other partitions", []JobOption{Exclusive, day, hooked, func(j *cluster.Job) { j.Spec.Partition = "a" }}, []JobOption{Exclusive, short}, time.Hour, nil, false},
+		{"switched off", []JobOption{Exclusive, day, hooked}, []JobOption{Exclusive, short}, time.Hour, func(p *scheduler.Policy) { p.YieldAfter = 0 }, false},
+		{"often enough", []JobOption{Exclusive, day, hooked}, []JobOption{Exclusive, short}, time.Hour, func(p *scheduler.Policy) { p.YieldMost = 0 }, false},
+		{"several nodes", []JobOption{Exclusive, day, hooked}, []JobOption{Exclusive, short, Nodes(2)}, time.Hour, nil, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := yielding(1, time.Hour, Job(1, c.runs...))
+			come(w, Job(2, c.waits...))
+			w.Advance(c.waited)
+			pol := scheduler.Default()
+			if c.pol != nil {
+				c.pol(&pol)
+			}
+			p := scheduler.Schedule(w.Snapshot(), pol)
+			if got := asked(&p); (len(got) == 1) != c.want || len(got) > 1 {
+				t.Fatalf("asked %v, want one: %t", got, c.want)
+			}
+			if c.want && (p.Preempt[0].For != 2 || !strings.Contains(p.Preempt[0].Why, "it has ~23 h left, and that one ~10 min and has waited for ~2 min")) {
+				t.Errorf("preemption %+v", p.Preempt[0])
+			}
+		})
+	}
+}
+
+// TestUnpredictedJobsMakeRoomByWhatTheyHad: of jobs that nobody predicted the one that
+// ran for longest makes room, once it ran for twice as long as a job is taken to, and
+// when it waits again it stands behind the one that came.
+func TestUnpredictedJobsMakeRoomByWhatTheyHad(t *testing.T) {
+	t.Parallel()
+	w := yielding(2, time.Hour, Job(1, Exclusive, hooked))
+	w.Submit(Job(2, Exclusive, hooked))
+	p := scheduler.Schedule(w.Snapshot(), scheduler.Default())
+	w.Apply(&p)
+	w.Advance(30 * time.Minute)
+	come(w, Job(3, Exclusive))
+	w.Advance(33 * time.Minute)
+	if p = scheduler.Schedule(w.Snapshot(), scheduler.Default()); len(p.Preempt) > 0 {
+		t.Fatalf("asked %v after 2 h 3 min of an hour that is assumed, and 2 min to start anew", asked(&p))
+	}
+	w.Advance(2 * time.Minute)
+	p = scheduler.Schedule(w.Snapshot(), scheduler.Default())
+	if got := asked(&p); !slices.Equal(got, []cluster.JobID{1}) {
+		t.Fatalf("asked %v, want job 1, which ran for longest", got)
+	}
+	w.End(1)
+	j := w.Jobs[1]
+	j.State, j.Eligible = cluster.JobPending, w.Clock
+	j.Attempts[0].State, j.Attempts[0].Preempt = cluster.JobPreempted, &cluster.PreemptRequest{At: w.Clock, For: 3}
+	p = scheduler.Schedule(w.Snapshot(), scheduler.Default())
+	if len(p.Starts) != 1 || p.Starts[0].Job != 3 {
+		t.Errorf("starts %+v, want job 3", p.Starts)
+	}
+}
+
+// TestOneMakesRoomForMany: whoever leaves makes room for all who fit where it was, and
+// nobody is asked twice.
+func TestOneMakesRoomForMany(t *testing.T) {
+	t.Parallel()
+	w := yielding(4, time.Hour, Job(1, GPUs(2), hooked, Lasts(100*time.Hour)), Job(2, GPUs(2), Lasts(100*time.Hour)))
+	for id := cluster.JobID(3); id <= 5; id++ {
+		come(w, Job(id, Exclusive, Lasts(10*time.Minute)))
+	}
+	w.Advance(3 * time.Minute)
+	p := scheduler.Schedule(w.Snapshot(), scheduler.Default())
+	if got := asked(&p); !slices.Equal(got, []cluster.JobID{1}) {
+		t.Fatalf("asked %v, want job 1 alone", got)
+	}
+	w.Jobs[1].Live().Preempt = &cluster.PreemptRequest{At: w.Clock, For: p.Preempt[0].For}
+	p = scheduler.Schedule(w.Snapshot(), scheduler.Default())
+	if got := asked(&p); len(got) > 0 {
+		t.Errorf("asked %v while job 1 leaves", got)
+	}
+	said := fmt.Sprint(scheduler.Explain(w.Snapshot(), w.Jobs[3], scheduler.Default()))
+	if !strings.Contains(said, "job 1 saves its state and makes room for this one") {
+		t.Errorf("job 3 is told %s", said)
+	}
+}
