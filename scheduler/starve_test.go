@@ -225,7 +225,7 @@ func ExampleSchedule() {
 		fmt.Println("job", u.Job, "waits:", u.Reason)
 	}
 	// Output:
-	// job 3 starts: alone on A100-SXM4-80GB, on the node with the fewest free; predicted ~60 min
+	// job 3 starts: alone on A100-SXM4-80GB, on the node with the fewest free; expected ~60 min
 	// job 1 waits: GPUMemory: A100-SXM4-80GB: at most 0 MiB free on one GPU, needs 48.8 GiB
 	// job 2 waits: GPUMemory: A100-SXM4-80GB: at most 0 MiB free on one GPU, needs 19.5 GiB
 }
