@@ -25,7 +25,7 @@ func TestShowPreempted(t *testing.T) {
 		Name: "train", Command: [][]byte{[]byte("python"), []byte("train.py")}, Gpus: 1,
 		CheckpointSignal: "USR1", CheckpointGrace: durationpb.New(90 * time.Second),
 	}
-	const why = "for job 31: slot+las: that one goes first"
+	const why = "for job 31: it has ~6 h left, and that one ~10 min and has waited for ~2 min"
 	zero := int32(0)
 	saving := &apiv1.Job{
 		Id: 30, Name: "train", User: "ada", Uid: 1000, State: "RUNNING", Reason: "Preempted", ReasonDetail: why, Node: "n1", GpusWanted: 1,
