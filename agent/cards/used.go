@@ -33,6 +33,7 @@ func (nc *Cards) Usage() []*nodev1.GPUUsage {
 	for _, u := range usage {
 		g := &nodev1.GPUUsage{
 			Uuid: u.UUID, UsedMib: u.UsedMiB, UtilMilli: u.UtilMilli, FreeMib: max(0, usable[u.UUID]-u.UsedMiB),
+			PowerW: max(0, u.PowerW), TemperatureC: u.TemperatureC,
 		}
 		if m, ok := nc.cfg.GPUs.(busyMeter); ok {
 			if busy, elapsed, err := m.Busy(u.UUID); err == nil {

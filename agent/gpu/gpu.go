@@ -150,6 +150,8 @@ type Usage struct {
 	// UtilMilli is in thousandths of the card, Unknown when not supported.
 	UtilMilli int64
 	PowerW    int64 // Unknown when not supported
+	// TemperatureC is of the chip, 0 when it is not known.
+	TemperatureC int64
 	// MemActivityMilli is the part of the last moment in which the card's memory
 	// was read or written, in thousandths. EnergyMJ is what the card used since
 	// the driver was loaded, in millijoules. Unknown when not supported.

@@ -146,12 +146,12 @@ func TestUsage(t *testing.T) {
 		"sample 0 100 1000 40\nsample 0 100 2000 20\nsample 0 300 2000 25\nsample 0 300 0 99\n"
 	f := newFake(t, nvmltest.Recent, script)
 	want := []gpu.Usage{
-		{UUID: "GPU-aaaa", UsedMiB: 7168, UtilMilli: 550, PowerW: 201, MemActivityMilli: 270, EnergyMJ: gpu.Unknown, Processes: []gpu.Process{
+		{UUID: "GPU-aaaa", UsedMiB: 7168, UtilMilli: 550, PowerW: 201, TemperatureC: 40, MemActivityMilli: 270, EnergyMJ: gpu.Unknown, Processes: []gpu.Process{
 			{PID: 100, Kinds: gpu.Compute, MemMiB: 4096, UtilMilli: 300},
 			{PID: 200, Kinds: gpu.MPSClient, MemMiB: 1024},
 			{PID: 300, Kinds: gpu.Compute | gpu.MPSClient, MemMiB: 2048, UtilMilli: 250},
 		}},
-		{UUID: "GPU-bbbb", PowerW: 60, MemActivityMilli: 0, EnergyMJ: gpu.Unknown, Processes: []gpu.Process{{PID: 100, Kinds: gpu.Compute, MemMiB: 1}}},
+		{UUID: "GPU-bbbb", PowerW: 60, TemperatureC: 40, MemActivityMilli: 0, EnergyMJ: gpu.Unknown, Processes: []gpu.Process{{PID: 100, Kinds: gpu.Compute, MemMiB: 1}}},
 	}
 	if d := cmp.Diff(want, f.usage()); d != "" {
 		t.Errorf("usage (-want +got):\n%s", d)
@@ -217,7 +217,7 @@ func TestCardsThatFail(t *testing.T) {
 	}
 	t.Run("not supported is no failure", func(t *testing.T) {
 		nvmltest.WriteScript(t, f.script, cardB+
-			"fail 0 nvmlDeviceGetUtilizationRates 3\nfail 0 nvmlDeviceGetPowerUsage 3\n"+
+			"fail 0 nvmlDeviceGetUtilizationRates 3\nfail 0 nvmlDeviceGetPowerUsage 3\nfail 0 nvmlDeviceGetTemperature 3\n"+
 			"fail 0 nvmlDeviceGetProcessUtilization 3\nfail 0 nvmlDeviceGetMPSComputeRunningProcesses_v3 3\n"+
 			"proc 0 5 1048576\n")
 		want := []gpu.Usage{{

@@ -83,6 +83,11 @@ func (p *Provider) usage(d lib.Device) (gpu.Usage, error) {
 			u.PowerW = int64(mw / 1000)
 		}
 	}
+	if p.has("nvmlDeviceGetTemperature") {
+		if t, ret := d.GetTemperature(lib.TEMPERATURE_GPU); ret == lib.SUCCESS {
+			u.TemperatureC = int64(t)
+		}
+	}
 	if p.has("nvmlDeviceGetTotalEnergyConsumption") {
 		if mj, ret := d.GetTotalEnergyConsumption(); ret == lib.SUCCESS {
 			u.EnergyMJ = int64(mj)

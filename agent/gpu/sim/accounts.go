@@ -368,7 +368,8 @@ func (b *bank) usage() []gpu.Usage {
 		util := min(c.load, fullLoad)
 		u := gpu.Usage{
 			UUID: c.info.UUID, UsedMiB: c.used >> 20, UtilMilli: util,
-			PowerW: c.model.idleW + (c.model.limitW-c.model.idleW)*util/fullLoad, MemActivityMilli: gpu.Unknown,
+			PowerW: c.model.idleW + (c.model.limitW-c.model.idleW)*util/fullLoad, TemperatureC: idleC + (loadC-idleC)*util/fullLoad,
+			MemActivityMilli: gpu.Unknown,
 			EnergyMJ: c.model.idleW*b.now.Round(time.Millisecond).Milliseconds() +
 				(c.model.limitW-c.model.idleW)*c.busy.total.Round(time.Millisecond).Milliseconds(),
 		}

@@ -20,6 +20,9 @@ const (
 	interference = 0.08
 )
 
+// How warm the chip of a simulated card is, at rest and at full load.
+const idleC, loadC = 32, 74
+
 // run is the work a client does now.
 type run struct {
 	id    uint64

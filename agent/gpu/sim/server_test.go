@@ -131,7 +131,7 @@ func TestJobRunsAtItsSpeed(t *testing.T) {
 		time.Sleep(15 * time.Second) // 9 s of work: past the ramp
 		synctest.Wait()
 		want := []gpu.Usage{{
-			UUID: UUID("n1", 0), UsedMiB: 6144, UtilMilli: 400, PowerW: 155, MemActivityMilli: gpu.Unknown, EnergyMJ: 2_325_000,
+			UUID: UUID("n1", 0), UsedMiB: 6144, UtilMilli: 400, PowerW: 155, TemperatureC: 48, MemActivityMilli: gpu.Unknown, EnergyMJ: 2_325_000,
 			Processes: []gpu.Process{{PID: 42, Attempt: "j1-a1", MemMiB: 6144, UtilMilli: 400, PeakMiB: 6144, Kinds: gpu.Compute}},
 		}}
 		if d := cmp.Diff(want, n.usage()); d != "" {
@@ -156,7 +156,7 @@ func TestJobRunsAtItsSpeed(t *testing.T) {
 		}
 		synctest.Wait()
 		want = []gpu.Usage{{
-			UUID: UUID("n1", 0), PowerW: 25, MemActivityMilli: gpu.Unknown, EnergyMJ: 3_100_000,
+			UUID: UUID("n1", 0), PowerW: 25, TemperatureC: 32, MemActivityMilli: gpu.Unknown, EnergyMJ: 3_100_000,
 			Processes: []gpu.Process{{Attempt: "j1-a1", PeakMiB: 6144}},
 		}}
 		if d := cmp.Diff(want, n.usage()); d != "" {

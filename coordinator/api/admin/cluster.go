@@ -148,6 +148,7 @@ func (c *Admin) nodeView(n *cluster.Node) *apiv1.Node {
 		if u := heard.Usage[cluster.GPUID(g.Uuid)]; u != nil {
 			g.MeasuredUsedMib, g.MeasuredUtilMilli = u.UsedMib, u.UtilMilli
 			g.BusyMs, g.BusySince = u.BusyMs, u.Since
+			g.PowerW, g.TemperatureC = u.PowerW, u.TemperatureC
 		}
 		if free, ok := c.nodes.FreeMiB(n.ID, cluster.GPUID(g.Uuid)); ok {
 			g.GossipFreeMib = free

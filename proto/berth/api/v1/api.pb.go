@@ -5862,8 +5862,11 @@ type GPU struct {
 	// Memory held by processes that were not started through Berth, as the node
 	// gossips, beyond what it told the leader: nothing is placed into it.
 	GossipStrayMib int64 `protobuf:"varint,41,opt,name=gossip_stray_mib,json=gossipStrayMib,proto3" json:"gossip_stray_mib,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// What its agent measured last; 0 is unknown.
+	PowerW        int64 `protobuf:"varint,50,opt,name=power_w,json=powerW,proto3" json:"power_w,omitempty"`
+	TemperatureC  int64 `protobuf:"varint,51,opt,name=temperature_c,json=temperatureC,proto3" json:"temperature_c,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GPU) Reset() {
@@ -6081,6 +6084,20 @@ func (x *GPU) GetSharingOff() string {
 func (x *GPU) GetGossipStrayMib() int64 {
 	if x != nil {
 		return x.GossipStrayMib
+	}
+	return 0
+}
+
+func (x *GPU) GetPowerW() int64 {
+	if x != nil {
+		return x.PowerW
+	}
+	return 0
+}
+
+func (x *GPU) GetTemperatureC() int64 {
+	if x != nil {
+		return x.TemperatureC
 	}
 	return 0
 }
@@ -9948,7 +9965,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"drain_from\x18\" \x01(\v2\x1a.google.protobuf.TimestampR\tdrainFrom\x12=\n" +
 	"\fgossip_heard\x18# \x01(\v2\x1a.google.protobuf.TimestampR\vgossipHeard\x12\x17\n" +
-	"\acut_off\x18$ \x01(\tR\x06cutOff\"\xea\x06\n" +
+	"\acut_off\x18$ \x01(\tR\x06cutOff\"\xa8\a\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
@@ -9981,7 +9998,9 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x06detail\x18\x19 \x01(\v2\x17.berth.api.v1.GPUDetailR\x06detail\x12\x1f\n" +
 	"\vsharing_off\x18( \x01(\tR\n" +
 	"sharingOff\x12(\n" +
-	"\x10gossip_stray_mib\x18) \x01(\x03R\x0egossipStrayMib\"\x90\x03\n" +
+	"\x10gossip_stray_mib\x18) \x01(\x03R\x0egossipStrayMib\x12\x17\n" +
+	"\apower_w\x182 \x01(\x03R\x06powerW\x12#\n" +
+	"\rtemperature_c\x183 \x01(\x03R\ftemperatureC\"\x90\x03\n" +
 	"\tGPUDetail\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06driver\x18\x02 \x01(\tR\x06driver\x12\x12\n" +

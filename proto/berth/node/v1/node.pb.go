@@ -1588,7 +1588,10 @@ type GPUUsage struct {
 	BusyMs int64                  `protobuf:"varint,4,opt,name=busy_ms,json=busyMs,proto3" json:"busy_ms,omitempty"`
 	Since  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
 	// Memory that no process and not the driver holds.
-	FreeMib       int64 `protobuf:"varint,6,opt,name=free_mib,json=freeMib,proto3" json:"free_mib,omitempty"`
+	FreeMib int64 `protobuf:"varint,6,opt,name=free_mib,json=freeMib,proto3" json:"free_mib,omitempty"`
+	// What the card draws, and how warm its chip is; 0 is unknown.
+	PowerW        int64 `protobuf:"varint,20,opt,name=power_w,json=powerW,proto3" json:"power_w,omitempty"`
+	TemperatureC  int64 `protobuf:"varint,21,opt,name=temperature_c,json=temperatureC,proto3" json:"temperature_c,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1661,6 +1664,20 @@ func (x *GPUUsage) GetSince() *timestamppb.Timestamp {
 func (x *GPUUsage) GetFreeMib() int64 {
 	if x != nil {
 		return x.FreeMib
+	}
+	return 0
+}
+
+func (x *GPUUsage) GetPowerW() int64 {
+	if x != nil {
+		return x.PowerW
+	}
+	return 0
+}
+
+func (x *GPUUsage) GetTemperatureC() int64 {
+	if x != nil {
+		return x.TemperatureC
 	}
 	return 0
 }
@@ -3652,7 +3669,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x17\n" +
 	"\abusy_ms\x18\x03 \x01(\x03R\x06busyMs\x12\x19\n" +
 	"\bknown_ms\x18\x04 \x01(\x03R\aknownMs\x12\x19\n" +
-	"\bpeak_mib\x18\x05 \x01(\x03R\apeakMib\"\xbe\x01\n" +
+	"\bpeak_mib\x18\x05 \x01(\x03R\apeakMib\"\xfc\x01\n" +
 	"\bGPUUsage\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x19\n" +
 	"\bused_mib\x18\x02 \x01(\x03R\ausedMib\x12\x1d\n" +
@@ -3660,7 +3677,9 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"util_milli\x18\x03 \x01(\x03R\tutilMilli\x12\x17\n" +
 	"\abusy_ms\x18\x04 \x01(\x03R\x06busyMs\x120\n" +
 	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x19\n" +
-	"\bfree_mib\x18\x06 \x01(\x03R\afreeMib\"[\n" +
+	"\bfree_mib\x18\x06 \x01(\x03R\afreeMib\x12\x17\n" +
+	"\apower_w\x18\x14 \x01(\x03R\x06powerW\x12#\n" +
+	"\rtemperature_c\x18\x15 \x01(\x03R\ftemperatureC\"[\n" +
 	"\fLeaseGranted\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12/\n" +
 	"\x05lease\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05lease\"l\n" +
