@@ -28,7 +28,7 @@ PART     ?= 1
 PREFIX   ?= /usr/local
 DESTDIR  ?=
 LINKDIR  ?= $(PREFIX)/lib/berth/slurm
-PROGRAMS := berth berthd berth-job berth-lab
+PROGRAMS := berth berthd berth-job berth-lab berth-top
 LINKS    := sbatch squeue scancel sinfo scontrol sacct seff sshare srun salloc sacctmgr sattach sbcast scrontab sdiag sgather sprio sreport sstat strigger
 
 .DEFAULT_GOAL := help
@@ -41,8 +41,8 @@ help: ## list the targets
 # What users wait for and what stands beside jobs is static and small: without C,
 # without tables for debuggers (stack traces need none), without gRPC's pages of
 # traces. The agent needs C to reach the NVIDIA driver.
-build: ## build bin/berth, berthd, berth-job and berth-lab, with the commit from git
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -tags grpcnotrace -ldflags '-s -w' -o bin/ ./cmd/berth ./cmd/berth-job
+build: ## build bin/berth, berthd, berth-job, berth-lab and berth-top, with the commit from git
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -tags grpcnotrace -ldflags '-s -w' -o bin/ ./cmd/berth ./cmd/berth-job ./cmd/berth-top
 	$(GO) build -trimpath -buildvcs=auto -o bin/ ./cmd/berthd ./cmd/berth-lab
 
 install: build ## install the programs, manual pages, completion and links (PREFIX=, DESTDIR=, LINKDIR=)

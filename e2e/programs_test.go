@@ -12,7 +12,7 @@ func buildPrograms(dir string) error {
 		env  string
 		args []string
 	}{
-		{"CGO_ENABLED=0", []string{"-tags", "grpcnotrace", "../cmd/berth", "../cmd/berth-job"}},
+		{"CGO_ENABLED=0", []string{"-tags", "grpcnotrace", "../cmd/berth", "../cmd/berth-job", "../cmd/berth-top"}},
 		{"", []string{"../cmd/berthd", "../cmd/berth-lab"}},
 	} {
 		build := exec.Command("go", append([]string{"build", "-ldflags=-s -w", "-o", dir + "/"}, b.args...)...)

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/lab"
 	"github.com/berth-scheduler/berth/cmd/internal/programs"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+	"github.com/berth-scheduler/berth/cmd/internal/top"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/reference.md")
@@ -101,7 +102,7 @@ func TestOneCommand(t *testing.T) {
 	env.Start()
 	ours := frame.Tree(env, client.NewClient(env), cli.Program())
 	known := map[string]int{}
-	for program, p := range map[string]frame.Program{programs.Daemon: daemon.Program(), programs.Lab: lab.Program()} {
+	for program, p := range map[string]frame.Program{programs.Daemon: daemon.Program(), programs.Lab: lab.Program(), programs.Top: top.Program()} {
 		var walk func(have, theirs *cobra.Command)
 		walk = func(have, theirs *cobra.Command) {
 			for _, x := range theirs.Commands() {
@@ -139,7 +140,7 @@ func TestOneCommand(t *testing.T) {
 		}
 	}
 	count(ours)
-	if stubs != known[programs.Daemon]+known[programs.Lab] {
+	if stubs != known[programs.Daemon]+known[programs.Lab]+known[programs.Top] {
 		t.Errorf("berth starts other programs for %d commands, and they have %v of those", stubs, known)
 	}
 }

@@ -139,6 +139,7 @@ var fences = []struct {
 	{"tags.cncf.io/container-device-interface", []string{"agent/gpu/cdi"}},
 	{"github.com/NVIDIA/go-nvml", []string{"agent/gpu"}},
 	{"github.com/spf13/cobra", []string{"cmd"}},
+	{"charm.land/bubbletea", []string{"cmd/internal/top"}},
 	{"go.yaml.in/yaml", []string{"cmd"}},
 	{"gonum.org/v1/plot", []string{"scheduler/sim/plot"}},
 	{"gonum.org/v1/gonum", []string{"scheduler/sim"}},

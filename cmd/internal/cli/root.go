@@ -54,6 +54,7 @@ func jobs() []frame.Command {
 	return []frame.Command{
 		{Name: "status", New: statuscmd.NewStatusCmd},
 		{Name: "queue", New: jobcmd.NewQueueCmd},
+		frame.Away(programs.Top, "top", "Watch jobs, GPUs, nodes and users on a live screen"),
 		{Name: "show", New: jobcmd.NewShowCmd},
 		{Name: "why", New: jobcmd.NewWhyCmd},
 		{Name: "wait", New: jobcmd.NewWaitCmd},
@@ -88,6 +89,7 @@ func nodes() []frame.Command {
 	return []frame.Command{
 		{Name: "node", New: admin.NewNodeCmd},
 		{Name: "gpu", New: admin.NewGPUCmd},
+		frame.Away(programs.Top, "gpu top", "Watch the GPUs on a live screen"),
 		{Name: "partition", New: admin.NewPartitionCmd},
 		{Name: "reservation", New: admin.NewReservationCmd},
 		{Name: "cluster", New: admin.NewClusterCmd},

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/frame"
 	"github.com/berth-scheduler/berth/cmd/internal/daemon"
+	"github.com/berth-scheduler/berth/cmd/internal/top"
 )
 
 // newReferenceCmd prints what docs/reference.md is made of, and manual pages: of
@@ -39,7 +40,7 @@ func newReferenceCmd(e *console.Env, _ *client.Client) *cobra.Command {
 
 // whole is the tree of all commands, those of every program.
 func whole(e *console.Env) *cobra.Command {
-	return frame.Tree(e, client.NewClient(e), cli.Program(), daemon.Program(), Program())
+	return frame.Tree(e, client.NewClient(e), cli.Program(), daemon.Program(), top.Program(), Program())
 }
 
 // shown are the commands below one that help shows, by name.

@@ -17,6 +17,7 @@ const (
 	Daemon = "berthd"    // coordinator and agent, and what needs their files
 	Job    = "berth-job" // beside jobs
 	Lab    = "berth-lab" // development cluster, simulator, evaluation
+	Top    = "berth-top" // the live screen
 )
 
 // Path returns where a program is: in the folder of the running one, whatever

@@ -1,0 +1,82 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// Follow keeps its caller informed of all jobs, as listings have them, until ctx
+// ends: each gets those that have not ended, with all true, and from then on those
+// that changed, from one stream. Any coordinator will do, and when one goes away
+// another goes on where it was. It never gives up: lost is told why nothing comes, and
+// is called with nil once something does.
+func (c *Client) Follow(ctx context.Context, each func(jobs []*apiv1.Job, all bool), lost func(error)) error {
+	for {
+		jobs, index, err := c.listFrom(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			lost(err)
+			if !Sleep(ctx, mostWait) {
+				return context.Cause(ctx)
+			}
+			continue
+		}
+		lost(nil)
+		each(jobs, true)
+		if err := c.followFrom(ctx, index, each, lost); err != nil {
+			return err
+		}
+	}
+}
+
+// listFrom lists the jobs that have not ended, and says from which index on changes
+// of them are to be asked for.
+func (c *Client) listFrom(ctx context.Context) (jobs []*apiv1.Job, index uint64, err error) {
+	var rows briefRows
+	err = ListPages(ctx, c, rows.of(&apiv1.ListJobsRequest{}), func(resp *apiv1.ListJobsResponse) {
+		if index == 0 || resp.GetIndex() < index {
+			index = resp.GetIndex()
+		}
+		rows.add(resp)
+	})
+	return rows.sorted(), index, err
+}
+
+// followFrom passes changes on until no coordinator has those that come next, when it
+// returns nil, or ctx ends.
+func (c *Client) followFrom(ctx context.Context, index uint64, each func([]*apiv1.Job, bool), lost func(error)) error {
+	w := &watcher{index: max(1, index), brief: true, see: func(jobs []*apiv1.Job) bool {
+		lost(nil)
+		if len(jobs) > 0 {
+			each(jobs, false)
+		}
+		return false
+	}}
+	wait := FirstWait
+	for k := c.best; ; k++ {
+		err := w.stream(ctx, c.conns[k%len(c.conns)])
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err.Code == cluster.CodeOutOfRange:
+			return nil
+		case errors.Is(err, errQuietStream):
+			wait = FirstWait
+			continue
+		case w.progress, time.Since(w.opened) > firstTry:
+			wait = FirstWait
+		default:
+			lost(err)
+		}
+		if !Sleep(ctx, wait) {
+			return context.Cause(ctx)
+		}
+		wait = min(2*wait, mostWait)
+	}
+}

@@ -1,0 +1,152 @@
+package top
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/admin"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/enter"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/frame"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/jobcmd"
+	"github.com/berth-scheduler/berth/cmd/internal/top/screen"
+)
+
+// berth are the commands that the screen uses: what it says and does is what they say
+// and do.
+var berth = frame.Program{Name: "berth", Commands: []frame.Command{
+	{Name: "why", New: jobcmd.NewWhyCmd}, {Name: "cancel", New: jobcmd.NewCancelCmd}, {Name: "logs", New: enter.NewLogsCmd},
+	{Name: "node", New: admin.NewNodeCmd}, {Name: "gpu", New: admin.NewGPUCmd},
+}}
+
+// run carries a command out, and returns what it had to say beside its output.
+func (f *feed) run(ctx context.Context, out io.Writer, args ...string) (said string, err error) {
+	var errs bytes.Buffer
+	e := *f.env
+	e.Stdin, e.Stdout, e.Stderr, e.IsTerminal, e.Out = strings.NewReader(""), out, &errs, false, bufio.NewWriter(out)
+	c := client.NewClient(&e)
+	defer c.Close()
+	err = frame.Again(ctx, args, &e, c, berth)
+	if ferr := e.Flush(); err == nil {
+		err = ferr
+	}
+	if _, msg := console.Classify(ctx, err); msg != "" {
+		errs.WriteString(msg)
+	}
+	return oneLine(errs.String()), err
+}
+
+// oneLine is text for a line of the screen.
+func oneLine(s string) string {
+	return strings.ReplaceAll(strings.TrimPrefix(strings.TrimSpace(s), "berth: "), "\n", "; ")
+}
+
+// carryOut runs a command that changes something.
+func (f *feed) carryOut(args []string) screen.Note {
+	var out bytes.Buffer
+	said, err := f.run(f.ctx, &out, args...)
+	if err != nil {
+		return screen.Note{Text: said, Bad: true}
+	}
+	return screen.Note{Text: oneLine(out.String() + said)}
+}
+
+const (
+	// settle is how long a job is chosen before anything is asked about it.
+	settle = 200 * time.Millisecond
+	// whyEvery is how often it is asked why a job waits.
+	whyEvery = 10 * time.Second
+	// tailLines is how much of a log is shown to begin with.
+	tailLines = "200"
+)
+
+// look asks about a job, and no more about the one before; "" is none.
+func (f *feed) look(job string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.leave()
+	ctx, leave := context.WithCancel(f.ctx)
+	f.leave = leave
+	if job == "" || ctx.Err() != nil {
+		return
+	}
+	f.wg.Go(func() { f.why(ctx, job) })
+	f.wg.Go(func() { f.log(ctx, job) })
+}
+
+func (f *feed) why(ctx context.Context, job string) {
+	for wait := settle; client.Sleep(ctx, wait); wait = whyEvery {
+		var out bytes.Buffer
+		said, err := f.run(ctx, &out, "why", job)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			out.Reset()
+			out.WriteString(said)
+		}
+		f.send(screen.Why{Job: job, Text: out.String()})
+	}
+}
+
+func (f *feed) log(ctx context.Context, job string) {
+	if !client.Sleep(ctx, settle) {
+		return
+	}
+	w := &logWriter{ctx: ctx, job: job, send: f.send}
+	said, err := f.run(ctx, w, "logs", "--follow", "--tail", tailLines, job)
+	w.flush()
+	if ctx.Err() != nil {
+		return
+	}
+	if err == nil {
+		said = "the end of its output"
+	}
+	f.send(screen.Log{Job: job, End: said})
+}
+
+// logWriter hands what a job writes to the screen, a few times a second, and lets
+// whoever writes faster wait.
+type logWriter struct {
+	ctx  context.Context
+	job  string
+	send func(any)
+
+	mu   sync.Mutex
+	data []byte
+	due  *time.Timer
+}
+
+// mostUnshown is how much of a log waits to be shown.
+const mostUnshown = 256 << 10
+
+// Write implements io.Writer.
+func (w *logWriter) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	w.data = append(w.data, b...)
+	full := len(w.data) > mostUnshown
+	if w.due == nil {
+		w.due = time.AfterFunc(gather, w.flush)
+	}
+	w.mu.Unlock()
+	if full && !client.Sleep(w.ctx, gather) {
+		return 0, context.Cause(w.ctx)
+	}
+	return len(b), w.ctx.Err()
+}
+
+func (w *logWriter) flush() {
+	w.mu.Lock()
+	msg := screen.Log{Job: w.job, Data: w.data}
+	w.data, w.due = nil, nil
+	w.mu.Unlock()
+	if len(msg.Data) > 0 && w.ctx.Err() == nil {
+		w.send(msg)
+	}
+}

@@ -1,0 +1,169 @@
+package top
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/top/screen"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+const (
+	// gather is for how long changes of jobs are put together before they are shown.
+	gather = 250 * time.Millisecond
+	// answerIn is how long an answer about nodes may take before the user is told.
+	answerIn = 5 * time.Second
+	// Every so many askings the nodes are asked for in full, with what befell them.
+	fullEvery = 10
+	// standingEvery is how often fair shares are asked for.
+	standingEvery = 15 * time.Second
+)
+
+// feed brings a screen news of the cluster.
+type feed struct {
+	ctx     context.Context // of all that it does; the screen's life
+	env     *console.Env
+	timeout time.Duration
+	send    func(msg any)
+	wg      sync.WaitGroup
+
+	mu      sync.Mutex
+	changed []*apiv1.Job
+	all     bool
+	flusher *time.Timer
+	leave   context.CancelFunc // the job that is looked at
+	lost    map[string]bool
+}
+
+func newFeed(ctx context.Context, e *console.Env, timeout time.Duration) *feed {
+	quiet := *e
+	quiet.Stderr = discard{}
+	return &feed{ctx: ctx, env: &quiet, timeout: timeout, leave: func() {}, lost: map[string]bool{}}
+}
+
+type discard struct{}
+
+// Write implements io.Writer.
+func (discard) Write(b []byte) (int, error) { return len(b), nil }
+
+// begin starts what goes on until the feed's context ends.
+func (f *feed) begin() {
+	f.wg.Go(f.jobs)
+	f.wg.Go(f.nodes)
+	f.wg.Go(f.standing)
+}
+
+// wait returns once all that the feed does has ended.
+func (f *feed) wait() {
+	f.mu.Lock()
+	f.leave()
+	if f.flusher != nil {
+		f.flusher.Stop()
+	}
+	f.mu.Unlock()
+	f.wg.Wait()
+}
+
+// client is one for a single goroutine.
+func (f *feed) client(timeout time.Duration) *client.Client {
+	c := client.NewClient(f.env)
+	c.Timeout = timeout
+	return c
+}
+
+// jobs follows the jobs.
+func (f *feed) jobs() {
+	c := f.client(answerIn)
+	defer c.Close()
+	_ = c.Follow(f.ctx, f.collect, func(err error) { f.link("jobs", err) })
+}
+
+// collect takes jobs to be shown soon.
+func (f *feed) collect(jobs []*apiv1.Job, all bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if all {
+		f.changed, f.all = nil, true
+	}
+	f.changed = append(f.changed, jobs...)
+	if f.flusher == nil {
+		f.flusher = time.AfterFunc(gather, f.flush)
+	}
+}
+
+func (f *feed) flush() {
+	f.mu.Lock()
+	msg := screen.Jobs{All: f.all, Jobs: f.changed}
+	f.changed, f.all, f.flusher = nil, false, nil
+	f.mu.Unlock()
+	if f.ctx.Err() == nil {
+		f.send(msg)
+	}
+}
+
+// link tells whether something answers, when that is news.
+func (f *feed) link(of string, err error) {
+	f.mu.Lock()
+	was := f.lost[of]
+	f.lost[of] = err != nil
+	f.mu.Unlock()
+	switch {
+	case f.ctx.Err() != nil:
+	case err != nil:
+		_, msg := console.Classify(f.ctx, err)
+		f.send(screen.Link{Of: of, Err: oneLine(msg)})
+	case was:
+		f.send(screen.Link{Of: of})
+	}
+}
+
+// nodes asks for the nodes again and again.
+func (f *feed) nodes() {
+	c := f.client(answerIn)
+	defer c.Close()
+	named := false
+	for i := 0; ; i++ {
+		full := i%fullEvery == 0
+		var nodes []*apiv1.Node
+		err := c.Cluster(f.ctx, client.Reads, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+			resp, err := s.ListNodes(ctx, &apiv1.ListNodesRequest{Brief: !full})
+			nodes = resp.GetNodes()
+			if err == nil && !named {
+				if st, err := s.GetStatus(ctx, &apiv1.GetStatusRequest{Brief: true}); err == nil {
+					named = true
+					f.send(screen.Cluster{Name: st.GetName()})
+				}
+			}
+			return err
+		})
+		if f.link("nodes", err); err == nil {
+			f.send(screen.Nodes{Nodes: nodes, History: full})
+		}
+		if !client.Sleep(f.ctx, screen.Every) {
+			return
+		}
+	}
+}
+
+// standing asks for accounts and fair shares again and again. A site need have none.
+func (f *feed) standing() {
+	c := f.client(answerIn)
+	defer c.Close()
+	for {
+		var resp *apiv1.ListStandingResponse
+		err := c.Accounts(f.ctx, client.Reads, func(ctx context.Context, s apiv1.AccountServiceClient) (err error) {
+			resp, err = s.ListStanding(ctx, &apiv1.ListStandingRequest{Usage: true})
+			return err
+		})
+		if err == nil {
+			f.send(screen.Standing{Resp: resp})
+		}
+		if !client.Sleep(f.ctx, standingEvery) {
+			return
+		}
+	}
+}
