@@ -14,6 +14,7 @@ needs=(
 	"protoc|protobuf-compiler|the check that generated code is up to date"
 	"/usr/include/google/protobuf/timestamp.proto|libprotobuf-dev|the check that generated code is up to date"
 	"systemd-analyze|systemd|the check of the systemd units in deploy"
+	"tmux|tmux|the live screen in a terminal that is none of ours: e2e"
 	"torchrun|python3-torch|PyTorch programs traced and measured: cmd/internal/tracer, deploy/profile"
 )
 

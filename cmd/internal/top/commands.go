@@ -44,7 +44,19 @@ func (f *feed) run(ctx context.Context, out io.Writer, args ...string) (said str
 
 // oneLine is text for a line of the screen.
 func oneLine(s string) string {
-	return strings.ReplaceAll(strings.TrimPrefix(strings.TrimSpace(s), "berth: "), "\n", "; ")
+	var b strings.Builder
+	for line := range strings.Lines(s) {
+		switch line = strings.TrimPrefix(strings.TrimSpace(line), "berth: "); {
+		case line == "":
+			continue
+		case strings.HasSuffix(b.String(), ":"):
+			b.WriteByte(' ')
+		case b.Len() > 0:
+			b.WriteString("; ")
+		}
+		b.WriteString(line)
+	}
+	return b.String()
 }
 
 // carryOut runs a command that changes something.

@@ -29,7 +29,7 @@ func (c *Client) Follow(ctx context.Context, each func(jobs []*apiv1.Job, all bo
 		}
 		lost(nil)
 		each(jobs, true)
-		if err := c.followFrom(ctx, index, each, lost); err != nil {
+		if err := c.followFrom(ctx, index, each); err != nil {
 			return err
 		}
 	}
@@ -48,17 +48,15 @@ func (c *Client) listFrom(ctx context.Context) (jobs []*apiv1.Job, index uint64,
 	return rows.sorted(), index, err
 }
 
-// followFrom passes changes on until no coordinator has those that come next, when it
-// returns nil, or ctx ends.
-func (c *Client) followFrom(ctx context.Context, index uint64, each func([]*apiv1.Job, bool), lost func(error)) error {
+// followFrom passes changes on until a coordinator does not answer, or has no longer
+// those that come next, when it returns nil, or ctx ends.
+func (c *Client) followFrom(ctx context.Context, index uint64, each func([]*apiv1.Job, bool)) error {
 	w := &watcher{index: max(1, index), brief: true, see: func(jobs []*apiv1.Job) bool {
-		lost(nil)
 		if len(jobs) > 0 {
 			each(jobs, false)
 		}
 		return false
 	}}
-	wait := FirstWait
 	for k := c.best; ; k++ {
 		err := w.stream(ctx, c.conns[k%len(c.conns)])
 		switch {
@@ -67,16 +65,18 @@ func (c *Client) followFrom(ctx context.Context, index uint64, each func([]*apiv
 		case err.Code == cluster.CodeOutOfRange:
 			return nil
 		case errors.Is(err, errQuietStream):
-			wait = FirstWait
 			continue
 		case w.progress, time.Since(w.opened) > firstTry:
-			wait = FirstWait
-		default:
-			lost(err)
+			if !Sleep(ctx, FirstWait) {
+				return context.Cause(ctx)
+			}
+			continue
 		}
-		if !Sleep(ctx, wait) {
+		// A stream on which nothing happens looks like none, so a listing shows who
+		// answers.
+		if !Sleep(ctx, mostWait/2) {
 			return context.Cause(ctx)
 		}
-		wait = min(2*wait, mostWait)
+		return nil
 	}
 }

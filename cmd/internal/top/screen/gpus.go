@@ -35,8 +35,12 @@ func (r *series) add(at time.Time, v int16) {
 		r.values[len(r.values)-1] = v
 		return
 	case len(r.values) > 0:
+		missed := int16(-1)
+		if gap == 2 { // an answer that took its time
+			missed = v
+		}
 		for range min(gap-1, int64(kept)) {
-			r.values = append(r.values, -1)
+			r.values = append(r.values, missed)
 		}
 	}
 	r.last = slot

@@ -24,7 +24,7 @@ type prompt struct {
 type hand struct{ *Screen }
 
 func (s hand) key(k Key) {
-	s.note = Note{}
+	s.note, s.noted = Note{}, 0
 	switch {
 	case k.Name == "ctrl+c":
 		s.ask(Quit{})

@@ -92,6 +92,9 @@ type (
 	Shell struct{ Job string }
 )
 
+// noteTicks is for how many ticks a note stays, unless a key is pressed before.
+const noteTicks = 30
+
 // Screen is its state. It is for one goroutine.
 type Screen struct {
 	cfg           Config
@@ -129,6 +132,7 @@ type Screen struct {
 	pane   pane
 	prompt *prompt
 	note   Note
+	noted  int // ticks since
 	help   bool
 	asks   []any
 }
@@ -156,6 +160,9 @@ func (s *Screen) Update(msg any) []any {
 		hand{s}.key(m)
 	case Tick:
 		s.now = m.At
+		if s.noted++; s.noted > noteTicks {
+			s.note = Note{}
+		}
 	case Jobs:
 		s.takeJobs(m)
 	case Nodes:
@@ -174,7 +181,7 @@ func (s *Screen) Update(msg any) []any {
 	case Log:
 		s.pane.takeLog(m)
 	case Note:
-		s.note = Note{clean(m.Text), m.Bad}
+		s.note, s.noted = Note{clean(m.Text), m.Bad}, 0
 	}
 	s.rows()
 	s.follow()
