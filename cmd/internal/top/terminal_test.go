@@ -2,6 +2,7 @@ package top_test
 
 import (
 	"context"
+	"io"
 	"os"
 	"strings"
 	"sync"
@@ -33,12 +34,10 @@ func world(t testing.TB) *clitest.World {
 type terminal struct {
 	t      testing.TB
 	master *os.File
-	screen *vt.SafeEmulator
-	raw    struct {
-		sync.Mutex
-		text string
-	}
-	code chan int
+	mu     sync.Mutex // guards what it shows and what was written to it
+	screen *vt.Emulator
+	raw    string
+	code   chan int
 }
 
 // open runs berth top on a terminal.
@@ -50,16 +49,16 @@ func open(t testing.TB, w *clitest.World, columns, rows int, args ...string) *te
 	if err := pty.Resize(master, uint16(rows), uint16(columns)); err != nil {
 		t.Fatal(err)
 	}
-	term := &terminal{t: t, master: master, screen: vt.NewSafeEmulator(columns, rows), code: make(chan int, 1)}
+	term := &terminal{t: t, master: master, screen: vt.NewEmulator(columns, rows), code: make(chan int, 1)}
 	var wg sync.WaitGroup
 	wg.Go(func() { // what the program writes
 		buf := make([]byte, 4096)
 		for {
 			n, err := master.Read(buf)
-			term.raw.Lock()
-			term.raw.text += string(buf[:n])
-			term.raw.Unlock()
+			term.mu.Lock()
+			term.raw += string(buf[:n])
 			_, _ = term.screen.Write(buf[:n])
+			term.mu.Unlock()
 			if err != nil {
 				return
 			}
@@ -80,7 +79,9 @@ func open(t testing.TB, w *clitest.World, columns, rows int, args ...string) *te
 	t.Cleanup(func() {
 		tty.Close()
 		master.Close()
-		term.screen.Close()
+		if pipe, ok := term.screen.InputPipe().(io.Closer); ok { // its Close races with Read
+			pipe.Close()
+		}
 		wg.Wait()
 	})
 	return term
@@ -88,6 +89,8 @@ func open(t testing.TB, w *clitest.World, columns, rows int, args ...string) *te
 
 // shown is what the terminal shows, without spaces at the end of lines.
 func (term *terminal) shown() string {
+	term.mu.Lock()
+	defer term.mu.Unlock()
 	var b strings.Builder
 	for line := range strings.SplitSeq(term.screen.String(), "\n") {
 		b.WriteString(strings.TrimRight(line, " \r") + "\n")
@@ -121,13 +124,20 @@ func (term *terminal) await(want ...string) string {
 	}
 }
 
+// other reports whether the terminal is on its other screen.
+func (term *terminal) other() bool {
+	term.mu.Lock()
+	defer term.mu.Unlock()
+	return term.screen.IsAltScreen()
+}
+
 // leave types q and returns the exit code.
 func (term *terminal) leave() int {
 	term.t.Helper()
 	term.typed("q")
 	select {
 	case code := <-term.code:
-		for deadline := time.Now().Add(patience); term.screen.IsAltScreen(); time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(patience); term.other(); time.Sleep(20 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				term.t.Fatal("the terminal was left on its other screen")
 			}
@@ -149,7 +159,9 @@ func TestTerminal(t *testing.T) {
 	if err := pty.Resize(term.master, 50, 200); err != nil {
 		t.Fatal(err)
 	}
+	term.mu.Lock()
 	term.screen.Resize(200, 50)
+	term.mu.Unlock()
 	if err := syscall.Kill(os.Getpid(), syscall.SIGWINCH); err != nil { // as the kernel does for a terminal of the process's own
 		t.Fatal(err)
 	}
@@ -159,9 +171,9 @@ func TestTerminal(t *testing.T) {
 	if code := term.leave(); code != 0 {
 		t.Errorf("exit code %d: %s", code, w.Errs.String())
 	}
-	term.raw.Lock()
-	defer term.raw.Unlock()
-	if strings.Contains(term.raw.text, "\x1b[31m\u202e") {
+	term.mu.Lock()
+	defer term.mu.Unlock()
+	if strings.Contains(term.raw, "\x1b[31m\u202e") {
 		t.Error("what a job is called reached the terminal as it is")
 	}
 }
