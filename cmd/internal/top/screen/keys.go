@@ -83,17 +83,17 @@ func (s hand) scrollKey(k Key) bool {
 }
 
 func (s hand) moveKey(k Key) bool {
-	page := max(1, drawing{s.Screen}.listHeight()-2)
+	page := max(1, drawing(s).listHeight()-2)
 	by, ok := map[string]int{"up": -1, "k": -1, "down": 1, "j": 1, "pgup": -page, "ctrl+b": -page, "pgdown": page, "ctrl+f": page,
 		"home": -1 << 30, "g": -1 << 30, "end": 1 << 30, "G": 1 << 30, "shift+g": 1 << 30}[k.Name]
 	if ok {
-		s.lists[s.tab].move(drawing{s.Screen}.table(s.tab), by)
+		s.lists[s.tab].move(drawing(s).table(s.tab), by)
 	}
 	return ok
 }
 
 func (s hand) tabKey(k Key) bool {
-	to := s.tab
+	var to Tab
 	switch k.Name {
 	case "1", "2", "3", "4", "5":
 		to = Tab(k.Name[0] - '1')

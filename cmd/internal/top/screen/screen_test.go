@@ -1,6 +1,7 @@
 package screen_test
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"strings"
@@ -85,7 +86,7 @@ func toldFor(cfg screen.Config, width, height int, long time.Duration) *screen.S
 		s.Update(screen.Nodes{Nodes: nodes, History: true})
 	}
 	f := clitest.NewFake()
-	resp, _ := f.ListStanding(nil, nil)
+	resp, _ := f.ListStanding(context.Background(), nil)
 	s.Update(screen.Standing{Resp: resp})
 	ended := clitest.SampleJobs()[0]
 	ended.State, ended.Ended, ended.Revision = "COMPLETED", timestamppb.New(clitest.Now), ended.Revision+1
