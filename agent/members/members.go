@@ -22,6 +22,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/proto/gossip"
+	"github.com/berth-scheduler/berth/proto/gossip/roster"
 )
 
 const (
@@ -62,6 +63,7 @@ type Members struct {
 	meta   []byte
 	key    []byte
 	passes *rate.Limiter // what is passed on for others
+	roster roster.Roster
 
 	mu   sync.Mutex
 	gpus []gossip.GPU // what they showed last
@@ -86,10 +88,10 @@ func Open(cfg Config) (*Members, error) {
 		return nil, err
 	}
 	mc := memberlist.DefaultLANConfig()
-	mc.Name = gossip.RoleAgent.String() + "." + string(cfg.Node)
+	mc.Name = m.name()
 	mc.BindAddr, mc.BindPort, mc.AdvertisePort = host, port, port
 	mc.SecretKey, mc.Transport = cfg.Key, cfg.Transport
-	mc.Delegate = m
+	mc.Delegate, mc.Events = m, &m.roster
 	mc.Logger = slog.NewLogLogger(cfg.Log.With("component", "gossip").Handler(), slog.LevelDebug)
 	list, err := memberlist.Create(mc)
 	if err != nil {
@@ -98,6 +100,9 @@ func Open(cfg Config) (*Members, error) {
 	m.list.Store(list)
 	return m, nil
 }
+
+// name is what this member is called.
+func (m *Members) name() string { return gossip.RoleAgent.String() + "." + string(m.cfg.Node) }
 
 func splitAddr(addr string) (host string, port int, err error) {
 	host, p, err := net.SplitHostPort(addr)
@@ -192,9 +197,9 @@ func (m *Members) say() {
 		return
 	}
 	m.said, m.sent = c, time.Now()
-	all := m.list.Load().Members()
+	all := m.roster.All()
 	m.send(coordinatorsOf(all), data)
-	others := slices.DeleteFunc(all, func(n *memberlist.Node) bool { return n.Name == m.list.Load().LocalNode().Name })
+	others := slices.DeleteFunc(all, func(n *memberlist.Node) bool { return n.Name == m.name() })
 	rand.Shuffle(len(others), func(i, k int) { others[i], others[k] = others[k], others[i] })
 	m.send(others[:min(len(others), helpers)], gossip.Relay(data))
 }
@@ -232,7 +237,7 @@ func coordinatorsOf(members []*memberlist.Node) []*memberlist.Node {
 // they say, and which one leads, "" when none says so. Whoever has the gossip key may
 // have said it: each is to prove with its certificate that it is one.
 func (m *Members) Coordinators() (all []string, leader string) {
-	for _, n := range coordinatorsOf(m.list.Load().Members()) {
+	for _, n := range coordinatorsOf(m.roster.All()) {
 		meta, err := gossip.ParseMeta(n.Meta)
 		if err != nil || meta.Port == 0 {
 			continue
@@ -265,7 +270,7 @@ func (m *Members) NotifyMsg(b []byte) {
 	if _, err := gossip.ParseCapacity(inner); !ok || err != nil || m.list.Load() == nil || !m.passes.Allow() {
 		return
 	}
-	m.send(coordinatorsOf(m.list.Load().Members()), inner)
+	m.send(coordinatorsOf(m.roster.All()), inner)
 }
 
 // NodeMeta implements memberlist.Delegate.

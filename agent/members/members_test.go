@@ -174,6 +174,9 @@ func TestNotEverythingIsPassedOn(t *testing.T) {
 	for deadline := time.After(10 * time.Minute); ; {
 		select {
 		case b := <-lead.heard:
+			if _, relayed := gossip.Relayed(b); relayed {
+				continue // n1's own, for a leader that it might not reach
+			}
 			c, err := gossip.ParseCapacity(b)
 			if err == nil && c.Node == "n1" {
 				if heard > 3 || a.passes.Allow() {

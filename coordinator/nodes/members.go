@@ -18,6 +18,7 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/wait"
 	"github.com/berth-scheduler/berth/proto/gossip"
+	"github.com/berth-scheduler/berth/proto/gossip/roster"
 )
 
 const (
@@ -38,6 +39,7 @@ type members struct {
 	leads  func() bool
 	log    *slog.Logger
 	passes *rate.Limiter // what is passed on to other coordinators
+	roster roster.Roster
 
 	mu     sync.Mutex
 	about  gossip.Meta       // this coordinator
@@ -173,14 +175,21 @@ func (m *members) set(n *memberlist.Node, state string) {
 }
 
 // NotifyJoin implements memberlist.EventDelegate.
-func (m *members) NotifyJoin(n *memberlist.Node) { m.set(n, "alive") }
+func (m *members) NotifyJoin(n *memberlist.Node) {
+	m.roster.NotifyJoin(n)
+	m.set(n, "alive")
+}
 
 // NotifyUpdate implements memberlist.EventDelegate.
-func (m *members) NotifyUpdate(n *memberlist.Node) { m.set(n, "alive") }
+func (m *members) NotifyUpdate(n *memberlist.Node) {
+	m.roster.NotifyUpdate(n)
+	m.set(n, "alive")
+}
 
 // NotifyLeave implements memberlist.EventDelegate: a node left, or is taken
 // for dead. Its lease decides what that means.
 func (m *members) NotifyLeave(n *memberlist.Node) {
+	m.roster.NotifyLeave(n)
 	state := "left"
 	if n.State == memberlist.StateDead {
 		state = "dead"
@@ -200,7 +209,7 @@ func (m *members) NotifyMsg(b []byte) {
 		return
 	}
 	sent := 0
-	for _, n := range m.list.Load().Members() {
+	for _, n := range m.roster.All() {
 		meta, err := gossip.ParseMeta(n.Meta)
 		if err != nil || meta.Role != gossip.RoleCoordinator || n.Name == m.self {
 			continue

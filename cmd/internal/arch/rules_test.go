@@ -132,7 +132,7 @@ var fences = []struct {
 	// The daemon names raft.ServerAddress to make the TLS stream layer.
 	{"github.com/hashicorp/raft", []string{"fsm", "coordinator", "scheduler/sim", "cmd/internal/daemon"}},
 	{"github.com/hashicorp/raft-boltdb", []string{"coordinator"}},
-	{"github.com/hashicorp/memberlist", []string{"coordinator/nodes/members.go", "agent/members"}},
+	{"github.com/hashicorp/memberlist", []string{"coordinator/nodes/members.go", "agent/members", "proto/gossip/roster"}},
 	{"github.com/containerd/containerd", []string{"agent/containerdrt"}},
 	{"github.com/opencontainers/runtime-spec", []string{"agent/containerdrt"}},
 	// It edits OCI specs; the toolkit's own format is read with its own reader.
