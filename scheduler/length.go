@@ -176,11 +176,11 @@ func (p *pass) streamAge() int64 {
 	return p.now - oldest
 }
 
-// gpuTime is what a job is predicted to take of all cards, in milliseconds of
-// a whole one.
-func (p *pass) gpuTime(it *item) int64 {
+// gpuTime is what a job that runs for so many microseconds takes of all cards, in
+// milliseconds of a whole one.
+func (p *pass) gpuTime(it *item, dur int64) int64 {
 	n := &it.needs[it.fast]
-	return min(n.dur, maxSpread) / 1000 * n.dominant(p.f.classes[it.fast].sellable) / cluster.WholeGPU * int64(it.allGPUs())
+	return min(dur, maxSpread) / 1000 * n.dominant(p.f.classes[it.fast].sellable) / cluster.WholeGPU * int64(it.allGPUs())
 }
 
 // A job that made room goes on from where it was, so that what is left of it

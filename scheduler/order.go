@@ -216,7 +216,7 @@ func (p *pass) rankOf(it *item) rank {
 	it.tier = r.tier
 	if p.plenty && it.ranked() {
 		size, _ := p.size(it)
-		r.tier, r.first, r.second = tierShort, -size*int64(it.allGPUs()), p.gpuTime(it)
+		r.tier, r.first, r.second = tierShort, -size*int64(it.allGPUs()), p.gpuTime(it, it.needs[it.fast].dur)
 	}
 	return r
 }
@@ -248,7 +248,7 @@ func (p *pass) byLength(it *item) (tier int8, first, second int64) {
 	return tierMiddle, p.timeClass(it), -size
 }
 
-func (p *pass) timeClass(it *item) int64 { return int64(bits.Len64(uint64(p.gpuTime(it)))) }
+func (p *pass) timeClass(it *item) int64 { return int64(bits.Len64(uint64(p.gpuTime(it, it.needs[it.fast].dur)))) }
 
 // size is the least dominant fraction of a card over the classes that can run
 // the job, in thousandths, and whether all of them run it alone.
@@ -328,5 +328,5 @@ func (p *pass) lengthWords(it *item) string {
 	if it.tier == tierLong {
 		return about(it.needs[it.fast].dur)
 	}
-	return about(p.gpuTime(it)*1000) + " of a GPU"
+	return about(p.gpuTime(it, it.needs[it.fast].dur)*1000) + " of a GPU"
 }

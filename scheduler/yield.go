@@ -164,7 +164,19 @@ func (y *yielder) best(it *item, r rank) (best []giver, at *yielding) {
 
 // words say why a job makes room for another.
 func (y *yielder) words(it *item, g *giver) string {
-	return fmt.Sprintf("it has %s left, and that one %s and has waited for %s", about(g.left), about(it.needs[it.fast].dur), about(y.p.now-int64(it.job.Eligible)))
+	return fmt.Sprintf("it has %s left, and that one %s and has waited for %s", about(g.left), about(y.lasts(it)), about(y.p.now-int64(it.job.Eligible)))
+}
+
+// lasts is how long a job that waits is taken to run when others are to make room for
+// it, in microseconds. What its user declared moves nobody by itself: unless a run or
+// the model says otherwise, the job counts as long as it is allowed to run, or as a job
+// that nobody predicted.
+func (y *yielder) lasts(it *item) int64 {
+	p, n := y.p, &it.needs[it.fast]
+	if e, _ := cluster.EstimateFor(it.job.Estimates, p.f.classes[it.fast].gpuType); it.job.Spec.Duration <= 0 || e.Duration > 0 {
+		return n.dur
+	}
+	return max(n.dur, cmp.Or(it.job.Spec.TimeLimit, p.pol.AssumedDuration).Microseconds())
 }
 
 // gains reports whether a job may take the place of one that runs: it comes before
@@ -172,11 +184,11 @@ func (y *yielder) words(it *item, g *giver) string {
 // by the margin, in time and in time of cards.
 func (y *yielder) gains(it *item, r rank, g *giver) bool {
 	p, m := y.p, max(1000, y.p.pol.YieldMilli)
-	dur := it.needs[it.fast].dur
+	dur := y.lasts(it)
 	if g.job.Spec.Partition != it.job.Spec.Partition {
 		return false // others are not its to end
 	}
-	work := p.gpuTime(it) * 1000
+	work := p.gpuTime(it, dur) * 1000
 	return g.work() >= (work+g.cost/cluster.WholeGPU*g.size)/1000*m && g.left >= (dur+g.cost)/1000*m && y.precedes(it, r, g)
 }
 
@@ -236,7 +248,7 @@ func (y *yielder) pays(it *item, gs []giver) bool {
 	gain, loss := int64(forever), int64(0)
 	for i := range gs {
 		gain = min(gain, gs[i].left)
-		loss += it.needs[it.fast].dur + gs[i].cost
+		loss += y.lasts(it) + gs[i].cost
 	}
 	return gain >= loss/1000*max(1000, y.p.pol.YieldMilli)
 }

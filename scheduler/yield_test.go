@@ -48,7 +48,7 @@ func asked(p *cluster.Plan) (ids []cluster.JobID) {
 // of one with a hook; nobody else is asked.
 func TestJobsWithMuchLeftMakeRoom(t *testing.T) {
 	t.Parallel()
-	day, short := Lasts(24*time.Hour), Lasts(10*time.Minute)
+	day, short := Lasts(24*time.Hour), Limit(10*time.Minute)
 	for _, c := range []struct {
 		name   string
 		runs   []JobOption
@@ -67,6 +67,7 @@ func TestJobsWithMuchLeftMakeRoom(t *testing.T) {
 		{"other partitions", []JobOption{Exclusive, day, hooked, func(j *cluster.Job) { j.Spec.Partition = "a" }}, []JobOption{Exclusive, short}, time.Hour, nil, false},
 		{"switched off", []JobOption{Exclusive, day, hooked}, []JobOption{Exclusive, short}, time.Hour, func(p *scheduler.Policy) { p.YieldAfter = 0 }, false},
 		{"often enough", []JobOption{Exclusive, day, hooked}, []JobOption{Exclusive, short}, time.Hour, func(p *scheduler.Policy) { p.YieldMost = 0 }, false},
+		{"as long as a job may run, whatever its user declares", []JobOption{Exclusive, day, hooked}, []JobOption{Exclusive, Lasts(time.Second), Limit(20 * time.Hour)}, time.Hour, nil, false},
 		{"several nodes", []JobOption{Exclusive, day, hooked}, []JobOption{Exclusive, short, Nodes(2)}, time.Hour, nil, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -140,5 +141,51 @@ func TestOneMakesRoomForMany(t *testing.T) {
 	said := fmt.Sprint(scheduler.Explain(w.Snapshot(), w.Jobs[3], scheduler.Default()))
 	if !strings.Contains(said, "job 1 saves its state and makes room for this one") {
 		t.Errorf("job 3 is told %s", said)
+	}
+}
+
+// TestRoomIsMadeByTheFewest: nobody leaves for a job for which somebody leaves already,
+// without whom it fits too, who goes before it, or whose place is not worth what
+// leaving it costs.
+func TestRoomIsMadeByTheFewest(t *testing.T) {
+	t.Parallel()
+	day, half, minutes := Lasts(24*time.Hour), []JobOption{Mem(1000), Util(500)}, func(n time.Duration) JobOption { return Limit(n * time.Minute) }
+	with := func(of []JobOption, more ...JobOption) []JobOption { return append(slices.Clone(of), more...) }
+	for _, c := range []struct {
+		name  string
+		cards int
+		runs  []*cluster.Job
+		comes *cluster.Job
+		snap  func(*World, *cluster.Snapshot)
+		want  []cluster.JobID
+	}{
+		{name: "somebody leaves already", cards: 2, runs: []*cluster.Job{Job(1, Exclusive, day, hooked), Job(2, Exclusive, day, hooked)}, comes: Job(9, Exclusive, minutes(10)),
+			snap: func(w *World, _ *cluster.Snapshot) {
+				w.Jobs[2].Live().Preempt = &cluster.PreemptRequest{At: w.Clock, For: 9}
+			}},
+		{name: "not without need", cards: 2, runs: []*cluster.Job{Job(1, with(half, Lasts(1000*time.Hour), hooked)...), Job(2, with(half, day)...), Job(3, Exclusive, day, hooked)},
+			comes: Job(9, Exclusive, minutes(10)), want: []cluster.JobID{3}},
+		{name: "it goes before", cards: 1, runs: []*cluster.Job{Job(1, Exclusive, day, hooked, inQOS("urgent"))}, comes: Job(9, Exclusive, minutes(10)),
+			snap: func(_ *World, s *cluster.Snapshot) { ranked(s) }},
+		{name: "of the same class", cards: 1, runs: []*cluster.Job{Job(1, Exclusive, day, hooked, inQOS("idle"))}, comes: Job(9, Exclusive, minutes(10), inQOS("idle")),
+			snap: func(_ *World, s *cluster.Snapshot) { ranked(s) }, want: []cluster.JobID{1}},
+		{name: "its place is not worth it, another's is", cards: 2, runs: []*cluster.Job{Job(1, Exclusive, Lasts(83*time.Minute), hooked), Job(2, with(half, Lasts(90*time.Minute), hooked)...), Job(3, with(half, day)...)},
+			comes: Job(9, with(half, minutes(9))...), want: []cluster.JobID{2}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := yielding(c.cards, time.Hour, c.runs...)
+			come(w, c.comes)
+			w.Advance(3 * time.Minute)
+			if c.snap == nil {
+				c.snap = func(*World, *cluster.Snapshot) {}
+			}
+			s := w.Snapshot()
+			c.snap(w, s)
+			p := scheduler.Schedule(s, scheduler.Default())
+			if got := asked(&p); !slices.Equal(got, c.want) {
+				t.Errorf("asked %v, want %v; starts %+v, %+v", got, c.want, p.Starts, p)
+			}
+		})
 	}
 }
