@@ -248,7 +248,9 @@ func (p *pass) byLength(it *item) (tier int8, first, second int64) {
 	return tierMiddle, p.timeClass(it), -size
 }
 
-func (p *pass) timeClass(it *item) int64 { return int64(bits.Len64(uint64(p.gpuTime(it, it.needs[it.fast].dur)))) }
+func (p *pass) timeClass(it *item) int64 {
+	return int64(bits.Len64(uint64(p.gpuTime(it, it.needs[it.fast].dur))))
+}
 
 // size is the least dominant fraction of a card over the classes that can run
 // the job, in thousandths, and whether all of them run it alone.
