@@ -28,6 +28,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/launcher"
 	"github.com/berth-scheduler/berth/agent/outbox"
 	"github.com/berth-scheduler/berth/agent/profile"
+	"github.com/berth-scheduler/berth/agent/progress"
 	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
@@ -143,6 +144,7 @@ type Agent struct {
 	journal  *journal.Journal
 	out      *outbox.Outbox
 	recorder *profile.Recorder
+	progress *progress.Feed
 	power    *cards.PowerMeter
 	outputs  *outputs
 	shares   *shares
@@ -207,6 +209,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 
 // observe has the sampler tell everybody who wants to know what the cards show.
 func (a *Agent) observe() {
+	a.progress = progress.New(time.Now)
 	a.recorder = profile.New(filepath.Join(a.cfg.Dir, profilesFile), a.log)
 	a.cards.Sampler.Observe(a.observeMemory)
 	a.cards.FollowStrays()
@@ -336,7 +339,7 @@ func (a *Agent) Coordinators() []string {
 func (a *Agent) link() *link {
 	return &link{
 		coordinators: a.Coordinators, dial: a.cfg.Dial, every: a.cfg.Heartbeat,
-		hello: a.hello, apply: a.apply, acked: a.acked, visit: a.visit, out: a.out, cards: a.cards, recorder: a.recorder, log: a.log,
+		hello: a.hello, apply: a.apply, acked: a.acked, visit: a.visit, out: a.out, cards: a.cards, recorder: a.recorder, progress: a.progress, log: a.log,
 	}
 }
 

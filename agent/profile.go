@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/cgroup"
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/profile"
+	"github.com/berth-scheduler/berth/agent/progress"
 	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
@@ -35,6 +36,8 @@ func groupOf(rt runtime.Runtime, id cluster.AttemptID) *cgroup.Group {
 type meter struct {
 	id       cluster.AttemptID
 	recorder *profile.Recorder
+	progress *progress.Feed
+	says     string // the file in which it says how far it is
 	power    *cards.PowerMeter
 	sampler  *cards.Sampler
 	gpus     gpu.Provider
@@ -56,6 +59,7 @@ func (m *meter) begin(rt runtime.Runtime, as *nodev1.Assignment, started time.Ti
 		a.Cards = append(a.Cards, g.Uuid)
 	}
 	m.recorder.Begin(a)
+	m.progress.Begin(m.id, m.says)
 }
 
 // observed tells the recorder which process the runtime sees.
@@ -69,6 +73,7 @@ func (m *meter) observed(s runtime.Task) {
 // end ends what begin began. It may be called without it, and twice.
 func (m *meter) end(at time.Time) {
 	m.recorder.End(m.id, at) // whoever lay beside it is alone from now on
+	m.progress.End(m.id)
 	if m.release != nil {
 		m.release()
 	}

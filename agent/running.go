@@ -181,7 +181,7 @@ func (t *running) unkillable(as *nodev1.Assignment) {
 // the signal are reported as they are, whatever the verdict.
 func (t *running) verdict(ctx context.Context, s runtime.Task) *nodev1.Report {
 	a := t.agent
-	r := &nodev1.Report{Exit: &nodev1.Exit{Code: int32(s.ExitCode), Signal: int32(s.Signal)}, Usage: t.meter.usage(ctx, s)}
+	r := &nodev1.Report{Exit: &nodev1.Exit{Code: int32(s.ExitCode), Signal: int32(s.Signal)}, Usage: t.meter.usage(ctx, s), Steps: t.meter.progress.Steps(t.id)}
 	if !s.Started.IsZero() {
 		r.Started = timestamppb.New(s.Started)
 	}

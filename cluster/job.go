@@ -233,6 +233,8 @@ type Attempt struct {
 	Idle *IdleMark
 	// Resize is how its shares were changed to what it uses, nil while they were not.
 	Resize *ResizeMark
+	// Progress is what it said last of how far it is, nil while it said nothing.
+	Progress *Progress
 	// Secret is what its credentials are made from, "" once it ended; see
 	// Credential.
 	Secret Secret

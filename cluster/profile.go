@@ -45,3 +45,79 @@ type NeighbourSpan struct {
 	// shared, in thousandths of a GPU.
 	Milli int64
 }
+
+// Progress is how far an attempt says that it is: what its program wrote into the file
+// that BERTH_PROGRESS names. It is believed of nobody but the job itself: whatever it
+// says, a time limit stays one, and nothing else of the job is changed by it.
+type Progress struct {
+	// At is when it was at Step. Steps are whatever the program counts.
+	At   Time
+	Step int64
+	// Total is how many steps it wants to take, and StepTime how long one took
+	// lately; 0 is unknown.
+	Total    int64
+	StepTime time.Duration
+}
+
+// ProgressVar is the variable that names a job the file in which it says how far it is.
+const ProgressVar = "BERTH_PROGRESS"
+
+// MaxStep bounds steps, and the time that one may take is MaxStepTime.
+const (
+	MaxStep     = 1_000_000_000_000
+	MaxStepTime = MaxTimeDays * 24 * time.Hour
+)
+
+// Clip returns p within its bounds: a total that is below the step says nothing.
+func (p Progress) Clip() Progress {
+	p.Step = min(max(p.Step, 0), MaxStep)
+	p.StepTime = min(max(p.StepTime, 0), MaxStepTime)
+	if p.Total = min(p.Total, MaxStep); p.Total < p.Step {
+		p.Total = 0
+	}
+	return p
+}
+
+// Rest is how long the steps that are missing take from At on; ok is false where that
+// cannot be said. p may be nil.
+func (p *Progress) Rest() (rest time.Duration, ok bool) {
+	if p == nil || p.Total == 0 || p.StepTime == 0 {
+		return 0, false
+	}
+	if n := p.Total - p.Step; n < int64(MaxStepTime/p.StepTime) {
+		return time.Duration(n) * p.StepTime, true
+	}
+	return MaxStepTime, true
+}
+
+// Milli is how much of its steps it has taken, in thousandths; ok is false where the
+// total is unknown. p may be nil.
+func (p *Progress) Milli() (milli int64, ok bool) {
+	if p == nil || p.Total == 0 {
+		return 0, false
+	}
+	return p.Step * 1000 / p.Total, true
+}
+
+// News reports whether now says so much more than p, which is what is known, that it is
+// worth remembering: a twentieth of all steps, an end that is another one by a tenth of
+// the time that is left and a minute, or, where nobody knows how many steps there are,
+// half as many steps again. A job that goes on as foreseen is so written down some
+// twenty times in its life, however often it tells. p may be nil.
+func (p *Progress) News(now Progress) bool {
+	if p == nil || now.Total != p.Total {
+		return now.Step > 0
+	}
+	if p.Total == 0 {
+		return now.Step < p.Step || now.Step >= p.Step+p.Step/2+1
+	}
+	a, _ := p.Milli()
+	b, _ := now.Milli()
+	if b < a || b >= a+50 || b == 1000 && a < 1000 {
+		return true
+	}
+	was, known := p.Rest()
+	is, ok := now.Rest()
+	off := now.At.Add(is).Sub(p.At.Add(was))
+	return ok && (!known || max(off, -off) > max(time.Minute, is/10))
+}

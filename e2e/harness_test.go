@@ -296,6 +296,14 @@ func (j job) code() int {
 	return *j.ExitCode
 }
 
+// showInto reads the JSON of one job.
+func (c *cluster) showInto(id uint64, into any) {
+	c.t.Helper()
+	if out := c.run("show", "-o", "json", fmt.Sprint(id)); json.Unmarshal([]byte(out), into) != nil {
+		c.t.Fatalf("show %d: %s", id, out)
+	}
+}
+
 func (c *cluster) show(id uint64) job {
 	c.t.Helper()
 	out := c.run("show", "-o", "json", fmt.Sprint(id))

@@ -93,6 +93,8 @@ func (s *State) applyToJobs(index uint64, cmd *logv1.Command) (r Result) {
 		r = s.idle(index, k.IdleAttempt)
 	case *logv1.Command_ResizeAttempt:
 		r = resize(s, index, k.ResizeAttempt)
+	case *logv1.Command_NoteProgress:
+		noteProgress(s, index, k.NoteProgress)
 	case *logv1.Command_PutBulk:
 		r = s.blobs.Put(s.entry(), k.PutBulk)
 	case *logv1.Command_UpdateJob:

@@ -39,6 +39,8 @@ func ownCost(cmd *logv1.Command) int {
 			n += 1 + len(g.GetJobs())
 		}
 		return n
+	case *logv1.Command_NoteProgress:
+		return 1 + len(k.NoteProgress.GetAttempts())
 	case *logv1.Command_SettleNotices:
 		return 1 + (len(k.SettleNotices.GetSent())+len(k.SettleNotices.GetDead()))/8
 	}

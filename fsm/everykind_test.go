@@ -63,7 +63,7 @@ func (w wholeWorld) source(kind string) func() *logv1.Command {
 	return map[string]func() *logv1.Command{
 		"submit_job": w.submit, "apply_plan": w.plan, "report_attempt": w.report, "change_tasks": w.changeTasks, "preempt_attempt": w.preempt,
 		"undo_gang": w.undo, "set_partition": w.partition, "remove_partition": func() *logv1.Command { return removePartitionCmd("a") },
-		"set_reservation": w.reservation, "remove_reservation": w.reservation, "idle_attempt": w.idle, "resize_attempt": w.resize, "expire_jobs": w.expire,
+		"set_reservation": w.reservation, "remove_reservation": w.reservation, "idle_attempt": w.idle, "resize_attempt": w.resize, "note_progress": w.progress, "expire_jobs": w.expire,
 		"update_job": w.rewait, "put_bulk": w.part,
 		"cancel_job": func() *logv1.Command {
 			return cancelCmd(cluster.JobID(w.draw("job", 20)), cluster.UID(w.draw("by", 2)))
@@ -202,6 +202,22 @@ func (w wholeWorld) resize() *logv1.Command {
 		}
 	}
 	return conv.Resize(cluster.AttemptID{Job: j.ID, No: a.No}, to)
+}
+
+// progress is what jobs say that run, wait or are not there.
+func (w wholeWorld) progress() *logv1.Command {
+	c := &logv1.NoteProgress{}
+	jobs, _ := w.f.Jobs(Query{})
+	for range 1 + w.draw("tell", 3) {
+		id := cluster.AttemptID{Job: 99, No: 1}
+		if len(jobs) > 0 {
+			j := jobs[w.draw("who", len(jobs))]
+			id = cluster.AttemptID{Job: j.ID, No: uint32(len(j.Attempts))}
+		}
+		p := &cluster.Progress{At: w.f.Now().Add(time.Duration(w.draw("at", 3)-1) * time.Hour), Step: int64(w.draw("step", 5)), Total: int64(w.draw("total", 5)), StepTime: time.Second}
+		c.Attempts = append(c.Attempts, conv.NoteProgress(id, p))
+	}
+	return &logv1.Command{Kind: &logv1.Command_NoteProgress{NoteProgress: c}}
 }
 
 // kindOf is the name of a command's kind in the log.

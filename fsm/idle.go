@@ -104,6 +104,27 @@ func resize(s *State, index uint64, c *logv1.ResizeAttempt) Result {
 	return Result{}
 }
 
+// noteProgress keeps what running attempts say of how far they are. Those that have
+// ended meanwhile are passed over.
+func noteProgress(s *State, index uint64, c *logv1.NoteProgress) {
+	for _, n := range c.GetAttempts() {
+		old := s.jobs.Get(cluster.JobID(n.GetJob()))
+		if old == nil || old.Live() == nil || old.Live().No != n.GetAttempt() || old.Live().Started == 0 {
+			continue
+		}
+		p := conv.ProgressFromLog(n.GetProgress())
+		if p == nil {
+			continue
+		}
+		*p = p.Clip()
+		p.At = min(max(p.At, old.Live().Started), max(s.now, old.Live().Started))
+		j := old.Clone()
+		j.Last().Progress, j.Revision = p, index
+		s.putJob(old, j)
+		s.changed(Change{Job: j.ID})
+	}
+}
+
 // resizeOff reports whether j is left what it was granted.
 func resizeOff(s *State, j *cluster.Job) bool {
 	return cluster.ResizeOf(s.fleet.Partition(j.Spec.Partition), j.Spec) == cluster.ResizeOff

@@ -239,3 +239,31 @@ func TestCutThenOutOfMemory(t *testing.T) {
 	m.must(m.says(1, cluster.JobRunning))
 	m.refused(cluster.CodeConflict, conv.Resize(cluster.AttemptID{Job: 1, No: 2}, []cluster.GPUShare{share1("n1-g0", 2000, 300)}))
 }
+
+// TestProgressIsOfTheAttemptThatRuns: what is said of others is passed over, and no
+// clock of a node puts it before the start or after now.
+func TestProgressIsOfTheAttemptThatRuns(t *testing.T) {
+	t.Parallel()
+	m := measured(t)
+	note := func(job cluster.JobID, no uint32, p *cluster.Progress) *logv1.Command {
+		return &logv1.Command{Kind: &logv1.Command_NoteProgress{NoteProgress: &logv1.NoteProgress{
+			Attempts: []*logv1.AttemptProgress{conv.NoteProgress(cluster.AttemptID{Job: job, No: no}, p), {Job: uint64(job), Attempt: no}},
+		}}}
+	}
+	if got := NeedsVersion(note(1, 1, &cluster.Progress{})); got != 13 {
+		t.Errorf("needs version %d", got)
+	}
+	before := m.wantState(1, cluster.JobRunning)
+	m.must(note(1, 2, &cluster.Progress{Step: 3}))
+	m.must(note(77, 1, &cluster.Progress{Step: 3}))
+	if m.wantState(1, cluster.JobRunning) != before {
+		t.Error("what is said of attempts that do not run changed something")
+	}
+	for _, at := range []cluster.Time{1, m.f.Now().Add(time.Hour)} {
+		m.must(note(1, 1, &cluster.Progress{At: at, Step: 3, Total: 2, StepTime: -1}))
+		a, now := m.wantState(1, cluster.JobRunning).Live(), m.f.Now()
+		if want := (cluster.Progress{At: min(max(at, a.Started), now), Step: 3}); *a.Progress != want {
+			t.Errorf("at %d: %+v, want %+v", at, *a.Progress, want)
+		}
+	}
+}

@@ -118,13 +118,23 @@ func endAt(j *cluster.Job, a *cluster.Attempt, q quantile, now int64, pol *Polic
 	return end
 }
 
-// ownEnd is endAt of an attempt that is let be.
+// ownEnd is endAt of an attempt that is let be. What it says itself of what is missing
+// is as good as a confident prediction.
 func ownEnd(j *cluster.Job, a *cluster.Attempt, q quantile, now int64, pol *Policy) int64 {
 	began := int64(max(a.Started, a.Placed))
 	if began == 0 {
 		began = now
 	}
 	end := began + stretched(durationOf(j, &a.Estimate, pol), q, &a.Estimate, j.Spec.TimeLimit)
+	if rest, ok := a.Progress.Rest(); ok {
+		if q == tail {
+			rest += rest / 2
+		}
+		end = int64(a.Progress.At.Add(rest))
+		if l := j.Spec.TimeLimit.Microseconds(); l > 0 {
+			end = min(end, began+l)
+		}
+	}
 	if end > now {
 		return end
 	}

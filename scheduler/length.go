@@ -223,9 +223,15 @@ func (pol *Policy) goesOn(j *cluster.Job) bool {
 }
 
 // leftOf is how much longer a job is expected to run on a type of card than it
-// did, in microseconds.
+// did, in microseconds. While it runs, how far it says that it is counts; of a job that
+// waits it does not, since nobody is to go first or to take a place by a lie.
 func leftOf(j *cluster.Job, e *cluster.Estimate, now int64, pol *Policy) int64 {
 	all, since := had(j, now, pol.FIFOAge)
+	if a := j.Live(); a != nil {
+		if rest, ok := a.Progress.Rest(); ok {
+			return max(rest-cluster.Time(now).Sub(a.Progress.At), time.Second).Microseconds()
+		}
+	}
 	d := durationOf(j, e, pol)
 	if (e.Duration > 0 || j.Spec.Duration > 0) && d > all {
 		return d - all

@@ -22,13 +22,17 @@ type newcomer struct {
 
 // endsAt is when an attempt is expected to end, and when at the latest: by
 // its time limit if it has one. One that outlives its estimate is given a
-// quarter of its age again, so that the sum never pretends it is gone.
+// quarter of its age again, so that the sum never pretends it is gone. Where it says
+// how far it is, that counts.
 func endsAt(j *cluster.Job, a *cluster.Attempt, now int64, pol *Policy) (expected, latest int64) {
 	began := int64(max(a.Started, a.Placed))
 	if began == 0 {
 		began = now
 	}
 	expected = began + durationOf(j, &a.Estimate, pol)
+	if rest, ok := a.Progress.Rest(); ok {
+		expected = int64(a.Progress.At.Add(rest))
+	}
 	if expected <= now {
 		expected = now + max(1_000_000, (now-began)/4)
 	}

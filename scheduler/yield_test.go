@@ -189,3 +189,63 @@ func TestRoomIsMadeByTheFewest(t *testing.T) {
 		})
 	}
 }
+
+// TestWhatAJobSaysOfItsEnd: a job that says that it is nearly done is let finish, and
+// one that says that it has much left makes room before its prediction is over; nobody
+// who waits gets a place by saying so.
+func TestWhatAJobSaysOfItsEnd(t *testing.T) {
+	t.Parallel()
+	says := func(step, total int64, each time.Duration) func(*World, *cluster.Job) {
+		return func(w *World, j *cluster.Job) {
+			j.Last().Progress = &cluster.Progress{At: w.Clock, Step: step, Total: total, StepTime: each}
+		}
+	}
+	for _, c := range []struct {
+		name string
+		runs time.Duration
+		says func(*World, *cluster.Job)
+		want []cluster.JobID
+	}{
+		{"nothing", 24 * time.Hour, func(*World, *cluster.Job) {}, []cluster.JobID{1}},
+		{"it is nearly done", 24 * time.Hour, says(95, 100, time.Minute), nil},
+		{"it has just begun", 70 * time.Minute, says(5, 100, time.Hour), []cluster.JobID{1}},
+		{"nobody knows how many steps there are", 24 * time.Hour, says(95, 0, time.Minute), []cluster.JobID{1}},
+	} {
+		w := yielding(1, time.Hour, Job(1, Exclusive, Lasts(c.runs), hooked))
+		come(w, Job(2, Exclusive, Limit(10*time.Minute)))
+		w.Advance(3 * time.Minute)
+		c.says(w, w.Jobs[1])
+		p := scheduler.Schedule(w.Snapshot(), scheduler.Default())
+		if got := asked(&p); !slices.Equal(got, c.want) {
+			t.Errorf("it says %s: asked %v, want %v", c.name, got, c.want)
+		}
+	}
+	w := yielding(1, time.Hour, Job(1, Exclusive, Lasts(24*time.Hour), hooked))
+	liar := Job(2, Exclusive, hooked)
+	liar.Attempts = []cluster.Attempt{{No: 1, State: cluster.JobPreempted, Started: w.Clock.Add(-20 * time.Hour), Ended: w.Clock,
+		Progress: &cluster.Progress{At: w.Clock, Step: 999, Total: 1000, StepTime: time.Second}}}
+	come(w, liar)
+	w.Advance(3 * time.Minute)
+	p := scheduler.Schedule(w.Snapshot(), scheduler.Default())
+	if got := asked(&p); len(got) > 0 {
+		t.Errorf("asked %v for a job that had 20 hours and says that it has a second left", got)
+	}
+}
+
+// TestForecastsByProgress: whoever waits is told when the job before it ends by what
+// that says itself.
+func TestForecastsByProgress(t *testing.T) {
+	t.Parallel()
+	w := yielding(1, 10*time.Minute, Job(1, Exclusive))
+	come(w, Job(2, Exclusive, Limit(time.Minute)))
+	w.Jobs[1].Last().Progress = &cluster.Progress{At: w.Clock, Step: 1, Total: 4, StepTime: 100 * time.Second}
+	p := scheduler.Schedule(w.Snapshot(), scheduler.Default())
+	w.Apply(&p)
+	if said := fmt.Sprint(scheduler.Explain(w.Snapshot(), w.Jobs[2], scheduler.Default())); !strings.Contains(said, "it ends in ~5 min") {
+		t.Errorf("job 2 is told %s", said)
+	}
+	f, ok := scheduler.ForecastStart(w.Snapshot(), w.Jobs[2], scheduler.Default())
+	if !ok || f.P50.Sub(w.Clock) != 5*time.Minute || f.P90.Sub(w.Clock) != 450*time.Second || !strings.Contains(f.Missing, "1 job ends in ~5 min") {
+		t.Errorf("job 2 starts in %s to %s: %s", f.P50.Sub(w.Clock), f.P90.Sub(w.Clock), f.Missing)
+	}
+}

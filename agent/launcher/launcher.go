@@ -95,6 +95,9 @@ func (la *Launcher) Launch(as *nodev1.Assignment, user User, cards *Cards) (*lau
 	if err := la.placeCredential(l, as); err != nil {
 		return nil, fmt.Errorf("write the job's credential: %w", err)
 	}
+	if err := la.placeProgress(l, as); err != nil {
+		return nil, err
+	}
 	if err := la.contain(l, as); err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ func (l *Leader) resizeAll(ctx context.Context) error {
 			if !ok {
 				continue
 			}
-			u, s := resize.Use(told), seen[id]
+			u, s := resize.Use{At: told.At, BusyMs: told.BusyMs, KnownMs: told.KnownMs, PeakMiB: told.PeakMiB}, seen[id]
 			if s == nil {
 				s = &resize.Steady{}
 			}

@@ -180,7 +180,7 @@ func (n *Nodes) FreeMiB(node cluster.NodeID, gpu cluster.GPUID) (int64, bool) {
 func (n *Nodes) Emptied(nodes []*cluster.Node) []*cluster.Node { return n.live.emptied(nodes) }
 
 // UseOf adds up what an attempt has used on all its nodes; false when one of them
-// has not told.
+// has not told. How far it says that it is stands there all the same.
 func (n *Nodes) UseOf(id cluster.AttemptID, a *cluster.Attempt) (Use, bool) {
 	return n.live.useOf(id, a)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -192,7 +193,7 @@ func (ss *session) commitReports(ctx context.Context) error {
 				break gather
 			}
 		}
-		cmds := ss.drains(batch)
+		cmds := append(ss.drains(batch), ss.progress(batch)...)
 		first := len(cmds)
 		for _, r := range batch {
 			cmds = append(cmds, &logv1.Command{Kind: &logv1.Command_ReportAttempt{ReportAttempt: conv.ReportToLog(ss.node, r)}})
@@ -263,4 +264,25 @@ func (ss *session) drains(reports []*nodev1.Report) []*logv1.Command {
 		return []*logv1.Command{{Kind: &logv1.Command_DrainNode{DrainNode: &logv1.DrainNode{Node: string(ss.node), Drain: true, Reason: why}}}}
 	}
 	return nil
+}
+
+// progress is the command that keeps how far attempts said that they were when they
+// ended, if there are any that are this node's. It comes before their ends.
+func (ss *session) progress(reports []*nodev1.Report) []*logv1.Command {
+	note := &logv1.NoteProgress{}
+	for _, r := range reports {
+		j, ok := ss.n.fsm.Job(cluster.JobID(r.Job))
+		if r.Steps == nil || !ok || j.Live() == nil || j.Live().No != r.Attempt || !slices.Contains(j.Live().NodeIDs(), ss.node) {
+			continue
+		}
+		p := conv.ProgressFromNode(r.Steps, cluster.TimeOf(ss.n.clock()))
+		if was := j.Live().Progress; was == nil || p.Step > was.Step {
+			note.Attempts = append(note.Attempts, conv.NoteProgress(cluster.AttemptID{Job: j.ID, No: r.Attempt}, p))
+		}
+	}
+	cmd := &logv1.Command{Kind: &logv1.Command_NoteProgress{NoteProgress: note}}
+	if len(note.Attempts) == 0 || fsm.NeedsVersion(cmd) > ss.n.prop.Version() {
+		return nil
+	}
+	return []*logv1.Command{cmd}
 }

@@ -3,6 +3,7 @@ package nodes
 import (
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // maxUses is of how many attempts one heartbeat may tell: more than run on a node.
@@ -12,6 +13,8 @@ const maxUses = 4096
 type Use struct {
 	At                       cluster.Time
 	BusyMs, KnownMs, PeakMiB int64
+	// Progress is how far it says that it is, nil when it says nothing.
+	Progress *cluster.Progress
 }
 
 // used takes over what a node's attempts have used.
@@ -26,28 +29,35 @@ func (l *liveness) used(node cluster.NodeID, us []*nodev1.AttemptUse) {
 	us = us[:min(len(us), maxUses)]
 	n.uses = make(map[cluster.AttemptID]Use, len(us))
 	for _, u := range us {
-		n.uses[cluster.AttemptID{Job: cluster.JobID(u.Job), No: u.Attempt}] = Use{at, max(0, u.BusyMs), max(0, u.KnownMs), max(0, u.PeakMib)}
+		n.uses[cluster.AttemptID{Job: cluster.JobID(u.Job), No: u.Attempt}] = Use{at, max(0, u.BusyMs), max(0, u.KnownMs), max(0, u.PeakMib), conv.ProgressFromNode(u.Steps, at)}
 	}
 }
 
-// useOf adds up what an attempt has used on all its nodes; false when one of them
-// has not told.
+// useOf adds up what an attempt has used on all its nodes; of how far it is, the
+// farthest counts. ok is false when one of them has not told; how far it is stands
+// there all the same.
 func (l *liveness) useOf(id cluster.AttemptID, a *cluster.Attempt) (sum Use, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	all := true
 	for _, node := range a.NodeIDs() {
 		n := l.nodes[node]
 		if n == nil {
-			return Use{}, false
+			all = false
+			continue
 		}
 		u, there := n.uses[id]
 		if !there {
-			return Use{}, false
+			all = false
+			continue
 		}
 		if sum.At == 0 || u.At < sum.At {
 			sum.At = u.At
 		}
 		sum.BusyMs, sum.KnownMs, sum.PeakMiB = sum.BusyMs+u.BusyMs, sum.KnownMs+u.KnownMs, max(sum.PeakMiB, u.PeakMiB)
+		if p := u.Progress; p != nil && (sum.Progress == nil || p.Step > sum.Progress.Step) {
+			sum.Progress = p
+		}
 	}
-	return sum, sum.At != 0
+	return sum, all && sum.At != 0
 }

@@ -279,7 +279,7 @@ func attemptToAPI(a *cluster.Attempt, gpu GPULookup) *apiv1.Attempt {
 		Placed: toTime(a.Placed), Started: toTime(a.Started), Ended: toTime(a.Ended),
 		Why: a.Why, Overtook: a.Overtook, Neighbours: jobIDs(a.Neighbours),
 		Predicted: EstimateToAPI(a.Estimate), Measured: MeasuredToAPI(a.Usage), Token: uint64(a.Token),
-		Parts: partsToAPI(a, gpu), Port: uint32(a.Port),
+		Parts: partsToAPI(a, gpu), Port: uint32(a.Port), Progress: progressToAPI(a.Progress),
 	}
 	m.ExitCode, m.Signal = exitToAPI(a.Exit)
 	return m

@@ -1,9 +1,14 @@
 package conv
 
 import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
 // tellingFromAPI reads whom a job wants written to, and how long it may idle.
@@ -60,3 +65,51 @@ func Resize(id cluster.AttemptID, shares []cluster.GPUShare) *logv1.Command {
 
 // ResizedShares are those that a command gives.
 func ResizedShares(c *logv1.ResizeAttempt) []cluster.GPUShare { return gpuSharesFromLog(c.Gpus) }
+
+// ProgressFromNode is how far an attempt is by what its node says at a time; nil when
+// it said nothing.
+func ProgressFromNode(m *nodev1.Steps, now cluster.Time) *cluster.Progress {
+	if m == nil {
+		return nil
+	}
+	p := cluster.Progress{
+		At: now.Add(-time.Duration(min(max(m.AgoMs, 0), cluster.MaxStepTime.Milliseconds())) * time.Millisecond), Step: m.Step, Total: m.Total,
+		StepTime: us(min(max(m.StepUs, 0), cluster.MaxStepTime.Microseconds())),
+	}.Clip()
+	return &p
+}
+
+// NoteProgress is the command that keeps what an attempt says of how far it is, more
+// of which may be put into one.
+func NoteProgress(id cluster.AttemptID, p *cluster.Progress) *logv1.AttemptProgress {
+	return &logv1.AttemptProgress{Job: uint64(id.Job), Attempt: id.No, Progress: progressToLog(p)}
+}
+
+func progressToLog(p *cluster.Progress) *logv1.Progress {
+	if p == nil {
+		return nil
+	}
+	return &logv1.Progress{AtUs: int64(p.At), Step: p.Step, Total: p.Total, StepUs: p.StepTime.Microseconds()}
+}
+
+// ProgressFromLog reads what progressToLog wrote; nil stays nil.
+func ProgressFromLog(m *logv1.Progress) *cluster.Progress {
+	if m == nil {
+		return nil
+	}
+	return &cluster.Progress{At: cluster.Time(m.AtUs), Step: m.Step, Total: m.Total, StepTime: us(min(max(m.StepUs, 0), cluster.MaxStepTime.Microseconds()))}
+}
+
+func progressToAPI(p *cluster.Progress) *apiv1.Progress {
+	if p == nil {
+		return nil
+	}
+	m := &apiv1.Progress{At: toTime(p.At), Step: p.Step, Total: p.Total}
+	if p.StepTime > 0 {
+		m.StepTime = durationpb.New(p.StepTime)
+	}
+	if rest, ok := p.Rest(); ok {
+		m.Ends = toTime(p.At.Add(rest))
+	}
+	return m
+}

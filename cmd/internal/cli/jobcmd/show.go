@@ -164,6 +164,7 @@ func showJob(e *console.Env, j *apiv1.Job) {
 		"Started", console.When(e, j.GetStarted()),
 		"Ended", console.When(e, j.GetEnded()),
 		"Run time", runTime(e, j),
+		"Progress", view.ProgressText(j, e.Now()),
 		"Predicted", predictedText(j.GetPredicted()),
 		"Measured", measuredText(j.GetMeasured()),
 	}

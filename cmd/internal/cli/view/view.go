@@ -168,6 +168,8 @@ type attemptView struct {
 	// processes meet, 0 when there is but one.
 	Parts []gangPartView `json:"parts"`
 	Port  uint32         `json:"port"`
+	// Progress is null while it says nothing of how far it is.
+	Progress *ProgressView `json:"progress"`
 }
 
 type gangPartView struct {
@@ -260,7 +262,7 @@ func Job(j *apiv1.Job) JobView {
 			Placed: Stamp(a.GetPlaced()), Started: Stamp(a.GetStarted()), Ended: Stamp(a.GetEnded()),
 			Why: a.GetWhy(), Overtook: a.GetOvertook(), Neighbours: list(a.GetNeighbours()),
 			Predicted: Prediction(a.GetPredicted()), Measured: viewMeasured(a.GetMeasured()), Token: a.GetToken(),
-			Parts: viewParts(a.GetParts()), Port: a.GetPort(),
+			Parts: viewParts(a.GetParts()), Port: a.GetPort(), Progress: viewProgress(a.GetProgress()),
 		})
 	}
 	return v

@@ -2312,7 +2312,9 @@ type Attempt struct {
 	// first's.
 	Parts []*Part `protobuf:"bytes,18,rep,name=parts,proto3" json:"parts,omitempty"`
 	// Where its processes meet on the first node, 0 when there is but one.
-	Port          uint32 `protobuf:"varint,19,opt,name=port,proto3" json:"port,omitempty"`
+	Port uint32 `protobuf:"varint,19,opt,name=port,proto3" json:"port,omitempty"`
+	// How far it said that it is, absent while it said nothing.
+	Progress      *Progress `protobuf:"bytes,30,opt,name=progress,proto3" json:"progress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2480,6 +2482,92 @@ func (x *Attempt) GetPort() uint32 {
 	return 0
 }
 
+func (x *Attempt) GetProgress() *Progress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
+// Progress is how far a job says that it is, in steps of its own.
+type Progress struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	At    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	Step  int64                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
+	// 0 is unknown, and absent is for the rest.
+	Total    int64                `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
+	StepTime *durationpb.Duration `protobuf:"bytes,4,opt,name=step_time,json=stepTime,proto3" json:"step_time,omitempty"`
+	// When it will have taken them all, if it goes on so.
+	Ends          *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=ends,proto3" json:"ends,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Progress) Reset() {
+	*x = Progress{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Progress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Progress) ProtoMessage() {}
+
+func (x *Progress) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Progress.ProtoReflect.Descriptor instead.
+func (*Progress) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Progress) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Progress) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *Progress) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *Progress) GetStepTime() *durationpb.Duration {
+	if x != nil {
+		return x.StepTime
+	}
+	return nil
+}
+
+func (x *Progress) GetEnds() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Ends
+	}
+	return nil
+}
+
 // Part is what an attempt on several nodes has on one of them.
 type Part struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
@@ -2498,7 +2586,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[19]
+	mi := &file_berth_api_v1_api_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2510,7 +2598,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[19]
+	mi := &file_berth_api_v1_api_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2523,7 +2611,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{19}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Part) GetNode() string {
@@ -2593,7 +2681,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[20]
+	mi := &file_berth_api_v1_api_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2605,7 +2693,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[20]
+	mi := &file_berth_api_v1_api_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2618,7 +2706,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{20}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetJobRequest) GetId() uint64 {
@@ -2645,7 +2733,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[21]
+	mi := &file_berth_api_v1_api_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2657,7 +2745,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[21]
+	mi := &file_berth_api_v1_api_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2670,7 +2758,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{21}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -2713,7 +2801,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[22]
+	mi := &file_berth_api_v1_api_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2725,7 +2813,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[22]
+	mi := &file_berth_api_v1_api_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2738,7 +2826,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{22}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListJobsRequest) GetStates() []string {
@@ -2830,7 +2918,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[23]
+	mi := &file_berth_api_v1_api_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2842,7 +2930,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[23]
+	mi := &file_berth_api_v1_api_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2855,7 +2943,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{23}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -2936,7 +3024,7 @@ type JobColumns struct {
 
 func (x *JobColumns) Reset() {
 	*x = JobColumns{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[24]
+	mi := &file_berth_api_v1_api_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2948,7 +3036,7 @@ func (x *JobColumns) String() string {
 func (*JobColumns) ProtoMessage() {}
 
 func (x *JobColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[24]
+	mi := &file_berth_api_v1_api_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2961,7 +3049,7 @@ func (x *JobColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobColumns.ProtoReflect.Descriptor instead.
 func (*JobColumns) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{24}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *JobColumns) GetTexts() []string {
@@ -3215,7 +3303,7 @@ type CancelJobsRequest struct {
 
 func (x *CancelJobsRequest) Reset() {
 	*x = CancelJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[25]
+	mi := &file_berth_api_v1_api_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3227,7 +3315,7 @@ func (x *CancelJobsRequest) String() string {
 func (*CancelJobsRequest) ProtoMessage() {}
 
 func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[25]
+	mi := &file_berth_api_v1_api_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3240,7 +3328,7 @@ func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{25}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CancelJobsRequest) GetRequestId() string {
@@ -3276,7 +3364,7 @@ type ArrayTasks struct {
 
 func (x *ArrayTasks) Reset() {
 	*x = ArrayTasks{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[26]
+	mi := &file_berth_api_v1_api_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3288,7 +3376,7 @@ func (x *ArrayTasks) String() string {
 func (*ArrayTasks) ProtoMessage() {}
 
 func (x *ArrayTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[26]
+	mi := &file_berth_api_v1_api_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3301,7 +3389,7 @@ func (x *ArrayTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayTasks.ProtoReflect.Descriptor instead.
 func (*ArrayTasks) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{26}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ArrayTasks) GetArray() uint64 {
@@ -3327,7 +3415,7 @@ type CancelJobsResponse struct {
 
 func (x *CancelJobsResponse) Reset() {
 	*x = CancelJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[27]
+	mi := &file_berth_api_v1_api_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3339,7 +3427,7 @@ func (x *CancelJobsResponse) String() string {
 func (*CancelJobsResponse) ProtoMessage() {}
 
 func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[27]
+	mi := &file_berth_api_v1_api_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3352,7 +3440,7 @@ func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{27}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CancelJobsResponse) GetResults() []*CancelResult {
@@ -3375,7 +3463,7 @@ type CancelResult struct {
 
 func (x *CancelResult) Reset() {
 	*x = CancelResult{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[28]
+	mi := &file_berth_api_v1_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3387,7 +3475,7 @@ func (x *CancelResult) String() string {
 func (*CancelResult) ProtoMessage() {}
 
 func (x *CancelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[28]
+	mi := &file_berth_api_v1_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3400,7 +3488,7 @@ func (x *CancelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResult.ProtoReflect.Descriptor instead.
 func (*CancelResult) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{28}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CancelResult) GetId() uint64 {
@@ -3449,7 +3537,7 @@ type ControlJobsRequest struct {
 
 func (x *ControlJobsRequest) Reset() {
 	*x = ControlJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[29]
+	mi := &file_berth_api_v1_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3461,7 +3549,7 @@ func (x *ControlJobsRequest) String() string {
 func (*ControlJobsRequest) ProtoMessage() {}
 
 func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[29]
+	mi := &file_berth_api_v1_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3474,7 +3562,7 @@ func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobsRequest.ProtoReflect.Descriptor instead.
 func (*ControlJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{29}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ControlJobsRequest) GetRequestId() string {
@@ -3528,7 +3616,7 @@ type ControlJobsResponse struct {
 
 func (x *ControlJobsResponse) Reset() {
 	*x = ControlJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[30]
+	mi := &file_berth_api_v1_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3540,7 +3628,7 @@ func (x *ControlJobsResponse) String() string {
 func (*ControlJobsResponse) ProtoMessage() {}
 
 func (x *ControlJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[30]
+	mi := &file_berth_api_v1_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3553,7 +3641,7 @@ func (x *ControlJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobsResponse.ProtoReflect.Descriptor instead.
 func (*ControlJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{30}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ControlJobsResponse) GetResults() []*ControlResult {
@@ -3580,7 +3668,7 @@ type ControlResult struct {
 
 func (x *ControlResult) Reset() {
 	*x = ControlResult{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[31]
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3592,7 +3680,7 @@ func (x *ControlResult) String() string {
 func (*ControlResult) ProtoMessage() {}
 
 func (x *ControlResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[31]
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3605,7 +3693,7 @@ func (x *ControlResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlResult.ProtoReflect.Descriptor instead.
 func (*ControlResult) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{31}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ControlResult) GetId() uint64 {
@@ -3654,7 +3742,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3666,7 +3754,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3679,7 +3767,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ExplainJobRequest) GetId() uint64 {
@@ -3714,7 +3802,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3726,7 +3814,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3739,7 +3827,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ExplainJobResponse) GetJob() *Job {
@@ -3792,7 +3880,7 @@ type QuotaRoom struct {
 
 func (x *QuotaRoom) Reset() {
 	*x = QuotaRoom{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3804,7 +3892,7 @@ func (x *QuotaRoom) String() string {
 func (*QuotaRoom) ProtoMessage() {}
 
 func (x *QuotaRoom) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3817,7 +3905,7 @@ func (x *QuotaRoom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuotaRoom.ProtoReflect.Descriptor instead.
 func (*QuotaRoom) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *QuotaRoom) GetP50() *timestamppb.Timestamp {
@@ -3865,7 +3953,7 @@ type FairShare struct {
 
 func (x *FairShare) Reset() {
 	*x = FairShare{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3877,7 +3965,7 @@ func (x *FairShare) String() string {
 func (*FairShare) ProtoMessage() {}
 
 func (x *FairShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3890,7 +3978,7 @@ func (x *FairShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FairShare.ProtoReflect.Descriptor instead.
 func (*FairShare) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *FairShare) GetAccount() string {
@@ -3977,7 +4065,7 @@ type Forecast struct {
 
 func (x *Forecast) Reset() {
 	*x = Forecast{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3989,7 +4077,7 @@ func (x *Forecast) String() string {
 func (*Forecast) ProtoMessage() {}
 
 func (x *Forecast) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4002,7 +4090,7 @@ func (x *Forecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
 func (*Forecast) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Forecast) GetNode() string {
@@ -4064,7 +4152,7 @@ type ListForecastsRequest struct {
 
 func (x *ListForecastsRequest) Reset() {
 	*x = ListForecastsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4076,7 +4164,7 @@ func (x *ListForecastsRequest) String() string {
 func (*ListForecastsRequest) ProtoMessage() {}
 
 func (x *ListForecastsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4089,7 +4177,7 @@ func (x *ListForecastsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListForecastsRequest.ProtoReflect.Descriptor instead.
 func (*ListForecastsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListForecastsRequest) GetIds() []uint64 {
@@ -4108,7 +4196,7 @@ type ListForecastsResponse struct {
 
 func (x *ListForecastsResponse) Reset() {
 	*x = ListForecastsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4120,7 +4208,7 @@ func (x *ListForecastsResponse) String() string {
 func (*ListForecastsResponse) ProtoMessage() {}
 
 func (x *ListForecastsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4133,7 +4221,7 @@ func (x *ListForecastsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListForecastsResponse.ProtoReflect.Descriptor instead.
 func (*ListForecastsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListForecastsResponse) GetForecasts() []*JobForecast {
@@ -4155,7 +4243,7 @@ type JobForecast struct {
 
 func (x *JobForecast) Reset() {
 	*x = JobForecast{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4167,7 +4255,7 @@ func (x *JobForecast) String() string {
 func (*JobForecast) ProtoMessage() {}
 
 func (x *JobForecast) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4180,7 +4268,7 @@ func (x *JobForecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobForecast.ProtoReflect.Descriptor instead.
 func (*JobForecast) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *JobForecast) GetId() uint64 {
@@ -4218,7 +4306,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4230,7 +4318,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4243,7 +4331,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Explanation) GetCode() string {
@@ -4286,7 +4374,7 @@ type PredictRequest struct {
 
 func (x *PredictRequest) Reset() {
 	*x = PredictRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4298,7 +4386,7 @@ func (x *PredictRequest) String() string {
 func (*PredictRequest) ProtoMessage() {}
 
 func (x *PredictRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4311,7 +4399,7 @@ func (x *PredictRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictRequest.ProtoReflect.Descriptor instead.
 func (*PredictRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PredictRequest) GetSpec() *JobSpec {
@@ -4345,7 +4433,7 @@ type PredictResponse struct {
 
 func (x *PredictResponse) Reset() {
 	*x = PredictResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[42]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4357,7 +4445,7 @@ func (x *PredictResponse) String() string {
 func (*PredictResponse) ProtoMessage() {}
 
 func (x *PredictResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[42]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4370,7 +4458,7 @@ func (x *PredictResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictResponse.ProtoReflect.Descriptor instead.
 func (*PredictResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PredictResponse) GetPredictions() []*Prediction {
@@ -4426,7 +4514,7 @@ type Sharing struct {
 
 func (x *Sharing) Reset() {
 	*x = Sharing{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[43]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4438,7 +4526,7 @@ func (x *Sharing) String() string {
 func (*Sharing) ProtoMessage() {}
 
 func (x *Sharing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[43]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4451,7 +4539,7 @@ func (x *Sharing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sharing.ProtoReflect.Descriptor instead.
 func (*Sharing) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Sharing) GetGpuType() string {
@@ -4505,7 +4593,7 @@ type SharedJob struct {
 
 func (x *SharedJob) Reset() {
 	*x = SharedJob{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[44]
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4517,7 +4605,7 @@ func (x *SharedJob) String() string {
 func (*SharedJob) ProtoMessage() {}
 
 func (x *SharedJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[44]
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4530,7 +4618,7 @@ func (x *SharedJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedJob.ProtoReflect.Descriptor instead.
 func (*SharedJob) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SharedJob) GetId() uint64 {
@@ -4583,7 +4671,7 @@ type SharingAdvice struct {
 
 func (x *SharingAdvice) Reset() {
 	*x = SharingAdvice{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4595,7 +4683,7 @@ func (x *SharingAdvice) String() string {
 func (*SharingAdvice) ProtoMessage() {}
 
 func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4608,7 +4696,7 @@ func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharingAdvice.ProtoReflect.Descriptor instead.
 func (*SharingAdvice) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SharingAdvice) GetGpuType() string {
@@ -4675,7 +4763,7 @@ type WatchJobsRequest struct {
 
 func (x *WatchJobsRequest) Reset() {
 	*x = WatchJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4687,7 +4775,7 @@ func (x *WatchJobsRequest) String() string {
 func (*WatchJobsRequest) ProtoMessage() {}
 
 func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4700,7 +4788,7 @@ func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WatchJobsRequest) GetIds() []uint64 {
@@ -4737,7 +4825,7 @@ type WatchJobsResponse struct {
 
 func (x *WatchJobsResponse) Reset() {
 	*x = WatchJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4749,7 +4837,7 @@ func (x *WatchJobsResponse) String() string {
 func (*WatchJobsResponse) ProtoMessage() {}
 
 func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4762,7 +4850,7 @@ func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsResponse.ProtoReflect.Descriptor instead.
 func (*WatchJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WatchJobsResponse) GetJobs() []*Job {
@@ -4797,7 +4885,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4809,7 +4897,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4822,7 +4910,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *GetStatusRequest) GetBrief() bool {
@@ -4855,7 +4943,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4867,7 +4955,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4880,7 +4968,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetStatusResponse) GetClusterId() string {
@@ -4969,7 +5057,7 @@ type Figures struct {
 
 func (x *Figures) Reset() {
 	*x = Figures{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4981,7 +5069,7 @@ func (x *Figures) String() string {
 func (*Figures) ProtoMessage() {}
 
 func (x *Figures) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4994,7 +5082,7 @@ func (x *Figures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Figures.ProtoReflect.Descriptor instead.
 func (*Figures) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Figures) GetSince() *timestamppb.Timestamp {
@@ -5044,7 +5132,7 @@ type PassFigures struct {
 
 func (x *PassFigures) Reset() {
 	*x = PassFigures{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5056,7 +5144,7 @@ func (x *PassFigures) String() string {
 func (*PassFigures) ProtoMessage() {}
 
 func (x *PassFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5069,7 +5157,7 @@ func (x *PassFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PassFigures.ProtoReflect.Descriptor instead.
 func (*PassFigures) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PassFigures) GetKind() string {
@@ -5139,7 +5227,7 @@ type CallFigures struct {
 
 func (x *CallFigures) Reset() {
 	*x = CallFigures{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5151,7 +5239,7 @@ func (x *CallFigures) String() string {
 func (*CallFigures) ProtoMessage() {}
 
 func (x *CallFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5164,7 +5252,7 @@ func (x *CallFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallFigures.ProtoReflect.Descriptor instead.
 func (*CallFigures) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CallFigures) GetMethod() string {
@@ -5224,7 +5312,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5236,7 +5324,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5249,7 +5337,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Member) GetId() string {
@@ -5409,7 +5497,7 @@ type JobCount struct {
 
 func (x *JobCount) Reset() {
 	*x = JobCount{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5421,7 +5509,7 @@ func (x *JobCount) String() string {
 func (*JobCount) ProtoMessage() {}
 
 func (x *JobCount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5434,7 +5522,7 @@ func (x *JobCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCount.ProtoReflect.Descriptor instead.
 func (*JobCount) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *JobCount) GetState() string {
@@ -5463,7 +5551,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5475,7 +5563,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5488,7 +5576,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListNodesRequest) GetIds() []string {
@@ -5515,7 +5603,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5527,7 +5615,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5540,7 +5628,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -5603,7 +5691,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5615,7 +5703,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5628,7 +5716,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Node) GetId() string {
@@ -5871,7 +5959,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5883,7 +5971,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5896,7 +5984,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GPU) GetUuid() string {
@@ -6133,7 +6221,7 @@ type GPUDetail struct {
 
 func (x *GPUDetail) Reset() {
 	*x = GPUDetail{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[59]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6145,7 +6233,7 @@ func (x *GPUDetail) String() string {
 func (*GPUDetail) ProtoMessage() {}
 
 func (x *GPUDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[59]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6158,7 +6246,7 @@ func (x *GPUDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUDetail.ProtoReflect.Descriptor instead.
 func (*GPUDetail) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GPUDetail) GetName() string {
@@ -6266,7 +6354,7 @@ type GPUInstance struct {
 
 func (x *GPUInstance) Reset() {
 	*x = GPUInstance{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6278,7 +6366,7 @@ func (x *GPUInstance) String() string {
 func (*GPUInstance) ProtoMessage() {}
 
 func (x *GPUInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6291,7 +6379,7 @@ func (x *GPUInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUInstance.ProtoReflect.Descriptor instead.
 func (*GPUInstance) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *GPUInstance) GetUuid() string {
@@ -6336,7 +6424,7 @@ type StrayProcess struct {
 
 func (x *StrayProcess) Reset() {
 	*x = StrayProcess{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6348,7 +6436,7 @@ func (x *StrayProcess) String() string {
 func (*StrayProcess) ProtoMessage() {}
 
 func (x *StrayProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6361,7 +6449,7 @@ func (x *StrayProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StrayProcess.ProtoReflect.Descriptor instead.
 func (*StrayProcess) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *StrayProcess) GetPid() int64 {
@@ -6411,7 +6499,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6423,7 +6511,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6436,7 +6524,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *NodeEvent) GetAt() *timestamppb.Timestamp {
@@ -6500,7 +6588,7 @@ type SetSharingRequest struct {
 
 func (x *SetSharingRequest) Reset() {
 	*x = SetSharingRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[63]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6512,7 +6600,7 @@ func (x *SetSharingRequest) String() string {
 func (*SetSharingRequest) ProtoMessage() {}
 
 func (x *SetSharingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[63]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6525,7 +6613,7 @@ func (x *SetSharingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSharingRequest.ProtoReflect.Descriptor instead.
 func (*SetSharingRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SetSharingRequest) GetGpu() string {
@@ -6594,7 +6682,7 @@ type SetSharingResponse struct {
 
 func (x *SetSharingResponse) Reset() {
 	*x = SetSharingResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[64]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6606,7 +6694,7 @@ func (x *SetSharingResponse) String() string {
 func (*SetSharingResponse) ProtoMessage() {}
 
 func (x *SetSharingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[64]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6619,7 +6707,7 @@ func (x *SetSharingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSharingResponse.ProtoReflect.Descriptor instead.
 func (*SetSharingResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SetSharingResponse) GetOff() []*SharingOff {
@@ -6644,7 +6732,7 @@ type SharingOff struct {
 
 func (x *SharingOff) Reset() {
 	*x = SharingOff{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[65]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6656,7 +6744,7 @@ func (x *SharingOff) String() string {
 func (*SharingOff) ProtoMessage() {}
 
 func (x *SharingOff) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[65]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6669,7 +6757,7 @@ func (x *SharingOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharingOff.ProtoReflect.Descriptor instead.
 func (*SharingOff) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *SharingOff) GetGpu() string {
@@ -6727,7 +6815,7 @@ type DrainGPURequest struct {
 
 func (x *DrainGPURequest) Reset() {
 	*x = DrainGPURequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[66]
+	mi := &file_berth_api_v1_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6739,7 +6827,7 @@ func (x *DrainGPURequest) String() string {
 func (*DrainGPURequest) ProtoMessage() {}
 
 func (x *DrainGPURequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[66]
+	mi := &file_berth_api_v1_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6752,7 +6840,7 @@ func (x *DrainGPURequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPURequest.ProtoReflect.Descriptor instead.
 func (*DrainGPURequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *DrainGPURequest) GetGpu() string {
@@ -6793,7 +6881,7 @@ type DrainGPUResponse struct {
 
 func (x *DrainGPUResponse) Reset() {
 	*x = DrainGPUResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[67]
+	mi := &file_berth_api_v1_api_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6805,7 +6893,7 @@ func (x *DrainGPUResponse) String() string {
 func (*DrainGPUResponse) ProtoMessage() {}
 
 func (x *DrainGPUResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[67]
+	mi := &file_berth_api_v1_api_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6818,7 +6906,7 @@ func (x *DrainGPUResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPUResponse.ProtoReflect.Descriptor instead.
 func (*DrainGPUResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{67}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *DrainGPUResponse) GetNode() *Node {
@@ -6846,7 +6934,7 @@ type ResumeGPURequest struct {
 
 func (x *ResumeGPURequest) Reset() {
 	*x = ResumeGPURequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[68]
+	mi := &file_berth_api_v1_api_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6858,7 +6946,7 @@ func (x *ResumeGPURequest) String() string {
 func (*ResumeGPURequest) ProtoMessage() {}
 
 func (x *ResumeGPURequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[68]
+	mi := &file_berth_api_v1_api_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6871,7 +6959,7 @@ func (x *ResumeGPURequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGPURequest.ProtoReflect.Descriptor instead.
 func (*ResumeGPURequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{68}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ResumeGPURequest) GetGpu() string {
@@ -6905,7 +6993,7 @@ type ResumeGPUResponse struct {
 
 func (x *ResumeGPUResponse) Reset() {
 	*x = ResumeGPUResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[69]
+	mi := &file_berth_api_v1_api_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6917,7 +7005,7 @@ func (x *ResumeGPUResponse) String() string {
 func (*ResumeGPUResponse) ProtoMessage() {}
 
 func (x *ResumeGPUResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[69]
+	mi := &file_berth_api_v1_api_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6930,7 +7018,7 @@ func (x *ResumeGPUResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGPUResponse.ProtoReflect.Descriptor instead.
 func (*ResumeGPUResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{69}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ResumeGPUResponse) GetNode() *Node {
@@ -6962,7 +7050,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[70]
+	mi := &file_berth_api_v1_api_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6974,7 +7062,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[70]
+	mi := &file_berth_api_v1_api_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6987,7 +7075,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{70}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *DrainNodeRequest) GetId() string {
@@ -7030,7 +7118,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[71]
+	mi := &file_berth_api_v1_api_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7042,7 +7130,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[71]
+	mi := &file_berth_api_v1_api_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7055,7 +7143,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{71}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -7088,7 +7176,7 @@ type ResumeNodeRequest struct {
 
 func (x *ResumeNodeRequest) Reset() {
 	*x = ResumeNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[72]
+	mi := &file_berth_api_v1_api_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7100,7 +7188,7 @@ func (x *ResumeNodeRequest) String() string {
 func (*ResumeNodeRequest) ProtoMessage() {}
 
 func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[72]
+	mi := &file_berth_api_v1_api_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7113,7 +7201,7 @@ func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{72}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ResumeNodeRequest) GetId() string {
@@ -7132,7 +7220,7 @@ type ResumeNodeResponse struct {
 
 func (x *ResumeNodeResponse) Reset() {
 	*x = ResumeNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[73]
+	mi := &file_berth_api_v1_api_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7144,7 +7232,7 @@ func (x *ResumeNodeResponse) String() string {
 func (*ResumeNodeResponse) ProtoMessage() {}
 
 func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[73]
+	mi := &file_berth_api_v1_api_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7157,7 +7245,7 @@ func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{73}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ResumeNodeResponse) GetNode() *Node {
@@ -7176,7 +7264,7 @@ type FenceNodeRequest struct {
 
 func (x *FenceNodeRequest) Reset() {
 	*x = FenceNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[74]
+	mi := &file_berth_api_v1_api_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7188,7 +7276,7 @@ func (x *FenceNodeRequest) String() string {
 func (*FenceNodeRequest) ProtoMessage() {}
 
 func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[74]
+	mi := &file_berth_api_v1_api_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7201,7 +7289,7 @@ func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeRequest.ProtoReflect.Descriptor instead.
 func (*FenceNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{74}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *FenceNodeRequest) GetId() string {
@@ -7223,7 +7311,7 @@ type FenceNodeResponse struct {
 
 func (x *FenceNodeResponse) Reset() {
 	*x = FenceNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[75]
+	mi := &file_berth_api_v1_api_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7235,7 +7323,7 @@ func (x *FenceNodeResponse) String() string {
 func (*FenceNodeResponse) ProtoMessage() {}
 
 func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[75]
+	mi := &file_berth_api_v1_api_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7248,7 +7336,7 @@ func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeResponse.ProtoReflect.Descriptor instead.
 func (*FenceNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{75}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *FenceNodeResponse) GetNode() *Node {
@@ -7281,7 +7369,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[76]
+	mi := &file_berth_api_v1_api_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7293,7 +7381,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[76]
+	mi := &file_berth_api_v1_api_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7306,7 +7394,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{76}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *RemoveNodeRequest) GetId() string {
@@ -7324,7 +7412,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[77]
+	mi := &file_berth_api_v1_api_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7336,7 +7424,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[77]
+	mi := &file_berth_api_v1_api_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7349,7 +7437,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{77}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{78}
 }
 
 type SetDeniedRequest struct {
@@ -7368,7 +7456,7 @@ type SetDeniedRequest struct {
 
 func (x *SetDeniedRequest) Reset() {
 	*x = SetDeniedRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[78]
+	mi := &file_berth_api_v1_api_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7380,7 +7468,7 @@ func (x *SetDeniedRequest) String() string {
 func (*SetDeniedRequest) ProtoMessage() {}
 
 func (x *SetDeniedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[78]
+	mi := &file_berth_api_v1_api_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7393,7 +7481,7 @@ func (x *SetDeniedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetDeniedRequest.ProtoReflect.Descriptor instead.
 func (*SetDeniedRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{78}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *SetDeniedRequest) GetLook() bool {
@@ -7434,7 +7522,7 @@ type SetDeniedResponse struct {
 
 func (x *SetDeniedResponse) Reset() {
 	*x = SetDeniedResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[79]
+	mi := &file_berth_api_v1_api_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7446,7 +7534,7 @@ func (x *SetDeniedResponse) String() string {
 func (*SetDeniedResponse) ProtoMessage() {}
 
 func (x *SetDeniedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[79]
+	mi := &file_berth_api_v1_api_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7459,7 +7547,7 @@ func (x *SetDeniedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetDeniedResponse.ProtoReflect.Descriptor instead.
 func (*SetDeniedResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{79}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *SetDeniedResponse) GetDenied() []*Denied {
@@ -7480,7 +7568,7 @@ type Denied struct {
 
 func (x *Denied) Reset() {
 	*x = Denied{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[80]
+	mi := &file_berth_api_v1_api_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7492,7 +7580,7 @@ func (x *Denied) String() string {
 func (*Denied) ProtoMessage() {}
 
 func (x *Denied) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[80]
+	mi := &file_berth_api_v1_api_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7505,7 +7593,7 @@ func (x *Denied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Denied.ProtoReflect.Descriptor instead.
 func (*Denied) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{80}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Denied) GetRole() string {
@@ -7540,7 +7628,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[81]
+	mi := &file_berth_api_v1_api_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7552,7 +7640,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[81]
+	mi := &file_berth_api_v1_api_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7565,7 +7653,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{81}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -7599,7 +7687,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[82]
+	mi := &file_berth_api_v1_api_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7611,7 +7699,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[82]
+	mi := &file_berth_api_v1_api_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7624,7 +7712,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{82}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -7695,7 +7783,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[83]
+	mi := &file_berth_api_v1_api_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7707,7 +7795,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[83]
+	mi := &file_berth_api_v1_api_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7720,7 +7808,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{83}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Partition) GetName() string {
@@ -7894,7 +7982,7 @@ type HostTerms struct {
 
 func (x *HostTerms) Reset() {
 	*x = HostTerms{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[84]
+	mi := &file_berth_api_v1_api_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7906,7 +7994,7 @@ func (x *HostTerms) String() string {
 func (*HostTerms) ProtoMessage() {}
 
 func (x *HostTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[84]
+	mi := &file_berth_api_v1_api_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7919,7 +8007,7 @@ func (x *HostTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostTerms.ProtoReflect.Descriptor instead.
 func (*HostTerms) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{84}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *HostTerms) GetMemPerGpuMib() int64 {
@@ -7962,7 +8050,7 @@ type AccessList struct {
 
 func (x *AccessList) Reset() {
 	*x = AccessList{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[85]
+	mi := &file_berth_api_v1_api_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7974,7 +8062,7 @@ func (x *AccessList) String() string {
 func (*AccessList) ProtoMessage() {}
 
 func (x *AccessList) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[85]
+	mi := &file_berth_api_v1_api_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7987,7 +8075,7 @@ func (x *AccessList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessList.ProtoReflect.Descriptor instead.
 func (*AccessList) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{85}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *AccessList) GetList() string {
@@ -8014,7 +8102,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[86]
+	mi := &file_berth_api_v1_api_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8026,7 +8114,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[86]
+	mi := &file_berth_api_v1_api_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8039,7 +8127,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{86}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListPartitionsRequest) GetNames() []string {
@@ -8058,7 +8146,7 @@ type ListPartitionsResponse struct {
 
 func (x *ListPartitionsResponse) Reset() {
 	*x = ListPartitionsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[87]
+	mi := &file_berth_api_v1_api_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8070,7 +8158,7 @@ func (x *ListPartitionsResponse) String() string {
 func (*ListPartitionsResponse) ProtoMessage() {}
 
 func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[87]
+	mi := &file_berth_api_v1_api_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8083,7 +8171,7 @@ func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListPartitionsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{87}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ListPartitionsResponse) GetPartitions() []*Partition {
@@ -8133,7 +8221,7 @@ type SetPartitionRequest struct {
 
 func (x *SetPartitionRequest) Reset() {
 	*x = SetPartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[88]
+	mi := &file_berth_api_v1_api_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8145,7 +8233,7 @@ func (x *SetPartitionRequest) String() string {
 func (*SetPartitionRequest) ProtoMessage() {}
 
 func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[88]
+	mi := &file_berth_api_v1_api_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8158,7 +8246,7 @@ func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionRequest.ProtoReflect.Descriptor instead.
 func (*SetPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{88}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *SetPartitionRequest) GetName() string {
@@ -8311,7 +8399,7 @@ type SetPartitionResponse struct {
 
 func (x *SetPartitionResponse) Reset() {
 	*x = SetPartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[89]
+	mi := &file_berth_api_v1_api_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8323,7 +8411,7 @@ func (x *SetPartitionResponse) String() string {
 func (*SetPartitionResponse) ProtoMessage() {}
 
 func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[89]
+	mi := &file_berth_api_v1_api_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8336,7 +8424,7 @@ func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionResponse.ProtoReflect.Descriptor instead.
 func (*SetPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{89}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *SetPartitionResponse) GetPartition() *Partition {
@@ -8362,7 +8450,7 @@ type RemovePartitionRequest struct {
 
 func (x *RemovePartitionRequest) Reset() {
 	*x = RemovePartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[90]
+	mi := &file_berth_api_v1_api_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8374,7 +8462,7 @@ func (x *RemovePartitionRequest) String() string {
 func (*RemovePartitionRequest) ProtoMessage() {}
 
 func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[90]
+	mi := &file_berth_api_v1_api_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8387,7 +8475,7 @@ func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionRequest.ProtoReflect.Descriptor instead.
 func (*RemovePartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{90}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *RemovePartitionRequest) GetName() string {
@@ -8405,7 +8493,7 @@ type RemovePartitionResponse struct {
 
 func (x *RemovePartitionResponse) Reset() {
 	*x = RemovePartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[91]
+	mi := &file_berth_api_v1_api_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8417,7 +8505,7 @@ func (x *RemovePartitionResponse) String() string {
 func (*RemovePartitionResponse) ProtoMessage() {}
 
 func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[91]
+	mi := &file_berth_api_v1_api_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8430,7 +8518,7 @@ func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionResponse.ProtoReflect.Descriptor instead.
 func (*RemovePartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{91}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{92}
 }
 
 // Reservation keeps nodes or cards for some jobs, or for nobody, for a while.
@@ -8466,7 +8554,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[92]
+	mi := &file_berth_api_v1_api_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8478,7 +8566,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[92]
+	mi := &file_berth_api_v1_api_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8491,7 +8579,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{92}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Reservation) GetName() string {
@@ -8632,7 +8720,7 @@ type ReservedGPU struct {
 
 func (x *ReservedGPU) Reset() {
 	*x = ReservedGPU{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[93]
+	mi := &file_berth_api_v1_api_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8644,7 +8732,7 @@ func (x *ReservedGPU) String() string {
 func (*ReservedGPU) ProtoMessage() {}
 
 func (x *ReservedGPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[93]
+	mi := &file_berth_api_v1_api_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8657,7 +8745,7 @@ func (x *ReservedGPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservedGPU.ProtoReflect.Descriptor instead.
 func (*ReservedGPU) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{93}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ReservedGPU) GetUuid() string {
@@ -8698,7 +8786,7 @@ type ListReservationsRequest struct {
 
 func (x *ListReservationsRequest) Reset() {
 	*x = ListReservationsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[94]
+	mi := &file_berth_api_v1_api_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8710,7 +8798,7 @@ func (x *ListReservationsRequest) String() string {
 func (*ListReservationsRequest) ProtoMessage() {}
 
 func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[94]
+	mi := &file_berth_api_v1_api_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8723,7 +8811,7 @@ func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ListReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{94}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ListReservationsRequest) GetNames() []string {
@@ -8742,7 +8830,7 @@ type ListReservationsResponse struct {
 
 func (x *ListReservationsResponse) Reset() {
 	*x = ListReservationsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[95]
+	mi := &file_berth_api_v1_api_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8754,7 +8842,7 @@ func (x *ListReservationsResponse) String() string {
 func (*ListReservationsResponse) ProtoMessage() {}
 
 func (x *ListReservationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[95]
+	mi := &file_berth_api_v1_api_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8767,7 +8855,7 @@ func (x *ListReservationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsResponse.ProtoReflect.Descriptor instead.
 func (*ListReservationsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{95}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ListReservationsResponse) GetReservations() []*Reservation {
@@ -8815,7 +8903,7 @@ type SetReservationRequest struct {
 
 func (x *SetReservationRequest) Reset() {
 	*x = SetReservationRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[96]
+	mi := &file_berth_api_v1_api_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8827,7 +8915,7 @@ func (x *SetReservationRequest) String() string {
 func (*SetReservationRequest) ProtoMessage() {}
 
 func (x *SetReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[96]
+	mi := &file_berth_api_v1_api_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8840,7 +8928,7 @@ func (x *SetReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservationRequest.ProtoReflect.Descriptor instead.
 func (*SetReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{96}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *SetReservationRequest) GetName() string {
@@ -9000,7 +9088,7 @@ type SetReservationResponse struct {
 
 func (x *SetReservationResponse) Reset() {
 	*x = SetReservationResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[97]
+	mi := &file_berth_api_v1_api_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9012,7 +9100,7 @@ func (x *SetReservationResponse) String() string {
 func (*SetReservationResponse) ProtoMessage() {}
 
 func (x *SetReservationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[97]
+	mi := &file_berth_api_v1_api_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9025,7 +9113,7 @@ func (x *SetReservationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservationResponse.ProtoReflect.Descriptor instead.
 func (*SetReservationResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{97}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *SetReservationResponse) GetReservation() *Reservation {
@@ -9051,7 +9139,7 @@ type RemoveReservationRequest struct {
 
 func (x *RemoveReservationRequest) Reset() {
 	*x = RemoveReservationRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[98]
+	mi := &file_berth_api_v1_api_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9063,7 +9151,7 @@ func (x *RemoveReservationRequest) String() string {
 func (*RemoveReservationRequest) ProtoMessage() {}
 
 func (x *RemoveReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[98]
+	mi := &file_berth_api_v1_api_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9076,7 +9164,7 @@ func (x *RemoveReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservationRequest.ProtoReflect.Descriptor instead.
 func (*RemoveReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{98}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *RemoveReservationRequest) GetName() string {
@@ -9094,7 +9182,7 @@ type RemoveReservationResponse struct {
 
 func (x *RemoveReservationResponse) Reset() {
 	*x = RemoveReservationResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[99]
+	mi := &file_berth_api_v1_api_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9106,7 +9194,7 @@ func (x *RemoveReservationResponse) String() string {
 func (*RemoveReservationResponse) ProtoMessage() {}
 
 func (x *RemoveReservationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[99]
+	mi := &file_berth_api_v1_api_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9119,7 +9207,7 @@ func (x *RemoveReservationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservationResponse.ProtoReflect.Descriptor instead.
 func (*RemoveReservationResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{99}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{100}
 }
 
 // UpdateJobRequest changes what is named.
@@ -9160,7 +9248,7 @@ type UpdateJobRequest struct {
 
 func (x *UpdateJobRequest) Reset() {
 	*x = UpdateJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[100]
+	mi := &file_berth_api_v1_api_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9172,7 +9260,7 @@ func (x *UpdateJobRequest) String() string {
 func (*UpdateJobRequest) ProtoMessage() {}
 
 func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[100]
+	mi := &file_berth_api_v1_api_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9185,7 +9273,7 @@ func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
 func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{100}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *UpdateJobRequest) GetId() uint64 {
@@ -9366,7 +9454,7 @@ type UpdateJobResponse struct {
 
 func (x *UpdateJobResponse) Reset() {
 	*x = UpdateJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[101]
+	mi := &file_berth_api_v1_api_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9378,7 +9466,7 @@ func (x *UpdateJobResponse) String() string {
 func (*UpdateJobResponse) ProtoMessage() {}
 
 func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[101]
+	mi := &file_berth_api_v1_api_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9391,7 +9479,7 @@ func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobResponse.ProtoReflect.Descriptor instead.
 func (*UpdateJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{101}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *UpdateJobResponse) GetJob() *Job {
@@ -9631,7 +9719,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12!\n" +
 	"\ffrom_seconds\x18\x02 \x01(\x01R\vfromSeconds\x12\x18\n" +
 	"\aseconds\x18\x03 \x01(\x01R\aseconds\x12$\n" +
-	"\x0egpu_util_milli\x18\x04 \x01(\x03R\fgpuUtilMilli\"\x9e\x05\n" +
+	"\x0egpu_util_milli\x18\x04 \x01(\x03R\fgpuUtilMilli\"\xd2\x05\n" +
 	"\aAttempt\x12\x0e\n" +
 	"\x02no\x18\x01 \x01(\rR\x02no\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
@@ -9654,9 +9742,16 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\bmeasured\x18\x10 \x01(\v2\x16.berth.api.v1.MeasuredR\bmeasured\x12\x14\n" +
 	"\x05token\x18\x11 \x01(\x04R\x05token\x12(\n" +
 	"\x05parts\x18\x12 \x03(\v2\x12.berth.api.v1.PartR\x05parts\x12\x12\n" +
-	"\x04port\x18\x13 \x01(\rR\x04portB\f\n" +
+	"\x04port\x18\x13 \x01(\rR\x04port\x122\n" +
+	"\bprogress\x18\x1e \x01(\v2\x16.berth.api.v1.ProgressR\bprogressB\f\n" +
 	"\n" +
-	"_exit_code\"\xf7\x01\n" +
+	"_exit_code\"\xc8\x01\n" +
+	"\bProgress\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x14\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\x126\n" +
+	"\tstep_time\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bstepTime\x12.\n" +
+	"\x04ends\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04ends\"\xf7\x01\n" +
 	"\x04Part\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
@@ -10387,7 +10482,7 @@ func file_berth_api_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_api_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 102)
+var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 103)
 var file_berth_api_v1_api_proto_goTypes = []any{
 	(JobColumnsOf)(0),                 // 0: berth.api.v1.JobColumnsOf
 	(CancelOutcome)(0),                // 1: berth.api.v1.CancelOutcome
@@ -10411,118 +10506,119 @@ var file_berth_api_v1_api_proto_goTypes = []any{
 	(*Profile)(nil),                   // 19: berth.api.v1.Profile
 	(*NeighbourSpan)(nil),             // 20: berth.api.v1.NeighbourSpan
 	(*Attempt)(nil),                   // 21: berth.api.v1.Attempt
-	(*Part)(nil),                      // 22: berth.api.v1.Part
-	(*GetJobRequest)(nil),             // 23: berth.api.v1.GetJobRequest
-	(*GetJobResponse)(nil),            // 24: berth.api.v1.GetJobResponse
-	(*ListJobsRequest)(nil),           // 25: berth.api.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),          // 26: berth.api.v1.ListJobsResponse
-	(*JobColumns)(nil),                // 27: berth.api.v1.JobColumns
-	(*CancelJobsRequest)(nil),         // 28: berth.api.v1.CancelJobsRequest
-	(*ArrayTasks)(nil),                // 29: berth.api.v1.ArrayTasks
-	(*CancelJobsResponse)(nil),        // 30: berth.api.v1.CancelJobsResponse
-	(*CancelResult)(nil),              // 31: berth.api.v1.CancelResult
-	(*ControlJobsRequest)(nil),        // 32: berth.api.v1.ControlJobsRequest
-	(*ControlJobsResponse)(nil),       // 33: berth.api.v1.ControlJobsResponse
-	(*ControlResult)(nil),             // 34: berth.api.v1.ControlResult
-	(*ExplainJobRequest)(nil),         // 35: berth.api.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),        // 36: berth.api.v1.ExplainJobResponse
-	(*QuotaRoom)(nil),                 // 37: berth.api.v1.QuotaRoom
-	(*FairShare)(nil),                 // 38: berth.api.v1.FairShare
-	(*Forecast)(nil),                  // 39: berth.api.v1.Forecast
-	(*ListForecastsRequest)(nil),      // 40: berth.api.v1.ListForecastsRequest
-	(*ListForecastsResponse)(nil),     // 41: berth.api.v1.ListForecastsResponse
-	(*JobForecast)(nil),               // 42: berth.api.v1.JobForecast
-	(*Explanation)(nil),               // 43: berth.api.v1.Explanation
-	(*PredictRequest)(nil),            // 44: berth.api.v1.PredictRequest
-	(*PredictResponse)(nil),           // 45: berth.api.v1.PredictResponse
-	(*Sharing)(nil),                   // 46: berth.api.v1.Sharing
-	(*SharedJob)(nil),                 // 47: berth.api.v1.SharedJob
-	(*SharingAdvice)(nil),             // 48: berth.api.v1.SharingAdvice
-	(*WatchJobsRequest)(nil),          // 49: berth.api.v1.WatchJobsRequest
-	(*WatchJobsResponse)(nil),         // 50: berth.api.v1.WatchJobsResponse
-	(*GetStatusRequest)(nil),          // 51: berth.api.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),         // 52: berth.api.v1.GetStatusResponse
-	(*Figures)(nil),                   // 53: berth.api.v1.Figures
-	(*PassFigures)(nil),               // 54: berth.api.v1.PassFigures
-	(*CallFigures)(nil),               // 55: berth.api.v1.CallFigures
-	(*Member)(nil),                    // 56: berth.api.v1.Member
-	(*JobCount)(nil),                  // 57: berth.api.v1.JobCount
-	(*ListNodesRequest)(nil),          // 58: berth.api.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),         // 59: berth.api.v1.ListNodesResponse
-	(*Node)(nil),                      // 60: berth.api.v1.Node
-	(*GPU)(nil),                       // 61: berth.api.v1.GPU
-	(*GPUDetail)(nil),                 // 62: berth.api.v1.GPUDetail
-	(*GPUInstance)(nil),               // 63: berth.api.v1.GPUInstance
-	(*StrayProcess)(nil),              // 64: berth.api.v1.StrayProcess
-	(*NodeEvent)(nil),                 // 65: berth.api.v1.NodeEvent
-	(*SetSharingRequest)(nil),         // 66: berth.api.v1.SetSharingRequest
-	(*SetSharingResponse)(nil),        // 67: berth.api.v1.SetSharingResponse
-	(*SharingOff)(nil),                // 68: berth.api.v1.SharingOff
-	(*DrainGPURequest)(nil),           // 69: berth.api.v1.DrainGPURequest
-	(*DrainGPUResponse)(nil),          // 70: berth.api.v1.DrainGPUResponse
-	(*ResumeGPURequest)(nil),          // 71: berth.api.v1.ResumeGPURequest
-	(*ResumeGPUResponse)(nil),         // 72: berth.api.v1.ResumeGPUResponse
-	(*DrainNodeRequest)(nil),          // 73: berth.api.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),         // 74: berth.api.v1.DrainNodeResponse
-	(*ResumeNodeRequest)(nil),         // 75: berth.api.v1.ResumeNodeRequest
-	(*ResumeNodeResponse)(nil),        // 76: berth.api.v1.ResumeNodeResponse
-	(*FenceNodeRequest)(nil),          // 77: berth.api.v1.FenceNodeRequest
-	(*FenceNodeResponse)(nil),         // 78: berth.api.v1.FenceNodeResponse
-	(*RemoveNodeRequest)(nil),         // 79: berth.api.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),        // 80: berth.api.v1.RemoveNodeResponse
-	(*SetDeniedRequest)(nil),          // 81: berth.api.v1.SetDeniedRequest
-	(*SetDeniedResponse)(nil),         // 82: berth.api.v1.SetDeniedResponse
-	(*Denied)(nil),                    // 83: berth.api.v1.Denied
-	(*CreateTokenRequest)(nil),        // 84: berth.api.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),       // 85: berth.api.v1.CreateTokenResponse
-	(*Partition)(nil),                 // 86: berth.api.v1.Partition
-	(*HostTerms)(nil),                 // 87: berth.api.v1.HostTerms
-	(*AccessList)(nil),                // 88: berth.api.v1.AccessList
-	(*ListPartitionsRequest)(nil),     // 89: berth.api.v1.ListPartitionsRequest
-	(*ListPartitionsResponse)(nil),    // 90: berth.api.v1.ListPartitionsResponse
-	(*SetPartitionRequest)(nil),       // 91: berth.api.v1.SetPartitionRequest
-	(*SetPartitionResponse)(nil),      // 92: berth.api.v1.SetPartitionResponse
-	(*RemovePartitionRequest)(nil),    // 93: berth.api.v1.RemovePartitionRequest
-	(*RemovePartitionResponse)(nil),   // 94: berth.api.v1.RemovePartitionResponse
-	(*Reservation)(nil),               // 95: berth.api.v1.Reservation
-	(*ReservedGPU)(nil),               // 96: berth.api.v1.ReservedGPU
-	(*ListReservationsRequest)(nil),   // 97: berth.api.v1.ListReservationsRequest
-	(*ListReservationsResponse)(nil),  // 98: berth.api.v1.ListReservationsResponse
-	(*SetReservationRequest)(nil),     // 99: berth.api.v1.SetReservationRequest
-	(*SetReservationResponse)(nil),    // 100: berth.api.v1.SetReservationResponse
-	(*RemoveReservationRequest)(nil),  // 101: berth.api.v1.RemoveReservationRequest
-	(*RemoveReservationResponse)(nil), // 102: berth.api.v1.RemoveReservationResponse
-	(*UpdateJobRequest)(nil),          // 103: berth.api.v1.UpdateJobRequest
-	(*UpdateJobResponse)(nil),         // 104: berth.api.v1.UpdateJobResponse
-	(*durationpb.Duration)(nil),       // 105: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),     // 106: google.protobuf.Timestamp
+	(*Progress)(nil),                  // 22: berth.api.v1.Progress
+	(*Part)(nil),                      // 23: berth.api.v1.Part
+	(*GetJobRequest)(nil),             // 24: berth.api.v1.GetJobRequest
+	(*GetJobResponse)(nil),            // 25: berth.api.v1.GetJobResponse
+	(*ListJobsRequest)(nil),           // 26: berth.api.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),          // 27: berth.api.v1.ListJobsResponse
+	(*JobColumns)(nil),                // 28: berth.api.v1.JobColumns
+	(*CancelJobsRequest)(nil),         // 29: berth.api.v1.CancelJobsRequest
+	(*ArrayTasks)(nil),                // 30: berth.api.v1.ArrayTasks
+	(*CancelJobsResponse)(nil),        // 31: berth.api.v1.CancelJobsResponse
+	(*CancelResult)(nil),              // 32: berth.api.v1.CancelResult
+	(*ControlJobsRequest)(nil),        // 33: berth.api.v1.ControlJobsRequest
+	(*ControlJobsResponse)(nil),       // 34: berth.api.v1.ControlJobsResponse
+	(*ControlResult)(nil),             // 35: berth.api.v1.ControlResult
+	(*ExplainJobRequest)(nil),         // 36: berth.api.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),        // 37: berth.api.v1.ExplainJobResponse
+	(*QuotaRoom)(nil),                 // 38: berth.api.v1.QuotaRoom
+	(*FairShare)(nil),                 // 39: berth.api.v1.FairShare
+	(*Forecast)(nil),                  // 40: berth.api.v1.Forecast
+	(*ListForecastsRequest)(nil),      // 41: berth.api.v1.ListForecastsRequest
+	(*ListForecastsResponse)(nil),     // 42: berth.api.v1.ListForecastsResponse
+	(*JobForecast)(nil),               // 43: berth.api.v1.JobForecast
+	(*Explanation)(nil),               // 44: berth.api.v1.Explanation
+	(*PredictRequest)(nil),            // 45: berth.api.v1.PredictRequest
+	(*PredictResponse)(nil),           // 46: berth.api.v1.PredictResponse
+	(*Sharing)(nil),                   // 47: berth.api.v1.Sharing
+	(*SharedJob)(nil),                 // 48: berth.api.v1.SharedJob
+	(*SharingAdvice)(nil),             // 49: berth.api.v1.SharingAdvice
+	(*WatchJobsRequest)(nil),          // 50: berth.api.v1.WatchJobsRequest
+	(*WatchJobsResponse)(nil),         // 51: berth.api.v1.WatchJobsResponse
+	(*GetStatusRequest)(nil),          // 52: berth.api.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),         // 53: berth.api.v1.GetStatusResponse
+	(*Figures)(nil),                   // 54: berth.api.v1.Figures
+	(*PassFigures)(nil),               // 55: berth.api.v1.PassFigures
+	(*CallFigures)(nil),               // 56: berth.api.v1.CallFigures
+	(*Member)(nil),                    // 57: berth.api.v1.Member
+	(*JobCount)(nil),                  // 58: berth.api.v1.JobCount
+	(*ListNodesRequest)(nil),          // 59: berth.api.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),         // 60: berth.api.v1.ListNodesResponse
+	(*Node)(nil),                      // 61: berth.api.v1.Node
+	(*GPU)(nil),                       // 62: berth.api.v1.GPU
+	(*GPUDetail)(nil),                 // 63: berth.api.v1.GPUDetail
+	(*GPUInstance)(nil),               // 64: berth.api.v1.GPUInstance
+	(*StrayProcess)(nil),              // 65: berth.api.v1.StrayProcess
+	(*NodeEvent)(nil),                 // 66: berth.api.v1.NodeEvent
+	(*SetSharingRequest)(nil),         // 67: berth.api.v1.SetSharingRequest
+	(*SetSharingResponse)(nil),        // 68: berth.api.v1.SetSharingResponse
+	(*SharingOff)(nil),                // 69: berth.api.v1.SharingOff
+	(*DrainGPURequest)(nil),           // 70: berth.api.v1.DrainGPURequest
+	(*DrainGPUResponse)(nil),          // 71: berth.api.v1.DrainGPUResponse
+	(*ResumeGPURequest)(nil),          // 72: berth.api.v1.ResumeGPURequest
+	(*ResumeGPUResponse)(nil),         // 73: berth.api.v1.ResumeGPUResponse
+	(*DrainNodeRequest)(nil),          // 74: berth.api.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),         // 75: berth.api.v1.DrainNodeResponse
+	(*ResumeNodeRequest)(nil),         // 76: berth.api.v1.ResumeNodeRequest
+	(*ResumeNodeResponse)(nil),        // 77: berth.api.v1.ResumeNodeResponse
+	(*FenceNodeRequest)(nil),          // 78: berth.api.v1.FenceNodeRequest
+	(*FenceNodeResponse)(nil),         // 79: berth.api.v1.FenceNodeResponse
+	(*RemoveNodeRequest)(nil),         // 80: berth.api.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),        // 81: berth.api.v1.RemoveNodeResponse
+	(*SetDeniedRequest)(nil),          // 82: berth.api.v1.SetDeniedRequest
+	(*SetDeniedResponse)(nil),         // 83: berth.api.v1.SetDeniedResponse
+	(*Denied)(nil),                    // 84: berth.api.v1.Denied
+	(*CreateTokenRequest)(nil),        // 85: berth.api.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),       // 86: berth.api.v1.CreateTokenResponse
+	(*Partition)(nil),                 // 87: berth.api.v1.Partition
+	(*HostTerms)(nil),                 // 88: berth.api.v1.HostTerms
+	(*AccessList)(nil),                // 89: berth.api.v1.AccessList
+	(*ListPartitionsRequest)(nil),     // 90: berth.api.v1.ListPartitionsRequest
+	(*ListPartitionsResponse)(nil),    // 91: berth.api.v1.ListPartitionsResponse
+	(*SetPartitionRequest)(nil),       // 92: berth.api.v1.SetPartitionRequest
+	(*SetPartitionResponse)(nil),      // 93: berth.api.v1.SetPartitionResponse
+	(*RemovePartitionRequest)(nil),    // 94: berth.api.v1.RemovePartitionRequest
+	(*RemovePartitionResponse)(nil),   // 95: berth.api.v1.RemovePartitionResponse
+	(*Reservation)(nil),               // 96: berth.api.v1.Reservation
+	(*ReservedGPU)(nil),               // 97: berth.api.v1.ReservedGPU
+	(*ListReservationsRequest)(nil),   // 98: berth.api.v1.ListReservationsRequest
+	(*ListReservationsResponse)(nil),  // 99: berth.api.v1.ListReservationsResponse
+	(*SetReservationRequest)(nil),     // 100: berth.api.v1.SetReservationRequest
+	(*SetReservationResponse)(nil),    // 101: berth.api.v1.SetReservationResponse
+	(*RemoveReservationRequest)(nil),  // 102: berth.api.v1.RemoveReservationRequest
+	(*RemoveReservationResponse)(nil), // 103: berth.api.v1.RemoveReservationResponse
+	(*UpdateJobRequest)(nil),          // 104: berth.api.v1.UpdateJobRequest
+	(*UpdateJobResponse)(nil),         // 105: berth.api.v1.UpdateJobResponse
+	(*durationpb.Duration)(nil),       // 106: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),     // 107: google.protobuf.Timestamp
 }
 var file_berth_api_v1_api_proto_depIdxs = []int32{
 	5,   // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
-	105, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
-	105, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
-	106, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	105, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
-	105, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
-	106, // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
+	106, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
+	106, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
+	107, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	106, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
+	106, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
+	107, // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
 	10,  // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
 	9,   // 8: berth.api.v1.JobSpec.warning:type_name -> berth.api.v1.Warning
 	7,   // 9: berth.api.v1.JobSpec.container:type_name -> berth.api.v1.Container
-	105, // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
+	106, // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
 	6,   // 11: berth.api.v1.JobSpec.where:type_name -> berth.api.v1.Where
 	8,   // 12: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
-	105, // 13: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
-	105, // 14: berth.api.v1.Dependency.delay:type_name -> google.protobuf.Duration
+	106, // 13: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
+	106, // 14: berth.api.v1.Dependency.delay:type_name -> google.protobuf.Duration
 	14,  // 15: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
 	16,  // 16: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
 	18,  // 17: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	106, // 18: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	106, // 19: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	106, // 20: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	106, // 21: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	107, // 18: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	107, // 19: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	107, // 20: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	107, // 21: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
 	5,   // 22: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
 	21,  // 23: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
-	105, // 24: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
+	106, // 24: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
 	16,  // 25: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
 	12,  // 26: berth.api.v1.Job.array:type_name -> berth.api.v1.ArrayInfo
 	13,  // 27: berth.api.v1.ArrayInfo.states:type_name -> berth.api.v1.ArrayCount
@@ -10531,157 +10627,161 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	19,  // 30: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
 	20,  // 31: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
 	14,  // 32: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	106, // 33: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	106, // 34: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	106, // 35: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	107, // 33: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	107, // 34: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	107, // 35: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
 	16,  // 36: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
 	18,  // 37: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
-	22,  // 38: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
-	14,  // 39: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
-	11,  // 40: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
-	0,   // 41: berth.api.v1.ListJobsRequest.columns:type_name -> berth.api.v1.JobColumnsOf
-	11,  // 42: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
-	27,  // 43: berth.api.v1.ListJobsResponse.columns:type_name -> berth.api.v1.JobColumns
-	29,  // 44: berth.api.v1.CancelJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
-	31,  // 45: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
-	1,   // 46: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
-	2,   // 47: berth.api.v1.ControlJobsRequest.action:type_name -> berth.api.v1.JobAction
-	29,  // 48: berth.api.v1.ControlJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
-	34,  // 49: berth.api.v1.ControlJobsResponse.results:type_name -> berth.api.v1.ControlResult
-	11,  // 50: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
-	43,  // 51: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
-	39,  // 52: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
-	37,  // 53: berth.api.v1.ExplainJobResponse.room:type_name -> berth.api.v1.QuotaRoom
-	38,  // 54: berth.api.v1.ExplainJobResponse.fair_share:type_name -> berth.api.v1.FairShare
-	106, // 55: berth.api.v1.QuotaRoom.p50:type_name -> google.protobuf.Timestamp
-	106, // 56: berth.api.v1.QuotaRoom.p90:type_name -> google.protobuf.Timestamp
-	106, // 57: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
-	106, // 58: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
-	42,  // 59: berth.api.v1.ListForecastsResponse.forecasts:type_name -> berth.api.v1.JobForecast
-	39,  // 60: berth.api.v1.JobForecast.forecast:type_name -> berth.api.v1.Forecast
-	5,   // 61: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
-	16,  // 62: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
-	46,  // 63: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
-	39,  // 64: berth.api.v1.PredictResponse.forecast:type_name -> berth.api.v1.Forecast
-	47,  // 65: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
-	48,  // 66: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
-	11,  // 67: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
-	56,  // 68: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
-	57,  // 69: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
-	106, // 70: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
-	53,  // 71: berth.api.v1.GetStatusResponse.figures:type_name -> berth.api.v1.Figures
-	106, // 72: berth.api.v1.Figures.since:type_name -> google.protobuf.Timestamp
-	54,  // 73: berth.api.v1.Figures.passes:type_name -> berth.api.v1.PassFigures
-	55,  // 74: berth.api.v1.Figures.calls:type_name -> berth.api.v1.CallFigures
-	60,  // 75: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
-	61,  // 76: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	106, // 77: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	106, // 78: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
-	65,  // 79: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
-	106, // 80: berth.api.v1.Node.drain_until:type_name -> google.protobuf.Timestamp
-	106, // 81: berth.api.v1.Node.drain_from:type_name -> google.protobuf.Timestamp
-	106, // 82: berth.api.v1.Node.gossip_heard:type_name -> google.protobuf.Timestamp
-	106, // 83: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
-	62,  // 84: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
-	63,  // 85: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
-	64,  // 86: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
-	106, // 87: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
-	68,  // 88: berth.api.v1.SetSharingResponse.off:type_name -> berth.api.v1.SharingOff
-	106, // 89: berth.api.v1.SharingOff.at:type_name -> google.protobuf.Timestamp
-	60,  // 90: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
-	60,  // 91: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
-	106, // 92: berth.api.v1.DrainNodeRequest.until:type_name -> google.protobuf.Timestamp
-	106, // 93: berth.api.v1.DrainNodeRequest.from:type_name -> google.protobuf.Timestamp
-	60,  // 94: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
-	60,  // 95: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	60,  // 96: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
-	83,  // 97: berth.api.v1.SetDeniedResponse.denied:type_name -> berth.api.v1.Denied
-	106, // 98: berth.api.v1.Denied.at:type_name -> google.protobuf.Timestamp
-	105, // 99: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	106, // 100: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	105, // 101: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
-	105, // 102: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
-	88,  // 103: berth.api.v1.Partition.access:type_name -> berth.api.v1.AccessList
-	105, // 104: berth.api.v1.Partition.session_idle:type_name -> google.protobuf.Duration
-	87,  // 105: berth.api.v1.Partition.host:type_name -> berth.api.v1.HostTerms
-	86,  // 106: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
-	105, // 107: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
-	105, // 108: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
-	88,  // 109: berth.api.v1.SetPartitionRequest.access:type_name -> berth.api.v1.AccessList
-	105, // 110: berth.api.v1.SetPartitionRequest.session_idle:type_name -> google.protobuf.Duration
-	86,  // 111: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
-	106, // 112: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
-	106, // 113: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
-	96,  // 114: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
-	95,  // 115: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
-	106, // 116: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
-	106, // 117: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
-	105, // 118: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
-	95,  // 119: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
-	105, // 120: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
-	106, // 121: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
-	10,  // 122: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
-	106, // 123: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
-	11,  // 124: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
-	3,   // 125: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	23,  // 126: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	25,  // 127: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	28,  // 128: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	32,  // 129: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
-	103, // 130: berth.api.v1.JobService.UpdateJob:input_type -> berth.api.v1.UpdateJobRequest
-	35,  // 131: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	40,  // 132: berth.api.v1.JobService.ListForecasts:input_type -> berth.api.v1.ListForecastsRequest
-	44,  // 133: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	49,  // 134: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	51,  // 135: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	58,  // 136: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	73,  // 137: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	75,  // 138: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	69,  // 139: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
-	71,  // 140: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
-	66,  // 141: berth.api.v1.ClusterService.SetSharing:input_type -> berth.api.v1.SetSharingRequest
-	77,  // 142: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	79,  // 143: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	81,  // 144: berth.api.v1.ClusterService.SetDenied:input_type -> berth.api.v1.SetDeniedRequest
-	84,  // 145: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	89,  // 146: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
-	91,  // 147: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
-	93,  // 148: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
-	97,  // 149: berth.api.v1.ClusterService.ListReservations:input_type -> berth.api.v1.ListReservationsRequest
-	99,  // 150: berth.api.v1.ClusterService.SetReservation:input_type -> berth.api.v1.SetReservationRequest
-	101, // 151: berth.api.v1.ClusterService.RemoveReservation:input_type -> berth.api.v1.RemoveReservationRequest
-	4,   // 152: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	24,  // 153: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	26,  // 154: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	30,  // 155: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	33,  // 156: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
-	104, // 157: berth.api.v1.JobService.UpdateJob:output_type -> berth.api.v1.UpdateJobResponse
-	36,  // 158: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	41,  // 159: berth.api.v1.JobService.ListForecasts:output_type -> berth.api.v1.ListForecastsResponse
-	45,  // 160: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	50,  // 161: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	52,  // 162: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	59,  // 163: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	74,  // 164: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	76,  // 165: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	70,  // 166: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
-	72,  // 167: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
-	67,  // 168: berth.api.v1.ClusterService.SetSharing:output_type -> berth.api.v1.SetSharingResponse
-	78,  // 169: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	80,  // 170: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	82,  // 171: berth.api.v1.ClusterService.SetDenied:output_type -> berth.api.v1.SetDeniedResponse
-	85,  // 172: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	90,  // 173: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
-	92,  // 174: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
-	94,  // 175: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
-	98,  // 176: berth.api.v1.ClusterService.ListReservations:output_type -> berth.api.v1.ListReservationsResponse
-	100, // 177: berth.api.v1.ClusterService.SetReservation:output_type -> berth.api.v1.SetReservationResponse
-	102, // 178: berth.api.v1.ClusterService.RemoveReservation:output_type -> berth.api.v1.RemoveReservationResponse
-	152, // [152:179] is the sub-list for method output_type
-	125, // [125:152] is the sub-list for method input_type
-	125, // [125:125] is the sub-list for extension type_name
-	125, // [125:125] is the sub-list for extension extendee
-	0,   // [0:125] is the sub-list for field type_name
+	23,  // 38: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
+	22,  // 39: berth.api.v1.Attempt.progress:type_name -> berth.api.v1.Progress
+	107, // 40: berth.api.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	106, // 41: berth.api.v1.Progress.step_time:type_name -> google.protobuf.Duration
+	107, // 42: berth.api.v1.Progress.ends:type_name -> google.protobuf.Timestamp
+	14,  // 43: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
+	11,  // 44: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
+	0,   // 45: berth.api.v1.ListJobsRequest.columns:type_name -> berth.api.v1.JobColumnsOf
+	11,  // 46: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
+	28,  // 47: berth.api.v1.ListJobsResponse.columns:type_name -> berth.api.v1.JobColumns
+	30,  // 48: berth.api.v1.CancelJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
+	32,  // 49: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
+	1,   // 50: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
+	2,   // 51: berth.api.v1.ControlJobsRequest.action:type_name -> berth.api.v1.JobAction
+	30,  // 52: berth.api.v1.ControlJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
+	35,  // 53: berth.api.v1.ControlJobsResponse.results:type_name -> berth.api.v1.ControlResult
+	11,  // 54: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
+	44,  // 55: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
+	40,  // 56: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
+	38,  // 57: berth.api.v1.ExplainJobResponse.room:type_name -> berth.api.v1.QuotaRoom
+	39,  // 58: berth.api.v1.ExplainJobResponse.fair_share:type_name -> berth.api.v1.FairShare
+	107, // 59: berth.api.v1.QuotaRoom.p50:type_name -> google.protobuf.Timestamp
+	107, // 60: berth.api.v1.QuotaRoom.p90:type_name -> google.protobuf.Timestamp
+	107, // 61: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
+	107, // 62: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
+	43,  // 63: berth.api.v1.ListForecastsResponse.forecasts:type_name -> berth.api.v1.JobForecast
+	40,  // 64: berth.api.v1.JobForecast.forecast:type_name -> berth.api.v1.Forecast
+	5,   // 65: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
+	16,  // 66: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
+	47,  // 67: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
+	40,  // 68: berth.api.v1.PredictResponse.forecast:type_name -> berth.api.v1.Forecast
+	48,  // 69: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
+	49,  // 70: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
+	11,  // 71: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
+	57,  // 72: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
+	58,  // 73: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
+	107, // 74: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
+	54,  // 75: berth.api.v1.GetStatusResponse.figures:type_name -> berth.api.v1.Figures
+	107, // 76: berth.api.v1.Figures.since:type_name -> google.protobuf.Timestamp
+	55,  // 77: berth.api.v1.Figures.passes:type_name -> berth.api.v1.PassFigures
+	56,  // 78: berth.api.v1.Figures.calls:type_name -> berth.api.v1.CallFigures
+	61,  // 79: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
+	62,  // 80: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
+	107, // 81: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	107, // 82: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	66,  // 83: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
+	107, // 84: berth.api.v1.Node.drain_until:type_name -> google.protobuf.Timestamp
+	107, // 85: berth.api.v1.Node.drain_from:type_name -> google.protobuf.Timestamp
+	107, // 86: berth.api.v1.Node.gossip_heard:type_name -> google.protobuf.Timestamp
+	107, // 87: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	63,  // 88: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
+	64,  // 89: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
+	65,  // 90: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
+	107, // 91: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
+	69,  // 92: berth.api.v1.SetSharingResponse.off:type_name -> berth.api.v1.SharingOff
+	107, // 93: berth.api.v1.SharingOff.at:type_name -> google.protobuf.Timestamp
+	61,  // 94: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
+	61,  // 95: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
+	107, // 96: berth.api.v1.DrainNodeRequest.until:type_name -> google.protobuf.Timestamp
+	107, // 97: berth.api.v1.DrainNodeRequest.from:type_name -> google.protobuf.Timestamp
+	61,  // 98: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
+	61,  // 99: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
+	61,  // 100: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	84,  // 101: berth.api.v1.SetDeniedResponse.denied:type_name -> berth.api.v1.Denied
+	107, // 102: berth.api.v1.Denied.at:type_name -> google.protobuf.Timestamp
+	106, // 103: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	107, // 104: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	106, // 105: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
+	106, // 106: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
+	89,  // 107: berth.api.v1.Partition.access:type_name -> berth.api.v1.AccessList
+	106, // 108: berth.api.v1.Partition.session_idle:type_name -> google.protobuf.Duration
+	88,  // 109: berth.api.v1.Partition.host:type_name -> berth.api.v1.HostTerms
+	87,  // 110: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
+	106, // 111: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
+	106, // 112: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
+	89,  // 113: berth.api.v1.SetPartitionRequest.access:type_name -> berth.api.v1.AccessList
+	106, // 114: berth.api.v1.SetPartitionRequest.session_idle:type_name -> google.protobuf.Duration
+	87,  // 115: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
+	107, // 116: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
+	107, // 117: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
+	97,  // 118: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
+	96,  // 119: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
+	107, // 120: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
+	107, // 121: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
+	106, // 122: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
+	96,  // 123: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
+	106, // 124: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
+	107, // 125: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
+	10,  // 126: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
+	107, // 127: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
+	11,  // 128: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
+	3,   // 129: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
+	24,  // 130: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
+	26,  // 131: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
+	29,  // 132: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
+	33,  // 133: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
+	104, // 134: berth.api.v1.JobService.UpdateJob:input_type -> berth.api.v1.UpdateJobRequest
+	36,  // 135: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
+	41,  // 136: berth.api.v1.JobService.ListForecasts:input_type -> berth.api.v1.ListForecastsRequest
+	45,  // 137: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
+	50,  // 138: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	52,  // 139: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
+	59,  // 140: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
+	74,  // 141: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
+	76,  // 142: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
+	70,  // 143: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
+	72,  // 144: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
+	67,  // 145: berth.api.v1.ClusterService.SetSharing:input_type -> berth.api.v1.SetSharingRequest
+	78,  // 146: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	80,  // 147: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	82,  // 148: berth.api.v1.ClusterService.SetDenied:input_type -> berth.api.v1.SetDeniedRequest
+	85,  // 149: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	90,  // 150: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
+	92,  // 151: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
+	94,  // 152: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
+	98,  // 153: berth.api.v1.ClusterService.ListReservations:input_type -> berth.api.v1.ListReservationsRequest
+	100, // 154: berth.api.v1.ClusterService.SetReservation:input_type -> berth.api.v1.SetReservationRequest
+	102, // 155: berth.api.v1.ClusterService.RemoveReservation:input_type -> berth.api.v1.RemoveReservationRequest
+	4,   // 156: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	25,  // 157: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	27,  // 158: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	31,  // 159: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	34,  // 160: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
+	105, // 161: berth.api.v1.JobService.UpdateJob:output_type -> berth.api.v1.UpdateJobResponse
+	37,  // 162: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	42,  // 163: berth.api.v1.JobService.ListForecasts:output_type -> berth.api.v1.ListForecastsResponse
+	46,  // 164: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	51,  // 165: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	53,  // 166: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	60,  // 167: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	75,  // 168: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	77,  // 169: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	71,  // 170: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
+	73,  // 171: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
+	68,  // 172: berth.api.v1.ClusterService.SetSharing:output_type -> berth.api.v1.SetSharingResponse
+	79,  // 173: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	81,  // 174: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	83,  // 175: berth.api.v1.ClusterService.SetDenied:output_type -> berth.api.v1.SetDeniedResponse
+	86,  // 176: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	91,  // 177: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
+	93,  // 178: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
+	95,  // 179: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
+	99,  // 180: berth.api.v1.ClusterService.ListReservations:output_type -> berth.api.v1.ListReservationsResponse
+	101, // 181: berth.api.v1.ClusterService.SetReservation:output_type -> berth.api.v1.SetReservationResponse
+	103, // 182: berth.api.v1.ClusterService.RemoveReservation:output_type -> berth.api.v1.RemoveReservationResponse
+	156, // [156:183] is the sub-list for method output_type
+	129, // [129:156] is the sub-list for method input_type
+	129, // [129:129] is the sub-list for extension type_name
+	129, // [129:129] is the sub-list for extension extendee
+	0,   // [0:129] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }
@@ -10692,23 +10792,23 @@ func file_berth_api_v1_api_proto_init() {
 	file_berth_api_v1_api_proto_msgTypes[7].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[8].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[18].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[19].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[20].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[32].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[62].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[21].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[33].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[63].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[66].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[68].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[88].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[96].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[100].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[64].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[67].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[69].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[89].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[97].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[101].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_api_proto_rawDesc), len(file_berth_api_v1_api_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   102,
+			NumMessages:   103,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -213,6 +213,7 @@ type Command struct {
 	//	*Command_PutBulk
 	//	*Command_EstimateJobs
 	//	*Command_ResizeAttempt
+	//	*Command_NoteProgress
 	Kind          isCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -633,6 +634,15 @@ func (x *Command) GetResizeAttempt() *ResizeAttempt {
 	return nil
 }
 
+func (x *Command) GetNoteProgress() *NoteProgress {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_NoteProgress); ok {
+			return x.NoteProgress
+		}
+	}
+	return nil
+}
+
 type isCommand_Kind interface {
 	isCommand_Kind()
 }
@@ -805,6 +815,10 @@ type Command_ResizeAttempt struct {
 	ResizeAttempt *ResizeAttempt `protobuf:"bytes,111,opt,name=resize_attempt,json=resizeAttempt,proto3,oneof"`
 }
 
+type Command_NoteProgress struct {
+	NoteProgress *NoteProgress `protobuf:"bytes,112,opt,name=note_progress,json=noteProgress,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_CancelJob) isCommand_Kind() {}
@@ -888,6 +902,8 @@ func (*Command_PutBulk) isCommand_Kind() {}
 func (*Command_EstimateJobs) isCommand_Kind() {}
 
 func (*Command_ResizeAttempt) isCommand_Kind() {}
+
+func (*Command_NoteProgress) isCommand_Kind() {}
 
 // EstimateJobs puts what is predicted now in place of the estimates of jobs that
 // wait. Jobs that do not wait any more are passed over.
@@ -6390,7 +6406,9 @@ type Attempt struct {
 	// There once its shares were cut to what it uses.
 	Resize *ResizeMark `protobuf:"bytes,23,opt,name=resize,proto3" json:"resize,omitempty"`
 	// What its credentials are made from, until it has ended.
-	Secret        []byte `protobuf:"bytes,22,opt,name=secret,proto3" json:"secret,omitempty"`
+	Secret []byte `protobuf:"bytes,22,opt,name=secret,proto3" json:"secret,omitempty"`
+	// There once it said how far it is.
+	Progress      *Progress `protobuf:"bytes,24,opt,name=progress,proto3" json:"progress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6586,6 +6604,188 @@ func (x *Attempt) GetSecret() []byte {
 	return nil
 }
 
+func (x *Attempt) GetProgress() *Progress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
+// Progress is how far an attempt says that it is; see cluster.Progress.
+type Progress struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtUs          int64                  `protobuf:"varint,1,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	Step          int64                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
+	Total         int64                  `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
+	StepUs        int64                  `protobuf:"varint,4,opt,name=step_us,json=stepUs,proto3" json:"step_us,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Progress) Reset() {
+	*x = Progress{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Progress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Progress) ProtoMessage() {}
+
+func (x *Progress) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Progress.ProtoReflect.Descriptor instead.
+func (*Progress) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *Progress) GetAtUs() int64 {
+	if x != nil {
+		return x.AtUs
+	}
+	return 0
+}
+
+func (x *Progress) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *Progress) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *Progress) GetStepUs() int64 {
+	if x != nil {
+		return x.StepUs
+	}
+	return 0
+}
+
+// NoteProgress keeps what running attempts say of how far they are. Those that have
+// ended are passed over.
+type NoteProgress struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Attempts      []*AttemptProgress     `protobuf:"bytes,1,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NoteProgress) Reset() {
+	*x = NoteProgress{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NoteProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NoteProgress) ProtoMessage() {}
+
+func (x *NoteProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NoteProgress.ProtoReflect.Descriptor instead.
+func (*NoteProgress) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *NoteProgress) GetAttempts() []*AttemptProgress {
+	if x != nil {
+		return x.Attempts
+	}
+	return nil
+}
+
+type AttemptProgress struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Progress      *Progress              `protobuf:"bytes,3,opt,name=progress,proto3" json:"progress,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttemptProgress) Reset() {
+	*x = AttemptProgress{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttemptProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttemptProgress) ProtoMessage() {}
+
+func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttemptProgress.ProtoReflect.Descriptor instead.
+func (*AttemptProgress) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *AttemptProgress) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *AttemptProgress) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *AttemptProgress) GetProgress() *Progress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
 type Gang struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Rest  []*Berth               `protobuf:"bytes,1,rep,name=rest,proto3" json:"rest,omitempty"`
@@ -6600,7 +6800,7 @@ type Gang struct {
 
 func (x *Gang) Reset() {
 	*x = Gang{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6612,7 +6812,7 @@ func (x *Gang) String() string {
 func (*Gang) ProtoMessage() {}
 
 func (x *Gang) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6625,7 +6825,7 @@ func (x *Gang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gang.ProtoReflect.Descriptor instead.
 func (*Gang) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Gang) GetRest() []*Berth {
@@ -6679,7 +6879,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6691,7 +6891,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6704,7 +6904,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Part) GetBootId() string {
@@ -6779,7 +6979,7 @@ type IdleMark struct {
 
 func (x *IdleMark) Reset() {
 	*x = IdleMark{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6791,7 +6991,7 @@ func (x *IdleMark) String() string {
 func (*IdleMark) ProtoMessage() {}
 
 func (x *IdleMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6804,7 +7004,7 @@ func (x *IdleMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdleMark.ProtoReflect.Descriptor instead.
 func (*IdleMark) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *IdleMark) GetStage() uint32 {
@@ -6869,7 +7069,7 @@ type IdleAttempt struct {
 
 func (x *IdleAttempt) Reset() {
 	*x = IdleAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6881,7 +7081,7 @@ func (x *IdleAttempt) String() string {
 func (*IdleAttempt) ProtoMessage() {}
 
 func (x *IdleAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6894,7 +7094,7 @@ func (x *IdleAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdleAttempt.ProtoReflect.Descriptor instead.
 func (*IdleAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *IdleAttempt) GetJob() uint64 {
@@ -6966,7 +7166,7 @@ type ResizeMark struct {
 
 func (x *ResizeMark) Reset() {
 	*x = ResizeMark{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6978,7 +7178,7 @@ func (x *ResizeMark) String() string {
 func (*ResizeMark) ProtoMessage() {}
 
 func (x *ResizeMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6991,7 +7191,7 @@ func (x *ResizeMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeMark.ProtoReflect.Descriptor instead.
 func (*ResizeMark) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ResizeMark) GetAtUs() int64 {
@@ -7028,7 +7228,7 @@ type ResizeAttempt struct {
 
 func (x *ResizeAttempt) Reset() {
 	*x = ResizeAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7040,7 +7240,7 @@ func (x *ResizeAttempt) String() string {
 func (*ResizeAttempt) ProtoMessage() {}
 
 func (x *ResizeAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7053,7 +7253,7 @@ func (x *ResizeAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeAttempt.ProtoReflect.Descriptor instead.
 func (*ResizeAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ResizeAttempt) GetJob() uint64 {
@@ -7093,7 +7293,7 @@ type PreemptRequest struct {
 
 func (x *PreemptRequest) Reset() {
 	*x = PreemptRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7105,7 +7305,7 @@ func (x *PreemptRequest) String() string {
 func (*PreemptRequest) ProtoMessage() {}
 
 func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7118,7 +7318,7 @@ func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptRequest.ProtoReflect.Descriptor instead.
 func (*PreemptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *PreemptRequest) GetAtUs() int64 {
@@ -7194,7 +7394,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7206,7 +7406,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7219,7 +7419,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *GPU) GetId() string {
@@ -7329,7 +7529,7 @@ type GPUOrder struct {
 
 func (x *GPUOrder) Reset() {
 	*x = GPUOrder{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7341,7 +7541,7 @@ func (x *GPUOrder) String() string {
 func (*GPUOrder) ProtoMessage() {}
 
 func (x *GPUOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7354,7 +7554,7 @@ func (x *GPUOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUOrder.ProtoReflect.Descriptor instead.
 func (*GPUOrder) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *GPUOrder) GetGpu() string {
@@ -7416,7 +7616,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7428,7 +7628,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7441,7 +7641,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *NodeEvent) GetAtUs() int64 {
@@ -7521,7 +7721,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7533,7 +7733,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7546,7 +7746,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Node) GetId() string {
@@ -7719,7 +7919,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7731,7 +7931,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7744,7 +7944,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Reservation) GetName() string {
@@ -7866,7 +8066,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7878,7 +8078,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7891,7 +8091,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Partition) GetName() string {
@@ -8021,7 +8221,7 @@ type HostTerms struct {
 
 func (x *HostTerms) Reset() {
 	*x = HostTerms{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8033,7 +8233,7 @@ func (x *HostTerms) String() string {
 func (*HostTerms) ProtoMessage() {}
 
 func (x *HostTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8046,7 +8246,7 @@ func (x *HostTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostTerms.ProtoReflect.Descriptor instead.
 func (*HostTerms) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *HostTerms) GetMemPerGpuMib() int64 {
@@ -8090,7 +8290,7 @@ type AccessList struct {
 
 func (x *AccessList) Reset() {
 	*x = AccessList{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8102,7 +8302,7 @@ func (x *AccessList) String() string {
 func (*AccessList) ProtoMessage() {}
 
 func (x *AccessList) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8115,7 +8315,7 @@ func (x *AccessList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessList.ProtoReflect.Descriptor instead.
 func (*AccessList) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *AccessList) GetList() string {
@@ -8142,7 +8342,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8154,7 +8354,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8167,7 +8367,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Queue) GetGpu() string {
@@ -8194,7 +8394,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8206,7 +8406,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8219,7 +8419,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -8250,7 +8450,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8262,7 +8462,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8275,7 +8475,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Request) GetKey() []byte {
@@ -8320,7 +8520,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8332,7 +8532,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8345,7 +8545,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Token) GetHash() []byte {
@@ -8394,7 +8594,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8406,7 +8606,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8419,7 +8619,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -8456,7 +8656,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8468,7 +8668,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8481,7 +8681,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -8545,7 +8745,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8557,7 +8757,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8570,7 +8770,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -8647,7 +8847,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8659,7 +8859,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8672,7 +8872,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -8704,7 +8904,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[92]
+	mi := &file_berth_log_v1_log_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8716,7 +8916,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[92]
+	mi := &file_berth_log_v1_log_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8729,7 +8929,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -8788,7 +8988,7 @@ type Company struct {
 
 func (x *Company) Reset() {
 	*x = Company{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[93]
+	mi := &file_berth_log_v1_log_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8800,7 +9000,7 @@ func (x *Company) String() string {
 func (*Company) ProtoMessage() {}
 
 func (x *Company) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[93]
+	mi := &file_berth_log_v1_log_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8813,7 +9013,7 @@ func (x *Company) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Company.ProtoReflect.Descriptor instead.
 func (*Company) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{93}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Company) GetSignature() string {
@@ -8849,7 +9049,7 @@ type ImportRuns struct {
 
 func (x *ImportRuns) Reset() {
 	*x = ImportRuns{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[94]
+	mi := &file_berth_log_v1_log_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8861,7 +9061,7 @@ func (x *ImportRuns) String() string {
 func (*ImportRuns) ProtoMessage() {}
 
 func (x *ImportRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[94]
+	mi := &file_berth_log_v1_log_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8874,7 +9074,7 @@ func (x *ImportRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRuns.ProtoReflect.Descriptor instead.
 func (*ImportRuns) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{94}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ImportRuns) GetSamples() []*Sample {
@@ -8927,7 +9127,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[95]
+	mi := &file_berth_log_v1_log_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8939,7 +9139,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[95]
+	mi := &file_berth_log_v1_log_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8952,7 +9152,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{95}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -9107,7 +9307,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[96]
+	mi := &file_berth_log_v1_log_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9119,7 +9319,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[96]
+	mi := &file_berth_log_v1_log_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9132,7 +9332,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{96}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Standing) GetKind() isStanding_Kind {
@@ -9241,7 +9441,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[97]
+	mi := &file_berth_log_v1_log_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9253,7 +9453,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[97]
+	mi := &file_berth_log_v1_log_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9266,7 +9466,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{97}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Account) GetName() string {
@@ -9318,7 +9518,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[98]
+	mi := &file_berth_log_v1_log_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9330,7 +9530,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[98]
+	mi := &file_berth_log_v1_log_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9343,7 +9543,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{98}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *Member) GetAccount() string {
@@ -9402,7 +9602,7 @@ type QOS struct {
 
 func (x *QOS) Reset() {
 	*x = QOS{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[99]
+	mi := &file_berth_log_v1_log_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9414,7 +9614,7 @@ func (x *QOS) String() string {
 func (*QOS) ProtoMessage() {}
 
 func (x *QOS) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[99]
+	mi := &file_berth_log_v1_log_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9427,7 +9627,7 @@ func (x *QOS) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QOS.ProtoReflect.Descriptor instead.
 func (*QOS) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{99}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *QOS) GetName() string {
@@ -9493,7 +9693,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[100]
+	mi := &file_berth_log_v1_log_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9505,7 +9705,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[100]
+	mi := &file_berth_log_v1_log_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9518,7 +9718,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{100}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Quota) GetAccount() string {
@@ -9625,7 +9825,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[101]
+	mi := &file_berth_log_v1_log_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9637,7 +9837,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[101]
+	mi := &file_berth_log_v1_log_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9650,7 +9850,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{101}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *AccountPolicy) GetHalfLifeUs() int64 {
@@ -9692,7 +9892,7 @@ type GPUWeight struct {
 
 func (x *GPUWeight) Reset() {
 	*x = GPUWeight{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[102]
+	mi := &file_berth_log_v1_log_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9704,7 +9904,7 @@ func (x *GPUWeight) String() string {
 func (*GPUWeight) ProtoMessage() {}
 
 func (x *GPUWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[102]
+	mi := &file_berth_log_v1_log_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9717,7 +9917,7 @@ func (x *GPUWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUWeight.ProtoReflect.Descriptor instead.
 func (*GPUWeight) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{102}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *GPUWeight) GetGpuType() string {
@@ -9751,7 +9951,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[103]
+	mi := &file_berth_log_v1_log_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9763,7 +9963,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[103]
+	mi := &file_berth_log_v1_log_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9776,7 +9976,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{103}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *Spent) GetAccount() string {
@@ -9844,7 +10044,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x15\n" +
 	"\x06now_us\x18\x03 \x01(\x03R\x05nowUs\x121\n" +
-	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xaf\x15\n" +
+	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xf2\x15\n" +
 	"\aCommand\x128\n" +
 	"\n" +
 	"submit_job\x18\x01 \x01(\v2\x17.berth.log.v1.SubmitJobH\x00R\tsubmitJob\x128\n" +
@@ -9903,7 +10103,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"setSharing\x122\n" +
 	"\bput_bulk\x18\\ \x01(\v2\x15.berth.log.v1.PutBulkH\x00R\aputBulk\x12A\n" +
 	"\restimate_jobs\x18n \x01(\v2\x1a.berth.log.v1.EstimateJobsH\x00R\festimateJobs\x12D\n" +
-	"\x0eresize_attempt\x18o \x01(\v2\x1b.berth.log.v1.ResizeAttemptH\x00R\rresizeAttemptB\x06\n" +
+	"\x0eresize_attempt\x18o \x01(\v2\x1b.berth.log.v1.ResizeAttemptH\x00R\rresizeAttempt\x12A\n" +
+	"\rnote_progress\x18p \x01(\v2\x1a.berth.log.v1.NoteProgressH\x00R\fnoteProgressB\x06\n" +
 	"\x04kind\"C\n" +
 	"\fEstimateJobs\x123\n" +
 	"\x06groups\x18\x01 \x03(\v2\x1b.berth.log.v1.EstimatedJobsR\x06groups\"Y\n" +
@@ -10358,7 +10559,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\rCancelRequest\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
-	"\x05admin\x18\x03 \x01(\bR\x05admin\"\x80\x06\n" +
+	"\x05admin\x18\x03 \x01(\bR\x05admin\"\xb4\x06\n" +
 	"\aAttempt\x12\x0e\n" +
 	"\x02no\x18\x01 \x01(\rR\x02no\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x14\n" +
@@ -10386,7 +10587,19 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05marks\x18\x14 \x01(\rR\x05marks\x12*\n" +
 	"\x04idle\x18\x15 \x01(\v2\x16.berth.log.v1.IdleMarkR\x04idle\x120\n" +
 	"\x06resize\x18\x17 \x01(\v2\x18.berth.log.v1.ResizeMarkR\x06resize\x12\x16\n" +
-	"\x06secret\x18\x16 \x01(\fR\x06secret\"\xa9\x01\n" +
+	"\x06secret\x18\x16 \x01(\fR\x06secret\x122\n" +
+	"\bprogress\x18\x18 \x01(\v2\x16.berth.log.v1.ProgressR\bprogress\"b\n" +
+	"\bProgress\x12\x13\n" +
+	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x14\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\x12\x17\n" +
+	"\astep_us\x18\x04 \x01(\x03R\x06stepUs\"I\n" +
+	"\fNoteProgress\x129\n" +
+	"\battempts\x18\x01 \x03(\v2\x1d.berth.log.v1.AttemptProgressR\battempts\"q\n" +
+	"\x0fAttemptProgress\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x122\n" +
+	"\bprogress\x18\x03 \x01(\v2\x16.berth.log.v1.ProgressR\bprogress\"\xa9\x01\n" +
 	"\x04Gang\x12'\n" +
 	"\x04rest\x18\x01 \x03(\v2\x13.berth.log.v1.BerthR\x04rest\x12(\n" +
 	"\x05parts\x18\x02 \x03(\v2\x12.berth.log.v1.PartR\x05parts\x12\x0e\n" +
@@ -10707,7 +10920,7 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_log_v1_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 104)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 107)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(TaskChange)(0),             // 0: berth.log.v1.TaskChange
 	(*Entry)(nil),               // 1: berth.log.v1.Entry
@@ -10779,49 +10992,52 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*Hold)(nil),                // 67: berth.log.v1.Hold
 	(*CancelRequest)(nil),       // 68: berth.log.v1.CancelRequest
 	(*Attempt)(nil),             // 69: berth.log.v1.Attempt
-	(*Gang)(nil),                // 70: berth.log.v1.Gang
-	(*Part)(nil),                // 71: berth.log.v1.Part
-	(*IdleMark)(nil),            // 72: berth.log.v1.IdleMark
-	(*IdleAttempt)(nil),         // 73: berth.log.v1.IdleAttempt
-	(*ResizeMark)(nil),          // 74: berth.log.v1.ResizeMark
-	(*ResizeAttempt)(nil),       // 75: berth.log.v1.ResizeAttempt
-	(*PreemptRequest)(nil),      // 76: berth.log.v1.PreemptRequest
-	(*GPU)(nil),                 // 77: berth.log.v1.GPU
-	(*GPUOrder)(nil),            // 78: berth.log.v1.GPUOrder
-	(*NodeEvent)(nil),           // 79: berth.log.v1.NodeEvent
-	(*Node)(nil),                // 80: berth.log.v1.Node
-	(*Reservation)(nil),         // 81: berth.log.v1.Reservation
-	(*Partition)(nil),           // 82: berth.log.v1.Partition
-	(*HostTerms)(nil),           // 83: berth.log.v1.HostTerms
-	(*AccessList)(nil),          // 84: berth.log.v1.AccessList
-	(*Queue)(nil),               // 85: berth.log.v1.Queue
-	(*Waiter)(nil),              // 86: berth.log.v1.Waiter
-	(*Request)(nil),             // 87: berth.log.v1.Request
-	(*Token)(nil),               // 88: berth.log.v1.Token
-	(*DeniedIdentity)(nil),      // 89: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),             // 90: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),       // 91: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),          // 92: berth.log.v1.WeightsPin
-	(*Interference)(nil),        // 93: berth.log.v1.Interference
-	(*Company)(nil),             // 94: berth.log.v1.Company
-	(*ImportRuns)(nil),          // 95: berth.log.v1.ImportRuns
-	(*Sample)(nil),              // 96: berth.log.v1.Sample
-	(*Standing)(nil),            // 97: berth.log.v1.Standing
-	(*Account)(nil),             // 98: berth.log.v1.Account
-	(*Member)(nil),              // 99: berth.log.v1.Member
-	(*QOS)(nil),                 // 100: berth.log.v1.QOS
-	(*Quota)(nil),               // 101: berth.log.v1.Quota
-	(*AccountPolicy)(nil),       // 102: berth.log.v1.AccountPolicy
-	(*GPUWeight)(nil),           // 103: berth.log.v1.GPUWeight
-	(*Spent)(nil),               // 104: berth.log.v1.Spent
-	(*AddWebhook)(nil),          // 105: berth.log.v1.AddWebhook
-	(*RemoveWebhook)(nil),       // 106: berth.log.v1.RemoveWebhook
-	(*SettleNotices)(nil),       // 107: berth.log.v1.SettleNotices
-	(*MarkAttempt)(nil),         // 108: berth.log.v1.MarkAttempt
-	(*Notice)(nil),              // 109: berth.log.v1.Notice
-	(*Webhook)(nil),             // 110: berth.log.v1.Webhook
-	(*DeadNotice)(nil),          // 111: berth.log.v1.DeadNotice
-	(*Telling)(nil),             // 112: berth.log.v1.Telling
+	(*Progress)(nil),            // 70: berth.log.v1.Progress
+	(*NoteProgress)(nil),        // 71: berth.log.v1.NoteProgress
+	(*AttemptProgress)(nil),     // 72: berth.log.v1.AttemptProgress
+	(*Gang)(nil),                // 73: berth.log.v1.Gang
+	(*Part)(nil),                // 74: berth.log.v1.Part
+	(*IdleMark)(nil),            // 75: berth.log.v1.IdleMark
+	(*IdleAttempt)(nil),         // 76: berth.log.v1.IdleAttempt
+	(*ResizeMark)(nil),          // 77: berth.log.v1.ResizeMark
+	(*ResizeAttempt)(nil),       // 78: berth.log.v1.ResizeAttempt
+	(*PreemptRequest)(nil),      // 79: berth.log.v1.PreemptRequest
+	(*GPU)(nil),                 // 80: berth.log.v1.GPU
+	(*GPUOrder)(nil),            // 81: berth.log.v1.GPUOrder
+	(*NodeEvent)(nil),           // 82: berth.log.v1.NodeEvent
+	(*Node)(nil),                // 83: berth.log.v1.Node
+	(*Reservation)(nil),         // 84: berth.log.v1.Reservation
+	(*Partition)(nil),           // 85: berth.log.v1.Partition
+	(*HostTerms)(nil),           // 86: berth.log.v1.HostTerms
+	(*AccessList)(nil),          // 87: berth.log.v1.AccessList
+	(*Queue)(nil),               // 88: berth.log.v1.Queue
+	(*Waiter)(nil),              // 89: berth.log.v1.Waiter
+	(*Request)(nil),             // 90: berth.log.v1.Request
+	(*Token)(nil),               // 91: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 92: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 93: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 94: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 95: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 96: berth.log.v1.Interference
+	(*Company)(nil),             // 97: berth.log.v1.Company
+	(*ImportRuns)(nil),          // 98: berth.log.v1.ImportRuns
+	(*Sample)(nil),              // 99: berth.log.v1.Sample
+	(*Standing)(nil),            // 100: berth.log.v1.Standing
+	(*Account)(nil),             // 101: berth.log.v1.Account
+	(*Member)(nil),              // 102: berth.log.v1.Member
+	(*QOS)(nil),                 // 103: berth.log.v1.QOS
+	(*Quota)(nil),               // 104: berth.log.v1.Quota
+	(*AccountPolicy)(nil),       // 105: berth.log.v1.AccountPolicy
+	(*GPUWeight)(nil),           // 106: berth.log.v1.GPUWeight
+	(*Spent)(nil),               // 107: berth.log.v1.Spent
+	(*AddWebhook)(nil),          // 108: berth.log.v1.AddWebhook
+	(*RemoveWebhook)(nil),       // 109: berth.log.v1.RemoveWebhook
+	(*SettleNotices)(nil),       // 110: berth.log.v1.SettleNotices
+	(*MarkAttempt)(nil),         // 111: berth.log.v1.MarkAttempt
+	(*Notice)(nil),              // 112: berth.log.v1.Notice
+	(*Webhook)(nil),             // 113: berth.log.v1.Webhook
+	(*DeadNotice)(nil),          // 114: berth.log.v1.DeadNotice
+	(*Telling)(nil),             // 115: berth.log.v1.Telling
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	2,   // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -10853,12 +11069,12 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	39,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
 	16,  // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
 	40,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
-	95,  // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
-	105, // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
-	106, // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
-	107, // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
-	108, // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
-	73,  // 34: berth.log.v1.Command.idle_attempt:type_name -> berth.log.v1.IdleAttempt
+	98,  // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
+	108, // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
+	109, // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
+	110, // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
+	111, // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
+	76,  // 34: berth.log.v1.Command.idle_attempt:type_name -> berth.log.v1.IdleAttempt
 	32,  // 35: berth.log.v1.Command.set_reservation:type_name -> berth.log.v1.SetReservation
 	33,  // 36: berth.log.v1.Command.remove_reservation:type_name -> berth.log.v1.RemoveReservation
 	34,  // 37: berth.log.v1.Command.update_job:type_name -> berth.log.v1.UpdateJob
@@ -10866,115 +11082,119 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	17,  // 39: berth.log.v1.Command.set_sharing:type_name -> berth.log.v1.SetSharing
 	6,   // 40: berth.log.v1.Command.put_bulk:type_name -> berth.log.v1.PutBulk
 	3,   // 41: berth.log.v1.Command.estimate_jobs:type_name -> berth.log.v1.EstimateJobs
-	75,  // 42: berth.log.v1.Command.resize_attempt:type_name -> berth.log.v1.ResizeAttempt
-	4,   // 43: berth.log.v1.EstimateJobs.groups:type_name -> berth.log.v1.EstimatedJobs
-	59,  // 44: berth.log.v1.EstimatedJobs.estimates:type_name -> berth.log.v1.Estimate
-	51,  // 45: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
-	7,   // 46: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
-	52,  // 47: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	59,  // 48: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
-	10,  // 49: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
-	11,  // 50: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	65,  // 51: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	59,  // 52: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	65,  // 53: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
-	60,  // 54: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	61,  // 55: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	62,  // 56: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	80,  // 57: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	18,  // 58: berth.log.v1.SetSharing.place:type_name -> berth.log.v1.SharingOff
-	88,  // 59: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	91,  // 60: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	82,  // 61: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
-	81,  // 62: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
-	52,  // 63: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
-	0,   // 64: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
-	97,  // 65: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
-	50,  // 66: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
-	49,  // 67: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
-	50,  // 68: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	80,  // 69: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	66,  // 70: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	85,  // 71: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	87,  // 72: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	88,  // 73: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	89,  // 74: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	90,  // 75: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	96,  // 76: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
-	48,  // 77: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	90,  // 78: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	92,  // 79: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	93,  // 80: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
-	82,  // 81: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
-	97,  // 82: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
-	104, // 83: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
-	109, // 84: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
-	110, // 85: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
-	111, // 86: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
-	112, // 87: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
-	81,  // 88: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
-	47,  // 89: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
-	18,  // 90: berth.log.v1.Record.sharing_off:type_name -> berth.log.v1.SharingOff
-	45,  // 91: berth.log.v1.Record.bulk:type_name -> berth.log.v1.Bulk
-	46,  // 92: berth.log.v1.Record.upload:type_name -> berth.log.v1.Upload
-	52,  // 93: berth.log.v1.ArrayRecord.spec:type_name -> berth.log.v1.Spec
-	59,  // 94: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
-	58,  // 95: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
-	57,  // 96: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
-	55,  // 97: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
-	53,  // 98: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
-	83,  // 99: berth.log.v1.Spec.host:type_name -> berth.log.v1.HostTerms
-	54,  // 100: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
-	56,  // 101: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
-	63,  // 102: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
-	64,  // 103: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	51,  // 104: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	52,  // 105: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	60,  // 106: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	59,  // 107: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	68,  // 108: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	69,  // 109: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	67,  // 110: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
-	60,  // 111: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	65,  // 112: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	59,  // 113: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	61,  // 114: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	62,  // 115: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	76,  // 116: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
-	70,  // 117: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
-	72,  // 118: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
-	74,  // 119: berth.log.v1.Attempt.resize:type_name -> berth.log.v1.ResizeMark
-	65,  // 120: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
-	71,  // 121: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
-	60,  // 122: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
-	61,  // 123: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
-	60,  // 124: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
-	62,  // 125: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
-	64,  // 126: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
-	65,  // 127: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
-	64,  // 128: berth.log.v1.ResizeMark.was:type_name -> berth.log.v1.GPUShare
-	64,  // 129: berth.log.v1.ResizeAttempt.gpus:type_name -> berth.log.v1.GPUShare
-	77,  // 130: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	78,  // 131: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
-	79,  // 132: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
-	84,  // 133: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
-	83,  // 134: berth.log.v1.Partition.host:type_name -> berth.log.v1.HostTerms
-	86,  // 135: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	91,  // 136: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	96,  // 137: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
-	59,  // 138: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	94,  // 139: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	98,  // 140: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
-	99,  // 141: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
-	100, // 142: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
-	101, // 143: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
-	102, // 144: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
-	103, // 145: berth.log.v1.AccountPolicy.gpu_weights:type_name -> berth.log.v1.GPUWeight
-	146, // [146:146] is the sub-list for method output_type
-	146, // [146:146] is the sub-list for method input_type
-	146, // [146:146] is the sub-list for extension type_name
-	146, // [146:146] is the sub-list for extension extendee
-	0,   // [0:146] is the sub-list for field type_name
+	78,  // 42: berth.log.v1.Command.resize_attempt:type_name -> berth.log.v1.ResizeAttempt
+	71,  // 43: berth.log.v1.Command.note_progress:type_name -> berth.log.v1.NoteProgress
+	4,   // 44: berth.log.v1.EstimateJobs.groups:type_name -> berth.log.v1.EstimatedJobs
+	59,  // 45: berth.log.v1.EstimatedJobs.estimates:type_name -> berth.log.v1.Estimate
+	51,  // 46: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
+	7,   // 47: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
+	52,  // 48: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
+	59,  // 49: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	10,  // 50: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
+	11,  // 51: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
+	65,  // 52: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	59,  // 53: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	65,  // 54: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
+	60,  // 55: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	61,  // 56: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	62,  // 57: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	83,  // 58: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	18,  // 59: berth.log.v1.SetSharing.place:type_name -> berth.log.v1.SharingOff
+	91,  // 60: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	94,  // 61: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	85,  // 62: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
+	84,  // 63: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
+	52,  // 64: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
+	0,   // 65: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
+	100, // 66: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
+	50,  // 67: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
+	49,  // 68: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
+	50,  // 69: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
+	83,  // 70: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	66,  // 71: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	88,  // 72: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	90,  // 73: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	91,  // 74: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	92,  // 75: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	93,  // 76: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	99,  // 77: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	48,  // 78: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
+	93,  // 79: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	95,  // 80: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	96,  // 81: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	85,  // 82: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
+	100, // 83: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
+	107, // 84: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
+	112, // 85: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
+	113, // 86: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
+	114, // 87: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
+	115, // 88: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
+	84,  // 89: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
+	47,  // 90: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
+	18,  // 91: berth.log.v1.Record.sharing_off:type_name -> berth.log.v1.SharingOff
+	45,  // 92: berth.log.v1.Record.bulk:type_name -> berth.log.v1.Bulk
+	46,  // 93: berth.log.v1.Record.upload:type_name -> berth.log.v1.Upload
+	52,  // 94: berth.log.v1.ArrayRecord.spec:type_name -> berth.log.v1.Spec
+	59,  // 95: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
+	58,  // 96: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
+	57,  // 97: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
+	55,  // 98: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
+	53,  // 99: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
+	86,  // 100: berth.log.v1.Spec.host:type_name -> berth.log.v1.HostTerms
+	54,  // 101: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
+	56,  // 102: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
+	63,  // 103: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
+	64,  // 104: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	51,  // 105: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	52,  // 106: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	60,  // 107: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	59,  // 108: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	68,  // 109: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	69,  // 110: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	67,  // 111: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
+	60,  // 112: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	65,  // 113: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	59,  // 114: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	61,  // 115: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	62,  // 116: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	79,  // 117: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
+	73,  // 118: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
+	75,  // 119: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
+	77,  // 120: berth.log.v1.Attempt.resize:type_name -> berth.log.v1.ResizeMark
+	70,  // 121: berth.log.v1.Attempt.progress:type_name -> berth.log.v1.Progress
+	72,  // 122: berth.log.v1.NoteProgress.attempts:type_name -> berth.log.v1.AttemptProgress
+	70,  // 123: berth.log.v1.AttemptProgress.progress:type_name -> berth.log.v1.Progress
+	65,  // 124: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
+	74,  // 125: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
+	60,  // 126: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
+	61,  // 127: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
+	60,  // 128: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
+	62,  // 129: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
+	64,  // 130: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
+	65,  // 131: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
+	64,  // 132: berth.log.v1.ResizeMark.was:type_name -> berth.log.v1.GPUShare
+	64,  // 133: berth.log.v1.ResizeAttempt.gpus:type_name -> berth.log.v1.GPUShare
+	80,  // 134: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	81,  // 135: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
+	82,  // 136: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
+	87,  // 137: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
+	86,  // 138: berth.log.v1.Partition.host:type_name -> berth.log.v1.HostTerms
+	89,  // 139: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	94,  // 140: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	99,  // 141: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
+	59,  // 142: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	97,  // 143: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	101, // 144: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
+	102, // 145: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
+	103, // 146: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
+	104, // 147: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
+	105, // 148: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
+	106, // 149: berth.log.v1.AccountPolicy.gpu_weights:type_name -> berth.log.v1.GPUWeight
+	150, // [150:150] is the sub-list for method output_type
+	150, // [150:150] is the sub-list for method input_type
+	150, // [150:150] is the sub-list for extension type_name
+	150, // [150:150] is the sub-list for extension extendee
+	0,   // [0:150] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -11026,6 +11246,7 @@ func file_berth_log_v1_log_proto_init() {
 		(*Command_PutBulk)(nil),
 		(*Command_EstimateJobs)(nil),
 		(*Command_ResizeAttempt)(nil),
+		(*Command_NoteProgress)(nil),
 	}
 	file_berth_log_v1_log_proto_msgTypes[43].OneofWrappers = []any{
 		(*Record_Meta)(nil),
@@ -11056,7 +11277,7 @@ func file_berth_log_v1_log_proto_init() {
 		(*Record_Upload)(nil),
 	}
 	file_berth_log_v1_log_proto_msgTypes[65].OneofWrappers = []any{}
-	file_berth_log_v1_log_proto_msgTypes[96].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[99].OneofWrappers = []any{
 		(*Standing_Account)(nil),
 		(*Standing_Member)(nil),
 		(*Standing_Qos)(nil),
@@ -11069,7 +11290,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   104,
+			NumMessages:   107,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

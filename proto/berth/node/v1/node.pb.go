@@ -960,7 +960,9 @@ type Report struct {
 	Ready bool `protobuf:"varint,11,opt,name=ready,proto3" json:"ready,omitempty"`
 	// Why the node is to take no more jobs from now on, for administrators;
 	// empty when it may.
-	Drain         string `protobuf:"bytes,12,opt,name=drain,proto3" json:"drain,omitempty"`
+	Drain string `protobuf:"bytes,12,opt,name=drain,proto3" json:"drain,omitempty"`
+	// With an end: how far it said that it is.
+	Steps         *Steps `protobuf:"bytes,20,opt,name=steps,proto3" json:"steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1077,6 +1079,13 @@ func (x *Report) GetDrain() string {
 		return x.Drain
 	}
 	return ""
+}
+
+func (x *Report) GetSteps() *Steps {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
 }
 
 type Exit struct {
@@ -1507,7 +1516,8 @@ type AttemptUse struct {
 	BusyMs  int64 `protobuf:"varint,3,opt,name=busy_ms,json=busyMs,proto3" json:"busy_ms,omitempty"`
 	KnownMs int64 `protobuf:"varint,4,opt,name=known_ms,json=knownMs,proto3" json:"known_ms,omitempty"`
 	// The most that it held on one GPU.
-	PeakMib       int64 `protobuf:"varint,5,opt,name=peak_mib,json=peakMib,proto3" json:"peak_mib,omitempty"`
+	PeakMib       int64  `protobuf:"varint,5,opt,name=peak_mib,json=peakMib,proto3" json:"peak_mib,omitempty"`
+	Steps         *Steps `protobuf:"bytes,10,opt,name=steps,proto3" json:"steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1577,6 +1587,83 @@ func (x *AttemptUse) GetPeakMib() int64 {
 	return 0
 }
 
+func (x *AttemptUse) GetSteps() *Steps {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+// Steps is how far an attempt says that it is; see cluster.Progress.
+type Steps struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Step  int64                  `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"`
+	Total int64                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// How long a step took lately, and how long ago it was at this one.
+	StepUs        int64 `protobuf:"varint,3,opt,name=step_us,json=stepUs,proto3" json:"step_us,omitempty"`
+	AgoMs         int64 `protobuf:"varint,4,opt,name=ago_ms,json=agoMs,proto3" json:"ago_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Steps) Reset() {
+	*x = Steps{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Steps) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Steps) ProtoMessage() {}
+
+func (x *Steps) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Steps.ProtoReflect.Descriptor instead.
+func (*Steps) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Steps) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *Steps) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *Steps) GetStepUs() int64 {
+	if x != nil {
+		return x.StepUs
+	}
+	return 0
+}
+
+func (x *Steps) GetAgoMs() int64 {
+	if x != nil {
+		return x.AgoMs
+	}
+	return 0
+}
+
 // GPUUsage is what a card shows right now, for people.
 type GPUUsage struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -1598,7 +1685,7 @@ type GPUUsage struct {
 
 func (x *GPUUsage) Reset() {
 	*x = GPUUsage{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[13]
+	mi := &file_berth_node_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1697,7 @@ func (x *GPUUsage) String() string {
 func (*GPUUsage) ProtoMessage() {}
 
 func (x *GPUUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[13]
+	mi := &file_berth_node_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1710,7 @@ func (x *GPUUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUUsage.ProtoReflect.Descriptor instead.
 func (*GPUUsage) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GPUUsage) GetUuid() string {
@@ -1692,7 +1779,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[14]
+	mi := &file_berth_node_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1704,7 +1791,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[14]
+	mi := &file_berth_node_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1717,7 +1804,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LeaseGranted) GetSequence() uint64 {
@@ -1746,7 +1833,7 @@ type Redirect struct {
 
 func (x *Redirect) Reset() {
 	*x = Redirect{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[15]
+	mi := &file_berth_node_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1758,7 +1845,7 @@ func (x *Redirect) String() string {
 func (*Redirect) ProtoMessage() {}
 
 func (x *Redirect) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[15]
+	mi := &file_berth_node_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1771,7 +1858,7 @@ func (x *Redirect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Redirect.ProtoReflect.Descriptor instead.
 func (*Redirect) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Redirect) GetLeaderId() string {
@@ -1815,7 +1902,7 @@ type Desired struct {
 
 func (x *Desired) Reset() {
 	*x = Desired{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	mi := &file_berth_node_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1827,7 +1914,7 @@ func (x *Desired) String() string {
 func (*Desired) ProtoMessage() {}
 
 func (x *Desired) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	mi := &file_berth_node_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1840,7 +1927,7 @@ func (x *Desired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Desired.ProtoReflect.Descriptor instead.
 func (*Desired) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Desired) GetTerm() uint64 {
@@ -1898,7 +1985,7 @@ type GPUResume struct {
 
 func (x *GPUResume) Reset() {
 	*x = GPUResume{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[17]
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1910,7 +1997,7 @@ func (x *GPUResume) String() string {
 func (*GPUResume) ProtoMessage() {}
 
 func (x *GPUResume) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[17]
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1923,7 +2010,7 @@ func (x *GPUResume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUResume.ProtoReflect.Descriptor instead.
 func (*GPUResume) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GPUResume) GetUuid() string {
@@ -1957,7 +2044,7 @@ type AttemptRef struct {
 
 func (x *AttemptRef) Reset() {
 	*x = AttemptRef{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1969,7 +2056,7 @@ func (x *AttemptRef) String() string {
 func (*AttemptRef) ProtoMessage() {}
 
 func (x *AttemptRef) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1982,7 +2069,7 @@ func (x *AttemptRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptRef.ProtoReflect.Descriptor instead.
 func (*AttemptRef) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AttemptRef) GetJob() uint64 {
@@ -2058,7 +2145,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2070,7 +2157,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2083,7 +2170,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Assignment) GetJob() uint64 {
@@ -2342,7 +2429,7 @@ type KeptRequest struct {
 
 func (x *KeptRequest) Reset() {
 	*x = KeptRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2354,7 +2441,7 @@ func (x *KeptRequest) String() string {
 func (*KeptRequest) ProtoMessage() {}
 
 func (x *KeptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2367,7 +2454,7 @@ func (x *KeptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptRequest.ProtoReflect.Descriptor instead.
 func (*KeptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *KeptRequest) GetId() string {
@@ -2435,7 +2522,7 @@ type ArrayTask struct {
 
 func (x *ArrayTask) Reset() {
 	*x = ArrayTask{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2447,7 +2534,7 @@ func (x *ArrayTask) String() string {
 func (*ArrayTask) ProtoMessage() {}
 
 func (x *ArrayTask) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2460,7 +2547,7 @@ func (x *ArrayTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayTask.ProtoReflect.Descriptor instead.
 func (*ArrayTask) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ArrayTask) GetJob() uint64 {
@@ -2525,7 +2612,7 @@ type MemBreach struct {
 
 func (x *MemBreach) Reset() {
 	*x = MemBreach{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2537,7 +2624,7 @@ func (x *MemBreach) String() string {
 func (*MemBreach) ProtoMessage() {}
 
 func (x *MemBreach) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2550,7 +2637,7 @@ func (x *MemBreach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemBreach.ProtoReflect.Descriptor instead.
 func (*MemBreach) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *MemBreach) GetUuid() string {
@@ -2619,7 +2706,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2631,7 +2718,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2644,7 +2731,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Progress) GetWarned() bool {
@@ -2691,7 +2778,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[24]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2703,7 +2790,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[24]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2716,7 +2803,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Container) GetNetwork() string {
@@ -2765,7 +2852,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[25]
+	mi := &file_berth_node_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2777,7 +2864,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[25]
+	mi := &file_berth_node_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2790,7 +2877,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -2828,7 +2915,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[26]
+	mi := &file_berth_node_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2840,7 +2927,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[26]
+	mi := &file_berth_node_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2853,7 +2940,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{26}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Warning) GetSignal() string {
@@ -2897,7 +2984,7 @@ type Ranks struct {
 
 func (x *Ranks) Reset() {
 	*x = Ranks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[27]
+	mi := &file_berth_node_v1_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2909,7 +2996,7 @@ func (x *Ranks) String() string {
 func (*Ranks) ProtoMessage() {}
 
 func (x *Ranks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[27]
+	mi := &file_berth_node_v1_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2922,7 +3009,7 @@ func (x *Ranks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ranks.ProtoReflect.Descriptor instead.
 func (*Ranks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{27}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Ranks) GetNodes() []string {
@@ -2984,7 +3071,7 @@ type Preempt struct {
 
 func (x *Preempt) Reset() {
 	*x = Preempt{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[28]
+	mi := &file_berth_node_v1_node_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2996,7 +3083,7 @@ func (x *Preempt) String() string {
 func (*Preempt) ProtoMessage() {}
 
 func (x *Preempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[28]
+	mi := &file_berth_node_v1_node_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3009,7 +3096,7 @@ func (x *Preempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preempt.ProtoReflect.Descriptor instead.
 func (*Preempt) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{28}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Preempt) GetSignal() string {
@@ -3055,7 +3142,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[29]
+	mi := &file_berth_node_v1_node_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3067,7 +3154,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[29]
+	mi := &file_berth_node_v1_node_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3080,7 +3167,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{29}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Share) GetUuid() string {
@@ -3127,7 +3214,7 @@ type Acks struct {
 
 func (x *Acks) Reset() {
 	*x = Acks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[30]
+	mi := &file_berth_node_v1_node_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3139,7 +3226,7 @@ func (x *Acks) String() string {
 func (*Acks) ProtoMessage() {}
 
 func (x *Acks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[30]
+	mi := &file_berth_node_v1_node_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3152,7 +3239,7 @@ func (x *Acks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acks.ProtoReflect.Descriptor instead.
 func (*Acks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{30}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Acks) GetAcks() []*Ack {
@@ -3175,7 +3262,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[31]
+	mi := &file_berth_node_v1_node_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3187,7 +3274,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[31]
+	mi := &file_berth_node_v1_node_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3200,7 +3287,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{31}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Ack) GetJob() uint64 {
@@ -3242,7 +3329,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[32]
+	mi := &file_berth_node_v1_node_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3254,7 +3341,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[32]
+	mi := &file_berth_node_v1_node_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3267,7 +3354,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{32}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *JoinRequest) GetTokenSecret() string {
@@ -3306,7 +3393,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[33]
+	mi := &file_berth_node_v1_node_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3318,7 +3405,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[33]
+	mi := &file_berth_node_v1_node_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3331,7 +3418,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{33}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *JoinResponse) GetCertificate() []byte {
@@ -3384,7 +3471,7 @@ type GetClockRequest struct {
 
 func (x *GetClockRequest) Reset() {
 	*x = GetClockRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[34]
+	mi := &file_berth_node_v1_node_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3396,7 +3483,7 @@ func (x *GetClockRequest) String() string {
 func (*GetClockRequest) ProtoMessage() {}
 
 func (x *GetClockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[34]
+	mi := &file_berth_node_v1_node_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3409,7 +3496,7 @@ func (x *GetClockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClockRequest.ProtoReflect.Descriptor instead.
 func (*GetClockRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{34}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{35}
 }
 
 type GetClockResponse struct {
@@ -3421,7 +3508,7 @@ type GetClockResponse struct {
 
 func (x *GetClockResponse) Reset() {
 	*x = GetClockResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[35]
+	mi := &file_berth_node_v1_node_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3433,7 +3520,7 @@ func (x *GetClockResponse) String() string {
 func (*GetClockResponse) ProtoMessage() {}
 
 func (x *GetClockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[35]
+	mi := &file_berth_node_v1_node_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3446,7 +3533,7 @@ func (x *GetClockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClockResponse.ProtoReflect.Descriptor instead.
 func (*GetClockResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{35}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetClockResponse) GetNow() *timestamppb.Timestamp {
@@ -3465,7 +3552,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[36]
+	mi := &file_berth_node_v1_node_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3477,7 +3564,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[36]
+	mi := &file_berth_node_v1_node_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3490,7 +3577,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{36}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RenewRequest) GetCsr() []byte {
@@ -3510,7 +3597,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[37]
+	mi := &file_berth_node_v1_node_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3522,7 +3609,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[37]
+	mi := &file_berth_node_v1_node_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3535,7 +3622,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{37}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RenewResponse) GetCertificate() []byte {
@@ -3610,7 +3697,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\tstray_mib\x18\r \x01(\x03R\bstrayMib\x12/\n" +
 	"\x06detail\x18\x0e \x01(\v2\x17.berth.api.v1.GPUDetailR\x06detail\":\n" +
 	"\aReports\x12/\n" +
-	"\areports\x18\x01 \x03(\v2\x15.berth.node.v1.ReportR\areports\"\x96\x03\n" +
+	"\areports\x18\x01 \x03(\v2\x15.berth.node.v1.ReportR\areports\"\xc2\x03\n" +
 	"\x06Report\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
@@ -3624,7 +3711,8 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x05usage\x18\n" +
 	" \x01(\v2\x14.berth.node.v1.UsageR\x05usage\x12\x14\n" +
 	"\x05ready\x18\v \x01(\bR\x05ready\x12\x14\n" +
-	"\x05drain\x18\f \x01(\tR\x05drain\"2\n" +
+	"\x05drain\x18\f \x01(\tR\x05drain\x12*\n" +
+	"\x05steps\x18\x14 \x01(\v2\x14.berth.node.v1.StepsR\x05steps\"2\n" +
 	"\x04Exit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\"\x8f\x02\n" +
@@ -3662,14 +3750,21 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\tHeartbeat\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12+\n" +
 	"\x04gpus\x18\x02 \x03(\v2\x17.berth.node.v1.GPUUsageR\x04gpus\x125\n" +
-	"\battempts\x18\x03 \x03(\v2\x19.berth.node.v1.AttemptUseR\battempts\"\x87\x01\n" +
+	"\battempts\x18\x03 \x03(\v2\x19.berth.node.v1.AttemptUseR\battempts\"\xb3\x01\n" +
 	"\n" +
 	"AttemptUse\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x17\n" +
 	"\abusy_ms\x18\x03 \x01(\x03R\x06busyMs\x12\x19\n" +
 	"\bknown_ms\x18\x04 \x01(\x03R\aknownMs\x12\x19\n" +
-	"\bpeak_mib\x18\x05 \x01(\x03R\apeakMib\"\xfc\x01\n" +
+	"\bpeak_mib\x18\x05 \x01(\x03R\apeakMib\x12*\n" +
+	"\x05steps\x18\n" +
+	" \x01(\v2\x14.berth.node.v1.StepsR\x05steps\"a\n" +
+	"\x05Steps\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x17\n" +
+	"\astep_us\x18\x03 \x01(\x03R\x06stepUs\x12\x15\n" +
+	"\x06ago_ms\x18\x04 \x01(\x03R\x05agoMs\"\xfc\x01\n" +
 	"\bGPUUsage\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x19\n" +
 	"\bused_mib\x18\x02 \x01(\x03R\ausedMib\x12\x1d\n" +
@@ -3884,7 +3979,7 @@ func file_berth_node_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_node_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_berth_node_v1_node_proto_goTypes = []any{
 	(GPUState)(0),                 // 0: berth.node.v1.GPUState
 	(AttemptState)(0),             // 1: berth.node.v1.AttemptState
@@ -3903,104 +3998,107 @@ var file_berth_node_v1_node_proto_goTypes = []any{
 	(*NeighbourSpan)(nil),         // 14: berth.node.v1.NeighbourSpan
 	(*Heartbeat)(nil),             // 15: berth.node.v1.Heartbeat
 	(*AttemptUse)(nil),            // 16: berth.node.v1.AttemptUse
-	(*GPUUsage)(nil),              // 17: berth.node.v1.GPUUsage
-	(*LeaseGranted)(nil),          // 18: berth.node.v1.LeaseGranted
-	(*Redirect)(nil),              // 19: berth.node.v1.Redirect
-	(*Desired)(nil),               // 20: berth.node.v1.Desired
-	(*GPUResume)(nil),             // 21: berth.node.v1.GPUResume
-	(*AttemptRef)(nil),            // 22: berth.node.v1.AttemptRef
-	(*Assignment)(nil),            // 23: berth.node.v1.Assignment
-	(*KeptRequest)(nil),           // 24: berth.node.v1.KeptRequest
-	(*ArrayTask)(nil),             // 25: berth.node.v1.ArrayTask
-	(*MemBreach)(nil),             // 26: berth.node.v1.MemBreach
-	(*Progress)(nil),              // 27: berth.node.v1.Progress
-	(*Container)(nil),             // 28: berth.node.v1.Container
-	(*Mount)(nil),                 // 29: berth.node.v1.Mount
-	(*Warning)(nil),               // 30: berth.node.v1.Warning
-	(*Ranks)(nil),                 // 31: berth.node.v1.Ranks
-	(*Preempt)(nil),               // 32: berth.node.v1.Preempt
-	(*Share)(nil),                 // 33: berth.node.v1.Share
-	(*Acks)(nil),                  // 34: berth.node.v1.Acks
-	(*Ack)(nil),                   // 35: berth.node.v1.Ack
-	(*JoinRequest)(nil),           // 36: berth.node.v1.JoinRequest
-	(*JoinResponse)(nil),          // 37: berth.node.v1.JoinResponse
-	(*GetClockRequest)(nil),       // 38: berth.node.v1.GetClockRequest
-	(*GetClockResponse)(nil),      // 39: berth.node.v1.GetClockResponse
-	(*RenewRequest)(nil),          // 40: berth.node.v1.RenewRequest
-	(*RenewResponse)(nil),         // 41: berth.node.v1.RenewResponse
-	(*v1.AttachOpen)(nil),         // 42: berth.api.v1.AttachOpen
-	(*v1.GPUDetail)(nil),          // 43: berth.api.v1.GPUDetail
-	(*timestamppb.Timestamp)(nil), // 44: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 45: google.protobuf.Duration
+	(*Steps)(nil),                 // 17: berth.node.v1.Steps
+	(*GPUUsage)(nil),              // 18: berth.node.v1.GPUUsage
+	(*LeaseGranted)(nil),          // 19: berth.node.v1.LeaseGranted
+	(*Redirect)(nil),              // 20: berth.node.v1.Redirect
+	(*Desired)(nil),               // 21: berth.node.v1.Desired
+	(*GPUResume)(nil),             // 22: berth.node.v1.GPUResume
+	(*AttemptRef)(nil),            // 23: berth.node.v1.AttemptRef
+	(*Assignment)(nil),            // 24: berth.node.v1.Assignment
+	(*KeptRequest)(nil),           // 25: berth.node.v1.KeptRequest
+	(*ArrayTask)(nil),             // 26: berth.node.v1.ArrayTask
+	(*MemBreach)(nil),             // 27: berth.node.v1.MemBreach
+	(*Progress)(nil),              // 28: berth.node.v1.Progress
+	(*Container)(nil),             // 29: berth.node.v1.Container
+	(*Mount)(nil),                 // 30: berth.node.v1.Mount
+	(*Warning)(nil),               // 31: berth.node.v1.Warning
+	(*Ranks)(nil),                 // 32: berth.node.v1.Ranks
+	(*Preempt)(nil),               // 33: berth.node.v1.Preempt
+	(*Share)(nil),                 // 34: berth.node.v1.Share
+	(*Acks)(nil),                  // 35: berth.node.v1.Acks
+	(*Ack)(nil),                   // 36: berth.node.v1.Ack
+	(*JoinRequest)(nil),           // 37: berth.node.v1.JoinRequest
+	(*JoinResponse)(nil),          // 38: berth.node.v1.JoinResponse
+	(*GetClockRequest)(nil),       // 39: berth.node.v1.GetClockRequest
+	(*GetClockResponse)(nil),      // 40: berth.node.v1.GetClockResponse
+	(*RenewRequest)(nil),          // 41: berth.node.v1.RenewRequest
+	(*RenewResponse)(nil),         // 42: berth.node.v1.RenewResponse
+	(*v1.AttachOpen)(nil),         // 43: berth.api.v1.AttachOpen
+	(*v1.GPUDetail)(nil),          // 44: berth.api.v1.GPUDetail
+	(*timestamppb.Timestamp)(nil), // 45: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 46: google.protobuf.Duration
 }
 var file_berth_node_v1_node_proto_depIdxs = []int32{
 	7,  // 0: berth.node.v1.SessionRequest.hello:type_name -> berth.node.v1.Hello
 	9,  // 1: berth.node.v1.SessionRequest.reports:type_name -> berth.node.v1.Reports
 	15, // 2: berth.node.v1.SessionRequest.heartbeat:type_name -> berth.node.v1.Heartbeat
-	19, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
-	20, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
-	34, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
-	18, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
+	20, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
+	21, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
+	35, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
+	19, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
 	6,  // 7: berth.node.v1.SessionResponse.visit:type_name -> berth.node.v1.Visit
-	42, // 8: berth.node.v1.Visit.open:type_name -> berth.api.v1.AttachOpen
-	23, // 9: berth.node.v1.Visit.of:type_name -> berth.node.v1.Assignment
+	43, // 8: berth.node.v1.Visit.open:type_name -> berth.api.v1.AttachOpen
+	24, // 9: berth.node.v1.Visit.of:type_name -> berth.node.v1.Assignment
 	8,  // 10: berth.node.v1.Hello.gpus:type_name -> berth.node.v1.GPU
 	0,  // 11: berth.node.v1.GPU.state:type_name -> berth.node.v1.GPUState
-	43, // 12: berth.node.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
+	44, // 12: berth.node.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
 	10, // 13: berth.node.v1.Reports.reports:type_name -> berth.node.v1.Report
 	1,  // 14: berth.node.v1.Report.state:type_name -> berth.node.v1.AttemptState
 	11, // 15: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
-	44, // 16: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
-	44, // 17: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
+	45, // 16: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
+	45, // 17: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
 	12, // 18: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
-	13, // 19: berth.node.v1.Usage.profile:type_name -> berth.node.v1.Profile
-	14, // 20: berth.node.v1.Profile.neighbours:type_name -> berth.node.v1.NeighbourSpan
-	17, // 21: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
-	16, // 22: berth.node.v1.Heartbeat.attempts:type_name -> berth.node.v1.AttemptUse
-	44, // 23: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
-	45, // 24: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
-	23, // 25: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
-	22, // 26: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
-	21, // 27: berth.node.v1.Desired.resumes:type_name -> berth.node.v1.GPUResume
-	44, // 28: berth.node.v1.GPUResume.at:type_name -> google.protobuf.Timestamp
-	45, // 29: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
-	45, // 30: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
-	33, // 31: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
-	32, // 32: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
-	26, // 33: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
-	30, // 34: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
-	28, // 35: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
-	27, // 36: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
-	31, // 37: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
-	25, // 38: berth.node.v1.Assignment.array:type_name -> berth.node.v1.ArrayTask
-	45, // 39: berth.node.v1.Assignment.session_idle:type_name -> google.protobuf.Duration
-	24, // 40: berth.node.v1.Assignment.request:type_name -> berth.node.v1.KeptRequest
-	44, // 41: berth.node.v1.KeptRequest.at:type_name -> google.protobuf.Timestamp
-	2,  // 42: berth.node.v1.KeptRequest.state:type_name -> berth.node.v1.RequestState
-	44, // 43: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
-	44, // 44: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
-	3,  // 45: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
-	3,  // 46: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
-	29, // 47: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
-	45, // 48: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
-	45, // 49: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
-	44, // 50: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
-	35, // 51: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
-	1,  // 52: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
-	44, // 53: berth.node.v1.GetClockResponse.now:type_name -> google.protobuf.Timestamp
-	4,  // 54: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
-	36, // 55: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
-	40, // 56: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
-	38, // 57: berth.node.v1.NodeService.GetClock:input_type -> berth.node.v1.GetClockRequest
-	5,  // 58: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
-	37, // 59: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
-	41, // 60: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
-	39, // 61: berth.node.v1.NodeService.GetClock:output_type -> berth.node.v1.GetClockResponse
-	58, // [58:62] is the sub-list for method output_type
-	54, // [54:58] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	17, // 19: berth.node.v1.Report.steps:type_name -> berth.node.v1.Steps
+	13, // 20: berth.node.v1.Usage.profile:type_name -> berth.node.v1.Profile
+	14, // 21: berth.node.v1.Profile.neighbours:type_name -> berth.node.v1.NeighbourSpan
+	18, // 22: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
+	16, // 23: berth.node.v1.Heartbeat.attempts:type_name -> berth.node.v1.AttemptUse
+	17, // 24: berth.node.v1.AttemptUse.steps:type_name -> berth.node.v1.Steps
+	45, // 25: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
+	46, // 26: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
+	24, // 27: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
+	23, // 28: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
+	22, // 29: berth.node.v1.Desired.resumes:type_name -> berth.node.v1.GPUResume
+	45, // 30: berth.node.v1.GPUResume.at:type_name -> google.protobuf.Timestamp
+	46, // 31: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
+	46, // 32: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
+	34, // 33: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
+	33, // 34: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
+	27, // 35: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
+	31, // 36: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
+	29, // 37: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
+	28, // 38: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
+	32, // 39: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
+	26, // 40: berth.node.v1.Assignment.array:type_name -> berth.node.v1.ArrayTask
+	46, // 41: berth.node.v1.Assignment.session_idle:type_name -> google.protobuf.Duration
+	25, // 42: berth.node.v1.Assignment.request:type_name -> berth.node.v1.KeptRequest
+	45, // 43: berth.node.v1.KeptRequest.at:type_name -> google.protobuf.Timestamp
+	2,  // 44: berth.node.v1.KeptRequest.state:type_name -> berth.node.v1.RequestState
+	45, // 45: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
+	45, // 46: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
+	3,  // 47: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
+	3,  // 48: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
+	30, // 49: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
+	46, // 50: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
+	46, // 51: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
+	45, // 52: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
+	36, // 53: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
+	1,  // 54: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
+	45, // 55: berth.node.v1.GetClockResponse.now:type_name -> google.protobuf.Timestamp
+	4,  // 56: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
+	37, // 57: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
+	41, // 58: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
+	39, // 59: berth.node.v1.NodeService.GetClock:input_type -> berth.node.v1.GetClockRequest
+	5,  // 60: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
+	38, // 61: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
+	42, // 62: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
+	40, // 63: berth.node.v1.NodeService.GetClock:output_type -> berth.node.v1.GetClockResponse
+	60, // [60:64] is the sub-list for method output_type
+	56, // [56:60] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_berth_node_v1_node_proto_init() }
@@ -4026,7 +4124,7 @@ func file_berth_node_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_node_v1_node_proto_rawDesc), len(file_berth_node_v1_node_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   38,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,198 @@
+// Package progress reads how far jobs say that they are. Each attempt has a file, of
+// its user, in a directory of root's, which the variable BERTH_PROGRESS names. A job
+// writes lines of JSON into it, one after the other or each in place of the last:
+//
+//	{"step": 120, "total": 1000}
+//
+// The last line counts, and other keys are the job's own. What is no such line is as if
+// it was not there. The file is emptied when it has grown large, so that a job which
+// adds lines for days fills no disk.
+package progress
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-scheduler/berth/cluster"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// Var is the variable that names a job's file.
+const Var = "BERTH_PROGRESS"
+
+const (
+	// lineBytes is how long a line may be, and largeBytes from when on the file is
+	// emptied.
+	lineBytes  = 4 << 10
+	largeBytes = 1 << 20
+	// window is over how long the time of a step is measured, at most.
+	window = 10 * time.Minute
+)
+
+// Feed reads the files of the attempts that run on a node. It is safe for concurrent
+// use.
+type Feed struct {
+	now func() time.Time
+
+	mu    sync.Mutex
+	feeds map[cluster.AttemptID]*feed
+}
+
+// feed is what one attempt said.
+type feed struct {
+	path  string
+	mod   time.Time
+	size  int64
+	total int64
+	seen  []seen // the oldest first, at most a window old but for one
+}
+
+type seen struct {
+	at   time.Time
+	step int64
+}
+
+// New makes one that reads no files yet. now is the clock by which files change.
+func New(now func() time.Time) *Feed {
+	return &Feed{now: now, feeds: map[cluster.AttemptID]*feed{}}
+}
+
+// Begin reads an attempt's file from now on.
+func (f *Feed) Begin(id cluster.AttemptID, path string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.feeds[id] == nil {
+		f.feeds[id] = &feed{path: path}
+	}
+}
+
+// End forgets an attempt.
+func (f *Feed) End(id cluster.AttemptID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.feeds, id)
+}
+
+// Steps is how far an attempt says that it is now, nil when it said nothing.
+func (f *Feed) Steps(id cluster.AttemptID) *nodev1.Steps {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e := f.feeds[id]
+	if e == nil {
+		return nil
+	}
+	e.look()
+	return e.steps(f.now())
+}
+
+// Add tells with what attempts have used how far they are, those that have used
+// nothing, too.
+func (f *Feed) Add(uses []*nodev1.AttemptUse) []*nodev1.AttemptUse {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now, by := f.now(), map[cluster.AttemptID]*nodev1.AttemptUse{}
+	for _, u := range uses {
+		by[cluster.AttemptID{Job: cluster.JobID(u.Job), No: u.Attempt}] = u
+	}
+	for id, e := range f.feeds {
+		e.look()
+		s := e.steps(now)
+		if s == nil {
+			continue
+		}
+		u := by[id]
+		if u == nil {
+			u = &nodev1.AttemptUse{Job: uint64(id.Job), Attempt: id.No}
+			uses = append(uses, u)
+		}
+		u.Steps = s
+	}
+	return uses
+}
+
+// look reads the file again, if it has changed.
+func (e *feed) look() {
+	// Nobody but root can put another file in its place: what is looked at is
+	// where it lies, and that it is one.
+	f, err := os.OpenFile(e.path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil || !st.Mode().IsRegular() || st.Size() == e.size && st.ModTime().Equal(e.mod) {
+		return
+	}
+	e.size, e.mod = st.Size(), st.ModTime()
+	tail := make([]byte, min(e.size, 2*lineBytes))
+	n, err := f.ReadAt(tail, e.size-int64(len(tail)))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return
+	}
+	if e.size > largeBytes && f.Truncate(0) == nil {
+		e.size = 0
+	}
+	if l, ok := last(tail[:n]); ok {
+		e.add(l, e.mod)
+	}
+}
+
+// line is one line of a file.
+type line struct {
+	Step  *int64 `json:"step"`
+	Total int64  `json:"total"`
+}
+
+// last is the last line that says something, of those that are whole: the end may be
+// about to be written.
+func last(tail []byte) (line, bool) {
+	lines := bytes.Split(tail, []byte("\n"))
+	for _, text := range slices.Backward(lines) {
+		var l line
+		if len(text) <= lineBytes && json.Unmarshal(text, &l) == nil && l.Step != nil && *l.Step >= 0 && *l.Step <= cluster.MaxStep {
+			return l, true
+		}
+	}
+	return line{}, false
+}
+
+// add takes over what was written at a time. Who begins to count anew is measured anew.
+func (e *feed) add(l line, at time.Time) {
+	e.total = min(max(l.Total, 0), cluster.MaxStep)
+	if n := len(e.seen); n > 0 {
+		switch {
+		case *l.Step < e.seen[n-1].step:
+			e.seen = e.seen[:0]
+		case *l.Step == e.seen[n-1].step || !at.After(e.seen[n-1].at):
+			return
+		}
+	}
+	for len(e.seen) > 1 && at.Sub(e.seen[1].at) > window {
+		e.seen = e.seen[1:]
+	}
+	if n := len(e.seen); n > 1 && e.seen[n-1].at.Sub(e.seen[n-2].at) < window/32 {
+		e.seen = e.seen[:n-1] // those between say no more than those around them
+	}
+	e.seen = append(e.seen, seen{at, *l.Step})
+}
+
+// steps is what was said, nil for nothing.
+func (e *feed) steps(now time.Time) *nodev1.Steps {
+	if len(e.seen) == 0 {
+		return nil
+	}
+	first, last := e.seen[0], e.seen[len(e.seen)-1]
+	s := &nodev1.Steps{Step: last.step, Total: e.total, AgoMs: max(0, now.Sub(last.at).Milliseconds())}
+	if n := last.step - first.step; n > 0 {
+		s.StepUs = max(1, last.at.Sub(first.at).Microseconds()/n)
+	}
+	return s
+}
