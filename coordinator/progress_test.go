@@ -31,8 +31,9 @@ func TestProgressOfJobs(t *testing.T) {
 
 	// What a node says of another's job, and what cannot be, changes nothing.
 	other := c.Agent(lead, "n2", "boot2", coordtest.T4("GPU-2"))
-	other.SendReport(&nodev1.Report{Job: as.Job, Attempt: as.Attempt, Token: as.Token, State: completed, Steps: &nodev1.Steps{Step: 999, Total: 1000}})
+	other.SendReport(&nodev1.Report{Job: as.Job, Attempt: as.Attempt, Token: as.Token, State: completed, Steps: &nodev1.Steps{Step: 999, Total: 1000}, Drain: "heard"})
 	other.Heartbeat(&nodev1.AttemptUse{Job: ids[0], Attempt: 1, Steps: &nodev1.Steps{Step: 998, Total: 1000}})
+	eventually(t, "the other node was heard", func() bool { return node(t, cc, "n2").Drain })
 	agent.SendReport(&nodev1.Report{
 		Job: as.Job, Attempt: as.Attempt, Token: as.Token, State: completed, Exit: &nodev1.Exit{}, Steps: &nodev1.Steps{Step: 990, Total: 5, StepUs: -7, AgoMs: -1 << 62},
 	})
