@@ -37,6 +37,8 @@ var said = map[string][2]string{
 	"exclusive":           {"honoured or ignored", "whole nodes for itself; `user` and `mcs` are ignored: who shares a GPU with whom is the site's policy"},
 	"nodelist":            {"honoured or refused", "a list such as `gpu[01-04]`, of all of which the job gets a part; a file of names is refused"},
 	"partition":           {"honoured or mapped", "of the cluster's, see `berth partition list`; of several the first that takes the job and is up. A cluster without partitions takes no notice, and says so"},
+	"clusters":            {"honoured or ignored", "`berth`, which the answer then names as Slurm's does; others are ignored, there is one cluster"},
+	"cluster":             {"honoured or ignored", "as `--clusters`"},
 	"begin":               {"honoured", ""},
 	"kill-on-invalid-dep": {"honoured", ""},
 	"dependency":          {"honoured or refused", "`after`, `afterany`, `afterok`, `afternotok` and `singleton`, `aftercorr` and `after:ID+MINUTES`, of jobs, arrays and tasks as 12_3, joined by `,` or `?`; `afterburstbuffer` and `expand` are refused, and jobs that are not known at the submit"},

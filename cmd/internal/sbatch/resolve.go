@@ -85,6 +85,8 @@ type Request struct {
 	Deadline                      string
 	Wait, Parsable, Test          bool
 	Quiet, Verbose, Help, Version bool
+	// Cluster is this one's name, if --clusters named it.
+	Cluster string
 	// Wrap is the command of --wrap; Wrapped tells that there was one.
 	Wrap    string
 	Wrapped bool

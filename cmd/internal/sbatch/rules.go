@@ -124,8 +124,8 @@ var rules = sync.OnceValue(func() map[string]rule {
 		"batch":              ignored("the script runs on the first of the job's nodes"),
 		"partition":          {read: readPartition},
 		"reservation":        {read: readReservation},
-		"cluster":            ignored("there is one cluster"),
-		"clusters":           ignored("there is one cluster"),
+		"cluster":            {read: readClusters},
+		"clusters":           {read: readClusters},
 		"contiguous":         ignored("nodes are chosen by what they have free alone"),
 		"spread-job":         ignored("nodes are chosen by what they have free alone"),
 		"use-min-nodes":      ignored("nodes are chosen by what they have free alone"),
@@ -211,6 +211,19 @@ func readExport(r *resolver, v string) (*verdict, error) {
 func readWrap(r *resolver, v string) (*verdict, error) {
 	r.req.Wrap, r.req.Wrapped = v, true
 	return honour()
+}
+
+// ClusterName is what jobs and Slurm's commands are told that the cluster is called.
+const ClusterName = "berth"
+
+func readClusters(r *resolver, v string) (*verdict, error) {
+	for name := range strings.SplitSeq(v, ",") {
+		if name == ClusterName {
+			r.req.Cluster = name
+			return honour()
+		}
+	}
+	return &verdict{fate: Ignored, note: "there is one cluster"}, nil
 }
 
 // ParseOpenMode reads how files are opened, and reports whether they are emptied

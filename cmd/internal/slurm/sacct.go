@@ -88,7 +88,9 @@ func (j *Job) Batch() (Job, bool) {
 	}
 	b := *j
 	b.Step, b.Name, b.Partition, b.User, b.Group, b.QOS = "batch", "batch", "", "", "", ""
-	b.State, _, _ = strings.Cut(j.State, " ") // that of the job says by whom, too
+	if b.State, _, _ = strings.Cut(j.State, " "); b.State == "TIMEOUT" { // that of the job says by whom, too
+		b.State = "CANCELLED" // the limit is the job's
+	}
 	b.Eligible, b.Dir, b.Command, b.Comment = j.Started, "", "", ""
 	b.Submitted, b.Nodes, b.Tasked = j.Started, 1, 1
 	b.NodeList = j.FirstNode()
@@ -114,6 +116,23 @@ func (j *Job) exits() string {
 		code = 0
 	}
 	return fmt.Sprintf("%d:%d", code, j.Signal)
+}
+
+// Accounted is how the accounting has it that the job, or its step, ended: a job that
+// was cancelled or had its time is entered before its script has ended, so that what
+// became of that stands with the step alone.
+func (j *Job) Accounted() (code, signal int32) {
+	if j.Step == "" && (strings.HasPrefix(j.State, "CANCELLED") || j.State == "TIMEOUT") {
+		return 0, 0
+	}
+	return j.ExitCode, j.Signal
+}
+
+// accountedExits is exits as the accounting has it.
+func (j *Job) accountedExits() string {
+	in := *j
+	in.ExitCode, in.Signal = j.Accounted()
+	return in.exits()
 }
 
 func (j *Job) limitLong() string {

@@ -120,8 +120,11 @@ func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitO
 	for _, w := range resp.GetWarnings() {
 		e.Warnf("warning: %s", console.Escape(w))
 	}
-	parsable := o.parsable || o.Slurm.Asked != nil && o.Slurm.Asked.Parsable
-	if err := printSubmitted(e, resp.GetIds(), parsable); err != nil {
+	parsable, on := o.parsable, ""
+	if a := o.Slurm.Asked; a != nil {
+		parsable, on = parsable || a.Parsable, a.Cluster
+	}
+	if err := printSubmitted(e, resp.GetIds(), parsable, on); err != nil {
 		return err
 	}
 	if a := o.Slurm.Asked; o.wait || a != nil && a.Wait {
@@ -188,15 +191,20 @@ func checkRequestID(s string) error {
 }
 
 // printSubmitted writes the ids out at once: what follows may fail, and a job
-// whose id nobody saw would be lost to its owner.
-func printSubmitted(e *console.Env, ids []uint64, parsable bool) error {
+// whose id nobody saw would be lost to its owner. A cluster that was named is said, as
+// sbatch does.
+func printSubmitted(e *console.Env, ids []uint64, parsable bool, cluster string) error {
+	after, on := "", ""
+	if cluster != "" {
+		after, on = ";"+cluster, " on cluster "+cluster
+	}
 	switch {
 	case parsable:
 		for _, id := range ids {
-			e.Printf("%d\n", id)
+			e.Printf("%d%s\n", id, after)
 		}
 	case len(ids) == 1:
-		e.Printf("Submitted batch job %d\n", ids[0])
+		e.Printf("Submitted batch job %d%s\n", ids[0], on)
 	default:
 		e.Printf("Submitted %d batch jobs %s\n", len(ids), console.IDRanges(ids))
 	}

@@ -113,7 +113,7 @@ func TestJobsAreChosen(t *testing.T) {
 	for _, tc := range []struct{ line, want string }{
 		{"squeue -h -o %i -A vision", "77\n"}, {"squeue -h -o %i -q high", "77\n"}, {"squeue -h -o %i -R course", "77\n"},
 		{"squeue -h -o %i -w n2 -t all", "13\n77\n"}, {"squeue -h -o %i -w n[2,9]", "squeue: error: Invalid node name n9\n"},
-		{"squeue -h -o %i -M berth -j 12", "12\n"}, {"squeue -h -M far", "squeue: error: 'far' can't be reached now, or it is an invalid entry for --cluster.  Use 'sacctmgr list clusters' to see available clusters.\n"},
+		{"squeue -h -o %i -M berth -j 12", "12\n"}, {"squeue -o %i -M berth -j 12", "CLUSTER: berth\nJOBID\n12\n"}, {"squeue -h -M far", "squeue: error: 'far' can't be reached now, or it is an invalid entry for --cluster.  Use 'sacctmgr list clusters' to see available clusters.\n"},
 		{"squeue -h -O minmemory:,partition:|,jobid:.4#, -j 12 --noconvert", "8192Mall|  12#\n"},
 		{"squeue -t RD,RF,RH,RS,RV,SI,SO -h", ""},
 		{"squeue -s", "squeue: error: --steps: steps are not listed: they belong to the srun that runs them; berth show JOB says what a job does\n"},

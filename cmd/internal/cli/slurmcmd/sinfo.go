@@ -44,6 +44,7 @@ func NewSinfoCmd(e *console.Env, c *client.Client) *cobra.Command {
 		option.Ignore(fs, "memory is in MiB", "noconvert")
 		option.Ignore(fs, "nothing more is said", "verbose,v")
 		option.Clusters(fs)
+		option.Headed(fs)
 		option.OfClusters(fs, "federation", "local")
 		option.Refuse(fs, "yaml", "", false, "YAML is printed by berth node list -o yaml")
 		option.Variables(fs, "SINFO_PARTITION=partition", "SINFO_SORT=sort", "SINFO_FORMAT=format")

@@ -75,6 +75,7 @@ func (o *squeueOptions) flags(fs *pflag.FlagSet) {
 	option.Ignore(fs, "a job waits in one partition", "priority,P")
 	option.Ignore(fs, "nothing more is said", "verbose,v")
 	option.Clusters(fs)
+	option.Headed(fs)
 	option.OfClusters(fs, "federation", "local", "sibling")
 	option.Refuse(fs, "steps", "s", true, "steps are not listed: they belong to the srun that runs them; berth show JOB says what a job does")
 	option.Mark(fs, "steps", option.MarkAlone)

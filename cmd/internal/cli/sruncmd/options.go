@@ -1,6 +1,7 @@
 package sruncmd
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,7 +13,8 @@ import (
 
 // stepOptions are options of srun that sbatch has not, or means otherwise.
 var stepOptions = []sbatch.Option{
-	{Name: "accel-bind", Arg: sbatch.NeedsArg}, {Name: "bcast", Arg: sbatch.MayArg}, {Name: "cpu-bind", Arg: sbatch.NeedsArg},
+	{Name: "accel-bind", Arg: sbatch.NeedsArg}, {Name: "bcast", Arg: sbatch.MayArg}, {Name: "bcast-exclude", Arg: sbatch.NeedsArg},
+	{Name: "compress", Arg: sbatch.MayArg}, {Name: "x11", Arg: sbatch.MayArg}, {Name: "cpu-bind", Arg: sbatch.NeedsArg},
 	{Name: "disable-status", Short: 'X'}, {Name: "epilog", Arg: sbatch.NeedsArg}, {Name: "error", Short: 'e', Arg: sbatch.NeedsArg},
 	{Name: "exact"}, {Name: "het-group", Arg: sbatch.NeedsArg}, {Name: "immediate", Short: 'I', Arg: sbatch.MayArg},
 	{Name: "input", Short: 'i', Arg: sbatch.NeedsArg}, {Name: "interactive"}, {Name: "jobid", Arg: sbatch.NeedsArg},
@@ -40,6 +42,7 @@ var refusedOptions = map[string]string{
 	"multi-prog":  "several programs in one step are not run; start each with an srun of its own, in the background",
 	"het-group":   "a job has one group of nodes",
 	"bcast":       "programs are not sent to the nodes; keep it where all of them read it",
+	"x11":         "displays are not forwarded; berth tunnel reaches a port of a job, such as that of a VNC server",
 	"no-allocate": "a command runs in a job",
 }
 
@@ -95,6 +98,9 @@ func parse(args []string) (*options, error) {
 		}
 	}
 	for _, w := range rest {
+		if w.Text == ":" {
+			return nil, errors.New("several programs with a colon between them are a job of several groups, and " + refusedOptions["het-group"] + "; start each with an srun of its own, in the background")
+		}
 		o.command = append(o.command, w.Text)
 	}
 	return o, nil

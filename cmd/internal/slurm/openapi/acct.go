@@ -288,12 +288,13 @@ func acctStep(j *slurm.Job) AcctStep {
 
 // exitOf is how it ended.
 func exitOf(j *slurm.Job) acctExit {
-	none, code := int32(0), j.ExitCode
+	none := int32(0)
+	code, signal := j.Accounted()
 	switch {
 	case j.Ended.IsZero():
 		return acctExit{Status: "PENDING"}
-	case j.Signal != 0:
-		return acctExit{Status: "SIGNALED", ReturnCode: &none, Signal: &acctSignal{j.Signal, signalText(j.Signal)}}
+	case signal != 0:
+		return acctExit{Status: "SIGNALED", ReturnCode: &none, Signal: &acctSignal{signal, signalText(signal)}}
 	case code != 0:
 		return acctExit{Status: "ERROR", ReturnCode: &code}
 	}

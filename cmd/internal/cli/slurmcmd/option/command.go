@@ -51,6 +51,7 @@ func Command(e *console.Env, use, short, example string, flags func(*pflag.FlagS
 			if err := settleOptions(e, fs); err != nil {
 				return AsSlurm(e, err)
 			}
+			e.Printf("%s", heading(fs))
 			return AsSlurm(e, unreached(name, run(cmd.Context(), fs.Args())))
 		},
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
@@ -23,13 +24,14 @@ const (
 	MarkUnless   = "unless"   // options that take the variable's place, too
 	MarkAlone    = "alone"    // may stand without its value
 	markCluster  = "cluster"  // names clusters
+	markHeaded   = "headed"   // and they stand over the table
 	OneCluster   = "there is one cluster"
 	NothingHides = "no partition is hidden"
 )
 
 // ClusterName is what jobs and Slurm's commands are told that the cluster is
 // called.
-const ClusterName = "berth"
+const ClusterName = sbatch.ClusterName
 
 // Mark puts a mark on an option.
 func Mark(fs *pflag.FlagSet, name, mark string, values ...string) {
@@ -70,6 +72,19 @@ func Clusters(fs *pflag.FlagSet) {
 	fs.StringP("clusters", "M", "", "taken for Slurm's sake: "+OneCluster+", called "+ClusterName)
 	Mark(fs, "clusters", markCluster)
 	Mark(fs, "clusters", MarkIgnored, OneCluster+", `"+ClusterName+"`; another is refused in Slurm's words")
+}
+
+// Headed has the command print the name of a cluster that -M names over its table, as
+// squeue and sinfo do.
+func Headed(fs *pflag.FlagSet) { Mark(fs, "clusters", markHeaded) }
+
+// heading is the line over the table, "" where there is none.
+func heading(fs *pflag.FlagSet) string {
+	f := fs.Lookup("clusters")
+	if f == nil || !f.Changed || f.Annotations[markHeaded] == nil || fs.Changed("noheader") || fs.Changed("json") {
+		return ""
+	}
+	return "CLUSTER: " + ClusterName + "\n"
 }
 
 // OfClusters are those of federations of clusters.

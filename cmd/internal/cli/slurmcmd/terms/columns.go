@@ -100,11 +100,23 @@ func IsHeld(reason string) bool {
 	return reason == string(cluster.ReasonHeldUser) || reason == string(cluster.ReasonHeldAdmin)
 }
 
+// endReasons is how Slurm calls reasons to have ended. Clients look the word up in a
+// list of Slurm's, and some fail on one that is not there.
+var endReasons = map[cluster.ReasonCode]string{
+	cluster.ReasonLaunch: "JobLaunchFailure", cluster.ReasonSignal: "NonZeroExitCode", cluster.ReasonByUser: "None", cluster.ReasonByAdmin: "None",
+	cluster.ReasonHostOOM: "OutOfMemory", cluster.ReasonGPUOOM: "OutOfMemory", cluster.ReasonNodeLost: "NodeDown",
+	cluster.ReasonGPUFault: "SystemFailure", cluster.ReasonGPUCheck: "SystemFailure", cluster.ReasonNodeFault: "SystemFailure", cluster.ReasonNotReady: "SystemFailure",
+	cluster.ReasonRuntimeLost: "SystemFailure", cluster.ReasonUnkillable: "SystemFailure",
+}
+
 // settle reckons what follows from the times of a job.
 func settle(s *slurm.Job, waiting bool, now time.Time) {
 	s.Begun = !s.Started.IsZero()
 	if waiting { // what it did before it was requeued does not count
 		s.Started, s.Ended, s.NodeList = time.Time{}, time.Time{}, ""
+	}
+	if why, ok := endReasons[cluster.ReasonCode(s.Reason)]; ok && !waiting {
+		s.Reason = why
 	}
 	if waiting && s.Expected.IsZero() && s.Eligible.After(now) { // not before --begin
 		s.Expected = s.Eligible
