@@ -120,11 +120,7 @@ func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitO
 	for _, w := range resp.GetWarnings() {
 		e.Warnf("warning: %s", console.Escape(w))
 	}
-	parsable, on := o.parsable, ""
-	if a := o.Slurm.Asked; a != nil {
-		parsable, on = parsable || a.Parsable, a.Cluster
-	}
-	if err := printSubmitted(e, resp.GetIds(), parsable, on); err != nil {
+	if err := o.printSubmitted(e, resp.GetIds()); err != nil {
 		return err
 	}
 	if a := o.Slurm.Asked; o.wait || a != nil && a.Wait {
@@ -193,10 +189,13 @@ func checkRequestID(s string) error {
 // printSubmitted writes the ids out at once: what follows may fail, and a job
 // whose id nobody saw would be lost to its owner. A cluster that was named is said, as
 // sbatch does.
-func printSubmitted(e *console.Env, ids []uint64, parsable bool, cluster string) error {
-	after, on := "", ""
-	if cluster != "" {
-		after, on = ";"+cluster, " on cluster "+cluster
+func (o *SubmitOptions) printSubmitted(e *console.Env, ids []uint64) error {
+	parsable, after, on := o.parsable, "", ""
+	if a := o.Slurm.Asked; a != nil {
+		parsable = parsable || a.Parsable
+		if a.Cluster != "" {
+			after, on = ";"+a.Cluster, " on cluster "+a.Cluster
+		}
 	}
 	switch {
 	case parsable:

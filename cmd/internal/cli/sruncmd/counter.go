@@ -14,13 +14,16 @@ import (
 )
 
 // counter is the file in which a job counts its steps. Bytes of it are locked
-// for GPUs that steps have: a lock ends with its process.
+// for GPUs and cores that steps have: a lock ends with its process.
 type counter struct{ f *os.File }
 
-// lockBase is where the bytes begin that stand for GPUs; a node has maxGPUs.
+// lockBase is where the bytes begin that stand for GPUs, coreBase for cores; a node has
+// maxGPUs and maxCores.
 const (
 	lockBase = 1 << 20
 	maxGPUs  = 64
+	coreBase = 1 << 30
+	maxCores = 1 << 12
 )
 
 // openCounter opens the file that $BERTH_STEPS names; without it all steps have
@@ -54,53 +57,82 @@ func (c *counter) next() (int, error) {
 	return was, nil
 }
 
-// take locks n of the GPUs that a node of the job has, and returns their
-// places; false when so many are not free. Locks of one open file do not stand in
-// each other's way, so each step opens it anew.
-func (c *counter) take(inJob, have, n int) ([]int, bool) {
+// claim is n of the have things that a node of the job has, each a byte from at on.
+type claim struct {
+	at      int64
+	have, n int
+}
+
+// claims are what a step must have for itself on a place: its GPUs, and its cores if it
+// asked to have them alone.
+func (l *layout) claims(p place, j *job) []claim {
+	out := []claim{{lockBase + int64(p.inJob*maxGPUs), j.gpus, l.gpus}}
+	if l.exact && j.cpus != nil {
+		have := min(j.cpus[p.inJob], maxCores)
+		out = append(out, claim{coreBase + int64(p.inJob*maxCores), have, min(have, p.tasks*max(1, l.cpus))})
+	}
+	return out
+}
+
+// take locks what is claimed and returns the places of it; false when so many are not
+// free. Locks of one open file do not stand in each other's way, so each step opens it
+// anew.
+func (c *counter) take(x claim) ([]int, bool) {
 	var got []int
-	for i := 0; i < have && len(got) < n; i++ {
-		if c.f == nil || c.lock(inJob, i, unix.F_WRLCK) {
+	for i := 0; i < x.have && len(got) < x.n; i++ {
+		if c.f == nil || c.lock(x, i, unix.F_WRLCK) {
 			got = append(got, i)
 		}
 	}
-	if len(got) == n {
+	if len(got) == x.n {
 		return got, true
 	}
-	for _, i := range got {
-		if c.f != nil {
-			c.lock(inJob, i, unix.F_UNLCK)
-		}
-	}
+	c.free(x, got)
 	return nil, false
 }
 
-func (c *counter) lock(inJob, gpu int, how int16) bool {
-	at := int64(lockBase + inJob*maxGPUs + gpu)
-	return unix.FcntlFlock(c.f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: how, Start: at, Len: 1}) == nil
+func (c *counter) free(x claim, got []int) {
+	for _, i := range got {
+		if c.f != nil {
+			c.lock(x, i, unix.F_UNLCK)
+		}
+	}
 }
 
-// takeAll takes the GPUs of all places of a step, as soon as they are free.
-func (c *counter) takeAll(ctx context.Context, l *layout, j *job, wait func()) ([][]int, error) {
-	if l.gpus == 0 {
-		return make([][]int, len(l.places)), nil
+func (c *counter) lock(x claim, i int, how int16) bool {
+	return unix.FcntlFlock(c.f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: how, Start: x.at + int64(i), Len: 1}) == nil
+}
+
+// tryAll takes what all places of a step claim, or nothing; it returns their GPUs.
+func (c *counter) tryAll(l *layout, j *job) (gpus [][]int, ok bool) {
+	type held struct {
+		claim
+		got []int
 	}
+	var all []held
+	for _, p := range l.places {
+		for i, x := range l.claims(p, j) {
+			got, ok := c.take(x)
+			if !ok {
+				for _, h := range all {
+					c.free(h.claim, h.got)
+				}
+				return nil, false
+			}
+			all = append(all, held{x, got})
+			if i == 0 {
+				gpus = append(gpus, got)
+			}
+		}
+	}
+	return gpus, true
+}
+
+// takeAll is tryAll as soon as all is free.
+func (c *counter) takeAll(ctx context.Context, l *layout, j *job, wait func()) ([][]int, error) {
 	for first := true; ; first = false {
-		out, all := make([][]int, len(l.places)), true
-		for i, p := range l.places {
-			var ok bool
-			if out[i], ok = c.take(p.inJob, j.gpus, l.gpus); !ok {
-				all = false
-				break
-			}
-		}
-		if all {
-			return out, nil
-		}
-		for i, list := range out {
-			for _, g := range list {
-				c.lock(l.places[i].inJob, g, unix.F_UNLCK)
-			}
+		if gpus, ok := c.tryAll(l, j); ok {
+			return gpus, nil
 		}
 		if first {
 			wait()

@@ -36,6 +36,7 @@ type layout struct {
 	// gpus is how many of the job's GPUs each node of the step has, 0 is all;
 	// eachGPUs how many of them each task sees, 0 is all.
 	gpus, eachGPUs int
+	exact          bool // the step has its cores to itself
 	warnings       []string
 }
 
@@ -143,7 +144,7 @@ func lay(o *options, j *job) (*layout, error) {
 			return nil, err
 		}
 	}
-	l.cpus = cpus
+	l.cpus, l.exact = cpus, o.alone()
 	chosen, err := chooseNodes(o, j)
 	if err != nil {
 		return nil, err

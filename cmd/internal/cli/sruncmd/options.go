@@ -48,7 +48,7 @@ var refusedOptions = map[string]string{
 
 // bothOptions count inside of a job as well as for a job of its own; those
 // of sbatch beside them are for jobs alone.
-var bothOptions = []string{"ntasks", "nodes", "nodelist", "exclude", "cpus-per-task", "gpus", "gpus-per-node", "gpus-per-task", "gres", "ntasks-per-node", "tasks-per-node", "chdir", "export", "job-name", "overcommit", "open-mode"}
+var bothOptions = []string{"ntasks", "nodes", "nodelist", "exclude", "cpus-per-task", "gpus", "gpus-per-node", "gpus-per-task", "gres", "ntasks-per-node", "tasks-per-node", "chdir", "export", "job-name", "overcommit", "open-mode", "exclusive"}
 
 // options are the words before the command.
 type options struct {
@@ -60,6 +60,20 @@ type options struct {
 }
 
 func (o *options) has(name string) bool { _, ok := o.values[name]; return ok }
+
+// take takes over what variables say of how steps share a job.
+func (o *options) take(getenv func(string) string) {
+	for _, name := range []string{"exact", "exclusive", "overlap"} {
+		if getenv("SLURM_"+strings.ToUpper(name)) != "" && !o.has(name) {
+			o.values[name] = ""
+		}
+	}
+}
+
+// alone reports whether a step is to have its cores to itself, beside others that are.
+func (o *options) alone() bool {
+	return (o.has("exact") || o.has("exclusive") || o.has("cpus-per-task")) && !o.has("overlap") && !o.has("overcommit")
+}
 
 // ownFlags are Berth's flags that are not Slurm's options too.
 func ownFlags() []sbatch.Option {

@@ -118,6 +118,7 @@ func jobOf(ctx context.Context, e *console.Env, c *client.Client, id string) (*j
 
 // runInside runs a step of a job.
 func runInside(ctx context.Context, e *console.Env, c *client.Client, o *options, j *job) error {
+	o.take(e.Getenv)
 	l, err := lay(o, j)
 	if err != nil {
 		return err
@@ -140,13 +141,13 @@ func runInside(ctx context.Context, e *console.Env, c *client.Client, o *options
 	waited := false
 	gpus, err := count.takeAll(ctx, l, j, func() {
 		waited = true
-		fmt.Fprintf(e.Stderr, "srun: Job %d step creation temporarily disabled, retrying (Requested nodes are busy)\n", j.id)
+		word(e, o, "Job %d step creation temporarily disabled, retrying (Requested nodes are busy)", j.id)
 	})
 	if err != nil {
 		return err
 	}
 	if waited {
-		fmt.Fprintf(e.Stderr, "srun: Step created for job %d\n", j.id)
+		word(e, o, "Step created for job %d", j.id)
 	}
 	s := &stepRun{e: e, c: c, o: o, j: j, l: l, number: number, gpus: gpus, env: stepEnv(l, j, number, l.cpus)}
 	if o.has("pty") {
