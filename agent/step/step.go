@@ -44,6 +44,8 @@ type Config struct {
 
 // Task is one process.
 type Task struct {
+	// Args is the task's own command; without it the step's is run.
+	Args [][]byte `json:",omitempty"`
 	// Env are lines set over those of the step.
 	Env [][]byte
 	// Reads reports whether it is given the input; others read /dev/null.
@@ -247,7 +249,7 @@ func (s *runner) start(no uint32) {
 		if errors.As(err, &errno) && errno < 256 {
 			code = byte(errno)
 		}
-		s.words("execve(): %s: %s", s.cfg.Args[0], words(err))
+		s.words("execve(): %s: %s", s.args(no)[0], words(err))
 		s.send(Frame{Kind: Exit, Task: no, Data: []byte{code, 0, 0}})
 	}
 	for _, f := range t.files {
@@ -255,10 +257,22 @@ func (s *runner) start(no uint32) {
 	}
 }
 
+// args are the words of a task's command.
+func (s *runner) args(no uint32) [][]byte {
+	if own := s.cfg.Tasks[no].Args; len(own) > 0 {
+		return own
+	}
+	return s.cfg.Args
+}
+
 func (s *runner) launch(t *task) error {
 	cfg := s.cfg.Tasks[t.no]
-	t.cmd = &exec.Cmd{Path: s.prog, Env: overlay(overlay(s.env, gpusOf(s.env, cfg.GPUs)), cfg.Env), SysProcAttr: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}}
-	for _, a := range s.cfg.Args {
+	prog := s.prog
+	if len(cfg.Args) > 0 {
+		prog = find(string(cfg.Args[0]), s.env)
+	}
+	t.cmd = &exec.Cmd{Path: prog, Env: overlay(overlay(s.env, gpusOf(s.env, cfg.GPUs)), cfg.Env), SysProcAttr: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}}
+	for _, a := range s.args(t.no) {
 		t.cmd.Args = append(t.cmd.Args, string(a))
 	}
 	if cfg.Reads {

@@ -120,6 +120,16 @@ func TestTasks(t *testing.T) {
 	}
 }
 
+// TestOwnCommands: tasks may have commands of their own, each sought for itself.
+func TestOwnCommands(t *testing.T) {
+	t.Parallel()
+	n := begin(t, Config{Args: lines("nosuchprogram"), Tasks: []Task{{Args: lines("echo", "a")}, {Args: lines("sh", "-c", "echo b; exit 3")}, {Args: lines("nor this")}}, Umask: -1})
+	h := n.hear(nil, 3, nil)
+	if h.text["o0"] != "a\n" || h.text["o1"] != "b\n" || h.ends[1][0] != 3 || h.ends[2][0] != 2 {
+		t.Errorf("%+v", h)
+	}
+}
+
 func TestInputGoesToThoseThatRead(t *testing.T) {
 	t.Parallel()
 	n := begin(t, Config{Args: lines("cat"), Tasks: []Task{{Reads: true}, {}, {Reads: true}}, Umask: -1})

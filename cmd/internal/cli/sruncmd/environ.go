@@ -75,14 +75,8 @@ func distribution(l *layout) string {
 
 // config is what the node of a place runs.
 func config(l *layout, p place, args []string, env []string, gpus []int) *step.Config {
-	cfg := &step.Config{Node: p.node, Umask: -1}
-	for _, a := range args {
-		cfg.Args = append(cfg.Args, []byte(a))
-	}
 	lines := append(env, "SLURM_NODEID="+strconv.Itoa(p.id), "SLURM_GTIDS="+p.ranks())
-	for _, line := range lines {
-		cfg.Env = append(cfg.Env, []byte(line))
-	}
+	cfg := &step.Config{Node: p.node, Umask: -1, Args: bytesOf(args), Env: bytesOf(lines)}
 	for i := range p.tasks {
 		t := step.Task{GPUs: gpus, Env: [][]byte{[]byte("SLURM_PROCID=" + strconv.Itoa(p.first+i)), []byte("SLURM_LOCALID=" + strconv.Itoa(i))}}
 		if each := l.eachGPUs; each > 0 && len(gpus) >= (i+1)*each {
@@ -91,4 +85,11 @@ func config(l *layout, p place, args []string, env []string, gpus []int) *step.C
 		cfg.Tasks = append(cfg.Tasks, t)
 	}
 	return cfg
+}
+
+func bytesOf(list []string) (out [][]byte) {
+	for _, s := range list {
+		out = append(out, []byte(s))
+	}
+	return out
 }

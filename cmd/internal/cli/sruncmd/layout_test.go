@@ -56,7 +56,6 @@ func TestLayout(t *testing.T) {
 		{"-w n3 cmd", "Unable to create step for job 57: Requested node configuration is not available"},
 		{"-n0 cmd", "Invalid numeric value \"0\" for --ntasks."},
 		{"--gres=gpu:3 cmd", "Unable to create step for job 57: Invalid generic resource (gres) specification"},
-		{"--multi-prog cmd", "--multi-prog: several programs in one step are not run; start each with an srun of its own, in the background"},
 	} {
 		o, err := parse(strings.Fields(tc.args))
 		var l *layout

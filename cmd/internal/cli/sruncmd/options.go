@@ -39,7 +39,6 @@ func OptionNames() []string {
 
 // refusedOptions would change what runs, and cannot be done.
 var refusedOptions = map[string]string{
-	"multi-prog":  "several programs in one step are not run; start each with an srun of its own, in the background",
 	"het-group":   "a job has one group of nodes",
 	"bcast":       "programs are not sent to the nodes; keep it where all of them read it",
 	"x11":         "displays are not forwarded; berth tunnel reaches a port of a job, such as that of a VNC server",
@@ -57,6 +56,8 @@ type options struct {
 	// alloc are the options of a job of its own.
 	alloc   []sbatch.Setting
 	command []string
+	// each is the command of each task, with --multi-prog.
+	each [][]string
 }
 
 func (o *options) has(name string) bool { _, ok := o.values[name]; return ok }

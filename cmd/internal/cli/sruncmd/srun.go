@@ -127,6 +127,9 @@ func runInside(ctx context.Context, e *console.Env, c *client.Client, o *options
 	if err != nil {
 		return err
 	}
+	if err := o.programs(l.tasks); err != nil {
+		return err
+	}
 	for _, w := range l.warnings {
 		if !set.quiet {
 			fmt.Fprintln(e.Stderr, "srun: "+w)
@@ -217,6 +220,9 @@ func (s *stepRun) run(ctx context.Context, set settings) error {
 		cfg := s.config(i)
 		for t := range cfg.Tasks {
 			only, err := strconv.Atoi(set.input)
+			if o := s.o; o.each != nil {
+				cfg.Tasks[t].Args = bytesOf(o.each[p.first+t])
+			}
 			cfg.Tasks[t].Reads = set.input != "none" && (err != nil || only == p.first+t)
 		}
 		configs = append(configs, cfg)
