@@ -22,12 +22,15 @@ func (s *State) initCluster(c *logv1.InitCluster) Result {
 	case s.config != nil:
 		return Result{}
 	}
-	s.config = copyConfig(cfg)
-	s.digests.config.Touch(table.One{})
-	s.forgetOldest()
+	s.setConfig(cfg)
+	s.roll.Forget()
 	return Result{}
 }
 
-func copyConfig(c *logv1.Config) *logv1.Config {
-	return &logv1.Config{ClusterId: c.ClusterId, Name: c.Name, KeepFinished: c.KeepFinished}
+func (s *State) setConfig(c *logv1.Config) {
+	s.config = &logv1.Config{ClusterId: c.ClusterId, Name: c.Name, KeepFinished: c.KeepFinished}
+	s.configDigest.Touch(table.One{})
+	if s.roll.Keep = int(c.KeepFinished); s.roll.Keep == 0 {
+		s.roll.Keep = defaultKeep
+	}
 }

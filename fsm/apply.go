@@ -60,7 +60,7 @@ func (s *State) apply(index uint64, cmd *logv1.Command) Result {
 		r = s.removePartition(k.RemovePartition)
 	case *logv1.Command_SetStanding:
 		if r = s.books.Apply(s.entry(), cmd); r.Err == nil {
-			s.changed(Change{Partition: "*"}) // plan anew
+			s.roll.Changed(Change{Partition: "*"}) // plan anew
 		}
 	case *logv1.Command_SetReservation:
 		r = s.setReservation(index, k.SetReservation)
@@ -112,23 +112,23 @@ func (s *State) applyToJobs(index uint64, cmd *logv1.Command) (r Result) {
 // Whether the spec may run is the leader's to check: a rule that changes from
 // version to version must not decide what replicas store.
 func (s *State) submit(index uint64, c *logv1.SubmitJob) Result {
-	if s.rules < command.ChangeVersion {
-		s.requests.Expire(s.now) // from then on a refusal changes nothing, and forgets nothing
+	if s.at.Version < command.ChangeVersion {
+		s.requests.Expire(s.at.Now) // from then on a refusal changes nothing, and forgets nothing
 	}
 	owner := conv.OwnerFromLog(c.Owner)
 	if c.RequestId == "" || len(c.BodyHash) < len(jobs.Request{}.BodyHash) {
 		return refuse(cluster.CodeInvalid, "request id: is missing, or the hash of the request has %d bytes", len(c.BodyHash))
 	}
 	req := &jobs.Request{
-		Key: jobs.KeyOf(owner.UID, c.RequestId), BodyHash: [16]byte(c.BodyHash), First: cluster.JobID(c.FirstJob), Count: len(c.Jobs), At: s.now,
+		Key: jobs.KeyOf(owner.UID, c.RequestId), BodyHash: [16]byte(c.BodyHash), First: cluster.JobID(c.FirstJob), Count: len(c.Jobs), At: s.at.Now,
 	}
-	if old := s.requests.Get(req.Key); old != nil && s.now.Sub(old.At) <= jobs.RequestLife {
+	if old := s.requests.Get(req.Key); old != nil && s.at.Now.Sub(old.At) <= jobs.RequestLife {
 		if old.BodyHash != req.BodyHash {
 			return refuse(cluster.CodeAlreadyExists, "request id %q was used for another request; make a new one", c.RequestId)
 		}
 		return Result{Jobs: old.Jobs(), Existing: true}
 	}
-	if req.First < s.nextJob || req.First > lastJobID {
+	if req.First < s.roll.NextID || req.First > lastJobID {
 		return refuse(cluster.CodeConflict, "job id %d was given before; submit again", req.First)
 	}
 	if len(c.Jobs) == 0 {
@@ -136,10 +136,10 @@ func (s *State) submit(index uint64, c *logv1.SubmitJob) Result {
 	}
 	all := make([]*cluster.Job, len(c.Jobs))
 	next := req.First
-	s.begun = map[cluster.JobID]cluster.Time{}
-	defer func() { s.begun = nil }()
+	s.roll.Depends.Begun = map[cluster.JobID]cluster.Time{}
+	defer func() { s.roll.Depends.Begun = nil }()
 	for i, nj := range c.Jobs {
-		spec, err := conv.SpecNamed(nj.Spec, s.bulkNamed)
+		spec, err := conv.SpecNamed(nj.Spec, s.roll.BulkNamed)
 		if err != nil {
 			return refuseSpec(fmt.Sprintf("job %d of the request", i), err)
 		}
@@ -149,7 +149,7 @@ func (s *State) submit(index uint64, c *logv1.SubmitJob) Result {
 		all[i] = &cluster.Job{
 			ID: next, Revision: index, Owner: owner, Spec: spec, State: cluster.JobPending,
 			Reason: s.fleet.WaitsFor(spec), Estimates: conv.EstimatesFromLog(nj.Estimates),
-			Submitted: s.now, Eligible: s.now,
+			Submitted: s.at.Now, Eligible: s.at.Now,
 		}
 		if err := s.bar(all[i]); err != nil {
 			return Result{Err: err}
@@ -161,30 +161,29 @@ func (s *State) submit(index uint64, c *logv1.SubmitJob) Result {
 	}
 	req.ListIDs(all)
 	s.putNew(all)
-	s.nextJob = next
+	s.roll.NextID = next
 	s.requests.Add(req)
 	return Result{Jobs: req.Jobs()}
 }
 
 // putNew stores the jobs of a submit that is not refused.
 func (s *State) putNew(jobs []*cluster.Job) {
-	s.requests.Expire(s.now)
-	s.blobs.Take(s.now, jobs)
+	s.requests.Expire(s.at.Now)
+	s.blobs.Take(s.at.Now, jobs)
 	for _, j := range jobs {
-		s.intern(j)
+		s.roll.Intern(j)
 		if j.Spec.Array != nil {
-			j = s.newTasks(j)
+			j = s.roll.NewTasks(j)
 		}
-		s.putJob(nil, j)
-		s.changed(Change{Job: j.ID, New: true})
+		s.roll.Change(nil, j, Change{New: true})
 	}
 }
 
 // cancel ends a waiting job at once, and asks the agent to end a live one.
 func (s *State) cancel(index uint64, c *logv1.CancelJob) Result {
-	old := s.job(cluster.JobID(c.Job))
+	old := s.roll.Job(cluster.JobID(c.Job))
 	if old != nil && !old.State.Terminal() {
-		old = s.own(old.ID)
+		old = s.roll.Own(old.ID)
 	}
 	return Result{Cancel: s.cancelJob(index, old, cluster.UID(c.By), c.Admin)}
 }
@@ -200,15 +199,14 @@ func (s *State) cancelJob(index uint64, old *cluster.Job, by cluster.UID, admin 
 		return Cancelled // on its way; who asked first stays on record
 	}
 	j := old.Clone()
-	j.Cancel = &cluster.CancelRequest{At: s.now, By: by, Admin: admin}
+	j.Cancel = &cluster.CancelRequest{At: s.at.Now, By: by, Admin: admin}
 	j.Revision = index
 	if j.State.Waiting() {
-		s.queues.Leave(j)
+		s.roll.Queues.Leave(j)
 		j.Hold = nil
-		j.State, j.Ended, j.Reason = cluster.JobCancelled, s.now, cancelReason(j)
+		j.State, j.Ended, j.Reason = cluster.JobCancelled, s.at.Now, cancelReason(j)
 	}
-	s.putJob(old, j)
-	s.changed(Change{Job: j.ID})
+	s.roll.Change(old, j, Change{})
 	return Cancelled
 }
 

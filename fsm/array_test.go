@@ -3,6 +3,7 @@ package fsm
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/draws"
+	"github.com/berth-scheduler/berth/fsm/jobs"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -95,10 +97,10 @@ func checkShown(s *State, waiting []*cluster.Job) error {
 		shown[j.ID] = true
 	}
 	want := 0
-	for _, j := range s.inStates(cluster.JobPending, cluster.JobQueued) {
+	for _, j := range s.roll.InStates(cluster.JobPending, cluster.JobQueued) {
 		switch {
-		case j.Barred(s.now).Code != "":
-		case s.throttled(j) && j.State == cluster.JobPending:
+		case j.Barred(s.at.Now).Code != "":
+		case j.InArray() && s.roll.Arrays[j.ArrayJobID].Throttle > 0 && j.State == cluster.JobPending:
 			free[j.ArrayJobID] += j.Count()
 		default:
 			for _, sp := range j.Ranks() {
@@ -112,7 +114,7 @@ func checkShown(s *State, waiting []*cluster.Job) error {
 		}
 	}
 	for id, n := range free {
-		want += min(n, s.arrays[id].room())
+		want += min(n, s.roll.Arrays[id].Room())
 	}
 	if want != len(waiting) {
 		return fmt.Errorf("%d jobs are shown to the planner, want %d", len(waiting), want)
@@ -122,23 +124,35 @@ func checkShown(s *State, waiting []*cluster.Job) error {
 
 // checkOpen: what a job still waits for is there and may yet come.
 func checkOpen(s *State, j *cluster.Job, d cluster.Dependency) error {
-	key, ok := s.keyFor(d)
-	if !ok || !s.knows(key) {
-		return fmt.Errorf("job %s waits for %s, which is gone", j.Label(), d)
-	}
-	if taskByTask(j, d, key) {
-		b := s.arrays[d.Job]
+	b := s.roll.Arrays[d.Job]
+	if b != nil && !d.OneTask && d.Kind == cluster.AfterCorr && j.Spec.Array != nil {
 		for _, sp := range j.Ranks() {
 			for k := sp.From; k <= sp.To; k++ {
 				task := j.Spec.Array.Tasks.At(k)
-				if rank, has := b.spec.Array.Tasks.Rank(task); !has || b.over.has(rank) {
+				if rank, has := b.Spec.Array.Tasks.Rank(task); !has || b.Over.Has(rank) {
 					return fmt.Errorf("task %d of job %s waits for the one of array %d, which ended: %t", task, j.Label(), d.Job, has)
 				}
 			}
 		}
 		return nil
 	}
-	if st, _ := s.stands(d, nil); st != cluster.DependOpen {
+	if b != nil && !d.OneTask {
+		if st := b.Standing(d.Kind); st != cluster.DependOpen {
+			return fmt.Errorf("job %s waits for %s, which is %s", j.Label(), d, st)
+		}
+		return nil
+	}
+	id, has := d.Job, true
+	if d.OneTask && b != nil {
+		rank := 0
+		rank, has = b.Spec.Array.Tasks.Rank(d.Task)
+		id += cluster.JobID(rank)
+	}
+	on := s.roll.Job(id)
+	if on == nil || !has || d.OneTask && b == nil {
+		return fmt.Errorf("job %s waits for %s, which is gone", j.Label(), d)
+	}
+	if st := d.Of(on.State, len(on.Attempts) > 0); st != cluster.DependOpen {
 		return fmt.Errorf("job %s waits for %s, which is %s", j.Label(), d, st)
 	}
 	return nil
@@ -147,23 +161,23 @@ func checkOpen(s *State, j *cluster.Job, d cluster.Dependency) error {
 // checkArrays: every task of an array is in one job until it ends, once; and no
 // more of them run than may.
 func (w *watcher) checkArrays(s *State, _ []*cluster.Job) error {
-	if err := s.checkArrays(); err != nil {
+	if err := jobs.CheckArrays(s.roll); err != nil {
 		return err
 	}
-	now := map[cluster.JobID]*array{}
-	for id, a := range s.arrays {
+	now := map[cluster.JobID]*jobs.Array{}
+	for id, a := range s.roll.Arrays {
 		was := w.arrays[id]
-		now[id] = a.clone()
+		now[id] = a.Clone()
 		if was == nil {
 			continue
 		}
-		for k := range a.len() {
-			if was.over.has(k) && (!a.over.has(k) || was.good.has(k) != a.good.has(k)) {
+		for k := range a.Len() {
+			if was.Over.Has(k) && (!a.Over.Has(k) || was.Good.Has(k) != a.Good.Has(k)) {
 				return fmt.Errorf("rank %d of array %d ended twice", k, id)
 			}
 		}
-		if a.throttle > 0 && a.throttle == was.throttle && a.live > max(a.throttle, was.live) {
-			return fmt.Errorf("%d tasks of array %d run, %d may", a.live, id, a.throttle)
+		if a.Throttle > 0 && a.Throttle == was.Throttle && a.Live > max(a.Throttle, was.Live) {
+			return fmt.Errorf("%d tasks of array %d run, %d may", a.Live, id, a.Throttle)
 		}
 	}
 	w.arrays = now
@@ -173,18 +187,18 @@ func (w *watcher) checkArrays(s *State, _ []*cluster.Job) error {
 // checkArrayIndexes: what is derived of arrays is what a new count gives.
 func checkArrayIndexes(s *State) error {
 	var ids []cluster.JobID
-	for id := range s.arrays {
+	for id := range s.roll.Arrays {
 		ids = append(ids, id)
 	}
 	slices.Sort(ids)
-	if !slices.Equal(ids, s.arrayIDs) {
-		return fmt.Errorf("arrays %v, index %v", ids, s.arrayIDs)
+	if !slices.Equal(ids, s.roll.ArrayIDs) {
+		return fmt.Errorf("arrays %v, index %v", ids, s.roll.ArrayIDs)
 	}
-	var folded [len(s.folded)]int
+	var folded [len(s.roll.Folded)]int
 	type count struct{ Entries, Live, Queued, Begun int }
 	counts := map[cluster.JobID]*count{}
 	folds := map[cluster.JobID][]cluster.JobID{}
-	for _, j := range s.jobs.List() {
+	for _, j := range s.roll.Jobs.List() {
 		folded[j.State] += j.Count() - 1
 		if !j.InArray() {
 			continue
@@ -208,17 +222,17 @@ func checkArrayIndexes(s *State) error {
 			folds[j.ArrayJobID] = append(folds[j.ArrayJobID], j.ID)
 		}
 	}
-	if folded != s.folded {
-		return fmt.Errorf("folded tasks by state %v, want %v", s.folded, folded)
+	if folded != s.roll.Folded {
+		return fmt.Errorf("folded tasks by state %v, want %v", s.roll.Folded, folded)
 	}
-	for id, a := range s.arrays {
-		have := &count{a.entries, a.live, a.queued, a.begun}
+	for id, a := range s.roll.Arrays {
+		have := &count{a.Entries, a.Live, a.Queued, a.Begun}
 		if d := gocmp.Diff(counts[id], have); d != "" {
 			return fmt.Errorf("array %d: %s", id, d)
 		}
-		slices.Sort(a.folds)
-		if !slices.Equal(a.folds, folds[id]) {
-			return fmt.Errorf("array %d folds %v, want %v", id, a.folds, folds[id])
+		slices.Sort(a.Folds)
+		if !slices.Equal(a.Folds, folds[id]) {
+			return fmt.Errorf("array %d folds %v, want %v", id, a.Folds, folds[id])
 		}
 	}
 	return nil
@@ -227,9 +241,9 @@ func checkArrayIndexes(s *State) error {
 // sameArrays: replicas know the same of arrays.
 func sameArrays(a, b *State) error {
 	return cmp.Or(checkArrayIndexes(a), checkArrayIndexes(b), func() error {
-		for id, x := range a.arrays {
-			y := b.arrays[id]
-			if y == nil || x.throttle != y.throttle || x.named != y.named || !slices.Equal(x.over.words, y.over.words) || !slices.Equal(x.good.words, y.good.words) {
+		for id, x := range a.roll.Arrays {
+			y := b.roll.Arrays[id]
+			if y == nil || x.Throttle != y.Throttle || x.Named != y.Named || !reflect.DeepEqual(x.Over, y.Over) || !reflect.DeepEqual(x.Good, y.Good) {
 				return fmt.Errorf("array %d: %+v and %+v", id, x, y)
 			}
 		}

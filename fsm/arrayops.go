@@ -2,24 +2,25 @@ package fsm
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/jobs"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // changeTasks does one thing to tasks of an array.
 func (s *State) changeTasks(index uint64, c *logv1.ChangeTasks) Result {
-	a := s.arrays[cluster.JobID(c.Array)]
+	a := s.roll.Arrays[cluster.JobID(c.Array)]
 	if a == nil {
 		return refuse(cluster.CodeNotFound, "job array %d is not known", c.Array)
 	}
-	ranks := a.spec.Array.Tasks.All()
+	ranks := a.Spec.Array.Tasks.All()
 	if len(c.Runs) > 0 {
 		some, err := conv.RunsFromLog(c.Runs)
 		if err != nil {
 			return refuse(cluster.CodeInvalid, "%v", err)
 		}
-		if ranks = a.spec.Array.Tasks.In(&some); len(ranks) == 0 {
-			return refuse(cluster.CodeNotFound, "array %d has none of the tasks %s; its tasks are %s", c.Array, short(some.String()), short(a.spec.Array.Tasks.String()))
+		if ranks = a.Spec.Array.Tasks.In(&some); len(ranks) == 0 {
+			return refuse(cluster.CodeNotFound, "array %d has none of the tasks %s; its tasks are %s", c.Array, jobs.Short(some.String()), jobs.Short(a.Spec.Array.Tasks.String()))
 		}
 	}
 	if c.Change == logv1.TaskChange_TASK_CHANGE_THROTTLE {
@@ -27,7 +28,7 @@ func (s *State) changeTasks(index uint64, c *logv1.ChangeTasks) Result {
 	}
 	r := Result{}
 	left := cluster.SpanLen(ranks)
-	for _, old := range s.overlapping(a, ranks) {
+	for _, old := range s.roll.Overlapping(a, ranks) {
 		part := cluster.SpanAnd(old.Ranks(), ranks)
 		n := cluster.SpanLen(part)
 		left -= n
@@ -57,7 +58,7 @@ func (s *State) changeTask(index uint64, old *cluster.Job, part []cluster.Span, 
 		if old.Fold == nil {
 			return old
 		}
-		return s.split(old, part)
+		return s.roll.Split(old, part)
 	}
 	switch c.Change {
 	case logv1.TaskChange_TASK_CHANGE_CANCEL:
@@ -85,52 +86,31 @@ func (s *State) changeTask(index uint64, old *cluster.Job, part []cluster.Span, 
 
 // throttle sets how many tasks of an array may run at once. Those that run go on;
 // who stands in a queue waits apart from then on.
-func (s *State) throttle(index uint64, a *array, c *logv1.ChangeTasks) Result {
+func (s *State) throttle(index uint64, a *jobs.Array, c *logv1.ChangeTasks) Result {
 	if c.Throttle > cluster.MaxThrottle {
 		return refuse(cluster.CodeInvalid, "throttle: %d is outside 0 to %d", c.Throttle, cluster.MaxThrottle)
 	}
 	r := Result{}
-	r.Tasks.Done = a.len() - a.over.n
-	if a.done() {
-		return refuse(cluster.CodeConflict, "array %d has ended", a.id)
+	r.Tasks.Done = a.Len() - a.Over.N
+	if a.Done() {
+		return refuse(cluster.CodeConflict, "array %d has ended", a.ID)
 	}
-	if int(c.Throttle) == a.throttle {
+	if int(c.Throttle) == a.Throttle {
 		return r
 	}
-	a.throttle = int(c.Throttle)
-	s.digests.arrays.Touch(a.id)
-	for _, old := range s.overlapping(a, a.spec.Array.Tasks.All()) {
+	a.Throttle = int(c.Throttle)
+	s.roll.Digests.Arrays.Touch(a.ID)
+	for _, old := range s.roll.Overlapping(a, a.Spec.Array.Tasks.All()) {
 		if !old.State.Waiting() {
 			continue
 		}
 		j := old.Clone()
-		s.queues.Leave(j)
+		s.roll.Queues.Leave(j)
 		j.State, j.Revision = cluster.JobPending, index
-		if j.Reason = j.Barred(s.now); j.Reason.Code == "" {
+		if j.Reason = j.Barred(s.at.Now); j.Reason.Code == "" {
 			j.Reason = s.fleet.WaitsFor(j.Spec)
 		}
-		s.putJob(old, j)
-		s.changed(Change{Job: j.ID, New: true})
+		s.roll.Change(old, j, Change{New: true})
 	}
 	return r
-}
-
-// throttled reports whether only so many tasks of the array of j may run at once.
-func (s *State) throttled(j *cluster.Job) bool {
-	return j.ArrayJobID != 0 && s.arrays[j.ArrayJobID].throttle > 0
-}
-
-// barredBy is why a waiting job may not be planned at a time: what Barred says,
-// or that as many tasks of its array run as may.
-func (s *State) barredBy(j *cluster.Job, now cluster.Time) cluster.Reason {
-	if r := j.Barred(now); r.Code != "" {
-		return r
-	}
-	if a := s.arrays[j.ArrayJobID]; a != nil && a.throttle > 0 {
-		if j.State == cluster.JobQueued && a.live < a.throttle || a.room() > 0 {
-			return cluster.Reason{}
-		}
-		return cluster.Reason{Code: cluster.ReasonArrayLimit}
-	}
-	return cluster.Reason{}
 }

@@ -25,18 +25,18 @@ func (f JobsReader) Array(id cluster.JobID) (ArrayInfo, bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	s := f.st
-	a := s.arrays[id]
+	a := s.roll.Arrays[id]
 	if a == nil {
 		return ArrayInfo{}, false
 	}
-	out := ArrayInfo{ID: id, Spec: a.spec, Throttle: a.throttle, Live: a.live, Queued: a.queued, Over: a.over.n, Good: a.good.n}
-	for k := 0; k < a.len() && !a.done(); k++ {
-		if !a.over.has(k) {
-			out.First = s.job(id + cluster.JobID(k))
+	out := ArrayInfo{ID: id, Spec: a.Spec, Throttle: a.Throttle, Live: a.Live, Queued: a.Queued, Over: a.Over.N, Good: a.Good.N}
+	for k := 0; k < a.Len() && !a.Done(); k++ {
+		if !a.Over.Has(k) {
+			out.First = s.roll.Job(id + cluster.JobID(k))
 			break
 		}
 	}
-	jobs.Merge([]*jobs.Set{&s.jobs}, id-1, func(j *cluster.Job) bool {
+	jobs.Merge([]*jobs.Set{&s.roll.Jobs}, id-1, func(j *cluster.Job) bool {
 		if out.Owner = j.Owner; out.First == nil {
 			out.First = j.Task(j.Ranks()[0].From)
 		}
@@ -49,12 +49,12 @@ func (f JobsReader) Array(id cluster.JobID) (ArrayInfo, bool) {
 // were forgotten are in none.
 func (f JobsReader) ArrayStates(id cluster.JobID) map[cluster.JobState]int {
 	return read(f.held, func(s *State) map[cluster.JobState]int {
-		a := s.arrays[id]
+		a := s.roll.Arrays[id]
 		if a == nil {
 			return nil
 		}
 		out := map[cluster.JobState]int{}
-		for _, j := range s.overlapping(a, a.spec.Array.Tasks.All()) {
+		for _, j := range s.roll.Overlapping(a, a.Spec.Array.Tasks.All()) {
 			out[j.State] += j.Count()
 		}
 		return out
@@ -66,7 +66,7 @@ func (f JobsReader) AnyArray(ids []uint64) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	for _, id := range ids {
-		if len(f.st.arrays) > 0 && f.st.arrays[cluster.JobID(id)] != nil {
+		if len(f.st.roll.Arrays) > 0 && f.st.roll.Arrays[cluster.JobID(id)] != nil {
 			return true
 		}
 	}
@@ -76,14 +76,14 @@ func (f JobsReader) AnyArray(ids []uint64) bool {
 // Barred is why a waiting job may not be planned at a time, however much is
 // free; the zero Reason is that it may.
 func (f JobsReader) Barred(j *cluster.Job, now cluster.Time) cluster.Reason {
-	return read(f.held, func(s *State) cluster.Reason { return s.barredBy(j, now) })
+	return read(f.held, func(s *State) cluster.Reason { return s.roll.BarredBy(j, now) })
 }
 
 // Throttle is how many tasks of an array may run at once, 0 for any number.
 func (f JobsReader) Throttle(id cluster.JobID) int {
 	return read(f.held, func(s *State) int {
-		if a := s.arrays[id]; a != nil {
-			return a.throttle
+		if a := s.roll.Arrays[id]; a != nil {
+			return a.Throttle
 		}
 		return 0
 	})
@@ -92,6 +92,6 @@ func (f JobsReader) Throttle(id cluster.JobID) int {
 // Entry returns what Jobs lists under an id: a job, or several tasks of an
 // array, of which the last has the id.
 func (f JobsReader) Entry(id cluster.JobID) (*cluster.Job, bool) {
-	j := read(f.held, func(s *State) *cluster.Job { return s.jobs.Get(id) })
+	j := read(f.held, func(s *State) *cluster.Job { return s.roll.Jobs.Get(id) })
 	return j, j != nil
 }

@@ -369,7 +369,7 @@ var worldBulks = []string{strings.Repeat("x", cluster.BulkFrom), strings.Repeat(
 // checkBulks counts anew who has what is large, and what uploads take.
 func checkBulks(s *State) error {
 	holders, arrays := map[blobs.Sum]int{}, map[cluster.JobID]bool{}
-	for _, j := range s.jobs.List() {
+	for _, j := range s.roll.Jobs.List() {
 		if j.InArray() && arrays[j.ArrayJobID] || !j.InArray() && j.State.Terminal() || j.Spec.Bulk == nil {
 			continue
 		}
@@ -410,7 +410,7 @@ func TestGoldenBulk(t *testing.T) {
 	m.bring(partsCmds(1000, s.Env, nil))
 	m.must(partsCmds(1000, bigEnv("b", BulkPart+100), nil)[1])
 	hash := func() string {
-		m.f.st.format = command.BulkVersion // the hash has the version of the last entry, too
+		m.f.st.at.Format = command.BulkVersion // the hash has the version of the last entry, too
 		return hex.EncodeToString(m.f.Hash())
 	}
 	half := hash()

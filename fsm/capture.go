@@ -23,7 +23,7 @@ type Capture struct {
 func (f *FSM) Capture() *Capture {
 	s := f.capture()
 	return &Capture{
-		Index: s.view.index, Term: s.view.term, EntryVersion: max(1, s.view.format), Hash: s.hash, NextJob: s.view.nextJob, snap: s,
+		Index: s.view.at.Index, Term: s.view.term, EntryVersion: max(1, s.view.at.Format), Hash: s.hash, NextJob: s.view.roll.NextID, snap: s,
 	}
 }
 
@@ -52,10 +52,10 @@ func Load(r io.Reader, o Options, revival *Revival) (*Capture, error) {
 	}
 	if revival != nil {
 		skip := revival.SkipJobs
-		if next := uint64(st.nextJob) + skip; next < skip || next > 1<<53 {
-			return nil, fmt.Errorf("%d ids of jobs cannot be left out after %d: ids end at 2^53", skip, st.nextJob)
+		if next := uint64(st.roll.NextID) + skip; next < skip || next > 1<<53 {
+			return nil, fmt.Errorf("%d ids of jobs cannot be left out after %d: ids end at 2^53", skip, st.roll.NextID)
 		}
-		st.nextJob += cluster.JobID(skip)
+		st.roll.NextID += cluster.JobID(skip)
 		st.keyring.VoidTokens()
 	}
 	f := New(o)

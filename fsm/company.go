@@ -30,7 +30,7 @@ func (s *State) companyOf(a *cluster.Attempt) []learned.Company {
 	began := max(a.Started, a.Placed)
 	var out []learned.Company
 	for _, id := range a.Neighbours {
-		j := s.jobs.Get(id)
+		j := s.roll.Jobs.Get(id)
 		if j == nil {
 			return nil
 		}

@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/jobs"
 )
 
 // maxHeld bounds the forgotten jobs that are held for who keeps history.
@@ -42,24 +43,16 @@ type endedFeed struct {
 
 type gap struct{ from, to uint64 }
 
-// keepOf returns how many finished jobs the state keeps.
-func (s *State) keepOf() int {
-	if keep := int(s.config.GetKeepFinished()); keep != 0 {
-		return keep
-	}
-	return defaultKeep
-}
-
 // took takes over what the state forgot at an entry.
 func (e *endedFeed) took(s *State) {
-	for _, j := range s.forgot {
+	for _, j := range s.roll.Forgot {
 		if !e.hold || j.Revision <= e.acked {
 			e.miss(gap{0, j.Revision}) // jobs are forgotten in order
 			continue
 		}
 		e.insert(j)
 	}
-	s.forgot = nil
+	s.roll.Forgot = nil
 	if n := len(e.held) - maxHeld; n > 0 {
 		// Never cut an index in two: what is left of it would not be all of it.
 		last := e.held[n-1].Revision
@@ -69,8 +62,8 @@ func (e *endedFeed) took(s *State) {
 		e.miss(gap{e.held[0].Revision - 1, last})
 		e.held = slices.Clone(e.held[n:])
 	}
-	if s.endedNow {
-		s.endedNow = false
+	if s.roll.EndedNow {
+		s.roll.EndedNow = false
 		e.wake()
 	}
 }
@@ -78,7 +71,7 @@ func (e *endedFeed) took(s *State) {
 // insert keeps the order; within one entry jobs may be forgotten out of it.
 func (e *endedFeed) insert(j *cluster.Job) {
 	i := len(e.held)
-	for i > 0 && endedBefore(j, e.held[i-1]) {
+	for i > 0 && jobs.EndedBefore(j, e.held[i-1]) {
 		i--
 	}
 	e.held = slices.Insert(e.held, i, j)
@@ -102,8 +95,8 @@ func (e *endedFeed) miss(g gap) {
 // restored goes over from one state to another that was restored. What the old
 // one had and nobody took yet stays; what the new one forgot is missed.
 func (e *endedFeed) restored(old, st *State) {
-	for _, id := range old.finished {
-		j := old.jobs.Get(id)
+	for _, id := range old.roll.Finished {
+		j := old.roll.Jobs.Get(id)
 		switch _, there := st.Job(id); {
 		case there:
 		case e.hold && j.Revision > e.acked:
@@ -112,9 +105,9 @@ func (e *endedFeed) restored(old, st *State) {
 			e.miss(gap{0, j.Revision}) // jobs are forgotten in order
 		}
 	}
-	if len(st.finished) >= st.keepOf() {
-		if first := st.jobs.Get(st.finished[0]).Revision; first > old.index {
-			e.miss(gap{old.index, first})
+	if len(st.roll.Finished) >= st.roll.Keep {
+		if first := st.roll.Jobs.Get(st.roll.Finished[0]).Revision; first > old.at.Index {
+			e.miss(gap{old.at.Index, first})
 		}
 	}
 	e.wake()
@@ -151,7 +144,7 @@ func (f *FSM) Ended(after uint64, limit int) Ended {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	s, e := f.st, &f.ended
-	end := s.index
+	end := s.at.Index
 	if i := sort.Search(len(e.gaps), func(i int) bool { return e.gaps[i].to > after }); i < len(e.gaps) {
 		if g := e.gaps[i]; g.from <= after {
 			return Ended{UpTo: g.to, Missed: true}
@@ -174,17 +167,17 @@ func (f *FSM) Ended(after uint64, limit int) Ended {
 	for i := sort.Search(len(e.held), func(i int) bool { return e.held[i].Revision > after }); more && i < len(e.held); i++ {
 		more = add(e.held[i])
 	}
-	i := sort.Search(len(s.finished), func(i int) bool { return s.jobs.Get(s.finished[i]).Revision > after })
-	for ; more && i < len(s.finished); i++ {
-		more = add(s.jobs.Get(s.finished[i]))
+	i := sort.Search(len(s.roll.Finished), func(i int) bool { return s.roll.Jobs.Get(s.roll.Finished[i]).Revision > after })
+	for ; more && i < len(s.roll.Finished); i++ {
+		more = add(s.roll.Jobs.Get(s.roll.Finished[i]))
 	}
 	return out
 }
 
 // lastEnd returns the index at which a job ended last, 0 before any.
 func (s *State) lastEnd() uint64 {
-	if n := len(s.finished); n > 0 {
-		return s.jobs.Get(s.finished[n-1]).Revision
+	if n := len(s.roll.Finished); n > 0 {
+		return s.roll.Jobs.Get(s.roll.Finished[n-1]).Revision
 	}
 	return 0
 }

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/jobs"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -242,7 +243,7 @@ func TestHeldIsBounded(t *testing.T) {
 	t.Parallel()
 	e := endedFeed{hold: true}
 	for i := range uint64(maxHeld + 10) {
-		e.took(&State{forgot: []*cluster.Job{{ID: cluster.JobID(i + 1), Revision: i/4 + 1}}})
+		e.took(&State{roll: &jobs.Roll{Forgot: []*cluster.Job{{ID: cluster.JobID(i + 1), Revision: i/4 + 1}}}})
 	}
 	if n := len(e.held); n > maxHeld || n < maxHeld-4 {
 		t.Fatalf("%d are held", n)

@@ -26,14 +26,13 @@ func (s *State) estimateJobs(index uint64, c *logv1.EstimateJobs) Result {
 	}
 	for i, g := range c.GetGroups() {
 		for _, id := range g.GetJobs() {
-			old := s.jobs.Get(cluster.JobID(id)) // a fold, too
+			old := s.roll.Jobs.Get(cluster.JobID(id)) // a fold, too
 			if old == nil || !old.State.Waiting() {
 				continue
 			}
 			j := old.Clone()
-			j.Estimates, j.Estimated, j.Revision = groups[i], s.now, index
-			s.putJob(old, j)
-			s.changed(Change{Job: j.ID, New: true})
+			j.Estimates, j.Estimated, j.Revision = groups[i], s.at.Now, index
+			s.roll.Change(old, j, Change{New: true})
 		}
 	}
 	return Result{}

@@ -133,7 +133,7 @@ func (w wholeWorld) some(states ...cluster.JobState) cluster.JobID {
 // expire ends what was promised a time, when that is over.
 func (w wholeWorld) expire() *logv1.Command {
 	ids := []cluster.JobID{77}
-	for _, j := range w.f.st.unended() {
+	for _, j := range w.f.st.roll.Unended() {
 		if j.Spec.Deadline > 0 && w.draw("expires", 2) == 0 {
 			ids = append(ids, j.ID)
 		}

@@ -13,13 +13,13 @@ import (
 func (s *State) expireJobs(index uint64, c *logv1.ExpireJobs) Result {
 	var r Result
 	for _, id := range c.Jobs {
-		old := s.jobs.Get(cluster.JobID(id))
-		if old == nil || !old.State.Waiting() || !expired(old, s.now) {
+		old := s.roll.Jobs.Get(cluster.JobID(id))
+		if old == nil || !old.State.Waiting() || !expired(old, s.at.Now) {
 			continue
 		}
 		j := old.Clone()
-		s.queues.Leave(j)
-		j.Revision, j.Ended = index, s.now
+		s.roll.Queues.Leave(j)
+		j.Revision, j.Ended = index, s.at.Now
 		s.endLate(old, j, nil)
 		r.Jobs = append(r.Jobs, j.ID)
 	}
@@ -31,8 +31,7 @@ func (s *State) expireJobs(index uint64, c *logv1.ExpireJobs) Result {
 func (s *State) endLate(old, j *cluster.Job, freed []cluster.GPUID) {
 	j.Hold = nil
 	j.State, j.Reason = cluster.JobDeadline, cluster.Reason{Code: cluster.ReasonDeadline, Detail: "its deadline passed before it could start"}
-	s.putJob(old, j)
-	s.changed(Change{Job: j.ID, Released: freed})
+	s.roll.Change(old, j, Change{Released: freed})
 }
 
 func expired(j *cluster.Job, now cluster.Time) bool {
@@ -44,7 +43,7 @@ func (f JobsReader) Expired(now cluster.Time) []cluster.JobID {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	var out []cluster.JobID
-	for _, set := range f.st.sets([]cluster.JobState{cluster.JobPending, cluster.JobQueued}) {
+	for _, set := range f.st.roll.Sets([]cluster.JobState{cluster.JobPending, cluster.JobQueued}) {
 		for j := range set.All {
 			if expired(j, now) {
 				out = append(out, j.ID)

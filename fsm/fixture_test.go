@@ -400,7 +400,7 @@ func testCards(s *State) (out []cluster.GPUID) {
 			out = append(out, n.GPUs[i].ID)
 		}
 	}
-	for _, j := range s.jobs.List() {
+	for _, j := range s.roll.Jobs.List() {
 		for i := range j.Attempts {
 			for _, b := range j.Attempts[i].Berths() {
 				for _, g := range b.GPUs {

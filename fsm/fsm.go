@@ -163,16 +163,16 @@ func (f *FSM) Apply(l *raft.Log) any {
 			f.someDenied()
 		}
 	}
-	if f.st.index/checkpointEvery != f.st.lastHash/checkpointEvery {
-		f.st.lastHash = f.st.index
-		f.hashes = append(f.hashes, indexHash{f.st.index, f.st.hashNow()})
+	if f.st.at.Index/checkpointEvery != f.st.lastHash/checkpointEvery {
+		f.st.lastHash = f.st.at.Index
+		f.hashes = append(f.hashes, indexHash{f.st.at.Index, f.st.hashNow()})
 		if len(f.hashes) > rememberedHashes {
 			f.hashes = f.hashes[1:]
 		}
 	}
 	f.st.hash.Some()
-	f.ring.add(f.st.changes, l.Index)
-	f.st.changes = nil
+	f.ring.add(f.st.roll.Changes, l.Index)
+	f.st.roll.Changes = nil
 	f.ended.took(f.st)
 	f.wake()
 	return results
@@ -189,7 +189,7 @@ func (f *FSM) someDenied() {
 // told that the outcome is unknown, and asks again.
 func (s *State) applyEntry(index, term uint64, e *logv1.Entry) []Result {
 	results := make([]Result, len(e.Commands))
-	s.index, s.term = index, term
+	s.at.Index, s.term = index, term
 	if e.Term != term {
 		for i := range results {
 			results[i] = refuse(cluster.CodeUnavailable, "proposed in an older term; nothing was done; try again")
@@ -197,23 +197,23 @@ func (s *State) applyEntry(index, term uint64, e *logv1.Entry) []Result {
 		}
 		return results
 	}
-	before := s.format
-	if s.rules = e.Version; s.rules > 1 {
-		s.format = max(s.format, s.rules)
+	before := s.at.Format
+	if s.at.Version = e.Version; s.at.Version > 1 {
+		s.at.Format = max(s.at.Format, s.at.Version)
 	}
-	s.now = max(s.now, cluster.Time(e.NowUs))
-	if before < command.ChangeVersion && s.rules >= command.ChangeVersion {
-		s.mendDepends(index)
+	s.at.Now = max(s.at.Now, cluster.Time(e.NowUs))
+	if before < command.ChangeVersion && s.at.Version >= command.ChangeVersion {
+		s.roll.Depends.Mend()
 	}
-	if before < command.BulkVersion && s.rules >= command.BulkVersion {
-		s.rehashBulks()
+	if before < command.BulkVersion && s.at.Version >= command.BulkVersion {
+		s.roll.Rehash()
 	}
 	for i, c := range e.Commands {
 		results[i] = s.apply(index, c)
-		s.settleDepends(index)
-		if s.rules >= command.ArrayVersion {
+		s.roll.Depends.Settle()
+		if s.at.Version >= command.ArrayVersion {
 			// Not before others know what became of who is forgotten.
-			s.forgetOldest()
+			s.roll.Forget()
 		}
 	}
 	return results
@@ -238,7 +238,7 @@ func (f *FSM) wake() {
 func (f *FSM) WaitChange(ctx context.Context, after uint64) error {
 	for {
 		f.mu.RLock()
-		index, news := f.st.index, f.news
+		index, news := f.st.at.Index, f.news
 		f.mu.RUnlock()
 		if index > after {
 			return nil

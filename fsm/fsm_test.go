@@ -170,16 +170,16 @@ func TestHashCoversEverything(t *testing.T) {
 		t.Fatal("the same log has another hash")
 	}
 	for name, change := range map[string]func(s *State){
-		"index":     func(s *State) { s.index++ },
+		"index":     func(s *State) { s.at.Index++ },
 		"term":      func(s *State) { s.term++ },
-		"time":      func(s *State) { s.now++ },
-		"next job":  func(s *State) { s.nextJob++ },
+		"time":      func(s *State) { s.at.Now++ },
+		"next job":  func(s *State) { s.roll.NextID++ },
 		"last hash": func(s *State) { s.lastHash++ },
 		"sample no": func(s *State) { s.learned.Number(s.learned.Seq() + 1) },
-		"config":    func(s *State) { s.config.Name = "x"; s.digests.config.Touch(table.One{}) },
+		"config":    func(s *State) { s.config.Name = "x"; s.configDigest.Touch(table.One{}) },
 		"node":      func(s *State) { n := *s.fleet.Node("n1"); n.Version = "x"; s.fleet.Put(&n) },
-		"job":       func(s *State) { j := s.jobs.Get(2).Clone(); j.Revision++; s.place(s.jobs.Get(2), j) },
-		"queue":     func(s *State) { s.queues.Set("n1-g0", []cluster.Waiter{{Job: 2, Rank: 9}}) },
+		"job":       func(s *State) { j := s.roll.Jobs.Get(2).Clone(); j.Revision++; s.roll.Put(s.roll.Jobs.Get(2), j) },
+		"queue":     func(s *State) { s.roll.Queues.Set("n1-g0", []cluster.Waiter{{Job: 2, Rank: 9}}) },
 		"request":   func(s *State) { s.requests.Add(&jobs.Request{Key: jobs.Key{1}, Count: 1}) },
 		"token":     func(s *State) { s.keyring.Expire(1 << 62) },
 		"denied":    func(s *State) { s.keyring.Deny(s.entry(), denyCmd("gate", "y").GetDenyIdentity()) },

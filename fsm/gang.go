@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/jobs"
 	"github.com/berth-scheduler/berth/fsm/learned"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -48,7 +49,7 @@ func (s *State) reportPart(index uint64, old *cluster.Job, rank int, to cluster.
 	}
 	if p.Started == 0 && to != cluster.JobStarting {
 		if p.Started = s.clamp(r.StartedUs, a.Placed); p.Started == 0 {
-			p.Started = s.now
+			p.Started = s.at.Now
 		}
 		if a.Started == 0 {
 			a.Started, j.Started = p.Started, p.Started
@@ -170,7 +171,7 @@ func mergeUsage(to, u *cluster.Usage) {
 // all of them.
 func (s *State) putGang(index uint64, old, j *cluster.Job, freed []cluster.GPUID) {
 	a := j.Last()
-	a.State = gangState(a.Gang)
+	a.State = jobs.GangState(a.Gang)
 	j.State, j.Revision = a.State, index
 	switch g := a.Gang; {
 	case a.State == cluster.JobUnreachable:
@@ -185,30 +186,7 @@ func (s *State) putGang(index uint64, old, j *cluster.Job, freed []cluster.GPUID
 	default:
 		j.Reason = cluster.Reason{}
 	}
-	s.putJob(old, j)
-	s.changed(Change{Job: j.ID, Released: freed})
-}
-
-// gangState is the state of an attempt of which some part is alive: it runs when
-// all do.
-func gangState(g *cluster.Gang) cluster.JobState {
-	var n [cluster.JobUnreachable + 1]int
-	live := 0
-	for i := range g.Parts {
-		if st := g.Parts[i].State; st.Live() {
-			n[st]++
-			live++
-		}
-	}
-	switch {
-	case n[cluster.JobUnreachable] > 0:
-		return cluster.JobUnreachable
-	case g.Stopping() || n[cluster.JobCompleting] == live:
-		return cluster.JobCompleting
-	case n[cluster.JobStarting] > 0:
-		return cluster.JobStarting
-	}
-	return cluster.JobRunning
+	s.roll.Change(old, j, Change{Released: freed})
 }
 
 // partIsBack settles the part on a node that calls.
@@ -234,7 +212,7 @@ func (s *State) losePart(index uint64, old *cluster.Job, rank int, why string) {
 	a := old.Last()
 	began := a.Gang.Parts[rank].Started
 	s.endPart(index, old, rank, &cluster.Attempt{
-		State: cluster.JobNodeFail, Started: began, Ended: max(s.now, a.Placed, began),
+		State: cluster.JobNodeFail, Started: began, Ended: max(s.at.Now, a.Placed, began),
 		Reason: cluster.Reason{Code: cluster.ReasonNodeLost, Detail: why},
 	})
 }
@@ -242,7 +220,7 @@ func (s *State) losePart(index uint64, old *cluster.Job, rank int, why string) {
 // undoGang gives up an attempt that not all of its nodes became ready for. None
 // of its processes was started, so that its job may wait again.
 func (s *State) undoGang(index uint64, c *logv1.UndoGang) Result {
-	old := s.jobs.Get(cluster.JobID(c.Job))
+	old := s.roll.Jobs.Get(cluster.JobID(c.Job))
 	if old == nil {
 		return refuse(cluster.CodeNotFound, "job %d is not known", c.Job)
 	}
@@ -265,26 +243,4 @@ func (s *State) undoGang(index uint64, c *logv1.UndoGang) Result {
 // once more: nothing of it ran.
 func againGang(j *cluster.Job, a *cluster.Attempt) bool {
 	return a.Gang != nil && !a.Gang.Go && (a.State == cluster.JobFailed || a.State == cluster.JobNodeFail) && j.Undone() < cluster.MaxUndone
-}
-
-// checkGang tells what a stored job and the gang of one of its attempts
-// contradict each other in.
-func checkGang(j *cluster.Job, a *cluster.Attempt) error {
-	g := a.Gang
-	if n := a.Nodes(); n != j.Spec.NodeCount() {
-		return fmt.Errorf("job %d asks for %d nodes, attempt %d has %d", j.ID, j.Spec.NodeCount(), a.No, n)
-	}
-	if g == nil {
-		return nil
-	}
-	live := 0
-	for i := range g.Parts {
-		if g.Parts[i].State.Live() {
-			live++
-		}
-	}
-	if a.State.Live() != (live > 0) || a.State.Live() && a.State != gangState(g) {
-		return fmt.Errorf("job %d: attempt %d is %s with %d live parts", j.ID, a.No, a.State, live)
-	}
-	return nil
 }

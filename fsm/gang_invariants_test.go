@@ -6,12 +6,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/jobs"
 )
 
 // checkGangs: an attempt has as many nodes as its job asks for, each once, and
 // its state follows from those of its parts.
 func checkGangs(j *cluster.Job, a *cluster.Attempt) error {
-	if err := checkGang(j, a); err != nil {
+	if err := jobs.CheckGang(j, a); err != nil {
 		return err
 	}
 	g := a.Gang

@@ -14,7 +14,7 @@ const maxNeverBegan = 20
 func (s *State) neverBegan(j *cluster.Job) int {
 	n := 0
 	for i := range j.Attempts {
-		if s.rules >= command.HealthVersion && unsoundEnd(&j.Attempts[i]) && n < maxNeverBegan {
+		if s.at.Version >= command.HealthVersion && unsoundEnd(&j.Attempts[i]) && n < maxNeverBegan {
 			n++
 		}
 	}
@@ -32,7 +32,7 @@ func unsoundEnd(a *cluster.Attempt) bool {
 // its user may know at once, and what it waits for.
 func (s *State) whyCompleting(j *cluster.Job, r *logv1.ReportAttempt) {
 	a := j.Last()
-	if s.rules < command.HealthVersion || a.State != cluster.JobCompleting {
+	if s.at.Version < command.HealthVersion || a.State != cluster.JobCompleting {
 		return
 	}
 	if r.Exit != nil {
@@ -46,14 +46,13 @@ func (s *State) whyCompleting(j *cluster.Job, r *logv1.ReportAttempt) {
 // lingers takes over a new reason of an attempt that is completing already. It
 // reports whether that was all there is.
 func (s *State) lingers(old, j *cluster.Job, to cluster.JobState, r *logv1.ReportAttempt) bool {
-	if s.rules < command.HealthVersion || to != cluster.JobCompleting || j.Last().State != to || r.Reason.GetCode() == "" {
+	if s.at.Version < command.HealthVersion || to != cluster.JobCompleting || j.Last().State != to || r.Reason.GetCode() == "" {
 		return false
 	}
 	s.whyCompleting(j, r)
 	if j.Reason == old.Reason {
 		return true
 	}
-	s.putJob(old, j)
-	s.changed(Change{Job: j.ID})
+	s.roll.Change(old, j, Change{})
 	return true
 }

@@ -4,14 +4,13 @@ import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/fsm/jobs"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
 // hold keeps a job from starting, or lets it again. One that runs goes on and is
 // held once it waits again. Who asks for what holds already changes nothing.
 func (s *State) hold(index uint64, c *logv1.HoldJob) Result {
-	old := s.job(cluster.JobID(c.Job))
+	old := s.roll.Job(cluster.JobID(c.Job))
 	if old == nil {
 		return refuse(cluster.CodeNotFound, "job %d is not known", c.Job)
 	}
@@ -21,7 +20,7 @@ func (s *State) hold(index uint64, c *logv1.HoldJob) Result {
 	if !holdIsNews(old, c) {
 		return Result{}
 	}
-	s.holdJob(index, s.own(old.ID), c)
+	s.holdJob(index, s.roll.Own(old.ID), c)
 	return Result{}
 }
 
@@ -51,21 +50,20 @@ func (s *State) holdJob(index uint64, old *cluster.Job, c *logv1.HoldJob) {
 	j := old.Clone()
 	j.Revision, j.Hold = index, nil
 	if !c.Release {
-		j.Hold = &cluster.Hold{At: s.now, By: cluster.UID(c.By), Admin: c.Admin}
+		j.Hold = &cluster.Hold{At: s.at.Now, By: cluster.UID(c.By), Admin: c.Admin}
 	}
 	if old.State.Waiting() {
-		s.queues.Leave(j)
+		s.roll.Queues.Leave(j)
 		j.State = cluster.JobPending
-		s.waitAgain(j)
+		s.roll.WaitAgain(j)
 	}
-	s.putJob(old, j)
-	s.changed(Change{Job: j.ID, New: c.Release && old.State.Waiting()})
+	s.roll.Change(old, j, Change{New: c.Release && old.State.Waiting()})
 }
 
 // requeue asks the live attempt of a job to end, so that its job waits again:
 // what preemption does, for any job and at somebody's wish.
 func (s *State) requeue(index uint64, c *logv1.RequeueJob) Result {
-	old := s.job(cluster.JobID(c.Job))
+	old := s.roll.Job(cluster.JobID(c.Job))
 	if old == nil {
 		return refuse(cluster.CodeNotFound, "job %d is not known", c.Job)
 	}
@@ -79,53 +77,25 @@ func (s *State) requeue(index uint64, c *logv1.RequeueJob) Result {
 // requeueJob does so to a job with a live attempt.
 func (s *State) requeueJob(index uint64, old *cluster.Job, c *logv1.RequeueJob) {
 	j := old.Clone()
-	p := &cluster.PreemptRequest{At: s.now, Requeue: true, Hold: c.Hold, By: cluster.UID(c.By), Admin: c.Admin, Why: fmt.Sprintf("by uid %d", c.By)}
+	p := &cluster.PreemptRequest{At: s.at.Now, Requeue: true, Hold: c.Hold, By: cluster.UID(c.By), Admin: c.Admin, Why: fmt.Sprintf("by uid %d", c.By)}
 	if c.Admin {
 		p.Why = "by an administrator"
 	}
 	j.Last().Preempt = p
 	j.Reason, j.Revision = p.Reason(), index
-	s.putJob(old, j)
-	s.changed(Change{Job: j.ID})
-}
-
-// waitAgain makes j, a copy that is to be put, wait from now: it says for what,
-// if something bars it.
-func (s *State) waitAgain(j *cluster.Job) {
-	j.Eligible = max(s.now, j.Spec.Begin, j.DependAt)
-	if j.Reason = j.Barred(s.now); j.Reason.Code == "" {
-		j.Reason = s.fleet.WaitsFor(j.Spec)
-	}
+	s.roll.Change(old, j, Change{})
 }
 
 // bar notes what keeps j, a new job that is not put yet, from starting.
 func (s *State) bar(j *cluster.Job) *cluster.Error {
-	if err := s.depend(j); err != nil {
+	if err := s.roll.Depends.Look(j); err != nil {
 		return err
 	}
 	if j.Spec.Hold {
-		j.Hold = &cluster.Hold{At: s.now, By: j.Owner.UID}
+		j.Hold = &cluster.Hold{At: s.at.Now, By: j.Owner.UID}
 	}
-	if r := j.Barred(s.now); r.Code != "" {
-		s.waitAgain(j)
+	if r := j.Barred(s.at.Now); r.Code != "" {
+		s.roll.WaitAgain(j)
 	}
 	return nil
-}
-
-// setOf is where j, which is about to be put, belongs among the jobs by state.
-// Pending jobs that something bars stand apart: they may be many, and no pass
-// should look at them.
-func (s *State) setOf(j *cluster.Job) *jobs.Set {
-	if j.State == cluster.JobPending && (j.Barred(s.now).Code != "" || s.throttled(j)) {
-		return &s.barred
-	}
-	return &s.byState[j.State]
-}
-
-// inSet is where old is now. What barred it when it was put may have passed.
-func (s *State) inSet(old *cluster.Job) *jobs.Set {
-	if old.State == cluster.JobPending && s.barred.Len() > 0 && s.barred.Get(old.ID) != nil {
-		return &s.barred
-	}
-	return &s.byState[old.State]
 }

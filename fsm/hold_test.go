@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/jobs"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -37,10 +38,10 @@ func (w *watcher) checkBarred(s *State, all []*cluster.Job) error {
 	for _, j := range all {
 		old := w.prev[j.ID]
 		switch {
-		case j.State == cluster.JobQueued && j.Barred(s.now).Code != "":
-			return fmt.Errorf("job %d stands in a queue: %s", j.ID, j.Barred(s.now))
-		case j.State.Live() && old != nil && old.State.Waiting() && old.Hold == j.Hold && old.Barred(s.now).Code != "" && j.Barred(s.now).Code != "":
-			return fmt.Errorf("job %d started: %s", j.ID, j.Barred(s.now))
+		case j.State == cluster.JobQueued && j.Barred(s.at.Now).Code != "":
+			return fmt.Errorf("job %d stands in a queue: %s", j.ID, j.Barred(s.at.Now))
+		case j.State.Live() && old != nil && old.State.Waiting() && old.Hold == j.Hold && old.Barred(s.at.Now).Code != "" && j.Barred(s.at.Now).Code != "":
+			return fmt.Errorf("job %d started: %s", j.ID, j.Barred(s.at.Now))
 		case j.State.Terminal() && j.Hold != nil:
 			return fmt.Errorf("job %d has ended and is held", j.ID)
 		case j.Hold != nil && j.State == cluster.JobPending && j.Reason != j.Hold.Reason():
@@ -54,12 +55,12 @@ func (w *watcher) checkBarred(s *State, all []*cluster.Job) error {
 // names, which are there, and who can never start was cancelled if it asked
 // for that.
 func checkDepends(s *State, all []*cluster.Job) error {
-	waiting, _, _ := s.startable(s.now)
+	waiting, _, _ := jobs.Startable(s.roll, s.at.Now)
 	if err := checkShown(s, waiting); err != nil {
 		return err
 	}
-	if len(s.unsettled) > 0 {
-		return fmt.Errorf("%d jobs are unsettled after an entry", len(s.unsettled))
+	if len(s.roll.Depends.Unsettled) > 0 {
+		return fmt.Errorf("%d jobs are unsettled after an entry", len(s.roll.Depends.Unsettled))
 	}
 	for _, j := range all {
 		if len(j.Depends) != len(j.Spec.Depends) {
@@ -78,7 +79,7 @@ func checkDepends(s *State, all []*cluster.Job) error {
 			switch {
 			case d.Kind == cluster.Singleton:
 				first := !slices.ContainsFunc(all, func(o *cluster.Job) bool {
-					return unit(o) < unit(j) && !o.State.Terminal() && nameOf(o) == nameOf(j)
+					return jobs.Unit(o) < jobs.Unit(j) && !o.State.Terminal() && jobs.NameOf(o) == jobs.NameOf(j)
 				})
 				if first != (j.Depends[i] == cluster.DependMet) {
 					return fmt.Errorf("job %d is %s, first of its name: %t", j.ID, j.Depends[i], first)
@@ -334,7 +335,7 @@ func TestKillInvalidDepend(t *testing.T) {
 			t.Fatalf("job %d is %s: %s", id, j.State, j.Reason)
 		}
 	}
-	if n := len(m.f.st.dependents); n != 0 {
+	if n := len(m.f.st.roll.Depends.Dependents); n != 0 {
 		t.Errorf("%d are waited for, and all ended", n)
 	}
 	if r := m.do(submitCmd(m.f.NextJobID(), "unknown", 1000, after(cluster.AfterAny, chain[0])))[0]; r.Err == nil || r.Err.Code != cluster.CodeInvalid {

@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/fsm/command"
 	"github.com/berth-scheduler/berth/fsm/nodes"
 	"github.com/berth-scheduler/berth/fsm/notices"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
@@ -13,7 +12,7 @@ import (
 // or more, or back to none. The leader measured; what it proposes is held against
 // the policy as it is now.
 func (s *State) idle(index uint64, c *logv1.IdleAttempt) Result {
-	old := s.jobs.Get(cluster.JobID(c.Job))
+	old := s.roll.Jobs.Get(cluster.JobID(c.Job))
 	if old == nil {
 		return refuse(cluster.CodeNotFound, "job %d is gone", c.Job)
 	}
@@ -30,7 +29,7 @@ func (s *State) idle(index uint64, c *logv1.IdleAttempt) Result {
 	}
 	j := old.Clone()
 	b := j.Last()
-	mark := cluster.IdleMark{Stage: to, Since: cluster.Time(c.SinceUs), At: s.now, BusyMs: c.BusyMs, KnownMs: c.KnownMs}
+	mark := cluster.IdleMark{Stage: to, Since: cluster.Time(c.SinceUs), At: s.at.Now, BusyMs: c.BusyMs, KnownMs: c.KnownMs}
 	if a.Idle != nil {
 		mark.Was = a.Idle.Was
 	}
@@ -49,16 +48,16 @@ func (s *State) idle(index uint64, c *logv1.IdleAttempt) Result {
 	case cluster.IdleNone:
 		j.Reason, b.Idle = cluster.Reason{}, nil
 		if len(mark.Was) > 0 && !s.fleet.GiveBack(a, b, mark.Was) {
-			b.Idle = &cluster.IdleMark{At: s.now, Was: mark.Was} // others have it by now
+			b.Idle = &cluster.IdleMark{At: s.at.Now, Was: mark.Was} // others have it by now
 		}
 	case cluster.IdleEnded:
-		j.Cancel = &cluster.CancelRequest{At: s.now, Admin: true}
+		j.Cancel = &cluster.CancelRequest{At: s.at.Now, Admin: true}
 	}
-	s.putJob(old, j)
+	s.roll.Put(old, j)
 	if to >= cluster.IdleWarned {
-		s.announce(j, cluster.MailIdle, c.Why)
+		s.roll.Announce(j, cluster.MailIdle, c.Why)
 	}
-	s.changed(Change{Job: j.ID, Released: freed})
+	s.roll.Changed(Change{Job: j.ID, Released: freed})
 	return Result{}
 }
 
@@ -67,7 +66,7 @@ func (s *State) idle(index uint64, c *logv1.IdleAttempt) Result {
 // its start. The leader measured; what it proposes is held against the state as it is
 // now.
 func resize(s *State, index uint64, c *logv1.ResizeAttempt) Result {
-	old := s.jobs.Get(cluster.JobID(c.Job))
+	old := s.roll.Jobs.Get(cluster.JobID(c.Job))
 	if old == nil {
 		return refuse(cluster.CodeNotFound, "job %d is gone", c.Job)
 	}
@@ -76,7 +75,7 @@ func resize(s *State, index uint64, c *logv1.ResizeAttempt) Result {
 		return refuse(cluster.CodeConflict, "attempt %d of job %d is not one that runs on GPUs", c.Attempt, c.Job)
 	}
 	j := old.Clone()
-	b, mark := j.Last(), cluster.ResizeMark{At: s.now}
+	b, mark := j.Last(), cluster.ResizeMark{At: s.at.Now}
 	var freed []cluster.GPUID
 	switch {
 	case a.WasCut():
@@ -99,8 +98,7 @@ func resize(s *State, index uint64, c *logv1.ResizeAttempt) Result {
 		freed = s.fleet.Reshare(a, b, to)
 	}
 	j.Revision, b.Resize = index, &mark
-	s.putJob(old, j)
-	s.changed(Change{Job: j.ID, Released: freed})
+	s.roll.Change(old, j, Change{Released: freed})
 	return Result{}
 }
 
@@ -139,7 +137,7 @@ func (s *State) idlePolicy(j *cluster.Job) cluster.IdlePolicy {
 
 // mark tells of a part of the time limit that a running attempt has used, once.
 func (s *State) mark(index uint64, c *logv1.MarkAttempt) Result {
-	old := s.jobs.Get(cluster.JobID(c.Job))
+	old := s.roll.Jobs.Get(cluster.JobID(c.Job))
 	if old == nil {
 		return refuse(cluster.CodeNotFound, "job %d is gone", c.Job)
 	}
@@ -154,29 +152,7 @@ func (s *State) mark(index uint64, c *logv1.MarkAttempt) Result {
 	j := old.Clone()
 	j.Last().Marks |= news
 	j.Revision = index
-	s.putJob(old, j)
-	s.announce(j, news, "")
+	s.roll.Put(old, j)
+	s.roll.Announce(j, news, "")
 	return Result{}
-}
-
-// tell keeps a notice for each of those who want to know what j, put in the
-// place of old, has come to. Jobs that nobody is told of cost two comparisons.
-func (s *State) tell(old, j *cluster.Job) {
-	if s.outbox.Wants(j) && s.rules >= command.TellVersion {
-		s.outbox.Tell(s.entry(), old, j, s.farOf(j))
-	}
-}
-
-// announce keeps a notice of an event of j for each of those who want it.
-func (s *State) announce(j *cluster.Job, ev cluster.MailEvents, text string) {
-	s.outbox.Announce(s.entry(), j, s.farOf(j), ev, text)
-}
-
-// farOf is how far the array of j has come, nil when it is of none.
-func (s *State) farOf(j *cluster.Job) *notices.Array {
-	a := s.arrays[j.ArrayJobID]
-	if a == nil {
-		return nil
-	}
-	return &notices.Array{Tasks: a.len(), Over: a.over.n, Good: a.good.n, Begun: a.begun}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/jobs"
 )
 
 // watcher checks, entry by entry, what must hold of any log.
@@ -26,7 +27,7 @@ type watcher struct {
 	shares   map[cluster.GPUID]int
 	unshared map[cluster.GPUID]bool
 	// arrays are as they were at the last look.
-	arrays map[cluster.JobID]*array
+	arrays map[cluster.JobID]*jobs.Array
 }
 
 func newWatcher(keep int) *watcher {
@@ -88,8 +89,8 @@ func (w *watcher) ack(f *FSM, r Result) error {
 			return fmt.Errorf("id %d was given again", id)
 		}
 		w.next = id + 1
-		if a := f.st.arrays[id]; a != nil {
-			w.next = a.last() + 1
+		if a := f.st.roll.Arrays[id]; a != nil {
+			w.next = a.Last() + 1
 		}
 		j, ok := f.Job(id)
 		if !ok {
@@ -106,10 +107,10 @@ func (w *watcher) ack(f *FSM, r Result) error {
 // check returns the first invariant that is broken.
 func (w *watcher) check(f *FSM) error {
 	s := f.st
-	if s.now < w.now {
-		return fmt.Errorf("time went back from %d to %d", w.now, s.now)
+	if s.at.Now < w.now {
+		return fmt.Errorf("time went back from %d to %d", w.now, s.at.Now)
 	}
-	w.now = s.now
+	w.now = s.at.Now
 	all, _ := f.Jobs(Query{})
 	for _, check := range []func(*State, []*cluster.Job) error{w.checkKept, w.checkMoves, w.checkParts, checkJobs, checkIndexes, checkQueues, checkPartitions, w.checkBarred, checkDepends, w.checkArrays, w.checkLedger, checkSamples, w.checkWeights} {
 		if err := check(s, all); err != nil {
@@ -128,7 +129,7 @@ func (w *watcher) check(f *FSM) error {
 func (w *watcher) checkKept(s *State, all []*cluster.Job) error {
 	finished := 0
 	for _, j := range all {
-		if is := identityOf(j); is != w.acked[unit(j)] && !(j.State.Terminal() && !j.InArray() && is == w.lean[unit(j)]) {
+		if is := identityOf(j); is != w.acked[jobs.Unit(j)] && !(j.State.Terminal() && !j.InArray() && is == w.lean[jobs.Unit(j)]) {
 			return fmt.Errorf("job %d is not what was acknowledged", j.ID)
 		}
 		if j.State.Terminal() {
@@ -139,7 +140,7 @@ func (w *watcher) checkKept(s *State, all []*cluster.Job) error {
 		return fmt.Errorf("%d finished jobs are kept, bound %d", finished, w.keep)
 	}
 	for id, was := range w.prev {
-		if s.jobs.Get(id) == nil && !was.State.Terminal() && finished < w.keep {
+		if s.roll.Jobs.Get(id) == nil && !was.State.Terminal() && finished < w.keep {
 			return fmt.Errorf("job %d was %s and is lost", id, was.State)
 		}
 	}
@@ -212,8 +213,8 @@ func checkPartitions(s *State, all []*cluster.Job) error {
 // checkJobs: a job and its attempts tell one story.
 func checkJobs(s *State, all []*cluster.Job) error {
 	for _, j := range all {
-		if j.ID >= s.nextJob {
-			return fmt.Errorf("job %d is at or above the next id %d", j.ID, s.nextJob)
+		if j.ID >= s.roll.NextID {
+			return fmt.Errorf("job %d is at or above the next id %d", j.ID, s.roll.NextID)
 		}
 		live := 0
 		tokens := cluster.Token(0)
@@ -243,7 +244,7 @@ func checkJobs(s *State, all []*cluster.Job) error {
 			if a.State.Terminal() && (a.Ended < a.Started || a.Ended < a.Placed || a.Ended == 0) {
 				return fmt.Errorf("job %d: attempt %d ended before it began", j.ID, a.No)
 			}
-			if p := a.Preempt; p != nil && (!j.Spec.Checkpoint.Set() && !p.Requeue || p.At < a.Placed || a.State.Terminal() && p.At > s.now) {
+			if p := a.Preempt; p != nil && (!j.Spec.Checkpoint.Set() && !p.Requeue || p.At < a.Placed || a.State.Terminal() && p.At > s.at.Now) {
 				return fmt.Errorf("job %d: attempt %d was asked to make room at %d and has no hook, or was not there", j.ID, a.No, p.At)
 			}
 			if a.Preempt != nil && a.State == cluster.JobPreempted && i == len(j.Attempts)-1 && !j.State.Waiting() &&
@@ -276,7 +277,7 @@ func checkIndexes(s *State, all []*cluster.Job) error {
 	onNode, onGPU := map[cluster.NodeID][]cluster.JobID{}, map[cluster.GPUID][]cluster.JobID{}
 	for _, j := range all {
 		counts[j.State]++
-		if s.inSet(j).Get(j.ID) != j {
+		if s.roll.InSet(j).Get(j.ID) != j {
 			return fmt.Errorf("job %d is not among those that are %s", j.ID, j.State)
 		}
 		if a := j.Live(); a != nil { // what others had was by what was asked for then
@@ -296,25 +297,25 @@ func checkIndexes(s *State, all []*cluster.Job) error {
 		}
 	}
 	finished := 0
-	for st := range s.byState {
-		n := s.byState[st].Len()
+	for st := range s.roll.ByState {
+		n := s.roll.ByState[st].Len()
 		if cluster.JobState(st) == cluster.JobPending {
-			n += s.barred.Len()
+			n += s.roll.Barred.Len()
 		}
-		if n != counts[cluster.JobState(st)] || len(s.byState[st].List())+len(s.barred.List()) != s.byState[st].Len()+s.barred.Len() {
+		if n != counts[cluster.JobState(st)] || len(s.roll.ByState[st].List())+len(s.roll.Barred.List()) != s.roll.ByState[st].Len()+s.roll.Barred.Len() {
 			return fmt.Errorf("%d jobs are %s, the index holds %d", counts[cluster.JobState(st)], cluster.JobState(st), n)
 		}
 		if cluster.JobState(st).Terminal() {
-			finished += s.byState[st].Len()
+			finished += s.roll.ByState[st].Len()
 		}
 	}
-	if len(s.finished) != finished {
-		return fmt.Errorf("%d jobs are finished, the list holds %d", finished, len(s.finished))
+	if len(s.roll.Finished) != finished {
+		return fmt.Errorf("%d jobs are finished, the list holds %d", finished, len(s.roll.Finished))
 	}
-	for id, set := range s.nodeJobs {
+	for id, set := range s.roll.OnNode {
 		var have []cluster.JobID
 		for _, j := range set.List() {
-			if s.jobs.Get(j.ID) != j {
+			if s.roll.Jobs.Get(j.ID) != j {
 				return fmt.Errorf("node %s holds an old value of job %d", id, j.ID)
 			}
 			have = append(have, j.ID)
@@ -364,7 +365,7 @@ func (w *watcher) checkWeights(s *State, _ []*cluster.Job) error {
 // nodes that take jobs have anybody in them.
 func checkQueues(s *State, all []*cluster.Job) error {
 	held := map[cluster.JobID]cluster.GPUID{}
-	for gpu, q := range s.queues.All() {
+	for gpu, q := range s.roll.Queues.All() {
 		n := s.fleet.Node(s.fleet.NodeOf(gpu))
 		if len(q) == 0 || n == nil || n.GPU(gpu) == nil || !n.Schedulable() || !n.Open(n.GPU(gpu)) {
 			return fmt.Errorf("queue of GPU %s with %d jobs should not be", gpu, len(q))

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/jobs"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -66,15 +67,15 @@ func TestThrottle(t *testing.T) {
 		for live := range 4 {
 			for queued := range 4 {
 				s := newState()
-				a := newArray(7, &cluster.Spec{Array: &cluster.Array{}}, nil, throttle)
-				a.live, a.queued = live, queued
-				s.arrays[7] = a
+				a := jobs.NewArray(7, &cluster.Spec{Array: &cluster.Array{}}, nil, throttle)
+				a.Live, a.Queued = live, queued
+				s.roll.Arrays[7] = a
 				inQueue := &cluster.Job{ID: 8, ArrayJobID: 7, State: cluster.JobQueued, Spec: &cluster.Spec{}}
-				if got, want := s.barredBy(inQueue, t0).Code == "", throttle == 0 || live < throttle; queued > 0 && got != want {
+				if got, want := s.roll.BarredBy(inQueue, t0).Code == "", throttle == 0 || live < throttle; queued > 0 && got != want {
 					t.Errorf("%%%d, %d run and %d are queued: one of these may start: %t, want %t", throttle, live, queued, got, want)
 				}
 				pending := &cluster.Job{ID: 9, ArrayJobID: 7, State: cluster.JobPending, Spec: &cluster.Spec{}}
-				if got, want := s.barredBy(pending, t0).Code == "", throttle == 0 || live+queued < throttle; got != want {
+				if got, want := s.roll.BarredBy(pending, t0).Code == "", throttle == 0 || live+queued < throttle; got != want {
 					t.Errorf("%%%d, %d run and %d are queued: another one may be planned: %t, want %t", throttle, live, queued, got, want)
 				}
 			}

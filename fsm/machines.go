@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/fsm/blobs"
 	"github.com/berth-scheduler/berth/fsm/command"
 	"github.com/berth-scheduler/berth/fsm/credentials"
+	"github.com/berth-scheduler/berth/fsm/jobs"
 	"github.com/berth-scheduler/berth/fsm/learned"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
@@ -19,6 +20,8 @@ type (
 	Result = command.Result
 	// CancelOutcome is what a cancel did.
 	CancelOutcome = command.CancelOutcome
+	// Change says that a job or a node changed at an index.
+	Change = command.Change
 	// TokenInfo is what a spent join token was for.
 	TokenInfo = command.TokenInfo
 	// TaskCounts is what became of tasks of an array that were to change.
@@ -59,6 +62,9 @@ const (
 	MaxImport = learned.MaxImport
 	// BulkPart is how many bytes of an environment and script one entry brings.
 	BulkPart = blobs.PartBytes
+	// EntryCost is how much commands of one entry may cost together by Cost, unless one
+	// alone costs more: some ten milliseconds in Apply.
+	EntryCost = jobs.EntryCost
 )
 
 // Versions of entries that callers ask for.
@@ -96,7 +102,7 @@ func (f CredentialsReader) AllDenied() []DeniedIdentity {
 // the daemon id. It changes nothing; only using the token spends it. It takes
 // as long wherever the hashes differ.
 func (f CredentialsReader) TokenFits(hash []byte, id string, now cluster.Time) bool {
-	return read(f.held, func(s *State) bool { return s.keyring.Fits(hash, id, max(now, s.now)) })
+	return read(f.held, func(s *State) bool { return s.keyring.Fits(hash, id, max(now, s.at.Now)) })
 }
 
 // Weights returns the predictor's published weights; version 0 is none.
@@ -141,7 +147,7 @@ func (f LearnedReader) SampleSeq() uint64 {
 
 // HasBulk reports whether jobs may name an environment and script by their hash.
 func (f JobsReader) HasBulk(sum blobs.Sum) bool {
-	return read(f.held, func(s *State) bool { return s.blobs.Of(s.now, sum) != nil })
+	return read(f.held, func(s *State) bool { return s.blobs.Of(s.at.Now, sum) != nil })
 }
 
 // UserBytes returns how many bytes the specs of a user's jobs take that wait or
@@ -178,7 +184,7 @@ func (f NoticesReader) DeadNotices() []*logv1.DeadNotice {
 func (f *FSM) WaitNotices(ctx context.Context, after uint64) error {
 	for {
 		f.mu.RLock()
-		index, found := f.st.index, f.st.outbox.Beyond(after)
+		index, found := f.st.at.Index, f.st.outbox.Beyond(after)
 		f.mu.RUnlock()
 		if found {
 			return nil
@@ -246,12 +252,12 @@ func (f AccountsReader) EachUse(now cluster.Time, fn func(cluster.Assoc, cluster
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	s := f.st
-	now = max(now, s.now)
+	now = max(now, s.at.Now)
 	s.books.EachSpent(now, func(h cluster.Holder, left cluster.GPUTime) {
 		fn(cluster.Assoc{Account: h.Account, UID: h.UID}, left)
 	})
 	p := s.books.Policy()
-	for _, j := range s.liveJobs() {
+	for _, j := range s.roll.Running() {
 		if a := j.Live(); a != nil {
 			fn(cluster.Assoc{Account: j.Spec.Account, UID: j.Owner.UID}, cluster.LeftOf(a, now, p))
 		}
@@ -261,5 +267,5 @@ func (f AccountsReader) EachUse(now cluster.Time, fn func(cluster.Assoc, cluster
 // Standing returns a copy of what there is of accounts as of a time, when that is
 // later than the last entry.
 func (f AccountsReader) Standing(now cluster.Time) *Standing {
-	return read(f.held, func(s *State) *Standing { return s.books.Standing(max(now, s.now)) })
+	return read(f.held, func(s *State) *Standing { return s.books.Standing(max(now, s.at.Now)) })
 }

@@ -16,7 +16,7 @@ func TestNewerStateIsRefused(t *testing.T) {
 	if err := CheckSnapshot(bytes.NewReader(snapshotOf(t, m.f))); err != nil {
 		t.Errorf("the state of this version: %v", err)
 	}
-	m.f.st.format = EntryVersion + 1
+	m.f.st.at.Format = EntryVersion + 1
 	data := snapshotOf(t, m.f)
 	for what, err := range map[string]error{
 		"check":   CheckSnapshot(bytes.NewReader(data)),

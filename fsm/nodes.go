@@ -28,7 +28,7 @@ func (s *State) register(index uint64, m *logv1.Node) Result {
 		return r
 	}
 	s.fleet.Register(n)
-	for _, j := range s.liveOn(n.ID) {
+	for _, j := range s.roll.On(n.ID).List() {
 		if a := j.Last(); a.Gang != nil {
 			s.partIsBack(index, j, a.Rank(n.ID), n.BootID)
 			continue
@@ -47,7 +47,7 @@ func (s *State) foreignGPU(n *cluster.Node) Result {
 			return refuse(cluster.CodeConflict, "GPU %s is registered by node %s: two nodes cannot have one GPU", id, owner)
 		}
 		for _, job := range s.fleet.On(id) {
-			if at := holderOf(s.jobs.Get(job), id); at != n.ID {
+			if at := holderOf(s.roll.Jobs.Get(job), id); at != n.ID {
 				return refuse(cluster.CodeConflict, "GPU %s is still held by job %d on node %s; end that job first", id, job, at)
 			}
 		}
@@ -67,21 +67,13 @@ func holderOf(j *cluster.Job, gpu cluster.GPUID) cluster.NodeID {
 	return ""
 }
 
-// liveOn returns the jobs with a live attempt on a node, by id.
-func (s *State) liveOn(id cluster.NodeID) []*cluster.Job {
-	if set := s.nodeJobs[id]; set != nil {
-		return set.List()
-	}
-	return nil
-}
-
 // nodeIsBack settles a live attempt when its node calls: a new boot has ended
 // it; the same boot goes on where it was.
 func (s *State) nodeIsBack(index uint64, old *cluster.Job, boot string) {
 	j := old.Clone()
 	a := j.Last()
 	if a.BootID != boot {
-		a.Ended = max(s.now, a.Placed, a.Started)
+		a.Ended = max(s.at.Now, a.Placed, a.Started)
 		a.Reason = cluster.Reason{Code: cluster.ReasonNodeLost, Detail: "the node booted again"}
 		s.finish(index, old, j, cluster.JobNodeFail)
 		return
@@ -97,8 +89,7 @@ func (s *State) nodeIsBack(index uint64, old *cluster.Job, boot string) {
 	if a.Preempt != nil {
 		j.Reason = a.Preempt.Reason()
 	}
-	s.putJob(old, j)
-	s.changed(Change{Job: j.ID})
+	s.roll.Change(old, j, Change{})
 }
 
 // setNodeState records that a node fell silent. Its shares stay taken: what
@@ -114,10 +105,10 @@ func (s *State) setNodeState(index uint64, c *logv1.SetNodeState) Result {
 		return Result{} // it called meanwhile, or this is known
 	}
 	n := *old
-	n.State, n.Revision, n.Changed = cluster.NodeUnreachable, index, s.now
+	n.State, n.Revision, n.Changed = cluster.NodeUnreachable, index, s.at.Now
 	nodes.Note(s.entry(), &n, cluster.NodeEvent{Kind: cluster.EventLost, Detail: "silent for longer than its lease"})
 	s.fleet.Put(&n)
-	for _, was := range s.liveOn(n.ID) {
+	for _, was := range s.roll.On(n.ID).List() {
 		j := was.Clone()
 		if a := j.Last(); a.Gang != nil {
 			a.Gang = a.Gang.Clone()
@@ -125,8 +116,7 @@ func (s *State) setNodeState(index uint64, c *logv1.SetNodeState) Result {
 		}
 		j.Last().State, j.State, j.Revision = cluster.JobUnreachable, cluster.JobUnreachable, index
 		j.Reason = cluster.Reason{Code: cluster.ReasonNodeDown, Detail: "node " + c.Node + " is silent"}
-		s.putJob(was, j)
-		s.changed(Change{Job: j.ID})
+		s.roll.Change(was, j, Change{})
 	}
 	s.fleet.EmptyQueues(&n)
 	return Result{}
@@ -144,17 +134,17 @@ func (s *State) fence(index uint64, c *logv1.FenceNode) Result {
 		return refuse(cluster.CodeConflict, "node %s answers, and only a silent node can be fenced; to empty it, drain it and cancel its jobs", c.Node)
 	}
 	n := *old
-	n.Fence, n.Revision, n.Changed = index, index, s.now
+	n.Fence, n.Revision, n.Changed = index, index, s.at.Now
 	nodes.Note(s.entry(), &n, cluster.NodeEvent{Kind: cluster.EventFenced, Asked: true, By: cluster.UID(c.By)})
 	s.fleet.Put(&n)
 	var r Result
-	for _, was := range s.liveOn(n.ID) {
+	for _, was := range s.roll.On(n.ID).List() {
 		j, why := was.Clone(), "node "+c.Node+" was given up"
 		if a := j.Last(); a.Gang != nil {
 			s.losePart(index, was, a.Rank(n.ID), why)
-			j = s.jobs.Get(was.ID)
+			j = s.roll.Jobs.Get(was.ID)
 		} else {
-			a.Ended = max(s.now, a.Placed, a.Started)
+			a.Ended = max(s.at.Now, a.Placed, a.Started)
 			a.Reason = cluster.Reason{Code: cluster.ReasonNodeLost, Detail: why}
 			s.finish(index, was, j, cluster.JobNodeFail)
 		}
@@ -172,7 +162,7 @@ func (s *State) fence(index uint64, c *logv1.FenceNode) Result {
 func (s *State) removeNode(c *logv1.RemoveNode) Result {
 	id := cluster.NodeID(c.Node)
 	n := s.fleet.Node(id)
-	live := len(s.liveOn(id))
+	live := len(s.roll.On(id).List())
 	switch {
 	case n == nil:
 		return refuse(cluster.CodeNotFound, "node %q is not known", c.Node)
@@ -180,6 +170,6 @@ func (s *State) removeNode(c *logv1.RemoveNode) Result {
 		return refuse(cluster.CodeConflict, "node %s has %d live jobs; drain it and wait, or cancel them", id, live)
 	}
 	s.fleet.Remove(n)
-	delete(s.nodeJobs, id)
+	delete(s.roll.OnNode, id)
 	return s.keyring.Deny(s.entry(), &logv1.DenyIdentity{Role: agentRole, Id: c.Node})
 }

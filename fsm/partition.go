@@ -53,7 +53,7 @@ func (s *State) setPartition(index uint64, c *logv1.SetPartition) Result {
 	s.fleet.PutPartition(p)
 	s.fleet.MarkShared()
 	s.resettle(index, p, old != nil && old.Down)
-	s.changed(Change{Partition: p.Name})
+	s.roll.Changed(Change{Partition: p.Name})
 	return Result{}
 }
 
@@ -61,7 +61,7 @@ func (s *State) setPartition(index uint64, c *logv1.SetPartition) Result {
 // any more, and says of all of them whether they wait for p to come up.
 func (s *State) resettle(index uint64, p *cluster.Partition, wasDown bool) {
 	es := jobs.Edits{}
-	for _, old := range s.inStates(cluster.JobPending, cluster.JobQueued) {
+	for _, old := range s.roll.InStates(cluster.JobPending, cluster.JobQueued) {
 		if old.Spec.Partition != p.Name {
 			continue
 		}
@@ -70,7 +70,7 @@ func (s *State) resettle(index uint64, p *cluster.Partition, wasDown bool) {
 		if p.Down {
 			why = cluster.ReasonPartitionDown
 		}
-		if stays || old.Queue == "" && p.Down == wasDown || old.Barred(s.now).Code != "" {
+		if stays || old.Queue == "" && p.Down == wasDown || old.Barred(s.at.Now).Code != "" {
 			continue
 		}
 		j := old.Clone()
@@ -79,10 +79,9 @@ func (s *State) resettle(index uint64, p *cluster.Partition, wasDown bool) {
 		}
 		j.State, j.Queue, j.EstStart = cluster.JobPending, "", 0
 		j.Reason, j.Revision = cluster.Reason{Code: why}, index
-		s.putJob(old, j)
-		s.changed(Change{Job: j.ID, New: true})
+		s.roll.Change(old, j, Change{New: true})
 	}
-	s.queues.Commit(es)
+	s.roll.Queues.Commit(es)
 }
 
 // removePartition forgets a partition of which no job waits or runs.
@@ -95,13 +94,13 @@ func (s *State) removePartition(c *logv1.RemovePartition) Result {
 		return refuse(cluster.CodeConflict, "partition %s has %d jobs that wait and %d that run; set it down, and cancel them or wait for their end", c.Name, waiting, live)
 	}
 	s.fleet.DropPartition(c.Name)
-	s.changed(Change{Partition: c.Name})
+	s.roll.Changed(Change{Partition: c.Name})
 	return Result{}
 }
 
 // jobsOf counts the jobs of a partition that have not ended.
 func (s *State) jobsOf(name string) (waiting, live int) {
-	for _, j := range s.inStates(cluster.JobPending, cluster.JobQueued, cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable) {
+	for _, j := range s.roll.InStates(cluster.JobPending, cluster.JobQueued, cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable) {
 		switch {
 		case j.Spec.Partition != name:
 		case j.State.Waiting():
@@ -118,7 +117,7 @@ func (f JobsReader) PartitionJobs() (waiting, live map[string]int) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	waiting, live = map[string]int{}, map[string]int{}
-	for _, j := range f.st.inStates(cluster.JobPending, cluster.JobQueued, cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable) {
+	for _, j := range f.st.roll.InStates(cluster.JobPending, cluster.JobQueued, cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable) {
 		if j.State.Waiting() {
 			waiting[j.Spec.Partition]++
 		} else {

@@ -31,7 +31,7 @@ func (s *State) applyPlan(index uint64, p *cluster.Plan) *cluster.PlanResult {
 // conflict returns why a start can no longer be committed, the zero Reason
 // when it can.
 func (s *State) conflict(st *cluster.Start) cluster.Reason {
-	j := s.job(st.Job)
+	j := s.roll.Job(st.Job)
 	switch {
 	case j == nil:
 		return nodes.Stale("job %d is gone", st.Job)
@@ -40,7 +40,7 @@ func (s *State) conflict(st *cluster.Start) cluster.Reason {
 	case st.Attempt != uint32(len(j.Attempts))+1:
 		return nodes.Stale("attempt %d of job %d was planned, %d is next", st.Attempt, st.Job, len(j.Attempts)+1)
 	}
-	if r := s.barredBy(j, s.now); r.Code != "" {
+	if r := s.roll.BarredBy(j, s.at.Now); r.Code != "" {
 		return nodes.Stale("job %d may not start: %s", st.Job, r)
 	}
 	if r := s.fleet.Unlike(j, st); r.Code != "" {
@@ -63,7 +63,7 @@ func (s *State) conflict(st *cluster.Start) cluster.Reason {
 			if st.Overtook != "" {
 				break
 			}
-			if q := s.queues.Of(g.GPU); len(q) > 0 && q[0].Job != j.ID {
+			if q := s.roll.Queues.Of(g.GPU); len(q) > 0 && q[0].Job != j.ID {
 				return cluster.Reason{Code: cluster.ReasonOvertake, Detail: fmt.Sprintf("job %d is before it in the queue of GPU %s", q[0].Job, g.GPU)}
 			}
 		}
@@ -73,16 +73,16 @@ func (s *State) conflict(st *cluster.Start) cluster.Reason {
 
 // start commits one start that conflicts with nothing.
 func (s *State) start(index uint64, st *cluster.Start) {
-	old := s.own(st.Job)
+	old := s.roll.Own(st.Job)
 	j := old.Clone()
-	s.queues.Leave(j)
+	s.roll.Queues.Leave(j)
 	s.texts.Berth(&st.Berth)
 	s.texts.Estimate(&st.Estimate)
 	a := cluster.Attempt{
 		No: st.Attempt, Token: cluster.Token(index), State: cluster.JobStarting, Berth: st.Berth, BootID: s.fleet.Node(st.Berth.Node).BootID,
-		Estimate: st.Estimate, Placed: s.now, Why: st.Why, Overtook: st.Overtook, Gang: s.newGang(st), Port: st.Port, Secret: st.Secret,
+		Estimate: st.Estimate, Placed: s.at.Now, Why: st.Why, Overtook: st.Overtook, Gang: s.newGang(st), Port: st.Port, Secret: st.Secret,
 	}
-	if s.rules >= command.AccountVersion {
+	if s.at.Version >= command.AccountVersion {
 		a.GPUMilli = s.fleet.Ledger().HeldMilli(st.AllGPUs())
 	}
 	for _, b := range st.Berths() {
@@ -98,8 +98,7 @@ func (s *State) start(index uint64, st *cluster.Start) {
 	j.Attempts = append(j.Attempts, a)
 	j.State, j.Reason, j.Revision = cluster.JobStarting, cluster.Reason{}, index
 	j.Started, j.Ended = 0, 0
-	s.putJob(old, j)
-	s.changed(Change{Job: j.ID})
+	s.roll.Change(old, j, Change{})
 }
 
 func addNeighbour(ns []cluster.JobID, id cluster.JobID) []cluster.JobID {
@@ -111,7 +110,7 @@ func addNeighbour(ns []cluster.JobID, id cluster.JobID) []cluster.JobID {
 
 // meet records on a running job that another one came beside it.
 func (s *State) meet(index uint64, id, newcomer cluster.JobID) {
-	old := s.jobs.Get(id)
+	old := s.roll.Jobs.Get(id)
 	ns := addNeighbour(old.Last().Neighbours, newcomer)
 	if len(ns) == len(old.Last().Neighbours) {
 		return
@@ -119,8 +118,8 @@ func (s *State) meet(index uint64, id, newcomer cluster.JobID) {
 	j := old.Clone()
 	j.Last().Neighbours = ns
 	j.Revision = index
-	s.putJob(old, j)
-	s.changed(Change{Job: id})
+	s.roll.Put(old, j)
+	s.roll.Changed(Change{Job: id})
 }
 
 // applyMoves puts waiting jobs into queues, or out of them.
@@ -140,16 +139,16 @@ func (s *State) applyMoves(index uint64, moves []cluster.QueueMove, res *cluster
 		s.move(index, m, es)
 		res.Moved++
 	}
-	s.queues.Commit(es)
+	s.roll.Queues.Commit(es)
 }
 
 // immovable returns why a move is no longer right, the zero Reason when it is.
 func (s *State) immovable(m *cluster.QueueMove) cluster.Reason {
-	j := s.job(m.Job)
+	j := s.roll.Job(m.Job)
 	if j == nil || !j.State.Waiting() || j.Cancel != nil {
 		return nodes.Stale("job %d does not wait any more", m.Job)
 	}
-	if r := s.barredBy(j, s.now); r.Code != "" {
+	if r := s.roll.BarredBy(j, s.at.Now); r.Code != "" {
 		return nodes.Stale("job %d may not be planned: %s", m.Job, r)
 	}
 	if m.GPU == "" {
@@ -159,7 +158,7 @@ func (s *State) immovable(m *cluster.QueueMove) cluster.Reason {
 }
 
 func (s *State) move(index uint64, m *cluster.QueueMove, es jobs.Edits) {
-	old := s.own(m.Job)
+	old := s.roll.Own(m.Job)
 	j := old.Clone()
 	if old.Queue != "" {
 		es.Drop(old.Queue, j.ID)
@@ -172,6 +171,5 @@ func (s *State) move(index uint64, m *cluster.QueueMove, es jobs.Edits) {
 		j.State, j.Queue, j.EstStart = cluster.JobQueued, m.GPU, m.EstStart
 		es.Add(m.GPU, cluster.Waiter{Job: j.ID, Rank: m.Rank})
 	}
-	s.putJob(old, j)
-	s.changed(Change{Job: j.ID})
+	s.roll.Change(old, j, Change{})
 }

@@ -10,14 +10,14 @@ const maxWhy = 1024
 // preempt asks a running attempt to make room. What it holds stays its own
 // until its agent says that it ended: it needs its card to save its state.
 func (s *State) preempt(index uint64, c *logv1.PreemptAttempt) Result {
-	old := s.jobs.Get(cluster.JobID(c.Job))
+	old := s.roll.Jobs.Get(cluster.JobID(c.Job))
 	if old == nil {
 		return refuse(cluster.CodeNotFound, "job %d is gone", c.Job)
 	}
 	if a := old.Live(); a == nil || a.No != c.Attempt {
 		return refuse(cluster.CodeConflict, "attempt %d of job %d is not the live one", c.Attempt, c.Job)
 	}
-	if why := old.Unpreemptible(s.now); why != "" {
+	if why := old.Unpreemptible(s.at.Now); why != "" {
 		return refuse(cluster.CodeConflict, "job %d cannot be preempted: %s", c.Job, why)
 	}
 	if len(c.Why) > maxWhy {
@@ -25,10 +25,9 @@ func (s *State) preempt(index uint64, c *logv1.PreemptAttempt) Result {
 	}
 	j := old.Clone()
 	a := j.Last()
-	a.Preempt = &cluster.PreemptRequest{At: s.now, For: cluster.JobID(c.For), Why: c.Why}
+	a.Preempt = &cluster.PreemptRequest{At: s.at.Now, For: cluster.JobID(c.For), Why: c.Why}
 	j.Reason, j.Revision = a.Preempt.Reason(), index
-	s.putJob(old, j)
-	s.changed(Change{Job: j.ID})
+	s.roll.Change(old, j, Change{})
 	return Result{}
 }
 

@@ -9,20 +9,6 @@ import (
 	"github.com/berth-scheduler/berth/fsm/jobs"
 )
 
-// Change says that a job or a node changed at an index.
-type Change struct {
-	Index     uint64
-	Job       cluster.JobID  // or 0
-	Node      cluster.NodeID // or ""
-	Partition string         // or ""
-	// Reservation is the name of one that was changed, or "".
-	Reservation string
-	// New tells that the job began to wait.
-	New bool
-	// Released are the GPUs on which something was freed.
-	Released []cluster.GPUID
-}
-
 // ring holds the newest changes.
 type ring struct {
 	cap   int
@@ -53,14 +39,14 @@ func (f *FSM) Changes(after uint64) (cs []Change, upTo uint64, ok bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	if after < f.ring.from {
-		return nil, f.st.index, false
+		return nil, f.st.at.Index, false
 	}
 	i := sort.Search(len(f.ring.items), func(i int) bool { return f.ring.items[i].Index > after })
-	return slices.Clone(f.ring.items[i:]), f.st.index, true
+	return slices.Clone(f.ring.items[i:]), f.st.at.Index, true
 }
 
 // Index returns the index of the last applied entry.
-func (f *FSM) Index() uint64 { return read(f.held, func(s *State) uint64 { return s.index }) }
+func (f *FSM) Index() uint64 { return read(f.held, func(s *State) uint64 { return s.at.Index }) }
 
 // Term returns the term of the last applied entry.
 func (f *FSM) Term() uint64 { return read(f.held, func(s *State) uint64 { return s.term }) }
@@ -68,15 +54,17 @@ func (f *FSM) Term() uint64 { return read(f.held, func(s *State) uint64 { return
 // EntryVersion returns the highest version of an entry in the log so far: every
 // coordinator reads it.
 func (f *FSM) EntryVersion() uint32 {
-	return read(f.held, func(s *State) uint32 { return max(1, s.format) })
+	return read(f.held, func(s *State) uint32 { return max(1, s.at.Format) })
 }
 
 // Now returns the leader's clock as of the last entry; it never goes back.
-func (f *FSM) Now() cluster.Time { return read(f.held, func(s *State) cluster.Time { return s.now }) }
+func (f *FSM) Now() cluster.Time {
+	return read(f.held, func(s *State) cluster.Time { return s.at.Now })
+}
 
 // NextJobID returns the least id that the next job may have.
 func (f *FSM) NextJobID() cluster.JobID {
-	return read(f.held, func(s *State) cluster.JobID { return s.nextJob })
+	return read(f.held, func(s *State) cluster.JobID { return s.roll.NextID })
 }
 
 // What others may ask, by subject. What is returned is immutable, or a copy.
@@ -110,17 +98,17 @@ func (f *FSM) Read(fn func(*State)) {
 }
 
 // Index returns the index of the last applied entry.
-func (s *State) Index() uint64 { return s.index }
+func (s *State) Index() uint64 { return s.at.Index }
 
 // Now returns the leader's clock as of the last entry.
-func (s *State) Now() cluster.Time { return s.now }
+func (s *State) Now() cluster.Time { return s.at.Now }
 
 // Ledger returns the live ledger: not to be kept, not to be changed.
 func (s *State) Ledger() *cluster.Ledger { return s.fleet.Ledger() }
 
 // Job returns a job.
 func (s *State) Job(id cluster.JobID) (*cluster.Job, bool) {
-	j := s.job(id)
+	j := s.roll.Job(id)
 	return j, j != nil
 }
 
@@ -137,7 +125,7 @@ func (s *State) Nodes() []*cluster.Node { return s.fleet.List() }
 func (s *State) OnGPU(g cluster.GPUID) []cluster.JobID { return s.fleet.On(g) }
 
 // Queue returns who waits for a GPU, in order.
-func (s *State) Queue(g cluster.GPUID) []cluster.Waiter { return s.queues.Of(g) }
+func (s *State) Queue(g cluster.GPUID) []cluster.Waiter { return s.roll.Queues.Of(g) }
 
 // Job returns a job.
 func (f JobsReader) Job(id cluster.JobID) (*cluster.Job, bool) {
@@ -158,7 +146,7 @@ func (f NodesReader) Nodes() []*cluster.Node { return read(f.held, (*State).Node
 
 // NodeJobs returns the jobs with a live attempt on a node, by id.
 func (f NodesReader) NodeJobs(id cluster.NodeID) []*cluster.Job {
-	return read(f.held, func(s *State) []*cluster.Job { return s.liveOn(id) })
+	return read(f.held, func(s *State) []*cluster.Job { return s.roll.On(id).List() })
 }
 
 // GPUJobs returns the jobs that lie on a GPU, by id.
@@ -168,7 +156,7 @@ func (f NodesReader) GPUJobs(g cluster.GPUID) []cluster.JobID {
 
 // Queue returns who waits for a GPU, in order.
 func (f NodesReader) Queue(g cluster.GPUID) []cluster.Waiter {
-	return read(f.held, func(s *State) []cluster.Waiter { return s.queues.Of(g) })
+	return read(f.held, func(s *State) []cluster.Waiter { return s.roll.Queues.Of(g) })
 }
 
 // QueuePosition returns the queue that a job is in and its place there from
@@ -176,11 +164,11 @@ func (f NodesReader) Queue(g cluster.GPUID) []cluster.Waiter {
 func (f JobsReader) QueuePosition(id cluster.JobID) (cluster.GPUID, int) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	j := f.st.jobs.Get(id) // nobody in a queue is folded
+	j := f.st.roll.Jobs.Get(id) // nobody in a queue is folded
 	if j == nil || j.Queue == "" {
 		return "", 0
 	}
-	i := slices.IndexFunc(f.st.queues.Of(j.Queue), func(w cluster.Waiter) bool { return w.Job == id })
+	i := slices.IndexFunc(f.st.roll.Queues.Of(j.Queue), func(w cluster.Waiter) bool { return w.Job == id })
 	return j.Queue, i + 1
 }
 
@@ -188,11 +176,11 @@ func (f JobsReader) QueuePosition(id cluster.JobID) (cluster.GPUID, int) {
 func (f JobsReader) Counts() map[cluster.JobState]int {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	out := make(map[cluster.JobState]int, len(f.st.byState))
-	for st := range f.st.byState {
-		n := f.st.byState[st].Len() + f.st.folded[st]
+	out := make(map[cluster.JobState]int, len(f.st.roll.ByState))
+	for st := range f.st.roll.ByState {
+		n := f.st.roll.ByState[st].Len() + f.st.roll.Folded[st]
 		if cluster.JobState(st) == cluster.JobPending {
-			n += f.st.barred.Len()
+			n += f.st.roll.Barred.Len()
 		}
 		if n > 0 {
 			out[cluster.JobState(st)] = n
@@ -214,9 +202,9 @@ type Query struct {
 func (f JobsReader) Jobs(q Query) ([]*cluster.Job, uint64) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	sets := []*jobs.Set{&f.st.jobs}
+	sets := []*jobs.Set{&f.st.roll.Jobs}
 	if len(q.States) > 0 {
-		sets = f.st.sets(q.States)
+		sets = f.st.roll.Sets(q.States)
 	}
 	var out []*cluster.Job
 	jobs.Merge(sets, q.After, func(j *cluster.Job) bool {
@@ -225,42 +213,7 @@ func (f JobsReader) Jobs(q Query) ([]*cluster.Job, uint64) {
 		}
 		return q.Limit <= 0 || len(out) < q.Limit
 	})
-	return out, f.st.index
-}
-
-// sets returns the jobs in each of the given states; states may repeat.
-func (s *State) sets(states []cluster.JobState) []*jobs.Set {
-	var seen [len(s.byState)]bool
-	var out []*jobs.Set
-	for _, st := range states {
-		if st.Valid() && !seen[st] {
-			seen[st] = true
-			out = append(out, &s.byState[st])
-			if st == cluster.JobPending && s.barred.Len() > 0 {
-				out = append(out, &s.barred)
-			}
-		}
-	}
-	return out
-}
-
-// inStates returns the jobs in the given states by id.
-func (s *State) inStates(states ...cluster.JobState) []*cluster.Job {
-	return inSets(s.sets(states)...)
-}
-
-// inSets returns the jobs of disjoint sets by id.
-func inSets(sets ...*jobs.Set) []*cluster.Job {
-	n := 0
-	for _, set := range sets {
-		n += set.Len()
-	}
-	out := make([]*cluster.Job, 0, n)
-	jobs.Merge(sets, 0, func(j *cluster.Job) bool {
-		out = append(out, j)
-		return true
-	})
-	return out
+	return out, f.st.at.Index
 }
 
 // SchedulerSnapshot returns an immutable view for the scheduler. Jobs that may
@@ -277,17 +230,17 @@ func (f *FSM) SchedulerSnapshotAt(now cluster.Time) (*cluster.Snapshot, cluster.
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	s := f.st
-	now = max(now, s.now)
-	waiting, more, next := s.startable(now)
+	now = max(now, s.at.Now)
+	waiting, more, next := jobs.Startable(s.roll, now)
 	if at := s.fleet.Reservations().Next(now); at != 0 && (next == 0 || at < next) {
 		next = at
 	}
 	return &cluster.Snapshot{
 		More:  more,
-		Index: s.index, Now: now, Nodes: s.fleet.List(), Ledger: s.fleet.Ledger().Clone(), Queues: maps.Clone(s.queues.All()),
+		Index: s.at.Index, Now: now, Nodes: s.fleet.List(), Ledger: s.fleet.Ledger().Clone(), Queues: maps.Clone(s.roll.Queues.All()),
 		Partitions: s.Partitions(), Standing: s.books.ForPass(), Limits: s.books.Limits(now), Reservations: s.fleet.Reservations(),
 		Waiting: waiting,
-		Running: s.inStates(cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable),
+		Running: s.roll.Running(),
 	}, next
 }
 
@@ -329,12 +282,4 @@ func (f JobsReader) Request(uid cluster.UID, id string, bodyHash []byte) (ids []
 		return nil, false
 	}
 	return r.Jobs(), true
-}
-
-// unended returns the jobs that wait or run.
-func (s *State) unended() []*cluster.Job { return s.inStates(unfinished[:]...) }
-
-// liveJobs returns the jobs with an attempt.
-func (s *State) liveJobs() []*cluster.Job {
-	return s.inStates(cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable)
 }

@@ -20,7 +20,7 @@ import (
 // recountLedger makes the ledger anew from the nodes and the live attempts.
 func recountLedger(s *State) *cluster.Ledger {
 	l := cluster.NewLedger(s.Nodes())
-	for _, j := range s.jobs.List() {
+	for _, j := range s.roll.Jobs.List() {
 		if a := j.Live(); a != nil {
 			for _, b := range a.Held() {
 				for _, g := range b.GPUs {
@@ -52,8 +52,8 @@ func checkDerived(s *State) error {
 		return err
 	}
 	s.hashNow()
-	if d := s.digests; d.jobs.Len() != s.jobs.Len() || d.arrays.Len() != len(s.arrays) {
-		return fmt.Errorf("digests of %d jobs and %d arrays are held; there are %d and %d", d.jobs.Len(), d.arrays.Len(), s.jobs.Len(), len(s.arrays))
+	if d := s.roll.Digests; d.Jobs.Len() != s.roll.Jobs.Len() || d.Arrays.Len() != len(s.roll.Arrays) {
+		return fmt.Errorf("digests of %d jobs and %d arrays are held; there are %d and %d", d.Jobs.Len(), d.Arrays.Len(), s.roll.Jobs.Len(), len(s.roll.Arrays))
 	}
 	if s.hash.Dirty() != 0 {
 		return fmt.Errorf("something is dirty after a hash")
@@ -69,15 +69,15 @@ func checkDerived(s *State) error {
 			return fmt.Errorf("request %d is out of order or gone", i)
 		}
 	}
-	if !slices.IsSortedFunc(s.finished, func(a, b cluster.JobID) int {
-		if endedBefore(s.jobs.Get(a), s.jobs.Get(b)) {
+	if !slices.IsSortedFunc(s.roll.Finished, func(a, b cluster.JobID) int {
+		if jobs.EndedBefore(s.roll.Jobs.Get(a), s.roll.Jobs.Get(b)) {
 			return -1
 		}
 		return 1
 	}) {
-		return fmt.Errorf("finished jobs are out of order: %v", s.finished)
+		return fmt.Errorf("finished jobs are out of order: %v", s.roll.Finished)
 	}
-	all := s.jobs.List()
+	all := s.roll.Jobs.List()
 	for _, check := range []func(*State, []*cluster.Job) error{checkJobs, checkIndexes, checkQueues} {
 		if err := check(s, all); err != nil {
 			return err
@@ -92,8 +92,8 @@ func sameInside(a, b *State) error {
 	if !a.fleet.Ledger().Equal(b.fleet.Ledger()) {
 		return fmt.Errorf("ledgers differ:\n%+v\n%+v", a.fleet.Ledger(), b.fleet.Ledger())
 	}
-	if !slices.Equal(a.finished, b.finished) {
-		return fmt.Errorf("finished: %v and %v", a.finished, b.finished)
+	if !slices.Equal(a.roll.Finished, b.roll.Finished) {
+		return fmt.Errorf("finished: %v and %v", a.roll.Finished, b.roll.Finished)
 	}
 	if !maps.Equal(cardsOf(a), cardsOf(b)) || cmp.Diff(onCards(a), onCards(b)) != "" {
 		return fmt.Errorf("GPUs: %v %v and %v %v", cardsOf(a), onCards(a), cardsOf(b), onCards(b))
@@ -104,7 +104,7 @@ func sameInside(a, b *State) error {
 	if d := cmp.Diff(a.learned.Samples(), b.learned.Samples(), cmpopts.EquateEmpty()); d != "" {
 		return fmt.Errorf("samples: %s", d)
 	}
-	if d := cmp.Diff(a.queues.All(), b.queues.All()); d != "" {
+	if d := cmp.Diff(a.roll.Queues.All(), b.roll.Queues.All()); d != "" {
 		return fmt.Errorf("queues: %s", d)
 	}
 	if !slices.EqualFunc(a.requests.Order(), b.requests.Order(), func(x, y *jobs.Request) bool {
@@ -112,7 +112,7 @@ func sameInside(a, b *State) error {
 	}) {
 		return fmt.Errorf("requests differ")
 	}
-	if x, y := a.inStates(cluster.JobPending, cluster.JobQueued), b.inStates(cluster.JobQueued, cluster.JobPending); cmp.Diff(x, y, alike) != "" {
+	if x, y := a.roll.InStates(cluster.JobPending, cluster.JobQueued), b.roll.InStates(cluster.JobQueued, cluster.JobPending); cmp.Diff(x, y, alike) != "" {
 		return fmt.Errorf("who waits: %s", cmp.Diff(x, y, alike))
 	}
 	return sameArrays(a, b)
@@ -170,7 +170,7 @@ func checkSpecBytes(s *State) error {
 		text string
 	}
 	counted, arrays, seen := map[cluster.UID]int64{}, map[cluster.JobID]bool{}, map[part]bool{}
-	for _, j := range s.jobs.List() {
+	for _, j := range s.roll.Jobs.List() {
 		if j.InArray() && arrays[j.ArrayJobID] || !j.InArray() && j.State.Terminal() {
 			continue
 		}

@@ -15,7 +15,7 @@ import (
 // report takes over what an agent says of an attempt. What is not about a
 // live attempt on that node changes nothing, however often it is said.
 func (s *State) report(index uint64, r *logv1.ReportAttempt) Result {
-	old := s.jobs.Get(cluster.JobID(r.Job))
+	old := s.roll.Jobs.Get(cluster.JobID(r.Job))
 	if old == nil {
 		return Result{Released: true}
 	}
@@ -66,7 +66,7 @@ func (s *State) rose(old, j *cluster.Job, to cluster.JobState, r *logv1.ReportAt
 	}
 	if a.Started == 0 && to != cluster.JobStarting {
 		if a.Started = s.clamp(r.StartedUs, a.Placed); a.Started == 0 {
-			a.Started = s.now
+			a.Started = s.at.Now
 		}
 		j.Started = a.Started
 	}
@@ -75,8 +75,7 @@ func (s *State) rose(old, j *cluster.Job, to cluster.JobState, r *logv1.ReportAt
 		j.Reason = a.Preempt.Reason()
 	}
 	s.whyCompleting(j, r)
-	s.putJob(old, j)
-	s.changed(Change{Job: j.ID})
+	s.roll.Change(old, j, Change{})
 }
 
 // ended takes over how an attempt ended.
@@ -85,16 +84,16 @@ func (s *State) ended(a *cluster.Attempt, r *logv1.ReportAttempt) {
 		a.Started = s.clamp(r.StartedUs, a.Placed)
 	}
 	if a.Ended = s.clamp(r.EndedUs, max(a.Placed, a.Started)); a.Ended == 0 {
-		a.Ended = max(s.now, a.Placed, a.Started)
+		a.Ended = max(s.at.Now, a.Placed, a.Started)
 	}
 	if r.Exit != nil {
 		a.Exit = &cluster.Exit{Code: r.Exit.Code, Signal: r.Exit.Signal}
 	}
 	a.Usage = learned.SaneUsage(conv.UsageFromLog(r.Usage), a.Ended.Sub(max(a.Started, a.Placed)))
-	if s.rules < command.CheckedVersion { // a coordinator that reads no more does not see them
+	if s.at.Version < command.CheckedVersion { // a coordinator that reads no more does not see them
 		a.Usage.PowerW, a.Usage.Steps = 0, 0
 	}
-	if a.Usage.Profile = learned.SaneProfile(a.Usage.Profile, a); s.rules < command.ProfileVersion {
+	if a.Usage.Profile = learned.SaneProfile(a.Usage.Profile, a); s.at.Version < command.ProfileVersion {
 		a.Usage.Profile = nil
 	}
 	a.Reason = conv.ReasonFromLog(r.Reason)
@@ -105,7 +104,7 @@ func (s *State) clamp(us int64, earliest cluster.Time) cluster.Time {
 	if us <= 0 {
 		return 0
 	}
-	return min(max(cluster.Time(us), earliest), max(s.now, earliest))
+	return min(max(cluster.Time(us), earliest), max(s.at.Now, earliest))
 }
 
 // finish ends the live attempt of j, which is a changed copy of old with the
@@ -127,25 +126,23 @@ func (s *State) finish(index uint64, old, j *cluster.Job, to cluster.JobState) {
 		a.Reason = defaultReason(a)
 	}
 	s.books.Charge(j, a)
-	if madeRoom && expired(j, s.now) {
+	if madeRoom && expired(j, s.at.Now) {
 		s.endLate(old, j, freed)
 		return
 	}
-	if madeRoom && !s.books.EndsForGood(j, a, s.jobs.Get) || !madeRoom && s.again(j, a) {
-		j.State, j.Reason, j.Eligible = cluster.JobPending, cluster.Reason{Code: cluster.ReasonRequeued, Detail: a.Reason.String()}, s.now
+	if madeRoom && !s.books.EndsForGood(j, a, s.roll.Jobs.Get) || !madeRoom && s.again(j, a) {
+		j.State, j.Reason, j.Eligible = cluster.JobPending, cluster.Reason{Code: cluster.ReasonRequeued, Detail: a.Reason.String()}, s.at.Now
 		if p := a.Preempt; p != nil && p.Hold {
-			j.Hold = &cluster.Hold{At: s.now, By: p.By, Admin: p.Admin}
+			j.Hold = &cluster.Hold{At: s.at.Now, By: p.By, Admin: p.Admin}
 		}
 		if j.Hold != nil {
 			j.Reason = j.Hold.Reason()
 		}
-		s.putJob(old, j)
-		s.changed(Change{Job: j.ID, New: true, Released: freed})
+		s.roll.Change(old, j, Change{New: true, Released: freed})
 		return
 	}
 	j.State, j.Reason, j.Hold = a.State, a.Reason, nil
-	s.putJob(old, j)
-	s.changed(Change{Job: j.ID, Released: freed})
+	s.roll.Change(old, j, Change{Released: freed})
 }
 
 // defaultReason names an end that the agent gave no reason for.
@@ -179,11 +176,11 @@ func (s *State) again(j *cluster.Job, a *cluster.Attempt) bool {
 		return false
 	case againGang(j, a):
 		return true
-	case s.rules >= command.SharingVersion && a.State == cluster.JobNodeFail && a.Reason.Code == cluster.ReasonGPUNeighbour:
+	case s.at.Version >= command.SharingVersion && a.State == cluster.JobNodeFail && a.Reason.Code == cluster.ReasonGPUNeighbour:
 		return j.Spec.RequeueOnLoss || disturbed(j) <= maxDisturbed
-	case s.rules >= command.LifeVersion && a.State == cluster.JobNodeFail && a.Reason.Code == cluster.ReasonNodeFault:
+	case s.at.Version >= command.LifeVersion && a.State == cluster.JobNodeFail && a.Reason.Code == cluster.ReasonNodeFault:
 		return true // it never ran
-	case s.rules >= command.HealthVersion && unsoundEnd(a):
+	case s.at.Version >= command.HealthVersion && unsoundEnd(a):
 		return true // it never began
 	case a.State == cluster.JobNodeFail:
 		return j.Spec.RequeueOnLoss || a.Preempt != nil && a.Preempt.Requeue
@@ -211,7 +208,7 @@ func disturbed(j *cluster.Job) int {
 func (s *State) againLarger(j *cluster.Job, a *cluster.Attempt) bool {
 	ladder := cluster.Ladder{
 		Nodes: maps.Values(s.fleet.Nodes()), Partition: s.fleet.Partition(j.Spec.Partition),
-		TrustPeak: s.rules < command.SharingVersion, EndAtWhole: s.rules < command.LargerVersion, HostFinal: s.rules < command.HostVersion,
+		TrustPeak: s.at.Version < command.SharingVersion, EndAtWhole: s.at.Version < command.LargerVersion, HostFinal: s.at.Version < command.HostVersion,
 	}
 	next := ladder.Next(j, a)
 	if next.Again {

@@ -40,13 +40,13 @@ func (s *State) setReservation(index uint64, c *logv1.SetReservation) Result {
 	}
 	r.Revision = index
 	s.fleet.PutReservation(r)
-	s.changed(Change{Reservation: r.Name})
+	s.roll.Changed(Change{Reservation: r.Name})
 	return Result{}
 }
 
 func (s *State) forgetEnded(but string) {
 	for _, r := range s.fleet.Reservations() {
-		if _, _, ok := r.Window(s.now); !ok && r.Name != but && s.asking(r.Name) == 0 {
+		if _, _, ok := r.Window(s.at.Now); !ok && r.Name != but && s.asking(r.Name) == 0 {
 			s.fleet.DropReservation(r.Name)
 		}
 	}
@@ -63,19 +63,16 @@ func (s *State) removeReservation(c *logv1.RemoveReservation) Result {
 		return refuse(cluster.CodeConflict, "reservation %s: %d jobs that have not ended ask for it; cancel them, or change theirs with berth update", c.Name, n)
 	}
 	s.fleet.DropReservation(c.Name)
-	s.changed(Change{Reservation: c.Name})
+	s.roll.Changed(Change{Reservation: c.Name})
 	return Result{}
 }
 
 // asking counts the jobs that ask for a reservation and have not ended.
 func (s *State) asking(name string) (n int) {
-	for _, j := range s.unended() {
+	for _, j := range s.roll.Unended() {
 		if j.Spec.Where.InReservation() == name {
 			n++
 		}
 	}
 	return n
 }
-
-// unfinished are the states of jobs that have not ended.
-var unfinished = [...]cluster.JobState{cluster.JobPending, cluster.JobQueued, cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable}

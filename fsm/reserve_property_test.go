@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm/accounts"
+	"github.com/berth-scheduler/berth/fsm/jobs"
 	"github.com/berth-scheduler/berth/fsm/nodes"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -127,8 +128,8 @@ func (w siteWorld) command() *logv1.Command {
 
 // checkCounted holds what is kept of accounts and quotas against a new count.
 func checkCounted(s *State) error {
-	d, kept, jobs, home := s.books, s.books.Standing(s.now), map[cluster.UID]int{}, map[cluster.UID]string{}
-	for _, j := range s.unended() {
+	d, kept, jobs, home := s.books, s.books.Standing(s.at.Now), map[cluster.UID]int{}, map[cluster.UID]string{}
+	for _, j := range s.roll.Unended() {
 		n, _, _ := accounts.Held(j)
 		jobs[j.Owner.UID] += int(n)
 	}
@@ -161,16 +162,16 @@ func checkCounted(s *State) error {
 
 // checkNames holds the jobs of each name against a new count.
 func checkNames(s *State) error {
-	count, seen := map[nameKey]int{}, map[cluster.JobID]struct{}{}
-	for _, j := range s.unended() {
-		if _, twice := seen[unit(j)]; !twice { // an array is one
-			seen[unit(j)] = struct{}{}
-			count[nameOf(j)]++
+	count, seen := map[jobs.Name]int{}, map[cluster.JobID]struct{}{}
+	for _, j := range s.roll.Unended() {
+		if _, twice := seen[jobs.Unit(j)]; !twice { // an array is one
+			seen[jobs.Unit(j)] = struct{}{}
+			count[jobs.NameOf(j)]++
 		}
 	}
-	for k, q := range s.names {
-		if q.live != count[k] {
-			return fmt.Errorf("%d jobs are named %v, %d are kept", count[k], k, q.live)
+	for k, q := range s.roll.Depends.Names {
+		if q.Live != count[k] {
+			return fmt.Errorf("%d jobs are named %v, %d are kept", count[k], k, q.Live)
 		}
 		delete(count, k)
 	}

@@ -24,7 +24,7 @@ func TestRingProperties(t *testing.T) {
 		index, reset, job := uint64(0), uint64(0), cluster.JobID(0)
 		for range rapid.IntRange(1, 60).Draw(t, "entries") {
 			index += uint64(rapid.IntRange(1, 3).Draw(t, "gap"))
-			f.st.index = index
+			f.st.at.Index = index
 			if rapid.IntRange(0, 30).Draw(t, "restore") == 0 {
 				f.ring.reset(index)
 				all, reset = nil, index
@@ -49,8 +49,8 @@ func TestRingProperties(t *testing.T) {
 
 func checkChanges(t *rapid.T, f *FSM, all []Change, after, reset uint64, size int) {
 	got, upTo, ok := f.Changes(after)
-	if upTo != f.st.index {
-		t.Fatalf("up to %d, the state is at %d", upTo, f.st.index)
+	if upTo != f.st.at.Index {
+		t.Fatalf("up to %d, the state is at %d", upTo, f.st.at.Index)
 	}
 	var want []Change
 	for _, c := range all {

@@ -93,12 +93,12 @@ func (w standingWorld) command() *logv1.Command {
 
 // tallied counts anew what each subject of a quota has.
 func tallied(s *State) map[cluster.Subject]cluster.Tally {
-	d := s.books.Standing(s.now)
+	d := s.books.Standing(s.at.Now)
 	if len(d.Quotas) == 0 {
 		return nil
 	}
 	l := cluster.NewLimiter(d.Accounts, d.Quotas, nil)
-	for _, j := range s.unended() {
+	for _, j := range s.roll.Unended() {
 		jobs, running, milli := accounts.Held(j)
 		l.Count(cluster.HolderOf(j), jobs, running, milli)
 	}
@@ -108,7 +108,7 @@ func tallied(s *State) map[cluster.Subject]cluster.Tally {
 // wantStanding says what is wrong with the state after an entry, which had
 // tallies before.
 func wantStanding(s *State, before map[cluster.Subject]cluster.Tally, set bool) error {
-	now, d := tallied(s), s.books.Standing(s.now)
+	now, d := tallied(s), s.books.Standing(s.at.Now)
 	if l := d.Limits; (l == nil) != (now == nil) {
 		return fmt.Errorf("a limiter without quotas, or none with them")
 	} else if l != nil {
@@ -128,10 +128,10 @@ func wantStanding(s *State, before map[cluster.Subject]cluster.Tally, set bool) 
 	}
 	var charged, spent cluster.GPUTime
 	var core, spentCore int64
-	for _, j := range s.jobs.List() {
+	for _, j := range s.roll.Jobs.List() {
 		for i := range j.Attempts {
 			if a := &j.Attempts[i]; a.State.Terminal() {
-				c := a.Charge(s.now)
+				c := a.Charge(s.at.Now)
 				charged += cluster.GPUTimeOf(c.GPU)
 				core += c.Core.Microseconds()
 			}
@@ -139,7 +139,7 @@ func wantStanding(s *State, before map[cluster.Subject]cluster.Tally, set bool) 
 	}
 	for h, x := range d.Spent {
 		spent, spentCore = spent+x.GPU, spentCore+x.Core
-		if cost := d.Policy.Cost(x.GPU, x.Core); d.Policy.CoreMicro > 0 && x.Decayed > cost+cluster.GPUTime(len(s.jobs.List())) {
+		if cost := d.Policy.Cost(x.GPU, x.Core); d.Policy.CoreMicro > 0 && x.Decayed > cost+cluster.GPUTime(len(s.roll.Jobs.List())) {
 			return fmt.Errorf("%+v: %d is left of %d", h, x.Decayed, cost)
 		}
 	}

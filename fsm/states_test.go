@@ -24,7 +24,7 @@ func TestGoldenStates(t *testing.T) {
 		}
 		f, got := New(Options{}), ""
 		for i, cmd := range e.Commands {
-			data, err := EncodeEntry(version, e.Term, f.st.now, []*logv1.Command{cmd})
+			data, err := EncodeEntry(version, e.Term, f.st.at.Now, []*logv1.Command{cmd})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -98,8 +98,8 @@ func TestRequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newState()
 	for i := range jobs.MaxRequests + 5 {
-		s.requests.Expire(s.now)
-		s.requests.Add(&jobs.Request{Key: jobs.Key{byte(i), byte(i >> 8), byte(i >> 16)}, At: s.now, First: 1, Count: 1})
+		s.requests.Expire(s.at.Now)
+		s.requests.Add(&jobs.Request{Key: jobs.Key{byte(i), byte(i >> 8), byte(i >> 16)}, At: s.at.Now, First: 1, Count: 1})
 	}
 	if s.requests.Len() != jobs.MaxRequests || len(s.requests.Order()) != jobs.MaxRequests {
 		t.Fatalf("%d requests, %d in order, bound %d", s.requests.Len(), len(s.requests.Order()), jobs.MaxRequests)

@@ -26,14 +26,13 @@ func (s *State) limitTask(index uint64, old *cluster.Job, mine func() *cluster.J
 	spec.TimeLimit = limit
 	j.Spec, j.OwnLimit, j.Revision = &spec, &limit, index
 	if old.State.Waiting() {
-		s.queues.Leave(j)
+		s.roll.Queues.Leave(j)
 		j.State = cluster.JobPending
-		if j.Reason = j.Barred(s.now); j.Reason.Code == "" {
+		if j.Reason = j.Barred(s.at.Now); j.Reason.Code == "" {
 			j.Reason = s.fleet.WaitsFor(j.Spec)
 		}
 	}
-	s.putJob(old, j)
-	s.changed(Change{Job: j.ID, New: old.State.Waiting()})
+	s.roll.Change(old, j, Change{New: old.State.Waiting()})
 	return nil
 }
 

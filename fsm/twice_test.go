@@ -34,7 +34,7 @@ func entitiesHash(f *FSM) string {
 // attempts are how many each job that was started has.
 func attempts(f *FSM) map[cluster.JobID]int {
 	out := map[cluster.JobID]int{}
-	for _, j := range f.st.jobs.List() {
+	for _, j := range f.st.roll.Jobs.List() {
 		if len(j.Attempts) > 0 {
 			out[j.ID] = len(j.Attempts)
 		}

@@ -9,8 +9,24 @@ type Entry struct {
 	Index uint64
 	// Version says by which rules its commands are applied.
 	Version uint32
+	// Format is the highest version of an entry so far, 0 while it is 1.
+	Format uint32
 	// Now is the leader's clock; it never goes back.
 	Now cluster.Time
+}
+
+// Change says that a job or a node changed at an index.
+type Change struct {
+	Index     uint64
+	Job       cluster.JobID  // or 0
+	Node      cluster.NodeID // or ""
+	Partition string         // or ""
+	// Reservation is the name of one that was changed, or "".
+	Reservation string
+	// New tells that the job began to wait.
+	New bool
+	// Released are the GPUs on which something was freed.
+	Released []cluster.GPUID
 }
 
 // CancelOutcome is what a cancel did.

@@ -7,12 +7,11 @@ import (
 	"slices"
 	"sort"
 
-	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
-
 	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm/table"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
 // waitersPerRecord keeps the records of long queues small.

@@ -8,12 +8,11 @@ import (
 	"strconv"
 	"time"
 
-	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
-
 	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm/table"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
 const (

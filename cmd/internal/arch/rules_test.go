@@ -84,7 +84,7 @@ var rooms = map[string][]string{
 	"fsm/accounts":    {"fsm/command", "fsm/table"},
 	"fsm/blobs":       {"fsm/command", "fsm/table"},
 	"fsm/credentials": {"fsm/command", "fsm/table"},
-	"fsm/jobs":        {"fsm/table"},
+	"fsm/jobs":        {"fsm/accounts", "fsm/blobs", "fsm/command", "fsm/intern", "fsm/nodes", "fsm/notices", "fsm/table"},
 	"fsm/learned":     {"fsm/command", "fsm/intern", "fsm/table"},
 	"fsm/nodes":       {"fsm/command", "fsm/table"},
 	"fsm/notices":     {"fsm/command", "fsm/table"},

@@ -1,10 +1,10 @@
-package fsm
+package jobs
 
 import (
 	"math"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/fsm/jobs"
+	"github.com/berth-scheduler/berth/fsm/nodes"
 )
 
 // leastShown is how many waiting tasks of an array a pass is shown at least.
@@ -19,17 +19,17 @@ type window struct {
 	shares, cpu, mem int64 // what is free of shares, cores in thousandths, and MiB
 }
 
-func (s *State) newWindow(folds int) window {
+func newWindow(fleet *nodes.Fleet, folds int) window {
 	w := window{folds: folds}
-	for _, n := range s.fleet.Nodes() { // sums do not depend on the order
+	for _, n := range fleet.Nodes() { // sums do not depend on the order
 		if !n.Schedulable() {
 			continue
 		}
-		u, _ := s.fleet.Ledger().Node(n.ID)
+		u, _ := fleet.Ledger().Node(n.ID)
 		w.cpu += max(0, u.CPUMilli-u.UsedCPU)
 		w.mem += max(0, u.MemMiB-u.UsedMem)
 		for i := range n.GPUs {
-			g, ok := s.fleet.Ledger().GPU(n.GPUs[i].ID)
+			g, ok := fleet.Ledger().GPU(n.GPUs[i].ID)
 			if !ok || g.Closed {
 				continue
 			}
@@ -63,17 +63,17 @@ func (w *window) of(j *cluster.Job, queued int) int {
 	return int(fit) + max(0, wait)
 }
 
-// startable are the waiting jobs that may start at a time, by id, how many more
+// Startable are the waiting jobs that may start at a time, by id, how many more
 // tasks there are like the last one shown of an array, and the least time after
 // it at which another one may start; 0 when none waits for its time alone.
-func (s *State) startable(now cluster.Time) (ready []*cluster.Job, more map[cluster.JobID]int, next cluster.Time) {
-	due := &jobs.Set{}
+func Startable(r *Roll, now cluster.Time) (ready []*cluster.Job, more map[cluster.JobID]int, next cluster.Time) {
+	due := &Set{}
 	var folds []*cluster.Job
 	room := map[cluster.JobID]int{}
-	for j := range s.barred.All {
+	for j := range r.Barred.All {
 		switch j.Barred(now).Code {
 		case "":
-			if !s.throttled(j) {
+			if !r.throttled(j) {
 				if j.Fold != nil {
 					folds = append(folds, j)
 				} else {
@@ -83,7 +83,7 @@ func (s *State) startable(now cluster.Time) (ready []*cluster.Job, more map[clus
 			}
 			left, seen := room[j.ArrayJobID]
 			if !seen {
-				left = s.arrays[j.ArrayJobID].room()
+				left = r.Arrays[j.ArrayJobID].Room()
 			}
 			for k := range min(left, j.Count()) {
 				due.Put(j.Task(cluster.SpanRank(j.Ranks(), k)))
@@ -99,21 +99,21 @@ func (s *State) startable(now cluster.Time) (ready []*cluster.Job, more map[clus
 			}
 		}
 	}
-	pending := &s.byState[cluster.JobPending]
-	if s.folded[cluster.JobPending] > 0 {
-		pending, folds = s.unfolded(folds)
+	pending := &r.ByState[cluster.JobPending]
+	if r.Folded[cluster.JobPending] > 0 {
+		pending, folds = r.unfolded(folds)
 	}
 	if len(folds) > 0 {
-		more = s.show(folds, due)
+		more = show(r, folds, due)
 	}
-	return inSets(pending, due, &s.byState[cluster.JobQueued]), more, next
+	return inSets(pending, due, &r.ByState[cluster.JobQueued]), more, next
 }
 
 // unfolded is the pending jobs that stand for one each, and the folds among
 // them after those given.
-func (s *State) unfolded(folds []*cluster.Job) (*jobs.Set, []*cluster.Job) {
-	ones := &jobs.Set{}
-	for j := range s.byState[cluster.JobPending].All {
+func (s *States) unfolded(folds []*cluster.Job) (*Set, []*cluster.Job) {
+	ones := &Set{}
+	for j := range s.ByState[cluster.JobPending].All {
 		if j.Fold == nil {
 			ones.Put(j)
 		} else {
@@ -124,11 +124,11 @@ func (s *State) unfolded(folds []*cluster.Job) (*jobs.Set, []*cluster.Job) {
 }
 
 // show adds the first tasks of folds.
-func (s *State) show(folds []*cluster.Job, due *jobs.Set) map[cluster.JobID]int {
-	w := s.newWindow(len(folds))
+func show(r *Roll, folds []*cluster.Job, due *Set) map[cluster.JobID]int {
+	w := newWindow(r.Fleet, len(folds))
 	more := map[cluster.JobID]int{}
 	for _, j := range folds {
-		n := min(w.of(j, s.arrays[j.ArrayJobID].queued), j.Count())
+		n := min(w.of(j, r.Arrays[j.ArrayJobID].Queued), j.Count())
 		if n == 0 {
 			continue
 		}

@@ -1,0 +1,216 @@
+package jobs
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/command"
+)
+
+func (r *Roll) putArray(a *Array) {
+	i, _ := slices.BinarySearch(r.ArrayIDs, a.ID)
+	r.Arrays[a.ID], r.ArrayIDs = a, slices.Insert(r.ArrayIDs, i, a.ID)
+	r.Digests.Arrays.Touch(a.ID)
+}
+
+func (r *Roll) dropArray(a *Array) {
+	delete(r.Arrays, a.ID)
+	if i, found := slices.BinarySearch(r.ArrayIDs, a.ID); found {
+		r.ArrayIDs = slices.Delete(r.ArrayIDs, i, i+1)
+	}
+	r.Digests.Arrays.Touch(a.ID)
+}
+
+// ArrayOf returns the array that a job id belongs to, nil for none.
+func (r *Roll) ArrayOf(id cluster.JobID) *Array {
+	i, found := slices.BinarySearch(r.ArrayIDs, id)
+	if !found {
+		i--
+	}
+	if i < 0 {
+		return nil
+	}
+	if a := r.Arrays[r.ArrayIDs[i]]; id <= a.Last() {
+		return a
+	}
+	return nil
+}
+
+// foldOf returns the fold that holds the task with a job id, nil when it is none.
+func (r *Roll) foldOf(id cluster.JobID) *cluster.Job {
+	a := r.ArrayOf(id)
+	if a == nil {
+		return nil
+	}
+	rank := int(id - a.ID)
+	for _, k := range a.Folds {
+		if j := r.Jobs.Get(k); cluster.SpanHas(j.Fold, rank) {
+			return j
+		}
+	}
+	return nil
+}
+
+// Job returns the job with an id, made of its fold where it has none of its own.
+func (r *Roll) Job(id cluster.JobID) *cluster.Job {
+	if j := r.Jobs.Get(id); j != nil && j.Fold == nil {
+		return j
+	}
+	if len(r.Arrays) == 0 {
+		return nil
+	}
+	if f := r.foldOf(id); f != nil {
+		return f.Task(int(id - f.ArrayJobID))
+	}
+	return nil
+}
+
+// Own returns the job with an id to be changed: a task that waits among others
+// becomes a job by itself. Of one that ended among others it returns a copy.
+func (r *Roll) Own(id cluster.JobID) *cluster.Job {
+	if j := r.Jobs.Get(id); j != nil && j.Fold == nil {
+		return j
+	}
+	if len(r.Arrays) == 0 {
+		return nil
+	}
+	f := r.foldOf(id)
+	if f == nil {
+		return nil
+	}
+	rank := int(id - f.ArrayJobID)
+	if f.State.Terminal() {
+		return f.Task(rank)
+	}
+	return r.Split(f, []cluster.Span{{From: rank, To: rank}})
+}
+
+// Split takes ranks out of a waiting fold, some of its own, and returns them as
+// one job. The one of both that has the last task keeps the fold's place.
+func (r *Roll) Split(f *cluster.Job, ranks []cluster.Span) *cluster.Job {
+	rest := cluster.SpanSub(f.Fold, ranks)
+	if len(rest) == 0 {
+		return f
+	}
+	out, left := f.Folding(ranks), f.Folding(rest)
+	out.Revision, left.Revision = r.At.Index, r.At.Index
+	keeps, other := out, left
+	if left.ID == f.ID {
+		keeps, other = left, out
+	}
+	r.Put(f, keeps)
+	r.Put(nil, other)
+	r.Changed(command.Change{Job: left.ID})
+	return out
+}
+
+// indexArray keeps what is known of the array of j, which is put in the place
+// of old.
+func (r *Roll) indexArray(old, j *cluster.Job) {
+	a := r.Arrays[j.ArrayJobID]
+	wasFold := old != nil && old.Fold != nil
+	switch {
+	case old == nil:
+		if a.Entries++; a.Entries == 1 {
+			r.Blobs.Count(j.Owner.UID, a.Spec, 1)
+		}
+		if !a.Named && !a.Done() {
+			a.Named = true
+			r.Depends.noteNamed(NameOf(j), a.ID, false)
+		}
+	case old.State.Live():
+		a.Live--
+	case old.State == cluster.JobQueued:
+		a.Queued--
+	}
+	if old != nil && !old.State.Terminal() && len(old.Attempts) > 0 {
+		a.Begun--
+	}
+	switch {
+	case j.State.Live():
+		a.Live++
+	case j.State == cluster.JobQueued:
+		a.Queued++
+	}
+	if !j.State.Terminal() && len(j.Attempts) > 0 {
+		a.Begun++
+	}
+	if isFold := j.Fold != nil; isFold != wasFold {
+		if isFold {
+			a.Folds = append(a.Folds, j.ID)
+		} else {
+			a.Folds = slices.DeleteFunc(a.Folds, func(id cluster.JobID) bool { return id == j.ID })
+		}
+	}
+	if j.State.Terminal() && (old == nil || !old.State.Terminal()) {
+		for _, sp := range j.Ranks() {
+			a.Over.set(sp)
+			if j.State == cluster.JobCompleted {
+				a.Good.set(sp)
+			}
+		}
+		r.Digests.Arrays.Touch(a.ID)
+		if a.Done() && a.Named {
+			a.Named = false
+			r.Depends.noteNamed(NameOf(j), a.ID, true)
+		}
+	}
+}
+
+// Overlapping are the jobs of an array that stand for any of some ranks, by id.
+func (r *Roll) Overlapping(a *Array, ranks []cluster.Span) []*cluster.Job {
+	var out []*cluster.Job
+	if n := len(ranks); n == 0 {
+		return nil
+	} else if n == 1 && ranks[0].From == ranks[0].To {
+		id := a.ID + cluster.JobID(ranks[0].From)
+		if j := r.Jobs.Get(id); j != nil && j.Fold == nil {
+			return []*cluster.Job{j}
+		}
+		if f := r.foldOf(id); f != nil {
+			return []*cluster.Job{f}
+		}
+		return nil
+	}
+	Merge([]*Set{&r.Jobs}, a.ID-1, func(j *cluster.Job) bool {
+		if j.ArrayJobID != a.ID {
+			return false
+		}
+		if j.Fold == nil && cluster.SpanHas(ranks, j.Rank()) || j.Fold != nil && len(cluster.SpanAnd(j.Fold, ranks)) > 0 {
+			out = append(out, j)
+		}
+		return j.ID < a.Last()
+	})
+	return out
+}
+
+// forgetTask takes a job that is forgotten out of what is known of its array,
+// and forgets that with the last one.
+func (r *Roll) forgetTask(j *cluster.Job) {
+	if j.Fold != nil {
+		r.Folded[j.State] -= len1(j)
+	}
+	a := r.Arrays[j.ArrayJobID]
+	if a == nil {
+		return
+	}
+	if a.Entries--; a.Entries == 0 {
+		r.Blobs.Count(j.Owner.UID, a.Spec, -1)
+	}
+	if j.Fold != nil {
+		a.Folds = slices.DeleteFunc(a.Folds, func(id cluster.JobID) bool { return id == j.ID })
+	}
+	if a.Entries == 0 {
+		r.dropArray(a)
+	}
+}
+
+// NewTasks makes the array of j, a new job, and returns all of its tasks folded.
+func (r *Roll) NewTasks(j *cluster.Job) *cluster.Job {
+	r.putArray(NewArray(j.ID, j.Spec, j.Estimates, j.Spec.Array.Throttle))
+	j.ArrayJobID = j.ID
+	return j.Folding(j.Spec.Array.Tasks.All())
+}
+
+// len1 is how many tasks a fold has beyond one.
+func len1(j *cluster.Job) int { return j.Count() - 1 }

@@ -1,0 +1,295 @@
+package jobs
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/blobs"
+	"github.com/berth-scheduler/berth/fsm/command"
+	"github.com/berth-scheduler/berth/fsm/intern"
+	"github.com/berth-scheduler/berth/fsm/table"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// Each sends all records: arrays before their jobs before queues.
+func (r *Roll) Each(w *table.Writer) {
+	for _, id := range table.SortedKeys(r.Arrays) {
+		w.Send(&logv1.Record{Kind: &logv1.Record_Array{Array: arrayRecord(r.At.Format, r.Arrays[id])}})
+	}
+	Merge([]*Set{&r.Jobs}, 0, func(j *cluster.Job) bool {
+		w.Send(&logv1.Record{Kind: &logv1.Record_Job{Job: jobRecord(r.At.Format, j)}})
+		return w.Err() == nil
+	})
+	r.Queues.Each(w)
+}
+
+// Load takes over a record that Each sent. Nodes come before it.
+func (r *Roll) Load(rec *logv1.Record) error {
+	switch k := rec.Kind.(type) {
+	case *logv1.Record_Array:
+		return r.loadArray(k.Array)
+	case *logv1.Record_Job:
+		return r.loadJob(k.Job)
+	case *logv1.Record_Queue:
+		gpu := cluster.GPUID(k.Queue.Gpu)
+		intern.Share(r.Texts, &gpu)
+		r.Queues.Load(gpu, k.Queue)
+	}
+	return nil
+}
+
+// Settle puts in order what does not come in order, and checks that the records of
+// jobs belong together.
+func (r *Roll) Settle() error {
+	r.Changes, r.Depends.Unsettled = nil, nil
+	for st := cluster.JobCompleted; st <= cluster.JobDeadline; st++ {
+		for _, j := range r.ByState[st].List() {
+			r.Finished = append(r.Finished, j.ID)
+		}
+	}
+	slices.SortFunc(r.Finished, func(a, b cluster.JobID) int {
+		if EndedBefore(r.Jobs.Get(a), r.Jobs.Get(b)) {
+			return -1
+		}
+		return 1
+	})
+	queued := 0
+	for gpu, q := range r.Queues.All() { // any fault will do
+		for i, w := range q {
+			j := r.Jobs.Get(w.Job)
+			if j == nil || j.State != cluster.JobQueued || j.Queue != gpu || i > 0 && q[i-1].Compare(w) >= 0 {
+				return fmt.Errorf("queue of GPU %q: job %d does not belong at place %d", gpu, w.Job, i+1)
+			}
+		}
+		queued += len(q)
+	}
+	if n := r.ByState[cluster.JobQueued].Len(); n != queued {
+		return fmt.Errorf("%d jobs are queued, the queues hold %d", n, queued)
+	}
+	if last := r.Jobs.Last(); last >= r.NextID {
+		return fmt.Errorf("job %d is not below the next id %d", last, r.NextID)
+	}
+	return CheckArrays(r)
+}
+
+func (r *Roll) loadArray(m *logv1.ArrayRecord) error {
+	spec, err := conv.SpecNamed(m.GetSpec(), r.BulkNamed)
+	if err != nil {
+		return fmt.Errorf("array %d: %w", m.GetId(), err)
+	}
+	id := cluster.JobID(m.GetId())
+	if spec.Array == nil || id == 0 || r.Arrays[id] != nil || m.GetThrottle() > cluster.MaxThrottle {
+		return fmt.Errorf("array %d is malformed, or appears twice", id)
+	}
+	r.Blobs.Apart(r.At.Now, spec)
+	a := NewArray(id, spec, conv.EstimatesFromLog(m.GetEstimates()), int(m.GetThrottle()))
+	if !a.Over.read(m.GetOver()) || !a.Good.read(m.GetGood()) || a.Good.N > a.Over.N {
+		return fmt.Errorf("array %d of %d tasks: what ended is malformed", id, a.Len())
+	}
+	r.putArray(a)
+	return nil
+}
+
+// readJob reads a stored job; what its array has in common is there already.
+func (r *Roll) readJob(m *logv1.Job) (*cluster.Job, error) {
+	if m.GetArrayJob() == 0 {
+		return conv.JobNamed(m, r.BulkNamed)
+	}
+	a := r.Arrays[cluster.JobID(m.GetArrayJob())]
+	if a == nil {
+		return nil, fmt.Errorf("job %d is of array %d, which is not there", m.GetId(), m.GetArrayJob())
+	}
+	j, err := conv.TaskFromLog(m, a.Spec, a.Estimates)
+	if err != nil {
+		return nil, err
+	}
+	if j.Fold != nil && (len(j.Attempts) > 0 || j.State != cluster.JobPending && !j.State.Terminal()) {
+		return nil, fmt.Errorf("job %d folds tasks that are %s", j.ID, j.State)
+	}
+	return j, nil
+}
+
+// CheckArrays reports whether each task of the arrays of a restored state is where
+// it belongs: in one job unless it ended.
+func CheckArrays(r *Roll) error {
+	for _, id := range r.ArrayIDs {
+		a, seen := r.Arrays[id], newRanks(r.Arrays[id].Len())
+		n := 0
+		for _, j := range r.Overlapping(a, a.Spec.Array.Tasks.All()) {
+			for _, sp := range j.Ranks() {
+				seen.set(sp)
+				n += sp.To - sp.From + 1
+			}
+			if j.State.Terminal() {
+				continue
+			}
+			for _, sp := range j.Ranks() {
+				for k := sp.From; k <= sp.To; k++ {
+					if a.Over.Has(k) {
+						return fmt.Errorf("task %d of array %d is %s and has ended", a.Spec.Array.Tasks.At(k), id, j.State)
+					}
+				}
+			}
+		}
+		if n != seen.N {
+			return fmt.Errorf("array %d has a task twice", id)
+		}
+		for k := range a.Len() {
+			if !seen.Has(k) && !a.Over.Has(k) {
+				return fmt.Errorf("array %d lacks task %d", id, a.Spec.Array.Tasks.At(k))
+			}
+		}
+		if n == 0 {
+			return fmt.Errorf("array %d has no jobs", id)
+		}
+	}
+	return nil
+}
+
+// Intern makes a new or restored job share what it can, and moves what is large out
+// of its spec; that of an array is its own.
+func (r *Roll) Intern(j *cluster.Job) {
+	if !j.InArray() {
+		r.Blobs.Apart(r.At.Now, j.Spec)
+	}
+	r.Texts.Job(j)
+}
+
+// BulkNamed is the environment with its script that a record or a spec names.
+func (r *Roll) BulkNamed(sum []byte) cluster.Bulk { return r.Blobs.Named(r.At.Now, sum) }
+
+// jobRecord is the stored form of a job, arrayRecord that of an array. From
+// version 12 on they name what is large.
+func jobRecord(format uint32, j *cluster.Job) *logv1.Job {
+	if format < command.BulkVersion {
+		return conv.JobToLog(j)
+	}
+	return conv.JobNaming(j)
+}
+
+func arrayRecord(format uint32, a *Array) *logv1.ArrayRecord {
+	spec := conv.SpecNaming
+	if format < command.BulkVersion {
+		spec = conv.SpecToLog
+	}
+	return &logv1.ArrayRecord{
+		Id: uint64(a.ID), Spec: spec(a.Spec), Estimates: conv.EstimatesToLog(a.Estimates), Throttle: uint32(a.Throttle),
+		Over: a.Over.bytes(), Good: a.Good.bytes(),
+	}
+}
+
+// Rehash digests anew what has another stored form from now on.
+func (r *Roll) Rehash() {
+	for _, a := range r.Arrays {
+		if a.Spec.Bulk != nil {
+			r.Digests.Arrays.Touch(a.ID)
+		}
+	}
+	for j := range withBulk(r) {
+		r.Digests.Jobs.Touch(j.ID)
+	}
+}
+
+// withBulk are the jobs by themselves that have something large.
+func withBulk(r *Roll) func(yield func(*cluster.Job) bool) {
+	return func(yield func(*cluster.Job) bool) {
+		Merge([]*Set{&r.Jobs}, 0, func(j *cluster.Job) bool {
+			return j.InArray() || j.Spec.Bulk == nil || yield(j)
+		})
+	}
+}
+
+// Named is what records name that is large.
+func (r *Roll) Named() map[blobs.Sum]cluster.Bulk {
+	all := map[blobs.Sum]cluster.Bulk{}
+	if r.At.Format < command.BulkVersion {
+		return all
+	}
+	for _, a := range r.Arrays {
+		if b := a.Spec.Bulk; b != nil {
+			all[b.Sum()] = b
+		}
+	}
+	for j := range withBulk(r) {
+		all[j.Spec.Bulk.Sum()] = j.Spec.Bulk
+	}
+	return all
+}
+
+// loadJob takes a job and what it holds. Nodes come before jobs.
+func (r *Roll) loadJob(m *logv1.Job) error {
+	j, err := r.readJob(m)
+	if err != nil {
+		return err
+	}
+	if r.Jobs.Get(j.ID) != nil {
+		return fmt.Errorf("job %d appears twice", j.ID)
+	}
+	r.Intern(j)
+	if j.State.Live() {
+		a := j.Live()
+		if a == nil {
+			return fmt.Errorf("job %d is %s without a live attempt", j.ID, j.State)
+		}
+		if err := CheckGang(j, a); err != nil {
+			return err
+		}
+		for _, b := range a.Held() {
+			for _, g := range b.GPUs {
+				r.Fleet.Ledger().Remember(b.Node, g.GPU) // it may have vanished under the job
+				r.Fleet.Lay(g.GPU, j.ID)
+			}
+			if !r.Fleet.Ledger().Take(b) {
+				return fmt.Errorf("job %d is on node %q, which is not there", j.ID, b.Node)
+			}
+		}
+	}
+	r.place(nil, j)
+	return nil
+}
+
+// CheckGang tells what a stored job and the gang of one of its attempts
+// contradict each other in.
+func CheckGang(j *cluster.Job, a *cluster.Attempt) error {
+	g := a.Gang
+	if n := a.Nodes(); n != j.Spec.NodeCount() {
+		return fmt.Errorf("job %d asks for %d nodes, attempt %d has %d", j.ID, j.Spec.NodeCount(), a.No, n)
+	}
+	if g == nil {
+		return nil
+	}
+	live := 0
+	for i := range g.Parts {
+		if g.Parts[i].State.Live() {
+			live++
+		}
+	}
+	if a.State.Live() != (live > 0) || a.State.Live() && a.State != GangState(g) {
+		return fmt.Errorf("job %d: attempt %d is %s with %d live parts", j.ID, a.No, a.State, live)
+	}
+	return nil
+}
+
+// GangState is the state of an attempt of which some part is alive: it runs when
+// all do.
+func GangState(g *cluster.Gang) cluster.JobState {
+	var n [cluster.JobUnreachable + 1]int
+	live := 0
+	for i := range g.Parts {
+		if st := g.Parts[i].State; st.Live() {
+			n[st]++
+			live++
+		}
+	}
+	switch {
+	case n[cluster.JobUnreachable] > 0:
+		return cluster.JobUnreachable
+	case g.Stopping() || n[cluster.JobCompleting] == live:
+		return cluster.JobCompleting
+	case n[cluster.JobStarting] > 0:
+		return cluster.JobStarting
+	}
+	return cluster.JobRunning
+}
