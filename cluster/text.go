@@ -38,6 +38,9 @@ func EditDistance(a, b string) int {
 	return row[len(b)]
 }
 
+// LongerLimit reports whether a time limit is above another; 0 is none.
+func LongerLimit(a, b time.Duration) bool { return b != 0 && (a == 0 || a > b) }
+
 // TimeText writes a span as messages do, which is how people type one: 3d, 1d12h,
 // 1h30m, 90s as 1m30s.
 func TimeText(d time.Duration) string {

@@ -6,7 +6,10 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-const maxKeep = 10_000_000
+const (
+	defaultKeep = 20_000
+	maxKeep     = 10_000_000
+)
 
 // initCluster gives the log its cluster, once; again with the same id changes
 // nothing.

@@ -345,7 +345,7 @@ func TestRulesOfBefore(t *testing.T) {
 			m.ruled(version, submitCmd(m.f.NextJobID(), "old", 1000, spec(1)))
 			m.now = m.now.Add(time.Hour)
 			m.ruled(version, submitCmd(1, "late", 1000, spec(1)))
-			return m.f.st.requests.Len() == 1
+			return m.f.st.desk.Requests.Len() == 1
 		}},
 	} {
 		t.Run(c.rule, func(t *testing.T) {

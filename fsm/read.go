@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm/jobs"
+	"github.com/berth-scheduler/berth/fsm/orders"
 )
 
 // ring holds the newest changes.
@@ -277,9 +278,25 @@ func (f *FSM) LastCheckpoint() (index uint64, hash []byte) {
 func (f JobsReader) Request(uid cluster.UID, id string, bodyHash []byte) (ids []cluster.JobID, ok bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	r := f.st.requests.Get(jobs.KeyOf(uid, id))
+	r := f.st.desk.Requests.Get(orders.KeyOf(uid, id))
 	if r == nil || len(bodyHash) < len(r.BodyHash) || r.BodyHash != [16]byte(bodyHash[:16]) {
 		return nil, false
 	}
 	return r.Jobs(), true
+}
+
+// Expired returns the waiting jobs whose deadline has passed by now, by id.
+func (f JobsReader) Expired(now cluster.Time) []cluster.JobID {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	var out []cluster.JobID
+	for _, set := range f.st.roll.Sets([]cluster.JobState{cluster.JobPending, cluster.JobQueued}) {
+		for j := range set.All {
+			if jobs.Expired(j, now) {
+				out = append(out, j.ID)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
 }

@@ -28,7 +28,7 @@ func (s *State) each(put func(*logv1.Record) error) error {
 	s.books.Each(w)
 	s.fleet.Each(w)
 	s.roll.Each(w)
-	s.requests.Each(w)
+	s.desk.Requests.Each(w)
 	s.keyring.Each(w)
 	s.learned.Each(w)
 	s.outbox.Each(w)
@@ -54,7 +54,7 @@ func (s *State) load(r *logv1.Record) error {
 	case *logv1.Record_Array, *logv1.Record_Job, *logv1.Record_Queue:
 		return s.roll.Load(r)
 	case *logv1.Record_Request:
-		return s.requests.Load(k.Request)
+		return s.desk.Requests.Load(k.Request)
 	case *logv1.Record_Token, *logv1.Record_Denied:
 		return s.keyring.Load(r)
 	case *logv1.Record_Weights, *logv1.Record_KeptWeights, *logv1.Record_WeightsPin, *logv1.Record_Interference, *logv1.Record_Sample:

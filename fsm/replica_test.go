@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm/jobs"
+	"github.com/berth-scheduler/berth/fsm/orders"
 	"github.com/berth-scheduler/berth/fsm/table"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -61,11 +62,11 @@ func checkDerived(s *State) error {
 	if err := checkArrayIndexes(s); err != nil {
 		return err
 	}
-	if s.requests.Len() != len(s.requests.Order()) {
-		return fmt.Errorf("%d requests, %d in order", s.requests.Len(), len(s.requests.Order()))
+	if s.desk.Requests.Len() != len(s.desk.Requests.Order()) {
+		return fmt.Errorf("%d requests, %d in order", s.desk.Requests.Len(), len(s.desk.Requests.Order()))
 	}
-	for i, r := range s.requests.Order() {
-		if s.requests.Get(r.Key) != r || i > 0 && s.requests.Order()[i-1].At > r.At {
+	for i, r := range s.desk.Requests.Order() {
+		if s.desk.Requests.Get(r.Key) != r || i > 0 && s.desk.Requests.Order()[i-1].At > r.At {
 			return fmt.Errorf("request %d is out of order or gone", i)
 		}
 	}
@@ -107,7 +108,7 @@ func sameInside(a, b *State) error {
 	if d := cmp.Diff(a.roll.Queues.All(), b.roll.Queues.All()); d != "" {
 		return fmt.Errorf("queues: %s", d)
 	}
-	if !slices.EqualFunc(a.requests.Order(), b.requests.Order(), func(x, y *jobs.Request) bool {
+	if !slices.EqualFunc(a.desk.Requests.Order(), b.desk.Requests.Order(), func(x, y *orders.Request) bool {
 		return x.Key == y.Key && x.BodyHash == y.BodyHash && x.At == y.At && slices.Equal(x.Jobs(), y.Jobs())
 	}) {
 		return fmt.Errorf("requests differ")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm/command"
+	"github.com/berth-scheduler/berth/fsm/jobs"
 	"github.com/berth-scheduler/berth/fsm/learned"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -118,7 +119,7 @@ func (s *State) finish(index uint64, old, j *cluster.Job, to cluster.JobState) {
 	a.Secret = "" // whoever still has a credential of it has nothing
 	madeRoom := false
 	if j.Cancel != nil {
-		a.State, a.Reason = cluster.JobCancelled, cancelReason(j)
+		a.State, a.Reason = cluster.JobCancelled, jobs.CancelReason(j)
 	} else {
 		madeRoom = preempted(a)
 	}
@@ -126,8 +127,8 @@ func (s *State) finish(index uint64, old, j *cluster.Job, to cluster.JobState) {
 		a.Reason = defaultReason(a)
 	}
 	s.books.Charge(j, a)
-	if madeRoom && expired(j, s.at.Now) {
-		s.endLate(old, j, freed)
+	if madeRoom && jobs.Expired(j, s.at.Now) {
+		jobs.EndLate(s.roll, old, j, freed)
 		return
 	}
 	if madeRoom && !s.books.EndsForGood(j, a, s.roll.Jobs.Get) || !madeRoom && s.again(j, a) {
@@ -189,6 +190,8 @@ func (s *State) again(j *cluster.Job, a *cluster.Attempt) bool {
 	}
 	return false
 }
+
+const maxAttempts = 100
 
 // maxDisturbed is how often a job runs again for what others on its GPU did.
 const maxDisturbed = 3

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/orders"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -32,7 +33,7 @@ func (f *FSM) capture() *snapshot {
 	s := f.st
 	roll := s.roll.View()
 	view := &State{
-		at: roll.At, term: s.term, lastHash: s.lastHash, config: s.config, roll: roll, requests: s.requests.View(),
+		at: roll.At, term: s.term, lastHash: s.lastHash, config: s.config, roll: roll, desk: &orders.Desk{Requests: s.desk.Requests.View()},
 		fleet: s.fleet.View(), keyring: s.keyring.View(), learned: s.learned.View(), books: s.books.View(), outbox: s.outbox.View(), blobs: s.blobs.View(),
 	}
 	return &snapshot{view: view, hash: s.hashNow(), version: f.opts.Version}

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/fsm/learned"
 	"github.com/berth-scheduler/berth/fsm/nodes"
 	"github.com/berth-scheduler/berth/fsm/notices"
+	"github.com/berth-scheduler/berth/fsm/orders"
 	"github.com/berth-scheduler/berth/fsm/table"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
@@ -26,14 +27,14 @@ type State struct {
 	lastHash uint64 // index of the last checkpoint
 	config   *logv1.Config
 	// The machines, each of what is its own.
-	roll     *jobs.Roll
-	fleet    *nodes.Fleet
-	requests jobs.Requests
-	keyring  credentials.Keyring
-	books    *accounts.Books
-	learned  *learned.Store
-	outbox   *notices.Outbox
-	blobs    *blobs.Store
+	roll    *jobs.Roll
+	fleet   *nodes.Fleet
+	desk    *orders.Desk
+	keyring credentials.Keyring
+	books   *accounts.Books
+	learned *learned.Store
+	outbox  *notices.Outbox
+	blobs   *blobs.Store
 
 	// What follows is made from the above and never stored.
 	hash         *table.Hash
@@ -44,7 +45,7 @@ type State struct {
 func newState() *State {
 	h, texts := &table.Hash{}, intern.New()
 	s := &State{
-		at: &command.Entry{}, hash: h, texts: texts, requests: jobs.NewRequests(h),
+		at: &command.Entry{}, hash: h, texts: texts,
 		keyring: credentials.New(h), learned: learned.New(h, texts), outbox: notices.New(h), blobs: blobs.New(h),
 	}
 	s.books = accounts.New(h, accounts.Rest{
@@ -60,6 +61,7 @@ func newState() *State {
 		Close:   func(gpu cluster.GPUID) { s.roll.Dissolve(gpu, cluster.ReasonNodeDown) },
 	})
 	s.roll = jobs.New(h, jobs.Beside{At: s.at, Fleet: s.fleet, Books: s.books, Blobs: s.blobs, Outbox: s.outbox, Texts: texts})
+	s.desk = orders.New(h, s.roll)
 	s.roll.Keep = defaultKeep
 	s.configDigest = table.NewOne(h, table.Config, func() proto.Message {
 		if s.config == nil {

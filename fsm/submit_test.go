@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/fsm/jobs"
+	"github.com/berth-scheduler/berth/fsm/orders"
 )
 
 func TestSubmit(t *testing.T) {
@@ -82,29 +82,29 @@ func TestRequestsExpire(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	m.must(submitCmd(1, "r1", 1000, spec(1)))
-	m.now = m.now.Add(requestLife - time.Second) // do adds the second
+	m.now = m.now.Add(orders.RequestLife - time.Second) // do adds the second
 	if r := m.must(submitCmd(2, "r1", 1000, spec(1))); !r.Existing {
 		t.Fatal("forgotten before its time")
 	}
 	if r := m.must(submitCmd(2, "r1", 1000, spec(1))); r.Existing || r.Jobs[0] != 2 {
 		t.Fatalf("remembered for too long: %+v", r)
 	}
-	if n := m.f.st.requests.Len(); n != 1 || len(m.f.st.requests.Order()) != 1 {
-		t.Fatalf("%d requests, %d in order", n, len(m.f.st.requests.Order()))
+	if n := m.f.st.desk.Requests.Len(); n != 1 || len(m.f.st.desk.Requests.Order()) != 1 {
+		t.Fatalf("%d requests, %d in order", n, len(m.f.st.desk.Requests.Order()))
 	}
 }
 
 func TestRequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newState()
-	for i := range jobs.MaxRequests + 5 {
-		s.requests.Expire(s.at.Now)
-		s.requests.Add(&jobs.Request{Key: jobs.Key{byte(i), byte(i >> 8), byte(i >> 16)}, At: s.at.Now, First: 1, Count: 1})
+	for i := range orders.MaxRequests + 5 {
+		s.desk.Requests.Expire(s.at.Now)
+		s.desk.Requests.Add(&orders.Request{Key: orders.Key{byte(i), byte(i >> 8), byte(i >> 16)}, At: s.at.Now, First: 1, Count: 1})
 	}
-	if s.requests.Len() != jobs.MaxRequests || len(s.requests.Order()) != jobs.MaxRequests {
-		t.Fatalf("%d requests, %d in order, bound %d", s.requests.Len(), len(s.requests.Order()), jobs.MaxRequests)
+	if s.desk.Requests.Len() != orders.MaxRequests || len(s.desk.Requests.Order()) != orders.MaxRequests {
+		t.Fatalf("%d requests, %d in order, bound %d", s.desk.Requests.Len(), len(s.desk.Requests.Order()), orders.MaxRequests)
 	}
-	if s.requests.Has(jobs.Key{4}) {
+	if s.desk.Requests.Has(orders.Key{4}) {
 		t.Fatal("the oldest is still there")
 	}
 }

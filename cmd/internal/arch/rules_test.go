@@ -76,8 +76,8 @@ var rooms = map[string][]string{
 	"agent/hooks":        {"agent/cgroup"},
 	"agent/processrt":    {"agent/runtime", "agent/launch", "agent/asuser", "agent/cgroup", "agent/proc", "agent/pty"},
 	"agent/containerdrt": {"agent/runtime", "agent/launch", "agent/asuser", "agent/cgroup", "agent/proc", "agent/gpu/cdi", "agent/holes", "agent/jobside"},
-	// The state machine is composed of machines that know of nothing above them, and
-	// not of each other.
+	// The state machine is composed of machines that know of nothing above them: those
+	// of jobs stand on those that jobs are of, which do not know of each other.
 	"fsm/command":     {},
 	"fsm/table":       {},
 	"fsm/intern":      {},
@@ -88,6 +88,7 @@ var rooms = map[string][]string{
 	"fsm/learned":     {"fsm/command", "fsm/intern", "fsm/table"},
 	"fsm/nodes":       {"fsm/command", "fsm/table"},
 	"fsm/notices":     {"fsm/command", "fsm/table"},
+	"fsm/orders":      {"fsm/command", "fsm/jobs", "fsm/table"},
 }
 
 func ownImports(f *file) []string {
@@ -176,7 +177,7 @@ func foreignImports(f *file) []string {
 var pure = []string{
 	"cluster", "scheduler", "scheduler/policies", "scheduler/resize", "scheduler/site", "agent/attempt", "fsm",
 	"fsm/accounts", "fsm/blobs", "fsm/command", "fsm/credentials", "fsm/intern", "fsm/jobs", "fsm/learned", "fsm/nodes", "fsm/notices",
-	"fsm/table",
+	"fsm/orders", "fsm/table",
 }
 
 var clockFuncs = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "Tick", "NewTimer", "NewTicker"}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
-	"github.com/berth-scheduler/berth/fsm"
 )
 
 // NamedNodes are the nodes that a job asks for by their names.
@@ -51,7 +50,7 @@ func (a *Admission) EnterFor(who authorize.Caller, j *cluster.Job, parts []*clus
 // reservation of others on what it holds: that was promised to be free then.
 func (m *Admission) MayRunLonger(j *cluster.Job, limit time.Duration) error {
 	a := j.Live()
-	if a == nil || !fsm.LongerLimit(limit, j.Spec.TimeLimit) {
+	if a == nil || !cluster.LongerLimit(limit, j.Spec.TimeLimit) {
 		return nil
 	}
 	now := cluster.TimeOf(m.clock())

@@ -106,7 +106,7 @@ func (s *jobServer) updated(who authorize.Caller, j *cluster.Job, req *apiv1.Upd
 func mayRaise(who authorize.Caller, j *cluster.Job, spec *cluster.Spec) error {
 	switch {
 	case who.Admin:
-	case fsm.LongerLimit(spec.TimeLimit, j.Spec.TimeLimit):
+	case cluster.LongerLimit(spec.TimeLimit, j.Spec.TimeLimit):
 		return cluster.Errorf(cluster.CodeDenied, "time: only administrators raise the time limit of a job that was submitted, here from %s; lower it, or cancel the job and submit it again", limitText(j.Spec.TimeLimit))
 	case spec.Nice < j.Spec.Nice:
 		return cluster.Errorf(cluster.CodeDenied, "nice: only administrators lower it, here from %d; raise it, or cancel the job and submit it again", j.Spec.Nice)

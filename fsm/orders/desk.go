@@ -1,0 +1,95 @@
+package orders
+
+import (
+	"fmt"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/command"
+	"github.com/berth-scheduler/berth/fsm/jobs"
+	"github.com/berth-scheduler/berth/fsm/table"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+)
+
+// Desk takes what users and administrators order of jobs: that there be some, that they
+// change, are held, requeued or cancelled.
+type Desk struct {
+	roll *jobs.Roll
+	// Requests are what submits were answered with.
+	Requests Requests
+}
+
+// New returns a desk for the jobs of a roll.
+func New(h *table.Hash, roll *jobs.Roll) *Desk { return &Desk{roll, NewRequests(h)} }
+
+// Apply applies a command about jobs.
+func (d *Desk) Apply(cmd *logv1.Command) command.Result {
+	switch k := cmd.Kind.(type) {
+	case *logv1.Command_SubmitJob:
+		return d.submit(k.SubmitJob)
+	case *logv1.Command_CancelJob:
+		return d.cancel(k.CancelJob)
+	case *logv1.Command_HoldJob:
+		return d.hold(k.HoldJob)
+	case *logv1.Command_RequeueJob:
+		return d.requeue(k.RequeueJob)
+	case *logv1.Command_ChangeTasks:
+		return d.changeTasks(k.ChangeTasks)
+	case *logv1.Command_UpdateJob:
+		return d.updateJob(k.UpdateJob)
+	case *logv1.Command_EstimateJobs:
+		return d.estimateJobs(k.EstimateJobs)
+	case *logv1.Command_ExpireJobs:
+		return d.expireJobs(k.ExpireJobs)
+	}
+	panic(fmt.Sprintf("orders: %T is not for this machine", cmd.Kind))
+}
+
+// cancel ends a waiting job at once, and asks the agent to end a live one.
+func (d *Desk) cancel(c *logv1.CancelJob) command.Result {
+	old := d.roll.Job(cluster.JobID(c.Job))
+	if old != nil && !old.State.Terminal() {
+		old = d.roll.Own(old.ID)
+	}
+	return command.Result{Cancel: d.cancelJob(old, cluster.UID(c.By), c.Admin)}
+}
+
+// cancelJob does so to a job, or to all that it folds.
+func (d *Desk) cancelJob(old *cluster.Job, by cluster.UID, admin bool) command.CancelOutcome {
+	switch {
+	case old == nil:
+		return command.NotFound
+	case old.State.Terminal():
+		return command.Finished
+	case old.Cancel != nil:
+		return command.Cancelled // on its way; who asked first stays on record
+	}
+	j := old.Clone()
+	j.Cancel = &cluster.CancelRequest{At: d.roll.At.Now, By: by, Admin: admin}
+	j.Revision = d.roll.At.Index
+	if j.State.Waiting() {
+		d.roll.Queues.Leave(j)
+		j.Hold = nil
+		j.State, j.Ended, j.Reason = cluster.JobCancelled, d.roll.At.Now, jobs.CancelReason(j)
+	}
+	d.roll.Change(old, j, command.Change{})
+	return command.Cancelled
+}
+
+// expireJobs ends those of the jobs that wait and whose deadline has passed by
+// the log's clock. What runs goes on: it may still be of use, and its owner
+// sees that it is late.
+func (d *Desk) expireJobs(c *logv1.ExpireJobs) command.Result {
+	var r command.Result
+	for _, id := range c.Jobs {
+		old := d.roll.Jobs.Get(cluster.JobID(id))
+		if old == nil || !old.State.Waiting() || !jobs.Expired(old, d.roll.At.Now) {
+			continue
+		}
+		j := old.Clone()
+		d.roll.Queues.Leave(j)
+		j.Revision, j.Ended = d.roll.At.Index, d.roll.At.Now
+		jobs.EndLate(d.roll, old, j, nil)
+		r.Jobs = append(r.Jobs, j.ID)
+	}
+	return r
+}
