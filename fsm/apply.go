@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 func (s *State) apply(index uint64, cmd *logv1.Command) Result {
@@ -15,11 +14,9 @@ func (s *State) apply(index uint64, cmd *logv1.Command) Result {
 		r = s.desk.Apply(cmd)
 	case *logv1.Command_PutBulk:
 		r = s.blobs.Put(s.entry(), k.PutBulk)
-	case *logv1.Command_ApplyPlan:
-		p := conv.PlanFromLog(k.ApplyPlan)
-		r.Plan = s.applyPlan(index, &p)
-	case *logv1.Command_ReportAttempt:
-		r = s.report(index, k.ReportAttempt)
+	case *logv1.Command_ApplyPlan, *logv1.Command_ReportAttempt, *logv1.Command_PreemptAttempt, *logv1.Command_UndoGang,
+		*logv1.Command_MarkAttempt, *logv1.Command_IdleAttempt, *logv1.Command_ResizeAttempt, *logv1.Command_NoteProgress:
+		r = s.steward.Apply(cmd)
 	case *logv1.Command_RegisterNode:
 		r = s.register(index, k.RegisterNode.GetNode())
 	case *logv1.Command_SetNodeState:
@@ -35,10 +32,6 @@ func (s *State) apply(index uint64, cmd *logv1.Command) Result {
 		r = s.learned.Apply(s.entry(), cmd)
 	case *logv1.Command_AddWebhook, *logv1.Command_RemoveWebhook, *logv1.Command_SettleNotices:
 		r = s.outbox.Apply(s.entry(), cmd)
-	case *logv1.Command_PreemptAttempt:
-		r = s.preempt(index, k.PreemptAttempt)
-	case *logv1.Command_UndoGang:
-		r = s.undoGang(index, k.UndoGang)
 	case *logv1.Command_FenceNode:
 		r = s.fence(index, k.FenceNode)
 	case *logv1.Command_SetPartition:
@@ -57,14 +50,6 @@ func (s *State) apply(index uint64, cmd *logv1.Command) Result {
 		// The FSM compares it: it keeps the hashes.
 	case *logv1.Command_InitCluster:
 		r = s.initCluster(k.InitCluster)
-	case *logv1.Command_MarkAttempt:
-		r = s.mark(index, k.MarkAttempt)
-	case *logv1.Command_IdleAttempt:
-		r = s.idle(index, k.IdleAttempt)
-	case *logv1.Command_ResizeAttempt:
-		r = resize(s, index, k.ResizeAttempt)
-	case *logv1.Command_NoteProgress:
-		noteProgress(s, index, k.NoteProgress)
 	default:
 		// To go on would be to store something else than those who know it.
 		panic(fmt.Sprintf("fsm: entry %d: a command of a kind that this berth does not know: %T", index, cmd.Kind))

@@ -21,6 +21,23 @@ const (
 	t0       = cluster.Time(1_700_000_000_000_000)
 )
 
+// How often a job is tried, how many attempts that never began do not count, and how
+// often it runs again for what others on its GPU did.
+const (
+	maxAttempts   = 100
+	maxNeverBegan = 20
+	maxDisturbed  = 3
+)
+
+// isTry reports whether an attempt counts: those that made room do not.
+func isTry(a cluster.Attempt) bool { return a.State != cluster.JobPreempted || a.Preempt == nil }
+
+// reported applies a report as an entry of a version does.
+func (m *machine) reported(version uint32, r *logv1.ReportAttempt) {
+	m.f.st.at.Version = version
+	m.f.st.steward.Apply(&logv1.Command{Kind: &logv1.Command_ReportAttempt{ReportAttempt: r}})
+}
+
 // tb is what testing.TB and *rapid.T have in common.
 type tb interface {
 	Helper()

@@ -74,8 +74,7 @@ func TestOldEntriesEndAtHostMemory(t *testing.T) {
 		id := running(m, spec(1), 8000)
 		r := m.reportOf(id, cluster.JobOutOfMemory)
 		r.Usage = usage(500, false)
-		m.f.st.at.Version = version
-		m.f.st.report(m.f.st.at.Index, r)
+		m.reported(version, r)
 		if j := m.job(id); j.State != want {
 			t.Errorf("version %d: %s, want %s", version, j.State, want)
 		}

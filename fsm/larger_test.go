@@ -117,8 +117,7 @@ func TestOldEntriesKeepTheOldLadder(t *testing.T) {
 		m.start(id, whole("n1-g0"))
 		r := m.reportOf(id, cluster.JobOutOfMemory)
 		r.Usage = usage(40_000, true)
-		m.f.st.at.Version = version
-		m.f.st.report(m.f.st.at.Index, r)
+		m.reported(version, r)
 		if j := m.job(id); j.State != want {
 			t.Errorf("version %d: %s, want %s", version, j.State, want)
 		}

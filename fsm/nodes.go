@@ -29,11 +29,7 @@ func (s *State) register(index uint64, m *logv1.Node) Result {
 	}
 	s.fleet.Register(n)
 	for _, j := range s.roll.On(n.ID).List() {
-		if a := j.Last(); a.Gang != nil {
-			s.partIsBack(index, j, a.Rank(n.ID), n.BootID)
-			continue
-		}
-		s.nodeIsBack(index, j, n.BootID)
+		s.steward.NodeBack(j, n)
 	}
 	return Result{}
 }
@@ -67,31 +63,6 @@ func holderOf(j *cluster.Job, gpu cluster.GPUID) cluster.NodeID {
 	return ""
 }
 
-// nodeIsBack settles a live attempt when its node calls: a new boot has ended
-// it; the same boot goes on where it was.
-func (s *State) nodeIsBack(index uint64, old *cluster.Job, boot string) {
-	j := old.Clone()
-	a := j.Last()
-	if a.BootID != boot {
-		a.Ended = max(s.at.Now, a.Placed, a.Started)
-		a.Reason = cluster.Reason{Code: cluster.ReasonNodeLost, Detail: "the node booted again"}
-		s.finish(index, old, j, cluster.JobNodeFail)
-		return
-	}
-	if a.State != cluster.JobUnreachable {
-		return
-	}
-	a.State = cluster.JobStarting
-	if a.Started != 0 {
-		a.State = cluster.JobRunning
-	}
-	j.State, j.Reason, j.Revision = a.State, cluster.Reason{}, index
-	if a.Preempt != nil {
-		j.Reason = a.Preempt.Reason()
-	}
-	s.roll.Change(old, j, Change{})
-}
-
 // setNodeState records that a node fell silent. Its shares stay taken: what
 // runs there may well go on.
 func (s *State) setNodeState(index uint64, c *logv1.SetNodeState) Result {
@@ -109,14 +80,7 @@ func (s *State) setNodeState(index uint64, c *logv1.SetNodeState) Result {
 	nodes.Note(s.entry(), &n, cluster.NodeEvent{Kind: cluster.EventLost, Detail: "silent for longer than its lease"})
 	s.fleet.Put(&n)
 	for _, was := range s.roll.On(n.ID).List() {
-		j := was.Clone()
-		if a := j.Last(); a.Gang != nil {
-			a.Gang = a.Gang.Clone()
-			a.Gang.Parts[a.Rank(n.ID)].State = cluster.JobUnreachable
-		}
-		j.Last().State, j.State, j.Revision = cluster.JobUnreachable, cluster.JobUnreachable, index
-		j.Reason = cluster.Reason{Code: cluster.ReasonNodeDown, Detail: "node " + c.Node + " is silent"}
-		s.roll.Change(was, j, Change{})
+		s.steward.NodeSilent(was, n.ID)
 	}
 	s.fleet.EmptyQueues(&n)
 	return Result{}
@@ -139,16 +103,7 @@ func (s *State) fence(index uint64, c *logv1.FenceNode) Result {
 	s.fleet.Put(&n)
 	var r Result
 	for _, was := range s.roll.On(n.ID).List() {
-		j, why := was.Clone(), "node "+c.Node+" was given up"
-		if a := j.Last(); a.Gang != nil {
-			s.losePart(index, was, a.Rank(n.ID), why)
-			j = s.roll.Jobs.Get(was.ID)
-		} else {
-			a.Ended = max(s.at.Now, a.Placed, a.Started)
-			a.Reason = cluster.Reason{Code: cluster.ReasonNodeLost, Detail: why}
-			s.finish(index, was, j, cluster.JobNodeFail)
-		}
-		if j != nil && (j.State.Waiting() || j.State.Live() && (j.Spec.RequeueOnLoss || !j.Last().Gang.Go)) {
+		if s.steward.NodeFenced(was, n.ID) {
 			r.Requeued = append(r.Requeued, was.ID)
 		} else {
 			r.Lost = append(r.Lost, was.ID)

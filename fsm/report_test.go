@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/learned"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -368,7 +369,10 @@ func TestSamplesAreBounded(t *testing.T) {
 		sp := spec(1)
 		sp.Signature = signature
 		a := &cluster.Attempt{State: cluster.JobCompleted, Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{share1("n1-g0", 1, 1)}}, Usage: cluster.Usage{Milli: 1}}
-		s.learn(&cluster.Job{Spec: sp, Owner: cluster.Owner{UID: uid}}, a, &logv1.ReportAttempt{})
+		s.learned.Learn(s.entry(), learned.Run{
+			Job: &cluster.Job{Spec: sp, Owner: cluster.Owner{UID: uid}}, Attempt: a, Report: &logv1.ReportAttempt{},
+			Company: func() []Company { return nil }, Card: s.fleet.Card("n1", "n1-g0"),
+		})
 	}
 	count := func(match func(*Sample) bool) (n int) {
 		for i := range s.learned.Samples() {

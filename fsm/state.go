@@ -5,6 +5,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm/accounts"
+	"github.com/berth-scheduler/berth/fsm/attempts"
 	"github.com/berth-scheduler/berth/fsm/blobs"
 	"github.com/berth-scheduler/berth/fsm/command"
 	"github.com/berth-scheduler/berth/fsm/credentials"
@@ -30,6 +31,7 @@ type State struct {
 	roll    *jobs.Roll
 	fleet   *nodes.Fleet
 	desk    *orders.Desk
+	steward *attempts.Steward
 	keyring credentials.Keyring
 	books   *accounts.Books
 	learned *learned.Store
@@ -62,6 +64,7 @@ func newState() *State {
 	})
 	s.roll = jobs.New(h, jobs.Beside{At: s.at, Fleet: s.fleet, Books: s.books, Blobs: s.blobs, Outbox: s.outbox, Texts: texts})
 	s.desk = orders.New(h, s.roll)
+	s.steward = attempts.New(s.roll, s.learned)
 	s.roll.Keep = defaultKeep
 	s.configDigest = table.NewOne(h, table.Config, func() proto.Message {
 		if s.config == nil {

@@ -31,8 +31,8 @@ func entitiesHash(f *FSM) string {
 	return string(f.st.hash.Now(&logv1.Meta{}))
 }
 
-// attempts are how many each job that was started has.
-func attempts(f *FSM) map[cluster.JobID]int {
+// attemptsOf are how many each job that was started has.
+func attemptsOf(f *FSM) map[cluster.JobID]int {
 	out := map[cluster.JobID]int{}
 	for _, j := range f.st.roll.Jobs.List() {
 		if len(j.Attempts) > 0 {
@@ -56,7 +56,7 @@ func TestTheSameCommandTwice(t *testing.T) {
 			data := encode(t, testTerm, now, cmd)
 			index++
 			applyTo(t, f, index, testTerm, data)
-			once, hash, tries := contents(t, f), entitiesHash(f), attempts(f)
+			once, hash, tries := contents(t, f), entitiesHash(f), attemptsOf(f)
 			index++
 			r := applyTo(t, f, index, testTerm, data)[0]
 			what := fmt.Sprintf("entry %d, %s again", index, kindOf(cmd))
@@ -64,7 +64,7 @@ func TestTheSameCommandTwice(t *testing.T) {
 				t.Fatalf("%s: %v", what, err)
 			}
 			after := contents(t, f)
-			for id, n := range attempts(f) {
+			for id, n := range attemptsOf(f) {
 				if was := tries[id]; was > 0 && was != n {
 					t.Fatalf("%s: job %d has %d attempts, and had %d", what, id, n, was)
 				}

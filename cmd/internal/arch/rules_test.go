@@ -88,6 +88,7 @@ var rooms = map[string][]string{
 	"fsm/learned":     {"fsm/command", "fsm/intern", "fsm/table"},
 	"fsm/nodes":       {"fsm/command", "fsm/table"},
 	"fsm/notices":     {"fsm/command", "fsm/table"},
+	"fsm/attempts":    {"fsm/accounts", "fsm/command", "fsm/intern", "fsm/jobs", "fsm/learned", "fsm/nodes", "fsm/notices"},
 	"fsm/orders":      {"fsm/command", "fsm/jobs", "fsm/table"},
 }
 
@@ -176,7 +177,7 @@ func foreignImports(f *file) []string {
 // pure are the packages that must give equal answers to equal input.
 var pure = []string{
 	"cluster", "scheduler", "scheduler/policies", "scheduler/resize", "scheduler/site", "agent/attempt", "fsm",
-	"fsm/accounts", "fsm/blobs", "fsm/command", "fsm/credentials", "fsm/intern", "fsm/jobs", "fsm/learned", "fsm/nodes", "fsm/notices",
+	"fsm/accounts", "fsm/attempts", "fsm/blobs", "fsm/command", "fsm/credentials", "fsm/intern", "fsm/jobs", "fsm/learned", "fsm/nodes", "fsm/notices",
 	"fsm/orders", "fsm/table",
 }
 

@@ -1,9 +1,10 @@
-package fsm
+package attempts
 
 import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/command"
 	"github.com/berth-scheduler/berth/fsm/jobs"
 	"github.com/berth-scheduler/berth/fsm/learned"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
@@ -11,7 +12,7 @@ import (
 )
 
 // newGang is what a start on several nodes adds to its attempt, nil for one.
-func (s *State) newGang(st *cluster.Start) *cluster.Gang {
+func (s *starter) newGang(st *cluster.Start) *cluster.Gang {
 	if len(st.Rest) == 0 {
 		return nil
 	}
@@ -33,19 +34,19 @@ func gangOf(old *cluster.Job) (*cluster.Job, *cluster.Attempt, *cluster.Gang) {
 
 // reportPart takes over what the agent of one node says of its part of the live
 // attempt of old.
-func (s *State) reportPart(index uint64, old *cluster.Job, rank int, to cluster.JobState, r *logv1.ReportAttempt) Result {
+func (s *Steward) reportPart(old *cluster.Job, rank int, to cluster.JobState, r *logv1.ReportAttempt) command.Result {
 	if old.Last().Gang.Parts[rank].State.Terminal() {
-		return Result{Released: true}
+		return command.Result{Released: true}
 	}
 	if to.Terminal() {
-		return s.partReported(index, old, rank, to, r)
+		return s.partReported(old, rank, to, r)
 	}
 	j, a, g := gangOf(old)
 	p := &g.Parts[rank]
 	if r.Ready && !p.Ready && to == cluster.JobStarting && p.Started == 0 {
 		p.Ready = true
 	} else if p.State != cluster.JobUnreachable && !cluster.CanMove(p.State, to) || to == cluster.JobStarting && p.Started != 0 {
-		return Result{}
+		return command.Result{}
 	}
 	if p.Started == 0 && to != cluster.JobStarting {
 		if p.Started = s.clamp(r.StartedUs, a.Placed); p.Started == 0 {
@@ -60,12 +61,12 @@ func (s *State) reportPart(index uint64, old *cluster.Job, rank int, to cluster.
 	if g.Waits() == 0 && !g.Stopping() && j.Cancel == nil && a.Preempt == nil {
 		g.Go = true
 	}
-	s.putGang(index, old, j, nil)
-	return Result{}
+	s.putGang(old, j, nil)
+	return command.Result{}
 }
 
 // partReported takes over how one part ended.
-func (s *State) partReported(index uint64, old *cluster.Job, rank int, to cluster.JobState, r *logv1.ReportAttempt) Result {
+func (s *Steward) partReported(old *cluster.Job, rank int, to cluster.JobState, r *logv1.ReportAttempt) command.Result {
 	was := old.Last()
 	one := cluster.Attempt{Placed: was.Placed, Started: was.Gang.Parts[rank].Started, State: to, Neighbours: was.Neighbours}
 	s.ended(&one, r)
@@ -77,14 +78,14 @@ func (s *State) partReported(index uint64, old *cluster.Job, rank int, to cluste
 	if bad {
 		one.Usage = cluster.Usage{}
 	}
-	s.endPart(index, old, rank, &one)
-	return Result{Released: true, Absurd: bad}
+	s.endPart(old, rank, &one)
+	return command.Result{Released: true, Absurd: bad}
 }
 
 // endPart ends the part of one node: what it holds is free, whatever the others
 // do. The first that fails decides how the attempt ends, and the others are to
 // end too; with the last one the attempt does. one says how the part ended.
-func (s *State) endPart(index uint64, old *cluster.Job, rank int, one *cluster.Attempt) {
+func (s *Steward) endPart(old *cluster.Job, rank int, one *cluster.Attempt) {
 	j, a, g := gangOf(old)
 	p := &g.Parts[rank]
 	p.State, p.Started, p.Ended, p.Exit, p.Usage = one.State, one.Started, one.Ended, one.Exit, one.Usage
@@ -99,12 +100,12 @@ func (s *State) endPart(index uint64, old *cluster.Job, rank int, one *cluster.A
 	}
 	for i := range g.Parts {
 		if g.Parts[i].State.Live() {
-			s.putGang(index, old, j, s.fleet.ReleaseBerth(old.ID, a.BerthAt(rank)))
+			s.putGang(old, j, s.fleet.ReleaseBerth(old.ID, a.BerthAt(rank)))
 			return
 		}
 	}
-	to := s.decide(a)
-	s.finish(index, old, j, to)
+	to := decide(a)
+	s.finish(old, j, to)
 	if a := j.Last(); a.Usage != (cluster.Usage{}) {
 		s.learn(j, a, &logv1.ReportAttempt{}) // each part's figures were looked at
 	}
@@ -124,7 +125,7 @@ func failing(j *cluster.Job, a *cluster.Attempt, p *cluster.Part) bool {
 
 // decide makes of the ends of all parts that of the attempt, and returns its
 // state.
-func (s *State) decide(a *cluster.Attempt) cluster.JobState {
+func decide(a *cluster.Attempt) cluster.JobState {
 	g := a.Gang
 	by := max(0, g.First-1)
 	to := g.Parts[by].State
@@ -169,10 +170,10 @@ func mergeUsage(to, u *cluster.Usage) {
 
 // putGang stores j, of whose gang a part changed, in the state that follows from
 // all of them.
-func (s *State) putGang(index uint64, old, j *cluster.Job, freed []cluster.GPUID) {
+func (s *Steward) putGang(old, j *cluster.Job, freed []cluster.GPUID) {
 	a := j.Last()
 	a.State = jobs.GangState(a.Gang)
-	j.State, j.Revision = a.State, index
+	j.State, j.Revision = a.State, s.at.Index
 	switch g := a.Gang; {
 	case a.State == cluster.JobUnreachable:
 		j.Reason = old.Reason
@@ -186,61 +187,27 @@ func (s *State) putGang(index uint64, old, j *cluster.Job, freed []cluster.GPUID
 	default:
 		j.Reason = cluster.Reason{}
 	}
-	s.roll.Change(old, j, Change{Released: freed})
-}
-
-// partIsBack settles the part on a node that calls.
-func (s *State) partIsBack(index uint64, old *cluster.Job, rank int, boot string) {
-	p := old.Last().Gang.Parts[rank]
-	if p.BootID != boot {
-		s.losePart(index, old, rank, "the node booted again")
-		return
-	}
-	if p.State != cluster.JobUnreachable {
-		return
-	}
-	j, _, g := gangOf(old)
-	g.Parts[rank].State = cluster.JobStarting
-	if p.Started != 0 {
-		g.Parts[rank].State = cluster.JobRunning
-	}
-	s.putGang(index, old, j, nil)
-}
-
-// losePart ends a part with its node.
-func (s *State) losePart(index uint64, old *cluster.Job, rank int, why string) {
-	a := old.Last()
-	began := a.Gang.Parts[rank].Started
-	s.endPart(index, old, rank, &cluster.Attempt{
-		State: cluster.JobNodeFail, Started: began, Ended: max(s.at.Now, a.Placed, began),
-		Reason: cluster.Reason{Code: cluster.ReasonNodeLost, Detail: why},
-	})
+	s.roll.Change(old, j, command.Change{Released: freed})
 }
 
 // undoGang gives up an attempt that not all of its nodes became ready for. None
 // of its processes was started, so that its job may wait again.
-func (s *State) undoGang(index uint64, c *logv1.UndoGang) Result {
+func (s *Steward) undoGang(c *logv1.UndoGang) command.Result {
 	old := s.roll.Jobs.Get(cluster.JobID(c.Job))
 	if old == nil {
-		return refuse(cluster.CodeNotFound, "job %d is not known", c.Job)
+		return command.Refuse(cluster.CodeNotFound, "job %d is not known", c.Job)
 	}
 	a := old.Live()
 	switch {
 	case a == nil || a.No != c.Attempt || a.Gang == nil:
-		return refuse(cluster.CodeConflict, "attempt %d of job %d is not a live one on several nodes", c.Attempt, c.Job)
+		return command.Refuse(cluster.CodeConflict, "attempt %d of job %d is not a live one on several nodes", c.Attempt, c.Job)
 	case a.Gang.Go:
-		return refuse(cluster.CodeConflict, "attempt %d of job %d has started", c.Attempt, c.Job)
+		return command.Refuse(cluster.CodeConflict, "attempt %d of job %d has started", c.Attempt, c.Job)
 	case a.Gang.Stopping():
-		return Result{}
+		return command.Result{}
 	}
 	j, _, g := gangOf(old)
 	g.Undo = conv.ReasonFromLog(&logv1.Reason{Code: string(cluster.ReasonNotReady), Detail: c.Why[:min(len(c.Why), maxWhy)]})
-	s.putGang(index, old, j, nil)
-	return Result{}
-}
-
-// againGang reports whether a gang that was given up before it started is tried
-// once more: nothing of it ran.
-func againGang(j *cluster.Job, a *cluster.Attempt) bool {
-	return a.Gang != nil && !a.Gang.Go && (a.State == cluster.JobFailed || a.State == cluster.JobNodeFail) && j.Undone() < cluster.MaxUndone
+	s.putGang(old, j, nil)
+	return command.Result{}
 }

@@ -1,4 +1,4 @@
-package fsm
+package attempts
 
 import (
 	"fmt"
@@ -13,24 +13,24 @@ import (
 
 // applyPlan commits each start and each move that is still right, and rejects
 // the others whole.
-func (s *State) applyPlan(index uint64, p *cluster.Plan) *cluster.PlanResult {
-	res := &cluster.PlanResult{Index: index}
+func (s *starter) applyPlan(p *cluster.Plan) *cluster.PlanResult {
+	res := &cluster.PlanResult{Index: s.at.Index}
 	for i := range p.Starts {
 		st := &p.Starts[i]
 		if r := s.conflict(st); r.Code != "" {
 			res.Rejected = append(res.Rejected, cluster.Rejection{Job: st.Job, Reason: r})
 			continue
 		}
-		s.start(index, st)
+		s.start(st)
 		res.Started = append(res.Started, cluster.AttemptID{Job: st.Job, No: st.Attempt})
 	}
-	s.applyMoves(index, p.Moves, res)
+	s.applyMoves(p.Moves, res)
 	return res
 }
 
 // conflict returns why a start can no longer be committed, the zero Reason
 // when it can.
-func (s *State) conflict(st *cluster.Start) cluster.Reason {
+func (s *starter) conflict(st *cluster.Start) cluster.Reason {
 	j := s.roll.Job(st.Job)
 	switch {
 	case j == nil:
@@ -72,14 +72,14 @@ func (s *State) conflict(st *cluster.Start) cluster.Reason {
 }
 
 // start commits one start that conflicts with nothing.
-func (s *State) start(index uint64, st *cluster.Start) {
+func (s *starter) start(st *cluster.Start) {
 	old := s.roll.Own(st.Job)
 	j := old.Clone()
 	s.roll.Queues.Leave(j)
 	s.texts.Berth(&st.Berth)
 	s.texts.Estimate(&st.Estimate)
 	a := cluster.Attempt{
-		No: st.Attempt, Token: cluster.Token(index), State: cluster.JobStarting, Berth: st.Berth, BootID: s.fleet.Node(st.Berth.Node).BootID,
+		No: st.Attempt, Token: cluster.Token(s.at.Index), State: cluster.JobStarting, Berth: st.Berth, BootID: s.fleet.Node(st.Berth.Node).BootID,
 		Estimate: st.Estimate, Placed: s.at.Now, Why: st.Why, Overtook: st.Overtook, Gang: s.newGang(st), Port: st.Port, Secret: st.Secret,
 	}
 	if s.at.Version >= command.AccountVersion {
@@ -89,16 +89,16 @@ func (s *State) start(index uint64, st *cluster.Start) {
 		s.fleet.Ledger().Take(b)
 		for _, g := range b.GPUs {
 			for _, other := range s.fleet.On(g.GPU) {
-				s.meet(index, other, j.ID)
+				s.meet(other, j.ID)
 				a.Neighbours = addNeighbour(a.Neighbours, other)
 			}
 			s.fleet.Lay(g.GPU, j.ID)
 		}
 	}
 	j.Attempts = append(j.Attempts, a)
-	j.State, j.Reason, j.Revision = cluster.JobStarting, cluster.Reason{}, index
+	j.State, j.Reason, j.Revision = cluster.JobStarting, cluster.Reason{}, s.at.Index
 	j.Started, j.Ended = 0, 0
-	s.roll.Change(old, j, Change{})
+	s.roll.Change(old, j, command.Change{})
 }
 
 func addNeighbour(ns []cluster.JobID, id cluster.JobID) []cluster.JobID {
@@ -109,7 +109,7 @@ func addNeighbour(ns []cluster.JobID, id cluster.JobID) []cluster.JobID {
 }
 
 // meet records on a running job that another one came beside it.
-func (s *State) meet(index uint64, id, newcomer cluster.JobID) {
+func (s *starter) meet(id, newcomer cluster.JobID) {
 	old := s.roll.Jobs.Get(id)
 	ns := addNeighbour(old.Last().Neighbours, newcomer)
 	if len(ns) == len(old.Last().Neighbours) {
@@ -117,13 +117,13 @@ func (s *State) meet(index uint64, id, newcomer cluster.JobID) {
 	}
 	j := old.Clone()
 	j.Last().Neighbours = ns
-	j.Revision = index
+	j.Revision = s.at.Index
 	s.roll.Put(old, j)
-	s.roll.Changed(Change{Job: id})
+	s.roll.Changed(command.Change{Job: id})
 }
 
 // applyMoves puts waiting jobs into queues, or out of them.
-func (s *State) applyMoves(index uint64, moves []cluster.QueueMove, res *cluster.PlanResult) {
+func (s *starter) applyMoves(moves []cluster.QueueMove, res *cluster.PlanResult) {
 	es, seen := jobs.Edits{}, make(map[cluster.JobID]struct{}, len(moves))
 	for i := range moves {
 		m := &moves[i]
@@ -136,14 +136,14 @@ func (s *State) applyMoves(index uint64, moves []cluster.QueueMove, res *cluster
 			continue
 		}
 		seen[m.Job] = struct{}{}
-		s.move(index, m, es)
+		s.move(m, es)
 		res.Moved++
 	}
 	s.roll.Queues.Commit(es)
 }
 
 // immovable returns why a move is no longer right, the zero Reason when it is.
-func (s *State) immovable(m *cluster.QueueMove) cluster.Reason {
+func (s *starter) immovable(m *cluster.QueueMove) cluster.Reason {
 	j := s.roll.Job(m.Job)
 	if j == nil || !j.State.Waiting() || j.Cancel != nil {
 		return nodes.Stale("job %d does not wait any more", m.Job)
@@ -157,7 +157,7 @@ func (s *State) immovable(m *cluster.QueueMove) cluster.Reason {
 	return s.fleet.Immovable(j, m)
 }
 
-func (s *State) move(index uint64, m *cluster.QueueMove, es jobs.Edits) {
+func (s *starter) move(m *cluster.QueueMove, es jobs.Edits) {
 	old := s.roll.Own(m.Job)
 	j := old.Clone()
 	if old.Queue != "" {
@@ -166,10 +166,10 @@ func (s *State) move(index uint64, m *cluster.QueueMove, es jobs.Edits) {
 	intern.Share(s.texts, &m.GPU)
 	intern.Share(s.texts, &m.Reason)
 	j.State, j.Queue, j.EstStart = cluster.JobPending, "", 0
-	j.Reason, j.Revision = cluster.Reason{Code: m.Reason}, index
+	j.Reason, j.Revision = cluster.Reason{Code: m.Reason}, s.at.Index
 	if m.GPU != "" {
 		j.State, j.Queue, j.EstStart = cluster.JobQueued, m.GPU, m.EstStart
 		es.Add(m.GPU, cluster.Waiter{Job: j.ID, Rank: m.Rank})
 	}
-	s.roll.Change(old, j, Change{})
+	s.roll.Change(old, j, command.Change{})
 }

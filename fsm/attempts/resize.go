@@ -1,7 +1,8 @@
-package fsm
+package attempts
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/command"
 	"github.com/berth-scheduler/berth/fsm/nodes"
 	"github.com/berth-scheduler/berth/fsm/notices"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
@@ -11,21 +12,22 @@ import (
 // idle takes a running attempt further in its partition's idle policy, one stage
 // or more, or back to none. The leader measured; what it proposes is held against
 // the policy as it is now.
-func (s *State) idle(index uint64, c *logv1.IdleAttempt) Result {
+func (s *Steward) idle(c *logv1.IdleAttempt) command.Result {
 	old := s.roll.Jobs.Get(cluster.JobID(c.Job))
 	if old == nil {
-		return refuse(cluster.CodeNotFound, "job %d is gone", c.Job)
+		return command.Refuse(cluster.CodeNotFound, "job %d is gone", c.Job)
 	}
+	part := s.fleet.Partition(old.Spec.Partition)
 	a, to := old.Live(), cluster.IdleStage(min(c.Stage, uint32(cluster.IdleEnded)))
 	switch {
 	case a == nil || a.No != c.Attempt || a.State != cluster.JobRunning || len(a.Berth.GPUs) == 0:
-		return refuse(cluster.CodeConflict, "attempt %d of job %d is not one that runs on GPUs", c.Attempt, c.Job)
+		return command.Refuse(cluster.CodeConflict, "attempt %d of job %d is not one that runs on GPUs", c.Attempt, c.Job)
 	case a.Preempt != nil || old.Cancel != nil:
-		return refuse(cluster.CodeConflict, "job %d is on its way out", c.Job)
-	case to != cluster.IdleNone && !s.idlePolicy(old).On():
-		return refuse(cluster.CodeConflict, "the partition of job %d has no idle policy any more", c.Job)
+		return command.Refuse(cluster.CodeConflict, "job %d is on its way out", c.Job)
+	case to != cluster.IdleNone && (part == nil || !part.Idle.On()):
+		return command.Refuse(cluster.CodeConflict, "the partition of job %d has no idle policy any more", c.Job)
 	case to == cluster.IdleNone && a.Idle == nil, a.Idle != nil && to != cluster.IdleNone && to <= a.Idle.Stage:
-		return Result{}
+		return command.Result{}
 	}
 	j := old.Clone()
 	b := j.Last()
@@ -37,12 +39,12 @@ func (s *State) idle(index uint64, c *logv1.IdleAttempt) Result {
 	if to == cluster.IdleShrunk && c.Berth != nil && len(mark.Was) == 0 {
 		cut := conv.BerthFromLog(c.Berth)
 		if !nodes.Smaller(cut.GPUs, a.Berth.GPUs) {
-			return refuse(cluster.CodeInvalid, "what job %d is cut to is no part of what it has", c.Job)
+			return command.Refuse(cluster.CodeInvalid, "what job %d is cut to is no part of what it has", c.Job)
 		}
 		mark.Was = a.Berth.GPUs
 		freed = s.fleet.Reshare(a, b, cut.GPUs)
 	}
-	j.Revision, j.Reason = index, cluster.Reason{Code: cluster.ReasonIdle, Detail: notices.Clip(c.Why, maxWhy)}
+	j.Revision, j.Reason = s.at.Index, cluster.Reason{Code: cluster.ReasonIdle, Detail: notices.Clip(c.Why, maxWhy)}
 	b.Idle = &mark
 	switch to {
 	case cluster.IdleNone:
@@ -57,22 +59,22 @@ func (s *State) idle(index uint64, c *logv1.IdleAttempt) Result {
 	if to >= cluster.IdleWarned {
 		s.roll.Announce(j, cluster.MailIdle, c.Why)
 	}
-	s.roll.Changed(Change{Job: j.ID, Released: freed})
-	return Result{}
+	s.roll.Changed(command.Change{Job: j.ID, Released: freed})
+	return command.Result{}
 }
 
 // resize gives a running attempt other shares of the GPUs that it has: less, where its
 // partition has its jobs cut to what they use, or more, up to what it was granted at
 // its start. The leader measured; what it proposes is held against the state as it is
 // now.
-func resize(s *State, index uint64, c *logv1.ResizeAttempt) Result {
+func (s *Steward) resize(c *logv1.ResizeAttempt) command.Result {
 	old := s.roll.Jobs.Get(cluster.JobID(c.Job))
 	if old == nil {
-		return refuse(cluster.CodeNotFound, "job %d is gone", c.Job)
+		return command.Refuse(cluster.CodeNotFound, "job %d is gone", c.Job)
 	}
 	a, to := old.Live(), conv.ResizedShares(c)
 	if a == nil || a.No != c.Attempt || a.State != cluster.JobRunning || len(a.Berth.GPUs) == 0 {
-		return refuse(cluster.CodeConflict, "attempt %d of job %d is not one that runs on GPUs", c.Attempt, c.Job)
+		return command.Refuse(cluster.CodeConflict, "attempt %d of job %d is not one that runs on GPUs", c.Attempt, c.Job)
 	}
 	j := old.Clone()
 	b, mark := j.Last(), cluster.ResizeMark{At: s.at.Now}
@@ -81,32 +83,32 @@ func resize(s *State, index uint64, c *logv1.ResizeAttempt) Result {
 	case a.WasCut():
 		mark = *a.Resize
 		if !nodes.Smaller(a.Berth.GPUs, to) || !nodes.Within(to, mark.Was) {
-			return refuse(cluster.CodeInvalid, "what job %d would get is not more than it has, or more than it was granted", c.Job)
+			return command.Refuse(cluster.CodeInvalid, "what job %d would get is not more than it has, or more than it was granted", c.Job)
 		}
 		if !s.fleet.GiveBack(a, b, to) {
-			return refuse(cluster.CodeConflict, "others have what job %d was granted by now", c.Job)
+			return command.Refuse(cluster.CodeConflict, "others have what job %d was granted by now", c.Job)
 		}
 		if nodes.Within(mark.Was, to) {
 			mark.Was = nil
 		}
-	case !old.MayResize() || resizeOff(s, old):
-		return refuse(cluster.CodeConflict, "the shares of job %d may not be cut", c.Job)
+	case !old.MayResize() || cluster.ResizeOf(s.fleet.Partition(old.Spec.Partition), old.Spec) == cluster.ResizeOff:
+		return command.Refuse(cluster.CodeConflict, "the shares of job %d may not be cut", c.Job)
 	case !nodes.Smaller(to, a.Berth.GPUs):
-		return refuse(cluster.CodeInvalid, "what job %d would be cut to is no part of what it has", c.Job)
+		return command.Refuse(cluster.CodeInvalid, "what job %d would be cut to is no part of what it has", c.Job)
 	default:
 		mark.Was, mark.Cuts = a.Berth.GPUs, 1
 		freed = s.fleet.Reshare(a, b, to)
 	}
-	j.Revision, b.Resize = index, &mark
-	s.roll.Change(old, j, Change{Released: freed})
-	return Result{}
+	j.Revision, b.Resize = s.at.Index, &mark
+	s.roll.Change(old, j, command.Change{Released: freed})
+	return command.Result{}
 }
 
 // noteProgress keeps what running attempts say of how far they are. Those that have
 // ended meanwhile are passed over.
-func noteProgress(s *State, index uint64, c *logv1.NoteProgress) {
+func (s *Steward) noteProgress(c *logv1.NoteProgress) {
 	for _, n := range c.GetAttempts() {
-		old := s.jobs.Get(cluster.JobID(n.GetJob()))
+		old := s.roll.Jobs.Get(cluster.JobID(n.GetJob()))
 		if old == nil || old.Live() == nil || old.Live().No != n.GetAttempt() || old.Live().Started == 0 {
 			continue
 		}
@@ -115,44 +117,9 @@ func noteProgress(s *State, index uint64, c *logv1.NoteProgress) {
 			continue
 		}
 		*p = p.Clip()
-		p.At = min(max(p.At, old.Live().Started), max(s.now, old.Live().Started))
+		p.At = min(max(p.At, old.Live().Started), max(s.at.Now, old.Live().Started))
 		j := old.Clone()
-		j.Last().Progress, j.Revision = p, index
-		s.putJob(old, j)
-		s.changed(Change{Job: j.ID})
+		j.Last().Progress, j.Revision = p, s.at.Index
+		s.roll.Change(old, j, command.Change{})
 	}
-}
-
-// resizeOff reports whether j is left what it was granted.
-func resizeOff(s *State, j *cluster.Job) bool {
-	return cluster.ResizeOf(s.fleet.Partition(j.Spec.Partition), j.Spec) == cluster.ResizeOff
-}
-
-func (s *State) idlePolicy(j *cluster.Job) cluster.IdlePolicy {
-	if p := s.fleet.Partition(j.Spec.Partition); p != nil {
-		return p.Idle
-	}
-	return cluster.IdlePolicy{}
-}
-
-// mark tells of a part of the time limit that a running attempt has used, once.
-func (s *State) mark(index uint64, c *logv1.MarkAttempt) Result {
-	old := s.roll.Jobs.Get(cluster.JobID(c.Job))
-	if old == nil {
-		return refuse(cluster.CodeNotFound, "job %d is gone", c.Job)
-	}
-	a := old.Live()
-	if a == nil || a.No != c.Attempt || a.Started == 0 {
-		return refuse(cluster.CodeConflict, "attempt %d of job %d is not the one that runs", c.Attempt, c.Job)
-	}
-	news := cluster.MailEvents(c.Marks) & cluster.MailMarks &^ a.Marks
-	if news == 0 {
-		return Result{}
-	}
-	j := old.Clone()
-	j.Last().Marks |= news
-	j.Revision = index
-	s.roll.Put(old, j)
-	s.roll.Announce(j, news, "")
-	return Result{}
 }

@@ -1,4 +1,4 @@
-package fsm
+package attempts
 
 import (
 	"cmp"
@@ -12,18 +12,18 @@ import (
 
 // learn keeps what an attempt taught that has just ended. It returns false when the
 // figures cannot be.
-func (s *State) learn(j *cluster.Job, a *cluster.Attempt, r *logv1.ReportAttempt) bool {
+func (s *Steward) learn(j *cluster.Job, a *cluster.Attempt, r *logv1.ReportAttempt) bool {
 	run := learned.Run{Job: j, Attempt: a, Report: r, Company: func() []learned.Company { return s.companyOf(a) }}
 	if len(a.Berth.GPUs) > 0 {
 		run.Card = s.fleet.Card(a.Berth.Node, a.Berth.GPUs[0].GPU)
 	}
-	return s.learned.Learn(s.entry(), run)
+	return s.learned.Learn(*s.at, run)
 }
 
 // companyOf says with whom an attempt that has just ended shared its GPUs, and
 // how long: nobody when one of them is not known any more, since the others
 // would then be blamed for what it did.
-func (s *State) companyOf(a *cluster.Attempt) []learned.Company {
+func (s *Steward) companyOf(a *cluster.Attempt) []learned.Company {
 	if len(a.Neighbours) == 0 || len(a.Neighbours) >= cluster.MaxNeighbours {
 		return nil
 	}
