@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/command"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -25,7 +26,7 @@ func TestTokens(t *testing.T) {
 	refuse("s2", "n1") // wrong
 	refuse("s1", "n2") // for another name
 	r := m.must(useCmd("s1", "n1"))
-	if r.Token == nil || *r.Token != (TokenInfo{Role: agentRole, ID: "n1"}) {
+	if r.Token == nil || *r.Token != (command.TokenInfo{Role: agentRole, ID: "n1"}) {
 		t.Fatalf("token %v", r.Token)
 	}
 	refuse("s1", "n1") // used

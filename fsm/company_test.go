@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/learned"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -71,7 +72,7 @@ func TestSamplesSayWithWhom(t *testing.T) {
 		}, []Company{{Signature: "c", Overlap: 4 * time.Second, Milli: 300}, {Signature: "b", Overlap: 2 * time.Second, Milli: 300}}, "sim"},
 		{"the shorter ones of many", func(m *machine) {
 			a := at(m, "a", "n1-g0")
-			for i := range MaxCompany + 2 {
+			for i := range learned.MaxCompany + 2 {
 				m.completed(at(m, fmt.Sprintf("b%d", i), "n1-g0"))
 			}
 			m.completed(a)

@@ -14,7 +14,32 @@ func (f *FSM) Cost(cmd *logv1.Command) int {
 	}
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return f.st.cost(cmd)
+	s := f.st
+	switch k := cmd.Kind.(type) {
+	case *logv1.Command_CancelJob:
+		return 1 + s.roll.Depends.Waiters(cluster.JobID(k.CancelJob.GetJob()))
+	case *logv1.Command_ReportAttempt:
+		return 1 + s.roll.Depends.Waiters(cluster.JobID(k.ReportAttempt.GetJob()))
+	case *logv1.Command_ChangeTasks:
+		if a := s.roll.Arrays[cluster.JobID(k.ChangeTasks.GetArray())]; a != nil {
+			return 1 + a.Entries + s.roll.Depends.WaitersOn(jobs.Awaited{Job: a.ID, Array: true})
+		}
+	case *logv1.Command_ExpireJobs:
+		n := 1
+		for _, id := range k.ExpireJobs.GetJobs() {
+			n += 1 + s.roll.Depends.Waiters(cluster.JobID(id))
+		}
+		return n
+	case *logv1.Command_RegisterNode:
+		return 1 + s.roll.On(cluster.NodeID(k.RegisterNode.GetNode().GetId())).Len()
+	case *logv1.Command_SetNodeState:
+		return 1 + s.roll.On(cluster.NodeID(k.SetNodeState.GetNode())).Len()
+	case *logv1.Command_FenceNode:
+		return 1 + s.roll.On(cluster.NodeID(k.FenceNode.GetNode())).Len()
+	case *logv1.Command_SetPartition, *logv1.Command_SetReservation, *logv1.Command_SetStanding:
+		return 1 + (s.roll.Jobs.Len()-len(s.roll.Finished))/16
+	}
+	return 1
 }
 
 // ownCost is the cost of a command that does not depend on the state, 0 for others.
@@ -42,35 +67,4 @@ func ownCost(cmd *logv1.Command) int {
 		return 1 + (len(k.SettleNotices.GetSent())+len(k.SettleNotices.GetDead()))/8
 	}
 	return 0
-}
-
-func (s *State) cost(cmd *logv1.Command) int {
-	if n := ownCost(cmd); n > 0 {
-		return n
-	}
-	switch k := cmd.Kind.(type) {
-	case *logv1.Command_CancelJob:
-		return 1 + s.roll.Depends.Waiters(cluster.JobID(k.CancelJob.GetJob()))
-	case *logv1.Command_ReportAttempt:
-		return 1 + s.roll.Depends.Waiters(cluster.JobID(k.ReportAttempt.GetJob()))
-	case *logv1.Command_ChangeTasks:
-		if a := s.roll.Arrays[cluster.JobID(k.ChangeTasks.GetArray())]; a != nil {
-			return 1 + a.Entries + s.roll.Depends.WaitersOn(jobs.Awaited{Job: a.ID, Array: true})
-		}
-	case *logv1.Command_ExpireJobs:
-		n := 1
-		for _, id := range k.ExpireJobs.GetJobs() {
-			n += 1 + s.roll.Depends.Waiters(cluster.JobID(id))
-		}
-		return n
-	case *logv1.Command_RegisterNode:
-		return 1 + s.roll.On(cluster.NodeID(k.RegisterNode.GetNode().GetId())).Len()
-	case *logv1.Command_SetNodeState:
-		return 1 + s.roll.On(cluster.NodeID(k.SetNodeState.GetNode())).Len()
-	case *logv1.Command_FenceNode:
-		return 1 + s.roll.On(cluster.NodeID(k.FenceNode.GetNode())).Len()
-	case *logv1.Command_SetPartition, *logv1.Command_SetReservation, *logv1.Command_SetStanding:
-		return 1 + (s.roll.Jobs.Len()-len(s.roll.Finished))/16
-	}
-	return 1
 }

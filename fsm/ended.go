@@ -174,19 +174,14 @@ func (f *FSM) Ended(after uint64, limit int) Ended {
 	return out
 }
 
-// lastEnd returns the index at which a job ended last, 0 before any.
-func (s *State) lastEnd() uint64 {
-	if n := len(s.roll.Finished); n > 0 {
-		return s.roll.Jobs.Get(s.roll.Finished[n-1]).Revision
-	}
-	return 0
-}
-
 // WaitEnded returns when a job ended after an index, or with ctx's error.
 func (f *FSM) WaitEnded(ctx context.Context, after uint64) error {
 	for {
 		f.mu.Lock()
-		last := f.st.lastEnd()
+		last := uint64(0)
+		if n := len(f.st.roll.Finished); n > 0 {
+			last = f.st.roll.Jobs.Get(f.st.roll.Finished[n-1]).Revision
+		}
 		if f.ended.news == nil {
 			f.ended.news = make(chan struct{})
 		}

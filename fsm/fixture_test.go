@@ -21,6 +21,8 @@ const (
 	t0       = cluster.Time(1_700_000_000_000_000)
 )
 
+const agentRole = "agent"
+
 // How often a job is tried, how many attempts that never began do not count, and how
 // often it runs again for what others on its GPU did.
 const (

@@ -115,9 +115,9 @@ func EncodeEntry(version uint32, term uint64, now cluster.Time, cmds []*logv1.Co
 	return data, nil
 }
 
-// decode reads a log entry. An entry of a newer version, or with a command
+// DecodeEntry reads a log entry. An entry of a newer version, or with a command
 // that this version does not know, is an error.
-func decode(data []byte) (*logv1.Entry, error) {
+func DecodeEntry(data []byte) (*logv1.Entry, error) {
 	e := new(logv1.Entry)
 	if err := proto.Unmarshal(data, e); err != nil {
 		return nil, fmt.Errorf("malformed: %w", err)
@@ -136,18 +136,14 @@ func decode(data []byte) (*logv1.Entry, error) {
 // CheckEntry says why a log entry cannot be applied here, and its replica would stop
 // at it.
 func CheckEntry(data []byte) error {
-	_, err := decode(data)
+	_, err := DecodeEntry(data)
 	return err
 }
-
-// DecodeEntry reads a log entry, for those who look at logs. An entry that this
-// version cannot apply is an error.
-func DecodeEntry(data []byte) (*logv1.Entry, error) { return decode(data) }
 
 // Apply implements raft.FSM. Raft calls it from one goroutine, in log order.
 // The answer is a []Result, one a command.
 func (f *FSM) Apply(l *raft.Log) any {
-	e, err := decode(l.Data)
+	e, err := DecodeEntry(l.Data)
 	if err != nil {
 		// A replica that cannot read an entry must stop, not skip it.
 		panic(fmt.Sprintf("fsm: log entry %d: %v", l.Index, err))
@@ -192,7 +188,7 @@ func (s *State) applyEntry(index, term uint64, e *logv1.Entry) []Result {
 	s.at.Index, s.term = index, term
 	if e.Term != term {
 		for i := range results {
-			results[i] = refuse(cluster.CodeUnavailable, "proposed in an older term; nothing was done; try again")
+			results[i] = command.Refuse(cluster.CodeUnavailable, "proposed in an older term; nothing was done; try again")
 			results[i].Index = index
 		}
 		return results
@@ -209,7 +205,7 @@ func (s *State) applyEntry(index, term uint64, e *logv1.Entry) []Result {
 		s.roll.Rehash()
 	}
 	for i, c := range e.Commands {
-		results[i] = s.apply(index, c)
+		results[i] = s.apply(c)
 		s.roll.Depends.Settle()
 		if s.at.Version >= command.ArrayVersion {
 			// Not before others know what became of who is forgotten.

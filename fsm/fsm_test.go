@@ -71,7 +71,7 @@ func TestUnreadableEntriesStopTheReplica(t *testing.T) {
 		{"command without a kind", "does not know", encode(t, 1, t0, &logv1.Command{})},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if _, err := decode(tc.data); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := DecodeEntry(tc.data); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Fatalf("decode: %v, want %q in it", err, tc.want)
 			}
 			defer func() {
@@ -182,9 +182,9 @@ func TestHashCoversEverything(t *testing.T) {
 		"queue":     func(s *State) { s.roll.Queues.Set("n1-g0", []cluster.Waiter{{Job: 2, Rank: 9}}) },
 		"request":   func(s *State) { s.desk.Requests.Add(&orders.Request{Key: orders.Key{1}, Count: 1}) },
 		"token":     func(s *State) { s.keyring.Expire(1 << 62) },
-		"denied":    func(s *State) { s.keyring.Deny(s.entry(), denyCmd("gate", "y").GetDenyIdentity()) },
-		"weights":   func(s *State) { s.learned.Apply(s.entry(), pinCmd(1, true)) },
-		"sample":    func(s *State) { s.learned.Apply(s.entry(), importCmd(pastRun(1))) },
+		"denied":    func(s *State) { s.keyring.Deny(*s.at, denyCmd("gate", "y").GetDenyIdentity()) },
+		"weights":   func(s *State) { s.learned.Apply(*s.at, pinCmd(1, true)) },
+		"sample":    func(s *State) { s.learned.Apply(*s.at, importCmd(pastRun(1))) },
 	} {
 		m := full()
 		change(m.f.st)

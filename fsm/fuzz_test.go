@@ -34,7 +34,7 @@ func FuzzEntry(f *testing.F) {
 	seed(encode(f, testTerm, t0.Add(time.Hour), preemptCmd(cluster.Preemption{Job: 3, Attempt: 1, For: 5, Why: "x"})))
 	snap := snapshotOf(f, base.f)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if _, err := decode(data); err != nil {
+		if _, err := DecodeEntry(data); err != nil {
 			return
 		}
 		m := restored(t, snap)

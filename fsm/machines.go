@@ -22,8 +22,6 @@ type (
 	CancelOutcome = command.CancelOutcome
 	// Change says that a job or a node changed at an index.
 	Change = command.Change
-	// TokenInfo is what a spent join token was for.
-	TokenInfo = command.TokenInfo
 	// TaskCounts is what became of tasks of an array that were to change.
 	TaskCounts = command.TaskCounts
 	// Sample is what one finished attempt taught.
@@ -36,8 +34,6 @@ type (
 	WeightsState = learned.WeightsState
 	// Interference is what was learned of jobs that share a GPU.
 	Interference = learned.Interference
-	// DeniedIdentity is one that may not take part in the cluster.
-	DeniedIdentity = credentials.Identity
 	// Standing is what there is of accounts, and what of them is used.
 	Standing = accounts.Standing
 )
@@ -56,8 +52,6 @@ const (
 	WeightsRollback = learned.WeightsRollback
 	// MaxWeightsReason is how many bytes of a reason are taken.
 	MaxWeightsReason = learned.MaxWeightsReason
-	// MaxCompany bounds Sample.Company.
-	MaxCompany = learned.MaxCompany
 	// MaxImport bounds the runs of one import.
 	MaxImport = learned.MaxImport
 	// BulkPart is how many bytes of an environment and script one entry brings.
@@ -83,19 +77,14 @@ const (
 	EstimatesAnew = 12
 )
 
-// refuse is the result of a command that is refused.
-func refuse(c cluster.Code, format string, args ...any) Result {
-	return command.Refuse(c, format, args...)
-}
-
 // Denied reports whether an identity was removed from the cluster.
 func (f CredentialsReader) Denied(role, id string) bool {
 	return read(f.held, func(s *State) bool { return s.keyring.Denied(role, id) })
 }
 
 // AllDenied returns every identity that is denied, by role and id.
-func (f CredentialsReader) AllDenied() []DeniedIdentity {
-	return read(f.held, func(s *State) []DeniedIdentity { return s.keyring.AllDenied() })
+func (f CredentialsReader) AllDenied() []credentials.Identity {
+	return read(f.held, func(s *State) []credentials.Identity { return s.keyring.AllDenied() })
 }
 
 // TokenFits reports whether a join token of this hash would be taken now for
@@ -107,9 +96,7 @@ func (f CredentialsReader) TokenFits(hash []byte, id string, now cluster.Time) b
 
 // Weights returns the predictor's published weights; version 0 is none.
 func (f LearnedReader) Weights() (version uint64, blob []byte) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.st.learned.InUse()
+	return read2(f.held, func(s *State) (uint64, []byte) { return s.learned.InUse() })
 }
 
 // WeightsState returns the versions of the weights and whether one is pinned.
@@ -169,9 +156,7 @@ func (f NoticesReader) Notices(after uint64, limit int) []*logv1.Notice {
 // Webhooks returns the webhooks, by id, and what was counted of all notices.
 // They are not to be changed, and hold their secrets.
 func (f NoticesReader) Webhooks() ([]*logv1.Webhook, *logv1.Telling) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.st.outbox.Webhooks()
+	return read2(f.held, func(s *State) ([]*logv1.Webhook, *logv1.Telling) { return s.outbox.Webhooks() })
 }
 
 // DeadNotices returns the newest notices that were given up, oldest first.
@@ -207,9 +192,7 @@ func (f AccountsReader) StandingRevision() uint64 {
 
 // HasAccounts reports whether there are accounts, and qualities of service.
 func (f AccountsReader) HasAccounts() (accounts, qos bool) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.st.books.Any()
+	return read2(f.held, func(s *State) (bool, bool) { return s.books.Any() })
 }
 
 // AccountsFrom is an account with those above it, nearest first; none for "".

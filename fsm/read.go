@@ -90,6 +90,12 @@ func read[T any](f *held, get func(*State) T) T {
 	return get(f.st)
 }
 
+func read2[T, U any](f *held, get func(*State) (T, U)) (T, U) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return get(f.st)
+}
+
 // Read calls fn with the state under the read lock. fn keeps nothing but
 // immutable values, and calls no method of the FSM.
 func (f *FSM) Read(fn func(*State)) {
@@ -130,16 +136,12 @@ func (s *State) Queue(g cluster.GPUID) []cluster.Waiter { return s.roll.Queues.O
 
 // Job returns a job.
 func (f JobsReader) Job(id cluster.JobID) (*cluster.Job, bool) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.st.Job(id)
+	return read2(f.held, func(s *State) (*cluster.Job, bool) { return s.Job(id) })
 }
 
 // Node returns a node.
 func (f NodesReader) Node(id cluster.NodeID) (*cluster.Node, bool) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.st.Node(id)
+	return read2(f.held, func(s *State) (*cluster.Node, bool) { return s.Node(id) })
 }
 
 // Nodes returns all nodes by id.
@@ -299,4 +301,126 @@ func (f JobsReader) Expired(now cluster.Time) []cluster.JobID {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// Partitions returns the partitions by name; none when the cluster is one.
+func (f NodesReader) Partitions() []*cluster.Partition { return read(f.held, (*State).Partitions) }
+
+// Partitions returns the partitions by name.
+func (s *State) Partitions() []*cluster.Partition { return s.fleet.Partitions() }
+
+// Partition returns a partition.
+func (f NodesReader) Partition(name string) (*cluster.Partition, bool) {
+	p := read(f.held, func(s *State) *cluster.Partition { return s.fleet.Partition(name) })
+	return p, p != nil
+}
+
+// PartitionJobs counts the jobs of each partition that have not ended.
+func (f JobsReader) PartitionJobs() (waiting, live map[string]int) {
+	return read2(f.held, func(s *State) (map[string]int, map[string]int) { return s.roll.ByPartition() })
+}
+
+// Reservations returns the reservations by name, those that have ended, too.
+func (f NodesReader) Reservations() cluster.Reservations {
+	return read(f.held, (*State).Reservations)
+}
+
+// Reservations returns the reservations by name. The slice is replaced, never
+// changed, when one of them does.
+func (s *State) Reservations() cluster.Reservations { return s.fleet.Reservations() }
+
+// SharingOff returns where sharing is switched off, by place.
+func (f NodesReader) SharingOff() cluster.SharingSwitches {
+	return read(f.held, func(s *State) cluster.SharingSwitches { return s.fleet.SharingOff() })
+}
+
+// ArrayInfo is what there is to know of an array as a whole.
+type ArrayInfo struct {
+	ID    cluster.JobID
+	Spec  *cluster.Spec
+	Owner cluster.Owner
+	// Throttle is how many tasks may run at once now, 0 is any number.
+	Throttle int
+	// Live tasks run, Queued ones stand in the queue of a GPU; Over have ended,
+	// Good of them as COMPLETED.
+	Live, Queued, Over, Good int
+	// First is the first of its tasks that has not ended and, when all have, the
+	// first that is not forgotten; a copy made of what folds it.
+	First *cluster.Job
+}
+
+// Array returns the array with an id, which is that of its first task.
+func (f JobsReader) Array(id cluster.JobID) (ArrayInfo, bool) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	s := f.st
+	a := s.roll.Arrays[id]
+	if a == nil {
+		return ArrayInfo{}, false
+	}
+	out := ArrayInfo{ID: id, Spec: a.Spec, Throttle: a.Throttle, Live: a.Live, Queued: a.Queued, Over: a.Over.N, Good: a.Good.N}
+	for k := 0; k < a.Len() && !a.Done(); k++ {
+		if !a.Over.Has(k) {
+			out.First = s.roll.Job(id + cluster.JobID(k))
+			break
+		}
+	}
+	jobs.Merge([]*jobs.Set{&s.roll.Jobs}, id-1, func(j *cluster.Job) bool {
+		if out.Owner = j.Owner; out.First == nil {
+			out.First = j.Task(j.Ranks()[0].From)
+		}
+		return false
+	})
+	return out, true
+}
+
+// ArrayStates returns how many tasks of an array are in each state. Those that
+// were forgotten are in none.
+func (f JobsReader) ArrayStates(id cluster.JobID) map[cluster.JobState]int {
+	return read(f.held, func(s *State) map[cluster.JobState]int {
+		a := s.roll.Arrays[id]
+		if a == nil {
+			return nil
+		}
+		out := map[cluster.JobState]int{}
+		for _, j := range s.roll.Overlapping(a, a.Spec.Array.Tasks.All()) {
+			out[j.State] += j.Count()
+		}
+		return out
+	})
+}
+
+// AnyArray reports whether one of some ids is that of an array.
+func (f JobsReader) AnyArray(ids []uint64) bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	for _, id := range ids {
+		if len(f.st.roll.Arrays) > 0 && f.st.roll.Arrays[cluster.JobID(id)] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Barred is why a waiting job may not be planned at a time, however much is
+// free; the zero Reason is that it may.
+func (f JobsReader) Barred(j *cluster.Job, now cluster.Time) cluster.Reason {
+	return read(f.held, func(s *State) cluster.Reason { return s.roll.BarredBy(j, now) })
+}
+
+// Throttle is how many tasks of an array may run at once, 0 for any number.
+func (f JobsReader) Throttle(id cluster.JobID) int {
+	return read(f.held, func(s *State) int {
+		if a := s.roll.Arrays[id]; a != nil {
+			return a.Throttle
+		}
+		return 0
+	})
+}
+
+// Entry returns what Jobs lists under an id: a job, or several tasks of an
+// array, of which the last has the id.
+func (f JobsReader) Entry(id cluster.JobID) (*cluster.Job, bool) {
+	j := read(f.held, func(s *State) *cluster.Job { return s.roll.Jobs.Get(id) })
+	return j, j != nil
 }

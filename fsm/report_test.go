@@ -369,7 +369,7 @@ func TestSamplesAreBounded(t *testing.T) {
 		sp := spec(1)
 		sp.Signature = signature
 		a := &cluster.Attempt{State: cluster.JobCompleted, Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{share1("n1-g0", 1, 1)}}, Usage: cluster.Usage{Milli: 1}}
-		s.learned.Learn(s.entry(), learned.Run{
+		s.learned.Learn(*s.at, learned.Run{
 			Job: &cluster.Job{Spec: sp, Owner: cluster.Owner{UID: uid}}, Attempt: a, Report: &logv1.ReportAttempt{},
 			Company: func() []Company { return nil }, Card: s.fleet.Card("n1", "n1-g0"),
 		})

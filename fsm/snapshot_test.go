@@ -365,7 +365,7 @@ func TestGolden(t *testing.T) {
 			t.Errorf("%s: %s", path, d)
 		}
 	}
-	if _, err := decode(entry); err != nil {
+	if _, err := DecodeEntry(entry); err != nil {
 		t.Error(err)
 	}
 	rs := applyTo(t, New(Options{}), 1, testTerm, entry)

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/fsm/nodes"
 	"github.com/berth-scheduler/berth/fsm/notices"
 	"github.com/berth-scheduler/berth/fsm/orders"
+	"github.com/berth-scheduler/berth/fsm/site"
 	"github.com/berth-scheduler/berth/fsm/table"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
@@ -32,6 +33,7 @@ type State struct {
 	fleet   *nodes.Fleet
 	desk    *orders.Desk
 	steward *attempts.Steward
+	staff   *site.Staff
 	keyring credentials.Keyring
 	books   *accounts.Books
 	learned *learned.Store
@@ -50,13 +52,14 @@ func newState() *State {
 		at: &command.Entry{}, hash: h, texts: texts,
 		keyring: credentials.New(h), learned: learned.New(h, texts), outbox: notices.New(h), blobs: blobs.New(h),
 	}
+	entry := func() command.Entry { return *s.at }
 	s.books = accounts.New(h, accounts.Rest{
-		At:      s.entry,
+		At:      entry,
 		Unended: func() []*cluster.Job { return s.roll.Unended() },
 		Live:    func() []*cluster.Job { return s.roll.Running() },
 	})
 	s.fleet = nodes.New(h, nodes.Rest{
-		At:      s.entry,
+		At:      entry,
 		Busy:    func(id cluster.NodeID) bool { return s.roll.On(id).Len() > 0 },
 		Owner:   func(id cluster.JobID) *cluster.Owner { return &s.roll.Jobs.Get(id).Owner },
 		Changed: func(id cluster.NodeID) { s.roll.Changed(Change{Node: id}) },
@@ -65,6 +68,7 @@ func newState() *State {
 	s.roll = jobs.New(h, jobs.Beside{At: s.at, Fleet: s.fleet, Books: s.books, Blobs: s.blobs, Outbox: s.outbox, Texts: texts})
 	s.desk = orders.New(h, s.roll)
 	s.steward = attempts.New(s.roll, s.learned)
+	s.staff = site.New(s.roll, s.steward, &s.keyring)
 	s.roll.Keep = defaultKeep
 	s.configDigest = table.NewOne(h, table.Config, func() proto.Message {
 		if s.config == nil {
@@ -74,9 +78,6 @@ func newState() *State {
 	})
 	return s
 }
-
-// entry is what holds for the commands of the entry that is being applied.
-func (s *State) entry() command.Entry { return *s.at }
 
 // hashNow returns the canonical hash of the state.
 func (s *State) hashNow() []byte { return s.hash.Now(s.metaRecord()) }

@@ -18,7 +18,7 @@ import (
 func TestGoldenStates(t *testing.T) {
 	t.Parallel()
 	for version := uint32(1); version <= EntryVersion; version++ {
-		e, err := decode(unhex(t, fmt.Sprintf("entry.v%d.hex", version)))
+		e, err := DecodeEntry(unhex(t, fmt.Sprintf("entry.v%d.hex", version)))
 		if err != nil || e.Version != version {
 			t.Fatalf("entry of version %d is read as one of %d: %v", version, e.GetVersion(), err)
 		}

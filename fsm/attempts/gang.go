@@ -173,7 +173,7 @@ func mergeUsage(to, u *cluster.Usage) {
 func (s *Steward) putGang(old, j *cluster.Job, freed []cluster.GPUID) {
 	a := j.Last()
 	a.State = jobs.GangState(a.Gang)
-	j.State, j.Revision = a.State, s.at.Index
+	j.State = a.State
 	switch g := a.Gang; {
 	case a.State == cluster.JobUnreachable:
 		j.Reason = old.Reason

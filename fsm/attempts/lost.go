@@ -5,13 +5,31 @@ import (
 	"github.com/berth-scheduler/berth/fsm/command"
 )
 
-// NodeBack settles a live attempt when one of its nodes calls.
+// NodeBack settles a live attempt when one of its nodes calls: a new boot has ended
+// it; the same boot goes on where it was.
 func (s *Steward) NodeBack(old *cluster.Job, n *cluster.Node) {
 	if a := old.Last(); a.Gang != nil {
 		s.partIsBack(old, a.Rank(n.ID), n.BootID)
 		return
 	}
-	s.nodeIsBack(old, n.BootID)
+	j := old.Clone()
+	a := j.Last()
+	if a.BootID != n.BootID {
+		s.lose(old, j, "the node booted again")
+		return
+	}
+	if a.State != cluster.JobUnreachable {
+		return
+	}
+	a.State = cluster.JobStarting
+	if a.Started != 0 {
+		a.State = cluster.JobRunning
+	}
+	j.State, j.Reason = a.State, cluster.Reason{}
+	if a.Preempt != nil {
+		j.Reason = a.Preempt.Reason()
+	}
+	s.roll.Change(old, j, command.Change{})
 }
 
 // NodeSilent notes that nothing is heard of a live attempt on a node. Its shares stay
@@ -22,7 +40,7 @@ func (s *Steward) NodeSilent(old *cluster.Job, node cluster.NodeID) {
 		a.Gang = a.Gang.Clone()
 		a.Gang.Parts[a.Rank(node)].State = cluster.JobUnreachable
 	}
-	j.Last().State, j.State, j.Revision = cluster.JobUnreachable, cluster.JobUnreachable, s.at.Index
+	j.Last().State, j.State = cluster.JobUnreachable, cluster.JobUnreachable
 	j.Reason = cluster.Reason{Code: cluster.ReasonNodeDown, Detail: "node " + string(node) + " is silent"}
 	s.roll.Change(old, j, command.Change{})
 }
@@ -46,29 +64,6 @@ func (s *Steward) lose(old, j *cluster.Job, why string) {
 	a.Ended = max(s.at.Now, a.Placed, a.Started)
 	a.Reason = cluster.Reason{Code: cluster.ReasonNodeLost, Detail: why}
 	s.finish(old, j, cluster.JobNodeFail)
-}
-
-// nodeIsBack settles a live attempt when its node calls: a new boot has ended
-// it; the same boot goes on where it was.
-func (s *Steward) nodeIsBack(old *cluster.Job, boot string) {
-	j := old.Clone()
-	a := j.Last()
-	if a.BootID != boot {
-		s.lose(old, j, "the node booted again")
-		return
-	}
-	if a.State != cluster.JobUnreachable {
-		return
-	}
-	a.State = cluster.JobStarting
-	if a.Started != 0 {
-		a.State = cluster.JobRunning
-	}
-	j.State, j.Reason, j.Revision = a.State, cluster.Reason{}, s.at.Index
-	if a.Preempt != nil {
-		j.Reason = a.Preempt.Reason()
-	}
-	s.roll.Change(old, j, command.Change{})
 }
 
 // partIsBack settles the part on a node that calls.

@@ -96,7 +96,7 @@ func (s *starter) start(st *cluster.Start) {
 		}
 	}
 	j.Attempts = append(j.Attempts, a)
-	j.State, j.Reason, j.Revision = cluster.JobStarting, cluster.Reason{}, s.at.Index
+	j.State, j.Reason = cluster.JobStarting, cluster.Reason{}
 	j.Started, j.Ended = 0, 0
 	s.roll.Change(old, j, command.Change{})
 }
@@ -117,7 +117,6 @@ func (s *starter) meet(id, newcomer cluster.JobID) {
 	}
 	j := old.Clone()
 	j.Last().Neighbours = ns
-	j.Revision = s.at.Index
 	s.roll.Put(old, j)
 	s.roll.Changed(command.Change{Job: id})
 }
@@ -166,7 +165,7 @@ func (s *starter) move(m *cluster.QueueMove, es jobs.Edits) {
 	intern.Share(s.texts, &m.GPU)
 	intern.Share(s.texts, &m.Reason)
 	j.State, j.Queue, j.EstStart = cluster.JobPending, "", 0
-	j.Reason, j.Revision = cluster.Reason{Code: m.Reason}, s.at.Index
+	j.Reason = cluster.Reason{Code: m.Reason}
 	if m.GPU != "" {
 		j.State, j.Queue, j.EstStart = cluster.JobQueued, m.GPU, m.EstStart
 		es.Add(m.GPU, cluster.Waiter{Job: j.ID, Rank: m.Rank})

@@ -44,7 +44,7 @@ func (s *Steward) idle(c *logv1.IdleAttempt) command.Result {
 		mark.Was = a.Berth.GPUs
 		freed = s.fleet.Reshare(a, b, cut.GPUs)
 	}
-	j.Revision, j.Reason = s.at.Index, cluster.Reason{Code: cluster.ReasonIdle, Detail: notices.Clip(c.Why, maxWhy)}
+	j.Reason = cluster.Reason{Code: cluster.ReasonIdle, Detail: notices.Clip(c.Why, maxWhy)}
 	b.Idle = &mark
 	switch to {
 	case cluster.IdleNone:
@@ -99,7 +99,7 @@ func (s *Steward) resize(c *logv1.ResizeAttempt) command.Result {
 		mark.Was, mark.Cuts = a.Berth.GPUs, 1
 		freed = s.fleet.Reshare(a, b, to)
 	}
-	j.Revision, b.Resize = s.at.Index, &mark
+	b.Resize = &mark
 	s.roll.Change(old, j, command.Change{Released: freed})
 	return command.Result{}
 }

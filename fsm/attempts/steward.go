@@ -81,7 +81,7 @@ func (s *Steward) preempt(c *logv1.PreemptAttempt) command.Result {
 	j := old.Clone()
 	a := j.Last()
 	a.Preempt = &cluster.PreemptRequest{At: s.at.Now, For: cluster.JobID(c.For), Why: c.Why}
-	j.Reason, j.Revision = a.Preempt.Reason(), s.at.Index
+	j.Reason = a.Preempt.Reason()
 	s.roll.Change(old, j, command.Change{})
 	return command.Result{}
 }
@@ -102,7 +102,6 @@ func (s *Steward) mark(c *logv1.MarkAttempt) command.Result {
 	}
 	j := old.Clone()
 	j.Last().Marks |= news
-	j.Revision = s.at.Index
 	s.roll.Put(old, j)
 	s.roll.Announce(j, news, "")
 	return command.Result{}

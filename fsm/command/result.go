@@ -1,8 +1,6 @@
 package command
 
-import (
-	"github.com/berth-scheduler/berth/cluster"
-)
+import "github.com/berth-scheduler/berth/cluster"
 
 // Entry is what holds for all commands of a log entry.
 type Entry struct {

@@ -51,38 +51,35 @@ func (r *Roll) foldOf(id cluster.JobID) *cluster.Job {
 	return nil
 }
 
-// Job returns the job with an id, made of its fold where it has none of its own.
-func (r *Roll) Job(id cluster.JobID) *cluster.Job {
-	if j := r.Jobs.Get(id); j != nil && j.Fold == nil {
+// find returns the job with an id, or the fold that holds it.
+func (r *Roll) find(id cluster.JobID) *cluster.Job {
+	if j := r.Jobs.Get(id); j != nil && j.Fold == nil || len(r.Arrays) == 0 {
 		return j
 	}
-	if len(r.Arrays) == 0 {
-		return nil
+	return r.foldOf(id)
+}
+
+// Job returns the job with an id, made of its fold where it has none of its own.
+func (r *Roll) Job(id cluster.JobID) *cluster.Job {
+	j := r.find(id)
+	if j == nil || j.Fold == nil {
+		return j
 	}
-	if f := r.foldOf(id); f != nil {
-		return f.Task(int(id - f.ArrayJobID))
-	}
-	return nil
+	return j.Task(int(id - j.ArrayJobID))
 }
 
 // Own returns the job with an id to be changed: a task that waits among others
 // becomes a job by itself. Of one that ended among others it returns a copy.
 func (r *Roll) Own(id cluster.JobID) *cluster.Job {
-	if j := r.Jobs.Get(id); j != nil && j.Fold == nil {
+	j := r.find(id)
+	if j == nil || j.Fold == nil {
 		return j
 	}
-	if len(r.Arrays) == 0 {
-		return nil
+	rank := int(id - j.ArrayJobID)
+	if j.State.Terminal() {
+		return j.Task(rank)
 	}
-	f := r.foldOf(id)
-	if f == nil {
-		return nil
-	}
-	rank := int(id - f.ArrayJobID)
-	if f.State.Terminal() {
-		return f.Task(rank)
-	}
-	return r.Split(f, []cluster.Span{{From: rank, To: rank}})
+	return r.Split(j, []cluster.Span{{From: rank, To: rank}})
 }
 
 // Split takes ranks out of a waiting fold, some of its own, and returns them as
@@ -93,7 +90,6 @@ func (r *Roll) Split(f *cluster.Job, ranks []cluster.Span) *cluster.Job {
 		return f
 	}
 	out, left := f.Folding(ranks), f.Folding(rest)
-	out.Revision, left.Revision = r.At.Index, r.At.Index
 	keeps, other := out, left
 	if left.ID == f.ID {
 		keeps, other = left, out
@@ -163,12 +159,8 @@ func (r *Roll) Overlapping(a *Array, ranks []cluster.Span) []*cluster.Job {
 	if n := len(ranks); n == 0 {
 		return nil
 	} else if n == 1 && ranks[0].From == ranks[0].To {
-		id := a.ID + cluster.JobID(ranks[0].From)
-		if j := r.Jobs.Get(id); j != nil && j.Fold == nil {
+		if j := r.find(a.ID + cluster.JobID(ranks[0].From)); j != nil {
 			return []*cluster.Job{j}
-		}
-		if f := r.foldOf(id); f != nil {
-			return []*cluster.Job{f}
 		}
 		return nil
 	}

@@ -146,7 +146,7 @@ func (p *Depends) Mend() {
 			continue
 		}
 		j := old.Clone()
-		j.Depends, j.DependAt, j.Revision = nil, 0, p.roll.At.Index
+		j.Depends, j.DependAt = nil, 0
 		p.roll.WaitAgain(j)
 		p.roll.Change(old, j, command.Change{New: true})
 	}
@@ -293,7 +293,6 @@ func (p *Depends) settled(old, j *cluster.Job) {
 	if slices.Equal(j.Depends, old.Depends) && j.DependAt == old.DependAt && !kill {
 		return
 	}
-	j.Revision = p.roll.At.Index
 	switch {
 	case kill:
 		j.State, j.Ended, j.Hold = cluster.JobCancelled, p.roll.At.Now, nil

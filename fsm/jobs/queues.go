@@ -46,7 +46,7 @@ func (q *Queues) Set(gpu cluster.GPUID, waiters []cluster.Waiter) {
 	q.byGPU.Put(gpu, waiters)
 }
 
-// Leave takes j out of the queue it is in; the caller puts j.
+// Leave takes j, which waits, out of the queue it is in; the caller puts j.
 func (q *Queues) Leave(j *cluster.Job) {
 	if j.Queue == "" {
 		return
@@ -59,7 +59,7 @@ func (q *Queues) Leave(j *cluster.Job) {
 		// A snapshot may hold the old slice: never change it in place.
 		q.Set(j.Queue, slices.Concat(all[:i], all[i+1:]))
 	}
-	j.Queue, j.EstStart = "", 0
+	j.State, j.Queue, j.EstStart = cluster.JobPending, "", 0
 }
 
 // edit gathers what changes in one queue, so that moving many jobs costs one

@@ -87,14 +87,17 @@ func (r *Roll) On(id cluster.NodeID) *Set {
 	return &Set{}
 }
 
-// Put puts j in the place of old (nil for a new job) and keeps every index
-// true. It does not touch the ledger.
+// Put puts j in the place of old (nil for a new job), as of the entry, and keeps every
+// index true. It does not touch the ledger.
 func (r *Roll) Put(old, j *cluster.Job) {
+	j.Revision = r.At.Index
 	if r.At.Version >= command.ChangeVersion && j.State.Terminal() && !j.InArray() {
 		j.Spec = j.Spec.Lean() // nobody runs it again
 	}
 	r.place(old, j)
-	r.tell(old, j)
+	if r.Outbox.Wants(j) && r.At.Version >= command.TellVersion {
+		r.Outbox.Tell(*r.At, old, j, r.farOf(j))
+	}
 	if j.State.Terminal() && (old == nil || !old.State.Terminal()) {
 		r.addFinished(j)
 		if r.At.Version < command.ArrayVersion { // see applyEntry
@@ -195,8 +198,7 @@ func (r *Roll) Dissolve(gpu cluster.GPUID, why cluster.ReasonCode) {
 	for _, w := range q {
 		old := r.Jobs.Get(w.Job)
 		j := old.Clone()
-		j.Queue, j.EstStart = "", 0
-		j.State, j.Reason, j.Revision = cluster.JobPending, cluster.Reason{Code: why}, r.At.Index
+		j.State, j.Reason, j.Queue, j.EstStart = cluster.JobPending, cluster.Reason{Code: why}, "", 0
 		r.Change(old, j, command.Change{New: true})
 	}
 	r.Queues.Set(gpu, nil)
@@ -241,14 +243,6 @@ func (r *Roll) BarredBy(j *cluster.Job, now cluster.Time) cluster.Reason {
 	return cluster.Reason{}
 }
 
-// tell keeps a notice for each of those who want to know what j, put in the
-// place of old, has come to. Jobs that nobody is told of cost two comparisons.
-func (r *Roll) tell(old, j *cluster.Job) {
-	if r.Outbox.Wants(j) && r.At.Version >= command.TellVersion {
-		r.Outbox.Tell(*r.At, old, j, r.farOf(j))
-	}
-}
-
 // Announce keeps a notice of an event of j for each of those who want it.
 func (r *Roll) Announce(j *cluster.Job, ev cluster.MailEvents, text string) {
 	r.Outbox.Announce(*r.At, j, r.farOf(j), ev, text)
@@ -261,4 +255,28 @@ func (r *Roll) farOf(j *cluster.Job) *notices.Array {
 		return nil
 	}
 	return &notices.Array{Tasks: a.Len(), Over: a.Over.N, Good: a.Good.N, Begun: a.Begun}
+}
+
+// CancelReason is why a job ended that somebody cancelled.
+func CancelReason(j *cluster.Job) cluster.Reason {
+	if a := j.Last(); a != nil && a.Idle != nil && a.Idle.Stage == cluster.IdleEnded {
+		return cluster.Reason{Code: cluster.ReasonIdle, Detail: "ended by its partition's policy: its GPUs stood idle"}
+	}
+	if j.Cancel != nil && j.Cancel.Admin {
+		return cluster.Reason{Code: cluster.ReasonByAdmin}
+	}
+	return cluster.Reason{Code: cluster.ReasonByUser}
+}
+
+// Expired reports whether the deadline of a job has passed.
+func Expired(j *cluster.Job, now cluster.Time) bool {
+	return j.Spec.Deadline > 0 && j.Spec.Deadline <= now
+}
+
+// EndLate ends j, a changed copy of old that would wait and whose deadline has
+// passed.
+func EndLate(r *Roll, old, j *cluster.Job, freed []cluster.GPUID) {
+	j.Hold = nil
+	j.State, j.Reason = cluster.JobDeadline, cluster.Reason{Code: cluster.ReasonDeadline, Detail: "its deadline passed before it could start"}
+	r.Change(old, j, command.Change{Released: freed})
 }

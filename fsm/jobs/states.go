@@ -52,13 +52,25 @@ func inSets(sets ...*Set) []*cluster.Job {
 	return out
 }
 
+// ByPartition counts the jobs of each partition that wait, and that run.
+func (s *States) ByPartition() (waiting, live map[string]int) {
+	waiting, live = map[string]int{}, map[string]int{}
+	for _, j := range s.Unended() {
+		if j.State.Waiting() {
+			waiting[j.Spec.Partition]++
+		} else {
+			live[j.Spec.Partition]++
+		}
+	}
+	return waiting, live
+}
+
 // Unended returns the jobs that wait or run.
-func (s *States) Unended() []*cluster.Job { return s.InStates(unfinished[:]...) }
+func (s *States) Unended() []*cluster.Job {
+	return s.InStates(cluster.JobPending, cluster.JobQueued, cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable)
+}
 
 // Running returns the jobs with an attempt.
 func (s *States) Running() []*cluster.Job {
 	return s.InStates(cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable)
 }
-
-// unfinished are the states of jobs that have not ended.
-var unfinished = [...]cluster.JobState{cluster.JobPending, cluster.JobQueued, cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable}

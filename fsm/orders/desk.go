@@ -65,7 +65,6 @@ func (d *Desk) cancelJob(old *cluster.Job, by cluster.UID, admin bool) command.C
 	}
 	j := old.Clone()
 	j.Cancel = &cluster.CancelRequest{At: d.roll.At.Now, By: by, Admin: admin}
-	j.Revision = d.roll.At.Index
 	if j.State.Waiting() {
 		d.roll.Queues.Leave(j)
 		j.Hold = nil
@@ -87,7 +86,7 @@ func (d *Desk) expireJobs(c *logv1.ExpireJobs) command.Result {
 		}
 		j := old.Clone()
 		d.roll.Queues.Leave(j)
-		j.Revision, j.Ended = d.roll.At.Index, d.roll.At.Now
+		j.Ended = d.roll.At.Now
 		jobs.EndLate(d.roll, old, j, nil)
 		r.Jobs = append(r.Jobs, j.ID)
 	}

@@ -49,13 +49,12 @@ func holdIsNews(old *cluster.Job, c *logv1.HoldJob) bool {
 // holdJob holds a job, or all that it folds, or releases it.
 func (d *Desk) holdJob(old *cluster.Job, c *logv1.HoldJob) {
 	j := old.Clone()
-	j.Revision, j.Hold = d.roll.At.Index, nil
+	j.Hold = nil
 	if !c.Release {
 		j.Hold = &cluster.Hold{At: d.roll.At.Now, By: cluster.UID(c.By), Admin: c.Admin}
 	}
 	if old.State.Waiting() {
 		d.roll.Queues.Leave(j)
-		j.State = cluster.JobPending
 		d.roll.WaitAgain(j)
 	}
 	d.roll.Change(old, j, command.Change{New: c.Release && old.State.Waiting()})
@@ -83,6 +82,6 @@ func (d *Desk) requeueJob(old *cluster.Job, c *logv1.RequeueJob) {
 		p.Why = "by an administrator"
 	}
 	j.Last().Preempt = p
-	j.Reason, j.Revision = p.Reason(), d.roll.At.Index
+	j.Reason = p.Reason()
 	d.roll.Change(old, j, command.Change{})
 }

@@ -52,7 +52,7 @@ func (d *Desk) submit(c *logv1.SubmitJob) command.Result {
 			return command.Result{Err: err}
 		}
 		all[i] = &cluster.Job{
-			ID: next, Revision: d.roll.At.Index, Owner: owner, Spec: spec, State: cluster.JobPending,
+			ID: next, Owner: owner, Spec: spec, State: cluster.JobPending,
 			Reason: d.roll.Fleet.WaitsFor(spec), Estimates: conv.EstimatesFromLog(nj.Estimates),
 			Submitted: d.roll.At.Now, Eligible: d.roll.At.Now,
 		}

@@ -109,7 +109,6 @@ func (d *Desk) throttle(a *jobs.Array, c *logv1.ChangeTasks) command.Result {
 		}
 		j := old.Clone()
 		d.roll.Queues.Leave(j)
-		j.State, j.Revision = cluster.JobPending, d.roll.At.Index
 		if j.Reason = j.Barred(d.roll.At.Now); j.Reason.Code == "" {
 			j.Reason = d.roll.Fleet.WaitsFor(j.Spec)
 		}
@@ -135,10 +134,9 @@ func (d *Desk) limitTask(old *cluster.Job, mine func() *cluster.Job, c *logv1.Ch
 	j := old.Clone()
 	spec := *old.Spec
 	spec.TimeLimit = limit
-	j.Spec, j.OwnLimit, j.Revision = &spec, &limit, d.roll.At.Index
+	j.Spec, j.OwnLimit = &spec, &limit
 	if old.State.Waiting() {
 		d.roll.Queues.Leave(j)
-		j.State = cluster.JobPending
 		if j.Reason = j.Barred(d.roll.At.Now); j.Reason.Code == "" {
 			j.Reason = d.roll.Fleet.WaitsFor(j.Spec)
 		}

@@ -35,7 +35,7 @@ func (d *Desk) updateJob(c *logv1.UpdateJob) command.Result {
 		return command.Refuse(cluster.CodeConflict, "job %d is %s: what it waits for can be changed when it waits again", c.Job, old.State)
 	}
 	j := old.Clone()
-	j.Spec, j.Revision = spec, d.roll.At.Index
+	j.Spec = spec
 	if err := d.roll.Books.MayCharge(old, j); err != nil {
 		return command.Result{Err: err}
 	}
@@ -46,7 +46,6 @@ func (d *Desk) updateJob(c *logv1.UpdateJob) command.Result {
 			return command.Result{Err: err}
 		}
 		d.roll.Queues.Leave(j)
-		j.State = cluster.JobPending
 		began := j.Eligible
 		d.roll.WaitAgain(j)
 		j.Eligible = max(began, spec.Begin)
@@ -79,7 +78,7 @@ func (d *Desk) estimateJobs(c *logv1.EstimateJobs) command.Result {
 				continue
 			}
 			j := old.Clone()
-			j.Estimates, j.Estimated, j.Revision = groups[i], d.roll.At.Now, d.roll.At.Index
+			j.Estimates, j.Estimated = groups[i], d.roll.At.Now
 			d.roll.Change(old, j, command.Change{New: true})
 		}
 	}

@@ -90,6 +90,7 @@ var rooms = map[string][]string{
 	"fsm/notices":     {"fsm/command", "fsm/table"},
 	"fsm/attempts":    {"fsm/accounts", "fsm/command", "fsm/intern", "fsm/jobs", "fsm/learned", "fsm/nodes", "fsm/notices"},
 	"fsm/orders":      {"fsm/command", "fsm/jobs", "fsm/table"},
+	"fsm/site":        {"fsm/attempts", "fsm/command", "fsm/credentials", "fsm/jobs", "fsm/nodes"},
 }
 
 func ownImports(f *file) []string {
@@ -178,7 +179,7 @@ func foreignImports(f *file) []string {
 var pure = []string{
 	"cluster", "scheduler", "scheduler/policies", "scheduler/resize", "scheduler/site", "agent/attempt", "fsm",
 	"fsm/accounts", "fsm/attempts", "fsm/blobs", "fsm/command", "fsm/credentials", "fsm/intern", "fsm/jobs", "fsm/learned", "fsm/nodes", "fsm/notices",
-	"fsm/orders", "fsm/table",
+	"fsm/orders", "fsm/site", "fsm/table",
 }
 
 var clockFuncs = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "Tick", "NewTimer", "NewTicker"}
