@@ -6,6 +6,7 @@ require (
 	charm.land/bubbletea/v2 v2.0.10 // the live screen of berth top
 	github.com/NVIDIA/go-nvml v0.13.0-1 // NVIDIA's own binding of NVML: inventory, usage and health of cards
 	github.com/charmbracelet/x/vt v0.1.0 // tests: a terminal that shows what was written to it
+	github.com/chromedp/chromedp v0.23.0 // tests: the web page in a real browser
 	github.com/containerd/containerd/v2 v2.4.2 // jobs run in containerd; its client
 	github.com/containerd/errdefs v1.0.0 // the classes of containerd's errors
 	github.com/google/go-cmp v0.7.0 // tests: differences that can be read
@@ -54,6 +55,7 @@ require (
 	github.com/charmbracelet/x/term v0.2.2 // indirect
 	github.com/charmbracelet/x/termios v0.1.1 // indirect
 	github.com/charmbracelet/x/windows v0.2.2 // indirect
+	github.com/chromedp/cdproto v0.159.0 // indirect
 	github.com/clipperhouse/displaywidth v0.11.0 // indirect
 	github.com/clipperhouse/uax29/v2 v2.7.0 // indirect
 	github.com/containerd/cgroups/v3 v3.1.3 // indirect
@@ -71,6 +73,7 @@ require (
 	github.com/fatih/color v1.13.0 // indirect
 	github.com/felixge/httpsnoop v1.1.0 // indirect
 	github.com/fsnotify/fsnotify v1.10.1 // indirect
+	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect

@@ -16,6 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/nodes"
 	"github.com/berth-scheduler/berth/coordinator/notify"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
+	"github.com/berth-scheduler/berth/coordinator/web"
+	"github.com/berth-scheduler/berth/coordinator/web/session"
 	"github.com/berth-scheduler/berth/fsm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/scheduler/site"
@@ -52,6 +54,16 @@ func (c *Coordinator) compose() {
 		FSM: c.fsm, Raft: c.raft, Proposer: c.prop, Office: c.office, Auth: c.auth, Leader: c.lead, Learner: c.learn, Nodes: c.nodes, Members: c.members,
 		Peers: c.peers, Figures: c.metrics.figures, Clock: c.cfg.Clock, Log: c.log,
 	})
+	c.web = newWeb(c)
+}
+
+func newWeb(c *Coordinator) *web.Server {
+	cfg := c.cfg.Web
+	cfg.ClusterID, cfg.ClusterName, cfg.ID = c.cfg.ClusterID, c.cfg.ClusterName, c.cfg.ID
+	return web.New(cfg, web.Needs{Clock: c.cfg.Clock, Log: c.log, Who: func(u session.User) web.Who {
+		who := c.auth.User(u.UID, u.GID)
+		return web.Who{Name: who.Name, Admin: who.Admin}
+	}})
 }
 
 func newNodes(c *Coordinator) *nodes.Nodes {
@@ -100,6 +112,7 @@ func (c *Coordinator) servers() (daemons, local *grpc.Server) {
 		c.jobs.Register(s)
 		c.admin.Register(s)
 		apiv1.RegisterAccountServiceServer(s, c.accounts)
+		c.web.Register(s)
 	}
 	c.nodes.Register(daemons)
 	c.members.Register(daemons)

@@ -39,6 +39,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/proposer"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
 	"github.com/berth-scheduler/berth/coordinator/space"
+	"github.com/berth-scheduler/berth/coordinator/web"
 	"github.com/berth-scheduler/berth/fsm"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
@@ -162,6 +163,8 @@ type Config struct {
 	// IdleSeen, if it is not nil, is told after each of these looks for how many
 	// milliseconds in all it is known by then what the jobs used.
 	IdleSeen func(knownMs int64)
+	// Web is the page for browsers; without a listener there is none.
+	Web web.Config
 	// Gossip is the address to gossip at; optional. GossipKey is 32 bytes.
 	Gossip      string
 	GossipPeers []string
@@ -205,6 +208,7 @@ type Coordinator struct {
 	peers     *peers.Conns
 	calls     *calls.Calls
 	archive   *archive.Archive
+	web       *web.Server
 	denials   chan struct{} // holds one when somebody was denied
 	space     *space.Watch
 
@@ -304,9 +308,11 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	loops.Go(func() error { return c.archive.Mend(lctx) })
 	loops.Go(func() error { return c.space.Run(lctx) })
 	loops.Go(func() error { return c.cutDenied(lctx) })
+	loops.Go(func() error { return c.web.Run(lctx) })
 	serving := new(errgroup.Group)
 	serving.Go(func() error { return daemons.Serve(c.cfg.Listener) })
 	serving.Go(func() error { return local.Serve(c.cfg.Socket) })
+	serving.Go(func() error { return local.Serve(c.web.Calls()) })
 	servers := []*grpc.Server{daemons, local}
 	if c.cfg.Joins != nil {
 		joins := c.calls.JoinServer()

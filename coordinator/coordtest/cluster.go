@@ -33,6 +33,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/notify"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
 	"github.com/berth-scheduler/berth/coordinator/space"
+	"github.com/berth-scheduler/berth/coordinator/web"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/site"
@@ -99,6 +100,8 @@ type Options struct {
 	Credentials bool
 	// Gossip has the coordinators gossip, at the addresses that Gossip returns.
 	Gossip bool
+	// Web has each coordinator serve the page for browsers, at what WebAddr returns.
+	Web bool
 	// Registry takes the metrics of a cluster of one.
 	Registry prometheus.Registerer
 }
@@ -111,6 +114,7 @@ type Cluster struct {
 	peers []raftnode.Server
 	api   []string // gRPC addresses
 	ears  []string // where they gossip
+	webs  []string // where browsers ask
 	nodes []*node
 	held  map[string]net.Listener
 	led   bool // there is a leader, or will be one without help
@@ -136,6 +140,10 @@ func Start(t testing.TB, o Options) *Cluster {
 	for i := range o.N {
 		c.peers = append(c.peers, raftnode.Server{ID: fmt.Sprintf("c%d", i+1), Addr: FreeAddr(t)})
 		c.api = append(c.api, FreeAddr(t))
+		c.webs = append(c.webs, "")
+		if o.Web {
+			c.webs[i] = FreeAddr(t)
+		}
 		if o.Gossip {
 			c.ears = append(c.ears, FreeAddr(t))
 		}
@@ -248,7 +256,7 @@ func (c *Cluster) Restart(i int) {
 		KeepFinished: c.opts.KeepFinished, SnapshotThreshold: c.opts.SnapshotThreshold, SnapshotInterval: c.opts.SnapshotInterval,
 		GangTimeout: c.opts.GangTimeout, GangPorts: c.opts.GangPorts, Notices: c.opts.Notices, Limits: limits,
 		Waits: c.opts.Waits, IdleEvery: c.opts.IdleEvery, IdleSeen: c.opts.IdleSeen, CatchUp: c.opts.CatchUp, HistoryMaxJobs: c.opts.HistoryMaxJobs, HistoryFileJobs: c.opts.HistoryFileJobs,
-		Space: c.space(i),
+		Space: c.space(i), Web: c.web(i),
 		Fatal: func(err error) { c.t.Errorf("%s cannot go on: %v", c.peers[i].ID, err) },
 		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
@@ -265,6 +273,17 @@ func (c *Cluster) Restart(i int) {
 		}
 	}()
 }
+
+// web is the page of coordinator i.
+func (c *Cluster) web(i int) web.Config {
+	if c.webs[i] == "" {
+		return web.Config{}
+	}
+	return web.Config{Listener: c.listen(c.webs[i]), Names: []string{"127.0.0.1", "localhost"}, Address: "http://" + c.webs[i]}
+}
+
+// WebAddr is where coordinator i serves the page for browsers.
+func (c *Cluster) WebAddr(i int) string { return c.webs[i] }
 
 // GossipKey is with what those gossip that a cluster is told to.
 const GossipKey = "0123456789abcdef0123456789abcdef"

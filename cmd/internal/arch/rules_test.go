@@ -66,6 +66,8 @@ var rooms = map[string][]string{
 		"coordinator/limit", "coordinator/members", "coordinator/nodes", "coordinator/notify", "coordinator/office", "coordinator/peers", "coordinator/proposer",
 		"coordinator/raftnode", "coordinator/roles", "coordinator/space", "coordinator/wait",
 	},
+	// The page calls the users' API as users do, and knows none of its rooms.
+	"coordinator/web": {"coordinator/api/authorize"},
 	// A runtime is driven by the agent and knows nothing of it: what both speak of
 	// is the interface and what it hands over.
 	"agent/runtime": {"agent/launch", "agent/proc"},

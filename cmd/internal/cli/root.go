@@ -55,6 +55,7 @@ func jobs() []frame.Command {
 		{Name: "status", New: statuscmd.NewStatusCmd},
 		{Name: "queue", New: jobcmd.NewQueueCmd},
 		frame.Away(programs.Top, "top", "Watch jobs, GPUs, nodes and users on a live screen"),
+		{Name: "web", New: statuscmd.NewWebCmd},
 		{Name: "show", New: jobcmd.NewShowCmd},
 		{Name: "why", New: jobcmd.NewWhyCmd},
 		{Name: "wait", New: jobcmd.NewWaitCmd},

@@ -51,6 +51,11 @@ type CoordinatorListen struct {
 	Socket string `yaml:"socket"`
 	// Metrics is plain HTTP; empty means none.
 	Metrics string `yaml:"metrics"`
+	// Web is the page for browsers; empty means none. On an address of loopback it is
+	// plain HTTP, on any other TLS. WebNames are names by which browsers may ask for
+	// it beside those of the addresses; the first stands in links.
+	Web      string   `yaml:"web"`
+	WebNames []string `yaml:"web_names"`
 }
 
 // Data is where a daemon keeps what must survive it.
@@ -90,6 +95,10 @@ type CoordinatorTLS struct {
 	Cert  string `yaml:"cert"`
 	Key   string `yaml:"key"`
 	CAKey string `yaml:"ca_key"` // empty: this coordinator issues no certificates
+	// WebCert and WebKey are what browsers are shown; empty means the coordinator's own,
+	// which they do not know.
+	WebCert string `yaml:"web_cert"`
+	WebKey  string `yaml:"web_key"`
 }
 
 // Gossip says where memberlist listens; an empty address turns it off.
@@ -328,6 +337,7 @@ func (c *Coordinator) Validate() error {
 	}
 	p.path("listen.socket", c.Listen.Socket, optional)
 	p.optionalAddr("listen.metrics", c.Listen.Metrics)
+	p.web(c)
 	p.path("data.dir", c.Data.Dir, required)
 	p.disk(&c.Disk)
 	p.peers(c)
@@ -425,6 +435,8 @@ func (c *Coordinator) CheckFiles() error {
 	p.file("tls.cert", c.TLS.Cert, false)
 	p.file("tls.key", c.TLS.Key, true)
 	p.file("tls.ca_key", c.TLS.CAKey, true)
+	p.file("tls.web_cert", c.TLS.WebCert, false)
+	p.file("tls.web_key", c.TLS.WebKey, true)
 	if c.Gossip.Addr != "" {
 		p.file("gossip.key_file", c.Gossip.KeyFile, true)
 	}

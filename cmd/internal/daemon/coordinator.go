@@ -121,13 +121,16 @@ func ending(err error) error {
 type ports struct {
 	mux    *tlsconf.Mux
 	socket net.Listener
+	web    net.Listener // nil for no page
 	stream *tlsconf.StreamLayer[raft.ServerAddress]
 }
 
 func (p *ports) close() {
 	_ = p.mux.Close()
-	if p.socket != nil {
-		p.socket.Close()
+	for _, ln := range []net.Listener{p.socket, p.web} {
+		if ln != nil {
+			ln.Close()
+		}
 	}
 }
 
@@ -151,6 +154,12 @@ func listenCoordinator(cfg *config.Coordinator, src *tlsconf.Source, log *slog.L
 	if p.socket, err = ListenSocket(cfg.Listen.Socket); err != nil {
 		_ = p.mux.Close()
 		return nil, fmt.Errorf("listen.socket: %w", err)
+	}
+	if cfg.Listen.Web != "" {
+		if p.web, err = net.Listen("tcp", cfg.Listen.Web); err != nil {
+			p.close()
+			return nil, fmt.Errorf("listen.web: %w", err)
+		}
 	}
 	return p, nil
 }
@@ -203,7 +212,7 @@ func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (
 		ID: cfg.ID, ClusterID: cfg.Cluster.ID, ClusterName: cfg.Cluster.Name,
 		Dir: cfg.Data.Dir, Space: spaceOf(&cfg.Disk), Advertise: advertise(cfg), Timing: timing(cfg.Raft),
 		Raft: p.stream, Listener: p.mux.Listener(tlsconf.ProtoGRPC), Joins: p.mux.Listener(tlsconf.ProtoJoin), Credentials: tlsconf.HandshakenCredentials(),
-		Socket: p.socket, Peer: peerRole, Dial: Dialer(src, tlsconf.RoleCoordinator), Users: newNames().name, InGroup: inGroup,
+		Web: webOf(cfg, src, p.web), Socket: p.socket, Peer: peerRole, Dial: Dialer(src, tlsconf.RoleCoordinator), Users: newNames().name, InGroup: inGroup,
 		AllowRoot: cfg.Users.AllowRoot, MinUID: cluster.UID(cfg.Users.MinUID), Admins: admins,
 		Lease: cfg.Lease.Agent, HeadroomMiB: int64(cfg.Scheduling.MemoryHeadroomMiB), MaxShares: cfg.Scheduling.MaxShares,
 		Policy: sched.Policy, Planner: sched.Planner, Partitions: sched.Partitions, Interval: sched.Interval, PreemptEvery: sched.PreemptEvery,

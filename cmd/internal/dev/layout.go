@@ -46,6 +46,7 @@ type daemonFiles struct {
 	socket string // of a coordinator
 	addr   string // of a coordinator
 	gossip string
+	web    string // of a coordinator
 	node   NodeSpec
 }
 
@@ -60,19 +61,19 @@ func prepare(o *Options) (*layout, error) {
 		return nil, err
 	}
 	l := &layout{dir: o.Dir, ca: ca}
-	addrs, err := l.takePorts(2*o.Coordinators + len(o.Nodes))
+	addrs, err := l.takePorts(3*o.Coordinators + len(o.Nodes))
 	if err != nil {
 		return nil, err
 	}
 	for i := range o.Coordinators {
 		name := fmt.Sprintf("c%d", i+1)
-		d := daemonFiles{name: name, dir: filepath.Join(o.Dir, name), addr: addrs[2*i], gossip: addrs[2*i+1]}
+		d := daemonFiles{name: name, dir: filepath.Join(o.Dir, name), addr: addrs[3*i], gossip: addrs[3*i+1], web: addrs[3*i+2]}
 		d.config, d.socket = d.path("coordinator.yaml"), filepath.Join(o.Dir, name+".sock")
 		l.coordinators = append(l.coordinators, d)
 	}
 	for i, n := range o.Nodes {
 		name := fmt.Sprintf("n%d", i+1)
-		d := daemonFiles{name: name, dir: filepath.Join(o.Dir, name), gossip: addrs[2*o.Coordinators+i], node: n}
+		d := daemonFiles{name: name, dir: filepath.Join(o.Dir, name), gossip: addrs[3*o.Coordinators+i], node: n}
 		d.config = d.path("agent.yaml")
 		l.agents = append(l.agents, d)
 	}
@@ -167,7 +168,7 @@ func (l *layout) writeCoordinator(d daemonFiles, o *Options) error {
 	c := config.DefaultCoordinator()
 	c.ID = d.name
 	c.Cluster = config.Cluster{ID: clusterID, Name: "development"}
-	c.Listen = config.CoordinatorListen{Addr: d.addr, Advertise: d.addr, Socket: d.socket}
+	c.Listen = config.CoordinatorListen{Addr: d.addr, Advertise: d.addr, Socket: d.socket, Web: d.web}
 	c.Data.Dir = d.path("data")
 	for _, p := range l.coordinators {
 		c.Peers = append(c.Peers, config.Peer{ID: p.name, Addr: p.addr})

@@ -42,6 +42,21 @@ func JoinServerConfig(src *Source, roles ...Role) *tls.Config {
 	return c
 }
 
+// BrowserConfig asks clients for nothing. They are shown what pair returns, or, where
+// that is nil, our certificate.
+func BrowserConfig(src *Source, pair func() (*tls.Certificate, error)) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, // with older browsers
+		NextProtos: []string{ProtoGRPC, "http/1.1"},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			if pair != nil {
+				return pair()
+			}
+			return &src.cur.Load().cert, nil
+		},
+	}
+}
+
 // ClientConfig shows our certificate and demands that the server has one of
 // our CA with one of the given roles. The host name dialled plays no part.
 func ClientConfig(src *Source, want ...Role) *tls.Config {

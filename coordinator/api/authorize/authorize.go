@@ -163,7 +163,7 @@ func (a *Authorizer) Identify(ctx context.Context, sp Speaker) (Caller, error) {
 	if sp.Role == roles.Agent {
 		return a.jobUser(ctx, cluster.NodeID(sp.ID), sp.UID)
 	}
-	who := a.user(sp.UID, sp.GID)
+	who := a.User(sp.UID, sp.GID)
 	if sp.Role != "" && len(metadata.ValueFromIncomingContext(ctx, mdPlain)) > 0 {
 		who.Plain, who.Admin = true, false
 		who.Bare = len(metadata.ValueFromIncomingContext(ctx, mdBare)) > 0
@@ -187,7 +187,7 @@ func (a *Authorizer) jobUser(ctx context.Context, node cluster.NodeID, uid clust
 		if len(mine) == 0 {
 			return Caller{}, cluster.Errorf(cluster.CodeDenied, "node %s may speak only for users whose jobs run there, and uid %d has none", node, uid)
 		}
-		who := a.user(uid, mine[0].Owner.GID)
+		who := a.User(uid, mine[0].Owner.GID)
 		who.Plain, who.Admin, who.Bare = true, false, had != isShown
 		return who, nil
 	}
@@ -205,7 +205,8 @@ func (a *Authorizer) OnBehalf(who Caller) metadata.MD {
 	return md
 }
 
-func (a *Authorizer) user(uid cluster.UID, gid uint32) Caller {
+// User is a user as the kernel of this machine names it.
+func (a *Authorizer) User(uid cluster.UID, gid uint32) Caller {
 	return Caller{UID: uid, GID: gid, Name: a.cfg.Users(uid), Admin: a.isAdmin(uid)}
 }
 

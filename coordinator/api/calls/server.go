@@ -60,8 +60,10 @@ func (c *Calls) Servers() (daemons, local *grpc.Server) {
 	return daemons, local
 }
 
-// anywhere are the calls that every coordinator answers from what it has.
-const anywhere = "/berth.api.v1.HistoryService/"
+// anywhere reports whether every coordinator answers a call, from what it has.
+func anywhere(method string) bool {
+	return strings.HasPrefix(method, "/berth.api.v1.HistoryService/") || strings.HasPrefix(method, "/berth.api.v1.WebService/")
+}
 
 // unary stands around every call: it bounds its time, finds out who calls, passes
 // users' calls on to the leader when this coordinator is not it, and makes a status
@@ -93,7 +95,7 @@ func (c *Calls) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	}
 	ctx = proposer.For(authorize.With(ctx, who), who.UID)
 	next = c.whileRoom(info.FullMethod, next)
-	if c.office.Term() != nil || strings.HasPrefix(info.FullMethod, anywhere) {
+	if c.office.Term() != nil || anywhere(info.FullMethod) {
 		resp, err = next(ctx, req)
 	} else {
 		resp, err = c.forward(ctx, who, info.FullMethod, req, next)

@@ -368,5 +368,12 @@ func (c *Client) Notify(ctx context.Context, eff effect, do func(context.Context
 	})
 }
 
+// Web runs do with the service that lets users into web pages.
+func (c *Client) Web(ctx context.Context, eff effect, do func(context.Context, apiv1.WebServiceClient) error) error {
+	return c.call(ctx, eff, func(ctx context.Context, cc grpc.ClientConnInterface) error {
+		return do(ctx, apiv1.NewWebServiceClient(cc))
+	})
+}
+
 // DefaultTimeout is how long the client goes on asking unless --timeout says otherwise.
 const DefaultTimeout = 60 * time.Second

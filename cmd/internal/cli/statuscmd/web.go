@@ -1,0 +1,62 @@
+package statuscmd
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// NewWebCmd returns the command web.
+func NewWebCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use: "web", Short: "Open the cluster's web page as me",
+		Long: "Print a link that opens the cluster's web page as me. It works once, within a minute, and whoever opens\n" +
+			"it is me there until they log out, for twelve hours at most: give it to nobody.",
+		Example: "  berth web\n  xdg-open \"$(berth web -o name)\"",
+		Args:    console.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runWeb(cmd.Context(), e, c, console.Format(output))
+		},
+	}
+	console.AddFormat(cmd, &output, console.FormatTable, console.FormatName, console.FormatJSON, console.FormatYAML)
+	return cmd
+}
+
+// webView is a link, as JSON has it.
+type webView struct {
+	URL         string `json:"url" yaml:"url"`
+	Coordinator string `json:"coordinator" yaml:"coordinator"`
+	Expires     string `json:"expires" yaml:"expires"`
+}
+
+func runWeb(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {
+	var link *apiv1.CreateLinkResponse
+	err := c.Web(ctx, client.Reads, func(ctx context.Context, s apiv1.WebServiceClient) (err error) {
+		link, err = s.CreateLink(ctx, &apiv1.CreateLinkRequest{})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if link.GetUrl() == "" {
+		return cluster.Errorf(cluster.CodeInternal, "the coordinator's answer has no link")
+	}
+	if f == console.FormatName {
+		_, err := fmt.Fprintln(e.Stdout, link.Url)
+		return err
+	}
+	v := webView{URL: link.Url, Coordinator: link.Coordinator, Expires: link.Expires.AsTime().UTC().Format("2006-01-02T15:04:05Z")}
+	if done, err := console.PrintList(e, f, v); done {
+		return err
+	}
+	_, err = fmt.Fprintf(e.Stdout, "%s\n\nOpen it in a browser within a minute. It works once, and is for you alone.\n", link.Url)
+	return err
+}

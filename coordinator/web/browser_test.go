@@ -1,0 +1,226 @@
+package web_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/berth-scheduler/berth/coordinator/coordtest"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// patience is when a page has failed, on any machine.
+const patience = 5 * time.Minute
+
+// browser is a real one without a screen.
+type browser struct {
+	t   *testing.T
+	ctx context.Context
+}
+
+// newBrowser starts one that ends with the test.
+func newBrowser(t *testing.T) *browser {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("there is no chromium on this machine: the page is not looked at in a browser")
+	}
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.WindowSize(1280, 900))
+	if os.Getuid() == 0 {
+		opts = append(opts, chromedp.NoSandbox)
+	}
+	ctx, cancel := chromedp.NewExecAllocator(t.Context(), opts...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	b := &browser{t: t, ctx: ctx}
+	b.run(chromedp.Navigate("about:blank"))
+	return b
+}
+
+func (b *browser) run(acts ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	if err := chromedp.Do(b.ctx, acts...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// open goes to a page anew, as who types its address.
+func (b *browser) open(url string) {
+	b.t.Helper()
+	b.run(chromedp.Navigate("about:blank"), chromedp.Navigate(url))
+}
+
+// until waits in the page until a condition is true.
+func (b *browser) until(cond string) {
+	b.t.Helper()
+	js := "new Promise(r => { const f = () => (" + cond + ") ? r(true) : setTimeout(f, 10); f(); })"
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if _, err := chromedp.Run(ctx, chromedp.Evaluate[bool](js, chromedp.EvalAwaitPromise)); err != nil {
+		b.t.Fatalf("%s: %v; %s says %q", cond, err, b.text("location.href"), b.text("document.body.innerText.slice(0, 400) + performance.getEntriesByType('resource').map(e => '\\n' + e.name + ' ' + Math.round(e.startTime) + ' ' + Math.round(e.duration)).join('')"))
+	}
+}
+
+// text is what an expression is in the page, once it is there.
+func (b *browser) text(js string) string {
+	b.t.Helper()
+	out, err := chromedp.Run(b.ctx, chromedp.Evaluate[string]("(async () => String(await ("+js+")))()", chromedp.EvalAwaitPromise))
+	if err != nil {
+		b.t.Error(err)
+	}
+	return out
+}
+
+func (b *browser) says(words string) {
+	b.t.Helper()
+	b.until(fmt.Sprintf("document.querySelector('main').innerText.includes(%q)", words))
+}
+
+// many submits jobs of alice's that wait for cards.
+func many(t *testing.T, c *coordtest.Cluster, n int) (first uint64) {
+	t.Helper()
+	cc := c.Dial(0, "gate", "g")
+	for n > 0 {
+		var specs []*apiv1.JobSpec
+		for i := range min(n, 1000) {
+			specs = append(specs, spec(fmt.Sprintf("train-%05d", n-i)))
+		}
+		ids := submit(t, cc, alice, specs...)
+		n -= len(specs)
+		if first == 0 {
+			first = ids[0]
+		}
+	}
+	return first
+}
+
+// TestPagesWithManyJobs: what is drawn does not grow with the jobs that there are.
+func TestPagesWithManyJobs(t *testing.T) {
+	b, n := newBrowser(t), 10_000
+	c := coordtest.Start(t, coordtest.Options{N: 1, Web: true})
+	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"), coordtest.T4("GPU-2"))
+	first := fmt.Sprint("job/", many(t, c, n))
+	base := "http://" + c.WebAddr(0)
+	b.open(link(t, c, 0, alice))
+	b.says("waiting")
+	count := fmt.Sprintf("%d jobs", n)
+	for page, shown := range map[string]string{"overview": "document.querySelector('main table')", "jobs": "document.querySelector('main').innerText.includes(" + fmt.Sprintf("%q", count) + ") && document.querySelectorAll('main tbody tr').length > 0"} {
+		b.open(base + "/#/" + page)
+		b.until(shown)
+		took := b.text("Math.round(performance.now())")
+		t.Logf("%s with %d jobs stands %s ms after the browser began to load it", page, n, took)
+		if rows := b.text("document.querySelectorAll('main tbody tr').length > 0 && document.querySelectorAll('main tbody tr').length <= 100"); rows != "true" {
+			t.Errorf("%s draws %s rows", page, b.text("document.querySelectorAll('main tbody tr').length"))
+		}
+	}
+	b.open(base + "/#/jobs")
+	b.says(count)
+	b.run(chromedp.SendKeys("#find", "train-00042"))
+	b.says("1 jobs")
+	for _, page := range []string{"nodes", "accounts", "admin"} {
+		b.open(base + "/#/" + page)
+		b.until("document.querySelector('main table') || document.querySelector('main h2')")
+		if wrong := b.text("document.getElementById('banner').textContent"); wrong != "" {
+			t.Errorf("%s says %q", page, wrong)
+		}
+	}
+	for _, width := range []int64{360, 1280} {
+		for _, page := range []string{"overview", "jobs", "nodes", "accounts", "admin", first} {
+			b.run(chromedp.EmulateViewport(width, 800))
+			b.open(base + "/#/" + page)
+			b.until("document.querySelector('main h2, main table, main dl')")
+			if over := b.text("document.documentElement.scrollWidth - innerWidth"); strings.TrimLeft(over, "-0123456789") != "" || !strings.HasPrefix(over, "-") && over != "0" {
+				t.Errorf("%s is %s pixels wider than a screen of %d", page, over, width)
+			}
+		}
+	}
+}
+
+// TestHostileText: what jobs are called and write is text, whatever it looks like.
+func TestHostileText(t *testing.T) {
+	b := newBrowser(t)
+	c := coordtest.Start(t, coordtest.Options{N: 1, Web: true})
+	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	const name = `<img src=x onerror="window.hit=1"><svg onload=window.hit=1>`
+	bad := spec(name)
+	bad.Command = append(bad.Command, []byte("\x1b]0;owned\a\xff<b>"))
+	id := submit(t, c.Dial(0, "gate", "g"), alice, bad)[0]
+	asg := <-a.Assigned
+	a.Report(asg, nodev1.AttemptState_ATTEMPT_STATE_RUNNING, 0)
+	b.open(link(t, c, 0, alice))
+	base := "http://" + c.WebAddr(0)
+	for _, page := range []string{"jobs", fmt.Sprintf("job/%d", id)} {
+		b.open(base + "/#/" + page)
+		b.says(name)
+		if b.text("window.hit") != "undefined" || b.text("document.querySelectorAll('main img, main script, main svg').length") != "0" {
+			t.Errorf("%s reads a name as HTML", page)
+		}
+	}
+	v := <-a.Visits
+	end := a.Answer(t.Context(), v.Id)
+	send := func(at int64, data string) {
+		chunk := &apiv1.LogChunk{Offset: at, Data: []byte(data)}
+		if err := end.Send(&nodev1.RelayRequest{Kind: &nodev1.RelayRequest_Frame{Frame: &apiv1.AttachResponse{Kind: &apiv1.AttachResponse_Log{Log: chunk}}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(0, "\x1b[31mred\x1b[0m <script>window.hit=1</script>\n\x1b]0;title\x07after\n10%\r20%\rdone\nbell\x07 \xe2\x80\xae"+"abc\ncut \xe2")
+	send(90, "\x82\xac sign\n")
+	want := "red <script>window.hit=1</script>\nafter\ndone\nbell\u2407 \ufffdabc\ncut € sign"
+	b.until(fmt.Sprintf("document.getElementById('log').textContent === %q", want))
+	if b.text("window.hit") != "undefined" {
+		t.Error("the log is read as HTML")
+	}
+}
+
+// TestCancel: one's own job ends by the button, and another's has none and is refused.
+func TestCancel(t *testing.T) {
+	b := newBrowser(t)
+	c := coordtest.Start(t, coordtest.Options{N: 1, Web: true})
+	cc := c.Dial(0, "gate", "g")
+	mine, other := submit(t, cc, alice, spec("mine"))[0], submit(t, cc, bob, spec("his"))[0]
+	base := "http://" + c.WebAddr(0)
+	b.open(link(t, c, 0, alice))
+	b.says("waiting")
+	b.open(fmt.Sprintf("%s/#/job/%d", base, other))
+	b.says("u1002")
+	if b.text("document.getElementById('cancel')") != "null" {
+		t.Error("another's job has a button to end it")
+	}
+	refused := fmt.Sprintf(`import('/static/api.js').then(async m => (await m.call('JobService/CancelJobs', {requestId: m.requestID(), ids: ['%d']})).results[0].outcome)`, other)
+	if outcome := b.text(refused); outcome != "CANCEL_OUTCOME_DENIED" {
+		t.Errorf("the end of another's job: %s", outcome)
+	}
+	b.open(fmt.Sprintf("%s/#/job/%d", base, mine))
+	b.run(chromedp.Click("#cancel"), chromedp.Click("#yes"))
+	b.says("cancelled")
+}
+
+// TestLeaderKilled: a page goes on at a coordinator that follows, and at one that is gone
+// it says so.
+func TestLeaderKilled(t *testing.T) {
+	onFollower, onLeader := newBrowser(t), newBrowser(t)
+	c := coordtest.Start(t, coordtest.Options{N: 3, Web: true})
+	lead := c.Leader()
+	other := (lead + 1) % 3
+	onFollower.open(link(t, c, other, alice))
+	onLeader.open(link(t, c, lead, alice))
+	for _, b := range []*browser{onFollower, onLeader} {
+		b.says("waiting")
+		b.text("location.hash = '#/jobs'")
+		b.says("0 jobs")
+	}
+	c.Kill(lead)
+	onLeader.until(fmt.Sprintf("document.getElementById('banner').textContent.includes('coordinator c%d') && document.getElementById('banner').textContent.includes('berth web')", lead+1))
+	cc := c.Dial(c.Leader(), "gate", "g")
+	submit(t, cc, alice, spec("after-the-leader"))
+	onFollower.says("after-the-leader")
+}
