@@ -93,6 +93,7 @@ func (o *options) run(ctx context.Context, out, stderr io.Writer) (err error) {
 		return err
 	}
 	report(out, shared, slots)
+	fmt.Fprintln(out, "To look at such a cluster in a browser: berth dev, and in another terminal berth web")
 	return verify(shared, slots)
 }
 

@@ -97,6 +97,7 @@ In another terminal:
 
   berth submit --gpus 1 -- berth sim-job --gpu-mem 6GiB --gpu-util 40 --seconds 20
   berth
+  berth web     # prints a link to its page for browsers
 
 Where several clusters run on this machine, name this one:
 

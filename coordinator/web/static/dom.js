@@ -59,7 +59,8 @@ export function when(ms) {
   return day ? at.toLocaleTimeString() : at.toLocaleString();
 }
 
-export const words = (code) => clean(code).replace(/_/g, ' ').toLowerCase();
+// words makes words of a code, OUT_OF_MEMORY or GPUCount.
+export const words = (code) => clean(code).replace(/_/g, ' ').replace(/([a-z])([A-Z])|([A-Z])([A-Z][a-z])/g, '$1$3 $2$4').toLowerCase().replace(/\bgpu(s?)\b/g, 'GPU$1');
 
 // facts is a list of names and what is known; what is not is left out.
 export function facts(...pairs) {
