@@ -82,6 +82,7 @@ func (m mean) value() float64 { return m.sum / float64(max(1, m.n)) }
 // safe for concurrent use.
 type History struct {
 	jobs map[string][]observed // per signature, by GPU type
+	own  map[ownKind][]ownRun  // the newest first
 }
 
 // NewHistory builds a history from samples, oldest first. It keeps the
@@ -89,7 +90,7 @@ type History struct {
 // Equal samples in equal order give an equal history.
 func NewHistory(samples []Sample) *History {
 	type key struct{ sig, gpu string }
-	h := &History{jobs: make(map[string][]observed)}
+	h := &History{jobs: make(map[string][]observed), own: make(map[ownKind][]ownRun)}
 	runs := make(map[key]int)
 	var keep []int // newest first
 	for i := len(samples) - 1; i >= 0; i-- {
@@ -103,6 +104,7 @@ func NewHistory(samples []Sample) *History {
 			}
 			h.jobs[s.Signature] = nil
 		}
+		h.noteOwn(s)
 		k := key{s.Signature, gpuspec.Normalize(s.GPUType)}
 		if runs[k] < maxRunsPerEntry {
 			runs[k]++

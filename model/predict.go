@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/berth-scheduler/berth/model/fit"
 	"github.com/berth-scheduler/berth/model/gpuspec"
@@ -28,7 +29,9 @@ type Request struct {
 	Signature string // of Features.Signature; empty for no history
 	// Kin is what the job has in common with runs that were imported, as
 	// KinSignature makes it; empty for none.
-	Kin      string
+	Kin string
+	// User is whose job it is, as in Sample.User; empty for nobody's.
+	User     string
 	Declared Declared // wins over Features.Declared
 	Types    []TypeInfo
 	// GPUs is how many the job wants, for a run on cores that does their work;
@@ -82,6 +85,7 @@ type Predictor struct {
 	specs map[string]gpuspec.Spec
 	// splits are of the forests in w.
 	splits [numTargets]*fit.Split
+	own    sync.Map // ownKind to *ownErrors, worked out when asked for
 }
 
 // NewPredictor builds a predictor. history may be nil. The error is that of
@@ -159,7 +163,7 @@ func (p *Predictor) one(r *Request, t TypeInfo, parts []Part, sc *scratch) (Pred
 	spec, known := p.spec(t)
 	a := answer{source: SourceNone, mem: float64(spec.MemMiB), p95: float64(spec.MemMiB)}
 	if r.Features.Known() {
-		parts = p.analytic(&r.Features, &spec, &a, parts, sc)
+		parts = p.analytic(r, &spec, &a, parts, sc)
 		if !known {
 			a.confidence *= unknownTypeFactor
 		}
@@ -172,8 +176,8 @@ func (p *Predictor) one(r *Request, t TypeInfo, parts []Part, sc *scratch) (Pred
 }
 
 // analytic fills a from the physics of the model, as the weights know it.
-func (p *Predictor) analytic(f *Features, spec *gpuspec.Spec, a *answer, parts []Part, sc *scratch) []Part {
-	margin := p.w.GraphMargin
+func (p *Predictor) analytic(r *Request, spec *gpuspec.Spec, a *answer, parts []Part, sc *scratch) []Part {
+	f, margin := &r.Features, p.w.GraphMargin
 	a.source, a.confidence = f.Source, confidenceGraph
 	if f.Source == SourceCatalogue {
 		margin, a.confidence = p.w.CatalogueMargin, confidenceCatalogue
@@ -187,6 +191,9 @@ func (p *Predictor) analytic(f *Features, spec *gpuspec.Spec, a *answer, parts [
 	} else {
 		g := l.estimate(Memory, p.splits[Memory], &p.w, f, spec, sc)
 		a.mem, a.p95 = g.value, g.p95
+		if own, ok := p.ownMargin(r.User, f, spec, g.value); ok {
+			a.p95 = g.value * math.Exp(max(own, ownPart*math.Log(g.p95/g.value)))
+		}
 		if f.Partial {
 			a.p95 = max(a.p95, a.mem*p.w.PartialMargin)
 		}

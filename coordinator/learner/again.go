@@ -52,7 +52,7 @@ func (l *Learner) latest() news {
 // of a search). It is the leader's.
 func (l *Learner) Again(ctx context.Context) error {
 	var seen news
-	all := true
+	all, runs := true, growth{}
 	for {
 		index := l.fsm.Index()
 		if l.prop.Version() < fsm.EstimatesAnew {
@@ -62,7 +62,7 @@ func (l *Learner) Again(ctx context.Context) error {
 			continue
 		}
 		if now := l.latest(); all || !now.equal(&seen) {
-			if err := l.again(ctx, l.touched(&seen, &now, all), now.types); err != nil {
+			if err := l.again(ctx, l.touched(&seen, &now, all, runs), now.types); err != nil {
 				l.log.WarnContext(ctx, "jobs that wait keep old estimates for now", "err", err)
 				if !pause(ctx, againRetry) {
 					return ctx.Err()
@@ -80,8 +80,32 @@ func (l *Learner) Again(ctx context.Context) error {
 	}
 }
 
-// touched returns which jobs to look at.
-func (l *Learner) touched(seen, now *news, all bool) func(*cluster.Job) bool {
+// growth counts the runs of users, in all and since their jobs were looked at.
+type growth map[cluster.UID]*struct{ all, fresh int }
+
+// due takes over runs, and returns whose are so many more that their jobs are to be
+// looked at: a quarter, and four at least.
+func (g growth) due(fresh []fsm.Sample) map[cluster.UID]struct{} {
+	for i := range fresh {
+		n := g[fresh[i].UID]
+		if n == nil {
+			n = &struct{ all, fresh int }{}
+			g[fresh[i].UID] = n
+		}
+		n.all, n.fresh = n.all+1, n.fresh+1
+	}
+	users := map[cluster.UID]struct{}{}
+	for i := range fresh {
+		if n := g[fresh[i].UID]; n.fresh >= max(4, n.all/4) {
+			users[fresh[i].UID], n.fresh = struct{}{}, 0
+		}
+	}
+	return users
+}
+
+// touched returns which jobs to look at: those of a signature that ran, and those of a
+// user as often as the user's runs are a quarter more, for what they say of the margins.
+func (l *Learner) touched(seen, now *news, all bool, runs growth) func(*cluster.Job) bool {
 	if all || seen.weights != now.weights || !slices.Equal(seen.types, now.types) {
 		return func(*cluster.Job) bool { return true }
 	}
@@ -94,7 +118,12 @@ func (l *Learner) touched(seen, now *news, all bool) func(*cluster.Job) bool {
 		}
 		of[fresh[i].Signature] = struct{}{}
 	}
-	return func(j *cluster.Job) bool { _, hit := of[j.Spec.Signature]; return hit }
+	users := runs.due(fresh)
+	return func(j *cluster.Job) bool {
+		_, hit := of[j.Spec.Signature]
+		_, grew := users[j.Owner.UID]
+		return hit || grew
+	}
 }
 
 // alike are jobs of which the same is predicted.

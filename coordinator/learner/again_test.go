@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,4 +114,23 @@ func TestManyWhoWaitArePredictedAgainBitByBit(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestRunsOfAUserAreNews: its jobs are looked at when its runs are a quarter more, and
+// no others.
+func TestRunsOfAUserAreNews(t *testing.T) {
+	t.Parallel()
+	g, at := growth{}, []int{}
+	for n := 1; n <= 40; n++ {
+		users := g.due([]fsm.Sample{{UID: 1000}, {UID: cluster.UID(2000 + n)}})
+		if _, hit := users[1000]; hit {
+			at = append(at, n)
+		}
+		if len(users) > 1 {
+			t.Errorf("run %d: %v", n, users)
+		}
+	}
+	if want := []int{4, 8, 12, 16, 21, 27, 35}; !slices.Equal(at, want) {
+		t.Errorf("looked at after %v, want %v", at, want)
+	}
 }

@@ -217,7 +217,7 @@ func (l *Learner) predict(who cluster.Owner, spec *cluster.Spec, types []model.T
 	}
 	sig := features.Signature(identity(who, spec))
 	req := model.Request{
-		Features: features, Signature: sig, Kin: model.KinSignature(strconv.FormatUint(uint64(who.UID), 10), spec.Name, spec.GPUs), Types: types,
+		Features: features, Signature: sig, User: strconv.FormatUint(uint64(who.UID), 10), Kin: model.KinSignature(strconv.FormatUint(uint64(who.UID), 10), spec.Name, spec.GPUs), Types: types,
 		Declared: model.Declared{GPUMemMiB: spec.GPUMemMiB, UtilMilli: spec.GPUMilli, Seconds: spec.Duration.Seconds()},
 	}
 	switch {

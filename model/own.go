@@ -1,0 +1,131 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/berth-scheduler/berth/model/gpuspec"
+)
+
+// What a user's own runs say of the margin. The weights' margins hold for models of
+// everybody; a user's models are alike, and their errors lie closer together, and
+// elsewhere. Among so many of one kind that are of about the size of a job, and that
+// the weights were not trained on, the next one is taken to lie as they do.
+const (
+	// ownLeast is how many jobs it takes, ownMost how many are kept of a kind.
+	ownLeast = 8
+	ownMost  = 64
+	// ownRange is the factor within which the size of a job may differ from theirs.
+	ownRange = 4
+	// ownPart is the part of the weights' margin that stays in any case: users begin
+	// something new.
+	ownPart = 0.2
+)
+
+// ownKind is of which runs a margin is that a user's runs have earned.
+type ownKind struct{ user, kind string }
+
+// ownRun is the newest run of one job.
+type ownRun struct {
+	signature, gpuType string
+	seq                uint64
+	peakMiB            int64 // the largest of its runs
+	features           *Features
+}
+
+// kindOf names what errors of the memory are alike of.
+func kindOf(f *Features, spec *gpuspec.Spec) string {
+	return fmt.Sprintf("%s/%t/%s", f.Source, f.Convs > 0, GroupKey(Memory, f, spec))
+}
+
+// noteOwn keeps a run among those of its user; runs come newest first. Of one that a
+// limit ended as much counts as it was seen to need.
+func (h *History) noteOwn(s *Sample) {
+	spec, known := gpuspec.Lookup(s.GPUType)
+	if s.User == "" || s.PeakMiB <= 0 || !known || !s.Features.Known() {
+		return
+	}
+	k := ownKind{s.User, kindOf(&s.Features, &spec)}
+	runs := h.own[k]
+	if i := slices.IndexFunc(runs, func(r ownRun) bool { return r.signature == s.Signature && r.gpuType == s.GPUType }); i >= 0 {
+		runs[i].peakMiB = max(runs[i].peakMiB, s.PeakMiB)
+	} else if len(runs) < ownMost && !s.Censored {
+		h.own[k] = append(runs, ownRun{s.Signature, s.GPUType, s.Seq, s.PeakMiB, &s.Features})
+	}
+}
+
+// ownErrors are the errors of one kind by the weights in use.
+type ownErrors struct {
+	once sync.Once
+	runs []ownError
+}
+
+// ownError is by how much a run took more than its estimate, as logarithms.
+type ownError struct{ size, miss float64 }
+
+// ownMargin is the logarithm of the margin that a user's runs have earned for a job
+// that is estimated to take so much; ok is false while they are too few.
+func (p *Predictor) ownMargin(user string, f *Features, spec *gpuspec.Spec, value float64) (margin float64, ok bool) {
+	if user == "" || p.h == nil || value <= 0 {
+		return 0, false
+	}
+	k := ownKind{user, kindOf(f, spec)}
+	if len(p.h.own[k]) < ownLeast {
+		return 0, false
+	}
+	found, _ := p.own.LoadOrStore(k, &ownErrors{})
+	errs := found.(*ownErrors)
+	errs.once.Do(func() { errs.runs = p.ownErrors(k) })
+	var near []float64
+	for _, e := range errs.runs {
+		if d := e.size - math.Log(value); max(d, -d) < math.Log(ownRange) {
+			near = append(near, e.miss)
+		}
+	}
+	if len(near) < ownLeast {
+		return 0, false
+	}
+	return upper(near), true
+}
+
+// ownErrors are the errors of a user's runs of a kind: of all where nobody measured
+// such runs before, else of those that came after what the weights were trained on.
+func (p *Predictor) ownErrors(k ownKind) (out []ownError) {
+	l := &p.w.Learned[Memory]
+	var sc scratch
+	for _, r := range p.h.own[k] {
+		spec, _ := p.spec(TypeInfo{Name: r.gpuType})
+		if r.seq <= p.w.TrainedSeq && has(l.Kinds, KindHash(GroupKey(Memory, r.features, &spec))) {
+			continue
+		}
+		sc = scratch{}
+		if g := l.estimate(Memory, p.splits[Memory], &p.w, r.features, &spec, &sc); g.value > 0 {
+			out = append(out, ownError{math.Log(g.value), math.Log(float64(r.peakMiB) / g.value)})
+		}
+	}
+	return out
+}
+
+// upper is what nineteen in twenty of the next errors stay under, by those seen: the
+// prediction interval of a normal distribution, and never less than the largest of
+// them while they are few; of many it is their own quantile, with a little to spare.
+func upper(errs []float64) float64 {
+	slices.Sort(errs)
+	n := len(errs)
+	if n >= 40 {
+		return errs[min(n-1, int(math.Ceil(0.96*float64(n+1)))-1)]
+	}
+	mean, sum := 0.0, 0.0
+	for _, e := range errs {
+		mean += e / float64(n)
+	}
+	for _, e := range errs {
+		sum += float64((e - mean) * (e - mean))
+	}
+	// Student's t for nineteen in twenty, by Cornish and Fisher's expansion.
+	z, nu := 1.6449, float64(n-1)
+	t := z + (z*z*z+z)/(4*nu) + (5*z*z*z*z*z+16*z*z*z+3*z)/(96*nu*nu)
+	return max(mean+t*math.Sqrt(sum/nu*(1+1/float64(n))), errs[n-1])
+}

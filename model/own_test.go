@@ -1,0 +1,136 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/berth-scheduler/berth/model/gpuspec"
+)
+
+// alike is a network of about so many MiB, the i-th of its kind.
+func alike(i int, convs int64) Features {
+	f := Features{
+		Source: SourceGraph, Model: fmt.Sprintf("net%d", i), Params: 25_000_000, ParamBytes: 100 << 20, SavedBytes: 2000<<20 + int64(i)<<20,
+		LargestBytes: 50 << 20, FLOPs: 1 << 40, Convs: convs, Linears: 1, Activations: 50, Norms: 50,
+	}
+	f.Run = Run{Mode: Training, Batch: 32, Precision: "fp32", Optimizer: "sgd", Framework: "pytorch"}
+	return f
+}
+
+// ran are runs of a user that took so many times what is estimated, each of a job of
+// its own; by says so of the i-th.
+func ran(t *testing.T, user string, n int, convs int64, by func(i int) float64) (out []Sample) {
+	t.Helper()
+	bare, err := NewPredictor(DefaultWeights(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		f := alike(i, convs)
+		if err := f.Check(); err != nil {
+			t.Fatal(err)
+		}
+		q := bare.Predict(Request{Features: f, Types: []TypeInfo{{Name: "A100-SXM4-80GB"}}})[0]
+		out = append(out, Sample{
+			Seq: uint64(i + 1), Signature: fmt.Sprint(user, i), GPUType: "A100-SXM4-80GB", User: user, Features: f,
+			PeakMiB: int64(by(i) * float64(q.GPUMemMiB)), Seconds: 60,
+		})
+	}
+	return out
+}
+
+// oneJob makes runs those of one job.
+func oneJob(runs []Sample) []Sample {
+	for i := range runs {
+		runs[i].Signature = "one"
+	}
+	return runs
+}
+
+// margin is what is reserved for a job of a user beyond what is expected of it, as a
+// factor.
+func margin(t *testing.T, w Weights, runs []Sample, user string, f Features) float64 {
+	t.Helper()
+	p, err := NewPredictor(w, NewHistory(runs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := p.Predict(Request{Features: f, Signature: "new", User: user, Types: []TypeInfo{{Name: "A100-SXM4-80GB"}}})[0]
+	if q.GPUMemMiB > q.GPUMemP95MiB {
+		t.Fatalf("%d MiB are expected and %d reserved", q.GPUMemMiB, q.GPUMemP95MiB)
+	}
+	return float64(q.GPUMemP95MiB) / float64(q.GPUMemMiB)
+}
+
+// TestMarginThatRunsEarn: it follows the runs of the same user, of the same kind and of
+// about that size, once there are enough.
+func TestMarginThatRunsEarn(t *testing.T) {
+	t.Parallel()
+	less := func(i int) float64 { return 0.8 + 0.01*float64(i%5) }
+	more := func(i int) float64 { return 1.9 + 0.05*float64(i%5) }
+	w, next := DefaultWeights(), alike(100, 50)
+	built := margin(t, w, nil, "ann", next)
+	if built < 1.2 {
+		t.Fatalf("the weights' own margin is %.2f: nothing is shown by this test", built)
+	}
+	least := math.Exp(ownPart * math.Log(built))
+	large := next
+	large.SavedBytes *= 20
+	known := w
+	known.TrainedSeq = 1000
+	known.Learned[Memory].Kinds = nil
+	for name, c := range map[string]struct {
+		w    Weights
+		runs []Sample
+		user string
+		f    Features
+		want float64
+	}{
+		"less than expected":        {w, ran(t, "ann", 12, 50, less), "ann", next, least},
+		"more than expected":        {w, ran(t, "ann", 12, 50, more), "ann", next, 2.13},
+		"too few":                   {w, ran(t, "ann", 7, 50, less), "ann", next, built},
+		"another's":                 {w, ran(t, "bob", 12, 50, less), "ann", next, built},
+		"of another kind":           {w, ran(t, "ann", 12, 0, less), "ann", next, built},
+		"of another size":           {w, ran(t, "ann", 12, 50, less), "ann", large, margin(t, w, nil, "ann", large)},
+		"one job again and again":   {w, oneJob(ran(t, "ann", 12, 50, less)), "ann", next, built},
+		"nobody's":                  {w, ran(t, "", 12, 50, less), "", next, built},
+		"trained on, no such kinds": {known, ran(t, "ann", 12, 50, less), "ann", next, math.Exp(ownPart * math.Log(margin(t, known, nil, "ann", next)))},
+	} {
+		if got := margin(t, c.w, c.runs, c.user, c.f); math.Abs(got/c.want-1) > 0.03 {
+			t.Errorf("%s: %.3f times what is expected is reserved, want %.3f", name, got, c.want)
+		}
+	}
+	// What the weights were trained on says nothing of what they are good for.
+	measured := w
+	measured.TrainedSeq = 1000
+	spec, _ := gpuspec.Lookup("A100-SXM4-80GB")
+	measured.Learned[Memory].Kinds = append(slices.Clone(w.Learned[Memory].Kinds), KindHash(GroupKey(Memory, &next, &spec)))
+	slices.Sort(measured.Learned[Memory].Kinds)
+	if got, want := margin(t, measured, ran(t, "ann", 12, 50, less), "ann", next), margin(t, measured, nil, "ann", next); got != want {
+		t.Errorf("trained on: %.3f times, want %.3f", got, want)
+	}
+}
+
+// TestUpperCovers: of what is drawn alike, nineteen in twenty stay under it.
+func TestUpperCovers(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{8, 12, 20, 39, 40, 64} {
+		under, all := 0, 4000
+		for range all {
+			errs := make([]float64, n)
+			for i := range errs {
+				errs[i] = 0.2*rng.NormFloat64() - 0.1
+			}
+			if 0.2*rng.NormFloat64()-0.1 <= upper(errs) {
+				under++
+			}
+		}
+		if part := float64(under) / float64(all); part < 0.94 {
+			t.Errorf("of %d: %.3f", n, part)
+		}
+	}
+}
