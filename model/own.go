@@ -43,8 +43,11 @@ func kindOf(f *Features, spec *gpuspec.Spec) string {
 // noteOwn keeps a run among those of its user; runs come newest first. Of one that a
 // limit ended as much counts as it was seen to need.
 func (h *History) noteOwn(s *Sample) {
+	if s.User == "" || s.PeakMiB <= 0 || !s.Features.Known() {
+		return
+	}
 	spec, known := gpuspec.Lookup(s.GPUType)
-	if s.User == "" || s.PeakMiB <= 0 || !known || !s.Features.Known() {
+	if !known {
 		return
 	}
 	k := ownKind{s.User, kindOf(&s.Features, &spec)}
