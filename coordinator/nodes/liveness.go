@@ -30,6 +30,8 @@ type liveness struct {
 	nodes map[cluster.NodeID]*contact
 	// strayed are the nodes with cards that are used past Berth.
 	strayed map[cluster.NodeID]struct{}
+	// series is what cards showed; it is the term's, too.
+	series series
 }
 
 type contact struct {
@@ -47,7 +49,7 @@ type contact struct {
 func newLiveness(d Needs, lease time.Duration) *liveness {
 	return &liveness{
 		fsm: d.FSM, prop: d.Proposer, clock: d.Clock, lease: lease, log: d.Log,
-		nodes: map[cluster.NodeID]*contact{}, strayed: map[cluster.NodeID]struct{}{}}
+		nodes: map[cluster.NodeID]*contact{}, strayed: map[cluster.NodeID]struct{}{}, series: series{}}
 }
 
 // reset begins a term: nobody was heard yet.
@@ -57,6 +59,7 @@ func (l *liveness) reset() {
 	l.since = l.clock()
 	clear(l.nodes)
 	clear(l.strayed)
+	clear(l.series)
 }
 
 // heard records a sign of life, and what the node's cards show.
@@ -86,6 +89,7 @@ func (l *liveness) heard(node cluster.NodeID, gpus []*nodev1.GPUUsage) {
 	for _, g := range gpus {
 		if known.GPU(cluster.GPUID(g.Uuid)) != nil {
 			shown[cluster.GPUID(g.Uuid)] = g
+			l.series.add(cluster.GPUID(g.Uuid), n.last, g)
 		}
 	}
 	n.gpus = shown

@@ -24,7 +24,7 @@ import (
 var callable = map[string]struct{}{
 	"JobService/ListJobs": {}, "JobService/GetJob": {}, "JobService/ExplainJob": {}, "JobService/CancelJobs": {},
 	"ClusterService/GetStatus": {}, "ClusterService/ListNodes": {},
-	"AccountService/ListStanding": {}, "HistoryService/GetReport": {}, "HistoryService/ListHistory": {}, "ModelService/ListModels": {}, "ModelService/GetModel": {},
+	"AccountService/ListStanding": {}, "HistoryService/GetReport": {}, "HistoryService/ListHistory": {}, "ModelService/ListModels": {}, "ModelService/GetModel": {}, "SeriesService/GetSeries": {},
 }
 
 const (

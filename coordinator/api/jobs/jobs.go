@@ -84,5 +84,6 @@ func New(cfg Config, d Needs) *Jobs {
 func (c *Jobs) Register(s *grpc.Server) {
 	apiv1.RegisterJobServiceServer(s, &jobServer{c: c})
 	apiv1.RegisterHistoryServiceServer(s, &historyServer{c: c})
+	apiv1.RegisterSeriesServiceServer(s, &seriesServer{c: c})
 	apiv1.RegisterAttachServiceServer(s, &attachServer{c: c})
 }

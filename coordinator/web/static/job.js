@@ -3,6 +3,7 @@ import {call, requestID, session} from './api.js';
 import {bytes, clean, cores, facts, h, jobLink, mib, milli, pct, seconds, span, table, text, time, when, words} from './dom.js';
 import {jobs, over, waits} from './store.js';
 import {poll} from './poll.js';
+import {curves} from './curves.js';
 import {log} from './log.js';
 
 const quote = (s) => (/^[A-Za-z0-9_@%+=:,./-]+$/.test(s) ? s : `'${s.replace(/'/g, "'\\''")}'`);
@@ -90,9 +91,9 @@ function cancelButton(j, done) {
 
 export function job(root, arg, say) {
   const id = String(Number(arg) || 0);
-  const head = h('h1', {}, `Job ${id}`), act = h('div'), body = h('div'), out = h('div');
-  root.append(head, act, body, out);
-  let was = '', reader = null;
+  const head = h('h1', {}, `Job ${id}`), act = h('div'), body = h('div'), shown = h('div'), out = h('div');
+  root.append(head, act, body, shown, out);
+  let was = '', reader = null, plots = null;
 
   async function get() {
     const j = (await call('JobService/GetJob', {id})).job;
@@ -111,7 +112,9 @@ export function job(root, arg, say) {
     const now = JSON.stringify([j, reasons]);
     if (now !== was || !over(j.state)) body.replaceChildren(...news);
     was = now;
-    if (mine && !waits(j.state) && (j.attempts ?? []).length && !reader) reader = log(out, id);
+    if (!mine || waits(j.state) || !(j.attempts ?? []).length) return;
+    plots ??= curves(shown, id, () => over(j.state));
+    reader ??= log(out, id);
   }
 
   const p = poll(10000, get, draw, say);
@@ -121,6 +124,6 @@ export function job(root, arg, say) {
       const now = jobs.get(Number(id))?.state;
       if (now !== seen) { seen = now; p.ask(); }
     },
-    leave() { p.leave(); reader?.leave(); },
+    leave() { p.leave(); reader?.leave(); plots?.leave(); },
   };
 }
