@@ -38,9 +38,6 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		for k, v := range headers {
 			w.Header().Set(k, v)
 		}
-		if s.secure() {
-			w.Header().Set("Strict-Transport-Security", "max-age=31536000")
-		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
 		if _, ours := s.names[canonical(r.Host)]; !ours {

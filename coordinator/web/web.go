@@ -108,6 +108,8 @@ func (s *Server) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	srv := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		// What it would say is of strangers that break off, or speak no HTTP.
@@ -127,6 +129,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if ctx.Err() != nil && errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	}
+	cancel()
 	wg.Wait()
 	return err
 }

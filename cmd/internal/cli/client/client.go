@@ -368,6 +368,13 @@ func (c *Client) Notify(ctx context.Context, eff effect, do func(context.Context
 	})
 }
 
+// Series runs do with the service for what GPUs showed.
+func (c *Client) Series(ctx context.Context, eff effect, do func(context.Context, apiv1.SeriesServiceClient) error) error {
+	return c.call(ctx, eff, func(ctx context.Context, cc grpc.ClientConnInterface) error {
+		return do(ctx, apiv1.NewSeriesServiceClient(cc))
+	})
+}
+
 // Web runs do with the service that lets users into web pages.
 func (c *Client) Web(ctx context.Context, eff effect, do func(context.Context, apiv1.WebServiceClient) error) error {
 	return c.call(ctx, eff, func(ctx context.Context, cc grpc.ClientConnInterface) error {

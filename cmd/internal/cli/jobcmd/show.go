@@ -22,19 +22,32 @@ import (
 // NewShowCmd returns the command show.
 func NewShowCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var output string
+	var plots bool
 	cmd := &cobra.Command{
 		Use:     "show [JOB…]",
 		Short:   "Show all about jobs",
 		Long:    "Show all about jobs; without an id, about my latest one.",
-		Example: "  berth show 12\n  berth show -o json 12 | jq .state",
+		Example: "  berth show 12\n  berth show --plot 12\n  berth show -o json 12 | jq .state",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			args, err := client.OrLatest(cmd.Context(), e, c, args)
 			if err != nil {
 				return err
 			}
-			return runShow(cmd.Context(), e, c, console.Format(output), args)
+			f := console.Format(output)
+			if !plots {
+				return runShow(cmd.Context(), e, c, f, args)
+			}
+			wanted, err := shown(args)
+			if err := errors.Join(err, plotsIn(f)); err != nil {
+				return err
+			}
+			if err := runShow(cmd.Context(), e, c, f, args); err != nil {
+				return err
+			}
+			return plotJobs(cmd.Context(), e, c, wanted)
 		},
 	}
+	cmd.Flags().BoolVar(&plots, "plot", false, "also draw what its GPUs showed over the last hour")
 	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
 	return cmd
 }

@@ -1,0 +1,109 @@
+package jobcmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// A plot is so many characters wide and high; each has two by four dots.
+const (
+	plotWidth = 60
+	plotRows  = 4
+)
+
+// plotJobs draws what the GPUs of jobs showed over the last hour.
+func plotJobs(ctx context.Context, e *console.Env, c *client.Client, wanted []oneShown) error {
+	for _, w := range wanted {
+		var resp *apiv1.GetSeriesResponse
+		err := c.Series(ctx, client.Reads, func(ctx context.Context, s apiv1.SeriesServiceClient) (err error) {
+			resp, err = s.GetSeries(ctx, &apiv1.GetSeriesRequest{Id: w.id, Task: w.task})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		told := false
+		for _, g := range resp.GetGpus() {
+			told = told || len(g.GetAt()) > 0
+			plotGPU(e, g)
+		}
+		if !told {
+			e.Printf("\nNothing is known of what its GPUs showed over the last hour\n")
+		}
+	}
+	return nil
+}
+
+// plotGPU draws one GPU, others on it included.
+func plotGPU(e *console.Env, g *apiv1.GPUSeries) {
+	at := g.GetAt()
+	if n := len(at); n == 0 || len(g.GetUsedMib()) != n || len(g.GetUtilMilli()) != n || len(g.GetPowerW()) != n {
+		return
+	}
+	clock := func(s int64) string { return time.Unix(s, 0).In(e.Now().Location()).Format("15:04:05") }
+	e.Printf("\n%s %d of %s, all of it, %s to %s\n", console.Escape(g.GetType()), g.GetIndex(), console.Escape(g.GetNode()), clock(at[0]), clock(at[len(at)-1]))
+	var utils, watts []int64
+	for i := range at {
+		utils, watts = append(utils, int64(g.GetUtilMilli()[i])), append(watts, int64(g.GetPowerW()[i]))
+	}
+	plot(e, "memory", at, g.GetUsedMib(), max(1, g.GetMemMib()), console.MemOrDash)
+	plot(e, "busy", at, utils, 1000, console.PercentOf)
+	if most := slices.Max(watts); most > 0 {
+		plot(e, "power", at, watts, most, func(w int64) string { return fmt.Sprintf("%d W", w) })
+	}
+}
+
+func plot(e *console.Env, name string, at, values []int64, most int64, text func(int64) string) {
+	for i, row := range braille(at, values, most) {
+		head := ""
+		switch i {
+		case 0:
+			head = text(most)
+		case plotRows - 1:
+			head = name
+		}
+		e.Printf("%10s ┤%s\n", head, strings.TrimRight(row, "\u2800"))
+	}
+}
+
+// braille draws values over time as dots, from 0 to most; values below 0 are unknown.
+// Times rise. Where several meet the highest is drawn.
+func braille(at, values []int64, most int64) []string {
+	const wide, high = 2 * plotWidth, 4 * plotRows
+	cells := make([][]rune, plotRows)
+	for i := range cells {
+		cells[i] = slices.Repeat([]rune{0x2800}, plotWidth)
+	}
+	span := max(1, at[len(at)-1]-at[0])
+	for i, v := range values {
+		if v < 0 {
+			continue
+		}
+		x := int(min(wide-1, max(0, at[i]-at[0])*(wide-1)/span))
+		y := high - 1 - int(min(v, most)*(high-1)/most)
+		// The dots of a character by column and row, as Unicode numbers them.
+		bit := [2][4]rune{{0x01, 0x02, 0x04, 0x40}, {0x08, 0x10, 0x20, 0x80}}[x%2][y%4]
+		cells[y/4][x/2] |= bit
+	}
+	out := make([]string, plotRows)
+	for i, row := range cells {
+		out[i] = string(row)
+	}
+	return out
+}
+
+// plotsIn refuses plots beside what programs read.
+func plotsIn(f console.Format) error {
+	if f != console.FormatTable {
+		return console.Usagef("--plot is for tables; -o %s has no place for it", f)
+	}
+	return nil
+}
