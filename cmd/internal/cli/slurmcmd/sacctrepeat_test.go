@@ -3,8 +3,10 @@ package slurmcmd_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
 // TestSacctListsAddUp: lists of sacct that are given twice are one, as with Slurm,
@@ -34,6 +36,22 @@ func TestSacctListsAddUp(t *testing.T) {
 	} {
 		if got, want := run(pair[0]), run(pair[1]); got != want || got == "" {
 			t.Errorf("sacct %s:\n%swant that of %s:\n%s", pair[0], got, pair[1], want)
+		}
+	}
+}
+
+// TestSacctKnowsNoStateBetween: to the accounting a job that is about to run, or to have
+// ended, runs. submitit takes any state but a few for the end of a job.
+func TestSacctKnowsNoStateBetween(t *testing.T) {
+	t.Parallel()
+	for _, state := range []string{"STARTING", "RUNNING", "COMPLETING"} {
+		w, f := clitest.NewWorld(t), clitest.NewPast()
+		f.Jobs = append(f.Jobs, &apiv1.Job{Id: 77, Name: "between", User: "ann", State: state, Submitted: clitest.Ago(time.Hour), Started: clitest.Ago(time.Minute), Node: "n1", NodeList: "n1"})
+		w.Serve("/a", f)
+		for _, line := range []string{"sacct -X -n -P -j 77 -o State", "sacct -X -n -P -j 77 -s R -o State"} {
+			if code := w.Run(strings.Fields(line)...); code != 0 || w.Out.String() != "RUNNING\n" {
+				t.Errorf("%s of %s: exit code %d: %q %s", line, state, code, w.Out.String(), w.Errs.String())
+			}
 		}
 	}
 }

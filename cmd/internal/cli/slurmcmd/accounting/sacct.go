@@ -222,7 +222,7 @@ func (o *acctOptions) wants(pick *acctPick, j *apiv1.Job, v *terms.Viewer) bool 
 	if qos := option.List(o.qos); len(qos) > 0 && !slices.Contains(qos, j.GetQos()) {
 		return false
 	}
-	s := terms.Job(v, j)
+	s := acctJobOf(v, j)
 	return pick.states.wants(&s) && s.OnSome(pick.nodes) && pick.q.Wants(&s) && (len(pick.reasons) == 0 || slices.Contains(pick.reasons, s.Reason)) &&
 		pick.ranges[0].has(int64(s.Nodes)) && pick.ranges[1].has(s.CPUs) && pick.ranges[2].has(int64(s.Limit/time.Second))
 }
@@ -248,9 +248,19 @@ func acctRows(v *terms.Viewer, jobs []*apiv1.Job, o *acctOptions) (rows []slurm.
 	return rows
 }
 
+// acctJobOf is a job as the accounting knows it: one that is about to run, or about to
+// have ended, runs. Clients that wait for a job take a state beside these for its end.
+func acctJobOf(v *terms.Viewer, j *apiv1.Job) slurm.Job {
+	s := terms.Job(v, j)
+	if s.Code == "CF" || s.Code == "CG" {
+		s.State, s.Code = "RUNNING", "R"
+	}
+	return s
+}
+
 // acctRow is a job in sacct's terms.
 func acctRow(v *terms.Viewer, j *apiv1.Job) slurm.Job {
-	s := terms.Job(v, j)
+	s := acctJobOf(v, j)
 	m := j.GetMeasured()
 	if s.State == "CANCELLED" && j.GetReason() == "CancelledByUser" {
 		s.State = "CANCELLED by " + strconv.FormatUint(uint64(j.GetUid()), 10)
