@@ -4,7 +4,6 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,7 +32,7 @@ func workflowClients() []slurmClient {
 				s.says("cat "+id+".log", "rule\n")
 				s.find("scontrol -o show job "+s.running, `JobState=(RUNNING) `)
 			},
-			program: "snakemake", real: func(s *clientSite) {
+			needs: "command -v snakemake", real: func(s *clientSite) {
 				runSnakemake(s, "--slurm", "--default-resources", "slurm_account=science", "slurm_partition=gpu", "mem_mb=1000", "runtime=5")
 			},
 		},
@@ -43,7 +42,7 @@ func workflowClients() []slurmClient {
 				id := s.find("sbatch -p gpu "+s.script("snakejob.rule.1.sh", "# properties = {}", "true"), `(\d+)\s*$`)[1]
 				s.until(`sacct -j `+id+` --format State --noheader | head -1 | awk '{print $1}'`, `^COMPLETED\n$`)
 			},
-			program: "snakemake", real: func(s *clientSite) { runSnakemake(s, "--cluster", "sbatch -p gpu --mem=1000") },
+			needs: "command -v snakemake", real: func(s *clientSite) { runSnakemake(s, "--cluster", "sbatch -p gpu --mem=1000") },
 		},
 		{
 			name: "Nextflow", version: "23.10", what: replayed,
@@ -69,7 +68,7 @@ func workflowClients() []slurmClient {
 			},
 		},
 		{
-			name: "toil", version: "5.9", what: replayed,
+			name: "toil", version: "5.9", what: runToo, needs: importing("toil"), real: runToil,
 			lines: func(s *clientSite) {
 				config := s.sh("scontrol show config")
 				for _, key := range []string{"SchedulerTimeSlice", "MinJobAge"} {
@@ -110,32 +109,11 @@ func workflowClients() []slurmClient {
 	}
 }
 
-// runSnakemake has snakemake itself make a file by a job.
-func runSnakemake(s *clientSite, args ...string) {
-	s.t.Helper()
-	dir := filepath.Join(s.dir, strings.TrimLeft(args[0], "-")+"-run")
-	if err := os.Mkdir(dir, 0o777); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o777); err != nil {
-		s.t.Fatal(err)
-	}
-	write(s.t, filepath.Join(dir, "Snakefile"), "rule all:\n  input: 'out.txt'\nrule one:\n  output: 'out.txt'\n  shell: 'echo made > {output}'\n")
-	quoted := []string{}
-	for _, a := range args {
-		quoted = append(quoted, fmt.Sprintf("'%s'", a))
-	}
-	r := s.try("cd " + dir + " && snakemake -j1 --latency-wait 60 " + strings.Join(quoted, " "))
-	if out, err := os.ReadFile(filepath.Join(dir, "out.txt")); err != nil || string(out) != "made\n" || r.code != 0 {
-		s.t.Errorf("snakemake: exit code %d, made %q: %s%s", r.code, out, r.stdout, r.stderr)
-	}
-}
-
 // libraryClients are libraries that submit from programs.
 func libraryClients() []slurmClient {
 	return []slurmClient{
 		{
-			name: "dask-jobqueue", version: "0.8", what: replayed,
+			name: "dask-jobqueue", version: "2025-10", what: sourceToo, needs: importing("dask_jobqueue"), real: runDask,
 			lines: func(s *clientSite) {
 				id := s.find("sbatch "+s.script("dask.sh", "#!/usr/bin/env bash", "", "#SBATCH -J dask-worker", "#SBATCH -p gpu", "#SBATCH -A science", "#SBATCH -n 1", "#SBATCH --cpus-per-task=1",
 					"#SBATCH --mem=64M", "#SBATCH -t 00:30:00", "sleep 600"), `(?P<job_id>\d+)`)[1]
@@ -144,7 +122,7 @@ func libraryClients() []slurmClient {
 			},
 		},
 		{
-			name: "parsl", version: "2024.1", what: replayed,
+			name: "parsl", version: "1.3", what: sourceToo, needs: importing("parsl.providers"), real: runParsl,
 			lines: func(s *clientSite) {
 				id := s.find("sbatch "+s.script("parsl.block-0.sh", "#SBATCH --job-name=parsl.block-0", "#SBATCH --output=parsl.stdout", "#SBATCH --error=parsl.stderr", "#SBATCH --nodes=1",
 					"#SBATCH --time=10", "#SBATCH --ntasks-per-node=1", "export CORES=$SLURM_CPUS_ON_NODE", "true"), `Submitted batch job (?P<id>[0-9]+)`)[1]
@@ -153,7 +131,7 @@ func libraryClients() []slurmClient {
 			},
 		},
 		{
-			name: "PSI/J", version: "0.9", what: replayed,
+			name: "PSI/J", version: "0.9", what: sourceToo, needs: importing("psij"), real: runPSIJ,
 			lines: func(s *clientSite) {
 				id := strings.Fields(s.sh("sbatch " + s.script("psij.job", "#SBATCH --job-name=test", "#SBATCH --export=ALL", "#SBATCH --nodes=1", "#SBATCH --ntasks=1", "#SBATCH --time=0:05:00", "srun -n1 true")))[3]
 				s.until("squeue -O JobArrayID,StateCompact,Reason -t all --me", `(?m)^`+id+` +CD +None *$`)
@@ -163,7 +141,7 @@ func libraryClients() []slurmClient {
 			},
 		},
 		{
-			name: "rslurm", version: "0.6", what: replayed,
+			name: "rslurm", version: "0.6", what: runToo, needs: `Rscript -e "library(rslurm)"`, real: runRslurm,
 			lines: func(s *clientSite) {
 				s.find("sbatch "+s.script("submit.sh", "#", "#SBATCH --array=0-1", "#SBATCH --cpus-per-task=1", "#SBATCH --job-name=rslurm1", "#SBATCH --output=slurm_%a.out", "sleep 600"), submitted)
 				s.until("squeue -n rslurm1", `rslurm1`)
@@ -172,7 +150,7 @@ func libraryClients() []slurmClient {
 			},
 		},
 		{
-			name: "submitit", version: "1.5", what: replayed,
+			name: "submitit", version: "1.5", what: sourceToo, needs: importing("submitit"), real: runSubmitit,
 			lines: func(s *clientSite) {
 				id := s.apart("sbatch "+s.script("submission.sh", "#SBATCH --cpus-per-task=1", "#SBATCH --error="+s.dir+"/%j_0_log.err", "#SBATCH --job-name=submitit", "#SBATCH --nodes=1",
 					"#SBATCH --ntasks-per-node=1", "#SBATCH --open-mode=append", "#SBATCH --output="+s.dir+"/%j_0_log.out", "#SBATCH --signal=USR2@90", "#SBATCH --time=5", "#SBATCH --wckey=submitit",
@@ -191,7 +169,7 @@ func libraryClients() []slurmClient {
 			},
 		},
 		{
-			name: "R batchtools", version: "0.9.17", what: replayed,
+			name: "R batchtools", version: "0.9.16", what: runToo, needs: `Rscript -e "library(batchtools)"`, real: runBatchtools,
 			lines: func(s *clientSite) {
 				id := strings.Split(strings.TrimSpace(s.sh("sbatch "+s.script("job.sh", "#SBATCH --job-name=bt", "#SBATCH --output="+s.dir+"/bt.log", "#SBATCH --error="+s.dir+"/bt.log", "#SBATCH --time=5", "#SBATCH --ntasks=1",
 					"#SBATCH --cpus-per-task=1", "#SBATCH --mem-per-cpu=64", "true"))), " ")[3]
@@ -202,13 +180,13 @@ func libraryClients() []slurmClient {
 			},
 		},
 		{
-			name: "Open MPI in sbatch and salloc", version: "4.1", what: replayed,
+			name: "Open MPI in sbatch and salloc", version: "4.1", what: runToo, needs: "command -v mpicc.openmpi && command -v mpirun.openmpi", real: runOpenMPI,
 			lines: func(s *clientSite) {
 				s.says(`salloc -Q -N2 -n3 sh -c 'echo $SLURM_JOB_NODELIST $SLURM_TASKS_PER_NODE $SLURM_NTASKS; srun --ntasks-per-node=1 --kill-on-bad-exit --nodes=2 --nodelist=n1,n2 --ntasks=2 hostname >orteds; wc -l <orteds'`, "n[1-2] 2,1 3\n2\n")
 			},
 		},
 		{
-			name: "MPICH hydra", version: "4.0", what: replayed,
+			name: "MPICH hydra", version: "4.0", what: runToo, needs: "command -v mpicc.mpich && command -v mpiexec.mpich", real: runMPICH,
 			lines: func(s *clientSite) {
 				s.says(`salloc -Q -N2 -n2 sh -c 'echo $SLURM_NODELIST $SLURM_TASKS_PER_NODE; srun --nodelist n1,n2 -N 2 -n 2 --input none -l echo proxy | sort'`, "n[1-2] 1(x2)\n0: proxy\n1: proxy\n")
 			},

@@ -28,9 +28,9 @@ type slurmClient struct {
 	partly string
 	// lines are its command lines, and what it must find in the answers.
 	lines func(s *clientSite)
-	// real runs the client itself, if program is installed.
-	program string
-	real    func(s *clientSite)
+	// real runs the client itself, if the line of a shell that is needs succeeds.
+	needs string
+	real  func(s *clientSite)
 }
 
 // clientSite is where clients run: the look-alikes in PATH, a user, and jobs of theirs.
@@ -50,6 +50,7 @@ const (
 	siteUID     = 65534
 	replayed    = "command lines replayed"
 	runToo      = "run, where it is installed; command lines replayed"
+	sourceToo   = "run, where its source is at hand; command lines replayed"
 	clientsFrom = "<!-- clients: made by the tests of e2e -->\n\n"
 	clientsTo   = "\n<!-- end of clients -->"
 )
@@ -97,7 +98,7 @@ func (s *clientSite) try(line string) result {
 	s.t.Helper()
 	cmd := exec.Command("bash", "-c", line)
 	cmd.Dir = s.dir
-	cmd.Env = []string{"PATH=" + s.bin + ":/usr/local/bin:/usr/bin:/bin", "BERTH_SOCKET=" + s.c.socket, "USER=" + siteUser, "LOGNAME=" + siteUser, "HOME=" + s.dir, "LC_ALL=C.UTF-8"}
+	cmd.Env = append(clientSources(), "PATH="+s.bin+":/usr/local/bin:/usr/bin:/bin", "BERTH_SOCKET="+s.c.socket, "USER="+siteUser, "LOGNAME="+siteUser, "HOME="+s.dir, "LC_ALL=C.UTF-8")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: siteUID, Gid: siteUID}}
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -182,7 +183,7 @@ func (s *clientSite) script(name string, lines ...string) string {
 func join(fields, between string) string { return strings.Join(strings.Split(fields, " "), between) }
 
 // TestSlurmClients runs for each client what it asks of Slurm, and reads the answers as
-// it does.
+// it does; then the clients themselves that are there, all at once.
 func TestSlurmClients(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -191,11 +192,16 @@ func TestSlurmClients(t *testing.T) {
 			in := *s
 			in.t = t
 			x.lines(&in)
-			if x.real == nil {
-				return
-			}
-			if _, err := exec.LookPath(x.program); err != nil {
-				t.Skipf("its command lines are replayed; %s itself is not run, it is not installed", x.program)
+		})
+		if x.real == nil {
+			continue
+		}
+		t.Run(x.name+", itself", func(t *testing.T) {
+			t.Parallel()
+			in := *s
+			in.t = t
+			if in.try(x.needs).code != 0 {
+				t.Skipf("its command lines are replayed; %s itself is not run, since this fails: %s", x.name, x.needs)
 			}
 			x.real(&in)
 		})

@@ -71,7 +71,7 @@ func portalClients() []slurmClient {
 func accounted() []slurmClient {
 	return []slurmClient{
 		{
-			name: "reportseff", version: "2.7", what: replayed,
+			name: "reportseff", version: "2026-03", what: sourceToo, needs: importing("reportseff.console"), real: runReportseff,
 			lines: func(s *clientSite) {
 				out := s.sh("sacct -P -n --format=AdminComment,AllocCPUS,Elapsed,JobID,JobIDRaw,MaxRSS,NNodes,REQMEM,State,Timelimit,TotalCPU --jobs=" + s.ended)
 				job := regexp.MustCompile(`(?m)^\|1\|(\d+-)?\d\d:\d\d:\d\d\|` + s.ended + `\|` + s.ended + `\|[^|]*\|1\|64M\|COMPLETED\|00:30:00\|[\d:.-]+$`)
@@ -198,7 +198,7 @@ func watchers() []slurmClient {
 			},
 		},
 		{
-			name: "Slurm_tools showpartitions", version: "2023", what: replayed,
+			name: "Slurm_tools showpartitions", version: "2026-08", what: sourceToo, needs: "test -r $BERTH_CLIENTS/Slurm_tools/partitions/showpartitions", real: runShowpartitions,
 			lines: func(s *clientSite) {
 				s.find(`sinfo --hide --exact --noheader -o "%P %a %D %c %m %l %G %f"`, `(?m)^gpu\* up 2 \d+ \d+ 2:00:00 gpu:T4:1 \(null\)$`)
 				s.find(`sinfo --hide --noheader -o "%R %F %C"`, `(?m)^gpu \d+/\d+/\d+/2 \d+/\d+/\d+/\d+$`)

@@ -1,0 +1,10 @@
+# An array of rslurm, and a call that is cancelled.
+library(rslurm)
+job <- slurm_apply(function(a, b) a + b, data.frame(a = 1:4, b = 5:8), jobname = "apply1", nodes = 2, cpus_per_node = 2, slurm_options = list(time = "5", mem = "500"))
+sums <- get_slurm_out(job, outtype = "table", wait = TRUE)
+cat("sums", sums[, 1], "\n")
+call <- slurm_call(function(x) Sys.sleep(x), list(x = 3600), jobname = "call1")
+cat("completed", get_job_status(call)$completed, "\n")
+cancel_slurm(call)
+while (!get_job_status(call)$completed) Sys.sleep(0.5)
+cat("cancelled", get_job_status(call)$completed, "\n")
