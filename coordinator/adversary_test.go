@@ -23,9 +23,10 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/notify"
 )
 
-// mayCall says who may make each call there is: any user, administrators alone, or
-// daemons of a role. What users may do to what is whose (an account's coordinator to
-// the account) is for other tests. A call that is not here fails the test.
+// mayCall says who may make each call there is: any user, a person and not a job of
+// one, administrators alone, or daemons of a role. What users may do to what is whose
+// (an account's coordinator to the account) is for other tests. A call that is not here
+// fails the test.
 var mayCall = map[string]string{
 	"api.v1.JobService": "SubmitJobs:user GetJob:user ListJobs:user CancelJobs:user ControlJobs:user UpdateJob:user ExplainJob:user " +
 		"ListForecasts:user Predict:user WatchJobs:user",
@@ -38,6 +39,8 @@ var mayCall = map[string]string{
 	"api.v1.NotifyService":  "ListWebhooks:user AddWebhook:admin RemoveWebhook:user ListDeadNotices:user",
 	"api.v1.BackupService":  "SaveBackup:admin",
 	"api.v1.AttachService":  "Attach:user",
+	"api.v1.SeriesService":  "GetSeries:user",
+	"api.v1.WebService":     "CreateLink:person",
 	"node.v1.NodeService":   "Session:agent Join:anybody Renew:agent GetClock:agent",
 	"node.v1.RelayService":  "Relay:agent",
 	"peer.v1.PeerService":   "GetMember:coordinator ConfirmIndex:coordinator FetchHistory:coordinator",
@@ -122,19 +125,19 @@ func TestWhoMayCall(t *testing.T) {
 		{"no certificate", c.Stranger(0), for_(alice), "anybody"},
 		{"a role that there is not", c.Dial(0, "spy", "x"), for_(alice), "anybody"},
 		{"a gate for nobody", gate, with(), "anybody"},
-		{"a gate for a user", gate, for_(alice), "user anybody"},
-		{"a gate for an administrator", gate, for_(admin), "user admin anybody"},
+		{"a gate for a user", gate, for_(alice), "user person anybody"},
+		{"a gate for an administrator", gate, for_(admin), "user person admin anybody"},
 		{"a gate for root", gate, for_(0), "anybody"},
 		{"a gate for a system account", gate, for_(33), "anybody"},
-		{"a gate that forwards", gate, for_(alice, "berth-forwarded", "c1"), "user anybody"},
+		{"a gate that forwards", gate, for_(alice, "berth-forwarded", "c1"), "user person anybody"},
 		{"a node for nobody", c.Dial(0, "agent", "n1"), with(), "agent anybody"},
 		{"a node for a user with a job there", c.Dial(0, "agent", "n1"), for_(alice), "user agent anybody"},
 		{"a node for a user without one", c.Dial(0, "agent", "n1"), for_(nobody), "agent anybody"},
 		{"a node for root", c.Dial(0, "agent", "n1"), for_(0), "agent anybody"},
 		{"a node that forwards for a user without one", c.Dial(0, "agent", "n1"), for_(nobody, "berth-forwarded", "c1"), "agent anybody"},
 		{"another node for her", c.Dial(0, "agent", "n3"), for_(alice), "agent anybody"},
-		{"a coordinator for a user", c.Dial(0, "coordinator", "c2"), for_(alice), "user coordinator anybody"},
-		{"a coordinator for an administrator", c.Dial(0, "coordinator", "c2"), for_(admin), "user admin coordinator anybody"},
+		{"a coordinator for a user", c.Dial(0, "coordinator", "c2"), for_(alice), "user person coordinator anybody"},
+		{"a coordinator for an administrator", c.Dial(0, "coordinator", "c2"), for_(admin), "user person admin coordinator anybody"},
 		{"a coordinator for an administrator on a node", c.Dial(0, "coordinator", "c2"), for_(admin, "berth-plain", "1"), "user coordinator anybody"},
 		{"a local user who says to be another", c.Client(0), for_(admin), ""},
 		{"a local user who says to forward", c.Client(0), for_(alice, "berth-forwarded", "c1"), ""},

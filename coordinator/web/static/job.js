@@ -32,6 +32,13 @@ function resubmit(j) {
 
 const share = (g) => `${clean(g.type)} ${g.index ?? 0}: ${g.share?.exclusive ? 'all of it' : mib(g.share?.memMib)}`;
 
+// progress is how far a job said that it is, as berth show has it.
+function progress(j) {
+  const p = (j.attempts ?? []).at(-1)?.progress, total = Number(p?.total || 0), step = Number(p?.step || 0), left = (time(p?.ends) - Date.now()) / 1000;
+  if (!p) return '';
+  return `step ${step.toLocaleString('en')}` + (total ? ` of ${total.toLocaleString('en')} (${Math.floor(100 * step / total)} %)` : '') + (!over(j.state) && left > 0 ? `, about ${span(left)} left` : '');
+}
+
 function what(j) {
   const s = j.spec ?? {}, exit = j.exitCode === undefined ? '' : j.signal ? `signal ${j.signal}` : `exit code ${j.exitCode}`;
   const asked = [s.gpus && `${s.gpus} card${s.gpus > 1 ? 's' : ''}`, s.exclusive && 'exclusive', s.gpuType && `type ${clean(s.gpuType)}`, Number(s.gpuMemMib) && `${mib(s.gpuMemMib)} of each`,
@@ -41,7 +48,7 @@ function what(j) {
     'Exit', exit, 'Node', clean(j.nodeList || j.node), 'Cards', (j.gpus ?? []).map(share).join(', '), 'Partition', clean(j.partition), 'Account', clean(j.account),
     'Beside', (j.neighbours ?? []).length ? j.neighbours.map((id) => [jobLink(id), ' ']) : '', 'Slowed down', j.predictedSlowdown ? `${j.predictedSlowdown.toFixed(2)} times by those beside it, as predicted` : '',
     'Submitted', when(time(j.submitted)), 'Expected start', when(time(j.estimatedStart)), 'Started', when(time(j.started)), 'Ended', when(time(j.ended)),
-    'Ran', j.started && !waits(j.state) ? span(((time(j.ended) || Date.now()) - time(j.started)) / 1000) : '', 'Waits for', clean(j.dependency),
+    'Ran', j.started && !waits(j.state) ? span(((time(j.ended) || Date.now()) - time(j.started)) / 1000) : '', 'Progress', progress(j), 'Waits for', clean(j.dependency),
     'Predicted', p && `${mib(p.gpuMemMib)} of a card, ${milli(p.gpuUtilMilli)} busy, ${p.seconds ? span(p.seconds) : 'time unknown'} on ${clean(p.gpuType)}; confidence ${pct(p.confidence || 0)}, from ${clean(p.source)}`,
     'Asked for', asked.filter(Boolean).join(', '), 'Command', (s.command ?? []).map((c) => clean(quote(raw(c)))).join(' '), 'Image', clean(s.image), 'Directory', s.dir && text(s.dir), 'Output', s.stdout && text(s.stdout), 'Comment', clean(s.comment));
 }
@@ -86,7 +93,7 @@ function cancelButton(j, done) {
       done();
     } catch (err) { say.textContent = err.message; }
   });
-  return h('div', {class: 'bar'}, h('button', {id: 'cancel', class: 'danger', type: 'button', onclick: () => { ask.returnValue = ''; ask.showModal(); }}, 'End this job'), say, ask);
+  return h('div', {class: 'bar'}, h('button', {id: 'cancel', class: 'danger', type: 'button', onclick: () => { ask.returnValue = ''; ask.showModal(); }}, 'Cancel this job'), say, ask);
 }
 
 export function job(root, arg, say) {

@@ -30,7 +30,7 @@ export function overview(root, _, say) {
     h('div', {class: 'bar'}, h('label', {for: 'by'}, 'Colour', by)),
     h('div', {class: 'legend', 'aria-hidden': 'true'}, ['u0', 'u1', 'u2', 'u3', 'u4', 'ux'].map((c, i) => [h('span', {class: `cell ${c}`}), ['idle', 'to 30 %', 'to 55 %', 'to 80 %', 'more', 'not known'][i]]),
       h('span', {class: 'cell u0 fault'}), 'takes no jobs; figures are jobs'), cards),
-    h('section', {'aria-labelledby': 'hqueue'}, h('h2', {id: 'hqueue'}, 'Who waits'), queue));
+    h('section', {'aria-labelledby': 'hqueue'}, h('h2', {id: 'hqueue'}, 'Waiting'), queue));
 
   function draw() {
     const [, of] = measures[by.value];
@@ -55,7 +55,7 @@ export function overview(root, _, say) {
     again();
     const all = nodes.flatMap((n) => (n.gpus ?? []).map((g) => [n, g]));
     const busy = all.filter(([, g]) => g.jobs?.length).length, out = all.filter(([n, g]) => fault(n, g)).length;
-    tiles.replaceChildren(...[['running', running], ['waiting', waiting], ['cards in use', `${busy} of ${all.length}`], ['cards that take no jobs', out], ['nodes', nodes.length]]
+    tiles.replaceChildren(...[['running', running], ['waiting', waiting], ['cards in use', `${busy} of ${all.length}`], ['cards out of service', out], ['nodes', nodes.length]]
       .map(([k, v]) => h('li', {}, h('b', {}, state.loaded || k.includes('card') || k === 'nodes' ? v : '…'), k)));
     const rows = [...groups].map(([k, g]) => [...JSON.parse(k), g]).sort((a, b) => b[2].jobs - a[2].jobs);
     queue.replaceChildren(rows.length ? table('Jobs that wait, by the type of card that they ask for and why', [{name: 'Type'}, {name: 'Why', t: true}, {name: 'Jobs', n: true}, {name: 'Cards', n: true}],
