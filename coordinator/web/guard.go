@@ -143,7 +143,7 @@ func (s *Server) cookieOf(r *http.Request) string {
 func (s *Server) secure() bool { return s.cfg.TLS != nil }
 
 func (s *Server) setCookie(w http.ResponseWriter, value string, maxAge int) {
-	http.SetCookie(w, &http.Cookie{
+	http.SetCookie(w, &http.Cookie{ // #nosec G124 -- Secure wherever there is TLS; without, it listens on loopback alone
 		Name: s.cookieName(), Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, Secure: s.secure(), SameSite: http.SameSiteStrictMode,
 	})
 }
