@@ -32,6 +32,14 @@ function resubmit(j) {
 
 const share = (g) => `${clean(g.type)} ${g.index ?? 0}: ${g.share?.exclusive ? 'all of it' : mib(g.share?.memMib)}`;
 
+// path is the name of a job's file with what of Slurm's patterns is the same for all
+// its nodes and processes, as berth show has it.
+function path(j, pattern) {
+  if (Number(j.arrayCount || 0) > 1 || /%[0-9]*[Nnst]/.test(pattern)) return pattern;
+  const as = {j: j.id, J: j.id, A: j.arrayJobId || j.id, a: j.arrayTaskId, x: clean(j.name), u: clean(j.user)};
+  return pattern.replace(/%(%|[jJAaxu])/g, (all, c) => (c === '%' ? '%' : as[c] ?? all));
+}
+
 // progress is how far a job said that it is, as berth show has it.
 function progress(j) {
   const p = (j.attempts ?? []).at(-1)?.progress, total = Number(p?.total || 0), step = Number(p?.step || 0), left = (time(p?.ends) - Date.now()) / 1000;
@@ -50,7 +58,7 @@ function what(j) {
     'Submitted', when(time(j.submitted)), 'Expected start', when(time(j.estimatedStart)), 'Started', when(time(j.started)), 'Ended', when(time(j.ended)),
     'Ran', j.started && !waits(j.state) ? span(((time(j.ended) || Date.now()) - time(j.started)) / 1000) : '', 'Progress', progress(j), 'Waits for', clean(j.dependency),
     'Predicted', p && `${mib(p.gpuMemMib)} of a card, ${milli(p.gpuUtilMilli)} busy, ${p.seconds ? span(p.seconds) : 'time unknown'} on ${clean(p.gpuType)}; confidence ${pct(p.confidence || 0)}, from ${clean(p.source)}`,
-    'Asked for', asked.filter(Boolean).join(', '), 'Command', (s.command ?? []).map((c) => clean(quote(raw(c)))).join(' '), 'Image', clean(s.image), 'Directory', s.dir && text(s.dir), 'Output', s.stdout && text(s.stdout), 'Comment', clean(s.comment));
+    'Asked for', asked.filter(Boolean).join(', '), 'Command', (s.command ?? []).map((c) => clean(quote(raw(c)))).join(' '), 'Image', clean(s.image), 'Directory', s.dir && text(s.dir), 'Output', s.stdout && path(j, text(s.stdout)), 'Comment', clean(s.comment));
 }
 
 function why(r) {
