@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
@@ -95,7 +96,7 @@ func TestWhyNotWhere(t *testing.T) {
 			if len(p.Starts) > 0 || len(p.Unplaced) != 1 || p.Unplaced[0].Reason.Code != c.code || !strings.Contains(p.Unplaced[0].Reason.Detail, c.says) {
 				t.Errorf("%q, left out by %v, want %s: %q", brief(&p), p.Unplaced, c.code, c.says)
 			}
-			err := scheduler.NeverFits(nodes(), c.job, scheduler.Default())
+			err := rules.NeverFits(nodes(), c.job, scheduler.Default())
 			if c.never == "" && err != nil || c.never != "" && (err == nil || !strings.Contains(err.Msg, c.never)) {
 				t.Errorf("refused by %v, want %q", err, c.never)
 			}

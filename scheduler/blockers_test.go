@@ -12,6 +12,8 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/explain"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
@@ -27,7 +29,7 @@ func blockers(w *World, j *cluster.Job, pol scheduler.Policy) map[string]int {
 		for i := range n.GPUs {
 			g := &n.GPUs[i]
 			c, _ := w.Ledg.GPU(g.ID)
-			share, _, never := scheduler.ShareOn(j, g, pol)
+			share, _, never := rules.ShareOn(j, g, pol)
 			cpu, mem := host(j.Spec.CPUMilli, pol.DefaultCPUMilli), host(j.Spec.MemMiB, pol.DefaultMemMiB)
 			code, of := cluster.ReasonUnconfirmed, g.Type
 			switch {
@@ -159,7 +161,7 @@ func TestExplainOfWhatIsDown(t *testing.T) {
 			t.Parallel()
 			j := Job(1)
 			x := scheduler.Explain((&scene{nodes: c.nodes, waits: []*cluster.Job{j}}).world(t).Snapshot(), j, scheduler.Default())
-			at := slices.IndexFunc(x, func(e scheduler.Explanation) bool { return e.Reason.Code == cluster.ReasonNodeDown })
+			at := slices.IndexFunc(x, func(e explain.Explanation) bool { return e.Reason.Code == cluster.ReasonNodeDown })
 			if at < 0 || x[at].Count != c.count || x[at].Reason.Detail != c.want {
 				t.Errorf("got %+v, want %d of %q", x, c.count, c.want)
 			}
@@ -204,7 +206,7 @@ func TestExplainAgreesWithTheLedger(t *testing.T) {
 		s := w.Snapshot()
 		for _, j := range s.Waiting {
 			wide := slices.ContainsFunc(j.Estimates, func(e cluster.Estimate) bool { return e.GPUMemP95MiB > e.GPUMemMiB })
-			if j.Spec.GPUs != 1 || j.MinGPUMemMiB > 0 || wide || scheduler.NeverFits(s.Nodes, j, pol) != nil {
+			if j.Spec.GPUs != 1 || j.MinGPUMemMiB > 0 || wide || rules.NeverFits(s.Nodes, j, pol) != nil {
 				continue // which cards those leave to others is another rule
 			}
 			want, got := blockers(w, j, pol), map[string]int{}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // Bounds of how many one pass makes room for, and of how many each may end.
@@ -79,7 +80,7 @@ func (m *maker) coming(id cluster.JobID) bool {
 // forJob looks at every node, and takes the one where least is lost.
 func (m *maker) forJob(it *item) {
 	var best []*cluster.Job
-	least := int64(forever)
+	least := int64(rules.Forever)
 	for i := range m.p.f.hosts {
 		h := &m.p.f.hosts[i]
 		if h.place < 0 || it.node != "" && it.node != h.node.ID || !it.job.Spec.Allows(h.node) {
@@ -163,7 +164,7 @@ func (m *maker) fits(it *item, h *host, gone []*cluster.Job) bool {
 	free := map[int32]int{} // cards that would hold it, by class
 	for i := h.lo; i < h.hi; i++ {
 		c := &m.p.f.cards[i]
-		if c.class < 0 || it.needs[c.class].way == wayNone || c.use.Closed {
+		if c.class < 0 || it.needs[c.class].Way == rules.WayNone || c.use.Closed {
 			continue
 		}
 		use := c.use
@@ -178,8 +179,8 @@ func (m *maker) fits(it *item, h *host, gone []*cluster.Job) bool {
 			}
 		}
 		n := &it.needs[c.class]
-		if n.way == wayWhole && use.Shares > 0 || use.FreeShares() < 1 || use.Shares >= max(1, m.p.pol.MaxShares) ||
-			n.way == wayShare && (n.mem > use.FreeMiB() || n.milli > use.FreeMilli()) {
+		if n.Way == rules.WayWhole && use.Shares > 0 || use.FreeShares() < 1 || use.Shares >= max(1, m.p.pol.MaxShares) ||
+			n.Way == rules.WayShare && (n.Mem > use.FreeMiB() || n.Milli > use.FreeMilli()) {
 			continue
 		}
 		if free[c.class]++; free[c.class] >= it.gpus {

@@ -1,5 +1,7 @@
 package scheduler
 
+import "github.com/berth-scheduler/berth/scheduler/say"
+
 // close counts a card that is drained or not sound, on a node that takes jobs.
 func (f *fleet) close(gpuType string) {
 	if f.closed == nil {
@@ -12,7 +14,7 @@ func (f *fleet) close(gpuType string) {
 // there are none.
 func (f *fleet) closedWords(gpuType string) string {
 	if n := f.closed[gpuType]; n > 0 {
-		return "; " + gpus(n) + " drained or not sound"
+		return "; " + say.GPUs(n) + " drained or not sound"
 	}
 	return ""
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/explain"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
@@ -74,7 +75,7 @@ func TestNobodyIsSlowedDownBeyondTheLimit(t *testing.T) {
 				return
 			}
 			x := scheduler.Explain(w.Snapshot(), w.Jobs[2], pol)
-			i := slices.IndexFunc(x, func(e scheduler.Explanation) bool { return e.Reason.Code == cluster.ReasonSharing })
+			i := slices.IndexFunc(x, func(e explain.Explanation) bool { return e.Reason.Code == cluster.ReasonSharing })
 			if i < 0 || !strings.Contains(x[i].Reason.Detail, tc.why) {
 				t.Errorf("explained by %v, want %q", x, tc.why)
 			}

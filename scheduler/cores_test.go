@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
@@ -171,7 +172,7 @@ func TestCoresWhereNoGPUCouldEver(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			w, pol := NewWorld(c.nodes, c.job), scheduler.Default()
-			p, never := scheduler.Schedule(w.Snapshot(), pol), scheduler.NeverFits(c.nodes, c.job, pol)
+			p, never := scheduler.Schedule(w.Snapshot(), pol), rules.NeverFits(c.nodes, c.job, pol)
 			got := cluster.NodeID("")
 			if len(p.Starts) > 0 {
 				got = p.Starts[0].Berth.Node
@@ -256,7 +257,7 @@ func TestCoresHold(t *testing.T) {
 			case st.Estimate.GPUType != cluster.CPUType || st.Berth.MemMiB < e.HostMemMiB:
 				t.Fatalf("job %d has %d MiB by %+v", j.ID, st.Berth.MemMiB, st.Estimate)
 			}
-			ever := scheduler.NeverFits(w.Nodes, withGPUsOnly(j), pol) == nil
+			ever := rules.NeverFits(w.Nodes, withGPUsOnly(j), pol) == nil
 			if ever && (j.Spec.Objective == "" || e.Duration == 0 || j.Spec.TimeLimit > 0 && e.Duration > j.Spec.TimeLimit) {
 				t.Fatalf("job %d (%+v) goes without GPUs because %q", j.ID, j.Spec, st.Why)
 			}

@@ -5,21 +5,12 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
-
-// classKey is what a job's need on a card depends on. Cards of one type that
-// sell different amounts, as after a driver update on half of the nodes, are
-// different classes.
-type classKey struct {
-	gpuType   string
-	sellable  int64
-	shareable bool
-	realm     int32
-}
 
 // class is all schedulable cards that are alike, in the order of nodes and ids.
 type class struct {
-	classKey
+	rules.ClassKey
 	rep   *cluster.GPU
 	cards []int32
 	// used and empty index the same places: a card is in the one or the other.
@@ -79,7 +70,7 @@ type host struct {
 	promised     bool  // cores are kept for a deadline
 	keptCPU      int64 // for jobs that waited too long
 	keptMem      int64
-	spare        spare
+	spare        rules.Spare
 	idleCPU      int64 // what the idle GPUs keep; see occupy
 	idleMem      int64
 	plainCPU     int64 // what they keep from jobs without GPUs
@@ -144,10 +135,10 @@ type fleet struct {
 }
 
 func newFleet(nodes []*cluster.Node, led *cluster.Ledger, queues map[cluster.GPUID][]cluster.Waiter, pol *Policy, parts *realms) *fleet {
-	f := &fleet{led: led, pol: pol, realms: parts, hostAt: make(map[cluster.NodeID]int32, len(nodes)), asksCPU: forever, asksMem: forever}
-	if !slices.IsSortedFunc(nodes, byNode) {
+	f := &fleet{led: led, pol: pol, realms: parts, hostAt: make(map[cluster.NodeID]int32, len(nodes)), asksCPU: rules.Forever, asksMem: rules.Forever}
+	if !slices.IsSortedFunc(nodes, rules.ByNode) {
 		nodes = slices.Clone(nodes)
-		slices.SortFunc(nodes, byNode)
+		slices.SortFunc(nodes, rules.ByNode)
 	}
 	total := 0
 	for _, n := range nodes {
@@ -163,8 +154,6 @@ func newFleet(nodes []*cluster.Node, led *cluster.Ledger, queues map[cluster.GPU
 	f.indexHosts()
 	return f
 }
-
-func byNode(a, b *cluster.Node) int { return cmp.Compare(a.ID, b.ID) }
 
 func (f *fleet) addHost(n *cluster.Node, queues map[cluster.GPUID][]cluster.Waiter) {
 	use, ok := f.led.Node(n.ID)
@@ -188,7 +177,7 @@ func (f *fleet) addHost(n *cluster.Node, queues map[cluster.GPUID][]cluster.Wait
 		if u.Closed && use.Schedulable {
 			f.close(u.Type)
 		}
-		c := card{gpu: &n.GPUs[k], use: u, host: int32(len(f.hosts)), class: -1, until: forever, queue: q}
+		c := card{gpu: &n.GPUs[k], use: u, host: int32(len(f.hosts)), class: -1, until: rules.Forever, queue: q}
 		if f.realms != nil {
 			c.realm = f.realms.of(n, u.ID)
 		}
@@ -196,7 +185,7 @@ func (f *fleet) addHost(n *cluster.Node, queues map[cluster.GPUID][]cluster.Wait
 		f.cards = append(f.cards, c)
 	}
 	h.hi = int32(len(f.cards))
-	h.spare = spareOf(&h.use, int(h.hi-h.lo), f.pol)
+	h.spare = rules.SpareOf(&h.use, int(h.hi-h.lo), f.pol)
 	f.keepIdle(&h)
 	f.hostAt[n.ID] = int32(len(f.hosts))
 	f.hosts = append(f.hosts, h)
@@ -221,21 +210,21 @@ func (f *fleet) account(id cluster.GPUID) (cluster.GPUUse, bool) {
 // classify sorts the cards of nodes that take jobs into classes, themselves
 // sorted by type, then by what they sell.
 func (f *fleet) classify() {
-	at := map[classKey]int32{}
-	f.eachClass(func(k classKey, first int32) {
+	at := map[rules.ClassKey]int32{}
+	f.eachClass(func(k rules.ClassKey, first int32) {
 		if _, ok := at[k]; !ok {
 			at[k] = int32(len(f.classes))
-			f.classes = append(f.classes, class{classKey: k, rep: f.cards[first].gpu})
+			f.classes = append(f.classes, class{ClassKey: k, rep: f.cards[first].gpu})
 		}
 	}, func(int32) {})
 	slices.SortFunc(f.classes, func(a, b class) int {
-		return cmp.Or(cmp.Compare(a.gpuType, b.gpuType), cmp.Compare(a.sellable, b.sellable), compareBool(a.shareable, b.shareable), cmp.Compare(a.realm, b.realm))
+		return cmp.Or(cmp.Compare(a.GPUType, b.GPUType), cmp.Compare(a.Sellable, b.Sellable), rules.CompareBool(a.Shareable, b.Shareable), cmp.Compare(a.Realm, b.Realm))
 	})
 	for i := range f.classes {
-		at[f.classes[i].classKey] = int32(i)
+		at[f.classes[i].ClassKey] = int32(i)
 	}
 	now := int32(0)
-	f.eachClass(func(k classKey, _ int32) { now = at[k] }, func(i int32) {
+	f.eachClass(func(k rules.ClassKey, _ int32) { now = at[k] }, func(i int32) {
 		f.cards[i].class = now
 		f.classes[now].add(&f.cards[i], i)
 	})
@@ -246,29 +235,19 @@ func (f *fleet) classify() {
 
 // eachClass calls of where cards of another class than those before begin, and
 // card for each card of a node that takes jobs.
-func (f *fleet) eachClass(of func(k classKey, first int32), card func(i int32)) {
-	var last classKey
+func (f *fleet) eachClass(of func(k rules.ClassKey, first int32), card func(i int32)) {
+	var last rules.ClassKey
 	for i := range f.cards {
 		c := &f.cards[i]
 		if !f.hosts[c.host].use.Schedulable || c.use.SellableMiB <= 0 || c.use.Closed {
 			continue
 		}
-		if k := (classKey{c.use.Type, c.use.SellableMiB, c.use.Shareable, c.realm}); k != last {
+		if k := (rules.ClassKey{GPUType: c.use.Type, Sellable: c.use.SellableMiB, Shareable: c.use.Shareable, Realm: c.realm}); k != last {
 			last = k
 			of(k, int32(i))
 		}
 		card(int32(i))
 	}
-}
-
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
 }
 
 func (k *class) add(c *card, i int32) {
@@ -297,11 +276,11 @@ func (f *fleet) indexClass(k *class) {
 	k.used.build()
 	k.empty.build()
 	large := int32(0)
-	k.easyCPU, k.easyMem = forever, forever
+	k.easyCPU, k.easyMem = rules.Forever, rules.Forever
 	for i := range k.groups {
 		large = max(large, k.groups[i].hi-k.groups[i].lo)
-		if h := &f.hosts[k.groups[i].host]; h.spare.gpus > 0 {
-			k.easyCPU, k.easyMem = min(k.easyCPU, h.spare.partCPU), min(k.easyMem, h.spare.partMem)
+		if h := &f.hosts[k.groups[i].host]; h.spare.GPUs > 0 {
+			k.easyCPU, k.easyMem = min(k.easyCPU, h.spare.PartCPU), min(k.easyMem, h.spare.PartMem)
 		}
 	}
 	f.groupParts(k)
@@ -339,7 +318,7 @@ func (f *fleet) indexHosts() {
 
 func (f *fleet) comparePlain(a, b int32) int {
 	x, y := &f.hosts[a], &f.hosts[b]
-	return cmp.Or(compareBool(x.lo != x.hi, y.lo != y.hi), cmp.Compare(x.idle, y.idle), cmp.Compare(y.full(), x.full()), cmp.Compare(a, b))
+	return cmp.Or(rules.CompareBool(x.lo != x.hi, y.lo != y.hi), cmp.Compare(x.idle, y.idle), cmp.Compare(y.full(), x.full()), cmp.Compare(a, b))
 }
 
 func (f *fleet) fillPlain() {
@@ -373,7 +352,7 @@ func (f *fleet) hostRoom(h *host) room {
 	if h.foreignQueue {
 		return nowhere()
 	}
-	return room{cpu: h.freeCPU() - h.plainCPU, host: h.freeMem() - h.plainMem, until: forever}
+	return room{cpu: h.freeCPU() - h.plainCPU, host: h.freeMem() - h.plainMem, until: rules.Forever}
 }
 
 // asks learns what the waiting jobs ask of nodes.

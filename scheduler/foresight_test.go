@@ -10,6 +10,8 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/deadline"
+	"github.com/berth-scheduler/berth/scheduler/explain"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
@@ -76,7 +78,7 @@ func TestAdmitLooksAtWhatIsThere(t *testing.T) {
 			if c.snap != nil {
 				c.snap(s)
 			}
-			err := scheduler.Admit(s, []*cluster.Job{c.asks}, pol)
+			err := deadline.Admit(s, []*cluster.Job{c.asks}, pol)
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Msg, c.want)) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
@@ -95,7 +97,7 @@ func TestSlackOfWhoWaits(t *testing.T) {
 		if c.est != 0 {
 			j.EstStart = Now.Add(c.est)
 		}
-		if got, ok := scheduler.Slack(j, Now, scheduler.Default()); !ok || got != c.want {
+		if got, ok := deadline.Slack(j, Now, scheduler.Default()); !ok || got != c.want {
 			t.Errorf("expected to start in %s: slack %s, want %s", c.est, got, c.want)
 		}
 	}
@@ -224,7 +226,7 @@ func TestExplainNamesTheNearest(t *testing.T) {
 		}
 		w := sc.world(t)
 		x := scheduler.Explain(w.Snapshot(), w.Jobs[cluster.JobID(place+1)], scheduler.Default())
-		if !slices.ContainsFunc(x, func(e scheduler.Explanation) bool { return strings.HasPrefix(e.Reason.Detail, want) }) {
+		if !slices.ContainsFunc(x, func(e explain.Explanation) bool { return strings.HasPrefix(e.Reason.Detail, want) }) {
 			t.Errorf("%+v, want %q", x, want)
 		}
 	}

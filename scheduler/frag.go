@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/fragment"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // frag lets a pass choose among cards on which a job fits by how little the
@@ -12,17 +14,17 @@ import (
 // Policy.FragNodes nodes are looked at for each job: those that first fit would
 // come to first, of each class as many.
 type frag struct {
-	typical []Typical   // by class
-	nodes   [][]measure // by class and group
-	vers    []int32     // of hosts: rises when something starts there
-	age     int32       // rises when the typical shapes change
-	sites   []site      // by class: what fit found last
+	typical []fragment.Typical // by class
+	nodes   [][]measure        // by class and group
+	vers    []int32            // of hosts: rises when something starts there
+	age     int32              // rises when the typical shapes change
+	sites   []site             // by class: what fit found last
 	job     *cluster.Job
 	left    int
-	each    int        // nodes of a class that it looks at
-	state   []CardLeft // scratch
-	cards   []int32    // scratch
-	was, is [maxLook]CardLeft
+	each    int                 // nodes of a class that it looks at
+	state   []fragment.CardLeft // scratch
+	cards   []int32             // scratch
+	was, is [maxLook]fragment.CardLeft
 }
 
 // maxLook bounds the cards of one job whose score is computed; wider jobs are
@@ -30,7 +32,7 @@ type frag struct {
 const maxLook = 16
 
 type measure struct {
-	Measure
+	fragment.Measure
 	made int64 // version of the host, and age
 }
 
@@ -67,17 +69,17 @@ func every(n int) int {
 
 // learn counts what jobs ask for, on each class of cards.
 type learn struct {
-	mix []Mix
+	mix []fragment.Mix
 	// cpu and host are what jobs for GPUs take beside them, milli how much of
 	// GPUs that is, in thousandths.
 	cpu, host, milli int64
 }
 
-func newLearn(classes int) *learn { return &learn{mix: make([]Mix, classes)} }
+func newLearn(classes int) *learn { return &learn{mix: make([]fragment.Mix, classes)} }
 
 // add counts one job.
 func (l *learn) add(j *cluster.Job, f *fleet, weight int64) {
-	cpu, host := HostOf(j, f.pol)
+	cpu, host := rules.HostOf(j, f.pol)
 	most := int64(0)
 	for c := range f.classes {
 		k := &f.classes[c]
@@ -85,9 +87,9 @@ func (l *learn) add(j *cluster.Job, f *fleet, weight int64) {
 			l.mix[c].AddUnable(weight)
 			continue
 		}
-		e, _ := cluster.EstimateFor(j.Estimates, k.gpuType)
-		n := needOn(j, k.rep, &e, f.pol)
-		if n.way == wayNone {
+		e, _ := cluster.EstimateFor(j.Estimates, k.GPUType)
+		n := rules.NeedOn(j, k.rep, &e, f.pol)
+		if n.Way == rules.WayNone {
 			l.mix[c].AddUnable(weight)
 			continue
 		}
@@ -102,10 +104,10 @@ func (l *learn) add(j *cluster.Job, f *fleet, weight int64) {
 	}
 }
 
-func shapeOn(n *need, k *class, gpus int, cpu, host int64) Shape {
-	s := Shape{GPUs: gpus, Alone: n.way == wayWhole, Mem: cluster.WholeGPU, Milli: cluster.WholeGPU, CPUMilli: cpu, HostMiB: host}
+func shapeOn(n *rules.Need, k *class, gpus int, cpu, host int64) fragment.Shape {
+	s := fragment.Shape{GPUs: gpus, Alone: n.Way == rules.WayWhole, Mem: cluster.WholeGPU, Milli: cluster.WholeGPU, CPUMilli: cpu, HostMiB: host}
 	if !s.Alone {
-		s.Mem, s.Milli = min(cluster.WholeGPU, n.mem*cluster.WholeGPU/max(1, k.sellable)), n.milli
+		s.Mem, s.Milli = min(cluster.WholeGPU, n.Mem*cluster.WholeGPU/max(1, k.Sellable)), n.Milli
 	}
 	return s
 }
@@ -149,7 +151,7 @@ func (p *pass) newFrag() *frag {
 
 func (p *pass) makeFrag() *frag {
 	n := len(p.f.classes)
-	w := &frag{typical: make([]Typical, n), sites: make([]site, n), nodes: make([][]measure, n), vers: make([]int32, len(p.f.hosts))}
+	w := &frag{typical: make([]fragment.Typical, n), sites: make([]site, n), nodes: make([][]measure, n), vers: make([]int32, len(p.f.hosts))}
 	for c := range w.nodes {
 		w.nodes[c] = make([]measure, len(p.f.classes[c].groups))
 	}
@@ -163,7 +165,7 @@ func (w *frag) learn(p *pass) (tight bool) {
 	w.age++
 	for c := range w.typical {
 		w.typical[c] = l.mix[c].Typical()
-		tight = tight || w.typical[c].binds(p.f.classes[c].easyCPU, p.f.classes[c].easyMem)
+		tight = tight || w.typical[c].Binds(p.f.classes[c].easyCPU, p.f.classes[c].easyMem)
 	}
 	return tight
 }
@@ -187,7 +189,7 @@ func (w *frag) begin(p *pass, it *item, c int) {
 	}
 	able := 0
 	for i := c; i < len(it.needs); i++ {
-		if it.needs[i].way != wayNone && p.mayFit(it, i) {
+		if it.needs[i].Way != rules.WayNone && p.mayFit(it, i) {
 			able++
 		}
 	}
@@ -202,10 +204,10 @@ func (w *frag) chose(p *pass, it *item, c int, cards []int32) {
 	}
 }
 
-func (f *fleet) leftOf(c *card) CardLeft { return leftOn(&c.use, f.pol) }
+func (f *fleet) leftOf(c *card) fragment.CardLeft { return leftOn(&c.use, f.pol) }
 
-func leftOn(u *cluster.GPUUse, pol *Policy) CardLeft {
-	return CardLeft{
+func leftOn(u *cluster.GPUUse, pol *Policy) fragment.CardLeft {
+	return fragment.CardLeft{
 		Mem: u.FreeMiB() * cluster.WholeGPU / max(1, u.SellableMiB), Milli: u.FreeMilli(),
 		Takes: u.FreeShares() > 0 && u.Shares < max(1, pol.MaxShares), Empty: u.Shares == 0,
 	}
@@ -225,7 +227,7 @@ func (w *frag) score(p *pass, it *item, c int, gi int32, cards []int32) int8 {
 		}
 		t.Measure(&m.Measure, cpu, host, w.state)
 	}
-	share := it.needs[c].share(k.sellable)
+	share := it.needs[c].Share(k.Sellable)
 	n := min(len(cards), maxLook)
 	for x, i := range cards[:n] {
 		u := p.f.cards[i].use
@@ -236,7 +238,7 @@ func (w *frag) score(p *pass, it *item, c int, gi int32, cards []int32) int8 {
 		u.Exclusive = share.Exclusive
 		w.is[x] = leftOn(&u, &p.pol)
 	}
-	return FragmentationScore(t.Growth(&m.Measure, cpu-it.cpu, host-it.mem, w.was[:n], w.is[:n]))
+	return fragment.Score(t.Growth(&m.Measure, cpu-it.cpu, host-it.mem, w.was[:n], w.is[:n]))
 }
 
 // offer keeps cards if they are the best that was found of a class.

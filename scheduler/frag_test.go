@@ -8,15 +8,17 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/fragment"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
 // typicalOn learns what is typical on cards like g from all jobs of a world.
-func typicalOn(s *cluster.Snapshot, g *cluster.GPU, pol scheduler.Policy) scheduler.Typical {
-	var m scheduler.Mix
+func typicalOn(s *cluster.Snapshot, g *cluster.GPU, pol scheduler.Policy) fragment.Typical {
+	var m fragment.Mix
 	for _, jobs := range [][]*cluster.Job{s.Running, s.Waiting} {
 		for _, j := range jobs {
-			share, _, r := scheduler.ShareOn(j, g, pol)
+			share, _, r := rules.ShareOn(j, g, pol)
 			if j.Spec.GPUs == 0 || r.Code != "" {
 				m.AddUnable(1)
 				continue
@@ -27,8 +29,8 @@ func typicalOn(s *cluster.Snapshot, g *cluster.GPU, pol scheduler.Policy) schedu
 	return m.Typical()
 }
 
-func shapeOf(j *cluster.Job, share cluster.Share, g *cluster.GPU, pol scheduler.Policy) scheduler.Shape {
-	out := scheduler.Shape{
+func shapeOf(j *cluster.Job, share cluster.Share, g *cluster.GPU, pol scheduler.Policy) fragment.Shape {
+	out := fragment.Shape{
 		GPUs: j.Spec.GPUs, Alone: share.Exclusive, Mem: 1000, Milli: 1000,
 		CPUMilli: host(j.Spec.CPUMilli, pol.DefaultCPUMilli), HostMiB: host(j.Spec.MemMiB, pol.DefaultMemMiB),
 	}
@@ -40,7 +42,7 @@ func shapeOf(j *cluster.Job, share cluster.Share, g *cluster.GPU, pol scheduler.
 
 // tight reports whether a typical job asks for more cores or memory than goes
 // with its part of the cards of some node.
-func tight(nodes []*cluster.Node, t *scheduler.Typical) bool {
+func tight(nodes []*cluster.Node, t *fragment.Typical) bool {
 	for _, n := range nodes {
 		for _, s := range t.Shapes() {
 			cards := int64(s.GPUs) * max(1, s.Milli, s.Mem)
@@ -55,7 +57,7 @@ func tight(nodes []*cluster.Node, t *scheduler.Typical) bool {
 // lostOn is the measure of Weng et al., section 4.2, of a node with one type
 // of cards, times the total of t: for each typical job what is idle where it
 // cannot use it.
-func lostOn(led *cluster.Ledger, n *cluster.Node, t *scheduler.Typical, pol scheduler.Policy) int64 {
+func lostOn(led *cluster.Ledger, n *cluster.Node, t *fragment.Typical, pol scheduler.Policy) int64 {
 	u, _ := led.Node(n.ID)
 	lost := int64(0)
 	for k, s := range t.Shapes() {
@@ -111,12 +113,12 @@ func TestFragmentsLeast(t *testing.T) {
 }
 
 // leastOf compares a start with all others that were possible.
-func leastOf(t *rapid.T, s *cluster.Snapshot, st *cluster.Start, j *cluster.Job, typical *scheduler.Typical, pol scheduler.Policy) {
+func leastOf(t *rapid.T, s *cluster.Snapshot, st *cluster.Start, j *cluster.Job, typical *fragment.Typical, pol scheduler.Policy) {
 	score := func(b *cluster.Berth, n *cluster.Node) int8 {
 		led := s.Ledger.Clone()
 		before := lostOn(led, n, typical, pol)
 		led.Take(b)
-		return scheduler.FragmentationScore((lostOn(led, n, typical, pol) - before) / typical.Total())
+		return fragment.Score((lostOn(led, n, typical, pol) - before) / typical.Total())
 	}
 	var got int8
 	for _, n := range s.Nodes {

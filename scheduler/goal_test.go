@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
@@ -84,7 +85,7 @@ func TestLimitsOfPowerAndPrice(t *testing.T) {
 			j.Spec.MaxPowerW, j.Spec.MaxCostMilli = c.w, c.milli
 			w := NewWorld([]*cluster.Node{Node("n1", 1, a100), Node("n2", 1, small), Node("n3", 1, t4)}, j)
 			pol := priced()
-			p, never := scheduler.Schedule(w.Snapshot(), pol), scheduler.NeverFits(w.Nodes, j, pol)
+			p, never := scheduler.Schedule(w.Snapshot(), pol), rules.NeverFits(w.Nodes, j, pol)
 			switch {
 			case c.want == "" && (len(p.Starts) > 0 || never == nil || !strings.Contains(never.Msg, c.why)):
 				t.Errorf("starts %v, never %v", p.Starts, never)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
@@ -58,7 +59,7 @@ func TestStartsKeepTheSpec(t *testing.T) {
 				if g == nil {
 					t.Fatalf("job %d: node %s has no GPU %s", st.Job, node.ID, gs.GPU)
 				}
-				want, est, r := scheduler.ShareOn(j, g, pol)
+				want, est, r := rules.ShareOn(j, g, pol)
 				if r.Code != "" || want != gs.Share || est != st.Estimate {
 					t.Fatalf("job %d has %+v of %s, ShareOn says %+v (%s)", st.Job, gs.Share, g.ID, want, r)
 				}
@@ -124,7 +125,7 @@ func TestMovesMakeSense(t *testing.T) {
 			}
 			u, _ := w.Ledg.GPU(m.GPU)
 			node, _ := w.Node(u.Node)
-			if !node.Schedulable() || scheduler.NeverFits([]*cluster.Node{node}, j, pol) != nil {
+			if !node.Schedulable() || rules.NeverFits([]*cluster.Node{node}, j, pol) != nil {
 				t.Fatalf("job %d joins the queue of %s and can never run there", m.Job, m.GPU)
 			}
 			waits := s.Now.Sub(j.Eligible)
@@ -179,7 +180,7 @@ func TestNoFreeCardBesideAWaitingJob(t *testing.T) {
 				}
 				for i := range n.GPUs {
 					u, _ := w.Ledg.GPU(n.GPUs[i].ID)
-					if _, _, r := scheduler.ShareOn(j, &n.GPUs[i], pol); r.Code == "" && u.Shares == 0 {
+					if _, _, r := rules.ShareOn(j, &n.GPUs[i], pol); r.Code == "" && u.Shares == 0 {
 						t.Fatalf("job %d waits (%s) although %s is empty", j.ID, j.Reason, u.ID)
 					}
 				}
@@ -202,7 +203,7 @@ func TestNeverFitsIsRight(t *testing.T) {
 			n.State, n.Drain = cluster.NodeReady, false
 		}
 		j := drawJob(t, 1)
-		err := scheduler.NeverFits(nodes, j, pol)
+		err := rules.NeverFits(nodes, j, pol)
 		p := scheduler.Schedule(NewWorld(nodes, j).Snapshot(), pol)
 		switch {
 		case err == nil && len(p.Starts) == 0:
@@ -220,13 +221,13 @@ func TestNeverFitsKnowsNoState(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		nodes, j, pol := drawNodes(t), drawJob(t, 1), drawPolicy(t)
-		before := scheduler.NeverFits(nodes, j, pol)
+		before := rules.NeverFits(nodes, j, pol)
 		for _, n := range nodes {
 			Drained(n)
 			Silent(n)
 		}
 		slices.Reverse(nodes)
-		after := scheduler.NeverFits(nodes, j, pol)
+		after := rules.NeverFits(nodes, j, pol)
 		if (before == nil) != (after == nil) || before != nil && before.Msg != after.Msg {
 			t.Fatalf("%v, drained and in another order %v", before, after)
 		}
@@ -267,7 +268,7 @@ func TestExplainCountsEveryPlace(t *testing.T) {
 					places += len(n.GPUs)
 				}
 			}
-			if j.Spec.GPUs == 1 && j.Queue == "" && scheduler.NeverFits(s.Nodes, j, pol) == nil && sum != places {
+			if j.Spec.GPUs == 1 && j.Queue == "" && rules.NeverFits(s.Nodes, j, pol) == nil && sum != places {
 				t.Fatalf("job %d: %d places are explained, there are %d: %+v", j.ID, sum, places, got)
 			}
 		}
@@ -395,7 +396,7 @@ func mayDelay(w *World, s *cluster.Snapshot, j, head *cluster.Job, gpu cluster.G
 		return true
 	case !old(s, head, pol):
 		return true
-	case !n.Schedulable() || scheduler.NeverFits([]*cluster.Node{n}, head, pol) != nil: // cannot run there any more
+	case !n.Schedulable() || rules.NeverFits([]*cluster.Node{n}, head, pol) != nil: // cannot run there any more
 		return true
 	}
 	return older(j, head) && old(s, j, pol)
@@ -459,7 +460,7 @@ func TestNeverFitsAsksFew(t *testing.T) {
 		}
 		j := Job(1, GPUs(2))
 		j.Spec.Nodes = count
-		if err := scheduler.NeverFits(nodes, j, scheduler.Default()); err != nil {
+		if err := rules.NeverFits(nodes, j, scheduler.Default()); err != nil {
 			t.Errorf("%d nodes: %v", count, err)
 		}
 	}

@@ -3,9 +3,9 @@ package scheduler
 import (
 	"math"
 	"slices"
-	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // The drain of a class of cards is how long it takes until all that runs and
@@ -26,16 +26,16 @@ func (p *pass) measure() {
 		}
 		rate := 0.0 // how many such jobs all cards together end in a microsecond
 		for c := range it.needs {
-			if n, k := &it.needs[c], &p.f.classes[c]; n.way != wayNone {
-				rate += float64(len(k.cards)) * cluster.WholeGPU / (float64(n.dominant(k.sellable)+1) * float64(n.dur))
+			if n, k := &it.needs[c], &p.f.classes[c]; n.Way != rules.WayNone {
+				rate += float64(len(k.cards)) * cluster.WholeGPU / (float64(n.Dominant(k.Sellable)+1) * float64(n.Dur))
 			}
 		}
 		// Whole microseconds, so that the sum does not depend on the order.
 		// Tasks of its array that are not shown wait, too.
 		alike := 1 + p.more[it.job.ID]
-		t := int64(math.Min(float64(it.allGPUs()*alike)/rate, maxSpread))
+		t := int64(math.Min(float64(it.allGPUs()*alike)/rate, rules.MaxSpread))
 		for c := range it.needs {
-			if it.needs[c].way != wayNone {
+			if it.needs[c].Way != rules.WayNone {
 				p.f.classes[c].drain += t
 				p.f.classes[c].wanted += int64(it.allGPUs() * alike)
 			}
@@ -53,9 +53,6 @@ func (k *class) idle() (n int64) {
 	return n
 }
 
-// maxSpread bounds what one job adds, so that sums stay far from overflow.
-const maxSpread = 1e12
-
 // measureRunning adds what runs, and those in queues whom the pass cannot see
 // as if they were like it.
 func (p *pass) measureRunning() {
@@ -66,19 +63,19 @@ func (p *pass) measureRunning() {
 		if a == nil {
 			continue
 		}
-		end, _ := endsAt(j, a, p.now, &p.pol)
+		end, _ := rules.EndsAt(j, a, p.now, &p.pol)
 		for _, gs := range a.HeldGPUs() {
 			i, ok := p.f.cardAt[gs.GPU]
 			if !ok || p.f.cards[i].class < 0 {
 				continue
 			}
-			n := need{mem: gs.Share.MemMiB, milli: gs.Share.Milli, way: wayShare}
+			n := rules.Need{Mem: gs.Share.MemMiB, Milli: gs.Share.Milli, Way: rules.WayShare}
 			if gs.Share.Exclusive {
-				n.way = wayWhole
+				n.Way = rules.WayWhole
 			}
 			s := &by[p.f.cards[i].class]
-			s.left += min(end-p.now, maxSpread) / cluster.WholeGPU * n.dominant(p.f.cards[i].use.SellableMiB)
-			s.all += min(durationOf(j, &a.Estimate, &p.pol), maxSpread)
+			s.left += min(end-p.now, rules.MaxSpread) / cluster.WholeGPU * n.Dominant(p.f.cards[i].use.SellableMiB)
+			s.all += min(rules.DurationOf(j, &a.Estimate, &p.pol), rules.MaxSpread)
 			s.count++
 		}
 	}
@@ -92,7 +89,7 @@ func (p *pass) measureRunning() {
 		if s.count > 0 {
 			mean = s.all / s.count
 		}
-		p.f.classes[c].drain += (s.left + s.unseen*min(mean, maxSpread)) / int64(len(p.f.classes[c].cards))
+		p.f.classes[c].drain += (s.left + s.unseen*min(mean, rules.MaxSpread)) / int64(len(p.f.classes[c].cards))
 	}
 }
 
@@ -101,7 +98,7 @@ func (p *pass) measureRunning() {
 func (p *pass) fastest(it *item) int32 {
 	best := int32(-1)
 	for c := range it.needs {
-		if it.needs[c].way != wayNone && (best < 0 || it.needs[c].dur < it.needs[best].dur) {
+		if it.needs[c].Way != rules.WayNone && (best < 0 || it.needs[c].Dur < it.needs[best].Dur) {
 			best = int32(c)
 		}
 	}
@@ -118,11 +115,11 @@ const (
 )
 
 func (p *pass) lengthOf(it *item) length {
-	d, drain := it.needs[it.fast].dur, p.f.classes[it.fast].drain
+	d, drain := it.needs[it.fast].Dur, p.f.classes[it.fast].drain
 	switch {
 	case p.pol.ShortPart > 0 && d <= drain/p.pol.ShortPart:
 		return lengthShort
-	case p.pol.LongPart > 0 && p.lasted < drain && d >= drain/p.pol.LongPart && !p.pol.goesOn(it.job): // that made room, and does not take it back
+	case p.pol.LongPart > 0 && p.lasted < drain && d >= drain/p.pol.LongPart && !p.pol.GoesOn(it.job): // that made room, and does not take it back
 		return lengthLong
 	}
 	return lengthMiddle
@@ -180,73 +177,5 @@ func (p *pass) streamAge() int64 {
 // milliseconds of a whole one.
 func (p *pass) gpuTime(it *item, dur int64) int64 {
 	n := &it.needs[it.fast]
-	return min(dur, maxSpread) / 1000 * n.dominant(p.f.classes[it.fast].sellable) / cluster.WholeGPU * int64(it.allGPUs())
-}
-
-// A job that made room goes on from where it was, so that what is left of it
-// decides its turn, and how much it had is what is known of a job that nobody
-// predicted: what has lasted so long lasts as long again (Gott, Nature 1993),
-// and the order becomes that of least attained service (Tiresias, NSDI 2019).
-
-// promoteAfter is how many times as long as it ran a job waits before what it
-// had is forgotten and it goes first again: the knob P of Tiresias, section 3.3.
-const promoteAfter = 8
-
-// had is how long a job ran in attempts that it goes on from: in all, and since
-// it was promoted last. It is read from the attempts, so that nothing is kept.
-func had(j *cluster.Job, now int64, least time.Duration) (all, since int64) {
-	idle := int64(j.Submitted)
-	promote := func(until int64) {
-		if since > 0 && until-idle >= max(promoteAfter*since, least.Microseconds()) {
-			since = 0
-		}
-	}
-	for i := range j.Attempts {
-		a := &j.Attempts[i]
-		if a.Started == 0 || a.State != cluster.JobPreempted && !a.State.Live() {
-			continue
-		}
-		promote(int64(a.Placed))
-		ran := a.Ran(cluster.Time(now)).Microseconds()
-		all, since, idle = all+ran, since+ran, int64(a.Ended)
-	}
-	if j.Live() == nil {
-		promote(now)
-	}
-	return all, since
-}
-
-// goesOn reports whether a job that waits goes on from where it was, and what is
-// left of it decides its turn.
-func (pol *Policy) goesOn(j *cluster.Job) bool {
-	return pol.YieldAfter > 0 && len(j.Attempts) > 0 && j.Spec.Checkpoint.Set()
-}
-
-// leftOf is how much longer a job is expected to run on a type of card than it
-// did, in microseconds. While it runs, how far it says that it is counts; of a job that
-// waits it does not, since nobody is to go first or to take a place by a lie.
-func leftOf(j *cluster.Job, e *cluster.Estimate, now int64, pol *Policy) int64 {
-	all, since := had(j, now, pol.FIFOAge)
-	if a := j.Live(); a != nil {
-		if rest, ok := a.Progress.Rest(); ok {
-			return max(rest-cluster.Time(now).Sub(a.Progress.At), time.Second).Microseconds()
-		}
-	}
-	d := durationOf(j, e, pol)
-	if (e.Duration > 0 || j.Spec.Duration > 0) && d > all {
-		return d - all
-	}
-	return max(d, since)
-}
-
-// yieldCost is what it costs a job to make room, in microseconds: as long as it
-// took to save its state when it last did, or else may take, and a minute to begin anew.
-func yieldCost(j *cluster.Job) int64 {
-	save := j.Spec.Checkpoint.Grace
-	for i := range j.Attempts {
-		if a := &j.Attempts[i]; a.Preempt != nil && a.State == cluster.JobPreempted {
-			save = a.Ended.Sub(a.Preempt.At)
-		}
-	}
-	return (save + time.Minute).Microseconds()
+	return min(dur, rules.MaxSpread) / 1000 * n.Dominant(p.f.classes[it.fast].Sellable) / cluster.WholeGPU * int64(it.allGPUs())
 }

@@ -1,5 +1,7 @@
 package scheduler
 
+import "github.com/berth-scheduler/berth/scheduler/rules"
+
 // loadLeaf is one card as a place to wait: how much time of it is spoken
 // for, and what its node has in all. In the inner nodes of the tree it is the
 // least load and the most of the rest below.
@@ -22,7 +24,7 @@ func newLoadTree(n int) *loadTree {
 	}
 	t.at = make([]loadLeaf, 2*t.leaves)
 	for i := range t.at {
-		t.at[i] = loadLeaf{load: forever, cpu: -1, host: -1, count: -1}
+		t.at[i] = loadLeaf{load: rules.Forever, cpu: -1, host: -1, count: -1}
 	}
 	return t
 }

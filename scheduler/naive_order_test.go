@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // The order of a pass written down once more: lengths beside the time that all
@@ -30,7 +30,7 @@ type naiveOption struct {
 func (v *naive) choices(j *cluster.Job) (out []naiveOption) {
 	classes := v.classes()
 	for i, c := range classes {
-		s, e, r := scheduler.ShareOn(j, c.rep, v.pol)
+		s, e, r := rules.ShareOn(j, c.rep, v.pol)
 		if r.Code != "" || v.spared(j, c) {
 			continue
 		}
@@ -48,7 +48,7 @@ func (v *naive) choices(j *cluster.Job) (out []naiveOption) {
 func (v *naive) spared(j *cluster.Job, c naiveClass) bool {
 	any := func(good func(naiveClass) bool) bool {
 		return slices.ContainsFunc(v.classes(), func(c naiveClass) bool {
-			_, _, r := scheduler.ShareOn(j, c.rep, v.pol)
+			_, _, r := rules.ShareOn(j, c.rep, v.pol)
 			return r.Code == "" && good(c) && slices.ContainsFunc(v.nodes, func(n *cluster.Node) bool { return v.ever(n, j, c) })
 		})
 	}

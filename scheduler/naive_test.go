@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // naive is the rule of placement written down without any index: it asks the
@@ -200,7 +201,7 @@ func (v *naive) berth(j *cluster.Job) (b cluster.Berth, est cluster.Estimate, ok
 	var options []option
 	fastest := time.Duration(1 << 62)
 	for _, c := range v.classes() {
-		s, e, r := scheduler.ShareOn(j, c.rep, v.pol)
+		s, e, r := rules.ShareOn(j, c.rep, v.pol)
 		if r.Code != "" || v.spared(j, c) {
 			continue
 		}
@@ -294,7 +295,7 @@ func (v *naive) learn(s *cluster.Snapshot) {
 	for _, j := range append(slices.Clone(s.Running), s.Waiting...) {
 		most := int64(0)
 		for _, c := range v.classes() {
-			share, _, r := scheduler.ShareOn(j, c.rep, v.pol)
+			share, _, r := rules.ShareOn(j, c.rep, v.pol)
 			if r.Code == "" && share.Exclusive {
 				most = 1000
 			} else if r.Code == "" {

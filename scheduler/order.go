@@ -6,12 +6,14 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/rules"
+	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
 // item is one waiting job in a pass.
 type item struct {
 	job      *cluster.Job
-	needs    []need // by class
+	needs    []rules.Need // by class
 	cpu, mem int64
 	node     cluster.NodeID // copies of what the job asks for: the passes'
 	gpus     int            // inner loops should not follow its pointers
@@ -23,12 +25,12 @@ type item struct {
 	kept     bool           // cards are kept for it; the old ask for that at once
 	moved    bool           // in this pass, which a plan may do once
 	tier     int8
-	class    int8       // its priority; the greater go first
-	fast     int32      // the class on which it is predicted to run shortest, -1 for none
-	kind     int32      // what is known of its manners; 0 is nothing
-	cores    *coresNeed // in place of its GPUs; nil for most
-	whole    bool       // it takes all of each of its nodes
-	bounds   bounds     // where it may lie; see realms
+	class    int8             // its priority; the greater go first
+	fast     int32            // the class on which it is predicted to run shortest, -1 for none
+	kind     int32            // what is known of its manners; 0 is nothing
+	cores    *rules.CoresNeed // in place of its GPUs; nil for most
+	whole    bool             // it takes all of each of its nodes
+	bounds   bounds           // where it may lie; see realms
 }
 
 // rank decides the order of a pass: less goes first.
@@ -57,7 +59,7 @@ func (p *pass) gather(waiting []*cluster.Job) {
 		slices.SortFunc(waiting, byJob)
 	}
 	classes := len(p.f.classes)
-	needs := make([]need, len(waiting)*classes)
+	needs := make([]rules.Need, len(waiting)*classes)
 	p.items = make([]item, 0, len(waiting))
 	for _, j := range waiting {
 		if !j.State.Waiting() || j.Cancel != nil {
@@ -77,7 +79,7 @@ func (p *pass) gather(waiting []*cluster.Job) {
 }
 
 // newItem makes the item of a job in a pass, with its needs in needs.
-func newItem(p *pass, j *cluster.Job, needs []need) item {
+func newItem(p *pass, j *cluster.Job, needs []rules.Need) item {
 	it := item{job: j, queue: -1, gpus: j.Spec.GPUs, node: j.Spec.Node, aims: j.Spec.Objective != "", needs: needs}
 	if n := j.Spec.NodeCount(); n > 1 {
 		it.nodes = n
@@ -85,7 +87,7 @@ func newItem(p *pass, j *cluster.Job, needs []need) item {
 	if it.whole = j.Spec.WholeNodes(); it.whole {
 		it.nodes = j.Spec.NodeCount()
 	}
-	it.cpu, it.mem = HostOf(j, &p.pol)
+	it.cpu, it.mem = rules.HostOf(j, &p.pol)
 	it.class = int8(p.standing.Priority(j))
 	if j.Spec.GPUs > 0 {
 		p.fillNeeds(&it)
@@ -111,24 +113,24 @@ func (p *pass) fillNeeds(it *item) {
 	known, tight := "", false
 	for c := range p.f.classes {
 		k := &p.f.classes[c]
-		if c == 0 || k.gpuType != known {
-			e, _ = cluster.EstimateFor(it.job.Estimates, k.gpuType)
-			known = k.gpuType
+		if c == 0 || k.GPUType != known {
+			e, _ = cluster.EstimateFor(it.job.Estimates, k.GPUType)
+			known = k.GPUType
 		}
-		it.needs[c] = needOn(it.job, k.rep, &e, &p.pol)
-		tight = tight || it.needs[c].tight
+		it.needs[c] = rules.NeedOn(it.job, k.rep, &e, &p.pol)
+		tight = tight || it.needs[c].Tight
 	}
-	if p.pol.goesOn(it.job) {
+	if p.pol.GoesOn(it.job) {
 		for c := range it.needs {
-			e, _ = cluster.EstimateFor(it.job.Estimates, p.f.classes[c].gpuType)
-			it.needs[c].dur = leftOf(it.job, &e, p.now, &p.pol)
+			e, _ = cluster.EstimateFor(it.job.Estimates, p.f.classes[c].GPUType)
+			it.needs[c].Dur = rules.LeftOf(it.job, &e, p.now, &p.pol)
 		}
 	}
 	if it.job.MinGPUMemMiB > 0 {
-		p.spareTooSmall(it, vetoObserved, func(c int) bool { return p.f.classes[c].sellable >= it.job.MinGPUMemMiB })
+		p.spareTooSmall(it, rules.VetoObserved, func(c int) bool { return p.f.classes[c].Sellable >= it.job.MinGPUMemMiB })
 	}
 	if tight {
-		p.spareTooSmall(it, vetoTight, func(c int) bool { return !it.needs[c].tight })
+		p.spareTooSmall(it, rules.VetoTight, func(c int) bool { return !it.needs[c].Tight })
 	}
 }
 
@@ -216,7 +218,7 @@ func (p *pass) rankOf(it *item) rank {
 	it.tier = r.tier
 	if p.plenty && it.ranked() {
 		size, _ := p.size(it)
-		r.tier, r.first, r.second = tierShort, -size*int64(it.allGPUs()), p.gpuTime(it, it.needs[it.fast].dur)
+		r.tier, r.first, r.second = tierShort, -size*int64(it.allGPUs()), p.gpuTime(it, it.needs[it.fast].Dur)
 	}
 	return r
 }
@@ -243,13 +245,13 @@ func (p *pass) byLength(it *item) (tier int8, first, second int64) {
 	case lengthShort:
 		return tierShort, p.timeClass(it), -size
 	case lengthLong:
-		return tierLong, -it.needs[it.fast].dur, -size
+		return tierLong, -it.needs[it.fast].Dur, -size
 	}
 	return tierMiddle, p.timeClass(it), -size
 }
 
 func (p *pass) timeClass(it *item) int64 {
-	return int64(bits.Len64(uint64(p.gpuTime(it, it.needs[it.fast].dur))))
+	return int64(bits.Len64(uint64(p.gpuTime(it, it.needs[it.fast].Dur))))
 }
 
 // size is the least dominant fraction of a card over the classes that can run
@@ -258,9 +260,9 @@ func (p *pass) size(it *item) (milli int64, whole bool) {
 	milli, whole = cluster.WholeGPU, true
 	for c := range it.needs {
 		n := &it.needs[c]
-		if n.way == wayShare {
+		if n.Way == rules.WayShare {
 			whole = false
-			milli = min(milli, n.dominant(p.f.classes[c].sellable))
+			milli = min(milli, n.Dominant(p.f.classes[c].Sellable))
 		}
 	}
 	return milli, whole
@@ -273,14 +275,14 @@ func (p *pass) size(it *item) (milli int64, whole bool) {
 func (p *pass) oldAge(it *item) int64 {
 	age := p.pol.FIFOAge.Microseconds()
 	if age <= 0 {
-		return forever
+		return rules.Forever
 	}
 	if it.gpus > 0 && it.fast >= 0 {
 		age = max(age, min(p.pol.MaxAge.Microseconds(), p.pol.OldDrains*p.f.classes[it.fast].drain))
 	}
-	if p.pol.goesOn(it.job) {
-		_, since := had(it.job, p.now, p.pol.FIFOAge)
-		age = max(age, promoteAfter*since)
+	if p.pol.GoesOn(it.job) {
+		_, since := rules.Had(it.job, p.now, p.pol.FIFOAge)
+		age = max(age, rules.PromoteAfter*since)
 	}
 	return age
 }
@@ -303,9 +305,9 @@ func (p *pass) before(a, b *item) string {
 	x, _ := p.size(a)
 	y, _ := p.size(b)
 	if sizes {
-		return percent(x) + " of a GPU before " + percent(y) + ", as there are GPUs for all"
+		return say.Percent(x) + " of a GPU before " + say.Percent(y) + ", as there are GPUs for all"
 	}
-	return percent(x) + " of a GPU before " + percent(y) + " for about as long"
+	return say.Percent(x) + " of a GPU before " + say.Percent(y) + " for about as long"
 }
 
 // words is what the tier of an item is called.
@@ -328,7 +330,33 @@ func (p *pass) lengthWords(it *item) string {
 		return "what fits nowhere"
 	}
 	if it.tier == tierLong {
-		return about(it.needs[it.fast].dur)
+		return say.About(it.needs[it.fast].Dur)
 	}
-	return about(p.gpuTime(it, it.needs[it.fast].dur)*1000) + " of a GPU"
+	return say.About(p.gpuTime(it, it.needs[it.fast].Dur)*1000) + " of a GPU"
+}
+
+// spareTooSmall leaves out the classes on which the job ran out of memory, or
+// may by the upper quantile of a confident prediction, if there is one that is
+// large enough and could ever run it: SchedTune's veto (section IV-C) on the
+// side of caution. A job that dies alone on a card has taken it for nothing.
+func (p *pass) spareTooSmall(it *item, why rules.Veto, large func(c int) bool) {
+	for c := range it.needs {
+		if it.needs[c].Way == rules.WayNone || !large(c) || !p.everOn(it, c) {
+			continue
+		}
+		for o := range it.needs {
+			if !large(o) && it.needs[o].Way != rules.WayNone {
+				it.needs[o].Way, it.needs[o].Why = rules.WayNone, why
+			}
+		}
+		return
+	}
+}
+
+// everOn reports whether some node with cards of class c could ever run a job.
+func (p *pass) everOn(it *item, c int) bool {
+	return slices.ContainsFunc(p.f.classes[c].groups, func(g group) bool {
+		h := &p.f.hosts[g.host]
+		return h.use.CPUMilli >= it.cpu && h.use.MemMiB >= it.mem && int(g.hi-g.lo) >= it.gpus && (it.node == "" || it.node == h.node.ID)
+	})
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/rules"
+	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
 // shape is all of a job that decides on which cards of a class it fits, but
@@ -14,7 +16,7 @@ import (
 type shape struct {
 	class      int32
 	gpus       int32
-	way        way
+	way        rules.Way
 	kind       int32
 	mem, milli int64
 	cpu, host  int64
@@ -25,19 +27,19 @@ type shape struct {
 
 func (p *pass) shapeOf(it *item, c int) shape {
 	n := &it.needs[c]
-	return shape{int32(c), int32(it.gpus), n.way, it.kind, n.mem, n.milli, it.cpu, it.mem, it.node,
-		it.gpus > 1 && n.way == wayWhole && p.strict(it, &p.f.classes[c], n.dur), int32(it.nodes)}
+	return shape{int32(c), int32(it.gpus), n.Way, it.kind, n.Mem, n.Milli, it.cpu, it.mem, it.node,
+		it.gpus > 1 && n.Way == rules.WayWhole && p.strict(it, &p.f.classes[c], n.Dur), int32(it.nodes)}
 }
 
 // want is what each card must have left for it.
 func (p *pass) want(it *item, c int) room {
 	n := &it.needs[c]
-	dur := n.dur
+	dur := n.Dur
 	if p.careful { // deadlines are promised for nine in ten cases
-		e, _ := cluster.EstimateFor(it.job.Estimates, p.f.classes[c].gpuType)
-		dur = stretched(dur, tail, &e, it.job.Spec.TimeLimit)
+		e, _ := cluster.EstimateFor(it.job.Estimates, p.f.classes[c].GPUType)
+		dur = rules.Stretched(dur, rules.Tail, &e, it.job.Spec.TimeLimit)
 	}
-	return room{mem: n.mem, milli: n.milli, slots: 1, cpu: it.cpu, host: it.mem, until: p.now + dur}
+	return room{mem: n.Mem, milli: n.Milli, slots: 1, cpu: it.cpu, host: it.mem, until: p.now + dur}
 }
 
 // mayFit is a cheap question: false means that it certainly does not fit.
@@ -50,7 +52,7 @@ func (p *pass) mayFit(it *item, c int) bool {
 	if p.bulky(it, c) || it.gpus > 1 {
 		want.cpu, want.host = -1, -1 // the leaves hold what one GPU may take
 	}
-	if !k.empty.may(&want) && (it.needs[c].way == wayWhole || !k.used.may(&want)) {
+	if !k.empty.may(&want) && (it.needs[c].Way == rules.WayWhole || !k.used.may(&want)) {
 		return false
 	}
 	until, failed := p.failed[p.shapeOf(it, c)]
@@ -68,7 +70,7 @@ func (p *pass) fit(it *item, c int, to []int32) []int32 {
 	lo, hi, ok := p.span(it, k)
 	switch bulky := p.bulky(it, c); {
 	case !ok:
-	case it.needs[c].way == wayWhole:
+	case it.needs[c].Way == rules.WayWhole:
 		to = p.fitWhole(k, it, &want, to)
 	case it.gpus == 1 && bulky:
 		to = p.fitBulky(it, c, want, lo, hi, to)
@@ -261,7 +263,7 @@ func (p *pass) startPlain(it *item) bool {
 	hi := p.f.order[place]
 	e, _ := cluster.EstimateFor(it.job.Estimates, cluster.CPUType)
 	if it.cores != nil {
-		e, why = it.cores.est, "on "+cores(it.cpu)+", since no GPU could ever run it; "+why
+		e, why = it.cores.Est, "on "+say.Cores(it.cpu)+", since no GPU could ever run it; "+why
 	}
 	p.commit(it, &cluster.Start{
 		Job: it.job.ID, Attempt: uint32(len(it.job.Attempts)) + 1, Estimate: e, Why: why,
@@ -279,13 +281,13 @@ func (p *pass) place(it *item, c int, cards []int32) {
 		Berth: cluster.Berth{Node: p.f.hosts[first.host].node.ID, CPUMilli: it.cpu, MemMiB: it.mem, GPUs: make([]cluster.GPUShare, 0, len(cards))},
 		Why:   p.why(it, n, k, first, len(cards)),
 	}
-	_, st.Estimate, _ = ShareOn(it.job, k.rep, p.pol)
+	_, st.Estimate, _ = rules.ShareOn(it.job, k.rep, p.pol)
 	takes := 0
 	for _, i := range cards {
 		if p.f.cards[i].use.Shares == 0 {
 			takes++
 		}
-		st.Berth.GPUs = append(st.Berth.GPUs, cluster.GPUShare{GPU: p.f.cards[i].use.ID, Share: n.share(k.sellable)})
+		st.Berth.GPUs = append(st.Berth.GPUs, cluster.GPUShare{GPU: p.f.cards[i].use.ID, Share: n.Share(k.Sellable)})
 		if st.Overtook == "" {
 			st.Overtook = p.overtakes(it, c, i)
 		}
@@ -294,7 +296,7 @@ func (p *pass) place(it *item, c int, cards []int32) {
 	p.f.hosts[first.host].occupy(it.cpu, it.mem, takes)
 	p.commit(it, &st, first.host)
 	p.settle(it, c, cards)
-	p.crowd.settled(it.job, n.milli, cards)
+	p.crowd.settled(it.job, n.Milli, cards)
 }
 
 // commit takes the berth in the ledger. The indexes only hold what the ledger
@@ -313,36 +315,36 @@ func (p *pass) commit(it *item, st *cluster.Start, host int32) {
 }
 
 // why says in words why a job lies where it lies.
-func (p *pass) why(it *item, n *need, k *class, c *card, cards int) string {
+func (p *pass) why(it *item, n *rules.Need, k *class, c *card, cards int) string {
 	b := make([]byte, 0, 96)
 	switch {
-	case n.way == wayWhole && cards > 1:
+	case n.Way == rules.WayWhole && cards > 1:
 		b = strconv.AppendInt(b, int64(cards), 10)
 		b = append(b, " whole "...)
-		b = append(b, k.gpuType...)
+		b = append(b, k.GPUType...)
 		b = append(b, " on the node with the fewest free that are enough"...)
-	case n.way == wayWhole:
+	case n.Way == rules.WayWhole:
 		b = append(b, "alone on "...)
-		b = append(b, k.gpuType...)
+		b = append(b, k.GPUType...)
 		b = append(b, ", on the node with the fewest free"...)
 	default:
 		b = append(b, "first "...)
-		b = append(b, k.gpuType...)
+		b = append(b, k.GPUType...)
 		b = append(b, " with "...)
-		b = strconv.AppendInt(b, n.mem, 10)
+		b = strconv.AppendInt(b, n.Mem, 10)
 		b = append(b, " MiB and "...)
-		b = append(b, percent(n.milli)...)
+		b = append(b, say.Percent(n.Milli)...)
 		b = append(b, " free, beside "...)
-		b = append(b, jobs(c.use.Shares)...)
+		b = append(b, say.Jobs(c.use.Shares)...)
 	}
 	b = append(b, "; "...)
-	b = append(b, timeWords(it.job, k.gpuType, n.dur)...)
+	b = append(b, say.TimeWords(it.job, k.GPUType, n.Dur)...)
 	if it.job.Spec.Objective != "" {
-		e, _ := cluster.EstimateFor(it.job.Estimates, k.gpuType)
+		e, _ := cluster.EstimateFor(it.job.Estimates, k.GPUType)
 		b = append(b, "; of the types that are free the best for "...)
 		b = append(b, it.job.Spec.Objective...)
 		b = append(b, " ("...)
-		b = append(b, p.pol.goalWords(it.job, k.gpuType, &e, n, k.sellable)...)
+		b = append(b, p.pol.GoalWords(it.job, k.GPUType, &e, n, k.Sellable)...)
 		b = append(b, ')')
 	}
 	return string(b)
@@ -372,8 +374,8 @@ func (p *pass) overtook(it, head *item, c int, k *card, w cluster.Waiter) string
 	why := lacks(head.job, &head.needs[c], k, &p.f.hosts[k.host], p.pol)
 	if why == "" && p.crowd != nil {
 		at := p.f.cardAt[k.use.ID]
-		if v := p.judge(head, &head.needs[c], at); v.against() {
-			why = v.words(p.crowd.rules[at], p.pol.MaxSlowdownMilli)
+		if v := p.judge(head, &head.needs[c], at); v.Against() {
+			why = v.Words(p.crowd.rules[at], p.pol.MaxSlowdownMilli)
 		}
 	}
 	if why == "" {
@@ -384,26 +386,26 @@ func (p *pass) overtook(it, head *item, c int, k *card, w cluster.Waiter) string
 
 // lacks says in numbers what a job misses on a card, "" when one card has it
 // all.
-func lacks(j *cluster.Job, n *need, k *card, h *host, pol Policy) string {
-	cpu, mem := HostOf(j, &pol)
+func lacks(j *cluster.Job, n *rules.Need, k *card, h *host, pol Policy) string {
+	cpu, mem := rules.HostOf(j, &pol)
 	num := func(v int64) string { return strconv.FormatInt(max(0, v), 10) }
 	switch {
-	case n.way == wayNone:
+	case n.Way == rules.WayNone:
 		return "cannot run there any more"
-	case n.way == wayWhole && k.use.Shares > 0:
-		return "needs the GPU alone, " + jobs(k.use.Shares) + " on it"
-	case n.way == wayShare && n.mem > k.use.FreeMiB():
-		return "needs " + num(n.mem) + " MiB, " + num(k.use.FreeMiB()) + " free"
-	case n.way == wayShare && n.milli > k.use.FreeMilli():
-		return "needs " + percent(n.milli) + " of the GPU, " + percent(k.use.FreeMilli()) + " free"
+	case n.Way == rules.WayWhole && k.use.Shares > 0:
+		return "needs the GPU alone, " + say.Jobs(k.use.Shares) + " on it"
+	case n.Way == rules.WayShare && n.Mem > k.use.FreeMiB():
+		return "needs " + num(n.Mem) + " MiB, " + num(k.use.FreeMiB()) + " free"
+	case n.Way == rules.WayShare && n.Milli > k.use.FreeMilli():
+		return "needs " + say.Percent(n.Milli) + " of the GPU, " + say.Percent(k.use.FreeMilli()) + " free"
 	case k.use.FreeShares() < 1:
-		return "needs a place, " + jobs(k.use.Shares) + " on the GPU"
+		return "needs a place, " + say.Jobs(k.use.Shares) + " on the GPU"
 	case h.use.UsedCPU+cpu > h.use.CPUMilli:
-		return "needs " + cores(cpu) + ", " + cores(max(0, h.use.CPUMilli-h.use.UsedCPU)) + " free"
+		return "needs " + say.Cores(cpu) + ", " + say.Cores(max(0, h.use.CPUMilli-h.use.UsedCPU)) + " free"
 	case h.use.UsedMem+mem > h.use.MemMiB:
 		return "needs " + num(mem) + " MiB of host memory, " + num(h.use.MemMiB-h.use.UsedMem) + " free"
 	case j.Spec.GPUs > 1:
-		return "needs " + gpus(j.Spec.GPUs) + " of the node at once"
+		return "needs " + say.GPUs(j.Spec.GPUs) + " of the node at once"
 	}
 	return ""
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // The load of a card is how many microseconds of the whole card are spoken
@@ -16,7 +17,7 @@ import (
 // weigh is what a job adds to the load of a card of class c for each GPU.
 func (p *pass) weigh(it *item, c int) int64 {
 	n := &it.needs[c]
-	return n.dur / cluster.WholeGPU * n.dominant(p.f.classes[c].sellable)
+	return n.Dur / cluster.WholeGPU * n.Dominant(p.f.classes[c].Sellable)
 }
 
 // needLoads makes the loads of all cards, once in a pass.
@@ -55,20 +56,20 @@ func (p *pass) loadRunning() {
 		if a == nil {
 			continue
 		}
-		end, _ := endsAt(j, a, p.now, &p.pol)
+		end, _ := rules.EndsAt(j, a, p.now, &p.pol)
 		for _, gs := range a.HeldGPUs() {
 			i, ok := p.f.cardAt[gs.GPU]
 			if !ok {
 				continue
 			}
 			cd := &p.f.cards[i]
-			n := need{mem: gs.Share.MemMiB, milli: gs.Share.Milli, way: wayShare}
+			n := rules.Need{Mem: gs.Share.MemMiB, Milli: gs.Share.Milli, Way: rules.WayShare}
 			if gs.Share.Exclusive {
-				n.way = wayWhole
+				n.Way = rules.WayWhole
 			}
-			cd.load += (end - p.now) / cluster.WholeGPU * n.dominant(cd.use.SellableMiB)
+			cd.load += (end - p.now) / cluster.WholeGPU * n.Dominant(cd.use.SellableMiB)
 			if cd.class >= 0 {
-				sum[cd.class] += durationOf(j, &a.Estimate, &p.pol)
+				sum[cd.class] += rules.DurationOf(j, &a.Estimate, &p.pol)
 				count[cd.class]++
 			}
 		}
@@ -86,7 +87,7 @@ func (p *pass) loadRunning() {
 // since nobody knows yet which it will get.
 func (p *pass) addQueued(it *item, sign int64) {
 	cd := &p.f.cards[it.queue]
-	if cd.class < 0 || it.needs[cd.class].way == wayNone {
+	if cd.class < 0 || it.needs[cd.class].Way == rules.WayNone {
 		return
 	}
 	w := sign * p.weigh(it, int(cd.class))
@@ -117,13 +118,13 @@ func (p *pass) addLoad(i int32, w int64) {
 
 // settle moves the load of a job that starts from its queue to its cards.
 func (p *pass) settle(it *item, c int, cards []int32) {
-	end := p.now + it.needs[c].dur
+	end := p.now + it.needs[c].Dur
 	limit := end
 	if l := it.job.Spec.TimeLimit; l > 0 {
 		limit = p.now + l.Microseconds()
 	}
 	for _, i := range cards {
-		s := newcomer{card: i, load: p.weigh(it, c), resident: resident{end: limit, share: it.needs[c].share(p.f.classes[c].sellable)}}
+		s := newcomer{card: i, load: p.weigh(it, c), resident: resident{end: limit, share: it.needs[c].Share(p.f.classes[c].Sellable)}}
 		p.started = append(p.started, s)
 		if p.residents != nil {
 			p.residents[i] = append(p.residents[i], s.resident)
@@ -182,26 +183,26 @@ func (p *pass) waitAt(it *item, i int32) int64 {
 // bestQueue is the queue in which the job is expected to end first, -1 when
 // there is none.
 func (p *pass) bestQueue(it *item) (at int32, wait, done int64) {
-	at, done = -1, forever
+	at, done = -1, rules.Forever
 	if o := it.job.Spec.Objective; o != "" && o != cluster.ObjectiveLatency {
 		p.able = p.able[:0]
 		for c := range it.needs {
-			if it.needs[c].way != wayNone && p.everOn(it, c) {
+			if it.needs[c].Way != rules.WayNone && p.everOn(it, c) {
 				p.able = append(p.able, c)
 			}
 		}
 		if c, ok := p.chooses(it, p.able); ok {
 			i, w := p.leastLoaded(it, c)
-			return i, w, w + it.needs[c].dur
+			return i, w, w + it.needs[c].Dur
 		}
 	}
 	for c := range it.needs {
-		if it.needs[c].way == wayNone {
+		if it.needs[c].Way == rules.WayNone {
 			continue
 		}
 		i, w := p.leastLoaded(it, c)
-		if i >= 0 && (at < 0 || w+it.needs[c].dur < done) {
-			at, wait, done = i, w, w+it.needs[c].dur
+		if i >= 0 && (at < 0 || w+it.needs[c].Dur < done) {
+			at, wait, done = i, w, w+it.needs[c].Dur
 		}
 	}
 	return at, wait, done
@@ -236,7 +237,7 @@ func (p *pass) queueHolds(it *item) bool {
 		return false
 	}
 	cd := &p.f.cards[it.queue]
-	if cd.class < 0 || it.needs[cd.class].way == wayNone {
+	if cd.class < 0 || it.needs[cd.class].Way == rules.WayNone {
 		return false
 	}
 	h, g := &p.f.hosts[cd.host], &p.f.classes[cd.class].groups[cd.group]
@@ -279,7 +280,7 @@ func (p *pass) placeRank(it *item) int64 {
 	}
 	tier, first, second := p.byLength(it)
 	if tier == tierLong {
-		first, second = max(0, maxSpread+first)>>14, 0 // first is the negative duration
+		first, second = max(0, rules.MaxSpread+first)>>14, 0 // first is the negative duration
 	}
 	return int64(tier-tierOld)*rankTier + first*rankSize + rankSize + second - 1
 }
@@ -370,12 +371,12 @@ func (p *pass) better(it *item) bool {
 	}
 	here := p.waitAt(it, it.queue) // its own work included
 	to, wait, done := p.bestQueue(it)
-	if to < 0 || to == it.queue || done >= forever {
+	if to < 0 || to == it.queue || done >= rules.Forever {
 		return false
 	}
 	gain := here - done
 	if it.gpus > 1 { // its own work is spread over the node
-		gain = here + it.needs[c].dur/2 - done
+		gain = here + it.needs[c].Dur/2 - done
 	}
 	if gain < p.pol.MinGain.Microseconds() || gain < here/1000*p.pol.MinGainMilli {
 		return false

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // Jobs may be kept from some nodes or cards: by what they ask for themselves,
@@ -160,20 +161,20 @@ func (x *realms) boundsOf(j *cluster.Job, now int64, rs cluster.Reservations) bo
 }
 
 // bars tells why a job may not lie in a realm.
-func (x *realms) bars(b *bounds, at int32) veto {
+func (x *realms) bars(b *bounds, at int32) rules.Veto {
 	z := &x.list[at]
 	switch {
 	case b.asked >= 0 && !z.allows[b.asked]:
-		return vetoWhere
+		return rules.VetoWhere
 	case b.closed, b.own >= 0 && !slices.Contains(z.covers, b.own):
-		return vetoReserved
+		return rules.VetoReserved
 	}
 	for _, r := range z.covers {
 		if r != b.own && x.starts[r] < b.end {
-			return vetoReserved
+			return rules.VetoReserved
 		}
 	}
-	return vetoNone
+	return rules.VetoNone
 }
 
 // refused reports whether a job may not lie on a node's cores.
@@ -182,7 +183,7 @@ func (p *pass) refused(it *item, host int32) bool {
 		return false
 	}
 	h := &p.f.hosts[host]
-	return p.realms.bars(&it.bounds, h.realm) != vetoNone || it.bounds.asked < 0 && !it.job.Spec.Allows(h.node)
+	return p.realms.bars(&it.bounds, h.realm) != rules.VetoNone || it.bounds.asked < 0 && !it.job.Spec.Allows(h.node)
 }
 
 // bind gives an item its bounds, and takes from it the classes on which it may
@@ -190,11 +191,11 @@ func (p *pass) refused(it *item, host int32) bool {
 func (p *pass) bind(it *item) {
 	it.bounds = p.realms.boundsOf(it.job, p.now, p.reservations)
 	for c := range it.needs {
-		if it.needs[c].way == wayNone {
+		if it.needs[c].Way == rules.WayNone {
 			continue
 		}
-		if v := p.realms.bars(&it.bounds, p.f.classes[c].realm); v != vetoNone {
-			it.needs[c].way, it.needs[c].why = wayNone, v
+		if v := p.realms.bars(&it.bounds, p.f.classes[c].Realm); v != rules.VetoNone {
+			it.needs[c].Way, it.needs[c].Why = rules.WayNone, v
 		}
 	}
 	if it.bounds.single && it.gpus > 0 && !it.spans() && it.node == "" {
@@ -213,7 +214,7 @@ func (p *pass) pin(it *item) {
 		}
 		room := int64(-1)
 		for c := h.lo; c < h.hi; c++ {
-			if k := &p.f.cards[c]; k.class >= 0 && it.needs[k.class].way != wayNone {
+			if k := &p.f.cards[c]; k.class >= 0 && it.needs[k.class].Way != rules.WayNone {
 				room = max(room, 0)
 				if k.use.Shares == 0 {
 					room++
@@ -229,8 +230,8 @@ func (p *pass) pin(it *item) {
 		return
 	}
 	for c := range it.needs {
-		if it.needs[c].way != wayNone {
-			it.needs[c].way, it.needs[c].why = wayNone, vetoWhere
+		if it.needs[c].Way != rules.WayNone {
+			it.needs[c].Way, it.needs[c].Why = rules.WayNone, rules.VetoWhere
 		}
 	}
 }
@@ -239,18 +240,13 @@ func (p *pass) pin(it *item) {
 // they are.
 func (p *pass) family(c int) (lo, hi int) {
 	lo, hi = c, c+1
-	for lo > 0 && p.f.classes[c].alike(&p.f.classes[lo-1].classKey) {
+	for lo > 0 && p.f.classes[c].Alike(&p.f.classes[lo-1].ClassKey) {
 		lo--
 	}
-	for hi < len(p.f.classes) && p.f.classes[c].alike(&p.f.classes[hi].classKey) {
+	for hi < len(p.f.classes) && p.f.classes[c].Alike(&p.f.classes[hi].ClassKey) {
 		hi++
 	}
 	return lo, hi
-}
-
-// alike reports whether cards differ at most in their realm.
-func (k *classKey) alike(o *classKey) bool {
-	return k.gpuType == o.gpuType && k.sellable == o.sellable && k.shareable == o.shareable
 }
 
 // closer tells which of two classes of one family is the better place for a job
@@ -261,7 +257,7 @@ func (p *pass) closer(it *item, a, b int) bool {
 	if x, y := p.joins(it, a), p.joins(it, b); x != y {
 		return x
 	}
-	x, y := &p.realms.list[p.f.classes[a].realm], &p.realms.list[p.f.classes[b].realm]
+	x, y := &p.realms.list[p.f.classes[a].Realm], &p.realms.list[p.f.classes[b].Realm]
 	if len(x.covers) != len(y.covers) {
 		return len(x.covers) > len(y.covers)
 	}
@@ -321,7 +317,7 @@ func (p *pass) tellWhere(it *item) {
 	if p.realms == nil || it.job.State != cluster.JobPending || it.moved {
 		return
 	}
-	if it.gpus > 0 && slices.ContainsFunc(it.needs, func(n need) bool { return n.way != wayNone }) {
+	if it.gpus > 0 && slices.ContainsFunc(it.needs, func(n rules.Need) bool { return n.Way != rules.WayNone }) {
 		return
 	}
 	if isWhere(it.job.Reason.Code) || isWhere(p.reason(it).Code) {

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/rules"
+	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
 // tellUnplaced gives each job that does not start its reason.
@@ -59,13 +61,13 @@ func (p *pass) reason(it *item) cluster.Reason {
 // fastest.
 func (p *pass) likeliest(it *item) int {
 	if it.queue >= 0 {
-		if c := p.f.cards[it.queue].class; c >= 0 && it.needs[c].way != wayNone {
+		if c := p.f.cards[it.queue].class; c >= 0 && it.needs[c].Way != rules.WayNone {
 			return int(c)
 		}
 	}
 	best := -1
 	for c := range it.needs {
-		if it.needs[c].way != wayNone && (best < 0 || it.needs[c].dur < it.needs[best].dur) {
+		if it.needs[c].Way != rules.WayNone && (best < 0 || it.needs[c].Dur < it.needs[best].Dur) {
 			best = c
 		}
 	}
@@ -77,12 +79,12 @@ func (p *pass) likeliest(it *item) int {
 func (p *pass) missing(it *item, c int, inWords bool) cluster.Reason {
 	k, n := &p.f.classes[c], &it.needs[c]
 	want := p.want(it, c)
-	most, empty := p.mostRoom(it, k, n.way)
+	most, empty := p.mostRoom(it, k, n.Way)
 	code := cluster.ReasonResources
 	switch {
-	case n.way == wayWhole && it.gpus > 1 && empty < it.gpus:
+	case n.Way == rules.WayWhole && it.gpus > 1 && empty < it.gpus:
 		code = cluster.ReasonGPUs
-	case n.way == wayWhole && empty == 0:
+	case n.Way == rules.WayWhole && empty == 0:
 		code = cluster.ReasonExclusive
 	case most.mem < 0: // closed by waiters that an arrival pass cannot see
 		code = cluster.ReasonQueueOrder
@@ -99,8 +101,8 @@ func (p *pass) missing(it *item, c int, inWords bool) cluster.Reason {
 	case most.until < want.until:
 		code = cluster.ReasonQueueOrder
 	}
-	if code == cluster.ReasonResources && n.way == wayWhole && it.gpus > 1 && empty >= it.gpus && p.strict(it, k, n.dur) {
-		return cluster.Reason{Code: cluster.ReasonGPUs, Detail: k.gpuType + ": " + p.farWords(it, n)}
+	if code == cluster.ReasonResources && n.Way == rules.WayWhole && it.gpus > 1 && empty >= it.gpus && p.strict(it, k, n.Dur) {
+		return cluster.Reason{Code: cluster.ReasonGPUs, Detail: k.GPUType + ": " + p.farWords(it, n)}
 	}
 	slowed := ""
 	if code == cluster.ReasonResources {
@@ -112,45 +114,45 @@ func (p *pass) missing(it *item, c int, inWords bool) cluster.Reason {
 		return cluster.Reason{Code: code}
 	}
 	if slowed != "" {
-		return cluster.Reason{Code: code, Detail: k.gpuType + ": " + slowed}
+		return cluster.Reason{Code: code, Detail: k.GPUType + ": " + slowed}
 	}
-	return cluster.Reason{Code: code, Detail: k.gpuType + ": " + p.words(it, c, code, &most, empty) + p.f.closedWords(k.gpuType)}
+	return cluster.Reason{Code: code, Detail: k.GPUType + ": " + p.words(it, c, code, &most, empty) + p.f.closedWords(k.GPUType)}
 }
 
 // farWords tell of a gang for which enough GPUs are free, but in several NUMA
 // groups.
-func (p *pass) farWords(it *item, n *need) string {
-	left := int64(it.job.Eligible) + min(n.dur/10, p.pol.NearAge.Microseconds()) - p.now
-	return fmt.Sprintf("%d GPUs of one NUMA group are not free on any node; takes GPUs of several in %s", it.gpus, about(left))
+func (p *pass) farWords(it *item, n *rules.Need) string {
+	left := int64(it.job.Eligible) + min(n.Dur/10, p.pol.NearAge.Microseconds()) - p.now
+	return fmt.Sprintf("%d GPUs of one NUMA group are not free on any node; takes GPUs of several in %s", it.gpus, say.About(left))
 }
 
 func (p *pass) words(it *item, c int, code cluster.ReasonCode, most *room, empty int) string {
 	k, n := &p.f.classes[c], &it.needs[c]
 	switch code {
 	case cluster.ReasonGPUs:
-		return fmt.Sprintf("%s free on one node, needs %d", gpus(empty), it.gpus)
+		return fmt.Sprintf("%s free on one node, needs %d", say.GPUs(empty), it.gpus)
 	case cluster.ReasonExclusive:
 		return "no GPU is empty, needs one alone"
 	case cluster.ReasonGPUMem:
-		return fmt.Sprintf("at most %s free on one GPU, needs %s", gib(max(0, most.mem)), gib(n.mem))
+		return fmt.Sprintf("at most %s free on one GPU, needs %s", say.Gib(max(0, most.mem)), say.Gib(n.Mem))
 	case cluster.ReasonGPUCompute:
-		return fmt.Sprintf("at most %s of one GPU free, needs %s", percent(max(0, most.milli)), percent(n.milli))
+		return fmt.Sprintf("at most %s of one GPU free, needs %s", say.Percent(max(0, most.milli)), say.Percent(n.Milli))
 	case cluster.ReasonGPUSlots:
-		return fmt.Sprintf("%s on each GPU, no more may share one", jobs(min(p.pol.MaxShares, k.rep.MaxShares)))
+		return fmt.Sprintf("%s on each GPU, no more may share one", say.Jobs(min(p.pol.MaxShares, k.rep.MaxShares)))
 	case cluster.ReasonCPU:
-		return fmt.Sprintf("at most %s free beside a GPU with room, needs %s", cores(max(0, most.cpu)), cores(it.cpu))
+		return fmt.Sprintf("at most %s free beside a GPU with room, needs %s", say.Cores(max(0, most.cpu)), say.Cores(it.cpu))
 	case cluster.ReasonHostMem:
-		return fmt.Sprintf("at most %s of host memory free beside a GPU with room, needs %s", gib(max(0, most.host)), gib(it.mem))
+		return fmt.Sprintf("at most %s of host memory free beside a GPU with room, needs %s", say.Gib(max(0, most.host)), say.Gib(it.mem))
 	case cluster.ReasonQueueOrder:
-		return fmt.Sprintf("GPUs with room are kept for jobs that waited longer, needs one for %s", about(n.dur))
+		return fmt.Sprintf("GPUs with room are kept for jobs that waited longer, needs one for %s", say.About(n.Dur))
 	}
 	return fmt.Sprintf("no GPU has all at once of %s, %s of its compute, %s and %s of host memory",
-		gib(n.mem), percent(n.milli), cores(it.cpu), gib(it.mem))
+		say.Gib(n.Mem), say.Percent(n.Milli), say.Cores(it.cpu), say.Gib(it.mem))
 }
 
 // mostRoom is the most of each resource that any card has on which the job
 // may lie, and the most empty cards on one node.
-func (p *pass) mostRoom(it *item, k *class, w way) (most room, empty int) {
+func (p *pass) mostRoom(it *item, k *class, w rules.Way) (most room, empty int) {
 	if node := it.node; node != "" {
 		most = nowhere()
 		g := p.groupOn(node, k)
@@ -164,7 +166,7 @@ func (p *pass) mostRoom(it *item, k *class, w way) (most room, empty int) {
 		return most, int(g.empty)
 	}
 	most = k.empty.at[1]
-	if w == wayShare {
+	if w == rules.WayShare {
 		most = most.most(&k.used.at[1])
 	}
 	for empty = len(k.free) - 1; empty > 0 && k.free[empty].next(0) < 0; {
@@ -184,11 +186,11 @@ func (p *pass) plainReason(it *item) cluster.Reason {
 	case len(p.f.order) == 0:
 		return cluster.Reason{Code: cluster.ReasonNodeDown, Detail: "every node is drained or silent"}
 	case most.cpu < it.cpu:
-		return cluster.Reason{Code: cluster.ReasonCPU, Detail: fmt.Sprintf("at most %s free on one node, needs %s", cores(max(0, most.cpu)), cores(it.cpu))}
+		return cluster.Reason{Code: cluster.ReasonCPU, Detail: fmt.Sprintf("at most %s free on one node, needs %s", say.Cores(max(0, most.cpu)), say.Cores(it.cpu))}
 	case most.host < it.mem:
-		return cluster.Reason{Code: cluster.ReasonHostMem, Detail: fmt.Sprintf("at most %s of host memory free on one node, needs %s", gib(max(0, most.host)), gib(it.mem))}
+		return cluster.Reason{Code: cluster.ReasonHostMem, Detail: fmt.Sprintf("at most %s of host memory free on one node, needs %s", say.Gib(max(0, most.host)), say.Gib(it.mem))}
 	}
-	return cluster.Reason{Code: cluster.ReasonResources, Detail: fmt.Sprintf("no node has %s and %s of host memory at once", cores(it.cpu), gib(it.mem))}
+	return cluster.Reason{Code: cluster.ReasonResources, Detail: fmt.Sprintf("no node has %s and %s of host memory at once", say.Cores(it.cpu), say.Gib(it.mem))}
 }
 
 // neverReason tells why no class at all can run the job.
@@ -198,18 +200,18 @@ func (p *pass) neverReason(it *item) cluster.Reason {
 	}
 	if len(p.f.classes) == 0 {
 		if closed := p.f.closedInAll(); closed > 0 {
-			return cluster.Reason{Code: cluster.ReasonNodeDown, Detail: gpus(closed) + " drained or not sound, and no other on a node that takes jobs"}
+			return cluster.Reason{Code: cluster.ReasonNodeDown, Detail: say.GPUs(closed) + " drained or not sound, and no other on a node that takes jobs"}
 		}
 		return cluster.Reason{Code: cluster.ReasonNodeDown, Detail: "every node with GPUs is drained or silent"}
 	}
 	worst := cluster.Reason{}
 	for c := range it.needs {
 		k := &p.f.classes[c]
-		if it.needs[c].why == vetoReserved {
+		if it.needs[c].Why == rules.VetoReserved {
 			return p.whereReason(it, c)
 		}
-		e, _ := cluster.EstimateFor(it.job.Estimates, k.gpuType)
-		if r := vetoReason(it.job, k.rep, &e, &it.needs[c], &p.pol); worst.Code == "" || r.Code != cluster.ReasonGPUType {
+		e, _ := cluster.EstimateFor(it.job.Estimates, k.GPUType)
+		if r := rules.VetoReason(it.job, k.rep, &e, &it.needs[c], &p.pol); worst.Code == "" || r.Code != cluster.ReasonGPUType {
 			worst = r
 		}
 	}

@@ -2,11 +2,11 @@ package scheduler
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // Regret closes a card to newcomers while somebody there is slower than the
@@ -16,28 +16,6 @@ import (
 // who shared its GPU and runs for longer than the limit times what a confident
 // prediction said, and longer than nine in ten such predictions err, has been
 // slowed down or was mispredicted. Either way nobody is laid beside it.
-
-// overran reports whether j has outrun its prediction by more than the limit
-// while it shared a GPU; shares is how many lie there now.
-func overran(j *cluster.Job, now int64, shares int, pol *Policy) bool {
-	a := j.Live()
-	if a == nil || pol.MaxSlowdownMilli <= 0 || shares < 2 && len(a.Neighbours) == 0 {
-		return false
-	}
-	d := a.Estimate.Duration.Microseconds()
-	if a.Started == 0 || d <= 0 || a.Estimate.ConfidenceMilli < max(1, pol.MinConfidenceMilli) {
-		return false
-	}
-	most := max(d/1000*pol.MaxSlowdownMilli, stretched(d, tail, &a.Estimate, 0))
-	return now-int64(a.Started) > most
-}
-
-// overranWords says so, for a card.
-func overranWords(j *cluster.Job, now int64, pol *Policy) string {
-	a := j.Live()
-	return fmt.Sprintf("job %d shared it and runs for %s, predicted %s alone; the limit is %s×, so nobody joins it",
-		j.ID, about(now-int64(a.Started)), about(a.Estimate.Duration.Microseconds()), times(pol.MaxSlowdownMilli))
-}
 
 // regret closes the cards of those who overran, and proposes to end the newest
 // there that may be ended and is not the only one.
@@ -50,7 +28,7 @@ func (p *pass) regret(terms map[cluster.JobID]cluster.Terms) {
 		}
 		for _, gs := range a.HeldGPUs() {
 			i, ok := p.f.cardAt[gs.GPU]
-			if ok && overran(j, p.now, p.f.cards[i].use.Shares, &p.pol) && (closed[i] == nil || j.ID < closed[i].ID) {
+			if ok && rules.Overran(j, p.now, p.f.cards[i].use.Shares, &p.pol) && (closed[i] == nil || j.ID < closed[i].ID) {
 				closed[i] = j
 				p.f.cards[i].regretted = true
 			}
@@ -98,7 +76,7 @@ func (p *pass) part(closed map[int32]*cluster.Job, terms map[cluster.JobID]clust
 		j := newest[i]
 		if _, ok := seen[j.ID]; !ok {
 			seen[j.ID] = struct{}{}
-			p.plan.Preempt = append(p.plan.Preempt, cluster.Preemption{Job: j.ID, Attempt: j.Live().No, Why: overranWords(closed[i], p.now, &p.pol)})
+			p.plan.Preempt = append(p.plan.Preempt, cluster.Preemption{Job: j.ID, Attempt: j.Live().No, Why: rules.OverranWords(closed[i], p.now, &p.pol)})
 		}
 	}
 	slices.SortFunc(p.plan.Preempt, func(a, b cluster.Preemption) int { return cmp.Compare(a.Job, b.Job) })

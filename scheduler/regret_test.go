@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/explain"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
@@ -50,7 +51,7 @@ func TestRegretClosesTheCard(t *testing.T) {
 			if (len(p.Starts) == 0) != c.closed || (len(fast.Starts) == 0) != c.closed {
 				t.Fatalf("pass %v, fast path %v, want the card closed: %t", p.Starts, fast.Starts, c.closed)
 			}
-			said := slices.ContainsFunc(scheduler.Explain(w.Snapshot(), j, pol), func(e scheduler.Explanation) bool {
+			said := slices.ContainsFunc(scheduler.Explain(w.Snapshot(), j, pol), func(e explain.Explanation) bool {
 				return e.Reason.Code == cluster.ReasonSharing && strings.Contains(e.Reason.Detail, "job 1 shared it and runs for ~2 h, predicted ~60 min alone") ||
 					e.Reason.Code == cluster.ReasonSharing && strings.Contains(e.Reason.Detail, "job 1 shared it and runs for ~100 min, predicted ~60 min alone")
 			})

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/company"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // View is the live state that the fast path reads. What it hands out is not
@@ -169,13 +171,13 @@ func (r *release) try(j *cluster.Job, n *cluster.Node, c *cluster.GPU, passed *c
 		return false
 	}
 	e, _ := cluster.EstimateFor(j.Estimates, c.Type)
-	nd := needOn(j, c, &e, r.pol)
-	cpu, mem := HostOf(j, r.pol)
+	nd := rules.NeedOn(j, c, &e, r.pol)
+	cpu, mem := rules.HostOf(j, r.pol)
 	h := r.node(n.ID)
-	if nd.way == wayNone || h.UsedCPU+cpu > h.CPUMilli || h.UsedMem+mem > h.MemMiB || !r.pick(j, n, c, &nd) {
+	if nd.Way == rules.WayNone || h.UsedCPU+cpu > h.CPUMilli || h.UsedMem+mem > h.MemMiB || !r.pick(j, n, c, &nd) {
 		return false
 	}
-	if s := spareOf(h, len(n.GPUs), r.pol); s.gpus > 0 && (cpu > s.partCPU || mem > s.partMem) && r.strands(n, &s, cpu, mem) {
+	if s := rules.SpareOf(h, len(n.GPUs), r.pol); s.GPUs > 0 && (cpu > s.PartCPU || mem > s.PartMem) && r.strands(n, &s, cpu, mem) {
 		return false
 	}
 	st := cluster.Start{
@@ -183,7 +185,7 @@ func (r *release) try(j *cluster.Job, n *cluster.Node, c *cluster.GPU, passed *c
 		Berth: cluster.Berth{Node: n.ID, CPUMilli: cpu, MemMiB: mem},
 	}
 	for _, u := range r.cards {
-		st.Berth.GPUs = append(st.Berth.GPUs, cluster.GPUShare{GPU: u.ID, Share: nd.share(u.SellableMiB)})
+		st.Berth.GPUs = append(st.Berth.GPUs, cluster.GPUShare{GPU: u.ID, Share: nd.Share(u.SellableMiB)})
 	}
 	if r.reserved.Keeps(j, &st.Berth, cluster.Time(r.now)).Code != "" {
 		return false
@@ -197,7 +199,7 @@ func (r *release) try(j *cluster.Job, n *cluster.Node, c *cluster.GPU, passed *c
 	if r.blocked(j, n, st.Berth.GPUs) {
 		return false
 	}
-	_, st.Estimate, _ = ShareOn(j, c, *r.pol)
+	_, st.Estimate, _ = rules.ShareOn(j, c, *r.pol)
 	r.take(&st)
 	return true
 }
@@ -205,7 +207,7 @@ func (r *release) try(j *cluster.Job, n *cluster.Node, c *cluster.GPU, passed *c
 // strands reports whether the job that pick chose cards for would leave too
 // little to the idle GPUs of the node, but not on the empty node: who is too
 // large even for that need not wait for it.
-func (r *release) strands(n *cluster.Node, s *spare, cpu, mem int64) bool {
+func (r *release) strands(n *cluster.Node, s *rules.Spare, cpu, mem int64) bool {
 	idle, takes := 0, 0
 	for i := range n.GPUs {
 		if r.shares(n.GPUs[i].ID) == 0 && n.Open(&n.GPUs[i]) {
@@ -218,7 +220,7 @@ func (r *release) strands(n *cluster.Node, s *spare, cpu, mem int64) bool {
 		}
 	}
 	empty := cluster.NodeUse{CPUMilli: n.CPUMilli, MemMiB: n.MemMiB}
-	return s.strands(r.node(n.ID), idle, takes, cpu, mem) && !s.strands(&empty, len(n.GPUs), len(r.cards), cpu, mem)
+	return s.Strands(r.node(n.ID), idle, takes, cpu, mem) && !s.Strands(&empty, len(n.GPUs), len(r.cards), cpu, mem)
 }
 
 // shares is how many lie on a GPU; unlike gpu it moves nothing in memory.
@@ -232,7 +234,7 @@ func (r *release) shares(id cluster.GPUID) int {
 
 // pick chooses c and as many more of the node's GPUs like it as j wants; the
 // choice is in r.cards, sorted by id.
-func (r *release) pick(j *cluster.Job, n *cluster.Node, c *cluster.GPU, nd *need) bool {
+func (r *release) pick(j *cluster.Job, n *cluster.Node, c *cluster.GPU, nd *rules.Need) bool {
 	r.cards = r.cards[:0]
 	for i := range n.GPUs { // so that no pointer into r.gpus moves
 		if j.Spec.GPUs > 1 {
@@ -257,17 +259,17 @@ func (r *release) pick(j *cluster.Job, n *cluster.Node, c *cluster.GPU, nd *need
 	return len(r.cards) == j.Spec.GPUs
 }
 
-func (r *release) holds(u *cluster.GPUUse, nd *need) bool {
-	if nd.way == wayWhole {
+func (r *release) holds(u *cluster.GPUUse, nd *rules.Need) bool {
+	if nd.Way == rules.WayWhole {
 		return u.Shares == 0 && u.FreeShares() > 0
 	}
-	return u.FreeShares() > 0 && u.Shares < max(1, r.pol.MaxShares) && nd.mem <= u.FreeMiB() && nd.milli <= u.FreeMilli()
+	return u.FreeShares() > 0 && u.Shares < max(1, r.pol.MaxShares) && nd.Mem <= u.FreeMiB() && nd.Milli <= u.FreeMilli()
 }
 
 // suits reports whether all on a card stay fast enough when j joins them.
-func (r *release) suits(j *cluster.Job, c *cluster.GPU, nd *need) bool {
+func (r *release) suits(j *cluster.Job, c *cluster.GPU, nd *rules.Need) bool {
 	v := r.judge(j, c, nd)
-	return !v.against() && !r.regretted(c.ID)
+	return !v.Against() && !r.regretted(c.ID)
 }
 
 // regretted reports whether somebody on a GPU is slower than the limit.
@@ -278,21 +280,21 @@ func (r *release) regretted(id cluster.GPUID) bool {
 	n := r.shares(id)
 	return n > 0 && slices.ContainsFunc(r.on(id), func(o cluster.JobID) bool {
 		j, ok := r.v.Job(o)
-		return ok && overran(j, r.now, n, r.pol)
+		return ok && rules.Overran(j, r.now, n, r.pol)
 	})
 }
 
-func (r *release) judge(j *cluster.Job, c *cluster.GPU, nd *need) verdict {
+func (r *release) judge(j *cluster.Job, c *cluster.GPU, nd *rules.Need) company.Verdict {
 	s := r.know.SharingOn(c)
 	switch {
-	case nd.way != wayShare, s == nil && c.Scope == cluster.ScopeAnyone:
-		return verdict{}
+	case nd.Way != rules.WayShare, s == nil && c.Scope == cluster.ScopeAnyone:
+		return company.Verdict{}
 	case r.on == nil && r.shares(c.ID) > 0: // the next full pass knows who is there
-		return verdict{strange: c}
+		return company.Verdict{Strange: c}
 	case r.on == nil:
-		return verdict{}
+		return company.Verdict{}
 	}
-	var on []mate
+	var on []company.Sharer
 	for _, id := range r.on(c.ID) {
 		if o, ok := r.v.Job(id); ok && o.Live() != nil {
 			on = r.mates(on, o, o.Live().HeldGPUs(), c.ID)
@@ -303,16 +305,16 @@ func (r *release) judge(j *cluster.Job, c *cluster.GPU, nd *need) verdict {
 			on = r.mates(on, o, r.plan.Starts[i].Berth.GPUs, c.ID)
 		}
 	}
-	if v := strangers(c, on, &j.Owner); v.strange != nil {
+	if v := company.Strangers(c, on, &j.Owner); v.Strange != nil {
 		return v
 	}
-	return judge(r.know, s, on, mateOf(r.know, j, 0, nd.milli), r.pol.MaxSlowdownMilli)
+	return company.Judge(r.know, s, on, company.SharerOf(r.know, j, 0, nd.Milli), r.pol.MaxSlowdownMilli)
 }
 
-func (r *release) mates(on []mate, j *cluster.Job, shares []cluster.GPUShare, gpu cluster.GPUID) []mate {
+func (r *release) mates(on []company.Sharer, j *cluster.Job, shares []cluster.GPUShare, gpu cluster.GPUID) []company.Sharer {
 	for _, gs := range shares {
 		if gs.GPU == gpu {
-			on = insert(on, mateOf(r.know, j, j.ID, gs.Share.Milli))
+			on = company.Insert(on, company.SharerOf(r.know, j, j.ID, gs.Share.Milli))
 		}
 	}
 	return on
@@ -357,8 +359,8 @@ func (r *release) blocked(j *cluster.Job, n *cluster.Node, on []cluster.GPUShare
 		if o.Spec.GPUs > 1 || o.Spec.Deadline > 0 || slices.ContainsFunc(on, func(g cluster.GPUShare) bool { return g.GPU == n.GPUs[i].ID }) {
 			return true
 		}
-		cpu, mem := HostOf(o, r.pol)
-		jc, jm := HostOf(j, r.pol)
+		cpu, mem := rules.HostOf(o, r.pol)
+		jc, jm := rules.HostOf(j, r.pol)
 		if h := r.node(n.ID); h.UsedCPU+cpu+jc > h.CPUMilli || h.UsedMem+mem+jm > h.MemMiB {
 			return true
 		}
@@ -378,11 +380,11 @@ func comesBefore(a, b *cluster.Job) bool {
 
 func (r *release) overtook(j, passed *cluster.Job, c *cluster.GPU, h *cluster.NodeUse) string {
 	e, _ := cluster.EstimateFor(passed.Estimates, c.Type)
-	nd := needOn(passed, c, &e, r.pol)
+	nd := rules.NeedOn(passed, c, &e, r.pol)
 	why := lacks(passed, &nd, &card{use: *r.gpu(c.ID)}, &host{use: *h}, *r.pol)
 	if why == "" {
-		if v := r.judge(passed, c, &nd); v.against() {
-			why = v.words(r.know.SharingOn(c), r.pol.MaxSlowdownMilli)
+		if v := r.judge(passed, c, &nd); v.Against() {
+			why = v.Words(r.know.SharingOn(c), r.pol.MaxSlowdownMilli)
 		}
 	}
 	if why == "" {

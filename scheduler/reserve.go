@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // resident is a share of a card and when it ends at the latest.
@@ -20,30 +21,6 @@ type newcomer struct {
 	resident
 }
 
-// endsAt is when an attempt is expected to end, and when at the latest: by
-// its time limit if it has one. One that outlives its estimate is given a
-// quarter of its age again, so that the sum never pretends it is gone. Where it says
-// how far it is, that counts.
-func endsAt(j *cluster.Job, a *cluster.Attempt, now int64, pol *Policy) (expected, latest int64) {
-	began := int64(max(a.Started, a.Placed))
-	if began == 0 {
-		began = now
-	}
-	expected = began + durationOf(j, &a.Estimate, pol)
-	if rest, ok := a.Progress.Rest(); ok {
-		expected = int64(a.Progress.At.Add(rest))
-	}
-	if expected <= now {
-		expected = now + max(1_000_000, (now-began)/4)
-	}
-	latest = expected
-	if l := j.Spec.TimeLimit; l > 0 {
-		latest = max(began+l.Microseconds(), now+1_000_000)
-		expected = min(expected, latest)
-	}
-	return expected, latest
-}
-
 func (p *pass) needResidents() {
 	if p.residents != nil {
 		return
@@ -54,7 +31,7 @@ func (p *pass) needResidents() {
 		if a == nil {
 			continue
 		}
-		_, latest := endsAt(j, a, p.now, &p.pol)
+		_, latest := rules.EndsAt(j, a, p.now, &p.pol)
 		for _, gs := range a.HeldGPUs() {
 			if i, ok := p.f.cardAt[gs.GPU]; ok {
 				p.residents[i] = append(p.residents[i], resident{latest, gs.Share})
@@ -145,8 +122,8 @@ type freeing struct {
 
 // clearsOn lists the cards of a group by when they have room for a need. For
 // whole cards it does not depend on who asks, and is kept until the next start.
-func (p *pass) clearsOn(k *class, g *group, n *need) []freeing {
-	if n.way == wayWhole && g.clears != nil {
+func (p *pass) clearsOn(k *class, g *group, n *rules.Need) []freeing {
+	if n.Way == rules.WayWhole && g.clears != nil {
 		return g.clears
 	}
 	all := make([]freeing, 0, g.hi-g.lo)
@@ -154,20 +131,20 @@ func (p *pass) clearsOn(k *class, g *group, n *need) []freeing {
 		all = append(all, freeing{i, p.clears(i, n)})
 	}
 	slices.SortFunc(all, func(a, b freeing) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.card, b.card)) })
-	if n.way == wayWhole {
+	if n.Way == rules.WayWhole {
 		g.clears = all
 	}
 	return all
 }
 
 // clears is when so many of those on a card have ended that n fits.
-func (p *pass) clears(i int32, n *need) int64 {
+func (p *pass) clears(i int32, n *rules.Need) int64 {
 	use := p.f.cards[i].use
 	rs := slices.Clone(p.residents[i])
 	slices.SortFunc(rs, func(a, b resident) int { return cmp.Compare(a.end, b.end) })
 	at := p.now
 	for _, r := range rs {
-		if n.way == wayShare && n.mem <= use.FreeMiB() && n.milli <= use.FreeMilli() && use.FreeShares() > 0 {
+		if n.Way == rules.WayShare && n.Mem <= use.FreeMiB() && n.Milli <= use.FreeMilli() && use.FreeShares() > 0 {
 			return at
 		}
 		use.UsedMiB -= r.share.MemMiB

@@ -9,6 +9,8 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/company"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
@@ -20,22 +22,22 @@ func TestSlowdownsByHand(t *testing.T) {
 		s.GPUType = a100
 		return &cluster.Interference{MaxBend: 1.6, BandwidthPerUtil: 1, Jobs: map[string]cluster.Temper{"a": {Self: 1}, "b": {Self: 2, Family: 9}}, Cards: []cluster.Sharing{s}}
 	}
-	mates := func(milli ...int64) (out []scheduler.Mate) {
+	mates := func(milli ...int64) (out []company.Mate) {
 		for i, m := range milli {
-			out = append(out, scheduler.Mate{Job: cluster.JobID(i + 1), Milli: m, Owner: &cluster.Owner{}})
+			out = append(out, company.Mate{Job: cluster.JobID(i + 1), Milli: m, Owner: &cluster.Owner{}})
 		}
 		return out
 	}
-	named := func(sigs ...string) (out []scheduler.Mate) {
+	named := func(sigs ...string) (out []company.Mate) {
 		for i, s := range sigs {
-			out = append(out, scheduler.Mate{Job: cluster.JobID(i + 1), Signature: s, Owner: &cluster.Owner{}})
+			out = append(out, company.Mate{Job: cluster.JobID(i + 1), Signature: s, Owner: &cluster.Owner{}})
 		}
 		return out
 	}
 	for _, c := range []struct {
 		name string
 		s    cluster.Sharing
-		set  []scheduler.Mate
+		set  []company.Mate
 		want []float64
 	}{
 		{"alone", cluster.Sharing{Switch: 1}, mates(500), []float64{1}},
@@ -59,7 +61,7 @@ func TestSlowdownsByHand(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got, ok := scheduler.Slowdowns(know(c.s), gpu, c.set, nil)
+			got, ok := company.Slowdowns(know(c.s), gpu, c.set, nil)
 			if !ok || len(got) != len(c.want) {
 				t.Fatalf("%v, %t", got, ok)
 			}
@@ -78,7 +80,7 @@ func TestSlowdownsByHand(t *testing.T) {
 				}
 				last := len(c.set) - 1
 				pol := scheduler.Policy{MaxSlowdownMilli: limit.milli}
-				if got := scheduler.Bears(know(c.s), gpu, c.set[:last], c.set[last], &pol); got != limit.bears {
+				if got := company.Bears(know(c.s), gpu, c.set[:last], c.set[last], &pol); got != limit.bears {
 					t.Errorf("with a limit of %d thousandths it is borne: %t, want %t", limit.milli, got, limit.bears)
 				}
 			}
@@ -86,10 +88,10 @@ func TestSlowdownsByHand(t *testing.T) {
 	}
 	// A quarter and a half are exact in binary: 1 + 1·0.5·0.5 is the limit itself.
 	pol := scheduler.Policy{MaxSlowdownMilli: 1250}
-	if !scheduler.Bears(know(cluster.Sharing{Compute: 1}), gpu, mates(500), mates(500)[0], &pol) {
+	if !company.Bears(know(cluster.Sharing{Compute: 1}), gpu, mates(500), mates(500)[0], &pol) {
 		t.Error("a slowdown of just the limit is not borne")
 	}
-	if nine := mates(1, 1, 1, 1, 1, 1, 1, 1, 1); scheduler.Bears(know(cluster.Sharing{}), gpu, nine[:8], nine[8], &pol) {
+	if nine := mates(1, 1, 1, 1, 1, 1, 1, 1, 1); company.Bears(know(cluster.Sharing{}), gpu, nine[:8], nine[8], &pol) {
 		t.Error("nine share a card")
 	}
 }
@@ -301,7 +303,7 @@ func TestLeastMilli(t *testing.T) {
 		{"a fifth where it is a fifth", Job(1, fifth), 200}, {"all where it is all", Job(1, fifth, Type(t4)), 1000},
 		{"none", Job(1, GPUs(0)), 0}, {"none, if it can do without", Job(1, orCores(time.Hour)), 0}, {"what fits nowhere", Job(1, Mem(200_000)), 0},
 	} {
-		if got := scheduler.LeastMilli(nodes, c.job, scheduler.Default()); got != c.want {
+		if got := rules.LeastMilli(nodes, c.job, scheduler.Default()); got != c.want {
 			t.Errorf("%s: %d thousandths, want %d", c.name, got, c.want)
 		}
 	}
@@ -329,7 +331,7 @@ func TestGoalsOfGangs(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			nodes := []*cluster.Node{Node("n1", 2, a100), Node("n2", 2, a100), Node("n3", 2, a100)}
-			err := scheduler.NeverFits(nodes, c.job, priced())
+			err := rules.NeverFits(nodes, c.job, priced())
 			p := scheduler.Schedule(NewWorld(nodes, c.job).Snapshot(), priced())
 			if c.want == "" && (err != nil || len(p.Starts) != 1) || c.want != "" && (err == nil || !strings.Contains(err.Msg, c.want) || len(p.Starts) > 0) {
 				t.Errorf("refused by %v, %d starts, want %q", err, len(p.Starts), c.want)
@@ -457,7 +459,7 @@ func TestNeverFitsByKind(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			err := scheduler.NeverFits(c.nodes, c.job, scheduler.Default())
+			err := rules.NeverFits(c.nodes, c.job, scheduler.Default())
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Msg, c.want)) {
 				t.Errorf("%v, want %q", err, c.want)
 			}

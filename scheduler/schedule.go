@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // pass is one run of Schedule.
@@ -139,12 +140,12 @@ func (p *pass) start(it *item) bool {
 	if it.cores != nil && p.startOnCores(it, fits) {
 		return true
 	}
-	best, fastest := -1, int64(forever)
+	best, fastest := -1, int64(rules.Forever)
 	for _, c := range fits {
-		fastest = min(fastest, it.needs[c].dur)
+		fastest = min(fastest, it.needs[c].Dur)
 	}
 	for _, c := range fits {
-		if it.needs[c].dur-fastest <= p.slack(fastest) && (best < 0 || p.prefer(it, c, best)) {
+		if it.needs[c].Dur-fastest <= p.slack(fastest) && (best < 0 || p.prefer(it, c, best)) {
 			best = c
 		}
 	}
@@ -173,7 +174,7 @@ func (p *pass) slack(fastest int64) int64 {
 func (p *pass) fits(it *item) []int {
 	p.chosen = p.chosen[:0]
 	for c := range it.needs {
-		if it.needs[c].way == wayNone || !p.mayFit(it, c) {
+		if it.needs[c].Way == rules.WayNone || !p.mayFit(it, c) {
 			continue
 		}
 		p.picked = p.fit(it, c, p.picked[:0])
@@ -193,20 +194,20 @@ func (p *pass) prefer(it *item, a, b int) bool {
 	na, nb := &it.needs[a], &it.needs[b]
 	ka, kb := &p.f.classes[a], &p.f.classes[b]
 	switch {
-	case p.realms != nil && p.frag == nil && na.dur == nb.dur && ka.alike(&kb.classKey):
+	case p.realms != nil && p.frag == nil && na.Dur == nb.Dur && ka.Alike(&kb.ClassKey):
 		return p.closer(it, a, b)
-	case na.dur != nb.dur:
-		return na.dur > nb.dur
-	case ka.sellable == kb.sellable && p.frag != nil:
+	case na.Dur != nb.Dur:
+		return na.Dur > nb.Dur
+	case ka.Sellable == kb.Sellable && p.frag != nil:
 		return p.frag.sites[a].better(&p.frag.sites[b])
-	case ka.sellable == kb.sellable:
+	case ka.Sellable == kb.Sellable:
 		return a < b
-	case na.way == wayWhole && it.job.Spec.GPUMemMiB == 0 && !p.sure(it, ka.gpuType):
-		return ka.sellable > kb.sellable
+	case na.Way == rules.WayWhole && it.job.Spec.GPUMemMiB == 0 && !p.sure(it, ka.GPUType):
+		return ka.Sellable > kb.Sellable
 	case p.frag != nil && p.frag.sites[a].score != p.frag.sites[b].score:
 		return p.frag.sites[a].score > p.frag.sites[b].score
 	}
-	return ka.sellable < kb.sellable
+	return ka.Sellable < kb.Sellable
 }
 
 func (p *pass) sure(it *item, gpuType string) bool {
@@ -220,17 +221,17 @@ func (p *pass) declines(it *item, on int, fits []int) bool {
 	if p.pol.PatienceMilli <= 0 || it.kept || p.old(it.job) {
 		return false
 	}
-	limit := it.needs[on].dur / p.pol.PatienceMilli * 1000
+	limit := it.needs[on].Dur / p.pol.PatienceMilli * 1000
 	at := 0
 	for c := range it.needs {
 		for at < len(fits) && fits[at] < c {
 			at++
 		}
 		n := &it.needs[c]
-		if n.way == wayNone || n.dur >= limit || at < len(fits) && fits[at] == c {
+		if n.Way == rules.WayNone || n.Dur >= limit || at < len(fits) && fits[at] == c {
 			continue
 		}
-		if wait, ok := p.waitOn(it, c); ok && wait+n.dur < limit {
+		if wait, ok := p.waitOn(it, c); ok && wait+n.Dur < limit {
 			return true
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
@@ -342,7 +343,7 @@ func TestShareOn(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s, e, r := scheduler.ShareOn(c.job, &c.gpu, scheduler.Default())
+			s, e, r := rules.ShareOn(c.job, &c.gpu, scheduler.Default())
 			got := r.String()
 			switch {
 			case r.Code != "":
@@ -398,7 +399,7 @@ func TestNeverFits(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			err := scheduler.NeverFits(c.nodes, c.job, scheduler.Default())
+			err := rules.NeverFits(c.nodes, c.job, scheduler.Default())
 			switch {
 			case err == nil && c.want != "":
 				t.Errorf("fits, want %q", c.want)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/explain"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
@@ -52,7 +53,7 @@ func TestWhoMayShare(t *testing.T) {
 				t.Errorf("unplaced %v, want %s: %s", p.Unplaced, tc.code, tc.says)
 			}
 			x := scheduler.Explain(w.Snapshot(), w.Jobs[2], scheduler.Default())
-			if !slices.ContainsFunc(x, func(e scheduler.Explanation) bool {
+			if !slices.ContainsFunc(x, func(e explain.Explanation) bool {
 				return string(e.Reason.Code) == tc.code && strings.Contains(e.Reason.Detail, tc.says)
 			}) {
 				t.Errorf("explained by %v, want %s: %s", x, tc.code, tc.says)

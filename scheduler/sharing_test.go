@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/explain"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
@@ -26,7 +27,7 @@ func TestSharingOff(t *testing.T) {
 		t.Fatalf("%d jobs on the card, want one", len(got))
 	}
 	x := scheduler.Explain(w.Snapshot(), w.Jobs[2], scheduler.Default())
-	if !slices.ContainsFunc(x, func(e scheduler.Explanation) bool {
+	if !slices.ContainsFunc(x, func(e explain.Explanation) bool {
 		return strings.Contains(e.Reason.Detail, "sharing is off on node n1: caps do not hold")
 	}) {
 		t.Errorf("explained by %v", x)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
@@ -80,7 +81,7 @@ func TestSpanThatCanNeverBe(t *testing.T) {
 		{Job(1, GPUs(0), onNodes(4)), ""},
 		{Job(1, GPUs(0), onNodes(5)), "the largest set that has what it needs on each is 4 nodes"},
 	} {
-		err := scheduler.NeverFits(nodes, tc.job, scheduler.Default())
+		err := rules.NeverFits(nodes, tc.job, scheduler.Default())
 		switch {
 		case tc.want == "" && err != nil:
 			t.Errorf("%d nodes × %d GPUs: %v", tc.job.Spec.Nodes, tc.job.Spec.GPUs, err)

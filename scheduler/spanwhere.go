@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // spanGroups are the nodes with cards like those of class c on which a job may
@@ -19,7 +20,7 @@ func (p *pass) spanGroups(it *item, c int) iter.Seq2[*class, *group] {
 			k := &p.f.classes[o]
 			for i := range k.groups {
 				g := &k.groups[i]
-				if it.needs[o].way == wayNone || it.bounds.single && !it.job.Spec.Allows(p.f.hosts[g.host].node) {
+				if it.needs[o].Way == rules.WayNone || it.bounds.single && !it.job.Spec.Allows(p.f.hosts[g.host].node) {
 					continue
 				}
 				if _, twice := seen[g.host]; twice {
@@ -41,11 +42,11 @@ func (p *pass) spanGroups(it *item, c int) iter.Seq2[*class, *group] {
 func (p *pass) leads(it *item, c int) bool {
 	lo, _ := p.family(c)
 	for ; lo < c; lo++ {
-		if it.needs[lo].way != wayNone {
+		if it.needs[lo].Way != rules.WayNone {
 			return false
 		}
 	}
-	return it.needs[c].way != wayNone
+	return it.needs[c].Way != rules.WayNone
 }
 
 // partCards are the cards that a job would take of a node now, none when it has
@@ -63,7 +64,7 @@ func (p *pass) partCards(it *item, c int, k *class, g *group, want *room) []int3
 		}
 		return append([]int32(nil), k.cards[g.lo:g.hi]...)
 	}
-	if it.needs[c].way == wayWhole {
+	if it.needs[c].Way == rules.WayWhole {
 		return p.takeEmpty(k, it, g, want, nil)
 	}
 	each := *want
@@ -92,6 +93,6 @@ func (p *pass) coresOn(it *item, h *host) int64 {
 	return it.cpu
 }
 
-func (p *pass) partOn(it *item, host int32, cards []int32, order int64) Part {
-	return NewPart(it.job, p.f.hosts[host].node.ID, Part{Host: host, Cards: cards, Order: order})
+func (p *pass) partOn(it *item, host int32, cards []int32, order int64) rules.Part {
+	return rules.NewPart(it.job, p.f.hosts[host].node.ID, rules.Part{Host: host, Cards: cards, Order: order})
 }

@@ -1,31 +1,6 @@
 package scheduler
 
-import "github.com/berth-scheduler/berth/cluster"
-
-// spare is what a node keeps of its cores and host memory so that none of its
-// idle GPUs is stranded (CODA, Synergy): a job may take its part, what there
-// is divided by the GPUs, for each GPU that it gets; more only if every GPU
-// that stays idle keeps the least that a job needs.
-type spare struct {
-	gpus               int64
-	partCPU, partMem   int64 // of one GPU
-	leastCPU, leastMem int64 // what an idle GPU keeps
-}
-
-func spareOf(u *cluster.NodeUse, gpus int, pol *Policy) spare {
-	if gpus == 0 || pol.KeepCPUMilli <= 0 && pol.KeepMemMiB <= 0 {
-		return spare{}
-	}
-	s := spare{gpus: int64(gpus), partCPU: u.CPUMilli / int64(gpus), partMem: u.MemMiB / int64(gpus)}
-	s.leastCPU, s.leastMem = min(s.partCPU, max(0, pol.KeepCPUMilli)), min(s.partMem, max(0, pol.KeepMemMiB))
-	return s
-}
-
-// most is how much of a resource a job may ask for that takes so many of the
-// idle GPUs: free is what there is, kept what all idle GPUs keep of it.
-func most(free, part, kept, least, takes int64) int64 {
-	return max(min(free, part*max(1, takes)), free-kept+least*takes)
-}
+import "github.com/berth-scheduler/berth/scheduler/rules"
 
 // bulky reports whether a job is so large that no node of its class could hold
 // it beside idle GPUs. Such a job may strand them, else it would never start;
@@ -49,43 +24,14 @@ func (p *pass) bulky(it *item, c int) bool {
 		h := &p.f.hosts[g.host]
 		n := int64(max(1, it.gpus))
 		if int(g.hi-g.lo) >= it.gpus && (it.node == "" || it.node == h.node.ID) &&
-			it.cpu <= most(h.use.CPUMilli, h.spare.partCPU, h.spare.gpus*h.spare.leastCPU, h.spare.leastCPU, n) &&
-			it.mem <= most(h.use.MemMiB, h.spare.partMem, h.spare.gpus*h.spare.leastMem, h.spare.leastMem, n) {
+			it.cpu <= rules.Most(h.use.CPUMilli, h.spare.PartCPU, h.spare.GPUs*h.spare.LeastCPU, h.spare.LeastCPU, n) &&
+			it.mem <= rules.Most(h.use.MemMiB, h.spare.PartMem, h.spare.GPUs*h.spare.LeastMem, h.spare.LeastMem, n) {
 			b = false
 			break
 		}
 	}
 	p.bulks[s] = b
 	return b
-}
-
-// strands reports whether a job takes more of a node than its idle GPUs can
-// spare, when it takes so many of them; u is the node's account.
-func (s *spare) strands(u *cluster.NodeUse, idle, takes int, cpu, mem int64) bool {
-	return s.gpus > 0 && (cpu > most(u.CPUMilli-u.UsedCPU, s.partCPU, int64(idle)*s.leastCPU, s.leastCPU, int64(takes)) ||
-		mem > most(u.MemMiB-u.UsedMem, s.partMem, int64(idle)*s.leastMem, s.leastMem, int64(takes)))
-}
-
-// bulkyEver is bulky by a scan of all nodes: whether no node could hold the
-// job on cards like g without stranding some.
-func bulkyEver(nodes []*cluster.Node, g *cluster.GPU, job *cluster.Job, pol *Policy) bool {
-	cpu, mem := HostOf(job, pol)
-	for _, n := range nodes {
-		alike := 0
-		for i := range n.GPUs {
-			if o := &n.GPUs[i]; o.Type == g.Type && o.SellableMiB == g.SellableMiB && o.Shareable() == g.Shareable() {
-				alike++
-			}
-		}
-		if !n.Schedulable() || alike == 0 || alike < job.Spec.GPUs || !job.Spec.Allows(n) {
-			continue
-		}
-		u := cluster.NodeUse{CPUMilli: n.CPUMilli, MemMiB: n.MemMiB}
-		if s := spareOf(&u, len(n.GPUs), pol); cpu <= n.CPUMilli && mem <= n.MemMiB && !s.strands(&u, len(n.GPUs), max(1, job.Spec.GPUs), cpu, mem) {
-			return false
-		}
-	}
-	return true
 }
 
 // keepsEnough reports whether a job leaves the idle GPUs of a node enough when
@@ -95,17 +41,17 @@ func (h *host) keepsEnough(cpu, mem int64, takes int) bool {
 }
 
 func (h *host) mostCPU(takes int64) int64 {
-	if h.spare.gpus == 0 {
+	if h.spare.GPUs == 0 {
 		return h.freeCPU()
 	}
-	return most(h.freeCPU(), h.spare.partCPU, h.idleCPU, h.spare.leastCPU, takes)
+	return rules.Most(h.freeCPU(), h.spare.PartCPU, h.idleCPU, h.spare.LeastCPU, takes)
 }
 
 func (h *host) mostMem(takes int64) int64 {
-	if h.spare.gpus == 0 {
+	if h.spare.GPUs == 0 {
 		return h.freeMem()
 	}
-	return most(h.freeMem(), h.spare.partMem, h.idleMem, h.spare.leastMem, takes)
+	return rules.Most(h.freeMem(), h.spare.PartMem, h.idleMem, h.spare.LeastMem, takes)
 }
 
 // keepIdle counts what the idle GPUs of a node keep.
@@ -113,8 +59,8 @@ func (f *fleet) keepIdle(h *host) {
 	h.idleCPU, h.idleMem = 0, 0
 	for i := h.lo; i < h.hi; i++ {
 		if f.cards[i].use.Idle() {
-			h.idleCPU += h.spare.leastCPU
-			h.idleMem += h.spare.leastMem
+			h.idleCPU += h.spare.LeastCPU
+			h.idleMem += h.spare.LeastMem
 		}
 	}
 }
@@ -123,8 +69,8 @@ func (f *fleet) keepIdle(h *host) {
 // much as it needs. What it leaves stays kept in this pass, so that no place
 // gets roomier while a pass takes.
 func (h *host) occupy(cpu, mem int64, takes int) {
-	h.idleCPU -= min(cpu, h.idleCPU, h.spare.leastCPU*int64(takes))
-	h.idleMem -= min(mem, h.idleMem, h.spare.leastMem*int64(takes))
+	h.idleCPU -= min(cpu, h.idleCPU, h.spare.LeastCPU*int64(takes))
+	h.idleMem -= min(mem, h.idleMem, h.spare.LeastMem*int64(takes))
 }
 
 // keepForIdle keeps the idle GPUs of all nodes, from jobs that need none, what
@@ -143,14 +89,14 @@ func (p *pass) keepForIdle() {
 		}
 	}
 	if p.unseen { // somebody waits whose needs the pass does not know
-		cpu, mem = forever, forever
+		cpu, mem = rules.Forever, rules.Forever
 	}
 	if cpu == 0 && mem == 0 {
 		return
 	}
 	for i := range p.f.hosts {
 		h := &p.f.hosts[i]
-		if h.place < 0 || h.spare.gpus == 0 {
+		if h.place < 0 || h.spare.GPUs == 0 {
 			continue
 		}
 		idle := int64(0)
@@ -159,7 +105,7 @@ func (p *pass) keepForIdle() {
 				idle++
 			}
 		}
-		h.plainCPU, h.plainMem = idle*min(cpu, h.spare.partCPU), idle*min(mem, h.spare.partMem)
+		h.plainCPU, h.plainMem = idle*min(cpu, h.spare.PartCPU), idle*min(mem, h.spare.PartMem)
 		if idle > 0 {
 			p.f.plain.set(int(h.place), p.f.hostRoom(h))
 		}
@@ -273,7 +219,7 @@ func (p *pass) plainPlace(it *item, want *room) (int, string) {
 			return place, "leaves idle GPUs the cores and memory that jobs for them take; nodes without GPUs first, then those with the fewest idle"
 		}
 	}
-	best, least := -1, int64(forever)
+	best, least := -1, int64(rules.Forever)
 	for place := t.first(0, want); place >= 0 && least > 0; place = t.first(place+1, want) {
 		if p.refused(it, p.f.order[place]) {
 			continue

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // classDue is the class of jobs with a deadline: what was promised is kept
@@ -104,7 +105,7 @@ func assocOf(j *cluster.Job) cluster.Assoc {
 // takesOn is how much of GPUs a job takes on class c, in thousandths.
 func (p *pass) takesOn(it *item, c int) int64 {
 	k := &p.f.classes[c]
-	return int64(it.allGPUs()) * cluster.ShareMilli(it.needs[c].share(k.sellable), k.sellable)
+	return int64(it.allGPUs()) * cluster.ShareMilli(it.needs[c].Share(k.Sellable), k.Sellable)
 }
 
 // atLimit reports whether a quota keeps a job from starting, whatever is free. It
@@ -116,13 +117,13 @@ func (p *pass) atLimit(it *item) bool {
 	}
 	least := int64(0)
 	if it.gpus > 0 {
-		least = forever
+		least = rules.Forever
 		for c := range it.needs {
-			if it.needs[c].way != wayNone {
+			if it.needs[c].Way != rules.WayNone {
 				least = min(least, p.takesOn(it, c))
 			}
 		}
-		if least == forever {
+		if least == rules.Forever {
 			return false // it starts nowhere, and is told why
 		}
 	}
@@ -179,27 +180,4 @@ func (p *pass) countStart(it *item, st *cluster.Start) {
 		return
 	}
 	p.limits.Count(cluster.HolderOf(it.job), 0, 1, p.f.led.HeldMilli(st.AllGPUs()))
-}
-
-// LeastMilli is the least of GPUs that a job takes anywhere on nodes, in
-// thousandths; 0 for one that needs none, or fits nowhere.
-func LeastMilli(nodes []*cluster.Node, j *cluster.Job, pol Policy) int64 {
-	least := int64(0)
-	if j.Spec.GPUs == 0 || j.Spec.OrCPU {
-		return 0
-	}
-	for _, n := range nodes {
-		for i := range n.GPUs {
-			g := &n.GPUs[i]
-			e, _ := cluster.EstimateFor(j.Estimates, g.Type)
-			nd := needOn(j, g, &e, &pol)
-			if nd.way == wayNone {
-				continue
-			}
-			if m := int64(j.Spec.GPUs*j.Spec.NodeCount()) * cluster.ShareMilli(nd.share(g.SellableMiB), g.SellableMiB); least == 0 || m < least {
-				least = m
-			}
-		}
-	}
-	return least
 }

@@ -1,12 +1,8 @@
 package scheduler
 
 import (
-	"math"
 	"math/bits"
 )
-
-// forever is later than any time.
-const forever = math.MaxInt64
 
 // room is what a place has left for one more job or, in the inner nodes of a
 // tree, the most that any place below has of each. used as a demand it is

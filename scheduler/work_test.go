@@ -6,6 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/work"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 	"github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
@@ -31,7 +32,7 @@ func TestWorkOfNeverFits(t *testing.T) {
 		nodes, job := benchNodes(n), schedtest.Job(1, schedtest.GPUs(2))
 		return work.Of(10, func() {
 			for range 10 {
-				if err := scheduler.NeverFits(nodes, job, scheduler.Default()); err != nil {
+				if err := rules.NeverFits(nodes, job, scheduler.Default()); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -6,6 +6,9 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/company"
+	"github.com/berth-scheduler/berth/scheduler/rules"
+	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
 // Bounds of how many one pass has make room by attained service: for how many who
@@ -36,7 +39,7 @@ type yielding struct {
 	may      []giver // who may still make room, with the most left first
 	cpu, mem int64
 	cards    []cluster.GPUUse
-	on       [][]mate // nil where nothing was learned of sharing
+	on       [][]company.Sharer // nil where nothing was learned of sharing
 }
 
 // giver is a running job that may make room.
@@ -49,7 +52,7 @@ type giver struct {
 }
 
 // work is what is left of it on a whole card, in microseconds.
-func (g *giver) work() int64 { return min(g.left, maxSpread) / cluster.WholeGPU * g.size }
+func (g *giver) work() int64 { return min(g.left, rules.MaxSpread) / cluster.WholeGPU * g.size }
 
 // learn looks at what runs.
 func (y *yielder) learn() {
@@ -96,7 +99,7 @@ func (y *yielder) giverOf(j *cluster.Job, a *cluster.Attempt) (g giver, host int
 	if _, n := j.Preempted(); n >= p.pol.YieldMost {
 		return g, 0, false
 	}
-	g = giver{job: j, left: leftOf(j, &a.Estimate, p.now, &p.pol), cost: yieldCost(j)}
+	g = giver{job: j, left: rules.LeftOf(j, &a.Estimate, p.now, &p.pol), cost: rules.YieldCost(j)}
 	for _, gs := range a.Berth.GPUs {
 		i, there := p.f.cardAt[gs.GPU]
 		if !there || p.f.cards[i].class < 0 {
@@ -164,7 +167,7 @@ func (y *yielder) best(it *item, r rank) (best []giver, at *yielding) {
 
 // words say why a job makes room for another.
 func (y *yielder) words(it *item, g *giver) string {
-	return fmt.Sprintf("it has %s left, and that one %s and has waited for %s", about(g.left), about(y.lasts(it)), about(y.p.now-int64(it.job.Eligible)))
+	return fmt.Sprintf("it has %s left, and that one %s and has waited for %s", say.About(g.left), say.About(y.lasts(it)), say.About(y.p.now-int64(it.job.Eligible)))
 }
 
 // lasts is how long a job that waits is taken to run when others are to make room for
@@ -173,10 +176,10 @@ func (y *yielder) words(it *item, g *giver) string {
 // that nobody predicted.
 func (y *yielder) lasts(it *item) int64 {
 	p, n := y.p, &it.needs[it.fast]
-	if e, _ := cluster.EstimateFor(it.job.Estimates, p.f.classes[it.fast].gpuType); it.job.Spec.Duration <= 0 || e.Duration > 0 {
-		return n.dur
+	if e, _ := cluster.EstimateFor(it.job.Estimates, p.f.classes[it.fast].GPUType); it.job.Spec.Duration <= 0 || e.Duration > 0 {
+		return n.Dur
 	}
-	return max(n.dur, cmp.Or(it.job.Spec.TimeLimit, p.pol.AssumedDuration).Microseconds())
+	return max(n.Dur, cmp.Or(it.job.Spec.TimeLimit, p.pol.AssumedDuration).Microseconds())
 }
 
 // gains reports whether a job may take the place of one that runs: it comes before
@@ -202,8 +205,8 @@ func (y *yielder) precedes(it *item, r rank, g *giver) bool {
 	if g.rank == nil {
 		w := *g.job
 		w.Eligible = cluster.Time(p.now)
-		other := newItem(p, &w, make([]need, len(p.f.classes)))
-		g.rank = &rank{class: -other.class, tier: tierPlain, first: forever} // it starts nowhere
+		other := newItem(p, &w, make([]rules.Need, len(p.f.classes)))
+		g.rank = &rank{class: -other.class, tier: tierPlain, first: rules.Forever} // it starts nowhere
 		if other.fast = p.fastest(&other); other.fast >= 0 {
 			*g.rank = p.rankOf(&other)
 		}
@@ -245,7 +248,7 @@ func (y *yielder) fewest(it *item, r rank, c *yielding) (out []giver, ok bool) {
 // pays reports whether a job waits less by the margin than all those wait longer
 // together who make room for it.
 func (y *yielder) pays(it *item, gs []giver) bool {
-	gain, loss := int64(forever), int64(0)
+	gain, loss := int64(rules.Forever), int64(0)
 	for i := range gs {
 		gain = min(gain, gs[i].left)
 		loss += y.lasts(it) + gs[i].cost
@@ -286,9 +289,9 @@ func (c *yielding) lift(g *giver, p *pass, sign int64) {
 		switch {
 		case c.on == nil:
 		case sign > 0:
-			c.on[k] = insert(c.on[k], mateOf(p.crowd.know, g.job, g.job.ID, gs.Share.Milli))
+			c.on[k] = company.Insert(c.on[k], company.SharerOf(p.crowd.know, g.job, g.job.ID, gs.Share.Milli))
 		default:
-			c.on[k] = slices.DeleteFunc(c.on[k], func(m mate) bool { return m.job == g.job.ID })
+			c.on[k] = slices.DeleteFunc(c.on[k], func(m company.Sharer) bool { return m.Job == g.job.ID })
 		}
 	}
 }
@@ -304,7 +307,7 @@ func (c *yielding) class(it *item, p *pass, at *[]int32) int32 {
 	}
 	lo := p.f.hosts[c.host].lo
 	for class := range it.needs {
-		if it.needs[class].way == wayNone {
+		if it.needs[class].Way == rules.WayNone {
 			continue
 		}
 		n := 0
@@ -333,23 +336,23 @@ func (c *yielding) room(it *item, p *pass, k int) bool {
 	i := p.f.hosts[c.host].lo + int32(k)
 	card, u := &p.f.cards[i], &c.cards[k]
 	n := &it.needs[card.class]
-	if u.FreeShares() < 1 || u.Shares >= max(1, p.pol.MaxShares) || card.regretted && u.Shares > 0 || p.now+n.dur > card.until {
+	if u.FreeShares() < 1 || u.Shares >= max(1, p.pol.MaxShares) || card.regretted && u.Shares > 0 || p.now+n.Dur > card.until {
 		return false
 	}
-	if n.way == wayWhole {
+	if n.Way == rules.WayWhole {
 		return u.Shares == 0
 	}
-	if n.mem > u.FreeMiB() || n.milli > u.FreeMilli() {
+	if n.Mem > u.FreeMiB() || n.Milli > u.FreeMilli() {
 		return false
 	}
 	if c.on == nil || u.Shares == 0 {
 		return true
 	}
-	if v := strangers(card.gpu, c.on[k], &it.job.Owner); v.strange != nil {
+	if v := company.Strangers(card.gpu, c.on[k], &it.job.Owner); v.Strange != nil {
 		return false
 	}
-	v := judge(p.crowd.know, p.crowd.rules[i], c.on[k], mateOf(p.crowd.know, it.job, 0, n.milli), p.pol.MaxSlowdownMilli)
-	return !v.against()
+	v := company.Judge(p.crowd.know, p.crowd.rules[i], c.on[k], company.SharerOf(p.crowd.know, it.job, 0, n.Milli), p.pol.MaxSlowdownMilli)
+	return !v.Against()
 }
 
 // claim gives a job its room on a node, so that nobody else counts on it, and
@@ -359,7 +362,7 @@ func (c *yielding) claim(it *item, p *pass) (at []int32) {
 	c.cpu -= it.cpu
 	c.mem -= it.mem
 	n := &it.needs[class]
-	s := n.share(p.f.classes[class].sellable)
+	s := n.Share(p.f.classes[class].Sellable)
 	for _, k := range at {
 		u := &c.cards[k]
 		u.UsedMiB += s.MemMiB
@@ -367,7 +370,7 @@ func (c *yielding) claim(it *item, p *pass) (at []int32) {
 		u.Shares++
 		u.Exclusive = s.Exclusive
 		if c.on != nil {
-			c.on[k] = insert(c.on[k], mateOf(p.crowd.know, it.job, it.job.ID, s.Milli))
+			c.on[k] = company.Insert(c.on[k], company.SharerOf(p.crowd.know, it.job, it.job.ID, s.Milli))
 		}
 	}
 	for i := range at {

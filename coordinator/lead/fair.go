@@ -6,7 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm"
-	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/fair"
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
@@ -18,7 +18,7 @@ const fairEvery = time.Second
 type fairShares struct {
 	mu   sync.Mutex
 	rev  uint64
-	tree *scheduler.FairTree
+	tree *fair.Tree
 	at   time.Time
 	last *cluster.Fair
 
@@ -58,7 +58,7 @@ func (f *fairShares) order(st *fsm.FSM, now time.Time) *cluster.Fair {
 	}
 	if f.tree == nil || rev != f.rev {
 		d := st.Standing(cluster.TimeOf(now))
-		f.tree, f.rev = scheduler.NewFairTree(d.Accounts, d.Members), rev
+		f.tree, f.rev = fair.New(d.Accounts, d.Members), rev
 	}
 	f.tree.Reset()
 	st.EachUse(cluster.TimeOf(now), f.tree.Add)

@@ -2,7 +2,7 @@ package policies
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/fragment"
 )
 
 // fgd places each job where the expected fragmentation of the cluster grows
@@ -18,17 +18,17 @@ import (
 // scheduler.Typical.
 type fgd struct {
 	open
-	mix     []scheduler.Mix // by class
-	counted int             // of the jobs that run or wait, by id
-	stale   bool            // the targets stand for somebody who is gone
-	targets []scheduler.Typical
+	mix     []fragment.Mix // by class
+	counted int            // of the jobs that run or wait, by id
+	stale   bool           // the targets stand for somebody who is gone
+	targets []fragment.Typical
 	bases   []base  // by group
 	version []int32 // of the groups, rises when their host or the targets change
 	seen    int     // of pass.changed
 	shapes  map[want]*scores
 	scratch []int32
-	left    []scheduler.CardLeft // scratch
-	was, is []scheduler.CardLeft // scratch
+	left    []fragment.CardLeft // scratch
+	was, is []fragment.CardLeft // scratch
 }
 
 // want is what a job asks for on a class of cards.
@@ -44,8 +44,8 @@ func wantOf(t *task, c int) want {
 }
 
 // shapeOn is the same in thousandths of cards.
-func (p *pass) shapeOn(k *want) scheduler.Shape {
-	s := scheduler.Shape{GPUs: int(k.gpus), Alone: k.share.Exclusive, Mem: whole, Milli: whole, CPUMilli: k.cpu, HostMiB: k.host}
+func (p *pass) shapeOn(k *want) fragment.Shape {
+	s := fragment.Shape{GPUs: int(k.gpus), Alone: k.share.Exclusive, Mem: whole, Milli: whole, CPUMilli: k.cpu, HostMiB: k.host}
 	if !s.Alone {
 		s.Mem, s.Milli = min(whole, k.share.MemMiB*whole/max(1, p.f.classes[k.class].sellable)), k.share.Milli
 	}
@@ -55,7 +55,7 @@ func (p *pass) shapeOn(k *want) scheduler.Shape {
 func newFGD(p *pass) placer {
 	f := &fgd{
 		shapes: map[want]*scores{}, bases: make([]base, len(p.f.groups)), version: make([]int32, len(p.f.groups)),
-		mix: make([]scheduler.Mix, len(p.f.classes)), targets: make([]scheduler.Typical, len(p.f.classes)),
+		mix: make([]fragment.Mix, len(p.f.classes)), targets: make([]fragment.Typical, len(p.f.classes)),
 	}
 	for gi := range f.bases {
 		f.bases[gi].made = -1
@@ -117,8 +117,8 @@ func (f *fgd) aim() {
 	clear(f.shapes)
 }
 
-func leftOn(c *card, maxShares int) scheduler.CardLeft {
-	return scheduler.CardLeft{
+func leftOn(c *card, maxShares int) fragment.CardLeft {
+	return fragment.CardLeft{
 		Mem: c.use.FreeMiB() * whole / max(1, c.use.SellableMiB), Milli: c.use.FreeMilli(),
 		Takes: c.use.FreeShares() > 0 && c.use.Shares < maxShares, Empty: c.use.Shares == 0,
 	}
@@ -127,7 +127,7 @@ func leftOn(c *card, maxShares int) scheduler.CardLeft {
 // base is the measure of a group as it is.
 type base struct {
 	made int32 // version, -1 never
-	scheduler.Measure
+	fragment.Measure
 }
 
 // baseOf returns the measure of a group, made anew when its host changed.
@@ -168,4 +168,4 @@ func (f *fgd) delta(p *pass, gi int32, k *want, cards []int32) int64 {
 	return f.targets[g.class].Growth(&b.Measure, cpu-k.cpu, host-k.host, f.was, f.is)
 }
 
-func score(delta int64) int8 { return scheduler.FragmentationScore(delta) }
+func score(delta int64) int8 { return fragment.Score(delta) }

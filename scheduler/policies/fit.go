@@ -5,7 +5,7 @@ import (
 	"math/bits"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/company"
 )
 
 // open is a placer that lets everybody lie beside everybody.
@@ -210,8 +210,8 @@ func (p *pass) idleGPUs(h *host) int64 {
 }
 
 // mateOf is a job on a card, for what was learned of sharing.
-func mateOf(j *cluster.Job, milli int64) scheduler.Mate {
-	return scheduler.Mate{Job: j.ID, Signature: j.Spec.Signature, Owner: &j.Owner, Milli: milli}
+func mateOf(j *cluster.Job, milli int64) company.Mate {
+	return company.Mate{Job: j.ID, Signature: j.Spec.Signature, Owner: &j.Owner, Milli: milli}
 }
 
 // bears asks the scheduler's own rule whether t may lie on a card beside those
@@ -221,12 +221,12 @@ func (p *pass) bears(t *task, c *card) bool {
 	if len(c.on) == 0 || c.gpu.Scope == cluster.ScopeAnyone && (p.snap.Interference == nil || p.opt.Base.MaxSlowdownMilli <= 0) {
 		return true
 	}
-	on := make([]scheduler.Mate, 0, 8)
+	on := make([]company.Mate, 0, 8)
 	for _, o := range c.on {
 		on = append(on, mateOf(p.runs[o.run].job, o.share.Milli))
 	}
 	share := t.needs[p.f.groups[c.group].class].share
-	return scheduler.Bears(p.snap.Interference, c.gpu, on, mateOf(t.job, share.Milli), &p.opt.Base)
+	return company.Bears(p.snap.Interference, c.gpu, on, mateOf(t.job, share.Milli), &p.opt.Base)
 }
 
 // temper is what was learned of a job, by which its kind is told from others of
@@ -243,9 +243,9 @@ func (p *pass) bearsAll(gpu *cluster.GPU, group []member, one *member) bool {
 	if gpu.Scope == cluster.ScopeAnyone && (p.snap.Interference == nil || p.opt.Base.MaxSlowdownMilli <= 0) {
 		return true
 	}
-	on := make([]scheduler.Mate, len(group))
+	on := make([]company.Mate, len(group))
 	for i := range group {
 		on[i] = mateOf(group[i].job, group[i].share.Milli)
 	}
-	return scheduler.Bears(p.snap.Interference, gpu, on, mateOf(one.job, one.share.Milli), &p.opt.Base)
+	return company.Bears(p.snap.Interference, gpu, on, mateOf(one.job, one.share.Milli), &p.opt.Base)
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/company"
 )
 
 // muri lets jobs share a card whose stages wait for different resources.
@@ -285,11 +285,11 @@ func (m *muri) speeds(p *pass, class int32, group []member, out []float64) []flo
 // learned appends the speeds of a group by what was learned of sharing; false
 // when nothing was.
 func (m *muri) learned(p *pass, class int32, group []member, out []float64) (speeds []float64, known bool) {
-	set := make([]scheduler.Mate, len(group))
+	set := make([]company.Mate, len(group))
 	for i := range group {
 		set[i] = mateOf(group[i].job, group[i].share.Milli)
 	}
-	out, known = scheduler.Slowdowns(p.snap.Interference, p.f.classes[class].rep, set, out)
+	out, known = company.Slowdowns(p.snap.Interference, p.f.classes[class].rep, set, out)
 	for i := range out {
 		out[i] = 1 / out[i]
 	}

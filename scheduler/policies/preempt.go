@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // heads bounds for how many waiting jobs one plan looks for victims.
@@ -251,13 +251,13 @@ type toll struct {
 func (p *gangs) preemptSpan(t *task) {
 	var best *toll
 	on := map[int32]*victims{} // by group
-	p.eachFamily(t, func(gi int32) (scheduler.Part, bool) {
+	p.eachFamily(t, func(gi int32) (rules.Part, bool) {
 		v := p.victimsOn(t, gi)
 		if v == nil {
-			return scheduler.Part{}, false
+			return rules.Part{}, false
 		}
 		on[gi] = v
-		return scheduler.Part{Order: int64(len(v.runs))<<32 + v.lost>>20}, true // about a second
+		return rules.Part{Order: int64(len(v.runs))<<32 + v.lost>>20}, true // about a second
 	}, func(x placed) {
 		if o := p.tollOf(x, on); best == nil || cmp.Or(cmp.Compare(len(o.runs), len(best.runs)), cmp.Compare(o.lost, best.lost)) < 0 {
 			best = o

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
@@ -405,7 +406,7 @@ func everFits(s *cluster.Snapshot, j *cluster.Job) bool {
 func roomFor(led *cluster.Ledger, n *cluster.Node, j *cluster.Job) (cluster.Berth, bool) {
 	pol := scheduler.Default()
 	empty := cluster.Berth{Node: n.ID}
-	empty.CPUMilli, empty.MemMiB = scheduler.HostOf(j, &pol)
+	empty.CPUMilli, empty.MemMiB = rules.HostOf(j, &pol)
 	if j.Spec.Node != "" && j.Spec.Node != n.ID || led.Fits(&empty).Code != "" {
 		return empty, false
 	}
@@ -413,7 +414,7 @@ func roomFor(led *cluster.Ledger, n *cluster.Node, j *cluster.Job) (cluster.Bert
 		return empty, true
 	}
 	for _, like := range n.GPUs {
-		share, _, why := scheduler.ShareOn(j, &like, pol)
+		share, _, why := rules.ShareOn(j, &like, pol)
 		if why.Code != "" {
 			continue
 		}

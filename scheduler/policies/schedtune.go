@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // schedTuneError is the mean error of SchedTune's memory predictor for
@@ -150,7 +150,7 @@ func (s *schedTune) free(p *pass, t *task) []int32 {
 }
 
 // spanned counts a job that starts on several nodes.
-func (s *schedTune) spanned(p *pass, t *task, parts []scheduler.Part) {
+func (s *schedTune) spanned(p *pass, t *task, parts []rules.Part) {
 	for i := range parts {
 		for _, ci := range parts[i].Cards {
 			s.add(p, ci, t.needs[p.f.groups[p.f.cards[ci].group].class].dur)

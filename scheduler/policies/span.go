@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // A job over several nodes takes the same of each, of cards that are alike, on all
@@ -33,7 +33,7 @@ type spread struct {
 	failed []bool // families of which too few nodes have room
 	named  int    // nodes that the job asks for by name and has not got yet
 	late   bool   // nodes that held up an earlier attempt may be taken, too
-	parts  []scheduler.Part
+	parts  []rules.Part
 }
 
 // takes reports whether a task may take cards of a class on a host next; the
@@ -44,7 +44,7 @@ func (p *gangs) takes(t *task, hi, class int32) bool {
 		family = p.f.classes[class].family
 	}
 	if family >= 0 && (s.failed[family] || s.family >= 0 && s.family != family) ||
-		slices.ContainsFunc(s.parts, func(o scheduler.Part) bool { return o.Host == hi }) || t.whole && !p.isEmpty(t, hi, class) {
+		slices.ContainsFunc(s.parts, func(o rules.Part) bool { return o.Host == hi }) || t.whole && !p.isEmpty(t, hi, class) {
 		return false
 	}
 	asked := t.job.Spec.Where.Named() && t.job.Spec.Where.Nodes.Holds(h.node.ID)
@@ -74,7 +74,7 @@ func (p *gangs) startSpan(t *task) bool {
 		return false
 	}
 	parts := p.chooseSpan(t)
-	if p.cells != nil && slices.ContainsFunc(parts, func(x scheduler.Part) bool { return !p.cells.allowsAll(t, x.Cards) }) {
+	if p.cells != nil && slices.ContainsFunc(parts, func(x rules.Part) bool { return !p.cells.allowsAll(t, x.Cards) }) {
 		parts = nil
 	}
 	switch {
@@ -91,7 +91,7 @@ func (p *gangs) startSpan(t *task) bool {
 
 // chooseSpan returns the parts that t is to start on now, none when it has to
 // wait. Nodes that held up an earlier attempt are taken where nothing else is.
-func (p *gangs) chooseSpan(t *task) []scheduler.Part {
+func (p *gangs) chooseSpan(t *task) []rules.Part {
 	s := &spread{failed: make([]bool, len(p.f.classes)), late: t.job.Undone() == 0}
 	p.spread = s
 	defer func() { p.spread = nil }()
@@ -118,7 +118,7 @@ func (p *gangs) gather(t *task, s *spread) bool {
 		s.named = w.Nodes.Len()
 	}
 	for len(s.parts) < t.nodes {
-		x := scheduler.Part{Host: -1}
+		x := rules.Part{Host: -1}
 		if t.gpus == 0 {
 			x.Host = p.plainHost(t)
 		} else if cards := p.placer.choose(p.pass, t); len(cards) > 0 {
@@ -172,8 +172,8 @@ func nearest(p *pass, t *task, gi int32) []int32 {
 
 // placeSpan starts t on the parts. Nodes have their ranks in the order of their
 // ids.
-func (p *gangs) placeSpan(t *task, parts []scheduler.Part) {
-	slices.SortFunc(parts, func(a, b scheduler.Part) int { return int(a.Host - b.Host) })
+func (p *gangs) placeSpan(t *task, parts []rules.Part) {
+	slices.SortFunc(parts, func(a, b rules.Part) int { return int(a.Host - b.Host) })
 	st := cluster.Start{Job: t.id, Attempt: uint32(len(t.job.Attempts)) + 1}
 	dur, of := t.dur, ""
 	if t.gpus == 0 {
@@ -205,7 +205,7 @@ func (p *gangs) placeSpan(t *task, parts []scheduler.Part) {
 }
 
 // berthOn is what t holds of a node.
-func (p *gangs) berthOn(t *task, x *scheduler.Part) cluster.Berth {
+func (p *gangs) berthOn(t *task, x *rules.Part) cluster.Berth {
 	h := &p.f.hosts[x.Host]
 	b := cluster.Berth{Node: h.node.ID, CPUMilli: t.coresOn(h), MemMiB: t.mem}
 	for _, ci := range x.Cards {
@@ -246,7 +246,7 @@ func (p *gangs) held(ri int32) []cluster.GPUShare {
 // placed is an option for a task over several nodes: the best parts of cards that
 // are alike, and the groups that they are of.
 type placed struct {
-	parts  []scheduler.Part
+	parts  []rules.Part
 	groups map[int32]int32 // by host; none for a task without GPUs
 }
 
@@ -254,12 +254,12 @@ type placed struct {
 // cards of one family at a time or, for a task that needs no cards, the hosts
 // themselves; part may say no. It yields for each family the best parts, where
 // they are enough.
-func (p *gangs) eachFamily(t *task, part func(at int32) (scheduler.Part, bool), yield func(placed)) {
+func (p *gangs) eachFamily(t *task, part func(at int32) (rules.Part, bool), yield func(placed)) {
 	take := func(x placed) {
 		for i := range x.parts {
-			x.parts[i] = scheduler.NewPart(t.job, p.f.hosts[x.parts[i].Host].node.ID, x.parts[i])
+			x.parts[i] = rules.NewPart(t.job, p.f.hosts[x.parts[i].Host].node.ID, x.parts[i])
 		}
-		if best, ok := scheduler.BestParts(t.job, x.parts); ok {
+		if best, ok := rules.BestParts(t.job, x.parts); ok {
 			yield(placed{best, x.groups})
 		}
 	}
@@ -283,7 +283,7 @@ func (p *gangs) eachFamily(t *task, part func(at int32) (scheduler.Part, bool), 
 
 // ofFamily is the parts of t on all groups of a family, the better of a host that
 // has two.
-func (p *gangs) ofFamily(t *task, family int32, part func(gi int32) (scheduler.Part, bool)) placed {
+func (p *gangs) ofFamily(t *task, family int32, part func(gi int32) (rules.Part, bool)) placed {
 	x := placed{groups: map[int32]int32{}}
 	for gi := range p.f.groups {
 		g := &p.f.groups[gi]
@@ -310,7 +310,7 @@ func (p *gangs) ofFamily(t *task, family int32, part func(gi int32) (scheduler.P
 // everSpans reports whether as many nodes in service as t needs could hold it,
 // were they empty, and which: the first of the first family of cards.
 func (p *gangs) everSpans(t *task) (first placed, ok bool) {
-	any := func(int32) (scheduler.Part, bool) { return scheduler.Part{}, true }
+	any := func(int32) (rules.Part, bool) { return rules.Part{}, true }
 	p.eachFamily(t, any, func(x placed) {
 		if !ok {
 			first, ok = x, true
@@ -331,16 +331,16 @@ func (p *gangs) emptySpan(t *task) {
 func (p *gangs) holdSpan(t *task) {
 	var best placed
 	at := int64(forever)
-	p.eachFamily(t, func(at int32) (scheduler.Part, bool) {
+	p.eachFamily(t, func(at int32) (rules.Part, bool) {
 		if t.gpus == 0 {
 			when, ok := p.clearsPlain(t, &p.f.hosts[at])
-			return scheduler.Part{Order: p.f.hosts[at].afterKept(when, t.dur)}, ok
+			return rules.Part{Order: p.f.hosts[at].afterKept(when, t.dur)}, ok
 		}
 		when, on := p.clears(t, at, forever)
 		when = p.f.hosts[p.f.groups[at].host].afterKept(when, t.needs[p.f.groups[at].class].dur)
-		return scheduler.Part{Order: when, Cards: slices.Clone(on)}, on != nil
+		return rules.Part{Order: when, Cards: slices.Clone(on)}, on != nil
 	}, func(x placed) {
-		if last := scheduler.LastOrder(x.parts); last < at {
+		if last := rules.LastOrder(x.parts); last < at {
 			best, at = x, last
 		}
 	})

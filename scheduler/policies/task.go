@@ -5,6 +5,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // need is what a job takes of each card of one class.
@@ -113,7 +114,7 @@ func durationOf(j *cluster.Job, e *cluster.Estimate, pol *scheduler.Policy) int6
 // newTask works out what j takes on each class of cards.
 func (p *pass) newTask(j *cluster.Job) *task {
 	t := &task{job: j, needs: make([]need, len(p.f.classes)), revision: j.Revision, terms: p.snap.Terms[j.ID], whole: j.Spec.WholeNodes()}
-	t.cpu, t.mem = scheduler.HostOf(j, &p.opt.Base)
+	t.cpu, t.mem = rules.HostOf(j, &p.opt.Base)
 	dur, size := int64(forever), int64(whole)
 	if j.Spec.GPUs == 0 {
 		e, _ := cluster.EstimateFor(j.Estimates, cluster.CPUType)
@@ -126,7 +127,7 @@ func (p *pass) newTask(j *cluster.Job) *task {
 			break
 		}
 		var why cluster.Reason
-		n.share, n.est, why = scheduler.ShareOn(j, k.rep, p.opt.Base)
+		n.share, n.est, why = rules.ShareOn(j, k.rep, p.opt.Base)
 		if why.Code != "" {
 			if t.never.Code == "" || t.never.Code == cluster.ReasonGPUType {
 				t.never = why
@@ -176,7 +177,7 @@ func (p *pass) roomyFor(j *cluster.Job) bool {
 		if k.sellable < j.MinGPUMemMiB {
 			continue
 		}
-		if _, _, why := scheduler.ShareOn(j, k.rep, p.opt.Base); why.Code == "" {
+		if _, _, why := rules.ShareOn(j, k.rep, p.opt.Base); why.Code == "" {
 			return true
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // left is the most that any place has left of each resource at the end of a
@@ -120,9 +120,9 @@ func (p *gangs) spanReason(t *task) cluster.Reason {
 		if !t.needs[c].ok || p.f.classes[c].family != int32(c) {
 			continue
 		}
-		x := p.ofFamily(t, int32(c), func(gi int32) (scheduler.Part, bool) {
+		x := p.ofFamily(t, int32(c), func(gi int32) (rules.Part, bool) {
 			defer p.remember(gi)()
-			return scheduler.Part{}, p.roomOn(t, gi)
+			return rules.Part{}, p.roomOn(t, gi)
 		})
 		if n := len(x.parts); n > most || most == 0 {
 			most, what = n, fmt.Sprintf("room for %d of %s", t.gpus, p.f.classes[c].gpuType)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/company"
 	"github.com/berth-scheduler/berth/scheduler/sim"
 )
 
@@ -36,22 +37,22 @@ func TestLearned(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			var set []scheduler.Mate
+			var set []company.Mate
 			for i, s := range c.sigs {
-				set = append(set, scheduler.Mate{Job: cluster.JobID(i + 1), Signature: s})
+				set = append(set, company.Mate{Job: cluster.JobID(i + 1), Signature: s})
 			}
-			got, known := scheduler.Slowdowns(know, gpu, set, nil)
+			got, known := company.Slowdowns(know, gpu, set, nil)
 			if !known || math.Abs(got[0]/c.want-1) > 0.02 {
 				t.Errorf("%v, known %t, want %.3f first", got, known, c.want)
 			}
 			pol := scheduler.Default()
 			pol.MaxSlowdownMilli = 1500
-			if want := got[0] <= 1.5 && got[1] <= 1.5 && (len(got) < 3 || got[2] <= 1.5); scheduler.Bears(know, gpu, set[1:], set[0], &pol) != want {
+			if want := got[0] <= 1.5 && got[1] <= 1.5 && (len(got) < 3 || got[2] <= 1.5); company.Bears(know, gpu, set[1:], set[0], &pol) != want {
 				t.Errorf("slowdowns %.2f: may lie together is %t", got, !want)
 			}
 		})
 	}
-	if _, known := scheduler.Slowdowns(know, &cluster.GPU{Type: "T4"}, nil, nil); known {
+	if _, known := company.Slowdowns(know, &cluster.GPU{Type: "T4"}, nil, nil); known {
 		t.Error("something is known of a card that nobody has")
 	}
 }

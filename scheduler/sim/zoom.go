@@ -5,6 +5,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // held is what is given away of a card, as the ledger counts it.
@@ -103,7 +104,7 @@ func (z *zoom) look(j *cluster.Job) answer {
 	z.picks, z.used = z.picks[:0], -1
 	for i := range z.kins {
 		k := &z.kins[i]
-		s, est, why := scheduler.ShareOn(j, k.rep, z.pol)
+		s, est, why := rules.ShareOn(j, k.rep, z.pol)
 		switch {
 		case why.Code != "":
 		case len(z.kins) > 1 && j.Spec.GPUMemMiB == 0 && est.GPUMemP95MiB > k.rep.SellableMiB:

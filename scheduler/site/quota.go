@@ -4,6 +4,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // withinLimits takes out of a plan that a policy made which knows no quotas what
@@ -75,5 +76,5 @@ func LimitReason(snap *cluster.Snapshot, j *cluster.Job, nodes []*cluster.Node, 
 	if snap.Limits == nil {
 		return cluster.Reason{}
 	}
-	return snap.Limits.MayStart(cluster.HolderOf(j), scheduler.LeastMilli(nodes, j, pol))
+	return snap.Limits.MayStart(cluster.HolderOf(j), rules.LeastMilli(nodes, j, pol))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster/draws"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 	"github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
@@ -147,7 +148,7 @@ func TestPartitionsArePlannedApart(t *testing.T) { // not beside tests that wait
 		}
 		for _, j := range s.Jobs {
 			p := PartitionOf(s.snapshot(), j)
-			if !j.State.Terminal() && scheduler.NeverFits(NodesOf(s.Nodes, p), j, s.site.Of(p.Name).Policy) == nil && len(NodesOf(s.Nodes, p)) > 0 {
+			if !j.State.Terminal() && rules.NeverFits(NodesOf(s.Nodes, p), j, s.site.Of(p.Name).Policy) == nil && len(NodesOf(s.Nodes, p)) > 0 {
 				t.Fatalf("job %d of %s (%s, %s) never ran: %+v, queue %s", j.ID, p.Name, p.Nodes, s.site.Partitions[p.Name].Planner, j.Spec, j.Queue)
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/deadline"
 )
 
 // MayMakeRoom reports whether policies may preempt a job at all. One with a
@@ -68,7 +68,7 @@ func Admit(snap *cluster.Snapshot, jobs []*cluster.Job, s *Site) error {
 		if seen.Terms = nil; s.Of(name).makesRoom() {
 			seen.Terms = termsOf(seen.Waiting, seen.Running)
 		}
-		if err := scheduler.Admit(&seen, byPart[name], pol); err != nil {
+		if err := deadline.Admit(&seen, byPart[name], pol); err != nil {
 			return err
 		}
 	}

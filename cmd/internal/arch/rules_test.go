@@ -50,7 +50,15 @@ var special = map[string][]string{
 var rooms = map[string][]string{
 	// Planning a site is laid over passes: the coordinator and the simulator run
 	// the same functions, so it may know of neither.
-	"scheduler/site": {"scheduler", "scheduler/policies", "scheduler/cells"},
+	"scheduler/site": {"scheduler", "scheduler/policies", "scheduler/cells", "scheduler/rules", "scheduler/deadline"},
+	// What passes stand on is laid over each other in this order, and knows of no pass.
+	"scheduler/say":      {},
+	"scheduler/fair":     {},
+	"scheduler/rules":    {"scheduler/say"},
+	"scheduler/company":  {"scheduler/rules", "scheduler/say"},
+	"scheduler/fragment": {"scheduler/rules"},
+	"scheduler/deadline": {"scheduler/rules", "scheduler/say"},
+	"scheduler/explain":  {"scheduler/company", "scheduler/rules", "scheduler/say"},
 	// So do both with what running jobs hold.
 	"scheduler/resize": {},
 	// The rooms of a coordinator are laid over each other in this order; the coordinator
@@ -179,7 +187,8 @@ func foreignImports(f *file) []string {
 
 // pure are the packages that must give equal answers to equal input.
 var pure = []string{
-	"cluster", "scheduler", "scheduler/policies", "scheduler/resize", "scheduler/site", "agent/attempt", "fsm",
+	"cluster", "scheduler", "scheduler/company", "scheduler/deadline", "scheduler/explain", "scheduler/fair", "scheduler/fragment", "scheduler/policies",
+	"scheduler/resize", "scheduler/rules", "scheduler/say", "scheduler/site", "agent/attempt", "fsm",
 	"fsm/accounts", "fsm/attempts", "fsm/blobs", "fsm/command", "fsm/credentials", "fsm/intern", "fsm/jobs", "fsm/learned", "fsm/nodes", "fsm/notices",
 	"fsm/orders", "fsm/site", "fsm/table",
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/fsm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
-	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/fair"
 )
 
 // standingView makes the answer.
@@ -107,7 +107,7 @@ func (v *standingView) use() *cluster.Fair {
 		}
 		return by[who]
 	}
-	tree := scheduler.NewFairTree(d.Accounts, d.Members)
+	tree := fair.New(d.Accounts, d.Members)
 	count := func(h cluster.Assoc, gpu, core int64, left cluster.GPUTime) {
 		u := of(h)
 		u.GpuUs += gpu

@@ -6,7 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
-	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
@@ -71,7 +71,7 @@ func (a *Admission) NeverFits(nodes []*cluster.Node, part *cluster.Partition, j 
 	if r := a.lead.Scheduling().Of(j.Spec.Partition).SpanReason(j); r.Code != "" {
 		return cluster.Errorf(cluster.CodeInvalid, "nodes: %s", r.Detail)
 	}
-	err := scheduler.NeverFits(site.NodesOf(a.nodes.Emptied(nodes), part), j, a.lead.PolicyOf(j))
+	err := rules.NeverFits(site.NodesOf(a.nodes.Emptied(nodes), part), j, a.lead.PolicyOf(j))
 	switch {
 	case err == nil:
 		return nil

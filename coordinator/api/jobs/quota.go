@@ -3,14 +3,16 @@ package jobs
 import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/explain"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // quotaRoom is when quotas are expected to let a job start; snap is of the whole
 // cluster, since others count wherever they run.
-func (c *Jobs) quotaRoom(snap *cluster.Snapshot, j *cluster.Job, nodes []*cluster.Node, pol scheduler.Policy) (scheduler.Room, bool) {
+func (c *Jobs) quotaRoom(snap *cluster.Snapshot, j *cluster.Job, nodes []*cluster.Node, pol scheduler.Policy) (explain.Room, bool) {
 	if snap.Limits == nil {
-		return scheduler.Room{}, true
+		return explain.Room{}, true
 	}
 	half := c.fsm.AccountPolicy().HalfLife
-	return scheduler.LimitRoom(snap, j, scheduler.LeastMilli(nodes, j, pol), half, pol)
+	return explain.LimitRoom(snap, j, rules.LeastMilli(nodes, j, pol), half, pol)
 }

@@ -19,6 +19,7 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/explain"
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
@@ -318,7 +319,7 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 // explain is scheduler.Explain, where what only the policy in use knows is told by
 // it. behind says so where there is room that is for somebody who comes before the
 // job: when it has had that nobody can say.
-func (c *Jobs) explain(snap *cluster.Snapshot, j *cluster.Job, pol scheduler.Policy) (es []scheduler.Explanation, behind cluster.Reason) {
+func (c *Jobs) explain(snap *cluster.Snapshot, j *cluster.Job, pol scheduler.Policy) (es []explain.Explanation, behind cluster.Reason) {
 	es = scheduler.Explain(snap, j, pol)
 	chosen, view := c.lead.Scheduling().Of(j.Spec.Partition), *snap
 	if chosen.Planner == nil {
@@ -363,7 +364,7 @@ func (c *Jobs) explainBefore(resp *apiv1.ExplainJobResponse, snap *cluster.Snaps
 	return false
 }
 
-func forecastToAPI(f *scheduler.Forecast) *apiv1.Forecast {
+func forecastToAPI(f *explain.Forecast) *apiv1.Forecast {
 	m := &apiv1.Forecast{
 		Node: string(f.Node), Missing: f.Missing,
 		StartP50: timestamppb.New(f.P50.Std()), StartP90: timestamppb.New(f.P90.Std()), Ahead: uint32(max(0, f.Ahead)),

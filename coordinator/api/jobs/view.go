@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/fsm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
-	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/deadline"
 )
 
 // detail is how much of a job a view holds.
@@ -36,7 +36,7 @@ func (c *Jobs) viewAt(j *cluster.Job, who authorize.Caller, d detail, place int)
 	if d != brief {
 		c.tellCaps(m)
 		m.PredictedSlowdown = c.slowdown(j)
-		if s, ok := scheduler.Slack(j, cluster.TimeOf(c.clock()), c.lead.PolicyOf(j)); ok {
+		if s, ok := deadline.Slack(j, cluster.TimeOf(c.clock()), c.lead.PolicyOf(j)); ok {
 			m.Slack = durationpb.New(s)
 		}
 	}

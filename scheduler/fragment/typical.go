@@ -1,9 +1,12 @@
-package scheduler
+// Package fragment reckons how much of idle cards typical jobs cannot use.
+package fragment
 
 import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // Shape is what a job asks for on the cards of one class. Mem and Milli are
@@ -119,7 +122,7 @@ func (m *Mix) Typical() Typical {
 	}
 	slices.SortFunc(order, func(a, b int) int {
 		x, y := &m.sums[a], &m.sums[b]
-		return cmp.Or(cmp.Compare(y.weight, x.weight), cmp.Compare(x.key.gpus, y.key.gpus), compareBool(x.key.alone, y.key.alone),
+		return cmp.Or(cmp.Compare(y.weight, x.weight), cmp.Compare(x.key.gpus, y.key.gpus), rules.CompareBool(x.key.alone, y.key.alone),
 			cmp.Compare(x.key.milli, y.key.milli), cmp.Compare(x.key.mem, y.key.mem), cmp.Compare(x.key.cpu, y.key.cpu), cmp.Compare(x.key.host, y.key.host))
 	})
 	t := Typical{unable: m.unable, total: m.unable}
@@ -149,10 +152,10 @@ func (t *Typical) Shapes() []Shape { return t.shapes }
 // Weight is how many jobs the k-th shape stands for.
 func (t *Typical) Weight(k int) int64 { return t.weights[k] }
 
-// binds reports whether some shape asks for more cores or host memory than the
+// Binds reports whether some shape asks for more cores or host memory than the
 // part of the node that goes with its part of the cards, given those of one
 // card.
-func (t *Typical) binds(cpu, host int64) bool {
+func (t *Typical) Binds(cpu, host int64) bool {
 	for i := range t.shapes {
 		s := &t.shapes[i]
 		cards := int64(s.GPUs) * max(1, s.Milli, s.Mem)
@@ -236,10 +239,10 @@ func (t *Typical) Growth(m *Measure, cpu, host int64, was, is []CardLeft) int64 
 	return (frag - m.frag) / t.total
 }
 
-// FragmentationScore makes a growth of fragmentation a whole number from 0 to
+// Score makes a growth of fragmentation a whole number from 0 to
 // 100, more being better, as the authors' artefact does: int(100·sigmoid(-Δ/1000)).
 // The rounding matters: it makes first fit of what is nearly equal, and exact
 // differences do worse than first fit.
-func FragmentationScore(growth int64) int8 {
+func Score(growth int64) int8 {
 	return int8(100 / (1 + math.Exp(float64(growth)/1000)))
 }

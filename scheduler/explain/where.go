@@ -1,35 +1,11 @@
-package scheduler
+package explain
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
-
-// whereNever says why no node of the cluster is one that a job asks for.
-func whereNever(nodes []*cluster.Node, job *cluster.Job) string {
-	w := job.Spec.Where
-	var has []string
-	for _, n := range nodes {
-		has = append(has, n.Features...)
-	}
-	slices.Sort(has)
-	has = slices.Compact(has)
-	some := func(feature string) bool { return slices.Contains(has, feature) }
-	switch text := w.Features.String(); {
-	case w.Named() && !slices.ContainsFunc(nodes, func(n *cluster.Node) bool { return w.Nodes.Holds(n.ID) }):
-		return fmt.Sprintf("no node of %s is registered, or in its partition", w.Nodes)
-	case text != "" && len(has) == 0:
-		return fmt.Sprintf("no node has the features %s; none has any (features in the configuration of agents)", text)
-	case text != "" && !slices.ContainsFunc(strings.FieldsFunc(text, func(r rune) bool { return r == '&' || r == '|' }), some):
-		return fmt.Sprintf("no node has the features %s; there are %s", text, strings.Join(has, ", "))
-	case text != "":
-		return fmt.Sprintf("no node that it may use has the features %s all at once; there are %s", text, strings.Join(has, ", "))
-	}
-	return fmt.Sprintf("all nodes are excluded (%s)", w.Exclude)
-}
 
 // reservedOn says which reservation keeps the job from a card, or with nil from
 // the cores of a node; the zero Reason is that none does.
@@ -57,7 +33,7 @@ func (x *explainer) tallyReserved(n *cluster.Node, count int) (left int) {
 	}
 	for i := range n.GPUs {
 		g := &n.GPUs[i]
-		if nd, _ := x.need(x.job, g); nd.way == wayNone {
+		if nd, _ := x.need(x.job, g); nd.Way == rules.WayNone {
 			continue
 		}
 		if r := x.reservedOn(n, g); r.Code != "" {
@@ -75,8 +51,8 @@ func (x *explainer) tallyReserved(n *cluster.Node, count int) (left int) {
 func (c *clearing) shift() (ok bool) {
 	now := c.x.snap.Now
 	c.length = int64(c.x.job.LatestEnd(now)) - int64(now)
-	if c.length > forever/4 {
-		c.length = forever / 4
+	if c.length > rules.Forever/4 {
+		c.length = rules.Forever / 4
 	}
 	c.at, ok = c.shifted(c.at, c.length)
 	return ok

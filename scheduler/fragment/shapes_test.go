@@ -1,4 +1,4 @@
-package scheduler
+package fragment
 
 import "testing"
 
@@ -47,7 +47,7 @@ func TestFragmentationScore(t *testing.T) {
 	t.Parallel()
 	// int(100/(1+e^Δ)): 46.26 at 0.15, 26.89 at 1, 73.11 at -1.
 	for growth, want := range map[int64]int8{0: 50, 150: 46, 1000: 26, -1000: 73, 100_000: 0, -100_000: 100} {
-		if got := FragmentationScore(growth); got != want {
+		if got := Score(growth); got != want {
 			t.Errorf("the score of %d is %d, want %d", growth, got, want)
 		}
 	}

@@ -1,4 +1,6 @@
-package scheduler
+// Package say puts what a plan or an explanation tells into words: amounts, times, how
+// many there are of something.
+package say
 
 import (
 	"fmt"
@@ -8,32 +10,32 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// gib prints MiB as GiB with one decimal, and less than one in MiB.
-func gib(mib int64) string {
+// Gib prints MiB as GiB with one decimal, and less than one in MiB.
+func Gib(mib int64) string {
 	if mib < 1024 {
 		return strconv.FormatInt(mib, 10) + " MiB"
 	}
 	return strconv.FormatFloat(float64(mib)/1024, 'f', 1, 64) + " GiB"
 }
 
-// cores prints thousandths of a core.
-func cores(milli int64) string {
+// Cores prints thousandths of a core.
+func Cores(milli int64) string {
 	if milli == 1000 {
 		return "1 core"
 	}
 	return strconv.FormatFloat(float64(milli)/1000, 'f', -1, 64) + " cores"
 }
 
-// percent prints thousandths of a GPU.
-func percent(milli int64) string {
+// Percent prints thousandths of a GPU.
+func Percent(milli int64) string {
 	return strconv.FormatFloat(float64(milli)/10, 'f', -1, 64) + " %"
 }
 
-// times prints thousandths of a factor.
-func times(milli int64) string { return strconv.FormatFloat(float64(milli)/1000, 'f', -1, 64) }
+// Times prints thousandths of a factor.
+func Times(milli int64) string { return strconv.FormatFloat(float64(milli)/1000, 'f', -1, 64) }
 
-// about prints a span the way people say it; it is an estimate anyhow.
-func about(us int64) string {
+// About prints a span the way people say it; it is an estimate anyhow.
+func About(us int64) string {
 	d := time.Duration(us) * time.Microsecond
 	switch {
 	case d < time.Minute:
@@ -46,8 +48,8 @@ func about(us int64) string {
 	return fmt.Sprintf("~%d days", int64(d.Round(24*time.Hour)/(24*time.Hour)))
 }
 
-// jobs counts jobs.
-func jobs(n int) string {
+// Jobs counts jobs.
+func Jobs(n int) string {
 	switch n {
 	case 0:
 		return "no jobs"
@@ -57,8 +59,8 @@ func jobs(n int) string {
 	return strconv.Itoa(n) + " jobs"
 }
 
-// ordinal is the place of the n-th, as in 1st, 2nd, 3rd, 4th, 11th.
-func ordinal(n int) string {
+// Ordinal is the place of the n-th, as in 1st, 2nd, 3rd, 4th, 11th.
+func Ordinal(n int) string {
 	suffix := "th"
 	if n/10%10 != 1 {
 		switch n % 10 {
@@ -73,25 +75,36 @@ func ordinal(n int) string {
 	return strconv.Itoa(n) + suffix
 }
 
-// gpus counts GPUs.
-func gpus(n int) string {
+// GPUs counts GPUs.
+func GPUs(n int) string {
 	if n == 1 {
 		return "1 GPU"
 	}
 	return strconv.Itoa(n) + " GPUs"
 }
 
-// timeWords says how long j is expected to run on cards of gpuType, and who says so.
-func timeWords(j *cluster.Job, gpuType string, us int64) string {
+// TimeWords says how long j is expected to run on cards of gpuType, and who says so.
+func TimeWords(j *cluster.Job, gpuType string, us int64) string {
 	e, _ := cluster.EstimateFor(j.Estimates, gpuType)
 	limit := j.Spec.TimeLimit
 	switch {
 	case e.Duration > 0 && (limit <= 0 || e.Duration <= limit):
-		return "predicted " + about(us)
+		return "predicted " + About(us)
 	case e.Duration <= 0 && j.Spec.Duration > 0 && (limit <= 0 || j.Spec.Duration <= limit):
-		return "expected " + about(us)
+		return "expected " + About(us)
 	case limit > 0:
-		return "limited to " + about(us)
+		return "limited to " + About(us)
 	}
-	return "time unknown, " + about(us) + " assumed"
+	return "time unknown, " + About(us) + " assumed"
 }
+
+// Nodes counts nodes.
+func Nodes(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
+}
+
+// Clock prints a time of day.
+func Clock(t cluster.Time) string { return t.Std().UTC().Format("2006-01-02 15:04:05 MST") }

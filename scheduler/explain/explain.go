@@ -1,4 +1,6 @@
-package scheduler
+// Package explain tells users why a job waits, when it is expected to start, and when
+// quotas have room for it.
+package explain
 
 import (
 	"cmp"
@@ -8,6 +10,9 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/company"
+	"github.com/berth-scheduler/berth/scheduler/rules"
+	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
 // Explanation is one reason why a job waits, in the numbers of the place that
@@ -20,18 +25,18 @@ type Explanation struct {
 	GPUType string
 }
 
-// Explain says why job waits, worst first, from every GPU of the snapshot. It
-// is for a user who asks about one job; Schedule never calls it.
-func Explain(snap *cluster.Snapshot, job *cluster.Job, pol Policy) []Explanation {
+// Why says why job waits, worst first, from every GPU of the snapshot. It
+// is for a user who asks about one job; passes never call it.
+func Why(snap *cluster.Snapshot, job *cluster.Job, pol rules.Policy, by Passes) []Explanation {
 	if len(snap.Nodes) == 0 {
 		return []Explanation{{Reason: cluster.Reason{Code: cluster.ReasonNoNodes, Detail: "no node is registered; the job starts when one joins that can run it"}}}
 	}
-	c := coresOf(job, &pol)
-	if c != nil && NeverFits(snap.Nodes, job, pol) == nil && neverOn(snap.Nodes, job, pol) != "" {
-		job, c = c.plain(job), nil
+	c := rules.CoresOf(job, &pol)
+	if c != nil && rules.NeverFits(snap.Nodes, job, pol) == nil && rules.NeverOn(snap.Nodes, job, pol) != "" {
+		job, c = c.Plain(job), nil
 	}
-	x := newExplainer(snap, job, pol)
-	for _, n := range sortedNodes(snap.Nodes) {
+	x := newExplainer(snap, job, pol, by)
+	for _, n := range rules.SortedNodes(snap.Nodes) {
 		x.node(n)
 	}
 	if c != nil {
@@ -49,7 +54,7 @@ func Explain(snap *cluster.Snapshot, job *cluster.Job, pol Policy) []Explanation
 		}
 	}
 	if job.Spec.NodeCount() > 1 || job.Spec.WholeNodes() {
-		out = append(out, explainSpan(snap, job, pol))
+		out = append(out, x.span(pol))
 	}
 	for _, f := range x.out {
 		out = append(out, Explanation{Reason: cluster.Reason{Code: f.code, Detail: f.words()}, Count: f.count, GPUType: f.gpuType})
@@ -57,9 +62,9 @@ func Explain(snap *cluster.Snapshot, job *cluster.Job, pol Policy) []Explanation
 	return out
 }
 
-func newExplainer(snap *cluster.Snapshot, job *cluster.Job, pol Policy) *explainer {
-	x := &explainer{snap: snap, job: job, pol: pol, on: map[cluster.GPUID][]*cluster.Job{}, spares: map[cluster.JobID]*sparing{}}
-	x.cpu, x.mem = HostOf(job, &pol)
+func newExplainer(snap *cluster.Snapshot, job *cluster.Job, pol rules.Policy, by Passes) *explainer {
+	x := &explainer{snap: snap, job: job, pol: pol, by: by, on: map[cluster.GPUID][]*cluster.Job{}, spares: map[cluster.JobID]*rules.Sparing{}}
+	x.cpu, x.mem = rules.HostOf(job, &pol)
 	for _, r := range snap.Running {
 		if a := r.Live(); a != nil {
 			for _, gs := range a.HeldGPUs() {
@@ -71,29 +76,29 @@ func newExplainer(snap *cluster.Snapshot, job *cluster.Job, pol Policy) *explain
 }
 
 // need is what a job takes of a card, with all that a pass would hold against it.
-func (x *explainer) need(j *cluster.Job, g *cluster.GPU) (need, *cluster.Estimate) {
+func (x *explainer) need(j *cluster.Job, g *cluster.GPU) (rules.Need, *cluster.Estimate) {
 	e, _ := cluster.EstimateFor(j.Estimates, g.Type)
-	nd := needOn(j, g, &e, &x.pol)
-	if nd.way != wayNone && (j.MinGPUMemMiB > g.SellableMiB || nd.tight) {
-		if nd.why = x.sparing(j).veto(g, &nd); nd.why != vetoNone {
-			nd.way = wayNone
+	nd := rules.NeedOn(j, g, &e, &x.pol)
+	if nd.Way != rules.WayNone && (j.MinGPUMemMiB > g.SellableMiB || nd.Tight) {
+		if nd.Why = x.sparing(j).Veto(g, &nd); nd.Why != rules.VetoNone {
+			nd.Way = rules.WayNone
 		}
 	}
 	return nd, &e
 }
 
-func (x *explainer) sparing(j *cluster.Job) *sparing {
+func (x *explainer) sparing(j *cluster.Job) *rules.Sparing {
 	if s := x.spares[j.ID]; s != nil {
 		return s
 	}
 	if x.places == nil {
-		x.places = placesOf(x.snap.Nodes)
+		x.places = rules.PlacesOf(x.snap.Nodes)
 	}
 	places := x.places
 	if j.Spec.Node != "" || j.Spec.Restricted() {
-		places = placesOf(slices.DeleteFunc(slices.Clone(x.snap.Nodes), func(n *cluster.Node) bool { return !j.Spec.Allows(n) }))
+		places = rules.PlacesOf(slices.DeleteFunc(slices.Clone(x.snap.Nodes), func(n *cluster.Node) bool { return !j.Spec.Allows(n) }))
 	}
-	s := sparingOf(places, j, &x.pol)
+	s := rules.SparingOf(places, j, &x.pol)
 	x.spares[j.ID] = &s
 	return &s
 }
@@ -125,13 +130,14 @@ type finding struct {
 type explainer struct {
 	snap     *cluster.Snapshot
 	job      *cluster.Job
-	pol      Policy
+	pol      rules.Policy
+	by       Passes
 	cpu, mem int64
 	on       map[cluster.GPUID][]*cluster.Job
 	down     []*cluster.Node
 	closed   []string // cards that take no jobs, and why
-	places   []place
-	spares   map[cluster.JobID]*sparing
+	places   []rules.Place
+	spares   map[cluster.JobID]*rules.Sparing
 	out      []finding
 }
 
@@ -178,15 +184,15 @@ func (x *explainer) node(n *cluster.Node) {
 		x.tally(cluster.ReasonNodeDown, count, 0, x.namesOfDown)
 	case freeMem < x.mem:
 		x.tally(cluster.ReasonHostMem, count, x.mem-freeMem, func() string {
-			return fmt.Sprintf("node %s: %s of host memory free, needs %s", n.ID, gib(max(0, freeMem)), gib(x.mem))
+			return fmt.Sprintf("node %s: %s of host memory free, needs %s", n.ID, say.Gib(max(0, freeMem)), say.Gib(x.mem))
 		})
 	case freeCPU < x.cpu:
 		x.tally(cluster.ReasonCPU, count, x.cpu-freeCPU, func() string {
-			return fmt.Sprintf("node %s: %s free, needs %s", n.ID, cores(max(0, freeCPU)), cores(x.cpu))
+			return fmt.Sprintf("node %s: %s free, needs %s", n.ID, say.Cores(max(0, freeCPU)), say.Cores(x.cpu))
 		})
 	case x.job.Spec.GPUs == 0 && x.keptFromPlain(n, &u):
 		x.tally(cluster.ReasonCPU, 1, 0, func() string {
-			return fmt.Sprintf("node %s: %s and %s of host memory free, but kept for idle GPUs while jobs wait for some", n.ID, cores(freeCPU), gib(freeMem))
+			return fmt.Sprintf("node %s: %s and %s of host memory free, but kept for idle GPUs while jobs wait for some", n.ID, say.Cores(freeCPU), say.Gib(freeMem))
 		})
 	case x.job.Spec.GPUs == 0:
 		x.tally(cluster.ReasonUnconfirmed, 1, 0, func() string {
@@ -225,7 +231,7 @@ func (x *explainer) namesOfDown() string {
 		if b.Len() > 0 {
 			b.WriteString("; ")
 		}
-		fmt.Fprintf(&b, "%s out of service: ", gpus(len(x.closed)))
+		fmt.Fprintf(&b, "%s out of service: ", say.GPUs(len(x.closed)))
 	}
 	for i, words := range x.closed {
 		switch {
@@ -243,7 +249,7 @@ func (x *explainer) namesOfDown() string {
 // never says it when nothing could ever run the job. It is true of every
 // place, also of those that were counted for what they lack today.
 func (x *explainer) never() {
-	e := NeverFits(x.snap.Nodes, x.job, x.pol)
+	e := rules.NeverFits(x.snap.Nodes, x.job, x.pol)
 	if e == nil {
 		return
 	}
@@ -262,7 +268,7 @@ func (x *explainer) never() {
 // gpu tallies what the job lacks on one GPU; true means nothing.
 func (x *explainer) gpu(n *cluster.Node, g *cluster.GPU) bool {
 	nd, _ := x.need(x.job, g)
-	if nd.way == wayNone {
+	if nd.Way == rules.WayNone {
 		return false // tallied by vetoes
 	}
 	u, ok := x.snap.Ledger.GPU(g.ID)
@@ -286,51 +292,51 @@ func (x *explainer) gpu(n *cluster.Node, g *cluster.GPU) bool {
 }
 
 // lack says what a need misses on one GPU, "" for nothing, and how much.
-func (x *explainer) lack(g *cluster.GPU, nd *need, u *cluster.GPUUse) (code cluster.ReasonCode, short int64, what string) {
+func (x *explainer) lack(g *cluster.GPU, nd *rules.Need, u *cluster.GPUUse) (code cluster.ReasonCode, short int64, what string) {
 	switch {
 	case u.Shares > 0 && g.Unshared != "" && !x.job.Spec.Exclusive:
 		return cluster.ReasonSharing, x.longest(g), "is taken, and " + g.Unshared
-	case nd.way == wayWhole && u.Shares > 0:
+	case nd.Way == rules.WayWhole && u.Shares > 0:
 		return cluster.ReasonExclusive, x.longest(g), "is taken, needs it alone"
 	case u.Exclusive:
 		return cluster.ReasonSharing, x.longest(g), "somebody has it alone"
 	case u.FreeShares() < 1 || u.Shares >= max(1, x.pol.MaxShares):
 		return cluster.ReasonGPUSlots, x.longest(g), "as many jobs as may share it"
-	case nd.mem > u.FreeMiB():
-		return cluster.ReasonGPUMem, nd.mem - u.FreeMiB(), fmt.Sprintf("%s free, needs %s", gib(u.FreeMiB()), gib(nd.mem))
-	case nd.milli > u.FreeMilli():
-		return cluster.ReasonGPUCompute, nd.milli - u.FreeMilli(), fmt.Sprintf("%s of its compute free, needs %s", percent(u.FreeMilli()), percent(nd.milli))
+	case nd.Mem > u.FreeMiB():
+		return cluster.ReasonGPUMem, nd.Mem - u.FreeMiB(), fmt.Sprintf("%s free, needs %s", say.Gib(u.FreeMiB()), say.Gib(nd.Mem))
+	case nd.Milli > u.FreeMilli():
+		return cluster.ReasonGPUCompute, nd.Milli - u.FreeMilli(), fmt.Sprintf("%s of its compute free, needs %s", say.Percent(u.FreeMilli()), say.Percent(nd.Milli))
 	}
 	for _, j := range x.on[g.ID] {
-		if overran(j, int64(x.snap.Now), u.Shares, &x.pol) {
-			return cluster.ReasonSharing, x.longest(g), overranWords(j, int64(x.snap.Now), &x.pol)
+		if rules.Overran(j, int64(x.snap.Now), u.Shares, &x.pol) {
+			return cluster.ReasonSharing, x.longest(g), rules.OverranWords(j, int64(x.snap.Now), &x.pol)
 		}
 	}
-	if v, s := x.judge(g, nd); v.against() {
-		return cluster.ReasonSharing, x.longest(g), v.words(s, x.pol.MaxSlowdownMilli)
+	if v, s := x.judge(g, nd); v.Against() {
+		return cluster.ReasonSharing, x.longest(g), v.Words(s, x.pol.MaxSlowdownMilli)
 	}
 	return "", 0, ""
 }
 
 // judge tells what those on a card speak against the job.
-func (x *explainer) judge(g *cluster.GPU, nd *need) (verdict, *cluster.Sharing) {
+func (x *explainer) judge(g *cluster.GPU, nd *rules.Need) (company.Verdict, *cluster.Sharing) {
 	know := x.snap.Interference
 	s := know.SharingOn(g)
-	if nd.way != wayShare || s == nil && g.Scope == cluster.ScopeAnyone {
-		return verdict{}, nil
+	if nd.Way != rules.WayShare || s == nil && g.Scope == cluster.ScopeAnyone {
+		return company.Verdict{}, nil
 	}
-	var on []mate
+	var on []company.Sharer
 	for _, j := range x.on[g.ID] {
 		for _, gs := range j.Live().HeldGPUs() {
 			if gs.GPU == g.ID {
-				on = insert(on, mateOf(know, j, j.ID, gs.Share.Milli))
+				on = company.Insert(on, company.SharerOf(know, j, j.ID, gs.Share.Milli))
 			}
 		}
 	}
-	if v := strangers(g, on, &x.job.Owner); v.strange != nil {
+	if v := company.Strangers(g, on, &x.job.Owner); v.Strange != nil {
 		return v, s
 	}
-	return judge(know, s, on, mateOf(know, x.job, 0, nd.milli), x.pol.MaxSlowdownMilli), s
+	return company.Judge(know, s, on, company.SharerOf(know, x.job, 0, nd.Milli), x.pol.MaxSlowdownMilli), s
 }
 
 // vetoes tallies the GPUs of a node that could never serve the job, and
@@ -342,13 +348,13 @@ func (x *explainer) vetoes(n *cluster.Node) (others int) {
 	for i := range n.GPUs {
 		g := &n.GPUs[i]
 		nd, e := x.need(x.job, g)
-		if nd.way != wayNone {
+		if nd.Way != rules.WayNone {
 			others++
 			continue
 		}
-		r := vetoReason(x.job, g, e, &nd, &x.pol)
-		if nd.why == vetoObserved || nd.why == vetoTight {
-			r = cluster.Reason{Code: cluster.ReasonNeverFits, Detail: x.sparing(x.job).words(nd.why, g, e)}
+		r := rules.VetoReason(x.job, g, e, &nd, &x.pol)
+		if nd.Why == rules.VetoObserved || nd.Why == rules.VetoTight {
+			r = cluster.Reason{Code: cluster.ReasonNeverFits, Detail: x.sparing(x.job).Words(nd.Why, g, e)}
 		}
 		x.tallyOn(g.Type, r.Code, 1, -g.SellableMiB, func() string { return cardName(n, g) + ": " + r.Detail })
 	}
@@ -365,23 +371,23 @@ func (x *explainer) company(g *cluster.GPU) string {
 	if len(on) == 0 {
 		return ""
 	}
-	next := int64(forever)
+	next := int64(rules.Forever)
 	for _, j := range on {
-		end, _ := endsAt(j, j.Live(), int64(x.snap.Now), &x.pol)
+		end, _ := rules.EndsAt(j, j.Live(), int64(x.snap.Now), &x.pol)
 		next = min(next, end)
 	}
 	verb := "the next ends in "
 	if len(on) == 1 {
 		verb = "it ends in "
 	}
-	return "; " + jobs(len(on)) + " there, " + verb + about(next-int64(x.snap.Now))
+	return "; " + say.Jobs(len(on)) + " there, " + verb + say.About(next-int64(x.snap.Now))
 }
 
 // longest is how long the last of those on a card is expected to stay.
 func (x *explainer) longest(g *cluster.GPU) int64 {
 	last := int64(0)
 	for _, j := range x.on[g.ID] {
-		end, _ := endsAt(j, j.Live(), int64(x.snap.Now), &x.pol)
+		end, _ := rules.EndsAt(j, j.Live(), int64(x.snap.Now), &x.pol)
 		last = max(last, end-int64(x.snap.Now))
 	}
 	return last
@@ -408,6 +414,17 @@ func (x *explainer) queue() {
 		code = cluster.ReasonResources
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s in the queue of %s", ordinal(at+1), where) // when it starts the forecast says
+	fmt.Fprintf(&b, "%s in the queue of %s", say.Ordinal(at+1), where) // when it starts the forecast says
 	x.tally(code, 1, math.MinInt64, b.String)
+}
+
+// Passes is what is asked of passes about a job on several nodes, which stands in no
+// queue.
+type Passes struct {
+	// Schedule makes one.
+	Schedule func(*cluster.Snapshot, rules.Policy) cluster.Plan
+	// Before finds out who has the nodes on which a job would start, were it alone in
+	// waiting, by a pass over all who wait: for whom they are kept, or who starts there; 0
+	// when it starts itself.
+	Before func(snap *cluster.Snapshot, job *cluster.Job, alone *cluster.Plan, pol rules.Policy) (before cluster.JobID, kept bool)
 }

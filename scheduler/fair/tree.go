@@ -1,4 +1,5 @@
-package scheduler
+// Package fair orders users by what they were served of what their shares claim.
+package fair
 
 import (
 	"cmp"
@@ -9,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// FairTree orders users by what they were served, the least first: it is Fair
+// Tree orders users by what they were served, the least first: it is Fair
 // Tree of Cox and Morrison (Slurm 14.11). At each level of the accounts those go
 // first that had less of what their shares claim, and all users of one account
 // before all of the next, so that who is below a well-served account gains
@@ -19,7 +20,7 @@ import (
 //
 // The tree is made once for a set of accounts; then each order costs a sort of
 // siblings. It is not safe for several goroutines.
-type FairTree struct {
+type Tree struct {
 	index map[cluster.Assoc]int32 // of users in users
 	users []fairNode
 	root  fairNode
@@ -36,11 +37,11 @@ type fairNode struct {
 	own          uint64 // of users who left it
 }
 
-// NewFairTree returns the tree of accounts and their members; neither map is
+// New returns the tree of accounts and their members; neither map is
 // kept. Users without an account stand beside the top accounts with one share
 // each, once they used something.
-func NewFairTree(accounts map[string]*cluster.Account, members map[cluster.Assoc]*cluster.Member) *FairTree {
-	f := &FairTree{index: make(map[cluster.Assoc]int32, len(members)), users: make([]fairNode, 0, len(members)), at: make(map[string]*fairNode, len(accounts))}
+func New(accounts map[string]*cluster.Account, members map[cluster.Assoc]*cluster.Member) *Tree {
+	f := &Tree{index: make(map[cluster.Assoc]int32, len(members)), users: make([]fairNode, 0, len(members)), at: make(map[string]*fairNode, len(accounts))}
 	names := slices.Sorted(maps.Keys(accounts))
 	for _, name := range names {
 		f.at[name] = &fairNode{user: -1, shares: uint64(max(1, accounts[name].Shares))}
@@ -64,7 +65,7 @@ func NewFairTree(accounts map[string]*cluster.Account, members map[cluster.Assoc
 	return f
 }
 
-func (f *FairTree) add(n *fairNode, who cluster.Assoc, shares uint64) {
+func (f *Tree) add(n *fairNode, who cluster.Assoc, shares uint64) {
 	i := int32(len(f.users))
 	f.index[who] = i
 	f.users = append(f.users, fairNode{user: i, shares: shares})
@@ -72,7 +73,7 @@ func (f *FairTree) add(n *fairNode, who cluster.Assoc, shares uint64) {
 }
 
 // Reset forgets what everybody used.
-func (f *FairTree) Reset() {
+func (f *Tree) Reset() {
 	for i := range f.users {
 		f.users[i].used = 0
 	}
@@ -82,7 +83,7 @@ func (f *FairTree) Reset() {
 }
 
 // Add counts what of a user's use has not decayed.
-func (f *FairTree) Add(who cluster.Assoc, used cluster.GPUTime) {
+func (f *Tree) Add(who cluster.Assoc, used cluster.GPUTime) {
 	u := uint64(max(0, used))
 	if i, ok := f.index[who]; ok {
 		f.users[i].used += u
@@ -99,7 +100,7 @@ func (f *FairTree) Add(who cluster.Assoc, used cluster.GPUTime) {
 }
 
 // Order is the order by what was added.
-func (f *FairTree) Order() *cluster.Fair {
+func (f *Tree) Order() *cluster.Fair {
 	for i := len(f.all) - 1; i >= 0; i-- {
 		n := f.all[i]
 		n.used = n.own
@@ -116,14 +117,14 @@ func (f *FairTree) Order() *cluster.Fair {
 }
 
 // Used is what was added below an account, after Order.
-func (f *FairTree) Used(account string) cluster.GPUTime {
+func (f *Tree) Used(account string) cluster.GPUTime {
 	if n := f.at[account]; n != nil {
 		return cluster.GPUTime(n.used)
 	}
 	return 0
 }
 
-func (f *FairTree) children(n *fairNode, to []*fairNode) []*fairNode {
+func (f *Tree) children(n *fairNode, to []*fairNode) []*fairNode {
 	to = append(to, n.accounts...)
 	for _, m := range n.members {
 		to = append(to, &f.users[m])
@@ -140,7 +141,7 @@ func (n *fairNode) compare(o *fairNode) int {
 
 // visit numbers the users below siblings. Equals are one: they have one place,
 // and the users of equal accounts are ordered together.
-func (f *FairTree) visit(siblings []*fairNode, o *cluster.Fair) {
+func (f *Tree) visit(siblings []*fairNode, o *cluster.Fair) {
 	slices.SortFunc(siblings, (*fairNode).compare)
 	for i := 0; i < len(siblings); {
 		k := i + 1

@@ -1,4 +1,4 @@
-package scheduler
+package explain
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // Room is when quotas are expected to have room for a job.
@@ -26,7 +27,7 @@ type Room struct {
 // again or use has decayed, which halves every half (0: never). gpuMilli is what
 // the job takes of GPUs, in thousandths. ok is false when nothing that is
 // expected makes room. Like Explain it is for a user who asks.
-func LimitRoom(snap *cluster.Snapshot, job *cluster.Job, gpuMilli int64, half time.Duration, pol Policy) (r Room, ok bool) {
+func LimitRoom(snap *cluster.Snapshot, job *cluster.Job, gpuMilli int64, half time.Duration, pol rules.Policy) (r Room, ok bool) {
 	if snap.Limits == nil {
 		return Room{P50: snap.Now, P90: snap.Now}, true
 	}
@@ -34,14 +35,14 @@ func LimitRoom(snap *cluster.Snapshot, job *cluster.Job, gpuMilli int64, half ti
 	var times [2]int64
 	for q := range times {
 		x.words = nil
-		ends, can := x.ends(quantile(q))
-		filled, fills := x.budgets(quantile(q))
+		ends, can := x.ends(rules.Quantile(q))
+		filled, fills := x.budgets(rules.Quantile(q))
 		if !can || !fills {
 			return Room{}, false
 		}
 		times[q] = max(ends, filled)
 	}
-	return Room{P50: cluster.Time(times[middle]), P90: cluster.Time(max(times[middle], times[tail])), Words: strings.Join(x.words, ", and ")}, true
+	return Room{P50: cluster.Time(times[rules.Middle]), P90: cluster.Time(max(times[rules.Middle], times[rules.Tail])), Words: strings.Join(x.words, ", and ")}, true
 }
 
 type limitRoom struct {
@@ -49,7 +50,7 @@ type limitRoom struct {
 	holder cluster.Holder
 	milli  int64
 	half   time.Duration
-	pol    *Policy
+	pol    *rules.Policy
 	words  []string
 }
 
@@ -62,12 +63,12 @@ type counted struct {
 
 // counting returns the running jobs that count for a quota that holds for the
 // job, by when they end.
-func (x *limitRoom) counting(q quantile) []counted {
+func (x *limitRoom) counting(q rules.Quantile) []counted {
 	var out []counted
 	for _, r := range x.snap.Running {
 		if a := r.Live(); a != nil && x.snap.Limits.Together(x.holder, cluster.HolderOf(r)) {
 			milli, _ := a.Rate()
-			out = append(out, counted{endAt(r, a, q, int64(x.snap.Now), x.pol), r, milli})
+			out = append(out, counted{rules.EndAt(r, a, q, int64(x.snap.Now), x.pol), r, milli})
 		}
 	}
 	slices.SortFunc(out, func(a, b counted) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.job.ID, b.job.ID)) })
@@ -75,7 +76,7 @@ func (x *limitRoom) counting(q quantile) []counted {
 }
 
 // ends is when enough of those who run have ended for what is held at once.
-func (x *limitRoom) ends(q quantile) (int64, bool) {
+func (x *limitRoom) ends(q rules.Quantile) (int64, bool) {
 	lim := x.snap.Limits.Clone()
 	lim.Spend(nil)
 	at, ended := int64(x.snap.Now), 0
@@ -98,7 +99,7 @@ func (x *limitRoom) ends(q quantile) (int64, bool) {
 }
 
 // budgets is when no budget that holds for the job is spent any more.
-func (x *limitRoom) budgets(q quantile) (int64, bool) {
+func (x *limitRoom) budgets(q rules.Quantile) (int64, bool) {
 	now, ok := int64(x.snap.Now), true
 	at := now
 	x.snap.Limits.Overspent(x.holder, func(l *cluster.Limits, used cluster.GPUTime) {

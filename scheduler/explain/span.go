@@ -1,4 +1,4 @@
-package scheduler
+package explain
 
 import (
 	"cmp"
@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/rules"
+	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
 // spanPlace is a node, and when it has room for its part.
@@ -20,7 +22,7 @@ type spanPlace struct {
 func together(ps []spanPlace, want int, at int64, room func(*spanPlace) int64) (when int64, last *spanPlace, ok bool) {
 	const mostSteps = 1000
 	for range mostSteps {
-		open, next := 0, int64(forever)
+		open, next := 0, int64(rules.Forever)
 		var nearest *spanPlace
 		for i := range ps {
 			p := &ps[i]
@@ -51,22 +53,22 @@ func together(ps []spanPlace, want int, at int64, room func(*spanPlace) int64) (
 func (x *explainer) afterOthers(f *Forecast) {
 	alone := *x.snap
 	alone.Waiting = []*cluster.Job{x.job}
-	plan := Schedule(&alone, x.pol)
-	id, _ := spanBefore(x.snap, x.job, &plan, x.pol)
+	plan := x.by.Schedule(&alone, x.pol)
+	id, _ := x.by.Before(x.snap, x.job, &plan, x.pol)
 	i := slices.IndexFunc(x.snap.Waiting, func(j *cluster.Job) bool { return j.ID == id })
 	if i < 0 {
 		return
 	}
 	before, less := x.snap.Waiting[i], *x.snap
 	less.Waiting = slices.DeleteFunc(slices.Clone(x.snap.Waiting), func(j *cluster.Job) bool { return j.ID == x.job.ID })
-	g, ok := ForecastStart(&less, before, x.pol)
+	g, ok := When(&less, before, x.pol, x.by)
 	if !ok {
 		return
 	}
 	e, _ := cluster.EstimateFor(before.Estimates, x.typeOn(g.Node))
-	d := durationOf(before, &e, &x.pol)
-	f.P50 = max(f.P50, g.P50+cluster.Time(stretched(d, middle, &e, before.Spec.TimeLimit)))
-	f.P90 = max(f.P90, f.P50, g.P90+cluster.Time(stretched(d, tail, &e, before.Spec.TimeLimit)))
+	d := rules.DurationOf(before, &e, &x.pol)
+	f.P50 = max(f.P50, g.P50+cluster.Time(rules.Stretched(d, rules.Middle, &e, before.Spec.TimeLimit)))
+	f.P90 = max(f.P90, f.P50, g.P90+cluster.Time(rules.Stretched(d, rules.Tail, &e, before.Spec.TimeLimit)))
 	f.Ahead++
 	f.Missing += fmt.Sprintf("; job %d comes before it", id)
 }
@@ -87,7 +89,7 @@ func (x *explainer) typeOn(id cluster.NodeID) string {
 func (x *explainer) forecastSpan(live map[cluster.NodeID][]*cluster.Job) (f Forecast, ok bool) {
 	want, free, all := x.job.Spec.NodeCount(), 0, 0
 	byType := map[string][]spanPlace{}
-	for _, n := range sortedNodes(x.snap.Nodes) {
+	for _, n := range rules.SortedNodes(x.snap.Nodes) {
 		c := &clearing{x: x, node: n, running: live[n.ID]}
 		if !n.Schedulable() || !x.job.Spec.Allows(n) || !c.find() || !c.shift() {
 			continue
@@ -96,7 +98,7 @@ func (x *explainer) forecastSpan(live map[cluster.NodeID][]*cluster.Job) (f Fore
 		if len(c.cards) > 0 {
 			typ = n.GPUs[c.cards[0]].Type
 		}
-		byType[typ] = append(byType[typ], spanPlace{c, c.play(middle), c.play(tail)})
+		byType[typ] = append(byType[typ], spanPlace{c, c.play(rules.Middle), c.play(rules.Tail)})
 	}
 	now := int64(x.snap.Now)
 	for _, typ := range sortedTypes(byType) {
@@ -119,7 +121,7 @@ func (x *explainer) forecastSpan(live map[cluster.NodeID][]*cluster.Job) (f Fore
 		}
 	}
 	if ok {
-		f.Missing = fmt.Sprintf("%d of %s with room, needs %d at once; the last to come free is %s", free, nodes(all), want, f.Missing)
+		f.Missing = fmt.Sprintf("%d of %s with room, needs %d at once; the last to come free is %s", free, say.Nodes(all), want, f.Missing)
 	}
 	if ok && int64(f.P50) <= now {
 		x.afterOthers(&f)
@@ -140,4 +142,30 @@ func sortedTypes[V any](m map[string]V) []string {
 func (c *clearing) before() int {
 	_, all := c.ahead()
 	return all
+}
+
+// span says in front of what each node lacks how many have room, and for
+// whom they are if not for the job.
+func (x *explainer) span(pol rules.Policy) Explanation {
+	snap, job := x.snap, x.job
+	alone := *snap
+	alone.Waiting = []*cluster.Job{job}
+	pol.MaxReasons = max(1, pol.MaxReasons)
+	plan := x.by.Schedule(&alone, pol)
+	room, have := say.Nodes(job.Spec.NodeCount())+" with room", " have"
+	if job.Spec.NodeCount() == 1 {
+		have = " has"
+	}
+	e := Explanation{Count: job.Spec.NodeCount(), Reason: cluster.Reason{
+		Code: cluster.ReasonUnconfirmed, Detail: say.Nodes(job.Spec.NodeCount()) + have + " room; the next pass decides",
+	}}
+	switch before, kept := x.by.Before(snap, job, &plan, pol); {
+	case len(plan.Starts) == 0 && len(plan.Unplaced) > 0:
+		e.Reason = plan.Unplaced[0].Reason
+	case kept:
+		e.Reason = cluster.Reason{Code: cluster.ReasonQueueOrder, Detail: fmt.Sprintf("%s, but they are kept for job %d, which waits and comes before it", room, before)}
+	case before != 0:
+		e.Reason = cluster.Reason{Code: cluster.ReasonQueueOrder, Detail: fmt.Sprintf("%s, but job %d comes before it and starts there", room, before)}
+	}
+	return e
 }

@@ -1,43 +1,45 @@
-package scheduler
+package rules
 
 import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
-// way is how a job takes GPUs of one class.
-type way uint8
+// Way is how a job takes GPUs of one class.
+type Way uint8
 
 const (
-	wayNone  way = iota // cannot
-	wayShare            // a slice of each
-	wayWhole            // each alone
+	WayNone  Way = iota // cannot
+	WayShare            // a slice of each
+	WayWhole            // each alone
 )
 
-// need is what a job takes of each GPU of one class.
-type need struct {
-	mem, milli int64
-	dur        int64 // microseconds, never 0
-	way        way
-	why        veto
-	tight      bool // it may need more than the card sells, by a confident prediction
+// Need is what a job takes of each GPU of one class.
+type Need struct {
+	Mem, Milli int64
+	Dur        int64 // microseconds, never 0
+	Way        Way
+	Why        Veto
+	Tight      bool // it may need more than the card sells, by a confident prediction
 }
 
-// veto is why a job can never lie on a class of GPU.
-type veto uint8
+// Veto is why a job can never lie on a class of GPU.
+type Veto uint8
 
+// The vetoes, and that there is none.
 const (
-	vetoNone      veto = iota
+	VetoNone      Veto = iota
 	vetoType           // it wants another type
 	vetoDeclared       // the declared memory is more than the card sells
 	vetoPredicted      // the predicted peak is more than the card sells
 	vetoPower          // it is predicted to draw more than it may
 	vetoCost           // it is predicted to cost more than it may
-	vetoObserved       // it ran out of more memory, and there are larger cards
-	vetoWhere          // it asks for other nodes
-	vetoReserved       // a reservation keeps it away, or it asks for another one
-	vetoTight          // it may need more than the card sells, and there are larger cards
+	VetoObserved       // it ran out of more memory, and there are larger cards
+	VetoWhere          // it asks for other nodes
+	VetoReserved       // a reservation keeps it away, or it asks for another one
+	VetoTight          // it may need more than the card sells, and there are larger cards
 )
 
 // ShareOn returns what job would take of each GPU like gpu, and the estimate
@@ -53,74 +55,75 @@ const (
 // takes the card alone, and a pass leaves it out where a larger one will do.
 func ShareOn(job *cluster.Job, gpu *cluster.GPU, pol Policy) (cluster.Share, cluster.Estimate, cluster.Reason) {
 	e, known := cluster.EstimateFor(job.Estimates, gpu.Type)
-	n := needOn(job, gpu, &e, &pol)
+	n := NeedOn(job, gpu, &e, &pol)
 	if !known {
-		e = cluster.Estimate{GPUType: gpu.Type, GPUMemMiB: n.mem, GPUMemP95MiB: n.mem, Milli: n.milli, Duration: job.Spec.Duration, Source: "none"}
+		e = cluster.Estimate{GPUType: gpu.Type, GPUMemMiB: n.Mem, GPUMemP95MiB: n.Mem, Milli: n.Milli, Duration: job.Spec.Duration, Source: "none"}
 	}
-	if n.way == wayNone {
-		return cluster.Share{}, e, vetoReason(job, gpu, &e, &n, &pol)
+	if n.Way == WayNone {
+		return cluster.Share{}, e, VetoReason(job, gpu, &e, &n, &pol)
 	}
-	return n.share(gpu.SellableMiB), e, cluster.Reason{}
+	return n.Share(gpu.SellableMiB), e, cluster.Reason{}
 }
 
-// share makes the need one for a card that sells so much.
-func (n *need) share(sellable int64) cluster.Share {
-	if n.way == wayWhole {
+// Share makes the need one for a card that sells so much.
+func (n *Need) Share(sellable int64) cluster.Share {
+	if n.Way == WayWhole {
 		return cluster.Share{MemMiB: sellable, Milli: cluster.WholeGPU, Exclusive: true}
 	}
-	return cluster.Share{MemMiB: n.mem, Milli: n.milli}
+	return cluster.Share{MemMiB: n.Mem, Milli: n.Milli}
 }
 
-// dominant is the larger of the fractions of memory and compute, in
+// Dominant is the larger of the fractions of memory and compute, in
 // thousandths of a card.
-func (n *need) dominant(sellable int64) int64 {
-	if n.way == wayWhole || sellable <= 0 {
+func (n *Need) Dominant(sellable int64) int64 {
+	if n.Way == WayWhole || sellable <= 0 {
 		return cluster.WholeGPU
 	}
-	return min(cluster.WholeGPU, max(n.milli, n.mem*cluster.WholeGPU/sellable))
+	return min(cluster.WholeGPU, max(n.Milli, n.Mem*cluster.WholeGPU/sellable))
 }
 
-func needOn(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, pol *Policy) need {
+// NeedOn is what a job takes of each GPU like gpu, by an estimate for its type.
+func NeedOn(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, pol *Policy) Need {
 	s := job.Spec
-	n := need{dur: durationOf(job, e, pol)}
+	n := Need{Dur: DurationOf(job, e, pol)}
 	sure := e.GPUType != "" && e.ConfidenceMilli >= pol.MinConfidenceMilli
 	switch {
 	case s.GPUType != "" && s.GPUType != gpu.Type:
-		n.why = vetoType
+		n.Why = vetoType
 	case s.GPUMemMiB > gpu.SellableMiB:
-		n.why = vetoDeclared
+		n.Why = vetoDeclared
 	case s.GPUMemMiB == 0 && sure && e.GPUMemMiB > gpu.SellableMiB:
-		n.why = vetoPredicted
+		n.Why = vetoPredicted
 	}
-	if n.why != vetoNone || gpu.SellableMiB <= 0 {
+	if n.Why != VetoNone || gpu.SellableMiB <= 0 {
 		return n
 	}
-	n.mem = s.GPUMemMiB
-	if n.mem == 0 {
-		n.mem = max(e.GPUMemMiB, e.GPUMemP95MiB)
+	n.Mem = s.GPUMemMiB
+	if n.Mem == 0 {
+		n.Mem = max(e.GPUMemMiB, e.GPUMemP95MiB)
 	}
-	n.tight = s.GPUMemMiB == 0 && sure && e.GPUMemP95MiB > gpu.SellableMiB
-	n.mem = max(1, n.mem, job.MinGPUMemMiB)
-	n.milli = s.GPUMilli
-	if n.milli == 0 {
-		n.milli = e.Milli
+	n.Tight = s.GPUMemMiB == 0 && sure && e.GPUMemP95MiB > gpu.SellableMiB
+	n.Mem = max(1, n.Mem, job.MinGPUMemMiB)
+	n.Milli = s.GPUMilli
+	if n.Milli == 0 {
+		n.Milli = e.Milli
 	}
-	if n.milli <= 0 || n.milli > cluster.WholeGPU {
-		n.milli = cluster.WholeGPU
+	if n.Milli <= 0 || n.Milli > cluster.WholeGPU {
+		n.Milli = cluster.WholeGPU
 	}
-	n.way = wayShare
+	n.Way = WayShare
 	if pol.Mode == ModeSlot || s.Exclusive || s.WholeNodes() || job.NeedWhole || !gpu.Shareable() || pol.MaxShares < 2 ||
-		n.mem >= gpu.SellableMiB || s.GPUMemMiB == 0 && (!sure || s.GPUs > 1) {
-		n.way, n.mem, n.milli = wayWhole, gpu.SellableMiB, cluster.WholeGPU
+		n.Mem >= gpu.SellableMiB || s.GPUMemMiB == 0 && (!sure || s.GPUs > 1) {
+		n.Way, n.Mem, n.Milli = WayWhole, gpu.SellableMiB, cluster.WholeGPU
 	}
-	if n.why = pol.beyond(job, gpu.Type, e, &n, gpu.SellableMiB); n.why != vetoNone {
-		n.way = wayNone
+	if n.Why = pol.beyond(job, gpu.Type, e, &n, gpu.SellableMiB); n.Why != VetoNone {
+		n.Way = WayNone
 	}
 	return n
 }
 
-// durationOf is how long job is expected to hold its berth, in microseconds.
-func durationOf(job *cluster.Job, e *cluster.Estimate, pol *Policy) int64 {
+// DurationOf is how long job is expected to hold its berth, in microseconds.
+func DurationOf(job *cluster.Job, e *cluster.Estimate, pol *Policy) int64 {
 	d := e.Duration
 	if d <= 0 {
 		d = job.Spec.Duration
@@ -134,29 +137,30 @@ func durationOf(job *cluster.Job, e *cluster.Estimate, pol *Policy) int64 {
 	return max(1, d.Microseconds())
 }
 
-func vetoReason(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, n *need, pol *Policy) cluster.Reason {
+// VetoReason says in words why a job can never lie on a GPU.
+func VetoReason(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, n *Need, pol *Policy) cluster.Reason {
 	r := cluster.Reason{Code: cluster.ReasonNeverFits}
 	limited := *n
-	limited.way = wayShare // as it would be
-	switch n.why {
+	limited.Way = WayShare // as it would be
+	switch n.Why {
 	case vetoPower:
 		r.Detail = fmt.Sprintf("is predicted to draw %d W on %s, at most %d W are allowed (--max-power)",
 			e.PowerW*int64(max(1, job.Spec.GPUs)*job.Spec.NodeCount()), gpu.Type, job.Spec.MaxPowerW)
 	case vetoCost:
 		r.Detail = fmt.Sprintf("is predicted to take %s on %s, a price of at most %s is allowed (--max-cost)",
-			pol.goalWords(job, gpu.Type, e, &limited, gpu.SellableMiB), gpu.Type, times(job.Spec.MaxCostMilli))
-	case vetoWhere:
+			pol.GoalWords(job, gpu.Type, e, &limited, gpu.SellableMiB), gpu.Type, say.Times(job.Spec.MaxCostMilli))
+	case VetoWhere:
 		r.Code, r.Detail = cluster.ReasonWhere, "is on no node that it asks for (--nodelist, --exclude, --constraint)"
-	case vetoReserved:
+	case VetoReserved:
 		r.Code, r.Detail = cluster.ReasonReservation, "is kept by a reservation, or the job asks for one elsewhere"
 	case vetoType:
 		r.Code = cluster.ReasonGPUType
 		r.Detail = fmt.Sprintf("wants %s, this is %s", job.Spec.GPUType, gpu.Type)
 	case vetoDeclared:
-		r.Detail = fmt.Sprintf("needs %s, %s sells %s", gib(job.Spec.GPUMemMiB), gpu.Type, gib(gpu.SellableMiB))
+		r.Detail = fmt.Sprintf("needs %s, %s sells %s", say.Gib(job.Spec.GPUMemMiB), gpu.Type, say.Gib(gpu.SellableMiB))
 	case vetoPredicted:
 		r.Detail = fmt.Sprintf("is predicted to need %s, %s sells %s; declare its memory to overrule the prediction",
-			gib(e.GPUMemMiB), gpu.Type, gib(gpu.SellableMiB))
+			say.Gib(e.GPUMemMiB), gpu.Type, say.Gib(gpu.SellableMiB))
 	default:
 		r.Detail = fmt.Sprintf("%s sells no memory", gpu.Type)
 	}
@@ -217,4 +221,27 @@ func leastKnown(a, b int64) int64 {
 		return max(a, b)
 	}
 	return min(a, b)
+}
+
+// LeastMilli is the least of GPUs that a job takes anywhere on nodes, in
+// thousandths; 0 for one that needs none, or fits nowhere.
+func LeastMilli(nodes []*cluster.Node, j *cluster.Job, pol Policy) int64 {
+	least := int64(0)
+	if j.Spec.GPUs == 0 || j.Spec.OrCPU {
+		return 0
+	}
+	for _, n := range nodes {
+		for i := range n.GPUs {
+			g := &n.GPUs[i]
+			e, _ := cluster.EstimateFor(j.Estimates, g.Type)
+			nd := NeedOn(j, g, &e, &pol)
+			if nd.Way == WayNone {
+				continue
+			}
+			if m := int64(j.Spec.GPUs*j.Spec.NodeCount()) * cluster.ShareMilli(nd.Share(g.SellableMiB), g.SellableMiB); least == 0 || m < least {
+				least = m
+			}
+		}
+	}
+	return least
 }

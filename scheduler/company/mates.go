@@ -1,7 +1,8 @@
-package scheduler
+package company
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // Mate is one of those who share a GPU, as far as they slow each other down.
@@ -21,7 +22,7 @@ func Slowdowns(know *cluster.Interference, gpu *cluster.GPU, set []Mate, out []f
 	if s == nil || len(set) > maxMates {
 		return out, false
 	}
-	var buf [maxMates]mate
+	var buf [maxMates]Sharer
 	ms := buf[:0]
 	for i := range set {
 		ms = append(ms, set[i].mate(know))
@@ -34,7 +35,7 @@ func Slowdowns(know *cluster.Interference, gpu *cluster.GPU, set []Mate, out []f
 // to be slowed down beyond Policy.MaxSlowdownMilli. Where nothing was learned,
 // or no limit is set, only the first counts. It is the rule of Schedule, for
 // other policies.
-func Bears(know *cluster.Interference, gpu *cluster.GPU, on []Mate, newcomer Mate, pol *Policy) bool {
+func Bears(know *cluster.Interference, gpu *cluster.GPU, on []Mate, newcomer Mate, pol *rules.Policy) bool {
 	for i := range on {
 		if gpu.Scope != cluster.ScopeAnyone && !gpu.Scope.Allows(on[i].Owner, newcomer.Owner) {
 			return false
@@ -47,16 +48,16 @@ func Bears(know *cluster.Interference, gpu *cluster.GPU, on []Mate, newcomer Mat
 	if len(on) >= maxMates {
 		return false
 	}
-	var buf [maxMates]mate
+	var buf [maxMates]Sharer
 	ms := buf[:0]
 	for i := range on {
-		ms = insert(ms, on[i].mate(know))
+		ms = Insert(ms, on[i].mate(know))
 	}
-	v := judge(know, s, ms, newcomer.mate(know), pol.MaxSlowdownMilli)
-	return !v.against()
+	v := Judge(know, s, ms, newcomer.mate(know), pol.MaxSlowdownMilli)
+	return !v.Against()
 }
 
-func (m *Mate) mate(know *cluster.Interference) mate {
+func (m *Mate) mate(know *cluster.Interference) Sharer {
 	milli := min(max(m.Milli, 0), cluster.WholeGPU)
-	return mate{job: m.Job, util: float64(milli) / cluster.WholeGPU, temper: know.Jobs[m.Signature]}
+	return Sharer{Job: m.Job, util: float64(milli) / cluster.WholeGPU, temper: know.Jobs[m.Signature]}
 }

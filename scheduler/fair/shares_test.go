@@ -1,4 +1,4 @@
-package scheduler
+package fair
 
 import (
 	"fmt"
@@ -34,7 +34,7 @@ func TestFairTree(t *testing.T) {
 		{"beside accounts", map[cluster.Assoc]cluster.GPUTime{who("", 9): 1, who("bio", 1): 100},
 			map[cluster.Assoc]int32{who("", 9): 1, who("lab", 3): 2, who("lab", 4): 2, who("lab", 5): 2, who("bio", 2): 3, who("bio", 1): 4}, 4},
 	} {
-		f := NewFairTree(accounts, members)
+		f := New(accounts, members)
 		for range 2 { // an order leaves nothing behind
 			f.Reset()
 			for who, u := range c.used {
@@ -73,7 +73,7 @@ func BenchmarkFairTree(b *testing.B) {
 	}
 	p := cluster.DefaultAccountPolicy()
 	now := cluster.Time(30 * 24 * time.Hour / time.Microsecond)
-	f := NewFairTree(accounts, members)
+	f := New(accounts, members)
 	for b.Loop() {
 		f.Reset()
 		for h, x := range spent {

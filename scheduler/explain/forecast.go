@@ -1,12 +1,13 @@
-package scheduler
+package explain
 
 import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/rules"
+	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
 // Forecast is the place that is likely to take a waiting job, what is missing
@@ -30,14 +31,14 @@ type Forecast struct {
 // of the rest is taken in proportion.
 const mostAhead = 256
 
-// ForecastStart finds the place where job is likely to start, and when: that of
+// When finds the place where job is likely to start, and when: that of
 // its queue, or the place that is free first. ok is false when no node that
-// takes jobs could ever run it. Like Explain it is for a user who asks.
-func ForecastStart(snap *cluster.Snapshot, job *cluster.Job, pol Policy) (f Forecast, ok bool) {
+// takes jobs could ever run it. Like Why it is for a user who asks.
+func When(snap *cluster.Snapshot, job *cluster.Job, pol rules.Policy, by Passes) (f Forecast, ok bool) {
 	if job.Spec.WholeNodes() { // a share's forecast would come too soon
 		return f, false
 	}
-	x := newExplainer(snap, job, pol)
+	x := newExplainer(snap, job, pol, by)
 	live := map[cluster.NodeID][]*cluster.Job{}
 	for _, r := range snap.Running {
 		if a := r.Live(); a != nil {
@@ -50,7 +51,7 @@ func ForecastStart(snap *cluster.Snapshot, job *cluster.Job, pol Policy) (f Fore
 		return x.forecastSpan(live)
 	}
 	var best *clearing
-	for _, n := range sortedNodes(snap.Nodes) {
+	for _, n := range rules.SortedNodes(snap.Nodes) {
 		if !n.Schedulable() || !job.Spec.Allows(n) {
 			continue
 		}
@@ -74,75 +75,11 @@ func ForecastStart(snap *cluster.Snapshot, job *cluster.Job, pol Policy) (f Fore
 	if job.Spec.GPUs == 1 {
 		f.GPU = &best.node.GPUs[best.cards[0]]
 	}
-	early, late := best.play(middle), best.play(tail)
+	early, late := best.play(rules.Middle), best.play(rules.Tail)
 	early, _ = best.shifted(max(now, early), best.length)
 	late, _ = best.shifted(max(now, late), best.length)
 	f.P50, f.P90 = cluster.Time(max(now, early)), cluster.Time(max(now, early, late))
 	return f, true
-}
-
-func sortedNodes(nodes []*cluster.Node) []*cluster.Node {
-	nodes = slices.Clone(nodes)
-	slices.SortFunc(nodes, byNode)
-	return nodes
-}
-
-// quantile is how long runs are taken to last.
-type quantile uint8
-
-const (
-	middle quantile = iota // as predicted
-	tail                   // as nine in ten at most
-)
-
-// stretched is a duration at a quantile. Errors of predictions are about
-// log-normal; 1.5 times is the ninth decile of a confident one (σ = 0.32),
-// 3 times that of a guess (σ = 0.86). A time limit bounds both.
-func stretched(d int64, q quantile, e *cluster.Estimate, limit time.Duration) int64 {
-	if q == tail {
-		d = d / 1000 * (3000 - 3*min(1000, max(0, e.ConfidenceMilli))/2)
-	}
-	if l := limit.Microseconds(); l > 0 {
-		d = min(d, l)
-	}
-	return max(1, d)
-}
-
-// endAt is when a running attempt ends at a quantile; one that outlives it is
-// given a part of its age again. One that makes room is gone when its grace is over.
-func endAt(j *cluster.Job, a *cluster.Attempt, q quantile, now int64, pol *Policy) int64 {
-	end := ownEnd(j, a, q, now, pol)
-	if a.Preempt != nil {
-		end = min(end, max(now+time.Second.Microseconds(), int64(a.Preempt.At.Add(j.Spec.Checkpoint.Grace))))
-	}
-	return end
-}
-
-// ownEnd is endAt of an attempt that is let be. What it says itself of what is missing
-// is as good as a confident prediction.
-func ownEnd(j *cluster.Job, a *cluster.Attempt, q quantile, now int64, pol *Policy) int64 {
-	began := int64(max(a.Started, a.Placed))
-	if began == 0 {
-		began = now
-	}
-	end := began + stretched(durationOf(j, &a.Estimate, pol), q, &a.Estimate, j.Spec.TimeLimit)
-	if rest, ok := a.Progress.Rest(); ok {
-		if q == tail {
-			rest += rest / 2
-		}
-		end = int64(a.Progress.At.Add(rest))
-		if l := j.Spec.TimeLimit.Microseconds(); l > 0 {
-			end = min(end, began+l)
-		}
-	}
-	if end > now {
-		return end
-	}
-	more := max(1_000_000, (now-began)/4*int64(1+q))
-	if l := j.Spec.TimeLimit; l > 0 {
-		more = min(more, max(1_000_000, began+l.Microseconds()-now))
-	}
-	return now + more
 }
 
 // clearing plays through how a node becomes free for a job.
@@ -199,7 +136,7 @@ func (s *stage) change(b *cluster.Berth, sign int64) {
 // fit returns the cards on which a job fits on the stage. at is the only card
 // that will do for one GPU, -1 for any.
 func (c *clearing) fit(s *stage, j *cluster.Job, at int, alone []bool) ([]int, bool) {
-	cpu, mem := HostOf(j, &c.x.pol)
+	cpu, mem := rules.HostOf(j, &c.x.pol)
 	if s.cpu < cpu || s.mem < mem {
 		return nil, false
 	}
@@ -207,7 +144,7 @@ func (c *clearing) fit(s *stage, j *cluster.Job, at int, alone []bool) ([]int, b
 		return nil, true
 	}
 	for i := range c.node.GPUs {
-		if j.Spec.GPUs > 1 && slices.ContainsFunc(c.node.GPUs[:i], func(g cluster.GPU) bool { return sameKind(&g, &c.node.GPUs[i]) }) {
+		if j.Spec.GPUs > 1 && slices.ContainsFunc(c.node.GPUs[:i], func(g cluster.GPU) bool { return rules.Twins(&g, &c.node.GPUs[i]) }) {
 			continue
 		}
 		on := c.alike(s, j, i, at, alone)
@@ -224,17 +161,12 @@ func (c *clearing) fit(s *stage, j *cluster.Job, at int, alone []bool) ([]int, b
 	return nil, false
 }
 
-// sameKind reports whether cards are of one class.
-func sameKind(a, b *cluster.GPU) bool {
-	return a.Type == b.Type && a.SellableMiB == b.SellableMiB && a.Shareable() == b.Shareable()
-}
-
 // alike are the cards from i on, of its type and kind, that hold a job.
 func (c *clearing) alike(s *stage, j *cluster.Job, i, at int, alone []bool) (on []int) {
 	first := &c.node.GPUs[i]
 	for k := i; k < len(c.node.GPUs); k++ {
 		g := &c.node.GPUs[k]
-		if sameKind(g, first) && (at < 0 || j.Spec.GPUs > 1 || k == at) &&
+		if rules.Twins(g, first) && (at < 0 || j.Spec.GPUs > 1 || k == at) &&
 			!s.blocked[k] && c.holds(&s.cards[k], g, j, alone != nil && alone[k]) {
 			on = append(on, k)
 		}
@@ -257,19 +189,19 @@ func (c *clearing) strands(s *stage, j *cluster.Job, on []int, cpu, mem int64) b
 	}
 	u := cluster.NodeUse{CPUMilli: s.cpu, MemMiB: s.mem}
 	whole := cluster.NodeUse{CPUMilli: c.node.CPUMilli, MemMiB: c.node.MemMiB}
-	sp := spareOf(&whole, len(c.node.GPUs), &c.x.pol)
-	return sp.strands(&u, idle, takes, cpu, mem) && !bulkyEver(c.x.snap.Nodes, &c.node.GPUs[on[0]], j, &c.x.pol)
+	sp := rules.SpareOf(&whole, len(c.node.GPUs), &c.x.pol)
+	return sp.Strands(&u, idle, takes, cpu, mem) && !rules.BulkyEver(c.x.snap.Nodes, &c.node.GPUs[on[0]], j, &c.x.pol)
 }
 
 func (c *clearing) holds(u *cluster.GPUUse, g *cluster.GPU, j *cluster.Job, alone bool) bool {
 	nd, _ := c.x.need(j, g)
 	switch {
-	case nd.way == wayNone || u.FreeShares() < 1:
+	case nd.Way == rules.WayNone || u.FreeShares() < 1:
 		return false
-	case nd.way == wayWhole || alone:
+	case nd.Way == rules.WayWhole || alone:
 		return u.Shares == 0
 	}
-	return u.Shares < max(1, c.x.pol.MaxShares) && nd.mem <= u.FreeMiB() && nd.milli <= u.FreeMilli()
+	return u.Shares < max(1, c.x.pol.MaxShares) && nd.Mem <= u.FreeMiB() && nd.Milli <= u.FreeMilli()
 }
 
 // find plays without queues until the job fits; false when it never does.
@@ -280,11 +212,11 @@ func (c *clearing) find() bool {
 		g := &c.node.GPUs[i]
 		nd, _ := c.x.need(c.x.job, g)
 		v, _ := c.x.judge(g, &nd)
-		alone[i] = v.against() || slices.ContainsFunc(c.x.on[g.ID], func(j *cluster.Job) bool {
-			return overran(j, now, s.cards[i].Shares, &c.x.pol)
+		alone[i] = v.Against() || slices.ContainsFunc(c.x.on[g.ID], func(j *cluster.Job) bool {
+			return rules.Overran(j, now, s.cards[i].Shares, &c.x.pol)
 		})
 	}
-	leaves := c.leaves(middle)
+	leaves := c.leaves(rules.Middle)
 	at := slices.IndexFunc(c.node.GPUs, func(g cluster.GPU) bool { return g.ID == c.x.job.Queue && g.ID != "" })
 	c.at = now
 	for k := 0; ; k++ {
@@ -305,7 +237,7 @@ func (c *clearing) find() bool {
 // lacks what the whole node shares.
 func (c *clearing) mustEnd(leaves []leave) int {
 	s := c.stage()
-	cpu, mem := HostOf(c.x.job, &c.x.pol)
+	cpu, mem := rules.HostOf(c.x.job, &c.x.pol)
 	if len(c.cards) == 0 || s.cpu < cpu || s.mem < mem {
 		return len(leaves)
 	}
@@ -320,11 +252,11 @@ func (c *clearing) mustEnd(leaves []leave) int {
 	return n
 }
 
-func (c *clearing) leaves(q quantile) []leave {
+func (c *clearing) leaves(q rules.Quantile) []leave {
 	var out []leave
 	for _, j := range c.running {
 		a := j.Live()
-		out = append(out, leave{endAt(j, a, q, int64(c.x.snap.Now), &c.x.pol), j.ID, a.BerthAt(max(0, a.Rank(c.node.ID)))})
+		out = append(out, leave{rules.EndAt(j, a, q, int64(c.x.snap.Now), &c.x.pol), j.ID, a.BerthAt(max(0, a.Rank(c.node.ID)))})
 	}
 	slices.SortFunc(out, byLeave)
 	return out
@@ -362,7 +294,7 @@ func (c *clearing) ahead() (out []*cluster.Job, all int) {
 
 // play returns when the job starts once those before it had their turn: a
 // card goes to the first in its queue, and nobody passes.
-func (c *clearing) play(q quantile) int64 {
+func (c *clearing) play(q rules.Quantile) int64 {
 	now := int64(c.x.snap.Now)
 	s, leaves := c.stage(), c.leaves(q)
 	ahead, all := c.ahead()
@@ -399,8 +331,8 @@ func (c *clearing) play(q quantile) int64 {
 
 // floor is the least time the play may give: a job that may not share with
 // who is there waits until they left, which play does not look at.
-func (c *clearing) floor(q quantile) int64 {
-	if q == middle {
+func (c *clearing) floor(q rules.Quantile) int64 {
+	if q == rules.Middle {
 		return c.at
 	}
 	return int64(c.x.snap.Now)
@@ -408,7 +340,7 @@ func (c *clearing) floor(q quantile) int64 {
 
 // begin starts a waiter on the stage, or closes its card for who stands
 // behind it.
-func (c *clearing) begin(s *stage, j *cluster.Job, now int64, q quantile) (leave, bool) {
+func (c *clearing) begin(s *stage, j *cluster.Job, now int64, q rules.Quantile) (leave, bool) {
 	at := slices.IndexFunc(c.node.GPUs, func(g cluster.GPU) bool { return g.ID == j.Queue })
 	on, ok := c.fit(s, j, at, nil)
 	if !ok || at < 0 {
@@ -417,15 +349,15 @@ func (c *clearing) begin(s *stage, j *cluster.Job, now int64, q quantile) (leave
 		}
 		return leave{}, false
 	}
-	cpu, mem := HostOf(j, &c.x.pol)
+	cpu, mem := rules.HostOf(j, &c.x.pol)
 	b := &cluster.Berth{Node: c.node.ID, CPUMilli: cpu, MemMiB: mem}
 	g := &c.node.GPUs[at]
 	nd, e := c.x.need(j, g)
 	for _, k := range on {
-		b.GPUs = append(b.GPUs, cluster.GPUShare{GPU: c.node.GPUs[k].ID, Share: nd.share(c.node.GPUs[k].SellableMiB)})
+		b.GPUs = append(b.GPUs, cluster.GPUShare{GPU: c.node.GPUs[k].ID, Share: nd.Share(c.node.GPUs[k].SellableMiB)})
 	}
 	s.change(b, 1)
-	return leave{now + stretched(nd.dur, q, e, j.Spec.TimeLimit), j.ID, b}, true
+	return leave{now + rules.Stretched(nd.Dur, q, e, j.Spec.TimeLimit), j.ID, b}, true
 }
 
 // missing says in words what lacks at the place now, and what must end.
@@ -441,7 +373,7 @@ func (c *clearing) missing() string {
 	if c.ends == 1 {
 		verb = " ends in "
 	}
-	return what + "; " + jobs(c.ends) + verb + about(c.at-int64(c.x.snap.Now))
+	return what + "; " + say.Jobs(c.ends) + verb + say.About(c.at-int64(c.x.snap.Now))
 }
 
 // reserved says which reservation keeps the job from its cards now, "" for none.
@@ -467,15 +399,15 @@ func (c *clearing) lacks() string {
 	}
 	switch {
 	case s.mem < x.mem:
-		return fmt.Sprintf("%s: %s of host memory free, needs %s", where, gib(max(0, s.mem)), gib(x.mem))
+		return fmt.Sprintf("%s: %s of host memory free, needs %s", where, say.Gib(max(0, s.mem)), say.Gib(x.mem))
 	case s.cpu < x.cpu:
-		return fmt.Sprintf("%s: %s free, needs %s", where, cores(max(0, s.cpu)), cores(x.cpu))
+		return fmt.Sprintf("%s: %s free, needs %s", where, say.Cores(max(0, s.cpu)), say.Cores(x.cpu))
 	case len(c.cards) == 0:
 		return where + " has room"
 	case len(c.cards) > 1 && free < len(c.cards):
-		return fmt.Sprintf("%s: %d of %s with room, needs %d at once", where, free, gpus(len(c.node.GPUs)), len(c.cards))
+		return fmt.Sprintf("%s: %d of %s with room, needs %d at once", where, free, say.GPUs(len(c.node.GPUs)), len(c.cards))
 	case len(c.cards) > 1:
-		return fmt.Sprintf("%s: %s have room", where, gpus(free))
+		return fmt.Sprintf("%s: %s have room", where, say.GPUs(free))
 	}
 	g := &c.node.GPUs[c.cards[0]]
 	nd, _ := x.need(x.job, g)

@@ -1,4 +1,6 @@
-package scheduler
+// Package deadline promises jobs their deadlines, and tells where and from when on they
+// must run for that.
+package deadline
 
 import (
 	"cmp"
@@ -6,10 +8,12 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/rules"
+	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
-// DeadlineCheck is the answer to whether deadlines can be met.
-type DeadlineCheck struct {
+// Check is the answer to whether deadlines can be met.
+type Check struct {
 	// End is when the job would have ended by the plan, at the latest in nine
 	// of ten cases; 0 when nothing reserved for deadlines could run it.
 	End cluster.Time
@@ -17,11 +21,11 @@ type DeadlineCheck struct {
 	GPUType string
 	Before  int
 
-	start int64
+	Start int64
 	lost  int64
-	on    []cluster.GPUID
+	On    []cluster.GPUID
 	// yield are those that must make room for it, in order of id.
-	yield []*cluster.Job
+	Yield []*cluster.Job
 }
 
 // Admit reports whether jobs, which are not in snap yet, can meet their deadlines
@@ -36,14 +40,14 @@ type DeadlineCheck struct {
 // nine in ten such predictions stay below, at most its time limit. Who would miss
 // its deadline behind jobs that snap.Terms call preemptible is laid where they
 // make room; see yields.
-func Admit(snap *cluster.Snapshot, jobs []*cluster.Job, pol Policy) *cluster.Error {
+func Admit(snap *cluster.Snapshot, jobs []*cluster.Job, pol rules.Policy) *cluster.Error {
 	if !slices.ContainsFunc(jobs, func(j *cluster.Job) bool { return j.Spec.Deadline > 0 }) {
 		return nil
 	}
-	d := newDemand(snap, &pol, admitMargin)
-	old := d.plan(due(snap.Waiting))
+	d := NewDemand(snap, &pol, admitMargin)
+	old := d.Plan(due(snap.Waiting))
 	all := append(due(snap.Waiting), due(jobs)...)
-	now := d.plan(all)
+	now := d.Plan(all)
 	for _, j := range due(jobs) {
 		if c := now[j]; c.End == 0 || c.End > j.Spec.Deadline {
 			return d.refusal(j, c)
@@ -52,7 +56,7 @@ func Admit(snap *cluster.Snapshot, jobs []*cluster.Job, pol Policy) *cluster.Err
 	for _, j := range due(snap.Waiting) {
 		if was := old[j]; was.End > 0 && was.End <= j.Spec.Deadline && now[j].End > j.Spec.Deadline {
 			return cluster.Errorf(cluster.CodeInvalid, "deadline: job %d, which was promised its end by %s, would then end at %s; ask for a later deadline or fewer GPUs",
-				j.ID, clock(j.Spec.Deadline), clock(now[j].End))
+				j.ID, say.Clock(j.Spec.Deadline), say.Clock(now[j].End))
 		}
 	}
 	return nil
@@ -76,14 +80,14 @@ func byDeadline(a, b *cluster.Job) int {
 
 // demand is when each GPU becomes free, and which of them deadlines may claim.
 type demand struct {
-	pol    *Policy
+	pol    *rules.Policy
 	now    int64
 	types  []string
 	slots  map[string][]slot // by type, in order of when they are free
 	nodes  map[string][]slotNode
 	at     map[string]map[cluster.NodeID]int // of nodes
 	reps   map[string]*cluster.GPU
-	places []place
+	places []rules.Place
 	clears bool // somebody may make room
 	nodeOf map[cluster.GPUID]cluster.NodeID
 	node   map[cluster.NodeID]*cluster.Node
@@ -101,16 +105,16 @@ type slot struct {
 	by            []*cluster.Job
 }
 
-// newDemand looks at what runs. margin is how much longer making room may take
+// NewDemand looks at what runs. margin is how much longer making room may take
 // than its grace.
-func newDemand(snap *cluster.Snapshot, pol *Policy, margin time.Duration) *demand {
+func NewDemand(snap *cluster.Snapshot, pol *rules.Policy, margin time.Duration) *demand {
 	d := &demand{
 		pol: pol, now: int64(snap.Now), slots: map[string][]slot{}, nodes: map[string][]slotNode{}, at: map[string]map[cluster.NodeID]int{},
 		reps: map[string]*cluster.GPU{}, nodeOf: map[cluster.GPUID]cluster.NodeID{},
 		node: map[cluster.NodeID]*cluster.Node{}, rs: snap.Reservations,
 	}
 	held := d.holders(snap, margin)
-	for _, n := range sortedNodes(snap.Nodes) {
+	for _, n := range rules.SortedNodes(snap.Nodes) {
 		d.node[n.ID] = n
 		for i := range n.GPUs {
 			g := &n.GPUs[i]
@@ -135,11 +139,11 @@ func newDemand(snap *cluster.Snapshot, pol *Policy, margin time.Duration) *deman
 		d.nodes[t], d.at[t] = slotNodes(s)
 	}
 	slices.Sort(d.types)
-	d.places = placesOf(snap.Nodes)
+	d.places = rules.PlacesOf(snap.Nodes)
 	return d
 }
 
-// plan lays the jobs so that the fewest miss their deadlines: with those that
+// Plan lays the jobs so that the fewest miss their deadlines: with those that
 // wait in a queue on the node where they wait, or else all anew, or else either
 // way with room made for them.
 //
@@ -147,7 +151,7 @@ func newDemand(snap *cluster.Snapshot, pol *Policy, margin time.Duration) *deman
 // else is laid on its GPUs beyond its start: what is free there is free no later,
 // GPU by GPU. Laid anew it need not, since for gangs more free GPUs elsewhere can
 // make a later plan (Graham's anomalies).
-func (d *demand) plan(jobs []*cluster.Job) map[*cluster.Job]DeadlineCheck {
+func (d *demand) Plan(jobs []*cluster.Job) map[*cluster.Job]Check {
 	slices.SortStableFunc(jobs, byDeadline)
 	best := d.lay(jobs, true, false)
 	late := lateIn(best)
@@ -162,7 +166,7 @@ func (d *demand) plan(jobs []*cluster.Job) map[*cluster.Job]DeadlineCheck {
 	return best
 }
 
-func lateIn(laid map[*cluster.Job]DeadlineCheck) (n int) {
+func lateIn(laid map[*cluster.Job]Check) (n int) {
 	for j, c := range laid {
 		if c.End == 0 || c.End > j.Spec.Deadline {
 			n++
@@ -173,38 +177,38 @@ func lateIn(laid map[*cluster.Job]DeadlineCheck) (n int) {
 
 // lay plans the jobs, which are in order of their deadlines, and returns what
 // became of each. With clear, who would be late otherwise has room made.
-func (d *demand) lay(jobs []*cluster.Job, stay, clear bool) map[*cluster.Job]DeadlineCheck {
+func (d *demand) lay(jobs []*cluster.Job, stay, clear bool) map[*cluster.Job]Check {
 	slots := map[string][]slot{}
 	for t, s := range d.slots {
 		slots[t] = slices.Clone(s)
 	}
-	out := make(map[*cluster.Job]DeadlineCheck, len(jobs))
+	out := make(map[*cluster.Job]Check, len(jobs))
 	for i, j := range jobs {
-		best, on := DeadlineCheck{}, []int(nil)
+		best, on := Check{}, []int(nil)
 		if j.Spec.GPUs == 0 { // cores are not rationed by deadline
-			best.End, best.start = cluster.Time(d.now+d.length(j, cluster.CPUType)), d.now
+			best.End, best.Start = cluster.Time(d.now+d.length(j, cluster.CPUType)), d.now
 		}
 		node, claims := j.Spec.Node, true
 		may := d.may(j)
 		if n := d.nodeOf[j.Queue]; stay && n != "" {
 			node, claims = n, false
 		}
-		able := sparingOf(d.places, j, d.pol)
+		able := rules.SparingOf(d.places, j, d.pol)
 		for _, t := range d.types {
 			if j.Spec.GPUs == 0 {
 				break
 			}
 			e, _ := cluster.EstimateFor(j.Estimates, t)
-			nd := needOn(j, d.reps[t], &e, d.pol)
-			if nd.way == wayNone || able.veto(d.reps[t], &nd) != vetoNone {
+			nd := rules.NeedOn(j, d.reps[t], &e, d.pol)
+			if nd.Way == rules.WayNone || able.Veto(d.reps[t], &nd) != rules.VetoNone {
 				continue
 			}
-			length, c := d.length(j, t), DeadlineCheck{}
+			length, c := d.length(j, t), Check{}
 			at, start := earliest(slots[t], d.among(t, node), j.Spec.GPUs, claims, may)
-			if c.start = start; clear && (at == nil || start+length > int64(j.Spec.Deadline)) {
+			if c.Start = start; clear && (at == nil || start+length > int64(j.Spec.Deadline)) {
 				c, at = d.cleared(slots[t], d.among(t, node), j.Spec.GPUs, int64(j.Spec.Deadline)-length, claims, may)
 			}
-			if c.End, c.GPUType = cluster.Time(c.start+length), t; at != nil && (best.End == 0 || c.serves(j, &best)) {
+			if c.End, c.GPUType = cluster.Time(c.Start+length), t; at != nil && (best.End == 0 || c.serves(j, &best)) {
 				best, on = c, at
 			}
 		}
@@ -212,7 +216,7 @@ func (d *demand) lay(jobs []*cluster.Job, stay, clear bool) map[*cluster.Job]Dea
 		for _, k := range on {
 			s := &slots[best.GPUType][k]
 			s.free, s.cleared, s.by = int64(best.End), int64(best.End), nil
-			best.on = append(best.on, s.gpu)
+			best.On = append(best.On, s.gpu)
 		}
 		out[j] = best
 	}
@@ -257,7 +261,7 @@ func (d *demand) among(gpuType string, node cluster.NodeID) []slotNode {
 // length is how long a job takes on a type at most, in nine of ten cases.
 func (d *demand) length(j *cluster.Job, gpuType string) int64 {
 	e, _ := cluster.EstimateFor(j.Estimates, gpuType)
-	return stretched(durationOf(j, &e, d.pol), tail, &e, j.Spec.TimeLimit)
+	return rules.Stretched(rules.DurationOf(j, &e, d.pol), rules.Tail, &e, j.Spec.TimeLimit)
 }
 
 // slotNode is the slots of one type on one node.
@@ -283,7 +287,7 @@ func slotNodes(slots []slot) (nodes []slotNode, of map[cluster.NodeID]int) {
 // earliest returns the n slots of one of nodes that are free together first,
 // nil when none has so many; only those that may be claimed count if claims.
 func earliest(slots []slot, nodes []slotNode, n int, claims bool, may func(*slot) bool) (at []int, start int64) {
-	start = forever
+	start = rules.Forever
 	var own []int
 	for k := range nodes {
 		own = claimable(slots, nodes[k].at, claims, may, own[:0])
@@ -308,45 +312,43 @@ func claimable(slots []slot, at []int, claims bool, may func(*slot) bool, to []i
 	return to
 }
 
-func clock(t cluster.Time) string { return t.Std().UTC().Format("2006-01-02 15:04:05 MST") }
-
-func (d *demand) refusal(j *cluster.Job, c DeadlineCheck) *cluster.Error {
+func (d *demand) refusal(j *cluster.Job, c Check) *cluster.Error {
 	if c.End == 0 {
 		return cluster.Errorf(cluster.CodeInvalid, "deadline: no node has %s among the %s of each type that deadlines may claim; ask for fewer, or submit without a deadline",
-			gpus(j.Spec.GPUs), percent(d.pol.DeadlineShareMilli))
+			say.GPUs(j.Spec.GPUs), say.Percent(d.pol.DeadlineShareMilli))
 	}
 	where := ""
 	if c.GPUType != "" {
 		where = " on " + c.GPUType
 	}
 	return cluster.Errorf(cluster.CodeInvalid, "deadline %s cannot be met: it takes up to %s%s and would end at %s, behind %s with earlier deadlines and what runs and cannot make room; ask for that time or later, fewer GPUs, or a shorter --time",
-		clock(j.Spec.Deadline), about(d.length(j, c.GPUType)), where, clock(c.End), jobs(c.Before))
+		say.Clock(j.Spec.Deadline), say.About(d.length(j, c.GPUType)), where, say.Clock(c.End), say.Jobs(c.Before))
 }
 
 // Slack is how much later than expected a job may end and still meet its
 // deadline; negative when it is expected to miss it. ok is false for a job
 // without a deadline, or one that has ended.
-func Slack(job *cluster.Job, now cluster.Time, pol Policy) (slack time.Duration, ok bool) {
+func Slack(job *cluster.Job, now cluster.Time, pol rules.Policy) (slack time.Duration, ok bool) {
 	if job.Spec.Deadline == 0 || job.State.Terminal() {
 		return 0, false
 	}
 	if a := job.Live(); a != nil {
-		return job.Spec.Deadline.Sub(cluster.Time(endAt(job, a, middle, int64(now), &pol))), true
+		return job.Spec.Deadline.Sub(cluster.Time(rules.EndAt(job, a, rules.Middle, int64(now), &pol))), true
 	}
 	return time.Duration(laxity(job, int64(now), &pol)) * time.Microsecond, true
 }
 
 // laxity is how long a waiting job may still wait beyond its expected start,
 // in microseconds, on the type that is fastest for it.
-func laxity(job *cluster.Job, now int64, pol *Policy) int64 {
-	d := int64(forever)
+func laxity(job *cluster.Job, now int64, pol *rules.Policy) int64 {
+	d := int64(rules.Forever)
 	for i := range job.Estimates {
 		if e := &job.Estimates[i]; (e.GPUType == cluster.CPUType) == (job.Spec.GPUs == 0) && (job.Spec.GPUType == "" || job.Spec.GPUType == e.GPUType) {
-			d = min(d, durationOf(job, e, pol))
+			d = min(d, rules.DurationOf(job, e, pol))
 		}
 	}
-	if d == forever {
-		d = durationOf(job, &cluster.Estimate{}, pol)
+	if d == rules.Forever {
+		d = rules.DurationOf(job, &cluster.Estimate{}, pol)
 	}
 	return int64(job.Spec.Deadline) - max(now, int64(job.EstStart)) - d
 }

@@ -1,10 +1,12 @@
-package scheduler
+package explain
 
 import (
 	"fmt"
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/rules"
+	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
 // gpus looks at each GPU of a node with cores and memory enough.
@@ -18,8 +20,8 @@ func (x *explainer) gpus(n *cluster.Node) {
 	}
 	for len(free) > 0 { // of a node with several kinds of card a job gets one
 		first := &n.GPUs[free[0]]
-		x.room(n, slices.DeleteFunc(slices.Clone(free), func(i int) bool { return !sameKind(&n.GPUs[i], first) }))
-		free = slices.DeleteFunc(free, func(i int) bool { return sameKind(&n.GPUs[i], first) })
+		x.room(n, slices.DeleteFunc(slices.Clone(free), func(i int) bool { return !rules.Twins(&n.GPUs[i], first) }))
+		free = slices.DeleteFunc(free, func(i int) bool { return rules.Twins(&n.GPUs[i], first) })
 	}
 }
 
@@ -28,12 +30,12 @@ func (x *explainer) room(n *cluster.Node, free []int) {
 	if len(free) < x.job.Spec.GPUs {
 		all := 0
 		for i := range n.GPUs {
-			if sameKind(&n.GPUs[i], &n.GPUs[free[0]]) {
+			if rules.Twins(&n.GPUs[i], &n.GPUs[free[0]]) {
 				all++
 			}
 		}
 		x.tallyOn(n.GPUs[free[0]].Type, cluster.ReasonGPUs, all, int64(x.job.Spec.GPUs-len(free)), func() string {
-			return fmt.Sprintf("node %s: %d of %s with room, needs %d at once", n.ID, len(free), gpus(all), x.job.Spec.GPUs)
+			return fmt.Sprintf("node %s: %d of %s with room, needs %d at once", n.ID, len(free), say.GPUs(all), x.job.Spec.GPUs)
 		})
 		return
 	}
@@ -64,8 +66,8 @@ func (x *explainer) strands(n *cluster.Node, u *cluster.NodeUse, free []int) boo
 			takes++
 		}
 	}
-	s := spareOf(u, len(n.GPUs), &x.pol)
-	return s.strands(u, idle, min(takes, x.job.Spec.GPUs), x.cpu, x.mem) && !bulkyEver(x.snap.Nodes, &n.GPUs[free[0]], x.job, &x.pol)
+	s := rules.SpareOf(u, len(n.GPUs), &x.pol)
+	return s.Strands(u, idle, min(takes, x.job.Spec.GPUs), x.cpu, x.mem) && !rules.BulkyEver(x.snap.Nodes, &n.GPUs[free[0]], x.job, &x.pol)
 }
 
 func (x *explainer) idle(n *cluster.Node) (idle int) {
@@ -78,23 +80,51 @@ func (x *explainer) idle(n *cluster.Node) (idle int) {
 }
 
 func (x *explainer) keptWords(n *cluster.Node, u *cluster.NodeUse) string {
-	s := spareOf(u, len(n.GPUs), &x.pol)
+	s := rules.SpareOf(u, len(n.GPUs), &x.pol)
 	return fmt.Sprintf("needs %s and %s of host memory, more than the part of its GPUs (%s and %s each); %d idle keep %s and %s each",
-		cores(x.cpu), gib(x.mem), cores(s.partCPU), gib(s.partMem), x.idle(n), cores(s.leastCPU), gib(s.leastMem))
+		say.Cores(x.cpu), say.Gib(x.mem), say.Cores(s.PartCPU), say.Gib(s.PartMem), x.idle(n), say.Cores(s.LeastCPU), say.Gib(s.LeastMem))
 }
 
 // keptFromPlain reports whether a job without GPUs waits for what idle GPUs
 // keep; see keepForIdle.
 func (x *explainer) keptFromPlain(n *cluster.Node, u *cluster.NodeUse) bool {
-	s := spareOf(u, len(n.GPUs), &x.pol)
+	s := rules.SpareOf(u, len(n.GPUs), &x.pol)
 	var cpu, mem int64
 	for _, j := range x.snap.Waiting {
 		if k := int64(j.Spec.GPUs); k > 0 {
-			c, m := HostOf(j, &x.pol)
+			c, m := rules.HostOf(j, &x.pol)
 			cpu, mem = max(cpu, (c+k-1)/k), max(mem, (m+k-1)/k)
 		}
 	}
 	idle := int64(x.idle(n))
 	old := x.pol.FIFOAge > 0 && x.snap.Now >= x.job.Eligible.Add(x.pol.FIFOAge)
-	return s.gpus > 0 && !old && (u.CPUMilli-u.UsedCPU-idle*min(cpu, s.partCPU) < x.cpu || u.MemMiB-u.UsedMem-idle*min(mem, s.partMem) < x.mem)
+	return s.GPUs > 0 && !old && (u.CPUMilli-u.UsedCPU-idle*min(cpu, s.PartCPU) < x.cpu || u.MemMiB-u.UsedMem-idle*min(mem, s.PartMem) < x.mem)
+}
+
+// coresExplain says why a job that may run on cores does not.
+func (x *explainer) coresExplain(c *rules.CoresNeed) {
+	now := int64(x.snap.Now)
+	why := c.Choosable(x.job, now)
+	if why != "" {
+		x.tallyOn(cluster.CPUType, cluster.ReasonCPU, 1, 0, func() string { return "on cores: " + why })
+		return
+	}
+	room := 0
+	for _, n := range x.snap.Nodes {
+		u, ok := x.snap.Ledger.Node(n.ID)
+		if ok && n.Schedulable() && u.CPUMilli-u.UsedCPU >= c.CPU && u.MemMiB-u.UsedMem >= c.Mem && x.job.Spec.Allows(n) {
+			room++
+		}
+	}
+	x.tallyOn(cluster.CPUType, cluster.ReasonCPU, 1, 0, func() string {
+		if room == 0 {
+			return fmt.Sprintf("on cores: no node has %s and %s of host memory free", say.Cores(c.CPU), say.Gib(c.Mem))
+		}
+		gpu := ""
+		if est := x.job.EstStart.Sub(x.snap.Now); est > 0 {
+			gpu = fmt.Sprintf("; on a GPU it is expected to start in %s", say.About(est.Microseconds()))
+		}
+		return fmt.Sprintf("on cores: %s have room for %s; it would take %s there, not better for %s than to wait%s, or idle GPUs need what is free",
+			say.Nodes(room), say.Cores(c.CPU), c.Words(&x.pol), x.job.Spec.Objective, gpu)
+	})
 }

@@ -1,4 +1,4 @@
-package scheduler
+package rules
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
 // NeverFits reports whether job could never run on nodes, were they all empty;
@@ -15,11 +16,11 @@ import (
 // could be had of it. It is nil when some node could run the job, and when no
 // node is registered at all: then it waits.
 func NeverFits(nodes []*cluster.Node, job *cluster.Job, pol Policy) *cluster.Error {
-	why := neverOn(nodes, job, pol)
-	if c := coresOf(job, &pol); c != nil && why != "" {
-		switch on := neverOn(nodes, c.plain(job), pol); {
-		case c.never != "":
-			why += "; and on cores it " + c.never
+	why := NeverOn(nodes, job, pol)
+	if c := CoresOf(job, &pol); c != nil && why != "" {
+		switch on := NeverOn(nodes, c.Plain(job), pol); {
+		case c.Never != "":
+			why += "; and on cores it " + c.Never
 		case on != "":
 			why += "; and on cores: " + on
 		default:
@@ -32,10 +33,10 @@ func NeverFits(nodes []*cluster.Node, job *cluster.Job, pol Policy) *cluster.Err
 	return cluster.Errorf(cluster.CodeInvalid, "never satisfiable: %s", why)
 }
 
-// neverOn is NeverFits without the choice of cores in place of GPUs, and only
+// NeverOn is NeverFits without the choice of cores in place of GPUs, and only
 // what lacks. A job that fits on some nodes fits on more, so that a few are asked
 // first: nearly every job fits on them.
-func neverOn(nodes []*cluster.Node, job *cluster.Job, pol Policy) string {
+func NeverOn(nodes []*cluster.Node, job *cluster.Job, pol Policy) string {
 	for few := 2 * job.Spec.NodeCount(); few < len(nodes); few *= 8 {
 		if lackOn(nodes[:few], job, pol) == "" {
 			return ""
@@ -53,7 +54,7 @@ func lackOn(nodes []*cluster.Node, job *cluster.Job, pol Policy) string {
 	if len(able) == 0 && job.Spec.Restricted() {
 		return whereNever(nodes, job)
 	}
-	slices.SortFunc(able, byNode)
+	slices.SortFunc(able, ByNode)
 	s := sieve{job: job, pol: pol, able: able}
 	s.cpu, s.mem = HostOf(job, &pol)
 	for _, lack := range []func() string{s.node, s.gpuType, s.limits, s.gpuMem, s.count, s.cores, s.host, s.enough} {
@@ -142,12 +143,12 @@ func (s *sieve) limits() string {
 	if s.keep(func(n *cluster.Node) bool {
 		return slices.ContainsFunc(n.GPUs, func(g cluster.GPU) bool {
 			e, _ := cluster.EstimateFor(s.job.Estimates, g.Type)
-			nd := needOn(s.job, &g, &e, &s.pol)
-			if nd.why != vetoPower && nd.why != vetoCost {
-				return nd.why != vetoType
+			nd := NeedOn(s.job, &g, &e, &s.pol)
+			if nd.Why != vetoPower && nd.Why != vetoCost {
+				return nd.Why != vetoType
 			}
 			if why == "" {
-				why = "on " + g.Type + " it " + vetoReason(s.job, &g, &e, &nd, &s.pol).Detail
+				why = "on " + g.Type + " it " + VetoReason(s.job, &g, &e, &nd, &s.pol).Detail
 			}
 			return false
 		})
@@ -201,14 +202,14 @@ func (s *sieve) count() string {
 	if m := s.job.Spec.GPUMemMiB; m > 0 {
 		memory = fmt.Sprintf(" with %d MiB", m)
 	}
-	return fmt.Sprintf("%s%s on one node; the largest is node %s with %d × %s", gpus(s.job.Spec.GPUs), memory, n.ID, k, gpuType)
+	return fmt.Sprintf("%s%s on one node; the largest is node %s with %d × %s", say.GPUs(s.job.Spec.GPUs), memory, n.ID, k, gpuType)
 }
 
 // alike is how many GPUs of one kind the job could have on n.
 func (s *sieve) alike(n *cluster.Node) int {
 	most := 0
 	for i := range n.GPUs {
-		if i > 0 && twins(&n.GPUs[i-1], &n.GPUs[i]) {
+		if i > 0 && Twins(&n.GPUs[i-1], &n.GPUs[i]) {
 			continue
 		}
 		most = max(most, s.same(n, &n.GPUs[i]))
@@ -216,20 +217,20 @@ func (s *sieve) alike(n *cluster.Node) int {
 	return most
 }
 
-// twins reports whether two GPUs are good for the same jobs when nobody is on them.
-func twins(a, b *cluster.GPU) bool {
+// Twins reports whether two GPUs are good for the same jobs when nobody is on them.
+func Twins(a, b *cluster.GPU) bool {
 	return a.Type == b.Type && a.SellableMiB == b.SellableMiB && a.Shareable() == b.Shareable()
 }
 
 // same is how many GPUs of n are like g, 0 when the job cannot lie on g.
 func (s *sieve) same(n *cluster.Node, g *cluster.GPU) int {
 	e, _ := cluster.EstimateFor(s.job.Estimates, g.Type)
-	if nd := needOn(s.job, g, &e, &s.pol); nd.way == wayNone {
+	if nd := NeedOn(s.job, g, &e, &s.pol); nd.Way == WayNone {
 		return 0
 	}
 	same := 0
 	for k := range n.GPUs {
-		if twins(&n.GPUs[k], g) {
+		if Twins(&n.GPUs[k], g) {
 			same++
 		}
 	}
@@ -241,7 +242,7 @@ func (s *sieve) beside() string {
 	if s.job.Spec.GPUs == 0 {
 		return ""
 	}
-	return " beside " + gpus(s.job.Spec.GPUs)
+	return " beside " + say.GPUs(s.job.Spec.GPUs)
 }
 
 func (s *sieve) cores() string {
@@ -249,7 +250,7 @@ func (s *sieve) cores() string {
 		return ""
 	}
 	n := s.most(func(n *cluster.Node) int64 { return n.CPUMilli })
-	return fmt.Sprintf("%s%s; the most is node %s with %s", cores(s.cpu), s.beside(), n.ID, cores(n.CPUMilli))
+	return fmt.Sprintf("%s%s; the most is node %s with %s", say.Cores(s.cpu), s.beside(), n.ID, say.Cores(n.CPUMilli))
 }
 
 func (s *sieve) host() string {
@@ -259,7 +260,7 @@ func (s *sieve) host() string {
 	n := s.most(func(n *cluster.Node) int64 { return n.MemMiB })
 	also := ""
 	if s.cpu > 0 {
-		also = " and " + cores(s.cpu)
+		also = " and " + say.Cores(s.cpu)
 	}
 	return fmt.Sprintf("%d MiB of host memory%s; the most is node %s with %d MiB", s.mem, s.besideWith(also), n.ID, n.MemMiB)
 }
@@ -269,4 +270,67 @@ func (s *sieve) besideWith(also string) string {
 		return b + also
 	}
 	return strings.Replace(also, " and", " beside", 1)
+}
+
+// whereNever says why no node of the cluster is one that a job asks for.
+func whereNever(nodes []*cluster.Node, job *cluster.Job) string {
+	w := job.Spec.Where
+	var has []string
+	for _, n := range nodes {
+		has = append(has, n.Features...)
+	}
+	slices.Sort(has)
+	has = slices.Compact(has)
+	some := func(feature string) bool { return slices.Contains(has, feature) }
+	switch text := w.Features.String(); {
+	case w.Named() && !slices.ContainsFunc(nodes, func(n *cluster.Node) bool { return w.Nodes.Holds(n.ID) }):
+		return fmt.Sprintf("no node of %s is registered, or in its partition", w.Nodes)
+	case text != "" && len(has) == 0:
+		return fmt.Sprintf("no node has the features %s; none has any (features in the configuration of agents)", text)
+	case text != "" && !slices.ContainsFunc(strings.FieldsFunc(text, func(r rune) bool { return r == '&' || r == '|' }), some):
+		return fmt.Sprintf("no node has the features %s; there are %s", text, strings.Join(has, ", "))
+	case text != "":
+		return fmt.Sprintf("no node that it may use has the features %s all at once; there are %s", text, strings.Join(has, ", "))
+	}
+	return fmt.Sprintf("all nodes are excluded (%s)", w.Exclude)
+}
+
+// enough says it when a job needs more nodes than could ever hold it at once,
+// on cards of one type.
+func (s *sieve) enough() string {
+	n := s.job.Spec.NodeCount()
+	if w := s.job.Spec.Where; w.Named() {
+		for _, id := range w.Nodes.Names() {
+			if !slices.ContainsFunc(s.able, func(o *cluster.Node) bool { return o.ID == id }) {
+				return fmt.Sprintf("node %s, which it asks for, with all that it needs", id)
+			}
+		}
+	}
+	if n == 1 {
+		return ""
+	}
+	if s.job.Spec.GPUs == 0 {
+		if len(s.able) >= n {
+			return ""
+		}
+		return fmt.Sprintf("%d nodes at once; the largest set that has what it needs on each is %s", n, say.Nodes(len(s.able)))
+	}
+	count, most, of := map[ClassKey]int{}, 0, ""
+	for _, node := range s.able {
+		seen := map[ClassKey]bool{}
+		for i := range node.GPUs {
+			k := classOf(&node.GPUs[i])
+			if seen[k] || s.same(node, &node.GPUs[i]) < s.job.Spec.GPUs {
+				continue
+			}
+			seen[k] = true
+			if count[k]++; count[k] > most || count[k] == most && k.GPUType < of {
+				most, of = count[k], k.GPUType
+			}
+		}
+	}
+	if most >= n {
+		return ""
+	}
+	return fmt.Sprintf("%d nodes with %s of one type on each; the largest set is %s with %s of %s", n, say.GPUs(s.job.Spec.GPUs), say.Nodes(most), say.GPUs(s.job.Spec.GPUs), of)
 }

@@ -1,10 +1,11 @@
-package scheduler
+package explain
 
 import (
 	"testing"
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // TestLimitRoom: a quota has room when enough of those have ended that count for
@@ -50,7 +51,7 @@ func TestLimitRoom(t *testing.T) {
 			for _, j := range snap.Running {
 				lim.Count(cluster.HolderOf(j), 1, 1, cluster.WholeGPU)
 			}
-			r, ok := LimitRoom(snap, job, cluster.WholeGPU, c.half, Default())
+			r, ok := LimitRoom(snap, job, cluster.WholeGPU, c.half, rules.Default())
 			if ok == c.never {
 				t.Fatalf("%+v, %t", r, ok)
 			}

@@ -1,0 +1,178 @@
+package scheduler
+
+import (
+	"math"
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/company"
+	"github.com/berth-scheduler/berth/scheduler/rules"
+)
+
+// mateTries bounds on how many cards with room one job is held against those
+// who lie there, so that a pass stays cheap. Who waits too long tries all.
+const mateTries = 32
+
+// mateBudget is how many such comparisons a pass makes at that rate; then each
+// job has fewTries. Only passes over tens of thousands of jobs come so far,
+// and those who came late in their order wait in any case.
+const (
+	mateBudget = 1 << 18
+	fewTries   = 2
+)
+
+// tries is on how many more cards a job may be held against others.
+func (p *pass) tries(it *item) int {
+	switch {
+	case it.kept || p.old(it.job):
+		return math.MaxInt
+	case p.judged > mateBudget:
+		return fewTries
+	}
+	return mateTries
+}
+
+// crowd is what a pass knows of who shares which card. It is nil when nothing
+// was learned or no limit is set, and all cards are shared among all users.
+type crowd struct {
+	know  *cluster.Interference // nil when slowdowns do not count
+	owned bool                  // some card is shared among some users only
+	on    [][]company.Sharer    // by card
+	rules []*cluster.Sharing    // by card
+	kinds map[kind]int32
+}
+
+// kind is what tells jobs of the same needs apart.
+type kind struct {
+	temper   cluster.Temper
+	uid, gid uint32
+}
+
+// newCrowd reads who runs where.
+func newCrowd(know *cluster.Interference, f *fleet, running []*cluster.Job) *crowd {
+	if f.pol.MaxSlowdownMilli <= 0 {
+		know = nil
+	}
+	owned := slices.ContainsFunc(f.cards, func(c card) bool { return c.gpu.Scope != cluster.ScopeAnyone })
+	if know == nil && !owned {
+		return nil
+	}
+	w := &crowd{know: know, owned: owned, on: make([][]company.Sharer, len(f.cards)), rules: make([]*cluster.Sharing, len(f.cards)), kinds: map[kind]int32{}}
+	for i := range f.cards {
+		w.rules[i] = know.SharingOn(f.cards[i].gpu)
+	}
+	for _, j := range running {
+		a := j.Live()
+		if a == nil {
+			continue
+		}
+		for _, gs := range a.HeldGPUs() {
+			if i, ok := f.cardAt[gs.GPU]; ok {
+				w.on[i] = company.Insert(w.on[i], company.SharerOf(know, j, j.ID, gs.Share.Milli))
+			}
+		}
+	}
+	return w
+}
+
+// kindOf numbers what was learned of a job's signature, so that jobs alike
+// share what a pass found out.
+func (w *crowd) kindOf(j *cluster.Job) int32 {
+	var t kind
+	if w.know != nil {
+		t.temper = w.know.Jobs[j.Spec.Signature]
+	}
+	if w.owned {
+		t.uid, t.gid = uint32(j.Owner.UID), j.Owner.GID
+	}
+	if t == (kind{}) {
+		return 0
+	}
+	k, ok := w.kinds[t]
+	if !ok {
+		k = int32(len(w.kinds)) + 1
+		w.kinds[t] = k
+	}
+	return k
+}
+
+// judge tells what speaks against a job on card i.
+func (p *pass) judge(it *item, n *rules.Need, i int32) company.Verdict {
+	w := p.crowd
+	if w == nil || n.Way != rules.WayShare {
+		return company.Verdict{}
+	}
+	if v := company.Strangers(p.f.cards[i].gpu, w.on[i], &it.job.Owner); v.Strange != nil {
+		return v
+	}
+	return company.Judge(w.know, w.rules[i], w.on[i], company.SharerOf(w.know, it.job, 0, n.Milli), p.pol.MaxSlowdownMilli)
+}
+
+func (p *pass) suits(it *item, c int, i int32) bool {
+	p.judged++
+	v := p.judge(it, &it.needs[c], i)
+	return !v.Against()
+}
+
+// suited is the first place at or after from where a card in use has room for
+// the job and all there stay fast enough, or -1.
+func (p *pass) suited(it *item, c int, want *room, from, hi int) int {
+	k := &p.f.classes[c]
+	place := k.used.first(from, want)
+	if p.crowd == nil {
+		return place
+	}
+	most := p.tries(it)
+	for tries := 0; place >= 0 && place < hi; place = k.used.first(place+1, want) {
+		if p.crowd.strange(p.f.cards[k.cards[place]].gpu, k.cards[place], it) {
+			continue // costs next to nothing, and is no try
+		}
+		if p.suits(it, c, k.cards[place]) {
+			break
+		}
+		if tries >= most {
+			return -1
+		}
+		tries++
+	}
+	return place
+}
+
+// strange reports whether a card is not shared among those on it and a job's
+// owner.
+func (w *crowd) strange(g *cluster.GPU, i int32, it *item) bool {
+	if !w.owned {
+		return false
+	}
+	v := company.Strangers(g, w.on[i], &it.job.Owner)
+	return v.Strange != nil
+}
+
+// slowed says in words whom the job would slow down on the first card of class
+// c that has all else, "" when none has.
+func (p *pass) slowed(it *item, c int, want *room) string {
+	k := &p.f.classes[c]
+	lo, hi, ok := p.span(it, k)
+	if p.crowd == nil || !ok || it.needs[c].Way != rules.WayShare {
+		return ""
+	}
+	place := k.used.first(lo, want)
+	if place < 0 || place >= hi {
+		return ""
+	}
+	i := k.cards[place]
+	if v := p.judge(it, &it.needs[c], i); v.Against() {
+		return v.Words(p.crowd.rules[i], p.pol.MaxSlowdownMilli)
+	}
+	return ""
+}
+
+// settled notes who joined a card.
+func (w *crowd) settled(j *cluster.Job, milli int64, cards []int32) {
+	if w == nil {
+		return
+	}
+	for _, i := range cards {
+		w.on[i] = company.Insert(w.on[i], company.SharerOf(w.know, j, j.ID, milli))
+	}
+}

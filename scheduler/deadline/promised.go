@@ -1,0 +1,158 @@
+package deadline
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/rules"
+	"github.com/berth-scheduler/berth/scheduler/say"
+)
+
+// admitMargin is how much longer than its grace making room may take when a
+// deadline is promised: a pass must see it, and what is asked reach the node.
+const admitMargin = 15 * time.Second
+
+// holding is who holds a GPU.
+type holding struct {
+	free, cleared, lost int64
+	by                  []*cluster.Job
+}
+
+// holders finds who holds each GPU and until when, and until when if those make
+// room that may.
+func (d *demand) holders(snap *cluster.Snapshot, margin time.Duration) map[cluster.GPUID]*holding {
+	out := map[cluster.GPUID]*holding{}
+	for _, j := range snap.Running {
+		a := j.Live()
+		if a == nil {
+			continue
+		}
+		end := rules.EndAt(j, a, rules.Tail, d.now, d.pol)
+		clear, may := clearsAt(j, snap, margin)
+		may = may && clear < end
+		d.clears = d.clears || may
+		for _, gs := range a.HeldGPUs() {
+			h := out[gs.GPU]
+			if h == nil {
+				h = &holding{}
+				out[gs.GPU] = h
+			}
+			h.free = max(h.free, end)
+			if !may {
+				h.cleared = max(h.cleared, end)
+				continue
+			}
+			h.cleared = max(h.cleared, clear)
+			h.by = append(h.by, j)
+			h.lost += lostBy(j, d.now)
+		}
+	}
+	return out
+}
+
+// clearsAt is when a running job is gone if it is asked to make room for a
+// deadline now; ok is false for one that is not asked.
+func clearsAt(j *cluster.Job, snap *cluster.Snapshot, margin time.Duration) (at int64, ok bool) {
+	if !snap.Terms[j.ID].Preemptible || j.Unpreemptible(snap.Now) != "" {
+		return 0, false
+	}
+	return int64(snap.Now.Add(j.Spec.Checkpoint.Grace + margin)), true
+}
+
+// lostBy is what a job loses that makes room, in microseconds of GPUs: at most what it
+// did, and a minute to begin anew.
+func lostBy(j *cluster.Job, now int64) int64 {
+	a := j.Live()
+	return (a.Ran(cluster.Time(now)) + time.Minute).Microseconds() * int64(max(1, len(a.HeldGPUs())))
+}
+
+func (h *holding) slot(node cluster.NodeID, gpu cluster.GPUID, now int64) slot {
+	if h == nil {
+		return slot{node: node, gpu: gpu, free: now, cleared: now}
+	}
+	free := max(now, h.free)
+	return slot{node: node, gpu: gpu, free: free, cleared: min(free, max(now, h.cleared)), lost: h.lost, by: h.by}
+}
+
+// due is when a slot is to be had: when it is free, or when it is cleared if
+// that is after latest.
+func (s *slot) due(latest int64) int64 {
+	if s.free <= latest {
+		return s.free
+	}
+	return s.cleared
+}
+
+// yields are those who must make room for that.
+func (s *slot) yields(latest int64) []*cluster.Job {
+	if s.free <= latest {
+		return nil
+	}
+	return s.by
+}
+
+// cleared is earliest where those make room for whom the job would start after
+// latest: on the node where it starts by then and they lose least.
+func (d *demand) cleared(slots []slot, nodes []slotNode, n int, latest int64, claims bool, may func(*slot) bool) (best Check, at []int) {
+	best.Start, best.lost = rules.Forever, rules.Forever
+	lost := func(s *slot) int64 {
+		if s.free <= latest {
+			return 0
+		}
+		return s.lost
+	}
+	for k := range nodes {
+		own := claimable(slots, nodes[k].at, claims, may, nil)
+		if len(own) < n {
+			continue
+		}
+		slices.SortFunc(own, func(a, b int) int {
+			x, y := &slots[a], &slots[b]
+			return cmp.Or(cmp.Compare(max(latest, x.due(latest)), max(latest, y.due(latest))), cmp.Compare(lost(x), lost(y)),
+				cmp.Compare(x.free, y.free), cmp.Compare(a, b))
+		})
+		var c Check
+		for _, i := range own[:n] {
+			c.Start = max(c.Start, slots[i].due(latest))
+			for _, j := range slots[i].yields(latest) {
+				if !slices.Contains(c.Yield, j) {
+					c.Yield = append(c.Yield, j)
+				}
+			}
+		}
+		for _, j := range c.Yield {
+			c.lost += lostBy(j, d.now)
+		}
+		if c.better(&best, latest) {
+			best, at = c, own[:n]
+		}
+	}
+	return best, at
+}
+
+// better reports whether a check starts by latest rather than another, or loses
+// less, or starts earlier.
+func (c *Check) better(o *Check, latest int64) bool {
+	return cmp.Or(cmp.Compare(max(latest, c.Start), max(latest, o.Start)), cmp.Compare(c.lost, o.lost), cmp.Compare(c.Start, o.Start)) < 0
+}
+
+// serves reports whether a check serves a job more than another: in time, then
+// with less lost, then sooner.
+func (c *Check) serves(j *cluster.Job, o *Check) bool {
+	in := max(c.End, j.Spec.Deadline)
+	return cmp.Or(cmp.Compare(in, max(o.End, j.Spec.Deadline)), cmp.Compare(c.lost, o.lost), cmp.Compare(c.End, o.End)) < 0
+}
+
+// YieldsFor asks those to make room who must for a job with a deadline, each once.
+func YieldsFor(due *cluster.Job, by []*cluster.Job, asked map[cluster.JobID]struct{}) (out []cluster.Preemption) {
+	for _, j := range by {
+		if _, twice := asked[j.ID]; twice {
+			continue
+		}
+		asked[j.ID] = struct{}{}
+		out = append(out, cluster.Preemption{Job: j.ID, Attempt: j.Live().No, For: due.ID, Why: "it was promised its end by " + say.Clock(due.Spec.Deadline)})
+	}
+	return out
+}

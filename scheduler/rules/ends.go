@@ -1,0 +1,117 @@
+package rules
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/say"
+)
+
+// Forever is later than any time.
+const Forever = math.MaxInt64
+
+// Quantile is how long runs are taken to last.
+type Quantile uint8
+
+const (
+	Middle Quantile = iota // as predicted
+	Tail                   // as nine in ten at most
+)
+
+// EndsAt is when an attempt is expected to end, and when at the latest: by
+// its time limit if it has one. One that outlives its estimate is given a
+// quarter of its age again, so that the sum never pretends it is gone. Where it says
+// how far it is, that counts.
+func EndsAt(j *cluster.Job, a *cluster.Attempt, now int64, pol *Policy) (expected, latest int64) {
+	began := int64(max(a.Started, a.Placed))
+	if began == 0 {
+		began = now
+	}
+	expected = began + DurationOf(j, &a.Estimate, pol)
+	if rest, ok := a.Progress.Rest(); ok {
+		expected = int64(a.Progress.At.Add(rest))
+	}
+	if expected <= now {
+		expected = now + max(1_000_000, (now-began)/4)
+	}
+	latest = expected
+	if l := j.Spec.TimeLimit; l > 0 {
+		latest = max(began+l.Microseconds(), now+1_000_000)
+		expected = min(expected, latest)
+	}
+	return expected, latest
+}
+
+// Stretched is a duration at a quantile. Errors of predictions are about
+// log-normal; 1.5 times is the ninth decile of a confident one (σ = 0.32),
+// 3 times that of a guess (σ = 0.86). A time limit bounds both.
+func Stretched(d int64, q Quantile, e *cluster.Estimate, limit time.Duration) int64 {
+	if q == Tail {
+		d = d / 1000 * (3000 - 3*min(1000, max(0, e.ConfidenceMilli))/2)
+	}
+	if l := limit.Microseconds(); l > 0 {
+		d = min(d, l)
+	}
+	return max(1, d)
+}
+
+// EndAt is when a running attempt ends at a quantile; one that outlives it is
+// given a part of its age again. One that makes room is gone when its grace is over.
+func EndAt(j *cluster.Job, a *cluster.Attempt, q Quantile, now int64, pol *Policy) int64 {
+	end := ownEnd(j, a, q, now, pol)
+	if a.Preempt != nil {
+		end = min(end, max(now+time.Second.Microseconds(), int64(a.Preempt.At.Add(j.Spec.Checkpoint.Grace))))
+	}
+	return end
+}
+
+// ownEnd is endAt of an attempt that is let be. What it says itself of what is missing
+// is as good as a confident prediction.
+func ownEnd(j *cluster.Job, a *cluster.Attempt, q Quantile, now int64, pol *Policy) int64 {
+	began := int64(max(a.Started, a.Placed))
+	if began == 0 {
+		began = now
+	}
+	end := began + Stretched(DurationOf(j, &a.Estimate, pol), q, &a.Estimate, j.Spec.TimeLimit)
+	if rest, ok := a.Progress.Rest(); ok {
+		if q == Tail {
+			rest += rest / 2
+		}
+		end = int64(a.Progress.At.Add(rest))
+		if l := j.Spec.TimeLimit.Microseconds(); l > 0 {
+			end = min(end, began+l)
+		}
+	}
+	if end > now {
+		return end
+	}
+	more := max(1_000_000, (now-began)/4*int64(1+q))
+	if l := j.Spec.TimeLimit; l > 0 {
+		more = min(more, max(1_000_000, began+l.Microseconds()-now))
+	}
+	return now + more
+}
+
+// Overran reports whether j has outrun its prediction by more than the limit
+// while it shared a GPU; shares is how many lie there now.
+func Overran(j *cluster.Job, now int64, shares int, pol *Policy) bool {
+	a := j.Live()
+	if a == nil || pol.MaxSlowdownMilli <= 0 || shares < 2 && len(a.Neighbours) == 0 {
+		return false
+	}
+	d := a.Estimate.Duration.Microseconds()
+	if a.Started == 0 || d <= 0 || a.Estimate.ConfidenceMilli < max(1, pol.MinConfidenceMilli) {
+		return false
+	}
+	most := max(d/1000*pol.MaxSlowdownMilli, Stretched(d, Tail, &a.Estimate, 0))
+	return now-int64(a.Started) > most
+}
+
+// OverranWords says so, for a card.
+func OverranWords(j *cluster.Job, now int64, pol *Policy) string {
+	a := j.Live()
+	return fmt.Sprintf("job %d shared it and runs for %s, predicted %s alone; the limit is %s×, so nobody joins it",
+		j.ID, say.About(now-int64(a.Started)), say.About(a.Estimate.Duration.Microseconds()), say.Times(pol.MaxSlowdownMilli))
+}

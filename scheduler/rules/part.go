@@ -1,0 +1,76 @@
+package rules
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// Part is what a job over several nodes would take of one of them.
+type Part struct {
+	// Host is the node's place in the order of ids, Cards are the caller's own
+	// numbers.
+	Host  int32
+	Cards []int32
+	// Order says how good the node is, less is better.
+	Order int64
+
+	named bool // the job asks for the node by its name
+	Late  bool // the job was given up once since this node was not ready
+}
+
+// NewPart is what j would take of a node, with what j says of the node.
+func NewPart(j *cluster.Job, n cluster.NodeID, p Part) Part {
+	w := j.Spec.Where
+	p.Late, p.named = j.HeldUpBy(n), w.Named() && w.Nodes.Holds(n)
+	return p
+}
+
+// BestParts sorts the parts, each of another node, the best first: nodes that are
+// asked for, last those that held up an earlier attempt. It returns as many as j
+// needs; ok is false where they are too few, or lack a node that j asks for.
+func BestParts(j *cluster.Job, parts []Part) (best []Part, ok bool) {
+	bestFirst(parts)
+	n := j.Spec.NodeCount()
+	if len(parts) < n {
+		return nil, false
+	}
+	if w := j.Spec.Where; w.Named() {
+		named := 0
+		for i := range parts[:n] {
+			if parts[i].named {
+				named++
+			}
+		}
+		if named != w.Nodes.Len() {
+			return nil, false
+		}
+	}
+	return parts[:n], true
+}
+
+// LastOrder is the greatest Order of parts.
+func LastOrder(parts []Part) int64 {
+	last := parts[0].Order
+	for i := range parts {
+		last = max(last, parts[i].Order)
+	}
+	return last
+}
+
+func bestFirst(parts []Part) {
+	slices.SortFunc(parts, func(a, b Part) int {
+		return cmp.Or(lateLast(!a.named, !b.named), lateLast(a.Late, b.Late), cmp.Compare(a.Order, b.Order), cmp.Compare(a.Host, b.Host))
+	})
+}
+
+func lateLast(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}

@@ -1,0 +1,146 @@
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/say"
+)
+
+// ClassKey is what a job's need on a card depends on. Cards of one type that
+// sell different amounts, as after a driver update on half of the nodes, are
+// different classes.
+type ClassKey struct {
+	GPUType   string
+	Sellable  int64
+	Shareable bool
+	Realm     int32
+}
+
+// Alike reports whether cards differ at most in their realm.
+func (k *ClassKey) Alike(o *ClassKey) bool {
+	return k.GPUType == o.GPUType && k.Sellable == o.Sellable && k.Shareable == o.Shareable
+}
+
+func classOf(g *cluster.GPU) ClassKey { return ClassKey{g.Type, g.SellableMiB, g.Shareable(), 0} }
+
+// Place is a kind of card on a kind of node.
+type Place struct {
+	gpu      *cluster.GPU
+	cpu, mem int64
+	count    int
+}
+
+// PlacesOf lists the kinds of cards on kinds of nodes that take jobs, in the
+// order of classes, so that a job need not look at thousands alike.
+func PlacesOf(nodes []*cluster.Node) []Place {
+	type kind struct {
+		ClassKey
+		cpu, mem int64
+		count    int
+	}
+	seen := map[kind]bool{}
+	var out []Place
+	for _, n := range nodes {
+		if !n.Schedulable() {
+			continue
+		}
+		counts := map[ClassKey]int{}
+		for i := range n.GPUs {
+			if n.Open(&n.GPUs[i]) {
+				counts[classOf(&n.GPUs[i])]++
+			}
+		}
+		for i := range n.GPUs {
+			g := &n.GPUs[i]
+			k := kind{classOf(g), n.CPUMilli, n.MemMiB, counts[classOf(g)]}
+			if g.SellableMiB > 0 && n.Open(g) && !seen[k] {
+				seen[k] = true
+				out = append(out, Place{g, k.cpu, k.mem, k.count})
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Place) int {
+		return cmp.Or(cmp.Compare(a.gpu.Type, b.gpu.Type), cmp.Compare(a.gpu.SellableMiB, b.gpu.SellableMiB),
+			CompareBool(a.gpu.Shareable(), b.gpu.Shareable()))
+	})
+	return out
+}
+
+// Sparing is what spareTooSmall does for one job, worked out of nodes for who
+// asks about it: which cards it leaves out, and which would do.
+type Sparing struct {
+	least           int64 // what the job must have after an out-of-memory
+	observed, tight *cluster.GPU
+}
+
+// SparingOf looks for cards that are large enough and could ever run job.
+func SparingOf(places []Place, job *cluster.Job, pol *Policy) Sparing {
+	s := Sparing{least: job.MinGPUMemMiB}
+	if job.Spec.GPUs == 0 {
+		return s
+	}
+	cpu, mem := HostOf(job, pol)
+	ever := func(p *Place) bool { return p.cpu >= cpu && p.mem >= mem && p.count >= job.Spec.GPUs }
+	for i := range places {
+		g := places[i].gpu
+		if e, _ := cluster.EstimateFor(job.Estimates, g.Type); s.least > 0 && s.observed == nil && g.SellableMiB >= s.least &&
+			ever(&places[i]) && NeedOn(job, g, &e, pol).Way != WayNone {
+			s.observed = g
+		}
+	}
+	for i := range places {
+		g := places[i].gpu
+		e, _ := cluster.EstimateFor(job.Estimates, g.Type)
+		if nd := NeedOn(job, g, &e, pol); s.tight == nil && ever(&places[i]) && nd.Way != WayNone && !nd.Tight && s.Veto(g, &nd) == VetoNone {
+			s.tight = g
+		}
+	}
+	return s
+}
+
+// Veto reports whether the job leaves a card like g alone though its need nd
+// could be laid there.
+func (s *Sparing) Veto(g *cluster.GPU, nd *Need) Veto {
+	switch {
+	case nd.Way == WayNone:
+		return nd.Why
+	case s.observed != nil && g.SellableMiB < s.least:
+		return VetoObserved
+	case s.tight != nil && nd.Tight:
+		return VetoTight
+	}
+	return VetoNone
+}
+
+// Words say it in numbers.
+func (s *Sparing) Words(why Veto, g *cluster.GPU, e *cluster.Estimate) string {
+	if why == VetoObserved {
+		return fmt.Sprintf("ran out of memory before and now needs %s, the card sells %s; %s holds it", say.Gib(s.least), say.Gib(g.SellableMiB), s.observed.Type)
+	}
+	return fmt.Sprintf("may take up to %s (95 %%), the card sells %s; %s holds it; declare the memory to overrule the prediction",
+		say.Gib(e.GPUMemP95MiB), say.Gib(g.SellableMiB), s.tight.Type)
+}
+
+// ByNode compares nodes by their ids.
+func ByNode(a, b *cluster.Node) int { return cmp.Compare(a.ID, b.ID) }
+
+// SortedNodes is a copy of nodes in order of their ids.
+func SortedNodes(nodes []*cluster.Node) []*cluster.Node {
+	nodes = slices.Clone(nodes)
+	slices.SortFunc(nodes, ByNode)
+	return nodes
+}
+
+// CompareBool puts false before true.
+func CompareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
