@@ -32,12 +32,12 @@ type Arrivals struct {
 // a free card.
 func NewArrivals(nodes []*cluster.Node, led *cluster.Ledger, pol Policy) *Arrivals {
 	pol.PatienceMilli = 0
-	p := &pass{pol: pol, nodes: nodes, failed: map[shape]int64{}, bulks: map[shape]bool{}}
+	p := newPass(&scene{pol: pol, nodes: nodes})
 	p.f = newFleet(nodes, led.Clone(), nil, &p.pol, nil)
-	p.typical = newLearn(len(p.f.classes))
+	p.fitter.typical = newLearn(len(p.f.classes))
 	a := &Arrivals{p: p, step: 1}
 	if pol.FragNodes > 0 && pol.FragJobs > 0 {
-		a.frag = p.makeFrag()
+		a.frag = p.fitter.makeFrag()
 	}
 	return a
 }
@@ -46,8 +46,8 @@ func NewArrivals(nodes []*cluster.Node, led *cluster.Ledger, pol Policy) *Arriva
 func (a *Arrivals) Offer(now cluster.Time, index uint64, j *cluster.Job) (cluster.Start, bool) {
 	p := a.p
 	p.now, p.running, p.plan = int64(now), a.ran, cluster.Plan{BaseIndex: index}
-	p.started, p.residents, p.loaded = p.started[:0], nil, false
-	clear(p.failed)
+	p.lines.started, p.lines.residents, p.lines.loaded = p.lines.started[:0], nil, false
+	clear(p.fitter.failed)
 	p.gather([]*cluster.Job{j})
 	if len(p.items) == 0 {
 		return cluster.Start{}, false
@@ -59,7 +59,7 @@ func (a *Arrivals) Offer(now cluster.Time, index uint64, j *cluster.Job) (cluste
 	ok := p.start(&p.items[0])
 	if !ok {
 		if weight > 0 {
-			p.typical.add(j, p.f, -weight)
+			p.fitter.typical.add(j, p.f, -weight)
 			a.other = true
 		}
 		return cluster.Start{}, false
@@ -78,19 +78,19 @@ func (a *Arrivals) learn(j *cluster.Job) (weight int64) {
 	p, n := a.p, len(a.ran)
 	if step := every(n + 1); step != a.step {
 		a.step, a.other = step, true
-		p.typical = newLearn(len(p.f.classes))
+		p.fitter.typical = newLearn(len(p.f.classes))
 		for i := 0; i < n; i += step {
-			p.typical.add(a.ran[i], p.f, int64(step))
+			p.fitter.typical.add(a.ran[i], p.f, int64(step))
 		}
 	}
 	if n%a.step == 0 {
 		weight, a.other = int64(a.step), true
-		p.typical.add(j, p.f, weight)
+		p.fitter.typical.add(j, p.f, weight)
 	}
 	if a.other {
-		p.frag, a.odd, a.other = nil, true, false
-		if a.frag != nil && a.frag.learn(p) {
-			p.frag = a.frag
+		p.fitter.frag, a.odd, a.other = nil, true, false
+		if a.frag != nil && a.frag.learn(p.fitter) {
+			p.fitter.frag = a.frag
 		}
 	}
 	return weight
@@ -122,8 +122,8 @@ func (a *Arrivals) reorder() {
 		}
 		f.fillPlain()
 	}
-	if p.mild != nil && (a.odd || len(a.moved) > 0) {
-		p.fillMild()
+	if p.plains.mild != nil && (a.odd || len(a.moved) > 0) {
+		p.plains.fillMild()
 	}
 	a.odd, a.moved = false, a.moved[:0]
 }

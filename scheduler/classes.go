@@ -31,7 +31,7 @@ func (p *pass) makeRoom(order []rank) {
 		if it.gone || it.spans() || it.job.Spec.WholeNodes() || it.gpus == 0 && p.realms != nil || !p.standing.Preempts(it.job) {
 			continue
 		}
-		if _, held := p.limited[it.job.ID]; held {
+		if _, held := p.teller.limited[it.job.ID]; held {
 			continue
 		}
 		m.learn()

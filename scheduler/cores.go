@@ -10,18 +10,18 @@ import (
 
 // doWithout makes items of jobs that no GPU could ever run, were all nodes back
 // and empty, ones without GPUs, where cores will do.
-func (p *pass) doWithout(it *item) {
-	c := rules.CoresOf(it.job, &p.pol)
+func (s *scene) doWithout(it *item) {
+	c := rules.CoresOf(it.job, &s.pol)
 	if c == nil {
 		return
 	}
 	it.cores = c
 	for k := range it.needs {
-		if it.needs[k].Way != rules.WayNone && p.everOn(it, k) {
+		if it.needs[k].Way != rules.WayNone && s.f.everOn(it, k) {
 			return
 		}
 	}
-	if rules.NeverOn(p.nodes, it.job, p.pol) == "" || c.Never != "" {
+	if rules.NeverOn(s.nodes, it.job, s.pol) == "" || c.Never != "" {
 		return
 	}
 	it.gpus, it.cpu, it.mem, it.kind = 0, c.CPU, c.Mem, 0
@@ -39,7 +39,7 @@ func (p *pass) startOnCores(it *item, fits []int) bool {
 	if c == nil || c.Choosable(it.job, p.now) != "" {
 		return false
 	}
-	place, where := p.coresPlace(it)
+	place, where := p.plains.coresPlace(it)
 	if place < 0 {
 		return false
 	}
@@ -47,7 +47,7 @@ func (p *pass) startOnCores(it *item, fits []int) bool {
 	h := &p.f.hosts[host]
 	among, wait := fits, []int64(nil)
 	if len(fits) == 0 {
-		among, wait = p.awaited(it)
+		among, wait = p.lines.awaited(it)
 	}
 	goals := p.goalsOf(it, among)
 	for i := range wait {
@@ -63,22 +63,22 @@ func (p *pass) startOnCores(it *item, fits []int) bool {
 		Job: it.job.ID, Attempt: uint32(len(it.job.Attempts)) + 1, Estimate: c.Est, Why: p.coresWhy(it, among, goals, wait != nil) + where,
 		Berth: cluster.Berth{Node: h.node.ID, CPUMilli: c.CPU, MemMiB: c.Mem},
 	}, host)
-	if p.loaded && it.queue >= 0 {
-		p.addQueued(it, -1)
+	if p.lines.loaded && it.queue >= 0 {
+		p.lines.addQueued(it, -1)
 	}
 	return true
 }
 
 // awaited are the classes that could ever run a job, and how long it would wait
 // for a card of each.
-func (p *pass) awaited(it *item) (able []int, wait []int64) {
+func (ls *lines) awaited(it *item) (able []int, wait []int64) {
 	wait = []int64{}
 	for c := range it.needs {
 		if it.needs[c].Way == rules.WayNone {
 			continue
 		}
-		w, ok := p.waitOn(it, c)
-		if i, least := p.leastLoaded(it, c); !ok && i >= 0 {
+		w, ok := ls.waitOn(it, c)
+		if i, least := ls.leastLoaded(it, c); !ok && i >= 0 {
 			w, ok = least, true
 		}
 		if ok {
@@ -89,15 +89,15 @@ func (p *pass) awaited(it *item) (able []int, wait []int64) {
 }
 
 // coresPlace is where the job would run without GPUs, -1 for nowhere.
-func (p *pass) coresPlace(it *item) (int, string) {
+func (pl *plains) coresPlace(it *item) (int, string) {
 	c := it.cores
 	want := room{mem: -1, milli: -1, slots: -1, cpu: c.CPU, host: c.Mem, until: -1}
-	if !p.f.plain.may(&want) {
+	if !pl.f.plain.may(&want) {
 		return -1, ""
 	}
 	without := item{job: it.job, node: it.node, bounds: it.bounds, cpu: c.CPU, mem: c.Mem}
-	place, why := p.plainPlace(&without, &want)
-	if place < 0 || p.mild != nil && !p.mild.tree.leaf(place).holds(&want) {
+	place, why := pl.plainPlace(&without, &want)
+	if place < 0 || pl.mild != nil && !pl.mild.tree.leaf(place).holds(&want) {
 		return -1, ""
 	}
 	return place, why
@@ -123,20 +123,20 @@ func (p *pass) coresWhy(it *item, among []int, goals []rules.GoalOf, waited bool
 // chooses returns the best of the classes by the job's objective: the least
 // score, and of equals the sooner end and the first. ok is false for a job
 // without an objective.
-func (p *pass) chooses(it *item, among []int) (best int, ok bool) {
+func (s *scene) chooses(it *item, among []int) (best int, ok bool) {
 	if len(among) == 0 || !it.aims {
 		return 0, false
 	}
-	return among[rules.Rate(it.job.Spec.Objective, p.goalsOf(it, among))], true
+	return among[rules.Rate(it.job.Spec.Objective, s.goalsOf(it, among))], true
 }
 
 // goalsOf is what a job would take on each of the classes.
-func (p *pass) goalsOf(it *item, among []int) []rules.GoalOf {
+func (s *scene) goalsOf(it *item, among []int) []rules.GoalOf {
 	goals := make([]rules.GoalOf, len(among), len(among)+1)
 	for i, c := range among {
-		k := &p.f.classes[c]
+		k := &s.f.classes[c]
 		e, _ := cluster.EstimateFor(it.job.Estimates, k.GPUType)
-		goals[i] = p.pol.Goal(it.job, k.GPUType, &e, &it.needs[c], k.Sellable)
+		goals[i] = s.pol.Goal(it.job, k.GPUType, &e, &it.needs[c], k.Sellable)
 	}
 	return goals
 }

@@ -22,11 +22,11 @@ const (
 )
 
 // tries is on how many more cards a job may be held against others.
-func (p *pass) tries(it *item) int {
+func (ft *fitter) tries(it *item) int {
 	switch {
-	case it.kept || p.old(it.job):
+	case it.kept || ft.old(it.job):
 		return math.MaxInt
-	case p.judged > mateBudget:
+	case ft.judged > mateBudget:
 		return fewTries
 	}
 	return mateTries
@@ -97,37 +97,37 @@ func (w *crowd) kindOf(j *cluster.Job) int32 {
 }
 
 // judge tells what speaks against a job on card i.
-func (p *pass) judge(it *item, n *rules.Need, i int32) company.Verdict {
-	w := p.crowd
+func (ft *fitter) judge(it *item, n *rules.Need, i int32) company.Verdict {
+	w := ft.crowd
 	if w == nil || n.Way != rules.WayShare {
 		return company.Verdict{}
 	}
-	if v := company.Strangers(p.f.cards[i].gpu, w.on[i], &it.job.Owner); v.Strange != nil {
+	if v := company.Strangers(ft.f.cards[i].gpu, w.on[i], &it.job.Owner); v.Strange != nil {
 		return v
 	}
-	return company.Judge(w.know, w.rules[i], w.on[i], company.SharerOf(w.know, it.job, 0, n.Milli), p.pol.MaxSlowdownMilli)
+	return company.Judge(w.know, w.rules[i], w.on[i], company.SharerOf(w.know, it.job, 0, n.Milli), ft.pol.MaxSlowdownMilli)
 }
 
-func (p *pass) suits(it *item, c int, i int32) bool {
-	p.judged++
-	v := p.judge(it, &it.needs[c], i)
+func (ft *fitter) suits(it *item, c int, i int32) bool {
+	ft.judged++
+	v := ft.judge(it, &it.needs[c], i)
 	return !v.Against()
 }
 
 // suited is the first place at or after from where a card in use has room for
 // the job and all there stay fast enough, or -1.
-func (p *pass) suited(it *item, c int, want *room, from, hi int) int {
-	k := &p.f.classes[c]
+func (ft *fitter) suited(it *item, c int, want *room, from, hi int) int {
+	k := &ft.f.classes[c]
 	place := k.used.first(from, want)
-	if p.crowd == nil {
+	if ft.crowd == nil {
 		return place
 	}
-	most := p.tries(it)
+	most := ft.tries(it)
 	for tries := 0; place >= 0 && place < hi; place = k.used.first(place+1, want) {
-		if p.crowd.strange(p.f.cards[k.cards[place]].gpu, k.cards[place], it) {
+		if ft.crowd.strange(ft.f.cards[k.cards[place]].gpu, k.cards[place], it) {
 			continue // costs next to nothing, and is no try
 		}
-		if p.suits(it, c, k.cards[place]) {
+		if ft.suits(it, c, k.cards[place]) {
 			break
 		}
 		if tries >= most {
@@ -150,10 +150,10 @@ func (w *crowd) strange(g *cluster.GPU, i int32, it *item) bool {
 
 // slowed says in words whom the job would slow down on the first card of class
 // c that has all else, "" when none has.
-func (p *pass) slowed(it *item, c int, want *room) string {
-	k := &p.f.classes[c]
-	lo, hi, ok := p.span(it, k)
-	if p.crowd == nil || !ok || it.needs[c].Way != rules.WayShare {
+func (ft *fitter) slowed(it *item, c int, want *room) string {
+	k := &ft.f.classes[c]
+	lo, hi, ok := ft.f.span(it, k)
+	if ft.crowd == nil || !ok || it.needs[c].Way != rules.WayShare {
 		return ""
 	}
 	place := k.used.first(lo, want)
@@ -161,8 +161,8 @@ func (p *pass) slowed(it *item, c int, want *room) string {
 		return ""
 	}
 	i := k.cards[place]
-	if v := p.judge(it, &it.needs[c], i); v.Against() {
-		return v.Words(p.crowd.rules[i], p.pol.MaxSlowdownMilli)
+	if v := ft.judge(it, &it.needs[c], i); v.Against() {
+		return v.Words(ft.crowd.rules[i], ft.pol.MaxSlowdownMilli)
 	}
 	return ""
 }

@@ -17,7 +17,7 @@ func TestRanksInQueues(t *testing.T) {
 	t.Parallel()
 	now := int64(1_700_000_000_000_000)
 	const h = int64(3_600_000_000)
-	p := &pass{pol: Default(), now: now}
+	p := &turns{scene: &scene{pol: Default(), now: now}}
 	p.f = &fleet{classes: []class{{ClassKey: rules.ClassKey{GPUType: "A", Sellable: 1000}, drain: 1000 * h}}}
 	at := func(id cluster.JobID, dur int64, edit func(*item)) *item {
 		j := &cluster.Job{ID: id, Eligible: cluster.Time(now), Spec: &cluster.Spec{GPUs: 1}}

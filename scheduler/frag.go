@@ -114,58 +114,58 @@ func shapeOn(n *rules.Need, k *class, gpus int, cpu, host int64) fragment.Shape 
 
 // learned is what the pass knows of typical jobs, learned when first asked
 // for from a sample of those that run, then of those that wait, by id.
-func (p *pass) learned() *learn {
-	if p.typical != nil {
-		return p.typical
+func (ft *fitter) learned() *learn {
+	if ft.typical != nil {
+		return ft.typical
 	}
-	p.typical = newLearn(len(p.f.classes))
-	running := p.running
+	ft.typical = newLearn(len(ft.f.classes))
+	running := ft.running
 	if !slices.IsSortedFunc(running, byJob) {
 		running = slices.Clone(running)
 		slices.SortFunc(running, byJob)
 	}
-	n := len(running) + len(p.items)
+	n := len(running) + len(ft.items)
 	for i, step := 0, every(n); i < n; i += step {
 		if i < len(running) {
-			p.typical.add(running[i], p.f, int64(step))
+			ft.typical.add(running[i], ft.f, int64(step))
 		} else {
-			p.typical.add(p.items[i-len(running)].job, p.f, int64(step))
+			ft.typical.add(ft.items[i-len(running)].job, ft.f, int64(step))
 		}
 	}
-	return p.typical
+	return ft.typical
 }
 
 // newFrag returns nil where fragmentation plays no part: when the site wants
 // none of it, when so many wait that the order by size does better, and when
 // nobody asks for more cores or host memory than what goes with its GPUs.
-func (p *pass) newFrag() *frag {
-	if p.pol.FragNodes <= 0 || len(p.items) > p.pol.FragJobs {
+func (ft *fitter) newFrag() *frag {
+	if ft.pol.FragNodes <= 0 || len(ft.items) > ft.pol.FragJobs {
 		return nil
 	}
-	w := p.makeFrag()
-	if !w.learn(p) {
+	w := ft.makeFrag()
+	if !w.learn(ft) {
 		return nil
 	}
 	return w
 }
 
-func (p *pass) makeFrag() *frag {
-	n := len(p.f.classes)
-	w := &frag{typical: make([]fragment.Typical, n), sites: make([]site, n), nodes: make([][]measure, n), vers: make([]int32, len(p.f.hosts))}
+func (ft *fitter) makeFrag() *frag {
+	n := len(ft.f.classes)
+	w := &frag{typical: make([]fragment.Typical, n), sites: make([]site, n), nodes: make([][]measure, n), vers: make([]int32, len(ft.f.hosts))}
 	for c := range w.nodes {
-		w.nodes[c] = make([]measure, len(p.f.classes[c].groups))
+		w.nodes[c] = make([]measure, len(ft.f.classes[c].groups))
 	}
 	return w
 }
 
 // learn takes over what the pass has learned. It reports false when cores and
 // host memory bind nobody.
-func (w *frag) learn(p *pass) (tight bool) {
-	l := p.learned()
+func (w *frag) learn(ft *fitter) (tight bool) {
+	l := ft.learned()
 	w.age++
 	for c := range w.typical {
 		w.typical[c] = l.mix[c].Typical()
-		tight = tight || w.typical[c].Binds(p.f.classes[c].easyCPU, p.f.classes[c].easyMem)
+		tight = tight || w.typical[c].Binds(ft.f.classes[c].easyCPU, ft.f.classes[c].easyMem)
 	}
 	return tight
 }
@@ -179,17 +179,17 @@ func (w *frag) changed(host int32) {
 
 // begin forgets what was found on a class for another job, and says how many
 // nodes of it this one may look at.
-func (w *frag) begin(p *pass, it *item, c int) {
+func (w *frag) begin(ft *fitter, it *item, c int) {
 	if w == nil {
 		return
 	}
 	w.sites[c].cards = w.sites[c].cards[:0]
 	if w.job != it.job {
-		w.job, w.left = it.job, p.pol.FragNodes
+		w.job, w.left = it.job, ft.pol.FragNodes
 	}
 	able := 0
 	for i := c; i < len(it.needs); i++ {
-		if it.needs[i].Way != rules.WayNone && p.mayFit(it, i) {
+		if it.needs[i].Way != rules.WayNone && ft.mayFit(it, i) {
 			able++
 		}
 	}
@@ -198,9 +198,9 @@ func (w *frag) begin(p *pass, it *item, c int) {
 
 // chose notes the cards that a job gets on a class where only one place was
 // looked at, so that its score can be compared with those of other classes.
-func (w *frag) chose(p *pass, it *item, c int, cards []int32) {
+func (w *frag) chose(ft *fitter, it *item, c int, cards []int32) {
 	if w != nil && len(cards) > 0 && len(w.sites[c].cards) == 0 {
-		w.offer(p, it, c, p.f.cards[cards[0]].group, cards)
+		w.offer(ft, it, c, ft.f.cards[cards[0]].group, cards)
 	}
 }
 
@@ -214,38 +214,38 @@ func leftOn(u *cluster.GPUUse, pol *Policy) fragment.CardLeft {
 }
 
 // score tells how well a job lies on cards of group gi.
-func (w *frag) score(p *pass, it *item, c int, gi int32, cards []int32) int8 {
-	k := &p.f.classes[c]
+func (w *frag) score(ft *fitter, it *item, c int, gi int32, cards []int32) int8 {
+	k := &ft.f.classes[c]
 	g, t, m := &k.groups[gi], &w.typical[c], &w.nodes[c][gi]
-	h := &p.f.hosts[g.host]
+	h := &ft.f.hosts[g.host]
 	cpu, host := h.use.CPUMilli-h.use.UsedCPU, h.use.MemMiB-h.use.UsedMem
 	if made := int64(w.age)<<32 | int64(w.vers[g.host]); m.made != made {
 		m.made = made
 		w.state = w.state[:0]
 		for _, i := range k.cards[g.lo:g.hi] {
-			w.state = append(w.state, p.f.leftOf(&p.f.cards[i]))
+			w.state = append(w.state, ft.f.leftOf(&ft.f.cards[i]))
 		}
 		t.Measure(&m.Measure, cpu, host, w.state)
 	}
 	share := it.needs[c].Share(k.Sellable)
 	n := min(len(cards), maxLook)
 	for x, i := range cards[:n] {
-		u := p.f.cards[i].use
-		w.was[x] = leftOn(&u, &p.pol)
+		u := ft.f.cards[i].use
+		w.was[x] = leftOn(&u, &ft.pol)
 		u.UsedMiB += share.MemMiB
 		u.UsedMilli += share.Milli
 		u.Shares++
 		u.Exclusive = share.Exclusive
-		w.is[x] = leftOn(&u, &p.pol)
+		w.is[x] = leftOn(&u, &ft.pol)
 	}
 	return fragment.Score(t.Growth(&m.Measure, cpu-it.cpu, host-it.mem, w.was[:n], w.is[:n]))
 }
 
 // offer keeps cards if they are the best that was found of a class.
-func (w *frag) offer(p *pass, it *item, c int, gi int32, cards []int32) {
+func (w *frag) offer(ft *fitter, it *item, c int, gi int32, cards []int32) {
 	best := &w.sites[c]
 	s := site{
-		score: w.score(p, it, c, gi, cards), used: p.f.cards[cards[0]].use.Shares > 0, host: p.f.classes[c].groups[gi].host,
+		score: w.score(ft, it, c, gi, cards), used: ft.f.cards[cards[0]].use.Shares > 0, host: ft.f.classes[c].groups[gi].host,
 	}
 	if len(best.cards) == 0 || s.better(best) {
 		s.cards = append(best.cards[:0], cards...)
@@ -256,22 +256,22 @@ func (w *frag) offer(p *pass, it *item, c int, gi int32, cards []int32) {
 // bestShare looks for one share: first on nodes with a card in use that holds
 // it, then on others, in the order of nodes. On a node that it looks at it asks
 // about each card.
-func (p *pass) bestShare(it *item, c int, want *room, lo, hi int, to []int32) []int32 {
-	k, w := &p.f.classes[c], p.frag
+func (ft *fitter) bestShare(it *item, c int, want *room, lo, hi int, to []int32) []int32 {
+	k, w := &ft.f.classes[c], ft.frag
 	left, tries := w.each, 0
 	for place := k.used.first(lo, want); place >= 0 && place < hi && left > 0; {
-		g := p.f.cards[k.cards[place]].group
-		if p.offerCards(it, c, g, want, &tries) {
+		g := ft.f.cards[k.cards[place]].group
+		if ft.offerCards(it, c, g, want, &tries) {
 			left--
 		}
-		if tries > mateTries && !it.kept && !p.old(it.job) {
+		if tries > mateTries && !it.kept && !ft.old(it.job) {
 			break
 		}
 		place = k.used.first(int(k.groups[g].hi), want)
 	}
 	for place := k.empty.first(lo, want); place >= 0 && place < hi && left > 0; {
-		g := p.f.cards[k.cards[place]].group
-		p.offerCards(it, c, g, want, nil)
+		g := ft.f.cards[k.cards[place]].group
+		ft.offerCards(it, c, g, want, nil)
 		left--
 		place = k.empty.first(int(k.groups[g].hi), want)
 	}
@@ -282,13 +282,13 @@ func (p *pass) bestShare(it *item, c int, want *room, lo, hi int, to []int32) []
 // offerCards offers the cards of a node that hold one share, of those in the
 // same state the first. With tries nil only empty ones are asked about; else it
 // counts those in use on which somebody would be too slow.
-func (p *pass) offerCards(it *item, c int, gi int32, want *room, tries *int) (any bool) {
-	k := &p.f.classes[c]
+func (ft *fitter) offerCards(it *item, c int, gi int32, want *room, tries *int) (any bool) {
+	k := &ft.f.classes[c]
 	g := &k.groups[gi]
 	empty := false
 	for place := int(g.lo); place < int(g.hi); place++ {
 		i := k.cards[place]
-		u := &p.f.cards[i].use
+		u := &ft.f.cards[i].use
 		switch {
 		case u.Shares == 0:
 			if empty || !k.empty.leaf(place).holds(want) {
@@ -297,12 +297,12 @@ func (p *pass) offerCards(it *item, c int, gi int32, want *room, tries *int) (an
 			empty = true
 		case tries == nil || !k.used.leaf(place).holds(want):
 			continue
-		case p.crowd != nil && !p.suits(it, c, i):
+		case ft.crowd != nil && !ft.suits(it, c, i):
 			*tries++
 			continue
 		}
-		p.frag.cards = append(p.frag.cards[:0], i)
-		p.frag.offer(p, it, c, gi, p.frag.cards)
+		ft.frag.cards = append(ft.frag.cards[:0], i)
+		ft.frag.offer(ft, it, c, gi, ft.frag.cards)
 		any = true
 	}
 	return any
@@ -310,22 +310,22 @@ func (p *pass) offerCards(it *item, c int, gi int32, want *room, tries *int) (an
 
 // bestWhole looks for whole cards on the nodes with the fewest empty ones that
 // are enough.
-func (p *pass) bestWhole(k *class, it *item, want *room, near bool, to []int32) []int32 {
-	n, left, c := it.gpus, p.frag.each, int(p.f.cards[k.cards[0]].class)
+func (ft *fitter) bestWhole(k *class, it *item, want *room, near bool, to []int32) []int32 {
+	n, left, c := it.gpus, ft.frag.each, int(ft.f.cards[k.cards[0]].class)
 	for free := n; free < len(k.free) && left > 0; free++ {
 		for i := k.free[free].next(0); i >= 0 && left > 0; i = k.free[free].next(i + 1) {
 			g := &k.groups[i]
-			if near && p.nearest(k, g, n, want, nil) < 0 {
+			if near && ft.f.nearest(k, g, n, want, nil) < 0 {
 				continue
 			}
-			if p.frag.cards = p.takeEmpty(k, it, g, want, p.frag.cards[:0]); len(p.frag.cards) > 0 {
-				p.frag.offer(p, it, c, int32(i), p.frag.cards)
+			if ft.frag.cards = ft.takeEmpty(k, it, g, want, ft.frag.cards[:0]); len(ft.frag.cards) > 0 {
+				ft.frag.offer(ft, it, c, int32(i), ft.frag.cards)
 				left--
 			}
 		}
 	}
-	p.frag.left -= p.frag.each - left
-	return append(to, p.frag.sites[c].cards...)
+	ft.frag.left -= ft.frag.each - left
+	return append(to, ft.frag.sites[c].cards...)
 }
 
 // leaf is what a place holds.

@@ -15,34 +15,41 @@ import (
 // makes lengths comparable: a job of an hour is long when all is done in two,
 // and short under a backlog of days.
 
+// turns says who comes when: by age, by length beside all there is to do, by shares.
+type turns struct {
+	*scene
+	lasted int64 // how long jobs have kept coming, see streamAge
+	plenty bool  // each who waits could have empty cards; see rankOf
+}
+
 // measure works out the drain of each class.
-func (p *pass) measure() {
-	p.lasted = p.streamAge()
-	for i := range p.items {
-		it := &p.items[i]
-		it.fast = p.fastest(it)
+func (ts *turns) measure() {
+	ts.lasted = ts.streamAge()
+	for i := range ts.items {
+		it := &ts.items[i]
+		it.fast = ts.fastest(it)
 		if it.fast < 0 || it.gpus == 0 {
 			continue
 		}
 		rate := 0.0 // how many such jobs all cards together end in a microsecond
 		for c := range it.needs {
-			if n, k := &it.needs[c], &p.f.classes[c]; n.Way != rules.WayNone {
+			if n, k := &it.needs[c], &ts.f.classes[c]; n.Way != rules.WayNone {
 				rate += float64(len(k.cards)) * cluster.WholeGPU / (float64(n.Dominant(k.Sellable)+1) * float64(n.Dur))
 			}
 		}
 		// Whole microseconds, so that the sum does not depend on the order.
 		// Tasks of its array that are not shown wait, too.
-		alike := 1 + p.more[it.job.ID]
+		alike := 1 + ts.more[it.job.ID]
 		t := int64(math.Min(float64(it.allGPUs()*alike)/rate, rules.MaxSpread))
 		for c := range it.needs {
 			if it.needs[c].Way != rules.WayNone {
-				p.f.classes[c].drain += t
-				p.f.classes[c].wanted += int64(it.allGPUs() * alike)
+				ts.f.classes[c].drain += t
+				ts.f.classes[c].wanted += int64(it.allGPUs() * alike)
 			}
 		}
 	}
-	p.measureRunning()
-	p.plenty = !slices.ContainsFunc(p.f.classes, func(k class) bool { return k.wanted > k.idle() })
+	ts.measureRunning()
+	ts.plenty = !slices.ContainsFunc(ts.f.classes, func(k class) bool { return k.wanted > k.idle() })
 }
 
 // idle counts the empty cards of a class.
@@ -55,47 +62,47 @@ func (k *class) idle() (n int64) {
 
 // measureRunning adds what runs, and those in queues whom the pass cannot see
 // as if they were like it.
-func (p *pass) measureRunning() {
+func (ts *turns) measureRunning() {
 	type sums struct{ left, all, count, unseen int64 }
-	by := make([]sums, len(p.f.classes))
-	for _, j := range p.running {
+	by := make([]sums, len(ts.f.classes))
+	for _, j := range ts.running {
 		a := j.Live()
 		if a == nil {
 			continue
 		}
-		end, _ := rules.EndsAt(j, a, p.now, &p.pol)
+		end, _ := rules.EndsAt(j, a, ts.now, &ts.pol)
 		for _, gs := range a.HeldGPUs() {
-			i, ok := p.f.cardAt[gs.GPU]
-			if !ok || p.f.cards[i].class < 0 {
+			i, ok := ts.f.cardAt[gs.GPU]
+			if !ok || ts.f.cards[i].class < 0 {
 				continue
 			}
 			n := rules.Need{Mem: gs.Share.MemMiB, Milli: gs.Share.Milli, Way: rules.WayShare}
 			if gs.Share.Exclusive {
 				n.Way = rules.WayWhole
 			}
-			s := &by[p.f.cards[i].class]
-			s.left += min(end-p.now, rules.MaxSpread) / cluster.WholeGPU * n.Dominant(p.f.cards[i].use.SellableMiB)
-			s.all += min(rules.DurationOf(j, &a.Estimate, &p.pol), rules.MaxSpread)
+			s := &by[ts.f.cards[i].class]
+			s.left += min(end-ts.now, rules.MaxSpread) / cluster.WholeGPU * n.Dominant(ts.f.cards[i].use.SellableMiB)
+			s.all += min(rules.DurationOf(j, &a.Estimate, &ts.pol), rules.MaxSpread)
 			s.count++
 		}
 	}
-	for i := range p.f.cards {
-		if c := &p.f.cards[i]; c.class >= 0 {
+	for i := range ts.f.cards {
+		if c := &ts.f.cards[i]; c.class >= 0 {
 			by[c.class].unseen += int64(c.unseen)
 		}
 	}
-	for c := range p.f.classes {
-		s, mean := &by[c], p.pol.AssumedDuration.Microseconds()
+	for c := range ts.f.classes {
+		s, mean := &by[c], ts.pol.AssumedDuration.Microseconds()
 		if s.count > 0 {
 			mean = s.all / s.count
 		}
-		p.f.classes[c].drain += (s.left + s.unseen*min(mean, rules.MaxSpread)) / int64(len(p.f.classes[c].cards))
+		ts.f.classes[c].drain += (s.left + s.unseen*min(mean, rules.MaxSpread)) / int64(len(ts.f.classes[c].cards))
 	}
 }
 
 // fastest is the class on which a job is predicted to run shortest, -1 when it
 // can run on none.
-func (p *pass) fastest(it *item) int32 {
+func (s *scene) fastest(it *item) int32 {
 	best := int32(-1)
 	for c := range it.needs {
 		if it.needs[c].Way != rules.WayNone && (best < 0 || it.needs[c].Dur < it.needs[best].Dur) {
@@ -114,12 +121,12 @@ const (
 	lengthMiddle               // neither
 )
 
-func (p *pass) lengthOf(it *item) length {
-	d, drain := it.needs[it.fast].Dur, p.f.classes[it.fast].drain
+func (ts *turns) lengthOf(it *item) length {
+	d, drain := it.needs[it.fast].Dur, ts.f.classes[it.fast].drain
 	switch {
-	case p.pol.ShortPart > 0 && d <= drain/p.pol.ShortPart:
+	case ts.pol.ShortPart > 0 && d <= drain/ts.pol.ShortPart:
 		return lengthShort
-	case p.pol.LongPart > 0 && p.lasted < drain && d >= drain/p.pol.LongPart && !p.pol.GoesOn(it.job): // that made room, and does not take it back
+	case ts.pol.LongPart > 0 && ts.lasted < drain && d >= drain/ts.pol.LongPart && !ts.pol.GoesOn(it.job): // that made room, and does not take it back
 		return lengthLong
 	}
 	return lengthMiddle
@@ -141,9 +148,9 @@ const (
 // (Gott, Nature 1993): a stream younger than the drain is a batch that has not
 // all arrived, in an older one all that is here is never done, and what is started
 // late is not what everybody waits for in the end.
-func (p *pass) streamAge() int64 {
+func (ts *turns) streamAge() int64 {
 	var newest [streamSize + 1]int64 // the latest first, those who came together once
-	n, oldest := 0, p.now
+	n, oldest := 0, ts.now
 	see := func(j *cluster.Job) {
 		t := int64(j.Submitted)
 		oldest = min(oldest, t)
@@ -161,21 +168,21 @@ func (p *pass) streamAge() int64 {
 		copy(newest[i+1:n], newest[i:n-1])
 		newest[i] = t
 	}
-	for i := range p.items {
-		see(p.items[i].job)
+	for i := range ts.items {
+		see(ts.items[i].job)
 	}
-	for _, j := range p.running {
+	for _, j := range ts.running {
 		see(j)
 	}
-	if n < streamLeast || p.now-newest[0] >= streamGaps*(newest[0]-newest[n-1])/int64(n-1) {
+	if n < streamLeast || ts.now-newest[0] >= streamGaps*(newest[0]-newest[n-1])/int64(n-1) {
 		return 0
 	}
-	return p.now - oldest
+	return ts.now - oldest
 }
 
 // gpuTime is what a job that runs for so many microseconds takes of all cards, in
 // milliseconds of a whole one.
-func (p *pass) gpuTime(it *item, dur int64) int64 {
+func (ts *turns) gpuTime(it *item, dur int64) int64 {
 	n := &it.needs[it.fast]
-	return min(dur, rules.MaxSpread) / 1000 * n.Dominant(p.f.classes[it.fast].Sellable) / cluster.WholeGPU * int64(it.allGPUs())
+	return min(dur, rules.MaxSpread) / 1000 * n.Dominant(ts.f.classes[it.fast].Sellable) / cluster.WholeGPU * int64(it.allGPUs())
 }

@@ -20,12 +20,12 @@ func (c *card) open(want *room) bool {
 // nearest appends n empty cards of a node to to, if that is not nil: those of
 // the smallest NUMA group that holds them, else from the largest groups on. It
 // returns that group, -1 when no single one holds them.
-func (p *pass) nearest(k *class, g *group, n int, want *room, to *[]int32) int {
+func (f *fleet) nearest(k *class, g *group, n int, want *room, to *[]int32) int {
 	type part struct{ numa, free int }
 	var buf [8]part
 	parts := buf[:0]
 	for _, i := range k.cards[g.lo:g.hi] {
-		c := &p.f.cards[i]
+		c := &f.cards[i]
 		if !c.open(want) {
 			continue
 		}
@@ -55,7 +55,7 @@ func (p *pass) nearest(k *class, g *group, n int, want *room, to *[]int32) int {
 	end := len(*to) + n
 	for _, x := range parts {
 		for _, i := range k.cards[g.lo:g.hi] {
-			if c := &p.f.cards[i]; len(*to) < end && c.gpu.NUMA == x.numa && c.open(want) {
+			if c := &f.cards[i]; len(*to) < end && c.gpu.NUMA == x.numa && c.open(want) {
 				*to = append(*to, i)
 			}
 		}
@@ -69,11 +69,11 @@ func (p *pass) nearest(k *class, g *group, n int, want *room, to *[]int32) int {
 
 // strict reports whether a gang still waits for GPUs of one group: for a tenth
 // of its run, at most NearAge, where some node of the class has such a group.
-func (p *pass) strict(it *item, k *class, dur int64) bool {
+func (ft *fitter) strict(it *item, k *class, dur int64) bool {
 	if !k.parted || it.gpus > k.largest || it.kept || it.job.Spec.Deadline > 0 {
 		return false
 	}
-	return p.now < int64(it.job.Eligible)+min(dur/10, p.pol.NearAge.Microseconds())
+	return ft.now < int64(it.job.Eligible)+min(dur/10, ft.pol.NearAge.Microseconds())
 }
 
 // groupParts notes whether nodes of a class have several NUMA groups, and the

@@ -53,33 +53,33 @@ const (
 )
 
 // gather makes items of the jobs that may be placed, sorted by id.
-func (p *pass) gather(waiting []*cluster.Job) {
+func (s *scene) gather(waiting []*cluster.Job) {
 	if !slices.IsSortedFunc(waiting, byJob) {
 		waiting = slices.Clone(waiting)
 		slices.SortFunc(waiting, byJob)
 	}
-	classes := len(p.f.classes)
+	classes := len(s.f.classes)
 	needs := make([]rules.Need, len(waiting)*classes)
-	p.items = make([]item, 0, len(waiting))
+	s.items = make([]item, 0, len(waiting))
 	for _, j := range waiting {
 		if !j.State.Waiting() || j.Cancel != nil {
 			continue
 		}
-		it := newItem(p, j, needs[:classes:classes])
+		it := newItem(s, j, needs[:classes:classes])
 		needs = needs[classes:]
-		p.niced = p.niced || j.Spec.Nice != 0
+		s.niced = s.niced || j.Spec.Nice != 0
 		if j.Queue != "" {
-			if c, ok := p.f.cardAt[j.Queue]; ok {
+			if c, ok := s.f.cardAt[j.Queue]; ok {
 				it.queue = c
 			}
 		}
-		p.items = append(p.items, it)
+		s.items = append(s.items, it)
 	}
-	p.indexItems()
+	s.indexItems()
 }
 
 // newItem makes the item of a job in a pass, with its needs in needs.
-func newItem(p *pass, j *cluster.Job, needs []rules.Need) item {
+func newItem(s *scene, j *cluster.Job, needs []rules.Need) item {
 	it := item{job: j, queue: -1, gpus: j.Spec.GPUs, node: j.Spec.Node, aims: j.Spec.Objective != "", needs: needs}
 	if n := j.Spec.NodeCount(); n > 1 {
 		it.nodes = n
@@ -87,96 +87,96 @@ func newItem(p *pass, j *cluster.Job, needs []rules.Need) item {
 	if it.whole = j.Spec.WholeNodes(); it.whole {
 		it.nodes = j.Spec.NodeCount()
 	}
-	it.cpu, it.mem = rules.HostOf(j, &p.pol)
-	it.class = int8(p.standing.Priority(j))
+	it.cpu, it.mem = rules.HostOf(j, &s.pol)
+	it.class = int8(s.standing.Priority(j))
 	if j.Spec.GPUs > 0 {
-		p.fillNeeds(&it)
-		if p.crowd != nil {
-			it.kind = p.crowd.kindOf(j)
+		s.fillNeeds(&it)
+		if s.crowd != nil {
+			it.kind = s.crowd.kindOf(j)
 		}
-		if p.realms != nil {
-			p.bind(&it)
+		if s.realms != nil {
+			s.bind(&it)
 		}
 		if j.Spec.OrCPU {
-			p.doWithout(&it)
+			s.doWithout(&it)
 		}
-	} else if p.realms != nil {
-		it.bounds = p.realms.boundsOf(j, p.now, p.reservations)
+	} else if s.realms != nil {
+		it.bounds = s.realms.boundsOf(j, s.now, s.reservations)
 	}
 	return it
 }
 
 func byJob(a, b *cluster.Job) int { return cmp.Compare(a.ID, b.ID) }
 
-func (p *pass) fillNeeds(it *item) {
+func (s *scene) fillNeeds(it *item) {
 	var e cluster.Estimate
 	known, tight := "", false
-	for c := range p.f.classes {
-		k := &p.f.classes[c]
+	for c := range s.f.classes {
+		k := &s.f.classes[c]
 		if c == 0 || k.GPUType != known {
 			e, _ = cluster.EstimateFor(it.job.Estimates, k.GPUType)
 			known = k.GPUType
 		}
-		it.needs[c] = rules.NeedOn(it.job, k.rep, &e, &p.pol)
+		it.needs[c] = rules.NeedOn(it.job, k.rep, &e, &s.pol)
 		tight = tight || it.needs[c].Tight
 	}
-	if p.pol.GoesOn(it.job) {
+	if s.pol.GoesOn(it.job) {
 		for c := range it.needs {
-			e, _ = cluster.EstimateFor(it.job.Estimates, p.f.classes[c].GPUType)
-			it.needs[c].Dur = rules.LeftOf(it.job, &e, p.now, &p.pol)
+			e, _ = cluster.EstimateFor(it.job.Estimates, s.f.classes[c].GPUType)
+			it.needs[c].Dur = rules.LeftOf(it.job, &e, s.now, &s.pol)
 		}
 	}
 	if it.job.MinGPUMemMiB > 0 {
-		p.spareTooSmall(it, rules.VetoObserved, func(c int) bool { return p.f.classes[c].Sellable >= it.job.MinGPUMemMiB })
+		s.spareTooSmall(it, rules.VetoObserved, func(c int) bool { return s.f.classes[c].Sellable >= it.job.MinGPUMemMiB })
 	}
 	if tight {
-		p.spareTooSmall(it, rules.VetoTight, func(c int) bool { return !it.needs[c].Tight })
+		s.spareTooSmall(it, rules.VetoTight, func(c int) bool { return !it.needs[c].Tight })
 	}
 }
 
 // indexItems makes item lookups by job cheap: ids of waiting jobs lie close
 // together, so that a table over their range does it.
-func (p *pass) indexItems() {
-	n := len(p.items)
+func (s *scene) indexItems() {
+	n := len(s.items)
 	if n == 0 {
 		return
 	}
-	p.firstID = p.items[0].job.ID
-	span := uint64(p.items[n-1].job.ID-p.firstID) + 1
+	s.firstID = s.items[0].job.ID
+	span := uint64(s.items[n-1].job.ID-s.firstID) + 1
 	if span > 8*uint64(n)+1024 {
 		return
 	}
-	p.byID = make([]int32, span)
-	for i := range p.items {
-		p.byID[p.items[i].job.ID-p.firstID] = int32(i) + 1
+	s.byID = make([]int32, span)
+	for i := range s.items {
+		s.byID[s.items[i].job.ID-s.firstID] = int32(i) + 1
 	}
 }
 
 // find returns the item of a job, nil when the pass does not know it.
-func (p *pass) find(id cluster.JobID) *item {
-	if p.byID != nil {
-		if id < p.firstID || uint64(id-p.firstID) >= uint64(len(p.byID)) || p.byID[id-p.firstID] == 0 {
+func (s *scene) find(id cluster.JobID) *item {
+	if s.byID != nil {
+		if id < s.firstID || uint64(id-s.firstID) >= uint64(len(s.byID)) || s.byID[id-s.firstID] == 0 {
 			return nil
 		}
-		return &p.items[p.byID[id-p.firstID]-1]
+		return &s.items[s.byID[id-s.firstID]-1]
 	}
-	i, ok := slices.BinarySearchFunc(p.items, id, func(it item, id cluster.JobID) int { return cmp.Compare(it.job.ID, id) })
+	i, ok := slices.BinarySearchFunc(s.items, id, func(it item, id cluster.JobID) int { return cmp.Compare(it.job.ID, id) })
 	if !ok {
 		return nil
 	}
-	return &p.items[i]
+	return &s.items[i]
 }
 
 // order returns the items in the order in which the pass tries them.
-func (p *pass) order() []rank {
-	p.measure()
-	out := make([]rank, len(p.items))
-	for i := range p.items {
-		out[i] = p.rankOf(&p.items[i])
+func (ts *turns) order() []rank {
+	ts.measure()
+	out := make([]rank, len(ts.items))
+	for i := range ts.items {
+		out[i] = ts.rankOf(&ts.items[i])
 		out[i].item = int32(i)
 	}
 	slices.SortFunc(out, rank.compare)
-	p.mix(out)
+	ts.mix(out)
 	return out
 }
 
@@ -199,9 +199,9 @@ func (a rank) compare(b rank) int {
 // all who wait, nobody need wait for anybody and the order decides nothing but
 // how many cards are taken: then the largest go first, as in first fit
 // decreasing (at most 11/9 of the fewest bins; Johnson 1973).
-func (p *pass) rankOf(it *item) rank {
+func (ts *turns) rankOf(it *item) rank {
 	r := rank{id: it.job.ID, class: -it.class}
-	it.old = p.now-int64(it.job.Eligible) >= p.oldAge(it)
+	it.old = ts.now-int64(it.job.Eligible) >= ts.oldAge(it)
 	it.kept = it.old
 	switch {
 	case it.job.Spec.Deadline > 0:
@@ -213,12 +213,12 @@ func (p *pass) rankOf(it *item) rank {
 	case it.fast < 0:
 		r.tier = tierPlain // it starts nowhere
 	default:
-		r.tier, r.first, r.second = p.byLength(it)
+		r.tier, r.first, r.second = ts.byLength(it)
 	}
 	it.tier = r.tier
-	if p.plenty && it.ranked() {
-		size, _ := p.size(it)
-		r.tier, r.first, r.second = tierShort, -size*int64(it.allGPUs()), p.gpuTime(it, it.needs[it.fast].Dur)
+	if ts.plenty && it.ranked() {
+		size, _ := ts.size(it)
+		r.tier, r.first, r.second = tierShort, -size*int64(it.allGPUs()), ts.gpuTime(it, it.needs[it.fast].Dur)
 	}
 	return r
 }
@@ -238,31 +238,31 @@ func (it *item) ranked() bool {
 // Then the rest by GPU time again. GPU times that are about equal, within a
 // factor of two, are told apart by size, the largest first, so that first fit
 // stays first fit decreasing.
-func (p *pass) byLength(it *item) (tier int8, first, second int64) {
-	size, _ := p.size(it)
+func (ts *turns) byLength(it *item) (tier int8, first, second int64) {
+	size, _ := ts.size(it)
 	size *= int64(it.allGPUs())
-	switch p.lengthOf(it) {
+	switch ts.lengthOf(it) {
 	case lengthShort:
-		return tierShort, p.timeClass(it), -size
+		return tierShort, ts.timeClass(it), -size
 	case lengthLong:
 		return tierLong, -it.needs[it.fast].Dur, -size
 	}
-	return tierMiddle, p.timeClass(it), -size
+	return tierMiddle, ts.timeClass(it), -size
 }
 
-func (p *pass) timeClass(it *item) int64 {
-	return int64(bits.Len64(uint64(p.gpuTime(it, it.needs[it.fast].Dur))))
+func (ts *turns) timeClass(it *item) int64 {
+	return int64(bits.Len64(uint64(ts.gpuTime(it, it.needs[it.fast].Dur))))
 }
 
 // size is the least dominant fraction of a card over the classes that can run
 // the job, in thousandths, and whether all of them run it alone.
-func (p *pass) size(it *item) (milli int64, whole bool) {
+func (ts *turns) size(it *item) (milli int64, whole bool) {
 	milli, whole = cluster.WholeGPU, true
 	for c := range it.needs {
 		n := &it.needs[c]
 		if n.Way == rules.WayShare {
 			whole = false
-			milli = min(milli, n.Dominant(p.f.classes[c].Sellable))
+			milli = min(milli, n.Dominant(ts.f.classes[c].Sellable))
 		}
 	}
 	return milli, whole
@@ -272,38 +272,38 @@ func (p *pass) size(it *item) (milli int64, whole bool) {
 // or a few times as long as all takes that there is to do, since under a
 // backlog of days everybody waits for days and nobody is passed over; but
 // never longer than MaxAge.
-func (p *pass) oldAge(it *item) int64 {
-	age := p.pol.FIFOAge.Microseconds()
+func (ts *turns) oldAge(it *item) int64 {
+	age := ts.pol.FIFOAge.Microseconds()
 	if age <= 0 {
 		return rules.Forever
 	}
 	if it.gpus > 0 && it.fast >= 0 {
-		age = max(age, min(p.pol.MaxAge.Microseconds(), p.pol.OldDrains*p.f.classes[it.fast].drain))
+		age = max(age, min(ts.pol.MaxAge.Microseconds(), ts.pol.OldDrains*ts.f.classes[it.fast].drain))
 	}
-	if p.pol.GoesOn(it.job) {
-		_, since := rules.Had(it.job, p.now, p.pol.FIFOAge)
+	if ts.pol.GoesOn(it.job) {
+		_, since := rules.Had(it.job, ts.now, ts.pol.FIFOAge)
 		age = max(age, rules.PromoteAfter*since)
 	}
 	return age
 }
 
 // old reports whether a job waited so long that its length no longer counts.
-func (p *pass) old(j *cluster.Job) bool {
-	it := p.find(j.ID)
+func (s *scene) old(j *cluster.Job) bool {
+	it := s.find(j.ID)
 	return it != nil && it.old
 }
 
 // before says in words why a job comes before another in the pass.
-func (p *pass) before(a, b *item) string {
-	sizes := p.plenty && a.ranked() && b.ranked()
+func (ts *turns) before(a, b *item) string {
+	sizes := ts.plenty && a.ranked() && b.ranked()
 	if !sizes && a.tier != b.tier || a.tier == tierDue || a.tier == tierOld {
 		return a.words() + " first"
 	}
-	if x, y := p.lengthWords(a), p.lengthWords(b); x != y && !sizes {
+	if x, y := ts.lengthWords(a), ts.lengthWords(b); x != y && !sizes {
 		return x + " before " + y
 	}
-	x, _ := p.size(a)
-	y, _ := p.size(b)
+	x, _ := ts.size(a)
+	y, _ := ts.size(b)
 	if sizes {
 		return say.Percent(x) + " of a GPU before " + say.Percent(y) + ", as there are GPUs for all"
 	}
@@ -325,23 +325,23 @@ func (it *item) words() string {
 	return "GPU jobs by their GPU time"
 }
 
-func (p *pass) lengthWords(it *item) string {
+func (ts *turns) lengthWords(it *item) string {
 	if it.fast < 0 {
 		return "what fits nowhere"
 	}
 	if it.tier == tierLong {
 		return say.About(it.needs[it.fast].Dur)
 	}
-	return say.About(p.gpuTime(it, it.needs[it.fast].Dur)*1000) + " of a GPU"
+	return say.About(ts.gpuTime(it, it.needs[it.fast].Dur)*1000) + " of a GPU"
 }
 
 // spareTooSmall leaves out the classes on which the job ran out of memory, or
 // may by the upper quantile of a confident prediction, if there is one that is
 // large enough and could ever run it: SchedTune's veto (section IV-C) on the
 // side of caution. A job that dies alone on a card has taken it for nothing.
-func (p *pass) spareTooSmall(it *item, why rules.Veto, large func(c int) bool) {
+func (s *scene) spareTooSmall(it *item, why rules.Veto, large func(c int) bool) {
 	for c := range it.needs {
-		if it.needs[c].Way == rules.WayNone || !large(c) || !p.everOn(it, c) {
+		if it.needs[c].Way == rules.WayNone || !large(c) || !s.f.everOn(it, c) {
 			continue
 		}
 		for o := range it.needs {
@@ -354,9 +354,9 @@ func (p *pass) spareTooSmall(it *item, why rules.Veto, large func(c int) bool) {
 }
 
 // everOn reports whether some node with cards of class c could ever run a job.
-func (p *pass) everOn(it *item, c int) bool {
-	return slices.ContainsFunc(p.f.classes[c].groups, func(g group) bool {
-		h := &p.f.hosts[g.host]
+func (f *fleet) everOn(it *item, c int) bool {
+	return slices.ContainsFunc(f.classes[c].groups, func(g group) bool {
+		h := &f.hosts[g.host]
 		return h.use.CPUMilli >= it.cpu && h.use.MemMiB >= it.mem && int(g.hi-g.lo) >= it.gpus && (it.node == "" || it.node == h.node.ID)
 	})
 }

@@ -10,6 +10,19 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
+// fitter finds the cards on which a job fits.
+type fitter struct {
+	*scene
+	failed  map[shape]int64
+	bulks   map[shape]bool
+	frag    *frag   // nil where fragmentation plays no part
+	typical *learn  // of what runs and waits, made when first asked for
+	judged  int     // how often a job was held against those on a card
+	careful bool    // something is kept for deadlines; see want
+	picked  []int32 // scratch
+	chosen  []int   // scratch
+}
+
 // shape is all of a job that decides on which cards of a class it fits, but
 // for how long it stays. What has failed once in a pass fails again, since a
 // pass only ever takes.
@@ -25,37 +38,37 @@ type shape struct {
 	nodes      int32
 }
 
-func (p *pass) shapeOf(it *item, c int) shape {
+func (ft *fitter) shapeOf(it *item, c int) shape {
 	n := &it.needs[c]
 	return shape{int32(c), int32(it.gpus), n.Way, it.kind, n.Mem, n.Milli, it.cpu, it.mem, it.node,
-		it.gpus > 1 && n.Way == rules.WayWhole && p.strict(it, &p.f.classes[c], n.Dur), int32(it.nodes)}
+		it.gpus > 1 && n.Way == rules.WayWhole && ft.strict(it, &ft.f.classes[c], n.Dur), int32(it.nodes)}
 }
 
 // want is what each card must have left for it.
-func (p *pass) want(it *item, c int) room {
+func (ft *fitter) want(it *item, c int) room {
 	n := &it.needs[c]
 	dur := n.Dur
-	if p.careful { // deadlines are promised for nine in ten cases
-		e, _ := cluster.EstimateFor(it.job.Estimates, p.f.classes[c].GPUType)
+	if ft.careful { // deadlines are promised for nine in ten cases
+		e, _ := cluster.EstimateFor(it.job.Estimates, ft.f.classes[c].GPUType)
 		dur = rules.Stretched(dur, rules.Tail, &e, it.job.Spec.TimeLimit)
 	}
-	return room{mem: n.Mem, milli: n.Milli, slots: 1, cpu: it.cpu, host: it.mem, until: p.now + dur}
+	return room{mem: n.Mem, milli: n.Milli, slots: 1, cpu: it.cpu, host: it.mem, until: ft.now + dur}
 }
 
 // mayFit is a cheap question: false means that it certainly does not fit.
-func (p *pass) mayFit(it *item, c int) bool {
-	if p.limits != nil && p.overLimit(it, c) {
+func (ft *fitter) mayFit(it *item, c int) bool {
+	if ft.limits != nil && ft.overLimit(it, c) {
 		return false
 	}
-	want := p.want(it, c)
-	k := &p.f.classes[c]
-	if p.bulky(it, c) || it.gpus > 1 {
+	want := ft.want(it, c)
+	k := &ft.f.classes[c]
+	if ft.bulky(it, c) || it.gpus > 1 {
 		want.cpu, want.host = -1, -1 // the leaves hold what one GPU may take
 	}
 	if !k.empty.may(&want) && (it.needs[c].Way == rules.WayWhole || !k.used.may(&want)) {
 		return false
 	}
-	until, failed := p.failed[p.shapeOf(it, c)]
+	until, failed := ft.failed[ft.shapeOf(it, c)]
 	return !failed || want.until < until
 }
 
@@ -63,23 +76,23 @@ func (p *pass) mayFit(it *item, c int) bool {
 // does not fit. One share goes to the first used card that holds it, in the
 // order of nodes and ids, then to the first empty one, so that empty cards
 // stay empty. Whole cards come from the node with the fewest empty ones.
-func (p *pass) fit(it *item, c int, to []int32) []int32 {
-	p.frag.begin(p, it, c)
-	want := p.want(it, c)
-	k := &p.f.classes[c]
-	lo, hi, ok := p.span(it, k)
-	switch bulky := p.bulky(it, c); {
+func (ft *fitter) fit(it *item, c int, to []int32) []int32 {
+	ft.frag.begin(ft, it, c)
+	want := ft.want(it, c)
+	k := &ft.f.classes[c]
+	lo, hi, ok := ft.f.span(it, k)
+	switch bulky := ft.bulky(it, c); {
 	case !ok:
 	case it.needs[c].Way == rules.WayWhole:
-		to = p.fitWhole(k, it, &want, to)
+		to = ft.fitWhole(k, it, &want, to)
 	case it.gpus == 1 && bulky:
-		to = p.fitBulky(it, c, want, lo, hi, to)
+		to = ft.fitBulky(it, c, want, lo, hi, to)
 	case it.gpus > 1:
-		to = p.fitSpread(it, c, &want, lo, hi, to)
-	case p.frag != nil:
-		to = p.bestShare(it, c, &want, lo, hi, to)
+		to = ft.fitSpread(it, c, &want, lo, hi, to)
+	case ft.frag != nil:
+		to = ft.bestShare(it, c, &want, lo, hi, to)
 	default:
-		place := p.suited(it, c, &want, lo, hi)
+		place := ft.suited(it, c, &want, lo, hi)
 		if place < 0 || place >= hi {
 			place = k.empty.first(lo, &want)
 		}
@@ -87,30 +100,30 @@ func (p *pass) fit(it *item, c int, to []int32) []int32 {
 			to = append(to, k.cards[place])
 		}
 	}
-	p.frag.chose(p, it, c, to)
+	ft.frag.chose(ft, it, c, to)
 	if len(to) == 0 {
-		s := p.shapeOf(it, c)
-		if u, ok := p.failed[s]; !ok || want.until < u {
-			p.failed[s] = want.until
+		s := ft.shapeOf(it, c)
+		if u, ok := ft.failed[s]; !ok || want.until < u {
+			ft.failed[s] = want.until
 		}
 	}
 	return to
 }
 
 // span is the places of class k that the job may lie on.
-func (p *pass) span(it *item, k *class) (lo, hi int, ok bool) {
+func (f *fleet) span(it *item, k *class) (lo, hi int, ok bool) {
 	if it.node == "" {
 		return 0, len(k.cards), true
 	}
-	g := p.groupOn(it.node, k)
+	g := f.groupOn(it.node, k)
 	if g == nil {
 		return 0, 0, false
 	}
 	return int(g.lo), int(g.hi), true
 }
 
-func (p *pass) groupOn(node cluster.NodeID, k *class) *group {
-	h, ok := p.f.hostAt[node]
+func (f *fleet) groupOn(node cluster.NodeID, k *class) *group {
+	h, ok := f.hostAt[node]
 	if !ok {
 		return nil
 	}
@@ -123,32 +136,32 @@ func (p *pass) groupOn(node cluster.NodeID, k *class) *group {
 
 // fitWhole looks for empty cards on one node, the node with the fewest that
 // are enough, so that nodes stay whole for larger jobs.
-func (p *pass) fitWhole(k *class, it *item, want *room, to []int32) []int32 {
+func (ft *fitter) fitWhole(k *class, it *item, want *room, to []int32) []int32 {
 	n := it.gpus
 	if it.node != "" {
-		return p.takeEmpty(k, it, p.groupOn(it.node, k), want, to)
+		return ft.takeEmpty(k, it, ft.f.groupOn(it.node, k), want, to)
 	}
 	for _, near := range [...]bool{true, false} {
 		if near && (n < 2 || !k.parted) {
 			continue
 		}
-		if p.frag != nil {
-			if to = p.bestWhole(k, it, want, near, to); len(to) > 0 {
+		if ft.frag != nil {
+			if to = ft.bestWhole(k, it, want, near, to); len(to) > 0 {
 				return to
 			}
 		}
-		for free := n; free < len(k.free) && p.frag == nil; free++ {
+		for free := n; free < len(k.free) && ft.frag == nil; free++ {
 			for i := k.free[free].next(0); i >= 0; i = k.free[free].next(i + 1) {
 				g := &k.groups[i]
-				if near && p.nearest(k, g, n, want, nil) < 0 {
+				if near && ft.f.nearest(k, g, n, want, nil) < 0 {
 					continue
 				}
-				if to = p.takeEmpty(k, it, g, want, to); len(to) > 0 {
+				if to = ft.takeEmpty(k, it, g, want, to); len(to) > 0 {
 					return to
 				}
 			}
 		}
-		if near && p.strict(it, k, want.until-p.now) {
+		if near && ft.strict(it, k, want.until-ft.now) {
 			return to
 		}
 	}
@@ -156,23 +169,23 @@ func (p *pass) fitWhole(k *class, it *item, want *room, to []int32) []int32 {
 }
 
 // takeEmpty appends n empty cards of a group, or none.
-func (p *pass) takeEmpty(k *class, it *item, g *group, want *room, to []int32) []int32 {
+func (ft *fitter) takeEmpty(k *class, it *item, g *group, want *room, to []int32) []int32 {
 	n := it.gpus
-	h := &p.f.hosts[g.host]
+	h := &ft.f.hosts[g.host]
 	if int(g.empty) < n || h.foreignQueue || h.freeCPU() < want.cpu || h.freeMem() < want.host ||
-		!h.keepsEnough(want.cpu, want.host, n) && !p.bulky(it, int(p.f.cards[k.cards[g.lo]].class)) {
+		!h.keepsEnough(want.cpu, want.host, n) && !ft.bulky(it, int(ft.f.cards[k.cards[g.lo]].class)) {
 		return to
 	}
 	at := len(to)
 	if n > 1 && k.parted {
-		p.nearest(k, g, n, want, &to)
+		ft.f.nearest(k, g, n, want, &to)
 		if len(to) == at+n {
 			return to
 		}
 		return to[:at]
 	}
 	for _, i := range k.cards[g.lo:g.hi] {
-		if c := &p.f.cards[i]; c.open(want) {
+		if c := &ft.f.cards[i]; c.open(want) {
 			if to = append(to, i); len(to) == at+n {
 				return to
 			}
@@ -183,8 +196,8 @@ func (p *pass) takeEmpty(k *class, it *item, g *group, want *room, to []int32) [
 
 // fitSpread looks for shares of n cards of one node: the first node that has
 // them, and there used cards before empty ones.
-func (p *pass) fitSpread(it *item, c int, want *room, lo, hi int, to []int32) []int32 {
-	k := &p.f.classes[c]
+func (ft *fitter) fitSpread(it *item, c int, want *room, lo, hi int, to []int32) []int32 {
+	k := &ft.f.classes[c]
 	each := *want
 	each.cpu, each.host = -1, -1 // of the node, spreadOn asks
 	want = &each
@@ -196,9 +209,9 @@ func (p *pass) fitSpread(it *item, c int, want *room, lo, hi int, to []int32) []
 		if place < 0 || place >= hi {
 			return to
 		}
-		g := &k.groups[p.f.cards[k.cards[place]].group]
+		g := &k.groups[ft.f.cards[k.cards[place]].group]
 		if int(g.hi-g.lo) >= it.gpus {
-			if to = p.spreadOn(it, c, g, want, to); len(to) > 0 {
+			if to = ft.spreadOn(it, c, g, want, to); len(to) > 0 {
 				return to
 			}
 		}
@@ -207,22 +220,22 @@ func (p *pass) fitSpread(it *item, c int, want *room, lo, hi int, to []int32) []
 	return to
 }
 
-func (p *pass) spreadOn(it *item, c int, g *group, want *room, to []int32) []int32 {
-	k, at, takes := &p.f.classes[c], len(to), 0
-	h := &p.f.hosts[g.host]
+func (ft *fitter) spreadOn(it *item, c int, g *group, want *room, to []int32) []int32 {
+	k, at, takes := &ft.f.classes[c], len(to), 0
+	h := &ft.f.hosts[g.host]
 	if h.freeCPU() < it.cpu || h.freeMem() < it.mem {
 		return to
 	}
 	for _, t := range []*tree{k.used, k.empty} {
 		for place := t.first(int(g.lo), want); place >= 0 && place < int(g.hi); place = t.first(place+1, want) {
-			if p.crowd != nil && !p.suits(it, c, k.cards[place]) {
+			if ft.crowd != nil && !ft.suits(it, c, k.cards[place]) {
 				continue
 			}
 			if t == k.empty {
 				takes++
 			}
 			if to = append(to, k.cards[place]); len(to) == at+it.gpus {
-				if !h.keepsEnough(it.cpu, it.mem, takes) && !p.bulky(it, c) {
+				if !h.keepsEnough(it.cpu, it.mem, takes) && !ft.bulky(it, c) {
 					return to[:at]
 				}
 				slices.Sort(to[at:])
@@ -235,13 +248,13 @@ func (p *pass) spreadOn(it *item, c int, g *group, want *room, to []int32) []int
 
 // fitBulky looks for a place for one share of a job that may strand GPUs; the
 // indexes do not know how much of a node it may take.
-func (p *pass) fitBulky(it *item, c int, want room, lo, hi int, to []int32) []int32 {
-	k := &p.f.classes[c]
+func (ft *fitter) fitBulky(it *item, c int, want room, lo, hi int, to []int32) []int32 {
+	k := &ft.f.classes[c]
 	want.cpu, want.host = -1, -1
 	for _, t := range []*tree{k.used, k.empty} {
 		for place := t.first(lo, &want); place >= 0 && place < hi; place = t.first(place+1, &want) {
-			h := &p.f.hosts[p.f.cards[k.cards[place]].host]
-			if h.freeCPU() >= it.cpu && h.freeMem() >= it.mem && (p.crowd == nil || p.suits(it, c, k.cards[place])) {
+			h := &ft.f.hosts[ft.f.cards[k.cards[place]].host]
+			if h.freeCPU() >= it.cpu && h.freeMem() >= it.mem && (ft.crowd == nil || ft.suits(it, c, k.cards[place])) {
 				return append(to, k.cards[place])
 			}
 		}
@@ -256,7 +269,7 @@ func (p *pass) startPlain(it *item) bool {
 	if !p.f.plain.may(&want) {
 		return false
 	}
-	place, why := p.plainPlace(it, &want)
+	place, why := p.plains.plainPlace(it, &want)
 	if place < 0 {
 		return false
 	}
@@ -295,7 +308,7 @@ func (p *pass) place(it *item, c int, cards []int32) {
 	slices.SortFunc(st.Berth.GPUs, func(a, b cluster.GPUShare) int { return cmp.Compare(a.GPU, b.GPU) })
 	p.f.hosts[first.host].occupy(it.cpu, it.mem, takes)
 	p.commit(it, &st, first.host)
-	p.settle(it, c, cards)
+	p.lines.settle(it, c, cards)
 	p.crowd.settled(it.job, n.Milli, cards)
 }
 
@@ -308,10 +321,10 @@ func (p *pass) commit(it *item, st *cluster.Start, host int32) {
 	p.f.led.Take(&st.Berth)
 	it.gone = true
 	p.countStart(it, st)
-	p.frag.changed(host)
+	p.fitter.frag.changed(host)
 	p.plan.Starts = append(p.plan.Starts, *st)
 	p.f.took(host, st.Berth.GPUs)
-	p.spared(host)
+	p.plains.spared(host)
 }
 
 // why says in words why a job lies where it lies.
@@ -374,12 +387,12 @@ func (p *pass) overtook(it, head *item, c int, k *card, w cluster.Waiter) string
 	why := lacks(head.job, &head.needs[c], k, &p.f.hosts[k.host], p.pol)
 	if why == "" && p.crowd != nil {
 		at := p.f.cardAt[k.use.ID]
-		if v := p.judge(head, &head.needs[c], at); v.Against() {
+		if v := p.fitter.judge(head, &head.needs[c], at); v.Against() {
 			why = v.Words(p.crowd.rules[at], p.pol.MaxSlowdownMilli)
 		}
 	}
 	if why == "" {
-		why = "would fit as well; the pass takes " + p.before(it, head)
+		why = "would fit as well; the pass takes " + p.turns.before(it, head)
 	}
 	return "head j" + head.job.ID.String() + " " + why
 }

@@ -31,7 +31,7 @@ func (p *pass) keepPromises(order []rank, snap *cluster.Snapshot) {
 	if len(jobs) == 0 {
 		return
 	}
-	p.careful = true
+	p.fitter.careful = true
 	laid := deadline.NewDemand(snap, &p.pol, 0).Plan(jobs)
 	var later []promise
 	asked := map[cluster.JobID]struct{}{}
@@ -39,7 +39,7 @@ func (p *pass) keepPromises(order []rank, snap *cluster.Snapshot) {
 		pr, ok := p.promised(j, laid[j])
 		switch {
 		case !ok:
-		case p.atLimit(pr.it):
+		case p.lines.atLimit(pr.it):
 		case pr.start <= p.now && p.isFree(&pr):
 			p.place(pr.it, pr.class, pr.cards)
 		default:
@@ -90,16 +90,16 @@ func (p *pass) keepPromise(pr *promise) {
 	}
 	h.keptFor = cmp.Or(h.keptFor, it.job.ID)
 	p.f.keeps(first.host, pr.cards)
-	if it.queue >= 0 && p.f.cards[it.queue].host == first.host && p.queueHolds(it) {
+	if it.queue >= 0 && p.f.cards[it.queue].host == first.host && p.lines.queueHolds(it) {
 		return
 	}
-	p.promisedTo(it, pr.cards[0], pr.start)
+	p.lines.promisedTo(it, pr.cards[0], pr.start)
 }
 
 // promisedTo lets a job wait at a card of its promise.
-func (p *pass) promisedTo(it *item, at int32, start int64) {
-	if p.moves < p.pol.MaxMoves {
-		p.moves++
-		p.join(it, at, max(0, start-p.now))
+func (ls *lines) promisedTo(it *item, at int32, start int64) {
+	if ls.moves < ls.pol.MaxMoves {
+		ls.moves++
+		ls.join(it, at, max(0, start-ls.now))
 	}
 }

@@ -14,33 +14,48 @@ import (
 // that take cards alone this is SchedTune's queueing time (equation 1); with
 // sharing it is what a card would need if work were a fluid.
 
+// lines are the queues of cards: how long they are, who joins them, leaves them and
+// goes from one to another.
+type lines struct {
+	*scene
+	turns  *turns
+	teller *teller
+	loaded bool
+	moves  int
+	// residents holds who lies on each card and until when, made when first
+	// asked for; started are those that this pass laid there.
+	residents [][]resident
+	started   []newcomer
+	able      []int // scratch
+}
+
 // weigh is what a job adds to the load of a card of class c for each GPU.
-func (p *pass) weigh(it *item, c int) int64 {
+func (ls *lines) weigh(it *item, c int) int64 {
 	n := &it.needs[c]
-	return n.Dur / cluster.WholeGPU * n.Dominant(p.f.classes[c].Sellable)
+	return n.Dur / cluster.WholeGPU * n.Dominant(ls.f.classes[c].Sellable)
 }
 
 // needLoads makes the loads of all cards, once in a pass.
-func (p *pass) needLoads() {
-	if p.loaded {
+func (ls *lines) needLoads() {
+	if ls.loaded {
 		return
 	}
-	p.loaded = true
-	p.loadRunning()
-	for i := range p.items {
-		if it := &p.items[i]; !it.gone && it.queue >= 0 {
-			p.addQueued(it, 1)
+	ls.loaded = true
+	ls.loadRunning()
+	for i := range ls.items {
+		if it := &ls.items[i]; !it.gone && it.queue >= 0 {
+			ls.addQueued(it, 1)
 		}
 	}
-	for _, s := range p.started {
-		p.f.cards[s.card].load += s.load
+	for _, s := range ls.started {
+		ls.f.cards[s.card].load += s.load
 	}
-	for c := range p.f.classes {
-		k := &p.f.classes[c]
+	for c := range ls.f.classes {
+		k := &ls.f.classes[c]
 		k.loads = newLoadTree(len(k.cards))
 		for place, i := range k.cards {
-			cd := &p.f.cards[i]
-			h, g := &p.f.hosts[cd.host], &k.groups[cd.group]
+			cd := &ls.f.cards[i]
+			h, g := &ls.f.hosts[cd.host], &k.groups[cd.group]
 			cd.load += int64(cd.unseen)*k.meanUS + g.load
 			k.loads.at[k.loads.leaves+place] = loadLeaf{cd.load, h.use.CPUMilli, h.use.MemMiB, int64(g.hi - g.lo)}
 		}
@@ -49,35 +64,35 @@ func (p *pass) needLoads() {
 }
 
 // loadRunning adds what runs, and learns how long runs take on each class.
-func (p *pass) loadRunning() {
-	sum, count := make([]int64, len(p.f.classes)), make([]int64, len(p.f.classes))
-	for _, j := range p.running {
+func (ls *lines) loadRunning() {
+	sum, count := make([]int64, len(ls.f.classes)), make([]int64, len(ls.f.classes))
+	for _, j := range ls.running {
 		a := j.Live()
 		if a == nil {
 			continue
 		}
-		end, _ := rules.EndsAt(j, a, p.now, &p.pol)
+		end, _ := rules.EndsAt(j, a, ls.now, &ls.pol)
 		for _, gs := range a.HeldGPUs() {
-			i, ok := p.f.cardAt[gs.GPU]
+			i, ok := ls.f.cardAt[gs.GPU]
 			if !ok {
 				continue
 			}
-			cd := &p.f.cards[i]
+			cd := &ls.f.cards[i]
 			n := rules.Need{Mem: gs.Share.MemMiB, Milli: gs.Share.Milli, Way: rules.WayShare}
 			if gs.Share.Exclusive {
 				n.Way = rules.WayWhole
 			}
-			cd.load += (end - p.now) / cluster.WholeGPU * n.Dominant(cd.use.SellableMiB)
+			cd.load += (end - ls.now) / cluster.WholeGPU * n.Dominant(cd.use.SellableMiB)
 			if cd.class >= 0 {
-				sum[cd.class] += rules.DurationOf(j, &a.Estimate, &p.pol)
+				sum[cd.class] += rules.DurationOf(j, &a.Estimate, &ls.pol)
 				count[cd.class]++
 			}
 		}
 	}
-	for c := range p.f.classes {
-		p.f.classes[c].meanUS = p.pol.AssumedDuration.Microseconds()
+	for c := range ls.f.classes {
+		ls.f.classes[c].meanUS = ls.pol.AssumedDuration.Microseconds()
 		if count[c] > 0 {
-			p.f.classes[c].meanUS = sum[c] / count[c]
+			ls.f.classes[c].meanUS = sum[c] / count[c]
 		}
 	}
 }
@@ -85,18 +100,18 @@ func (p *pass) loadRunning() {
 // addQueued adds what a waiter adds to the load of its queue, or takes it
 // away. A job for several GPUs loads all of the class on its node evenly,
 // since nobody knows yet which it will get.
-func (p *pass) addQueued(it *item, sign int64) {
-	cd := &p.f.cards[it.queue]
+func (ls *lines) addQueued(it *item, sign int64) {
+	cd := &ls.f.cards[it.queue]
 	if cd.class < 0 || it.needs[cd.class].Way == rules.WayNone {
 		return
 	}
-	w := sign * p.weigh(it, int(cd.class))
+	w := sign * ls.weigh(it, int(cd.class))
 	n := int64(it.gpus)
 	if n <= 1 {
-		p.addLoad(it.queue, w)
+		ls.addLoad(it.queue, w)
 		return
 	}
-	k := &p.f.classes[cd.class]
+	k := &ls.f.classes[cd.class]
 	g := &k.groups[cd.group]
 	each := w * n / int64(g.hi-g.lo)
 	if k.loads == nil { // needLoads gives it to all cards at once
@@ -104,50 +119,50 @@ func (p *pass) addQueued(it *item, sign int64) {
 		return
 	}
 	for _, i := range k.cards[g.lo:g.hi] {
-		p.addLoad(i, each)
+		ls.addLoad(i, each)
 	}
 }
 
-func (p *pass) addLoad(i int32, w int64) {
-	cd := &p.f.cards[i]
+func (ls *lines) addLoad(i int32, w int64) {
+	cd := &ls.f.cards[i]
 	cd.load += w
-	if cd.class >= 0 && p.f.classes[cd.class].loads != nil {
-		p.f.classes[cd.class].loads.setLoad(int(cd.place), cd.load)
+	if cd.class >= 0 && ls.f.classes[cd.class].loads != nil {
+		ls.f.classes[cd.class].loads.setLoad(int(cd.place), cd.load)
 	}
 }
 
 // settle moves the load of a job that starts from its queue to its cards.
-func (p *pass) settle(it *item, c int, cards []int32) {
-	end := p.now + it.needs[c].Dur
+func (ls *lines) settle(it *item, c int, cards []int32) {
+	end := ls.now + it.needs[c].Dur
 	limit := end
 	if l := it.job.Spec.TimeLimit; l > 0 {
-		limit = p.now + l.Microseconds()
+		limit = ls.now + l.Microseconds()
 	}
 	for _, i := range cards {
-		s := newcomer{card: i, load: p.weigh(it, c), resident: resident{end: limit, share: it.needs[c].Share(p.f.classes[c].Sellable)}}
-		p.started = append(p.started, s)
-		if p.residents != nil {
-			p.residents[i] = append(p.residents[i], s.resident)
+		s := newcomer{card: i, load: ls.weigh(it, c), resident: resident{end: limit, share: it.needs[c].Share(ls.f.classes[c].Sellable)}}
+		ls.started = append(ls.started, s)
+		if ls.residents != nil {
+			ls.residents[i] = append(ls.residents[i], s.resident)
 		}
-		if p.loaded {
-			p.addLoad(i, s.load)
+		if ls.loaded {
+			ls.addLoad(i, s.load)
 		}
 	}
-	if p.loaded && it.queue >= 0 {
-		p.addQueued(it, -1)
+	if ls.loaded && it.queue >= 0 {
+		ls.addQueued(it, -1)
 	}
 }
 
 // leastLoaded returns the card of class c on which the job would wait least,
 // and for how long; -1 when no node could ever hold it.
-func (p *pass) leastLoaded(it *item, c int) (int32, int64) {
-	p.needLoads()
-	k := &p.f.classes[c]
+func (ls *lines) leastLoaded(it *item, c int) (int32, int64) {
+	ls.needLoads()
+	k := &ls.f.classes[c]
 	want := loadLeaf{cpu: it.cpu, host: it.mem, count: int64(max(1, it.gpus))}
 	place := -1
 	if it.node == "" {
 		place = k.loads.least(&want)
-	} else if g := p.groupOn(it.node, k); g != nil {
+	} else if g := ls.f.groupOn(it.node, k); g != nil {
 		for i := int(g.lo); i < int(g.hi); i++ {
 			l := &k.loads.at[k.loads.leaves+i]
 			if l.large(&want) && (place < 0 || l.load < k.loads.at[k.loads.leaves+place].load) {
@@ -159,40 +174,40 @@ func (p *pass) leastLoaded(it *item, c int) (int32, int64) {
 		return -1, 0
 	}
 	i := k.cards[place]
-	return i, p.waitAt(it, i)
+	return i, ls.f.waitAt(it, i)
 }
 
 // waitAt is how long a job that joins the queue of a card waits: until so
 // many cards of the node are through with what they have.
-func (p *pass) waitAt(it *item, i int32) int64 {
-	cd := &p.f.cards[i]
+func (f *fleet) waitAt(it *item, i int32) int64 {
+	cd := &f.cards[i]
 	n := it.gpus
 	if n <= 1 {
 		return cd.load
 	}
-	k := &p.f.classes[cd.class]
+	k := &f.classes[cd.class]
 	g := &k.groups[cd.group]
 	var buf [2 * cluster.MaxGPUsPerJob]int64
 	loads := buf[:0]
 	for _, j := range k.cards[g.lo:g.hi] {
-		loads = append(loads, p.f.cards[j].load)
+		loads = append(loads, f.cards[j].load)
 	}
 	return nth(loads, min(n, len(loads))-1)
 }
 
 // bestQueue is the queue in which the job is expected to end first, -1 when
 // there is none.
-func (p *pass) bestQueue(it *item) (at int32, wait, done int64) {
+func (ls *lines) bestQueue(it *item) (at int32, wait, done int64) {
 	at, done = -1, rules.Forever
 	if o := it.job.Spec.Objective; o != "" && o != cluster.ObjectiveLatency {
-		p.able = p.able[:0]
+		ls.able = ls.able[:0]
 		for c := range it.needs {
-			if it.needs[c].Way != rules.WayNone && p.everOn(it, c) {
-				p.able = append(p.able, c)
+			if it.needs[c].Way != rules.WayNone && ls.f.everOn(it, c) {
+				ls.able = append(ls.able, c)
 			}
 		}
-		if c, ok := p.chooses(it, p.able); ok {
-			i, w := p.leastLoaded(it, c)
+		if c, ok := ls.chooses(it, ls.able); ok {
+			i, w := ls.leastLoaded(it, c)
 			return i, w, w + it.needs[c].Dur
 		}
 	}
@@ -200,7 +215,7 @@ func (p *pass) bestQueue(it *item) (at int32, wait, done int64) {
 		if it.needs[c].Way == rules.WayNone {
 			continue
 		}
-		i, w := p.leastLoaded(it, c)
+		i, w := ls.leastLoaded(it, c)
 		if i >= 0 && (at < 0 || w+it.needs[c].Dur < done) {
 			at, wait, done = i, w, w+it.needs[c].Dur
 		}
@@ -209,52 +224,52 @@ func (p *pass) bestQueue(it *item) (at int32, wait, done int64) {
 }
 
 // wait gives a job that cannot start a queue, if it has none that is good.
-func (p *pass) wait(it *item) {
+func (ls *lines) wait(it *item) {
 	if it.spans() {
-		p.tellSpan(it)
+		ls.tellSpan(it)
 		return
 	}
-	p.tellWhere(it)
-	if it.gpus == 0 && it.job.State != cluster.JobQueued || p.moves >= p.pol.MaxMoves || p.queueHolds(it) {
+	ls.tellWhere(it)
+	if it.gpus == 0 && it.job.State != cluster.JobQueued || ls.moves >= ls.pol.MaxMoves || ls.queueHolds(it) {
 		return
 	}
-	to, wait, _ := p.bestQueue(it)
+	to, wait, _ := ls.bestQueue(it)
 	switch {
 	case to >= 0:
-		p.moves++
-		p.join(it, to, wait)
+		ls.moves++
+		ls.join(it, to, wait)
 	case it.job.State == cluster.JobQueued:
-		p.moves++
+		ls.moves++
 		it.moved = true
-		p.plan.Moves = append(p.plan.Moves, cluster.QueueMove{Job: it.job.ID, Reason: p.reason(it).Code})
+		ls.plan.Moves = append(ls.plan.Moves, cluster.QueueMove{Job: it.job.ID, Reason: ls.teller.reason(it).Code})
 		it.queue = -1
 	}
 }
 
 // queueHolds reports whether the job stands in a queue that can still serve it.
-func (p *pass) queueHolds(it *item) bool {
+func (ls *lines) queueHolds(it *item) bool {
 	if it.queue < 0 {
 		return false
 	}
-	cd := &p.f.cards[it.queue]
+	cd := &ls.f.cards[it.queue]
 	if cd.class < 0 || it.needs[cd.class].Way == rules.WayNone {
 		return false
 	}
-	h, g := &p.f.hosts[cd.host], &p.f.classes[cd.class].groups[cd.group]
+	h, g := &ls.f.hosts[cd.host], &ls.f.classes[cd.class].groups[cd.group]
 	return h.use.CPUMilli >= it.cpu && h.use.MemMiB >= it.mem && int(g.hi-g.lo) >= it.gpus &&
 		(it.node == "" || it.node == h.node.ID)
 }
 
 // join puts a job into the queue of a card.
-func (p *pass) join(it *item, to int32, wait int64) {
+func (ls *lines) join(it *item, to int32, wait int64) {
 	if it.queue >= 0 {
-		p.addQueued(it, -1)
+		ls.addQueued(it, -1)
 	}
 	it.queue, it.moved = to, true
-	p.plan.Moves = append(p.plan.Moves, cluster.QueueMove{
-		Job: it.job.ID, GPU: p.f.cards[to].use.ID, Rank: p.queueRank(it), EstStart: cluster.Time(p.now + wait), Reason: p.reason(it).Code,
+	ls.plan.Moves = append(ls.plan.Moves, cluster.QueueMove{
+		Job: it.job.ID, GPU: ls.f.cards[to].use.ID, Rank: ls.turns.queueRank(it), EstStart: cluster.Time(ls.now + wait), Reason: ls.teller.reason(it).Code,
 	})
-	p.addQueued(it, 1)
+	ls.addQueued(it, 1)
 }
 
 // Queues are ordered like passes: the rank of a waiter is its tier and then its
@@ -266,19 +281,19 @@ const (
 )
 
 // queueRank is the rank of a job in whatever queue.
-func (p *pass) queueRank(it *item) int64 {
+func (ts *turns) queueRank(it *item) int64 {
 	if by := it.job.Spec.Deadline; by > 0 && it.fast >= 0 {
 		return int64(by) / 1e6 // before all ages
 	}
-	return inClass(p.placeRank(it), it.class)
+	return inClass(ts.placeRank(it), it.class)
 }
 
 // placeRank is the rank among those of one priority.
-func (p *pass) placeRank(it *item) int64 {
+func (ts *turns) placeRank(it *item) int64 {
 	if it.old || it.fast < 0 {
 		return int64(it.job.Eligible)
 	}
-	tier, first, second := p.byLength(it)
+	tier, first, second := ts.byLength(it)
 	if tier == tierLong {
 		first, second = max(0, rules.MaxSpread+first)>>14, 0 // first is the negative duration
 	}
@@ -295,22 +310,22 @@ func rankedShort(rank int64) bool { return classless(rank)/rankTier == int64(tie
 
 // rerank gives those a new place in their queue who became old, or who are no
 // longer as short beside the others as their rank says; the fast path goes by it.
-func (p *pass) rerank() {
-	left := p.pol.MaxRebalance
-	for i := range p.f.cards {
-		for _, w := range p.f.cards[i].queue {
+func (ls *lines) rerank() {
+	left := ls.pol.MaxRebalance
+	for i := range ls.f.cards {
+		for _, w := range ls.f.cards[i].queue {
 			if left <= 0 {
 				return
 			}
-			it := p.find(w.Job)
+			it := ls.find(w.Job)
 			if it == nil || it.gone || it.moved || it.queue != int32(i) || it.fast < 0 ||
 				priorityOf(w.Rank) == it.class && first(it) == RankIsOld(w.Rank) && (first(it) || !rankedShort(w.Rank) || it.tier == tierShort) {
 				continue
 			}
 			left--
 			it.moved = true
-			p.plan.Moves = append(p.plan.Moves, cluster.QueueMove{
-				Job: w.Job, GPU: p.f.cards[i].use.ID, Rank: p.queueRank(it), EstStart: it.job.EstStart, Reason: p.reason(it).Code,
+			ls.plan.Moves = append(ls.plan.Moves, cluster.QueueMove{
+				Job: w.Job, GPU: ls.f.cards[i].use.ID, Rank: ls.turns.queueRank(it), EstStart: it.job.EstStart, Reason: ls.teller.reason(it).Code,
 			})
 		}
 	}
@@ -326,31 +341,31 @@ const tailDepth = 4
 // rebalance moves jobs from the ends of the longest queues to shorter ones.
 // Whoever stands further in front stays: most of a backlog is never looked at
 // again.
-func (p *pass) rebalance() {
-	left := p.pol.MaxRebalance
-	if left <= 0 || p.unseen {
+func (ls *lines) rebalance() {
+	left := ls.pol.MaxRebalance
+	if left <= 0 || ls.unseen {
 		return
 	}
 	var long []int32
-	for i := range p.f.cards {
-		if c := &p.f.cards[i]; c.class >= 0 && len(c.queue) > 0 {
+	for i := range ls.f.cards {
+		if c := &ls.f.cards[i]; c.class >= 0 && len(c.queue) > 0 {
 			long = append(long, int32(i))
 		}
 	}
 	if len(long) == 0 {
 		return
 	}
-	p.needLoads()
+	ls.needLoads()
 	slices.SortFunc(long, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(p.f.cards[b].load, p.f.cards[a].load), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(ls.f.cards[b].load, ls.f.cards[a].load), cmp.Compare(a, b))
 	})
-	for tries := 0; len(long) > 0 && left > 0 && tries < 2*p.pol.MaxRebalance; tries++ {
-		c := &p.f.cards[long[0]]
+	for tries := 0; len(long) > 0 && left > 0 && tries < 2*ls.pol.MaxRebalance; tries++ {
+		c := &ls.f.cards[long[0]]
 		moved := false
 		for i := len(c.queue) - 1; i >= max(0, len(c.queue)-tailDepth) && left > 0; i-- {
 			// Who has cards kept for it stays, or what is kept would hop about and
 			// never come free.
-			if it := p.find(c.queue[i].Job); it != nil && !it.gone && !it.kept && it.queue == long[0] && p.better(it) {
+			if it := ls.find(c.queue[i].Job); it != nil && !it.gone && !it.kept && it.queue == long[0] && ls.better(it) {
 				moved = true
 				left--
 			}
@@ -363,14 +378,14 @@ func (p *pass) rebalance() {
 }
 
 // better moves a queued job elsewhere if that ends it much sooner.
-func (p *pass) better(it *item) bool {
-	cd := &p.f.cards[it.queue]
+func (ls *lines) better(it *item) bool {
+	cd := &ls.f.cards[it.queue]
 	c := int(cd.class)
-	if !p.queueHolds(it) {
+	if !ls.queueHolds(it) {
 		return false
 	}
-	here := p.waitAt(it, it.queue) // its own work included
-	to, wait, done := p.bestQueue(it)
+	here := ls.f.waitAt(it, it.queue) // its own work included
+	to, wait, done := ls.bestQueue(it)
 	if to < 0 || to == it.queue || done >= rules.Forever {
 		return false
 	}
@@ -378,9 +393,9 @@ func (p *pass) better(it *item) bool {
 	if it.gpus > 1 { // its own work is spread over the node
 		gain = here + it.needs[c].Dur/2 - done
 	}
-	if gain < p.pol.MinGain.Microseconds() || gain < here/1000*p.pol.MinGainMilli {
+	if gain < ls.pol.MinGain.Microseconds() || gain < here/1000*ls.pol.MinGainMilli {
 		return false
 	}
-	p.join(it, to, wait)
+	ls.join(it, to, wait)
 	return true
 }

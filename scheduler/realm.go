@@ -178,43 +178,43 @@ func (x *realms) bars(b *bounds, at int32) rules.Veto {
 }
 
 // refused reports whether a job may not lie on a node's cores.
-func (p *pass) refused(it *item, host int32) bool {
-	if p.realms == nil {
+func (s *scene) refused(it *item, host int32) bool {
+	if s.realms == nil {
 		return false
 	}
-	h := &p.f.hosts[host]
-	return p.realms.bars(&it.bounds, h.realm) != rules.VetoNone || it.bounds.asked < 0 && !it.job.Spec.Allows(h.node)
+	h := &s.f.hosts[host]
+	return s.realms.bars(&it.bounds, h.realm) != rules.VetoNone || it.bounds.asked < 0 && !it.job.Spec.Allows(h.node)
 }
 
 // bind gives an item its bounds, and takes from it the classes on which it may
 // not lie.
-func (p *pass) bind(it *item) {
-	it.bounds = p.realms.boundsOf(it.job, p.now, p.reservations)
+func (s *scene) bind(it *item) {
+	it.bounds = s.realms.boundsOf(it.job, s.now, s.reservations)
 	for c := range it.needs {
 		if it.needs[c].Way == rules.WayNone {
 			continue
 		}
-		if v := p.realms.bars(&it.bounds, p.f.classes[c].Realm); v != rules.VetoNone {
+		if v := s.realms.bars(&it.bounds, s.f.classes[c].Realm); v != rules.VetoNone {
 			it.needs[c].Way, it.needs[c].Why = rules.WayNone, v
 		}
 	}
 	if it.bounds.single && it.gpus > 0 && !it.spans() && it.node == "" {
-		p.pin(it)
+		s.pin(it)
 	}
 }
 
 // pin gives a job whose set of nodes makes no realm one of them: that with the
 // most empty cards on which it may lie.
-func (p *pass) pin(it *item) {
+func (s *scene) pin(it *item) {
 	best, most := int32(-1), int64(-1)
-	for i := range p.f.hosts {
-		h := &p.f.hosts[i]
+	for i := range s.f.hosts {
+		h := &s.f.hosts[i]
 		if !h.use.Schedulable || !it.job.Spec.Allows(h.node) {
 			continue
 		}
 		room := int64(-1)
 		for c := h.lo; c < h.hi; c++ {
-			if k := &p.f.cards[c]; k.class >= 0 && it.needs[k.class].Way != rules.WayNone {
+			if k := &s.f.cards[c]; k.class >= 0 && it.needs[k.class].Way != rules.WayNone {
 				room = max(room, 0)
 				if k.use.Shares == 0 {
 					room++
@@ -226,7 +226,7 @@ func (p *pass) pin(it *item) {
 		}
 	}
 	if best >= 0 {
-		it.node = p.f.hosts[best].node.ID
+		it.node = s.f.hosts[best].node.ID
 		return
 	}
 	for c := range it.needs {
@@ -238,12 +238,12 @@ func (p *pass) pin(it *item) {
 
 // family are the classes of cards that are like those of class c, but for where
 // they are.
-func (p *pass) family(c int) (lo, hi int) {
+func (f *fleet) family(c int) (lo, hi int) {
 	lo, hi = c, c+1
-	for lo > 0 && p.f.classes[c].Alike(&p.f.classes[lo-1].ClassKey) {
+	for lo > 0 && f.classes[c].Alike(&f.classes[lo-1].ClassKey) {
 		lo--
 	}
-	for hi < len(p.f.classes) && p.f.classes[c].Alike(&p.f.classes[hi].ClassKey) {
+	for hi < len(f.classes) && f.classes[c].Alike(&f.classes[hi].ClassKey) {
 		hi++
 	}
 	return lo, hi
@@ -253,11 +253,11 @@ func (p *pass) family(c int) (lo, hi int) {
 // that fits on both: where it joins somebody, then where the fewest others may
 // go, so that cards which few ask for stay free for them and those which are
 // soon kept for others are used until then.
-func (p *pass) closer(it *item, a, b int) bool {
-	if x, y := p.joins(it, a), p.joins(it, b); x != y {
+func (ft *fitter) closer(it *item, a, b int) bool {
+	if x, y := ft.joins(it, a), ft.joins(it, b); x != y {
 		return x
 	}
-	x, y := &p.realms.list[p.f.classes[a].Realm], &p.realms.list[p.f.classes[b].Realm]
+	x, y := &ft.realms.list[ft.f.classes[a].Realm], &ft.realms.list[ft.f.classes[b].Realm]
 	if len(x.covers) != len(y.covers) {
 		return len(x.covers) > len(y.covers)
 	}
@@ -276,33 +276,33 @@ func (p *pass) closer(it *item, a, b int) bool {
 }
 
 // joins reports whether the job would lie beside others on a class.
-func (p *pass) joins(it *item, c int) bool {
-	cards := p.fit(it, c, nil)
-	return len(cards) > 0 && p.f.cards[cards[0]].use.Shares > 0
+func (ft *fitter) joins(it *item, c int) bool {
+	cards := ft.fit(it, c, nil)
+	return len(cards) > 0 && ft.f.cards[cards[0]].use.Shares > 0
 }
 
 // whereReason says why a job may lie on no class, or with c < 0 on no node's
 // cores.
-func (p *pass) whereReason(it *item, c int) cluster.Reason {
-	if r := p.reservations.Outside(it.job, cluster.Time(p.now)); r.Code != "" {
+func (tl *teller) whereReason(it *item, c int) cluster.Reason {
+	if r := tl.reservations.Outside(it.job, cluster.Time(tl.now)); r.Code != "" {
 		return r
 	}
-	lo, hi := 0, len(p.f.hosts)
+	lo, hi := 0, len(tl.f.hosts)
 	if c >= 0 {
-		k := &p.f.classes[c]
+		k := &tl.f.classes[c]
 		lo = int(k.groups[0].host)
 		hi = lo + 1
 	}
 	for i := lo; i < hi; i++ {
-		h := &p.f.hosts[i]
+		h := &tl.f.hosts[i]
 		if !it.job.Spec.Allows(h.node) {
 			continue
 		}
 		b := cluster.Berth{Node: h.node.ID}
 		if c >= 0 {
-			b.GPUs = []cluster.GPUShare{{GPU: p.f.cards[p.f.classes[c].cards[0]].use.ID}}
+			b.GPUs = []cluster.GPUShare{{GPU: tl.f.cards[tl.f.classes[c].cards[0]].use.ID}}
 		}
-		if r := p.reservations.Keeps(it.job, &b, cluster.Time(p.now)); r.Code != "" {
+		if r := tl.reservations.Keeps(it.job, &b, cluster.Time(tl.now)); r.Code != "" {
 			r.Detail = fmt.Sprintf("node %s: %s", h.node.ID, r.Detail)
 			return r
 		}
@@ -313,15 +313,15 @@ func (p *pass) whereReason(it *item, c int) cluster.Reason {
 // tellWhere puts into the state that a job waits for a reservation, or asks for
 // nodes of which none will do: it stands in no queue, with whose moves the
 // reasons of others come.
-func (p *pass) tellWhere(it *item) {
-	if p.realms == nil || it.job.State != cluster.JobPending || it.moved {
+func (ls *lines) tellWhere(it *item) {
+	if ls.realms == nil || it.job.State != cluster.JobPending || it.moved {
 		return
 	}
 	if it.gpus > 0 && slices.ContainsFunc(it.needs, func(n rules.Need) bool { return n.Way != rules.WayNone }) {
 		return
 	}
-	if isWhere(it.job.Reason.Code) || isWhere(p.reason(it).Code) {
-		p.tellSpan(it)
+	if isWhere(it.job.Reason.Code) || isWhere(ls.teller.reason(it).Code) {
+		ls.tellSpan(it)
 	}
 }
 

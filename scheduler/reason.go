@@ -9,6 +9,14 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
+// teller says why jobs wait.
+type teller struct {
+	*scene
+	fitter  *fitter
+	told    map[shape]cluster.Reason
+	limited map[cluster.JobID]cluster.Reason // by quotas
+}
+
 // tellUnplaced gives each job that does not start its reason.
 func (p *pass) tellUnplaced() {
 	if p.pol.MaxReasons < 0 {
@@ -26,42 +34,42 @@ func (p *pass) tellUnplaced() {
 	p.plan.Unplaced = make([]cluster.Unplaced, 0, n)
 	for i := range p.items {
 		if it := &p.items[i]; !it.gone {
-			p.plan.Unplaced = append(p.plan.Unplaced, cluster.Unplaced{Job: it.job.ID, Reason: p.reason(it)})
+			p.plan.Unplaced = append(p.plan.Unplaced, cluster.Unplaced{Job: it.job.ID, Reason: p.teller.reason(it)})
 		}
 	}
 }
 
 // reason says why a job does not start. Jobs of one shape share the words.
-func (p *pass) reason(it *item) cluster.Reason {
-	if r, ok := p.limited[it.job.ID]; ok {
+func (tl *teller) reason(it *item) cluster.Reason {
+	if r, ok := tl.limited[it.job.ID]; ok {
 		return r
 	}
-	c := p.likeliest(it)
-	if it.spans() && (c >= 0 || it.gpus == 0 && len(p.f.order) > 0) {
-		return p.spanReason(it, c)
+	c := tl.likeliest(it)
+	if it.spans() && (c >= 0 || it.gpus == 0 && len(tl.f.order) > 0) {
+		return tl.spanReason(it, c)
 	}
 	if c < 0 {
 		if it.gpus == 0 {
-			return p.plainReason(it)
+			return tl.plainReason(it)
 		}
-		return p.neverReason(it)
+		return tl.neverReason(it)
 	}
-	key := p.shapeOf(it, c)
-	if r, ok := p.told[key]; ok {
+	key := tl.fitter.shapeOf(it, c)
+	if r, ok := tl.told[key]; ok {
 		return r
 	}
-	r := p.missing(it, c, len(p.told) < p.pol.MaxReasons)
-	if len(p.told) < p.pol.MaxReasons {
-		p.told[key] = r
+	r := tl.missing(it, c, len(tl.told) < tl.pol.MaxReasons)
+	if len(tl.told) < tl.pol.MaxReasons {
+		tl.told[key] = r
 	}
 	return r
 }
 
 // likeliest is the class whose lack is told: that of its queue, or else the
 // fastest.
-func (p *pass) likeliest(it *item) int {
+func (tl *teller) likeliest(it *item) int {
 	if it.queue >= 0 {
-		if c := p.f.cards[it.queue].class; c >= 0 && it.needs[c].Way != rules.WayNone {
+		if c := tl.f.cards[it.queue].class; c >= 0 && it.needs[c].Way != rules.WayNone {
 			return int(c)
 		}
 	}
@@ -76,10 +84,10 @@ func (p *pass) likeliest(it *item) int {
 
 // missing says what the job misses on class c; the words cost, so that they
 // are made only when asked for.
-func (p *pass) missing(it *item, c int, inWords bool) cluster.Reason {
-	k, n := &p.f.classes[c], &it.needs[c]
-	want := p.want(it, c)
-	most, empty := p.mostRoom(it, k, n.Way)
+func (tl *teller) missing(it *item, c int, inWords bool) cluster.Reason {
+	k, n := &tl.f.classes[c], &it.needs[c]
+	want := tl.fitter.want(it, c)
+	most, empty := tl.mostRoom(it, k, n.Way)
 	code := cluster.ReasonResources
 	switch {
 	case n.Way == rules.WayWhole && it.gpus > 1 && empty < it.gpus:
@@ -101,12 +109,12 @@ func (p *pass) missing(it *item, c int, inWords bool) cluster.Reason {
 	case most.until < want.until:
 		code = cluster.ReasonQueueOrder
 	}
-	if code == cluster.ReasonResources && n.Way == rules.WayWhole && it.gpus > 1 && empty >= it.gpus && p.strict(it, k, n.Dur) {
-		return cluster.Reason{Code: cluster.ReasonGPUs, Detail: k.GPUType + ": " + p.farWords(it, n)}
+	if code == cluster.ReasonResources && n.Way == rules.WayWhole && it.gpus > 1 && empty >= it.gpus && tl.fitter.strict(it, k, n.Dur) {
+		return cluster.Reason{Code: cluster.ReasonGPUs, Detail: k.GPUType + ": " + tl.farWords(it, n)}
 	}
 	slowed := ""
 	if code == cluster.ReasonResources {
-		if slowed = p.slowed(it, c, &want); slowed != "" {
+		if slowed = tl.fitter.slowed(it, c, &want); slowed != "" {
 			code = cluster.ReasonSharing
 		}
 	}
@@ -116,18 +124,18 @@ func (p *pass) missing(it *item, c int, inWords bool) cluster.Reason {
 	if slowed != "" {
 		return cluster.Reason{Code: code, Detail: k.GPUType + ": " + slowed}
 	}
-	return cluster.Reason{Code: code, Detail: k.GPUType + ": " + p.words(it, c, code, &most, empty) + p.f.closedWords(k.GPUType)}
+	return cluster.Reason{Code: code, Detail: k.GPUType + ": " + tl.words(it, c, code, &most, empty) + tl.f.closedWords(k.GPUType)}
 }
 
 // farWords tell of a gang for which enough GPUs are free, but in several NUMA
 // groups.
-func (p *pass) farWords(it *item, n *rules.Need) string {
-	left := int64(it.job.Eligible) + min(n.Dur/10, p.pol.NearAge.Microseconds()) - p.now
+func (tl *teller) farWords(it *item, n *rules.Need) string {
+	left := int64(it.job.Eligible) + min(n.Dur/10, tl.pol.NearAge.Microseconds()) - tl.now
 	return fmt.Sprintf("%d GPUs of one NUMA group are not free on any node; takes GPUs of several in %s", it.gpus, say.About(left))
 }
 
-func (p *pass) words(it *item, c int, code cluster.ReasonCode, most *room, empty int) string {
-	k, n := &p.f.classes[c], &it.needs[c]
+func (tl *teller) words(it *item, c int, code cluster.ReasonCode, most *room, empty int) string {
+	k, n := &tl.f.classes[c], &it.needs[c]
 	switch code {
 	case cluster.ReasonGPUs:
 		return fmt.Sprintf("%s free on one node, needs %d", say.GPUs(empty), it.gpus)
@@ -138,7 +146,7 @@ func (p *pass) words(it *item, c int, code cluster.ReasonCode, most *room, empty
 	case cluster.ReasonGPUCompute:
 		return fmt.Sprintf("at most %s of one GPU free, needs %s", say.Percent(max(0, most.milli)), say.Percent(n.Milli))
 	case cluster.ReasonGPUSlots:
-		return fmt.Sprintf("%s on each GPU, no more may share one", say.Jobs(min(p.pol.MaxShares, k.rep.MaxShares)))
+		return fmt.Sprintf("%s on each GPU, no more may share one", say.Jobs(min(tl.pol.MaxShares, k.rep.MaxShares)))
 	case cluster.ReasonCPU:
 		return fmt.Sprintf("at most %s free beside a GPU with room, needs %s", say.Cores(max(0, most.cpu)), say.Cores(it.cpu))
 	case cluster.ReasonHostMem:
@@ -152,15 +160,15 @@ func (p *pass) words(it *item, c int, code cluster.ReasonCode, most *room, empty
 
 // mostRoom is the most of each resource that any card has on which the job
 // may lie, and the most empty cards on one node.
-func (p *pass) mostRoom(it *item, k *class, w rules.Way) (most room, empty int) {
+func (tl *teller) mostRoom(it *item, k *class, w rules.Way) (most room, empty int) {
 	if node := it.node; node != "" {
 		most = nowhere()
-		g := p.groupOn(node, k)
+		g := tl.f.groupOn(node, k)
 		if g == nil {
 			return most, 0
 		}
 		for _, i := range k.cards[g.lo:g.hi] {
-			r := p.f.room(&p.f.cards[i])
+			r := tl.f.room(&tl.f.cards[i])
 			most = most.most(&r)
 		}
 		return most, int(g.empty)
@@ -175,15 +183,15 @@ func (p *pass) mostRoom(it *item, k *class, w rules.Way) (most room, empty int) 
 	return most, empty
 }
 
-func (p *pass) plainReason(it *item) cluster.Reason {
-	most := p.f.plain.at[1]
-	if p.realms != nil && len(p.f.order) > 0 && !slices.ContainsFunc(p.f.order, func(i int32) bool { return !p.refused(it, i) }) {
-		return p.whereReason(it, -1)
+func (tl *teller) plainReason(it *item) cluster.Reason {
+	most := tl.f.plain.at[1]
+	if tl.realms != nil && len(tl.f.order) > 0 && !slices.ContainsFunc(tl.f.order, func(i int32) bool { return !tl.refused(it, i) }) {
+		return tl.whereReason(it, -1)
 	}
 	switch {
-	case len(p.f.hosts) == 0:
+	case len(tl.f.hosts) == 0:
 		return cluster.Reason{Code: cluster.ReasonNoNodes, Detail: "no node is registered"}
-	case len(p.f.order) == 0:
+	case len(tl.f.order) == 0:
 		return cluster.Reason{Code: cluster.ReasonNodeDown, Detail: "every node is drained or silent"}
 	case most.cpu < it.cpu:
 		return cluster.Reason{Code: cluster.ReasonCPU, Detail: fmt.Sprintf("at most %s free on one node, needs %s", say.Cores(max(0, most.cpu)), say.Cores(it.cpu))}
@@ -194,24 +202,24 @@ func (p *pass) plainReason(it *item) cluster.Reason {
 }
 
 // neverReason tells why no class at all can run the job.
-func (p *pass) neverReason(it *item) cluster.Reason {
-	if len(p.f.hosts) == 0 {
+func (tl *teller) neverReason(it *item) cluster.Reason {
+	if len(tl.f.hosts) == 0 {
 		return cluster.Reason{Code: cluster.ReasonNoNodes, Detail: "no node is registered"}
 	}
-	if len(p.f.classes) == 0 {
-		if closed := p.f.closedInAll(); closed > 0 {
+	if len(tl.f.classes) == 0 {
+		if closed := tl.f.closedInAll(); closed > 0 {
 			return cluster.Reason{Code: cluster.ReasonNodeDown, Detail: say.GPUs(closed) + " drained or not sound, and no other on a node that takes jobs"}
 		}
 		return cluster.Reason{Code: cluster.ReasonNodeDown, Detail: "every node with GPUs is drained or silent"}
 	}
 	worst := cluster.Reason{}
 	for c := range it.needs {
-		k := &p.f.classes[c]
+		k := &tl.f.classes[c]
 		if it.needs[c].Why == rules.VetoReserved {
-			return p.whereReason(it, c)
+			return tl.whereReason(it, c)
 		}
 		e, _ := cluster.EstimateFor(it.job.Estimates, k.GPUType)
-		if r := rules.VetoReason(it.job, k.rep, &e, &it.needs[c], &p.pol); worst.Code == "" || r.Code != cluster.ReasonGPUType {
+		if r := rules.VetoReason(it.job, k.rep, &e, &it.needs[c], &tl.pol); worst.Code == "" || r.Code != cluster.ReasonGPUType {
 			worst = r
 		}
 	}

@@ -21,26 +21,36 @@ type newcomer struct {
 	resident
 }
 
-func (p *pass) needResidents() {
-	if p.residents != nil {
+func (ls *lines) needResidents() {
+	if ls.residents != nil {
 		return
 	}
-	p.residents = make([][]resident, len(p.f.cards))
-	for _, j := range p.running {
+	ls.residents = make([][]resident, len(ls.f.cards))
+	for _, j := range ls.running {
 		a := j.Live()
 		if a == nil {
 			continue
 		}
-		_, latest := rules.EndsAt(j, a, p.now, &p.pol)
+		_, latest := rules.EndsAt(j, a, ls.now, &ls.pol)
 		for _, gs := range a.HeldGPUs() {
-			if i, ok := p.f.cardAt[gs.GPU]; ok {
-				p.residents[i] = append(p.residents[i], resident{latest, gs.Share})
+			if i, ok := ls.f.cardAt[gs.GPU]; ok {
+				ls.residents[i] = append(ls.residents[i], resident{latest, gs.Share})
 			}
 		}
 	}
-	for _, s := range p.started {
-		p.residents[s.card] = append(p.residents[s.card], s.resident)
+	for _, s := range ls.started {
+		ls.residents[s.card] = append(ls.residents[s.card], s.resident)
 	}
+}
+
+// keeper keeps cards and nodes for jobs that wait.
+type keeper struct {
+	*scene
+	turns     *turns
+	fitter    *fitter
+	lines     *lines
+	keptPlain bool
+	reserved  int // how many cards are kept for who is not old
 }
 
 // cardsAKeep is for how many cards of the fleet one job that is not old has
@@ -50,14 +60,14 @@ const cardsAKeep = 64
 // reserve keeps cards for a job that did not start: for each that is old, and
 // for the first in the pass that do not fit, as EASY backfill does (Lifka,
 // JSSPP 1995). Those are few: what is kept for one, others go without.
-func (p *pass) reserve(it *item) {
+func (kp *keeper) reserve(it *item) {
 	switch {
 	case it.kept && !it.old: // by a promise
 	case it.old:
-		p.keep(it)
-	case it.gpus > 0 && p.reserved <= len(p.f.cards)/cardsAKeep && p.now >= int64(it.job.Eligible.Add(p.pol.ReserveAge)) && p.keep(it):
+		kp.keep(it)
+	case it.gpus > 0 && kp.reserved <= len(kp.f.cards)/cardsAKeep && kp.now >= int64(it.job.Eligible.Add(kp.pol.ReserveAge)) && kp.keep(it):
 		it.kept = true
-		p.reserved++
+		kp.reserved++
 	}
 }
 
@@ -67,45 +77,45 @@ func (p *pass) reserve(it *item) {
 // backfill for each queue: the job's start counts by the time limits of those
 // before it, the others by prediction. It reports whether it kept any: one job
 // for each queue is enough.
-func (p *pass) keep(it *item) bool {
+func (kp *keeper) keep(it *item) bool {
 	if it.spans() {
-		return p.keepSpan(it)
+		return kp.keepSpan(it)
 	}
 	if it.gpus == 0 {
-		p.keepNode(it)
+		kp.keepNode(it)
 		return true
 	}
-	if it.queue < 0 || p.f.cards[it.queue].kept || !p.queueHolds(it) {
+	if it.queue < 0 || kp.f.cards[it.queue].kept || !kp.lines.queueHolds(it) {
 		return false
 	}
-	cd := &p.f.cards[it.queue]
+	cd := &kp.f.cards[it.queue]
 	cd.kept = true
-	p.needResidents()
-	cards, shadow := p.shadow(it, it.queue, int(cd.class))
-	if it.old && p.now-int64(it.job.Eligible)-p.oldAge(it) >= p.pol.HoldAge.Microseconds() {
+	kp.lines.needResidents()
+	cards, shadow := kp.shadow(it, it.queue, int(cd.class))
+	if it.old && kp.now-int64(it.job.Eligible)-kp.turns.oldAge(it) >= kp.pol.HoldAge.Microseconds() {
 		// Predictions have misled us long enough: nobody passes any more.
-		shadow = p.now
+		shadow = kp.now
 	}
 	for _, i := range cards {
-		p.f.cards[i].until = min(p.f.cards[i].until, shadow)
+		kp.f.cards[i].until = min(kp.f.cards[i].until, shadow)
 	}
-	h := &p.f.hosts[cd.host]
+	h := &kp.f.hosts[cd.host]
 	h.keptCPU += it.cpu
 	h.keptMem += it.mem
 	h.keptFor = cmp.Or(h.keptFor, it.job.ID)
-	p.f.keeps(cd.host, cards)
+	kp.f.keeps(cd.host, cards)
 	return true
 }
 
 // shadow returns the cards that a job waits for and when it could start
 // there at the latest, if nobody new came.
-func (p *pass) shadow(it *item, at int32, c int) ([]int32, int64) {
-	k := &p.f.classes[c]
-	g := &k.groups[p.f.cards[at].group]
+func (kp *keeper) shadow(it *item, at int32, c int) ([]int32, int64) {
+	k := &kp.f.classes[c]
+	g := &k.groups[kp.f.cards[at].group]
 	if it.gpus == 1 {
-		return []int32{at}, p.clears(at, &it.needs[c])
+		return []int32{at}, kp.clears(at, &it.needs[c])
 	}
-	all := p.clearsOn(k, g, &it.needs[c])
+	all := kp.clearsOn(k, g, &it.needs[c])
 	n := min(it.gpus, len(all))
 	cards := make([]int32, 0, n)
 	for _, c := range all[:n] {
@@ -122,13 +132,13 @@ type freeing struct {
 
 // clearsOn lists the cards of a group by when they have room for a need. For
 // whole cards it does not depend on who asks, and is kept until the next start.
-func (p *pass) clearsOn(k *class, g *group, n *rules.Need) []freeing {
+func (kp *keeper) clearsOn(k *class, g *group, n *rules.Need) []freeing {
 	if n.Way == rules.WayWhole && g.clears != nil {
 		return g.clears
 	}
 	all := make([]freeing, 0, g.hi-g.lo)
 	for _, i := range k.cards[g.lo:g.hi] {
-		all = append(all, freeing{i, p.clears(i, n)})
+		all = append(all, freeing{i, kp.clears(i, n)})
 	}
 	slices.SortFunc(all, func(a, b freeing) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.card, b.card)) })
 	if n.Way == rules.WayWhole {
@@ -138,11 +148,11 @@ func (p *pass) clearsOn(k *class, g *group, n *rules.Need) []freeing {
 }
 
 // clears is when so many of those on a card have ended that n fits.
-func (p *pass) clears(i int32, n *rules.Need) int64 {
-	use := p.f.cards[i].use
-	rs := slices.Clone(p.residents[i])
+func (kp *keeper) clears(i int32, n *rules.Need) int64 {
+	use := kp.f.cards[i].use
+	rs := slices.Clone(kp.lines.residents[i])
 	slices.SortFunc(rs, func(a, b resident) int { return cmp.Compare(a.end, b.end) })
-	at := p.now
+	at := kp.now
 	for _, r := range rs {
 		if n.Way == rules.WayShare && n.Mem <= use.FreeMiB() && n.Milli <= use.FreeMilli() && use.FreeShares() > 0 {
 			return at
@@ -159,14 +169,14 @@ func (p *pass) clears(i int32, n *rules.Need) int64 {
 // keepNode keeps what is free of one node for the oldest job without GPUs
 // that waited too long: the node that has most of what it needs, so that what
 // is kept only grows from pass to pass.
-func (p *pass) keepNode(it *item) {
-	if p.keptPlain {
+func (kp *keeper) keepNode(it *item) {
+	if kp.keptPlain {
 		return
 	}
 	best, most := int32(-1), int64(-1)
-	for _, i := range p.f.order {
-		h := &p.f.hosts[i]
-		if h.use.CPUMilli < it.cpu || h.use.MemMiB < it.mem || it.node != "" && it.node != h.node.ID || p.refused(it, i) {
+	for _, i := range kp.f.order {
+		h := &kp.f.hosts[i]
+		if h.use.CPUMilli < it.cpu || h.use.MemMiB < it.mem || it.node != "" && it.node != h.node.ID || kp.refused(it, i) {
 			continue
 		}
 		has := int64(1000)
@@ -183,8 +193,8 @@ func (p *pass) keepNode(it *item) {
 	if best < 0 {
 		return
 	}
-	p.keptPlain = true
-	p.f.hosts[best].keptCPU += it.cpu
-	p.f.hosts[best].keptMem += it.mem
-	p.f.refresh(best)
+	kp.keptPlain = true
+	kp.f.hosts[best].keptCPU += it.cpu
+	kp.f.hosts[best].keptMem += it.mem
+	kp.f.refresh(best)
 }

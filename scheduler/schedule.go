@@ -5,49 +5,27 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
-// pass is one run of Schedule.
+// pass is one run of Schedule: it takes the jobs in turn, starts who fits, and hands
+// the others on.
 type pass struct {
-	pol     Policy
-	now     int64
-	nodes   []*cluster.Node
-	f       *fleet
-	items   []item
-	byID    []int32 // item+1 by job id less firstID
-	firstID cluster.JobID
-	running []*cluster.Job
-	more    map[cluster.JobID]int // see Snapshot.More
-	plan    cluster.Plan
-	failed  map[shape]int64
-	told    map[shape]cluster.Reason
-	loaded  bool
-	moves   int
-	judged  int // how often a job was held against those on a card
-	// residents holds who lies on each card and until when, made when first
-	// asked for; started are those that this pass laid there.
-	residents [][]resident
-	started   []newcomer
-	crowd     *crowd
-	keptPlain bool
-	lasted    int64 // how long jobs have kept coming, see streamAge
-	reserved  int   // how many cards are kept for who is not old
-	keepsIdle bool  // keepForIdle was called
-	bulks     map[shape]bool
-	typical   *learn // of what runs and waits, made when first asked for
-	frag      *frag  // nil where fragmentation plays no part
-	mild      *mild
-	// reservations are those of the snapshot.
-	reservations cluster.Reservations
-	careful      bool    // something is kept for deadlines; see want
-	plenty       bool    // each who waits could have empty cards; see rankOf
-	unseen       bool    // somebody stands in a queue whom the snapshot does not hold
-	realms       *realms // nil where every job may lie everywhere
-	picked       []int32 // scratch
-	chosen       []int   // scratch
-	able         []int   // scratch
-	standing     *cluster.Standing
-	niced        bool             // somebody steps back or forward
-	limits       *cluster.Limiter // ours, nil without quotas
-	limited      map[cluster.JobID]cluster.Reason
+	*scene
+	turns  *turns
+	fitter *fitter
+	plains *plains
+	teller *teller
+	lines  *lines
+	keeper *keeper
+}
+
+// newPass is a pass over a scene of which nothing was looked at yet.
+func newPass(s *scene) *pass {
+	p := &pass{scene: s, turns: &turns{scene: s}}
+	p.fitter = &fitter{scene: s, failed: map[shape]int64{}, bulks: map[shape]bool{}}
+	p.plains = &plains{scene: s, fitter: p.fitter}
+	p.teller = &teller{scene: s, fitter: p.fitter, told: map[shape]cluster.Reason{}}
+	p.lines = &lines{scene: s, turns: p.turns, teller: p.teller}
+	p.keeper = &keeper{scene: s, turns: p.turns, fitter: p.fitter, lines: p.lines}
+	return p
 }
 
 // Schedule decides where the waiting jobs of snap go. It changes nothing of
@@ -65,18 +43,18 @@ func Schedule(snap *cluster.Snapshot, pol Policy) cluster.Plan { return schedule
 
 // schedule makes a pass, and returns it with its plan.
 func schedule(snap *cluster.Snapshot, pol Policy) *pass {
-	p := &pass{pol: pol, now: int64(snap.Now), running: snap.Running, more: snap.More, failed: map[shape]int64{}, bulks: map[shape]bool{}, told: map[shape]cluster.Reason{}}
-	p.plan.BaseIndex, p.nodes = snap.Index, snap.Nodes
-	p.realms, p.reservations = newRealms(snap), snap.Reservations
+	p := newPass(&scene{
+		pol: pol, now: int64(snap.Now), nodes: snap.Nodes, running: snap.Running, more: snap.More, plan: cluster.Plan{BaseIndex: snap.Index},
+		realms: newRealms(snap), reservations: snap.Reservations, standing: snap.Standing, limits: snap.Limits.Clone(),
+	})
 	p.f = newFleet(snap.Nodes, snap.Ledger.Clone(), snap.Queues, &p.pol, p.realms)
-	p.standing, p.limits = snap.Standing, snap.Limits.Clone()
 	p.crowd = newCrowd(snap.Interference, p.f, snap.Running)
 	p.regret(snap.Terms)
 	p.gather(snap.Waiting)
 	p.f.asks(p.items)
 	p.markUnseen()
-	p.frag = p.newFrag()
-	order := p.order()
+	p.fitter.frag = p.fitter.newFrag()
+	order := p.turns.order()
 	p.keepPromises(order, snap)
 	y := yielder{p: p}
 	for _, r := range order {
@@ -84,20 +62,20 @@ func schedule(snap *cluster.Snapshot, pol Policy) *pass {
 		if it.gone {
 			continue
 		}
-		if r.tier == tierPlain && !p.keepsIdle {
-			p.keepForIdle()
+		if r.tier == tierPlain && !p.plains.keepsIdle {
+			p.plains.keepForIdle()
 		}
-		if p.atLimit(it) || p.start(it) {
+		if p.lines.atLimit(it) || p.start(it) {
 			continue
 		}
-		p.wait(it)
+		p.lines.wait(it)
 		y.takeTurn(r)
-		p.reserve(it)
-		p.offLimit(it)
+		p.keeper.reserve(it)
+		p.lines.offLimit(it)
 	}
 	p.makeRoom(order)
-	p.rebalance()
-	p.rerank()
+	p.lines.rebalance()
+	p.lines.rerank()
 	p.tellUnplaced()
 	return p
 }
@@ -105,25 +83,25 @@ func schedule(snap *cluster.Snapshot, pol Policy) *pass {
 // markUnseen counts those in queues whom the snapshot does not hold, and
 // closes the nodes where one of them heads a queue and is old. It
 // looks at no queue beyond its head.
-func (p *pass) markUnseen() {
-	for i := range p.f.cards {
-		p.f.cards[i].unseen = len(p.f.cards[i].queue)
+func (s *scene) markUnseen() {
+	for i := range s.f.cards {
+		s.f.cards[i].unseen = len(s.f.cards[i].queue)
 	}
-	for i := range p.items {
-		if q := p.items[i].queue; q >= 0 {
-			p.f.cards[q].unseen--
+	for i := range s.items {
+		if q := s.items[i].queue; q >= 0 {
+			s.f.cards[q].unseen--
 		}
 	}
-	for i := range p.f.cards {
-		c := &p.f.cards[i]
+	for i := range s.f.cards {
+		c := &s.f.cards[i]
 		if c.unseen <= 0 {
 			c.unseen = 0
 			continue
 		}
-		p.unseen = true
-		if h := &p.f.hosts[c.host]; !h.foreignQueue && RankIsOld(c.queue[0].Rank) && p.find(c.queue[0].Job) == nil {
+		s.unseen = true
+		if h := &s.f.hosts[c.host]; !h.foreignQueue && RankIsOld(c.queue[0].Rank) && s.find(c.queue[0].Job) == nil {
 			h.foreignQueue = true
-			p.f.refresh(c.host)
+			s.f.refresh(c.host)
 		}
 	}
 }
@@ -136,7 +114,7 @@ func (p *pass) start(it *item) bool {
 	if it.gpus == 0 {
 		return p.startPlain(it)
 	}
-	fits := p.fits(it)
+	fits := p.fitter.fits(it)
 	if it.cores != nil && p.startOnCores(it, fits) {
 		return true
 	}
@@ -155,12 +133,12 @@ func (p *pass) start(it *item) bool {
 	if best < 0 || p.declines(it, best, fits) {
 		return false
 	}
-	if p.frag != nil {
-		p.picked = append(p.picked[:0], p.frag.sites[best].cards...)
+	if p.fitter.frag != nil {
+		p.fitter.picked = append(p.fitter.picked[:0], p.fitter.frag.sites[best].cards...)
 	} else {
-		p.picked = p.fit(it, best, p.picked[:0])
+		p.fitter.picked = p.fitter.fit(it, best, p.fitter.picked[:0])
 	}
-	p.place(it, best, p.picked)
+	p.place(it, best, p.fitter.picked)
 	return true
 }
 
@@ -171,18 +149,18 @@ func (p *pass) slack(fastest int64) int64 {
 }
 
 // fits returns the classes on which the job fits now.
-func (p *pass) fits(it *item) []int {
-	p.chosen = p.chosen[:0]
+func (ft *fitter) fits(it *item) []int {
+	ft.chosen = ft.chosen[:0]
 	for c := range it.needs {
-		if it.needs[c].Way == rules.WayNone || !p.mayFit(it, c) {
+		if it.needs[c].Way == rules.WayNone || !ft.mayFit(it, c) {
 			continue
 		}
-		p.picked = p.fit(it, c, p.picked[:0])
-		if len(p.picked) > 0 {
-			p.chosen = append(p.chosen, c)
+		ft.picked = ft.fit(it, c, ft.picked[:0])
+		if len(ft.picked) > 0 {
+			ft.chosen = append(ft.chosen, c)
 		}
 	}
-	return p.chosen
+	return ft.chosen
 }
 
 // prefer reports whether class a is the better place for a job than b, both
@@ -194,18 +172,18 @@ func (p *pass) prefer(it *item, a, b int) bool {
 	na, nb := &it.needs[a], &it.needs[b]
 	ka, kb := &p.f.classes[a], &p.f.classes[b]
 	switch {
-	case p.realms != nil && p.frag == nil && na.Dur == nb.Dur && ka.Alike(&kb.ClassKey):
-		return p.closer(it, a, b)
+	case p.realms != nil && p.fitter.frag == nil && na.Dur == nb.Dur && ka.Alike(&kb.ClassKey):
+		return p.fitter.closer(it, a, b)
 	case na.Dur != nb.Dur:
 		return na.Dur > nb.Dur
-	case ka.Sellable == kb.Sellable && p.frag != nil:
-		return p.frag.sites[a].better(&p.frag.sites[b])
+	case ka.Sellable == kb.Sellable && p.fitter.frag != nil:
+		return p.fitter.frag.sites[a].better(&p.fitter.frag.sites[b])
 	case ka.Sellable == kb.Sellable:
 		return a < b
 	case na.Way == rules.WayWhole && it.job.Spec.GPUMemMiB == 0 && !p.sure(it, ka.GPUType):
 		return ka.Sellable > kb.Sellable
-	case p.frag != nil && p.frag.sites[a].score != p.frag.sites[b].score:
-		return p.frag.sites[a].score > p.frag.sites[b].score
+	case p.fitter.frag != nil && p.fitter.frag.sites[a].score != p.fitter.frag.sites[b].score:
+		return p.fitter.frag.sites[a].score > p.fitter.frag.sites[b].score
 	}
 	return ka.Sellable < kb.Sellable
 }
@@ -231,7 +209,7 @@ func (p *pass) declines(it *item, on int, fits []int) bool {
 		if n.Way == rules.WayNone || n.Dur >= limit || at < len(fits) && fits[at] == c {
 			continue
 		}
-		if wait, ok := p.waitOn(it, c); ok && wait+n.Dur < limit {
+		if wait, ok := p.lines.waitOn(it, c); ok && wait+n.Dur < limit {
 			return true
 		}
 	}
@@ -239,11 +217,11 @@ func (p *pass) declines(it *item, on int, fits []int) bool {
 }
 
 // waitOn is how long a job would wait for a card of class c.
-func (p *pass) waitOn(it *item, c int) (int64, bool) {
-	if it.queue >= 0 && p.f.cards[it.queue].class == int32(c) {
+func (ls *lines) waitOn(it *item, c int) (int64, bool) {
+	if it.queue >= 0 && ls.f.cards[it.queue].class == int32(c) {
 		est := int64(it.job.EstStart)
-		return max(0, est-p.now), p.now < est+p.pol.ReserveAge.Microseconds()
+		return max(0, est-ls.now), ls.now < est+ls.pol.ReserveAge.Microseconds()
 	}
-	i, wait := p.leastLoaded(it, c)
+	i, wait := ls.leastLoaded(it, c)
 	return wait, i >= 0
 }

@@ -25,7 +25,7 @@ func (it *item) allGPUs() int { return it.gpus * max(1, it.nodes) }
 // the classes that do it takes one as other jobs do.
 func (p *pass) startSpan(it *item) bool {
 	if it.gpus == 0 {
-		parts, ok := rules.BestParts(it.job, p.plainParts(it))
+		parts, ok := rules.BestParts(it.job, p.fitter.plainParts(it))
 		if !ok {
 			return false
 		}
@@ -37,10 +37,10 @@ func (p *pass) startSpan(it *item) bool {
 	var fits []int
 	parts := map[int][]rules.Part{}
 	for c := range it.needs {
-		if !p.leads(it, c) || p.realms == nil && !p.mayFit(it, c) {
+		if !p.fitter.leads(it, c) || p.realms == nil && !p.fitter.mayFit(it, c) {
 			continue
 		}
-		if s, ok := rules.BestParts(it.job, p.fitSpan(it, c)); ok {
+		if s, ok := rules.BestParts(it.job, p.fitter.fitSpan(it, c)); ok {
 			fits, parts[c] = append(fits, c), s
 		}
 	}
@@ -79,22 +79,22 @@ func inTime(fits []int, parts map[int][]rules.Part) []int {
 // fitSpan lists the nodes on which the job fits, on cards of class c: those with
 // the fewest empty cards first, so that nodes stay whole for others, and last
 // those for which it was given up before.
-func (p *pass) fitSpan(it *item, c int) []rules.Part {
+func (ft *fitter) fitSpan(it *item, c int) []rules.Part {
 	var out []rules.Part
-	want := p.want(it, c)
-	for k, g := range p.spanGroups(it, c) {
-		if int(g.hi-g.lo) < it.gpus || p.f.hosts[g.host].foreignQueue {
+	want := ft.want(it, c)
+	for k, g := range ft.spanGroups(it, c) {
+		if int(g.hi-g.lo) < it.gpus || ft.f.hosts[g.host].foreignQueue {
 			continue
 		}
-		cards := p.partCards(it, c, k, g, &want)
+		cards := ft.partCards(it, c, k, g, &want)
 		if len(cards) >= it.gpus && len(cards) > 0 {
-			out = append(out, p.partOn(it, g.host, cards, int64(g.empty)))
+			out = append(out, ft.partOn(it, g.host, cards, int64(g.empty)))
 		}
 	}
-	if p.realms == nil && len(out) < it.nodes {
-		s := p.shapeOf(it, c)
-		if u, ok := p.failed[s]; !ok || want.until < u {
-			p.failed[s] = want.until
+	if ft.realms == nil && len(out) < it.nodes {
+		s := ft.shapeOf(it, c)
+		if u, ok := ft.failed[s]; !ok || want.until < u {
+			ft.failed[s] = want.until
 		}
 	}
 	return out
@@ -102,12 +102,12 @@ func (p *pass) fitSpan(it *item, c int) []rules.Part {
 
 // plainParts lists the nodes on which a job without GPUs fits, in the order in
 // which such jobs take them.
-func (p *pass) plainParts(it *item) []rules.Part {
+func (ft *fitter) plainParts(it *item) []rules.Part {
 	var out []rules.Part
-	for place, i := range p.f.order {
-		h := &p.f.hosts[i]
-		if r := p.f.hostRoom(h); r.cpu >= it.cpu && r.host >= it.mem && !p.refused(it, i) && (!it.whole || p.isEmpty(h)) {
-			out = append(out, p.partOn(it, i, nil, int64(place)))
+	for place, i := range ft.f.order {
+		h := &ft.f.hosts[i]
+		if r := ft.f.hostRoom(h); r.cpu >= it.cpu && r.host >= it.mem && !ft.refused(it, i) && (!it.whole || ft.f.isEmpty(h)) {
+			out = append(out, ft.partOn(it, i, nil, int64(place)))
 		}
 	}
 	return out
@@ -137,12 +137,12 @@ func (p *pass) placeSpan(it *item, c int, parts []rules.Part, e cluster.Estimate
 		}
 		p.f.led.Take(b)
 		host := parts[rank].Host
-		p.frag.changed(host)
+		p.fitter.frag.changed(host)
 		p.f.took(host, b.GPUs)
-		p.spared(host)
+		p.plains.spared(host)
 	}
 	if c >= 0 {
-		p.settle(it, c, all)
+		p.lines.settle(it, c, all)
 		p.crowd.settled(it.job, it.needs[c].Milli, all)
 	}
 }
@@ -175,54 +175,54 @@ func (p *pass) berthOn(it *item, c int, s *rules.Part, st *cluster.Start) cluste
 // it starts: who comes later in this pass may lie there only if it is predicted
 // to end before the last of them is clear. As nothing longer is laid on them,
 // that time only comes nearer from pass to pass. It reports whether it kept any.
-func (p *pass) keepSpan(it *item) bool {
+func (kp *keeper) keepSpan(it *item) bool {
 	if it.gpus == 0 {
 		return false // cores come free all the time; the old go first
 	}
-	p.needResidents()
+	kp.lines.needResidents()
 	var best []rules.Part
 	shadow, class := int64(rules.Forever), -1
 	for c := range it.needs {
-		if !p.leads(it, c) {
+		if !kp.fitter.leads(it, c) {
 			continue
 		}
-		if s, ok := rules.BestParts(it.job, p.clearing(it, c)); ok && (class < 0 || rules.LastOrder(s) < shadow) {
+		if s, ok := rules.BestParts(it.job, kp.clearing(it, c)); ok && (class < 0 || rules.LastOrder(s) < shadow) {
 			best, shadow, class = s, rules.LastOrder(s), c
 		}
 	}
 	if class < 0 {
 		return false
 	}
-	if it.old && p.now-int64(it.job.Eligible)-p.oldAge(it) >= p.pol.HoldAge.Microseconds() {
-		shadow = p.now // see keep
+	if it.old && kp.now-int64(it.job.Eligible)-kp.turns.oldAge(it) >= kp.pol.HoldAge.Microseconds() {
+		shadow = kp.now // see keep
 	}
 	for i := range best {
 		for _, card := range best[i].Cards {
-			p.f.cards[card].until = min(p.f.cards[card].until, shadow)
+			kp.f.cards[card].until = min(kp.f.cards[card].until, shadow)
 		}
-		h := &p.f.hosts[best[i].Host]
-		h.keptCPU += p.coresOn(it, h)
+		h := &kp.f.hosts[best[i].Host]
+		h.keptCPU += kp.coresOn(it, h)
 		h.keptMem += it.mem
 		h.keptFor = cmp.Or(h.keptFor, it.job.ID)
-		p.f.keeps(best[i].Host, best[i].Cards)
+		kp.f.keeps(best[i].Host, best[i].Cards)
 	}
 	return true
 }
 
 // clearing lists the nodes that could ever hold the job on cards of class c by
 // when enough of them have room, with those cards.
-func (p *pass) clearing(it *item, c int) []rules.Part {
+func (kp *keeper) clearing(it *item, c int) []rules.Part {
 	var out []rules.Part
-	for k, g := range p.spanGroups(it, c) {
-		h := &p.f.hosts[g.host]
+	for k, g := range kp.fitter.spanGroups(it, c) {
+		h := &kp.f.hosts[g.host]
 		if int(g.hi-g.lo) < it.gpus || h.use.CPUMilli < it.cpu || h.use.MemMiB < it.mem {
 			continue
 		}
-		all := p.clearsOn(k, g, &it.needs[c])
+		all := kp.clearsOn(k, g, &it.needs[c])
 		if !it.whole {
 			all = all[:it.gpus]
 		}
-		s := p.partOn(it, g.host, nil, all[len(all)-1].at)
+		s := kp.fitter.partOn(it, g.host, nil, all[len(all)-1].at)
 		for _, f := range all {
 			s.Cards = append(s.Cards, f.card)
 		}
@@ -232,22 +232,22 @@ func (p *pass) clearing(it *item, c int) []rules.Part {
 }
 
 // spanReason says how many nodes have room for a job that needs several.
-func (p *pass) spanReason(it *item, c int) cluster.Reason {
+func (tl *teller) spanReason(it *item, c int) cluster.Reason {
 	r := cluster.Reason{Code: cluster.ReasonNodes}
 	key := shape{class: -1, cpu: it.cpu, host: it.mem, nodes: int32(it.nodes)}
 	if c >= 0 {
-		key = p.shapeOf(it, c)
+		key = tl.fitter.shapeOf(it, c)
 	}
-	if told, ok := p.told[key]; ok || len(p.told) >= p.pol.MaxReasons {
+	if told, ok := tl.told[key]; ok || len(tl.told) >= tl.pol.MaxReasons {
 		r.Detail = told.Detail
 		return r
 	}
-	defer func() { p.told[key] = r }()
+	defer func() { tl.told[key] = r }()
 	if c < 0 {
-		r.Detail = fmt.Sprintf("%s with %s and %s of host memory free, needs %d at once", say.Nodes(len(p.plainParts(it))), say.Cores(it.cpu), say.Gib(it.mem), it.nodes)
+		r.Detail = fmt.Sprintf("%s with %s and %s of host memory free, needs %d at once", say.Nodes(len(tl.fitter.plainParts(it))), say.Cores(it.cpu), say.Gib(it.mem), it.nodes)
 		return r
 	}
-	r.Detail = fmt.Sprintf("%s: %s with room for %s, needs %d at once", p.f.classes[c].GPUType, say.Nodes(len(p.fitSpan(it, c))), say.GPUs(it.gpus), it.nodes)
+	r.Detail = fmt.Sprintf("%s: %s with room for %s, needs %d at once", tl.f.classes[c].GPUType, say.Nodes(len(tl.fitter.fitSpan(it, c))), say.GPUs(it.gpus), it.nodes)
 	return r
 }
 
@@ -281,15 +281,15 @@ func spanBefore(snap *cluster.Snapshot, job *cluster.Job, alone *cluster.Plan, p
 // tellSpan puts the reason why a job waits into the state, when it is another
 // than is there: it stands in no queue, with whose moves the reasons of others
 // come. Why an attempt of it was given up is of more use to its owner.
-func (p *pass) tellSpan(it *item) {
+func (ls *lines) tellSpan(it *item) {
 	now := it.job.Reason.Code
-	if p.moves >= p.pol.MaxMoves || now == cluster.ReasonRequeued {
+	if ls.moves >= ls.pol.MaxMoves || now == cluster.ReasonRequeued {
 		return
 	}
-	if code := p.reason(it).Code; code != now {
-		p.moves++
+	if code := ls.teller.reason(it).Code; code != now {
+		ls.moves++
 		it.moved = true
-		p.plan.Moves = append(p.plan.Moves, cluster.QueueMove{Job: it.job.ID, Reason: code})
+		ls.plan.Moves = append(ls.plan.Moves, cluster.QueueMove{Job: it.job.ID, Reason: code})
 	}
 }
 

@@ -9,18 +9,18 @@ import (
 
 // spanGroups are the nodes with cards like those of class c on which a job may
 // lie, wherever they are, each once.
-func (p *pass) spanGroups(it *item, c int) iter.Seq2[*class, *group] {
+func (ft *fitter) spanGroups(it *item, c int) iter.Seq2[*class, *group] {
 	return func(yield func(*class, *group) bool) {
-		lo, hi := p.family(c)
+		lo, hi := ft.f.family(c)
 		var seen map[int32]struct{}
 		if hi-lo > 1 {
 			seen = map[int32]struct{}{}
 		}
 		for o := lo; o < hi; o++ {
-			k := &p.f.classes[o]
+			k := &ft.f.classes[o]
 			for i := range k.groups {
 				g := &k.groups[i]
-				if it.needs[o].Way == rules.WayNone || it.bounds.single && !it.job.Spec.Allows(p.f.hosts[g.host].node) {
+				if it.needs[o].Way == rules.WayNone || it.bounds.single && !it.job.Spec.Allows(ft.f.hosts[g.host].node) {
 					continue
 				}
 				if _, twice := seen[g.host]; twice {
@@ -39,8 +39,8 @@ func (p *pass) spanGroups(it *item, c int) iter.Seq2[*class, *group] {
 
 // leads tells of a class that it is the first of its family on which the job
 // may lie, so that each family is looked at once.
-func (p *pass) leads(it *item, c int) bool {
-	lo, _ := p.family(c)
+func (ft *fitter) leads(it *item, c int) bool {
+	lo, _ := ft.f.family(c)
 	for ; lo < c; lo++ {
 		if it.needs[lo].Way != rules.WayNone {
 			return false
@@ -51,34 +51,34 @@ func (p *pass) leads(it *item, c int) bool {
 
 // partCards are the cards that a job would take of a node now, none when it has
 // not enough. A job that wants whole nodes takes them all, of one that is empty.
-func (p *pass) partCards(it *item, c int, k *class, g *group, want *room) []int32 {
-	h := &p.f.hosts[g.host]
+func (ft *fitter) partCards(it *item, c int, k *class, g *group, want *room) []int32 {
+	h := &ft.f.hosts[g.host]
 	if it.whole {
-		if !p.isEmpty(h) || h.use.MemMiB < it.mem || h.use.CPUMilli < it.cpu || h.keptCPU > 0 || int(g.hi-g.lo) > cluster.MaxGPUsPerJob {
+		if !ft.f.isEmpty(h) || h.use.MemMiB < it.mem || h.use.CPUMilli < it.cpu || h.keptCPU > 0 || int(g.hi-g.lo) > cluster.MaxGPUsPerJob {
 			return nil
 		}
 		for _, i := range k.cards[g.lo:g.hi] {
-			if !p.f.cards[i].open(want) {
+			if !ft.f.cards[i].open(want) {
 				return nil
 			}
 		}
 		return append([]int32(nil), k.cards[g.lo:g.hi]...)
 	}
 	if it.needs[c].Way == rules.WayWhole {
-		return p.takeEmpty(k, it, g, want, nil)
+		return ft.takeEmpty(k, it, g, want, nil)
 	}
 	each := *want
 	each.cpu, each.host = -1, -1 // of the node, which is asked itself
-	return p.spreadOn(it, int(p.f.cards[k.cards[g.lo]].class), g, &each, nil)
+	return ft.spreadOn(it, int(ft.f.cards[k.cards[g.lo]].class), g, &each, nil)
 }
 
 // isEmpty reports whether nobody is on a node.
-func (p *pass) isEmpty(h *host) bool {
+func (f *fleet) isEmpty(h *host) bool {
 	if h.use.UsedCPU > 0 || h.use.UsedMem > 0 {
 		return false
 	}
 	for i := h.lo; i < h.hi; i++ {
-		if p.f.cards[i].use.Shares > 0 {
+		if f.cards[i].use.Shares > 0 {
 			return false
 		}
 	}
@@ -86,13 +86,13 @@ func (p *pass) isEmpty(h *host) bool {
 }
 
 // coresOn is how many cores of a node a job takes, in thousandths.
-func (p *pass) coresOn(it *item, h *host) int64 {
+func (kp *keeper) coresOn(it *item, h *host) int64 {
 	if it.whole {
 		return h.use.CPUMilli
 	}
 	return it.cpu
 }
 
-func (p *pass) partOn(it *item, host int32, cards []int32, order int64) rules.Part {
-	return rules.NewPart(it.job, p.f.hosts[host].node.ID, rules.Part{Host: host, Cards: cards, Order: order})
+func (ft *fitter) partOn(it *item, host int32, cards []int32, order int64) rules.Part {
+	return rules.NewPart(it.job, ft.f.hosts[host].node.ID, rules.Part{Host: host, Cards: cards, Order: order})
 }

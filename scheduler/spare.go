@@ -5,23 +5,23 @@ import "github.com/berth-scheduler/berth/scheduler/rules"
 // bulky reports whether a job is so large that no node of its class could hold
 // it beside idle GPUs. Such a job may strand them, else it would never start;
 // so may one that waited too long, whatever its queue's node is like.
-func (p *pass) bulky(it *item, c int) bool {
-	k := &p.f.classes[c]
+func (ft *fitter) bulky(it *item, c int) bool {
+	k := &ft.f.classes[c]
 	if it.cpu <= k.easyCPU && it.mem <= k.easyMem {
 		return false
 	}
-	if it.kept || p.old(it.job) {
+	if it.kept || ft.old(it.job) {
 		return true
 	}
-	s := p.shapeOf(it, c)
-	b, ok := p.bulks[s]
+	s := ft.shapeOf(it, c)
+	b, ok := ft.bulks[s]
 	if ok {
 		return b
 	}
 	b = true
 	for i := range k.groups {
 		g := &k.groups[i]
-		h := &p.f.hosts[g.host]
+		h := &ft.f.hosts[g.host]
 		n := int64(max(1, it.gpus))
 		if int(g.hi-g.lo) >= it.gpus && (it.node == "" || it.node == h.node.ID) &&
 			it.cpu <= rules.Most(h.use.CPUMilli, h.spare.PartCPU, h.spare.GPUs*h.spare.LeastCPU, h.spare.LeastCPU, n) &&
@@ -30,7 +30,7 @@ func (p *pass) bulky(it *item, c int) bool {
 			break
 		}
 	}
-	p.bulks[s] = b
+	ft.bulks[s] = b
 	return b
 }
 
@@ -73,41 +73,49 @@ func (h *host) occupy(cpu, mem int64, takes int) {
 	h.idleMem -= min(mem, h.idleMem, h.spare.LeastMem*int64(takes))
 }
 
+// plains finds nodes for jobs without GPUs, and keeps there what idle GPUs need.
+type plains struct {
+	*scene
+	fitter    *fitter
+	mild      *mild
+	keepsIdle bool // keepForIdle was called
+}
+
 // keepForIdle keeps the idle GPUs of all nodes, from jobs that need none, what
 // the most demanding of the jobs that wait for GPUs takes beside each, at most
 // the part of a GPU. When only jobs without GPUs wait, they may take it all.
-func (p *pass) keepForIdle() {
-	p.keepsIdle = true
-	if p.pol.KeepCPUMilli <= 0 && p.pol.KeepMemMiB <= 0 {
+func (pl *plains) keepForIdle() {
+	pl.keepsIdle = true
+	if pl.pol.KeepCPUMilli <= 0 && pl.pol.KeepMemMiB <= 0 {
 		return
 	}
 	var cpu, mem int64
-	for i := range p.items {
-		if it := &p.items[i]; !it.gone && it.gpus > 0 {
+	for i := range pl.items {
+		if it := &pl.items[i]; !it.gone && it.gpus > 0 {
 			n := int64(it.gpus)
 			cpu, mem = max(cpu, (it.cpu+n-1)/n), max(mem, (it.mem+n-1)/n)
 		}
 	}
-	if p.unseen { // somebody waits whose needs the pass does not know
+	if pl.unseen { // somebody waits whose needs the pass does not know
 		cpu, mem = rules.Forever, rules.Forever
 	}
 	if cpu == 0 && mem == 0 {
 		return
 	}
-	for i := range p.f.hosts {
-		h := &p.f.hosts[i]
+	for i := range pl.f.hosts {
+		h := &pl.f.hosts[i]
 		if h.place < 0 || h.spare.GPUs == 0 {
 			continue
 		}
 		idle := int64(0)
 		for c := h.lo; c < h.hi; c++ {
-			if p.f.cards[c].use.Idle() {
+			if pl.f.cards[c].use.Idle() {
 				idle++
 			}
 		}
 		h.plainCPU, h.plainMem = idle*min(cpu, h.spare.PartCPU), idle*min(mem, h.spare.PartMem)
 		if idle > 0 {
-			p.f.plain.set(int(h.place), p.f.hostRoom(h))
+			pl.f.plain.set(int(h.place), pl.f.hostRoom(h))
 		}
 	}
 }
@@ -152,30 +160,30 @@ type mild struct {
 
 // needMild makes the tree when first asked for; nil where the site wants
 // nothing to be kept.
-func (p *pass) needMild() *mild {
-	if p.mild != nil || p.pol.KeepCPUMilli <= 0 && p.pol.KeepMemMiB <= 0 {
-		return p.mild
+func (pl *plains) needMild() *mild {
+	if pl.mild != nil || pl.pol.KeepCPUMilli <= 0 && pl.pol.KeepMemMiB <= 0 {
+		return pl.mild
 	}
-	p.mild = &mild{tree: newTree(len(p.f.order))}
-	p.fillMild()
-	return p.mild
+	pl.mild = &mild{tree: newTree(len(pl.f.order))}
+	pl.fillMild()
+	return pl.mild
 }
 
-func (p *pass) fillMild() {
-	l := p.learned()
-	p.mild.beside = beside{l.cpu, l.host, l.milli}
-	for place, i := range p.f.order {
-		p.mild.tree.put(place, p.mildRoom(&p.f.hosts[i]))
+func (pl *plains) fillMild() {
+	l := pl.fitter.learned()
+	pl.mild.beside = beside{l.cpu, l.host, l.milli}
+	for place, i := range pl.f.order {
+		pl.mild.tree.put(place, pl.mildRoom(&pl.f.hosts[i]))
 	}
-	p.mild.tree.build()
+	pl.mild.tree.build()
 }
 
-func (p *pass) mildRoom(h *host) room {
-	r := p.f.hostRoom(h)
+func (pl *plains) mildRoom(h *host) room {
+	r := pl.f.hostRoom(h)
 	if r.until < 0 {
 		return r
 	}
-	b := &p.mild.beside
+	b := &pl.mild.beside
 	use := b.usable(h.idle, h.freeCPU(), h.freeMem())
 	if use == 0 {
 		return r
@@ -186,45 +194,45 @@ func (p *pass) mildRoom(h *host) room {
 }
 
 // spared brings what is known of a node's idle GPUs up to its ledger.
-func (p *pass) spared(host int32) {
-	h := &p.f.hosts[host]
-	h.idle = p.f.idleOf(h)
-	if p.mild != nil && h.place >= 0 {
-		p.mild.tree.set(int(h.place), p.mildRoom(h))
+func (pl *plains) spared(host int32) {
+	h := &pl.f.hosts[host]
+	h.idle = pl.f.idleOf(h)
+	if pl.mild != nil && h.place >= 0 {
+		pl.mild.tree.set(int(h.place), pl.mildRoom(h))
 	}
 }
 
 // plainPlace finds a place in fleet.order for a job without GPUs: the first
 // where it takes nothing from idle GPUs, nodes without GPUs first, then those
 // with the fewest idle; else where it takes the cores of the fewest.
-func (p *pass) plainPlace(it *item, want *room) (int, string) {
-	t := p.f.plain
+func (pl *plains) plainPlace(it *item, want *room) (int, string) {
+	t := pl.f.plain
 	if it.node != "" {
-		h, ok := p.f.hostAt[it.node]
-		if !ok || p.refused(it, h) || p.f.hosts[h].place < 0 || !t.leaf(int(p.f.hosts[h].place)).holds(want) {
+		h, ok := pl.f.hostAt[it.node]
+		if !ok || pl.refused(it, h) || pl.f.hosts[h].place < 0 || !t.leaf(int(pl.f.hosts[h].place)).holds(want) {
 			return -1, ""
 		}
-		return int(p.f.hosts[h].place), "the node that it asks for"
+		return int(pl.f.hosts[h].place), "the node that it asks for"
 	}
-	m := p.needMild()
+	m := pl.needMild()
 	if m == nil {
 		place := t.first(0, want)
-		for place >= 0 && p.refused(it, p.f.order[place]) {
+		for place >= 0 && pl.refused(it, pl.f.order[place]) {
 			place = t.first(place+1, want)
 		}
 		return place, "a node with room, those without GPUs first, then those with the fewest idle"
 	}
 	for place := m.tree.first(0, want); place >= 0; place = m.tree.first(place+1, want) {
-		if t.leaf(place).holds(want) && !p.refused(it, p.f.order[place]) {
+		if t.leaf(place).holds(want) && !pl.refused(it, pl.f.order[place]) {
 			return place, "leaves idle GPUs the cores and memory that jobs for them take; nodes without GPUs first, then those with the fewest idle"
 		}
 	}
 	best, least := -1, int64(rules.Forever)
 	for place := t.first(0, want); place >= 0 && least > 0; place = t.first(place+1, want) {
-		if p.refused(it, p.f.order[place]) {
+		if pl.refused(it, pl.f.order[place]) {
 			continue
 		}
-		h := &p.f.hosts[p.f.order[place]]
+		h := &pl.f.hosts[pl.f.order[place]]
 		if cost := m.usable(h.idle, h.freeCPU(), h.freeMem()) - m.usable(h.idle, h.freeCPU()-it.cpu, h.freeMem()-it.mem); cost < least {
 			best, least = place, cost
 		}

@@ -49,9 +49,9 @@ func classless(rank int64) int64 {
 // So weights mean the same whatever waits. Deadlines and the old stay where
 // they are, so that nobody starves, and so does everybody where there are empty
 // cards for all.
-func (p *pass) mix(order []rank) {
-	fair := p.pol.FairMilli > 0 && p.standing != nil && p.standing.Fair != nil
-	if !fair && !p.niced || len(order) < 2 {
+func (ts *turns) mix(order []rank) {
+	fair := ts.pol.FairMilli > 0 && ts.standing != nil && ts.standing.Fair != nil
+	if !fair && !ts.niced || len(order) < 2 {
 		return
 	}
 	type entry struct {
@@ -66,18 +66,18 @@ func (p *pass) mix(order []rank) {
 		byFair[i] = int32(i)
 		es[i] = entry{rank: r, fixed: r.tier == tierDue || r.tier == tierOld, score: int64(i) * cluster.WholeGPU}
 		if fair {
-			es[i].place = p.standing.Fair.Place(assocOf(p.items[r.item].job))
+			es[i].place = ts.standing.Fair.Place(assocOf(ts.items[r.item].job))
 		}
 	}
 	if fair {
 		slices.SortStableFunc(byFair, func(a, b int32) int { return cmp.Compare(es[a].place, es[b].place) })
-		w := min(p.pol.FairMilli, cluster.WholeGPU)
+		w := min(ts.pol.FairMilli, cluster.WholeGPU)
 		for k, i := range byFair {
 			es[i].score = (cluster.WholeGPU-w)*int64(i) + w*int64(k)
 		}
 	}
 	for i := range es {
-		es[i].score += int64(p.items[es[i].rank.item].job.Spec.Nice) * cluster.WholeGPU
+		es[i].score += int64(ts.items[es[i].rank.item].job.Spec.Nice) * cluster.WholeGPU
 	}
 	slices.SortStableFunc(es, func(a, b entry) int {
 		switch {
@@ -103,16 +103,16 @@ func assocOf(j *cluster.Job) cluster.Assoc {
 }
 
 // takesOn is how much of GPUs a job takes on class c, in thousandths.
-func (p *pass) takesOn(it *item, c int) int64 {
-	k := &p.f.classes[c]
+func (s *scene) takesOn(it *item, c int) int64 {
+	k := &s.f.classes[c]
 	return int64(it.allGPUs()) * cluster.ShareMilli(it.needs[c].Share(k.Sellable), k.Sellable)
 }
 
 // atLimit reports whether a quota keeps a job from starting, whatever is free. It
 // leaves the queue that it stands in: others go on, and what comes free there is
 // not kept for it.
-func (p *pass) atLimit(it *item) bool {
-	if p.limits == nil {
+func (ls *lines) atLimit(it *item) bool {
+	if ls.limits == nil {
 		return false
 	}
 	least := int64(0)
@@ -120,7 +120,7 @@ func (p *pass) atLimit(it *item) bool {
 		least = rules.Forever
 		for c := range it.needs {
 			if it.needs[c].Way != rules.WayNone {
-				least = min(least, p.takesOn(it, c))
+				least = min(least, ls.takesOn(it, c))
 			}
 		}
 		if least == rules.Forever {
@@ -130,54 +130,54 @@ func (p *pass) atLimit(it *item) bool {
 	if it.cores != nil {
 		least = 0
 	}
-	r := p.limits.MayStart(cluster.HolderOf(it.job), least)
+	r := ls.limits.MayStart(cluster.HolderOf(it.job), least)
 	if r.Code == "" {
 		return false
 	}
-	if p.limited == nil {
-		p.limited = map[cluster.JobID]cluster.Reason{}
+	if ls.teller.limited == nil {
+		ls.teller.limited = map[cluster.JobID]cluster.Reason{}
 	}
-	p.limited[it.job.ID] = r
-	if p.moves < p.pol.MaxMoves && (it.queue >= 0 || it.job.State == cluster.JobQueued || it.job.Reason.Code != r.Code) {
-		p.moves++
-		p.leave(it, r.Code)
+	ls.teller.limited[it.job.ID] = r
+	if ls.moves < ls.pol.MaxMoves && (it.queue >= 0 || it.job.State == cluster.JobQueued || it.job.Reason.Code != r.Code) {
+		ls.moves++
+		ls.leave(it, r.Code)
 	}
 	return true
 }
 
 // leave takes a job out of its queue, if it stands in one, with another reason.
-func (p *pass) leave(it *item, why cluster.ReasonCode) {
+func (ls *lines) leave(it *item, why cluster.ReasonCode) {
 	if it.queue >= 0 {
-		if p.loaded {
-			p.addQueued(it, -1)
+		if ls.loaded {
+			ls.addQueued(it, -1)
 		}
 		it.queue = -1
 	}
 	it.moved = true
-	p.plan.Moves = append(p.plan.Moves, cluster.QueueMove{Job: it.job.ID, Reason: why})
+	ls.plan.Moves = append(ls.plan.Moves, cluster.QueueMove{Job: it.job.ID, Reason: why})
 }
 
 // offLimit gives a job another reason that waited for a quota, does not any
 // more, and stands in no queue.
-func (p *pass) offLimit(it *item) {
-	if it.queue >= 0 || it.moved || it.job.State != cluster.JobPending || p.moves >= p.pol.MaxMoves || !cluster.LimitReason(it.job.Reason.Code) {
+func (ls *lines) offLimit(it *item) {
+	if it.queue >= 0 || it.moved || it.job.State != cluster.JobPending || ls.moves >= ls.pol.MaxMoves || !cluster.LimitReason(it.job.Reason.Code) {
 		return
 	}
-	if r := p.reason(it); r.Code != it.job.Reason.Code {
-		p.moves++
-		p.leave(it, r.Code)
+	if r := ls.teller.reason(it); r.Code != it.job.Reason.Code {
+		ls.moves++
+		ls.leave(it, r.Code)
 	}
 }
 
 // overLimit reports whether a job would break a quota by what it takes on class c.
-func (p *pass) overLimit(it *item, c int) bool {
-	return p.limits.MayStart(cluster.HolderOf(it.job), p.takesOn(it, c)).Code != ""
+func (s *scene) overLimit(it *item, c int) bool {
+	return s.limits.MayStart(cluster.HolderOf(it.job), s.takesOn(it, c)).Code != ""
 }
 
 // countStart takes a start from the quotas.
-func (p *pass) countStart(it *item, st *cluster.Start) {
-	if p.limits == nil {
+func (s *scene) countStart(it *item, st *cluster.Start) {
+	if s.limits == nil {
 		return
 	}
-	p.limits.Count(cluster.HolderOf(it.job), 0, 1, p.f.led.HeldMilli(st.AllGPUs()))
+	s.limits.Count(cluster.HolderOf(it.job), 0, 1, s.f.led.HeldMilli(st.AllGPUs()))
 }

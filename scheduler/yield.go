@@ -140,9 +140,9 @@ func (y *yielder) takeTurn(r rank) {
 		return slices.ContainsFunc(best, func(o giver) bool { return o.job == g.job })
 	})
 	cards := at.claim(it, p)
-	if len(best) > 0 && !it.moved && p.moves < p.pol.MaxMoves && (it.queue < 0 || p.f.cards[it.queue].host != at.host) {
-		p.moves++
-		p.join(it, cards[0], best[0].cost) // where it is looked at as soon as they left
+	if len(best) > 0 && !it.moved && p.lines.moves < p.pol.MaxMoves && (it.queue < 0 || p.f.cards[it.queue].host != at.host) {
+		p.lines.moves++
+		p.lines.join(it, cards[0], best[0].cost) // where it is looked at as soon as they left
 	}
 }
 
@@ -191,7 +191,7 @@ func (y *yielder) gains(it *item, r rank, g *giver) bool {
 	if g.job.Spec.Partition != it.job.Spec.Partition {
 		return false // others are not its to end
 	}
-	work := p.gpuTime(it, dur) * 1000
+	work := p.turns.gpuTime(it, dur) * 1000
 	return g.work() >= (work+g.cost/cluster.WholeGPU*g.size)/1000*m && g.left >= (dur+g.cost)/1000*m && y.precedes(it, r, g)
 }
 
@@ -205,10 +205,10 @@ func (y *yielder) precedes(it *item, r rank, g *giver) bool {
 	if g.rank == nil {
 		w := *g.job
 		w.Eligible = cluster.Time(p.now)
-		other := newItem(p, &w, make([]rules.Need, len(p.f.classes)))
+		other := newItem(p.scene, &w, make([]rules.Need, len(p.f.classes)))
 		g.rank = &rank{class: -other.class, tier: tierPlain, first: rules.Forever} // it starts nowhere
 		if other.fast = p.fastest(&other); other.fast >= 0 {
-			*g.rank = p.rankOf(&other)
+			*g.rank = p.turns.rankOf(&other)
 		}
 	}
 	return r.compare(*g.rank) < 0
