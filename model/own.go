@@ -128,7 +128,8 @@ func upper(errs []float64) float64 {
 		sum += float64((e - mean) * (e - mean))
 	}
 	// Student's t for nineteen in twenty, by Cornish and Fisher's expansion.
-	z, nu := 1.6449, float64(n-1)
-	t := z + (z*z*z+z)/(4*nu) + (5*z*z*z*z*z+16*z*z*z+3*z)/(96*nu*nu)
-	return max(mean+t*math.Sqrt(sum/nu*(1+1/float64(n))), errs[n-1])
+	// (z³+z)/4 and (5z⁵+16z³+3z)/96 of the normal quantile z.
+	nu := float64(n - 1)
+	t := 1.6449 + 1.5240/nu + 1.4204/(nu*nu)
+	return max(mean+float64(t*math.Sqrt(sum/nu*(1+1/float64(n)))), errs[n-1])
 }
