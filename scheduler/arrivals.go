@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/fleet"
 )
 
 // Offers decides about jobs one by one, see Arrivals.
@@ -33,8 +34,8 @@ type Arrivals struct {
 func NewArrivals(nodes []*cluster.Node, led *cluster.Ledger, pol Policy) *Arrivals {
 	pol.PatienceMilli = 0
 	p := newPass(&scene{pol: pol, nodes: nodes})
-	p.f = newFleet(nodes, led.Clone(), nil, &p.pol, nil)
-	p.fitter.typical = newLearn(len(p.f.classes))
+	p.f = fleet.New(nodes, led.Clone(), nil, &p.pol, nil)
+	p.fitter.typical = newLearn(len(p.f.Classes))
 	a := &Arrivals{p: p, step: 1}
 	if pol.FragNodes > 0 && pol.FragJobs > 0 {
 		a.frag = p.fitter.makeFrag()
@@ -67,7 +68,7 @@ func (a *Arrivals) Offer(now cluster.Time, index uint64, j *cluster.Job) (cluste
 	st := p.plan.Starts[0]
 	a.ran = append(a.ran, j)
 	for _, b := range st.Berths() {
-		a.settle(p.f.hostAt[b.Node])
+		a.settle(p.f.HostAt[b.Node])
 	}
 	return st, true
 }
@@ -78,7 +79,7 @@ func (a *Arrivals) learn(j *cluster.Job) (weight int64) {
 	p, n := a.p, len(a.ran)
 	if step := every(n + 1); step != a.step {
 		a.step, a.other = step, true
-		p.fitter.typical = newLearn(len(p.f.classes))
+		p.fitter.typical = newLearn(len(p.f.Classes))
 		for i := 0; i < n; i += step {
 			p.fitter.typical.add(a.ran[i], p.f, int64(step))
 		}
@@ -99,9 +100,9 @@ func (a *Arrivals) learn(j *cluster.Job) (weight int64) {
 // settle makes a node that something started on what a new pass would find.
 func (a *Arrivals) settle(host int32) {
 	f := a.p.f
-	h := &f.hosts[host]
-	f.keepIdle(h)
-	f.keeps(host, nil)
+	h := &f.Hosts[host]
+	f.KeepIdle(h)
+	f.Keeps(host, nil)
 	a.frag.changed(host)
 	if !slices.Contains(a.moved, host) {
 		a.moved = append(a.moved, host)
@@ -113,14 +114,14 @@ func (a *Arrivals) reorder() {
 	p := a.p
 	f := p.f
 	if len(a.moved) > 0 {
-		f.order = slices.DeleteFunc(f.order, func(i int32) bool { return slices.Contains(a.moved, i) })
+		f.Order = slices.DeleteFunc(f.Order, func(i int32) bool { return slices.Contains(a.moved, i) })
 		for _, i := range a.moved {
-			if f.hosts[i].place >= 0 {
-				at, _ := slices.BinarySearchFunc(f.order, i, f.comparePlain)
-				f.order = slices.Insert(f.order, at, i)
+			if f.Hosts[i].Place >= 0 {
+				at, _ := slices.BinarySearchFunc(f.Order, i, f.ComparePlain)
+				f.Order = slices.Insert(f.Order, at, i)
 			}
 		}
-		f.fillPlain()
+		f.FillPlain()
 	}
 	if p.plains.mild != nil && (a.odd || len(a.moved) > 0) {
 		p.plains.fillMild()

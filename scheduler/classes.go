@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
@@ -81,13 +82,13 @@ func (m *maker) coming(id cluster.JobID) bool {
 func (m *maker) forJob(it *item) {
 	var best []*cluster.Job
 	least := int64(rules.Forever)
-	for i := range m.p.f.hosts {
-		h := &m.p.f.hosts[i]
-		if h.place < 0 || it.node != "" && it.node != h.node.ID || !it.job.Spec.Allows(h.node) {
+	for i := range m.p.f.Hosts {
+		h := &m.p.f.Hosts[i]
+		if h.Place < 0 || it.node != "" && it.node != h.Node.ID || !it.job.Spec.Allows(h.Node) {
 			continue
 		}
 		var may []*cluster.Job
-		for _, j := range m.on[h.node.ID] {
+		for _, j := range m.on[h.Node.ID] {
 			if _, gone := m.taken[j.ID]; !gone && m.p.standing.MayPreempt(it.job, j) {
 				may = append(may, j)
 			}
@@ -130,7 +131,7 @@ func (m *maker) lossOf(j *cluster.Job) int64 {
 // it would not even then. All who may be ended go in thought; then those come
 // back, the dearest first, without whom it fits all the same: what is left is
 // what is needed.
-func (m *maker) onNode(it *item, h *host, may []*cluster.Job) []*cluster.Job {
+func (m *maker) onNode(it *item, h *fleet.Host, may []*cluster.Job) []*cluster.Job {
 	slices.SortFunc(may, func(a, b *cluster.Job) int {
 		return cmp.Or(cmp.Compare(m.lossOf(b), m.lossOf(a)), cmp.Compare(a.ID, b.ID))
 	})
@@ -149,8 +150,8 @@ func (m *maker) onNode(it *item, h *host, may []*cluster.Job) []*cluster.Job {
 
 // fits reports whether the job fits a node when some of those who run there are
 // gone.
-func (m *maker) fits(it *item, h *host, gone []*cluster.Job) bool {
-	cpu, mem := h.use.CPUMilli-h.use.UsedCPU-it.cpu, h.use.MemMiB-h.use.UsedMem-it.mem
+func (m *maker) fits(it *item, h *fleet.Host, gone []*cluster.Job) bool {
+	cpu, mem := h.Use.CPUMilli-h.Use.UsedCPU-it.cpu, h.Use.MemMiB-h.Use.UsedMem-it.mem
 	for _, j := range gone {
 		cpu += j.Live().Berth.CPUMilli
 		mem += j.Live().Berth.MemMiB
@@ -162,12 +163,12 @@ func (m *maker) fits(it *item, h *host, gone []*cluster.Job) bool {
 		return true
 	}
 	free := map[int32]int{} // cards that would hold it, by class
-	for i := h.lo; i < h.hi; i++ {
-		c := &m.p.f.cards[i]
-		if c.class < 0 || it.needs[c.class].Way == rules.WayNone || c.use.Closed {
+	for i := h.Lo; i < h.Hi; i++ {
+		c := &m.p.f.Cards[i]
+		if c.Class < 0 || it.needs[c.Class].Way == rules.WayNone || c.Use.Closed {
 			continue
 		}
-		use := c.use
+		use := c.Use
 		for _, j := range gone {
 			for _, g := range j.Live().Berth.GPUs {
 				if g.GPU == use.ID {
@@ -178,12 +179,12 @@ func (m *maker) fits(it *item, h *host, gone []*cluster.Job) bool {
 				}
 			}
 		}
-		n := &it.needs[c.class]
+		n := &it.needs[c.Class]
 		if n.Way == rules.WayWhole && use.Shares > 0 || use.FreeShares() < 1 || use.Shares >= max(1, m.p.pol.MaxShares) ||
 			n.Way == rules.WayShare && (n.Mem > use.FreeMiB() || n.Milli > use.FreeMilli()) {
 			continue
 		}
-		if free[c.class]++; free[c.class] >= it.gpus {
+		if free[c.Class]++; free[c.Class] >= it.gpus {
 			return true
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler/company"
+	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
@@ -49,17 +50,17 @@ type kind struct {
 }
 
 // newCrowd reads who runs where.
-func newCrowd(know *cluster.Interference, f *fleet, running []*cluster.Job) *crowd {
-	if f.pol.MaxSlowdownMilli <= 0 {
+func newCrowd(know *cluster.Interference, f *fleet.Fleet, running []*cluster.Job) *crowd {
+	if f.Pol.MaxSlowdownMilli <= 0 {
 		know = nil
 	}
-	owned := slices.ContainsFunc(f.cards, func(c card) bool { return c.gpu.Scope != cluster.ScopeAnyone })
+	owned := slices.ContainsFunc(f.Cards, func(c fleet.Card) bool { return c.GPU.Scope != cluster.ScopeAnyone })
 	if know == nil && !owned {
 		return nil
 	}
-	w := &crowd{know: know, owned: owned, on: make([][]company.Sharer, len(f.cards)), rules: make([]*cluster.Sharing, len(f.cards)), kinds: map[kind]int32{}}
-	for i := range f.cards {
-		w.rules[i] = know.SharingOn(f.cards[i].gpu)
+	w := &crowd{know: know, owned: owned, on: make([][]company.Sharer, len(f.Cards)), rules: make([]*cluster.Sharing, len(f.Cards)), kinds: map[kind]int32{}}
+	for i := range f.Cards {
+		w.rules[i] = know.SharingOn(f.Cards[i].GPU)
 	}
 	for _, j := range running {
 		a := j.Live()
@@ -67,7 +68,7 @@ func newCrowd(know *cluster.Interference, f *fleet, running []*cluster.Job) *cro
 			continue
 		}
 		for _, gs := range a.HeldGPUs() {
-			if i, ok := f.cardAt[gs.GPU]; ok {
+			if i, ok := f.CardAt[gs.GPU]; ok {
 				w.on[i] = company.Insert(w.on[i], company.SharerOf(know, j, j.ID, gs.Share.Milli))
 			}
 		}
@@ -102,7 +103,7 @@ func (ft *fitter) judge(it *item, n *rules.Need, i int32) company.Verdict {
 	if w == nil || n.Way != rules.WayShare {
 		return company.Verdict{}
 	}
-	if v := company.Strangers(ft.f.cards[i].gpu, w.on[i], &it.job.Owner); v.Strange != nil {
+	if v := company.Strangers(ft.f.Cards[i].GPU, w.on[i], &it.job.Owner); v.Strange != nil {
 		return v
 	}
 	return company.Judge(w.know, w.rules[i], w.on[i], company.SharerOf(w.know, it.job, 0, n.Milli), ft.pol.MaxSlowdownMilli)
@@ -116,18 +117,18 @@ func (ft *fitter) suits(it *item, c int, i int32) bool {
 
 // suited is the first place at or after from where a card in use has room for
 // the job and all there stay fast enough, or -1.
-func (ft *fitter) suited(it *item, c int, want *room, from, hi int) int {
-	k := &ft.f.classes[c]
-	place := k.used.first(from, want)
+func (ft *fitter) suited(it *item, c int, want *fleet.Room, from, hi int) int {
+	k := &ft.f.Classes[c]
+	place := k.Used.First(from, want)
 	if ft.crowd == nil {
 		return place
 	}
 	most := ft.tries(it)
-	for tries := 0; place >= 0 && place < hi; place = k.used.first(place+1, want) {
-		if ft.crowd.strange(ft.f.cards[k.cards[place]].gpu, k.cards[place], it) {
+	for tries := 0; place >= 0 && place < hi; place = k.Used.First(place+1, want) {
+		if ft.crowd.strange(ft.f.Cards[k.Cards[place]].GPU, k.Cards[place], it) {
 			continue // costs next to nothing, and is no try
 		}
-		if ft.suits(it, c, k.cards[place]) {
+		if ft.suits(it, c, k.Cards[place]) {
 			break
 		}
 		if tries >= most {
@@ -150,17 +151,17 @@ func (w *crowd) strange(g *cluster.GPU, i int32, it *item) bool {
 
 // slowed says in words whom the job would slow down on the first card of class
 // c that has all else, "" when none has.
-func (ft *fitter) slowed(it *item, c int, want *room) string {
-	k := &ft.f.classes[c]
-	lo, hi, ok := ft.f.span(it, k)
+func (ft *fitter) slowed(it *item, c int, want *fleet.Room) string {
+	k := &ft.f.Classes[c]
+	lo, hi, ok := ft.span(it, k)
 	if ft.crowd == nil || !ok || it.needs[c].Way != rules.WayShare {
 		return ""
 	}
-	place := k.used.first(lo, want)
+	place := k.Used.First(lo, want)
 	if place < 0 || place >= hi {
 		return ""
 	}
-	i := k.cards[place]
+	i := k.Cards[place]
 	if v := ft.judge(it, &it.needs[c], i); v.Against() {
 		return v.Words(ft.crowd.rules[i], ft.pol.MaxSlowdownMilli)
 	}

@@ -2,12 +2,10 @@ package scheduler
 
 import (
 	"math"
-	"slices"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
@@ -18,7 +16,7 @@ func TestRanksInQueues(t *testing.T) {
 	now := int64(1_700_000_000_000_000)
 	const h = int64(3_600_000_000)
 	p := &turns{scene: &scene{pol: Default(), now: now}}
-	p.f = &fleet{classes: []class{{ClassKey: rules.ClassKey{GPUType: "A", Sellable: 1000}, drain: 1000 * h}}}
+	p.f = &fleet.Fleet{Classes: []fleet.Class{{ClassKey: rules.ClassKey{GPUType: "A", Sellable: 1000}, Drain: 1000 * h}}}
 	at := func(id cluster.JobID, dur int64, edit func(*item)) *item {
 		j := &cluster.Job{ID: id, Eligible: cluster.Time(now), Spec: &cluster.Spec{GPUs: 1}}
 		it := &item{job: j, gpus: 1, fast: 0, needs: []rules.Need{{Mem: 1000, Milli: 1000, Dur: dur, Way: rules.WayWhole}}}
@@ -111,79 +109,4 @@ func TestUsableBeside(t *testing.T) {
 	if got := (&beside{}).usable(2000, 64_000, 1); got != 0 {
 		t.Errorf("%d of use where nobody knows what is typical", got)
 	}
-}
-
-// TestBitsetAtEdges: members beside and at the ends of words.
-func TestBitsetAtEdges(t *testing.T) {
-	t.Parallel()
-	for _, members := range [][]int{{0}, {63}, {64}, {127}, {0, 63, 64, 127}, {62, 63}, {64, 65}, {1, 126}, {}} {
-		b := make(bitset, 2)
-		for _, m := range members {
-			b.add(m)
-		}
-		for from := range 130 {
-			want := -1
-			for _, m := range members {
-				if m >= from {
-					want = m
-					break
-				}
-			}
-			if got := b.next(from); got != want {
-				t.Errorf("%v: next from %d is %d, want %d", members, from, got, want)
-			}
-		}
-		for _, m := range members {
-			b.remove(m)
-		}
-		if got := b.next(0); got != -1 {
-			t.Errorf("%v: %d is left", members, got)
-		}
-	}
-}
-
-// TestTreeAtEdges: first fit over each number of places up to five, for each of them
-// and from each.
-func TestTreeAtEdges(t *testing.T) {
-	t.Parallel()
-	for n := 1; n <= 5; n++ {
-		for full := range 1 << n { // bit i: place i holds it
-			tree := newTree(n)
-			for i := range n {
-				r := nowhere()
-				if full>>i&1 == 1 {
-					r = room{mem: 5, milli: 5, slots: 1, cpu: 5, host: 5, until: rules.Forever}
-				}
-				tree.put(i, r)
-			}
-			tree.build()
-			want := room{mem: 5, milli: 1, slots: 1}
-			for from := range n + 2 {
-				first := -1
-				for i := from; i < n; i++ {
-					if full>>i&1 == 1 {
-						first = i
-						break
-					}
-				}
-				if got := tree.first(from, &want); got != first {
-					t.Fatalf("%d places, %b hold it: first from %d is %d, want %d", n, full, from, got, first)
-				}
-			}
-		}
-	}
-}
-
-// TestLoadsAsSorted: the n-th least of some loads, and the order of severity, by the
-// library's sort.
-func TestLoadsAsSorted(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		xs := rapid.SliceOfN(rapid.Int64Range(0, 9), 1, 12).Draw(t, "loads")
-		n := rapid.IntRange(0, len(xs)-1).Draw(t, "n")
-		want := slices.Sorted(slices.Values(xs))[n]
-		if got := nth(slices.Clone(xs), n); got != want {
-			t.Fatalf("%d-th of %v is %d, want %d", n, xs, got, want)
-		}
-	})
 }

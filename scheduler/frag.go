@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/fragment"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
@@ -78,17 +79,17 @@ type learn struct {
 func newLearn(classes int) *learn { return &learn{mix: make([]fragment.Mix, classes)} }
 
 // add counts one job.
-func (l *learn) add(j *cluster.Job, f *fleet, weight int64) {
-	cpu, host := rules.HostOf(j, f.pol)
+func (l *learn) add(j *cluster.Job, f *fleet.Fleet, weight int64) {
+	cpu, host := rules.HostOf(j, f.Pol)
 	most := int64(0)
-	for c := range f.classes {
-		k := &f.classes[c]
+	for c := range f.Classes {
+		k := &f.Classes[c]
 		if j.Spec.GPUs == 0 {
 			l.mix[c].AddUnable(weight)
 			continue
 		}
 		e, _ := cluster.EstimateFor(j.Estimates, k.GPUType)
-		n := rules.NeedOn(j, k.rep, &e, f.pol)
+		n := rules.NeedOn(j, k.Rep, &e, f.Pol)
 		if n.Way == rules.WayNone {
 			l.mix[c].AddUnable(weight)
 			continue
@@ -104,7 +105,7 @@ func (l *learn) add(j *cluster.Job, f *fleet, weight int64) {
 	}
 }
 
-func shapeOn(n *rules.Need, k *class, gpus int, cpu, host int64) fragment.Shape {
+func shapeOn(n *rules.Need, k *fleet.Class, gpus int, cpu, host int64) fragment.Shape {
 	s := fragment.Shape{GPUs: gpus, Alone: n.Way == rules.WayWhole, Mem: cluster.WholeGPU, Milli: cluster.WholeGPU, CPUMilli: cpu, HostMiB: host}
 	if !s.Alone {
 		s.Mem, s.Milli = min(cluster.WholeGPU, n.Mem*cluster.WholeGPU/max(1, k.Sellable)), n.Milli
@@ -118,7 +119,7 @@ func (ft *fitter) learned() *learn {
 	if ft.typical != nil {
 		return ft.typical
 	}
-	ft.typical = newLearn(len(ft.f.classes))
+	ft.typical = newLearn(len(ft.f.Classes))
 	running := ft.running
 	if !slices.IsSortedFunc(running, byJob) {
 		running = slices.Clone(running)
@@ -150,10 +151,10 @@ func (ft *fitter) newFrag() *frag {
 }
 
 func (ft *fitter) makeFrag() *frag {
-	n := len(ft.f.classes)
-	w := &frag{typical: make([]fragment.Typical, n), sites: make([]site, n), nodes: make([][]measure, n), vers: make([]int32, len(ft.f.hosts))}
+	n := len(ft.f.Classes)
+	w := &frag{typical: make([]fragment.Typical, n), sites: make([]site, n), nodes: make([][]measure, n), vers: make([]int32, len(ft.f.Hosts))}
 	for c := range w.nodes {
-		w.nodes[c] = make([]measure, len(ft.f.classes[c].groups))
+		w.nodes[c] = make([]measure, len(ft.f.Classes[c].Groups))
 	}
 	return w
 }
@@ -165,7 +166,7 @@ func (w *frag) learn(ft *fitter) (tight bool) {
 	w.age++
 	for c := range w.typical {
 		w.typical[c] = l.mix[c].Typical()
-		tight = tight || w.typical[c].Binds(ft.f.classes[c].easyCPU, ft.f.classes[c].easyMem)
+		tight = tight || w.typical[c].Binds(ft.f.Classes[c].EasyCPU, ft.f.Classes[c].EasyMem)
 	}
 	return tight
 }
@@ -200,43 +201,34 @@ func (w *frag) begin(ft *fitter, it *item, c int) {
 // looked at, so that its score can be compared with those of other classes.
 func (w *frag) chose(ft *fitter, it *item, c int, cards []int32) {
 	if w != nil && len(cards) > 0 && len(w.sites[c].cards) == 0 {
-		w.offer(ft, it, c, ft.f.cards[cards[0]].group, cards)
-	}
-}
-
-func (f *fleet) leftOf(c *card) fragment.CardLeft { return leftOn(&c.use, f.pol) }
-
-func leftOn(u *cluster.GPUUse, pol *Policy) fragment.CardLeft {
-	return fragment.CardLeft{
-		Mem: u.FreeMiB() * cluster.WholeGPU / max(1, u.SellableMiB), Milli: u.FreeMilli(),
-		Takes: u.FreeShares() > 0 && u.Shares < max(1, pol.MaxShares), Empty: u.Shares == 0,
+		w.offer(ft, it, c, ft.f.Cards[cards[0]].Group, cards)
 	}
 }
 
 // score tells how well a job lies on cards of group gi.
 func (w *frag) score(ft *fitter, it *item, c int, gi int32, cards []int32) int8 {
-	k := &ft.f.classes[c]
-	g, t, m := &k.groups[gi], &w.typical[c], &w.nodes[c][gi]
-	h := &ft.f.hosts[g.host]
-	cpu, host := h.use.CPUMilli-h.use.UsedCPU, h.use.MemMiB-h.use.UsedMem
-	if made := int64(w.age)<<32 | int64(w.vers[g.host]); m.made != made {
+	k := &ft.f.Classes[c]
+	g, t, m := &k.Groups[gi], &w.typical[c], &w.nodes[c][gi]
+	h := &ft.f.Hosts[g.Host]
+	cpu, host := h.Use.CPUMilli-h.Use.UsedCPU, h.Use.MemMiB-h.Use.UsedMem
+	if made := int64(w.age)<<32 | int64(w.vers[g.Host]); m.made != made {
 		m.made = made
 		w.state = w.state[:0]
-		for _, i := range k.cards[g.lo:g.hi] {
-			w.state = append(w.state, ft.f.leftOf(&ft.f.cards[i]))
+		for _, i := range k.Cards[g.Lo:g.Hi] {
+			w.state = append(w.state, ft.f.LeftOf(&ft.f.Cards[i]))
 		}
 		t.Measure(&m.Measure, cpu, host, w.state)
 	}
 	share := it.needs[c].Share(k.Sellable)
 	n := min(len(cards), maxLook)
 	for x, i := range cards[:n] {
-		u := ft.f.cards[i].use
-		w.was[x] = leftOn(&u, &ft.pol)
+		u := ft.f.Cards[i].Use
+		w.was[x] = fleet.LeftOn(&u, &ft.pol)
 		u.UsedMiB += share.MemMiB
 		u.UsedMilli += share.Milli
 		u.Shares++
 		u.Exclusive = share.Exclusive
-		w.is[x] = leftOn(&u, &ft.pol)
+		w.is[x] = fleet.LeftOn(&u, &ft.pol)
 	}
 	return fragment.Score(t.Growth(&m.Measure, cpu-it.cpu, host-it.mem, w.was[:n], w.is[:n]))
 }
@@ -245,7 +237,7 @@ func (w *frag) score(ft *fitter, it *item, c int, gi int32, cards []int32) int8 
 func (w *frag) offer(ft *fitter, it *item, c int, gi int32, cards []int32) {
 	best := &w.sites[c]
 	s := site{
-		score: w.score(ft, it, c, gi, cards), used: ft.f.cards[cards[0]].use.Shares > 0, host: ft.f.classes[c].groups[gi].host,
+		score: w.score(ft, it, c, gi, cards), used: ft.f.Cards[cards[0]].Use.Shares > 0, host: ft.f.Classes[c].Groups[gi].Host,
 	}
 	if len(best.cards) == 0 || s.better(best) {
 		s.cards = append(best.cards[:0], cards...)
@@ -256,24 +248,24 @@ func (w *frag) offer(ft *fitter, it *item, c int, gi int32, cards []int32) {
 // bestShare looks for one share: first on nodes with a card in use that holds
 // it, then on others, in the order of nodes. On a node that it looks at it asks
 // about each card.
-func (ft *fitter) bestShare(it *item, c int, want *room, lo, hi int, to []int32) []int32 {
-	k, w := &ft.f.classes[c], ft.frag
+func (ft *fitter) bestShare(it *item, c int, want *fleet.Room, lo, hi int, to []int32) []int32 {
+	k, w := &ft.f.Classes[c], ft.frag
 	left, tries := w.each, 0
-	for place := k.used.first(lo, want); place >= 0 && place < hi && left > 0; {
-		g := ft.f.cards[k.cards[place]].group
+	for place := k.Used.First(lo, want); place >= 0 && place < hi && left > 0; {
+		g := ft.f.Cards[k.Cards[place]].Group
 		if ft.offerCards(it, c, g, want, &tries) {
 			left--
 		}
 		if tries > mateTries && !it.kept && !ft.old(it.job) {
 			break
 		}
-		place = k.used.first(int(k.groups[g].hi), want)
+		place = k.Used.First(int(k.Groups[g].Hi), want)
 	}
-	for place := k.empty.first(lo, want); place >= 0 && place < hi && left > 0; {
-		g := ft.f.cards[k.cards[place]].group
+	for place := k.Empty.First(lo, want); place >= 0 && place < hi && left > 0; {
+		g := ft.f.Cards[k.Cards[place]].Group
 		ft.offerCards(it, c, g, want, nil)
 		left--
-		place = k.empty.first(int(k.groups[g].hi), want)
+		place = k.Empty.First(int(k.Groups[g].Hi), want)
 	}
 	w.left -= w.each - left
 	return append(to, w.sites[c].cards...)
@@ -282,20 +274,20 @@ func (ft *fitter) bestShare(it *item, c int, want *room, lo, hi int, to []int32)
 // offerCards offers the cards of a node that hold one share, of those in the
 // same state the first. With tries nil only empty ones are asked about; else it
 // counts those in use on which somebody would be too slow.
-func (ft *fitter) offerCards(it *item, c int, gi int32, want *room, tries *int) (any bool) {
-	k := &ft.f.classes[c]
-	g := &k.groups[gi]
+func (ft *fitter) offerCards(it *item, c int, gi int32, want *fleet.Room, tries *int) (any bool) {
+	k := &ft.f.Classes[c]
+	g := &k.Groups[gi]
 	empty := false
-	for place := int(g.lo); place < int(g.hi); place++ {
-		i := k.cards[place]
-		u := &ft.f.cards[i].use
+	for place := int(g.Lo); place < int(g.Hi); place++ {
+		i := k.Cards[place]
+		u := &ft.f.Cards[i].Use
 		switch {
 		case u.Shares == 0:
-			if empty || !k.empty.leaf(place).holds(want) {
+			if empty || !k.Empty.Leaf(place).Holds(want) {
 				continue
 			}
 			empty = true
-		case tries == nil || !k.used.leaf(place).holds(want):
+		case tries == nil || !k.Used.Leaf(place).Holds(want):
 			continue
 		case ft.crowd != nil && !ft.suits(it, c, i):
 			*tries++
@@ -310,12 +302,12 @@ func (ft *fitter) offerCards(it *item, c int, gi int32, want *room, tries *int) 
 
 // bestWhole looks for whole cards on the nodes with the fewest empty ones that
 // are enough.
-func (ft *fitter) bestWhole(k *class, it *item, want *room, near bool, to []int32) []int32 {
-	n, left, c := it.gpus, ft.frag.each, int(ft.f.cards[k.cards[0]].class)
-	for free := n; free < len(k.free) && left > 0; free++ {
-		for i := k.free[free].next(0); i >= 0 && left > 0; i = k.free[free].next(i + 1) {
-			g := &k.groups[i]
-			if near && ft.f.nearest(k, g, n, want, nil) < 0 {
+func (ft *fitter) bestWhole(k *fleet.Class, it *item, want *fleet.Room, near bool, to []int32) []int32 {
+	n, left, c := it.gpus, ft.frag.each, int(ft.f.Cards[k.Cards[0]].Class)
+	for free := n; free < len(k.Free) && left > 0; free++ {
+		for i := k.Free[free].Next(0); i >= 0 && left > 0; i = k.Free[free].Next(i + 1) {
+			g := &k.Groups[i]
+			if near && ft.f.Nearest(k, g, n, want, nil) < 0 {
 				continue
 			}
 			if ft.frag.cards = ft.takeEmpty(k, it, g, want, ft.frag.cards[:0]); len(ft.frag.cards) > 0 {
@@ -327,6 +319,3 @@ func (ft *fitter) bestWhole(k *class, it *item, want *room, near bool, to []int3
 	ft.frag.left -= ft.frag.each - left
 	return append(to, ft.frag.sites[c].cards...)
 }
-
-// leaf is what a place holds.
-func (t *tree) leaf(i int) *room { return &t.at[t.leaves+i] }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	"github.com/berth-scheduler/berth/scheduler/say"
 )
@@ -41,18 +42,18 @@ type shape struct {
 func (ft *fitter) shapeOf(it *item, c int) shape {
 	n := &it.needs[c]
 	return shape{int32(c), int32(it.gpus), n.Way, it.kind, n.Mem, n.Milli, it.cpu, it.mem, it.node,
-		it.gpus > 1 && n.Way == rules.WayWhole && ft.strict(it, &ft.f.classes[c], n.Dur), int32(it.nodes)}
+		it.gpus > 1 && n.Way == rules.WayWhole && ft.strict(it, &ft.f.Classes[c], n.Dur), int32(it.nodes)}
 }
 
 // want is what each card must have left for it.
-func (ft *fitter) want(it *item, c int) room {
+func (ft *fitter) want(it *item, c int) fleet.Room {
 	n := &it.needs[c]
 	dur := n.Dur
 	if ft.careful { // deadlines are promised for nine in ten cases
-		e, _ := cluster.EstimateFor(it.job.Estimates, ft.f.classes[c].GPUType)
+		e, _ := cluster.EstimateFor(it.job.Estimates, ft.f.Classes[c].GPUType)
 		dur = rules.Stretched(dur, rules.Tail, &e, it.job.Spec.TimeLimit)
 	}
-	return room{mem: n.Mem, milli: n.Milli, slots: 1, cpu: it.cpu, host: it.mem, until: ft.now + dur}
+	return fleet.Room{Mem: n.Mem, Milli: n.Milli, Slots: 1, CPU: it.cpu, Host: it.mem, Until: ft.now + dur}
 }
 
 // mayFit is a cheap question: false means that it certainly does not fit.
@@ -61,15 +62,15 @@ func (ft *fitter) mayFit(it *item, c int) bool {
 		return false
 	}
 	want := ft.want(it, c)
-	k := &ft.f.classes[c]
+	k := &ft.f.Classes[c]
 	if ft.bulky(it, c) || it.gpus > 1 {
-		want.cpu, want.host = -1, -1 // the leaves hold what one GPU may take
+		want.CPU, want.Host = -1, -1 // the leaves hold what one GPU may take
 	}
-	if !k.empty.may(&want) && (it.needs[c].Way == rules.WayWhole || !k.used.may(&want)) {
+	if !k.Empty.May(&want) && (it.needs[c].Way == rules.WayWhole || !k.Used.May(&want)) {
 		return false
 	}
 	until, failed := ft.failed[ft.shapeOf(it, c)]
-	return !failed || want.until < until
+	return !failed || want.Until < until
 }
 
 // fit appends the cards of class c that a job would take now, none when it
@@ -79,8 +80,8 @@ func (ft *fitter) mayFit(it *item, c int) bool {
 func (ft *fitter) fit(it *item, c int, to []int32) []int32 {
 	ft.frag.begin(ft, it, c)
 	want := ft.want(it, c)
-	k := &ft.f.classes[c]
-	lo, hi, ok := ft.f.span(it, k)
+	k := &ft.f.Classes[c]
+	lo, hi, ok := ft.span(it, k)
 	switch bulky := ft.bulky(it, c); {
 	case !ok:
 	case it.needs[c].Way == rules.WayWhole:
@@ -94,55 +95,43 @@ func (ft *fitter) fit(it *item, c int, to []int32) []int32 {
 	default:
 		place := ft.suited(it, c, &want, lo, hi)
 		if place < 0 || place >= hi {
-			place = k.empty.first(lo, &want)
+			place = k.Empty.First(lo, &want)
 		}
 		if place >= 0 && place < hi {
-			to = append(to, k.cards[place])
+			to = append(to, k.Cards[place])
 		}
 	}
 	ft.frag.chose(ft, it, c, to)
 	if len(to) == 0 {
 		s := ft.shapeOf(it, c)
-		if u, ok := ft.failed[s]; !ok || want.until < u {
-			ft.failed[s] = want.until
+		if u, ok := ft.failed[s]; !ok || want.Until < u {
+			ft.failed[s] = want.Until
 		}
 	}
 	return to
 }
 
 // span is the places of class k that the job may lie on.
-func (f *fleet) span(it *item, k *class) (lo, hi int, ok bool) {
+func (s *scene) span(it *item, k *fleet.Class) (lo, hi int, ok bool) {
 	if it.node == "" {
-		return 0, len(k.cards), true
+		return 0, len(k.Cards), true
 	}
-	g := f.groupOn(it.node, k)
+	g := s.f.GroupOn(it.node, k)
 	if g == nil {
 		return 0, 0, false
 	}
-	return int(g.lo), int(g.hi), true
-}
-
-func (f *fleet) groupOn(node cluster.NodeID, k *class) *group {
-	h, ok := f.hostAt[node]
-	if !ok {
-		return nil
-	}
-	i, ok := slices.BinarySearchFunc(k.groups, h, func(g group, h int32) int { return cmp.Compare(g.host, h) })
-	if !ok {
-		return nil
-	}
-	return &k.groups[i]
+	return int(g.Lo), int(g.Hi), true
 }
 
 // fitWhole looks for empty cards on one node, the node with the fewest that
 // are enough, so that nodes stay whole for larger jobs.
-func (ft *fitter) fitWhole(k *class, it *item, want *room, to []int32) []int32 {
+func (ft *fitter) fitWhole(k *fleet.Class, it *item, want *fleet.Room, to []int32) []int32 {
 	n := it.gpus
 	if it.node != "" {
-		return ft.takeEmpty(k, it, ft.f.groupOn(it.node, k), want, to)
+		return ft.takeEmpty(k, it, ft.f.GroupOn(it.node, k), want, to)
 	}
 	for _, near := range [...]bool{true, false} {
-		if near && (n < 2 || !k.parted) {
+		if near && (n < 2 || !k.Parted) {
 			continue
 		}
 		if ft.frag != nil {
@@ -150,10 +139,10 @@ func (ft *fitter) fitWhole(k *class, it *item, want *room, to []int32) []int32 {
 				return to
 			}
 		}
-		for free := n; free < len(k.free) && ft.frag == nil; free++ {
-			for i := k.free[free].next(0); i >= 0; i = k.free[free].next(i + 1) {
-				g := &k.groups[i]
-				if near && ft.f.nearest(k, g, n, want, nil) < 0 {
+		for free := n; free < len(k.Free) && ft.frag == nil; free++ {
+			for i := k.Free[free].Next(0); i >= 0; i = k.Free[free].Next(i + 1) {
+				g := &k.Groups[i]
+				if near && ft.f.Nearest(k, g, n, want, nil) < 0 {
 					continue
 				}
 				if to = ft.takeEmpty(k, it, g, want, to); len(to) > 0 {
@@ -161,7 +150,7 @@ func (ft *fitter) fitWhole(k *class, it *item, want *room, to []int32) []int32 {
 				}
 			}
 		}
-		if near && ft.strict(it, k, want.until-ft.now) {
+		if near && ft.strict(it, k, want.Until-ft.now) {
 			return to
 		}
 	}
@@ -169,23 +158,23 @@ func (ft *fitter) fitWhole(k *class, it *item, want *room, to []int32) []int32 {
 }
 
 // takeEmpty appends n empty cards of a group, or none.
-func (ft *fitter) takeEmpty(k *class, it *item, g *group, want *room, to []int32) []int32 {
+func (ft *fitter) takeEmpty(k *fleet.Class, it *item, g *fleet.Group, want *fleet.Room, to []int32) []int32 {
 	n := it.gpus
-	h := &ft.f.hosts[g.host]
-	if int(g.empty) < n || h.foreignQueue || h.freeCPU() < want.cpu || h.freeMem() < want.host ||
-		!h.keepsEnough(want.cpu, want.host, n) && !ft.bulky(it, int(ft.f.cards[k.cards[g.lo]].class)) {
+	h := &ft.f.Hosts[g.Host]
+	if int(g.Empty) < n || h.ForeignQueue || h.FreeCPU() < want.CPU || h.FreeMem() < want.Host ||
+		!h.KeepsEnough(want.CPU, want.Host, n) && !ft.bulky(it, int(ft.f.Cards[k.Cards[g.Lo]].Class)) {
 		return to
 	}
 	at := len(to)
-	if n > 1 && k.parted {
-		ft.f.nearest(k, g, n, want, &to)
+	if n > 1 && k.Parted {
+		ft.f.Nearest(k, g, n, want, &to)
 		if len(to) == at+n {
 			return to
 		}
 		return to[:at]
 	}
-	for _, i := range k.cards[g.lo:g.hi] {
-		if c := &ft.f.cards[i]; c.open(want) {
+	for _, i := range k.Cards[g.Lo:g.Hi] {
+		if c := &ft.f.Cards[i]; c.Open(want) {
 			if to = append(to, i); len(to) == at+n {
 				return to
 			}
@@ -196,46 +185,46 @@ func (ft *fitter) takeEmpty(k *class, it *item, g *group, want *room, to []int32
 
 // fitSpread looks for shares of n cards of one node: the first node that has
 // them, and there used cards before empty ones.
-func (ft *fitter) fitSpread(it *item, c int, want *room, lo, hi int, to []int32) []int32 {
-	k := &ft.f.classes[c]
+func (ft *fitter) fitSpread(it *item, c int, want *fleet.Room, lo, hi int, to []int32) []int32 {
+	k := &ft.f.Classes[c]
 	each := *want
-	each.cpu, each.host = -1, -1 // of the node, spreadOn asks
+	each.CPU, each.Host = -1, -1 // of the node, spreadOn asks
 	want = &each
 	for from := lo; from < hi; {
-		place := k.used.first(from, want)
-		if e := k.empty.first(from, want); place < 0 || e >= 0 && e < place {
+		place := k.Used.First(from, want)
+		if e := k.Empty.First(from, want); place < 0 || e >= 0 && e < place {
 			place = e
 		}
 		if place < 0 || place >= hi {
 			return to
 		}
-		g := &k.groups[ft.f.cards[k.cards[place]].group]
-		if int(g.hi-g.lo) >= it.gpus {
+		g := &k.Groups[ft.f.Cards[k.Cards[place]].Group]
+		if int(g.Hi-g.Lo) >= it.gpus {
 			if to = ft.spreadOn(it, c, g, want, to); len(to) > 0 {
 				return to
 			}
 		}
-		from = int(g.hi)
+		from = int(g.Hi)
 	}
 	return to
 }
 
-func (ft *fitter) spreadOn(it *item, c int, g *group, want *room, to []int32) []int32 {
-	k, at, takes := &ft.f.classes[c], len(to), 0
-	h := &ft.f.hosts[g.host]
-	if h.freeCPU() < it.cpu || h.freeMem() < it.mem {
+func (ft *fitter) spreadOn(it *item, c int, g *fleet.Group, want *fleet.Room, to []int32) []int32 {
+	k, at, takes := &ft.f.Classes[c], len(to), 0
+	h := &ft.f.Hosts[g.Host]
+	if h.FreeCPU() < it.cpu || h.FreeMem() < it.mem {
 		return to
 	}
-	for _, t := range []*tree{k.used, k.empty} {
-		for place := t.first(int(g.lo), want); place >= 0 && place < int(g.hi); place = t.first(place+1, want) {
-			if ft.crowd != nil && !ft.suits(it, c, k.cards[place]) {
+	for _, t := range []*fleet.Tree{k.Used, k.Empty} {
+		for place := t.First(int(g.Lo), want); place >= 0 && place < int(g.Hi); place = t.First(place+1, want) {
+			if ft.crowd != nil && !ft.suits(it, c, k.Cards[place]) {
 				continue
 			}
-			if t == k.empty {
+			if t == k.Empty {
 				takes++
 			}
-			if to = append(to, k.cards[place]); len(to) == at+it.gpus {
-				if !h.keepsEnough(it.cpu, it.mem, takes) && !ft.bulky(it, c) {
+			if to = append(to, k.Cards[place]); len(to) == at+it.gpus {
+				if !h.KeepsEnough(it.cpu, it.mem, takes) && !ft.bulky(it, c) {
 					return to[:at]
 				}
 				slices.Sort(to[at:])
@@ -248,14 +237,14 @@ func (ft *fitter) spreadOn(it *item, c int, g *group, want *room, to []int32) []
 
 // fitBulky looks for a place for one share of a job that may strand GPUs; the
 // indexes do not know how much of a node it may take.
-func (ft *fitter) fitBulky(it *item, c int, want room, lo, hi int, to []int32) []int32 {
-	k := &ft.f.classes[c]
-	want.cpu, want.host = -1, -1
-	for _, t := range []*tree{k.used, k.empty} {
-		for place := t.first(lo, &want); place >= 0 && place < hi; place = t.first(place+1, &want) {
-			h := &ft.f.hosts[ft.f.cards[k.cards[place]].host]
-			if h.freeCPU() >= it.cpu && h.freeMem() >= it.mem && (ft.crowd == nil || ft.suits(it, c, k.cards[place])) {
-				return append(to, k.cards[place])
+func (ft *fitter) fitBulky(it *item, c int, want fleet.Room, lo, hi int, to []int32) []int32 {
+	k := &ft.f.Classes[c]
+	want.CPU, want.Host = -1, -1
+	for _, t := range []*fleet.Tree{k.Used, k.Empty} {
+		for place := t.First(lo, &want); place >= 0 && place < hi; place = t.First(place+1, &want) {
+			h := &ft.f.Hosts[ft.f.Cards[k.Cards[place]].Host]
+			if h.FreeCPU() >= it.cpu && h.FreeMem() >= it.mem && (ft.crowd == nil || ft.suits(it, c, k.Cards[place])) {
+				return append(to, k.Cards[place])
 			}
 		}
 	}
@@ -265,49 +254,49 @@ func (ft *fitter) fitBulky(it *item, c int, want room, lo, hi int, to []int32) [
 // startPlain places a job that needs no GPU: a node without GPUs if one has
 // room, then where it takes nothing that idle GPUs need, see plainPlace.
 func (p *pass) startPlain(it *item) bool {
-	want := room{mem: -1, milli: -1, slots: -1, cpu: it.cpu, host: it.mem, until: -1}
-	if !p.f.plain.may(&want) {
+	want := fleet.Room{Mem: -1, Milli: -1, Slots: -1, CPU: it.cpu, Host: it.mem, Until: -1}
+	if !p.f.Plain.May(&want) {
 		return false
 	}
 	place, why := p.plains.plainPlace(it, &want)
 	if place < 0 {
 		return false
 	}
-	hi := p.f.order[place]
+	hi := p.f.Order[place]
 	e, _ := cluster.EstimateFor(it.job.Estimates, cluster.CPUType)
 	if it.cores != nil {
 		e, why = it.cores.Est, "on "+say.Cores(it.cpu)+", since no GPU could ever run it; "+why
 	}
 	p.commit(it, &cluster.Start{
 		Job: it.job.ID, Attempt: uint32(len(it.job.Attempts)) + 1, Estimate: e, Why: why,
-		Berth: cluster.Berth{Node: p.f.hosts[hi].node.ID, CPUMilli: it.cpu, MemMiB: it.mem},
+		Berth: cluster.Berth{Node: p.f.Hosts[hi].Node.ID, CPUMilli: it.cpu, MemMiB: it.mem},
 	}, hi)
 	return true
 }
 
 // place starts a job on cards of class c.
 func (p *pass) place(it *item, c int, cards []int32) {
-	n, k := &it.needs[c], &p.f.classes[c]
-	first := &p.f.cards[cards[0]]
+	n, k := &it.needs[c], &p.f.Classes[c]
+	first := &p.f.Cards[cards[0]]
 	st := cluster.Start{
 		Job: it.job.ID, Attempt: uint32(len(it.job.Attempts)) + 1,
-		Berth: cluster.Berth{Node: p.f.hosts[first.host].node.ID, CPUMilli: it.cpu, MemMiB: it.mem, GPUs: make([]cluster.GPUShare, 0, len(cards))},
+		Berth: cluster.Berth{Node: p.f.Hosts[first.Host].Node.ID, CPUMilli: it.cpu, MemMiB: it.mem, GPUs: make([]cluster.GPUShare, 0, len(cards))},
 		Why:   p.why(it, n, k, first, len(cards)),
 	}
-	_, st.Estimate, _ = rules.ShareOn(it.job, k.rep, p.pol)
+	_, st.Estimate, _ = rules.ShareOn(it.job, k.Rep, p.pol)
 	takes := 0
 	for _, i := range cards {
-		if p.f.cards[i].use.Shares == 0 {
+		if p.f.Cards[i].Use.Shares == 0 {
 			takes++
 		}
-		st.Berth.GPUs = append(st.Berth.GPUs, cluster.GPUShare{GPU: p.f.cards[i].use.ID, Share: n.Share(k.Sellable)})
+		st.Berth.GPUs = append(st.Berth.GPUs, cluster.GPUShare{GPU: p.f.Cards[i].Use.ID, Share: n.Share(k.Sellable)})
 		if st.Overtook == "" {
 			st.Overtook = p.overtakes(it, c, i)
 		}
 	}
 	slices.SortFunc(st.Berth.GPUs, func(a, b cluster.GPUShare) int { return cmp.Compare(a.GPU, b.GPU) })
-	p.f.hosts[first.host].occupy(it.cpu, it.mem, takes)
-	p.commit(it, &st, first.host)
+	p.f.Hosts[first.Host].Occupy(it.cpu, it.mem, takes)
+	p.commit(it, &st, first.Host)
 	p.lines.settle(it, c, cards)
 	p.crowd.settled(it.job, n.Milli, cards)
 }
@@ -315,20 +304,20 @@ func (p *pass) place(it *item, c int, cards []int32) {
 // commit takes the berth in the ledger. The indexes only hold what the ledger
 // says, so that a refusal here is a fault of ours.
 func (p *pass) commit(it *item, st *cluster.Start, host int32) {
-	if r := p.f.led.Fits(&st.Berth); r.Code != "" {
+	if r := p.f.Led.Fits(&st.Berth); r.Code != "" {
 		panic("scheduler: index and ledger disagree on job " + st.Job.String() + ": " + r.String())
 	}
-	p.f.led.Take(&st.Berth)
+	p.f.Led.Take(&st.Berth)
 	it.gone = true
 	p.countStart(it, st)
 	p.fitter.frag.changed(host)
 	p.plan.Starts = append(p.plan.Starts, *st)
-	p.f.took(host, st.Berth.GPUs)
+	p.f.Took(host, st.Berth.GPUs)
 	p.plains.spared(host)
 }
 
 // why says in words why a job lies where it lies.
-func (p *pass) why(it *item, n *rules.Need, k *class, c *card, cards int) string {
+func (p *pass) why(it *item, n *rules.Need, k *fleet.Class, c *fleet.Card, cards int) string {
 	b := make([]byte, 0, 96)
 	switch {
 	case n.Way == rules.WayWhole && cards > 1:
@@ -348,7 +337,7 @@ func (p *pass) why(it *item, n *rules.Need, k *class, c *card, cards int) string
 		b = append(b, " MiB and "...)
 		b = append(b, say.Percent(n.Milli)...)
 		b = append(b, " free, beside "...)
-		b = append(b, say.Jobs(c.use.Shares)...)
+		b = append(b, say.Jobs(c.Use.Shares)...)
 	}
 	b = append(b, "; "...)
 	b = append(b, say.TimeWords(it.job, k.GPUType, n.Dur)...)
@@ -366,27 +355,27 @@ func (p *pass) why(it *item, n *rules.Need, k *class, c *card, cards int) string
 // overtakes says whom the start of a job on a card passes in its queue, ""
 // when nobody stands before it.
 func (p *pass) overtakes(it *item, c int, i int32) string {
-	k := &p.f.cards[i]
-	for k.head < len(k.queue) {
-		head := p.find(k.queue[k.head].Job)
+	k := &p.f.Cards[i]
+	for k.Head < len(k.Queue) {
+		head := p.find(k.Queue[k.Head].Job)
 		if head != nil && head == it {
 			return ""
 		}
 		if head == nil || !head.gone {
-			return p.overtook(it, head, c, k, k.queue[k.head])
+			return p.overtook(it, head, c, k, k.Queue[k.Head])
 		}
-		k.head++
+		k.Head++
 	}
 	return ""
 }
 
-func (p *pass) overtook(it, head *item, c int, k *card, w cluster.Waiter) string {
+func (p *pass) overtook(it, head *item, c int, k *fleet.Card, w cluster.Waiter) string {
 	if head == nil {
 		return "head j" + w.Job.String() + " is not old, and not looked at in this pass"
 	}
-	why := lacks(head.job, &head.needs[c], k, &p.f.hosts[k.host], p.pol)
+	why := lacks(head.job, &head.needs[c], k, &p.f.Hosts[k.Host], p.pol)
 	if why == "" && p.crowd != nil {
-		at := p.f.cardAt[k.use.ID]
+		at := p.f.CardAt[k.Use.ID]
 		if v := p.fitter.judge(head, &head.needs[c], at); v.Against() {
 			why = v.Words(p.crowd.rules[at], p.pol.MaxSlowdownMilli)
 		}
@@ -399,26 +388,67 @@ func (p *pass) overtook(it, head *item, c int, k *card, w cluster.Waiter) string
 
 // lacks says in numbers what a job misses on a card, "" when one card has it
 // all.
-func lacks(j *cluster.Job, n *rules.Need, k *card, h *host, pol Policy) string {
+func lacks(j *cluster.Job, n *rules.Need, k *fleet.Card, h *fleet.Host, pol Policy) string {
 	cpu, mem := rules.HostOf(j, &pol)
 	num := func(v int64) string { return strconv.FormatInt(max(0, v), 10) }
 	switch {
 	case n.Way == rules.WayNone:
 		return "cannot run there any more"
-	case n.Way == rules.WayWhole && k.use.Shares > 0:
-		return "needs the GPU alone, " + say.Jobs(k.use.Shares) + " on it"
-	case n.Way == rules.WayShare && n.Mem > k.use.FreeMiB():
-		return "needs " + num(n.Mem) + " MiB, " + num(k.use.FreeMiB()) + " free"
-	case n.Way == rules.WayShare && n.Milli > k.use.FreeMilli():
-		return "needs " + say.Percent(n.Milli) + " of the GPU, " + say.Percent(k.use.FreeMilli()) + " free"
-	case k.use.FreeShares() < 1:
-		return "needs a place, " + say.Jobs(k.use.Shares) + " on the GPU"
-	case h.use.UsedCPU+cpu > h.use.CPUMilli:
-		return "needs " + say.Cores(cpu) + ", " + say.Cores(max(0, h.use.CPUMilli-h.use.UsedCPU)) + " free"
-	case h.use.UsedMem+mem > h.use.MemMiB:
-		return "needs " + num(mem) + " MiB of host memory, " + num(h.use.MemMiB-h.use.UsedMem) + " free"
+	case n.Way == rules.WayWhole && k.Use.Shares > 0:
+		return "needs the GPU alone, " + say.Jobs(k.Use.Shares) + " on it"
+	case n.Way == rules.WayShare && n.Mem > k.Use.FreeMiB():
+		return "needs " + num(n.Mem) + " MiB, " + num(k.Use.FreeMiB()) + " free"
+	case n.Way == rules.WayShare && n.Milli > k.Use.FreeMilli():
+		return "needs " + say.Percent(n.Milli) + " of the GPU, " + say.Percent(k.Use.FreeMilli()) + " free"
+	case k.Use.FreeShares() < 1:
+		return "needs a place, " + say.Jobs(k.Use.Shares) + " on the GPU"
+	case h.Use.UsedCPU+cpu > h.Use.CPUMilli:
+		return "needs " + say.Cores(cpu) + ", " + say.Cores(max(0, h.Use.CPUMilli-h.Use.UsedCPU)) + " free"
+	case h.Use.UsedMem+mem > h.Use.MemMiB:
+		return "needs " + num(mem) + " MiB of host memory, " + num(h.Use.MemMiB-h.Use.UsedMem) + " free"
 	case j.Spec.GPUs > 1:
 		return "needs " + say.GPUs(j.Spec.GPUs) + " of the node at once"
 	}
 	return ""
+}
+
+// strict reports whether a gang still waits for GPUs of one group: for a tenth
+// of its run, at most NearAge, where some node of the class has such a group.
+func (ft *fitter) strict(it *item, k *fleet.Class, dur int64) bool {
+	if !k.Parted || it.gpus > k.Largest || it.kept || it.job.Spec.Deadline > 0 {
+		return false
+	}
+	return ft.now < int64(it.job.Eligible)+min(dur/10, ft.pol.NearAge.Microseconds())
+}
+
+// closer tells which of two classes of one family is the better place for a job
+// that fits on both: where it joins somebody, then where the fewest others may
+// go, so that cards which few ask for stay free for them and those which are
+// soon kept for others are used until then.
+func (ft *fitter) closer(it *item, a, b int) bool {
+	if x, y := ft.joins(it, a), ft.joins(it, b); x != y {
+		return x
+	}
+	x, y := &ft.realms.List[ft.f.Classes[a].Realm], &ft.realms.List[ft.f.Classes[b].Realm]
+	if len(x.Covers) != len(y.Covers) {
+		return len(x.Covers) > len(y.Covers)
+	}
+	wanted := func(z *fleet.Realm) (n int) {
+		for _, ok := range z.Allows {
+			if ok {
+				n++
+			}
+		}
+		return n
+	}
+	if m, n := wanted(x), wanted(y); m != n {
+		return m < n
+	}
+	return a < b
+}
+
+// joins reports whether the job would lie beside others on a class.
+func (ft *fitter) joins(it *item, c int) bool {
+	cards := ft.fit(it, c, nil)
+	return len(cards) > 0 && ft.f.Cards[cards[0]].Use.Shares > 0
 }

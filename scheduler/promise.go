@@ -56,41 +56,41 @@ func (p *pass) keepPromises(order []rank, snap *cluster.Snapshot) {
 func (p *pass) promised(j *cluster.Job, c deadline.Check) (pr promise, ok bool) {
 	pr = promise{it: p.find(j.ID), start: c.Start}
 	for _, id := range c.On {
-		pr.cards = append(pr.cards, p.f.cardAt[id])
+		pr.cards = append(pr.cards, p.f.CardAt[id])
 	}
 	if len(pr.cards) == 0 {
 		return pr, false
 	}
 	slices.Sort(pr.cards)
-	pr.class = int(p.f.cards[pr.cards[0]].class)
+	pr.class = int(p.f.Cards[pr.cards[0]].Class)
 	return pr, pr.class >= 0 && pr.it.needs[pr.class].Way != rules.WayNone &&
-		!slices.ContainsFunc(pr.cards, func(i int32) bool { return int(p.f.cards[i].class) != pr.class })
+		!slices.ContainsFunc(pr.cards, func(i int32) bool { return int(p.f.Cards[i].Class) != pr.class })
 }
 
 func (p *pass) isFree(pr *promise) bool {
-	h := &p.f.hosts[p.f.cards[pr.cards[0]].host]
-	return h.freeCPU() >= pr.it.cpu && h.freeMem() >= pr.it.mem && !slices.ContainsFunc(pr.cards, func(i int32) bool {
-		return p.f.cards[i].use.Shares > 0 || p.f.cards[i].use.FreeShares() < 1
+	h := &p.f.Hosts[p.f.Cards[pr.cards[0]].Host]
+	return h.FreeCPU() >= pr.it.cpu && h.FreeMem() >= pr.it.mem && !slices.ContainsFunc(pr.cards, func(i int32) bool {
+		return p.f.Cards[i].Use.Shares > 0 || p.f.Cards[i].Use.FreeShares() < 1
 	})
 }
 
 // keepPromise keeps the cards of a promise, and cores and host memory for the
 // first on its node. The job waits in the queue of one of them.
 func (p *pass) keepPromise(pr *promise) {
-	it, first := pr.it, &p.f.cards[pr.cards[0]]
+	it, first := pr.it, &p.f.Cards[pr.cards[0]]
 	it.kept = true
-	h := &p.f.hosts[first.host]
+	h := &p.f.Hosts[first.Host]
 	for _, i := range pr.cards {
-		p.f.cards[i].until = min(p.f.cards[i].until, pr.start)
+		p.f.Cards[i].Until = min(p.f.Cards[i].Until, pr.start)
 	}
-	if !h.promised {
-		h.promised = true
-		h.keptCPU += it.cpu
-		h.keptMem += it.mem
+	if !h.Promised {
+		h.Promised = true
+		h.KeptCPU += it.cpu
+		h.KeptMem += it.mem
 	}
-	h.keptFor = cmp.Or(h.keptFor, it.job.ID)
-	p.f.keeps(first.host, pr.cards)
-	if it.queue >= 0 && p.f.cards[it.queue].host == first.host && p.lines.queueHolds(it) {
+	h.KeptFor = cmp.Or(h.KeptFor, it.job.ID)
+	p.f.Keeps(first.Host, pr.cards)
+	if it.queue >= 0 && p.f.Cards[it.queue].Host == first.Host && p.lines.queueHolds(it) {
 		return
 	}
 	p.lines.promisedTo(it, pr.cards[0], pr.start)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
@@ -32,7 +33,7 @@ type lines struct {
 // weigh is what a job adds to the load of a card of class c for each GPU.
 func (ls *lines) weigh(it *item, c int) int64 {
 	n := &it.needs[c]
-	return n.Dur / cluster.WholeGPU * n.Dominant(ls.f.classes[c].Sellable)
+	return n.Dur / cluster.WholeGPU * n.Dominant(ls.f.Classes[c].Sellable)
 }
 
 // needLoads makes the loads of all cards, once in a pass.
@@ -48,24 +49,24 @@ func (ls *lines) needLoads() {
 		}
 	}
 	for _, s := range ls.started {
-		ls.f.cards[s.card].load += s.load
+		ls.f.Cards[s.card].Load += s.load
 	}
-	for c := range ls.f.classes {
-		k := &ls.f.classes[c]
-		k.loads = newLoadTree(len(k.cards))
-		for place, i := range k.cards {
-			cd := &ls.f.cards[i]
-			h, g := &ls.f.hosts[cd.host], &k.groups[cd.group]
-			cd.load += int64(cd.unseen)*k.meanUS + g.load
-			k.loads.at[k.loads.leaves+place] = loadLeaf{cd.load, h.use.CPUMilli, h.use.MemMiB, int64(g.hi - g.lo)}
+	for c := range ls.f.Classes {
+		k := &ls.f.Classes[c]
+		k.Loads = fleet.NewLoadTree(len(k.Cards))
+		for place, i := range k.Cards {
+			cd := &ls.f.Cards[i]
+			h, g := &ls.f.Hosts[cd.Host], &k.Groups[cd.Group]
+			cd.Load += int64(cd.Unseen)*k.MeanUS + g.Load
+			k.Loads.At[k.Loads.Leaves+place] = fleet.LoadLeaf{Load: cd.Load, CPU: h.Use.CPUMilli, Host: h.Use.MemMiB, Count: int64(g.Hi - g.Lo)}
 		}
-		k.loads.build()
+		k.Loads.Build()
 	}
 }
 
 // loadRunning adds what runs, and learns how long runs take on each class.
 func (ls *lines) loadRunning() {
-	sum, count := make([]int64, len(ls.f.classes)), make([]int64, len(ls.f.classes))
+	sum, count := make([]int64, len(ls.f.Classes)), make([]int64, len(ls.f.Classes))
 	for _, j := range ls.running {
 		a := j.Live()
 		if a == nil {
@@ -73,26 +74,26 @@ func (ls *lines) loadRunning() {
 		}
 		end, _ := rules.EndsAt(j, a, ls.now, &ls.pol)
 		for _, gs := range a.HeldGPUs() {
-			i, ok := ls.f.cardAt[gs.GPU]
+			i, ok := ls.f.CardAt[gs.GPU]
 			if !ok {
 				continue
 			}
-			cd := &ls.f.cards[i]
+			cd := &ls.f.Cards[i]
 			n := rules.Need{Mem: gs.Share.MemMiB, Milli: gs.Share.Milli, Way: rules.WayShare}
 			if gs.Share.Exclusive {
 				n.Way = rules.WayWhole
 			}
-			cd.load += (end - ls.now) / cluster.WholeGPU * n.Dominant(cd.use.SellableMiB)
-			if cd.class >= 0 {
-				sum[cd.class] += rules.DurationOf(j, &a.Estimate, &ls.pol)
-				count[cd.class]++
+			cd.Load += (end - ls.now) / cluster.WholeGPU * n.Dominant(cd.Use.SellableMiB)
+			if cd.Class >= 0 {
+				sum[cd.Class] += rules.DurationOf(j, &a.Estimate, &ls.pol)
+				count[cd.Class]++
 			}
 		}
 	}
-	for c := range ls.f.classes {
-		ls.f.classes[c].meanUS = ls.pol.AssumedDuration.Microseconds()
+	for c := range ls.f.Classes {
+		ls.f.Classes[c].MeanUS = ls.pol.AssumedDuration.Microseconds()
 		if count[c] > 0 {
-			ls.f.classes[c].meanUS = sum[c] / count[c]
+			ls.f.Classes[c].MeanUS = sum[c] / count[c]
 		}
 	}
 }
@@ -101,33 +102,33 @@ func (ls *lines) loadRunning() {
 // away. A job for several GPUs loads all of the class on its node evenly,
 // since nobody knows yet which it will get.
 func (ls *lines) addQueued(it *item, sign int64) {
-	cd := &ls.f.cards[it.queue]
-	if cd.class < 0 || it.needs[cd.class].Way == rules.WayNone {
+	cd := &ls.f.Cards[it.queue]
+	if cd.Class < 0 || it.needs[cd.Class].Way == rules.WayNone {
 		return
 	}
-	w := sign * ls.weigh(it, int(cd.class))
+	w := sign * ls.weigh(it, int(cd.Class))
 	n := int64(it.gpus)
 	if n <= 1 {
 		ls.addLoad(it.queue, w)
 		return
 	}
-	k := &ls.f.classes[cd.class]
-	g := &k.groups[cd.group]
-	each := w * n / int64(g.hi-g.lo)
-	if k.loads == nil { // needLoads gives it to all cards at once
-		g.load += each
+	k := &ls.f.Classes[cd.Class]
+	g := &k.Groups[cd.Group]
+	each := w * n / int64(g.Hi-g.Lo)
+	if k.Loads == nil { // needLoads gives it to all cards at once
+		g.Load += each
 		return
 	}
-	for _, i := range k.cards[g.lo:g.hi] {
+	for _, i := range k.Cards[g.Lo:g.Hi] {
 		ls.addLoad(i, each)
 	}
 }
 
 func (ls *lines) addLoad(i int32, w int64) {
-	cd := &ls.f.cards[i]
-	cd.load += w
-	if cd.class >= 0 && ls.f.classes[cd.class].loads != nil {
-		ls.f.classes[cd.class].loads.setLoad(int(cd.place), cd.load)
+	cd := &ls.f.Cards[i]
+	cd.Load += w
+	if cd.Class >= 0 && ls.f.Classes[cd.Class].Loads != nil {
+		ls.f.Classes[cd.Class].Loads.SetLoad(int(cd.Place), cd.Load)
 	}
 }
 
@@ -139,7 +140,7 @@ func (ls *lines) settle(it *item, c int, cards []int32) {
 		limit = ls.now + l.Microseconds()
 	}
 	for _, i := range cards {
-		s := newcomer{card: i, load: ls.weigh(it, c), resident: resident{end: limit, share: it.needs[c].Share(ls.f.classes[c].Sellable)}}
+		s := newcomer{card: i, load: ls.weigh(it, c), resident: resident{end: limit, share: it.needs[c].Share(ls.f.Classes[c].Sellable)}}
 		ls.started = append(ls.started, s)
 		if ls.residents != nil {
 			ls.residents[i] = append(ls.residents[i], s.resident)
@@ -157,15 +158,15 @@ func (ls *lines) settle(it *item, c int, cards []int32) {
 // and for how long; -1 when no node could ever hold it.
 func (ls *lines) leastLoaded(it *item, c int) (int32, int64) {
 	ls.needLoads()
-	k := &ls.f.classes[c]
-	want := loadLeaf{cpu: it.cpu, host: it.mem, count: int64(max(1, it.gpus))}
+	k := &ls.f.Classes[c]
+	want := fleet.LoadLeaf{CPU: it.cpu, Host: it.mem, Count: int64(max(1, it.gpus))}
 	place := -1
 	if it.node == "" {
-		place = k.loads.least(&want)
-	} else if g := ls.f.groupOn(it.node, k); g != nil {
-		for i := int(g.lo); i < int(g.hi); i++ {
-			l := &k.loads.at[k.loads.leaves+i]
-			if l.large(&want) && (place < 0 || l.load < k.loads.at[k.loads.leaves+place].load) {
+		place = k.Loads.Least(&want)
+	} else if g := ls.f.GroupOn(it.node, k); g != nil {
+		for i := int(g.Lo); i < int(g.Hi); i++ {
+			l := &k.Loads.At[k.Loads.Leaves+i]
+			if l.Large(&want) && (place < 0 || l.Load < k.Loads.At[k.Loads.Leaves+place].Load) {
 				place = i
 			}
 		}
@@ -173,26 +174,26 @@ func (ls *lines) leastLoaded(it *item, c int) (int32, int64) {
 	if place < 0 {
 		return -1, 0
 	}
-	i := k.cards[place]
-	return i, ls.f.waitAt(it, i)
+	i := k.Cards[place]
+	return i, ls.waitAt(it, i)
 }
 
 // waitAt is how long a job that joins the queue of a card waits: until so
 // many cards of the node are through with what they have.
-func (f *fleet) waitAt(it *item, i int32) int64 {
-	cd := &f.cards[i]
+func (s *scene) waitAt(it *item, i int32) int64 {
+	cd := &s.f.Cards[i]
 	n := it.gpus
 	if n <= 1 {
-		return cd.load
+		return cd.Load
 	}
-	k := &f.classes[cd.class]
-	g := &k.groups[cd.group]
+	k := &s.f.Classes[cd.Class]
+	g := &k.Groups[cd.Group]
 	var buf [2 * cluster.MaxGPUsPerJob]int64
 	loads := buf[:0]
-	for _, j := range k.cards[g.lo:g.hi] {
-		loads = append(loads, f.cards[j].load)
+	for _, j := range k.Cards[g.Lo:g.Hi] {
+		loads = append(loads, s.f.Cards[j].Load)
 	}
-	return nth(loads, min(n, len(loads))-1)
+	return fleet.Nth(loads, min(n, len(loads))-1)
 }
 
 // bestQueue is the queue in which the job is expected to end first, -1 when
@@ -202,7 +203,7 @@ func (ls *lines) bestQueue(it *item) (at int32, wait, done int64) {
 	if o := it.job.Spec.Objective; o != "" && o != cluster.ObjectiveLatency {
 		ls.able = ls.able[:0]
 		for c := range it.needs {
-			if it.needs[c].Way != rules.WayNone && ls.f.everOn(it, c) {
+			if it.needs[c].Way != rules.WayNone && ls.everOn(it, c) {
 				ls.able = append(ls.able, c)
 			}
 		}
@@ -251,13 +252,13 @@ func (ls *lines) queueHolds(it *item) bool {
 	if it.queue < 0 {
 		return false
 	}
-	cd := &ls.f.cards[it.queue]
-	if cd.class < 0 || it.needs[cd.class].Way == rules.WayNone {
+	cd := &ls.f.Cards[it.queue]
+	if cd.Class < 0 || it.needs[cd.Class].Way == rules.WayNone {
 		return false
 	}
-	h, g := &ls.f.hosts[cd.host], &ls.f.classes[cd.class].groups[cd.group]
-	return h.use.CPUMilli >= it.cpu && h.use.MemMiB >= it.mem && int(g.hi-g.lo) >= it.gpus &&
-		(it.node == "" || it.node == h.node.ID)
+	h, g := &ls.f.Hosts[cd.Host], &ls.f.Classes[cd.Class].Groups[cd.Group]
+	return h.Use.CPUMilli >= it.cpu && h.Use.MemMiB >= it.mem && int(g.Hi-g.Lo) >= it.gpus &&
+		(it.node == "" || it.node == h.Node.ID)
 }
 
 // join puts a job into the queue of a card.
@@ -267,7 +268,7 @@ func (ls *lines) join(it *item, to int32, wait int64) {
 	}
 	it.queue, it.moved = to, true
 	ls.plan.Moves = append(ls.plan.Moves, cluster.QueueMove{
-		Job: it.job.ID, GPU: ls.f.cards[to].use.ID, Rank: ls.turns.queueRank(it), EstStart: cluster.Time(ls.now + wait), Reason: ls.teller.reason(it).Code,
+		Job: it.job.ID, GPU: ls.f.Cards[to].Use.ID, Rank: ls.turns.queueRank(it), EstStart: cluster.Time(ls.now + wait), Reason: ls.teller.reason(it).Code,
 	})
 	ls.addQueued(it, 1)
 }
@@ -312,8 +313,8 @@ func rankedShort(rank int64) bool { return classless(rank)/rankTier == int64(tie
 // longer as short beside the others as their rank says; the fast path goes by it.
 func (ls *lines) rerank() {
 	left := ls.pol.MaxRebalance
-	for i := range ls.f.cards {
-		for _, w := range ls.f.cards[i].queue {
+	for i := range ls.f.Cards {
+		for _, w := range ls.f.Cards[i].Queue {
 			if left <= 0 {
 				return
 			}
@@ -325,7 +326,7 @@ func (ls *lines) rerank() {
 			left--
 			it.moved = true
 			ls.plan.Moves = append(ls.plan.Moves, cluster.QueueMove{
-				Job: w.Job, GPU: ls.f.cards[i].use.ID, Rank: ls.turns.queueRank(it), EstStart: it.job.EstStart, Reason: ls.teller.reason(it).Code,
+				Job: w.Job, GPU: ls.f.Cards[i].Use.ID, Rank: ls.turns.queueRank(it), EstStart: it.job.EstStart, Reason: ls.teller.reason(it).Code,
 			})
 		}
 	}
@@ -347,8 +348,8 @@ func (ls *lines) rebalance() {
 		return
 	}
 	var long []int32
-	for i := range ls.f.cards {
-		if c := &ls.f.cards[i]; c.class >= 0 && len(c.queue) > 0 {
+	for i := range ls.f.Cards {
+		if c := &ls.f.Cards[i]; c.Class >= 0 && len(c.Queue) > 0 {
 			long = append(long, int32(i))
 		}
 	}
@@ -357,15 +358,15 @@ func (ls *lines) rebalance() {
 	}
 	ls.needLoads()
 	slices.SortFunc(long, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(ls.f.cards[b].load, ls.f.cards[a].load), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(ls.f.Cards[b].Load, ls.f.Cards[a].Load), cmp.Compare(a, b))
 	})
 	for tries := 0; len(long) > 0 && left > 0 && tries < 2*ls.pol.MaxRebalance; tries++ {
-		c := &ls.f.cards[long[0]]
+		c := &ls.f.Cards[long[0]]
 		moved := false
-		for i := len(c.queue) - 1; i >= max(0, len(c.queue)-tailDepth) && left > 0; i-- {
+		for i := len(c.Queue) - 1; i >= max(0, len(c.Queue)-tailDepth) && left > 0; i-- {
 			// Who has cards kept for it stays, or what is kept would hop about and
 			// never come free.
-			if it := ls.find(c.queue[i].Job); it != nil && !it.gone && !it.kept && it.queue == long[0] && ls.better(it) {
+			if it := ls.find(c.Queue[i].Job); it != nil && !it.gone && !it.kept && it.queue == long[0] && ls.better(it) {
 				moved = true
 				left--
 			}
@@ -379,12 +380,12 @@ func (ls *lines) rebalance() {
 
 // better moves a queued job elsewhere if that ends it much sooner.
 func (ls *lines) better(it *item) bool {
-	cd := &ls.f.cards[it.queue]
-	c := int(cd.class)
+	cd := &ls.f.Cards[it.queue]
+	c := int(cd.Class)
 	if !ls.queueHolds(it) {
 		return false
 	}
-	here := ls.f.waitAt(it, it.queue) // its own work included
+	here := ls.waitAt(it, it.queue) // its own work included
 	to, wait, done := ls.bestQueue(it)
 	if to < 0 || to == it.queue || done >= rules.Forever {
 		return false
@@ -398,4 +399,19 @@ func (ls *lines) better(it *item) bool {
 	}
 	ls.join(it, to, wait)
 	return true
+}
+
+// tellWhere puts into the state that a job waits for a reservation, or asks for
+// nodes of which none will do: it stands in no queue, with whose moves the
+// reasons of others come.
+func (ls *lines) tellWhere(it *item) {
+	if ls.realms == nil || it.job.State != cluster.JobPending || it.moved {
+		return
+	}
+	if it.gpus > 0 && slices.ContainsFunc(it.needs, func(n rules.Need) bool { return n.Way != rules.WayNone }) {
+		return
+	}
+	if isWhere(it.job.Reason.Code) || isWhere(ls.teller.reason(it).Code) {
+		ls.tellSpan(it)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	"github.com/berth-scheduler/berth/scheduler/say"
 )
@@ -45,7 +46,7 @@ func (tl *teller) reason(it *item) cluster.Reason {
 		return r
 	}
 	c := tl.likeliest(it)
-	if it.spans() && (c >= 0 || it.gpus == 0 && len(tl.f.order) > 0) {
+	if it.spans() && (c >= 0 || it.gpus == 0 && len(tl.f.Order) > 0) {
 		return tl.spanReason(it, c)
 	}
 	if c < 0 {
@@ -69,7 +70,7 @@ func (tl *teller) reason(it *item) cluster.Reason {
 // fastest.
 func (tl *teller) likeliest(it *item) int {
 	if it.queue >= 0 {
-		if c := tl.f.cards[it.queue].class; c >= 0 && it.needs[c].Way != rules.WayNone {
+		if c := tl.f.Cards[it.queue].Class; c >= 0 && it.needs[c].Way != rules.WayNone {
 			return int(c)
 		}
 	}
@@ -85,7 +86,7 @@ func (tl *teller) likeliest(it *item) int {
 // missing says what the job misses on class c; the words cost, so that they
 // are made only when asked for.
 func (tl *teller) missing(it *item, c int, inWords bool) cluster.Reason {
-	k, n := &tl.f.classes[c], &it.needs[c]
+	k, n := &tl.f.Classes[c], &it.needs[c]
 	want := tl.fitter.want(it, c)
 	most, empty := tl.mostRoom(it, k, n.Way)
 	code := cluster.ReasonResources
@@ -94,19 +95,19 @@ func (tl *teller) missing(it *item, c int, inWords bool) cluster.Reason {
 		code = cluster.ReasonGPUs
 	case n.Way == rules.WayWhole && empty == 0:
 		code = cluster.ReasonExclusive
-	case most.mem < 0: // closed by waiters that an arrival pass cannot see
+	case most.Mem < 0: // closed by waiters that an arrival pass cannot see
 		code = cluster.ReasonQueueOrder
-	case most.mem < want.mem:
+	case most.Mem < want.Mem:
 		code = cluster.ReasonGPUMem
-	case most.milli < want.milli:
+	case most.Milli < want.Milli:
 		code = cluster.ReasonGPUCompute
-	case most.slots < 1:
+	case most.Slots < 1:
 		code = cluster.ReasonGPUSlots
-	case most.cpu < want.cpu:
+	case most.CPU < want.CPU:
 		code = cluster.ReasonCPU
-	case most.host < want.host:
+	case most.Host < want.Host:
 		code = cluster.ReasonHostMem
-	case most.until < want.until:
+	case most.Until < want.Until:
 		code = cluster.ReasonQueueOrder
 	}
 	if code == cluster.ReasonResources && n.Way == rules.WayWhole && it.gpus > 1 && empty >= it.gpus && tl.fitter.strict(it, k, n.Dur) {
@@ -124,7 +125,7 @@ func (tl *teller) missing(it *item, c int, inWords bool) cluster.Reason {
 	if slowed != "" {
 		return cluster.Reason{Code: code, Detail: k.GPUType + ": " + slowed}
 	}
-	return cluster.Reason{Code: code, Detail: k.GPUType + ": " + tl.words(it, c, code, &most, empty) + tl.f.closedWords(k.GPUType)}
+	return cluster.Reason{Code: code, Detail: k.GPUType + ": " + tl.words(it, c, code, &most, empty) + tl.f.ClosedWords(k.GPUType)}
 }
 
 // farWords tell of a gang for which enough GPUs are free, but in several NUMA
@@ -134,23 +135,23 @@ func (tl *teller) farWords(it *item, n *rules.Need) string {
 	return fmt.Sprintf("%d GPUs of one NUMA group are not free on any node; takes GPUs of several in %s", it.gpus, say.About(left))
 }
 
-func (tl *teller) words(it *item, c int, code cluster.ReasonCode, most *room, empty int) string {
-	k, n := &tl.f.classes[c], &it.needs[c]
+func (tl *teller) words(it *item, c int, code cluster.ReasonCode, most *fleet.Room, empty int) string {
+	k, n := &tl.f.Classes[c], &it.needs[c]
 	switch code {
 	case cluster.ReasonGPUs:
 		return fmt.Sprintf("%s free on one node, needs %d", say.GPUs(empty), it.gpus)
 	case cluster.ReasonExclusive:
 		return "no GPU is empty, needs one alone"
 	case cluster.ReasonGPUMem:
-		return fmt.Sprintf("at most %s free on one GPU, needs %s", say.Gib(max(0, most.mem)), say.Gib(n.Mem))
+		return fmt.Sprintf("at most %s free on one GPU, needs %s", say.Gib(max(0, most.Mem)), say.Gib(n.Mem))
 	case cluster.ReasonGPUCompute:
-		return fmt.Sprintf("at most %s of one GPU free, needs %s", say.Percent(max(0, most.milli)), say.Percent(n.Milli))
+		return fmt.Sprintf("at most %s of one GPU free, needs %s", say.Percent(max(0, most.Milli)), say.Percent(n.Milli))
 	case cluster.ReasonGPUSlots:
-		return fmt.Sprintf("%s on each GPU, no more may share one", say.Jobs(min(tl.pol.MaxShares, k.rep.MaxShares)))
+		return fmt.Sprintf("%s on each GPU, no more may share one", say.Jobs(min(tl.pol.MaxShares, k.Rep.MaxShares)))
 	case cluster.ReasonCPU:
-		return fmt.Sprintf("at most %s free beside a GPU with room, needs %s", say.Cores(max(0, most.cpu)), say.Cores(it.cpu))
+		return fmt.Sprintf("at most %s free beside a GPU with room, needs %s", say.Cores(max(0, most.CPU)), say.Cores(it.cpu))
 	case cluster.ReasonHostMem:
-		return fmt.Sprintf("at most %s of host memory free beside a GPU with room, needs %s", say.Gib(max(0, most.host)), say.Gib(it.mem))
+		return fmt.Sprintf("at most %s of host memory free beside a GPU with room, needs %s", say.Gib(max(0, most.Host)), say.Gib(it.mem))
 	case cluster.ReasonQueueOrder:
 		return fmt.Sprintf("GPUs with room are kept for jobs that waited longer, needs one for %s", say.About(n.Dur))
 	}
@@ -160,68 +161,107 @@ func (tl *teller) words(it *item, c int, code cluster.ReasonCode, most *room, em
 
 // mostRoom is the most of each resource that any card has on which the job
 // may lie, and the most empty cards on one node.
-func (tl *teller) mostRoom(it *item, k *class, w rules.Way) (most room, empty int) {
+func (tl *teller) mostRoom(it *item, k *fleet.Class, w rules.Way) (most fleet.Room, empty int) {
 	if node := it.node; node != "" {
-		most = nowhere()
-		g := tl.f.groupOn(node, k)
+		most = fleet.Nowhere()
+		g := tl.f.GroupOn(node, k)
 		if g == nil {
 			return most, 0
 		}
-		for _, i := range k.cards[g.lo:g.hi] {
-			r := tl.f.room(&tl.f.cards[i])
-			most = most.most(&r)
+		for _, i := range k.Cards[g.Lo:g.Hi] {
+			r := tl.f.Room(&tl.f.Cards[i])
+			most = most.Most(&r)
 		}
-		return most, int(g.empty)
+		return most, int(g.Empty)
 	}
-	most = k.empty.at[1]
+	most = k.Empty.At[1]
 	if w == rules.WayShare {
-		most = most.most(&k.used.at[1])
+		most = most.Most(&k.Used.At[1])
 	}
-	for empty = len(k.free) - 1; empty > 0 && k.free[empty].next(0) < 0; {
+	for empty = len(k.Free) - 1; empty > 0 && k.Free[empty].Next(0) < 0; {
 		empty--
 	}
 	return most, empty
 }
 
 func (tl *teller) plainReason(it *item) cluster.Reason {
-	most := tl.f.plain.at[1]
-	if tl.realms != nil && len(tl.f.order) > 0 && !slices.ContainsFunc(tl.f.order, func(i int32) bool { return !tl.refused(it, i) }) {
+	most := tl.f.Plain.At[1]
+	if tl.realms != nil && len(tl.f.Order) > 0 && !slices.ContainsFunc(tl.f.Order, func(i int32) bool { return !tl.refused(it, i) }) {
 		return tl.whereReason(it, -1)
 	}
 	switch {
-	case len(tl.f.hosts) == 0:
+	case len(tl.f.Hosts) == 0:
 		return cluster.Reason{Code: cluster.ReasonNoNodes, Detail: "no node is registered"}
-	case len(tl.f.order) == 0:
+	case len(tl.f.Order) == 0:
 		return cluster.Reason{Code: cluster.ReasonNodeDown, Detail: "every node is drained or silent"}
-	case most.cpu < it.cpu:
-		return cluster.Reason{Code: cluster.ReasonCPU, Detail: fmt.Sprintf("at most %s free on one node, needs %s", say.Cores(max(0, most.cpu)), say.Cores(it.cpu))}
-	case most.host < it.mem:
-		return cluster.Reason{Code: cluster.ReasonHostMem, Detail: fmt.Sprintf("at most %s of host memory free on one node, needs %s", say.Gib(max(0, most.host)), say.Gib(it.mem))}
+	case most.CPU < it.cpu:
+		return cluster.Reason{Code: cluster.ReasonCPU, Detail: fmt.Sprintf("at most %s free on one node, needs %s", say.Cores(max(0, most.CPU)), say.Cores(it.cpu))}
+	case most.Host < it.mem:
+		return cluster.Reason{Code: cluster.ReasonHostMem, Detail: fmt.Sprintf("at most %s of host memory free on one node, needs %s", say.Gib(max(0, most.Host)), say.Gib(it.mem))}
 	}
 	return cluster.Reason{Code: cluster.ReasonResources, Detail: fmt.Sprintf("no node has %s and %s of host memory at once", say.Cores(it.cpu), say.Gib(it.mem))}
 }
 
 // neverReason tells why no class at all can run the job.
 func (tl *teller) neverReason(it *item) cluster.Reason {
-	if len(tl.f.hosts) == 0 {
+	if len(tl.f.Hosts) == 0 {
 		return cluster.Reason{Code: cluster.ReasonNoNodes, Detail: "no node is registered"}
 	}
-	if len(tl.f.classes) == 0 {
-		if closed := tl.f.closedInAll(); closed > 0 {
+	if len(tl.f.Classes) == 0 {
+		if closed := tl.f.ClosedInAll(); closed > 0 {
 			return cluster.Reason{Code: cluster.ReasonNodeDown, Detail: say.GPUs(closed) + " drained or not sound, and no other on a node that takes jobs"}
 		}
 		return cluster.Reason{Code: cluster.ReasonNodeDown, Detail: "every node with GPUs is drained or silent"}
 	}
 	worst := cluster.Reason{}
 	for c := range it.needs {
-		k := &tl.f.classes[c]
+		k := &tl.f.Classes[c]
 		if it.needs[c].Why == rules.VetoReserved {
 			return tl.whereReason(it, c)
 		}
 		e, _ := cluster.EstimateFor(it.job.Estimates, k.GPUType)
-		if r := rules.VetoReason(it.job, k.rep, &e, &it.needs[c], &tl.pol); worst.Code == "" || r.Code != cluster.ReasonGPUType {
+		if r := rules.VetoReason(it.job, k.Rep, &e, &it.needs[c], &tl.pol); worst.Code == "" || r.Code != cluster.ReasonGPUType {
 			worst = r
 		}
 	}
 	return worst
+}
+
+// whereReason says why a job may lie on no class, or with c < 0 on no node's
+// cores.
+func (tl *teller) whereReason(it *item, c int) cluster.Reason {
+	if r := tl.reservations.Outside(it.job, cluster.Time(tl.now)); r.Code != "" {
+		return r
+	}
+	lo, hi := 0, len(tl.f.Hosts)
+	if c >= 0 {
+		k := &tl.f.Classes[c]
+		lo = int(k.Groups[0].Host)
+		hi = lo + 1
+	}
+	for i := lo; i < hi; i++ {
+		h := &tl.f.Hosts[i]
+		if !it.job.Spec.Allows(h.Node) {
+			continue
+		}
+		b := cluster.Berth{Node: h.Node.ID}
+		if c >= 0 {
+			b.GPUs = []cluster.GPUShare{{GPU: tl.f.Cards[tl.f.Classes[c].Cards[0]].Use.ID}}
+		}
+		if r := tl.reservations.Keeps(it.job, &b, cluster.Time(tl.now)); r.Code != "" {
+			r.Detail = fmt.Sprintf("node %s: %s", h.Node.ID, r.Detail)
+			return r
+		}
+	}
+	return cluster.Reason{Code: cluster.ReasonWhere, Detail: "no node that takes jobs is one that it asks for (--nodelist, --exclude, --constraint)"}
+}
+
+// isWhere tells of a reason that it is about reservations, or the nodes that are
+// asked for.
+func isWhere(c cluster.ReasonCode) bool {
+	switch c {
+	case cluster.ReasonReservation, cluster.ReasonReservationGone, cluster.ReasonReservationDenied, cluster.ReasonWhere:
+		return true
+	}
+	return false
 }

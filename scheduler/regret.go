@@ -27,10 +27,10 @@ func (p *pass) regret(terms map[cluster.JobID]cluster.Terms) {
 			continue // most of them: nothing else is looked at
 		}
 		for _, gs := range a.HeldGPUs() {
-			i, ok := p.f.cardAt[gs.GPU]
-			if ok && rules.Overran(j, p.now, p.f.cards[i].use.Shares, &p.pol) && (closed[i] == nil || j.ID < closed[i].ID) {
+			i, ok := p.f.CardAt[gs.GPU]
+			if ok && rules.Overran(j, p.now, p.f.Cards[i].Use.Shares, &p.pol) && (closed[i] == nil || j.ID < closed[i].ID) {
 				closed[i] = j
-				p.f.cards[i].regretted = true
+				p.f.Cards[i].Regretted = true
 			}
 		}
 	}
@@ -39,10 +39,10 @@ func (p *pass) regret(terms map[cluster.JobID]cluster.Terms) {
 	}
 	hosts := map[int32]struct{}{}
 	for i := range closed {
-		hosts[p.f.cards[i].host] = struct{}{}
+		hosts[p.f.Cards[i].Host] = struct{}{}
 	}
 	for h := range hosts {
-		p.f.refresh(h)
+		p.f.Refresh(h)
 	}
 	if len(terms) > 0 {
 		p.part(closed, terms)
@@ -58,7 +58,7 @@ func (p *pass) part(closed map[int32]*cluster.Job, terms map[cluster.JobID]clust
 			continue
 		}
 		for _, gs := range a.HeldGPUs() {
-			i, ok := p.f.cardAt[gs.GPU]
+			i, ok := p.f.CardAt[gs.GPU]
 			if ok && a.Preempt != nil { // somebody leaves it already
 				delete(closed, i)
 				delete(newest, i)
@@ -66,7 +66,7 @@ func (p *pass) part(closed map[int32]*cluster.Job, terms map[cluster.JobID]clust
 			if !j.Rested(cluster.Time(p.now)) {
 				continue
 			}
-			if ok && closed[i] != nil && p.f.cards[i].use.Shares > 1 && (newest[i] == nil || later(j, newest[i])) {
+			if ok && closed[i] != nil && p.f.Cards[i].Use.Shares > 1 && (newest[i] == nil || later(j, newest[i])) {
 				newest[i] = j
 			}
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler/company"
+	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
@@ -381,7 +382,7 @@ func comesBefore(a, b *cluster.Job) bool {
 func (r *release) overtook(j, passed *cluster.Job, c *cluster.GPU, h *cluster.NodeUse) string {
 	e, _ := cluster.EstimateFor(passed.Estimates, c.Type)
 	nd := rules.NeedOn(passed, c, &e, r.pol)
-	why := lacks(passed, &nd, &card{use: *r.gpu(c.ID)}, &host{use: *h}, *r.pol)
+	why := lacks(passed, &nd, &fleet.Card{Use: *r.gpu(c.ID)}, &fleet.Host{Use: *h}, *r.pol)
 	if why == "" {
 		if v := r.judge(passed, c, &nd); v.Against() {
 			why = v.Words(r.know.SharingOn(c), r.pol.MaxSlowdownMilli)

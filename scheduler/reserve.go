@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
@@ -25,7 +26,7 @@ func (ls *lines) needResidents() {
 	if ls.residents != nil {
 		return
 	}
-	ls.residents = make([][]resident, len(ls.f.cards))
+	ls.residents = make([][]resident, len(ls.f.Cards))
 	for _, j := range ls.running {
 		a := j.Live()
 		if a == nil {
@@ -33,7 +34,7 @@ func (ls *lines) needResidents() {
 		}
 		_, latest := rules.EndsAt(j, a, ls.now, &ls.pol)
 		for _, gs := range a.HeldGPUs() {
-			if i, ok := ls.f.cardAt[gs.GPU]; ok {
+			if i, ok := ls.f.CardAt[gs.GPU]; ok {
 				ls.residents[i] = append(ls.residents[i], resident{latest, gs.Share})
 			}
 		}
@@ -65,7 +66,7 @@ func (kp *keeper) reserve(it *item) {
 	case it.kept && !it.old: // by a promise
 	case it.old:
 		kp.keep(it)
-	case it.gpus > 0 && kp.reserved <= len(kp.f.cards)/cardsAKeep && kp.now >= int64(it.job.Eligible.Add(kp.pol.ReserveAge)) && kp.keep(it):
+	case it.gpus > 0 && kp.reserved <= len(kp.f.Cards)/cardsAKeep && kp.now >= int64(it.job.Eligible.Add(kp.pol.ReserveAge)) && kp.keep(it):
 		it.kept = true
 		kp.reserved++
 	}
@@ -85,33 +86,33 @@ func (kp *keeper) keep(it *item) bool {
 		kp.keepNode(it)
 		return true
 	}
-	if it.queue < 0 || kp.f.cards[it.queue].kept || !kp.lines.queueHolds(it) {
+	if it.queue < 0 || kp.f.Cards[it.queue].Kept || !kp.lines.queueHolds(it) {
 		return false
 	}
-	cd := &kp.f.cards[it.queue]
-	cd.kept = true
+	cd := &kp.f.Cards[it.queue]
+	cd.Kept = true
 	kp.lines.needResidents()
-	cards, shadow := kp.shadow(it, it.queue, int(cd.class))
+	cards, shadow := kp.shadow(it, it.queue, int(cd.Class))
 	if it.old && kp.now-int64(it.job.Eligible)-kp.turns.oldAge(it) >= kp.pol.HoldAge.Microseconds() {
 		// Predictions have misled us long enough: nobody passes any more.
 		shadow = kp.now
 	}
 	for _, i := range cards {
-		kp.f.cards[i].until = min(kp.f.cards[i].until, shadow)
+		kp.f.Cards[i].Until = min(kp.f.Cards[i].Until, shadow)
 	}
-	h := &kp.f.hosts[cd.host]
-	h.keptCPU += it.cpu
-	h.keptMem += it.mem
-	h.keptFor = cmp.Or(h.keptFor, it.job.ID)
-	kp.f.keeps(cd.host, cards)
+	h := &kp.f.Hosts[cd.Host]
+	h.KeptCPU += it.cpu
+	h.KeptMem += it.mem
+	h.KeptFor = cmp.Or(h.KeptFor, it.job.ID)
+	kp.f.Keeps(cd.Host, cards)
 	return true
 }
 
 // shadow returns the cards that a job waits for and when it could start
 // there at the latest, if nobody new came.
 func (kp *keeper) shadow(it *item, at int32, c int) ([]int32, int64) {
-	k := &kp.f.classes[c]
-	g := &k.groups[kp.f.cards[at].group]
+	k := &kp.f.Classes[c]
+	g := &k.Groups[kp.f.Cards[at].Group]
 	if it.gpus == 1 {
 		return []int32{at}, kp.clears(at, &it.needs[c])
 	}
@@ -119,37 +120,31 @@ func (kp *keeper) shadow(it *item, at int32, c int) ([]int32, int64) {
 	n := min(it.gpus, len(all))
 	cards := make([]int32, 0, n)
 	for _, c := range all[:n] {
-		cards = append(cards, c.card)
+		cards = append(cards, c.Card)
 	}
-	return cards, all[n-1].at
-}
-
-// freeing tells when a card has room.
-type freeing struct {
-	card int32
-	at   int64
+	return cards, all[n-1].At
 }
 
 // clearsOn lists the cards of a group by when they have room for a need. For
 // whole cards it does not depend on who asks, and is kept until the next start.
-func (kp *keeper) clearsOn(k *class, g *group, n *rules.Need) []freeing {
-	if n.Way == rules.WayWhole && g.clears != nil {
-		return g.clears
+func (kp *keeper) clearsOn(k *fleet.Class, g *fleet.Group, n *rules.Need) []fleet.Freeing {
+	if n.Way == rules.WayWhole && g.Clears != nil {
+		return g.Clears
 	}
-	all := make([]freeing, 0, g.hi-g.lo)
-	for _, i := range k.cards[g.lo:g.hi] {
-		all = append(all, freeing{i, kp.clears(i, n)})
+	all := make([]fleet.Freeing, 0, g.Hi-g.Lo)
+	for _, i := range k.Cards[g.Lo:g.Hi] {
+		all = append(all, fleet.Freeing{Card: i, At: kp.clears(i, n)})
 	}
-	slices.SortFunc(all, func(a, b freeing) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.card, b.card)) })
+	slices.SortFunc(all, func(a, b fleet.Freeing) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Card, b.Card)) })
 	if n.Way == rules.WayWhole {
-		g.clears = all
+		g.Clears = all
 	}
 	return all
 }
 
 // clears is when so many of those on a card have ended that n fits.
 func (kp *keeper) clears(i int32, n *rules.Need) int64 {
-	use := kp.f.cards[i].use
+	use := kp.f.Cards[i].Use
 	rs := slices.Clone(kp.lines.residents[i])
 	slices.SortFunc(rs, func(a, b resident) int { return cmp.Compare(a.end, b.end) })
 	at := kp.now
@@ -174,17 +169,17 @@ func (kp *keeper) keepNode(it *item) {
 		return
 	}
 	best, most := int32(-1), int64(-1)
-	for _, i := range kp.f.order {
-		h := &kp.f.hosts[i]
-		if h.use.CPUMilli < it.cpu || h.use.MemMiB < it.mem || it.node != "" && it.node != h.node.ID || kp.refused(it, i) {
+	for _, i := range kp.f.Order {
+		h := &kp.f.Hosts[i]
+		if h.Use.CPUMilli < it.cpu || h.Use.MemMiB < it.mem || it.node != "" && it.node != h.Node.ID || kp.refused(it, i) {
 			continue
 		}
 		has := int64(1000)
 		if it.cpu > 0 {
-			has = min(has, max(0, h.freeCPU())*1000/it.cpu)
+			has = min(has, max(0, h.FreeCPU())*1000/it.cpu)
 		}
 		if it.mem > 0 {
-			has = min(has, max(0, h.freeMem())*1000/it.mem)
+			has = min(has, max(0, h.FreeMem())*1000/it.mem)
 		}
 		if has > most {
 			best, most = i, has
@@ -194,7 +189,7 @@ func (kp *keeper) keepNode(it *item) {
 		return
 	}
 	kp.keptPlain = true
-	kp.f.hosts[best].keptCPU += it.cpu
-	kp.f.hosts[best].keptMem += it.mem
-	kp.f.refresh(best)
+	kp.f.Hosts[best].KeptCPU += it.cpu
+	kp.f.Hosts[best].KeptMem += it.mem
+	kp.f.Refresh(best)
 }

@@ -1,7 +1,12 @@
 package scheduler
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/fleet"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // scene is what all parts of a pass look at: the fleet as it is after the starts so far,
@@ -11,7 +16,7 @@ type scene struct {
 	pol     Policy
 	now     int64
 	nodes   []*cluster.Node
-	f       *fleet
+	f       *fleet.Fleet
 	items   []item
 	byID    []int32 // item+1 by job id less firstID
 	firstID cluster.JobID
@@ -20,10 +25,307 @@ type scene struct {
 	crowd   *crowd
 	// reservations are those of the snapshot.
 	reservations cluster.Reservations
-	realms       *realms // nil where every job may lie everywhere
+	realms       *fleet.Realms // nil where every job may lie everywhere
 	standing     *cluster.Standing
 	niced        bool             // somebody steps back or forward
 	unseen       bool             // somebody stands in a queue whom the snapshot does not hold
 	limits       *cluster.Limiter // ours, nil without quotas
 	plan         cluster.Plan
+}
+
+// markUnseen counts those in queues whom the snapshot does not hold, and
+// closes the nodes where one of them heads a queue and is old. It
+// looks at no queue beyond its head.
+func (s *scene) markUnseen() {
+	for i := range s.f.Cards {
+		s.f.Cards[i].Unseen = len(s.f.Cards[i].Queue)
+	}
+	for i := range s.items {
+		if q := s.items[i].queue; q >= 0 {
+			s.f.Cards[q].Unseen--
+		}
+	}
+	for i := range s.f.Cards {
+		c := &s.f.Cards[i]
+		if c.Unseen <= 0 {
+			c.Unseen = 0
+			continue
+		}
+		s.unseen = true
+		if h := &s.f.Hosts[c.Host]; !h.ForeignQueue && RankIsOld(c.Queue[0].Rank) && s.find(c.Queue[0].Job) == nil {
+			h.ForeignQueue = true
+			s.f.Refresh(c.Host)
+		}
+	}
+}
+
+// gather makes items of the jobs that may be placed, sorted by id.
+func (s *scene) gather(waiting []*cluster.Job) {
+	if !slices.IsSortedFunc(waiting, byJob) {
+		waiting = slices.Clone(waiting)
+		slices.SortFunc(waiting, byJob)
+	}
+	classes := len(s.f.Classes)
+	needs := make([]rules.Need, len(waiting)*classes)
+	s.items = make([]item, 0, len(waiting))
+	for _, j := range waiting {
+		if !j.State.Waiting() || j.Cancel != nil {
+			continue
+		}
+		it := newItem(s, j, needs[:classes:classes])
+		needs = needs[classes:]
+		s.niced = s.niced || j.Spec.Nice != 0
+		if j.Queue != "" {
+			if c, ok := s.f.CardAt[j.Queue]; ok {
+				it.queue = c
+			}
+		}
+		s.items = append(s.items, it)
+	}
+	s.indexItems()
+}
+
+func (s *scene) fillNeeds(it *item) {
+	var e cluster.Estimate
+	known, tight := "", false
+	for c := range s.f.Classes {
+		k := &s.f.Classes[c]
+		if c == 0 || k.GPUType != known {
+			e, _ = cluster.EstimateFor(it.job.Estimates, k.GPUType)
+			known = k.GPUType
+		}
+		it.needs[c] = rules.NeedOn(it.job, k.Rep, &e, &s.pol)
+		tight = tight || it.needs[c].Tight
+	}
+	if s.pol.GoesOn(it.job) {
+		for c := range it.needs {
+			e, _ = cluster.EstimateFor(it.job.Estimates, s.f.Classes[c].GPUType)
+			it.needs[c].Dur = rules.LeftOf(it.job, &e, s.now, &s.pol)
+		}
+	}
+	if it.job.MinGPUMemMiB > 0 {
+		s.spareTooSmall(it, rules.VetoObserved, func(c int) bool { return s.f.Classes[c].Sellable >= it.job.MinGPUMemMiB })
+	}
+	if tight {
+		s.spareTooSmall(it, rules.VetoTight, func(c int) bool { return !it.needs[c].Tight })
+	}
+}
+
+// indexItems makes item lookups by job cheap: ids of waiting jobs lie close
+// together, so that a table over their range does it.
+func (s *scene) indexItems() {
+	n := len(s.items)
+	if n == 0 {
+		return
+	}
+	s.firstID = s.items[0].job.ID
+	span := uint64(s.items[n-1].job.ID-s.firstID) + 1
+	if span > 8*uint64(n)+1024 {
+		return
+	}
+	s.byID = make([]int32, span)
+	for i := range s.items {
+		s.byID[s.items[i].job.ID-s.firstID] = int32(i) + 1
+	}
+}
+
+// find returns the item of a job, nil when the pass does not know it.
+func (s *scene) find(id cluster.JobID) *item {
+	if s.byID != nil {
+		if id < s.firstID || uint64(id-s.firstID) >= uint64(len(s.byID)) || s.byID[id-s.firstID] == 0 {
+			return nil
+		}
+		return &s.items[s.byID[id-s.firstID]-1]
+	}
+	i, ok := slices.BinarySearchFunc(s.items, id, func(it item, id cluster.JobID) int { return cmp.Compare(it.job.ID, id) })
+	if !ok {
+		return nil
+	}
+	return &s.items[i]
+}
+
+// old reports whether a job waited so long that its length no longer counts.
+func (s *scene) old(j *cluster.Job) bool {
+	it := s.find(j.ID)
+	return it != nil && it.old
+}
+
+// spareTooSmall leaves out the classes on which the job ran out of memory, or
+// may by the upper quantile of a confident prediction, if there is one that is
+// large enough and could ever run it: SchedTune's veto (section IV-C) on the
+// side of caution. A job that dies alone on a card has taken it for nothing.
+func (s *scene) spareTooSmall(it *item, why rules.Veto, large func(c int) bool) {
+	for c := range it.needs {
+		if it.needs[c].Way == rules.WayNone || !large(c) || !s.everOn(it, c) {
+			continue
+		}
+		for o := range it.needs {
+			if !large(o) && it.needs[o].Way != rules.WayNone {
+				it.needs[o].Way, it.needs[o].Why = rules.WayNone, why
+			}
+		}
+		return
+	}
+}
+
+// everOn reports whether some node with cards of class c could ever run a job.
+func (s *scene) everOn(it *item, c int) bool {
+	return slices.ContainsFunc(s.f.Classes[c].Groups, func(g fleet.Group) bool {
+		h := &s.f.Hosts[g.Host]
+		return h.Use.CPUMilli >= it.cpu && h.Use.MemMiB >= it.mem && int(g.Hi-g.Lo) >= it.gpus && (it.node == "" || it.node == h.Node.ID)
+	})
+}
+
+// mostAsked is the most cores and host memory that any waiting job asks of a node.
+func (s *scene) mostAsked() (cpu, mem int64) {
+	for i := range s.items {
+		cpu, mem = max(cpu, s.items[i].cpu), max(mem, s.items[i].mem)
+	}
+	return cpu, mem
+}
+
+// item is one waiting job in a pass.
+type item struct {
+	job      *cluster.Job
+	needs    []rules.Need // by class
+	cpu, mem int64
+	node     cluster.NodeID // copies of what the job asks for: the passes'
+	gpus     int            // inner loops should not follow its pointers
+	nodes    int            // on how many at once, 0 for one
+	queue    int32          // the card in whose queue it stands, -1 for none
+	aims     bool           // it has an objective
+	gone     bool           // started in this pass
+	old      bool           // waited so long that its length no longer counts
+	kept     bool           // cards are kept for it; the old ask for that at once
+	moved    bool           // in this pass, which a plan may do once
+	tier     int8
+	class    int8             // its priority; the greater go first
+	fast     int32            // the class on which it is predicted to run shortest, -1 for none
+	kind     int32            // what is known of its manners; 0 is nothing
+	cores    *rules.CoresNeed // in place of its GPUs; nil for most
+	whole    bool             // it takes all of each of its nodes
+	bounds   fleet.Bounds     // where it may lie; see realms
+}
+
+// newItem makes the item of a job in a pass, with its needs in needs.
+func newItem(s *scene, j *cluster.Job, needs []rules.Need) item {
+	it := item{job: j, queue: -1, gpus: j.Spec.GPUs, node: j.Spec.Node, aims: j.Spec.Objective != "", needs: needs}
+	if n := j.Spec.NodeCount(); n > 1 {
+		it.nodes = n
+	}
+	if it.whole = j.Spec.WholeNodes(); it.whole {
+		it.nodes = j.Spec.NodeCount()
+	}
+	it.cpu, it.mem = rules.HostOf(j, &s.pol)
+	it.class = int8(s.standing.Priority(j))
+	if j.Spec.GPUs > 0 {
+		s.fillNeeds(&it)
+		if s.crowd != nil {
+			it.kind = s.crowd.kindOf(j)
+		}
+		if s.realms != nil {
+			s.bind(&it)
+		}
+		if j.Spec.OrCPU {
+			s.doWithout(&it)
+		}
+	} else if s.realms != nil {
+		it.bounds = s.realms.BoundsOf(j, s.now, s.reservations)
+	}
+	return it
+}
+
+func byJob(a, b *cluster.Job) int { return cmp.Compare(a.ID, b.ID) }
+
+// doWithout makes items of jobs that no GPU could ever run, were all nodes back
+// and empty, ones without GPUs, where cores will do.
+func (s *scene) doWithout(it *item) {
+	c := rules.CoresOf(it.job, &s.pol)
+	if c == nil {
+		return
+	}
+	it.cores = c
+	for k := range it.needs {
+		if it.needs[k].Way != rules.WayNone && s.everOn(it, k) {
+			return
+		}
+	}
+	if rules.NeverOn(s.nodes, it.job, s.pol) == "" || c.Never != "" {
+		return
+	}
+	it.gpus, it.cpu, it.mem, it.kind = 0, c.CPU, c.Mem, 0
+	for k := range it.needs {
+		it.needs[k] = rules.Need{Dur: 1}
+	}
+}
+
+// bind gives an item its bounds, and takes from it the classes on which it may
+// not lie.
+func (s *scene) bind(it *item) {
+	it.bounds = s.realms.BoundsOf(it.job, s.now, s.reservations)
+	for c := range it.needs {
+		if it.needs[c].Way == rules.WayNone {
+			continue
+		}
+		if v := s.realms.Bars(&it.bounds, s.f.Classes[c].Realm); v != rules.VetoNone {
+			it.needs[c].Way, it.needs[c].Why = rules.WayNone, v
+		}
+	}
+	if it.bounds.Single && it.gpus > 0 && !it.spans() && it.node == "" {
+		s.pin(it)
+	}
+}
+
+// pin gives a job whose set of nodes makes no realm one of them: that with the
+// most empty cards on which it may lie.
+func (s *scene) pin(it *item) {
+	best, most := int32(-1), int64(-1)
+	for i := range s.f.Hosts {
+		h := &s.f.Hosts[i]
+		if !h.Use.Schedulable || !it.job.Spec.Allows(h.Node) {
+			continue
+		}
+		room := int64(-1)
+		for c := h.Lo; c < h.Hi; c++ {
+			if k := &s.f.Cards[c]; k.Class >= 0 && it.needs[k.Class].Way != rules.WayNone {
+				room = max(room, 0)
+				if k.Use.Shares == 0 {
+					room++
+				}
+			}
+		}
+		if room > most {
+			best, most = int32(i), room
+		}
+	}
+	if best >= 0 {
+		it.node = s.f.Hosts[best].Node.ID
+		return
+	}
+	for c := range it.needs {
+		if it.needs[c].Way != rules.WayNone {
+			it.needs[c].Way, it.needs[c].Why = rules.WayNone, rules.VetoWhere
+		}
+	}
+}
+
+// refused reports whether a job may not lie on a node's cores.
+func (s *scene) refused(it *item, host int32) bool {
+	if s.realms == nil {
+		return false
+	}
+	h := &s.f.Hosts[host]
+	return s.realms.Bars(&it.bounds, h.Realm) != rules.VetoNone || it.bounds.Asked < 0 && !it.job.Spec.Allows(h.Node)
+}
+
+// fastest is the class on which a job is predicted to run shortest, -1 when it
+// can run on none.
+func (s *scene) fastest(it *item) int32 {
+	best := int32(-1)
+	for c := range it.needs {
+		if it.needs[c].Way != rules.WayNone && (best < 0 || it.needs[c].Dur < it.needs[best].Dur) {
+			best = int32(c)
+		}
+	}
+	return best
 }

@@ -2,6 +2,8 @@ package scheduler
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/explain"
+	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
@@ -41,17 +43,30 @@ func newPass(s *scene) *pass {
 // Unplaced; the first Policy.MaxReasons shapes of them have it in words.
 func Schedule(snap *cluster.Snapshot, pol Policy) cluster.Plan { return schedule(snap, pol).plan }
 
+// Explain says why job waits, worst first, from every GPU of the snapshot. It
+// is for a user who asks about one job; Schedule never calls it.
+func Explain(snap *cluster.Snapshot, job *cluster.Job, pol Policy) []explain.Explanation {
+	return explain.Why(snap, job, pol, explain.Passes{Schedule: Schedule, Before: spanBefore})
+}
+
+// ForecastStart finds the place where job is likely to start, and when: that of
+// its queue, or the place that is free first. ok is false when no node that
+// takes jobs could ever run it. Like Explain it is for a user who asks.
+func ForecastStart(snap *cluster.Snapshot, job *cluster.Job, pol Policy) (f explain.Forecast, ok bool) {
+	return explain.When(snap, job, pol, explain.Passes{Schedule: Schedule, Before: spanBefore})
+}
+
 // schedule makes a pass, and returns it with its plan.
 func schedule(snap *cluster.Snapshot, pol Policy) *pass {
 	p := newPass(&scene{
 		pol: pol, now: int64(snap.Now), nodes: snap.Nodes, running: snap.Running, more: snap.More, plan: cluster.Plan{BaseIndex: snap.Index},
-		realms: newRealms(snap), reservations: snap.Reservations, standing: snap.Standing, limits: snap.Limits.Clone(),
+		realms: fleet.NewRealms(snap), reservations: snap.Reservations, standing: snap.Standing, limits: snap.Limits.Clone(),
 	})
-	p.f = newFleet(snap.Nodes, snap.Ledger.Clone(), snap.Queues, &p.pol, p.realms)
+	p.f = fleet.New(snap.Nodes, snap.Ledger.Clone(), snap.Queues, &p.pol, p.realms)
 	p.crowd = newCrowd(snap.Interference, p.f, snap.Running)
 	p.regret(snap.Terms)
 	p.gather(snap.Waiting)
-	p.f.asks(p.items)
+	p.f.Asks(p.mostAsked())
 	p.markUnseen()
 	p.fitter.frag = p.fitter.newFrag()
 	order := p.turns.order()
@@ -78,32 +93,6 @@ func schedule(snap *cluster.Snapshot, pol Policy) *pass {
 	p.lines.rerank()
 	p.tellUnplaced()
 	return p
-}
-
-// markUnseen counts those in queues whom the snapshot does not hold, and
-// closes the nodes where one of them heads a queue and is old. It
-// looks at no queue beyond its head.
-func (s *scene) markUnseen() {
-	for i := range s.f.cards {
-		s.f.cards[i].unseen = len(s.f.cards[i].queue)
-	}
-	for i := range s.items {
-		if q := s.items[i].queue; q >= 0 {
-			s.f.cards[q].unseen--
-		}
-	}
-	for i := range s.f.cards {
-		c := &s.f.cards[i]
-		if c.unseen <= 0 {
-			c.unseen = 0
-			continue
-		}
-		s.unseen = true
-		if h := &s.f.hosts[c.host]; !h.foreignQueue && RankIsOld(c.queue[0].Rank) && s.find(c.queue[0].Job) == nil {
-			h.foreignQueue = true
-			s.f.refresh(c.host)
-		}
-	}
 }
 
 // start starts a job now if it fits and nothing much better is near.
@@ -170,7 +159,7 @@ func (ft *fitter) fits(it *item) []int {
 // memory).
 func (p *pass) prefer(it *item, a, b int) bool {
 	na, nb := &it.needs[a], &it.needs[b]
-	ka, kb := &p.f.classes[a], &p.f.classes[b]
+	ka, kb := &p.f.Classes[a], &p.f.Classes[b]
 	switch {
 	case p.realms != nil && p.fitter.frag == nil && na.Dur == nb.Dur && ka.Alike(&kb.ClassKey):
 		return p.fitter.closer(it, a, b)
@@ -218,7 +207,7 @@ func (p *pass) declines(it *item, on int, fits []int) bool {
 
 // waitOn is how long a job would wait for a card of class c.
 func (ls *lines) waitOn(it *item, c int) (int64, bool) {
-	if it.queue >= 0 && ls.f.cards[it.queue].class == int32(c) {
+	if it.queue >= 0 && ls.f.Cards[it.queue].Class == int32(c) {
 		est := int64(it.job.EstStart)
 		return max(0, est-ls.now), ls.now < est+ls.pol.ReserveAge.Microseconds()
 	}

@@ -3,9 +3,11 @@ package scheduler
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	"github.com/berth-scheduler/berth/scheduler/say"
 )
@@ -59,9 +61,9 @@ func (p *pass) startSpan(it *item) bool {
 	if best < 0 {
 		return false
 	}
-	_, e, _ := rules.ShareOn(it.job, p.f.classes[best].rep, p.pol)
+	_, e, _ := rules.ShareOn(it.job, p.f.Classes[best].Rep, p.pol)
 	why := fmt.Sprintf("%d nodes with %s %s free on each, those with the fewest; %s",
-		it.nodes, say.GPUs(it.gpus), p.f.classes[best].GPUType, say.TimeWords(it.job, p.f.classes[best].GPUType, it.needs[best].Dur))
+		it.nodes, say.GPUs(it.gpus), p.f.Classes[best].GPUType, say.TimeWords(it.job, p.f.Classes[best].GPUType, it.needs[best].Dur))
 	p.placeSpan(it, best, parts[best], e, why)
 	return true
 }
@@ -83,18 +85,18 @@ func (ft *fitter) fitSpan(it *item, c int) []rules.Part {
 	var out []rules.Part
 	want := ft.want(it, c)
 	for k, g := range ft.spanGroups(it, c) {
-		if int(g.hi-g.lo) < it.gpus || ft.f.hosts[g.host].foreignQueue {
+		if int(g.Hi-g.Lo) < it.gpus || ft.f.Hosts[g.Host].ForeignQueue {
 			continue
 		}
 		cards := ft.partCards(it, c, k, g, &want)
 		if len(cards) >= it.gpus && len(cards) > 0 {
-			out = append(out, ft.partOn(it, g.host, cards, int64(g.empty)))
+			out = append(out, ft.partOn(it, g.Host, cards, int64(g.Empty)))
 		}
 	}
 	if ft.realms == nil && len(out) < it.nodes {
 		s := ft.shapeOf(it, c)
-		if u, ok := ft.failed[s]; !ok || want.until < u {
-			ft.failed[s] = want.until
+		if u, ok := ft.failed[s]; !ok || want.Until < u {
+			ft.failed[s] = want.Until
 		}
 	}
 	return out
@@ -104,9 +106,9 @@ func (ft *fitter) fitSpan(it *item, c int) []rules.Part {
 // which such jobs take them.
 func (ft *fitter) plainParts(it *item) []rules.Part {
 	var out []rules.Part
-	for place, i := range ft.f.order {
-		h := &ft.f.hosts[i]
-		if r := ft.f.hostRoom(h); r.cpu >= it.cpu && r.host >= it.mem && !ft.refused(it, i) && (!it.whole || ft.f.isEmpty(h)) {
+	for place, i := range ft.f.Order {
+		h := &ft.f.Hosts[i]
+		if r := ft.f.HostRoom(h); r.CPU >= it.cpu && r.Host >= it.mem && !ft.refused(it, i) && (!it.whole || ft.f.IsEmpty(h)) {
 			out = append(out, ft.partOn(it, i, nil, int64(place)))
 		}
 	}
@@ -132,13 +134,13 @@ func (p *pass) placeSpan(it *item, c int, parts []rules.Part, e cluster.Estimate
 	p.countStart(it, &st)
 	p.plan.Starts = append(p.plan.Starts, st)
 	for rank, b := range st.Berths() {
-		if r := p.f.led.Fits(b); r.Code != "" {
+		if r := p.f.Led.Fits(b); r.Code != "" {
 			panic("scheduler: index and ledger disagree on job " + st.Job.String() + ": " + r.String())
 		}
-		p.f.led.Take(b)
+		p.f.Led.Take(b)
 		host := parts[rank].Host
 		p.fitter.frag.changed(host)
-		p.f.took(host, b.GPUs)
+		p.f.Took(host, b.GPUs)
 		p.plains.spared(host)
 	}
 	if c >= 0 {
@@ -149,24 +151,24 @@ func (p *pass) placeSpan(it *item, c int, parts []rules.Part, e cluster.Estimate
 
 // berthOn is what the job takes of one node, and notes whom it overtakes there.
 func (p *pass) berthOn(it *item, c int, s *rules.Part, st *cluster.Start) cluster.Berth {
-	h := &p.f.hosts[s.Host]
-	b := cluster.Berth{Node: h.node.ID, CPUMilli: it.cpu, MemMiB: it.mem}
+	h := &p.f.Hosts[s.Host]
+	b := cluster.Berth{Node: h.Node.ID, CPUMilli: it.cpu, MemMiB: it.mem}
 	if it.whole {
-		b.CPUMilli = h.use.CPUMilli
+		b.CPUMilli = h.Use.CPUMilli
 	}
 	takes := 0
 	for _, i := range s.Cards {
-		if p.f.cards[i].use.Shares == 0 {
+		if p.f.Cards[i].Use.Shares == 0 {
 			takes++
 		}
-		b.GPUs = append(b.GPUs, cluster.GPUShare{GPU: p.f.cards[i].use.ID, Share: it.needs[c].Share(p.f.classes[c].Sellable)})
+		b.GPUs = append(b.GPUs, cluster.GPUShare{GPU: p.f.Cards[i].Use.ID, Share: it.needs[c].Share(p.f.Classes[c].Sellable)})
 		if st.Overtook == "" {
-			st.Overtook = p.overtakes(it, int(p.f.cards[i].class), i)
+			st.Overtook = p.overtakes(it, int(p.f.Cards[i].Class), i)
 		}
 	}
 	slices.SortFunc(b.GPUs, func(a, b cluster.GPUShare) int { return cmp.Compare(a.GPU, b.GPU) })
 	if len(s.Cards) > 0 {
-		h.occupy(it.cpu, it.mem, takes)
+		h.Occupy(it.cpu, it.mem, takes)
 	}
 	return b
 }
@@ -198,13 +200,13 @@ func (kp *keeper) keepSpan(it *item) bool {
 	}
 	for i := range best {
 		for _, card := range best[i].Cards {
-			kp.f.cards[card].until = min(kp.f.cards[card].until, shadow)
+			kp.f.Cards[card].Until = min(kp.f.Cards[card].Until, shadow)
 		}
-		h := &kp.f.hosts[best[i].Host]
-		h.keptCPU += kp.coresOn(it, h)
-		h.keptMem += it.mem
-		h.keptFor = cmp.Or(h.keptFor, it.job.ID)
-		kp.f.keeps(best[i].Host, best[i].Cards)
+		h := &kp.f.Hosts[best[i].Host]
+		h.KeptCPU += kp.coresOn(it, h)
+		h.KeptMem += it.mem
+		h.KeptFor = cmp.Or(h.KeptFor, it.job.ID)
+		kp.f.Keeps(best[i].Host, best[i].Cards)
 	}
 	return true
 }
@@ -214,17 +216,17 @@ func (kp *keeper) keepSpan(it *item) bool {
 func (kp *keeper) clearing(it *item, c int) []rules.Part {
 	var out []rules.Part
 	for k, g := range kp.fitter.spanGroups(it, c) {
-		h := &kp.f.hosts[g.host]
-		if int(g.hi-g.lo) < it.gpus || h.use.CPUMilli < it.cpu || h.use.MemMiB < it.mem {
+		h := &kp.f.Hosts[g.Host]
+		if int(g.Hi-g.Lo) < it.gpus || h.Use.CPUMilli < it.cpu || h.Use.MemMiB < it.mem {
 			continue
 		}
 		all := kp.clearsOn(k, g, &it.needs[c])
 		if !it.whole {
 			all = all[:it.gpus]
 		}
-		s := kp.fitter.partOn(it, g.host, nil, all[len(all)-1].at)
+		s := kp.fitter.partOn(it, g.Host, nil, all[len(all)-1].At)
 		for _, f := range all {
-			s.Cards = append(s.Cards, f.card)
+			s.Cards = append(s.Cards, f.Card)
 		}
 		out = append(out, s)
 	}
@@ -247,7 +249,7 @@ func (tl *teller) spanReason(it *item, c int) cluster.Reason {
 		r.Detail = fmt.Sprintf("%s with %s and %s of host memory free, needs %d at once", say.Nodes(len(tl.fitter.plainParts(it))), say.Cores(it.cpu), say.Gib(it.mem), it.nodes)
 		return r
 	}
-	r.Detail = fmt.Sprintf("%s: %s with room for %s, needs %d at once", tl.f.classes[c].GPUType, say.Nodes(len(tl.fitter.fitSpan(it, c))), say.GPUs(it.gpus), it.nodes)
+	r.Detail = fmt.Sprintf("%s: %s with room for %s, needs %d at once", tl.f.Classes[c].GPUType, say.Nodes(len(tl.fitter.fitSpan(it, c))), say.GPUs(it.gpus), it.nodes)
 	return r
 }
 
@@ -270,7 +272,7 @@ func spanBefore(snap *cluster.Snapshot, job *cluster.Job, alone *cluster.Plan, p
 		}
 	}
 	for _, b := range alone.Starts[0].Berths() {
-		if id := p.f.hosts[p.f.hostAt[b.Node]].keptFor; id != 0 && id != job.ID {
+		if id := p.f.Hosts[p.f.HostAt[b.Node]].KeptFor; id != 0 && id != job.ID {
 			return id, true
 		}
 		before = cmp.Or(before, started[b.Node])
@@ -300,4 +302,81 @@ func SpanWaits(waiting []*cluster.Job, now cluster.Time, pol Policy) bool {
 	return slices.ContainsFunc(waiting, func(j *cluster.Job) bool {
 		return (j.Spec.NodeCount() > 1 || j.Spec.WholeNodes()) && j.Spec.GPUs > 0 && now.Sub(j.Eligible) >= pol.ReserveAge
 	})
+}
+
+// spanGroups are the nodes with cards like those of class c on which a job may
+// lie, wherever they are, each once.
+func (ft *fitter) spanGroups(it *item, c int) iter.Seq2[*fleet.Class, *fleet.Group] {
+	return func(yield func(*fleet.Class, *fleet.Group) bool) {
+		lo, hi := ft.f.Family(c)
+		var seen map[int32]struct{}
+		if hi-lo > 1 {
+			seen = map[int32]struct{}{}
+		}
+		for o := lo; o < hi; o++ {
+			k := &ft.f.Classes[o]
+			for i := range k.Groups {
+				g := &k.Groups[i]
+				if it.needs[o].Way == rules.WayNone || it.bounds.Single && !it.job.Spec.Allows(ft.f.Hosts[g.Host].Node) {
+					continue
+				}
+				if _, twice := seen[g.Host]; twice {
+					continue
+				}
+				if seen != nil && int(g.Hi-g.Lo) >= it.gpus {
+					seen[g.Host] = struct{}{}
+				}
+				if !yield(k, g) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// leads tells of a class that it is the first of its family on which the job
+// may lie, so that each family is looked at once.
+func (ft *fitter) leads(it *item, c int) bool {
+	lo, _ := ft.f.Family(c)
+	for ; lo < c; lo++ {
+		if it.needs[lo].Way != rules.WayNone {
+			return false
+		}
+	}
+	return it.needs[c].Way != rules.WayNone
+}
+
+// partCards are the cards that a job would take of a node now, none when it has
+// not enough. A job that wants whole nodes takes them all, of one that is empty.
+func (ft *fitter) partCards(it *item, c int, k *fleet.Class, g *fleet.Group, want *fleet.Room) []int32 {
+	h := &ft.f.Hosts[g.Host]
+	if it.whole {
+		if !ft.f.IsEmpty(h) || h.Use.MemMiB < it.mem || h.Use.CPUMilli < it.cpu || h.KeptCPU > 0 || int(g.Hi-g.Lo) > cluster.MaxGPUsPerJob {
+			return nil
+		}
+		for _, i := range k.Cards[g.Lo:g.Hi] {
+			if !ft.f.Cards[i].Open(want) {
+				return nil
+			}
+		}
+		return append([]int32(nil), k.Cards[g.Lo:g.Hi]...)
+	}
+	if it.needs[c].Way == rules.WayWhole {
+		return ft.takeEmpty(k, it, g, want, nil)
+	}
+	each := *want
+	each.CPU, each.Host = -1, -1 // of the node, which is asked itself
+	return ft.spreadOn(it, int(ft.f.Cards[k.Cards[g.Lo]].Class), g, &each, nil)
+}
+
+// coresOn is how many cores of a node a job takes, in thousandths.
+func (kp *keeper) coresOn(it *item, h *fleet.Host) int64 {
+	if it.whole {
+		return h.Use.CPUMilli
+	}
+	return it.cpu
+}
+
+func (ft *fitter) partOn(it *item, host int32, cards []int32, order int64) rules.Part {
+	return rules.NewPart(it.job, ft.f.Hosts[host].Node.ID, rules.Part{Host: host, Cards: cards, Order: order})
 }

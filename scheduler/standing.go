@@ -104,7 +104,7 @@ func assocOf(j *cluster.Job) cluster.Assoc {
 
 // takesOn is how much of GPUs a job takes on class c, in thousandths.
 func (s *scene) takesOn(it *item, c int) int64 {
-	k := &s.f.classes[c]
+	k := &s.f.Classes[c]
 	return int64(it.allGPUs()) * cluster.ShareMilli(it.needs[c].Share(k.Sellable), k.Sellable)
 }
 
@@ -179,5 +179,5 @@ func (s *scene) countStart(it *item, st *cluster.Start) {
 	if s.limits == nil {
 		return
 	}
-	s.limits.Count(cluster.HolderOf(it.job), 0, 1, s.f.led.HeldMilli(st.AllGPUs()))
+	s.limits.Count(cluster.HolderOf(it.job), 0, 1, s.f.Led.HeldMilli(st.AllGPUs()))
 }

@@ -101,12 +101,12 @@ func (y *yielder) giverOf(j *cluster.Job, a *cluster.Attempt) (g giver, host int
 	}
 	g = giver{job: j, left: rules.LeftOf(j, &a.Estimate, p.now, &p.pol), cost: rules.YieldCost(j)}
 	for _, gs := range a.Berth.GPUs {
-		i, there := p.f.cardAt[gs.GPU]
-		if !there || p.f.cards[i].class < 0 {
+		i, there := p.f.CardAt[gs.GPU]
+		if !there || p.f.Cards[i].Class < 0 {
 			return g, 0, false
 		}
-		host = p.f.cards[i].host
-		g.size += cluster.ShareMilli(gs.Share, p.f.cards[i].use.SellableMiB)
+		host = p.f.Cards[i].Host
+		g.size += cluster.ShareMilli(gs.Share, p.f.Cards[i].Use.SellableMiB)
 	}
 	return g, host, g.size > 0
 }
@@ -140,7 +140,7 @@ func (y *yielder) takeTurn(r rank) {
 		return slices.ContainsFunc(best, func(o giver) bool { return o.job == g.job })
 	})
 	cards := at.claim(it, p)
-	if len(best) > 0 && !it.moved && p.lines.moves < p.pol.MaxMoves && (it.queue < 0 || p.f.cards[it.queue].host != at.host) {
+	if len(best) > 0 && !it.moved && p.lines.moves < p.pol.MaxMoves && (it.queue < 0 || p.f.Cards[it.queue].Host != at.host) {
 		p.lines.moves++
 		p.lines.join(it, cards[0], best[0].cost) // where it is looked at as soon as they left
 	}
@@ -150,8 +150,8 @@ func (y *yielder) takeTurn(r rank) {
 func (y *yielder) best(it *item, r rank) (best []giver, at *yielding) {
 	looked := 0
 	for _, c := range y.on {
-		h := &y.p.f.hosts[c.host]
-		if h.foreignQueue || it.node != "" && it.node != h.node.ID || !it.job.Spec.Allows(h.node) {
+		h := &y.p.f.Hosts[c.host]
+		if h.ForeignQueue || it.node != "" && it.node != h.Node.ID || !it.job.Spec.Allows(h.Node) {
 			continue
 		}
 		c.open(y.p)
@@ -176,7 +176,7 @@ func (y *yielder) words(it *item, g *giver) string {
 // that nobody predicted.
 func (y *yielder) lasts(it *item) int64 {
 	p, n := y.p, &it.needs[it.fast]
-	if e, _ := cluster.EstimateFor(it.job.Estimates, p.f.classes[it.fast].GPUType); it.job.Spec.Duration <= 0 || e.Duration > 0 {
+	if e, _ := cluster.EstimateFor(it.job.Estimates, p.f.Classes[it.fast].GPUType); it.job.Spec.Duration <= 0 || e.Duration > 0 {
 		return n.Dur
 	}
 	return max(n.Dur, cmp.Or(it.job.Spec.TimeLimit, p.pol.AssumedDuration).Microseconds())
@@ -205,7 +205,7 @@ func (y *yielder) precedes(it *item, r rank, g *giver) bool {
 	if g.rank == nil {
 		w := *g.job
 		w.Eligible = cluster.Time(p.now)
-		other := newItem(p.scene, &w, make([]rules.Need, len(p.f.classes)))
+		other := newItem(p.scene, &w, make([]rules.Need, len(p.f.Classes)))
 		g.rank = &rank{class: -other.class, tier: tierPlain, first: rules.Forever} // it starts nowhere
 		if other.fast = p.fastest(&other); other.fast >= 0 {
 			*g.rank = p.turns.rankOf(&other)
@@ -263,10 +263,10 @@ func (c *yielding) open(p *pass) {
 	}
 	c.opened = true
 	slices.SortFunc(c.may, func(a, b giver) int { return cmp.Or(cmp.Compare(b.work(), a.work()), cmp.Compare(b.job.ID, a.job.ID)) })
-	h := &p.f.hosts[c.host]
-	c.cpu, c.mem = h.freeCPU(), h.freeMem()
-	for i := h.lo; i < h.hi; i++ {
-		c.cards = append(c.cards, p.f.cards[i].use)
+	h := &p.f.Hosts[c.host]
+	c.cpu, c.mem = h.FreeCPU(), h.FreeMem()
+	for i := h.Lo; i < h.Hi; i++ {
+		c.cards = append(c.cards, p.f.Cards[i].Use)
 		if p.crowd != nil {
 			c.on = append(c.on, slices.Clone(p.crowd.on[i]))
 		}
@@ -278,9 +278,9 @@ func (c *yielding) lift(g *giver, p *pass, sign int64) {
 	b := &g.job.Live().Berth
 	c.cpu -= sign * b.CPUMilli
 	c.mem -= sign * b.MemMiB
-	lo := p.f.hosts[c.host].lo
+	lo := p.f.Hosts[c.host].Lo
 	for _, gs := range b.GPUs {
-		k := p.f.cardAt[gs.GPU] - lo
+		k := p.f.CardAt[gs.GPU] - lo
 		u := &c.cards[k]
 		u.UsedMiB += sign * gs.Share.MemMiB
 		u.UsedMilli += sign * gs.Share.Milli
@@ -305,7 +305,7 @@ func (c *yielding) class(it *item, p *pass, at *[]int32) int32 {
 	if c.cpu < it.cpu || c.mem < it.mem {
 		return -1
 	}
-	lo := p.f.hosts[c.host].lo
+	lo := p.f.Hosts[c.host].Lo
 	for class := range it.needs {
 		if it.needs[class].Way == rules.WayNone {
 			continue
@@ -313,7 +313,7 @@ func (c *yielding) class(it *item, p *pass, at *[]int32) int32 {
 		n := 0
 		for k := range c.cards {
 			i := lo + int32(k)
-			if p.f.cards[i].class != int32(class) || !c.room(it, p, k) {
+			if p.f.Cards[i].Class != int32(class) || !c.room(it, p, k) {
 				continue
 			}
 			if at != nil {
@@ -333,10 +333,10 @@ func (c *yielding) class(it *item, p *pass, at *[]int32) int32 {
 // room reports whether card k of a node would have room for a job, for as long as
 // that is kept for nobody else.
 func (c *yielding) room(it *item, p *pass, k int) bool {
-	i := p.f.hosts[c.host].lo + int32(k)
-	card, u := &p.f.cards[i], &c.cards[k]
-	n := &it.needs[card.class]
-	if u.FreeShares() < 1 || u.Shares >= max(1, p.pol.MaxShares) || card.regretted && u.Shares > 0 || p.now+n.Dur > card.until {
+	i := p.f.Hosts[c.host].Lo + int32(k)
+	card, u := &p.f.Cards[i], &c.cards[k]
+	n := &it.needs[card.Class]
+	if u.FreeShares() < 1 || u.Shares >= max(1, p.pol.MaxShares) || card.Regretted && u.Shares > 0 || p.now+n.Dur > card.Until {
 		return false
 	}
 	if n.Way == rules.WayWhole {
@@ -348,7 +348,7 @@ func (c *yielding) room(it *item, p *pass, k int) bool {
 	if c.on == nil || u.Shares == 0 {
 		return true
 	}
-	if v := company.Strangers(card.gpu, c.on[k], &it.job.Owner); v.Strange != nil {
+	if v := company.Strangers(card.GPU, c.on[k], &it.job.Owner); v.Strange != nil {
 		return false
 	}
 	v := company.Judge(p.crowd.know, p.crowd.rules[i], c.on[k], company.SharerOf(p.crowd.know, it.job, 0, n.Milli), p.pol.MaxSlowdownMilli)
@@ -362,7 +362,7 @@ func (c *yielding) claim(it *item, p *pass) (at []int32) {
 	c.cpu -= it.cpu
 	c.mem -= it.mem
 	n := &it.needs[class]
-	s := n.Share(p.f.classes[class].Sellable)
+	s := n.Share(p.f.Classes[class].Sellable)
 	for _, k := range at {
 		u := &c.cards[k]
 		u.UsedMiB += s.MemMiB
@@ -374,7 +374,7 @@ func (c *yielding) claim(it *item, p *pass) (at []int32) {
 		}
 	}
 	for i := range at {
-		at[i] += p.f.hosts[c.host].lo
+		at[i] += p.f.Hosts[c.host].Lo
 	}
 	return at
 }

@@ -58,6 +58,7 @@ var rooms = map[string][]string{
 	"scheduler/company":  {"scheduler/rules", "scheduler/say"},
 	"scheduler/fragment": {"scheduler/rules"},
 	"scheduler/deadline": {"scheduler/rules", "scheduler/say"},
+	"scheduler/fleet":    {"scheduler/fragment", "scheduler/rules", "scheduler/say"},
 	"scheduler/explain":  {"scheduler/company", "scheduler/rules", "scheduler/say"},
 	// So do both with what running jobs hold.
 	"scheduler/resize": {},
@@ -187,7 +188,7 @@ func foreignImports(f *file) []string {
 
 // pure are the packages that must give equal answers to equal input.
 var pure = []string{
-	"cluster", "scheduler", "scheduler/company", "scheduler/deadline", "scheduler/explain", "scheduler/fair", "scheduler/fragment", "scheduler/policies",
+	"cluster", "scheduler", "scheduler/company", "scheduler/deadline", "scheduler/explain", "scheduler/fair", "scheduler/fleet", "scheduler/fragment", "scheduler/policies",
 	"scheduler/resize", "scheduler/rules", "scheduler/say", "scheduler/site", "agent/attempt", "fsm",
 	"fsm/accounts", "fsm/attempts", "fsm/blobs", "fsm/command", "fsm/credentials", "fsm/intern", "fsm/jobs", "fsm/learned", "fsm/nodes", "fsm/notices",
 	"fsm/orders", "fsm/site", "fsm/table",

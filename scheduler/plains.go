@@ -1,0 +1,309 @@
+package scheduler
+
+import (
+	"fmt"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/fleet"
+	"github.com/berth-scheduler/berth/scheduler/rules"
+	"github.com/berth-scheduler/berth/scheduler/say"
+)
+
+// bulky reports whether a job is so large that no node of its class could hold
+// it beside idle GPUs. Such a job may strand them, else it would never start;
+// so may one that waited too long, whatever its queue's node is like.
+func (ft *fitter) bulky(it *item, c int) bool {
+	k := &ft.f.Classes[c]
+	if it.cpu <= k.EasyCPU && it.mem <= k.EasyMem {
+		return false
+	}
+	if it.kept || ft.old(it.job) {
+		return true
+	}
+	s := ft.shapeOf(it, c)
+	b, ok := ft.bulks[s]
+	if ok {
+		return b
+	}
+	b = true
+	for i := range k.Groups {
+		g := &k.Groups[i]
+		h := &ft.f.Hosts[g.Host]
+		n := int64(max(1, it.gpus))
+		if int(g.Hi-g.Lo) >= it.gpus && (it.node == "" || it.node == h.Node.ID) &&
+			it.cpu <= rules.Most(h.Use.CPUMilli, h.Spare.PartCPU, h.Spare.GPUs*h.Spare.LeastCPU, h.Spare.LeastCPU, n) &&
+			it.mem <= rules.Most(h.Use.MemMiB, h.Spare.PartMem, h.Spare.GPUs*h.Spare.LeastMem, h.Spare.LeastMem, n) {
+			b = false
+			break
+		}
+	}
+	ft.bulks[s] = b
+	return b
+}
+
+// plains finds nodes for jobs without GPUs, and keeps there what idle GPUs need.
+type plains struct {
+	*scene
+	fitter    *fitter
+	mild      *mild
+	keepsIdle bool // keepForIdle was called
+}
+
+// keepForIdle keeps the idle GPUs of all nodes, from jobs that need none, what
+// the most demanding of the jobs that wait for GPUs takes beside each, at most
+// the part of a GPU. When only jobs without GPUs wait, they may take it all.
+func (pl *plains) keepForIdle() {
+	pl.keepsIdle = true
+	if pl.pol.KeepCPUMilli <= 0 && pl.pol.KeepMemMiB <= 0 {
+		return
+	}
+	var cpu, mem int64
+	for i := range pl.items {
+		if it := &pl.items[i]; !it.gone && it.gpus > 0 {
+			n := int64(it.gpus)
+			cpu, mem = max(cpu, (it.cpu+n-1)/n), max(mem, (it.mem+n-1)/n)
+		}
+	}
+	if pl.unseen { // somebody waits whose needs the pass does not know
+		cpu, mem = rules.Forever, rules.Forever
+	}
+	if cpu == 0 && mem == 0 {
+		return
+	}
+	for i := range pl.f.Hosts {
+		h := &pl.f.Hosts[i]
+		if h.Place < 0 || h.Spare.GPUs == 0 {
+			continue
+		}
+		idle := int64(0)
+		for c := h.Lo; c < h.Hi; c++ {
+			if pl.f.Cards[c].Use.Idle() {
+				idle++
+			}
+		}
+		h.PlainCPU, h.PlainMem = idle*min(cpu, h.Spare.PartCPU), idle*min(mem, h.Spare.PartMem)
+		if idle > 0 {
+			pl.f.Plain.Set(int(h.Place), pl.f.HostRoom(h))
+		}
+	}
+}
+
+// beside is what typical jobs take with a GPU: cpu and host for each milli
+// thousandths of one. milli is 0 where nothing is known.
+type beside struct{ cpu, host, milli int64 }
+
+// usable is how much of idle GPUs, in thousandths of one, finds beside it what
+// typical jobs take, with so much left of a node.
+func (b *beside) usable(idle, cpu, host int64) int64 {
+	if b.milli == 0 {
+		return 0
+	}
+	if b.cpu > 0 {
+		idle = min(idle, max(0, cpu)*b.milli/b.cpu)
+	}
+	if b.host > 0 {
+		idle = min(idle, max(0, host)*b.milli/b.host)
+	}
+	return idle
+}
+
+// mild is where jobs without GPUs take nothing that typical jobs need beside
+// GPUs that are idle: a tree of what is left beyond that, over the same places
+// as fleet.plain.
+type mild struct {
+	beside
+	tree *fleet.Tree
+}
+
+// needMild makes the tree when first asked for; nil where the site wants
+// nothing to be kept.
+func (pl *plains) needMild() *mild {
+	if pl.mild != nil || pl.pol.KeepCPUMilli <= 0 && pl.pol.KeepMemMiB <= 0 {
+		return pl.mild
+	}
+	pl.mild = &mild{tree: fleet.NewTree(len(pl.f.Order))}
+	pl.fillMild()
+	return pl.mild
+}
+
+func (pl *plains) fillMild() {
+	l := pl.fitter.learned()
+	pl.mild.beside = beside{l.cpu, l.host, l.milli}
+	for place, i := range pl.f.Order {
+		pl.mild.tree.Put(place, pl.mildRoom(&pl.f.Hosts[i]))
+	}
+	pl.mild.tree.Build()
+}
+
+func (pl *plains) mildRoom(h *fleet.Host) fleet.Room {
+	r := pl.f.HostRoom(h)
+	if r.Until < 0 {
+		return r
+	}
+	b := &pl.mild.beside
+	use := b.usable(h.Idle, h.FreeCPU(), h.FreeMem())
+	if use == 0 {
+		return r
+	}
+	r.CPU = min(r.CPU, h.FreeCPU()-(use*b.cpu+b.milli-1)/b.milli)
+	r.Host = min(r.Host, h.FreeMem()-(use*b.host+b.milli-1)/b.milli)
+	return r
+}
+
+// spared brings what is known of a node's idle GPUs up to its ledger.
+func (pl *plains) spared(host int32) {
+	h := &pl.f.Hosts[host]
+	h.Idle = pl.f.IdleOf(h)
+	if pl.mild != nil && h.Place >= 0 {
+		pl.mild.tree.Set(int(h.Place), pl.mildRoom(h))
+	}
+}
+
+// plainPlace finds a place in fleet.order for a job without GPUs: the first
+// where it takes nothing from idle GPUs, nodes without GPUs first, then those
+// with the fewest idle; else where it takes the cores of the fewest.
+func (pl *plains) plainPlace(it *item, want *fleet.Room) (int, string) {
+	t := pl.f.Plain
+	if it.node != "" {
+		h, ok := pl.f.HostAt[it.node]
+		if !ok || pl.refused(it, h) || pl.f.Hosts[h].Place < 0 || !t.Leaf(int(pl.f.Hosts[h].Place)).Holds(want) {
+			return -1, ""
+		}
+		return int(pl.f.Hosts[h].Place), "the node that it asks for"
+	}
+	m := pl.needMild()
+	if m == nil {
+		place := t.First(0, want)
+		for place >= 0 && pl.refused(it, pl.f.Order[place]) {
+			place = t.First(place+1, want)
+		}
+		return place, "a node with room, those without GPUs first, then those with the fewest idle"
+	}
+	for place := m.tree.First(0, want); place >= 0; place = m.tree.First(place+1, want) {
+		if t.Leaf(place).Holds(want) && !pl.refused(it, pl.f.Order[place]) {
+			return place, "leaves idle GPUs the cores and memory that jobs for them take; nodes without GPUs first, then those with the fewest idle"
+		}
+	}
+	best, least := -1, int64(rules.Forever)
+	for place := t.First(0, want); place >= 0 && least > 0; place = t.First(place+1, want) {
+		if pl.refused(it, pl.f.Order[place]) {
+			continue
+		}
+		h := &pl.f.Hosts[pl.f.Order[place]]
+		if cost := m.usable(h.Idle, h.FreeCPU(), h.FreeMem()) - m.usable(h.Idle, h.FreeCPU()-it.cpu, h.FreeMem()-it.mem); cost < least {
+			best, least = place, cost
+		}
+	}
+	return best, "the node where it takes the cores and memory of the fewest idle GPUs"
+}
+
+// startOnCores starts a job that wants GPUs on cores, where one would serve its
+// objective better than the GPUs on which it fits now, or, if there is none,
+// than those for which it would wait, the wait included. It takes nothing that
+// idle GPUs need.
+func (p *pass) startOnCores(it *item, fits []int) bool {
+	c := it.cores
+	if c == nil || c.Choosable(it.job, p.now) != "" {
+		return false
+	}
+	place, where := p.plains.coresPlace(it)
+	if place < 0 {
+		return false
+	}
+	host := p.f.Order[place]
+	h := &p.f.Hosts[host]
+	among, wait := fits, []int64(nil)
+	if len(fits) == 0 {
+		among, wait = p.lines.awaited(it)
+	}
+	goals := p.goalsOf(it, among)
+	for i := range wait {
+		goals[i].Us += wait[i]
+	}
+	part := cluster.WholeGPU * max(c.CPU*1000/max(1, h.Use.CPUMilli), c.Mem*1000/max(1, h.Use.MemMiB)) / 1000
+	goals = append(goals, c.Goal(&p.pol, part))
+	best := rules.Rate(it.job.Spec.Objective, goals)
+	if best < len(among) {
+		return false
+	}
+	p.commit(it, &cluster.Start{
+		Job: it.job.ID, Attempt: uint32(len(it.job.Attempts)) + 1, Estimate: c.Est, Why: p.coresWhy(it, among, goals, wait != nil) + where,
+		Berth: cluster.Berth{Node: h.Node.ID, CPUMilli: c.CPU, MemMiB: c.Mem},
+	}, host)
+	if p.lines.loaded && it.queue >= 0 {
+		p.lines.addQueued(it, -1)
+	}
+	return true
+}
+
+// awaited are the classes that could ever run a job, and how long it would wait
+// for a card of each.
+func (ls *lines) awaited(it *item) (able []int, wait []int64) {
+	wait = []int64{}
+	for c := range it.needs {
+		if it.needs[c].Way == rules.WayNone {
+			continue
+		}
+		w, ok := ls.waitOn(it, c)
+		if i, least := ls.leastLoaded(it, c); !ok && i >= 0 {
+			w, ok = least, true
+		}
+		if ok {
+			able, wait = append(able, c), append(wait, w)
+		}
+	}
+	return able, wait
+}
+
+// coresPlace is where the job would run without GPUs, -1 for nowhere.
+func (pl *plains) coresPlace(it *item) (int, string) {
+	c := it.cores
+	want := fleet.Room{Mem: -1, Milli: -1, Slots: -1, CPU: c.CPU, Host: c.Mem, Until: -1}
+	if !pl.f.Plain.May(&want) {
+		return -1, ""
+	}
+	without := item{job: it.job, node: it.node, bounds: it.bounds, cpu: c.CPU, mem: c.Mem}
+	place, why := pl.plainPlace(&without, &want)
+	if place < 0 || pl.mild != nil && !pl.mild.tree.Leaf(place).Holds(&want) {
+		return -1, ""
+	}
+	return place, why
+}
+
+// coresWhy says why cores were chosen, beside the best that GPUs promise.
+func (p *pass) coresWhy(it *item, among []int, goals []rules.GoalOf, waited bool) string {
+	c, o := it.cores, it.job.Spec.Objective
+	w := fmt.Sprintf("%s in place of %s, the best for %s (%s)", say.Cores(c.CPU), say.GPUs(it.gpus), o, c.Words(&p.pol))
+	if len(among) > 0 {
+		best := rules.Rate(o, goals[:len(among)])
+		k := &p.f.Classes[among[best]]
+		e, _ := cluster.EstimateFor(it.job.Estimates, k.GPUType)
+		wait := ""
+		if waited {
+			wait = ", the wait included,"
+		}
+		w += fmt.Sprintf("; on %s%s %s", k.GPUType, wait, goals[best].Words(e.PowerW*int64(max(1, it.gpus)), !goals[best].Unpriced))
+	}
+	return w + "; "
+}
+
+// chooses returns the best of the classes by the job's objective: the least
+// score, and of equals the sooner end and the first. ok is false for a job
+// without an objective.
+func (s *scene) chooses(it *item, among []int) (best int, ok bool) {
+	if len(among) == 0 || !it.aims {
+		return 0, false
+	}
+	return among[rules.Rate(it.job.Spec.Objective, s.goalsOf(it, among))], true
+}
+
+// goalsOf is what a job would take on each of the classes.
+func (s *scene) goalsOf(it *item, among []int) []rules.GoalOf {
+	goals := make([]rules.GoalOf, len(among), len(among)+1)
+	for i, c := range among {
+		k := &s.f.Classes[c]
+		e, _ := cluster.EstimateFor(it.job.Estimates, k.GPUType)
+		goals[i] = s.pol.Goal(it.job, k.GPUType, &e, &it.needs[c], k.Sellable)
+	}
+	return goals
+}
