@@ -4,6 +4,6 @@
 // no dependence on the order of maps; times come from the snapshot.
 //
 // [Schedule] makes a whole pass, [OnRelease] the fast path after a share
-// ended, [Explain] says why a job waits and [NeverFits] whether it would wait
+// ended, [Explain] says why a job waits and [rules.NeverFits] whether it would wait
 // for ever. DESIGN.md beside this file tells why they are the way they are.
 package scheduler

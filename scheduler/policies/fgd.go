@@ -15,7 +15,7 @@ import (
 // Other than in the paper, a card has two resources that fragment, compute
 // and memory; what is idle of it is the larger of the two fractions. The
 // target workload is not given but learned from what runs and waits, see
-// scheduler.Typical.
+// fragment.Typical.
 type fgd struct {
 	open
 	mix     []fragment.Mix // by class
