@@ -111,9 +111,9 @@ type Gossip interface {
 	Observe([]gossip.GPU)
 	// Key is with what this node signs what it says.
 	Key() []byte
-	// Coordinators are addresses of those that are there now, and of the one that
-	// leads, "" when none says so.
-	Coordinators() (all []string, leader string)
+	// Coordinators are addresses of those that are there now, and of those that say
+	// that they lead: one that is gone may be among them for a moment.
+	Coordinators() (all, leaders []string)
 }
 
 // Validate reports every missing field at once.
@@ -322,10 +322,7 @@ func (a *Agent) Run(ctx context.Context) error {
 func (a *Agent) Coordinators() []string {
 	var out, found []string
 	if a.cfg.Gossip != nil {
-		var leader string
-		if found, leader = a.cfg.Gossip.Coordinators(); leader != "" {
-			out = append(out, leader)
-		}
+		found, out = a.cfg.Gossip.Coordinators()
 	}
 	for _, addr := range slices.Concat(a.cfg.Coordinators, found) {
 		if !slices.Contains(out, addr) {
@@ -335,10 +332,20 @@ func (a *Agent) Coordinators() []string {
 	return out
 }
 
+// leaders are who gossips that it leads: more than one for a moment after another
+// one was elected.
+func (a *Agent) leaders() []string {
+	if a.cfg.Gossip == nil {
+		return nil
+	}
+	_, leaders := a.cfg.Gossip.Coordinators()
+	return leaders
+}
+
 // link is how the agent and the leader speak.
 func (a *Agent) link() *link {
 	return &link{
-		coordinators: a.Coordinators, dial: a.cfg.Dial, every: a.cfg.Heartbeat,
+		coordinators: a.Coordinators, leaders: a.leaders, dial: a.cfg.Dial, every: a.cfg.Heartbeat,
 		hello: a.hello, apply: a.apply, acked: a.acked, visit: a.visit, out: a.out, cards: a.cards, recorder: a.recorder, progress: a.progress, log: a.log,
 	}
 }

@@ -24,6 +24,8 @@ const (
 	reportsPerMessage = 500
 	firstReconnect    = 50 * time.Millisecond
 	maxReconnect      = 2 * time.Second
+	// electedSpread is over how long agents come who hear of a new leader at once.
+	electedSpread = 200 * time.Millisecond
 	// leaseRounds heartbeats without an answer end a session: the leader may
 	// be paused, and another one elected.
 	leaseRounds = 5
@@ -35,6 +37,7 @@ var errRedirected = errors.New("not the leader")
 // link is the session of an agent with whoever leads.
 type link struct {
 	coordinators func() []string // where to look for the leader, one after the other
+	leaders      func() []string // who gossips that it leads
 	dial         func(addr string) (*grpc.ClientConn, error)
 	every        time.Duration         // between heartbeats
 	hello        func() *nodev1.Hello  // what the node has, but for its cards
@@ -52,7 +55,7 @@ type link struct {
 // ends. Losing it stops nothing.
 func (k *link) run(ctx context.Context) error {
 	var round []string
-	var last string
+	var last, told string // whom it was sent to
 	wait := firstReconnect
 	for ctx.Err() == nil {
 		if len(round) == 0 {
@@ -66,23 +69,54 @@ func (k *link) run(ctx context.Context) error {
 			break
 		}
 		if time.Since(began) > 5*time.Second {
-			wait, round = firstReconnect, nil
+			wait, round, told = firstReconnect, nil, ""
 		}
 		switch {
 		case errors.Is(err, errRedirected) && leader != "" && leader != addr:
 			round = append([]string{leader}, round...)
+			if leader != told { // the one before may be gone
+				wait, told = firstReconnect, leader
+			}
 			k.log.Debug("redirected to the leader", "addr", leader)
 		default:
 			k.log.Info("session with coordinator ended", "addr", addr, "err", err)
 		}
-		jitter := time.Duration(rand.Int64N(int64(wait))) // #nosec G404 -- spreads what many do at once
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait/2 + jitter):
+		if k.elected(ctx, wait/2+jitter(wait)) {
+			wait, round = firstReconnect, nil
+			continue
 		}
 		wait = min(2*wait, maxReconnect)
 	}
 	return ctx.Err()
+}
+
+// elected waits for so long, or until somebody else gossips that it leads, and reports
+// whether that was so. Many agents hear of it in one moment: they come one after the
+// other.
+func (k *link) elected(ctx context.Context, atMost time.Duration) bool {
+	late, look, before := time.After(atMost), time.NewTicker(firstReconnect), k.leaders()
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-late:
+			return false
+		case <-look.C:
+		}
+		if slices.ContainsFunc(k.leaders(), func(addr string) bool { return !slices.Contains(before, addr) }) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(jitter(electedSpread)):
+			}
+			return true
+		}
+	}
+}
+
+// jitter is a part of d by chance.
+func jitter(d time.Duration) time.Duration {
+	return time.Duration(rand.Int64N(int64(d))) // #nosec G404 -- spreads what many do at once
 }
 
 // round is whom to try, one after the other, the last of them again at the end: who

@@ -234,20 +234,20 @@ func coordinatorsOf(members []*memberlist.Node) []*memberlist.Node {
 }
 
 // Coordinators returns where the coordinators that are there now serve agents, as
-// they say, and which one leads, "" when none says so. Whoever has the gossip key may
-// have said it: each is to prove with its certificate that it is one.
-func (m *Members) Coordinators() (all []string, leader string) {
+// they say, and which of them say that they lead: one that is gone may be among them for
+// a moment. Whoever has the gossip key may have said it: each is to prove with its certificate that it is one.
+func (m *Members) Coordinators() (all, leaders []string) {
 	for _, n := range coordinatorsOf(m.roster.All()) {
 		meta, err := gossip.ParseMeta(n.Meta)
 		if err != nil || meta.Port == 0 {
 			continue
 		}
 		all = append(all, net.JoinHostPort(n.Addr.String(), strconv.Itoa(int(meta.Port))))
-		if leader == "" && meta.Flags&gossip.FlagLeader != 0 {
-			leader = all[len(all)-1]
+		if meta.Flags&gossip.FlagLeader != 0 {
+			leaders = append(leaders, all[len(all)-1])
 		}
 	}
-	return all, leader
+	return all, leaders
 }
 
 // sameStrays reports whether strays hold as much as before of each card.
