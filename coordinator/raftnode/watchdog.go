@@ -78,6 +78,17 @@ func (t *opTimes) oldest() (op, time.Duration) {
 	return which, time.Duration(age)
 }
 
+// excuse takes time in which nobody looked, since the process did not run, off what is
+// under way.
+func (t *opTimes) excuse(lost time.Duration) {
+	now := int64(time.Since(t.base))
+	for o := range t.since {
+		if s := t.since[o].Load(); s > 0 {
+			t.since[o].CompareAndSwap(s, min(s+int64(lost), now))
+		}
+	}
+}
+
 // watchdog ends a node whose disk or state machine hangs without an error. A
 // leader in that state still sends heartbeats, so the others would wait for it
 // for ever (https://github.com/hashicorp/raft/issues/503).
@@ -93,6 +104,20 @@ type watchdog struct {
 	// slow is told each limit of an entry that is replayed for longer than that.
 	slow func(index uint64, age time.Duration)
 	told time.Duration // the age that slow was told last
+	last time.Time     // when it looked
+}
+
+// missedLooks is how many looks in a row are missed only by a process that was not
+// running: its machine was paused or moved, or it was stopped. Then no disk hung.
+const missedLooks = 3
+
+// looks notes that it looks, and excuses what is under way for a pause since it did.
+func (w *watchdog) looks() {
+	now := time.Now()
+	if gap := now.Sub(w.last); !w.last.IsZero() && gap > missedLooks*w.every {
+		w.ops.excuse(gap - w.every)
+	}
+	w.last = now
 }
 
 // run watches until ctx ends. The probe has a goroutine of its own, since it
@@ -113,6 +138,7 @@ func (w *watchdog) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			w.looks()
 			w.checkReplay()
 			if err := w.check(); err != nil {
 				hctx, cancel := context.WithTimeout(ctx, 2*time.Second)

@@ -91,6 +91,39 @@ func TestWatchdog(t *testing.T) {
 	}
 }
 
+// TestPauseOfTheMachineIsNoHang: a machine that stands still for a minute while entries
+// are written ends no coordinator; a write that hangs after that does.
+func TestPauseOfTheMachineIsNoHang(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDogWorld()
+		look := func() error {
+			d.w.looks()
+			return d.w.check()
+		}
+		d.w.ops.begin(opAppend)
+		for range 2 {
+			for range 4 {
+				time.Sleep(d.w.every)
+				if err := look(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Minute) // nobody looks
+			if err := look(); err != nil {
+				t.Fatal(err)
+			}
+			if _, age := d.w.ops.oldest(); age > 10*time.Second {
+				t.Fatalf("it is under way for %s of a process that ran less", age)
+			}
+		}
+		time.Sleep(d.w.every)
+		if err := look(); err == nil || !strings.Contains(err.Error(), "append entries in /d hangs") {
+			t.Errorf("after eleven seconds of a hang: %v", err)
+		}
+	})
+}
+
 // TestSlowReplayIsWaitedFor: an entry that is in the log at the start is told of
 // and not cut short; the same entry, were it new, ends the process.
 func TestSlowReplayIsWaitedFor(t *testing.T) {
