@@ -138,19 +138,15 @@ func Start(t testing.TB, o Options) *Cluster {
 	}
 	c := &Cluster{t: t, opts: o, dir: t.TempDir(), nodes: make([]*node, o.N), held: map[string]net.Listener{}}
 	for i := range o.N {
-		c.peers = append(c.peers, raftnode.Server{ID: fmt.Sprintf("c%d", i+1), Addr: FreeAddr(t)})
-		c.api = append(c.api, FreeAddr(t))
+		c.peers = append(c.peers, raftnode.Server{ID: fmt.Sprintf("c%d", i+1), Addr: c.take()})
+		c.api = append(c.api, c.take())
 		c.webs = append(c.webs, "")
 		if o.Web {
-			c.webs[i] = FreeAddr(t)
+			c.webs[i] = c.take()
 		}
 		if o.Gossip {
 			c.ears = append(c.ears, FreeAddr(t))
 		}
-	}
-	for i := o.N - o.Absent; i < o.N; i++ {
-		c.hold(c.peers[i].Addr)
-		c.hold(c.api[i])
 	}
 	for i := range o.N - o.Absent {
 		c.Restart(i)
@@ -164,20 +160,18 @@ func Start(t testing.TB, o Options) *Cluster {
 	return c
 }
 
-// hold keeps an address until Restart wants it, so that no other test gets it.
-func (c *Cluster) hold(addr string) {
-	ln, err := net.Listen("tcp", addr)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+// take returns an address that is held until Restart wants it.
+func (c *Cluster) take() string {
+	addr, ln := takeAddr(c.t)
 	c.held[addr] = ln
 	c.t.Cleanup(func() { ln.Close() })
+	return addr
 }
 
 func (c *Cluster) listen(addr string) net.Listener {
 	if ln := c.held[addr]; ln != nil {
-		ln.Close()
 		delete(c.held, addr)
+		return ln
 	}
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -193,10 +187,18 @@ var ports atomic.Uint32
 // port below those that the kernel gives to connections and to listeners who
 // ask for any: it stays free while what listens there is down. Until the test
 // ends no other that asks gets it, nor a development cluster: both mark what they
-// take by an abstract Unix socket.
+// take by an abstract Unix socket. Nor do gangs meet there.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
-	const low, high = 12000, 32000
+	addr, ln := takeAddr(t)
+	ln.Close()
+	return addr
+}
+
+// takeAddr is FreeAddr, and listens there.
+func takeAddr(t testing.TB) (string, net.Listener) {
+	t.Helper()
+	const low, high = 12000, 20000
 	for range 1000 {
 		n := low + (uint32(os.Getpid())*617+ports.Add(1))%(high-low)
 		mark, err := net.Listen("unix", fmt.Sprintf("@berth-dev-port-%d", n))
@@ -206,13 +208,12 @@ func FreeAddr(t testing.TB) string {
 		addr := fmt.Sprintf("127.0.0.1:%d", n)
 		if ln, err := net.Listen("tcp", addr); err == nil {
 			t.Cleanup(func() { mark.Close() })
-			ln.Close()
-			return addr
+			return addr, ln
 		}
 		mark.Close()
 	}
 	t.Fatalf("no free port between %d and %d", low, high)
-	return ""
+	return "", nil
 }
 
 func (c *Cluster) space(i int) space.Config {

@@ -96,18 +96,18 @@ func prepare(o *Options) (*layout, error) {
 
 // takePorts returns loopback addresses that nobody listens on now, with ports
 // below those that the kernel gives to connections: a daemon that is down for a
-// moment finds its own free again. Daemons listen on them a while later, so that
+// moment finds its own free again, and below those where gangs meet. Daemons listen on them a while later, so that
 // other development clusters must not find them free until then: each port that
 // is taken has an abstract Unix socket, which ends with this process.
 func (l *layout) takePorts(n int) (addrs []string, err error) {
 	for tries := 0; len(addrs) < n; tries++ {
-		port := 12000 + mathrand.IntN(20000) // #nosec G404 -- a guess that is tried
+		port := 12000 + mathrand.IntN(8000) // #nosec G404 -- a guess that is tried
 		var addr string
 		if addr, err = l.takePort(port); err == nil {
 			addrs = append(addrs, addr)
 		} else if tries > 100*n {
 			l.freePorts()
-			return nil, fmt.Errorf("find %d free ports between 12000 and 32000: %w", n, err)
+			return nil, fmt.Errorf("find %d free ports between 12000 and 20000: %w", n, err)
 		}
 	}
 	return addrs, nil
