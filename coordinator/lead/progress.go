@@ -18,19 +18,46 @@ const (
 	progressOf    = 500
 )
 
+// pace is how often something was written down of an attempt, and when last.
+type pace struct {
+	times int
+	last  cluster.Time
+}
+
+// due reports whether news of the attempt may be written down now, and counts it. The
+// more there was the longer it waits, up to a minute: a job that tells another tale
+// each second fills no log.
+func (p *pace) due(now cluster.Time) bool {
+	if p.times > 0 && now.Sub(p.last) < min(time.Minute, progressEvery*time.Duration(p.times/16)) {
+		return false
+	}
+	p.times, p.last = p.times+1, now
+	return true
+}
+
 // noteProgress writes down how far running jobs say that they are, where that is news,
 // until ctx ends.
 func (l *Leader) noteProgress(ctx context.Context) error {
+	paces := map[cluster.AttemptID]*pace{} // soft: a new leader begins anew
 	for wait.Sleep(ctx, progressEvery) {
+		now, there := cluster.TimeOf(l.clock()), map[cluster.AttemptID]*pace{}
 		var news []*logv1.AttemptProgress
 		jobs, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobRunning}, Keep: func(j *cluster.Job) bool { return j.Live() != nil }})
 		for _, j := range jobs {
 			a := j.Live()
 			id := cluster.AttemptID{Job: j.ID, No: a.No}
-			if u, _ := l.useOf(id, a); u.Progress != nil && a.Progress.News(*u.Progress) {
+			u, _ := l.useOf(id, a)
+			if u.Progress == nil {
+				continue
+			}
+			if there[id] = paces[id]; there[id] == nil {
+				there[id] = &pace{}
+			}
+			if a.Progress.News(*u.Progress) && there[id].due(now) {
 				news = append(news, conv.NoteProgress(id, u.Progress))
 			}
 		}
+		paces = there
 		for len(news) > 0 && ctx.Err() == nil {
 			n := min(len(news), progressOf)
 			cmd := &logv1.Command{Kind: &logv1.Command_NoteProgress{NoteProgress: &logv1.NoteProgress{Attempts: news[:n]}}}
