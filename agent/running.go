@@ -213,6 +213,7 @@ func (a *Agent) memoryOf(ctx context.Context, e *attempt.Ended, refused bool) *a
 	m.By = a.cards.Mem.Blame(m.UUID, e.ID, ended)
 	if !refused {
 		m.Line = a.outputs.oomLine(ctx, e.As)
+		m.AskedMiB = a.outputs.oomLog.Asked(m.Line)
 	}
 	return m
 }

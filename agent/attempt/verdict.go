@@ -33,8 +33,9 @@ type ServerFault struct {
 // Memory is what was found of the GPU memory of an attempt that failed.
 type Memory struct {
 	caps.Held
-	Line string // of its output, which says that memory ran out; "" for none
-	By   string // who held more than its share of the card then; "" for nobody
+	Line     string // of its output, which says that memory ran out; "" for none
+	AskedMiB int64  // of the allocation that was refused, by Line; 0: not known
+	By       string // who held more than its share of the card then; "" for nobody
 }
 
 func set(r *nodev1.Report, s nodev1.AttemptState, why cluster.ReasonCode, format string, args ...any) {
@@ -117,17 +118,18 @@ func (e *Ended) JudgeMemory(r *nodev1.Report, m *Memory) bool {
 		limit = e.As.Gpus[0].MemMib
 	}
 	refused := r.Usage.GpuOom // the provider itself refused an allocation
-	near := m.Near || peak*1000 >= limit*970
+	near := m.Near || peak*1000 >= limit*970 || m.AskedMiB > 0 && peak+m.AskedMiB > limit
 	switch {
 	case (refused || m.Line != "") && !near && m.By != "":
 		r.Usage.GpuOom = false
 		set(r, nodev1.AttemptState_ATTEMPT_STATE_LOST, cluster.ReasonGPUNeighbour,
 			"an allocation on GPU %s was refused at %d MiB of its %d MiB, while %s held more than its share", m.UUID, peak, limit, m.By)
 	case refused, m.Line != "" && near:
-		r.Usage.GpuOom, r.Usage.GpuMemPeakMib = true, peak
+		// What it asked for above its share it needs: that is no neighbour's fault.
+		r.Usage.GpuOom, r.Usage.GpuMemPeakMib = true, peak+m.AskedMiB
 		set(r, nodev1.AttemptState_ATTEMPT_STATE_OUT_OF_MEMORY, cluster.ReasonGPUOOM,
-			"an allocation on the GPU was refused; it held %d MiB at most and its share is %d MiB; %s",
-			peak, limit, e.advice(m.UUID, peak, limit))
+			"an allocation %son the GPU was refused; it held %d MiB at most and its share is %d MiB; %s",
+			ofSize(m.AskedMiB), peak, limit, e.advice(m.UUID, peak+m.AskedMiB, limit))
 	case m.Line != "":
 		set(r, nodev1.AttemptState_ATTEMPT_STATE_FAILED, e.exitReason(),
 			"exit code %d; its output says %q, but it held only %d MiB of its %d MiB: one large allocation, or a limit of the program's own",
@@ -136,6 +138,14 @@ func (e *Ended) JudgeMemory(r *nodev1.Report, m *Memory) bool {
 		return false
 	}
 	return true
+}
+
+// ofSize is the size of an allocation in a sentence, if it is known.
+func ofSize(mib int64) string {
+	if mib == 0 {
+		return ""
+	}
+	return fmt.Sprintf("of %d MiB ", mib)
 }
 
 // JudgeExit judges an attempt that failed by itself by its code and signal alone.

@@ -94,6 +94,7 @@ func TestJudgeMemory(t *testing.T) {
 	t.Parallel()
 	held := func(peak int64) caps.Held { return caps.Held{UUID: "g", LimitMiB: 1000, PeakMiB: peak} }
 	const line = "CUDA out of memory"
+	const large = "an allocation of 601 MiB on the GPU was refused; it held 400 MiB at most and its share is 1000 MiB; ask for --gpu-mem 1280MiB or more"
 	const own, neighbour, program = "an allocation on the GPU was refused; it held 970 MiB at most and its share is 1000 MiB; ask for --gpu-mem 1280MiB or more",
 		"an allocation on GPU g was refused at 969 MiB of its 1000 MiB, while j8.1 held more than its share",
 		"exit code 1; its output says \"CUDA out of memory\", but it held only 969 MiB of its 1000 MiB: one large allocation, or a limit of the program's own"
@@ -104,14 +105,16 @@ func TestJudgeMemory(t *testing.T) {
 		reason, detail string
 		peak           int64
 	}{
-		"nothing said":               {memory: attempt.Memory{Held: held(970), By: "j8.1"}},
-		"said so, at its share":      {attempt.Memory{Held: held(970), Line: line}, false, memory, "OutOfGPUMemory", own, 970},
-		"so too beside an offender":  {attempt.Memory{Held: held(970), Line: line, By: "j8.1"}, false, memory, "OutOfGPUMemory", own, 970},
-		"said so, below it":          {attempt.Memory{Held: held(969), Line: line}, false, failed, "NonZeroExitCode", program, 0},
-		"below it, for an offender":  {attempt.Memory{Held: held(969), Line: line, By: "j8.1"}, false, lost, "GPUNeighbour", neighbour, 0},
-		"refused":                    {attempt.Memory{Held: held(970)}, true, memory, "OutOfGPUMemory", own, 970},
-		"refused, for an offender":   {attempt.Memory{Held: held(969), By: "j8.1"}, true, lost, "GPUNeighbour", neighbour, 0},
-		"the share of its own words": {attempt.Memory{Held: caps.Held{PeakMiB: 970}, Line: line}, false, memory, "OutOfGPUMemory", own, 970},
+		"nothing said":                {memory: attempt.Memory{Held: held(970), By: "j8.1"}},
+		"said so, at its share":       {attempt.Memory{Held: held(970), Line: line}, false, memory, "OutOfGPUMemory", own, 970},
+		"so too beside an offender":   {attempt.Memory{Held: held(970), Line: line, By: "j8.1"}, false, memory, "OutOfGPUMemory", own, 970},
+		"said so, below it":           {attempt.Memory{Held: held(969), Line: line}, false, failed, "NonZeroExitCode", program, 0},
+		"asked for more than is left": {attempt.Memory{Held: held(400), Line: line, AskedMiB: 601, By: "j8.1"}, false, memory, "OutOfGPUMemory", large, 1001},
+		"asked for what is left":      {attempt.Memory{Held: held(969), Line: line, AskedMiB: 31}, false, failed, "NonZeroExitCode", program, 0},
+		"below it, for an offender":   {attempt.Memory{Held: held(969), Line: line, By: "j8.1"}, false, lost, "GPUNeighbour", neighbour, 0},
+		"refused":                     {attempt.Memory{Held: held(970)}, true, memory, "OutOfGPUMemory", own, 970},
+		"refused, for an offender":    {attempt.Memory{Held: held(969), By: "j8.1"}, true, lost, "GPUNeighbour", neighbour, 0},
+		"the share of its own words":  {attempt.Memory{Held: caps.Held{PeakMiB: 970}, Line: line}, false, memory, "OutOfGPUMemory", own, 970},
 	} {
 		e := attempt.Ended{ID: "j7.1", Task: runtime.Task{ExitCode: 1}, As: job(func(as *nodev1.Assignment) { as.Gpus = []*nodev1.Share{{Uuid: "g", MemMib: 1000}} })}
 		r := &nodev1.Report{Usage: &nodev1.Usage{GpuOom: c.refused}}

@@ -83,7 +83,7 @@ def find(device, index):
         return NVML(index)
     except Exception:  # no binding, or no library
         if not shutil.which("nvidia-smi"):
-            raise SystemExit("profile: neither pynvml nor nvidia-smi is here; for a machine without a GPU give --device cpu")
+            raise SystemExit("measure: neither pynvml nor nvidia-smi is here; for a machine without a GPU give --device cpu")
         return SMI(index)
 
 

@@ -39,13 +39,13 @@ func profile(t *testing.T, python string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, python, append([]string{"profile.py", "--timeout=900", "--trace-timeout=900"}, args...)...)
+	cmd := exec.CommandContext(ctx, python, append([]string{"measure.py", "--timeout=900", "--trace-timeout=900"}, args...)...)
 	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
 	cmd.WaitDelay = time.Second
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("profile.py: %v\n%s", err, errs.String())
+		t.Fatalf("measure.py: %v\n%s", err, errs.String())
 	}
 	return out.String()
 }
@@ -153,7 +153,7 @@ func checkRow(t *testing.T, r map[string]string) {
 
 // TestReadme: each column of the file is explained, and no other.
 func TestReadme(t *testing.T) {
-	source, err := os.ReadFile("profile.py")
+	source, err := os.ReadFile("measure.py")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestReadme(t *testing.T) {
 	slices.Sort(columns)
 	slices.Sort(known)
 	if len(columns) < 40 || !slices.Equal(columns, known) {
-		t.Errorf("columns of profile.py:\n%v\nof README.md:\n%v", columns, known)
+		t.Errorf("columns of measure.py:\n%v\nof README.md:\n%v", columns, known)
 	}
 }
 
@@ -228,7 +228,7 @@ func TestBadUse(t *testing.T) {
 		"no model absent here":   {"--device", "cpu", "--models", "absent"},
 		"has other columns than": {"--device", "cpu", "--preset", "test", "--out", other},
 	} {
-		out, err := exec.Command(p, append([]string{"profile.py", "--timeout=900", "--trace-timeout=900"}, args...)...).CombinedOutput()
+		out, err := exec.Command(p, append([]string{"measure.py", "--timeout=900", "--trace-timeout=900"}, args...)...).CombinedOutput()
 		if err == nil || !bytes.Contains(out, []byte(want)) || bytes.Contains(out, []byte("Traceback")) {
 			t.Errorf("%q: %v: %s", want, err, out)
 		}
@@ -259,6 +259,7 @@ func TestWorkerFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			cmd := exec.CommandContext(t.Context(), "sh", "-c", `ulimit -v 16000000; exec "$0" -B worker.py "$1"`, p, string(job))
+			cmd.Stdin = strings.NewReader("begin\n")
 			out, err := cmd.Output()
 			if err != nil {
 				t.Fatal(err)

@@ -1,23 +1,14 @@
 # One run of one model, in a process of its own: python worker.py JOB-IN-JSON.
 # It reports on standard output, one JSON object a line, and waits on standard
-# input: for "go" before the measured part, and for "bye" before it ends, so
-# that the memory of a live process can be read.
-import importlib.util
+# input: for "begin" before it touches the GPU, so that it can import libraries
+# and make its model while another run is measured; for "go" before the measured
+# part; and for "bye" before it ends, so that the memory of a live process can
+# be read.
 import json
 import os
 import resource
 import sys
 import time
-
-
-def load(name):
-    """A file beside this one, without putting the folder on Python's path: its
-    profile.py would stand before Python's own."""
-    where = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
-    spec = importlib.util.spec_from_file_location("berth_" + name, where)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def main():
@@ -53,13 +44,15 @@ def peak_rss():
 
 
 def prepare(job, torch):
-    """Returns a function that does one step."""
-    workloads = load("workloads")
+    """Returns a function that does one step; None when told to end before it began."""
+    import workloads
     device, precision = job["device"], job["precision"]
     torch.manual_seed(0)
+    model, x, y, loss_of = workloads.build(job)
+    if sys.stdin.readline().strip() != "begin":
+        return None
     if device == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision != "fp32"
-    model, x, y, loss_of = workloads.build(job)
     if job["checkpointing"] and not workloads.recompute(model):
         raise ValueError("the model has no repeated parts to compute again")
     move = lambda t: t.to(device, torch.bfloat16) if precision == "bf16" and t.dtype.is_floating_point else t.to(device)
@@ -95,6 +88,8 @@ def prepare(job, torch):
 def run(job, torch, tell):
     sync = torch.cuda.synchronize if job["device"] == "cuda" else lambda: None
     step = prepare(job, torch)
+    if step is None:
+        return
     for _ in range(job["warmup"]):
         step()
     sync()

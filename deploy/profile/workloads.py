@@ -92,16 +92,25 @@ BUILTIN = {
     "transformer_base": ("transformer", lambda: Transformer(768, 12, 12), 0, 8, 1024),
     "transformer_large": ("transformer", lambda: Transformer(1280, 24, 20), 0, 4, 1024),
 }
+# Those with _32 behind their names see images of CIFAR's size.
 TORCHVISION = {
     "resnet18": ("resnet", 128), "resnet50": ("resnet", 64), "vgg16": ("vgg", 32), "mobilenet_v2": ("mobilenet", 96),
     "densenet121": ("densenet", 32), "efficientnet_b0": ("efficientnet", 64), "vit_b_16": ("vit", 64), "swin_t": ("swin", 64),
     "convnext_tiny": ("convnext", 64), "regnet_x_3_2gf": ("regnet", 64), "resnext50_32x4d": ("resnext", 64), "squeezenet1_1": ("squeezenet", 128),
+    "resnet101": ("resnet", 32), "mobilenet_v3_large": ("mobilenet", 128), "alexnet": ("alexnet", 256), "shufflenet_v2_x1_0": ("shufflenet", 128),
+    "resnet18_32": ("resnet", 128), "resnet34_32": ("resnet", 128), "mobilenet_v2_32": ("mobilenet", 128), "efficientnet_b0_32": ("efficientnet", 128),
+    "vgg16_32": ("vgg", 128), "fcn_resnet50": ("segmentation", 16), "deeplabv3_resnet50": ("segmentation", 16),
 }
-TIMM = {"vit_small_patch16_224": ("vit", 96), "mixer_s16_224": ("mixer", 96), "resnetv2_50": ("resnet", 64), "efficientnet_b3": ("efficientnet", 32)}
+TIMM = {"vit_small_patch16_224": ("vit", 96), "mixer_s16_224": ("mixer", 96), "resnetv2_50": ("resnet", 64), "efficientnet_b3": ("efficientnet", 32),
+        "inception_v3": ("inception", 64), "xception41": ("xception", 32)}
 TRANSFORMERS = {
     "bert_base": ("bert", "BertConfig", "BertForMaskedLM", {}, 16, 512),
+    "bert_large": ("bert", "BertConfig", "BertForMaskedLM", {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}, 8, 512),
+    "distilbert": ("bert", "DistilBertConfig", "DistilBertForMaskedLM", {}, 32, 256),
+    "xlnet_base": ("xlnet", "XLNetConfig", "XLNetLMHeadModel", {"d_model": 768, "n_layer": 12, "n_head": 12, "d_inner": 3072}, 8, 256),
     "gpt2": ("gpt2", "GPT2Config", "GPT2LMHeadModel", {}, 8, 1024),
     "gpt2_medium": ("gpt2", "GPT2Config", "GPT2LMHeadModel", {"n_embd": 1024, "n_layer": 24, "n_head": 16}, 4, 1024),
+    "gpt2_large": ("gpt2", "GPT2Config", "GPT2LMHeadModel", {"n_embd": 1280, "n_layer": 36, "n_head": 20}, 2, 1024),
     "t5_small": ("t5", "T5Config", "T5ForConditionalGeneration", {}, 16, 512),
     "llama_1b": ("llama", "LlamaConfig", "LlamaForCausalLM",
                  {"hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 32, "intermediate_size": 5632}, 2, 2048),
@@ -145,8 +154,12 @@ def build(job):
         model = getattr(transformers, kind)(getattr(transformers, config)(**options))
         ids, y = words(batch, length, model.config.vocab_size)
         return model, {"input_ids": ids, "labels": y}, y, lambda out, y: out.loss
-    import torchvision
-    return (getattr(torchvision.models, name)(),) + images(batch, 224) + (F.cross_entropy,)
+    from torchvision import models
+    if hasattr(models.segmentation, name):
+        model = getattr(models.segmentation, name)(weights=None, weights_backbone=None, num_classes=21)
+        return (model,) + images(batch, 224) + (lambda out, y: F.cross_entropy(out["out"].mean((2, 3)), y),)
+    name, small = name.removesuffix("_32"), name.endswith("_32")
+    return (getattr(models, name)(),) + images(batch, 32 if small else 224) + (F.cross_entropy,)
 
 
 def recompute(model):

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -35,7 +36,11 @@ type DaemonsConfig struct {
 	// MultiUser lets clients of several users into one server. Faults and
 	// memory are then no more apart than among processes of one user.
 	MultiUser bool
-	Log       *slog.Logger
+	// Place puts a process that is to become a daemon where it, and the servers that
+	// it starts as other users, are known as the agent's own; nil leaves it where the
+	// agent is. A server that nobody knows is a stray on the card.
+	Place func(pid int) error
+	Log   *slog.Logger
 }
 
 // Daemons runs one MPS control daemon a card, while somebody shares it. The daemons
@@ -278,7 +283,7 @@ func (m *Daemons) start(ctx context.Context, uuid string) error {
 	if m.cfg.MultiUser {
 		args = append(args, "-multiuser-server")
 	}
-	if out, err := m.run(ctx, uuid, "", args...); err != nil {
+	if out, err := m.run(ctx, uuid, "\n", m.cfg.Place, append([]string{"/bin/sh", "-c", `read -r line; exec "$0" "$@" </dev/null`, m.cfg.Control}, args...)...); err != nil {
 		return fmt.Errorf("mps: start the daemon of GPU %s: %w: %.200s", uuid, err, out)
 	}
 	m.cfg.Log.InfoContext(ctx, "MPS daemon started", "component", "mps", "gpu", uuid)
@@ -286,7 +291,7 @@ func (m *Daemons) start(ctx context.Context, uuid string) error {
 }
 
 func (m *Daemons) quit(ctx context.Context, uuid string) error {
-	if out, err := m.run(ctx, uuid, "quit -t 10\n"); err != nil {
+	if out, err := m.run(ctx, uuid, "quit -t 10\n", nil, m.cfg.Control); err != nil {
 		if _, alive := m.ask(ctx, uuid, "get_server_list"); alive != nil {
 			return nil // it was gone before
 		}
@@ -297,26 +302,41 @@ func (m *Daemons) quit(ctx context.Context, uuid string) error {
 }
 
 func (m *Daemons) ask(ctx context.Context, uuid, command string) (string, error) {
-	return m.run(ctx, uuid, command+"\n")
+	return m.run(ctx, uuid, command+"\n", nil, m.cfg.Control)
 }
 
 // controlTimeout is what the control program is given for one command.
 const controlTimeout = 15 * time.Second
 
-// run calls the control program for one card with an environment of its own.
-func (m *Daemons) run(ctx context.Context, uuid, input string, args ...string) (string, error) {
+// run calls a program for one card with an environment of its own. It gets its
+// input once it is placed.
+func (m *Daemons) run(ctx context.Context, uuid, input string, place func(pid int) error, program ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, m.cfg.Control, args...)
+	cmd := exec.CommandContext(ctx, program[0], program[1:]...)
 	cmd.Env = []string{
 		"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "CUDA_VISIBLE_DEVICES=" + uuid,
 		mpsPipe + "=" + m.PipeDir(uuid), mpsLog + "=" + m.logDir(uuid),
 	}
-	cmd.Stdin = strings.NewReader(input)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.WaitDelay = time.Second // a daemon may keep its parent's output open
-	out, err := cmd.CombinedOutput()
-	if errors.Is(err, exec.ErrWaitDelay) {
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return "", err
+	}
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
+	if place != nil {
+		if err := place(cmd.Process.Pid); err != nil {
+			m.cfg.Log.WarnContext(ctx, "the MPS daemon stays in the agent's control group, and its servers count as strays", "component", "mps", "gpu", uuid, "err", err)
+		}
+	}
+	_, _ = io.WriteString(in, input) // one that ended without reading says why by its status
+	_ = in.Close()
+	if err = cmd.Wait(); errors.Is(err, exec.ErrWaitDelay) {
 		err = nil
 	}
-	return strings.TrimSpace(string(out)), err
+	return strings.TrimSpace(out.String()), err
 }

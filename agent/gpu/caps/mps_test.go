@@ -1,9 +1,11 @@
 package caps_test
 
 import (
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -66,6 +68,27 @@ func TestDaemonLivesWhileItsCardIsShared(t *testing.T) {
 	join(t, d, cardA, a)
 	if got := len(capstest.Lines(dir, cardA, "started")); got != 2 {
 		t.Errorf("started %d times, want 2", got)
+	}
+}
+
+// TestDaemonIsPlaced: the process that becomes the daemon is placed before it
+// is one, once; that it cannot be stops nobody.
+func TestDaemonIsPlaced(t *testing.T) {
+	var placed []string
+	cfg := caps.DaemonsConfig{Control: capstest.Control(t), Dir: filepath.Join(t.TempDir(), "mps"), Log: slog.New(slog.DiscardHandler)}
+	cfg.Place = func(pid int) error {
+		if capstest.Alive(cfg.Dir, cardA) {
+			t.Error("it is a daemon already")
+		}
+		placed = append(placed, strconv.Itoa(pid))
+		return errors.New("the group is not to be written")
+	}
+	d := caps.NewDaemons(cfg)
+	for _, id := range []string{"j1-a1", "j2-a1"} {
+		join(t, d, cardA, caps.Client{Attempt: id, MemMiB: 1024, Milli: 100})
+	}
+	if got := capstest.Lines(cfg.Dir, cardA, "pids"); len(placed) != 1 || !slices.Equal(got, placed) {
+		t.Errorf("placed %q of the daemons %q", placed, got)
 	}
 }
 

@@ -2,7 +2,10 @@ package caps
 
 import (
 	"bytes"
+	"math"
 	"regexp"
+	"strconv"
+	"strings"
 )
 
 // TailBytes is how much of the end of a job's output is searched.
@@ -10,14 +13,17 @@ const TailBytes = 64 << 10
 
 // OOMLog finds what frameworks print when an allocation on a GPU was refused.
 // Make it with NewOOMLog; it is safe for concurrent use.
-type OOMLog struct{ patterns []*regexp.Regexp }
+type OOMLog struct {
+	patterns []*regexp.Regexp
+	size     *regexp.Regexp
+}
 
 // NewOOMLog returns a matcher of the messages of CUDA, cuBLAS, PyTorch,
 // TensorFlow, JAX, CuPy and Triton. Each pattern names GPU memory by itself or
 // comes from a library that has no other: a host's "Cannot allocate memory"
 // or Python's MemoryError is none of them.
 func NewOOMLog() *OOMLog {
-	var o OOMLog
+	o := OOMLog{size: regexp.MustCompile(`(?i)\b(?:tried|trying|failed) to allocate ([0-9]{1,15}(?:\.[0-9]{1,3})?) ?(bytes|[KMGT]i?B)\b`)}
 	for _, p := range []string{
 		`(?i)CUDA(?: error)?:? ?out of memory`,
 		`\btorch\.(?:cuda\.)?OutOfMemoryError\b`,
@@ -62,6 +68,21 @@ func (o *OOMLog) Find(out []byte) string {
 		lo = last - maxLine/2 // a very long line: keep the words that matched
 	}
 	return printable(out[lo:min(last+hi, lo+maxLine)])
+}
+
+// Asked returns the MiB, rounded up, that the refused allocation in a line of
+// Find's was to have, or 0 where the line does not say.
+func (o *OOMLog) Asked(line string) int64 {
+	m := o.size.FindStringSubmatch(line)
+	if m == nil {
+		return 0
+	}
+	n, err := strconv.ParseFloat(m[1], 64)
+	if err != nil {
+		return 0
+	}
+	shift := strings.Index("bkmgt", strings.ToLower(m[2][:1])) * 10 // PyTorch and TensorFlow count in powers of two, whatever they call them
+	return int64(min(math.Ceil(math.Ldexp(n, shift-20)), 1<<20))    // no card has more than a TiB
 }
 
 // printable drops what a terminal would act on.

@@ -44,6 +44,27 @@ func TestFindOOM(t *testing.T) {
 	}
 }
 
+func TestAskedOfOOM(t *testing.T) {
+	o := caps.NewOOMLog()
+	for line, want := range map[string]int64{
+		"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1024.00 MiB. GPU 0 has a total capacity of 139.80 GiB of which 827.33 MiB is free": 1024,
+		"CUDA out of memory. Tried to allocate 2.50 GiB":                                             2560,
+		"CUDA out of memory. Tried to allocate 20.00 KiB":                                            1,
+		"RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934593 bytes.":               8193,
+		"failed to allocate 1.00GiB (1073741824 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY":        1024,
+		"CUDA out of memory. Tried to allocate 999999999999999.999 TiB":                              1 << 20,
+		"ResourceExhaustedError: OOM when allocating tensor with shape[1024,1024]":                   0,
+		"RuntimeError: CUDA error: out of memory":                                                    0,
+		"CUDA out of memory. Tried to allocate some bytes":                                           0,
+		"CUDA out of memory. Tried to allocate 99999999999999999999999999 GiB":                       0,
+		"CUDA out of memory. GPU 0 has a total capacity of 139.80 GiB of which 827.33 MiB is free. ": 0,
+	} {
+		if got := o.Asked(line); got != want {
+			t.Errorf("%q: %d MiB, want %d", line, got, want)
+		}
+	}
+}
+
 func FuzzFindOOM(f *testing.F) {
 	f.Add([]byte("torch.cuda.OutOfMemoryError: CUDA out of memory"))
 	f.Add([]byte("RESOURCE_EXHAUSTED: Out of memory\n\x00\xff"))
@@ -53,6 +74,9 @@ func FuzzFindOOM(f *testing.F) {
 		got := o.Find(out)
 		if len(got) > 200 {
 			t.Fatalf("quotes %d bytes", len(got))
+		}
+		if asked := o.Asked(got); asked < 0 || asked > 1<<20 {
+			t.Fatalf("asked for %d MiB", asked)
 		}
 		for _, c := range []byte(got) {
 			if c < ' ' || c > '~' {

@@ -162,13 +162,13 @@ func TestProcessLists(t *testing.T) {
 		want        []gpu.Process
 	}{
 		{"merged", "proc 0 9 1048576\ngfx 0 9 2097152\ngfx 0 3 1048576\nmps 0 9 1048576\n", []gpu.Process{
-			{PID: 3, Kinds: gpu.Graphics, MemMiB: 1}, {PID: 9, Kinds: gpu.Compute | gpu.Graphics | gpu.MPSClient, MemMiB: 2},
+			{PID: 3, Kinds: gpu.Graphics, MemMiB: 1}, {PID: 9, Kinds: gpu.Compute | gpu.Graphics | gpu.MPSClient, MemMiB: 2, UtilMilli: gpu.Unknown},
 		}},
 		{"repeated in one list", "proc 0 9 1048576\nproc 0 9 1048576\n", []gpu.Process{{PID: 9, Kinds: gpu.Compute, MemMiB: 1}}},
 		{"pid 0", "proc 0 0 1048576\nproc 0 9 1048576\n", []gpu.Process{{PID: 9, Kinds: gpu.Compute, MemMiB: 1}}},
 		{"what pid 0 holds is nobody else's", "proc 0 0 1048576\nproc 0 9 -1\n", []gpu.Process{{PID: 9, Kinds: gpu.Compute, MemMiB: used - 1}}},
 		{"two of which one has no pid", "proc 0 0 -1\nproc 0 9 -1\n", []gpu.Process{{PID: 9, Kinds: gpu.Compute, MemMiB: gpu.Unknown}}},
-		{"known in one list", "proc 0 9 -1\nmps 0 9 1048576\n", []gpu.Process{{PID: 9, Kinds: gpu.Compute | gpu.MPSClient, MemMiB: 1}}},
+		{"known in one list", "proc 0 9 -1\nmps 0 9 1048576\n", []gpu.Process{{PID: 9, Kinds: gpu.Compute | gpu.MPSClient, MemMiB: 1, UtilMilli: gpu.Unknown}}},
 		{"more than there is", "proc 0 8 8589934592\nproc 0 9 -1\n", []gpu.Process{
 			{PID: 8, Kinds: gpu.Compute, MemMiB: 8192}, {PID: 9, Kinds: gpu.Compute, MemMiB: 0},
 		}},

@@ -148,7 +148,7 @@ func TestUsage(t *testing.T) {
 	want := []gpu.Usage{
 		{UUID: "GPU-aaaa", UsedMiB: 7168, UtilMilli: 550, PowerW: 201, TemperatureC: 40, MemActivityMilli: 270, EnergyMJ: gpu.Unknown, Processes: []gpu.Process{
 			{PID: 100, Kinds: gpu.Compute, MemMiB: 4096, UtilMilli: 300},
-			{PID: 200, Kinds: gpu.MPSClient, MemMiB: 1024},
+			{PID: 200, Kinds: gpu.MPSClient, MemMiB: 1024, UtilMilli: gpu.Unknown}, // its server's samples have it
 			{PID: 300, Kinds: gpu.Compute | gpu.MPSClient, MemMiB: 2048, UtilMilli: 250},
 		}},
 		{UUID: "GPU-bbbb", PowerW: 60, TemperatureC: 40, MemActivityMilli: 0, EnergyMJ: gpu.Unknown, Processes: []gpu.Process{{PID: 100, Kinds: gpu.Compute, MemMiB: 1}}},
@@ -158,7 +158,7 @@ func TestUsage(t *testing.T) {
 	}
 	// Only what came since counts the next time.
 	nvmltest.WriteScript(t, f.script, script+"sample 0 100 3000 90\n")
-	want[0].Processes[0].UtilMilli, want[0].Processes[2].UtilMilli = 900, 0
+	want[0].Processes[0].UtilMilli, want[0].Processes[2].UtilMilli = 900, gpu.Unknown
 	if d := cmp.Diff(want, f.usage()); d != "" {
 		t.Errorf("usage with one new sample (-want +got):\n%s", d)
 	}

@@ -217,7 +217,13 @@ func (p *Provider) utilization(d lib.Device, u *gpu.Usage) {
 	}
 	s.add(samples, time.Now())
 	for i := range u.Processes {
-		u.Processes[i].UtilMilli = s.milli[u.Processes[i].PID]
+		pr := &u.Processes[i]
+		milli, sampled := s.milli[pr.PID]
+		// What clients of MPS compute is sampled as its server's, if at all: only of an
+		// idle card is it known that they do nothing.
+		if sampled || pr.Kinds&gpu.MPSClient == 0 || u.UtilMilli == 0 {
+			pr.UtilMilli = milli
+		}
 	}
 }
 

@@ -2,9 +2,11 @@ package daemon
 
 import (
 	"log/slog"
+	"path"
 	"slices"
 
 	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/cgroup"
 	"github.com/berth-scheduler/berth/agent/gpu/caps"
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/config"
@@ -14,7 +16,7 @@ import (
 const mpsDir = "/run/berth-mps"
 
 // memCaps is how the agent holds jobs to their shares of GPU memory.
-func memCaps(g config.GPUs, s config.Sharing, log *slog.Logger) agent.MemCaps {
+func memCaps(g config.GPUs, s config.Sharing, parent string, log *slog.Logger) agent.MemCaps {
 	host := caps.ReadHost("/")
 	policy := caps.Policy{Simulated: caps.Mode(g.SimCaps), Scopes: map[caps.Mode]cluster.Scope{}}
 	for _, m := range g.Caps {
@@ -34,7 +36,21 @@ func memCaps(g config.GPUs, s config.Sharing, log *slog.Logger) agent.MemCaps {
 	if host.MPSControl != "" && slices.Contains(g.Caps, string(caps.MPS)) {
 		c.Daemons = caps.NewDaemons(caps.DaemonsConfig{
 			Control: host.MPSControl, Dir: mpsDir, MultiUser: s.MPS != string(cluster.ScopeSameUser), Log: log,
+			Place: func(pid int) error { return intoGroup(path.Join("/", parent, "mps"), pid) },
 		})
 	}
 	return c
+}
+
+// intoGroup moves a process into a control group without limits.
+func intoGroup(name string, pid int) error {
+	h, err := cgroup.Detect()
+	if err != nil {
+		return err
+	}
+	g := h.Open(name)
+	if err := g.Create(cgroup.Limits{}); err != nil {
+		return err
+	}
+	return g.Add(pid)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // script keeps the accounts of one daemon a pipe directory: "alive" is there
-// while it runs, "commands" holds what it was told, "started" with what. It
+// while it runs, "commands" holds what it was told, "started" with what, "pids" who. It
 // refuses what the real one refuses: a second daemon on one pipe, and commands
 // when none runs. A test puts "FAULT" into "status", or takes "alive" away.
 const script = `#!/bin/sh
@@ -18,6 +18,7 @@ if [ "$1" = -d ]; then
 	[ -d "$p" ] && [ -d "$CUDA_MPS_LOG_DIRECTORY" ] || { echo "no directories"; exit 1; }
 	[ -e "$p/alive" ] && { echo "An instance of this daemon is already running"; exit 1; }
 	echo "$CUDA_VISIBLE_DEVICES $*" >> "$p/started"
+	echo $$ >> "$p/pids"
 	echo ACTIVE > "$p/status"
 	: > "$p/alive"
 	exit 0

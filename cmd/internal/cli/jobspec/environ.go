@@ -15,7 +15,8 @@ import (
 // take longer to be read than all else here.
 var (
 	sessionVars = names{"_", "SHLVL", "OLDPWD", "PWD", "SSH_*", "DBUS_SESSION_*", "DISPLAY", "WINDOWID", "XAUTHORITY",
-		"XDG_SESSION*", "XDG_SEAT*", "XDG_VTNR*", "XDG_RUNTIME*", "TMUX*", "STY", "BERTH_*", "SLURM_*", "CUDA_VISIBLE_DEVICES"}
+		"XDG_SESSION*", "XDG_SEAT*", "XDG_VTNR*", "XDG_RUNTIME*", "TMUX*", "STY", "BERTH_*", "SLURM_*", "CUDA_VISIBLE_DEVICES",
+		"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_*"} // of the shell's own container
 	// loaderVars change how programs are loaded or which devices a container
 	// gets: they must not reach what the agent starts.
 	loaderVars = names{"LD_PRELOAD", "LD_AUDIT", "LD_DEBUG*", "LD_PROFILE*", "GLIBC_TUNABLES", "GCONV_PATH",

@@ -4,6 +4,8 @@
 # its own. Rows that the file has already are skipped, so that an interrupted
 # sweep goes on where it was.
 import argparse
+import collections
+import concurrent.futures
 import contextlib
 import csv
 import json
@@ -15,8 +17,9 @@ import sys
 import tempfile
 import time
 
+import gauge
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:] = [p for p in sys.path if os.path.abspath(p or ".") != HERE]  # profile.py hides Python's own module
 
 KEY = ["kind", "gpu", "model", "mode", "batch_size", "seq_len", "precision", "optimizer", "checkpointing", "sharing", "partner"]
 TRACED = ["params", "param_bytes", "trained_bytes", "saved_bytes", "traced_bytes", "live_bytes", "largest_bytes", "input_bytes", "output_bytes",
@@ -38,7 +41,7 @@ def tracer_source():
 
 
 def say(*what):
-    print("profile:", *what, file=sys.stderr, flush=True)
+    print("measure:", *what, file=sys.stderr, flush=True)
 
 
 class Table:
@@ -53,7 +56,7 @@ class Table:
             keep = text.rfind("\n") + 1  # a row cut off by a crash goes
             lines = csv.DictReader(text[:keep].splitlines())
             if lines.fieldnames != COLUMNS:
-                raise SystemExit("profile: %s has other columns than this version writes; name another file with --out" % name)
+                raise SystemExit("measure: %s has other columns than this version writes; name another file with --out" % name)
             for r in lines:
                 self.rows[self.key(r)] = r
         self.f = open(name, "a", newline="")
@@ -128,15 +131,18 @@ class Worker:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.p.pid, signal.SIGKILL)
         self.p.wait()
-        self.p.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self.p.stdin.close()
         self.p.stdout.close()
         self.log.close()
 
 
 class Profiler:
-    def __init__(self, opts, gauge, table, known):
-        self.o, self.gauge, self.table, self.known = opts, gauge, table, known
+    def __init__(self, opts, card, table, known):
+        self.o, self.gauge, self.table, self.known = opts, card, table, known
         self.source, self.traces = tracer_source(), {}
+        self.tracers = concurrent.futures.ThreadPoolExecutor(max(1, min(6, (os.cpu_count() or 1) // 2)))
+        self.waiting = collections.OrderedDict()  # workers by job, made before their turn
         self.begin = time.monotonic()
 
     def job(self, model, batch=1.0, mode="training", precision=None, optimizer="adamw", checkpointing=False):
@@ -159,10 +165,31 @@ class Profiler:
 
     def trace(self, job):
         """What the tracer says of a job; nothing when it cannot."""
+        if not self.source or self.o.no_trace:
+            return {}
+        return self.begin_trace(job).result()
+
+    def begin_trace(self, job):
         key = json.dumps({k: job[k] for k in ("model", "mode", "batch_size", "seq_len", "precision", "optimizer", "checkpointing")}, sort_keys=True)
-        if self.source and not self.o.no_trace and key not in self.traces:
-            self.traces[key] = self.run_tracer(job, key)
-        return self.traces.get(key, {})
+        if key not in self.traces:
+            self.traces[key] = self.tracers.submit(self.run_tracer, job, key)
+        return self.traces[key]
+
+    def prepare(self, jobs):
+        """Has the first of the jobs ahead traced and their workers import and build what they need; the GPU they leave alone."""
+        for j in jobs[:self.o.ahead]:
+            if self.source and not self.o.no_trace:
+                self.begin_trace(j)
+            if Table.key(j) not in self.waiting:
+                self.waiting[Table.key(j)] = Worker(j)
+
+    def worker(self, job, env):
+        return (None if env else self.waiting.pop(Table.key(job), None)) or Worker(job, env)
+
+    def close(self):
+        self.tracers.shutdown(cancel_futures=True)
+        for w in self.waiting.values():
+            w.end()
 
     def run_tracer(self, job, key):
         cfg = {"target": os.path.join(HERE, "workloads.py") + ":traced", "factory": True, "args": [key], "inference": job["mode"] == "inference",
@@ -181,16 +208,18 @@ class Profiler:
         return {k: got[k] for k in TRACED}
 
     def single(self, job):
-        row = self.base(job)
-        row.update(self.measure([job])[0])
+        measured = self.measure([job])[0]
+        row = dict(self.base(job), **measured)
         self.table.add(row)
         return row
 
     def measure(self, jobs, env=None):
         """Runs jobs beside each other; one dict of measurements for each."""
         before = self.gauge.sample([]).get("device")
-        workers = [Worker(j, env) for j in jobs]
-        sampler = sys.modules["gauge"].Sampler(self.gauge, [w.p.pid for w in workers])
+        workers = [self.worker(j, env) for j in jobs]
+        for w in workers:
+            w.tell(b"begin")
+        sampler = gauge.Sampler(self.gauge, [w.p.pid for w in workers])
         sampler.start()
         deadline = time.monotonic() + self.o.timeout
         try:
@@ -269,13 +298,15 @@ def sweep(p, preset):
         names = [n for n in names if p.known[n][1] == "torch"] + [n for n in ("resnet50", "vit_b_16") if n in p.known]
     every = lambda **how: [p.job(n, **how) for n in names]
     cuda = p.o.device == "cuda"
-    jobs = every() + every(mode="inference", precision="bf16" if cuda else None)
     if preset == "test":
-        return jobs + every(optimizer="sgd", checkpointing=True)[-1:]
+        return every() + every(mode="inference") + every(optimizer="sgd", checkpointing=True)[-1:]
+    if preset == "breadth":
+        return every() + [j for b in (0.25, 4) for j in every(batch=b)[::3]] + every(precision="amp")[1::3] + every(mode="inference", precision="bf16" if cuda else None)[2::3]
+    jobs = every() + every(mode="inference", precision="bf16" if cuda else None)
     jobs += every(precision="amp") + every(batch=0.25) + every(batch=4)
     if preset == "quick":
         return jobs
-    jobs += [p.job(n, checkpointing=True) for n in names if p.known[n][0] not in ("cnn", "mlp", "rnn", "vgg", "squeezenet")]
+    jobs += [p.job(n, checkpointing=True) for n in names if p.known[n][0] not in ("cnn", "mlp", "rnn", "vgg", "squeezenet", "alexnet")]
     jobs += every(precision="bf16") + every(optimizer="sgd") + every(optimizer="adam") + every(precision="fp32")
     jobs += every(mode="inference", batch=0.25) + every(mode="inference", batch=4) + every(precision="bf16", batch=4) + every(precision="amp", batch=4)
     jobs += every(optimizer="momentum", batch=0.5) + every(batch=2) + every(batch=16)  # the last ones may run out of memory: that counts too
@@ -287,17 +318,18 @@ def pairs(p, preset):
         names = p.o.models or ["tiny_mlp", "tiny_transformer"]
     else:
         names = [n for n in p.o.models or ("resnet50", "transformer_base", "cnn_small", "lstm_lm", "mlp_deep", "vit_b_16", "hf_gpt2") if n in p.known]
-    jobs = [p.job(n, precision=None if preset == "test" else "amp") for n in names]
+    # Where time is short, a pair's runs are those that were measured alone.
+    jobs = [p.job(n, precision="amp" if preset in ("quick", "afternoon") else None) for n in names]
     if preset == "afternoon":
         jobs += [p.job(n, mode="inference", precision="bf16", batch=0.25) for n in names[:3]]
     both = [(a, b) for i, a in enumerate(jobs) for b in jobs[i:]]
-    return both[:6] if preset == "quick" else both
+    return {"quick": both[:6], "breadth": both[1::2]}.get(preset, both)
 
 
 def arguments():
     a = argparse.ArgumentParser(description="Measure what models take on this machine's GPU, into a CSV file.")
     a.add_argument("--out", default="profile.csv", help="the file; rows that it has are skipped (%(default)s)")
-    a.add_argument("--preset", choices=["quick", "afternoon", "test"], default="quick")
+    a.add_argument("--preset", choices=["breadth", "quick", "afternoon", "test"], default="quick")
     a.add_argument("--minutes", type=float, default=0, help="begin no run after this time")
     a.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     a.add_argument("--index", type=int, default=0, help="which GPU, as nvidia-smi counts")
@@ -307,6 +339,7 @@ def arguments():
     a.add_argument("--min-steps", type=int, default=10)
     a.add_argument("--timeout", type=float, default=180, help="of one run, in seconds (%(default)s)")
     a.add_argument("--trace-timeout", type=float, default=120)
+    a.add_argument("--ahead", type=int, default=3, help="runs whose processes are started before their turn, on the CPU alone (%(default)s)")
     a.add_argument("--no-trace", action="store_true", help="leave out what the tracer counts")
     a.add_argument("--no-pairs", action="store_true")
     a.add_argument("--list", action="store_true", help="print the runs in their order, and end")
@@ -321,18 +354,13 @@ def main():
     try:
         import torch  # noqa: F401
     except ImportError as e:
-        raise SystemExit("profile: %s has no PyTorch (%s); run this with an interpreter that has" % (sys.executable, e))
-    import importlib.util
-    modules = {}
-    for name in ("gauge", "workloads"):
-        spec = importlib.util.spec_from_file_location(name, os.path.join(HERE, name + ".py"))
-        modules[name] = sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(modules[name])
-    known = modules["workloads"].catalogue()
+        raise SystemExit("measure: %s has no PyTorch (%s); run this with an interpreter that has" % (sys.executable, e))
+    import workloads
+    known = workloads.catalogue()
     for n in o.models or []:
         if n not in known:
-            raise SystemExit("profile: no model %s here; there are: %s" % (n, ", ".join(known)))
-    p = Profiler(o, modules["gauge"].Nothing() if o.list else modules["gauge"].find(o.device, o.index), None, known)
+            raise SystemExit("measure: no model %s here; there are: %s" % (n, ", ".join(known)))
+    p = Profiler(o, gauge.Nothing() if o.list else gauge.find(o.device, o.index), None, known)
     singles = sweep(p, o.preset)
     together = [] if o.no_pairs else pairs(p, o.preset)
     if o.list:
@@ -340,21 +368,22 @@ def main():
             print(*[j[k] for k in ("model", "mode", "batch_size", "precision", "optimizer")], "checkpointing" if j["checkpointing"] else "")
         return
     p.table = Table(o.out)
-    go(p, singles, together)
+    with contextlib.closing(p):
+        go(p, singles, together)
 
 
 def go(p, singles, together):
-    """Singles of the first third, then pairs, then the rest: each part is worth having alone."""
-    first = len(singles) if p.o.preset != "afternoon" else len(singles) // 3
+    """Singles of the first part, then pairs, then the rest: each part is worth having alone."""
+    first = {"afternoon": len(singles) // 3, "breadth": len(singles) // 2}.get(p.o.preset, len(singles))
     for part in (singles[:first], None, singles[first:]):
         if part is None:
             share(p, together)
             continue
+        part = [j for j in part if Table.key(j) not in p.table.rows]
         for i, j in enumerate(part):
             if p.spent():
                 return say("the time is used up; run the same command again to go on")
-            if Table.key(j) in p.table.rows:
-                continue
+            p.prepare(part[i:])
             r = p.single(j)
             say(j["model"], j["mode"], "batch", j["batch_size"], j["precision"], "step %s s" % r.get("step_time_s"), r.get("error", ""))
 
