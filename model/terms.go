@@ -307,6 +307,9 @@ func GroupKey(t Target, f *Features, spec *gpuspec.Spec) string {
 		}
 	}
 	precision := string(f.Precision)
+	if t == Memory && f.Precision == graph.TF32 {
+		precision = string(graph.FP32) // its tensors are as large
+	}
 	if precision == "" {
 		precision = "any"
 	}

@@ -22,6 +22,9 @@ func (l learned) Train(samples []model.Sample) (Estimator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("learn: %w", err)
 	}
+	for i := range samples {
+		w.TrainedSeq = max(w.TrainedSeq, samples[i].Seq)
+	}
 	p, err := model.NewPredictor(w, nil)
 	if err != nil {
 		return nil, fmt.Errorf("build predictor: %w", err)

