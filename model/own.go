@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -109,6 +110,40 @@ func (p *Predictor) ownErrors(k ownKind) (out []ownError) {
 		}
 	}
 	return out
+}
+
+// siteMost is of how many of a cluster's newest jobs it is asked whether they are as the
+// weights say; siteLeast how many it takes.
+const (
+	siteLeast = 8
+	siteMost  = 64
+)
+
+// familiar reports whether runs of this cluster are as those that the weights were
+// learned from: of its newest jobs, whoever's and of whatever kind, no more took more
+// memory than their own margin allows than one in twenty does.
+func (p *Predictor) familiar() bool {
+	p.site.Do(func() {
+		if p.h == nil {
+			return
+		}
+		var runs []ownRun
+		for _, of := range p.h.own {
+			runs = append(runs, of...)
+		}
+		slices.SortFunc(runs, func(a, b ownRun) int { return cmp.Compare(b.seq, a.seq) })
+		runs = runs[:min(len(runs), siteMost)]
+		above, l := 0, &p.w.Learned[Memory]
+		for _, r := range runs {
+			spec, _ := p.spec(TypeInfo{Name: r.gpuType})
+			var sc scratch
+			if g := l.estimate(Memory, p.splits[Memory], &p.w, r.features, &spec, &sc); float64(r.peakMiB) > g.p95 {
+				above++
+			}
+		}
+		p.known = len(runs) >= siteLeast && 20*above <= len(runs)
+	})
+	return p.known
 }
 
 // upper is what nineteen in twenty of the next errors stay under, by those seen: the

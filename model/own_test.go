@@ -70,6 +70,12 @@ func margin(t *testing.T, w Weights, runs []Sample, user string, f Features) flo
 func TestMarginThatRunsEarn(t *testing.T) {
 	t.Parallel()
 	less := func(i int) float64 { return 0.8 + 0.01*float64(i%5) }
+	once := func(i int) float64 {
+		if i == 7 {
+			return 3
+		}
+		return 0.8
+	}
 	more := func(i int) float64 { return 1.9 + 0.05*float64(i%5) }
 	w, next := DefaultWeights(), alike(100, 50)
 	built := margin(t, w, nil, "ann", next)
@@ -78,7 +84,8 @@ func TestMarginThatRunsEarn(t *testing.T) {
 	}
 	local := w
 	local.TrainedSeq = 1 // without the margin that is for other machines than those measured
-	least := math.Exp(ownPart * math.Log(margin(t, local, nil, "ann", next)))
+	plain := margin(t, local, nil, "ann", next)
+	least := math.Exp(ownPart * math.Log(plain))
 	large := next
 	large.SavedBytes *= 20
 	known := w
@@ -94,9 +101,12 @@ func TestMarginThatRunsEarn(t *testing.T) {
 		"less than expected":        {w, ran(t, "ann", 12, 50, less), "ann", next, least},
 		"more than expected":        {w, ran(t, "ann", 12, 50, more), "ann", next, 2.13},
 		"too few":                   {w, ran(t, "ann", 7, 50, less), "ann", next, built},
-		"another's":                 {w, ran(t, "bob", 12, 50, less), "ann", next, built},
-		"of another kind":           {w, ran(t, "ann", 12, 0, less), "ann", next, built},
-		"of another size":           {w, ran(t, "ann", 12, 50, less), "ann", large, margin(t, w, nil, "ann", large)},
+		"another's":                 {w, ran(t, "bob", 12, 50, less), "ann", next, plain},
+		"another's that took more":  {w, ran(t, "bob", 12, 50, more), "ann", next, built},
+		"one in twelve took more":   {w, ran(t, "bob", 12, 50, once), "ann", next, built},
+		"one in thirty took more":   {w, ran(t, "bob", 30, 50, once), "ann", next, plain},
+		"of another kind":           {w, ran(t, "ann", 12, 0, less), "ann", next, plain},
+		"of another size":           {w, ran(t, "ann", 12, 50, less), "ann", large, margin(t, local, nil, "ann", large)},
 		"one job again and again":   {w, oneJob(ran(t, "ann", 12, 50, less)), "ann", next, built},
 		"nobody's":                  {w, ran(t, "", 12, 50, less), "", next, built},
 		"trained on, no such kinds": {known, ran(t, "ann", 12, 50, less), "ann", next, math.Exp(ownPart * math.Log(margin(t, known, nil, "ann", next)))},

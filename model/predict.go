@@ -86,6 +86,8 @@ type Predictor struct {
 	// splits are of the forests in w.
 	splits [numTargets]*fit.Split
 	own    sync.Map // ownKind to *ownErrors, worked out when asked for
+	site   sync.Once
+	known  bool // what familiar reports
 }
 
 // NewPredictor builds a predictor. history may be nil. The error is that of
@@ -175,8 +177,8 @@ func (p *Predictor) one(r *Request, t TypeInfo, parts []Part, sc *scratch) (Pred
 	return p.finish(&a, t, &spec), parts
 }
 
-// The least margins while no run of this cluster was learned from, with EstimateMarginMiB
-// on top of them. What a run takes beside its tensors is of the driver and the framework:
+// The least margins while no run of this cluster was learned from, nor its runs have
+// shown that they need none of it, with EstimateMarginMiB on top of them. What a run takes beside its tensors is of the driver and the framework:
 // of equal models an A100 with those of 2023 takes some 900 MiB more than an H200 with
 // those of 2026, of any size, and cuDNN may choose other algorithms for convolutions, with
 // other workspaces. Estimates fitted on the one with these margins cover 97 of 100 runs of
@@ -202,7 +204,7 @@ func (p *Predictor) analytic(r *Request, spec *gpuspec.Spec, a *answer, parts []
 	} else {
 		g := l.estimate(Memory, p.splits[Memory], &p.w, f, spec, sc)
 		a.mem, a.p95 = g.value, g.p95
-		if p.w.TrainedSeq == 0 {
+		if p.w.TrainedSeq == 0 && !p.familiar() {
 			margin := foreignMargin
 			if f.Convs > 0 {
 				margin = foreignConvMargin

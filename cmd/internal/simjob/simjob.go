@@ -105,10 +105,9 @@ func (o options) job() (simclient.Job, error) {
 const stages = 8
 
 // libraries is what cuDNN's and cuBLAS's kernels, handles and plans take beside
-// the context and the allocator: what the peaks that SchedTune published (CCGrid
-// 2022) leave unexplained by tensors is 340 MiB on a K80 and 1,000 on an RTX
-// 3090, and grows with the card.
-const libraries = 1000 << 20
+// the context and the allocator: 224 to 244 MiB on an H200 with PyTorch 2.11 and
+// CUDA 13 (model/measured), whose bare context takes 518.
+const libraries = 240 << 20
 
 // replay makes a job out of a graph: the memory that PyTorch's allocator would
 // take from the driver while the graph's step runs, and the utilization that

@@ -247,6 +247,26 @@ func TestAttention(t *testing.T) {
 	}
 }
 
+// TestAttentionIsFused: however it is called, nothing but its dropout is changed.
+func TestAttentionIsFused(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command(realPython(t), "-c", `
+import re, types
+source = re.search(r"def fuse_attention.*?\n\n\n", open("trace.py").read(), re.S).group()
+exec(source)
+seen = lambda query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None: print(query, key, value, attn_mask, dropout_p, is_causal, scale)
+f = types.SimpleNamespace(scaled_dot_product_attention=seen)
+fuse_attention(f)
+f.scaled_dot_product_attention(1, 2, 3, dropout_p=0.1, is_causal=True)
+f.scaled_dot_product_attention(1, 2, 3, 4, 0.1, True, scale=5)
+f.scaled_dot_product_attention(query=1, key=2, value=3, attn_mask=4, scale=5)
+fuse_attention(types.SimpleNamespace())
+`).CombinedOutput()
+	if want := "1 2 3 None 0.0 True None\n1 2 3 4 0.0 True 5\n1 2 3 4 0.0 False 5\n"; err != nil || string(out) != want {
+		t.Errorf("%v:\n%swant\n%s", err, out, want)
+	}
+}
+
 func TestRecurrent(t *testing.T) {
 	t.Parallel()
 	f := trace(t, factory(t, "recurrent")).Features
