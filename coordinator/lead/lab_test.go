@@ -194,7 +194,11 @@ func (l *lab) partition(p *cluster.Partition) {
 	if p.Nodes.Len() == 0 {
 		p.Nodes, _ = cluster.ParseHostList("n[1-9]")
 	}
-	l.do(&logv1.Command{Kind: &logv1.Command_SetPartition{SetPartition: &logv1.SetPartition{Partition: conv.PartitionToLog(p)}}})
+	c := &logv1.SetPartition{Partition: conv.PartitionToLog(p)}
+	if old, ok := l.f.Partition(p.Name); ok {
+		c.Base = old.Revision
+	}
+	l.do(&logv1.Command{Kind: &logv1.Command_SetPartition{SetPartition: c}})
 }
 
 func job(gpus int, change func(*cluster.Spec)) *cluster.Spec {
