@@ -44,9 +44,28 @@ type lab struct {
 	part map[cluster.AttemptID]bool // one of its nodes has not told
 	held map[cluster.GPUID]int64
 	// refuse fails proposals that it holds, before they are applied.
-	refuse func(*logv1.Command) bool
-	index  uint64
-	secret int // proposals refused
+	refuse  func(*logv1.Command) bool
+	index   uint64
+	refused int // proposals
+	reg     *prometheus.Registry
+}
+
+// counted is what a metric with one label has counted.
+func (l *lab) counted(metric, label string) float64 {
+	l.t.Helper()
+	all, err := l.reg.Gather()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, f := range all {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == metric && m.GetLabel()[0].GetValue() == label {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	l.t.Fatalf("there is no %s of %s", metric, label)
+	return 0
 }
 
 // Propose implements proposer.Raft.
@@ -58,7 +77,7 @@ func (l *lab) Propose(_ context.Context, data []byte) (uint64, any, error) {
 	l.mu.Lock()
 	for _, c := range e.Commands {
 		if l.refuse != nil && l.refuse(c) {
-			l.secret++
+			l.refused++
 			l.mu.Unlock()
 			return 0, nil, &cluster.Error{Code: cluster.CodeUnavailable, Msg: "a test refuses it"}
 		}
@@ -73,12 +92,12 @@ func (l *lab) Propose(_ context.Context, data []byte) (uint64, any, error) {
 }
 
 func newLab(t *testing.T, cfg Config, s Scheduling) *lab {
-	l := &lab{t: t, f: fsm.New(fsm.Options{}), uses: map[cluster.AttemptID]nodes.Use{}, part: map[cluster.AttemptID]bool{}, held: map[cluster.GPUID]int64{}}
+	l := &lab{t: t, f: fsm.New(fsm.Options{}), uses: map[cluster.AttemptID]nodes.Use{}, part: map[cluster.AttemptID]bool{}, held: map[cluster.GPUID]int64{}, reg: prometheus.NewRegistry()}
 	log := slog.New(slog.DiscardHandler)
 	l.prop = proposer.New(l, l.f, time.Now, func() error { return nil })
 	l.prop.SetVersion(fsm.EntryVersion, nil)
 	l.l = New(cfg, Needs{
-		FSM: l.f, Proposer: l.prop, Figures: figures.New(time.Now()), Clock: time.Now, Log: log, NoticeLog: log, Registry: prometheus.NewRegistry(),
+		FSM: l.f, Proposer: l.prop, Figures: figures.New(time.Now()), Clock: time.Now, Log: log, NoticeLog: log, Registry: l.reg,
 		Company: learner.New(learner.Config{}, learner.Needs{FSM: l.f, Proposer: l.prop, Clock: time.Now, Log: log, Registry: prometheus.NewRegistry()}).Company,
 		UseOf: func(id cluster.AttemptID, _ *cluster.Attempt) (nodes.Use, bool) {
 			l.mu.Lock()

@@ -81,7 +81,7 @@ func TestDeadlinesPass(t *testing.T) {
 		l.mu.Unlock()
 		l.loop(l.l.expire)
 		time.Sleep(59 * time.Second)
-		if n := l.secret; n != 0 {
+		if n := l.refused; n != 0 {
 			t.Errorf("asked for %d times before", n)
 		}
 		time.Sleep(10 * time.Second)
@@ -89,8 +89,8 @@ func TestDeadlinesPass(t *testing.T) {
 		for _, c := range l.since(0, func(c *logv1.Command) bool { return c.GetExpireJobs() != nil }) {
 			sizes = append(sizes, len(c.cmd.GetExpireJobs().Jobs))
 		}
-		if d := cmp.Diff([]int{1000, 100}, sizes); d != "" || l.secret == 0 {
-			t.Errorf("after %d refusals: %s", l.secret, d)
+		if d := cmp.Diff([]int{1000, 100}, sizes); d != "" || l.refused == 0 {
+			t.Errorf("after %d refusals: %s", l.refused, d)
 		}
 		ended, _ := l.f.Jobs(fsm.Query{Keep: func(j *cluster.Job) bool { return j.State.Terminal() }})
 		if len(ended) != n || l.job(other).State != cluster.JobPending {
