@@ -300,7 +300,8 @@ func TestFairSharesAreFresh(t *testing.T) {
 		}
 		account("chem")
 		member("chem", 1002)
-		if o := f.order(l.f, time.Now()); o.Index[who(1002, "chem")] == 0 {
+		o := f.order(l.f, time.Now())
+		if _, is := o.Index[who(1002, "chem")]; !is {
 			t.Errorf("who is new is not in the order at once: %+v", o)
 		}
 		snap := l.f.SchedulerSnapshot()

@@ -152,9 +152,10 @@ func TestSharesFollowUse(t *testing.T) {
 				l.loop(l.l.resizeAll)
 				tell := func(d time.Duration) {
 					for range int(d / time.Second) {
+						time.Sleep(time.Second / 2) // a leader looks at whole seconds
 						u.KnownMs, u.BusyMs = u.KnownMs+1000, u.BusyMs+500_000
 						l.use(id, 1, u)
-						time.Sleep(time.Second)
+						time.Sleep(time.Second / 2)
 					}
 				}
 				tell(time.Minute)
@@ -222,10 +223,11 @@ func TestNoSharesFollowWhereTheyMayNot(t *testing.T) {
 		l.loop(l.l.resizeAll)
 		tell := func(d time.Duration) {
 			for i := range int(d / time.Second) {
+				time.Sleep(time.Second / 2)
 				for _, id := range []cluster.JobID{off, silent, late} {
 					l.use(id, 1, nodes.Use{PeakMiB: 4000, KnownMs: int64(time.Since(began).Milliseconds()), BusyMs: int64(i)})
 				}
-				time.Sleep(time.Second)
+				time.Sleep(time.Second / 2)
 			}
 		}
 		tell(3 * time.Minute)

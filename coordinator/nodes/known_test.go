@@ -410,6 +410,10 @@ func TestGossipBesideTheSession(t *testing.T) {
 			l.n.hints.hear(b)
 		}
 		gossips(1000, key)
+		l.agent("n2") // tells no key
+		if b, err := (gossip.Capacity{Node: "n2", Seq: 1, GPUs: []gossip.GPU{{ID: gossip.UUIDHash("n2-g0"), StrayMiB: 900, FreeMiB: 3}}}).Append(nil, nil); err != nil || !l.n.hints.hear(b) || l.n.StrayMiB("n2", "n2-g0") != 0 {
+			t.Errorf("what nobody signed holds %d MiB; %v", l.n.StrayMiB("n2", "n2-g0"), err)
+		}
 		if a, b := l.n.StrayMiB("n1", "n1-g0"), l.n.StrayMiB("n1", "n1-g1"); a != 800 || b != 5 {
 			t.Errorf("beyond what the session told: %d and %d", a, b)
 		}
@@ -462,13 +466,19 @@ func TestGossipBesideTheSession(t *testing.T) {
 }
 
 // certs sign everything, and count.
-type certs struct{ issued []string }
+type certs struct {
+	issued []string
+	signs  func() // called at each signature
+}
 
 func (c *certs) Issue(csr []byte, role, id string) (cert, ca []byte, err error) {
 	if len(csr) == 0 {
 		return nil, nil, errors.New("no request")
 	}
 	c.issued = append(c.issued, role+" "+id)
+	if c.signs != nil {
+		c.signs()
+	}
 	return []byte("cert of " + id), []byte("ca"), nil
 }
 
@@ -541,6 +551,16 @@ func TestJoin(t *testing.T) {
 		time.Sleep(30*24*time.Hour + time.Second)
 		if got := join(from, "h", "n1"); !strings.Contains(got, "not valid") {
 			t.Errorf("after its time: %s", got)
+		}
+		token(time.Hour) // two come with it at once: one is refused
+		ca.signs = func() {
+			ca.signs = nil
+			if r, err := s.Join(from, &nodev1.JoinRequest{TokenSecret: "h", Node: "n1", Csr: []byte("x")}); err != nil || r == nil {
+				t.Errorf("the first of two: %v", err)
+			}
+		}
+		if r, err := s.Join(from, &nodev1.JoinRequest{TokenSecret: "h", Node: "n1", Csr: []byte("x")}); err == nil {
+			t.Errorf("the second of two has %v", r)
 		}
 		token(time.Minute)
 		for range 40 {

@@ -22,10 +22,14 @@ func TestSeries(t *testing.T) {
 	say(2*time.Second, 50, -1, 300)
 	say(10*time.Second, 70, -1, 0)
 	say(20*time.Second, -5, 5000, 1<<40)
+	say(10*time.Second, 0, 100, 50)
+	say(time.Second, 0, 300, 0)
+	say(time.Second, 0, 800, 150)
 	want := []Sample{
 		{At: 1_000_000_000, UsedMiB: 300, UtilMilli: 300, PowerW: 200},
 		{At: 1_000_000_010, UsedMiB: 70, UtilMilli: -1},
 		{At: 1_000_000_030, UtilMilli: 1000, PowerW: 1<<16 - 1},
+		{At: 1_000_000_040, UtilMilli: 400, PowerW: 100},
 	}
 	if d := cmp.Diff(want, s.of("g", time.Unix(0, 0), now)); d != "" {
 		t.Error(d)
@@ -41,13 +45,18 @@ func TestSeries(t *testing.T) {
 // TestSeriesAreBounded in time and in cards.
 func TestSeriesAreBounded(t *testing.T) {
 	s, now := series{}, time.Unix(1_000_000_000, 0)
-	for range 3 * seriesSteps {
+	for range 3*seriesSteps + 7 {
 		now = now.Add(SeriesStep)
 		s.add("g", now, &nodev1.GPUUsage{UsedMib: 1})
 	}
 	got := s.of("g", time.Unix(0, 0), now)
 	if len(got) != seriesSteps || got[0].At != now.Add(-(seriesSteps-1)*SeriesStep).Unix() || got[seriesSteps-1].At != now.Unix() {
 		t.Errorf("%d samples, from %v to %v", len(got), got[0], got[len(got)-1])
+	}
+	for i, m := range got[1:] {
+		if m.At != got[i].At+int64(SeriesStep/time.Second) {
+			t.Fatalf("a sample of %d comes after one of %d", m.At, got[i].At)
+		}
 	}
 	for i := range seriesCards + 10 {
 		s.add(cluster.GPUID(fmt.Sprint(i)), now, &nodev1.GPUUsage{})

@@ -564,3 +564,77 @@ func TestResumesAreTold(t *testing.T) {
 		}
 	})
 }
+
+// TestASessionThatSaysHelloAgain goes on, though its node was given up meanwhile: by the
+// fence that it registered by then.
+func TestASessionThatSaysHelloAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, Config{}, fsm.Options{})
+		w := l.agent("n1")
+		was := l.node("n1").Fence
+		l.do(&logv1.Command{Kind: &logv1.Command_SetNodeState{SetNodeState: &logv1.SetNodeState{Node: "n1", State: uint32(cluster.NodeUnreachable), BootId: "boot-1"}}})
+		l.do(&logv1.Command{Kind: &logv1.Command_FenceNode{FenceNode: &logv1.FenceNode{Node: "n1", By: 1}}})
+		w.hello(helloOf("n1"))
+		w.beat(&nodev1.Heartbeat{Sequence: 1})
+		n := l.node("n1")
+		if err, over := w.ended(); over || n.State != cluster.NodeReady || n.Fence == was {
+			t.Errorf("over %t (%v), %s, fence %d after %d", over, err, n.State, n.Fence, was)
+		}
+	})
+}
+
+// TestWhatAgentsCannotIsNotSent: jobs of several processes go to agents that know what
+// those are; sessions are told the limit of their partition, and shares that are cut or
+// grow are told by themselves.
+func TestWhatAgentsCannotIsNotSent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, Config{}, fsm.Options{})
+		old := helloOf("n1")
+		old.Gangs = false
+		w, other := l.dial(roles.Agent, "n1"), l.agent("n2")
+		w.hello(old)
+		all, _ := cluster.ParseHostList("n[1-2]")
+		l.do(&logv1.Command{Kind: &logv1.Command_SetPartition{SetPartition: &logv1.SetPartition{Partition: conv.PartitionToLog(&cluster.Partition{Name: "p", Nodes: all, SessionIdle: 7 * time.Minute, Idle: cluster.IdlePolicy{BelowMilli: 50, Window: time.Minute, Shrink: time.Hour}})}}})
+		sent := func(w *wire) (out []*nodev1.Assignment) {
+			for _, m := range w.take() {
+				out = append(out, m.GetDesired().GetAssignments()...)
+			}
+			return out
+		}
+		sent(w)
+		sent(other)
+		two := l.submit(&cluster.Spec{Name: "j", Command: []string{"x"}, Dir: "/", Nodes: 2})
+		l.start(cluster.Start{Job: two, Attempt: 1, Berth: cluster.Berth{Node: "n1", CPUMilli: 1, MemMiB: 1}, Rest: []cluster.Berth{{Node: "n2", CPUMilli: 1, MemMiB: 1}}})
+		if a, b := sent(w), sent(other); len(a) != 0 || len(b) != 1 || b[0].Ranks.NodeRank != 1 {
+			t.Errorf("an agent that knows no ranks is sent %v, another %v", a, b)
+		}
+		one := func(part string) cluster.JobID {
+			id := l.submit(&cluster.Spec{Name: "j", Command: []string{"x"}, Dir: "/", GPUs: 1, Partition: part, Checkpoint: cluster.Checkpoint{Signal: "USR1", Grace: time.Minute}})
+			l.start(cluster.Start{Job: id, Attempt: 1, Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{{GPU: "n1-g0", Share: cluster.Share{MemMiB: 9000, Milli: 100}}}}})
+			l.do(&logv1.Command{Kind: &logv1.Command_ReportAttempt{ReportAttempt: &logv1.ReportAttempt{Node: "n1", Job: uint64(id), Attempt: 1, Token: uint64(l.job(id).Live().Token), State: uint32(cluster.JobRunning)}}})
+			return id
+		}
+		one("")
+		if as := sent(w); len(as) != 1 || as[0].SessionIdle != nil {
+			t.Errorf("in no partition: %v", as)
+		}
+		id := one("p")
+		if as := sent(w); len(as) != 1 || as[0].SessionIdle.AsDuration() != 7*time.Minute {
+			t.Errorf("in a partition whose sessions may stand idle for 7 min: %v", as)
+		}
+		at := cluster.AttemptID{Job: id, No: 1}
+		for _, mib := range []int64{5000, 7000, 9000} { // cut, grown, whole again
+			l.do(conv.Resize(at, []cluster.GPUShare{{GPU: "n1-g0", Share: cluster.Share{MemMiB: mib, Milli: 100}}}))
+			if as := sent(w); len(as) != 1 || as[0].Gpus[0].MemMib != mib || as[0].Gpus[0].GrantedMib != 9000 && mib != 9000 {
+				t.Errorf("at %d MiB: %v", mib, as)
+			}
+		}
+		l.do(&logv1.Command{Kind: &logv1.Command_IdleAttempt{IdleAttempt: &logv1.IdleAttempt{Job: uint64(id), Attempt: 1, Stage: uint32(cluster.IdleShrunk), Why: "x",
+			Berth: conv.BerthToLog(&cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{{GPU: "n1-g0", Share: cluster.Share{MemMiB: 400, Milli: 10}}}})}}})
+		if as := sent(w); len(as) != 1 || as[0].Gpus[0].MemMib != 400 {
+			t.Errorf("cut since it stands idle: %v", as)
+		}
+	})
+}
