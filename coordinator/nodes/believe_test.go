@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// held is what an agent has been told of an attempt, in words: it is compared with
+// heldSet is what an agent has been told of an attempt, in words: it is compared with
 // what the state says.
 type heldSet map[string]string
 
