@@ -105,6 +105,15 @@ func (l *Leader) push(d *nodev1.Desired) {
 	}
 }
 
+// Say sends m in the present session, if there is one.
+func (l *Leader) Say(m *nodev1.SessionResponse) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.send != nil {
+		l.send <- m
+	}
+}
+
 // Reports returns what was reported of an attempt, in order.
 func (l *Leader) Reports(id cluster.AttemptID) []*nodev1.Report {
 	l.mu.Lock()
