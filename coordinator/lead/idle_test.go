@@ -53,7 +53,7 @@ func TestIdleStages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, Config{IdleEvery: time.Second}, planBy(nil))
 		l.machine("n1", 3, nil)
-		pol := cluster.IdlePolicy{BelowMilli: 50, Window: time.Minute, Grace: 30 * time.Second, Warn: 2 * time.Minute, Shrink: 3 * time.Minute, End: 5 * time.Minute}
+		pol := cluster.IdlePolicy{BelowMilli: 50, Window: time.Minute, Grace: 30 * time.Second, Warn: time.Minute, Shrink: 3 * time.Minute, End: 5 * time.Minute}
 		l.partition(&cluster.Partition{Name: "p", Idle: pol})
 		id := l.submit(job(2, func(s *cluster.Spec) { s.Partition = "p" }))[0]
 		l.start(id, berth("n1", 0, 1))
@@ -64,7 +64,7 @@ func TestIdleStages(t *testing.T) {
 		u := &nodes.Use{PeakMiB: 1000}
 		l.tells(id, 2, u, 10, 6*time.Minute)
 		want := []string{
-			"1m30s job 1 reported since 30s", "2m30s job 1 warned since 30s", "3m30s job 1 shrunk since 30s", "5m30s job 1 ended since 30s",
+			"1m30s job 1 reported since 30s", "1m30s job 1 warned since 30s", "3m30s job 1 shrunk since 30s", "5m30s job 1 ended since 30s",
 		}
 		if d := cmp.Diff(want, rounded(trimmed(l.stages(began)))); d != "" {
 			t.Error(d)
@@ -261,4 +261,28 @@ func TestNextStage(t *testing.T) {
 			t.Errorf("policy %d: %s", bits, d)
 		}
 	}
+}
+
+// TestHalfOfAGangIsNotIdle: where the use of one of its cards is not known a job is not
+// idle, however idle the others are.
+func TestHalfOfAGangIsNotIdle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, Config{IdleEvery: time.Second}, planBy(nil))
+		l.machine("n1", 1, nil)
+		l.machine("n2", 1, nil)
+		l.partition(&cluster.Partition{Name: "p", Idle: cluster.IdlePolicy{BelowMilli: 50, Window: time.Minute}})
+		span := job(1, func(s *cluster.Spec) { s.Partition, s.Nodes = "p", 2 })
+		id := l.running(span, berth("n1", 0), berth("n2", 0))
+		began, u := time.Now(), &nodes.Use{}
+		l.loop(l.l.watchIdle)
+		l.tells(id, 1, u, 0, 3*time.Minute)
+		if got := l.stages(began); got != nil {
+			t.Errorf("of one of two cards it is known that it stands idle: %v", got)
+		}
+		l.tells(id, 2, u, 0, 70*time.Second)
+		if got := l.stages(began); len(got) != 1 {
+			t.Errorf("of both: %v", got)
+		}
+	})
 }

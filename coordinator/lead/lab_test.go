@@ -220,6 +220,21 @@ func (l *lab) partition(p *cluster.Partition) {
 	l.do(&logv1.Command{Kind: &logv1.Command_SetPartition{SetPartition: c}})
 }
 
+func (l *lab) standing(s *logv1.Standing) {
+	l.t.Helper()
+	l.do(&logv1.Command{Kind: &logv1.Command_SetStanding{SetStanding: &logv1.SetStanding{Standing: s}}})
+}
+
+func (l *lab) account(name string) {
+	l.t.Helper()
+	l.standing(&logv1.Standing{Kind: &logv1.Standing_Account{Account: &logv1.Account{Name: name, Shares: 1}}})
+}
+
+func (l *lab) member(account string, uid cluster.UID) {
+	l.t.Helper()
+	l.standing(&logv1.Standing{Kind: &logv1.Standing_Member{Member: &logv1.Member{Account: account, Uid: uint32(uid), Name: fmt.Sprint("u", uid), Shares: 1}}})
+}
+
 func job(gpus int, change func(*cluster.Spec)) *cluster.Spec {
 	s := &cluster.Spec{Name: "j", Command: []string{"x"}, Dir: "/", GPUs: gpus, CPUMilli: 1000, MemMiB: 1024, Signature: "s"}
 	if change != nil {

@@ -170,17 +170,18 @@ func TestMarksOfTimeLimits(t *testing.T) {
 		marks := func() (out []string) {
 			for _, c := range l.since(0, func(c *logv1.Command) bool { return c.GetMarkAttempt() != nil }) {
 				m := c.cmd.GetMarkAttempt()
-				out = append(out, fmt.Sprintf("%s job %d %s", c.at.Sub(began).Truncate(10*time.Second), m.Job, cluster.MailEvents(m.Marks)))
+				out = append(out, fmt.Sprintf("%s job %d %s", c.at.Sub(began), m.Job, cluster.MailEvents(m.Marks)))
 			}
 			return out
 		}
 		time.Sleep(820 * time.Second)
+		time.Sleep(time.Second) // the leader looks each two seconds
 		l.do(&logv1.Command{Kind: &logv1.Command_AddWebhook{AddWebhook: &logv1.AddWebhook{Webhook: &logv1.Webhook{
 			Url: "https://site/hook", Secret: bytes.Repeat([]byte{1}, 32), Events: uint32(cluster.MailTimeLimit80), All: true, User: "ada", Uid: 1000}}}})
 		time.Sleep(300 * time.Second)
 		wants := []string{
 			fmt.Sprintf("8m20s job %d %s", two, cluster.MailTimeLimit50),
-			fmt.Sprintf("13m40s job %d %s", two, cluster.MailTimeLimit80), fmt.Sprintf("13m40s job %d %s", two+1, cluster.MailTimeLimit80),
+			fmt.Sprintf("13m42s job %d %s", two, cluster.MailTimeLimit80), fmt.Sprintf("13m42s job %d %s", two+1, cluster.MailTimeLimit80),
 			fmt.Sprintf("15m0s job %d %s", two, cluster.MailTimeLimit90),
 		}
 		if d := cmp.Diff(wants, marks()); d != "" {
@@ -395,6 +396,50 @@ func TestSecretsOfAttempts(t *testing.T) {
 		ss = starts()
 		if l.l.plan.assignSecrets(ss); len(ss[0].Secret) != 0 {
 			t.Error("a secret is written that not every coordinator reads")
+		}
+	})
+}
+
+// TestNewsComeAtTheirPace: of a job that always has news as much is written as its pace
+// lets through, which is remembered from look to look.
+func TestNewsComeAtTheirPace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, Config{}, planBy(nil))
+		l.machine("n1", 0, nil)
+		id := l.running(job(0, nil), berth("n1"))
+		l.loop(l.l.noteProgress)
+		want, last := 0, time.Duration(-1)
+		for n := range 12 * 40 { // each five seconds another tale, between two looks
+			time.Sleep(progressEvery / 2)
+			l.use(id, 1, nodes.Use{Progress: &cluster.Progress{Step: int64(1 + n), Total: int64(1_000_000 + n), At: cluster.TimeOf(time.Now())}})
+			time.Sleep(progressEvery / 2)
+			synctest.Wait()
+			if at := time.Duration(n) * 5 * time.Second; want == 0 || at-last >= min(time.Minute, time.Duration(want/16)*5*time.Second) {
+				want, last = want+1, at
+			}
+		}
+		if got := len(l.since(0, func(c *logv1.Command) bool { return c.GetNoteProgress() != nil })); got != want || want > 200 {
+			t.Errorf("%d times in forty minutes, want %d", got, want)
+		}
+	})
+}
+
+// TestNoticesAreSettledForSure: what became of notices is said until it is written.
+func TestNoticesAreSettledForSure(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, Config{}, planBy(nil))
+		left := 4
+		l.mu.Lock()
+		l.refuse = func(c *logv1.Command) bool { left--; return left >= 0 }
+		l.mu.Unlock()
+		began := time.Now()
+		if err := l.l.settleNotices(t.Context(), &logv1.SettleNotices{}); err != nil || l.refused != 4 || time.Since(began) < 4*settlePause {
+			t.Errorf("after %d refusals and %s: %v", l.refused, time.Since(began), err)
+		}
+		if n := len(l.since(0, func(c *logv1.Command) bool { return c.GetSettleNotices() != nil })); n != 1 {
+			t.Errorf("written %d times", n)
 		}
 	})
 }

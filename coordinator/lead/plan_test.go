@@ -1,7 +1,6 @@
 package lead
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -12,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
 	"github.com/berth-scheduler/berth/scheduler"
-	"github.com/berth-scheduler/berth/scheduler/schedtest"
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
@@ -159,11 +158,11 @@ func TestPlansGoInPieces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, Config{}, planBy(nil))
-		l.machine("n1", 1, func(n *cluster.Node) { n.CPUMilli, n.MemMiB = 1<<20, 1<<20 })
+		l.machine("n1", 1, func(n *cluster.Node) { n.CPUMilli, n.MemMiB, n.Credentials = 1<<20, 1<<20, true })
 		var plan cluster.Plan
 		plan.BaseIndex = 77
-		for range 2300 {
-			id := l.submit(job(0, func(s *cluster.Spec) { s.CPUMilli, s.MemMiB = 10, 1 }))[0]
+		for i := range 2300 {
+			id := l.submit(job(0, func(s *cluster.Spec) { s.CPUMilli, s.MemMiB, s.Tasks = 10, 1, 1+i%2 }))[0]
 			plan.Starts = append(plan.Starts, cluster.Start{Job: id, Attempt: 1, Berth: cluster.Berth{Node: "n1", CPUMilli: 10, MemMiB: 1}})
 		}
 		for range 30 {
@@ -186,7 +185,9 @@ func TestPlansGoInPieces(t *testing.T) {
 				if s.Job != next {
 					t.Fatalf("job %d comes before job %d", s.Job, next)
 				}
-				next++
+				if next++; len(s.Secret) != cluster.SecretBytes || (s.Port != 0) != (s.Job%2 == 0) {
+					t.Fatalf("job %d starts with port %d and a secret of %d bytes", s.Job, s.Port, len(s.Secret))
+				}
 			}
 		}
 		if d := cmp.Diff([][2]int{{1000, 0}, {1000, 0}, {300, 30}}, sizes); d != "" {
@@ -202,6 +203,81 @@ func TestPlansGoInPieces(t *testing.T) {
 		if _, _, full := l.l.plan.takeWork(); !full {
 			t.Error("a start was rejected, and no full pass is asked for")
 		}
+	})
+}
+
+// TestTimeAlone: where nothing else happens a job starts when its time has come, and
+// somebody makes room for one that has waited long enough.
+func TestTimeAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := planBy(nil)
+		s.Interval = 20 * time.Minute
+		l := newLab(t, Config{}, s)
+		l.machine("n1", 0, nil)
+		l.follow()
+		l.loop(l.l.plan.run)
+		at := time.Now().Add(10 * time.Minute)
+		id := l.submit(job(0, func(s *cluster.Spec) { s.Begin = cluster.TimeOf(at) }))[0]
+		time.Sleep(10*time.Minute - time.Millisecond)
+		if s := l.job(id).State; s != cluster.JobPending {
+			t.Errorf("before its time it is %s", s)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if s := l.job(id).State; s != cluster.JobStarting {
+			t.Errorf("a second after its time it is %s", s)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, Config{}, planBy(func(p *scheduler.Policy) { p.MaxShares = 1 }))
+		l.machine("n1", 1, nil)
+		long := l.running(job(1, func(s *cluster.Spec) { hooked(s); s.Duration = 20 * time.Hour }), berth("n1", 0))
+		l.follow()
+		l.loop(l.l.plan.run)
+		time.Sleep(time.Minute)
+		wait := l.submit(job(1, func(s *cluster.Spec) { s.Duration = time.Minute; s.TimeLimit = time.Minute }))[0]
+		room := func(c *logv1.Command) bool { return c.GetPreemptAttempt() != nil }
+		time.Sleep(110 * time.Second)
+		if got := l.since(0, room); len(got) != 0 {
+			t.Errorf("it has not waited for two minutes: %v", got)
+		}
+		time.Sleep(90 * time.Second)
+		got := l.since(0, room)
+		if len(got) != 1 || got[0].cmd.GetPreemptAttempt().Job != uint64(long) || got[0].cmd.GetPreemptAttempt().For != uint64(wait) {
+			t.Errorf("after more than three minutes: %v", got)
+		}
+	})
+}
+
+// TestTheFastPath starts who heads the queue of a card that came free, but beside strays
+// of which gossip says, and leaves to a full pass what it cannot say.
+func TestTheFastPath(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, Config{}, planBy(nil))
+		l.machine("n1", 1, nil)
+		id := l.submit(job(1, func(s *cluster.Spec) { s.GPUMemMiB, s.GPUMilli = 5000, 10 }))[0]
+		l.do(&logv1.Command{Kind: &logv1.Command_ApplyPlan{ApplyPlan: conv.PlanToLog(&cluster.Plan{Moves: []cluster.QueueMove{{Job: id, GPU: "n1-g0", Rank: 1, Reason: cluster.ReasonGPUMem}}})}})
+		p := l.l.plan
+		fast := func(what string, starts, again bool) {
+			t.Helper()
+			p.takeWork()
+			if err := p.fast(t.Context(), []cluster.GPUID{"n1-g0"}); err != nil {
+				t.Fatal(err)
+			}
+			_, _, full := p.takeWork()
+			if s := l.job(id).State == cluster.JobStarting; s != starts || full != again {
+				t.Errorf("%s: it starts %t, a full pass is asked for %t; want %t, %t", what, s, full, starts, again)
+			}
+		}
+		l.held["n1-g0"] = 39_000
+		fast("beside strays", false, true)
+		delete(l.held, "n1-g0")
+		p.waits = site.Waits{Promised: true}
+		fast("where somebody is promised a card", false, true)
+		p.waits = site.Waits{}
+		fast("else", true, false)
 	})
 }
 
@@ -233,200 +309,4 @@ func TestOtherPoliciesAtOnce(t *testing.T) {
 			t.Errorf("under one that shares: %s", b)
 		}
 	})
-}
-
-// TestFairSharesAreFresh: the order of fair shares and what users had are at most a
-// second old, at once new when accounts change, and added up from nothing each time.
-func TestFairSharesAreFresh(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, Config{}, planBy(func(p *scheduler.Policy) { p.FairMilli = 500 }))
-		l.machine("n1", 3, nil)
-		f := l.l.plan.fair
-		if got := f.order(l.f, time.Now()); got != nil {
-			t.Error("there are no accounts, and an order")
-		}
-		account := func(name string) {
-			l.do(&logv1.Command{Kind: &logv1.Command_SetStanding{SetStanding: &logv1.SetStanding{Standing: &logv1.Standing{Kind: &logv1.Standing_Account{Account: &logv1.Account{Name: name, Shares: 1}}}}}})
-		}
-		member := func(name string, uid cluster.UID) {
-			l.do(&logv1.Command{Kind: &logv1.Command_SetStanding{SetStanding: &logv1.SetStanding{Standing: &logv1.Standing{Kind: &logv1.Standing_Member{Member: &logv1.Member{Account: name, Uid: uint32(uid), Name: fmt.Sprint("u", uid), Shares: 1, Default: true}}}}}})
-		}
-		account("bio")
-		account("phys")
-		member("bio", 1000)
-		member("phys", 1001)
-		who := func(uid cluster.UID, account string) cluster.Assoc { return cluster.Assoc{UID: uid, Account: account} }
-		at := func() (bio, phys int32) {
-			o := f.order(l.f, time.Now())
-			return o.Place(who(1000, "bio")), o.Place(who(1001, "phys"))
-		}
-		if a, b := at(); a != b {
-			t.Errorf("nobody had anything, and their places are %d and %d", a, b)
-		}
-		spec := job(1, func(s *cluster.Spec) { s.Account = "bio" })
-		id := l.submitBy(1000, spec)[0]
-		l.start(id, berth("n1", 0))
-		l.say(id, cluster.JobRunning, nil)
-		began := time.Now()
-		time.Sleep(500 * time.Millisecond)
-		if a, b := at(); a != b {
-			t.Errorf("half a second later it is made anew: %d and %d", a, b)
-		}
-		time.Sleep(time.Hour)
-		if a, b := at(); a <= b {
-			t.Errorf("an hour of one's run later their places are %d and %d", a, b)
-		}
-		had := f.service(l.f, time.Now())
-		if got := had[1000]; got < 1000 || got > 1100 { // 300 thousandths of a card, an hour
-			t.Errorf("after %s of 0.3 of a card: %d s", time.Since(began), got)
-		}
-		time.Sleep(900 * time.Millisecond)
-		if again := f.service(l.f, time.Now()); again[1000] != had[1000] {
-			t.Error("it is added up within a second")
-		}
-		time.Sleep(10 * time.Minute)
-		if again := f.service(l.f, time.Now()); again[1000] <= had[1000] {
-			t.Error("it is not added up any more")
-		}
-		first := f.order(l.f, time.Now())
-		time.Sleep(time.Hour)
-		for range 5 { // what was had is not added up again and again
-			time.Sleep(2 * time.Second)
-			f.order(l.f, time.Now())
-		}
-		if d := cmp.Diff(first.Places, f.order(l.f, time.Now()).Places); d != "" {
-			t.Error(d)
-		}
-		account("chem")
-		member("chem", 1002)
-		o := f.order(l.f, time.Now())
-		if _, is := o.Index[who(1002, "chem")]; !is {
-			t.Errorf("who is new is not in the order at once: %+v", o)
-		}
-		snap := l.f.SchedulerSnapshot()
-		qos := map[string]*cluster.QOS{"high": {}}
-		snap.Standing = &cluster.Standing{QOS: qos}
-		was := snap.Standing
-		l.l.Prepare(snap)
-		if snap.Standing.Fair == nil || len(snap.Standing.QOS) != 1 || was.Fair != nil || snap.Service != nil {
-			t.Errorf("a snapshot has %+v", snap.Standing)
-		}
-	})
-}
-
-// TestWaryOfWholeStarts: a start on several nodes goes only when it fits beside strays on
-// each of them, and what starts before counts.
-func TestWaryOfWholeStarts(t *testing.T) {
-	t.Parallel()
-	n1, n2 := schedtest.Node("n1", 1, "T4"), schedtest.Node("n2", 2, "T4")
-	nodes := []*cluster.Node{n1, n2}
-	sells := n1.GPUs[0].SellableMiB
-	before := [2]int{n1.GPUs[0].MaxShares, n2.GPUs[0].MaxShares}
-	snap := &cluster.Snapshot{Nodes: nodes, Ledger: cluster.NewLedger(nodes)}
-	held := map[cluster.GPUID]int64{n2.GPUs[0].ID: sells - 1000}
-	on := func(n *cluster.Node, card int, mib int64) cluster.Berth {
-		return cluster.Berth{Node: n.ID, GPUs: []cluster.GPUShare{{GPU: n.GPUs[card].ID, Share: cluster.Share{MemMiB: mib, Milli: 10}}}}
-	}
-	starts := []cluster.Start{
-		{Job: 1, Berth: on(n1, 0, sells), Rest: []cluster.Berth{on(n2, 0, 1001)}}, // not beside the strays
-		{Job: 2, Berth: on(n1, 0, 500), Rest: []cluster.Berth{on(n2, 0, 600)}},
-		{Job: 3, Berth: on(n2, 0, 401)}, // not beside strays and job 2
-		{Job: 4, Berth: on(n2, 0, 400)},
-		{Job: 5, Berth: on(n1, 0, sells)}, // no stray there: the state machine says
-		{Job: 6, Berth: on(n2, 1, sells)},
-	}
-	var got []cluster.JobID
-	for _, st := range careful(snap, held, slices.Clone(starts)) {
-		got = append(got, st.Job)
-	}
-	if d := cmp.Diff([]cluster.JobID{2, 4, 5, 6}, got); d != "" {
-		t.Error(d)
-	}
-	view := wary(snap, held)
-	if u, _ := view.Ledger.GPU(n2.GPUs[0].ID); u.UsedMiB != sells-1000 || u.Shares != 1 || u.MaxShares != before[1]+1 || view.Nodes[0] != n1 || view.Nodes[1] == n2 {
-		t.Errorf("the planner sees %+v", u)
-	}
-	if u, _ := snap.Ledger.GPU(n2.GPUs[0].ID); u.UsedMiB != 0 || n1.GPUs[0].MaxShares != before[0] || n2.GPUs[0].MaxShares != before[1] || snap.Nodes[1] != n2 {
-		t.Errorf("the snapshot has changed: %+v", u)
-	}
-}
-
-// TestPlansBesideStrays: as long as gossip holds memory nobody is laid on it, neither by
-// passes nor by the fast path; the job starts once it is free, though nothing else
-// happens meanwhile. Queues that were handed to the planner are its own.
-func TestPlansBesideStrays(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, Config{}, planBy(nil))
-		l.machine("n1", 1, nil)
-		l.mu.Lock()
-		l.held["n1-g0"] = 39_000
-		l.mu.Unlock()
-		l.follow()
-		l.loop(l.l.plan.run)
-		small := func(s *cluster.Spec) { s.GPUMemMiB, s.GPUMilli = 500, 10 }
-		first := l.submit(job(1, small))[0]
-		id := l.submit(job(1, func(s *cluster.Spec) { s.GPUMemMiB, s.GPUMilli = 5000, 10 }))[0]
-		time.Sleep(5 * time.Second)
-		if a, b := l.job(first).State, l.job(id).State; a != cluster.JobStarting || b == cluster.JobStarting {
-			t.Errorf("beside strays: the small one is %s, the large one %s", a, b)
-		}
-		l.say(first, cluster.JobCompleted, nil) // the fast path looks at the card
-		time.Sleep(5 * time.Second)
-		if s := l.job(id).State; s == cluster.JobStarting {
-			t.Error("the fast path laid it on strays")
-		}
-		l.mu.Lock()
-		delete(l.held, "n1-g0")
-		l.mu.Unlock()
-		time.Sleep(3 * time.Second)
-		synctest.Wait()
-		if s := l.job(id).State; s != cluster.JobStarting {
-			t.Errorf("strays are gone, and it is %s", s)
-		}
-	})
-}
-
-// TestNobodyEndsForGossip: with memory that only gossip holds no more are preempted than
-// without it.
-func TestNobodyEndsForGossip(t *testing.T) {
-	t.Parallel()
-	n := schedtest.Node("n1", 1, "T4")
-	now := cluster.Time(1_700_000_000_000_000)
-	run := schedtest.Job(1, schedtest.Mem(2000), schedtest.Lasts(20*time.Hour))
-	run.Spec.Checkpoint = cluster.Checkpoint{Signal: "USR1", Grace: time.Minute}
-	run.State = cluster.JobRunning
-	run.Attempts = []cluster.Attempt{{No: 1, State: cluster.JobRunning, Started: now.Add(-2 * time.Hour), Placed: now.Add(-2 * time.Hour),
-		Berth:    cluster.Berth{Node: "n1", CPUMilli: 1000, MemMiB: 1000, GPUs: []cluster.GPUShare{{GPU: n.GPUs[0].ID, Share: cluster.Share{MemMiB: 2000, Milli: 100}}}},
-		Estimate: cluster.Estimate{GPUType: "T4", GPUMemMiB: 2000, Milli: 100, Duration: 20 * time.Hour, ConfidenceMilli: 900}}}
-	wait := schedtest.Job(2, schedtest.Mem(2000), schedtest.Util(100), schedtest.Predict("T4", 2000, 100, time.Minute))
-	wait.Eligible = now.Add(-time.Hour)
-	make1 := func() *cluster.Snapshot {
-		led := cluster.NewLedger([]*cluster.Node{n})
-		led.Take(&run.Attempts[0].Berth)
-		return &cluster.Snapshot{Now: now, Nodes: []*cluster.Node{n}, Ledger: led, Running: []*cluster.Job{run}, Waiting: []*cluster.Job{wait}, Queues: map[cluster.GPUID][]cluster.Waiter{}}
-	}
-	s := planBy(func(p *scheduler.Policy) { p.MaxShares = 1 })
-	held := map[cluster.GPUID]int64{}
-	p := &planner{held: func() map[cluster.GPUID]int64 { return held }}
-	if without := p.beside(make1(), &s, site.Full); len(without.Preempt) != 1 || p.less {
-		t.Fatalf("without strays %v make room; less %t", without.Preempt, p.less)
-	}
-	held[n.GPUs[0].ID] = 100
-	if with := p.beside(make1(), &s, site.Full); len(with.Preempt) > 1 || !p.less {
-		t.Errorf("with strays %v make room; less %t", with.Preempt, p.less)
-	}
-	// Where nobody would end without them nobody does.
-	s = planBy(nil)
-	held[n.GPUs[0].ID] = n.GPUs[0].SellableMiB - 2500
-	snap := make1()
-	queues := len(snap.Queues)
-	if with := p.beside(snap, &s, site.Full); len(with.Preempt) != 0 || len(with.Starts) != 0 || len(snap.Queues) != queues {
-		t.Errorf("%v make room for gossip, %v start", with.Preempt, with.Starts)
-	}
-	held = nil
-	if without := p.beside(make1(), &s, site.Full); len(without.Starts) != 1 {
-		t.Errorf("without strays it does not start: %+v", without.Unplaced)
-	}
 }

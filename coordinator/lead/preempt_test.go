@@ -147,14 +147,18 @@ func TestSharesFollowUse(t *testing.T) {
 				big := berth("n1", 0)
 				big.GPUs[0].Share.MemMiB = 30_000
 				eager := func(s *cluster.Spec) { s.Partition = "eager"; hooked(s) }
-				id := l.running(job(1, eager), big)
+				id := l.submit(job(1, eager))[0]
+				l.start(id, big)
+				l.say(id, cluster.JobNodeFail, func(r *logv1.ReportAttempt) { r.Reason = &logv1.Reason{Code: string(cluster.ReasonNodeFault)} })
+				l.start(id, big) // its second attempt
+				l.say(id, cluster.JobRunning, nil)
 				began, u := time.Now(), nodes.Use{PeakMiB: 4000}
 				l.loop(l.l.resizeAll)
 				tell := func(d time.Duration) {
 					for range int(d / time.Second) {
 						time.Sleep(time.Second / 2) // a leader looks at whole seconds
 						u.KnownMs, u.BusyMs = u.KnownMs+1000, u.BusyMs+500_000
-						l.use(id, 1, u)
+						l.use(id, 2, u)
 						time.Sleep(time.Second / 2)
 					}
 				}
