@@ -146,3 +146,42 @@ func TestUpperCovers(t *testing.T) {
 		}
 	}
 }
+
+// TestWhichRunsAreKept: of each job on each type the largest, the newest jobs first, of
+// those that a limit ended only what they were seen to need beyond others of theirs.
+func TestWhichRunsAreKept(t *testing.T) {
+	f := alike(1, 10)
+	run := func(sig, gpuType string, peak int64, censored bool) Sample {
+		return Sample{Seq: 1, Signature: sig, GPUType: gpuType, User: "ada", Features: f, PeakMiB: peak, Censored: censored}
+	}
+	const a100, t4 = "A100-SXM4-80GB", "T4"
+	h := NewHistory([]Sample{ // the oldest first
+		run("a", a100, 900, false), run("a", a100, 1000, false), run("a", t4, 700, false), run("b", a100, 800, true),
+		run("b", a100, 500, false), run("c", a100, 4000, true), {Signature: "d", GPUType: a100, Features: f, PeakMiB: 5},
+		run("e", a100, 0, false), run("f", "no such card", 5, false),
+	})
+	got := map[string]int64{}
+	for k, rs := range h.own {
+		for _, r := range rs {
+			got[k.user+" "+r.signature+" "+r.gpuType] = r.peakMiB
+		}
+	}
+	want := map[string]int64{"ada a " + a100: 1000, "ada a " + t4: 700, "ada b " + a100: 800}
+	if len(got) != len(want) {
+		t.Errorf("kept are %v, want %v", got, want)
+	}
+	for k, v := range want {
+		if got[k] != v {
+			t.Errorf("%s: %d MiB, want %d", k, got[k], v)
+		}
+	}
+	var many []Sample
+	for i := range 3 * ownMost {
+		many = append(many, run(fmt.Sprint("x", i), a100, 100, false))
+	}
+	for _, rs := range NewHistory(many).own {
+		if len(rs) != ownMost || rs[0].signature != fmt.Sprint("x", 3*ownMost-1) {
+			t.Errorf("%d jobs are kept, the first is %s", len(rs), rs[0].signature)
+		}
+	}
+}

@@ -30,6 +30,14 @@ func TestFaultsAreKept(t *testing.T) {
 	if !fs.Add(xid(1, health.Record, 5)) || fs.Add(xid(1, health.Record, 6)) || len(fs) != 1 || fs[0].Times != 2 {
 		t.Errorf("twice the same: %+v", fs)
 	}
+	if fs.Add(xid(1, health.Record, 7)); fs[0].Times != 3 {
+		t.Errorf("thrice the same: %+v", fs)
+	}
+	other := xid(1, health.Record, 7)
+	if other.UUID = "h"; !fs.Add(other) || len(fs) != 2 {
+		t.Errorf("of another card: %+v", fs)
+	}
+	fs = fs[:1]
 	lost := xid(1, health.End, 7)
 	lost.Lost = true
 	if !fs.Add(lost) || len(fs) != 2 {
@@ -87,6 +95,9 @@ func TestBlame(t *testing.T) {
 		"the hardware, at its limit":    {faultsOf(hard), timeout, attempt.TimeLimit, 1, lost, "GPU g: " + hardWords + "; it ended with exit code 3"},
 		"the hardware, before":          {faultsOf(xid(79, health.Drain, -2)), failed, attempt.NoCause, 1, failed, "was"},
 		"the hardware, after":           {faultsOf(xid(79, health.Drain, 52)), failed, attempt.NoCause, 1, failed, "was"},
+		"within a second after":         {faultsOf(xid(79, health.Drain, 51)), failed, attempt.NoCause, 1, lost, "GPU g: " + xid(79, health.Drain, 51).String() + "; it ended with exit code 3"},
+		"the first of two":              {faultsOf(hard, xid(48, health.Drain, 41)), failed, attempt.NoCause, 1, lost, "GPU g: " + hardWords + "; it ended with exit code 3"},
+		"its own, and it went well":     {faultsOf(soft), completed, attempt.CardGone, 1, completed, "was"},
 		"it went well all the same":     {faultsOf(hard), completed, attempt.NoCause, 1, completed, "was"},
 		"it was ended for it, and well": {faultsOf(hard), completed, attempt.CardGone, 1, lost, "GPU g: " + hardWords + "; it ended with exit code 3"},
 		"it was cancelled":              {faultsOf(hard), cancelled, attempt.Asked, 1, cancelled, "was; its GPU reported " + hardWords},

@@ -83,6 +83,10 @@ func TestIdle(t *testing.T) {
 		"cores work": {
 			{0, attempt.Activity{}, false, 5 * second, ""}, {90, attempt.Activity{CPU: 4591 * time.Millisecond}, false, 5 * second, ""},
 		},
+		"cores worked before": {
+			{0, attempt.Activity{CPU: time.Hour}, false, 5 * second, ""}, {90, attempt.Activity{CPU: time.Hour}, false, second, "ends in 10s "},
+			{95, attempt.Activity{CPU: time.Hour}, false, second, ""}, {100, attempt.Activity{CPU: time.Hour}, true, 0, ""},
+		},
 		"a prompt": {
 			{0, attempt.Activity{}, false, 5 * second, ""}, {90, attempt.Activity{CPU: 4500 * time.Millisecond}, false, second, "ends in 10s "},
 		},
@@ -93,6 +97,22 @@ func TestIdle(t *testing.T) {
 			if over != l.over || wait != l.wait || (warning == "") != (l.warn == "") || !strings.Contains(warning, l.warn) {
 				t.Errorf("%s, after %d s: %v, %s, %q", name, l.now, over, wait, warning)
 			}
+		}
+	}
+}
+
+// TestIdleIsNoBurst: what cores do is their mean over half a second at least.
+func TestIdleIsNoBurst(t *testing.T) {
+	t.Parallel()
+	i := attempt.Idle{Limit: 100 * second}
+	cpu := time.Duration(0)
+	for tick := range 1100 { // each tenth of a second; in one of five 20 ms are used, 40 ms a second in all
+		if tick%5 == 0 {
+			cpu += 20 * time.Millisecond
+		}
+		over, _, _ := i.Look(at(0).Add(time.Duration(tick)*100*time.Millisecond), attempt.Activity{CPU: cpu})
+		if over != (tick >= 1000) {
+			t.Fatalf("after %d tenths of a second: over %t", tick, over)
 		}
 	}
 }

@@ -242,3 +242,27 @@ func TestOver(t *testing.T) {
 		t.Errorf("urgent %v", b)
 	}
 }
+
+// TestAnEndForMemoryStepByStep: it is noted, told once, and then ended after the grace; a
+// session that stands idle meanwhile is ended for its memory.
+func TestAnEndForMemoryStepByStep(t *testing.T) {
+	t.Parallel()
+	l := life(nil).Over(&caps.Breach{UUID: "g", HeldMiB: 20, CapMiB: 10, Since: at(9)})
+	for i, c := range []struct {
+		now  int
+		want attempt.Act
+		wait time.Duration
+	}{
+		{10, attempt.NoteOver, 0}, {10, attempt.Tell, 0}, {10, attempt.LookAgain, 5 * second}, {12, attempt.LookAgain, 3 * second}, {15, attempt.Term, 0},
+	} {
+		s := seen(c.now, job(nil))
+		s.Idle = true
+		do := l.Next(s)
+		if do.Act != c.want || do.Wait != c.wait {
+			t.Errorf("step %d: %d, look again after %s; want %d, %s", i, do.Act, do.Wait, c.want, c.wait)
+		}
+		if l = do.Then; l.Cause != attempt.OverCap {
+			t.Errorf("step %d: it ends for %d", i, l.Cause)
+		}
+	}
+}

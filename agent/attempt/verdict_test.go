@@ -59,6 +59,7 @@ func TestJudge(t *testing.T) {
 		"made room":                          {attempt.Ended{Task: code3, Life: room(49)}, preempted, "Preempted", ""},
 		"made room at once":                  {attempt.Ended{Task: well, Life: room(50)}, preempted, "Preempted", ""},
 		"made room at an unknown time":       {attempt.Ended{Task: unknownEnd, Life: room(51)}, preempted, "Preempted", ""},
+		"ended while it was to be told":      {attempt.Ended{Task: code3, Life: attempt.Life{Cause: attempt.Room, Saving: at(40), Signaled: at(51)}}, failed, "NonZeroExitCode", "exit code 3"},
 		"ended before it was told":           {attempt.Ended{Task: code3, Life: room(51)}, failed, "NonZeroExitCode", "exit code 3"},
 		"ended well before it was told":      {attempt.Ended{Task: well, Life: room(51)}, completed, "", ""},
 		"above its share":                    {attempt.Ended{Task: killed, Life: over(at(49))}, memory, "OutOfGPUMemory", "held 2048 MiB of GPU g, more than its share of 1024 MiB, and was ended; ask for --gpu-mem 2304MiB or more"},
@@ -141,6 +142,27 @@ func TestCutShare(t *testing.T) {
 		r := &nodev1.Report{Exit: &nodev1.Exit{}, Usage: &nodev1.Usage{}}
 		if want := "held 2048 MiB of GPU g, more than its share of 1024 MiB, and was ended; " + says; !e.Judge(r) || r.Detail != want {
 			t.Errorf("granted %d MiB: %q, want %q", granted, r.Detail, want)
+		}
+	}
+}
+
+// TestPeaksAreTheHighest of what was measured, seen and found.
+func TestPeaksAreTheHighest(t *testing.T) {
+	t.Parallel()
+	over := attempt.Life{Cause: attempt.OverCap, Breach: &nodev1.MemBreach{Uuid: "g", HeldMib: 2048, CapMib: 1024, At: timestamppb.New(at(49))}}
+	for _, c := range []struct{ used, want int64 }{{0, 2048}, {2047, 2048}, {3000, 3000}} {
+		e := attempt.Ended{Task: runtime.Task{ExitCode: 137, Ended: at(50)}, Life: over}
+		r := &nodev1.Report{Usage: &nodev1.Usage{GpuMemPeakMib: c.used}}
+		if !e.Judge(r) || r.Usage.GpuMemPeakMib != c.want || !r.Usage.GpuOom {
+			t.Errorf("measured %d MiB: %v", c.used, r.Usage)
+		}
+	}
+	for _, c := range []struct{ used, seen, want int64 }{{900, 1000, 1000}, {1000, 900, 1000}} {
+		e := attempt.Ended{Task: runtime.Task{ExitCode: 1, Ended: at(50)}}
+		r := &nodev1.Report{Usage: &nodev1.Usage{GpuMemPeakMib: c.used}}
+		m := &attempt.Memory{Held: caps.Held{UUID: "g", LimitMiB: 1024, PeakMiB: c.seen}, Line: "out of memory"}
+		if !e.JudgeMemory(r, m) || r.State != memory || r.Usage.GpuMemPeakMib != c.want {
+			t.Errorf("measured %d MiB, seen %d: %v", c.used, c.seen, r)
 		}
 	}
 }

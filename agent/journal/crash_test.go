@@ -3,6 +3,7 @@ package journal
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"strconv"
@@ -52,6 +53,9 @@ func (d *recorder) create(path string) (file, error) {
 func (d *recorder) rename(from, to string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if f := d.names[from]; f.synced < len(f.data) { // the name may reach the disk before what is in it
+		return fmt.Errorf("%s takes the name of %s, and %d bytes of it are on disk of %d", from, to, f.synced, len(f.data))
+	}
 	d.names[to] = d.names[from]
 	delete(d.names, from)
 	return nil

@@ -146,3 +146,49 @@ func FuzzJournal(f *testing.F) {
 		}
 	})
 }
+
+// TestTokensOfManyJobs: when there are too many, those of attempts that go on are kept,
+// before and after a restart.
+func TestTokensOfManyJobs(t *testing.T) {
+	t.Parallel()
+	d, dir := newRecorder(), t.TempDir()
+	j, err := openOn(d, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Begin(&nodev1.Assignment{Job: 7, Attempt: 2, Token: 700}); err != nil {
+		t.Fatal(err)
+	}
+	for job := range cluster.JobID(maxKeptTokens) {
+		j.noteToken(100+job, cluster.Token(1+job))
+	}
+	j.mu.Lock()
+	err = j.rewrite()
+	j.mu.Unlock()
+	if err != nil || j.Token(7) != 700 || j.Token(100) != 0 {
+		t.Errorf("%v; the token of one that goes on is %d, of one that is over %d", err, j.Token(7), j.Token(100))
+	}
+	if again := d.crashed(t, dir, 0); again.Token(7) != 700 {
+		t.Errorf("after a crash it is %d", again.Token(7))
+	}
+}
+
+// TestRecordsThatAreTooLarge are refused, and the journal goes on.
+func TestRecordsThatAreTooLarge(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	j := open(t, dir)
+	large := &nodev1.Assignment{Job: 1, Attempt: 1, Script: make([]byte, maxRecord)}
+	if err := j.Begin(large); err == nil {
+		t.Error("a record is written that no journal reads")
+	}
+	begin(t, j, 2)
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	j = open(t, dir)
+	defer j.Close()
+	if rs := j.Records(); len(rs) != 1 {
+		t.Errorf("records %v", rs)
+	}
+}

@@ -84,6 +84,15 @@ func TestRequestsAreRememberedAcrossARestart(t *testing.T) {
 	if _, err := j.Ask(cluster.AttemptID{Job: 1, No: 2}, kept("done")); codeOf(err) != cluster.CodeConflict {
 		t.Errorf("an attempt that is not here: %v", err)
 	}
+	if err := j.End(&nodev1.Report{Job: 1, Attempt: 1, State: nodev1.AttemptState_ATTEMPT_STATE_COMPLETED}); err != nil {
+		t.Fatal(err)
+	}
+	if known, err := j.Ask(of, kept("after its end")); known != nil || codeOf(err) != cluster.CodeConflict {
+		t.Errorf("an attempt that has ended: %v, %v", known, err)
+	}
+	if known, err := j.Ask(of, kept("done")); known == nil || err != nil {
+		t.Errorf("what was asked before its end, again: %v, %v", known, err)
+	}
 	if err := j.Forget(of); err != nil {
 		t.Fatal(err)
 	}
@@ -127,6 +136,16 @@ func TestRequestsAreBounded(t *testing.T) {
 		}
 		if n := len(j.Requests(of)); n > maxRequests {
 			t.Errorf("%d are remembered", n)
+		}
+		// The oldest half of what may be forgotten is, and no more.
+		was := map[string]bool{}
+		for _, r := range j.Requests(of) {
+			was[r.Id] = true
+		}
+		for _, i := range []int{0, maxRequests/4 - 1, maxRequests / 4, maxRequests/2 - 1} {
+			if has := was["request-"+strconv.Itoa(i)]; has != (i >= maxRequests/4) {
+				t.Errorf("request %d is remembered: %t", i, has)
+			}
 		}
 		// What may still be asked again is there.
 		if known, err := j.Ask(of, kept("request-"+strconv.Itoa(maxRequests-1))); known == nil || err != nil {

@@ -143,6 +143,9 @@ func TestFaultsOfServers(t *testing.T) {
 			if f == nil || f.PID != tc.pid || f.UUID != cardA || !strings.Contains(f.Detail, tc.detail) {
 				t.Fatalf("fault %+v, want %q by %d", f, tc.detail, tc.pid)
 			}
+			if f := d.Check(t.Context(), cardA); strings.Contains(tc.name, "known") && f != nil && f.PID != 0 {
+				t.Errorf("what the log says is told again: %+v", f)
+			}
 			if err := d.Leave(t.Context(), cardA, "j1-a1"); err != nil {
 				t.Fatal(err)
 			}

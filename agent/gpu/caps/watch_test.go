@@ -150,6 +150,72 @@ func TestWatchLendsWhatIsFree(t *testing.T) {
 	}
 }
 
+// TestLoansAreBounded by what was granted, by what others hold and by what they are
+// promised.
+func TestLoansAreBounded(t *testing.T) {
+	for name, c := range map[string]struct {
+		other caps.Cap
+		holds int64 // the other
+		want  int64 // the most that the one that was cut may hold
+	}{
+		"nobody else":                {caps.Cap{MiB: 1}, 0, 8000},
+		"much is promised":           {caps.Cap{MiB: 6000}, 500, 4000},
+		"more is held than promised": {caps.Cap{MiB: 2000}, 7500, 2500},
+		"no less than its own":       {caps.Cap{MiB: 9900}, 9900, 1000},
+		"another one that was cut":   {caps.Cap{MiB: 3000, MostMiB: 9000}, 3000, 7000},
+	} {
+		for _, over := range []int64{0, 1} {
+			w := caps.NewWatcher(caps.WatchConfig{SlackMilli: 1000, For: time.Second, FloorMiB: -1 << 30})
+			w.SetUsable(map[string]int64{"g": 10_000})
+			w.Hold("cut", map[string]caps.Cap{"g": {MiB: 1000, MostMiB: 8000}})
+			w.Hold("other", map[string]caps.Cap{"g": c.other})
+			ended := false
+			for ms := 0; ms <= 3000; ms += 500 {
+				for _, b := range w.Observe(at(ms), card(proc("cut", c.want+over), proc("other", c.holds))) {
+					ended = ended || b.Attempt == "cut"
+				}
+			}
+			if ended != (over > 0) {
+				t.Errorf("%s: with %d MiB above %d it is ended: %t", name, over, c.want, ended)
+			}
+		}
+	}
+}
+
+// TestWatchAgain: who was let go after it was found out is found out again, and caps
+// that are given anew leave what was seen.
+func TestWatchAgain(t *testing.T) {
+	w := caps.NewWatcher(caps.WatchConfig{SlackMilli: 1000, For: time.Second, FloorMiB: 100})
+	w.SetUsable(map[string]int64{"g": 10_000})
+	w.Hold("a", map[string]caps.Cap{"g": {MiB: 1000}})
+	var found []int
+	for i, held := range []int64{1100, 1100, 1100, 900, 1100, 1100, 1100} {
+		if len(w.Observe(at(i*500), card(proc("a", held)))) > 0 {
+			found = append(found, i)
+		}
+	}
+	if d := cmp.Diff([]int{2, 6}, found); d != "" {
+		t.Errorf("found out at %s", d)
+	}
+	w.Hold("a", map[string]caps.Cap{"g": {MiB: 2000}})
+	if h, ok := w.Peak("a", at(3000)); !ok || h.PeakMiB != 1100 {
+		t.Errorf("with another cap its peak is %+v", h)
+	}
+	// What it grew by since the last look counts twice against what is free.
+	w = caps.NewWatcher(caps.WatchConfig{SlackMilli: 1000, For: time.Hour, FloorMiB: 100})
+	w.SetUsable(map[string]int64{"g": 10_000})
+	w.Hold("a", map[string]caps.Cap{"g": {MiB: 1000}})
+	for i, c := range []struct {
+		held, other int64
+		urgent      bool
+	}{{900, 100, false}, {1900, 5999, false}, {2900, 5001, true}} {
+		bs := w.Observe(at(i*500), card(proc("a", c.held), proc("b", c.other)))
+		if urgent := len(bs) > 0 && bs[0].Urgent; urgent != c.urgent {
+			t.Errorf("at %d MiB beside %d: urgent %t", c.held, c.other, urgent)
+		}
+	}
+}
+
 func TestPeakAndBlame(t *testing.T) {
 	w := caps.NewWatcher(caps.DefaultWatch())
 	w.SetUsable(map[string]int64{"g": 10_000, "h": 10_000})
