@@ -185,3 +185,32 @@ func TestWhichRunsAreKept(t *testing.T) {
 		}
 	}
 }
+
+// TestUpperIsNoLess than the largest error of few, and of many than all but one in fifty.
+func TestUpperIsNoLess(t *testing.T) {
+	for n := ownLeast; n < 200; n++ {
+		errs := make([]float64, n)
+		errs[n/2] = 3 // one that lies far off
+		switch got := upper(slices.Clone(errs)); {
+		case n < 49 && got < 3:
+			t.Errorf("of %d runs, one of which took far more: %g", n, got)
+		case n >= 49 && got != 0:
+			t.Errorf("of %d runs, one of which took far more: %g", n, got)
+		}
+	}
+}
+
+// TestRunsOfAboutThatSize count, and it takes enough of these.
+func TestRunsOfAboutThatSize(t *testing.T) {
+	near := func(i int) float64 { return 1.02 }
+	f := alike(0, 10)
+	plain := margin(t, DefaultWeights(), nil, "ada", f)
+	for n, earned := range map[int]bool{ownLeast - 1: false, ownLeast: true} {
+		if got := margin(t, DefaultWeights(), ran(t, "ada", n, 10, near), "ada", f); (got < plain) != earned {
+			t.Errorf("by %d runs: margin %g, without any %g", n, got, plain)
+		}
+		if got := margin(t, DefaultWeights(), ran(t, "ada", n, 10, near), "bob", f); got != plain {
+			t.Errorf("another user's margin follows: %g, %g", got, plain)
+		}
+	}
+}
