@@ -147,6 +147,7 @@ func (d *division) view(p *partPass) *cluster.Snapshot {
 		}
 	}
 	slices.SortFunc(out.Running, func(a, b *cluster.Job) int { return cmp.Compare(a.ID, b.ID) })
+	out.Running = slices.CompactFunc(out.Running, func(a, b *cluster.Job) bool { return a.ID == b.ID }) // one on several of its nodes
 	return &out
 }
 
