@@ -313,3 +313,96 @@ func TestOverlapsAsCounted(t *testing.T) {
 		t.Error("without a partition nothing overlaps")
 	}
 }
+
+// TestAJobThatStarts is for later passes as the state will have it.
+func TestAJobThatStarts(t *testing.T) {
+	t.Parallel()
+	now := cluster.Time(1_700_000_000_000_000)
+	j := schedtest.Job(4, schedtest.Nodes(2))
+	j.State, j.Queue = cluster.JobQueued, "g"
+	j.Attempts = []cluster.Attempt{{No: 1, State: cluster.JobNodeFail}}
+	st := start(4, on("n1", 0, 100), on("n2", 0, 200))
+	st.Attempt, st.Estimate = 2, cluster.Estimate{GPUType: "T4", Duration: time.Hour}
+	run := started(j, &st, now)
+	a := run.Live()
+	if run.State != cluster.JobStarting || run.Queue != "" || a == nil || a.No != 2 || a.Placed != now || a.Estimate != st.Estimate || a.Gang == nil || len(a.Gang.Parts) != 2 || a.Nodes() != 2 {
+		t.Errorf("it is %+v, its attempt %+v", run, a)
+	}
+	held := 0
+	for _, b := range a.Held() {
+		held += len(b.GPUs)
+	}
+	if held != 2 || len(a.HeldGPUs()) != 2 {
+		t.Errorf("it holds %d cards", held)
+	}
+	if j.State != cluster.JobQueued || j.Queue != "g" || len(j.Attempts) != 1 {
+		t.Errorf("the job that was given has changed: %+v", j)
+	}
+}
+
+// TestQuotasAroundAPolicy that knows none: who has room by the least that he could take
+// is shown to it, in order of ids; of what it plans what has room by what it takes goes;
+// everybody else is told, and the quotas of the snapshot stay.
+func TestQuotasAroundAPolicy(t *testing.T) {
+	t.Parallel()
+	w := schedtest.NewWorld([]*cluster.Node{schedtest.Node("n1", 4, "T4"), schedtest.Node("n2", 4, "T4")})
+	for id, c := range []struct {
+		gpus, nodes int
+		milli       int64
+	}{{1, 1, 500}, {2, 2, 300}, {0, 1, 0}, {1, 1, 900}, {1, 1, 0}, {1, 1, 100}} {
+		j := waits(w, cluster.JobID(id+1), "", time.Minute, schedtest.GPUs(c.gpus), schedtest.Nodes(c.nodes), schedtest.Util(c.milli))
+		j.Owner.UID = 7
+	}
+	each := cluster.Subject{Each: true}
+	of := func(running, milli int64) *cluster.Snapshot {
+		snap := w.Snapshot()
+		snap.Limits = cluster.NewLimiter(nil, map[cluster.Subject]*cluster.Quota{each: {Subject: each, Limits: cluster.Limits{Running: running, GPUMilli: milli}}}, nil)
+		return snap
+	}
+	for _, c := range []struct {
+		running, milli int64
+		shown, held    []cluster.JobID
+	}{
+		{0, 0, []cluster.JobID{1, 2, 3, 4, 5, 6}, nil},
+		{2, 0, []cluster.JobID{1, 2}, []cluster.JobID{3, 4, 5, 6}},
+		{0, 1000, []cluster.JobID{1, 3, 5, 6}, []cluster.JobID{2, 4}}, // 500, 0, 1 at least, 100
+		{0, 1700, []cluster.JobID{1, 2, 3}, []cluster.JobID{4, 5, 6}}, // 500, four times 300, 0
+		{4, 2600, []cluster.JobID{1, 2, 3, 4}, []cluster.JobID{5, 6}}, // 500, 1200, 0, 900
+		{0, 2600, []cluster.JobID{1, 2, 3, 4}, []cluster.JobID{5, 6}}, // and nothing is left of 2600
+	} {
+		snap := of(c.running, c.milli)
+		before := snap.Limits.Used()
+		waiting, held := startable(snap)
+		var shown, told []cluster.JobID
+		for _, j := range waiting {
+			shown = append(shown, j.ID)
+		}
+		for _, u := range held {
+			if told = append(told, u.Job); !cluster.LimitReason(u.Reason.Code) {
+				t.Errorf("job %d is told %v", u.Job, u.Reason)
+			}
+		}
+		if d := cmp.Diff(c.shown, shown) + cmp.Diff(c.held, told) + cmp.Diff(before, snap.Limits.Used()); d != "" {
+			t.Errorf("%d jobs, %d thousandths: %s", c.running, c.milli, d)
+		}
+	}
+	// What is planned takes more than the least.
+	snap := of(3, 1000)
+	plan := cluster.Plan{Starts: []cluster.Start{start(1, on("n1", 0, 6000)), start(4, on("n1", 1, 6000)), start(5, on("n1", 2, 6000)), start(3, cluster.Berth{Node: "n1"}), start(6, on("n1", 3, 100))}}
+	whole := plan.Starts[2].Berth.GPUs
+	whole[0].Share = cluster.Share{MemMiB: 15_000, Milli: 1000, Exclusive: true}
+	before := snap.Limits.Used()
+	withinLimits(snap, &plan)
+	var starts, told []cluster.JobID
+	milli := int64(0)
+	for _, st := range plan.Starts {
+		starts = append(starts, st.Job)
+		milli += snap.Ledger.HeldMilli(st.AllGPUs())
+	}
+	for _, u := range plan.Unplaced {
+		told = append(told, u.Job)
+	}
+	if d := cmp.Diff([]cluster.JobID{1, 4, 3}, starts) + cmp.Diff([]cluster.JobID{5, 6}, told) + cmp.Diff(before, snap.Limits.Used()); d != "" || milli > 1000 {
+		t.Errorf("%s; they take %d thousandths", d, milli)
+	}
+}
