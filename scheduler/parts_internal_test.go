@@ -1,0 +1,216 @@
+package scheduler
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/fleet"
+	"github.com/berth-scheduler/berth/scheduler/rules"
+	"github.com/berth-scheduler/berth/scheduler/schedtest"
+)
+
+// TestStreamAgeByDefinition: of the seventeen newest times at which somebody came, told
+// apart, at least four; nobody for eight mean distances ends it; else it is as old as the
+// oldest whom the pass sees.
+func TestStreamAgeByDefinition(t *testing.T) {
+	t.Parallel()
+	rnd := rand.New(rand.NewPCG(4, 4))
+	zero, lasted := 0, 0
+	for round := range 4000 {
+		now := int64(1_000_000)
+		ts := &turns{scene: &scene{now: now}}
+		var all []int64
+		spread := int64(1 + rnd.IntN(1+round%900))
+		for i := range rnd.IntN(30) {
+			at := now - rnd.Int64N(spread) - int64(rnd.IntN(2)*rnd.IntN(400))
+			all = append(all, at)
+			j := &cluster.Job{ID: cluster.JobID(i), Submitted: cluster.Time(at)}
+			if rnd.IntN(2) == 0 {
+				ts.items = append(ts.items, item{job: j})
+			} else {
+				ts.running = append(ts.running, j)
+			}
+		}
+		slices.Sort(all)
+		times := slices.Compact(slices.Clone(all))
+		times = times[max(0, len(times)-17):]
+		want := int64(0)
+		if n := len(times); n >= 4 {
+			newest, first := times[n-1], times[0]
+			if now-newest < 8*(newest-first)/int64(n-1) {
+				want = now - all[0]
+			}
+		}
+		if got := ts.streamAge(); got != want {
+			t.Fatalf("round %d: who came at %v, now %d: %d, want %d", round, all, now, got, want)
+		}
+		if want == 0 {
+			zero++
+		} else {
+			lasted++
+		}
+	}
+	if zero < 500 || lasted < 500 {
+		t.Errorf("%d streams had ended, %d had not: the test draws too little", zero, lasted)
+	}
+}
+
+// busyNode is a node with jobs on its cards by chance, and the ledger of it.
+func busyNode(rnd *rand.Rand) (*cluster.Node, *cluster.Ledger, []*cluster.Job) {
+	n := schedtest.Node("n1", 1+rnd.IntN(3), "T4", schedtest.Host(12_000, 40_000))
+	led := cluster.NewLedger([]*cluster.Node{n})
+	var running []*cluster.Job
+	for id := range cluster.JobID(9) {
+		j := schedtest.Job(id+1, schedtest.Lasts(time.Duration(1+rnd.IntN(9))*time.Hour), schedtest.Cores(1000), schedtest.HostMem(1000))
+		b := cluster.Berth{Node: "n1", CPUMilli: int64(1+rnd.IntN(3)) * 1000, MemMiB: int64(1+rnd.IntN(8)) * 1000}
+		alone := rnd.IntN(4) == 0
+		for c := range n.GPUs {
+			if rnd.IntN(2) == 0 {
+				continue
+			}
+			s := cluster.Share{MemMiB: int64(1+rnd.IntN(9)) * 1000, Milli: int64(1+rnd.IntN(6)) * 100}
+			if alone {
+				s = cluster.Share{MemMiB: n.GPUs[c].SellableMiB, Milli: cluster.WholeGPU, Exclusive: true}
+			}
+			b.GPUs = append(b.GPUs, cluster.GPUShare{GPU: n.GPUs[c].ID, Share: s})
+		}
+		if led.Fits(&b).Code != "" {
+			continue
+		}
+		led.Take(&b)
+		j.State, j.Spec.Checkpoint = cluster.JobRunning, cluster.Checkpoint{Signal: "USR1", Grace: time.Minute}
+		at := schedtest.Now.Add(-time.Duration(rnd.IntN(5000)) * time.Second)
+		j.Attempts = []cluster.Attempt{{No: 1, State: cluster.JobRunning, Berth: b, Started: at, Placed: at, Estimate: cluster.Estimate{GPUType: "T4", Duration: j.Spec.Duration}}}
+		running = append(running, j)
+	}
+	return n, led, running
+}
+
+// TestWhoIsEndedOnANode: the job fits when those are gone and not when one of them stays,
+// by the ledger alone; nobody is ended where it would not fit even without all.
+func TestWhoIsEndedOnANode(t *testing.T) {
+	t.Parallel()
+	fits, never := 0, 0
+	for seed := range uint64(600) {
+		rnd := rand.New(rand.NewPCG(seed, 5))
+		n, led, running := busyNode(rnd)
+		pol := Default()
+		p := newPass(&scene{pol: pol, now: int64(schedtest.Now), nodes: []*cluster.Node{n}, running: running})
+		p.f = fleet.New(p.nodes, led.Clone(), nil, &p.pol, nil)
+		want := schedtest.Job(100, schedtest.GPUs(rnd.IntN(3)), schedtest.Mem(int64(1+rnd.IntN(15))*1000), schedtest.Util(int64(1+rnd.IntN(9))*100), schedtest.Cores(int64(1+rnd.IntN(12))*1000), schedtest.HostMem(int64(1+rnd.IntN(38))*1000))
+		if want.Spec.GPUs == 0 {
+			want.Spec.GPUMemMiB, want.Spec.GPUMilli = 0, 0
+		} else if rnd.IntN(3) == 0 {
+			schedtest.Exclusive(want)
+		}
+		p.gather([]*cluster.Job{want})
+		it := &p.items[0]
+		m := &maker{p: p, taken: map[cluster.JobID]struct{}{}}
+		without := func(gone []*cluster.Job) bool {
+			l := led.Clone()
+			for _, j := range gone {
+				l.Release(&j.Live().Berth)
+			}
+			return room(l, n, it, pol)
+		}
+		vs := m.onNode(it, &p.f.Hosts[0], slices.Clone(running))
+		if can := without(running); can != m.fits(it, &p.f.Hosts[0], running) || !can && len(vs) > 0 {
+			t.Fatalf("seed %d: without all it fits %t by the ledger; ended are %d", seed, can, len(vs))
+		} else if !can {
+			never++
+			continue
+		}
+		fits++
+		if !without(vs) {
+			t.Fatalf("seed %d: it does not fit when %d of %d are gone", seed, len(vs), len(running))
+		}
+		for i := range vs {
+			if rest := slices.Delete(slices.Clone(vs), i, i+1); without(rest) {
+				t.Fatalf("seed %d: job %d need not be ended", seed, vs[i].ID)
+			}
+		}
+	}
+	if fits < 100 || never < 50 {
+		t.Errorf("%d fit in the end, %d never: the test draws too little", fits, never)
+	}
+}
+
+// room reports whether a ledger has what an item needs on a node, by trying all sets of
+// its cards.
+func room(l *cluster.Ledger, n *cluster.Node, it *item, pol Policy) bool {
+	for set := range 1 << len(n.GPUs) {
+		b := cluster.Berth{Node: n.ID, CPUMilli: it.cpu, MemMiB: it.mem}
+		free := true
+		for c := range n.GPUs {
+			if set>>c&1 == 0 {
+				continue
+			}
+			need := &it.needs[0]
+			u, _ := l.GPU(n.GPUs[c].ID)
+			free = free && need.Way != rules.WayNone && u.Shares < pol.MaxShares
+			b.GPUs = append(b.GPUs, cluster.GPUShare{GPU: n.GPUs[c].ID, Share: need.Share(n.GPUs[c].SellableMiB)})
+		}
+		if free && len(b.GPUs) == it.gpus && l.Fits(&b).Code == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// TestWhenACardClears: as soon as so many of those who lie there have ended, one by one
+// at their latest, that the share fits.
+func TestWhenACardClears(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(500) {
+		rnd := rand.New(rand.NewPCG(seed, 6))
+		n, led, running := busyNode(rnd)
+		pol := Default()
+		p := newPass(&scene{pol: pol, now: int64(schedtest.Now), nodes: []*cluster.Node{n}, running: running})
+		p.f = fleet.New(p.nodes, led.Clone(), nil, &p.pol, nil)
+		p.lines.needResidents()
+		for c := range p.f.Cards {
+			need := rules.Need{Mem: int64(1+rnd.IntN(15)) * 1000, Milli: int64(1+rnd.IntN(10)) * 100, Way: rules.WayShare}
+			if rnd.IntN(3) == 0 {
+				need = rules.Need{Mem: 15_000, Milli: cluster.WholeGPU, Way: rules.WayWhole}
+			}
+			type end struct {
+				at int64
+				s  cluster.Share
+			}
+			var ends []end
+			for _, j := range running {
+				_, latest := rules.EndsAt(j, j.Live(), p.now, &p.pol)
+				for _, g := range j.Live().Berth.GPUs {
+					if g.GPU == n.GPUs[c].ID {
+						ends = append(ends, end{latest, g.Share})
+					}
+				}
+			}
+			slices.SortFunc(ends, func(a, b end) int { return int(a.at - b.at) })
+			want := p.now
+			for gone := 0; ; gone++ {
+				mem, milli, left, alone := int64(0), int64(0), 0, false
+				for _, e := range ends[gone:] {
+					mem, milli, left, alone = mem+e.s.MemMiB, milli+e.s.Milli, left+1, alone || e.s.Exclusive
+				}
+				ok := left == 0
+				if need.Way == rules.WayShare {
+					ok = ok || !alone && mem+need.Mem <= n.GPUs[c].SellableMiB && milli+need.Milli <= cluster.WholeGPU && left < n.GPUs[c].MaxShares
+				}
+				if ok {
+					break
+				}
+				want = ends[gone].at
+			}
+			if got := p.keeper.clears(int32(c), &need); got != want {
+				t.Fatalf("seed %d, card %d: %s after now, want %s; there lie %v, it needs %+v", seed, c, micros(got-p.now), micros(want-p.now), ends, need)
+			}
+		}
+	}
+}
+
+func micros(us int64) string { return fmt.Sprint(time.Duration(us) * time.Microsecond) }
