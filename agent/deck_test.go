@@ -18,6 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/hooks"
+	"github.com/berth-scheduler/berth/agent/journal"
 	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/agent/runtime"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
@@ -190,6 +191,16 @@ func TestFaultsAreBlamedForSure(t *testing.T) {
 		}
 		n := len(r.leader.Reports(id(1)))
 		r.stop()
+		j, err := journal.Open(r.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if end := j.Records()[id(1)].End; !proto.Equal(end, got) {
+			t.Errorf("told is %v, and the journal has %v", got, end)
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
 		r.start()
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
@@ -396,8 +407,8 @@ func TestGangsAtTheBarrier(t *testing.T) {
 		if ready != 1 || w.began[id(1)] != 0 {
 			t.Errorf("ready is said %d times, and it began %d times", ready, w.began[id(1)])
 		}
-		if last := r.leader.Last(id(2)); last.GetState() != cancelled || w.began[id(2)] != 0 {
-			t.Errorf("one that is to make room: %v", last)
+		if rs := r.leader.Reports(id(2)); len(rs) != 1 || rs[0].State != cancelled || w.began[id(2)] != 0 {
+			t.Errorf("one that is to make room: %v", rs)
 		}
 		r.rt.Fail("start", &launch.Error{Code: 126, Reason: "COMMAND", Err: errors.New("not executable")})
 		r.leader.Assign(assignment(3))
