@@ -76,7 +76,9 @@ func TestLaunches(t *testing.T) {
 			as.Attempt, as.Dir, as.Stdout, as.Stderr, as.Stdin, as.Truncate = 3, nil, []byte("out/%x-%j.%u"), []byte("/var/err-%N"), []byte("in.txt"), true
 		})},
 		{"a share of a card", &Cards{Env: []string{"CUDA_VISIBLE_DEVICES=0"}, Caps: []string{"CUDA_MPS_PIPE_DIRECTORY=/run/mps"}, Devices: []string{"nvidia.com/gpu=GPU-a"}, ShareMiB: 4000, TotalMiB: 16000},
-			base(func(as *nodev1.Assignment) { as.Gpus = []*nodev1.Share{{Uuid: "GPU-a", MemMib: 4000, Milli: 250}} })},
+			base(func(as *nodev1.Assignment) {
+				as.Gpus, as.Env, as.Stdin = []*nodev1.Share{{Uuid: "GPU-a", MemMib: 4000, Milli: 250}}, append(as.Env, []byte("SITE=mine")), []byte("/dev/null")
+			})},
 		{"a batch script of an array", &Cards{}, base(func(as *nodev1.Assignment) {
 			as.Script, as.Command = pack("#!/bin/bash -eu\ntrue\n"), [][]byte{[]byte("job.sh"), []byte("one")}
 			as.Array, as.Credential = &nodev1.ArrayTask{Job: 5, Task: 3, Count: 4, Min: 1, Max: 7, Step: 2}, "secret"
@@ -92,6 +94,10 @@ func TestLaunches(t *testing.T) {
 		{"three ranks on each of two nodes", &Cards{}, base(func(as *nodev1.Assignment) {
 			as.Ranks = &nodev1.Ranks{Nodes: []string{"n1", "n2"}, NodeRank: 1, Tasks: 3, MasterAddr: "10.0.0.1", MasterPort: 20002}
 			as.Stdout, as.Stderr, as.Grace = []byte("rank-%t.out"), []byte("all.err"), durationpb.New(9*time.Second)
+		})},
+		{"a batch script of three ranks on each of two nodes", &Cards{}, base(func(as *nodev1.Assignment) {
+			as.Script = pack("#!/bin/sh\n")
+			as.Ranks = &nodev1.Ranks{Nodes: []string{"n1", "n2"}, NodeRank: 1, Tasks: 3, MasterAddr: "10.0.0.1", MasterPort: 20004}
 		})},
 		{"one rank on each of two nodes", &Cards{}, base(func(as *nodev1.Assignment) {
 			as.Ranks = &nodev1.Ranks{Nodes: []string{"n1", "n2"}, NodeRank: 1, Tasks: 1, MasterAddr: "10.0.0.1", MasterPort: 20003}
