@@ -154,9 +154,9 @@ func TestWhichRunsAreKept(t *testing.T) {
 	run := func(sig, gpuType string, peak int64, censored bool) Sample {
 		return Sample{Seq: 1, Signature: sig, GPUType: gpuType, User: "ada", Features: f, PeakMiB: peak, Censored: censored}
 	}
-	const a100, t4 = "A100-SXM4-80GB", "T4"
+	const a100, small, t4 = "A100-SXM4-80GB", "A100-SXM4-40GB", "T4"
 	h := NewHistory([]Sample{ // the oldest first
-		run("a", a100, 900, false), run("a", a100, 1000, false), run("a", t4, 700, false), run("b", a100, 800, true),
+		run("a", a100, 900, false), run("a", a100, 1000, false), run("a", t4, 700, false), run("a", small, 600, false), run("b", a100, 800, true),
 		run("b", a100, 500, false), run("c", a100, 4000, true), {Signature: "d", GPUType: a100, Features: f, PeakMiB: 5},
 		run("e", a100, 0, false), run("f", "no such card", 5, false),
 	})
@@ -166,7 +166,7 @@ func TestWhichRunsAreKept(t *testing.T) {
 			got[k.user+" "+r.signature+" "+r.gpuType] = r.peakMiB
 		}
 	}
-	want := map[string]int64{"ada a " + a100: 1000, "ada a " + t4: 700, "ada b " + a100: 800}
+	want := map[string]int64{"ada a " + a100: 1000, "ada a " + t4: 700, "ada a " + small: 600, "ada b " + a100: 800}
 	if len(got) != len(want) {
 		t.Errorf("kept are %v, want %v", got, want)
 	}
