@@ -159,6 +159,7 @@ func TestCardsAreGivenBack(t *testing.T) {
 		if n := d.looked(); n > rarely {
 			t.Errorf("with nobody on the cards it is looked %d times a minute, before %d times", n, rarely)
 		}
+		synctest.Wait()
 		if want := []string{"j1-a1", "j2-a1", "j3-a1", "j4-a1"}; !slices.Equal(slices.Compact(slices.Sorted(slices.Values(d.retired))), want) {
 			t.Errorf("retired: %q", d.retired)
 		}
@@ -371,6 +372,7 @@ func TestTheEpilogFindsNoProcess(t *testing.T) {
 		time.Sleep(time.Second)
 		r.rt.Exit(id(1), 0, true)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if left != runtime.Absent {
 			t.Errorf("when the epilog ran, it was %s", left)
 		}
@@ -398,6 +400,7 @@ func TestGangsAtTheBarrier(t *testing.T) {
 		room.Preempt = &nodev1.Preempt{Signal: "USR1", Grace: durationpb.New(time.Minute)}
 		r.leader.Assign(room)
 		time.Sleep(10 * time.Minute)
+		synctest.Wait()
 		ready := 0
 		for _, rep := range r.leader.Reports(id(1)) {
 			if rep.Ready {
@@ -413,6 +416,7 @@ func TestGangsAtTheBarrier(t *testing.T) {
 		r.rt.Fail("start", &launch.Error{Code: 126, Reason: "COMMAND", Err: errors.New("not executable")})
 		r.leader.Assign(assignment(3))
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if last := r.leader.Last(id(3)); last.GetState() != failed || last.Exit.GetCode() != 126 || w.began[id(3)] != 0 {
 			t.Errorf("of a start that is sure to have failed: %v", last)
 		}
@@ -422,6 +426,7 @@ func TestGangsAtTheBarrier(t *testing.T) {
 		began := time.Now()
 		r.leader.Assign(assignment(4))
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if last := r.leader.Last(id(4)); last.GetState() != running || !last.Started.AsTime().Equal(began) || w.began[id(4)] != 1 {
 			t.Errorf("of a start whose answer was lost: %v, it began at %s", last, began)
 		}

@@ -335,6 +335,7 @@ func TestALaunchIsTriedForSoLong(t *testing.T) {
 		began := time.Now()
 		r.leader.Assign(assignment(1))
 		time.Sleep(10 * time.Minute)
+		synctest.Wait()
 		last := r.leader.Last(id(1))
 		if last == nil || last.State != failed || last.Reason != "LaunchFailed" || last.Exit.GetCode() != 125 || !strings.Contains(last.Detail, "busy") {
 			t.Fatalf("reported as %v", last)

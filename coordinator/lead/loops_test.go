@@ -81,6 +81,7 @@ func TestDeadlinesPass(t *testing.T) {
 		l.mu.Unlock()
 		l.loop(l.l.expire)
 		time.Sleep(59 * time.Second)
+		synctest.Wait()
 		if n := l.refused; n != 0 {
 			t.Errorf("asked for %d times before", n)
 		}
