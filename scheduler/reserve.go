@@ -52,6 +52,7 @@ type keeper struct {
 	lines     *lines
 	keptPlain bool
 	reserved  int // how many cards are kept for who is not old
+	vacated   map[cluster.JobID]struct{}
 }
 
 // cardsAKeep is for how many cards of the fleet one job that is not old has
@@ -66,10 +67,27 @@ func (kp *keeper) reserve(it *item) {
 	case it.kept && !it.old: // by a promise
 	case it.old:
 		kp.keep(it)
+	case it.spans() && kp.isVacated(it.job.ID):
+		kp.keep(it)
 	case it.gpus > 0 && kp.reserved <= len(kp.f.Cards)/cardsAKeep && kp.now >= int64(it.job.Eligible.Add(kp.pol.ReserveAge)) && kp.keep(it):
 		it.kept = true
 		kp.reserved++
 	}
+}
+
+// isVacated reports whether somebody saves its state and makes room for a job. One on
+// several nodes needs all of them at once, and what is free of them is nobody else's.
+func (kp *keeper) isVacated(id cluster.JobID) bool {
+	if kp.vacated == nil {
+		kp.vacated = map[cluster.JobID]struct{}{}
+		for _, j := range kp.running {
+			if a := j.Live(); a != nil && a.Preempt != nil {
+				kp.vacated[a.Preempt.For] = struct{}{}
+			}
+		}
+	}
+	_, ok := kp.vacated[id]
+	return ok
 }
 
 // keep keeps cards for a job until it starts: whoever comes later in this pass

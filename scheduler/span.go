@@ -198,6 +198,12 @@ func (kp *keeper) keepSpan(it *item) bool {
 	if it.old && kp.now-int64(it.job.Eligible)-kp.turns.oldAge(it) >= kp.pol.HoldAge.Microseconds() {
 		shadow = kp.now // see keep
 	}
+	kp.keepParts(it, best, shadow)
+	return true
+}
+
+// keepParts keeps what a job is to have of several nodes until a time.
+func (kp *keeper) keepParts(it *item, best []rules.Part, shadow int64) {
 	for i := range best {
 		for _, card := range best[i].Cards {
 			kp.f.Cards[card].Until = min(kp.f.Cards[card].Until, shadow)
@@ -208,7 +214,6 @@ func (kp *keeper) keepSpan(it *item) bool {
 		h.KeptFor = cmp.Or(h.KeptFor, it.job.ID)
 		kp.f.Keeps(best[i].Host, best[i].Cards)
 	}
-	return true
 }
 
 // clearing lists the nodes that could ever hold the job on cards of class c by
@@ -299,8 +304,12 @@ func (ls *lines) tellSpan(it *item) {
 // full passes. The fast path sees nothing of that and must leave what comes free
 // to them.
 func SpanWaits(waiting []*cluster.Job, now cluster.Time, pol Policy) bool {
+	least := pol.ReserveAge
+	if pol.YieldAfter > 0 {
+		least = min(least, pol.YieldAfter)
+	}
 	return slices.ContainsFunc(waiting, func(j *cluster.Job) bool {
-		return (j.Spec.NodeCount() > 1 || j.Spec.WholeNodes()) && j.Spec.GPUs > 0 && now.Sub(j.Eligible) >= pol.ReserveAge
+		return (j.Spec.NodeCount() > 1 || j.Spec.WholeNodes()) && j.Spec.GPUs > 0 && now.Sub(j.Eligible) >= least
 	})
 }
 

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/scheduler/company"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	"github.com/berth-scheduler/berth/scheduler/say"
 )
@@ -26,44 +25,20 @@ type yielder struct {
 	// on are the nodes where somebody may make room, those with the most left of a
 	// job first; nil before it is asked for.
 	on    []*yielding
+	at    map[int32]*yielding        // by node
 	asked map[cluster.JobID]struct{} // for whom somebody leaves already
 	tried int
 }
 
-// yielding is a node as it would be if those who were asked had left and those
-// for whom they were had come.
-type yielding struct {
-	host     int32
-	opened   bool    // the rest is filled in
-	most     int64   // left of a job, on a whole card
-	may      []giver // who may still make room, with the most left first
-	cpu, mem int64
-	cards    []cluster.GPUUse
-	on       [][]company.Sharer // nil where nothing was learned of sharing
-}
-
-// giver is a running job that may make room.
-type giver struct {
-	job  *cluster.Job
-	left int64 // how much longer it runs, in microseconds
-	cost int64 // of making room, in microseconds
-	size int64 // what it takes of cards, in thousandths of one
-	rank *rank // its place in the order if it waited; nil before that is asked for
-}
-
-// work is what is left of it on a whole card, in microseconds.
-func (g *giver) work() int64 { return min(g.left, rules.MaxSpread) / cluster.WholeGPU * g.size }
-
 // learn looks at what runs.
 func (y *yielder) learn() {
 	p := y.p
-	y.on, y.asked = []*yielding{}, map[cluster.JobID]struct{}{}
+	y.on, y.at, y.asked = []*yielding{}, map[int32]*yielding{}, map[cluster.JobID]struct{}{}
 	leaves := map[cluster.JobID]struct{}{}
 	for i := range p.plan.Preempt {
 		leaves[p.plan.Preempt[i].Job] = struct{}{}
 		y.asked[p.plan.Preempt[i].For] = struct{}{}
 	}
-	at := map[int32]*yielding{}
 	for _, j := range p.running {
 		a := j.Live()
 		if !j.Spec.Checkpoint.Set() || a == nil {
@@ -73,50 +48,69 @@ func (y *yielder) learn() {
 			y.asked[a.Preempt.For] = struct{}{}
 			continue
 		}
-		g, host, ok := y.giverOf(j, a)
-		if _, twice := leaves[j.ID]; !ok || twice {
+		g := y.giverOf(j, a)
+		if _, twice := leaves[j.ID]; g == nil || twice {
 			continue
 		}
-		c := at[host]
-		if c == nil {
-			c = &yielding{host: host}
-			at[host] = c
-			y.on = append(y.on, c)
+		for _, host := range g.hosts {
+			c := y.node(host)
+			if len(c.may) == 0 {
+				y.on = append(y.on, c)
+			}
+			c.may = append(c.may, g)
+			c.most = max(c.most, g.work())
 		}
-		c.may = append(c.may, g)
-		c.most = max(c.most, g.work())
 	}
 	slices.SortFunc(y.on, func(a, b *yielding) int { return cmp.Or(cmp.Compare(b.most, a.most), cmp.Compare(a.host, b.host)) })
 }
 
-// giverOf returns what a running job would give up, and on which node; ok is false
-// for one that makes no room for others.
-func (y *yielder) giverOf(j *cluster.Job, a *cluster.Attempt) (g giver, host int32, ok bool) {
-	p := y.p
-	if j.Spec.Deadline > 0 || a.Gang != nil || len(a.Berth.GPUs) == 0 || j.Unpreemptible(cluster.Time(p.now)) != "" {
-		return g, 0, false
+// node is what is thought of a node.
+func (y *yielder) node(host int32) *yielding {
+	c := y.at[host]
+	if c == nil {
+		c = &yielding{host: host}
+		y.at[host] = c
 	}
-	if _, n := j.Preempted(); n >= p.pol.YieldMost {
-		return g, 0, false
-	}
-	g = giver{job: j, left: rules.LeftOf(j, &a.Estimate, p.now, &p.pol), cost: rules.YieldCost(j)}
-	for _, gs := range a.Berth.GPUs {
-		i, there := p.f.CardAt[gs.GPU]
-		if !there || p.f.Cards[i].Class < 0 {
-			return g, 0, false
-		}
-		host = p.f.Cards[i].Host
-		g.size += cluster.ShareMilli(gs.Share, p.f.Cards[i].Use.SellableMiB)
-	}
-	return g, host, g.size > 0
+	return c
 }
 
-// takeTurn proposes to end others for a job that did not start, on the node where
+// giverOf returns what a running job would give up, of all its nodes or of none; nil
+// for one that makes no room for others.
+func (y *yielder) giverOf(j *cluster.Job, a *cluster.Attempt) *giver {
+	p := y.p
+	if j.Spec.Deadline > 0 || len(a.Berth.GPUs) == 0 || j.Unpreemptible(cluster.Time(p.now)) != "" {
+		return nil
+	}
+	if _, n := j.Preempted(); n >= p.pol.YieldMost {
+		return nil
+	}
+	g := &giver{job: j, left: rules.LeftOf(j, &a.Estimate, p.now, &p.pol), cost: rules.YieldCost(j)}
+	for rank, b := range a.Berths() {
+		host, there := p.f.HostAt[b.Node]
+		if !there || !a.PartLive(rank) { // it is ending, or some of it is not ours to end
+			return nil
+		}
+		g.hosts = append(g.hosts, host)
+		for _, gs := range b.GPUs {
+			i, there := p.f.CardAt[gs.GPU]
+			if !there || p.f.Cards[i].Class < 0 {
+				return nil
+			}
+			g.size += cluster.ShareMilli(gs.Share, p.f.Cards[i].Use.SellableMiB)
+		}
+	}
+	if g.size <= 0 {
+		return nil
+	}
+	return g
+}
+
+// takeTurn proposes to end others for a job that did not start, on the nodes where
 // the fewest leave.
 func (y *yielder) takeTurn(r rank) {
 	p := y.p
 	it := &p.items[r.item]
-	if p.pol.YieldAfter <= 0 || y.tried >= yieldHeads || it.gpus == 0 || it.spans() || it.fast < 0 || it.job.Spec.Deadline > 0 ||
+	if p.pol.YieldAfter <= 0 || y.tried >= yieldHeads || it.gpus == 0 || it.fast < 0 || it.job.Spec.Deadline > 0 ||
 		p.now < int64(it.job.Eligible.Add(p.pol.YieldAfter)) || p.standing.Preempts(it.job) {
 		return // room is made for it by its QOS
 	}
@@ -127,35 +121,44 @@ func (y *yielder) takeTurn(r rank) {
 		return
 	}
 	y.tried++
-	best, at := y.best(it, r)
+	w := &wish{it, r, 0, len(it.needs)}
+	if it.spans() {
+		y.forSpan(w)
+		return
+	}
+	best, at := y.best(w)
 	if at == nil {
 		return
 	}
-	for i := range best {
-		j := best[i].job
-		p.plan.Preempt = append(p.plan.Preempt, cluster.Preemption{Job: j.ID, Attempt: j.Live().No, For: it.job.ID, Why: y.words(it, &best[i])})
-		at.lift(&best[i], p, -1)
-	}
-	at.may = slices.DeleteFunc(at.may, func(g giver) bool {
-		return slices.ContainsFunc(best, func(o giver) bool { return o.job == g.job })
-	})
-	cards := at.claim(it, p)
+	y.ask(w, best)
+	cards := at.claim(w, p)
 	if len(best) > 0 && !it.moved && p.lines.moves < p.pol.MaxMoves && (it.queue < 0 || p.f.Cards[it.queue].Host != at.host) {
 		p.lines.moves++
 		p.lines.join(it, cards[0], best[0].cost) // where it is looked at as soon as they left
 	}
 }
 
+// ask proposes to end those who make room for a job.
+func (y *yielder) ask(w *wish, who []*giver) {
+	for _, g := range who {
+		y.p.plan.Preempt = append(y.p.plan.Preempt, cluster.Preemption{Job: g.job.ID, Attempt: g.job.Live().No, For: w.job.ID, Why: y.words(w.item, g)})
+		for _, host := range g.hosts {
+			c := y.at[host]
+			c.open(y.p)
+			c.lift(g, y.p, -1)
+			c.may = slices.DeleteFunc(c.may, func(o *giver) bool { return o == g })
+		}
+	}
+}
+
 // best is who would leave for a job, and where; nil for nowhere.
-func (y *yielder) best(it *item, r rank) (best []giver, at *yielding) {
+func (y *yielder) best(w *wish) (best []*giver, at *yielding) {
 	looked := 0
 	for _, c := range y.on {
-		h := &y.p.f.Hosts[c.host]
-		if h.ForeignQueue || it.node != "" && it.node != h.Node.ID || !it.job.Spec.Allows(h.Node) {
+		if !y.mayLie(w, c.host) {
 			continue
 		}
-		c.open(y.p)
-		if gs, ok := y.fewest(it, r, c); ok && (at == nil || len(gs) < len(best)) {
+		if gs, ok := y.fewest(w, c); ok && y.pays(w.item, gs) && (at == nil || len(gs) < len(best)) {
 			best, at = gs, c
 		}
 		if looked++; looked == yieldHosts || at != nil && len(best) == 0 {
@@ -163,6 +166,157 @@ func (y *yielder) best(it *item, r rank) (best []giver, at *yielding) {
 		}
 	}
 	return best, at
+}
+
+// mayLie reports whether a job may start on a node at all, as far as what it asks for
+// and those go who wait there unseen.
+func (y *yielder) mayLie(w *wish, host int32) bool {
+	h := &y.p.f.Hosts[host]
+	return !h.ForeignQueue && (w.node == "" || w.node == h.Node.ID) && w.job.Spec.Allows(h.Node)
+}
+
+// vacated is what others would leave to a job on several nodes.
+type vacated struct {
+	who   []*giver
+	nodes []*yielding
+	loss  int64 // what they hold of cards, and a card for each of them, in thousandths
+}
+
+// forSpan proposes to end others for a job on several nodes: so many that it starts on
+// all of them, or nobody. The nodes are kept for it from now on, those that are free
+// already, too.
+func (y *yielder) forSpan(w *wish) {
+	p := y.p
+	var best vacated
+	for c := range w.needs {
+		if !p.fitter.leads(w.item, c) {
+			continue
+		}
+		lo, hi := p.f.Family(c)
+		if v, ok := y.onFamily(&wish{w.item, w.rank, lo, hi}, c); ok && y.pays(w.item, v.who) && (best.nodes == nil || v.loss < best.loss) {
+			best, w.lo, w.hi = v, lo, hi
+		}
+	}
+	if best.nodes == nil || len(p.plan.Preempt)+len(best.who) > yieldersMax {
+		return // a part of them would be ended for nothing
+	}
+	y.ask(w, best.who)
+	until := p.now
+	for _, g := range best.who {
+		until = max(until, p.now+g.job.Spec.Checkpoint.Grace.Microseconds())
+	}
+	parts := make([]rules.Part, 0, len(best.nodes))
+	for _, c := range best.nodes {
+		parts = append(parts, rules.Part{Host: c.host, Cards: c.claim(w, p)})
+	}
+	p.keeper.keepParts(w.item, parts, until)
+	w.kept = true
+}
+
+// onFamily chooses of the cards like those of class c the nodes of which the least must
+// be left for the job to start; ok is false where there are too few of them.
+func (y *yielder) onFamily(w *wish, c int) (v vacated, ok bool) {
+	who, on := map[int32][]*giver{}, map[*giver]int64{} // by node; on how many nodes each would leave
+	all := y.candidates(w, c)
+	var parts []rules.Part
+	for _, n := range all {
+		gs, ok := y.fewest(w, n)
+		if !ok {
+			continue
+		}
+		for _, g := range gs {
+			on[g]++
+		}
+		who[n.host] = gs
+		parts = append(parts, y.part(w, n))
+	}
+	for i := range parts {
+		for _, g := range who[parts[i].Host] {
+			parts[i].Order += (g.size + cluster.WholeGPU) / min(on[g], int64(w.nodes))
+		}
+	}
+	best, ok := rules.BestParts(w.job, parts)
+	if !ok {
+		return v, false
+	}
+	for i := range best {
+		for _, g := range who[best[i].Host] {
+			if !slices.Contains(v.who, g) {
+				v.who = append(v.who, g)
+			}
+		}
+	}
+	y.spare(w, &v, all)
+	for _, g := range v.who {
+		v.loss += g.size + cluster.WholeGPU
+	}
+	return v, true
+}
+
+func (y *yielder) part(w *wish, n *yielding) rules.Part {
+	return rules.NewPart(w.job, y.p.f.Hosts[n.host].Node.ID, rules.Part{Host: n.host})
+}
+
+// candidates are the nodes that a job may get a part of: those where somebody may leave
+// and those where it has room.
+func (y *yielder) candidates(w *wish, c int) []*yielding {
+	var out []*yielding
+	seen := map[int32]struct{}{}
+	for _, n := range y.on {
+		if len(out) == yieldHosts+w.nodes {
+			break
+		}
+		if y.mayLie(w, n.host) {
+			seen[n.host] = struct{}{}
+			out = append(out, n)
+		}
+	}
+	for _, part := range y.p.fitter.fitSpan(w.item, c) {
+		if _, twice := seen[part.Host]; !twice {
+			out = append(out, y.node(part.Host))
+		}
+	}
+	return out
+}
+
+// spare takes those out of whoever would leave without whom the job finds as many nodes,
+// too: a job on several may free more than the one for which it was chosen. It says
+// which nodes those are.
+func (y *yielder) spare(w *wish, v *vacated, all []*yielding) {
+	lift := func(g *giver, sign int64) {
+		for _, host := range g.hosts {
+			y.at[host].open(y.p)
+			y.at[host].lift(g, y.p, sign)
+		}
+	}
+	fits := func() (best []rules.Part, ok bool) {
+		var parts []rules.Part
+		for _, n := range all {
+			if n.holds(w, y.p) {
+				parts = append(parts, y.part(w, n))
+			}
+		}
+		return rules.BestParts(w.job, parts)
+	}
+	for _, g := range v.who {
+		lift(g, -1)
+	}
+	for i := len(v.who) - 1; i >= 0; i-- {
+		g := v.who[i]
+		lift(g, 1)
+		if _, ok := fits(); ok {
+			v.who = slices.Delete(v.who, i, i+1)
+		} else {
+			lift(g, -1)
+		}
+	}
+	best, _ := fits()
+	for i := range best {
+		v.nodes = append(v.nodes, y.at[best[i].Host])
+	}
+	for _, g := range v.who {
+		lift(g, 1)
+	}
 }
 
 // words say why a job makes room for another.
@@ -184,22 +338,23 @@ func (y *yielder) lasts(it *item) int64 {
 
 // gains reports whether a job may take the place of one that runs: it comes before
 // it in the order, and what it waits less is more than what the other waits longer
-// by the margin, in time and in time of cards.
-func (y *yielder) gains(it *item, r rank, g *giver) bool {
+// by the margin, in time and, of a job on one node, in time of cards; those on several
+// are looked at together, by pays.
+func (y *yielder) gains(w *wish, g *giver) bool {
 	p, m := y.p, max(1000, y.p.pol.YieldMilli)
-	dur := y.lasts(it)
-	if g.job.Spec.Partition != it.job.Spec.Partition {
+	dur := y.lasts(w.item)
+	if g.job.Spec.Partition != w.job.Spec.Partition || g.left < (dur+g.cost)/1000*m {
 		return false // others are not its to end
 	}
-	work := p.turns.gpuTime(it, dur) * 1000
-	return g.work() >= (work+g.cost/cluster.WholeGPU*g.size)/1000*m && g.left >= (dur+g.cost)/1000*m && y.precedes(it, r, g)
+	work := p.turns.gpuTime(w.item, dur) * 1000
+	return (w.spans() || g.work() >= (work+g.cost/cluster.WholeGPU*g.size)/1000*m) && y.precedes(w, g)
 }
 
 // precedes reports whether a job would come before one that runs if that waited,
 // and, where fair shares count, its user was not served more.
-func (y *yielder) precedes(it *item, r rank, g *giver) bool {
+func (y *yielder) precedes(w *wish, g *giver) bool {
 	p := y.p
-	if p.pol.FairMilli > 0 && p.standing != nil && p.standing.Fair != nil && p.standing.Fair.Place(assocOf(it.job)) > p.standing.Fair.Place(assocOf(g.job)) {
+	if p.pol.FairMilli > 0 && p.standing != nil && p.standing.Fair != nil && p.standing.Fair.Place(assocOf(w.job)) > p.standing.Fair.Place(assocOf(g.job)) {
 		return false
 	}
 	if g.rank == nil {
@@ -211,170 +366,59 @@ func (y *yielder) precedes(it *item, r rank, g *giver) bool {
 			*g.rank = p.turns.rankOf(&other)
 		}
 	}
-	return r.compare(*g.rank) < 0
+	return w.rank.compare(*g.rank) < 0
 }
 
-// fewest returns who would leave a node so that a job fits there: with the most left
-// first, and nobody without need. ok is false when it would not fit even then.
-func (y *yielder) fewest(it *item, r rank, c *yielding) (out []giver, ok bool) {
+// fewest returns who would leave a node so that a job fits there, and nobody without
+// need. ok is false when it would not fit even then.
+func (y *yielder) fewest(w *wish, c *yielding) (out []*giver, ok bool) {
 	p := y.p
+	c.open(p)
 	defer func() {
 		for i := range out {
-			c.lift(&out[i], p, 1)
+			c.lift(out[i], p, 1)
 		}
 	}()
 	n := 0
-	for ; !c.holds(it, p); n++ {
-		for n < len(c.may) && !y.gains(it, r, &c.may[n]) {
+	for ; !c.holds(w, p); n++ {
+		for n < len(c.may) && !y.gains(w, c.may[n]) {
 			n++
 		}
 		if n >= len(c.may) || len(out) == yieldersMax {
 			return out, false
 		}
 		out = append(out, c.may[n])
-		c.lift(&c.may[n], p, -1)
+		c.lift(c.may[n], p, -1)
 	}
 	for i := len(out) - 2; i >= 0; i-- { // the last one is needed
-		c.lift(&out[i], p, 1)
-		if c.holds(it, p) {
+		c.lift(out[i], p, 1)
+		if c.holds(w, p) {
 			out = slices.Delete(out, i, i+1)
 		} else {
-			c.lift(&out[i], p, -1)
+			c.lift(out[i], p, -1)
 		}
 	}
-	return out, y.pays(it, out)
+	return out, true
 }
 
 // pays reports whether a job waits less by the margin than all those wait longer
-// together who make room for it.
-func (y *yielder) pays(it *item, gs []giver) bool {
-	gain, loss := int64(rules.Forever), int64(0)
-	for i := range gs {
-		gain = min(gain, gs[i].left)
-		loss += y.lasts(it) + gs[i].cost
+// together who make room for it. Where one of them is on several nodes, waits count as
+// many times as the job has cards, too; and who waits for several nodes need only gain
+// no less than they lose where each counts once.
+func (y *yielder) pays(it *item, who []*giver) bool {
+	m := max(1000, y.p.pol.YieldMilli)
+	gain, loss, cards, spans := int64(rules.Forever), int64(0), int64(0), it.spans()
+	for _, g := range who {
+		lost := y.lasts(it) + g.cost
+		gain, loss = min(gain, g.left), loss+lost
+		cards += min(lost, rules.MaxSpread) / cluster.WholeGPU * g.size
+		spans = spans || g.spans()
 	}
-	return gain >= loss/1000*max(1000, y.p.pol.YieldMilli)
-}
-
-// open sorts who may make room on a node and reads what it has, once.
-func (c *yielding) open(p *pass) {
-	if c.opened {
-		return
-	}
-	c.opened = true
-	slices.SortFunc(c.may, func(a, b giver) int { return cmp.Or(cmp.Compare(b.work(), a.work()), cmp.Compare(b.job.ID, a.job.ID)) })
-	h := &p.f.Hosts[c.host]
-	c.cpu, c.mem = h.FreeCPU(), h.FreeMem()
-	for i := h.Lo; i < h.Hi; i++ {
-		c.cards = append(c.cards, p.f.Cards[i].Use)
-		if p.crowd != nil {
-			c.on = append(c.on, slices.Clone(p.crowd.on[i]))
-		}
-	}
-}
-
-// lift takes a job from a node in thought, or with sign 1 puts it back.
-func (c *yielding) lift(g *giver, p *pass, sign int64) {
-	b := &g.job.Live().Berth
-	c.cpu -= sign * b.CPUMilli
-	c.mem -= sign * b.MemMiB
-	lo := p.f.Hosts[c.host].Lo
-	for _, gs := range b.GPUs {
-		k := p.f.CardAt[gs.GPU] - lo
-		u := &c.cards[k]
-		u.UsedMiB += sign * gs.Share.MemMiB
-		u.UsedMilli += sign * gs.Share.Milli
-		u.Shares += int(sign)
-		u.Exclusive = u.Shares > 0 && (u.Exclusive || sign > 0 && gs.Share.Exclusive) && (sign > 0 || !gs.Share.Exclusive)
-		switch {
-		case c.on == nil:
-		case sign > 0:
-			c.on[k] = company.Insert(c.on[k], company.SharerOf(p.crowd.know, g.job, g.job.ID, gs.Share.Milli))
-		default:
-			c.on[k] = slices.DeleteFunc(c.on[k], func(m company.Sharer) bool { return m.Job == g.job.ID })
-		}
-	}
-}
-
-// holds reports whether a job fits a node as it would be.
-func (c *yielding) holds(it *item, p *pass) bool { return c.class(it, p, nil) >= 0 }
-
-// class is the class of cards on which a job fits a node as it would be, -1 for none;
-// it appends which those are to at, unless that is nil.
-func (c *yielding) class(it *item, p *pass, at *[]int32) int32 {
-	if c.cpu < it.cpu || c.mem < it.mem {
-		return -1
-	}
-	lo := p.f.Hosts[c.host].Lo
-	for class := range it.needs {
-		if it.needs[class].Way == rules.WayNone {
-			continue
-		}
-		n := 0
-		for k := range c.cards {
-			i := lo + int32(k)
-			if p.f.Cards[i].Class != int32(class) || !c.room(it, p, k) {
-				continue
-			}
-			if at != nil {
-				*at = append(*at, int32(k))
-			}
-			if n++; n == it.gpus {
-				return int32(class)
-			}
-		}
-		if at != nil {
-			*at = (*at)[:0]
-		}
-	}
-	return -1
-}
-
-// room reports whether card k of a node would have room for a job, for as long as
-// that is kept for nobody else.
-func (c *yielding) room(it *item, p *pass, k int) bool {
-	i := p.f.Hosts[c.host].Lo + int32(k)
-	card, u := &p.f.Cards[i], &c.cards[k]
-	n := &it.needs[card.Class]
-	if u.FreeShares() < 1 || u.Shares >= max(1, p.pol.MaxShares) || card.Regretted && u.Shares > 0 || p.now+n.Dur > card.Until {
+	if spans && len(who) > 0 && y.p.turns.gpuTime(it, gain)*1000 < cards/1000*m {
 		return false
 	}
-	if n.Way == rules.WayWhole {
-		return u.Shares == 0
+	if it.spans() {
+		return gain >= loss
 	}
-	if n.Mem > u.FreeMiB() || n.Milli > u.FreeMilli() {
-		return false
-	}
-	if c.on == nil || u.Shares == 0 {
-		return true
-	}
-	if v := company.Strangers(card.GPU, c.on[k], &it.job.Owner); v.Strange != nil {
-		return false
-	}
-	v := company.Judge(p.crowd.know, p.crowd.rules[i], c.on[k], company.SharerOf(p.crowd.know, it.job, 0, n.Milli), p.pol.MaxSlowdownMilli)
-	return !v.Against()
-}
-
-// claim gives a job its room on a node, so that nobody else counts on it, and
-// returns the cards.
-func (c *yielding) claim(it *item, p *pass) (at []int32) {
-	class := c.class(it, p, &at)
-	c.cpu -= it.cpu
-	c.mem -= it.mem
-	n := &it.needs[class]
-	s := n.Share(p.f.Classes[class].Sellable)
-	for _, k := range at {
-		u := &c.cards[k]
-		u.UsedMiB += s.MemMiB
-		u.UsedMilli += s.Milli
-		u.Shares++
-		u.Exclusive = s.Exclusive
-		if c.on != nil {
-			c.on[k] = company.Insert(c.on[k], company.SharerOf(p.crowd.know, it.job, it.job.ID, s.Milli))
-		}
-	}
-	for i := range at {
-		at[i] += p.f.Hosts[c.host].Lo
-	}
-	return at
+	return gain >= loss/1000*m
 }

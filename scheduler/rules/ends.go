@@ -23,7 +23,7 @@ const (
 // EndsAt is when an attempt is expected to end, and when at the latest: by
 // its time limit if it has one. One that outlives its estimate is given a
 // quarter of its age again, so that the sum never pretends it is gone. Where it says
-// how far it is, that counts.
+// how far it is, that counts. One that makes room is gone when its grace is over.
 func EndsAt(j *cluster.Job, a *cluster.Attempt, now int64, pol *Policy) (expected, latest int64) {
 	began := int64(max(a.Started, a.Placed))
 	if began == 0 {
@@ -41,7 +41,16 @@ func EndsAt(j *cluster.Job, a *cluster.Attempt, now int64, pol *Policy) (expecte
 		latest = max(began+l.Microseconds(), now+1_000_000)
 		expected = min(expected, latest)
 	}
+	if a.Preempt != nil {
+		leaves := leavesAt(j, a, now)
+		expected, latest = min(expected, leaves), min(latest, leaves)
+	}
 	return expected, latest
+}
+
+// leavesAt is when an attempt that makes room is gone: when its grace is over.
+func leavesAt(j *cluster.Job, a *cluster.Attempt, now int64) int64 {
+	return max(now+time.Second.Microseconds(), int64(a.Preempt.At.Add(j.Spec.Checkpoint.Grace)))
 }
 
 // Stretched is a duration at a quantile. Errors of predictions are about
@@ -62,7 +71,7 @@ func Stretched(d int64, q Quantile, e *cluster.Estimate, limit time.Duration) in
 func EndAt(j *cluster.Job, a *cluster.Attempt, q Quantile, now int64, pol *Policy) int64 {
 	end := ownEnd(j, a, q, now, pol)
 	if a.Preempt != nil {
-		end = min(end, max(now+time.Second.Microseconds(), int64(a.Preempt.At.Add(j.Spec.Checkpoint.Grace))))
+		end = min(end, leavesAt(j, a, now))
 	}
 	return end
 }

@@ -193,13 +193,13 @@ func (w *World) conflict(st *cluster.Start) string {
 }
 
 // gangOf is what an attempt on several nodes has on those after the first.
-func gangOf(st *cluster.Start) *cluster.Gang {
+func gangOf(st *cluster.Start, now cluster.Time) *cluster.Gang {
 	if len(st.Rest) == 0 {
 		return nil
 	}
 	g := &cluster.Gang{Rest: st.Rest, Go: true}
 	for range st.Berths() {
-		g.Parts = append(g.Parts, cluster.Part{State: cluster.JobRunning, Ready: true})
+		g.Parts = append(g.Parts, cluster.Part{State: cluster.JobRunning, Ready: true, Started: now})
 	}
 	return g
 }
@@ -210,7 +210,7 @@ func (w *World) start(st *cluster.Start) {
 	w.Ledg.TakeStart(st)
 	j.State, j.Started = cluster.JobRunning, w.Clock
 	j.Attempts = append(j.Attempts, cluster.Attempt{
-		No: st.Attempt, State: cluster.JobRunning, Berth: st.Berth, Gang: gangOf(st), Estimate: st.Estimate, Placed: w.Clock, Started: w.Clock,
+		No: st.Attempt, State: cluster.JobRunning, Berth: st.Berth, Gang: gangOf(st, w.Clock), Estimate: st.Estimate, Placed: w.Clock, Started: w.Clock,
 		Why: st.Why, Overtook: st.Overtook,
 	})
 	d := st.Estimate.Duration
