@@ -158,3 +158,49 @@ func TestPreemptByDefault(t *testing.T) {
 		t.Errorf("the job without a hook has %d attempts", len(j.Attempts))
 	}
 }
+
+// TestGangsMakeAndTakePlaces: a gang that waited takes the places of a gang on two nodes
+// and of a job on a third, all at once, and both go on later from where they were: each
+// process of the gang saved its own state, though they took different times for it and
+// ended with a failure.
+func TestGangsMakeAndTakePlaces(t *testing.T) {
+	t.Parallel()
+	c := startClusterWith(t, []string{"BERTH_SCHEDULING_PREEMPT_WAIT=1s", "BERTH_SCHEDULING_PREEMPT_EVERY=1s"}, "--nodes", "3x1xT4")
+	dir, one := openDir(t), openDir(t)
+	write(t, filepath.Join(dir, "count.sh"), `r=$BERTH_NODE_RANK
+n=0
+[ -f state.$r ] && n=$(cat state.$r)
+echo "start at $n" >>log.$r
+save() { sleep $r; echo $n >state.$r; echo "saved $n" >>log.$r; exit 3; }
+trap save USR1
+while :; do sleep 0.1; n=$((n + 1)); done
+`)
+	write(t, filepath.Join(one, "count.sh"), counter)
+	gang := c.submit("-D", dir, "-N", "2", "--gpus", "1", "--exclusive", "--time", "20h", "--checkpoint", "USR1@60s", "--", "sh", "count.sh")
+	single := c.submit("-D", one, "--quiet", "--exclusive", "--time", "20h", filepath.Join(one, "count.sh"), "100000")
+	c.await(gang, "RUNNING")
+	c.await(single, "RUNNING")
+	logs := []string{filepath.Join(dir, "log.0"), filepath.Join(dir, "log.1"), filepath.Join(one, "log")}
+	for _, log := range logs {
+		c.eventually("the counters to begin", func() bool { return len(lines(log)) == 1 })
+	}
+	wide := c.submit("-D", dir, "-N", "3", "--gpus", "1", "--exclusive", "--time", "2m", "--", "sleep", "1")
+	c.await(wide, "COMPLETED")
+	for _, log := range logs {
+		c.eventually("the counters to go on", func() bool { return len(lines(log)) == 3 })
+		got := lines(log)
+		if saved := strings.TrimPrefix(got[1], "saved "); saved == got[1] || !strings.HasPrefix(got[2], "start at "+saved) {
+			t.Errorf("%s holds %q, want that it goes on from what was saved", log, got)
+		}
+	}
+	for _, id := range []uint64{gang, single} {
+		shown := c.run("show", fmt.Sprint(id))
+		if want := fmt.Sprintf("Preempted: for job %d: it has ~20 h left, and that one ~2 min and has waited for", wide); !strings.Contains(shown, want) {
+			t.Errorf("show says\n%s\nwithout %q", shown, want)
+		}
+	}
+	if j := c.show(gang); len(j.Attempts) != 2 || j.Attempts[0].State != "PREEMPTED" {
+		t.Errorf("attempts %+v", j.Attempts)
+	}
+	c.run("cancel", fmt.Sprint(gang), fmt.Sprint(single))
+}

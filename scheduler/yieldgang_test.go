@@ -89,6 +89,10 @@ func TestGangsMakeAndTakePlaces(t *testing.T) {
 		{"a gang leaves for a job on one node", 2, []run{gang(1, []part{{0, 2}, {1, 2}})}, waits(1, 2), []cluster.JobID{1}},
 		{"not for one that gains less than its cards lose", 2, []run{gang(1, []part{{0, 2}, {1, 2}})}, waits(1, 1, takes(4*time.Hour)), nil},
 		{"rather a job on one node", 2, []run{gang(1, []part{{0, 1}, {1, 1}}), one(2, 0, 1), one(3, 1, 1)}, waits(1, 1), []cluster.JobID{2}},
+		{"three who lose less together than it gains", 3, []run{one(1, 0, 2, takes(100*time.Minute)), one(2, 1, 2, takes(100*time.Minute)), one(3, 2, 2, takes(100*time.Minute))},
+			waits(3, 2, takes(10*time.Minute)), []cluster.JobID{1, 2, 3}},
+		{"three who lose more together", 3, []run{one(1, 0, 2, takes(94*time.Minute)), one(2, 1, 2, takes(94*time.Minute)), one(3, 2, 2, takes(94*time.Minute))},
+			waits(3, 2, takes(10*time.Minute)), nil},
 		{"a deadline", 2, []run{one(1, 0, 2), one(2, 1, 2, func(j *cluster.Job) { j.Spec.Deadline = cluster.Time(1) << 55 })}, waits(2, 2), nil},
 		{"another partition", 2, []run{one(1, 0, 2), one(2, 1, 2, func(j *cluster.Job) { j.Spec.Partition = "a" })}, waits(2, 2), nil},
 		{"nodes of its own", 2, []run{one(1, 0, 1), one(2, 0, 1), one(3, 1, 1)}, waits(2, 2, func(j *cluster.Job) { j.Spec.Where = &cluster.Where{Whole: true} }), []cluster.JobID{1, 2, 3}},
@@ -172,22 +176,22 @@ func TestRoomForAGangIsKept(t *testing.T) {
 // told to end.
 func TestAGangThatEndsIsLetBe(t *testing.T) {
 	t.Parallel()
-	w := NewWorld(farmOf(2, 2, a100))
-	w.Runs = func(*cluster.Job) time.Duration { return 1000 * time.Hour }
-	runsOn(w, Job(1, GPUs(2), Exclusive, onNodes(2), takes(100*time.Hour), hooked), part{0, 2}, part{1, 2})
-	w.Advance(time.Hour)
-	come(w, Job(9, GPUs(2), Exclusive, takes(time.Minute), onNodes(2)))
-	w.Advance(3 * time.Minute)
-	p := scheduler.Schedule(w.Snapshot(), scheduler.Default())
-	if got := asked(&p); !slices.Equal(got, []cluster.JobID{1}) {
-		t.Fatalf("asked %v, want job 1", got)
-	}
-	a := w.Jobs[1].Live()
-	w.Ledg.Release(&a.Gang.Rest[0])
-	a.Gang.Parts[1].State = cluster.JobCompleted
-	p = scheduler.Schedule(w.Snapshot(), scheduler.Default())
-	if got := asked(&p); len(got) > 0 {
-		t.Errorf("asked %v, of which a part has ended", got)
+	for _, ended := range []bool{false, true} {
+		w := NewWorld(farmOf(2, 2, a100))
+		w.Runs = func(*cluster.Job) time.Duration { return 1000 * time.Hour }
+		runsOn(w, Job(1, GPUs(2), Exclusive, onNodes(2), takes(100*time.Hour), hooked), part{0, 2}, part{1, 2})
+		w.Advance(time.Hour)
+		if a := w.Jobs[1].Live(); ended {
+			w.Ledg.Release(&a.Gang.Rest[0])
+			a.Gang.Parts[1].State = cluster.JobCompleted
+			runsOn(w, Job(2, GPUs(2), Exclusive, takes(time.Hour)), part{1, 2})
+		}
+		come(w, Job(9, GPUs(2), Exclusive, takes(time.Minute)))
+		w.Advance(3 * time.Minute)
+		p := scheduler.Schedule(w.Snapshot(), scheduler.Default())
+		if got := asked(&p); (len(got) == 0) != ended {
+			t.Errorf("asked %v, a part of job 1 has ended: %t", got, ended)
+		}
 	}
 }
 
