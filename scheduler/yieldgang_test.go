@@ -96,6 +96,7 @@ func TestGangsMakeAndTakePlaces(t *testing.T) {
 		{"a deadline", 2, []run{one(1, 0, 2), one(2, 1, 2, func(j *cluster.Job) { j.Spec.Deadline = cluster.Time(1) << 55 })}, waits(2, 2), nil},
 		{"another partition", 2, []run{one(1, 0, 2), one(2, 1, 2, func(j *cluster.Job) { j.Spec.Partition = "a" })}, waits(2, 2), nil},
 		{"nodes of its own", 2, []run{one(1, 0, 1), one(2, 0, 1), one(3, 1, 1)}, waits(2, 2, func(j *cluster.Job) { j.Spec.Where = &cluster.Where{Whole: true} }), []cluster.JobID{1, 2, 3}},
+		{"nodes of its own, on one somebody has cores", 2, []run{one(1, 0, 2), one(2, 0, 0, soft), one(3, 1, 1)}, waits(2, 1, func(j *cluster.Job) { j.Spec.Where = &cluster.Where{Whole: true} }), nil},
 		{"nodes of its own, one is not to be had", 2, []run{one(1, 0, 1), one(2, 0, 1, soft), one(3, 1, 1)}, waits(2, 1, func(j *cluster.Job) { j.Spec.Where = &cluster.Where{Whole: true} }), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -160,6 +161,12 @@ func TestRoomForAGangIsKept(t *testing.T) {
 	said := fmt.Sprint(scheduler.Explain(w.Snapshot(), w.Jobs[9], pol))
 	if !strings.Contains(said, "job 2 saves its state and makes room for this one") {
 		t.Errorf("the gang is told %s", said)
+	}
+	if strings.Contains(said, "the next pass decides") {
+		t.Errorf("the gang is told of one node that has room: %s", said)
+	}
+	if f, ok := scheduler.ForecastStart(w.Snapshot(), w.Jobs[10], pol); !ok || f.P50 <= w.Clock || !strings.Contains(f.Missing, "job 9 comes before it") {
+		t.Errorf("who comes after the gang is told %+v", f)
 	}
 	w.End(2)
 	if p = scheduler.Schedule(w.Snapshot(), pol); len(p.Starts) == 0 || p.Starts[0].Job != 9 {

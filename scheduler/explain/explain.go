@@ -53,10 +53,14 @@ func Why(snap *cluster.Snapshot, job *cluster.Job, pol rules.Policy, by Passes) 
 			out = append(out, Explanation{Reason: cluster.Reason{Code: cluster.ReasonUnconfirmed, Detail: fmt.Sprintf("job %d saves its state and makes room for this one", r.ID)}})
 		}
 	}
-	if job.Spec.NodeCount() > 1 || job.Spec.WholeNodes() {
+	several := job.Spec.NodeCount() > 1 || job.Spec.WholeNodes()
+	if several {
 		out = append(out, x.span(pol))
 	}
 	for _, f := range x.out {
+		if several && f.code == cluster.ReasonUnconfirmed {
+			continue // one node decides nothing
+		}
 		out = append(out, Explanation{Reason: cluster.Reason{Code: f.code, Detail: f.words()}, Count: f.count, GPUType: f.gpuType})
 	}
 	return out

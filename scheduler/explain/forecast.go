@@ -79,6 +79,9 @@ func When(snap *cluster.Snapshot, job *cluster.Job, pol rules.Policy, by Passes)
 	early, _ = best.shifted(max(now, early), best.length)
 	late, _ = best.shifted(max(now, late), best.length)
 	f.P50, f.P90 = cluster.Time(max(now, early)), cluster.Time(max(now, early, late))
+	if job.Spec.GPUs > 0 && int64(f.P50) <= now {
+		x.afterOthers(&f)
+	}
 	return f, true
 }
 
