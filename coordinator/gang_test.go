@@ -135,10 +135,17 @@ func tenanted(t *testing.T) policies.Policy {
 	return p
 }
 
-// TestGuaranteesAreRefusedWhereGangsWait: guarantees to tenants do not suit while a
-// gang waits, held or not; where they were given all the same, the gang is told that
-// it never starts, and not that it does at any moment.
-func TestGuaranteesAreRefusedWhereGangsWait(t *testing.T) {
+// ownNodes is a job that wants two nodes for itself.
+func ownNodes() *apiv1.JobSpec {
+	s := onTwo()
+	s.Where = &apiv1.Where{Whole: true}
+	return s
+}
+
+// TestGuaranteesAreRefusedWhereNodesAreAskedFor: guarantees to tenants do not suit while
+// somebody waits for nodes of its own, held or not; where they were given all the same,
+// that job is told that it never starts, and not that it does at any moment.
+func TestGuaranteesAreRefusedWhereNodesAreAskedFor(t *testing.T) {
 	t.Parallel()
 	other := lead.Scheduling{Site: site.Site{Chosen: site.Chosen{Policy: scheduler.Default(), Planner: tenanted(t)}}}
 	c := coordtest.Start(t, coordtest.Options{N: 1})
@@ -148,13 +155,19 @@ func TestGuaranteesAreRefusedWhereGangsWait(t *testing.T) {
 	if err := c.Coordinator(0).Suits(&other); err != nil {
 		t.Fatalf("nobody waits: %v", err)
 	}
-	gang := onTwo()
-	gang.Hold = true
-	ids, err := submit(t, cc, alice, reqID(1), gang)
+	gang, own := onTwo(), ownNodes()
+	gang.Hold, own.Hold = true, true
+	if _, err := submit(t, cc, alice, reqID(1), gang); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Coordinator(0).Suits(&other); err != nil {
+		t.Fatalf("a gang waits: %v", err)
+	}
+	ids, err := submit(t, cc, alice, reqID(2), own)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "policy slot+sjf guarantees cells on one node each to tenants, and job 1 waits for 2 nodes; let them start or cancel them first"
+	const want = "policy slot+sjf guarantees cells to tenants, and job 2 waits for nodes of its own; let them start or cancel them first"
 	if err := c.Coordinator(0).Suits(&other); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q", err, want)
 	}
@@ -164,31 +177,44 @@ func TestGuaranteesAreRefusedWhereGangsWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if es := why.Explanations; len(es) != 1 || !strings.Contains(es[0].Detail, "nothing is guaranteed over several nodes") || why.Forecast != nil {
+	if es := why.Explanations; len(es) != 1 || !strings.Contains(es[0].Detail, "nodes are nobody's alone") || why.Forecast != nil {
 		t.Errorf("explained by %v, forecast %v", es, why.Forecast)
 	}
 	when, err := apiv1.NewJobServiceClient(cc).ListForecasts(as(t, alice), &apiv1.ListForecastsRequest{Ids: ids})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if fs := when.Forecasts; len(fs) != 1 || fs[0].Forecast != nil || !strings.Contains(fs[0].CannotSay, "nothing is guaranteed over several nodes") {
+	if fs := when.Forecasts; len(fs) != 1 || fs[0].Forecast != nil || !strings.Contains(fs[0].CannotSay, "nodes are nobody's alone") {
 		t.Errorf("forecasts %v", fs)
 	}
 }
 
-// TestGuaranteesRefuseGangs: a submit says that tenants have cells on one node each.
-func TestGuaranteesRefuseGangs(t *testing.T) {
+// TestGuaranteesRefuseWholeNodes: a submit says that nodes are nobody's where GPUs are
+// guaranteed; a gang is told what its team's cells are.
+func TestGuaranteesRefuseWholeNodes(t *testing.T) {
 	t.Parallel()
 	c := coordtest.Start(t, coordtest.Options{N: 1, Planner: tenanted(t)})
 	cc := c.Dial(0, "gate", "g")
 	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
 	c.Agent(0, "n2", "b1", coordtest.T4("GPU-2"))
-	const want = "nodes: GPUs are guaranteed to tenants here, in cells on one node each (policy slot+sjf)"
-	if _, err := submit(t, cc, alice, reqID(1), onTwo()); err == nil || !strings.Contains(err.Error(), want) {
+	const want = "nodes: GPUs are guaranteed to tenants here (policy slot+sjf), and nodes are nobody's alone"
+	if _, err := submit(t, cc, alice, reqID(1), ownNodes()); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q", err, want)
 	}
 	if _, err := submit(t, cc, alice, reqID(2), spec(2000)); err != nil {
 		t.Errorf("on one node: %v", err)
+	}
+	ids, err := submit(t, cc, alice, reqID(3), onTwo())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const told = "its user is of no team with a guarantee; it may borrow when preemptible"
+	why, err := apiv1.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: ids[0]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if es := why.Explanations; len(es) == 0 || !strings.Contains(es[0].Detail, told) || why.Forecast != nil {
+		t.Errorf("explained by %v, forecast %v", es, why.Forecast)
 	}
 }
 

@@ -282,3 +282,36 @@ func TestGangsUnderAnotherPolicy(t *testing.T) {
 		t.Errorf("%s", c.run("show", fmt.Sprint(three)))
 	}
 }
+
+// TestTenantsGangTakesItsNodesBack: a team that is guaranteed two nodes of a rack gets
+// its gang there once the gang of another, which borrowed three nodes, has saved its
+// state on all of them; that one is told why it waits, and both ranks why they ended.
+func TestTenantsGangTakesItsNodesBack(t *testing.T) {
+	t.Parallel()
+	c := startClusterWith(t, []string{"BERTH_SCHEDULING_TENANTS=vision=root/T4:2=1, speech=31002/T4:1=1"}, "--policy", "fgd", "--nodes", "2x1xT4@rack=a,2x1xT4@rack=b")
+	dir := openDir(t)
+	write(t, filepath.Join(dir, "save.sh"), `trap 'sleep $BERTH_NODE_RANK; echo saved >saved.$BERTH_NODE_RANK; exit 0' USR1
+echo begins >began.$BERTH_NODE_RANK
+while :; do sleep 0.1; done
+`)
+	lent := parseID(t, c.runAs(31002, "submit", "--parsable", "-D", dir, "-N", "3", "--gpus", "1", "--exclusive", "--checkpoint", "USR1@60s", "--", "sh", "save.sh").stdout)
+	for rank := range 3 {
+		c.eventually("the gang to begin", func() bool { return len(lines(filepath.Join(dir, fmt.Sprintf("began.%d", rank)))) == 1 })
+	}
+	mine := c.submit("-D", dir, "-N", "2", "--gpus", "1", "--exclusive", "--", "sleep", "3600")
+	c.await(mine, "RUNNING")
+	shown := c.run("show", fmt.Sprint(mine))
+	if !strings.Contains(shown, "fgd: 2 nodes with 1 of T4 each, in the cells of team vision") || !strings.Contains(shown, "n[1-2]") && !strings.Contains(shown, "n[3-4]") {
+		t.Errorf("show says\n%s\nwant two nodes of one rack", shown)
+	}
+	c.await(lent, "PENDING")
+	for rank := range 3 {
+		if got := lines(filepath.Join(dir, fmt.Sprintf("saved.%d", rank))); len(got) != 1 {
+			t.Errorf("rank %d wrote %q when it was to save its state", rank, got)
+		}
+	}
+	if why := c.run("why", fmt.Sprint(lent)); !strings.Contains(why, "the cells of team speech are 1 whole nodes, and it needs 3 at once; it was preempted shortly ago and borrows again in ") {
+		t.Errorf("why says\n%s", why)
+	}
+	c.run("cancel", fmt.Sprint(mine), fmt.Sprint(lent))
+}

@@ -49,24 +49,21 @@ func (l *Leader) SetScheduling(s Scheduling) {
 }
 
 // Suits reports why other policies cannot take the place of those in use: somebody waits
-// for several nodes where they keep cells for tenants, and would wait for ever. The error
-// is an *cluster.Error of CodeInvalid.
+// for nodes of its own where they keep cells for tenants, and would wait for ever. The
+// error is an *cluster.Error of CodeInvalid.
 func (l *Leader) Suits(s *Scheduling) error {
-	spans, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobPending, cluster.JobQueued}, Keep: func(j *cluster.Job) bool {
+	apart, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobPending, cluster.JobQueued}, Keep: func(j *cluster.Job) bool {
 		return s.Of(j.Spec.Partition).SpanReason(j).Code != ""
 	}})
-	if len(spans) == 0 {
+	if len(apart) == 0 {
 		return nil
 	}
-	j := spans[0]
-	who := fmt.Sprintf("job %d waits for %d whole nodes", j.ID, j.Spec.NodeCount())
-	if !j.Spec.WholeNodes() {
-		who = fmt.Sprintf("job %d waits for %d nodes", j.ID, j.Spec.NodeCount())
-	}
-	if n := len(spans); n > 1 {
+	j := apart[0]
+	who := fmt.Sprintf("job %d waits for nodes of its own", j.ID)
+	if n := len(apart); n > 1 {
 		who += fmt.Sprintf(", and %d others like it", n-1)
 	}
-	return cluster.Errorf(cluster.CodeInvalid, "policy %s guarantees cells on one node each to tenants, and %s; let them start or cancel them first, or take the tenants out",
+	return cluster.Errorf(cluster.CodeInvalid, "policy %s guarantees cells to tenants, and %s; let them start or cancel them first, or take the tenants out",
 		s.Of(j.Spec.Partition).Name(), who)
 }
 

@@ -173,27 +173,28 @@ func (b *Binding) withinGuarantee(pl *place) []*resident {
 		}
 	}
 	slices.SortFunc(all, func(x, y *resident) int { return cmp.Or(cmp.Compare(x.Since, y.Since), cmp.Compare(x.ID, y.ID)) })
-	widths := make([][]int, len(b.tenants))
-	for t := range widths {
-		widths[t] = b.charged(pl, int32(t))
+	loads := make([][]load, len(b.tenants))
+	for t := range loads {
+		loads[t] = b.charged(pl, int32(t))
 	}
 	charged := make([]bool, len(pl.on))
 	for i := range pl.on {
 		charged[i] = slices.ContainsFunc(pl.on[i], func(o *resident) bool { return o.own })
 	}
 	for _, r := range all {
-		n := 0
+		ws := map[int32]int{} // by node
 		for _, g := range r.GPUs {
 			if i, ok := pl.f.leafAt[g]; ok && !charged[i] {
-				n++
+				ws[pl.f.leaves[i].node]++
 			}
 		}
-		if n > 0 && !holds(pl.need[r.tenant], widths[r.tenant], n) {
+		l := loadOf(ws)
+		if l.nodes > 0 && !pl.holds(r.tenant, loads[r.tenant], l.width, l.nodes) {
 			continue
 		}
 		out = append(out, r)
-		if n > 0 {
-			widths[r.tenant] = append(widths[r.tenant], n)
+		if l.nodes > 0 {
+			loads[r.tenant] = append(loads[r.tenant], l)
 		}
 		for _, g := range r.GPUs {
 			if i, ok := pl.f.leafAt[g]; ok {
@@ -233,7 +234,7 @@ func (pl *place) problem(b *Binding) *problem {
 	}
 	used := make([][]int, len(pl.need))
 	for t := range used {
-		used[t] = usedCells(pl.need[t], b.charged(pl, int32(t)))
+		used[t] = pl.usedCells(int32(t), b.charged(pl, int32(t)))
 	}
 	return newProblem(pl.f, pl.need, used, firm, busy)
 }

@@ -19,6 +19,14 @@ func node(name string, gpus int) *cluster.Node {
 	return n
 }
 
+// inRack says in which rack a node is; "" is to say nothing.
+func inRack(n *cluster.Node, rack string) *cluster.Node {
+	if rack != "" {
+		n.Features = []string{"big", RackFeature + rack}
+	}
+	return n
+}
+
 func gpu(node string, i int) cluster.GPUID { return cluster.GPUID(fmt.Sprintf("%s-%02d", node, i)) }
 
 func gpus(node string, is ...int) []cluster.GPUID {
@@ -93,6 +101,7 @@ func TestCheck(t *testing.T) {
 	eight := []*cluster.Node{node("a", 8), node("b", 8)}
 	drained := []*cluster.Node{node("a", 8), node("b", 8)}
 	drained[0].Drain = true
+	racks := []*cluster.Node{inRack(node("a", 8), "r1"), inRack(node("b", 8), "r2"), inRack(node("c", 8), "r1")}
 	odd := []*cluster.Node{node("a", 6), node("b", 12)}
 	for _, c := range []struct {
 		name    string
@@ -104,7 +113,11 @@ func TestCheck(t *testing.T) {
 		{"who is drained comes back", drained, []Tenant{tenant("x", "8=2")}, ""},
 		{"one too many", eight, []Tenant{tenant("x", "8=1"), tenant("y", "4=1", "2=2", "1=1")},
 			"tenant y: g:1=1 does not fit: 1 of them are short; the nodes have 16 groups of 1, and the cells of that size and larger of all tenants take more; lower a guarantee or add nodes"},
-		{"larger than a node", eight, []Tenant{tenant("x", "16=1")}, "tenant x: g:16=1 does not fit: 1 of them are short; the nodes have 0 groups of 16"},
+		{"two nodes together", eight, []Tenant{tenant("x", "16=1")}, ""},
+		{"larger than both nodes", eight, []Tenant{tenant("x", "32=1")}, "tenant x: g:32=1 does not fit: 1 of them are short; the nodes have 0 groups of 32"},
+		{"two nodes of two racks", racks[:2], []Tenant{tenant("x", "16=1")}, "tenant x: g:16=1 does not fit: 1 of them are short; the nodes have 0 groups of 16"},
+		{"two nodes of one of two racks", racks, []Tenant{tenant("x", "16=1"), tenant("y", "8=1")}, ""},
+		{"nodes of other sizes are none of it", []*cluster.Node{node("a", 8), node("b", 4), node("c", 4)}, []Tenant{tenant("x", "16=1")}, "tenant x: g:16=1 does not fit: 1 of them"},
 		{"six is four and two", odd, []Tenant{tenant("x", "8=1", "4=2", "2=1")}, ""},
 		{"six is not three twos of four", odd, []Tenant{tenant("x", "4=5")}, "tenant x: g:4=5 does not fit: 1 of them"},
 		{"no such type", eight, []Tenant{{Name: "x", Cells: []Cell{{"h", 1, 1}}}}, "tenant x: h:1=1 does not fit: 1 of them are short; the nodes have 0 groups of 1"},

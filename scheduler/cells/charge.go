@@ -1,82 +1,120 @@
 package cells
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// charged lists the widths of a tenant's own jobs on a type. Shares of one
-// card count once. Jobs on nodes that take no others count too.
-func (b *Binding) charged(pl *place, tenant int32) []int {
-	width := map[cluster.JobID]int{}
+// load is what a job takes of cells: so many cards on each of so many nodes.
+type load struct{ width, nodes int }
+
+// charged lists what a tenant's own jobs take of a type. Shares of one card count once.
+// Jobs on nodes that take no others count too.
+func (b *Binding) charged(pl *place, tenant int32) []load {
+	width := map[cluster.JobID]map[int32]int{} // by node
 	var order []cluster.JobID
 	for i := range pl.on {
 		for _, r := range pl.on[i] {
 			if r.own && r.tenant == tenant {
-				if _, ok := width[r.ID]; !ok {
-					order = append(order, r.ID)
+				if width[r.ID] == nil {
+					order, width[r.ID] = append(order, r.ID), map[int32]int{}
 				}
-				width[r.ID]++
+				width[r.ID][pl.f.leaves[i].node]++
 				break // who lies beside it has the card for nothing
 			}
 		}
 	}
-	out := make([]int, 0, len(order))
+	out := make([]load, 0, len(order))
 	for _, id := range order {
-		out = append(out, width[id])
+		out = append(out, loadOf(width[id]))
 	}
 	return out
 }
 
-// holds reports whether cells can hold a job of n cards beside jobs of given
-// widths, were all packed anew: with widths rounded up to levels, for which
-// packing by decreasing width is exact, or as they are.
-func holds(need []int, widths []int, n int) bool {
-	return fits(need, widths, n, func(w int) int { return 1 << level(w) }) || fits(need, widths, n, func(w int) int { return w })
+// loadOf is what a job takes that has so many cards of each of some nodes.
+func loadOf(width map[int32]int) load {
+	l := load{nodes: len(width)}
+	for _, w := range width {
+		l.width = max(l.width, w)
+	}
+	return l
 }
 
-func fits(need []int, widths []int, n int, size func(int) int) bool {
-	rest := packed(need, widths, size)
-	return slices.ContainsFunc(rest, func(r room) bool { return r.left >= size(n) })
+// flat is the cells of a tenant with those of several nodes as so many of one: whatever
+// lies in them lies on one node, or has a part on each of several.
+func (pl *place) flat(tenant int32) []int {
+	out := slices.Clone(pl.need[tenant])
+	for l := pl.f.whole + 1; l < len(out); l++ {
+		out[pl.f.whole] += out[l] << (l - pl.f.whole)
+		out[l] = 0
+	}
+	return out
+}
+
+// holds reports whether a tenant's cells can hold a job of n cards on each of so many
+// nodes beside others, were all packed anew: with widths rounded up to
+// levels, for which packing by decreasing width is exact, or as they are. Who needs
+// several nodes needs cells that are nodes: two smaller ones may be on the same.
+func (pl *place) holds(tenant int32, loads []load, n, nodes int) bool {
+	need, least := pl.flat(tenant), 0
+	if nodes > 1 {
+		least = pl.f.whole
+	}
+	fits := func(size func(int) int) bool {
+		k := 0
+		for _, r := range packed(need, pl.f.whole, loads, size) {
+			if r.level >= least && r.left >= size(n) {
+				k++
+			}
+		}
+		return k >= nodes
+	}
+	return fits(func(w int) int { return 1 << level(w) }) || fits(func(w int) int { return w })
 }
 
 // room is what a cell of a level has left.
 type room struct{ level, left int }
 
-// packed lays jobs into cells, the widest first, each where least is left.
-// Who fits nowhere lies outside.
-func packed(need []int, widths []int, size func(int) int) []room {
+// packed lays jobs into cells, the widest first, each where least is left; one on several
+// nodes into as many cells that are nodes, of level whole. Who fits nowhere lies outside.
+func packed(need []int, whole int, loads []load, size func(int) int) []room {
 	var cells []room
 	for l, n := range need {
 		for range n {
 			cells = append(cells, room{l, 1 << l})
 		}
 	}
-	widths = slices.Clone(widths)
-	slices.Sort(widths)
-	for i := len(widths) - 1; i >= 0; i-- {
-		best := -1
-		for k := range cells {
-			if cells[k].left >= size(widths[i]) && (best < 0 || cells[k].left < cells[best].left) {
-				best = k
+	loads = slices.Clone(loads)
+	slices.SortFunc(loads, func(a, b load) int { return cmp.Or(cmp.Compare(b.width, a.width), cmp.Compare(b.nodes, a.nodes)) })
+	for _, l := range loads {
+		taken := map[int]struct{}{}
+		for range l.nodes {
+			best := -1
+			for k := range cells {
+				_, twice := taken[k]
+				if !twice && (l.nodes == 1 || cells[k].level >= whole) && cells[k].left >= size(l.width) && (best < 0 || cells[k].left < cells[best].left) {
+					best = k
+				}
 			}
-		}
-		if best >= 0 {
-			cells[best].left -= size(widths[i])
+			if best >= 0 {
+				taken[best] = struct{}{}
+				cells[best].left -= size(l.width)
+			}
 		}
 	}
 	return cells
 }
 
-// usedCells counts by level the cells that jobs of given widths take.
-func usedCells(need []int, widths []int) []int {
-	out := make([]int, len(need))
-	if len(widths) == 0 {
+// usedCells counts by level the cells that a tenant's jobs take.
+func (pl *place) usedCells(tenant int32, loads []load) []int {
+	out := make([]int, len(pl.need[tenant]))
+	if len(loads) == 0 {
 		return out
 	}
-	for _, r := range packed(need, widths, func(w int) int { return w }) {
+	for _, r := range packed(pl.need[tenant], pl.f.whole, loads, func(w int) int { return w }) {
 		if r.left < 1<<r.level {
 			out[r.level]++
 		}
@@ -105,16 +143,16 @@ func (b *Binding) Usage(tenant string) []Usage {
 		for l, n := range pl.need[t] {
 			u.GPUs += n << l
 		}
-		widths := b.charged(pl, t)
-		for _, w := range widths {
-			u.Used += w
+		loads := b.charged(pl, t)
+		for _, l := range loads {
+			u.Used += l.width * l.nodes
 		}
 		for i := range pl.on {
 			if slices.ContainsFunc(pl.on[i], func(r *resident) bool { return r.tenant == t && !r.own && !r.Ending }) {
 				u.Borrowed++
 			}
 		}
-		for _, r := range packed(pl.need[t], widths, func(w int) int { return 1 << level(w) }) {
+		for _, r := range packed(pl.flat(t), pl.f.whole, loads, func(w int) int { return 1 << level(w) }) {
 			u.Largest = max(u.Largest, 1<<bits.Len(uint(r.left))>>1)
 		}
 		if u != (Usage{GPUType: name}) {

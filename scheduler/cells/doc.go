@@ -1,5 +1,5 @@
 // Package cells guarantees tenants parts of a cluster in the shape in which
-// jobs need them: so many aligned groups of 1, 2, 4, 8 … GPUs of one node,
+// jobs need them: so many aligned groups of 1, 2, 4, 8 … GPUs of one node, or nodes of a rack,
 // instead of a number of GPUs that may lie scattered. What a tenant leaves
 // idle others borrow, and give back when it is asked for.
 //

@@ -4,26 +4,33 @@ import (
 	"cmp"
 	"math/bits"
 	"slices"
+	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// forest is the buddy trees of one GPU type: a node of 8 is one tree of
-// 8, 4, 2, 1; one of 6 is a tree of 4 and one of 2.
+// RackFeature begins the feature of a node that says in which rack it stands, such as
+// rack=r12. Nodes without are all of one rack.
+const RackFeature = "rack="
+
+// forest is the buddy trees of one GPU type: a node of 8 is a tree of 8, 4, 2, 1; one of
+// 6 is a tree of 4 and one of 2. The largest nodes of a rack, where their size is a
+// power of two, are halves of larger trees: three of 8 are a tree of 16 and one of 8.
 type forest struct {
 	gpuType string
 	leaves  []leaf
 	blocks  []block
 	levels  [][]int32 // blocks by level, in the order of nodes
 	nodes   []span    // all leaves of a node
+	whole   int       // the level of the largest nodes; blocks above it hold several
 	leafAt  map[cluster.GPUID]int32
 }
 
 // leaf is one card.
 type leaf struct {
 	gpu  cluster.GPUID
-	node cluster.NodeID
-	gone bool // of a node that takes no jobs
+	node int32 // its place in forest.nodes
+	gone bool  // of a node that takes no jobs
 }
 
 type span struct{ lo, hi int32 }
@@ -44,32 +51,79 @@ func (f *forest) at(level int) []int32 {
 	return f.levels[level]
 }
 
-// forests builds the trees of all types, over nodes and cards by id.
+// shelf is the cards of one type of a node.
+type shelf struct {
+	node *cluster.Node
+	rack string
+	gpus []*cluster.GPU
+}
+
+// forests builds the trees of all types, over racks by name and nodes and cards by id.
 func forests(nodes []*cluster.Node) map[string]*forest {
 	nodes = slices.Clone(nodes)
 	slices.SortFunc(nodes, func(a, b *cluster.Node) int { return cmp.Compare(a.ID, b.ID) })
-	out := map[string]*forest{}
+	shelves := map[string][]shelf{}
 	for _, n := range nodes {
 		byType := map[string][]*cluster.GPU{}
 		for i := range n.GPUs {
 			byType[n.GPUs[i].Type] = append(byType[n.GPUs[i].Type], &n.GPUs[i])
 		}
 		for t, gs := range byType {
-			f := out[t]
-			if f == nil {
-				f = &forest{gpuType: t, leafAt: map[cluster.GPUID]int32{}}
-				out[t] = f
-			}
-			f.add(n, gs)
+			shelves[t] = append(shelves[t], shelf{n, rackOf(n), gs})
 		}
+	}
+	out := map[string]*forest{}
+	for t, all := range shelves {
+		f := &forest{gpuType: t, leafAt: map[cluster.GPUID]int32{}}
+		f.plant(all)
+		out[t] = f
 	}
 	return out
 }
 
-// add appends the trees of a node's cards. Cards of one NUMA group stand
-// beside each other when the groups are equal powers of two, so that small
-// cells do not cross them.
-func (f *forest) add(n *cluster.Node, gs []*cluster.GPU) {
+// rackOf is the rack of a node, "" for one that does not say.
+func rackOf(n *cluster.Node) string {
+	for _, f := range n.Features {
+		if rack, ok := strings.CutPrefix(f, RackFeature); ok {
+			return rack
+		}
+	}
+	return ""
+}
+
+// plant makes the trees of a type: rack by rack, the largest nodes of each first, those
+// with one tree over as many of them as there are.
+func (f *forest) plant(all []shelf) {
+	for i := range all {
+		f.whole = max(f.whole, bits.Len(uint(len(all[i].gpus)))-1)
+	}
+	full := func(s shelf) int {
+		if len(s.gpus) == 1<<f.whole {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(all, func(a, b shelf) int { return cmp.Or(cmp.Compare(a.rack, b.rack), cmp.Compare(full(a), full(b))) })
+	for i := 0; i < len(all); {
+		lo := int32(len(f.leaves))
+		f.add(all[i])
+		k := i + 1
+		for ; full(all[i]) == 0 && k < len(all) && all[k].rack == all[i].rack && full(all[k]) == 0; k++ {
+			f.add(all[k])
+		}
+		i = k
+		for hi := int32(len(f.leaves)); lo < hi; {
+			l := min(MaxLevel, bits.Len(uint(hi-lo))-1)
+			f.tree(l, lo, -1)
+			lo += 1 << l
+		}
+	}
+}
+
+// add appends a node's cards. Those of one NUMA group stand beside each other when the
+// groups are equal powers of two, so that small cells do not cross them.
+func (f *forest) add(s shelf) {
+	n, gs := s.node, s.gpus
 	numa := evenGroups(gs)
 	slices.SortFunc(gs, func(a, b *cluster.GPU) int {
 		near := 0
@@ -81,15 +135,9 @@ func (f *forest) add(n *cluster.Node, gs []*cluster.GPU) {
 	lo := int32(len(f.leaves))
 	for _, g := range gs {
 		f.leafAt[g.ID] = int32(len(f.leaves))
-		f.leaves = append(f.leaves, leaf{g.ID, n.ID, !n.Schedulable() || !n.Open(g) || g.SellableMiB <= 0})
+		f.leaves = append(f.leaves, leaf{g.ID, int32(len(f.nodes)), !n.Schedulable() || !n.Open(g) || g.SellableMiB <= 0})
 	}
-	hi := int32(len(f.leaves))
-	f.nodes = append(f.nodes, span{lo, hi})
-	for lo < hi {
-		l := min(MaxLevel, bits.Len(uint(hi-lo))-1)
-		f.tree(l, lo, -1)
-		lo += 1 << l
-	}
+	f.nodes = append(f.nodes, span{lo, int32(len(f.leaves))})
 }
 
 // tree appends the block of a level that begins at a leaf, and those in it.

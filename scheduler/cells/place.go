@@ -7,7 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Request is a job that wants GPUs cards of one type, all of one node.
+// Request is a job that wants GPUs cards of one type of one node, or on each of several.
 type Request struct {
 	ID          cluster.JobID
 	Tenant      string
@@ -17,7 +17,15 @@ type Request struct {
 	Sent    string
 	GPUType string
 	GPUs    int
+	// Nodes is on how many at once, 0 as 1.
+	Nodes int
+	// Barred are tenants of whose cells it borrows none, since jobs of theirs that are
+	// guaranteed these are about to start.
+	Barred []string
 }
+
+// nodes is on how many nodes it lies.
+func (r *Request) nodes() int { return max(1, r.Nodes) }
 
 // Answer is what becomes of a request.
 type Answer struct {
@@ -38,15 +46,20 @@ const rebinds = 64
 
 // Guaranteed reports whether a tenant's cells can hold one more job of its own.
 func (b *Binding) Guaranteed(tenant, gpuType string, gpus int) bool {
+	return b.GuaranteedOn(tenant, gpuType, gpus, 1)
+}
+
+// GuaranteedOn is Guaranteed of a job on several nodes, with so many cards on each.
+func (b *Binding) GuaranteedOn(tenant, gpuType string, gpus, nodes int) bool {
 	t := b.tenantOf(tenant)
 	pl := b.places[gpuType]
 	if pl == nil || int(t) >= len(b.tenants) || gpus < 1 {
 		return false
 	}
-	k := ask{t, gpuType, gpus}
+	k := ask{t, gpuType, gpus, nodes}
 	yes, known := b.asked[k]
 	if !known {
-		yes = holds(pl.need[t], append(b.charged(pl, t), pl.claimed(t)...), gpus)
+		yes = pl.holds(t, append(b.charged(pl, t), pl.claimed(t)...), gpus, nodes)
 		b.asked[k] = yes
 	}
 	return yes
@@ -57,11 +70,12 @@ type ask struct {
 	tenant  int32
 	gpuType string
 	gpus    int
+	nodes   int
 }
 
-// claimed lists the widths of what is being cleared for a tenant.
-func (pl *place) claimed(tenant int32) []int {
-	var out []int
+// claimed lists what is being cleared for a tenant.
+func (pl *place) claimed(tenant int32) []load {
+	var out []load
 	for _, n := range pl.f.nodes {
 		w := 0
 		for i := n.lo; i < n.hi; i++ {
@@ -70,7 +84,7 @@ func (pl *place) claimed(tenant int32) []int {
 			}
 		}
 		if w > 0 {
-			out = append(out, w)
+			out = append(out, load{w, 1})
 		}
 	}
 	return out
@@ -95,19 +109,25 @@ func (b *Binding) Allows(tenant string, preemptible bool, gpu cluster.GPUID) boo
 // Place answers a request and leaves the binding as it is, but for which
 // blocks stand for whose cells; Take enters the answer. ok, when not nil, is
 // asked whether the rest of a node's resources hold the job once the victims
-// have ended there.
+// have ended there; of a job on several nodes it is asked for each.
 func (b *Binding) Place(r Request, ok func(gpus []cluster.GPUID, victims []cluster.JobID) bool) Answer {
 	pl := b.places[r.GPUType]
 	if pl == nil || r.GPUs < 1 {
 		return Answer{}
 	}
-	q := &query{b: b, pl: pl, r: r, t: b.tenantOf(r.Tenant), ok: ok, guaranteed: b.Guaranteed(r.Tenant, r.GPUType, r.GPUs)}
+	q := &query{b: b, pl: pl, r: r, t: b.tenantOf(r.Tenant), ok: ok, guaranteed: b.GuaranteedOn(r.Tenant, r.GPUType, r.GPUs, r.nodes())}
 	mine := func(i int32) bool { return pl.label[i] == q.t }
 	loose := func(i int32) bool { return pl.label[i] == free || pl.label[i] == q.t }
-	any := func(int32) bool { return true }
+	any := func(i int32) bool {
+		l := pl.label[i]
+		return l < 0 || l == q.t || !slices.Contains(r.Barred, b.tenants[l].Name)
+	}
 	tries := []func() Answer{}
 	if q.guaranteed {
 		tries = append(tries, func() Answer { return q.best(mine, false) })
+	}
+	if q.guaranteed && q.inOneCell() { // nearer to each other than where it would be at once
+		tries = append(tries, func() Answer { return q.best(mine, true) })
 	}
 	tries = append(tries, func() Answer { return q.best(loose, false) })
 	if q.guaranteed {
@@ -165,6 +185,9 @@ func (q *query) answer(o *option) Answer {
 // best returns the cheapest set of cards among those allowed.
 func (q *query) best(allowed func(int32) bool, evict bool) Answer {
 	opts := q.options(allowed, evict)
+	if q.r.nodes() > 1 {
+		return q.bestSpan(opts)
+	}
 	for i := range opts {
 		if a := q.answer(&opts[i]); a.GPUs != nil {
 			return a
@@ -220,7 +243,7 @@ func (q *query) options(allowed func(int32) bool, evict bool) []option {
 		o.splits = splits
 		out = append(out, o)
 	}
-	for l := level(q.r.GPUs); l < len(f.levels); l++ {
+	for l := level(q.r.GPUs); l <= f.whole && l < len(f.levels); l++ {
 		for _, b := range f.levels[l] {
 			splits := f.blocks[b].hi - f.blocks[b].lo
 			for a := b; a >= 0 && count(f.blocks[a].span) == int(f.blocks[a].hi-f.blocks[a].lo); a = f.blocks[a].parent {
@@ -339,6 +362,9 @@ func (q *query) around(i int32, s span, in map[int32]struct{}) int {
 // cells than they do, since a guaranteed request must find one.
 func (q *query) rebind(evict bool) Answer {
 	opts := q.options(func(int32) bool { return true }, evict)
+	if q.r.nodes() > 1 {
+		return q.rebindSpan(opts)
+	}
 	for i := range opts {
 		if i == rebinds && q.pl.broke {
 			break

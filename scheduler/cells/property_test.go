@@ -30,14 +30,14 @@ func drawWorld(t *rapid.T, maxNodes int, sizes []int, names []string) *world {
 	w := &world{next: 1}
 	n := rapid.IntRange(1, maxNodes).Draw(t, "nodes")
 	for i := range n {
-		w.nodes = append(w.nodes, node(fmt.Sprintf("n%d", i), rapid.SampledFrom(sizes).Draw(t, "size")))
+		w.nodes = append(w.nodes, inRack(node(fmt.Sprintf("n%d", i), rapid.SampledFrom(sizes).Draw(t, "size")), rapid.SampledFrom([]string{"", "", "", "r1"}).Draw(t, "rack")))
 	}
 	for _, name := range names {
 		w.tenants = append(w.tenants, Tenant{Name: name})
 	}
 	for range rapid.IntRange(0, 6).Draw(t, "cells") {
 		i := rapid.IntRange(0, len(names)-1).Draw(t, "tenant")
-		c := Cell{"g", 1 << rapid.IntRange(0, 3).Draw(t, "level"), 1}
+		c := Cell{"g", 1 << rapid.IntRange(0, 4).Draw(t, "level"), 1}
 		w.tenants[i].Cells = append(w.tenants[i].Cells, c)
 		if Check(w.nodes, w.tenants) != nil {
 			w.tenants[i].Cells = w.tenants[i].Cells[:len(w.tenants[i].Cells)-1]
@@ -50,6 +50,7 @@ func (w *world) bind() *Binding { return Bind(w.nodes, w.tenants, w.jobs) }
 
 func (w *world) draw(t *rapid.T, most int) Request {
 	r := Request{ID: w.next, GPUType: "g", GPUs: rapid.IntRange(1, most).Draw(t, "gpus"), Preemptible: rapid.Bool().Draw(t, "preemptible")}
+	r.Nodes = rapid.SampledFrom([]int{0, 0, 0, 1, 2, 2, 3}).Draw(t, "on nodes")
 	r.Tenant = rapid.SampledFrom(append([]string{"nobody"}, w.names()...)).Draw(t, "of")
 	return r
 }
@@ -83,19 +84,17 @@ func (w *world) check(t *rapid.T, b *Binding, r Request, a Answer) {
 		}
 	}
 	var must []cluster.JobID
-	at := ""
+	at := map[string]int{}
 	for _, g := range a.GPUs {
-		n := string(g[:len(g)-3])
-		if at != "" && at != n {
-			t.Fatalf("%v lies on two nodes", a.GPUs)
+		if at[string(g[:len(g)-3])]++; at[string(g[:len(g)-3])] > r.GPUs {
+			t.Fatalf("%+v lies on %v", r, a.GPUs)
 		}
-		at = n
 		if j, busy := on[g]; busy && !slices.Contains(must, j.ID) {
 			must = append(must, j.ID)
 		}
 	}
 	slices.Sort(must)
-	if len(a.GPUs) != r.GPUs || a.Now != (len(must) == 0) {
+	if n := max(1, r.Nodes); len(at) != n || len(a.GPUs) != n*r.GPUs || a.Now != (len(must) == 0) {
 		t.Fatalf("%+v is answered by %+v with %v there", r, a, must)
 	}
 	if d := cmp.Diff(must, a.Victims); d != "" {
@@ -119,7 +118,7 @@ func (w *world) safe(t *rapid.T, b *Binding) {
 	if g, ok := b.Keeps(); !ok {
 		t.Fatalf("%s lies in a cell of somebody else\njobs %+v", g, w.jobs)
 	}
-	if !w.possible(firm(w.jobs, func(j Job) bool { return !j.Preemptible }), "", 0) {
+	if !w.possible(firm(w.jobs, func(j Job) bool { return !j.Preemptible }), "", 0, 0) {
 		t.Fatalf("no binding is left\njobs %+v", w.jobs)
 	}
 }
@@ -137,10 +136,48 @@ func firm(jobs []Job, own func(Job) bool) map[cluster.GPUID]string {
 	return out
 }
 
+// groups lists the places of cells of a size: aligned cards of a node or, where it is
+// more than the largest nodes have, as many of those that stand beside each other in a
+// rack, the first from a multiple of that number on.
+func (w *world) groups(size int) [][]cluster.GPUID {
+	largest := 1
+	for _, n := range w.nodes {
+		for 2*largest <= len(n.GPUs) {
+			largest *= 2
+		}
+	}
+	var out [][]cluster.GPUID
+	racks := map[string][]*cluster.Node{}
+	for _, n := range w.nodes {
+		for lo := 0; lo+size <= len(n.GPUs) && size <= largest; lo += size {
+			var g []cluster.GPUID
+			for k := lo; k < lo+size; k++ {
+				g = append(g, n.GPUs[k].ID)
+			}
+			out = append(out, g)
+		}
+		if rack := strings.Join(n.Features, ""); len(n.GPUs) == largest {
+			racks[rack] = append(racks[rack], n)
+		}
+	}
+	for _, rack := range []string{"", "big" + RackFeature + "r1"} {
+		for lo, of := 0, size/largest; of > 1 && lo+of <= len(racks[rack]); lo += of {
+			var g []cluster.GPUID
+			for _, n := range racks[rack][lo : lo+of] {
+				for k := range n.GPUs {
+					g = append(g, n.GPUs[k].ID)
+				}
+			}
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
 // possible tries all bindings: is there one in which nobody lies in a cell of
-// somebody else and, when a tenant is named, its cells on some node have so
+// somebody else and, when a tenant is named, its cells have on so many nodes so
 // many cards that nobody holds?
-func (w *world) possible(held map[cluster.GPUID]string, tenant string, want int) bool {
+func (w *world) possible(held map[cluster.GPUID]string, tenant string, want, nodes int) bool {
 	type cell struct {
 		tenant string
 		size   int
@@ -154,6 +191,10 @@ func (w *world) possible(held map[cluster.GPUID]string, tenant string, want int)
 		}
 	}
 	slices.SortFunc(cells, func(a, b cell) int { return order.Or(b.size-a.size, strings.Compare(a.tenant, b.tenant)) })
+	groups := map[int][][]cluster.GPUID{}
+	for _, c := range cells {
+		groups[c.size] = w.groups(c.size)
+	}
 	label := map[cluster.GPUID]string{}
 	budget := 200_000
 	var try func(i, from int) bool
@@ -165,6 +206,7 @@ func (w *world) possible(held map[cluster.GPUID]string, tenant string, want int)
 			if tenant == "" {
 				return true
 			}
+			room := 0
 			for _, n := range w.nodes {
 				k := 0
 				for j := range n.GPUs {
@@ -173,40 +215,35 @@ func (w *world) possible(held map[cluster.GPUID]string, tenant string, want int)
 					}
 				}
 				if k >= want {
-					return true
+					room++
 				}
 			}
-			return false
+			return room >= nodes
 		}
-		at := 0
-		for _, n := range w.nodes {
-			for lo := 0; lo+cells[i].size <= len(n.GPUs); lo += cells[i].size {
-				if at++; at <= from { // equal cells in the order of nodes
-					continue
-				}
-				ok := true
-				for k := lo; k < lo+cells[i].size; k++ {
-					g := n.GPUs[k].ID
-					_, taken := label[g]
-					h, busy := held[g]
-					ok = ok && !taken && (!busy || h == cells[i].tenant)
-				}
-				if !ok {
-					continue
-				}
-				for k := lo; k < lo+cells[i].size; k++ {
-					label[n.GPUs[k].ID] = cells[i].tenant
-				}
-				next := 0
-				if i+1 < len(cells) && cells[i+1] == cells[i] {
-					next = at
-				}
-				if try(i+1, next) {
-					return true
-				}
-				for k := lo; k < lo+cells[i].size; k++ {
-					delete(label, n.GPUs[k].ID)
-				}
+		for at, group := range groups[cells[i].size] {
+			if at < from { // equal cells in the order of places
+				continue
+			}
+			bad := func(g cluster.GPUID) bool {
+				_, taken := label[g]
+				h, busy := held[g]
+				return taken || busy && h != cells[i].tenant
+			}
+			if slices.ContainsFunc(group, bad) {
+				continue
+			}
+			for _, g := range group {
+				label[g] = cells[i].tenant
+			}
+			next := 0
+			if i+1 < len(cells) && cells[i+1] == cells[i] {
+				next = at + 1
+			}
+			if try(i+1, next) {
+				return true
+			}
+			for _, g := range group {
+				delete(label, g)
 			}
 		}
 		return false
@@ -220,7 +257,7 @@ func (w *world) possible(held map[cluster.GPUID]string, tenant string, want int)
 // guarantee can still be kept afterwards.
 func TestSharingSafety(t *testing.T) {
 	t.Parallel()
-	guaranteed, evicting := 0, 0
+	guaranteed, evicting, gangs := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t, 3, []int{2, 4, 4, 8, 6}, []string{"x", "y", "z"})
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {
@@ -231,7 +268,8 @@ func TestSharingSafety(t *testing.T) {
 			}
 			b, r := w.bind(), w.draw(t, 8)
 			held := firm(w.jobs, func(j Job) bool { return b.Own(j.ID) })
-			promised := b.Guaranteed(r.Tenant, "g", r.GPUs) && w.possible(held, r.Tenant, r.GPUs)
+			n := max(1, r.Nodes)
+			promised := b.GuaranteedOn(r.Tenant, "g", r.GPUs, n) && w.possible(held, r.Tenant, r.GPUs, n)
 			a := b.Place(r, nil)
 			w.check(t, b, r, a)
 			if promised && len(a.GPUs) == 0 {
@@ -239,6 +277,9 @@ func TestSharingSafety(t *testing.T) {
 			}
 			if promised {
 				guaranteed++
+				if n > 1 {
+					gangs++
+				}
 			}
 			if len(a.Victims) > 0 {
 				evicting++
@@ -256,10 +297,10 @@ func TestSharingSafety(t *testing.T) {
 	})
 	// How often somebody makes room is up to the draws, a few times in most runs;
 	// that it happens at all is TestPlace's to show.
-	if guaranteed == 0 {
-		t.Error("no request within a guarantee: the law was asked nothing")
+	if guaranteed == 0 || gangs == 0 {
+		t.Error("no request within a guarantee, or none on several nodes: the law was asked nothing")
 	}
-	t.Logf("%d requests within a guarantee, %d that ended others", guaranteed, evicting)
+	t.Logf("%d requests within a guarantee, %d of them on several nodes, %d that ended others", guaranteed, gangs, evicting)
 }
 
 // TestPrivateCluster holds tenants whose jobs and cells are all of one size
@@ -269,7 +310,10 @@ func TestPrivateCluster(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t, 4, []int{4, 8, 8, 16}, []string{"x", "y", "z"})
-		size := 1 << rapid.IntRange(0, 3).Draw(t, "cell")
+		size, largest := 1<<rapid.IntRange(0, 4).Draw(t, "cell"), 4
+		for _, n := range w.nodes {
+			largest = max(largest, len(n.GPUs))
+		}
 		for i := range w.tenants { // z's cells become as many of one size as they can
 			if w.tenants[i].Name == "z" {
 				w.tenants[i].Cells = nil
@@ -287,7 +331,7 @@ func TestPrivateCluster(t *testing.T) {
 			}
 			b, r := w.bind(), w.draw(t, 8)
 			if r.Tenant == "z" {
-				r.GPUs = size
+				r.GPUs, r.Nodes = min(size, largest), max(1, size/largest)
 			}
 			running := 0
 			for _, j := range w.jobs {

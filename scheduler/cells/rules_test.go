@@ -2,6 +2,7 @@ package cells
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -196,32 +197,51 @@ func buddies(blocks, cells []int) bool {
 }
 
 // TestCheckAsBuddies: guarantees are taken if and only if buddy allocation has room
-// for all of them in the nodes, whoever is away.
+// for all of them in the nodes and in what the largest nodes of each rack are together,
+// whoever is away.
 func TestCheckAsBuddies(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var nodes []*cluster.Node
 		var blocks, cells []int
-		for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
+		largest, full := 1, map[string]int{} // a power of two; how many of a rack have that
+		for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
 			n := rapid.IntRange(1, 9).Draw(t, "cards")
-			nodes = append(nodes, node(string(rune('a'+i)), n))
+			for 2*largest <= n {
+				largest *= 2
+			}
+			nodes = append(nodes, inRack(node(string(rune('a'+i)), n), rapid.SampledFrom([]string{"", "r1", "r1"}).Draw(t, "rack")))
 			if rapid.IntRange(0, 3).Draw(t, "away") == 0 {
 				nodes[i].State = cluster.NodeUnreachable
 			}
+		}
+		for _, n := range nodes {
+			left := len(n.GPUs)
+			if left == largest {
+				full[strings.Join(n.Features, "")]++
+				continue
+			}
 			for p := 8; p >= 1; p /= 2 { // 7 is 4, 2 and 1
-				if n >= p {
-					blocks, n = append(blocks, p), n-p
+				if left >= p {
+					blocks, left = append(blocks, p), left-p
 				}
 			}
-			if n > 0 { // of nine
-				blocks = append(blocks, n)
+			if left > 0 { // of nine
+				blocks = append(blocks, left)
+			}
+		}
+		for _, n := range full {
+			for p := 8; p >= 1; p /= 2 { // as many nodes together
+				if n >= p {
+					blocks, n = append(blocks, p*largest), n-p
+				}
 			}
 		}
 		var tenants []Tenant
 		for _, name := range []string{"x", "y"} {
 			tn := Tenant{Name: name}
 			for range rapid.IntRange(0, 4).Draw(t, "kinds") {
-				c := Cell{"g", 1 << rapid.IntRange(0, 3).Draw(t, "level"), rapid.IntRange(1, 3).Draw(t, "count")}
+				c := Cell{"g", 1 << rapid.IntRange(0, 5).Draw(t, "level"), rapid.IntRange(1, 3).Draw(t, "count")}
 				tn.Cells = append(tn.Cells, c)
 				for range c.Count {
 					cells = append(cells, c.GPUs)

@@ -19,8 +19,8 @@ const (
 	MaxCount = 100_000
 )
 
-// Cell is a guarantee of Count cells of GPUs cards each: aligned groups of
-// one node and one type. GPUs is a power of two.
+// Cell is a guarantee of Count cells of GPUs cards each: aligned groups, each of
+// one type and one node, or of several nodes of a rack. GPUs is a power of two.
 type Cell struct {
 	GPUType string
 	GPUs    int

@@ -9,23 +9,37 @@ func (b *Binding) Widest(tenant, gpuType string) int {
 	if pl == nil {
 		return 0
 	}
+	need := pl.flat(t)
 	for l := MaxLevel; l >= 0; l-- {
-		if pl.need[t][l] > 0 {
+		if need[l] > 0 {
 			return 1 << l
 		}
 	}
 	return 0
 }
 
+// wholeNodes is how many nodes of a type a tenant's cells are, those of several counted.
+func (b *Binding) wholeNodes(tenant, gpuType string) int {
+	pl := b.places[gpuType]
+	return pl.flat(b.tenantOf(tenant))[pl.f.whole]
+}
+
+// EverHolds reports whether a tenant's cells could hold a request if they were empty.
+func (b *Binding) EverHolds(r Request) bool {
+	pl, t := b.places[r.GPUType], b.tenantOf(r.Tenant)
+	return pl != nil && int(t) < len(b.tenants) && pl.holds(t, nil, r.GPUs, r.nodes())
+}
+
 // Why says in numbers why a request has to wait, as far as its tenant's cells
 // go, and what would help. It is "" when they are not the reason.
 func (b *Binding) Why(r Request) string {
+	guaranteed := b.GuaranteedOn(r.Tenant, r.GPUType, r.GPUs, r.nodes())
 	for _, s := range b.short {
-		if s.Tenant == r.Tenant && s.GPUType == r.GPUType && s.GPUs >= r.GPUs && b.Guaranteed(r.Tenant, r.GPUType, r.GPUs) {
+		if s.Tenant == r.Tenant && s.GPUType == r.GPUType && s.GPUs >= r.GPUs && guaranteed {
 			return s.String() + ": nodes are drained or silent, or others who may not be ended lie there"
 		}
 	}
-	if b.Guaranteed(r.Tenant, r.GPUType, r.GPUs) {
+	if guaranteed {
 		return ""
 	}
 	if r.Tenant == "" {
@@ -34,6 +48,9 @@ func (b *Binding) Why(r Request) string {
 	widest := b.Widest(r.Tenant, r.GPUType)
 	if widest == 0 {
 		return say(r, fmt.Sprintf("team %s is guaranteed no %s", r.Tenant, r.GPUType))
+	}
+	if n := b.wholeNodes(r.Tenant, r.GPUType); r.nodes() > 1 && n < r.nodes() {
+		return say(r, fmt.Sprintf("the cells of team %s are %d whole nodes, and it needs %d at once", r.Tenant, n, r.nodes()))
 	}
 	if r.GPUs > widest {
 		return say(r, fmt.Sprintf("the largest cells of team %s have %d GPUs, and it needs %d on one node", r.Tenant, widest, r.GPUs))
@@ -45,6 +62,9 @@ func (b *Binding) Why(r Request) string {
 		text := fmt.Sprintf("team %s has %d of %d GPUs of its cells in use", r.Tenant, min(u.Used, u.GPUs), u.GPUs)
 		if u.Used < u.GPUs {
 			text += fmt.Sprintf(", and no cell holds %d more", r.GPUs)
+			if r.nodes() > 1 {
+				text += fmt.Sprintf(" on each of %d nodes", r.nodes())
+			}
 		}
 		return say(r, text)
 	}

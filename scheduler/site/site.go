@@ -42,20 +42,24 @@ func (c *Chosen) pass(snap *cluster.Snapshot) cluster.Plan {
 	return scheduler.Schedule(snap, c.Policy)
 }
 
-// planKnown asks the policy about the jobs that it may have: those over several
-// nodes are kept from one that keeps cells for tenants, and told so.
+// planKnown asks the policy about the jobs that it may have: those that want nodes for
+// themselves are kept from one that keeps cells for tenants, and told so.
 func (c *Chosen) planKnown(snap *cluster.Snapshot, kept []policies.Kept) (cluster.Plan, []policies.Kept) {
-	if c.Tenancy() == nil || !slices.ContainsFunc(snap.Waiting, Spans) {
+	if c.Tenancy() == nil {
 		return c.ask(snap, kept)
 	}
 	less := *snap
-	less.Waiting = slices.DeleteFunc(slices.Clone(snap.Waiting), Spans)
-	plan, kept := c.ask(&less, kept)
+	less.Waiting = nil
+	var told []cluster.Unplaced
 	for _, j := range snap.Waiting {
-		if Spans(j) {
-			plan.Unplaced = append(plan.Unplaced, cluster.Unplaced{Job: j.ID, Reason: c.SpanReason(j)})
+		if r := c.SpanReason(j); r.Code != "" {
+			told = append(told, cluster.Unplaced{Job: j.ID, Reason: r})
+		} else {
+			less.Waiting = append(less.Waiting, j)
 		}
 	}
+	plan, kept := c.planTenants(&less, kept)
+	plan.Unplaced = append(plan.Unplaced, told...)
 	return plan, kept
 }
 
@@ -70,16 +74,15 @@ func (c *Chosen) ask(snap *cluster.Snapshot, kept []policies.Kept) (cluster.Plan
 	return p.PlanBeside(snap, kept)
 }
 
-// SpanReason says that a job on several nodes never starts, since the GPUs are
-// guaranteed to tenants; the code is empty when that is not so. A guarantee is of
-// cells, each on one node: whoever runs beyond them can be ended when somebody
-// asks for a cell of his, and a gang would be whole on none of them.
+// SpanReason says that a job that wants nodes for itself never starts, since the GPUs are
+// guaranteed to tenants; the code is empty when that is not so. A guarantee is of GPUs,
+// and whoever else is on a node need hold none that could be asked back.
 func (c *Chosen) SpanReason(j *cluster.Job) cluster.Reason {
-	if c.Tenancy() == nil || !Spans(j) {
+	if c.Tenancy() == nil || !j.Spec.WholeNodes() {
 		return cluster.Reason{}
 	}
 	return cluster.Reason{Code: cluster.ReasonNodes, Detail: fmt.Sprintf(
-		"GPUs are guaranteed to tenants here, in cells on one node each (policy %s), and nothing is guaranteed over several nodes or for nodes of its own; ask for a part of one node", c.Name())}
+		"GPUs are guaranteed to tenants here (policy %s), and nodes are nobody's alone; ask for GPUs of each node instead", c.Name())}
 }
 
 // WhyWaits is what a pass of a policy beside the scheduler's own says of a job that

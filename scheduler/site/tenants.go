@@ -14,6 +14,31 @@ func (c *Chosen) Tenancy() *policies.Tenancy {
 	return nil
 }
 
+// bindTenants works out whose cells the cards of a snapshot are. A job on several nodes
+// lies on all of them.
+func bindTenants(ten *policies.Tenancy, snap *cluster.Snapshot) *cells.Binding {
+	jobs := make([]cells.Job, 0, len(snap.Running))
+	for _, j := range snap.Running {
+		a := j.Live()
+		if a == nil || len(a.HeldGPUs()) == 0 {
+			continue
+		}
+		c := cells.Job{ID: j.ID, Tenant: ten.Of(j.Owner), Since: max(a.Placed, a.Started), Preemptible: lendable(snap, j),
+			Ending: j.State == cluster.JobCompleting || j.Cancel != nil || j.Preempting()}
+		for _, g := range a.HeldGPUs() {
+			c.GPUs = append(c.GPUs, g.GPU)
+		}
+		jobs = append(jobs, c)
+	}
+	return cells.Bind(snap.Nodes, ten.Tenants, jobs)
+}
+
+// lendable reports whether a job may lie where others have a claim: it can be ended
+// whenever they ask.
+func lendable(snap *cluster.Snapshot, j *cluster.Job) bool {
+	return snap.Terms[j.ID].Preemptible && j.Rested(snap.Now)
+}
+
 // Short says of each guarantee of a tenant that cannot be kept with the nodes in
 // service what lacks. Where there are partitions it says nothing: guarantees are
 // kept in each for itself.
@@ -22,7 +47,7 @@ func Short(snap *cluster.Snapshot, s *Site) (lines []string) {
 	if ten == nil || len(snap.Partitions) > 0 {
 		return nil
 	}
-	for _, lack := range ten.Bind(snap).Short() {
+	for _, lack := range bindTenants(ten, snap).Short() {
 		lines = append(lines, lack.String())
 	}
 	return lines
@@ -37,12 +62,12 @@ func TenantReason(chosen *Chosen, snap *cluster.Snapshot, j *cluster.Job) cluste
 	}
 	s := *snap
 	s.Terms = termsOf([]*cluster.Job{j}, snap.Running)
-	b := ten.Bind(&s)
+	b := bindTenants(ten, &s)
 	for _, e := range j.Estimates {
 		if j.Spec.GPUType != "" && j.Spec.GPUType != e.GPUType || e.GPUType == cluster.CPUType {
 			continue
 		}
-		why := b.Why(cells.Request{ID: j.ID, Tenant: ten.Of(j.Owner), GPUType: e.GPUType, GPUs: j.Spec.GPUs, Preemptible: s.Terms[j.ID].Preemptible, Sent: policies.SentHome(&s, j)})
+		why := b.Why(cells.Request{ID: j.ID, Tenant: ten.Of(j.Owner), GPUType: e.GPUType, GPUs: j.Spec.GPUs, Nodes: j.Spec.NodeCount(), Preemptible: lendable(&s, j), Sent: policies.SentHome(&s, j)})
 		if why != "" {
 			return cluster.Reason{Code: cluster.ReasonTenantCells, Detail: why}
 		}

@@ -16,7 +16,7 @@ type Tenant struct {
 	Name string `yaml:"name"`
 	// Users are user names or numeric uids; each is of one tenant at most.
 	Users []string `yaml:"users"`
-	// Cells are TYPE:GPUS=COUNT: so many groups of GPUs of one node.
+	// Cells are TYPE:GPUS=COUNT: so many groups of GPUs of one node, or of whole nodes.
 	Cells []string `yaml:"cells"`
 }
 

@@ -302,8 +302,8 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 	}
 	es, behind := s.c.explain(snap, j, pol)
 	for _, e := range es {
-		if cells.Code != "" && e.Reason.Code == cluster.ReasonUnconfirmed {
-			continue // there is room, and it is not for this job
+		if cells.Code != "" && (e.Reason.Code == cluster.ReasonUnconfirmed || e.Reason == cells) {
+			continue // there is room, and it is not for this job; or that is said already
 		}
 		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{
 			Code: string(e.Reason.Code), Detail: e.Reason.Detail, Count: uint32(e.Count), GpuType: e.GPUType,
