@@ -149,7 +149,7 @@ lint: ## run staticcheck and gosec, and see that the planted bugs still compile
 vuln: ## look for known vulnerabilities, where their database can be reached (VULNDB=URL)
 	deploy/ci/vuln.sh ./...
 
-generate: ## regenerate the code of proto/ and docs/reference.md
+generate: ## regenerate the code of proto/, docs/reference.md and NOTICE
 	deploy/ci/generate.sh write
 
 check: test-deps fmt vet tidy generate-check lint vuln ## everything but the tests: format, vet, modules, generated code, lint, vulnerabilities

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# generate.sh write|check: regenerates the code of proto/ and the reference of
-# commands, or compares what is committed with what would be generated.
+# generate.sh write|check: regenerates the code of proto/, the reference of commands and
+# NOTICE, or compares what is committed with what would be generated (of NOTICE a test does).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -57,3 +57,5 @@ if [[ $mode == check ]]; then
 fi
 reference=$("${GO:-go}" run ./cmd/berth-lab reference)
 printf '%s\n' "$reference" >docs/reference.md
+notice=$("${GO:-go}" run ./deploy/notice)
+printf '%s\n' "$notice" >NOTICE
