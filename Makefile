@@ -5,6 +5,8 @@
 STATICCHECK        := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 export GOSEC       := github.com/securego/gosec/v2/cmd/gosec@v2.30.0
 export GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+export NFPM        := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.0
+export CYCLONEDX   := github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 export PROTOC_GEN_GO      := v1.36.12
 export PROTOC_GEN_GO_GRPC := v1.6.1
 
@@ -28,31 +30,40 @@ PART     ?= 1
 PREFIX   ?= /usr/local
 DESTDIR  ?=
 LINKDIR  ?= $(PREFIX)/lib/berth/slurm
+export LINKS
 PROGRAMS := berth berthd berth-job berth-lab berth-top
 LINKS    := sbatch squeue scancel sinfo scontrol sacct seff sshare srun salloc sacctmgr sattach sbcast scrontab sdiag sgather sprio sreport sstat strigger
 
 .DEFAULT_GOAL := help
-.PHONY: help build install demo test hunt stress short e2e bench bench-guard bench-slurm experiments fuzz soak mallory mutants lint vuln generate check cover clean test-deps fmt vet tidy generate-check
+.PHONY: help build install packages packages-try demo test hunt stress short e2e bench bench-guard bench-slurm experiments fuzz soak mallory mutants lint vuln generate check cover clean test-deps fmt vet tidy generate-check
 
 help: ## list the targets
 	@echo "targets:"
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 # What users wait for and what stands beside jobs is static and small: without C,
 # without tables for debuggers (stack traces need none), without gRPC's pages of
 # traces. The agent needs C to reach the NVIDIA driver.
+BIN      ?= bin/
 build: ## build bin/berth, berthd, berth-job, berth-lab and berth-top, with the commit from git
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -tags grpcnotrace -ldflags '-s -w' -o bin/ ./cmd/berth ./cmd/berth-job ./cmd/berth-top
-	$(GO) build -trimpath -buildvcs=auto -o bin/ ./cmd/berthd ./cmd/berth-lab
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -tags grpcnotrace -ldflags '-s -w' -o $(BIN) ./cmd/berth ./cmd/berth-job ./cmd/berth-top
+	$(GO) build -trimpath -buildvcs=auto -o $(BIN) ./cmd/berthd ./cmd/berth-lab
 
 install: build ## install the programs, manual pages, completion and links (PREFIX=, DESTDIR=, LINKDIR=)
 	for p in $(PROGRAMS); do install -D -m 0755 bin/$$p $(DESTDIR)$(PREFIX)/bin/$$p || exit; done
-	bin/berth reference --man $(DESTDIR)$(PREFIX)/share/man/man1
+	bin/berth reference --man $(DESTDIR)$(PREFIX)/share/man/man1 --slurm-man $(DESTDIR)$(LINKDIR)/man/man1
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d $(DESTDIR)$(LINKDIR)
 	bin/berth completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/berth
 	bin/berth completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_berth
 	bin/berth completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/berth.fish
 	set -e; for c in $(LINKS); do ln -sfn $(PREFIX)/bin/berth $(DESTDIR)$(LINKDIR)/$$c; done
+
+packages: ## build deb and rpm packages for amd64 and arm64 into bin/packages, and look at them (ARCHS=amd64)
+	deploy/packages/build.sh $(ARCHS)
+	BERTH_PACKAGES=bin/packages $(GO) test -count=1 ./deploy/packages
+
+packages-try: ## install, upgrade, remove and purge them in a Debian of its own under .cache (needs root and debootstrap)
+	deploy/packages/try.sh
 
 demo: build ## show a whole cluster at work on this machine
 	bin/berth demo

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -58,15 +59,44 @@ func TestReference(t *testing.T) {
 // TestManual: each command has a page, and none holds a request of roff's that
 // is the text's.
 func TestManual(t *testing.T) {
-	dir := t.TempDir()
-	run(t, "reference", "--man", dir)
-	pages, err := os.ReadDir(dir)
-	if err != nil || len(pages) < 30 {
-		t.Fatalf("%d pages, %v", len(pages), err)
+	dir, slurmDir := t.TempDir(), t.TempDir()
+	run(t, "reference", "--man", dir, "--slurm-man", slurmDir)
+	ours, theirs := pagesIn(t, dir), pagesIn(t, slurmDir)
+	if len(ours) < 30 {
+		t.Errorf("%d pages", len(ours))
 	}
-	request := regexp.MustCompile(`(?m)^[.'][^\n]*`)
-	for _, p := range pages {
-		data, err := os.ReadFile(dir + "/" + p.Name())
+	for _, name := range slurm.Commands() {
+		page := theirs[name+".1"]
+		for _, want := range []string{".TH " + strings.ToUpper(name) + " 1", ".SH SYNOPSIS\n" + name + " ", "This is Berth's " + name} {
+			if !strings.Contains(page, want) {
+				t.Errorf("%s.1 lacks %q:\n%s", name, want, page)
+			}
+		}
+	}
+	for name, wants := range map[string][]string{
+		"sbatch.1": {`\-a, \-\-array=…`, `at most limits.array_tasks`, "Options that are refused:", `\-\-export\-file=…`},
+		"srun.1":   {`\-l, \-\-label`, `\-\-x11[=…]`, "refused: displays are not forwarded", `\-G, \-\-gpus=…`},
+		"salloc.1": {`\-\-no\-shell`, `\-t, \-\-time=…`},
+		"squeue.1": {`\-\-start`}, "sstat.1": {"berth show JOB"},
+	} {
+		for _, want := range wants {
+			if !strings.Contains(theirs[name], want) {
+				t.Errorf("%s lacks %q:\n%s", name, want, theirs[name])
+			}
+		}
+	}
+}
+
+// pagesIn are the manual pages of a folder; they use few requests of man's language.
+func pagesIn(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, request := map[string]string{}, regexp.MustCompile(`(?m)^[.'][^\n]*`)
+	for _, p := range entries {
+		data, err := os.ReadFile(filepath.Join(dir, p.Name()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +105,9 @@ func TestManual(t *testing.T) {
 				t.Errorf("%s: %q", p.Name(), r)
 			}
 		}
+		pages[p.Name()] = string(data)
 	}
+	return pages
 }
 
 // TestLinks: make install links all names under which the binary is Slurm's,

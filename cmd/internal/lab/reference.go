@@ -1,6 +1,8 @@
 package lab
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,26 +17,38 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/frame"
 	"github.com/berth-scheduler/berth/cmd/internal/daemon"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 	"github.com/berth-scheduler/berth/cmd/internal/top"
 )
 
 // newReferenceCmd prints what docs/reference.md is made of, and manual pages: of
 // all programs, as the one that users type.
 func newReferenceCmd(e *console.Env, _ *client.Client) *cobra.Command {
-	var man string
+	var man, slurmMan string
 	cmd := &cobra.Command{
-		Use: "reference [--man DIR]", Short: "Print the reference of all commands, as Markdown or manual pages", Hidden: true,
+		Use: "reference [--man DIR] [--slurm-man DIR]", Short: "Print the reference of all commands, as Markdown or manual pages", Hidden: true,
 		Example: "  berth reference > reference.md\n  berth reference --man /usr/local/share/man/man1",
 		Args:    console.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if man != "" {
-				return writeManual(whole(e), man)
+				if err := writeManual(whole(e), man); err != nil {
+					return err
+				}
+			}
+			if slurmMan != "" {
+				if err := writeLookAlikes(cmd.Context(), e, slurmMan); err != nil {
+					return err
+				}
+			}
+			if man != "" || slurmMan != "" {
+				return nil
 			}
 			e.Printf("%s", referenceText(whole(e)))
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&man, "man", "", "write a manual page for each command into `DIR`")
+	cmd.Flags().StringVar(&slurmMan, "slurm-man", "", "write a manual page for each of Slurm's names into `DIR`")
 	return cmd
 }
 
@@ -137,6 +151,36 @@ func writePage(dir string, c *cobra.Command) error {
 	}
 	name := strings.ReplaceAll(c.CommandPath(), " ", "-")
 	return os.WriteFile(filepath.Join(dir, name+".1"), []byte(manPage(name, c.Short, about(c), c.UseLine(), "USE", body)), 0o644)
+}
+
+// writeLookAlikes writes a page for each of Slurm's commands, made of its help: what
+// stands in them is Berth's, beside Slurm's own where both are installed.
+func writeLookAlikes(ctx context.Context, e *console.Env, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, name := range slurm.Commands() {
+		var out, errs bytes.Buffer
+		env := *e
+		env.Stdout, env.Stderr, env.Out = &out, &errs, nil
+		if code := frame.Execute(ctx, []string{name, "--help"}, &env, cli.Program()); code != 0 {
+			return fmt.Errorf("berth %s --help: exit code %d: %s", name, code, errs.String())
+		}
+		short := ""
+		for _, c := range whole(e).Commands() {
+			if c.Name() == name {
+				short = c.Short
+			}
+		}
+		usage, text, _ := strings.Cut(out.String(), "\n")
+		about, rest, _ := strings.Cut(strings.TrimSpace(text), "\n\n")
+		page := manPage(name, short, about, strings.TrimPrefix(usage, "Usage: "), "USE", rest+
+			"\n\nThis is Berth's "+name+": berth(1). What becomes of what Slurm does stands in /usr/share/doc/berth/docs/slurm.md.")
+		if err := os.WriteFile(filepath.Join(dir, name+".1"), []byte(page), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // manPage is a page in the language of man.

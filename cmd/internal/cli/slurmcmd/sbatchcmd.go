@@ -84,7 +84,7 @@ func runSbatch(ctx context.Context, e *console.Env, c *client.Client, args []str
 	first, _ := sbatch.Resolve(set, nil)
 	switch {
 	case first.Help:
-		e.Printf("%s\nExamples:\n%s\n", sbatchHelp, sbatchExamples)
+		e.Printf("%s\n%sExamples:\n%s\n", sbatchHelp, sbatch.OptionsHelp(), sbatchExamples)
 		return nil
 	case first.Version:
 		e.Printf("%s\n", slurm.Versioned)

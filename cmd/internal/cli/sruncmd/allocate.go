@@ -95,26 +95,25 @@ func sendSession(ctx context.Context, e *console.Env, c *client.Client, args *jo
 	return &allocation{e: e, c: c, id: resp.GetIds()[0], env: args.Slurm.Asked.Env, over: make(chan struct{})}, nil
 }
 
-// await waits until the job runs, and tells once that it waits. An interrupt
-// cancels it.
+// await waits until the job runs, and tells once that it waits, unless that is for a
+// moment only. An interrupt cancels it.
 func (a *allocation) await(ctx context.Context, queued func()) error {
-	said := false
+	said := newDelayed(queued)
 	err := a.c.WatchJobs(ctx, []uint64{a.id}, func(news []*apiv1.Job) bool {
 		for _, j := range news {
 			if j.GetId() != a.id {
 				continue
 			}
 			a.job = j
-			if st := j.GetState(); st == cluster.JobRunning.String() || console.Terminal(st) {
+			st := j.GetState()
+			if st == cluster.JobRunning.String() || console.Terminal(st) {
 				return true
 			}
-		}
-		if !said {
-			said = true
-			queued()
+			said.waits(st == cluster.JobPending.String() || st == cluster.JobQueued.String())
 		}
 		return false
 	})
+	said.stop()
 	if err != nil {
 		a.cancel()
 		return err
@@ -124,9 +123,6 @@ func (a *allocation) await(ctx context.Context, queued func()) error {
 	}
 	if console.Terminal(a.job.GetState()) {
 		return errRevoked
-	}
-	if !said {
-		queued()
 	}
 	return nil
 }

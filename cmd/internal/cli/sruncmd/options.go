@@ -37,6 +37,21 @@ func OptionNames() []string {
 	return out
 }
 
+// optionsHelp is what help and manual pages say of the options: those that are not
+// sbatch's, or mean something else, and then sbatch's.
+func optionsHelp() string {
+	var own strings.Builder
+	own.WriteString("Options of srun and salloc alone:\n")
+	for _, o := range stepOptions {
+		note := ""
+		if why := refusedOptions[o.Name]; why != "" {
+			note = "refused: " + why
+		}
+		own.WriteString(sbatch.OptionLine(o, note))
+	}
+	return own.String() + "\nThose that they share with sbatch, for a job of their own.\n" + sbatch.OptionsHelp()
+}
+
 // refusedOptions would change what runs, and cannot be done.
 var refusedOptions = map[string]string{
 	"het-group":   "a job has one group of nodes",

@@ -142,6 +142,12 @@ func refusedAs(what string, err error) error {
 const sallocExamples = "  berth salloc -G 1 -t 1:00:00\n" +
 	"  ln -s /usr/bin/berth /usr/local/bin/salloc && salloc -N 2 -G 8 srun python train.py"
 
+const sallocHelp = `Usage: salloc [OPTIONS...] [COMMAND [ARGS...]]
+
+Holds what a job has been given while COMMAND, or a shell, runs on this machine. The options
+are those of Slurm's salloc 22.05; docs/slurm.md says what becomes of them.
+`
+
 // NewSallocCmd returns salloc.
 func NewSallocCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return &cobra.Command{
@@ -161,7 +167,7 @@ func runSalloc(ctx context.Context, e *console.Env, c *client.Client, args []str
 	}
 	switch {
 	case o.has("help") || o.has("usage"):
-		e.Printf("Usage: salloc [OPTIONS...] [COMMAND [ARGS...]]\n\nExamples:\n%s\n", sallocExamples)
+		e.Printf("%s\n%sExamples:\n%s\n", sallocHelp, optionsHelp(), sallocExamples)
 		return nil
 	case o.has("version"):
 		e.Printf("%s\n", slurm.Versioned)
@@ -171,8 +177,12 @@ func runSalloc(ctx context.Context, e *console.Env, c *client.Client, args []str
 	if err != nil {
 		return refusedAs("Job submit/allocate failed", err)
 	}
-	word(e, o, "Pending job allocation %d", a.id)
-	err = a.await(ctx, func() { word(e, o, "job %d queued and waiting for resources", a.id) })
+	waited := false
+	err = a.await(ctx, func() {
+		waited = true
+		word(e, o, "Pending job allocation %d", a.id)
+		word(e, o, "job %d queued and waiting for resources", a.id)
+	})
 	switch {
 	case errors.Is(err, errRevoked):
 		word(e, o, "Job allocation %d has been revoked.", a.id)
@@ -183,7 +193,9 @@ func runSalloc(ctx context.Context, e *console.Env, c *client.Client, args []str
 		}
 		return err
 	}
-	word(e, o, "job %d has been allocated resources", a.id)
+	if waited {
+		word(e, o, "job %d has been allocated resources", a.id)
+	}
 	word(e, o, "Granted job allocation %d", a.id)
 	if o.has("no-shell") {
 		return nil

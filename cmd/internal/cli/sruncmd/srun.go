@@ -72,7 +72,7 @@ func runSrun(ctx context.Context, e *console.Env, c *client.Client, args []strin
 	}
 	switch {
 	case o.has("help") || o.has("usage"):
-		e.Printf("%s\nExamples:\n%s\n", srunHelp, srunExamples)
+		e.Printf("%s\n%sExamples:\n%s\n", srunHelp, optionsHelp(), srunExamples)
 		return nil
 	case o.has("version"):
 		e.Printf("%s\n", slurm.Versioned)

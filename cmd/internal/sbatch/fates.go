@@ -1,0 +1,106 @@
+package sbatch
+
+import (
+	"fmt"
+	"strings"
+)
+
+// said is what becomes of options whose fate depends on their value; of the others
+// the rules say it.
+var said = map[string][2]string{
+	"job-name":        {"honoured", "names of more than 63 bytes, or with a slash, are adapted"},
+	"output":          {"honoured", "with every pattern; without it `slurm-%j.out`"},
+	"error":           {"honoured", "with every pattern; without it where the output goes"},
+	"input":           {"honoured", "with every pattern; without it `/dev/null`"},
+	"export":          {"honoured", "`ALL`, `NONE`, `NIL` or a list"},
+	"wrap":            {"honoured", "a script of one command, as sbatch makes it"},
+	"deadline":        {"honoured", "refused unless the job can end by then; a time of day that has passed is tomorrow's"},
+	"open-mode":       {"honoured", "`append` is what is done without it"},
+	"gres":            {"honoured or refused", "`gpu[:type]:n`; a type is mapped to the cluster's only type of that name. Shards, MPS and other resources are refused"},
+	"gpus":            {"honoured", "`[type:]n`, in all; as many on each of several nodes"},
+	"gpus-per-task":   {"mapped", "times the number of tasks"},
+	"cpus-per-gpu":    {"mapped", "times the number of GPUs"},
+	"mem":             {"honoured or mapped", "0, all memory of a node: the job's memory is not capped, and `--exclusive` keeps others off its nodes"},
+	"mem-per-cpu":     {"mapped", "times the number of cores"},
+	"mem-per-gpu":     {"mapped", "host memory, times the number of GPUs; see `--gpu-mem` for the GPU's own"},
+	"ntasks":          {"mapped", "times `--cpus-per-task` cores; on one node the script runs once, on several once for each task"},
+	"ntasks-per-node": {"mapped", "the number of tasks on each node"}, "tasks-per-node": {"mapped", "the number of tasks on each node"},
+	"ntasks-per-gpu": {"mapped", "tasks for each GPU"}, "ntasks-per-tres": {"mapped", "tasks for each GPU"},
+	"nodes":               {"honoured or refused", "1 to 256; of a range the least"},
+	"time":                {"honoured", "every form, rounded up to minutes; more than 30 days is refused"},
+	"exclusive":           {"honoured or ignored", "whole nodes for itself; `user` and `mcs` are ignored: who shares a GPU with whom is the site's policy"},
+	"nodelist":            {"honoured or refused", "a list such as `gpu[01-04]`, of all of which the job gets a part; a file of names is refused"},
+	"partition":           {"honoured or mapped", "of the cluster's, see `berth partition list`; of several the first that takes the job and is up. A cluster without partitions takes no notice, and says so"},
+	"clusters":            {"honoured or ignored", "`berth`, which the answer then names as Slurm's does; others are ignored, there is one cluster"},
+	"cluster":             {"honoured or ignored", "as `--clusters`"},
+	"begin":               {"honoured", ""},
+	"kill-on-invalid-dep": {"honoured", ""},
+	"dependency":          {"honoured or refused", "`after`, `afterany`, `afterok`, `afternotok` and `singleton`, `aftercorr` and `after:ID+MINUTES`, of jobs, arrays and tasks as 12_3, joined by `,` or `?`; `afterburstbuffer` and `expand` are refused, and jobs that are not known at the submit"},
+	"array":               {"honoured", "every form, with `%N`; at most `limits.array_tasks` tasks, 100,000 unless the site says otherwise"},
+	"signal":              {"honoured or mapped", "`B:` sends it to the script's shell alone; else every process of the job gets it but that shell; KILL, STOP and real-time signals are ignored, and one that would come no later than the start"},
+	"mail-type":           {"honoured", "where the site sends mail; nothing is staged out, so STAGE_OUT never comes"},
+	"mail-user":           {"honoured or refused", "up to five addresses of letters, digits and `._+=-`, with commas between them"},
+	"help":                {"honoured", ""}, "usage": {"honoured", ""}, "version": {"honoured", ""},
+}
+
+// fateOf returns what becomes of an option, in a word and in a sentence.
+func fateOf(name string) (outcome, note string) {
+	if row, ok := said[name]; ok {
+		return row[0], row[1]
+	}
+	r := rules()[name]
+	note = r.note
+	if r.fix != "" {
+		note += "; " + r.fix
+	}
+	return r.fate.String(), note
+}
+
+// OptionsHelp is what help and manual pages say of sbatch's options: those that are
+// done, with what is peculiar to them, then those that are not.
+func OptionsHelp() string {
+	var b strings.Builder
+	for _, part := range []struct{ title, outcome string }{
+		{"Options:", ""},
+		{"Options that change nothing here, of which a job's owner is told:", Ignored.String()},
+		{"Options that are refused:", Refused.String()},
+	} {
+		b.WriteString(part.title + "\n")
+		for _, o := range slurmOptions {
+			outcome, note := fateOf(o.Name)
+			if (outcome == Ignored.String() || outcome == Refused.String()) != (part.outcome != "") || part.outcome != "" && outcome != part.outcome {
+				continue
+			}
+			b.WriteString(OptionLine(o, strings.ReplaceAll(note, "`", "")))
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// OptionLine is one option of a list, with a note that goes on in lines of its own
+// where 80 columns do not hold it.
+func OptionLine(o Option, note string) string {
+	const column, width = 30, 80
+	name := "      --" + o.Name
+	if o.Short != 0 {
+		name = fmt.Sprintf("  -%c, --%s", o.Short, o.Name)
+	}
+	switch o.Arg {
+	case NeedsArg:
+		name += "=…"
+	case MayArg:
+		name += "[=…]"
+	}
+	line := fmt.Sprintf("%-*s", column-1, name)
+	var b strings.Builder
+	for word := range strings.FieldsSeq(note) {
+		if len([]rune(line))+1+len([]rune(word)) > width && strings.TrimSpace(line) != "" {
+			b.WriteString(strings.TrimRight(line, " ") + "\n")
+			line = strings.Repeat(" ", column-1)
+		}
+		line += " " + word
+	}
+	b.WriteString(strings.TrimRight(line, " ") + "\n")
+	return b.String()
+}
