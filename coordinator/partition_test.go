@@ -280,7 +280,7 @@ func TestPartitionsAreJudgedAtSubmit(t *testing.T) {
 		spec *apiv1.JobSpec
 		want string
 	}{
-		{spec(0), "partition: is missing, and none is the default; name one with --partition: a"},
+		{spec(0), "no partition is named, and none is the default: name one of a by --partition (-p); an administrator makes one the default by berth partition set a --default"},
 		{in("b", spec(0)), `partition "b" is not known; the partitions are a`},
 		{in("a", long), "time: 2h is above the most that partition a allows, 1h"},
 		{in("a", elsewhere), "node n2 is not in partition a, which has n[1,8-9]"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -184,28 +185,46 @@ func newConfigCommand() *cobra.Command {
 		Use: "print coordinator|agent", Short: "Print each value and where it comes from", Args: cobra.ExactArgs(1),
 		Example: "  berth config print agent --config /etc/berth/agent.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			src, err := o.sources()
+			l, err := o.load(args[0])
 			if err != nil {
 				return err
 			}
-			switch args[0] {
-			case "coordinator":
-				l, err := config.LoadCoordinator(src)
-				if err != nil {
-					return err
-				}
-				return l.Print(os.Stdout)
-			case "agent":
-				l, err := config.LoadAgent(src)
-				if err != nil {
-					return err
-				}
-				return l.Print(os.Stdout)
-			}
-			return fmt.Errorf("%q: want coordinator or agent", args[0])
+			return l.Print(os.Stdout)
 		},
 	}
 	o.flags(show, "")
-	cmd.AddCommand(show)
+	var c daemonOptions
+	check := &cobra.Command{
+		Use: "check coordinator|agent", Short: "Say what is wrong with a configuration, all at once", Args: cobra.ExactArgs(1),
+		Example: "  berth config check coordinator\n  berth config check agent --config ./agent.yaml",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if c.config == "" {
+				c.config = "/etc/berth/" + args[0] + ".yaml"
+			}
+			if _, err := c.load(args[0]); err != nil {
+				return configError(err)
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: nothing is wrong with it\n", c.config)
+			return err
+		},
+	}
+	c.flags(check, "")
+	check.Flags().Lookup("config").Usage = "configuration file; /etc/berth/coordinator.yaml or agent.yaml unless said"
+	cmd.AddCommand(show, check)
 	return cmd
+}
+
+// load reads the configuration of a kind of daemon.
+func (o *daemonOptions) load(kind string) (interface{ Print(io.Writer) error }, error) {
+	src, err := o.sources()
+	if err != nil {
+		return nil, err
+	}
+	switch kind {
+	case "coordinator":
+		return config.LoadCoordinator(src)
+	case "agent":
+		return config.LoadAgent(src)
+	}
+	return nil, fmt.Errorf("%q: want coordinator or agent", kind)
 }

@@ -24,7 +24,7 @@ func enter(spec *cluster.Spec, parts []*cluster.Partition) (part *cluster.Partit
 	})
 	switch {
 	case i < 0 && spec.Partition == "":
-		return nil, "", cluster.Errorf(cluster.CodeInvalid, "partition: is missing, and none is the default; name one with --partition: %s", partitionNames(parts))
+		return nil, "", cluster.Errorf(cluster.CodeInvalid, "no partition is named, and none is the default: name one of %s by --partition (-p); an administrator makes one the default by berth partition set %s --default", partitionNames(parts), parts[0].Name)
 	case i < 0:
 		return nil, "", cluster.Errorf(cluster.CodeInvalid, "partition %q is not known; the partitions are %s", spec.Partition, partitionNames(parts))
 	}

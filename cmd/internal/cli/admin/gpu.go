@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -72,14 +73,28 @@ func runGPUList(ctx context.Context, e *console.Env, c *client.Client, f console
 		{Head: "GPU"}, {Head: "HEALTH"}, {Head: "TYPE", Shrink: true}, {Head: "GIVEN", Right: true}, {Head: "SHARES", Right: true},
 		{Head: "JOBS", Shrink: true}, {Head: "UUID"}, {Head: "REASON", Shrink: true},
 	}}
+	label := client.Labels(ctx, c, jobsOn(nodes))
 	for _, n := range nodes {
 		for _, g := range n.GetGpus() {
 			t.Add(n.GetId()+"/"+strconv.Itoa(int(g.GetIndex())), healthOn(n, g), g.GetType(), usedOf(g.GetLedgerUsedMib(), g.GetSellableMib()),
-				fmt.Sprintf("%d/%d", g.GetShares(), g.GetMaxShares()), console.OrDash(console.IDList(g.GetJobs())), g.GetUuid(), console.OrDash(reasonOn(n, g)))
+				fmt.Sprintf("%d/%d", g.GetShares(), g.GetMaxShares()), console.OrDash(label(g.GetJobs())), g.GetUuid(), console.OrDash(reasonOn(n, g)))
 		}
 	}
 	t.Print(e)
 	return err
+}
+
+// jobsOn are the jobs that nodes have, each once.
+func jobsOn(nodes []*apiv1.Node) []uint64 {
+	var ids []uint64
+	for _, n := range nodes {
+		ids = append(ids, n.GetJobs()...)
+		for _, g := range n.GetGpus() {
+			ids = append(ids, g.GetJobs()...)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 // healthOn is GpuHealth, or what keeps jobs from all of a node where nothing is wrong

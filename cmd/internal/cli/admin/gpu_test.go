@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -139,5 +140,34 @@ func TestParseGPU(t *testing.T) {
 	}
 	if h := admin.GpuHealth(&apiv1.GPU{}); h != "ok" {
 		t.Error("a card of an old coordinator is not taken to be sound")
+	}
+}
+
+// TestJobsOnGPUsByTask: tasks of arrays are shown as people name them, where GPUs are
+// listed and where a node is; without an answer they are their numbers.
+func TestJobsOnGPUsByTask(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"gpu", "list", "n1"}, {"node", "show", "n1"}, {"node", "list", "-o", "wide", "n1"}} {
+		for _, silent := range []bool{false, true} {
+			w := clitest.NewWorld(t)
+			f := newSickbay()
+			task := uint32(3)
+			f.Jobs = append(f.Jobs, &apiv1.Job{Id: 905, ArrayJobId: 902, ArrayTaskId: &task, State: "RUNNING"})
+			f.Nodes[1].Gpus[0].Jobs, f.Nodes[1].Jobs = []uint64{905}, []uint64{905}
+			want := "902_3"
+			if silent {
+				want = "905"
+				f.Hook = func(_ context.Context, method string) error {
+					if method == "ListJobs" {
+						return cluster.Errorf(cluster.CodeInternal, "no")
+					}
+					return nil
+				}
+			}
+			w.ServeWith("/a", f.Fake, f)
+			if got := w.Transcript(args...); !strings.Contains(got, want) || strings.Contains(got, "905") != silent {
+				t.Errorf("%q, silent %t: lacks %s:\n%s", args, silent, want, got)
+			}
+		}
 	}
 }

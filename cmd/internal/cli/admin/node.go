@@ -73,7 +73,7 @@ func runNodeList(ctx context.Context, e *console.Env, c *client.Client, f consol
 			e.Printf("%s\n", console.Escape(n.GetId()))
 		}
 	case console.FormatWide:
-		gpuTable(nodes, true).Print(e)
+		gpuTable(nodes, client.Labels(ctx, c, jobsOn(nodes)), true).Print(e)
 	default:
 		nodeTable(e, nodes).Print(e)
 	}
@@ -139,7 +139,7 @@ func usedOf(used, total int64) string {
 	return fmt.Sprintf("%.1f/%.1fG", float64(used)/1024, float64(total)/1024)
 }
 
-func gpuTable(nodes []*apiv1.Node, withNode bool) *console.Table {
+func gpuTable(nodes []*apiv1.Node, label func([]uint64) string, withNode bool) *console.Table {
 	t := &console.Table{}
 	if withNode {
 		t.Cols = append(t.Cols, console.Column{Head: "NODE"}, console.Column{Head: "STATE"})
@@ -159,7 +159,7 @@ func gpuTable(nodes []*apiv1.Node, withNode bool) *console.Table {
 			}
 			t.Add(append(row, strconv.Itoa(int(g.GetIndex())), g.GetType(), usedOf(g.GetLedgerUsedMib(), g.GetSellableMib()),
 				console.PercentOf(g.GetLedgerUsedMilli()), shares, measuredMem(g), measuredUse(g), view.CapText(g), GpuHealth(g),
-				strconv.Itoa(int(g.GetQueued())), console.OrDash(console.IDList(g.GetJobs())))...)
+				strconv.Itoa(int(g.GetQueued())), console.OrDash(label(g.GetJobs())))...)
 		}
 	}
 	return t
@@ -190,6 +190,7 @@ func runNodeShow(ctx context.Context, e *console.Env, c *client.Client, f consol
 		}
 		return err
 	}
+	label := client.Labels(ctx, c, jobsOn(nodes))
 	for i, n := range nodes {
 		if i > 0 {
 			e.Printf("\n")
@@ -213,11 +214,11 @@ func runNodeShow(ctx context.Context, e *console.Env, c *client.Client, f consol
 			"Gossip heard", console.When(e, n.GetGossipHeard()),
 			"Registered", console.When(e, n.GetRegistered()),
 			"Last contact", console.When(e, n.GetLastContact()),
-			"Jobs", console.IDList(n.GetJobs()),
+			"Jobs", label(n.GetJobs()),
 		)
 		if len(n.GetGpus()) > 0 {
 			e.Printf("\n")
-			gpuTable([]*apiv1.Node{n}, false).Print(e)
+			gpuTable([]*apiv1.Node{n}, label, false).Print(e)
 			view.PrintCaps(e, n)
 		}
 		view.ShowDetail(e, n)

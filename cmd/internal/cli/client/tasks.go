@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -32,6 +33,28 @@ func JobLabel(j *apiv1.Job) string {
 		return array + "_[" + j.GetArrayTasks() + "]"
 	}
 	return array + "_" + strconv.FormatUint(uint64(j.GetArrayTaskId()), 10)
+}
+
+// Labels returns how a list of some of these jobs is written: tasks of arrays as 12_3,
+// and by their numbers those that cannot be asked about.
+func Labels(ctx context.Context, c *Client, ids []uint64) func([]uint64) string {
+	label := map[uint64]string{}
+	for some := range slices.Chunk(ids, console.MaxIDs) {
+		jobs, err := ListJobs(ctx, c, &apiv1.ListJobsRequest{Ids: some, Finished: true, Brief: true})
+		if err != nil {
+			break
+		}
+		for _, j := range jobs {
+			label[j.GetId()] = JobLabel(j)
+		}
+	}
+	return func(ids []uint64) string {
+		var out []string
+		for _, id := range ids {
+			out = append(out, cmp.Or(label[id], strconv.FormatUint(id, 10)))
+		}
+		return strings.Join(out, ", ")
+	}
 }
 
 // TasksOf are the tasks of its array that j is, or stands for; "" for a job by itself.

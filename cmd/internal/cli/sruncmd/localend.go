@@ -196,8 +196,11 @@ func (l *localEnd) line(e *console.Env, own int) string {
 		host = "LOGIN-HOST"
 	}
 	user := e.Getenv("USER")
+	if account, err := e.Accounts.UserID(e.User()); user == "" && err == nil {
+		user = account.Username
+	}
 	if user == "" {
-		user = e.User()
+		user = "YOUR-NAME"
 	}
 	to := l.path
 	if l.path == "" {

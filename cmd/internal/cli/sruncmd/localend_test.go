@@ -4,10 +4,13 @@ import (
 	"bufio"
 	"net"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 )
 
 func TestOwnerOf(t *testing.T) {
@@ -75,5 +78,27 @@ func TestListenAt(t *testing.T) {
 	if ln, err = listenAt(path); err == nil {
 		ln.Close()
 		t.Error("a file is replaced")
+	}
+}
+
+// TestLineNamesTheUser: by the variable, else by the account, never by its number.
+func TestLineNamesTheUser(t *testing.T) {
+	for _, c := range []struct{ variable, uid, want string }{
+		{"ann", "31001", "ssh -N -L 8888:127.0.0.1:6006 ann@vm"},
+		{"", "0", "ssh -N -L 8888:127.0.0.1:6006 root@vm"},
+		{"", "31001", "ssh -N -L 8888:127.0.0.1:6006 YOUR-NAME@vm"},
+	} {
+		e := &console.Env{
+			Hostname: func() (string, error) { return "vm", nil }, Getenv: func(string) string { return c.variable },
+			User: func() string { return c.uid }, Accounts: console.Accounts{UserID: func(uid string) (*user.User, error) {
+				if uid == "0" {
+					return &user.User{Uid: uid, Username: "root"}, nil
+				}
+				return nil, user.UnknownUserIdError(31001)
+			}},
+		}
+		if got := (&localEnd{port: 6006}).line(e, 8888); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
 	}
 }
