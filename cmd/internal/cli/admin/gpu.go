@@ -29,14 +29,15 @@ func NewGPUCmd(e *console.Env, c *client.Client) *cobra.Command {
 
 func newGPUListCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var output string
+	var shape console.Shape
 	cmd := &cobra.Command{
 		Use: "list [NODE…]", Aliases: []string{"ls"}, Short: "List GPUs and their health",
 		Example: "  berth gpu list\n  berth gpu list n7\n  berth gpu list -o name",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runGPUList(cmd.Context(), e, c, console.Format(output), args)
+			return runGPUList(cmd.Context(), e, c, console.Format(output), &shape, args)
 		},
 	}
-	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
+	console.AddShape(cmd, &output, &shape, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
 	return cmd
 }
 
@@ -46,7 +47,7 @@ type gpuListView struct {
 	view.GpuView
 }
 
-func runGPUList(ctx context.Context, e *console.Env, c *client.Client, f console.Format, ids []string) error {
+func runGPUList(ctx context.Context, e *console.Env, c *client.Client, f console.Format, shape *console.Shape, ids []string) error {
 	nodes, err := client.GetNodes(ctx, c, ids)
 	if nodes == nil && err != nil {
 		return err
@@ -80,7 +81,9 @@ func runGPUList(ctx context.Context, e *console.Env, c *client.Client, f console
 				fmt.Sprintf("%d/%d", g.GetShares(), g.GetMaxShares()), console.OrDash(label(g.GetJobs())), g.GetUuid(), console.OrDash(reasonOn(n, g)))
 		}
 	}
-	t.Print(e)
+	if perr := shape.Print(e, t); perr != nil {
+		return perr
+	}
 	return err
 }
 

@@ -31,14 +31,15 @@ func NewNodeCmd(e *console.Env, c *client.Client) *cobra.Command {
 
 func newNodeListCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var output string
+	shape := console.Shape{Narrow: true}
 	cmd := &cobra.Command{
 		Use: "list [NODE…]", Aliases: []string{"ls"}, Short: "List nodes; with -o wide, each GPU",
 		Example: "  berth node list\n  berth node list -o wide\n  berth node list -o json n7",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runNodeList(cmd.Context(), e, c, console.Format(output), args)
+			return runNodeList(cmd.Context(), e, c, console.Format(output), &shape, args)
 		},
 	}
-	console.AddFormat(cmd, &output, console.FormatTable, console.FormatWide, console.FormatJSON, console.FormatYAML, console.FormatName)
+	console.AddShape(cmd, &output, &shape, console.FormatTable, console.FormatWide, console.FormatJSON, console.FormatYAML, console.FormatName)
 	return cmd
 }
 
@@ -56,7 +57,7 @@ func newNodeShowCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return cmd
 }
 
-func runNodeList(ctx context.Context, e *console.Env, c *client.Client, f console.Format, ids []string) error {
+func runNodeList(ctx context.Context, e *console.Env, c *client.Client, f console.Format, shape *console.Shape, ids []string) error {
 	nodes, err := client.GetNodes(ctx, c, ids)
 	if nodes == nil && err != nil {
 		return err
@@ -67,15 +68,18 @@ func runNodeList(ctx context.Context, e *console.Env, c *client.Client, f consol
 		}
 		return err
 	}
+	t := nodeTable(e, nodes)
 	switch f {
 	case console.FormatName:
 		for _, n := range nodes {
 			e.Printf("%s\n", console.Escape(n.GetId()))
 		}
+		return err
 	case console.FormatWide:
-		gpuTable(nodes, client.Labels(ctx, c, jobsOn(nodes)), true).Print(e)
-	default:
-		nodeTable(e, nodes).Print(e)
+		t = gpuTable(nodes, client.Labels(ctx, c, jobsOn(nodes)), true)
+	}
+	if perr := shape.Print(e, t); perr != nil {
+		return perr
 	}
 	return err
 }

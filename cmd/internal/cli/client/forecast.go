@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -60,6 +61,20 @@ func StartText(e *console.Env, f *apiv1.Forecast, cannot string) string {
 		text += fmt.Sprintf("; %s ahead", console.Plural(int(n), "job", "jobs"))
 	}
 	return text
+}
+
+// Waits is a job that waits in a line: its state, why, and when it is expected to start.
+func Waits(ctx context.Context, e *console.Env, c *Client, j *apiv1.Job) string {
+	parts := []string{j.GetState()}
+	if why := console.ReasonText(j.GetReason(), j.GetReasonDetail()); why != "" {
+		parts = append(parts, why)
+	}
+	if when, err := Forecasts(ctx, c, []uint64{j.GetId()}); err == nil {
+		if f := when[j.GetId()]; f.GetForecast() != nil {
+			parts = append(parts, "expected "+StartText(e, f.GetForecast(), ""))
+		}
+	}
+	return strings.Join(parts, "; ")
 }
 
 // clock is a time of today in hours and minutes, or another one in full.

@@ -35,7 +35,9 @@ type Env struct {
 	// 0 when unknown.
 	IsTerminal bool
 	Width      func() int
-	Getenv     func(string) string
+	// StderrTerminal reports whether Stderr is one.
+	StderrTerminal bool
+	Getenv         func(string) string
 	// Environ is the whole environment, Getwd the working directory, Hostname
 	// this machine's name, User the caller's name or number.
 	Environ  func() []string
@@ -75,8 +77,8 @@ func SystemEnv() *Env {
 	return &Env{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		IsTerminal: term.IsTerminal(int(os.Stdout.Fd())),
-		Width:      terminalWidth,
-		Getenv:     os.Getenv, Environ: os.Environ, Getwd: os.Getwd, Hostname: os.Hostname,
+		Width:      terminalWidth, StderrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
+		Getenv: os.Getenv, Environ: os.Environ, Getwd: os.Getwd, Hostname: os.Hostname,
 		// The number, since $USER is whatever somebody set and names may need LDAP.
 		User:     func() string { return strconv.Itoa(os.Getuid()) },
 		Accounts: SystemAccounts(),

@@ -2,6 +2,7 @@ package enter
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -40,7 +41,12 @@ func NewLogsCmd(e *console.Env, c *client.Client) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return runLogs(cmd.Context(), e, c, o, args[0])
+			err = runLogs(cmd.Context(), e, c, o, args[0])
+			var intr *console.Interruption
+			if o.follow && e.StderrTerminal && errors.As(context.Cause(cmd.Context()), &intr) {
+				e.Warnf("this ended the reading alone; go on with: berth logs -f %s", console.Escape(args[0]))
+			}
+			return err
 		},
 	}
 	fs := cmd.Flags()
@@ -109,14 +115,20 @@ func awaitStart(ctx context.Context, e *console.Env, c *client.Client, o logsOpt
 			client.JobLabel(job), job.GetState())
 	}
 	e.Warnf("job %s has not started (%s); waiting", client.JobLabel(job), job.GetState())
+	line := console.NewProgress(e)
 	err := c.WatchJobs(ctx, []uint64{job.GetId()}, func(news []*apiv1.Job) bool {
 		for _, j := range news {
-			if client.RefTo(job).Of(j) && (j.GetNode() != "" || console.Terminal(j.GetState())) {
+			switch {
+			case !client.RefTo(job).Of(j):
+			case j.GetNode() != "" || console.Terminal(j.GetState()):
 				return true
+			default:
+				line.Say(client.Waits(ctx, e, c, j))
 			}
 		}
 		return false
 	})
+	line.Clear()
 	if err != nil {
 		return nil, err
 	}

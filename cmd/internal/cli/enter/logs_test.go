@@ -1,10 +1,12 @@
 package enter_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,5 +126,25 @@ func TestLogsFollowOfJobCancelledBeforeItRan(t *testing.T) {
 			t.Errorf("exit code %d: %s", code, w.Errs.String())
 		}
 		wg.Wait()
+	})
+}
+
+// TestFollowedWait: on a terminal who follows a job that waits sees why, and who stops
+// learns how to go on.
+func TestFollowedWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, f := clitest.NewWorld(t), clitest.NewFake()
+		w.Env.StderrTerminal = true
+		f.Jobs = []*apiv1.Job{{Id: 14, State: "PENDING", User: "ann", Reason: "Resources", ReasonDetail: "no GPU has 20 GiB free", Spec: &apiv1.JobSpec{Dir: []byte("/home/ann")}}}
+		w.Serve("/a", f)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Minute, func() { cancel(&console.Interruption{Sig: syscall.SIGINT}) })
+		w.Env.Width = func() int { return 60 }
+		code := w.RunCtx(ctx, "logs", "-f", "14")
+		want := "berth: job 14 has not started (PENDING); waiting\n\r\x1b[KPENDING; Resources: no GPU has 20 GiB free; expected betwe…\r\x1b[K" +
+			"berth: this ended the reading alone; go on with: berth logs -f 14\n"
+		if got := w.Errs.String(); code != 130 || got != want {
+			t.Errorf("exit code %d, said %q, want %q", code, got, want)
+		}
 	})
 }

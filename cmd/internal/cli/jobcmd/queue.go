@@ -25,6 +25,7 @@ type QueueOptions struct {
 	Me, all, watch      bool
 	interval            time.Duration
 	noHeader, start     bool
+	shape               console.Shape
 }
 
 // NewQueueCmd returns the command queue.
@@ -37,7 +38,7 @@ func NewQueueCmd(e *console.Env, c *client.Client) *cobra.Command {
 			"QUEUED (QD, in the queue of one GPU), STARTING (CF), RUNNING (R), COMPLETING (CG),\n" +
 			"UNREACHABLE (UN) and, for jobs that ended, COMPLETED (CD), FAILED (F), CANCELLED (CA),\n" +
 			"TIMEOUT (TO), OUT_OF_MEMORY (OOM), NODE_FAIL (NF), PREEMPTED (PR), DEADLINE (DL).",
-		Example: "  berth queue --me\n  berth queue --state PD,QD -o wide\n  berth queue -o json 12-20\n  berth queue --me -o name | xargs -r berth cancel",
+		Example: "  berth queue --me\n  berth queue --state PD,QD -o wide\n  berth queue -o json 12-20\n  berth queue --sort -TIME -o cols=jobid,time,share,predicted\n  berth queue --me -o name | xargs -r berth cancel",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return RunQueue(cmd.Context(), e, c, &o, args)
 		},
@@ -52,7 +53,7 @@ func NewQueueCmd(e *console.Env, c *client.Client) *cobra.Command {
 	fs.BoolVarP(&o.watch, "watch", "w", false, "list again and again until interrupted")
 	fs.DurationVar(&o.interval, "interval", 2*time.Second, "how often --watch lists, at least 1s")
 	fs.BoolVar(&o.noHeader, "no-header", false, "leave out the heads of the columns")
-	console.AddFormat(cmd, &o.Output, console.FormatTable, console.FormatWide, console.FormatJSON, console.FormatYAML, console.FormatName)
+	console.AddShape(cmd, &o.Output, &o.shape, console.FormatTable, console.FormatWide, console.FormatJSON, console.FormatYAML, console.FormatName)
 	return cmd
 }
 
@@ -174,8 +175,7 @@ func printJobs(e *console.Env, o *QueueOptions, jobs []*apiv1.Job) error {
 	}
 	t := jobTable(e, f, jobs)
 	t.NoHead = o.noHeader
-	t.Print(e)
-	return nil
+	return o.shape.Print(e, t)
 }
 
 func jobTable(e *console.Env, f console.Format, jobs []*apiv1.Job) *console.Table {

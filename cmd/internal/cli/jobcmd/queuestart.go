@@ -54,6 +54,5 @@ func printStarts(ctx context.Context, e *console.Env, c *client.Client, o *Queue
 	if done, err := console.PrintList(e, console.Format(o.Output), views); done {
 		return err
 	}
-	t.Print(e)
-	return nil
+	return o.shape.Print(e, t)
 }

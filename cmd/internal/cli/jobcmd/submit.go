@@ -109,6 +109,7 @@ func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitO
 		return console.Usagef("--count %d: %d KiB of arguments and environment in all, at most %d may be in one request; submit fewer at once, or pass less with --export",
 			count, n>>10, maxRequestBytes>>10)
 	}
+	outputFolders(e, &o.Spec)
 	var resp *apiv1.SubmitJobsResponse
 	err = c.Jobs(ctx, client.Changes, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
 		resp, err = s.SubmitJobs(ctx, req)

@@ -34,10 +34,14 @@ type waiter struct {
 	entries map[uint64]*apiv1.Job
 	tasks   map[uint64][]uint64
 	open    map[uint64]map[uint64]struct{}
+	// line says on a terminal how they stand.
+	line *console.Progress
 }
 
 // run waits until all, or one, have ended. A limit of 0 is none.
 func (w *waiter) run(ctx context.Context, limit time.Duration) error {
+	w.line = console.NewProgress(w.env)
+	defer w.line.Clear()
 	if limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, errWaitTimeout)
@@ -48,10 +52,19 @@ func (w *waiter) run(ctx context.Context, limit time.Duration) error {
 			return w.failed(err, limit)
 		}
 		if !w.enough() {
-			if err := w.c.WatchBrief(ctx, w.jobs.IDs(), w.see); err != nil {
+			w.show(ctx)
+			err := w.c.WatchBrief(ctx, w.jobs.IDs(), func(news []*apiv1.Job) bool {
+				over := w.see(news)
+				if !over && len(news) > 0 {
+					w.show(ctx)
+				}
+				return over
+			})
+			if err != nil {
 				return w.failed(err, limit)
 			}
 		}
+		w.line.Clear()
 		ended, err := w.ended(ctx)
 		switch {
 		case err != nil:
@@ -257,7 +270,9 @@ func (w *waiter) blame(name string, j *apiv1.Job) {
 
 // failed tells, when the time was up, who has not ended.
 func (w *waiter) failed(err error, limit time.Duration) error {
+	w.line.Clear()
 	if !errors.Is(err, errWaitTimeout) {
+		w.left(err)
 		return err
 	}
 	var open client.JobRefs

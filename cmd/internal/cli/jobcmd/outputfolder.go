@@ -1,0 +1,55 @@
+package jobcmd
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+)
+
+// outputFolders makes the folders that a job's output goes to where they are missing
+// here and lie in a folder of the user's own, and says which others are missing: a job
+// that cannot open its output fails before it begins. Folders with patterns in their
+// names are not looked for.
+func outputFolders(e *console.Env, spec *cluster.Spec) {
+	seen := ""
+	for _, file := range []string{spec.Stdout, spec.Stderr} {
+		if !strings.Contains(file, "/") {
+			continue // it goes where the job runs
+		}
+		dir := filepath.Dir(file)
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(spec.Dir, dir)
+		}
+		if dir == seen || strings.Contains(dir, "%") {
+			continue
+		}
+		seen = dir
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if ownedBy(filepath.Dir(dir), e.User()) && os.Mkdir(dir, 0o777) == nil {
+			if e.Prog == "" { // sbatch has no word for it
+				e.Warnf("made the folder %s for the job's output", console.Escape(dir))
+			}
+			continue
+		}
+		e.Warnf("warning: the folder %s, for the job's output, is not there; the job fails on a node that does not have it either: make it, or name another file with --output", console.Escape(dir))
+	}
+}
+
+// ownedBy reports whether a folder is a user's, by the number.
+func ownedBy(dir, uid string) bool {
+	info, err := os.Stat(dir)
+	if err != nil || !info.IsDir() {
+		return false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && strconv.FormatUint(uint64(st.Uid), 10) == uid
+}

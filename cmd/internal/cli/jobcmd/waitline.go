@@ -1,0 +1,73 @@
+package jobcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// show says on a terminal how what is awaited stands: of one job in full, of more how many
+// have ended.
+func (w *waiter) show(ctx context.Context) {
+	if w.line == nil || !w.line.Shown() {
+		return
+	}
+	if len(w.jobs) == 1 && !w.all(w.jobs[0]) {
+		if j := w.entry(w.jobs[0]); j != nil {
+			w.line.Say("job " + w.jobs[0].String() + ": " + w.standing(ctx, j))
+		}
+		return
+	}
+	var ended, run, wait int
+	for _, j := range w.entries {
+		n := int(max(1, j.GetArrayCount()))
+		switch st := j.GetState(); {
+		case console.Terminal(st):
+			ended += n
+		case console.Waiting(st):
+			wait += n
+		default:
+			run += n
+		}
+	}
+	w.line.Say(fmt.Sprintf("%d of %s ended; %d run, %d wait", ended, console.Plural(ended+run+wait, "job", "jobs"), run, wait))
+}
+
+// standing is a job's state with where, or why not and when it may.
+func (w *waiter) standing(ctx context.Context, j *apiv1.Job) string {
+	st := j.GetState()
+	if !console.Waiting(st) {
+		text := st
+		if n := console.NodesOf(j); n != "" {
+			text += " on " + n
+		}
+		if at := j.GetStarted(); at != nil && st == cluster.JobRunning.String() {
+			text += " since " + at.AsTime().In(w.env.Now().Location()).Format("15:04")
+		}
+		return text
+	}
+	return client.Waits(ctx, w.env, w.c, j)
+}
+
+// left tells who ends the wait from a terminal what goes on without it.
+func (w *waiter) left(err error) {
+	var intr *console.Interruption
+	if w.line == nil || !w.line.Shown() || !errors.As(err, &intr) {
+		return
+	}
+	var open client.JobRefs
+	for _, r := range w.jobs {
+		if !w.seemsOver(r) {
+			open = append(open, r)
+		}
+	}
+	if len(open) > 0 {
+		w.env.Warnf("what was waited for goes on; wait again with: berth wait %s; end it with: berth cancel %[1]s", open)
+	}
+}
