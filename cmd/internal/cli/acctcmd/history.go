@@ -58,6 +58,7 @@ func runHistory(ctx context.Context, e *console.Env, c *client.Client, o *histor
 	if err != nil {
 		return err
 	}
+	defer console.Page(e)()
 	if o.limit < 0 {
 		return console.Usagef("--limit %d: must be 0, for all, or more", o.limit)
 	}

@@ -52,6 +52,7 @@ func runGPUList(ctx context.Context, e *console.Env, c *client.Client, f console
 	if nodes == nil && err != nil {
 		return err
 	}
+	defer console.Page(e)()
 	views := []gpuListView{}
 	for _, n := range view.Nodes(nodes) {
 		for _, g := range n.GPUs {

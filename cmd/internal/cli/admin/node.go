@@ -62,6 +62,7 @@ func runNodeList(ctx context.Context, e *console.Env, c *client.Client, f consol
 	if nodes == nil && err != nil {
 		return err
 	}
+	defer console.Page(e)()
 	if done, perr := console.PrintList(e, f, view.Nodes(nodes)); done {
 		if perr != nil {
 			return perr

@@ -68,6 +68,7 @@ func RunQueue(ctx context.Context, e *console.Env, c *client.Client, o *QueueOpt
 		return err
 	}
 	if !o.watch {
+		defer console.Page(e)()
 		return listOnce(ctx, e, c, o, req, refs)
 	}
 	if o.interval < time.Second {
