@@ -44,7 +44,7 @@ help: ## list the targets
 # What users wait for and what stands beside jobs is static and small: without C,
 # without tables for debuggers (stack traces need none), without gRPC's pages of
 # traces. The agent needs C to reach the NVIDIA driver.
-BIN      ?= bin/
+BIN      := bin/
 build: ## build bin/berth, berthd, berth-job, berth-lab and berth-top, with the commit from git
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -tags grpcnotrace -ldflags '-s -w' -o $(BIN) ./cmd/berth ./cmd/berth-job ./cmd/berth-top
 	$(GO) build -trimpath -buildvcs=auto -o $(BIN) ./cmd/berthd ./cmd/berth-lab

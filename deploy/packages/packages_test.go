@@ -180,8 +180,8 @@ func TestConfigs(t *testing.T) {
 	}
 }
 
-// run runs a package's script with what dpkg or rpm says, in a root where the folders
-// of kept have something in them. Nothing of systemd's is there.
+// run runs a package's script with what dpkg or rpm says, without any program beside
+// the shell.
 func run(t *testing.T, script string, args ...string) string {
 	t.Helper()
 	sh, err := exec.LookPath("sh")
