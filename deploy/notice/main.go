@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 )
@@ -44,7 +43,11 @@ func notice(root string) (string, error) {
 			return "", err
 		}
 	}
-	std := &module{path: "Go's standard library", files: []string{filepath.Join(runtime.GOROOT(), "LICENSE")}}
+	goroot, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOROOT: %w", err)
+	}
+	std := &module{path: "Go's standard library", files: []string{filepath.Join(strings.TrimSpace(string(goroot)), "LICENSE")}}
 	all := append(slices.Collect(maps.Values(mods)), std)
 	slices.SortFunc(all, func(a, b *module) int { return cmp.Compare(a.path, b.path) })
 	return render(all)
