@@ -2,6 +2,7 @@ package jobcmd
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,10 +15,10 @@ import (
 )
 
 // outputFolders makes the folders that a job's output goes to where they are missing
-// here and lie in a folder of the user's own, and says which others are missing: a job
+// here and lie in a folder of the user's own, and returns what there is to say: a job
 // that cannot open its output fails before it begins. Folders with patterns in their
 // names are not looked for.
-func outputFolders(e *console.Env, spec *cluster.Spec) {
+func outputFolders(e *console.Env, spec *cluster.Spec) (said []string) {
 	seen := ""
 	for _, file := range []string{spec.Stdout, spec.Stderr} {
 		if !strings.Contains(file, "/") {
@@ -36,12 +37,13 @@ func outputFolders(e *console.Env, spec *cluster.Spec) {
 		}
 		if ownedBy(filepath.Dir(dir), e.User()) && os.Mkdir(dir, 0o777) == nil {
 			if e.Prog == "" { // sbatch has no word for it
-				e.Warnf("made the folder %s for the job's output", console.Escape(dir))
+				said = append(said, fmt.Sprintf("made the folder %s for the job's output", dir))
 			}
 			continue
 		}
-		e.Warnf("warning: the folder %s, for the job's output, is not there; the job fails on a node that does not have it either: make it, or name another file with --output", console.Escape(dir))
+		said = append(said, fmt.Sprintf("warning: the folder %s, for the job's output, is not there; the job fails on a node that does not have it either: make it, or name another file with --output", dir))
 	}
+	return said
 }
 
 // ownedBy reports whether a folder is a user's, by the number.

@@ -109,7 +109,7 @@ func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitO
 		return console.Usagef("--count %d: %d KiB of arguments and environment in all, at most %d may be in one request; submit fewer at once, or pass less with --export",
 			count, n>>10, maxRequestBytes>>10)
 	}
-	outputFolders(e, &o.Spec)
+	said := outputFolders(e, &o.Spec)
 	var resp *apiv1.SubmitJobsResponse
 	err = c.Jobs(ctx, client.Changes, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
 		resp, err = s.SubmitJobs(ctx, req)
@@ -121,6 +121,7 @@ func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitO
 	for _, w := range resp.GetWarnings() {
 		e.Warnf("warning: %s", console.Escape(w))
 	}
+	o.say(e, said)
 	if err := o.printSubmitted(e, resp.GetIds()); err != nil {
 		return err
 	}
@@ -132,6 +133,15 @@ func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitO
 		return w.run(ctx, 0)
 	}
 	return nil
+}
+
+// say tells of a submit's surroundings, unless its owner wants to hear nothing.
+func (o *SubmitOptions) say(e *console.Env, said []string) {
+	for _, s := range said {
+		if !o.Slurm.Quiet() {
+			e.Warnf("%s", console.Escape(s))
+		}
+	}
 }
 
 // moreThanOneRequest says how to submit more jobs than fit into one request, which is

@@ -28,6 +28,9 @@ type slurmArgs struct {
 	Typed bool
 }
 
+// Quiet reports whether its owner wants to hear no more of a job than its id.
+func (s *slurmArgs) Quiet() bool { return s.quiet || s.Asked != nil && s.Asked.Quiet }
+
 // slurmOutput is where a batch script's output goes when it does not say.
 const slurmOutput = "slurm-%j.out"
 
@@ -272,7 +275,7 @@ func (r *Request) OwnFlags(asked *sbatch.Request) {
 // error for a failure. Its -v, and lint, say it.
 func (r *Request) report(e *console.Env, name string, script *sbatch.Script, outcomes []sbatch.Outcome) error {
 	refused, strict := 0, 0
-	quiet := r.Slurm.quiet || r.Slurm.Asked.Quiet
+	quiet := r.Slurm.Quiet()
 	terse := e.Prog == "sbatch" && !r.Slurm.Asked.Verbose
 	for _, o := range outcomes {
 		where := o.From.String()
