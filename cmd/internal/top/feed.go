@@ -129,7 +129,7 @@ func (f *feed) nodes() {
 	for i := 0; ; i++ {
 		full := i%fullEvery == 0
 		var nodes []*apiv1.Node
-		err := c.Cluster(f.ctx, client.Reads, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+		err := c.Cluster(f.ctx, client.Reads, func(ctx context.Context, s client.ClusterService) error {
 			resp, err := s.ListNodes(ctx, &apiv1.ListNodesRequest{Brief: !full})
 			nodes = resp.GetNodes()
 			if err == nil && !named {
@@ -155,7 +155,7 @@ func (f *feed) standing() {
 	defer c.Close()
 	for {
 		var resp *apiv1.ListStandingResponse
-		err := c.Accounts(f.ctx, client.Reads, func(ctx context.Context, s apiv1.AccountServiceClient) (err error) {
+		err := c.Accounts(f.ctx, client.Reads, func(ctx context.Context, s client.AccountService) (err error) {
 			resp, err = s.ListStanding(ctx, &apiv1.ListStandingRequest{Usage: true})
 			return err
 		})

@@ -34,7 +34,7 @@ func NewAccountCmd(e *console.Env, c *client.Client) *cobra.Command {
 // getStanding reads accounts, QOS and quotas.
 func getStanding(ctx context.Context, c *client.Client, req *apiv1.ListStandingRequest) (*apiv1.ListStandingResponse, error) {
 	var resp *apiv1.ListStandingResponse
-	err := c.Accounts(ctx, client.Reads, func(ctx context.Context, s apiv1.AccountServiceClient) (err error) {
+	err := c.Accounts(ctx, client.Reads, func(ctx context.Context, s client.AccountService) (err error) {
 		resp, err = s.ListStanding(ctx, req)
 		return err
 	})
@@ -43,7 +43,7 @@ func getStanding(ctx context.Context, c *client.Client, req *apiv1.ListStandingR
 
 // setStanding puts a rule in place, or forgets it.
 func setStanding(ctx context.Context, c *client.Client, s *apiv1.Standing, remove bool) error {
-	err := c.Accounts(ctx, client.Changes, func(ctx context.Context, a apiv1.AccountServiceClient) error {
+	err := c.Accounts(ctx, client.Changes, func(ctx context.Context, a client.AccountService) error {
 		_, err := a.SetStanding(ctx, &apiv1.SetStandingRequest{Standing: s, Remove: remove})
 		return err
 	})

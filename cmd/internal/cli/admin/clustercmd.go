@@ -41,7 +41,7 @@ func newClusterStatusCmd(e *console.Env, c *client.Client) *cobra.Command {
 
 func runClusterStatus(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {
 	var resp *apiv1.GetStatusResponse
-	err := c.Cluster(ctx, client.Reads, func(ctx context.Context, s apiv1.ClusterServiceClient) (err error) {
+	err := c.Cluster(ctx, client.Reads, func(ctx context.Context, s client.ClusterService) (err error) {
 		resp, err = s.GetStatus(ctx, &apiv1.GetStatusRequest{})
 		return err
 	})
@@ -150,7 +150,7 @@ func runTokenCreate(ctx context.Context, e *console.Env, c *client.Client, o tok
 		return console.Usagef("--ttl: %w", err)
 	}
 	var resp *apiv1.CreateTokenResponse
-	err = c.Cluster(ctx, client.Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) (err error) {
+	err = c.Cluster(ctx, client.Changes, func(ctx context.Context, s client.ClusterService) (err error) {
 		resp, err = s.CreateToken(ctx, &apiv1.CreateTokenRequest{Role: o.role, Id: o.id, Ttl: durationpb.New(ttl)})
 		return err
 	})

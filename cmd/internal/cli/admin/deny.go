@@ -77,7 +77,7 @@ func runDenied(ctx context.Context, e *console.Env, c *client.Client, req *apiv1
 		kind = client.Reads
 	}
 	var resp *apiv1.SetDeniedResponse
-	err := c.Cluster(ctx, kind, func(ctx context.Context, s apiv1.ClusterServiceClient) (err error) {
+	err := c.Cluster(ctx, kind, func(ctx context.Context, s client.ClusterService) (err error) {
 		resp, err = s.SetDenied(ctx, req)
 		return err
 	})

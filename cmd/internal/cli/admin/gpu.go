@@ -254,7 +254,7 @@ func runGPUDrain(ctx context.Context, e *console.Env, c *client.Client, arg, rea
 		return err
 	}
 	var resp *apiv1.DrainGPUResponse
-	err = c.Cluster(ctx, client.Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+	err = c.Cluster(ctx, client.Changes, func(ctx context.Context, s client.ClusterService) error {
 		var err error
 		resp, err = s.DrainGPU(ctx, &apiv1.DrainGPURequest{Gpu: uuid, Node: node, Index: index, Reason: reason})
 		return err
@@ -306,7 +306,7 @@ func runGPUResume(ctx context.Context, e *console.Env, c *client.Client, arg str
 		return err
 	}
 	var resp *apiv1.ResumeGPUResponse
-	err = c.Cluster(ctx, client.Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+	err = c.Cluster(ctx, client.Changes, func(ctx context.Context, s client.ClusterService) error {
 		var err error
 		resp, err = s.ResumeGPU(ctx, &apiv1.ResumeGPURequest{Gpu: uuid, Node: node, Index: index})
 		return err

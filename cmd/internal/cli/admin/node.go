@@ -248,7 +248,7 @@ func runNodeResume(ctx context.Context, e *console.Env, c *client.Client, id str
 		return console.Usagef("%w", err)
 	}
 	var node *apiv1.Node
-	err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+	err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s client.ClusterService) error {
 		resp, err := s.ResumeNode(ctx, &apiv1.ResumeNodeRequest{Id: id})
 		node = resp.GetNode()
 		return err

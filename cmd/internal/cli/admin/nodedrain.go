@@ -73,7 +73,7 @@ func runNodeDrain(ctx context.Context, e *console.Env, c *client.Client, id stri
 		return err
 	}
 	var resp *apiv1.DrainNodeResponse
-	err = c.Cluster(ctx, client.Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) (err error) {
+	err = c.Cluster(ctx, client.Changes, func(ctx context.Context, s client.ClusterService) (err error) {
 		resp, err = s.DrainNode(ctx, req)
 		return err
 	})

@@ -38,7 +38,7 @@ func runNodeFence(ctx context.Context, e *console.Env, c *client.Client, id stri
 		return err
 	}
 	var resp *apiv1.FenceNodeResponse
-	err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) (err error) {
+	err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s client.ClusterService) (err error) {
 		resp, err = s.FenceNode(ctx, &apiv1.FenceNodeRequest{Id: id})
 		return err
 	})
@@ -81,7 +81,7 @@ func runNodeRemove(ctx context.Context, e *console.Env, c *client.Client, id str
 	if err := console.Confirm(e, yes, "Remove node "+id+" for good? It can come back only under another name, or after: berth allow node "+id+"."); err != nil {
 		return err
 	}
-	err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+	err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s client.ClusterService) error {
 		_, err := s.RemoveNode(ctx, &apiv1.RemoveNodeRequest{Id: id})
 		return err
 	})

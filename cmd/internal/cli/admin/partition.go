@@ -65,7 +65,7 @@ func getPartitions(ctx context.Context, c *client.Client, names []string) ([]*ap
 		}
 	}
 	var parts []*apiv1.Partition
-	err := c.Cluster(ctx, client.Reads, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+	err := c.Cluster(ctx, client.Reads, func(ctx context.Context, s client.ClusterService) error {
 		resp, err := s.ListPartitions(ctx, &apiv1.ListPartitionsRequest{Names: names})
 		parts = resp.GetPartitions()
 		return err
@@ -369,7 +369,7 @@ func timeOrNone(text string) (time.Duration, error) {
 
 func runPartitionSet(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.SetPartitionRequest) error {
 	var resp *apiv1.SetPartitionResponse
-	err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) (err error) {
+	err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s client.ClusterService) (err error) {
 		resp, err = s.SetPartition(ctx, req)
 		return err
 	})
@@ -404,7 +404,7 @@ func runPartitionRemove(ctx context.Context, e *console.Env, c *client.Client, n
 	if err := cluster.CheckPartitionName(name); err != nil {
 		return console.Usagef("%w", err)
 	}
-	err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+	err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s client.ClusterService) error {
 		_, err := s.RemovePartition(ctx, &apiv1.RemovePartitionRequest{Name: name})
 		return err
 	})

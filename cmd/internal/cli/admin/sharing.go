@@ -127,7 +127,7 @@ func runSharing(ctx context.Context, e *console.Env, c *client.Client, req *apiv
 		kind = client.Reads
 	}
 	var resp *apiv1.SetSharingResponse
-	err := c.Cluster(ctx, kind, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+	err := c.Cluster(ctx, kind, func(ctx context.Context, s client.ClusterService) error {
 		var err error
 		resp, err = s.SetSharing(ctx, req)
 		return err

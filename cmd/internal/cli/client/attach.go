@@ -6,7 +6,6 @@ import (
 	"io"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -31,7 +30,7 @@ const (
 // Attachment is a stream to a job on its node. One goroutine may send while
 // another receives.
 type Attachment struct {
-	Stream grpc.BidiStreamingClient[apiv1.AttachRequest, apiv1.AttachResponse]
+	stream answers[apiv1.AttachResponse, *apiv1.AttachResponse]
 	cancel context.CancelFunc
 	first  *apiv1.AttachResponse // not yet handed out
 }
@@ -117,9 +116,9 @@ func (cn *conn) attach(ctx context.Context, open *apiv1.AttachOpen) (*Attachment
 	cn.sent.Store(false)
 	a := &Attachment{cancel: cancel}
 	var err error
-	if a.Stream, err = apiv1.NewAttachServiceClient(cn.grpc).Attach(ctx); err == nil {
-		if err = a.Stream.Send(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Open{Open: open}}); err == nil || errors.Is(err, io.EOF) {
-			a.first, err = a.Stream.Recv() // which knows why the other end closed
+	if a.stream.Stream, err = cn.wire.Stream(ctx, usersAPI+"AttachService/Attach"); err == nil {
+		if err = a.stream.Send(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Open{Open: open}}); err == nil || errors.Is(err, io.EOF) {
+			a.first, err = a.stream.Recv() // which knows why the other end closed
 		}
 	}
 	intime := late.Stop()
@@ -166,7 +165,7 @@ func (a *Attachment) Recv() (*apiv1.AttachResponse, error) {
 	}
 	for {
 		quiet := time.AfterFunc(quietFor, a.cancel)
-		m, err := a.Stream.Recv()
+		m, err := a.stream.Recv()
 		intime := quiet.Stop()
 		switch {
 		case err != nil && !intime:

@@ -5,8 +5,7 @@ import (
 	"errors"
 	"io"
 
-	"google.golang.org/grpc"
-
+	"github.com/berth-scheduler/berth/cmd/internal/cli/wire"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -16,14 +15,14 @@ import (
 func (c *Client) SaveBackup(ctx context.Context, w io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var stream grpc.ServerStreamingClient[apiv1.SaveBackupResponse]
+	var stream answers[apiv1.SaveBackupResponse, *apiv1.SaveBackupResponse]
 	var first *apiv1.SaveBackupResponse
-	err := c.call(ctx, Reads, func(try context.Context, cc grpc.ClientConnInterface) error {
+	err := c.call(ctx, Reads, func(try context.Context, cc *wire.Conn) error {
 		// The limit of a try is for its beginning; the rest takes what it takes.
 		sctx, stop := context.WithCancel(ctx)
 		release := context.AfterFunc(try, stop)
 		var err error
-		if stream, err = apiv1.NewBackupServiceClient(cc).SaveBackup(sctx, &apiv1.SaveBackupRequest{}); err == nil {
+		if stream, err = follow[apiv1.SaveBackupResponse](sctx, cc, "BackupService/SaveBackup", &apiv1.SaveBackupRequest{}); err == nil {
 			first, err = stream.Recv()
 		}
 		if err != nil || !release() {

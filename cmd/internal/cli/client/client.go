@@ -13,15 +13,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/wire"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -56,28 +53,12 @@ type Client struct {
 // out on it, which decides between "not done" and "unknown".
 type conn struct {
 	socket  string
-	grpc    *grpc.ClientConn
+	wire    *wire.Conn
 	reached atomic.Bool   // something listened
 	sent    atomic.Bool   // a request left since the last reset
 	dialErr atomic.Value  // error, the last one
 	busy    time.Duration // what the server said to wait at the last attempt
 }
-
-// TagRPC implements stats.Handler.
-func (*conn) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
-
-// HandleRPC implements stats.Handler.
-func (c *conn) HandleRPC(_ context.Context, s stats.RPCStats) {
-	if _, ok := s.(*stats.OutHeader); ok {
-		c.sent.Store(true)
-	}
-}
-
-// TagConn implements stats.Handler.
-func (*conn) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
-
-// HandleConn implements stats.Handler.
-func (*conn) HandleConn(context.Context, stats.ConnStats) {}
 
 // NewClient returns a client of the sockets that e names.
 func NewClient(e *console.Env) *Client { return &Client{env: e, Timeout: DefaultTimeout} }
@@ -86,13 +67,16 @@ func (c *Client) connect() error {
 	if c.conns != nil {
 		return nil
 	}
-	shows := credentialIn(c.env.Getenv(cluster.CredentialVar))
+	header := [][2]string{{"user-agent", "berth-cli/" + console.Version().Version}}
+	if shows := credentialIn(c.env.Getenv(cluster.CredentialVar)); shows != "" {
+		header = append(header, [2]string{cluster.CredentialKey, shows})
+	}
 	for _, s := range c.env.Sockets() {
 		cn := &conn{socket: s}
-		retry := backoff.Config{BaseDelay: FirstWait, Multiplier: 1.6, Jitter: 0.2, MaxDelay: mostWait}
-		g, err := grpc.NewClient("passthrough:///localhost",
-			grpc.WithTransportCredentials(insecure.NewCredentials()), // the socket's permissions and the kernel vouch
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+		cn.wire = &wire.Conn{
+			Header: header, Most: maxAnswer,
+			Sent: func() { cn.sent.Store(true) }, Unsent: func() { cn.sent.Store(false) },
+			Dial: func(ctx context.Context) (net.Conn, error) {
 				nc, err := c.env.Dial(ctx, cn.socket)
 				if err != nil {
 					cn.dialErr.Store(fmt.Errorf("%w", err)) // one concrete type, as atomic.Value demands
@@ -100,17 +84,8 @@ func (c *Client) connect() error {
 				}
 				cn.reached.Store(true)
 				return nc, nil
-			}),
-			grpc.WithStatsHandler(cn), grpc.WithDisableServiceConfig(), grpc.WithNoProxy(),
-			grpc.WithIdleTimeout(0), grpc.WithUserAgent("berth-cli/"+console.Version().Version),
-			grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: 5 * time.Second}),
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
-			grpc.WithPerRPCCredentials(shows),
-		)
-		if err != nil {
-			return fmt.Errorf("set up the connection to %s: %w", s, err)
+			},
 		}
-		cn.grpc = g
 		c.conns = append(c.conns, cn)
 	}
 	return nil
@@ -119,7 +94,7 @@ func (c *Client) connect() error {
 // Close ends the connections.
 func (c *Client) Close() {
 	for _, cn := range c.conns {
-		cn.grpc.Close()
+		cn.wire.Close()
 	}
 	c.conns = nil
 }
@@ -145,7 +120,7 @@ type outcome struct {
 // must be safe to repeat. When time runs out the error is CodeUnknown if do
 // Changes something and a request without an answer had left, and
 // CodeUnavailable otherwise.
-func (c *Client) call(ctx context.Context, eff effect, do func(context.Context, grpc.ClientConnInterface) error) error {
+func (c *Client) call(ctx context.Context, eff effect, do func(context.Context, *wire.Conn) error) error {
 	if c.Timeout <= 0 {
 		return console.Usagef("--timeout %s: must be more than 0, such as 60s", c.Timeout)
 	}
@@ -196,13 +171,13 @@ func (c *Client) call(ctx context.Context, eff effect, do func(context.Context, 
 }
 
 // attempt runs do once and classes the error.
-func (cn *conn) attempt(ctx context.Context, limit time.Duration, do func(context.Context, grpc.ClientConnInterface) error) *cluster.Error {
+func (cn *conn) attempt(ctx context.Context, limit time.Duration, do func(context.Context, *wire.Conn) error) *cluster.Error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cn.sent.Store(false)
 	cn.busy = 0
 	start := time.Now()
-	err := do(ctx, cn.grpc)
+	err := do(ctx, cn.wire)
 	if err == nil {
 		return nil
 	}
@@ -304,31 +279,31 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // Jobs runs do with the jobs' service.
-func (c *Client) Jobs(ctx context.Context, eff effect, do func(context.Context, apiv1.JobServiceClient) error) error {
-	return c.call(ctx, eff, func(ctx context.Context, cc grpc.ClientConnInterface) error {
-		return do(ctx, apiv1.NewJobServiceClient(cc))
+func (c *Client) Jobs(ctx context.Context, eff effect, do func(context.Context, JobService) error) error {
+	return c.call(ctx, eff, func(ctx context.Context, cc *wire.Conn) error {
+		return do(ctx, JobService{cc})
 	})
 }
 
 // Cluster runs do with the service for nodes and members.
-func (c *Client) Cluster(ctx context.Context, eff effect, do func(context.Context, apiv1.ClusterServiceClient) error) error {
-	return c.call(ctx, eff, func(ctx context.Context, cc grpc.ClientConnInterface) error {
-		return do(ctx, apiv1.NewClusterServiceClient(cc))
+func (c *Client) Cluster(ctx context.Context, eff effect, do func(context.Context, ClusterService) error) error {
+	return c.call(ctx, eff, func(ctx context.Context, cc *wire.Conn) error {
+		return do(ctx, ClusterService{cc})
 	})
 }
 
 // Together runs do with both of those services of one coordinator; do may ask
 // them several things at once.
-func (c *Client) Together(ctx context.Context, eff effect, do func(context.Context, apiv1.JobServiceClient, apiv1.ClusterServiceClient) error) error {
-	return c.call(ctx, eff, func(ctx context.Context, cc grpc.ClientConnInterface) error {
-		return do(ctx, apiv1.NewJobServiceClient(cc), apiv1.NewClusterServiceClient(cc))
+func (c *Client) Together(ctx context.Context, eff effect, do func(context.Context, JobService, ClusterService) error) error {
+	return c.call(ctx, eff, func(ctx context.Context, cc *wire.Conn) error {
+		return do(ctx, JobService{cc}, ClusterService{cc})
 	})
 }
 
 // Accounts runs do with the service for accounts, QOS and quotas.
-func (c *Client) Accounts(ctx context.Context, eff effect, do func(context.Context, apiv1.AccountServiceClient) error) error {
-	return c.call(ctx, eff, func(ctx context.Context, cc grpc.ClientConnInterface) error {
-		return do(ctx, apiv1.NewAccountServiceClient(cc))
+func (c *Client) Accounts(ctx context.Context, eff effect, do func(context.Context, AccountService) error) error {
+	return c.call(ctx, eff, func(ctx context.Context, cc *wire.Conn) error {
+		return do(ctx, AccountService{cc})
 	})
 }
 
@@ -340,7 +315,7 @@ func (c *Client) GetJob(ctx context.Context, id uint64) (*apiv1.Job, error) {
 // GetTask reads one job, or a task of the array with that id, in full.
 func (c *Client) GetTask(ctx context.Context, id uint64, task *uint32) (*apiv1.Job, error) {
 	var job *apiv1.Job
-	err := c.Jobs(ctx, Reads, func(ctx context.Context, s apiv1.JobServiceClient) error {
+	err := c.Jobs(ctx, Reads, func(ctx context.Context, s JobService) error {
 		r, err := s.GetJob(ctx, &apiv1.GetJobRequest{Id: id, Task: task})
 		job = r.GetJob()
 		return err
@@ -355,30 +330,30 @@ func (c *Client) GetTask(ctx context.Context, id uint64, task *uint32) (*apiv1.J
 }
 
 // Models runs do with the service for the predictor's weights.
-func (c *Client) Models(ctx context.Context, eff effect, do func(context.Context, apiv1.ModelServiceClient) error) error {
-	return c.call(ctx, eff, func(ctx context.Context, cc grpc.ClientConnInterface) error {
-		return do(ctx, apiv1.NewModelServiceClient(cc))
+func (c *Client) Models(ctx context.Context, eff effect, do func(context.Context, ModelService) error) error {
+	return c.call(ctx, eff, func(ctx context.Context, cc *wire.Conn) error {
+		return do(ctx, ModelService{cc})
 	})
 }
 
 // Notify runs do with the service for webhooks.
-func (c *Client) Notify(ctx context.Context, eff effect, do func(context.Context, apiv1.NotifyServiceClient) error) error {
-	return c.call(ctx, eff, func(ctx context.Context, cc grpc.ClientConnInterface) error {
-		return do(ctx, apiv1.NewNotifyServiceClient(cc))
+func (c *Client) Notify(ctx context.Context, eff effect, do func(context.Context, NotifyService) error) error {
+	return c.call(ctx, eff, func(ctx context.Context, cc *wire.Conn) error {
+		return do(ctx, NotifyService{cc})
 	})
 }
 
 // Series runs do with the service for what GPUs showed.
-func (c *Client) Series(ctx context.Context, eff effect, do func(context.Context, apiv1.SeriesServiceClient) error) error {
-	return c.call(ctx, eff, func(ctx context.Context, cc grpc.ClientConnInterface) error {
-		return do(ctx, apiv1.NewSeriesServiceClient(cc))
+func (c *Client) Series(ctx context.Context, eff effect, do func(context.Context, SeriesService) error) error {
+	return c.call(ctx, eff, func(ctx context.Context, cc *wire.Conn) error {
+		return do(ctx, SeriesService{cc})
 	})
 }
 
 // Web runs do with the service that lets users into web pages.
-func (c *Client) Web(ctx context.Context, eff effect, do func(context.Context, apiv1.WebServiceClient) error) error {
-	return c.call(ctx, eff, func(ctx context.Context, cc grpc.ClientConnInterface) error {
-		return do(ctx, apiv1.NewWebServiceClient(cc))
+func (c *Client) Web(ctx context.Context, eff effect, do func(context.Context, WebService) error) error {
+	return c.call(ctx, eff, func(ctx context.Context, cc *wire.Conn) error {
+		return do(ctx, WebService{cc})
 	})
 }
 

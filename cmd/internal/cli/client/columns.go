@@ -13,7 +13,7 @@ import (
 // coordinator that knows of none sends all of them one by one.
 func ListPages(ctx context.Context, c *Client, req *apiv1.ListJobsRequest, each func(*apiv1.ListJobsResponse)) error {
 	return pages(req, each, func() (resp *apiv1.ListJobsResponse, err error) {
-		err = c.Jobs(ctx, Reads, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
+		err = c.Jobs(ctx, Reads, func(ctx context.Context, s JobService) (err error) {
 			resp, err = s.ListJobs(ctx, req)
 			return err
 		})
@@ -44,7 +44,7 @@ func ListBrief(ctx context.Context, c *Client, req *apiv1.ListJobsRequest) ([]*a
 }
 
 // BriefFrom is ListBrief of one coordinator, within a call of Client.
-func BriefFrom(ctx context.Context, s apiv1.JobServiceClient, req *apiv1.ListJobsRequest) ([]*apiv1.Job, error) {
+func BriefFrom(ctx context.Context, s JobService, req *apiv1.ListJobsRequest) ([]*apiv1.Job, error) {
 	var rows briefRows
 	err := pages(rows.of(req), rows.add, func() (*apiv1.ListJobsResponse, error) { return s.ListJobs(ctx, req) })
 	return rows.sorted(), err

@@ -25,7 +25,7 @@ const MostForecasts = 1000
 func Forecasts(ctx context.Context, c *Client, ids []uint64) (map[uint64]*apiv1.JobForecast, error) {
 	out := map[uint64]*apiv1.JobForecast{}
 	for part := range slices.Chunk(ids[:min(len(ids), MostForecasts)], forecastsPerCall) {
-		err := c.Jobs(ctx, Reads, func(ctx context.Context, s apiv1.JobServiceClient) error {
+		err := c.Jobs(ctx, Reads, func(ctx context.Context, s JobService) error {
 			resp, err := s.ListForecasts(ctx, &apiv1.ListForecastsRequest{Ids: part})
 			for _, f := range resp.GetForecasts() {
 				out[f.GetId()] = f

@@ -41,7 +41,7 @@ func SlurmType(ctx context.Context, c *Client, asked string) (string, error) {
 // knownType is the one of the cluster's types that is as asked, or like it, "" for none.
 func knownType(ctx context.Context, c *Client, asked string) (typ string, all []string, err error) {
 	var nodes []*apiv1.Node
-	err = c.Cluster(ctx, Reads, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+	err = c.Cluster(ctx, Reads, func(ctx context.Context, s ClusterService) error {
 		resp, err := s.ListNodes(ctx, &apiv1.ListNodesRequest{Brief: true})
 		nodes = resp.GetNodes()
 		return err

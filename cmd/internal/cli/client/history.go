@@ -7,8 +7,7 @@ import (
 	"io"
 	"slices"
 
-	"google.golang.org/grpc"
-
+	"github.com/berth-scheduler/berth/cmd/internal/cli/wire"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -17,9 +16,9 @@ import (
 const historyPage = 5000
 
 // Histories runs do with the service for jobs that have ended.
-func (c *Client) Histories(ctx context.Context, eff effect, do func(context.Context, apiv1.HistoryServiceClient) error) error {
-	return c.call(ctx, eff, func(ctx context.Context, cc grpc.ClientConnInterface) error {
-		return do(ctx, apiv1.NewHistoryServiceClient(cc))
+func (c *Client) Histories(ctx context.Context, eff effect, do func(context.Context, HistoryService) error) error {
+	return c.call(ctx, eff, func(ctx context.Context, cc *wire.Conn) error {
+		return do(ctx, HistoryService{cc})
 	})
 }
 
@@ -66,7 +65,7 @@ func (g *HistoryGaps) note(r historyAnswer) {
 
 // Report adds up finished jobs.
 func Report(ctx context.Context, c *Client, req *apiv1.GetReportRequest) (r *apiv1.GetReportResponse, gaps HistoryGaps, err error) {
-	err = c.Histories(ctx, Reads, func(ctx context.Context, s apiv1.HistoryServiceClient) (err error) {
+	err = c.Histories(ctx, Reads, func(ctx context.Context, s HistoryService) (err error) {
 		r, err = s.GetReport(ctx, req)
 		return err
 	})
@@ -116,7 +115,7 @@ func ListHistory(ctx context.Context, c *Client, req *apiv1.ListHistoryRequest, 
 }
 
 func historyPages(ctx context.Context, c *Client, req *apiv1.ListHistoryRequest, gaps *HistoryGaps) (jobs []*apiv1.Job, index uint64, err error) {
-	err = c.Histories(ctx, Reads, func(ctx context.Context, s apiv1.HistoryServiceClient) error {
+	err = c.Histories(ctx, Reads, func(ctx context.Context, s HistoryService) error {
 		jobs, index = nil, 0
 		stream, err := s.ListHistory(ctx, req)
 		if err != nil {

@@ -20,7 +20,7 @@ func ListJobs(ctx context.Context, c *Client, req *apiv1.ListJobsRequest) ([]*ap
 	}
 	for {
 		var resp *apiv1.ListJobsResponse
-		err := c.Jobs(ctx, Reads, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
+		err := c.Jobs(ctx, Reads, func(ctx context.Context, s JobService) (err error) {
 			resp, err = s.ListJobs(ctx, req)
 			return err
 		})
@@ -54,7 +54,7 @@ func GetNodes(ctx context.Context, c *Client, ids []string) ([]*apiv1.Node, erro
 		}
 	}
 	var nodes []*apiv1.Node
-	err := c.Cluster(ctx, Reads, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+	err := c.Cluster(ctx, Reads, func(ctx context.Context, s ClusterService) error {
 		resp, err := s.ListNodes(ctx, &apiv1.ListNodesRequest{Ids: ids})
 		nodes = resp.GetNodes()
 		return err
@@ -75,7 +75,7 @@ func GetNodes(ctx context.Context, c *Client, ids []string) ([]*apiv1.Node, erro
 func Control(ctx context.Context, e *console.Env, c *Client, req *apiv1.ControlJobsRequest) ([]*apiv1.ControlResult, error) {
 	req.RequestId = e.RequestID()
 	var resp *apiv1.ControlJobsResponse
-	err := c.Jobs(ctx, Changes, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
+	err := c.Jobs(ctx, Changes, func(ctx context.Context, s JobService) (err error) {
 		resp, err = s.ControlJobs(ctx, req)
 		return err
 	})

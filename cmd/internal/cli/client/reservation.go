@@ -11,7 +11,7 @@ import (
 // names is empty.
 func GetReservations(ctx context.Context, c *Client, names []string) ([]*apiv1.Reservation, error) {
 	var resp *apiv1.ListReservationsResponse
-	err := c.Cluster(ctx, Reads, func(ctx context.Context, s apiv1.ClusterServiceClient) (err error) {
+	err := c.Cluster(ctx, Reads, func(ctx context.Context, s ClusterService) (err error) {
 		resp, err = s.ListReservations(ctx, &apiv1.ListReservationsRequest{Names: names})
 		return err
 	})
@@ -21,7 +21,7 @@ func GetReservations(ctx context.Context, c *Client, names []string) ([]*apiv1.R
 // SetReservation makes or changes a reservation.
 func SetReservation(ctx context.Context, c *Client, req *apiv1.SetReservationRequest) (*apiv1.SetReservationResponse, error) {
 	var resp *apiv1.SetReservationResponse
-	err := c.Cluster(ctx, Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) (err error) {
+	err := c.Cluster(ctx, Changes, func(ctx context.Context, s ClusterService) (err error) {
 		resp, err = s.SetReservation(ctx, req)
 		return err
 	})
@@ -33,7 +33,7 @@ func SetReservation(ctx context.Context, c *Client, req *apiv1.SetReservationReq
 
 // RemoveReservation forgets a reservation.
 func RemoveReservation(ctx context.Context, c *Client, name string) error {
-	err := c.Cluster(ctx, Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+	err := c.Cluster(ctx, Changes, func(ctx context.Context, s ClusterService) error {
 		_, err := s.RemoveReservation(ctx, &apiv1.RemoveReservationRequest{Name: name})
 		return err
 	})
@@ -46,7 +46,7 @@ func RemoveReservation(ctx context.Context, c *Client, name string) error {
 // UpdateJob changes what a job asked for.
 func UpdateJob(ctx context.Context, c *Client, req *apiv1.UpdateJobRequest) (*apiv1.UpdateJobResponse, error) {
 	var resp *apiv1.UpdateJobResponse
-	err := c.Jobs(ctx, Changes, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
+	err := c.Jobs(ctx, Changes, func(ctx context.Context, s JobService) (err error) {
 		resp, err = s.UpdateJob(ctx, req)
 		return err
 	})

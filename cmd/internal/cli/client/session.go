@@ -131,7 +131,7 @@ func (s *Session) begin(a *Attachment) error {
 }
 
 // put sends a frame on the present stream. The caller holds s.sending.
-func (s *Session) put(m *apiv1.AttachRequest) error { return s.a.Stream.Send(m) }
+func (s *Session) put(m *apiv1.AttachRequest) error { return s.a.stream.Send(m) }
 
 // ID is the session's name on its node, "" where nodes keep none.
 func (s *Session) ID() string { return s.id }

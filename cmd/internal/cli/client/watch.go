@@ -6,8 +6,6 @@ import (
 	"io"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -105,7 +103,7 @@ func (w *watcher) stream(ctx context.Context, cn *conn) *cluster.Error {
 	defer cancel(nil)
 	quiet := time.AfterFunc(streamFor, func() { cancel(errQuietStream) })
 	defer quiet.Stop()
-	s, err := apiv1.NewJobServiceClient(cn.grpc).WatchJobs(ctx, &apiv1.WatchJobsRequest{Ids: w.ids, FromIndex: w.index, Brief: w.brief}, grpc.WaitForReady(false))
+	s, err := JobService{cn.wire}.WatchJobs(ctx, &apiv1.WatchJobsRequest{Ids: w.ids, FromIndex: w.index, Brief: w.brief})
 	for err == nil {
 		var m *apiv1.WatchJobsResponse
 		if m, err = s.Recv(); err == nil {

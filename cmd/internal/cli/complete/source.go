@@ -23,7 +23,7 @@ const mostJobs = 500
 // jobs are the caller's that have not ended.
 func jobs(ctx context.Context, e *console.Env, c *client.Client) (out []string) {
 	req := &apiv1.ListJobsRequest{Users: []string{e.User()}, Brief: true, PageSize: mostJobs}
-	_ = c.Jobs(ctx, client.Reads, func(ctx context.Context, s apiv1.JobServiceClient) error {
+	_ = c.Jobs(ctx, client.Reads, func(ctx context.Context, s client.JobService) error {
 		resp, err := s.ListJobs(ctx, req)
 		if err != nil {
 			return err
@@ -59,7 +59,7 @@ func gpuTypes(ctx context.Context, _ *console.Env, c *client.Client) []string {
 }
 
 func allNodes(ctx context.Context, c *client.Client) (out []*apiv1.Node) {
-	_ = c.Cluster(ctx, client.Reads, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+	_ = c.Cluster(ctx, client.Reads, func(ctx context.Context, s client.ClusterService) error {
 		resp, err := s.ListNodes(ctx, &apiv1.ListNodesRequest{Brief: true})
 		out = resp.GetNodes()
 		return err
@@ -68,7 +68,7 @@ func allNodes(ctx context.Context, c *client.Client) (out []*apiv1.Node) {
 }
 
 func partitions(ctx context.Context, _ *console.Env, c *client.Client) (out []string) {
-	_ = c.Cluster(ctx, client.Reads, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+	_ = c.Cluster(ctx, client.Reads, func(ctx context.Context, s client.ClusterService) error {
 		resp, err := s.ListPartitions(ctx, &apiv1.ListPartitionsRequest{})
 		out = nil
 		for _, p := range resp.GetPartitions() {
@@ -102,7 +102,7 @@ func qos(ctx context.Context, _ *console.Env, c *client.Client) (out []string) {
 }
 
 func standing(ctx context.Context, c *client.Client) (resp *apiv1.ListStandingResponse) {
-	_ = c.Accounts(ctx, client.Reads, func(ctx context.Context, s apiv1.AccountServiceClient) (err error) {
+	_ = c.Accounts(ctx, client.Reads, func(ctx context.Context, s client.AccountService) (err error) {
 		resp, err = s.ListStanding(ctx, &apiv1.ListStandingRequest{})
 		return err
 	})

@@ -116,7 +116,7 @@ func learn(ctx context.Context, e *console.Env, c *client.Client, h *slurmconf.H
 		return nil
 	}
 	var jobs uint32
-	err := c.Models(ctx, client.Changes, func(ctx context.Context, s apiv1.ModelServiceClient) error {
+	err := c.Models(ctx, client.Changes, func(ctx context.Context, s client.ModelService) error {
 		resp, err := s.ImportRuns(ctx, req)
 		jobs = resp.GetJobs()
 		return err

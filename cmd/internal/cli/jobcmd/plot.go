@@ -23,7 +23,7 @@ const (
 func plotJobs(ctx context.Context, e *console.Env, c *client.Client, wanted []oneShown) error {
 	for _, w := range wanted {
 		var resp *apiv1.GetSeriesResponse
-		err := c.Series(ctx, client.Reads, func(ctx context.Context, s apiv1.SeriesServiceClient) (err error) {
+		err := c.Series(ctx, client.Reads, func(ctx context.Context, s client.SeriesService) (err error) {
 			resp, err = s.GetSeries(ctx, &apiv1.GetSeriesRequest{Id: w.id, Task: w.task})
 			return err
 		})

@@ -111,7 +111,7 @@ func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitO
 	}
 	said := outputFolders(e, &o.Spec)
 	var resp *apiv1.SubmitJobsResponse
-	err = c.Jobs(ctx, client.Changes, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
+	err = c.Jobs(ctx, client.Changes, func(ctx context.Context, s client.JobService) (err error) {
 		resp, err = s.SubmitJobs(ctx, req)
 		return err
 	})

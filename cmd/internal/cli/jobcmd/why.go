@@ -88,7 +88,7 @@ func runWhy(ctx context.Context, e *console.Env, c *client.Client, f console.For
 		return err
 	}
 	var resp *apiv1.ExplainJobResponse
-	err = c.Jobs(ctx, client.Reads, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
+	err = c.Jobs(ctx, client.Reads, func(ctx context.Context, s client.JobService) (err error) {
 		resp, err = s.ExplainJob(ctx, &apiv1.ExplainJobRequest{Id: id, Task: task})
 		return err
 	})

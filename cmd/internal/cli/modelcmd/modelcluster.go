@@ -73,7 +73,7 @@ func newModelListCmd(e *console.Env, c *client.Client) *cobra.Command {
 
 func runModelList(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {
 	var resp *apiv1.ListModelsResponse
-	err := c.Models(ctx, client.Reads, func(ctx context.Context, s apiv1.ModelServiceClient) (err error) {
+	err := c.Models(ctx, client.Reads, func(ctx context.Context, s client.ModelService) (err error) {
 		resp, err = s.ListModels(ctx, &apiv1.ListModelsRequest{})
 		return err
 	})
@@ -180,7 +180,7 @@ func getModel(ctx context.Context, c *client.Client, args []string, withWeights 
 		return nil, err
 	}
 	var resp *apiv1.GetModelResponse
-	err = c.Models(ctx, client.Reads, func(ctx context.Context, s apiv1.ModelServiceClient) (err error) {
+	err = c.Models(ctx, client.Reads, func(ctx context.Context, s client.ModelService) (err error) {
 		resp, err = s.GetModel(ctx, &apiv1.GetModelRequest{Version: version, WithWeights: withWeights})
 		return err
 	})
@@ -217,7 +217,7 @@ func newModelUnpinCmd(e *console.Env, c *client.Client) *cobra.Command {
 
 func runModelPin(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.PinModelRequest, again string) error {
 	var m *apiv1.Model
-	err := c.Models(ctx, client.Changes, func(ctx context.Context, s apiv1.ModelServiceClient) error {
+	err := c.Models(ctx, client.Changes, func(ctx context.Context, s client.ModelService) error {
 		resp, err := s.PinModel(ctx, req)
 		m = resp.GetModel()
 		return err
@@ -248,7 +248,7 @@ func runModelRollback(ctx context.Context, e *console.Env, c *client.Client, arg
 		return err
 	}
 	var m *apiv1.Model
-	err = c.Models(ctx, client.Changes, func(ctx context.Context, s apiv1.ModelServiceClient) error {
+	err = c.Models(ctx, client.Changes, func(ctx context.Context, s client.ModelService) error {
 		resp, err := s.RollbackModel(ctx, &apiv1.RollbackModelRequest{Version: version})
 		m = resp.GetModel()
 		return err
@@ -312,7 +312,7 @@ func runModelImport(ctx context.Context, e *console.Env, c *client.Client, path 
 		return err
 	}
 	var m *apiv1.Model
-	err = c.Models(ctx, client.Changes, func(ctx context.Context, s apiv1.ModelServiceClient) error {
+	err = c.Models(ctx, client.Changes, func(ctx context.Context, s client.ModelService) error {
 		resp, err := s.PublishModel(ctx, &apiv1.PublishModelRequest{Weights: blob})
 		m = resp.GetModel()
 		return err

@@ -74,7 +74,7 @@ func newListCmd(e *console.Env, c *client.Client) *cobra.Command {
 
 func runList(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {
 	var resp *apiv1.ListWebhooksResponse
-	err := c.Notify(ctx, client.Reads, func(ctx context.Context, s apiv1.NotifyServiceClient) (err error) {
+	err := c.Notify(ctx, client.Reads, func(ctx context.Context, s client.NotifyService) (err error) {
 		resp, err = s.ListWebhooks(ctx, &apiv1.ListWebhooksRequest{})
 		return err
 	})
@@ -159,7 +159,7 @@ func runAdd(ctx context.Context, e *console.Env, c *client.Client, o *addOptions
 		}
 	}
 	var resp *apiv1.AddWebhookResponse
-	err = c.Notify(ctx, client.Changes, func(ctx context.Context, s apiv1.NotifyServiceClient) (err error) {
+	err = c.Notify(ctx, client.Changes, func(ctx context.Context, s client.NotifyService) (err error) {
 		resp, err = s.AddWebhook(ctx, req)
 		return err
 	})
@@ -184,7 +184,7 @@ func newRemoveCmd(e *console.Env, c *client.Client) *cobra.Command {
 			if err != nil || id == 0 {
 				return console.Usagef("webhook %s: want its number, as berth webhook list shows it", console.ShortQuote(args[0]))
 			}
-			err = c.Notify(cmd.Context(), client.Changes, func(ctx context.Context, s apiv1.NotifyServiceClient) error {
+			err = c.Notify(cmd.Context(), client.Changes, func(ctx context.Context, s client.NotifyService) error {
 				_, err := s.RemoveWebhook(ctx, &apiv1.RemoveWebhookRequest{Id: id})
 				return err
 			})
@@ -224,7 +224,7 @@ func newDeadCmd(e *console.Env, c *client.Client) *cobra.Command {
 
 func runDead(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {
 	var resp *apiv1.ListDeadNoticesResponse
-	err := c.Notify(ctx, client.Reads, func(ctx context.Context, s apiv1.NotifyServiceClient) (err error) {
+	err := c.Notify(ctx, client.Reads, func(ctx context.Context, s client.NotifyService) (err error) {
 		resp, err = s.ListDeadNotices(ctx, &apiv1.ListDeadNoticesRequest{})
 		return err
 	})

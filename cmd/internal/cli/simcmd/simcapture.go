@@ -71,7 +71,7 @@ func runCapture(ctx context.Context, e *console.Env, c *client.Client, file stri
 // ask.
 func takeCapture(ctx context.Context, e *console.Env, c *client.Client, finished bool) (*trace.Capture, error) {
 	cp := &trace.Capture{Format: trace.CaptureFormat, Taken: e.Now().UTC(), Nodes: []trace.CaptureNode{}, Jobs: []trace.CaptureJob{}}
-	err := c.Cluster(ctx, client.Reads, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+	err := c.Cluster(ctx, client.Reads, func(ctx context.Context, s client.ClusterService) error {
 		st, err := s.GetStatus(ctx, &apiv1.GetStatusRequest{})
 		if err != nil {
 			return err

@@ -82,7 +82,7 @@ func sendSession(ctx context.Context, e *console.Env, c *client.Client, args *jo
 	}
 	req := &apiv1.SubmitJobsRequest{RequestId: e.RequestID(), Jobs: []*apiv1.JobSpec{conv.SpecToAPI(&args.Spec)}}
 	var resp *apiv1.SubmitJobsResponse
-	err = c.Jobs(ctx, client.Changes, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
+	err = c.Jobs(ctx, client.Changes, func(ctx context.Context, s client.JobService) (err error) {
 		resp, err = s.SubmitJobs(ctx, req)
 		return err
 	})
@@ -134,7 +134,7 @@ var errRevoked = errors.New("the job ended")
 func (a *allocation) cancel() {
 	ctx, done := context.WithTimeout(context.Background(), a.c.Timeout)
 	defer done()
-	err := a.c.Jobs(ctx, client.Changes, func(ctx context.Context, s apiv1.JobServiceClient) error {
+	err := a.c.Jobs(ctx, client.Changes, func(ctx context.Context, s client.JobService) error {
 		_, err := s.CancelJobs(ctx, &apiv1.CancelJobsRequest{RequestId: a.e.RequestID(), Ids: []uint64{a.id}})
 		return err
 	})

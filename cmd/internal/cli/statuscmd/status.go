@@ -76,7 +76,7 @@ const mostAsked = 5
 
 func run(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {
 	var got facts
-	err := c.Together(ctx, client.Reads, func(ctx context.Context, jobs apiv1.JobServiceClient, cl apiv1.ClusterServiceClient) error {
+	err := c.Together(ctx, client.Reads, func(ctx context.Context, jobs client.JobService, cl client.ClusterService) error {
 		return got.gather(ctx, e.User(), jobs, cl)
 	})
 	if err != nil {
@@ -94,7 +94,7 @@ func run(ctx context.Context, e *console.Env, c *client.Client, f console.Format
 }
 
 // gather asks all at once, so that it takes the time of the slowest answer.
-func (f *facts) gather(ctx context.Context, me string, jobs apiv1.JobServiceClient, cl apiv1.ClusterServiceClient) error {
+func (f *facts) gather(ctx context.Context, me string, jobs client.JobService, cl client.ClusterService) error {
 	*f = facts{}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {

@@ -101,7 +101,7 @@ func runSacctmgr(ctx context.Context, e *console.Env, c *client.Client, o *mgrOp
 		o.print.Usual = usual[1]
 	}
 	var st *apiv1.ListStandingResponse
-	err := c.Accounts(ctx, client.Reads, func(ctx context.Context, a apiv1.AccountServiceClient) (err error) {
+	err := c.Accounts(ctx, client.Reads, func(ctx context.Context, a client.AccountService) (err error) {
 		st, err = a.ListStanding(ctx, &apiv1.ListStandingRequest{})
 		return err
 	})

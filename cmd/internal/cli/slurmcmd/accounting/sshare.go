@@ -52,7 +52,7 @@ func NewSshareCmd(e *console.Env, c *client.Client) *cobra.Command {
 			}
 		}
 		var resp *apiv1.ListStandingResponse
-		err := c.Accounts(ctx, client.Reads, func(ctx context.Context, a apiv1.AccountServiceClient) (err error) {
+		err := c.Accounts(ctx, client.Reads, func(ctx context.Context, a client.AccountService) (err error) {
 			resp, err = a.ListStanding(ctx, &apiv1.ListStandingRequest{Usage: true})
 			return err
 		})

@@ -243,7 +243,7 @@ func endJobs(ctx context.Context, e *console.Env, c *client.Client, ids []uint64
 	}
 	for _, req := range reqs {
 		var resp *apiv1.CancelJobsResponse
-		err := c.Jobs(ctx, client.Changes, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
+		err := c.Jobs(ctx, client.Changes, func(ctx context.Context, s client.JobService) (err error) {
 			resp, err = s.CancelJobs(ctx, req)
 			return err
 		})

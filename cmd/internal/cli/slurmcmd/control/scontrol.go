@@ -199,7 +199,7 @@ func runScontrolUpdate(ctx context.Context, c *client.Client, args []string) err
 		return option.Bare(fmt.Sprintf("Invalid input: state=%s\nRequest aborted\nValid states are: DRAIN, RESUME", set["state"]))
 	}
 	for _, name := range names {
-		err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+		err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s client.ClusterService) error {
 			var err error
 			if drain {
 				_, err = s.DrainNode(ctx, &apiv1.DrainNodeRequest{Id: name, Reason: set["reason"]})

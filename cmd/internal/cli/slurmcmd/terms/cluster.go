@@ -229,7 +229,7 @@ func Cluster(ctx context.Context, e *console.Env, c *client.Client) ([]slurm.Par
 		return nil, nil, err
 	}
 	var parts []*apiv1.Partition
-	err = c.Cluster(ctx, client.Reads, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+	err = c.Cluster(ctx, client.Reads, func(ctx context.Context, s client.ClusterService) error {
 		resp, err := s.ListPartitions(ctx, &apiv1.ListPartitionsRequest{})
 		parts = resp.GetPartitions()
 		return err
@@ -314,7 +314,7 @@ func Reservation(r *apiv1.Reservation, now time.Time) slurm.Reservation {
 
 // Status asks how the cluster is.
 func Status(ctx context.Context, c *client.Client) (st *apiv1.GetStatusResponse, err error) {
-	err = c.Cluster(ctx, client.Reads, func(ctx context.Context, s apiv1.ClusterServiceClient) (err error) {
+	err = c.Cluster(ctx, client.Reads, func(ctx context.Context, s client.ClusterService) (err error) {
 		st, err = s.GetStatus(ctx, &apiv1.GetStatusRequest{})
 		return err
 	})

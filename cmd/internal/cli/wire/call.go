@@ -1,0 +1,326 @@
+package wire
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// call is one call on a connection.
+type call struct {
+	link *link
+	id   uint32
+	most int // bytes of a message of the answer
+	// inline says that who sends reads, too: there is nobody else to.
+	inline bool
+	// refused says that the server did not begin it.
+	refused bool
+
+	// What follows is guarded by link.mu while somebody else reads.
+	room    int64 // what may be sent before the server takes any
+	buf     []byte
+	ended   bool
+	err     error // why nothing more will come, of a call that did not end
+	changed *sync.Cond
+
+	http, code, msg string // of the headers
+	details         string
+}
+
+// begin makes the next call of a connection.
+func (l *link) begin(most int) *call {
+	if l.id == 0 {
+		l.id = 1
+	} else {
+		l.id += 2
+	}
+	return &call{link: l, id: l.id, most: most, inline: true, room: l.first, changed: sync.NewCond(&l.mu)}
+}
+
+// message is m as gRPC sends it.
+func message(m proto.Message) ([]byte, error) {
+	size := proto.Size(m)
+	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(make([]byte, 5, 5+size), m)
+	if err != nil {
+		return nil, status.Errorf(codes.Internal, "the request: %v", err)
+	}
+	binary.BigEndian.PutUint32(b[1:], uint32(len(b)-5)) // #nosec G115 -- the server takes far less
+	return b, nil
+}
+
+// open sends a call's headers, and its only request unless data is nil.
+func (k *call) open(ctx context.Context, method string, header [][2]string, data []byte) error {
+	h := []byte{0x83, 0x86} // POST, http: of HPACK's table
+	h = literal(h, ":path", method)
+	h = literal(h, ":authority", "localhost")
+	h = literal(h, "content-type", "application/grpc")
+	h = literal(h, "te", "trailers")
+	if end, ok := ctx.Deadline(); ok {
+		h = literal(h, "grpc-timeout", timeout(time.Until(end)))
+	}
+	for _, f := range header {
+		h = literal(h, f[0], f[1])
+	}
+	b := append(frame(make([]byte, 0, headLen+len(h)+headLen+min(len(data), anyWindow)+64), frameHeaders, flagEndHeaders, k.id, len(h)), h...)
+	if data == nil {
+		return k.link.write(b)
+	}
+	return k.send(b, data, true)
+}
+
+// literal appends a header as HPACK has it that nobody need remember.
+func literal(b []byte, name, value string) []byte {
+	b = append(b, 0)
+	for _, s := range [...]string{name, value} {
+		if n := len(s); n < 127 {
+			b = append(b, byte(n))
+		} else {
+			b = append(b, 127)
+			for n -= 127; n >= 128; n >>= 7 {
+				b = append(b, byte(n&127|128))
+			}
+			b = append(b, byte(n))
+		}
+		b = append(b, s...)
+	}
+	return b
+}
+
+// timeout is what is left as gRPC says it, which takes eight digits. It is rounded up:
+// the server is not to give up first.
+func timeout(d time.Duration) string {
+	const most = 99_999_999
+	if us := (max(d, 1) + time.Microsecond - 1).Microseconds(); us <= most {
+		return strconv.FormatInt(us, 10) + "u"
+	}
+	return strconv.FormatInt(min((d+time.Millisecond-1).Milliseconds(), most), 10) + "m"
+}
+
+// send sends b, which is frames, and data in as many as the server takes. last ends
+// the request.
+func (k *call) send(b, data []byte, last bool) error {
+	for {
+		n, err := k.may(min(len(data), maxFrame))
+		if err != nil {
+			return err
+		}
+		if n == 0 && len(data) > 0 { // the server is to take what there is
+			if len(b) > 0 {
+				if err := k.link.write(b); err != nil {
+					return err
+				}
+				b = b[:0]
+			}
+			if err := k.wait(); err != nil {
+				return err
+			}
+			continue
+		}
+		var end byte
+		if last && n == len(data) {
+			end = flagEnd
+		}
+		b = append(frame(b, frameData, end, k.id, n), data[:n]...)
+		if data = data[n:]; len(data) == 0 {
+			return k.link.write(b)
+		}
+		if len(b) >= anyWindow {
+			if err := k.link.write(b); err != nil {
+				return err
+			}
+			b = b[:0]
+		}
+	}
+}
+
+// may is how many of n bytes may be sent now; io.EOF when the call has ended.
+func (k *call) may(n int) (int, error) {
+	l := k.link
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k.ended || k.err != nil {
+		return 0, io.EOF
+	}
+	got := max(min(int64(n), k.room, l.room), 0)
+	k.room -= got
+	l.room -= got
+	return int(got), nil
+}
+
+// wait waits for something to happen to the call.
+func (k *call) wait() error {
+	if k.inline {
+		return k.link.step(k)
+	}
+	k.link.mu.Lock()
+	defer k.link.mu.Unlock()
+	for !k.ended && k.err == nil && min(k.room, k.link.room) <= 0 {
+		k.changed.Wait()
+	}
+	return nil
+}
+
+// wake is for whoever waits. It may be called of nil.
+func (k *call) wake() {
+	if k != nil {
+		k.changed.Broadcast()
+	}
+}
+
+// take reads n bytes of the answer.
+func (k *call) take(r *bufio.Reader, n int) error {
+	if !k.inline { // somebody takes what is there meanwhile
+		b := make([]byte, n)
+		if _, err := io.ReadFull(r, b); err != nil {
+			return whole(err)
+		}
+		k.link.mu.Lock()
+		defer k.link.mu.Unlock()
+		if len(k.buf)+n > streamWindow {
+			return errors.New("the coordinator sent more than was asked for")
+		}
+		k.buf = append(k.buf, b...)
+		k.changed.Broadcast()
+		return nil
+	}
+	have := len(k.buf)
+	k.buf = slices.Grow(k.buf, n)[:have+n]
+	if _, err := io.ReadFull(r, k.buf[have:]); err != nil {
+		return whole(err)
+	}
+	if have < 5 && have+n >= 5 {
+		if _, err := k.length(k.buf); err != nil {
+			return err
+		}
+	}
+	if have+n > k.most+5 {
+		return status.Errorf(codes.ResourceExhausted, "the answer has more than %d bytes", k.most)
+	}
+	return nil
+}
+
+// length is that of the message at the start of b, which has five bytes at least.
+func (k *call) length(b []byte) (int, error) {
+	n := binary.BigEndian.Uint32(b[1:])
+	switch {
+	case b[0] != 0:
+		return 0, status.Error(codes.Internal, "the answer is compressed, which was not asked for")
+	case int64(n) > int64(k.most):
+		return 0, status.Errorf(codes.ResourceExhausted, "the answer has %d bytes; this program takes %d", n, k.most)
+	}
+	return int(n), nil
+}
+
+func (k *call) end() {
+	k.link.mu.Lock()
+	defer k.link.mu.Unlock()
+	k.ended = true
+	k.changed.Broadcast()
+}
+
+// field takes one of the answer's headers or trailers.
+func (k *call) field(name, value string) {
+	switch name {
+	case ":status":
+		k.http = value
+	case "grpc-status":
+		k.code = value
+	case "grpc-message":
+		k.msg = value
+	case "grpc-status-details-bin":
+		k.details = value
+	}
+}
+
+// reset ends a call that the server gave up.
+func (k *call) reset(why uint32) error {
+	const noError, refused, cancelled, calm = 0, 7, 8, 11
+	switch {
+	case k.ended:
+		return nil
+	case why == refused:
+		k.refused = true
+		return status.Error(codes.Unavailable, "the coordinator did not begin this")
+	case why == cancelled:
+		return status.Error(codes.Canceled, "the coordinator gave up")
+	case why == calm:
+		return status.Error(codes.ResourceExhausted, "the coordinator has too much to do")
+	case why == noError && k.code != "":
+		k.end()
+		return nil
+	}
+	return status.Errorf(codes.Internal, "the coordinator gave up, with HTTP/2's error %d", why)
+}
+
+// status is how the call ended, nil for well.
+func (k *call) status() error {
+	n, err := strconv.ParseUint(k.code, 10, 31)
+	switch {
+	case k.code == "" && k.http != "" && k.http != "200":
+		return status.Errorf(codes.Unknown, "the answer is HTTP's %s, and no answer to a call", k.http)
+	case err != nil:
+		return status.Error(codes.Internal, "the answer has no status")
+	case n == 0:
+		return nil
+	}
+	if raw, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(k.details, "=")); err == nil && len(raw) > 0 {
+		var st spb.Status
+		if proto.Unmarshal(raw, &st) == nil && uint64(st.GetCode()) == n { // #nosec G115 -- compared, and n is small
+			return status.FromProto(&st).Err()
+		}
+	}
+	return status.Error(codes.Code(n), unescape(k.msg)) // #nosec G115 -- bounded above
+}
+
+// unescape reads a message as gRPC writes it into a header.
+func unescape(s string) string {
+	if !strings.Contains(s, "%") {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) {
+			if x, err := strconv.ParseUint(s[i+1:i+3], 16, 8); err == nil {
+				b.WriteByte(byte(x))
+				i += 2
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// answer reads the one message of a call that has ended.
+func (k *call) answer(m proto.Message) error {
+	if err := k.status(); err != nil {
+		return err
+	}
+	if len(k.buf) < 5 {
+		return status.Error(codes.Internal, "the answer is empty")
+	}
+	n, err := k.length(k.buf)
+	if err != nil {
+		return err
+	}
+	if len(k.buf) != 5+n {
+		return status.Error(codes.Internal, "the answer is not of the length it says")
+	}
+	if err := proto.Unmarshal(k.buf[5:], m); err != nil {
+		return status.Errorf(codes.Internal, "the answer: %v", err)
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package wire
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// streamWindow is what may lie unread in one stream; the server is told to send more
+// when half of it was read.
+const streamWindow = 256 << 10
+
+// Stream is a call of many messages, with a connection of its own, which ends with
+// its context. One goroutine may send while another receives.
+type Stream struct {
+	ctx  context.Context
+	conn *Conn
+	k    *call
+	stop func() bool
+	over chan struct{} // closed when nothing is read any more
+
+	msg    []byte // a message that has not come as a whole
+	unsaid int    // bytes that were taken and that the server does not know of
+}
+
+// Stream begins a call of many messages.
+func (c *Conn) Stream(ctx context.Context, method string) (*Stream, error) {
+	l, err := c.connect(ctx, streamWindow)
+	if err != nil {
+		return nil, failed(ctx, err)
+	}
+	k := l.begin(c.Most)
+	k.inline = false
+	s := &Stream{ctx: ctx, conn: c, k: k, over: make(chan struct{})}
+	c.Sent()
+	if err := k.open(ctx, method, c.Header, nil); err != nil {
+		l.close()
+		return nil, failed(ctx, err)
+	}
+	s.stop = context.AfterFunc(ctx, l.close)
+	go s.read()
+	return s, nil
+}
+
+// read reads until the call has ended or its context has: it closes the connection.
+func (s *Stream) read() {
+	defer close(s.over)
+	defer s.stop()
+	defer s.k.link.close()
+	var err error
+	for err == nil && !s.k.ended { // nobody else sets it
+		err = s.k.link.step(s.k)
+	}
+	if s.k.refused {
+		s.conn.Unsent()
+	}
+	s.k.link.mu.Lock()
+	defer s.k.link.mu.Unlock()
+	if !s.k.ended {
+		s.k.err = failed(s.ctx, err)
+	}
+	s.k.changed.Broadcast()
+}
+
+// Send sends a message. It waits while the server takes none. io.EOF says that the
+// call has ended, and Recv why.
+func (s *Stream) Send(m proto.Message) error {
+	data, err := message(m)
+	if err != nil {
+		return err
+	}
+	return s.sent(s.k.send(nil, data, false))
+}
+
+// CloseSend says that nothing more will be sent.
+func (s *Stream) CloseSend() error { return s.sent(s.k.send(nil, nil, true)) }
+
+// sent makes of an error that the call is over.
+func (s *Stream) sent(err error) error {
+	if err != nil {
+		return io.EOF // the server's last words may still be there to be read
+	}
+	return nil
+}
+
+// Recv receives a message; io.EOF when the call has ended well.
+func (s *Stream) Recv(m proto.Message) error {
+	for {
+		if len(s.msg) >= 5 {
+			n, err := s.k.length(s.msg)
+			if err != nil {
+				s.k.link.close()
+				return err
+			}
+			if len(s.msg) >= 5+n {
+				err := proto.Unmarshal(s.msg[5:5+n], m)
+				if s.msg = s.msg[5+n:]; len(s.msg) == 0 {
+					s.msg = nil
+				}
+				if err != nil {
+					s.k.link.close()
+					return status.Errorf(codes.Internal, "the answer: %v", err)
+				}
+				return nil
+			}
+		}
+		if err := s.more(); err != nil {
+			return err
+		}
+	}
+}
+
+// more waits for more of the answer, and lets the server send as much again.
+func (s *Stream) more() error {
+	k, l := s.k, s.k.link
+	l.mu.Lock()
+	for len(k.buf) == 0 && !k.ended && k.err == nil {
+		k.changed.Wait()
+	}
+	n, ended, err := len(k.buf), k.ended, k.err
+	s.msg = append(s.msg, k.buf...)
+	k.buf = k.buf[:0]
+	l.mu.Unlock()
+	switch {
+	case n > 0:
+		if s.unsaid += n; s.unsaid >= streamWindow/2 && !ended && err == nil {
+			more := frame(nil, frameWindow, 0, k.id, 4)
+			more = binary.BigEndian.AppendUint32(more, uint32(s.unsaid)) // #nosec G115 -- at most a window
+			more = frame(more, frameWindow, 0, 0, 4)
+			more = binary.BigEndian.AppendUint32(more, uint32(s.unsaid)) // #nosec G115 -- as above
+			s.unsaid = 0
+			_ = l.write(more) // who reads finds out what is wrong
+		}
+		return nil
+	case err != nil:
+		return err
+	}
+	if err := k.status(); err != nil {
+		return err
+	}
+	return io.EOF
+}
