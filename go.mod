@@ -21,6 +21,7 @@ require (
 	go.etcd.io/bbolt v1.5.0 // reads and mends raft's log while a coordinator is stopped
 	go.uber.org/goleak v1.3.0 // tests: no goroutine is left behind
 	go.yaml.in/yaml/v3 v3.0.5 // configuration, strict
+	golang.org/x/net v0.60.0 // HPACK, of the commands' own client
 	golang.org/x/sync v0.23.0 // groups of goroutines that end together
 	golang.org/x/sys v0.48.0 // system calls that package syscall lacks
 	golang.org/x/term v0.46.0 // raw terminals of shells
@@ -119,7 +120,6 @@ require (
 	go.opentelemetry.io/otel/trace v1.46.0 // indirect
 	golang.org/x/image v0.25.0 // indirect
 	golang.org/x/mod v0.41.0 // indirect
-	golang.org/x/net v0.60.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
 	golang.org/x/tools v0.49.0 // indirect
 )

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/profile"
 	"github.com/berth-scheduler/berth/agent/progress"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
 )
 
 const (
@@ -138,7 +139,7 @@ func (k *link) session(ctx context.Context, addr string) (leader string, err err
 	}
 	defer conn.Close()
 	g, ctx := errgroup.WithContext(ctx)
-	stream, err := nodev1.NewNodeServiceClient(conn).Session(ctx)
+	stream, err := noderpc.NewNodeServiceClient(conn).Session(ctx)
 	if err != nil {
 		return "", fmt.Errorf("open session: %w", err)
 	}
@@ -172,7 +173,7 @@ func streamErr(stream grpc.ClientStream, err error) error {
 	return err
 }
 
-func (k *link) receive(conn *grpc.ClientConn, stream nodev1.NodeService_SessionClient, granted, ready chan struct{}, leader *string) error {
+func (k *link) receive(conn *grpc.ClientConn, stream noderpc.NodeService_SessionClient, granted, ready chan struct{}, leader *string) error {
 	first := true
 	for {
 		m, err := stream.Recv()
@@ -202,7 +203,7 @@ func (k *link) receive(conn *grpc.ClientConn, stream nodev1.NodeService_SessionC
 	}
 }
 
-func (k *link) send(ctx context.Context, stream nodev1.NodeService_SessionClient, granted <-chan struct{}) error {
+func (k *link) send(ctx context.Context, stream noderpc.NodeService_SessionClient, granted <-chan struct{}) error {
 	tick := time.NewTicker(k.every)
 	defer tick.Stop()
 	unanswered := 0

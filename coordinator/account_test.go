@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	"github.com/berth-scheduler/berth/proto/conv"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/site"
@@ -18,7 +19,7 @@ import (
 
 func setRule(t *testing.T, cc *grpc.ClientConn, who uint32, s *apiv1.Standing) error {
 	t.Helper()
-	_, err := apiv1.NewAccountServiceClient(cc).SetStanding(as(t, who), &apiv1.SetStandingRequest{Standing: s})
+	_, err := apirpc.NewAccountServiceClient(cc).SetStanding(as(t, who), &apiv1.SetStandingRequest{Standing: s})
 	return err
 }
 
@@ -54,7 +55,7 @@ func TestAccounts(t *testing.T) {
 	c := coordtest.Start(t, coordtest.Options{N: 1, Partitions: map[string]site.Chosen{"none": {Policy: fairly()}}})
 	cc := c.Dial(0, "gate", "g")
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"), coordtest.T4("GPU-2"))
-	if resp, err := apiv1.NewJobServiceClient(cc).SubmitJobs(as(t, alice), &apiv1.SubmitJobsRequest{RequestId: reqID(90), Jobs: []*apiv1.JobSpec{charged("lab", spec(2000))}}); err != nil ||
+	if resp, err := apirpc.NewJobServiceClient(cc).SubmitJobs(as(t, alice), &apiv1.SubmitJobsRequest{RequestId: reqID(90), Jobs: []*apiv1.JobSpec{charged("lab", spec(2000))}}); err != nil ||
 		len(resp.Warnings) != 1 || !strings.Contains(resp.Warnings[0], "this cluster has no accounts") {
 		t.Fatalf("without accounts: %v, %v", resp, err)
 	}
@@ -85,13 +86,13 @@ func TestAccounts(t *testing.T) {
 		t.Errorf("charged to %q, may take %s", j.Account, j.Spec.TimeLimit.AsDuration())
 	}
 	until(t, "the second waits for the quota", func() bool { return job(t, cc, alice, ids[1]).Reason == "AssocGrpJobsLimit" })
-	why, err := apiv1.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: ids[1]})
+	why, err := apirpc.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: ids[1]})
 	if err != nil || len(why.Explanations) == 0 || why.Explanations[0].Code != "AssocGrpJobsLimit" || why.Explanations[0].Detail != "account bio may run 1 job at once, and 1 run" {
 		t.Errorf("why: %v, %v", why, err)
 	}
 	a.Report(one, completed, 0)
 	a.Report(assigned(t, a, ids[1]), running, 0) // the quota has room again
-	list, err := apiv1.NewAccountServiceClient(cc).ListStanding(as(t, alice), &apiv1.ListStandingRequest{Usage: true})
+	list, err := apirpc.NewAccountServiceClient(cc).ListStanding(as(t, alice), &apiv1.ListStandingRequest{Usage: true})
 	if err != nil || len(list.Accounts) != 2 || len(list.Members) != 1 || list.Members[0].Use.GetOf() == 0 || len(list.Quotas) != 1 {
 		t.Fatalf("list: %v, %v", list, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	"github.com/berth-scheduler/berth/coordinator/limit"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
@@ -38,7 +39,7 @@ func TestAFloodIsTurnedAwayUnread(t *testing.T) {
 	desc := grpc.StreamDesc{ClientStreams: true, ServerStreams: true}
 	refusals := make(chan error)
 	for range 40 {
-		s, err := cc.NewStream(ctx, &desc, apiv1.JobService_SubmitJobs_FullMethodName) // and send nothing
+		s, err := cc.NewStream(ctx, &desc, apirpc.JobService_SubmitJobs_FullMethodName) // and send nothing
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +57,7 @@ func TestAFloodIsTurnedAwayUnread(t *testing.T) {
 			t.Fatalf("got %v, want ResourceExhausted with a time to ask again", err)
 		}
 	}
-	if _, err := apiv1.NewJobServiceClient(cc).SubmitJobs(coordtest.As(t.Context(), bob),
+	if _, err := apirpc.NewJobServiceClient(cc).SubmitJobs(coordtest.As(t.Context(), bob),
 		&apiv1.SubmitJobsRequest{RequestId: rand.Text(), Jobs: []*apiv1.JobSpec{spec(0)}}); err != nil {
 		t.Errorf("another user: %v", err)
 	}
@@ -72,7 +73,7 @@ func TestAFloodIsTurnedAwayUnread(t *testing.T) {
 func TestCallsOfNobodyAreRefusedUnread(t *testing.T) {
 	c := coordtest.Start(t, coordtest.Options{N: 1})
 	desc := grpc.StreamDesc{ClientStreams: true, ServerStreams: true}
-	s, err := c.Dial(0, "gate", "g").NewStream(t.Context(), &desc, apiv1.JobService_SubmitJobs_FullMethodName)
+	s, err := c.Dial(0, "gate", "g").NewStream(t.Context(), &desc, apirpc.JobService_SubmitJobs_FullMethodName)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +86,7 @@ func TestCallsOfNobodyAreRefusedUnread(t *testing.T) {
 func TestWatchesAreCounted(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	c := coordtest.Start(t, coordtest.Options{N: 1, Limits: few(), Registry: reg})
-	jobs := apiv1.NewJobServiceClient(c.Dial(0, "gate", "g"))
+	jobs := apirpc.NewJobServiceClient(c.Dial(0, "gate", "g"))
 	watch := func() (func(), error) {
 		ctx, cancel := context.WithCancel(coordtest.As(t.Context(), alice))
 		t.Cleanup(cancel)
@@ -137,7 +138,7 @@ func TestWhatReadsMuchIsCharged(t *testing.T) {
 	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true, Limits: &l})
 	follower := (c.Leader() + 1) % 3
 	cc := c.Dial(follower, "gate", "g")
-	jobs, history := apiv1.NewJobServiceClient(cc), apiv1.NewHistoryServiceClient(cc)
+	jobs, history := apirpc.NewJobServiceClient(cc), apirpc.NewHistoryServiceClient(cc)
 	submit := func(ctx context.Context) (uint64, error) {
 		r, err := jobs.SubmitJobs(ctx, &apiv1.SubmitJobsRequest{RequestId: rand.Text(), Jobs: []*apiv1.JobSpec{spec(0)}})
 		if err != nil {

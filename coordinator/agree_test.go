@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // TestNewCommandsWaitForEveryCoordinator: one that was never heard may run a
@@ -20,7 +21,7 @@ func TestNewCommandsWaitForEveryCoordinator(t *testing.T) {
 	t.Parallel()
 	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true, Absent: 1, Waits: coordinator.Waits{Agree: 20 * time.Millisecond}})
 	pin := func() error {
-		_, err := apiv1.NewModelServiceClient(c.Dial(c.Leader(), "gate", "g")).PinModel(as(t, admin), &apiv1.PinModelRequest{Pinned: true})
+		_, err := apirpc.NewModelServiceClient(c.Dial(c.Leader(), "gate", "g")).PinModel(as(t, admin), &apiv1.PinModelRequest{Pinned: true})
 		return err
 	}
 	if err := pin(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "upgrade") {
@@ -50,7 +51,7 @@ func TestNewCommandsWaitForEveryCoordinator(t *testing.T) {
 func submit(t *testing.T, cc *grpc.ClientConn, uid uint32, id string, specs ...*apiv1.JobSpec) ([]uint64, error) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		resp, err := apiv1.NewJobServiceClient(cc).SubmitJobs(as(t, uid), &apiv1.SubmitJobsRequest{RequestId: id, Jobs: specs})
+		resp, err := apirpc.NewJobServiceClient(cc).SubmitJobs(as(t, uid), &apiv1.SubmitJobsRequest{RequestId: id, Jobs: specs})
 		young := status.Code(err) == codes.Unavailable && strings.Contains(err.Error(), "needs coordinators that read log entries")
 		if !young || time.Now().After(deadline) {
 			return resp.GetIds(), err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // array submits one of the tasks given, once all coordinators have said that they
@@ -60,16 +61,16 @@ func TestAnArrayIsToldOf(t *testing.T) {
 	if m.Tasks != "0-3" || m.Size != 4 || m.Ended != 1 || m.Completed != 0 || got["FAILED"] != 1 || got["RUNNING"] != 1 || got["PENDING"] != 2 {
 		t.Errorf("the array is told of as %v", m)
 	}
-	why, err := apiv1.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: id})
+	why, err := apirpc.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: id})
 	if err != nil || why.Job.State != "PENDING" || why.Job.GetArray().GetSize() != 4 || len(why.Explanations) == 0 {
 		t.Errorf("most of its tasks wait, and it is said of it: %v, %v", why, err)
 	}
 	zero := uint32(0)
-	r, err := apiv1.NewJobServiceClient(cc).GetJob(as(t, alice), &apiv1.GetJobRequest{Id: id, Task: &zero})
+	r, err := apirpc.NewJobServiceClient(cc).GetJob(as(t, alice), &apiv1.GetJobRequest{Id: id, Task: &zero})
 	if err != nil || r.Job.Array != nil || r.Job.State != "FAILED" || r.Job.GetExitCode() != 3 {
 		t.Errorf("its first task is %v, %v", r.GetJob(), err)
 	}
-	stream, err := apiv1.NewJobServiceClient(cc).WatchJobs(as(t, alice), &apiv1.WatchJobsRequest{Ids: []uint64{id}, Brief: true})
+	stream, err := apirpc.NewJobServiceClient(cc).WatchJobs(as(t, alice), &apiv1.WatchJobsRequest{Ids: []uint64{id}, Brief: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +126,7 @@ func TestTasksAreNamedAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	c := coordtest.Start(t, coordtest.Options{N: 1})
 	cc := c.Dial(0, "gate", "g")
-	jobs := apiv1.NewJobServiceClient(cc)
+	jobs := apirpc.NewJobServiceClient(cc)
 	two, five := array(t, cc, alice, reqID(1), "0-1", spec(2000)), array(t, cc, alice, reqID(2), "0-8:2", spec(2000))
 	var far []*apiv1.ArrayTasks
 	for range 999 {

@@ -11,7 +11,9 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
@@ -24,7 +26,7 @@ func logFrame(offset int64) *nodev1.RelayRequest {
 }
 
 // flood sends as much as the stream takes, and counts it, until ctx ends.
-func flood(ctx context.Context, end nodev1.RelayService_RelayClient, sent *atomic.Int64) {
+func flood(ctx context.Context, end noderpc.RelayService_RelayClient, sent *atomic.Int64) {
 	for ctx.Err() == nil {
 		if end.Send(logFrame(sent.Load())) != nil {
 			return
@@ -82,9 +84,9 @@ func TestAttachSlowUser(t *testing.T) {
 }
 
 // pairedFor is a benchmark's stream with both its ends.
-func pairedFor(b *testing.B, cc *grpc.ClientConn, a *coordtest.Agent, job uint64, uid uint32) (userEnd, nodev1.RelayService_RelayClient) {
+func pairedFor(b *testing.B, cc *grpc.ClientConn, a *coordtest.Agent, job uint64, uid uint32) (userEnd, noderpc.RelayService_RelayClient) {
 	b.Helper()
-	user, err := apiv1.NewAttachServiceClient(cc).Attach(coordtest.As(b.Context(), uid))
+	user, err := apirpc.NewAttachServiceClient(cc).Attach(coordtest.As(b.Context(), uid))
 	if err == nil {
 		err = user.Send(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Open{Open: logsOf(job)}})
 	}
@@ -100,7 +102,7 @@ func benchJob(b *testing.B) (*coordtest.Cluster, *grpc.ClientConn, *coordtest.Ag
 	c := coordtest.Start(b, coordtest.Options{N: 1})
 	cc := c.Dial(0, "gate", "g")
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
-	resp, err := apiv1.NewJobServiceClient(cc).SubmitJobs(coordtest.As(b.Context(), alice), &apiv1.SubmitJobsRequest{
+	resp, err := apirpc.NewJobServiceClient(cc).SubmitJobs(coordtest.As(b.Context(), alice), &apiv1.SubmitJobsRequest{
 		RequestId: reqID(1), Jobs: []*apiv1.JobSpec{spec(2000)},
 	})
 	if err != nil {

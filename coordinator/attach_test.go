@@ -16,7 +16,9 @@ import (
 	"github.com/berth-scheduler/berth/coordinator"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
 )
 
 type userEnd = grpc.BidiStreamingClient[apiv1.AttachRequest, apiv1.AttachResponse]
@@ -34,7 +36,7 @@ func attach(t *testing.T, cc *grpc.ClientConn, uid uint32, open *apiv1.AttachOpe
 	t.Helper()
 	ctx, cancel := context.WithTimeout(coordtest.As(context.Background(), uid), 2*time.Minute)
 	t.Cleanup(cancel)
-	s, err := apiv1.NewAttachServiceClient(cc).Attach(ctx)
+	s, err := apirpc.NewAttachServiceClient(cc).Attach(ctx)
 	if err == nil {
 		err = s.Send(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Open{Open: open}})
 	}
@@ -266,7 +268,7 @@ func TestAttachOneNodesVisitIsNotAnothers(t *testing.T) {
 	if m, err := user.Recv(); err != nil || string(m.GetStdout()) != "mine" {
 		t.Errorf("got %v, %v", m, err)
 	}
-	relay := nodev1.NewRelayServiceClient(c.Dial(0, "gate", "g"))
+	relay := noderpc.NewRelayServiceClient(c.Dial(0, "gate", "g"))
 	if s, err := relay.Relay(t.Context()); err == nil {
 		if _, err := s.Recv(); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("a gate relays: %v", err)
@@ -281,7 +283,7 @@ func TestAttachLimits(t *testing.T) {
 	cc := c.Dial(0, "gate", "g")
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
 	id, _ := runningJob(t, cc, a, 1)
-	var first nodev1.RelayService_RelayClient
+	var first noderpc.RelayService_RelayClient
 	for range 32 {
 		attach(t, cc, alice, logsOf(id))
 		if end := a.Answer(t.Context(), visited(t, a).Id); first == nil {

@@ -22,12 +22,13 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
 	"github.com/berth-scheduler/berth/fsm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // saved asks one coordinator for a copy of the state.
 func saved(t *testing.T, cc *grpc.ClientConn, uid uint32) ([]byte, error) {
 	t.Helper()
-	stream, err := apiv1.NewBackupServiceClient(cc).SaveBackup(as(t, uid), &apiv1.SaveBackupRequest{})
+	stream, err := apirpc.NewBackupServiceClient(cc).SaveBackup(as(t, uid), &apiv1.SaveBackupRequest{})
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func TestAClusterIsRestored(t *testing.T) {
 	if after := job(t, cc, alice, ids[0]); !proto.Equal(after.Submitted, before.Submitted) || after.Name != before.Name || after.Revision != before.Revision {
 		t.Errorf("job %d was %v, is %v", ids[0], before, after)
 	}
-	if _, err := apiv1.NewJobServiceClient(cc).GetJob(as(t, alice), &apiv1.GetJobRequest{Id: late[0]}); status.Code(err) != codes.NotFound {
+	if _, err := apirpc.NewJobServiceClient(cc).GetJob(as(t, alice), &apiv1.GetJobRequest{Id: late[0]}); status.Code(err) != codes.NotFound {
 		t.Errorf("job %d, which came after the copy, is there: %v", late[0], err)
 	}
 	again, err := submit(t, cc, alice, reqID(3), spec(1000))
@@ -131,7 +132,7 @@ func TestAJobIsToldToWaitForNobody(t *testing.T) {
 	t.Parallel()
 	c := coordtest.Start(t, coordtest.Options{N: 1, SnapshotThreshold: 1, SnapshotInterval: 10 * time.Millisecond})
 	cc := c.Dial(0, "gate", "g")
-	jobs := apiv1.NewJobServiceClient(cc)
+	jobs := apirpc.NewJobServiceClient(cc)
 	first, last := spec(1000), spec(1000)
 	first.Hold = true
 	array := array(t, cc, alice, reqID(1), "0-3", first)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -53,7 +54,7 @@ func BenchmarkSubmit(b *testing.B) {
 			var wg sync.WaitGroup
 			for i := range clients {
 				wg.Go(func() {
-					jobs := apiv1.NewJobServiceClient(conns[i%len(conns)])
+					jobs := apirpc.NewJobServiceClient(conns[i%len(conns)])
 					ctx := coordtest.As(context.Background(), alice)
 					var mine []time.Duration
 					for range work {
@@ -98,8 +99,8 @@ func BenchmarkPlace(b *testing.B) {
 			}
 			c.Agent(l, fmt.Sprintf("n%d", n), "b", cards...).Silence()
 		}
-		jobs := apiv1.NewJobServiceClient(c.Dial(l, "gate", "g"))
-		status := apiv1.NewClusterServiceClient(c.Dial(l, "gate", "g"))
+		jobs := apirpc.NewJobServiceClient(c.Dial(l, "gate", "g"))
+		status := apirpc.NewClusterServiceClient(c.Dial(l, "gate", "g"))
 		ctx := coordtest.As(context.Background(), alice)
 		specs := make([]*apiv1.JobSpec, 1000)
 		for i := range specs {

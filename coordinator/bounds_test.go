@@ -19,6 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -80,7 +81,7 @@ func TestTheKernelSaysWhoCallsOnTheSocket(t *testing.T) {
 	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true, AllowRoot: true})
 	me := uint32(os.Getuid())
 	for i := range 3 { // at a follower, the coordinator speaks for the user
-		jobs := apiv1.NewJobServiceClient(c.Client(i))
+		jobs := apirpc.NewJobServiceClient(c.Client(i))
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		resp, err := jobs.SubmitJobs(ctx, &apiv1.SubmitJobsRequest{RequestId: reqID(i), Jobs: []*apiv1.JobSpec{spec(0)}})
@@ -120,7 +121,7 @@ func firstError[T any](s grpc.ServerStreamingClient[T], err error) error {
 func TestAPanicEndsOneCallOnly(t *testing.T) {
 	t.Parallel()
 	c := coordtest.Start(t, coordtest.Options{N: 1})
-	jobs := apiv1.NewJobServiceClient(c.Dial(0, "gate", "g"))
+	jobs := apirpc.NewJobServiceClient(c.Dial(0, "gate", "g"))
 	unary := second(jobs.ListJobs(as(t, coordtest.PanicUID), &apiv1.ListJobsRequest{}))
 	stream := firstError(jobs.WatchJobs(as(t, coordtest.PanicUID), &apiv1.WatchJobsRequest{}))
 	for name, err := range map[string]error{"unary": unary, "stream": stream} {
@@ -144,7 +145,7 @@ func TestWatchesBeginWhereTheyCan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	jobs := apiv1.NewJobServiceClient(cc)
+	jobs := apirpc.NewJobServiceClient(cc)
 	watch := func(uid uint32, req *apiv1.WatchJobsRequest) grpc.ServerStreamingClient[apiv1.WatchJobsResponse] {
 		s, err := jobs.WatchJobs(as(t, uid), req)
 		if err != nil {
@@ -175,7 +176,7 @@ func TestListingsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	jobs := apiv1.NewJobServiceClient(cc)
+	jobs := apirpc.NewJobServiceClient(cc)
 	var got []uint64
 	req := &apiv1.ListJobsRequest{PageSize: 2}
 	for pages := 0; ; pages++ {
@@ -224,7 +225,7 @@ func TestListingsAreBounded(t *testing.T) {
 func TestBytesOfAUser(t *testing.T) {
 	t.Parallel()
 	c := coordtest.Start(t, coordtest.Options{N: 1, MaxBytesPerUser: 1 << 20, MaxBytes: 3 << 19})
-	jobs := apiv1.NewJobServiceClient(c.Dial(0, "gate", "g"))
+	jobs := apirpc.NewJobServiceClient(c.Dial(0, "gate", "g"))
 	submit := func(uid uint32, tag string) (uint64, error) {
 		s := spec(2000)
 		s.Hold = true

@@ -9,7 +9,9 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
 )
 
 // TestCoordinatorsTellTheTime: to nodes and to users, and not to those without
@@ -19,7 +21,7 @@ func TestCoordinatorsTellTheTime(t *testing.T) {
 	c := coordtest.Start(t, coordtest.Options{N: 1})
 	cc := c.Dial(0, "agent", "n1")
 	before := time.Now()
-	resp, err := nodev1.NewNodeServiceClient(cc).GetClock(t.Context(), &nodev1.GetClockRequest{})
+	resp, err := noderpc.NewNodeServiceClient(cc).GetClock(t.Context(), &nodev1.GetClockRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,14 +29,14 @@ func TestCoordinatorsTellTheTime(t *testing.T) {
 		t.Errorf("told %v, between %v and %v", now, before, time.Now())
 	}
 	gate := c.Dial(0, "gate", "g")
-	st, err := apiv1.NewClusterServiceClient(gate).GetStatus(as(t, alice), &apiv1.GetStatusRequest{})
+	st, err := apirpc.NewClusterServiceClient(gate).GetStatus(as(t, alice), &apiv1.GetStatusRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if now := st.Now.AsTime(); now.Before(before) || now.After(time.Now()) {
 		t.Errorf("status told %v", now)
 	}
-	if _, err := nodev1.NewNodeServiceClient(c.Dial(0, "", "")).GetClock(t.Context(), &nodev1.GetClockRequest{}); status.Code(err) != codes.Unauthenticated {
+	if _, err := noderpc.NewNodeServiceClient(c.Dial(0, "", "")).GetClock(t.Context(), &nodev1.GetClockRequest{}); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("without a certificate: %v", err)
 	}
 }

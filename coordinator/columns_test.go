@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // TestListingsAsColumns lists the same jobs one by one and as columns, by all
@@ -14,7 +15,7 @@ import (
 func TestListingsAsColumns(t *testing.T) {
 	t.Parallel()
 	c := coordtest.Start(t, coordtest.Options{N: 1})
-	jobs := apiv1.NewJobServiceClient(c.Dial(c.Leader(), "gate", "g"))
+	jobs := apirpc.NewJobServiceClient(c.Dial(c.Leader(), "gate", "g"))
 	named := spec(1)
 	named.Name = "special"
 	resp, err := jobs.SubmitJobs(as(t, alice), &apiv1.SubmitJobsRequest{RequestId: "columns-of-jobs-1", Jobs: []*apiv1.JobSpec{spec(1), named, spec(0)}})

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	"github.com/berth-scheduler/berth/coordinator/learner"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -64,7 +65,7 @@ func (w *shared) together(d time.Duration, kinds ...string) {
 
 func (w *shared) interference() *apiv1.Interference {
 	w.t.Helper()
-	resp, err := apiv1.NewModelServiceClient(w.c.Dial(w.lead, "gate", "g")).GetModel(as(w.t, bob), &apiv1.GetModelRequest{})
+	resp, err := apirpc.NewModelServiceClient(w.c.Dial(w.lead, "gate", "g")).GetModel(as(w.t, bob), &apiv1.GetModelRequest{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -113,7 +114,7 @@ func TestJobsThatSlowEachOtherDownAreKeptApart(t *testing.T) {
 // keptApart waits until it is said why second waits.
 func (w *shared) keptApart(first, second uint64) {
 	w.t.Helper()
-	js := apiv1.NewJobServiceClient(w.cc)
+	js := apirpc.NewJobServiceClient(w.cc)
 	var resp *apiv1.ExplainJobResponse
 	w.until("the job to be planned", func() bool {
 		var err error
@@ -133,7 +134,7 @@ func (w *shared) keptApart(first, second uint64) {
 // predicted asks what the two would do to each other.
 func (w *shared) predicted(first, second uint64) {
 	w.t.Helper()
-	js := apiv1.NewJobServiceClient(w.cc)
+	js := apirpc.NewJobServiceClient(w.cc)
 	resp, err := js.Predict(as(w.t, alice), &apiv1.PredictRequest{Beside: []uint64{first, second}})
 	if err != nil {
 		w.t.Fatal(err)
@@ -167,7 +168,7 @@ func (w *shared) predicted(first, second uint64) {
 func TestInterferenceIsHeldByAPin(t *testing.T) {
 	t.Parallel()
 	w := startShared(t, 1, 9)
-	if _, err := apiv1.NewModelServiceClient(w.cc).PinModel(as(t, admin), &apiv1.PinModelRequest{Pinned: true}); err != nil {
+	if _, err := apirpc.NewModelServiceClient(w.cc).PinModel(as(t, admin), &apiv1.PinModelRequest{Pinned: true}); err != nil {
 		t.Fatal(err)
 	}
 	w.together(100*time.Second, "a")
@@ -184,7 +185,7 @@ func TestInterferenceIsHeldByAPin(t *testing.T) {
 	if in := w.interference(); in.Version > 0 {
 		t.Errorf("%v was learned under a pin", in)
 	}
-	if _, err := apiv1.NewModelServiceClient(w.cc).PinModel(as(t, admin), &apiv1.PinModelRequest{}); err != nil {
+	if _, err := apirpc.NewModelServiceClient(w.cc).PinModel(as(t, admin), &apiv1.PinModelRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	w.until("it to be learned once nothing is pinned", func() bool {

@@ -19,7 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/web"
 	"github.com/berth-scheduler/berth/coordinator/web/session"
 	"github.com/berth-scheduler/berth/fsm"
-	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
@@ -111,7 +111,7 @@ func (c *Coordinator) servers() (daemons, local *grpc.Server) {
 	for _, s := range []*grpc.Server{daemons, local} {
 		c.jobs.Register(s)
 		c.admin.Register(s)
-		apiv1.RegisterAccountServiceServer(s, c.accounts)
+		apirpc.RegisterAccountServiceServer(s, c.accounts)
 		c.web.Register(s)
 	}
 	c.nodes.Register(daemons)

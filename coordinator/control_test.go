@@ -10,12 +10,13 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // controlled asks for an action as a user and returns the fault, "" for none.
 func controlled(t *testing.T, cc grpc.ClientConnInterface, uid uint32, action apiv1.JobAction, id uint64) string {
 	t.Helper()
-	resp, err := apiv1.NewJobServiceClient(cc).ControlJobs(as(t, uid), &apiv1.ControlJobsRequest{Ids: []uint64{id}, Action: action})
+	resp, err := apirpc.NewJobServiceClient(cc).ControlJobs(as(t, uid), &apiv1.ControlJobsRequest{Ids: []uint64{id}, Action: action})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,7 @@ func TestWhoHoldsAndReleases(t *testing.T) {
 	if got := controlled(t, cc, alice, hold, 99); got != "NOT_FOUND" {
 		t.Errorf("of an unknown job: %q", got)
 	}
-	if _, err := apiv1.NewJobServiceClient(cc).ControlJobs(as(t, alice), &apiv1.ControlJobsRequest{Ids: []uint64{id}}); err == nil {
+	if _, err := apirpc.NewJobServiceClient(cc).ControlJobs(as(t, alice), &apiv1.ControlJobsRequest{Ids: []uint64{id}}); err == nil {
 		t.Error("no action was taken")
 	}
 }
@@ -92,7 +93,7 @@ func TestHeldJobsWaitAndOthersPass(t *testing.T) {
 	if passed.Job != ids[1] {
 		t.Fatalf("job %d started, want %d", passed.Job, ids[1])
 	}
-	why, err := apiv1.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: first[0]})
+	why, err := apirpc.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: first[0]})
 	if err != nil || len(why.Explanations) != 1 || !strings.Contains(why.Explanations[0].Detail, "berth release 1 lets it start") {
 		t.Errorf("why it is held: %v, %v", why, err)
 	}

@@ -15,7 +15,9 @@ import (
 	"github.com/berth-scheduler/berth/coordinator"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
 )
 
 const (
@@ -42,7 +44,7 @@ func as(t *testing.T, uid uint32) context.Context {
 
 func job(t *testing.T, cc *grpc.ClientConn, uid uint32, id uint64) *apiv1.Job {
 	t.Helper()
-	resp, err := apiv1.NewJobServiceClient(cc).GetJob(as(t, uid), &apiv1.GetJobRequest{Id: id})
+	resp, err := apirpc.NewJobServiceClient(cc).GetJob(as(t, uid), &apiv1.GetJobRequest{Id: id})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +186,7 @@ func submitAtOnce(t *testing.T, cc *grpc.ClientConn, first, n int) {
 
 func index(t *testing.T, cc *grpc.ClientConn) uint64 {
 	t.Helper()
-	st, err := apiv1.NewClusterServiceClient(cc).GetStatus(as(t, alice), &apiv1.GetStatusRequest{Brief: true})
+	st, err := apirpc.NewClusterServiceClient(cc).GetStatus(as(t, alice), &apiv1.GetStatusRequest{Brief: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +265,7 @@ func TestWatchGoesOnAtAnotherCoordinator(t *testing.T) {
 		t.Fatal(err)
 	}
 	watch := func(i int, from uint64) grpc.ServerStreamingClient[apiv1.WatchJobsResponse] {
-		s, err := apiv1.NewJobServiceClient(c.Dial(i, "gate", "g")).WatchJobs(as(t, alice), &apiv1.WatchJobsRequest{FromIndex: from})
+		s, err := apirpc.NewJobServiceClient(c.Dial(i, "gate", "g")).WatchJobs(as(t, alice), &apiv1.WatchJobsRequest{FromIndex: from})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -306,14 +308,14 @@ func TestWhoMayDoWhat(t *testing.T) {
 		t.Fatal(err)
 	}
 	drain := func(cc *grpc.ClientConn, uid uint32) error {
-		_, err := apiv1.NewClusterServiceClient(cc).DrainNode(as(t, uid), &apiv1.DrainNodeRequest{Id: "n1", Reason: "r"})
+		_, err := apirpc.NewClusterServiceClient(cc).DrainNode(as(t, uid), &apiv1.DrainNodeRequest{Id: "n1", Reason: "r"})
 		return err
 	}
 	sub := func(cc *grpc.ClientConn, uid uint32) error {
 		_, err := submit(t, cc, uid, reqID(int(uid)+10), spec(0))
 		return err
 	}
-	_, nobody := apiv1.NewJobServiceClient(gate).ListJobs(context.Background(), &apiv1.ListJobsRequest{})
+	_, nobody := apirpc.NewJobServiceClient(gate).ListJobs(context.Background(), &apiv1.ListJobsRequest{})
 	for _, tc := range []struct {
 		name string
 		err  error
@@ -333,7 +335,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 			t.Errorf("%s: %v, want %v", tc.name, tc.err, tc.want)
 		}
 	}
-	resp, err := apiv1.NewJobServiceClient(gate).CancelJobs(as(t, bob), &apiv1.CancelJobsRequest{RequestId: reqID(7), Ids: []uint64{ids[0], 99}})
+	resp, err := apirpc.NewJobServiceClient(gate).CancelJobs(as(t, bob), &apiv1.CancelJobsRequest{RequestId: reqID(7), Ids: []uint64{ids[0], 99}})
 	if err != nil || resp.Results[0].Outcome != apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED || resp.Results[1].Outcome != apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND {
 		t.Errorf("bob cancels alice's job and an unknown one: %v, %v", resp, err)
 	}
@@ -365,7 +367,7 @@ func TestNodesSpeakForThemselvesAlone(t *testing.T) {
 	if j := job(t, cc, alice, ids[0]); j.State != "RUNNING" {
 		t.Errorf("a report of another node made it %s", j.State)
 	}
-	s, err := nodev1.NewNodeServiceClient(c.Dial(0, "agent", "n3")).Session(as(t, alice))
+	s, err := noderpc.NewNodeServiceClient(c.Dial(0, "agent", "n3")).Session(as(t, alice))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -384,7 +386,7 @@ func TestNoNodeBecomesAnother(t *testing.T) {
 	c := coordtest.Start(t, coordtest.Options{N: 1})
 	ctx, cancel := context.WithTimeout(as(t, alice), 2*time.Minute)
 	defer cancel()
-	s, err := nodev1.NewNodeServiceClient(c.Dial(0, "agent", "n3")).Session(ctx)
+	s, err := noderpc.NewNodeServiceClient(c.Dial(0, "agent", "n3")).Session(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -406,12 +408,12 @@ func TestJoinTokensWorkOnce(t *testing.T) {
 	t.Parallel()
 	c := coordtest.Start(t, coordtest.Options{N: 1})
 	cc := c.Dial(0, "gate", "g")
-	tok, err := apiv1.NewClusterServiceClient(cc).CreateToken(as(t, admin), &apiv1.CreateTokenRequest{Id: "n7"})
+	tok, err := apirpc.NewClusterServiceClient(cc).CreateToken(as(t, admin), &apiv1.CreateTokenRequest{Id: "n7"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	join := func(node, secret string) error {
-		_, err := nodev1.NewNodeServiceClient(cc).Join(as(t, alice), &nodev1.JoinRequest{Node: node, TokenSecret: secret, Csr: []byte("csr")})
+		_, err := noderpc.NewNodeServiceClient(cc).Join(as(t, alice), &nodev1.JoinRequest{Node: node, TokenSecret: secret, Csr: []byte("csr")})
 		return err
 	}
 	wrong, otherName := join("n7", "guess"), join("n8", tok.Token)
@@ -434,7 +436,7 @@ func TestWrongTokensCostNothing(t *testing.T) {
 	cc := c.Dial(0, "gate", "g")
 	before := index(t, cc)
 	for i := range 1000 {
-		_, err := nodev1.NewNodeServiceClient(cc).Join(as(t, alice), &nodev1.JoinRequest{Node: "n7", TokenSecret: "guess"})
+		_, err := noderpc.NewNodeServiceClient(cc).Join(as(t, alice), &nodev1.JoinRequest{Node: "n7", TokenSecret: "guess"})
 		if status.Code(err) == codes.ResourceExhausted && i >= 30 {
 			break
 		}
@@ -455,7 +457,7 @@ func TestBadRequestsChangeNothing(t *testing.T) {
 	c := coordtest.Start(t, coordtest.Options{N: 1, MaxQueued: 5})
 	cc := c.Dial(0, "gate", "g")
 	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
-	jobs, before := apiv1.NewJobServiceClient(cc), index(t, cc)
+	jobs, before := apirpc.NewJobServiceClient(cc), index(t, cc)
 	sub := func(id string, specs ...*apiv1.JobSpec) error {
 		_, err := submit(t, cc, alice, id, specs...)
 		return err

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/model"
 	"github.com/berth-scheduler/berth/model/graph"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -68,7 +69,7 @@ func TestCoresWhileTheGPUIsBusy(t *testing.T) {
 
 	a.ReportUsage(asg, completed, 0, &nodev1.Usage{HostMemPeakMib: 9000, CpuMilli: 15_500})
 	await(t, cc, ids[1], "COMPLETED")
-	resp, err := apiv1.NewJobServiceClient(cc).Predict(as(t, alice), &apiv1.PredictRequest{Spec: free})
+	resp, err := apirpc.NewJobServiceClient(cc).Predict(as(t, alice), &apiv1.PredictRequest{Spec: free})
 	if err != nil || len(resp.Predictions) != 2 {
 		t.Fatalf("%v, %v", resp, err)
 	}
@@ -100,7 +101,7 @@ func TestCoresAreExplained(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, cc, ids[0], "QUEUED")
-	resp, err := apiv1.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: ids[0]})
+	resp, err := apirpc.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: ids[0]})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -49,7 +50,7 @@ func credited(t *testing.T, cc *grpc.ClientConn, a *coordtest.Agent, node string
 // tries are the calls of users that reach beyond a node, or show more than
 // everybody sees, with what of theirs they are about.
 func tries(cc *grpc.ClientConn, id uint64) map[string]func(context.Context) error {
-	jobs := apiv1.NewJobServiceClient(cc)
+	jobs := apirpc.NewJobServiceClient(cc)
 	return map[string]func(context.Context) error{
 		"submit": func(ctx context.Context) error {
 			held := spec(0)
@@ -63,7 +64,7 @@ func tries(cc *grpc.ClientConn, id uint64) map[string]func(context.Context) erro
 			return err
 		},
 		"logs": func(ctx context.Context) error {
-			s, err := apiv1.NewAttachServiceClient(cc).Attach(ctx)
+			s, err := apirpc.NewAttachServiceClient(cc).Attach(ctx)
 			if err == nil {
 				_ = s.Send(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Open{Open: &apiv1.AttachOpen{Job: id, What: &apiv1.AttachOpen_Logs{Logs: &apiv1.AttachLogs{}}}}})
 				_, err = s.Recv()
@@ -71,7 +72,7 @@ func tries(cc *grpc.ClientConn, id uint64) map[string]func(context.Context) erro
 			return err
 		},
 		"remove webhook": func(ctx context.Context) error {
-			_, err := apiv1.NewNotifyServiceClient(cc).RemoveWebhook(ctx, &apiv1.RemoveWebhookRequest{Id: 9})
+			_, err := apirpc.NewNotifyServiceClient(cc).RemoveWebhook(ctx, &apiv1.RemoveWebhookRequest{Id: 9})
 			return err
 		},
 	}
@@ -98,7 +99,7 @@ func TestNodesShowTheCredentialOfAJob(t *testing.T) {
 	}
 	for i := range 3 {
 		// It answers as soon as it is as far as the leader.
-		s, err := apiv1.NewHistoryServiceClient(c.Dial(i, "gate", "g")).ListHistory(as(t, alice), &apiv1.ListHistoryRequest{})
+		s, err := apirpc.NewHistoryServiceClient(c.Dial(i, "gate", "g")).ListHistory(as(t, alice), &apiv1.ListHistoryRequest{})
 		if err == nil {
 			_, err = s.Recv()
 		}
@@ -117,11 +118,11 @@ func TestNodesShowTheCredentialOfAJob(t *testing.T) {
 					t.Errorf("%s, shown %s to c%d: %v", call, name, i+1, err)
 				}
 			}
-			jobs, err := apiv1.NewJobServiceClient(node).ListJobs(ctx, &apiv1.ListJobsRequest{})
+			jobs, err := apirpc.NewJobServiceClient(node).ListJobs(ctx, &apiv1.ListJobsRequest{})
 			if err != nil || len(jobs.Jobs) == 0 {
 				t.Errorf("a list, shown %s to c%d: %v", name, i+1, err)
 			}
-			if j, err := apiv1.NewJobServiceClient(node).GetJob(ctx, &apiv1.GetJobRequest{Id: about[0]}); err != nil || len(j.Job.GetSpec().GetEnv()) > 0 || len(j.Job.GetSpec().GetCommand()) > 0 {
+			if j, err := apirpc.NewJobServiceClient(node).GetJob(ctx, &apiv1.GetJobRequest{Id: about[0]}); err != nil || len(j.Job.GetSpec().GetEnv()) > 0 || len(j.Job.GetSpec().GetCommand()) > 0 {
 				t.Errorf("the job, shown %s to c%d: %v, %v", name, i+1, j.GetJob().GetSpec(), err)
 			}
 		}
@@ -131,7 +132,7 @@ func TestNodesShowTheCredentialOfAJob(t *testing.T) {
 				t.Errorf("%s, with her credential at c%d: %v", call, i+1, err)
 			}
 		}
-		if j, err := apiv1.NewJobServiceClient(node).GetJob(ctx, &apiv1.GetJobRequest{Id: about[0]}); err != nil || len(j.Job.GetSpec().GetEnv()) == 0 {
+		if j, err := apirpc.NewJobServiceClient(node).GetJob(ctx, &apiv1.GetJobRequest{Id: about[0]}); err != nil || len(j.Job.GetSpec().GetEnv()) == 0 {
 			t.Errorf("the job, with her credential at c%d: %v, %v", i+1, j.GetJob().GetSpec(), err)
 		}
 		if err := tries(node, about[0])["submit"](showing(as(t, bob), hers.Credential)); status.Code(err) != codes.PermissionDenied {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // answerOf returns all that one coordinator says of jobs, and of how current it
@@ -16,7 +17,7 @@ func answerOf(t *testing.T, c *coordtest.Cluster, at int, req *apiv1.ListHistory
 	t.Helper()
 	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), 2*time.Minute)
 	defer cancel()
-	stream, err := apiv1.NewHistoryServiceClient(c.Dial(at, "gate", "g")).ListHistory(ctx, req)
+	stream, err := apirpc.NewHistoryServiceClient(c.Dial(at, "gate", "g")).ListHistory(ctx, req)
 	for err == nil {
 		var r *apiv1.ListHistoryResponse
 		if r, err = stream.Recv(); err == nil {
@@ -44,7 +45,7 @@ func TestHistoryIsCurrentEverywhere(t *testing.T) {
 			t.Fatalf("round %d: coordinator %d of leader %d has %d jobs of %d (behind: %t)", round, at, lead, len(jobs), len(ids), last.Behind)
 		}
 		ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), 2*time.Minute)
-		r, err := apiv1.NewHistoryServiceClient(c.Dial(at, "gate", "g")).GetReport(ctx, &apiv1.GetReportRequest{})
+		r, err := apirpc.NewHistoryServiceClient(c.Dial(at, "gate", "g")).GetReport(ctx, &apiv1.GetReportRequest{})
 		cancel()
 		if err != nil || r.Behind || r.Total.GetCancelled() != uint64(len(ids)) {
 			t.Fatalf("round %d: report of %d: %v %v", round, at, r, err)

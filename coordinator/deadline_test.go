@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 )
 
@@ -44,7 +45,7 @@ func TestDeadlines(t *testing.T) {
 	late := spec(0)
 	late.CpuMilli, late.TimeLimit, late.DeadlineIn = 1000, durationpb.New(time.Second), durationpb.New(3*time.Second)
 	late.Node = "n1"
-	if _, err := apiv1.NewClusterServiceClient(cc).DrainNode(as(t, admin), &apiv1.DrainNodeRequest{Id: "n1", Reason: "r"}); err != nil {
+	if _, err := apirpc.NewClusterServiceClient(cc).DrainNode(as(t, admin), &apiv1.DrainNodeRequest{Id: "n1", Reason: "r"}); err != nil {
 		t.Fatal(err)
 	}
 	if ids, err = submit(t, cc, alice, reqID(4), late); err != nil {

@@ -8,7 +8,9 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
 )
 
 // TestARemovedNodesCertificateIsWorthNothing: it is valid for weeks, and neither
@@ -20,13 +22,13 @@ func TestARemovedNodesCertificateIsWorthNothing(t *testing.T) {
 	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
 	c.Agent(0, "n2", "b1", coordtest.T4("GPU-2"))
 	renew := func(node string) error {
-		_, err := nodev1.NewNodeServiceClient(c.Dial(0, "agent", node)).Renew(t.Context(), &nodev1.RenewRequest{Csr: []byte("csr")})
+		_, err := noderpc.NewNodeServiceClient(c.Dial(0, "agent", node)).Renew(t.Context(), &nodev1.RenewRequest{Csr: []byte("csr")})
 		return err
 	}
 	if err := renew("n1"); err != nil {
 		t.Fatalf("before: %v", err)
 	}
-	if _, err := apiv1.NewClusterServiceClient(cc).RemoveNode(as(t, admin), &apiv1.RemoveNodeRequest{Id: "n1"}); err != nil {
+	if _, err := apirpc.NewClusterServiceClient(cc).RemoveNode(as(t, admin), &apiv1.RemoveNodeRequest{Id: "n1"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := renew("n1"); err == nil {
@@ -35,7 +37,7 @@ func TestARemovedNodesCertificateIsWorthNothing(t *testing.T) {
 	if err := renew("n2"); err != nil {
 		t.Errorf("another node's: %v", err)
 	}
-	nodes := nodev1.NewNodeServiceClient(c.Dial(0, "agent", "n1"))
+	nodes := noderpc.NewNodeServiceClient(c.Dial(0, "agent", "n1"))
 	if _, err := nodes.GetClock(t.Context(), &nodev1.GetClockRequest{}); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("it asks for the time: %v", err)
 	}
@@ -49,7 +51,7 @@ func TestARemovedNodesCertificateIsWorthNothing(t *testing.T) {
 	if status.Code(err) != codes.PermissionDenied {
 		t.Errorf("it opens a session: %v", err)
 	}
-	if _, err := apiv1.NewJobServiceClient(c.Dial(0, "agent", "n1")).ListJobs(as(t, alice), &apiv1.ListJobsRequest{}); err == nil {
+	if _, err := apirpc.NewJobServiceClient(c.Dial(0, "agent", "n1")).ListJobs(as(t, alice), &apiv1.ListJobsRequest{}); err == nil {
 		t.Error("it speaks for users")
 	}
 }
@@ -59,9 +61,9 @@ func TestARemovedNodesCertificateIsWorthNothing(t *testing.T) {
 func TestDenyAndAllow(t *testing.T) {
 	t.Parallel()
 	c := coordtest.Start(t, coordtest.Options{N: 1})
-	s := apiv1.NewClusterServiceClient(c.Dial(0, "gate", "g"))
+	s := apirpc.NewClusterServiceClient(c.Dial(0, "gate", "g"))
 	clock := func() error {
-		_, err := nodev1.NewNodeServiceClient(c.Dial(0, "agent", "n1")).GetClock(t.Context(), &nodev1.GetClockRequest{})
+		_, err := noderpc.NewNodeServiceClient(c.Dial(0, "agent", "n1")).GetClock(t.Context(), &nodev1.GetClockRequest{})
 		return err
 	}
 	if _, err := s.SetDenied(as(t, alice), &apiv1.SetDeniedRequest{Look: true}); status.Code(err) != codes.PermissionDenied {

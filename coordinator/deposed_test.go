@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	peerv1 "github.com/berth-scheduler/berth/proto/berth/peer/v1"
 )
 
@@ -36,7 +37,7 @@ func TestALeaderThatIsCutOffAnswersNothing(t *testing.T) {
 	if _, err := peerv1.NewPeerServiceClient(peer).ConfirmIndex(t.Context(), &peerv1.ConfirmIndexRequest{}); err != nil {
 		t.Fatalf("ConfirmIndex of a leader: %v", err)
 	}
-	jobs := apiv1.NewJobServiceClient(cc)
+	jobs := apirpc.NewJobServiceClient(cc)
 	calls := map[string]func(context.Context) error{
 		"GetJob": func(ctx context.Context) error {
 			_, err := jobs.GetJob(ctx, &apiv1.GetJobRequest{Id: ids[0]})
@@ -51,7 +52,7 @@ func TestALeaderThatIsCutOffAnswersNothing(t *testing.T) {
 			return err
 		},
 		"ListReservations": func(ctx context.Context) error {
-			_, err := apiv1.NewClusterServiceClient(cc).ListReservations(ctx, &apiv1.ListReservationsRequest{})
+			_, err := apirpc.NewClusterServiceClient(cc).ListReservations(ctx, &apiv1.ListReservationsRequest{})
 			return err
 		},
 		"ConfirmIndex": func(ctx context.Context) error {
@@ -119,7 +120,7 @@ func TestANewLeaderKnowsWhatWasAcknowledged(t *testing.T) {
 	answered := func() (known, missing bool) {
 		for _, cc := range conns {
 			ctx, cancel := context.WithTimeout(as(t, alice), time.Second)
-			_, err := apiv1.NewJobServiceClient(cc).GetJob(ctx, &apiv1.GetJobRequest{Id: ids[0]})
+			_, err := apirpc.NewJobServiceClient(cc).GetJob(ctx, &apiv1.GetJobRequest{Id: ids[0]})
 			cancel()
 			known = known || err == nil
 			missing = missing || status.Code(err) == codes.NotFound
@@ -157,7 +158,7 @@ func TestOneSessionANode(t *testing.T) {
 	cc := c.Dial(0, "gate", "g")
 	old := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
 	leases.lapse(t, cc, "n1") // it sends no heartbeats
-	if _, err := apiv1.NewClusterServiceClient(cc).FenceNode(as(t, admin), &apiv1.FenceNodeRequest{Id: "n1"}); err != nil {
+	if _, err := apirpc.NewClusterServiceClient(cc).FenceNode(as(t, admin), &apiv1.FenceNodeRequest{Id: "n1"}); err != nil {
 		t.Fatal(err)
 	}
 	now := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))

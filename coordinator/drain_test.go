@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
@@ -19,7 +20,7 @@ func TestDrainEnds(t *testing.T) {
 	c := coordtest.Start(t, coordtest.Options{N: 1})
 	cc := c.Dial(0, "gate", "g")
 	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
-	nodes := apiv1.NewClusterServiceClient(cc)
+	nodes := apirpc.NewClusterServiceClient(cc)
 	in := func(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(time.Now().Add(d)) }
 	until(t, "the node is there", func() bool { return len(theNodes(t, nodes)) == 1 })
 	for name, req := range map[string]*apiv1.DrainNodeRequest{
@@ -61,7 +62,7 @@ func TestDrainLater(t *testing.T) {
 	c := coordtest.Start(t, coordtest.Options{N: 1})
 	cc := c.Dial(0, "gate", "g")
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"), coordtest.T4("GPU-2"))
-	nodes := apiv1.NewClusterServiceClient(cc)
+	nodes := apirpc.NewClusterServiceClient(cc)
 	until(t, "the node is there", func() bool { return len(theNodes(t, nodes)) == 1 })
 	from, end := time.Now().Add(2*time.Hour).Truncate(time.Second), time.Now().Add(3*time.Hour).Truncate(time.Second)
 	resp, err := nodes.DrainNode(as(t, admin), &apiv1.DrainNodeRequest{Id: "n1", Reason: "new driver", From: timestamppb.New(from), Until: timestamppb.New(end)})
@@ -86,7 +87,7 @@ func TestDrainLater(t *testing.T) {
 	}
 }
 
-func theNodes(t *testing.T, s apiv1.ClusterServiceClient) []*apiv1.Node {
+func theNodes(t *testing.T, s apirpc.ClusterServiceClient) []*apiv1.Node {
 	t.Helper()
 	resp, err := s.ListNodes(as(t, alice), &apiv1.ListNodesRequest{})
 	if err != nil {

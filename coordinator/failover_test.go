@@ -16,13 +16,14 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // everyJob lists all jobs by id.
 func everyJob(t *testing.T, cc *grpc.ClientConn) map[uint64]*apiv1.Job {
 	t.Helper()
-	resp, err := apiv1.NewJobServiceClient(cc).ListJobs(as(t, alice), &apiv1.ListJobsRequest{Finished: true, PageSize: 20_000, Brief: true})
+	resp, err := apirpc.NewJobServiceClient(cc).ListJobs(as(t, alice), &apiv1.ListJobsRequest{Finished: true, PageSize: 20_000, Brief: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +41,7 @@ func persist(t *testing.T, conns []*grpc.ClientConn, id string, specs ...*apiv1.
 	for try, deadline := 0, time.Now().Add(2*time.Minute); time.Now().Before(deadline); try++ {
 		ctx, cancel := context.WithTimeout(coordtest.As(context.Background(), alice), 10*time.Second)
 		var resp *apiv1.SubmitJobsResponse
-		resp, err = apiv1.NewJobServiceClient(conns[try%len(conns)]).SubmitJobs(ctx, &apiv1.SubmitJobsRequest{RequestId: id, Jobs: specs})
+		resp, err = apirpc.NewJobServiceClient(conns[try%len(conns)]).SubmitJobs(ctx, &apiv1.SubmitJobsRequest{RequestId: id, Jobs: specs})
 		cancel()
 		if err == nil {
 			return resp.Ids
@@ -101,7 +102,7 @@ func TestALeaderCutOffDoesNotKnowTheOutcome(t *testing.T) {
 	if code := conv.FromStatus(err).Code; code != cluster.CodeUnknown && code != cluster.CodeUnavailable {
 		t.Errorf("submit to a leader that reaches nobody: %v; want that the outcome is unknown, or that nothing was done", err)
 	}
-	if _, err := apiv1.NewJobServiceClient(old).GetJob(as(t, alice), &apiv1.GetJobRequest{Id: 1}); status.Code(err) != codes.Unavailable {
+	if _, err := apirpc.NewJobServiceClient(old).GetJob(as(t, alice), &apiv1.GetJobRequest{Id: 1}); status.Code(err) != codes.Unavailable {
 		t.Errorf("a read there: %v, want Unavailable", err)
 	}
 	others := []*grpc.ClientConn{c.Dial((l+1)%3, "gate", "g"), c.Dial((l+2)%3, "gate", "g")}
@@ -205,7 +206,7 @@ func TestFollowersPassCallsOn(t *testing.T) {
 			t.Errorf("job of uid %d, want the one that submitted it", j.Uid)
 		}
 		cancel := func(uid uint32) apiv1.CancelOutcome {
-			resp, err := apiv1.NewJobServiceClient(cc).CancelJobs(as(t, uid), &apiv1.CancelJobsRequest{RequestId: reqID(9), Ids: ids})
+			resp, err := apirpc.NewJobServiceClient(cc).CancelJobs(as(t, uid), &apiv1.CancelJobsRequest{RequestId: reqID(9), Ids: ids})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 func TestFencing(t *testing.T) {
@@ -22,7 +23,7 @@ func TestFencing(t *testing.T) {
 	cc := c.Dial(0, "gate", "g")
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
 	silence := alive(a)
-	nodes := apiv1.NewClusterServiceClient(cc)
+	nodes := apirpc.NewClusterServiceClient(cc)
 	again, once := spec(2000), spec(2000)
 	again.RequeueOnLoss = true
 	ids, err := submit(t, cc, alice, reqID(1), again, once)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // smallDisk puts an empty file system over a folder.
@@ -52,7 +53,7 @@ func fill(t *testing.T, dir string, leave uint64) (empty func()) {
 
 func onlyMember(t *testing.T, c *coordtest.Cluster, want func(*apiv1.Member) bool) {
 	t.Helper()
-	show(t, apiv1.NewClusterServiceClient(c.Dial(0, "gate", "g")), func(s *apiv1.GetStatusResponse) bool { return want(s.Members[0]) })
+	show(t, apirpc.NewClusterServiceClient(c.Dial(0, "gate", "g")), func(s *apiv1.GetStatusResponse) bool { return want(s.Members[0]) })
 }
 
 // TestADiskThatFillsUp: on a real file system, users are refused long before the log
@@ -67,7 +68,7 @@ func TestADiskThatFillsUp(t *testing.T) {
 	c.Leader()
 	ids := cancelled(t, c, 0, 20)
 	submit := func() error {
-		_, err := apiv1.NewJobServiceClient(c.Dial(0, "gate", "g")).SubmitJobs(as(t, alice), &apiv1.SubmitJobsRequest{RequestId: rand.Text(), Jobs: []*apiv1.JobSpec{spec(0)}})
+		_, err := apirpc.NewJobServiceClient(c.Dial(0, "gate", "g")).SubmitJobs(as(t, alice), &apiv1.SubmitJobsRequest{RequestId: rand.Text(), Jobs: []*apiv1.JobSpec{spec(0)}})
 		return err
 	}
 	some := fill(t, c.Dir(0), 2<<20)

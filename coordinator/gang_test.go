@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	"github.com/berth-scheduler/berth/coordinator/lead"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/cells"
@@ -173,14 +174,14 @@ func TestGuaranteesAreRefusedWhereNodesAreAskedFor(t *testing.T) {
 	}
 	c.Coordinator(0).SetScheduling(other)
 	controlled(t, cc, alice, apiv1.JobAction_JOB_ACTION_RELEASE, ids[0])
-	why, err := apiv1.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: ids[0]})
+	why, err := apirpc.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: ids[0]})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if es := why.Explanations; len(es) != 1 || !strings.Contains(es[0].Detail, "nodes are nobody's alone") || why.Forecast != nil {
 		t.Errorf("explained by %v, forecast %v", es, why.Forecast)
 	}
-	when, err := apiv1.NewJobServiceClient(cc).ListForecasts(as(t, alice), &apiv1.ListForecastsRequest{Ids: ids})
+	when, err := apirpc.NewJobServiceClient(cc).ListForecasts(as(t, alice), &apiv1.ListForecastsRequest{Ids: ids})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +254,7 @@ func TestGangsUnderOtherPolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	for id, want := range map[uint64]string{ids[0]: "1 node with room for 1 of T4, needs 3 at once", late[0]: "job 2 is before it and waits for room"} {
-		why, err := apiv1.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: id})
+		why, err := apirpc.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: id})
 		if err != nil {
 			t.Fatal(err)
 		}

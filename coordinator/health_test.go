@@ -12,12 +12,13 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
 func nodeOf(t *testing.T, cc *grpc.ClientConn, id string) *apiv1.Node {
 	t.Helper()
-	resp, err := apiv1.NewClusterServiceClient(cc).ListNodes(as(t, alice), &apiv1.ListNodesRequest{Ids: []string{id}})
+	resp, err := apirpc.NewClusterServiceClient(cc).ListNodes(as(t, alice), &apiv1.ListNodesRequest{Ids: []string{id}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +64,7 @@ func TestADrainedGPUKeepsWhatRuns(t *testing.T) {
 	on := going.Gpus[0].Uuid
 
 	drain := func(uid uint32, uuid string) (*apiv1.DrainGPUResponse, error) {
-		return apiv1.NewClusterServiceClient(cc).DrainGPU(as(t, uid), &apiv1.DrainGPURequest{Gpu: uuid, Reason: "new fan"})
+		return apirpc.NewClusterServiceClient(cc).DrainGPU(as(t, uid), &apiv1.DrainGPURequest{Gpu: uuid, Reason: "new fan"})
 	}
 	if _, err := drain(alice, on); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("a user drains a GPU: %v, want PermissionDenied", err)
@@ -104,7 +105,7 @@ func TestADrainedGPUKeepsWhatRuns(t *testing.T) {
 		return started == 3
 	})
 	await(t, cc, before[0], "RUNNING")
-	if _, err := apiv1.NewClusterServiceClient(cc).ResumeGPU(as(t, admin), &apiv1.ResumeGPURequest{Node: "n1", Index: &cards[slices.IndexFunc(cards, func(g *nodev1.GPU) bool { return g.Uuid == on })].Index}); err != nil {
+	if _, err := apirpc.NewClusterServiceClient(cc).ResumeGPU(as(t, admin), &apiv1.ResumeGPURequest{Node: "n1", Index: &cards[slices.IndexFunc(cards, func(g *nodev1.GPU) bool { return g.Uuid == on })].Index}); err != nil {
 		t.Fatal(err)
 	}
 	await(t, cc, ids[3], "STARTING")
@@ -143,7 +144,7 @@ func TestAnUnsoundGPUTakesNoJobs(t *testing.T) {
 		n := nodeOf(t, cc, "n1")
 		return len(n.Gpus) == 1 && n.Gpus[0].State == "failing" && n.Gpus[0].StateReason == "Xid 79"
 	})
-	why, err := apiv1.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: ids[0]})
+	why, err := apirpc.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: ids[0]})
 	if err != nil || len(why.Explanations) == 0 || why.Explanations[0].Code != "ReqNodeNotAvail" || !strings.Contains(why.Explanations[0].Detail, "1 GPU out of service: GPU 0 of n1 (T4) is failing: Xid 79") {
 		t.Errorf("the job waits for %v, %v", why.GetExplanations(), err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // histories returns the files of finished jobs of a coordinator, when there are
@@ -89,7 +90,7 @@ func TestHistoryDamageIsMendedAtOnce(t *testing.T) {
 	for _, path := range histories(t, c, at) { // a report reads no records
 		flip(t, path, behind)
 	}
-	r, err := apiv1.NewHistoryServiceClient(conn).GetReport(ctx, &apiv1.GetReportRequest{})
+	r, err := apirpc.NewHistoryServiceClient(conn).GetReport(ctx, &apiv1.GetReportRequest{})
 	if err != nil || r.Incomplete || r.Total.GetCancelled() != uint64(len(ids)) {
 		t.Fatalf("report: %v %v", r, err)
 	}
@@ -99,7 +100,7 @@ func TestHistoryDamageIsMendedAtOnce(t *testing.T) {
 		flip(t, path, middle)
 	}
 	for _, id := range []uint64{ids[0], ids[70]} {
-		g, err := apiv1.NewJobServiceClient(conn).GetJob(ctx, &apiv1.GetJobRequest{Id: id})
+		g, err := apirpc.NewJobServiceClient(conn).GetJob(ctx, &apiv1.GetJobRequest{Id: id})
 		if err != nil || g.Job.GetId() != id || g.Job.GetState() != "CANCELLED" {
 			t.Fatalf("job %d: %v %v", id, g, err)
 		}

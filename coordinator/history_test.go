@@ -13,12 +13,13 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // cancelled submits n jobs and cancels them, and returns their ids.
 func cancelled(t *testing.T, c *coordtest.Cluster, at int, n int) []uint64 {
 	t.Helper()
-	jobs := apiv1.NewJobServiceClient(c.Dial(at, "gate", "g"))
+	jobs := apirpc.NewJobServiceClient(c.Dial(at, "gate", "g"))
 	var ids []uint64
 	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), 10*time.Minute)
 	defer cancel()
@@ -53,7 +54,7 @@ func historyOf(t *testing.T, c *coordtest.Cluster, at int, req *apiv1.ListHistor
 	t.Helper()
 	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), 2*time.Minute)
 	defer cancel()
-	stream, err := apiv1.NewHistoryServiceClient(c.Dial(at, "gate", "g")).ListHistory(ctx, req)
+	stream, err := apirpc.NewHistoryServiceClient(c.Dial(at, "gate", "g")).ListHistory(ctx, req)
 	if err != nil {
 		t.Fatalf("history: %v", err)
 	}
@@ -116,7 +117,7 @@ func TestHistoryIsWholeAgain(t *testing.T) {
 	// An old job is shown in full to its owner.
 	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), 2*time.Minute)
 	defer cancel()
-	r, err := apiv1.NewJobServiceClient(c.Dial(follower, "gate", "g")).GetJob(ctx, &apiv1.GetJobRequest{Id: ids[0]})
+	r, err := apirpc.NewJobServiceClient(c.Dial(follower, "gate", "g")).GetJob(ctx, &apiv1.GetJobRequest{Id: ids[0]})
 	if err != nil || len(r.Job.GetSpec().GetCommand()) != 2 || r.Job.State != "CANCELLED" {
 		t.Fatalf("the first job: %v %v", r, err)
 	}
@@ -149,7 +150,7 @@ func TestHistoryHidesFromOthers(t *testing.T) {
 	eventuallyAll(t, c, 0, ids)
 	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1001), 2*time.Minute)
 	defer cancel()
-	stream, err := apiv1.NewHistoryServiceClient(c.Dial(0, "gate", "g")).ListHistory(ctx, &apiv1.ListHistoryRequest{})
+	stream, err := apirpc.NewHistoryServiceClient(c.Dial(0, "gate", "g")).ListHistory(ctx, &apiv1.ListHistoryRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +163,7 @@ func TestHistoryHidesFromOthers(t *testing.T) {
 			t.Fatalf("another user's command and folder are shown: %v", j.Spec)
 		}
 	}
-	rep, err := apiv1.NewHistoryServiceClient(c.Dial(0, "gate", "g")).GetReport(ctx, &apiv1.GetReportRequest{})
+	rep, err := apirpc.NewHistoryServiceClient(c.Dial(0, "gate", "g")).GetReport(ctx, &apiv1.GetReportRequest{})
 	if err != nil || rep.Total.GetJobs() != 10 || rep.Total.GetCancelled() != 10 || rep.Lines[0].Key != "u1000" {
 		t.Fatalf("report: %v %v", rep, err)
 	}
@@ -173,7 +174,7 @@ func TestHistoryHidesFromOthers(t *testing.T) {
 func TestHistoryOfAnArray(t *testing.T) {
 	t.Parallel()
 	c := coordtest.Start(t, coordtest.Options{N: 1, KeepFinished: 1})
-	jobs := apiv1.NewJobServiceClient(c.Dial(0, "gate", "g"))
+	jobs := apirpc.NewJobServiceClient(c.Dial(0, "gate", "g"))
 	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), 2*time.Minute)
 	defer cancel()
 	spec := &apiv1.JobSpec{Name: "sweep", Command: [][]byte{[]byte("true")}, Dir: []byte("/"), Hold: true, Array: "2-8:2"}
@@ -215,7 +216,7 @@ func TestHistoryOfAnArray(t *testing.T) {
 	if g, err = jobs.GetJob(ctx, &apiv1.GetJobRequest{Id: array, Task: &task}); err != nil || g.Job.GetArrayTaskId() != 4 || g.Job.Id != array+1 {
 		t.Fatalf("task 4: %v %v", g, err)
 	}
-	rep, err := apiv1.NewHistoryServiceClient(c.Dial(0, "gate", "g")).GetReport(ctx, &apiv1.GetReportRequest{})
+	rep, err := apirpc.NewHistoryServiceClient(c.Dial(0, "gate", "g")).GetReport(ctx, &apiv1.GetReportRequest{})
 	if err != nil || rep.Total.GetJobs() != 9 {
 		t.Fatalf("report: %v %v", rep, err)
 	}
@@ -246,7 +247,7 @@ func TestHistoryKeepsSoManyJobs(t *testing.T) {
 	c.Leader()
 	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), 2*time.Minute)
 	defer cancel()
-	gate := apiv1.NewHistoryServiceClient(c.Dial(0, "gate", "g"))
+	gate := apirpc.NewHistoryServiceClient(c.Dial(0, "gate", "g"))
 	var again []uint64
 	for {
 		jobs, last := answerOf(t, c, 0, &apiv1.ListHistoryRequest{OldestFirst: true})
@@ -266,7 +267,7 @@ func TestHistoryKeepsSoManyJobs(t *testing.T) {
 			t.Fatalf("the report counts %d jobs, want %d", r.Total.GetJobs(), len(again))
 		}
 	}
-	st, err := apiv1.NewClusterServiceClient(c.Dial(0, "gate", "g")).GetStatus(ctx, &apiv1.GetStatusRequest{})
+	st, err := apirpc.NewClusterServiceClient(c.Dial(0, "gate", "g")).GetStatus(ctx, &apiv1.GetStatusRequest{})
 	if err != nil || len(st.Members) != 1 || st.Members[0].HistoryJobs < most || st.Members[0].HistoryJobs > uint64(len(again)) {
 		t.Fatalf("status: %v %v", st.GetMembers(), err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -104,11 +105,11 @@ func TestIdleGPUsAcrossALeader(t *testing.T) {
 	})
 	d.join()
 	cc := d.c.Dial(d.lead, "gate", "g")
-	if _, err := apiv1.NewNotifyServiceClient(cc).AddWebhook(as(t, alice), &apiv1.AddWebhookRequest{Url: rec.URL, Events: "IDLE"}); err != nil {
+	if _, err := apirpc.NewNotifyServiceClient(cc).AddWebhook(as(t, alice), &apiv1.AddWebhookRequest{Url: rec.URL, Events: "IDLE"}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the partition has its policy", func() bool { // once all have said that they know it
-		_, err := apiv1.NewClusterServiceClient(cc).SetPartition(as(t, admin), &apiv1.SetPartitionRequest{
+		_, err := apirpc.NewClusterServiceClient(cc).SetPartition(as(t, admin), &apiv1.SetPartitionRequest{
 			Name: "gpu", Nodes: proto.String("n1"), Default: proto.Bool(true), Idle: proto.String("below=5%,window=10m,grace=5m,warn=1h,shrink=20h,end=200h"),
 		})
 		return err == nil

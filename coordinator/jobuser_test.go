@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // TestANodeSpeaksForItsJobsUsers: for nobody else, never with an
@@ -26,7 +27,7 @@ func TestANodeSpeaksForItsJobsUsers(t *testing.T) {
 	node, other := c.Dial(0, "agent", "n1"), c.Dial(0, "agent", "n2")
 
 	forged := metadata.AppendToOutgoingContext(t.Context(), "berth-on-behalf-of-uid", "1000", "berth-on-behalf-of-gid", "42")
-	resp, err := apiv1.NewJobServiceClient(node).SubmitJobs(forged, &apiv1.SubmitJobsRequest{RequestId: reqID(2), Jobs: []*apiv1.JobSpec{spec(1000)}})
+	resp, err := apirpc.NewJobServiceClient(node).SubmitJobs(forged, &apiv1.SubmitJobsRequest{RequestId: reqID(2), Jobs: []*apiv1.JobSpec{spec(1000)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,7 @@ func TestANodeSpeaksForItsJobsUsers(t *testing.T) {
 	if _, err := submit(t, other, alice, reqID(4), spec(0)); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("by a node without her jobs: %v", err)
 	}
-	if _, err := apiv1.NewClusterServiceClient(node).GetStatus(as(t, admin), &apiv1.GetStatusRequest{}); status.Code(err) != codes.PermissionDenied {
+	if _, err := apirpc.NewClusterServiceClient(node).GetStatus(as(t, admin), &apiv1.GetStatusRequest{}); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("for an administrator: %v", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
 	"github.com/berth-scheduler/berth/fsm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // largeSpec is a job with an environment of 800 KiB.
@@ -29,7 +30,7 @@ func largeSpec(tag string) *apiv1.JobSpec {
 // namesWork waits until all coordinators are known to read what is new.
 func namesWork(t *testing.T, c *coordtest.Cluster, cc *grpc.ClientConn) {
 	t.Helper()
-	models := apiv1.NewModelServiceClient(cc)
+	models := apirpc.NewModelServiceClient(cc)
 	(&taught{t: t, c: c}).until("all coordinators to be asked", func() bool {
 		return second(models.PinModel(as(t, admin), &apiv1.PinModelRequest{Pinned: true})) == nil
 	})
@@ -120,7 +121,7 @@ func TestChangesDoNotBringTheEnvironmentAgain(t *testing.T) {
 	id := must(submit(t, cc, alice, reqID(1), largeSpec("a")))(t)[0]
 	for i := range 10 {
 		name := fmt.Sprint("renamed", i)
-		if _, err := apiv1.NewJobServiceClient(cc).UpdateJob(as(t, alice), &apiv1.UpdateJobRequest{Id: id, Name: &name}); err != nil {
+		if _, err := apirpc.NewJobServiceClient(cc).UpdateJob(as(t, alice), &apiv1.UpdateJobRequest{Id: id, Name: &name}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // BenchmarkSubmitLarge submits jobs whose environments have 800 KiB, and cancels
@@ -15,7 +16,7 @@ import (
 func BenchmarkSubmitLarge(b *testing.B) {
 	c := coordtest.Start(b, coordtest.Options{N: 3})
 	cc := c.Dial(c.Leader(), "gate", "g")
-	s := apiv1.NewJobServiceClient(cc)
+	s := apirpc.NewJobServiceClient(cc)
 	ctx := coordtest.As(b.Context(), alice)
 	i := 0
 	for b.Loop() {

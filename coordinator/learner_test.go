@@ -21,6 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/model"
 	"github.com/berth-scheduler/berth/model/learn"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -82,7 +83,7 @@ func (w *taught) runs(n int, peak int64) (last *apiv1.Job) {
 
 func (w *taught) models(i int) *apiv1.ListModelsResponse {
 	w.t.Helper()
-	resp, err := apiv1.NewModelServiceClient(w.c.Dial(i, "gate", "g")).ListModels(as(w.t, bob), &apiv1.ListModelsRequest{})
+	resp, err := apirpc.NewModelServiceClient(w.c.Dial(i, "gate", "g")).ListModels(as(w.t, bob), &apiv1.ListModelsRequest{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -122,7 +123,7 @@ func TestTheSecondRunIsPredictedFromTheFirst(t *testing.T) {
 		t.Errorf("the second is predicted to take %d MiB from %s, want 4321 from history", j.Predicted.GpuMemMib, j.Predicted.Source)
 	}
 	w.runs(1, 4500)
-	resp, err := apiv1.NewModelServiceClient(w.cc).GetModel(as(t, bob), &apiv1.GetModelRequest{})
+	resp, err := apirpc.NewModelServiceClient(w.cc).GetModel(as(t, bob), &apiv1.GetModelRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +212,7 @@ func (w *taught) onAll(m *apiv1.Model) {
 	var st *apiv1.GetStatusResponse
 	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		var err error
-		if st, err = apiv1.NewClusterServiceClient(w.cc).GetStatus(as(w.t, bob), &apiv1.GetStatusRequest{}); err != nil {
+		if st, err = apirpc.NewClusterServiceClient(w.cc).GetStatus(as(w.t, bob), &apiv1.GetStatusRequest{}); err != nil {
 			w.t.Fatal(err)
 		}
 		have := 0
@@ -333,7 +334,7 @@ func TestWhatWasComparedWithOldWeightsIsDropped(t *testing.T) {
 	w.await(began)
 	imported := model.DefaultWeights()
 	imported.EstimateMarginMiB += 100
-	ms := apiv1.NewModelServiceClient(w.cc)
+	ms := apirpc.NewModelServiceClient(w.cc)
 	if _, err := ms.PublishModel(as(t, admin), &apiv1.PublishModelRequest{Weights: imported.Encode()}); err != nil {
 		t.Fatal(err)
 	}
@@ -385,7 +386,7 @@ func TestALeaderThatComputesCanBeLost(t *testing.T) {
 func TestWhoMayChangeTheModel(t *testing.T) {
 	t.Parallel()
 	w := startTaught(t, 1, learner.Config{MinSamples: 2, Every: time.Millisecond, Challenge: better})
-	ms := apiv1.NewModelServiceClient(w.cc)
+	ms := apirpc.NewModelServiceClient(w.cc)
 	weights := model.DefaultWeights()
 	weights.EstimateMarginMiB += 100
 	good := weights.Encode()

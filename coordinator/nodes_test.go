@@ -11,13 +11,15 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
 )
 
 // node describes one node.
 func node(t *testing.T, cc *grpc.ClientConn, id string) *apiv1.Node {
 	t.Helper()
-	resp, err := apiv1.NewClusterServiceClient(cc).ListNodes(as(t, alice), &apiv1.ListNodesRequest{Ids: []string{id}})
+	resp, err := apirpc.NewClusterServiceClient(cc).ListNodes(as(t, alice), &apiv1.ListNodesRequest{Ids: []string{id}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +113,7 @@ func TestADrainedNodeStartsNothingNew(t *testing.T) {
 	c := coordtest.Start(t, coordtest.Options{N: 1})
 	cc := c.Dial(0, "gate", "g")
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
-	nodes := apiv1.NewClusterServiceClient(cc)
+	nodes := apirpc.NewClusterServiceClient(cc)
 	before, err := submit(t, cc, alice, reqID(1), spec(2000))
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +157,7 @@ func TestACancelledJobIsStopped(t *testing.T) {
 	as1 := assigned(t, a, ids[0])
 	a.Report(as1, running, 0)
 	await(t, cc, ids[0], "RUNNING")
-	if _, err := apiv1.NewJobServiceClient(cc).CancelJobs(as(t, alice), &apiv1.CancelJobsRequest{RequestId: reqID(2), Ids: ids}); err != nil {
+	if _, err := apirpc.NewJobServiceClient(cc).CancelJobs(as(t, alice), &apiv1.CancelJobsRequest{RequestId: reqID(2), Ids: ids}); err != nil {
 		t.Fatal(err)
 	}
 	stop := assigned(t, a, ids[0])
@@ -179,7 +181,7 @@ func TestAgentsFindTheNextLeader(t *testing.T) {
 	a.Report(asg, running, 0)
 	await(t, c.Dial(l, "gate", "g"), ids[0], "RUNNING")
 	// A follower says who leads.
-	s, err := nodev1.NewNodeServiceClient(c.Dial((l+1)%3, "agent", "n1")).Session(as(t, alice))
+	s, err := noderpc.NewNodeServiceClient(c.Dial((l+1)%3, "agent", "n1")).Session(as(t, alice))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +205,7 @@ func TestTokensExpire(t *testing.T) {
 	c := coordtest.Start(t, coordtest.Options{N: 1})
 	cc := c.Dial(0, "gate", "g")
 	create := func(uid uint32, ttl time.Duration) (*apiv1.CreateTokenResponse, error) {
-		return apiv1.NewClusterServiceClient(cc).CreateToken(as(t, uid), &apiv1.CreateTokenRequest{Id: "n7", Ttl: durationpb.New(ttl)})
+		return apirpc.NewClusterServiceClient(cc).CreateToken(as(t, uid), &apiv1.CreateTokenRequest{Id: "n7", Ttl: durationpb.New(ttl)})
 	}
 	if _, err := create(alice, time.Minute); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("a user makes a token: %v, want PermissionDenied", err)
@@ -218,7 +220,7 @@ func TestTokensExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	join := func() error {
-		_, err := nodev1.NewNodeServiceClient(cc).Join(as(t, alice), &nodev1.JoinRequest{Node: "n7", TokenSecret: tok.Token, Csr: []byte("csr")})
+		_, err := noderpc.NewNodeServiceClient(cc).Join(as(t, alice), &nodev1.JoinRequest{Node: "n7", TokenSecret: tok.Token, Csr: []byte("csr")})
 		return err
 	}
 	for time.Now().Before(tok.Expires.AsTime().Add(10 * time.Millisecond)) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // TestNoticesAmongBadReceivers: receivers that are dead, answer 500 or send
@@ -44,7 +45,7 @@ func TestNoticesAmongBadReceivers(t *testing.T) {
 	t.Cleanup(let)
 	urls := map[string]string{"good": good.URL, "hangs": slow.URL, "dead": "http://127.0.0.1:1/", "500": bad.URL + "/500", "away": bad.URL + "/away"}
 	ids := map[uint64]string{}
-	svc := apiv1.NewNotifyServiceClient(c.Dial(lead, "gate", "g"))
+	svc := apirpc.NewNotifyServiceClient(c.Dial(lead, "gate", "g"))
 	for name, url := range urls {
 		eventually(t, "a webhook is added", func() bool {
 			r, err := svc.AddWebhook(as(t, alice), &apiv1.AddWebhookRequest{Url: url, Events: "END"})
@@ -67,12 +68,12 @@ func TestNoticesAmongBadReceivers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := apiv1.NewJobServiceClient(cc).CancelJobs(as(t, alice), &apiv1.CancelJobsRequest{Ids: submitted}); err != nil {
+	if _, err := apirpc.NewJobServiceClient(cc).CancelJobs(as(t, alice), &apiv1.CancelJobsRequest{Ids: submitted}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the one that hangs is asked", func() bool { return len(asked) > 0 }) // and nothing is noted of it
 	c.Kill(lead)
-	svc = apiv1.NewNotifyServiceClient(c.Dial(c.Leader(), "gate", "g"))
+	svc = apirpc.NewNotifyServiceClient(c.Dial(c.Leader(), "gate", "g"))
 
 	stand := func() (by map[string]*apiv1.Webhook, r *apiv1.ListWebhooksResponse) {
 		r, err := svc.ListWebhooks(as(t, admin), &apiv1.ListWebhooksRequest{})

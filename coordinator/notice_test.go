@@ -23,6 +23,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	"github.com/berth-scheduler/berth/coordinator/notify"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // receiver is a webhook's other end, which fails when it is told to.
@@ -114,7 +115,7 @@ func notices(program string) notify.Notices {
 func addWebhook(t *testing.T, cc *grpc.ClientConn, req *apiv1.AddWebhookRequest) *apiv1.AddWebhookResponse {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		added, err := apiv1.NewNotifyServiceClient(cc).AddWebhook(as(t, alice), req)
+		added, err := apirpc.NewNotifyServiceClient(cc).AddWebhook(as(t, alice), req)
 		if err == nil {
 			return added
 		}
@@ -150,7 +151,7 @@ func TestNoNoticeIsLostThoughTheLeaderDies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := apiv1.NewJobServiceClient(cc).CancelJobs(as(t, alice), &apiv1.CancelJobsRequest{Ids: ids}); err != nil {
+	if _, err := apirpc.NewJobServiceClient(cc).CancelJobs(as(t, alice), &apiv1.CancelJobsRequest{Ids: ids}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the webhook is called", func() bool { _, _, calls := rec.seen(); return calls > 0 })
@@ -158,7 +159,7 @@ func TestNoNoticeIsLostThoughTheLeaderDies(t *testing.T) {
 	live := c.Dial(c.Leader(), "gate", "g")
 	eventually(t, "each end arrives", func() bool { _, what, _ := rec.seen(); return len(what) == jobs })
 	eventually(t, "nothing waits", func() bool {
-		r, err := apiv1.NewNotifyServiceClient(live).ListWebhooks(as(t, admin), &apiv1.ListWebhooksRequest{})
+		r, err := apirpc.NewNotifyServiceClient(live).ListWebhooks(as(t, admin), &apiv1.ListWebhooksRequest{})
 		return err == nil && len(r.Webhooks) == 1 && r.Webhooks[0].Waiting == 0 && r.Webhooks[0].Sent == jobs && r.MailsWaiting == 0 && r.MailsSent == jobs
 	})
 	byID, _, _ := rec.seen()
@@ -185,7 +186,7 @@ func TestOneJobsNotices(t *testing.T) {
 	a := c.Agent(0, "n1", "boot1", coordtest.T4("GPU-1"))
 	cc := c.Dial(0, "gate", "g")
 	rec := newReceiver(t, 0)
-	if _, err := apiv1.NewNotifyServiceClient(cc).AddWebhook(as(t, alice), &apiv1.AddWebhookRequest{Url: rec.URL, Events: "ALL,TIME_LIMIT_50"}); err != nil {
+	if _, err := apirpc.NewNotifyServiceClient(cc).AddWebhook(as(t, alice), &apiv1.AddWebhookRequest{Url: rec.URL, Events: "ALL,TIME_LIMIT_50"}); err != nil {
 		t.Fatal(err)
 	}
 	s := spec(1000)
@@ -220,7 +221,7 @@ func TestWhoMayHaveWebhooks(t *testing.T) {
 	t.Parallel()
 	c := coordtest.Start(t, coordtest.Options{N: 1, Notices: notices("")})
 	cc := c.Dial(0, "gate", "g")
-	svc := apiv1.NewNotifyServiceClient(cc)
+	svc := apirpc.NewNotifyServiceClient(cc)
 	add := func(uid uint32, r *apiv1.AddWebhookRequest) (*apiv1.AddWebhookResponse, error) {
 		return svc.AddWebhook(as(t, uid), r)
 	}
@@ -266,7 +267,7 @@ func TestWhoMayHaveWebhooks(t *testing.T) {
 	}
 	s := spec(0)
 	s.MailType = "END"
-	r, err := apiv1.NewJobServiceClient(cc).SubmitJobs(as(t, alice), &apiv1.SubmitJobsRequest{RequestId: reqID(1), Jobs: []*apiv1.JobSpec{s}})
+	r, err := apirpc.NewJobServiceClient(cc).SubmitJobs(as(t, alice), &apiv1.SubmitJobsRequest{RequestId: reqID(1), Jobs: []*apiv1.JobSpec{s}})
 	if err != nil || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "notify.sendmail") {
 		t.Errorf("mail where none is sent: %v, %v", r, err)
 	}
@@ -277,7 +278,7 @@ func TestWebhooksMayBeOff(t *testing.T) {
 	t.Parallel()
 	for users, want := range map[notify.WebhookUsers]codes.Code{notify.WebhooksOff: codes.PermissionDenied, notify.WebhooksAdmins: codes.OK} {
 		c := coordtest.Start(t, coordtest.Options{N: 1, Notices: notify.Notices{Webhooks: users}})
-		svc := apiv1.NewNotifyServiceClient(c.Dial(0, "gate", "g"))
+		svc := apirpc.NewNotifyServiceClient(c.Dial(0, "gate", "g"))
 		req := &apiv1.AddWebhookRequest{Url: "https://example.org/x", Events: "END"}
 		if _, err := svc.AddWebhook(as(t, admin), req); status.Code(err) != want {
 			t.Errorf("an administrator: %v, want %s", err, want)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
@@ -42,7 +43,7 @@ func chosen(t testing.TB, name string) site.Chosen {
 
 func setPartition(t *testing.T, cc *grpc.ClientConn, req *apiv1.SetPartitionRequest) *apiv1.SetPartitionResponse {
 	t.Helper()
-	resp, err := apiv1.NewClusterServiceClient(cc).SetPartition(as(t, admin), req)
+	resp, err := apirpc.NewClusterServiceClient(cc).SetPartition(as(t, admin), req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,7 @@ func TestTwoPoliciesInOneCluster(t *testing.T) {
 	if j := await(t, cc, ids[1], "RUNNING"); j.Node != "n1" {
 		t.Errorf("runs on %s, want n1", j.Node)
 	}
-	list, err := apiv1.NewClusterServiceClient(cc).ListPartitions(as(t, alice), &apiv1.ListPartitionsRequest{})
+	list, err := apirpc.NewClusterServiceClient(cc).ListPartitions(as(t, alice), &apiv1.ListPartitionsRequest{})
 	if err != nil || len(list.Partitions) != 2 {
 		t.Fatalf("%v, %v", list, err)
 	}
@@ -257,12 +258,12 @@ func TestPartitionsAreJudgedAtSubmit(t *testing.T) {
 	cc := c.Dial(0, "gate", "g")
 	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
 	c.Agent(0, "n2", "b1", coordtest.T4("GPU-2"), coordtest.T4("GPU-3"))
-	jobs := apiv1.NewJobServiceClient(cc)
+	jobs := apirpc.NewJobServiceClient(cc)
 	resp, err := jobs.SubmitJobs(as(t, alice), &apiv1.SubmitJobsRequest{RequestId: reqID(0), Jobs: []*apiv1.JobSpec{in("gpu", spec(0))}})
 	if err != nil || len(resp.Warnings) != 1 || !strings.Contains(resp.Warnings[0], "has no partitions") {
 		t.Errorf("without partitions: %v, %v", resp, err)
 	}
-	admins := apiv1.NewClusterServiceClient(cc)
+	admins := apirpc.NewClusterServiceClient(cc)
 	if _, err := admins.SetPartition(as(t, alice), &apiv1.SetPartitionRequest{Name: "a", Nodes: proto.String("n1")}); err == nil || !strings.Contains(err.Error(), "only an administrator") {
 		t.Errorf("a user sets a partition: %v", err)
 	}
@@ -326,7 +327,7 @@ func TestNetworksOfPartitions(t *testing.T) {
 	c := coordtest.Start(t, coordtest.Options{N: 1})
 	cc := c.Dial(0, "gate", "g")
 	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
-	admins := apiv1.NewClusterServiceClient(cc)
+	admins := apirpc.NewClusterServiceClient(cc)
 	set := &apiv1.SetPartitionRequest{Name: "a", Nodes: proto.String("n1"), Default: proto.Bool(true), SetNetworks: true, Networks: []string{"bridge"}}
 	if _, err := admins.SetPartition(as(t, admin), set); err == nil || !strings.Contains(err.Error(), "neither host nor none") {
 		t.Errorf("a bridge: %v", err)
@@ -410,7 +411,7 @@ func TestWarningsAreHeldAgainstTheLimit(t *testing.T) {
 	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
 	warned := spec(0)
 	warned.Warning = &apiv1.Warning{Signal: "USR1", Before: durationpb.New(time.Minute)}
-	jobs := apiv1.NewJobServiceClient(cc)
+	jobs := apirpc.NewJobServiceClient(cc)
 	resp, err := jobs.SubmitJobs(as(t, alice), &apiv1.SubmitJobsRequest{RequestId: reqID(1), Jobs: []*apiv1.JobSpec{warned}})
 	if err != nil || len(resp.Warnings) != 1 || !strings.Contains(resp.Warnings[0], "is never sent, since the job has no time limit") {
 		t.Errorf("without a limit: %v, %v", resp, err)

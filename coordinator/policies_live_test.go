@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	"github.com/berth-scheduler/berth/coordinator/lead"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/site"
@@ -48,7 +49,7 @@ func serve(t *testing.T, a *coordtest.Agent) {
 // ended waits until jobs have completed, each in its first attempt.
 func ended(t *testing.T, cc *grpc.ClientConn, ids []uint64) {
 	t.Helper()
-	jobs := apiv1.NewJobServiceClient(cc)
+	jobs := apirpc.NewJobServiceClient(cc)
 	var left []*apiv1.Job
 	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
 		resp, err := jobs.ListJobs(as(t, alice), &apiv1.ListJobsRequest{Ids: ids, Finished: true, PageSize: 20_000})
@@ -119,7 +120,7 @@ func TestReloadUnderLoad(t *testing.T) { // not beside tests that wait for elect
 	setPartition(t, cc, &apiv1.SetPartitionRequest{Name: "b", Nodes: proto.String("n[2-4]")})
 	setPartition(t, cc, &apiv1.SetPartitionRequest{Name: "c", Nodes: proto.String("ALL")})
 	term := func() uint64 {
-		st, err := apiv1.NewClusterServiceClient(cc).GetStatus(as(t, alice), &apiv1.GetStatusRequest{})
+		st, err := apirpc.NewClusterServiceClient(cc).GetStatus(as(t, alice), &apiv1.GetStatusRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
@@ -29,16 +30,16 @@ func TestRefusalsNameTheLimit(t *testing.T) {
 	}
 	for name, l := range restricted {
 		all := "ALL"
-		if _, err := apiv1.NewClusterServiceClient(cc).SetPartition(as(t, admin), &apiv1.SetPartitionRequest{Name: name, Nodes: &all, Access: []*apiv1.AccessList{l}}); err != nil {
+		if _, err := apirpc.NewClusterServiceClient(cc).SetPartition(as(t, admin), &apiv1.SetPartitionRequest{Name: name, Nodes: &all, Access: []*apiv1.AccessList{l}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	all, yes := "ALL", true
-	if _, err := apiv1.NewClusterServiceClient(cc).SetPartition(as(t, admin), &apiv1.SetPartitionRequest{Name: "open", Nodes: &all, Default: &yes}); err != nil {
+	if _, err := apirpc.NewClusterServiceClient(cc).SetPartition(as(t, admin), &apiv1.SetPartitionRequest{Name: "open", Nodes: &all, Default: &yes}); err != nil {
 		t.Fatal(err)
 	}
 	part := func(name string) *apiv1.JobSpec { s := spec(1); s.Partition = name; return s }
-	jobs := apiv1.NewJobServiceClient(cc)
+	jobs := apirpc.NewJobServiceClient(cc)
 	rid := 100
 	ask := func(s *apiv1.JobSpec) ([]uint64, string) {
 		rid++
@@ -141,7 +142,7 @@ func TestRefusalsNameTheLimit(t *testing.T) {
 			}
 		}
 		if x.quota != nil {
-			if _, err := apiv1.NewAccountServiceClient(cc).SetStanding(as(t, admin), &apiv1.SetStandingRequest{Standing: quotaRule(x.quota), Remove: true}); err != nil {
+			if _, err := apirpc.NewAccountServiceClient(cc).SetStanding(as(t, admin), &apiv1.SetStandingRequest{Standing: quotaRule(x.quota), Remove: true}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	"github.com/berth-scheduler/berth/coordinator/space"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
@@ -26,7 +27,7 @@ func (r *room) statfs(i int) (space.Free, error) {
 }
 
 // show waits until the status of the cluster shows what is wanted of it.
-func show(t *testing.T, cc apiv1.ClusterServiceClient, want func(*apiv1.GetStatusResponse) bool) *apiv1.GetStatusResponse {
+func show(t *testing.T, cc apirpc.ClusterServiceClient, want func(*apiv1.GetStatusResponse) bool) *apiv1.GetStatusResponse {
 	t.Helper()
 	var st *apiv1.GetStatusResponse
 	var err error
@@ -48,7 +49,7 @@ func TestRoom(t *testing.T) {
 	r[0].Store(50 << 30)
 	c := coordtest.Start(t, coordtest.Options{N: 1, Statfs: r.statfs, Waits: coordinator.Waits{Leader: time.Millisecond}})
 	cc := c.Dial(0, "gate", "g")
-	jobs, st := apiv1.NewJobServiceClient(cc), apiv1.NewClusterServiceClient(cc)
+	jobs, st := apirpc.NewJobServiceClient(cc), apirpc.NewClusterServiceClient(cc)
 	submit := func() (*apiv1.SubmitJobsResponse, error) {
 		return jobs.SubmitJobs(as(t, alice), &apiv1.SubmitJobsRequest{RequestId: rand.Text(), Jobs: []*apiv1.JobSpec{spec(0), spec(0)}})
 	}
@@ -121,11 +122,11 @@ func TestAFullLeaderYields(t *testing.T) {
 	id := submitOne(t, c, old)
 	r[roomy].Store(40 << 30)
 	r[full].Store(10 << 20)
-	st := apiv1.NewClusterServiceClient(c.Dial(full, "gate", "g"))
+	st := apirpc.NewClusterServiceClient(c.Dial(full, "gate", "g"))
 	show(t, st, func(s *apiv1.GetStatusResponse) bool { return s.Members[full].DiskProblem != "" })
 	r[old].Store(10 << 20)
 	show(t, st, func(s *apiv1.GetStatusResponse) bool { return s.Members[roomy].Leader })
-	jobs := apiv1.NewJobServiceClient(c.Dial(old, "gate", "g"))
+	jobs := apirpc.NewJobServiceClient(c.Dial(old, "gate", "g"))
 	if _, err := jobs.GetJob(as(t, alice), &apiv1.GetJobRequest{Id: id}); err != nil {
 		t.Errorf("the job of before: %v", err)
 	}
@@ -136,7 +137,7 @@ func TestAFullLeaderYields(t *testing.T) {
 
 func submitOne(t *testing.T, c *coordtest.Cluster, i int) uint64 {
 	t.Helper()
-	resp, err := apiv1.NewJobServiceClient(c.Dial(i, "gate", "g")).SubmitJobs(as(t, alice),
+	resp, err := apirpc.NewJobServiceClient(c.Dial(i, "gate", "g")).SubmitJobs(as(t, alice),
 		&apiv1.SubmitJobsRequest{RequestId: rand.Text(), Jobs: []*apiv1.JobSpec{spec(0)}})
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/learner"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // TestImportedRunsPredict: runs under another scheduler predict a job of the
@@ -13,7 +14,7 @@ import (
 func TestImportedRunsPredict(t *testing.T) {
 	t.Parallel()
 	w := startTaught(t, 1, learner.Config{})
-	models := apiv1.NewModelServiceClient(w.cc)
+	models := apirpc.NewModelServiceClient(w.cc)
 	run := func(uid uint32, name, gpu string, mib int64) *apiv1.PastRun {
 		return &apiv1.PastRun{Uid: uid, Name: name, Gpus: 1, GpuType: gpu, Seconds: 600, GpuMemMib: mib, GpuUtilMilli: 500, HostMemMib: 3000, CpuMilli: 2000}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -29,7 +30,7 @@ func TestAnAgentDrainsItsNode(t *testing.T) {
 		}
 	}
 	bad.SendReport(fault("prolog failed before job 1: exit code 7"))
-	nodes := apiv1.NewClusterServiceClient(cc)
+	nodes := apirpc.NewClusterServiceClient(cc)
 	node := func() *apiv1.Node {
 		resp, err := nodes.ListNodes(as(t, alice), &apiv1.ListNodesRequest{})
 		if err != nil || len(resp.Nodes) == 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // TestSharingOffHoldsAtOnce: only administrators switch; from then on nobody is
@@ -27,7 +28,7 @@ func TestSharingOffHoldsAtOnce(t *testing.T) {
 		await(t, cc, id, "RUNNING")
 	}
 	set := func(uid uint32, req *apiv1.SetSharingRequest) (*apiv1.SetSharingResponse, error) {
-		return apiv1.NewClusterServiceClient(cc).SetSharing(as(t, uid), req)
+		return apirpc.NewClusterServiceClient(cc).SetSharing(as(t, uid), req)
 	}
 	off := &apiv1.SetSharingRequest{Node: "n1", Off: true, Reason: "caps do not hold"}
 	if _, err := set(alice, off); status.Code(err) != codes.PermissionDenied {

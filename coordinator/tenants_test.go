@@ -8,6 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	"github.com/berth-scheduler/berth/scheduler/cells"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 )
@@ -47,7 +48,7 @@ func TestTenantTakesItsCardBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, cc, more[0], "PENDING")
-	why, err := apiv1.NewJobServiceClient(cc).ExplainJob(as(t, 1001), &apiv1.ExplainJobRequest{Id: more[0]})
+	why, err := apirpc.NewJobServiceClient(cc).ExplainJob(as(t, 1001), &apiv1.ExplainJobRequest{Id: more[0]})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,12 +69,12 @@ func TestTenantTakesItsCardBack(t *testing.T) {
 		t.Fatalf("job %d has the card, want %d", got.Job, theirs[0])
 	}
 	await(t, cc, ids[1], "PENDING")
-	got, err := apiv1.NewJobServiceClient(cc).GetJob(as(t, 1001), &apiv1.GetJobRequest{Id: ids[1]}) // others do not see why
+	got, err := apirpc.NewJobServiceClient(cc).GetJob(as(t, 1001), &apiv1.GetJobRequest{Id: ids[1]}) // others do not see why
 	if err != nil {
 		t.Fatal(err)
 	}
 	j := got.Job
-	if why, err = apiv1.NewJobServiceClient(cc).ExplainJob(as(t, 1001), &apiv1.ExplainJobRequest{Id: ids[1]}); err != nil {
+	if why, err = apirpc.NewJobServiceClient(cc).ExplainJob(as(t, 1001), &apiv1.ExplainJobRequest{Id: ids[1]}); err != nil {
 		t.Fatal(err)
 	}
 	if es := why.Explanations; len(es) == 0 || !strings.Contains(es[0].Detail, "it was preempted shortly ago and borrows again in ") || why.Forecast != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -18,7 +19,7 @@ import (
 // said against it, "" for nothing.
 func setLimit(t *testing.T, cc *grpc.ClientConn, uid uint32, id uint64, tasks string, d time.Duration) string {
 	t.Helper()
-	_, err := apiv1.NewJobServiceClient(cc).UpdateJob(as(t, uid), &apiv1.UpdateJobRequest{Id: id, Tasks: tasks, TimeLimit: durationpb.New(d)})
+	_, err := apirpc.NewJobServiceClient(cc).UpdateJob(as(t, uid), &apiv1.UpdateJobRequest{Id: id, Tasks: tasks, TimeLimit: durationpb.New(d)})
 	if err != nil {
 		return err.Error()
 	}
@@ -71,7 +72,7 @@ func TestARunningJobsTimeLimit(t *testing.T) {
 		}
 	}
 	// From in eight hours on the machine is promised to others.
-	_, err = apiv1.NewClusterServiceClient(cc).SetReservation(as(t, admin), &apiv1.SetReservationRequest{Name: "service", OnlyNew: true, Maint: ptr(true),
+	_, err = apirpc.NewClusterServiceClient(cc).SetReservation(as(t, admin), &apiv1.SetReservationRequest{Name: "service", OnlyNew: true, Maint: ptr(true),
 		Nodes: ptr("n1"), Start: timestamppb.New(time.Now().Add(8 * time.Hour)), Duration: durationpb.New(time.Hour)})
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +115,7 @@ func TestTimeLimitsOfTasks(t *testing.T) {
 	if got := setLimit(t, cc, alice, id, "77", time.Hour); !strings.Contains(got, "none of the tasks") {
 		t.Errorf("no such task: %q", got)
 	}
-	_, err := apiv1.NewJobServiceClient(cc).UpdateJob(as(t, alice), &apiv1.UpdateJobRequest{Id: id, Name: ptr("other")})
+	_, err := apirpc.NewJobServiceClient(cc).UpdateJob(as(t, alice), &apiv1.UpdateJobRequest{Id: id, Name: ptr("other")})
 	if err == nil || !strings.Contains(err.Error(), "is an array") {
 		t.Errorf("another name: %v", err)
 	}

@@ -7,13 +7,14 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // TestWorkOfHeartbeats: heartbeats that change nothing leave nothing in the log.
 func TestWorkOfHeartbeats(t *testing.T) {
 	const nodes, beats = 40, 10
 	c := coordtest.Start(t, coordtest.Options{N: 1, Lease: time.Hour})
-	status := apiv1.NewClusterServiceClient(c.Dial(0, "gate", "g"))
+	status := apirpc.NewClusterServiceClient(c.Dial(0, "gate", "g"))
 	index := func() uint64 {
 		r, err := status.GetStatus(as(t, alice), &apiv1.GetStatusRequest{Brief: true})
 		if err != nil {

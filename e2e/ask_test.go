@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // asker asks a cluster how jobs are doing while a test waits for them. A
@@ -46,7 +47,7 @@ func newAsker(t *testing.T, sockets string) *asker {
 func (a *asker) in(id uint64, states []string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	r, err := apiv1.NewJobServiceClient(a.conns[int(a.turn.Load())%len(a.conns)]).GetJob(ctx, &apiv1.GetJobRequest{Id: id})
+	r, err := apirpc.NewJobServiceClient(a.conns[int(a.turn.Load())%len(a.conns)]).GetJob(ctx, &apiv1.GetJobRequest{Id: id})
 	if err != nil {
 		a.turn.Add(1)
 		return false

@@ -23,7 +23,9 @@ import (
 
 	berrors "github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
@@ -98,10 +100,10 @@ func runMallory(plan string) int {
 
 // attacks are the ways that are tried, each again and again beside the others.
 func (m *mallory) attacks() map[string]func(ctx context.Context, i int) error {
-	socket := func(i int) apiv1.JobServiceClient {
-		return apiv1.NewJobServiceClient(m.local(m.Sockets[i%len(m.Sockets)]))
+	socket := func(i int) apirpc.JobServiceClient {
+		return apirpc.NewJobServiceClient(m.local(m.Sockets[i%len(m.Sockets)]))
 	}
-	jobs := []apiv1.JobServiceClient{socket(0), socket(1), socket(2)}
+	jobs := []apirpc.JobServiceClient{socket(0), socket(1), socket(2)}
 	submit := func(ctx context.Context, i int, specs ...*apiv1.JobSpec) ([]uint64, error) {
 		r, err := jobs[i%3].SubmitJobs(ctx, &apiv1.SubmitJobsRequest{RequestId: rand.Text(), Jobs: specs})
 		return r.GetIds(), err
@@ -172,7 +174,7 @@ func (m *mallory) attacks() map[string]func(ctx context.Context, i int) error {
 			return err
 		}),
 		"reports": flood(32, func(ctx context.Context, i int) error {
-			_, err := apiv1.NewHistoryServiceClient(m.local(m.Sockets[i%3])).GetReport(ctx, &apiv1.GetReportRequest{By: "user"})
+			_, err := apirpc.NewHistoryServiceClient(m.local(m.Sockets[i%3])).GetReport(ctx, &apiv1.GetReportRequest{By: "user"})
 			return err
 		}),
 		"watches": func(ctx context.Context, i int) error {
@@ -182,13 +184,13 @@ func (m *mallory) attacks() map[string]func(ctx context.Context, i int) error {
 			}
 			return err // and it stays open
 		},
-		"requests that do not end":  m.unfinished(m.Sockets[0], apiv1.JobService_SubmitJobs_FullMethodName, insecure.NewCredentials()),
-		"the gate's socket":         m.unfinished(m.Gate, apiv1.JobService_SubmitJobs_FullMethodName, insecure.NewCredentials()),
+		"requests that do not end":  m.unfinished(m.Sockets[0], apirpc.JobService_SubmitJobs_FullMethodName, insecure.NewCredentials()),
+		"the gate's socket":         m.unfinished(m.Gate, apirpc.JobService_SubmitJobs_FullMethodName, insecure.NewCredentials()),
 		"connections to the socket": idle("unix", m.Sockets),
 		"connections to the gate":   idle("unix", []string{m.Gate}),
 		"no certificate, silent":    idle("tcp", m.Ports),
 		"no certificate, joins":     m.joins(),
-		"no certificate, large": m.unfinished(m.Ports[0], nodev1.NodeService_Join_FullMethodName,
+		"no certificate, large": m.unfinished(m.Ports[0], noderpc.NodeService_Join_FullMethodName,
 			credentials.NewTLS(&tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13})),
 	}
 }
@@ -326,7 +328,7 @@ func (m *mallory) joins() func(context.Context, int) error {
 		defer cc.Close()
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		_, err = nodev1.NewNodeServiceClient(cc).Join(ctx, &nodev1.JoinRequest{Node: "evil", TokenSecret: rand.Text() + rand.Text(), Csr: []byte("no")})
+		_, err = noderpc.NewNodeServiceClient(cc).Join(ctx, &nodev1.JoinRequest{Node: "evil", TokenSecret: rand.Text() + rand.Text(), Csr: []byte("no")})
 		if status.Code(err) == codes.OK {
 			fmt.Fprintln(os.Stderr, "a wrong token was taken")
 		}

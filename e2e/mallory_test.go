@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
@@ -153,7 +154,7 @@ func peakMB(t *testing.T, pid int) float64 {
 // as the commands do.
 type crowd struct {
 	t    *testing.T
-	jobs []apiv1.JobServiceClient // of each user, those of all coordinators in turn
+	jobs []apirpc.JobServiceClient // of each user, those of all coordinators in turn
 
 	mu   sync.Mutex
 	took []time.Duration
@@ -169,7 +170,7 @@ func (c *cluster) honest(t *testing.T) *crowd {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { cc.Close() })
-		u.jobs = append(u.jobs, apiv1.NewJobServiceClient(cc))
+		u.jobs = append(u.jobs, apirpc.NewJobServiceClient(cc))
 	}
 	return u
 }
@@ -202,7 +203,7 @@ func (u *crowd) work(length time.Duration) {
 
 // submitHonest submits a job that waits until it is let go, and asks again where
 // it is told to or got no answer.
-func submitHonest(jobs apiv1.JobServiceClient) (uint64, error) {
+func submitHonest(jobs apirpc.JobServiceClient) (uint64, error) {
 	req := &apiv1.SubmitJobsRequest{RequestId: rand.Text(), Jobs: []*apiv1.JobSpec{{
 		Name: "honest", Command: [][]byte{[]byte("true")}, Dir: []byte("/"), Hold: true,
 	}}}

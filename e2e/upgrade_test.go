@@ -24,6 +24,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
 	"github.com/berth-scheduler/berth/fsm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // oldCommit is of the build that is upgraded from. It reads log entries up to
@@ -278,7 +279,7 @@ func (u *mixed) agree() {
 	}
 	defer cc.Close()
 	target := (u.leader().Applied/1000 + 1) * 1000
-	jobs := apiv1.NewJobServiceClient(cc)
+	jobs := apirpc.NewJobServiceClient(cc)
 	u.eventually(fmt.Sprintf("log entry %d", target), func() bool {
 		for range 50 {
 			for _, a := range []apiv1.JobAction{apiv1.JobAction_JOB_ACTION_HOLD, apiv1.JobAction_JOB_ACTION_RELEASE} {

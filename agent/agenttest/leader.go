@@ -13,12 +13,13 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
 )
 
 // Leader is a fake leader for one agent: it sends what tests desire and keeps
 // what the agent reports.
 type Leader struct {
-	nodev1.UnimplementedNodeServiceServer
+	noderpc.UnimplementedNodeServiceServer
 	ln  *bufconn.Listener
 	srv *grpc.Server
 
@@ -44,8 +45,8 @@ func NewLeader(t testing.TB) *Leader {
 		helloAt: map[cluster.AttemptID]*nodev1.Hello{},
 	}
 	l.visits = map[string]chan *Guest{}
-	nodev1.RegisterNodeServiceServer(l.srv, l)
-	nodev1.RegisterRelayServiceServer(l.srv, &relayServer{l: l})
+	noderpc.RegisterNodeServiceServer(l.srv, l)
+	noderpc.RegisterRelayServiceServer(l.srv, &relayServer{l: l})
 	go func() { _ = l.srv.Serve(l.ln) }() // ends with Stop
 	t.Cleanup(l.srv.Stop)
 	return l
@@ -174,8 +175,8 @@ func (l *Leader) Heartbeats() []time.Time {
 	return append([]time.Time(nil), l.beats...)
 }
 
-// Session implements nodev1.NodeServiceServer.
-func (l *Leader) Session(stream nodev1.NodeService_SessionServer) error {
+// Session implements noderpc.NodeServiceServer.
+func (l *Leader) Session(stream noderpc.NodeService_SessionServer) error {
 	first, err := stream.Recv()
 	if err != nil {
 		return err

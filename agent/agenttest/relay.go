@@ -8,6 +8,7 @@ import (
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
 )
 
 // visitWait is how long an agent may take to call back.
@@ -15,7 +16,7 @@ const visitWait = 2 * time.Minute
 
 // Guest is the leader's end of one visit.
 type Guest struct {
-	stream nodev1.RelayService_RelayServer
+	stream noderpc.RelayService_RelayServer
 	gone   chan struct{}
 }
 
@@ -32,12 +33,12 @@ func (g *Guest) Leave() { close(g.gone) }
 
 // relayServer takes calls of agents.
 type relayServer struct {
-	nodev1.UnimplementedRelayServiceServer
+	noderpc.UnimplementedRelayServiceServer
 	l *Leader
 }
 
-// Relay implements nodev1.RelayServiceServer.
-func (r *relayServer) Relay(stream nodev1.RelayService_RelayServer) error {
+// Relay implements noderpc.RelayServiceServer.
+func (r *relayServer) Relay(stream noderpc.RelayService_RelayServer) error {
 	m, err := stream.Recv()
 	if err != nil {
 		return err

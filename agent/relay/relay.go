@@ -17,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
@@ -91,7 +92,7 @@ func (s *Server) admit(uid uint32, node cluster.NodeID) (func(), error) {
 func (s *Server) Serve(ctx context.Context, conn grpc.ClientConnInterface, v *Visit) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := nodev1.NewRelayServiceClient(conn).Relay(ctx)
+	stream, err := noderpc.NewRelayServiceClient(conn).Relay(ctx)
 	if err == nil {
 		err = stream.Send(&nodev1.RelayRequest{Kind: &nodev1.RelayRequest_Id{Id: v.Ask.GetId()}})
 	}
@@ -165,7 +166,7 @@ var errLink = errors.New("the stream to the leader broke")
 // link is the stream to one user. Sending waits until the user has taken
 // enough of what was sent before.
 type link struct {
-	stream nodev1.RelayService_RelayClient
+	stream noderpc.RelayService_RelayClient
 	mu     sync.Mutex
 	// frames are what the user says; closed at the end.
 	frames chan *apiv1.AttachRequest

@@ -9,15 +9,16 @@ import (
 	"testing"
 
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
 )
 
 // Agent is the far end of a node's session, driven by a test.
 type Agent struct {
 	t       testing.TB
-	stream  nodev1.NodeService_SessionClient
+	stream  noderpc.NodeService_SessionClient
 	sending sync.Mutex // a stream takes one message at a time
 	cancel  context.CancelFunc
-	relay   nodev1.RelayServiceClient
+	relay   noderpc.RelayServiceClient
 	hands   bool // its jobs their credentials
 	key     []byte
 	// Assigned delivers assignments as they come.
@@ -35,12 +36,12 @@ func (c *Cluster) Agent(i int, node, boot string, gpus ...*nodev1.GPU) *Agent {
 	c.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	conn := c.Dial(i, "agent", node)
-	stream, err := nodev1.NewNodeServiceClient(conn).Session(ctx)
+	stream, err := noderpc.NewNodeServiceClient(conn).Session(ctx)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	a := &Agent{t: c.t, hands: c.opts.Credentials, stream: stream, cancel: cancel, Assigned: make(chan *nodev1.Assignment, 10_000), Ended: make(chan struct{})}
-	a.Visits, a.relay = make(chan *nodev1.Visit, 100), nodev1.NewRelayServiceClient(conn)
+	a.Visits, a.relay = make(chan *nodev1.Visit, 100), noderpc.NewRelayServiceClient(conn)
 	a.Hello(node, boot, gpus...)
 	m, err := stream.Recv()
 	if err != nil || m.GetDesired() == nil {
@@ -113,7 +114,7 @@ func (a *Agent) SendReport(r *nodev1.Report) {
 }
 
 // Answer calls the leader back for the visit of an id.
-func (a *Agent) Answer(ctx context.Context, id string) nodev1.RelayService_RelayClient {
+func (a *Agent) Answer(ctx context.Context, id string) noderpc.RelayService_RelayClient {
 	a.t.Helper()
 	s, err := a.relay.Relay(ctx)
 	if err == nil {

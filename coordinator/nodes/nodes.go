@@ -21,6 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/fsm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
 )
 
 // MaxReason is how long a reason may be that is stored with a node or a GPU.
@@ -138,16 +139,16 @@ func (n *Nodes) Watch(ctx context.Context) error { return n.live.run(ctx) }
 
 // Register has s answer agents.
 func (n *Nodes) Register(s *grpc.Server) {
-	nodev1.RegisterNodeServiceServer(s, &nodeServer{n: n})
-	nodev1.RegisterRelayServiceServer(s, &relayServer{n: n})
+	noderpc.RegisterNodeServiceServer(s, &nodeServer{n: n})
+	noderpc.RegisterRelayServiceServer(s, &relayServer{n: n})
 }
 
 // RegisterJoin has s answer machines that want to join. Of the service for nodes
 // nothing else is there: a stream would have no end.
 func (n *Nodes) RegisterJoin(s *grpc.Server) {
 	s.RegisterService(&grpc.ServiceDesc{
-		ServiceName: nodev1.NodeService_ServiceDesc.ServiceName, HandlerType: (*nodev1.NodeServiceServer)(nil),
-		Methods: joinOnly(nodev1.NodeService_ServiceDesc.Methods), Metadata: nodev1.NodeService_ServiceDesc.Metadata,
+		ServiceName: noderpc.NodeService_ServiceDesc.ServiceName, HandlerType: (*noderpc.NodeServiceServer)(nil),
+		Methods: joinOnly(noderpc.NodeService_ServiceDesc.Methods), Metadata: noderpc.NodeService_ServiceDesc.Metadata,
 	}, &nodeServer{n: n})
 }
 

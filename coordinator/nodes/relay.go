@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/roles"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
@@ -136,12 +137,12 @@ func (r *relays) take(id string, node cluster.NodeID) *pairing {
 
 // relayServer answers agents that call back.
 type relayServer struct {
-	nodev1.UnimplementedRelayServiceServer
+	noderpc.UnimplementedRelayServiceServer
 	n *Nodes
 }
 
 // Relay hands the agent's end to the user's and lasts as long as that.
-func (s *relayServer) Relay(stream nodev1.RelayService_RelayServer) error {
+func (s *relayServer) Relay(stream noderpc.RelayService_RelayServer) error {
 	role, id, err := s.n.peer(stream.Context())
 	if err != nil || role != roles.Agent {
 		return status.Error(codes.PermissionDenied, "relays are for agents")
@@ -165,7 +166,7 @@ func (s *relayServer) Relay(stream nodev1.RelayService_RelayServer) error {
 
 // AgentEnd is a visited agent: where the frames of a user's stream go to and come from.
 type AgentEnd struct {
-	stream nodev1.RelayService_RelayServer
+	stream noderpc.RelayService_RelayServer
 	node   cluster.NodeID
 }
 

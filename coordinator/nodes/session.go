@@ -20,12 +20,13 @@ import (
 	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // nodeServer answers agents.
 type nodeServer struct {
-	nodev1.UnimplementedNodeServiceServer
+	noderpc.UnimplementedNodeServiceServer
 	n *Nodes
 }
 
@@ -36,7 +37,7 @@ const (
 )
 
 // Session serves one agent for as long as this coordinator leads.
-func (s *nodeServer) Session(stream nodev1.NodeService_SessionServer) error {
+func (s *nodeServer) Session(stream noderpc.NodeService_SessionServer) error {
 	role, id, err := s.n.peer(stream.Context())
 	if err != nil || role != roles.Agent {
 		return status.Error(codes.PermissionDenied, "sessions are for agents")
@@ -88,7 +89,7 @@ type session struct {
 	log     *slog.Logger
 	term    uint64
 	node    cluster.NodeID
-	stream  nodev1.NodeService_SessionServer
+	stream  noderpc.NodeService_SessionServer
 	out     chan *nodev1.SessionResponse
 	reports chan []*nodev1.Report
 	// sent holds the attempts that the agent was told of, and how it was told to

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/coordinator/web/session"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
@@ -107,7 +108,7 @@ func history(ctx context.Context, conn grpc.ClientConnInterface, req *apiv1.List
 	if req.Limit == 0 || req.Limit > mostEnded {
 		req.Limit = mostEnded
 	}
-	stream, err := apiv1.NewHistoryServiceClient(conn).ListHistory(ctx, req)
+	stream, err := apirpc.NewHistoryServiceClient(conn).ListHistory(ctx, req)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/coordinator/web/session"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
@@ -83,7 +84,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, sess *session.Ses
 		if err != nil {
 			return err
 		}
-		in, err := apiv1.NewJobServiceClient(conn).WatchJobs(ctx, &apiv1.WatchJobsRequest{FromIndex: from, Brief: true})
+		in, err := apirpc.NewJobServiceClient(conn).WatchJobs(ctx, &apiv1.WatchJobsRequest{FromIndex: from, Brief: true})
 		for err == nil {
 			var resp *apiv1.WatchJobsResponse
 			if resp, err = in.Recv(); err == nil && !emit(event{id: strconv.FormatUint(resp.Index, 10), data: resp}) {
@@ -112,7 +113,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, sess *session.Se
 		if err != nil {
 			return err
 		}
-		in, err := apiv1.NewAttachServiceClient(conn).Attach(ctx)
+		in, err := apirpc.NewAttachServiceClient(conn).Attach(ctx)
 		if err == nil {
 			err = in.Send(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Open{Open: open}})
 		}

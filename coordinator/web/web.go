@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/berth-scheduler/berth/coordinator/web/session"
-	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // Bounds of what browsers may take.
@@ -66,7 +66,7 @@ type Needs struct {
 
 // Server serves the page. Make it with New.
 type Server struct {
-	apiv1.UnimplementedWebServiceServer
+	apirpc.UnimplementedWebServiceServer
 	cfg      Config
 	who      func(session.User) Who
 	log      *slog.Logger
@@ -99,7 +99,7 @@ func New(cfg Config, d Needs) *Server {
 func (s *Server) Calls() net.Listener { return s.within }
 
 // Register has s answer who asks for a link.
-func (s *Server) Register(g *grpc.Server) { apiv1.RegisterWebServiceServer(g, s) }
+func (s *Server) Register(g *grpc.Server) { apirpc.RegisterWebServiceServer(g, s) }
 
 // Run serves browsers until ctx ends.
 func (s *Server) Run(ctx context.Context) error {

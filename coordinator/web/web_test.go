@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 const alice, bob, root = 1001, 1002, 2000
@@ -30,7 +31,7 @@ type visitor struct {
 // link asks for a link as a user.
 func link(t *testing.T, c *coordtest.Cluster, i int, uid uint32) string {
 	t.Helper()
-	r, err := apiv1.NewWebServiceClient(c.Dial(i, "gate", "g")).CreateLink(coordtest.As(t.Context(), uid), &apiv1.CreateLinkRequest{})
+	r, err := apirpc.NewWebServiceClient(c.Dial(i, "gate", "g")).CreateLink(coordtest.As(t.Context(), uid), &apiv1.CreateLinkRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,12 +154,12 @@ func TestLinks(t *testing.T) {
 	for i := range 3 { // followers answer as the leader does
 		visit(t, c, i, bob).wants(200, "index", "POST", "/api/JobService/ListJobs", "{}")
 	}
-	_, err := apiv1.NewWebServiceClient(c.Dial(0, "agent", "n1")).CreateLink(coordtest.As(t.Context(), alice), &apiv1.CreateLinkRequest{})
+	_, err := apirpc.NewWebServiceClient(c.Dial(0, "agent", "n1")).CreateLink(coordtest.As(t.Context(), alice), &apiv1.CreateLinkRequest{})
 	if status.Code(err) != codes.PermissionDenied {
 		t.Errorf("a node gets a link for a user: %v", err)
 	}
 	without := coordtest.Start(t, coordtest.Options{N: 1})
-	_, err = apiv1.NewWebServiceClient(without.Client(0)).CreateLink(t.Context(), &apiv1.CreateLinkRequest{})
+	_, err = apirpc.NewWebServiceClient(without.Client(0)).CreateLink(t.Context(), &apiv1.CreateLinkRequest{})
 	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "listen.web") {
 		t.Errorf("where there is no page: %v", err)
 	}
@@ -167,7 +168,7 @@ func TestLinks(t *testing.T) {
 // submit submits a job of a user that waits for a card.
 func submit(t *testing.T, cc *grpc.ClientConn, uid uint32, specs ...*apiv1.JobSpec) []uint64 {
 	t.Helper()
-	r, err := apiv1.NewJobServiceClient(cc).SubmitJobs(coordtest.As(t.Context(), uid), &apiv1.SubmitJobsRequest{RequestId: fmt.Sprintf("%016d", time.Now().UnixNano()), Jobs: specs})
+	r, err := apirpc.NewJobServiceClient(cc).SubmitJobs(coordtest.As(t.Context(), uid), &apiv1.SubmitJobsRequest{RequestId: fmt.Sprintf("%016d", time.Now().UnixNano()), Jobs: specs})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,10 +28,11 @@ if [[ $mode == check ]]; then
 	out=$(mktemp -d)
 	trap 'rm -rf "$out"' EXIT
 fi
+module=github.com/berth-scheduler/berth/proto
 mapfile -t sources < <(cd proto && find berth -name '*.proto' | sort)
 PATH=$tools:$PATH protoc -I proto \
-	--go_out="$out" --go_opt=paths=source_relative \
-	--go-grpc_out="$out" --go-grpc_opt=paths=source_relative \
+	--go_out="$out" --go_opt=module="$module" \
+	--go-grpc_out="$out" --go-grpc_opt=module="$module" \
 	"${sources[@]}"
 
 if [[ $mode == check ]]; then

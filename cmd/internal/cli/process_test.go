@@ -20,7 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/frame"
-	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // asProgram makes the test binary be the program itself.
@@ -42,8 +42,8 @@ func program(t *testing.T, f *clitest.Fake, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	s := grpc.NewServer()
-	apiv1.RegisterJobServiceServer(s, f)
-	apiv1.RegisterClusterServiceServer(s, f)
+	apirpc.RegisterJobServiceServer(s, f)
+	apirpc.RegisterClusterServiceServer(s, f)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = s.Serve(l) })
 	t.Cleanup(func() { s.Stop(); wg.Wait() })
@@ -154,7 +154,7 @@ func BenchmarkProcess(b *testing.B) {
 				b.Fatal(err)
 			}
 			s := grpc.NewServer()
-			apiv1.RegisterJobServiceServer(s, clitest.NewFake())
+			apirpc.RegisterJobServiceServer(s, clitest.NewFake())
 			var wg sync.WaitGroup
 			wg.Go(func() { _ = s.Serve(l) })
 			defer func() { s.Stop(); wg.Wait() }()

@@ -32,6 +32,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/programs"
 	"github.com/berth-scheduler/berth/cmd/internal/tlsconf"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
 )
 
 // RunAgent serves as the agent of this node until ctx ends. Jobs go on.
@@ -132,7 +133,7 @@ func renewAgent(dial func(string) (*grpc.ClientConn, error), coordinators func()
 				errs = append(errs, err)
 				continue
 			}
-			resp, err := nodev1.NewNodeServiceClient(conn).Renew(ctx, &nodev1.RenewRequest{Csr: csr})
+			resp, err := noderpc.NewNodeServiceClient(conn).Renew(ctx, &nodev1.RenewRequest{Csr: csr})
 			conn.Close()
 			if err == nil {
 				return resp.Certificate, resp.Ca, nil

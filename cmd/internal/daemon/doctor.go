@@ -25,7 +25,9 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/doctor"
 	"github.com/berth-scheduler/berth/cmd/internal/tlsconf"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
 )
 
 type doctorOptions struct {
@@ -137,7 +139,7 @@ func nodeClock(s *doctor.Subject) func(context.Context, string) (doctor.Clock, e
 		}
 		defer conn.Close()
 		return compare(func() (*timestamppb.Timestamp, error) {
-			resp, err := nodev1.NewNodeServiceClient(conn).GetClock(ctx, &nodev1.GetClockRequest{})
+			resp, err := noderpc.NewNodeServiceClient(conn).GetClock(ctx, &nodev1.GetClockRequest{})
 			return resp.GetNow(), err
 		})
 	}
@@ -155,7 +157,7 @@ func userClock(ctx context.Context, path string) (doctor.Clock, error) {
 	}
 	defer conn.Close()
 	return compare(func() (*timestamppb.Timestamp, error) {
-		resp, err := apiv1.NewClusterServiceClient(conn).GetStatus(ctx, &apiv1.GetStatusRequest{})
+		resp, err := apirpc.NewClusterServiceClient(conn).GetStatus(ctx, &apiv1.GetStatusRequest{})
 		return resp.GetNow(), err
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	"github.com/berth-scheduler/berth/proto/gossip"
 )
 
@@ -97,7 +98,7 @@ func (s asker) ctx() context.Context {
 
 func (s asker) node(id string) *apiv1.Node {
 	s.t.Helper()
-	resp, err := apiv1.NewClusterServiceClient(s.conn).ListNodes(s.ctx(), &apiv1.ListNodesRequest{Ids: []string{id}})
+	resp, err := apirpc.NewClusterServiceClient(s.conn).ListNodes(s.ctx(), &apiv1.ListNodesRequest{Ids: []string{id}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -107,7 +108,7 @@ func (s asker) node(id string) *apiv1.Node {
 func (s asker) submit(mib int64, alone bool) uint64 {
 	s.t.Helper()
 	spec := &apiv1.JobSpec{Name: "j", Command: [][]byte{[]byte("true")}, Dir: []byte("/"), Gpus: 1, GpuMemMib: mib, GpuUtilMilli: 100, Exclusive: alone}
-	resp, err := apiv1.NewJobServiceClient(s.conn).SubmitJobs(s.ctx(), &apiv1.SubmitJobsRequest{RequestId: rand.Text(), Jobs: []*apiv1.JobSpec{spec}})
+	resp, err := apirpc.NewJobServiceClient(s.conn).SubmitJobs(s.ctx(), &apiv1.SubmitJobsRequest{RequestId: rand.Text(), Jobs: []*apiv1.JobSpec{spec}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -117,7 +118,7 @@ func (s asker) submit(mib int64, alone bool) uint64 {
 // why is the state of a job, and what is said of it.
 func (s asker) why(id uint64) string {
 	s.t.Helper()
-	resp, err := apiv1.NewJobServiceClient(s.conn).ExplainJob(s.ctx(), &apiv1.ExplainJobRequest{Id: id})
+	resp, err := apirpc.NewJobServiceClient(s.conn).ExplainJob(s.ctx(), &apiv1.ExplainJobRequest{Id: id})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 	"github.com/berth-scheduler/berth/cmd/internal/tlsconf"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
 )
 
 type joinOptions struct {
@@ -98,7 +99,7 @@ func (o *joinOptions) ask(ctx context.Context, token tlsconf.Token, csr []byte) 
 		if err != nil {
 			return nil, err
 		}
-		resp, err := nodev1.NewNodeServiceClient(conn).Join(ctx, &nodev1.JoinRequest{TokenSecret: token.SecretText(), Node: o.node, Csr: csr})
+		resp, err := noderpc.NewNodeServiceClient(conn).Join(ctx, &nodev1.JoinRequest{TokenSecret: token.SecretText(), Node: o.node, Csr: csr})
 		conn.Close()
 		if err == nil {
 			return resp, nil

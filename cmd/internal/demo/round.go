@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/internal/dev"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // round is one pass of all jobs through the cluster.
@@ -48,7 +49,7 @@ func (r *round) run(ctx context.Context, specs []*apiv1.JobSpec) error {
 	req := &apiv1.SubmitJobsRequest{RequestId: rand.Text(), Jobs: specs}
 	var ids []uint64
 	err = r.cluster.Call(ctx, func(ctx context.Context, cc *grpc.ClientConn) error {
-		resp, err := apiv1.NewJobServiceClient(cc).SubmitJobs(ctx, req)
+		resp, err := apirpc.NewJobServiceClient(cc).SubmitJobs(ctx, req)
 		ids = resp.GetIds()
 		return err
 	})
@@ -71,7 +72,7 @@ func (r *round) run(ctx context.Context, specs []*apiv1.JobSpec) error {
 func (r *round) follow(ctx context.Context, ids []uint64) error {
 	for r.unfinished() > 0 {
 		err := r.cluster.Stream(ctx, func(ctx context.Context, cc *grpc.ClientConn) error {
-			s, err := apiv1.NewJobServiceClient(cc).WatchJobs(ctx, &apiv1.WatchJobsRequest{Ids: ids, FromIndex: r.index})
+			s, err := apirpc.NewJobServiceClient(cc).WatchJobs(ctx, &apiv1.WatchJobsRequest{Ids: ids, FromIndex: r.index})
 			if err != nil {
 				return err
 			}
@@ -181,7 +182,7 @@ func leaderOf(st *apiv1.GetStatusResponse) string {
 
 func (r *round) status(ctx context.Context) (st *apiv1.GetStatusResponse, err error) {
 	err = r.cluster.Call(ctx, func(ctx context.Context, cc *grpc.ClientConn) error {
-		st, err = apiv1.NewClusterServiceClient(cc).GetStatus(ctx, &apiv1.GetStatusRequest{})
+		st, err = apirpc.NewClusterServiceClient(cc).GetStatus(ctx, &apiv1.GetStatusRequest{})
 		return err
 	})
 	return st, err
@@ -195,7 +196,7 @@ func (r *round) busy(ctx context.Context) (map[string]int64, []*apiv1.Node, erro
 	asked := time.Now()
 	for {
 		err := r.cluster.Call(ctx, func(ctx context.Context, cc *grpc.ClientConn) error {
-			resp, err := apiv1.NewClusterServiceClient(cc).ListNodes(ctx, &apiv1.ListNodesRequest{})
+			resp, err := apirpc.NewClusterServiceClient(cc).ListNodes(ctx, &apiv1.ListNodesRequest{})
 			nodes = resp.GetNodes()
 			return err
 		})

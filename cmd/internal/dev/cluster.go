@@ -21,6 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/containerdrt/daemon"
 	"github.com/berth-scheduler/berth/agent/processrt"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // Options describes a development cluster.
@@ -225,7 +226,7 @@ func (c *Cluster) ready(ctx context.Context, socket string) error {
 		return err
 	}
 	defer conn.Close()
-	nodes, err := apiv1.NewClusterServiceClient(conn).ListNodes(ctx, &apiv1.ListNodesRequest{})
+	nodes, err := apirpc.NewClusterServiceClient(conn).ListNodes(ctx, &apiv1.ListNodesRequest{})
 	if err != nil {
 		return err
 	}
@@ -335,7 +336,7 @@ func (c *Cluster) cancelVia(ctx context.Context, socket string) error {
 		return err
 	}
 	defer conn.Close()
-	jobs := apiv1.NewJobServiceClient(conn)
+	jobs := apirpc.NewJobServiceClient(conn)
 	for {
 		page, err := jobs.ListJobs(ctx, &apiv1.ListJobsRequest{Brief: true})
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/proposer"
 	"github.com/berth-scheduler/berth/fsm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -33,7 +34,7 @@ type Needs struct {
 
 // Service answers what is about accounts, QOS and quotas.
 type Service struct {
-	apiv1.UnimplementedAccountServiceServer
+	apirpc.UnimplementedAccountServiceServer
 	fsm    *fsm.FSM
 	prop   *proposer.Proposer
 	auth   *authorize.Authorizer

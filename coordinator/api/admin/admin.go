@@ -21,7 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/proposer"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
 	"github.com/berth-scheduler/berth/fsm"
-	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
@@ -84,10 +84,10 @@ func New(cfg Config, d Needs) *Admin {
 
 // Register has s answer administrators and users.
 func (c *Admin) Register(s *grpc.Server) {
-	apiv1.RegisterClusterServiceServer(s, &clusterServer{c: c})
-	apiv1.RegisterModelServiceServer(s, &modelServer{c: c})
-	apiv1.RegisterNotifyServiceServer(s, &notifyServer{c: c})
-	apiv1.RegisterBackupServiceServer(s, &backupServer{c: c})
+	apirpc.RegisterClusterServiceServer(s, &clusterServer{c: c})
+	apirpc.RegisterModelServiceServer(s, &modelServer{c: c})
+	apirpc.RegisterNotifyServiceServer(s, &notifyServer{c: c})
+	apirpc.RegisterBackupServiceServer(s, &backupServer{c: c})
 }
 
 // order proposes what only administrators may have done.

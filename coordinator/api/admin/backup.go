@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/office"
 	"github.com/berth-scheduler/berth/coordinator/wait"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // backupChunk is how much of a file goes into one message.
@@ -23,7 +24,7 @@ const backupChunk = 256 << 10
 
 // backupServer hands out copies of the state.
 type backupServer struct {
-	apiv1.UnimplementedBackupServiceServer
+	apirpc.UnimplementedBackupServiceServer
 	c *Admin
 }
 
@@ -98,7 +99,7 @@ func (s *backupServer) follow(ctx context.Context, addr string, who authorize.Ca
 	}
 	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(ctx, s.c.auth.OnBehalf(who)))
 	defer cancel()
-	far, err := apiv1.NewBackupServiceClient(conn).SaveBackup(ctx, req)
+	far, err := apirpc.NewBackupServiceClient(conn).SaveBackup(ctx, req)
 	for err == nil {
 		var m *apiv1.SaveBackupResponse
 		if m, err = far.Recv(); err == nil {

@@ -13,13 +13,14 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
 	"github.com/berth-scheduler/berth/fsm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // clusterServer answers administrators, and users who look around.
 type clusterServer struct {
-	apiv1.UnimplementedClusterServiceServer
+	apirpc.UnimplementedClusterServiceServer
 	c *Admin
 }
 

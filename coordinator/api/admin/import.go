@@ -15,7 +15,7 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// ImportRuns implements apiv1.ModelServiceServer.
+// ImportRuns implements apirpc.ModelServiceServer.
 func (s *modelServer) ImportRuns(ctx context.Context, req *apiv1.ImportRunsRequest) (*apiv1.ImportRunsResponse, error) {
 	jobs, err := s.importRuns(ctx, req.Runs)
 	if err != nil {

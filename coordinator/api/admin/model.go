@@ -15,12 +15,13 @@ import (
 	"github.com/berth-scheduler/berth/fsm"
 	"github.com/berth-scheduler/berth/model"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
 // modelServer answers what is asked of the predictor's weights.
 type modelServer struct {
-	apiv1.UnimplementedModelServiceServer
+	apirpc.UnimplementedModelServiceServer
 	c *Admin
 }
 
@@ -61,7 +62,7 @@ func modelView(v fsm.WeightsVersion, inUse, pinned bool) *apiv1.Model {
 	return m
 }
 
-// ListModels implements apiv1.ModelServiceServer.
+// ListModels implements apirpc.ModelServiceServer.
 func (s *modelServer) ListModels(ctx context.Context, _ *apiv1.ListModelsRequest) (*apiv1.ListModelsResponse, error) {
 	if err := s.c.office.Verify(ctx); err != nil {
 		return nil, err
@@ -74,7 +75,7 @@ func (s *modelServer) ListModels(ctx context.Context, _ *apiv1.ListModelsRequest
 	return resp, nil
 }
 
-// GetModel implements apiv1.ModelServiceServer.
+// GetModel implements apirpc.ModelServiceServer.
 func (s *modelServer) GetModel(ctx context.Context, req *apiv1.GetModelRequest) (*apiv1.GetModelResponse, error) {
 	if err := s.c.office.Verify(ctx); err != nil {
 		return nil, err
@@ -95,7 +96,7 @@ func (s *modelServer) GetModel(ctx context.Context, req *apiv1.GetModelRequest) 
 	return resp, nil
 }
 
-// PublishModel implements apiv1.ModelServiceServer.
+// PublishModel implements apirpc.ModelServiceServer.
 func (s *modelServer) PublishModel(ctx context.Context, req *apiv1.PublishModelRequest) (*apiv1.PublishModelResponse, error) {
 	m, err := s.publish(ctx, req.Weights, "")
 	if err != nil {
@@ -129,7 +130,7 @@ func (s *modelServer) publish(ctx context.Context, blob []byte, reason string) (
 	return m, err
 }
 
-// RollbackModel implements apiv1.ModelServiceServer.
+// RollbackModel implements apirpc.ModelServiceServer.
 func (s *modelServer) RollbackModel(ctx context.Context, req *apiv1.RollbackModelRequest) (*apiv1.RollbackModelResponse, error) {
 	m, err := s.rollback(ctx, req.Version)
 	if err != nil {
@@ -170,7 +171,7 @@ func (s *modelServer) rollback(ctx context.Context, to uint64) (*apiv1.Model, er
 	return m, err
 }
 
-// PinModel implements apiv1.ModelServiceServer.
+// PinModel implements apirpc.ModelServiceServer.
 func (s *modelServer) PinModel(ctx context.Context, req *apiv1.PinModelRequest) (*apiv1.PinModelResponse, error) {
 	m, err := s.pin(ctx, req)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
 	"github.com/berth-scheduler/berth/coordinator/notify"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -18,7 +19,7 @@ const noticePage = 20_000
 
 // notifyServer answers what is asked of webhooks.
 type notifyServer struct {
-	apiv1.UnimplementedNotifyServiceServer
+	apirpc.UnimplementedNotifyServiceServer
 	c *Admin
 }
 

@@ -5,16 +5,16 @@ import (
 
 	"google.golang.org/grpc"
 
-	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // grows reports whether the log keeps what users send with a method. Cancelling
 // is none of these, since it is how work ends, nor is what administrators do to nodes.
 func grows(method string) bool {
 	switch method {
-	case apiv1.JobService_SubmitJobs_FullMethodName, apiv1.JobService_ControlJobs_FullMethodName, apiv1.JobService_UpdateJob_FullMethodName,
-		apiv1.NotifyService_AddWebhook_FullMethodName, apiv1.NotifyService_RemoveWebhook_FullMethodName,
-		apiv1.ModelService_PublishModel_FullMethodName, apiv1.ModelService_ImportRuns_FullMethodName:
+	case apirpc.JobService_SubmitJobs_FullMethodName, apirpc.JobService_ControlJobs_FullMethodName, apirpc.JobService_UpdateJob_FullMethodName,
+		apirpc.NotifyService_AddWebhook_FullMethodName, apirpc.NotifyService_RemoveWebhook_FullMethodName,
+		apirpc.ModelService_PublishModel_FullMethodName, apirpc.ModelService_ImportRuns_FullMethodName:
 		return true
 	}
 	return false

@@ -20,7 +20,9 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/figures"
 	"github.com/berth-scheduler/berth/coordinator/nodes"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
 )
 
 // strangers serves those without a certificate until the test ends.
@@ -43,7 +45,7 @@ func TestStrangersMayJoinAndNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cc.Close()
-	node := nodev1.NewNodeServiceClient(cc)
+	node := noderpc.NewNodeServiceClient(cc)
 	if _, err := node.Join(t.Context(), &nodev1.JoinRequest{Node: "n1"}); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("join: %v, want the handler's own refusal for want of a CA key", err)
 	}
@@ -53,7 +55,7 @@ func TestStrangersMayJoinAndNothingElse(t *testing.T) {
 	if _, err := node.Renew(t.Context(), &nodev1.RenewRequest{}); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("renew: %v, want Unauthenticated", err)
 	}
-	if _, err := apiv1.NewClusterServiceClient(cc).GetStatus(t.Context(), &apiv1.GetStatusRequest{}); status.Code(err) != codes.Unauthenticated {
+	if _, err := apirpc.NewClusterServiceClient(cc).GetStatus(t.Context(), &apiv1.GetStatusRequest{}); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("status: %v, want Unauthenticated", err)
 	}
 	s, err := node.Session(t.Context())

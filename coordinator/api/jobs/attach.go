@@ -15,13 +15,14 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/office"
 	"github.com/berth-scheduler/berth/coordinator/wait"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // attachServer connects users with their jobs.
 type attachServer struct {
-	apiv1.UnimplementedAttachServiceServer
+	apirpc.UnimplementedAttachServiceServer
 	c *Jobs
 }
 
@@ -170,7 +171,7 @@ func (s *attachServer) follow(addr string, who authorize.Caller, first *apiv1.At
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	ctx = metadata.NewOutgoingContext(ctx, s.c.auth.OnBehalf(who))
-	far, err := apiv1.NewAttachServiceClient(conn).Attach(ctx)
+	far, err := apirpc.NewAttachServiceClient(conn).Attach(ctx)
 	if err == nil {
 		err = far.Send(first)
 		if errors.Is(err, io.EOF) {

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/limit"
 	"github.com/berth-scheduler/berth/fsm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
@@ -24,7 +25,7 @@ const (
 // historyServer answers from this coordinator's own store and state, whether it
 // leads or not, but waits until it is as far as the leader.
 type historyServer struct {
-	apiv1.UnimplementedHistoryServiceServer
+	apirpc.UnimplementedHistoryServiceServer
 	c *Jobs
 }
 

@@ -22,7 +22,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/peers"
 	"github.com/berth-scheduler/berth/coordinator/proposer"
 	"github.com/berth-scheduler/berth/fsm"
-	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // Config bounds what is waited for.
@@ -82,8 +82,8 @@ func New(cfg Config, d Needs) *Jobs {
 
 // Register has s answer users.
 func (c *Jobs) Register(s *grpc.Server) {
-	apiv1.RegisterJobServiceServer(s, &jobServer{c: c})
-	apiv1.RegisterHistoryServiceServer(s, &historyServer{c: c})
-	apiv1.RegisterSeriesServiceServer(s, &seriesServer{c: c})
-	apiv1.RegisterAttachServiceServer(s, &attachServer{c: c})
+	apirpc.RegisterJobServiceServer(s, &jobServer{c: c})
+	apirpc.RegisterHistoryServiceServer(s, &historyServer{c: c})
+	apirpc.RegisterSeriesServiceServer(s, &seriesServer{c: c})
+	apirpc.RegisterAttachServiceServer(s, &attachServer{c: c})
 }

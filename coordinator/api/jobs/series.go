@@ -8,11 +8,12 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
 	"github.com/berth-scheduler/berth/coordinator/nodes"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // seriesServer answers for what the GPUs of jobs showed.
 type seriesServer struct {
-	apiv1.UnimplementedSeriesServiceServer
+	apirpc.UnimplementedSeriesServiceServer
 	c *Jobs
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/fsm"
 	"github.com/berth-scheduler/berth/model/interfere"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 	"github.com/berth-scheduler/berth/scheduler"
@@ -34,7 +35,7 @@ const (
 
 // jobServer answers users.
 type jobServer struct {
-	apiv1.UnimplementedJobServiceServer
+	apirpc.UnimplementedJobServiceServer
 	c *Jobs
 }
 

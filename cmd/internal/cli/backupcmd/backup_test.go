@@ -19,12 +19,13 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/backup"
 	"github.com/berth-scheduler/berth/fsm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
 // saver sends a file in small pieces.
 type saver struct {
-	apiv1.UnimplementedBackupServiceServer
+	apirpc.UnimplementedBackupServiceServer
 	file []byte
 }
 
@@ -41,7 +42,7 @@ func (s *saver) SaveBackup(_ *apiv1.SaveBackupRequest, out grpc.ServerStreamingS
 
 func serveBackups(w *clitest.World, socket string, s *saver) {
 	l, srv := bufconn.Listen(1<<20), grpc.NewServer()
-	apiv1.RegisterBackupServiceServer(srv, s)
+	apirpc.RegisterBackupServiceServer(srv, s)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = srv.Serve(l) })
 	w.T.Cleanup(func() { srv.Stop(); wg.Wait() })

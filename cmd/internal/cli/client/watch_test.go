@@ -17,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // hasty is a coordinator whose timer for a call's deadline fires before the
@@ -53,9 +54,9 @@ func (h hasty) WatchJobs(r *apiv1.WatchJobsRequest, s grpc.ServerStreamingServer
 
 func serveHasty(w *clitest.World, socket string, f *clitest.Fake) {
 	w.ServeGRPC(socket, func(s *grpc.Server) {
-		apiv1.RegisterJobServiceServer(s, hasty{f})
-		apiv1.RegisterClusterServiceServer(s, f)
-		apiv1.RegisterModelServiceServer(s, f)
+		apirpc.RegisterJobServiceServer(s, hasty{f})
+		apirpc.RegisterClusterServiceServer(s, f)
+		apirpc.RegisterModelServiceServer(s, f)
 	})
 }
 

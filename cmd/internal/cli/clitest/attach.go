@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
@@ -15,7 +16,7 @@ type AttachEnd = grpc.BidiStreamingServer[apiv1.AttachRequest, apiv1.AttachRespo
 
 // Streams answers streams to jobs by a function of a test's.
 type Streams struct {
-	apiv1.UnimplementedAttachServiceServer
+	apirpc.UnimplementedAttachServiceServer
 	answer func(open *apiv1.AttachOpen, s AttachEnd) error
 
 	// Mu guards Opens, how each stream began.
@@ -23,7 +24,7 @@ type Streams struct {
 	Opens []*apiv1.AttachOpen
 }
 
-// Attach implements apiv1.AttachServiceServer.
+// Attach implements apirpc.AttachServiceServer.
 func (f *Streams) Attach(s AttachEnd) error {
 	m, err := s.Recv()
 	if err != nil {
@@ -39,9 +40,9 @@ func (f *Streams) Attach(s AttachEnd) error {
 func (w *World) ServeAttach(socket string, f *Fake, answer func(*apiv1.AttachOpen, AttachEnd) error) *Streams {
 	a := &Streams{answer: answer}
 	w.ServeGRPC(socket, func(s *grpc.Server) {
-		apiv1.RegisterJobServiceServer(s, f)
-		apiv1.RegisterClusterServiceServer(s, f)
-		apiv1.RegisterAttachServiceServer(s, a)
+		apirpc.RegisterJobServiceServer(s, f)
+		apirpc.RegisterClusterServiceServer(s, f)
+		apirpc.RegisterAttachServiceServer(s, a)
 	})
 	return a
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// ListNodes implements apiv1.UnsafeJobServiceServer.
+// ListNodes implements apirpc.UnsafeJobServiceServer.
 func (f *Fake) ListNodes(ctx context.Context, r *apiv1.ListNodesRequest) (*apiv1.ListNodesResponse, error) {
 	if err := f.Enter(ctx, "ListNodes"); err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func (f *Fake) ListNodes(ctx context.Context, r *apiv1.ListNodesRequest) (*apiv1
 	return resp, nil
 }
 
-// FenceNode implements apiv1.UnsafeJobServiceServer.
+// FenceNode implements apirpc.UnsafeJobServiceServer.
 func (f *Fake) FenceNode(ctx context.Context, r *apiv1.FenceNodeRequest) (*apiv1.FenceNodeResponse, error) {
 	if err := f.Enter(ctx, "FenceNode"); err != nil {
 		return nil, err
@@ -35,12 +35,12 @@ func (f *Fake) FenceNode(ctx context.Context, r *apiv1.FenceNodeRequest) (*apiv1
 	return &apiv1.FenceNodeResponse{Node: &apiv1.Node{Id: r.GetId(), State: "unreachable"}, Lost: []uint64{12, 13}, Requeued: []uint64{17}}, nil
 }
 
-// RemoveNode implements apiv1.UnsafeJobServiceServer.
+// RemoveNode implements apirpc.UnsafeJobServiceServer.
 func (f *Fake) RemoveNode(ctx context.Context, _ *apiv1.RemoveNodeRequest) (*apiv1.RemoveNodeResponse, error) {
 	return &apiv1.RemoveNodeResponse{}, f.Enter(ctx, "RemoveNode")
 }
 
-// CreateToken implements apiv1.UnsafeJobServiceServer.
+// CreateToken implements apirpc.UnsafeJobServiceServer.
 func (f *Fake) CreateToken(ctx context.Context, r *apiv1.CreateTokenRequest) (*apiv1.CreateTokenResponse, error) {
 	if err := f.Enter(ctx, "CreateToken"); err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (f *Fake) CreateToken(ctx context.Context, r *apiv1.CreateTokenRequest) (*a
 	return &apiv1.CreateTokenResponse{Token: "tok-" + r.GetRole() + "-" + r.GetId(), Expires: timestamppb.New(Now.Add(r.GetTtl().AsDuration()))}, nil
 }
 
-// GetStatus implements apiv1.UnsafeJobServiceServer.
+// GetStatus implements apirpc.UnsafeJobServiceServer.
 func (f *Fake) GetStatus(ctx context.Context, _ *apiv1.GetStatusRequest) (*apiv1.GetStatusResponse, error) {
 	if err := f.Enter(ctx, "GetStatus"); err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (f *Fake) GetStatus(ctx context.Context, _ *apiv1.GetStatusRequest) (*apiv1
 	}, nil
 }
 
-// DrainNode implements apiv1.UnsafeJobServiceServer.
+// DrainNode implements apirpc.UnsafeJobServiceServer.
 func (f *Fake) DrainNode(ctx context.Context, r *apiv1.DrainNodeRequest) (*apiv1.DrainNodeResponse, error) {
 	if err := f.Enter(ctx, "DrainNode"); err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (f *Fake) DrainNode(ctx context.Context, r *apiv1.DrainNodeRequest) (*apiv1
 	return resp, nil
 }
 
-// ResumeNode implements apiv1.UnsafeJobServiceServer.
+// ResumeNode implements apirpc.UnsafeJobServiceServer.
 func (f *Fake) ResumeNode(ctx context.Context, r *apiv1.ResumeNodeRequest) (*apiv1.ResumeNodeResponse, error) {
 	if err := f.Enter(ctx, "ResumeNode"); err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func NewParted() *Parted {
 	return p
 }
 
-// ListPartitions implements apiv1.UnsafeJobServiceServer.
+// ListPartitions implements apirpc.UnsafeJobServiceServer.
 func (p *Parted) ListPartitions(ctx context.Context, r *apiv1.ListPartitionsRequest) (*apiv1.ListPartitionsResponse, error) {
 	if err := p.Enter(ctx, "ListPartitions"); err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (p *Parted) ListPartitions(ctx context.Context, r *apiv1.ListPartitionsRequ
 	return resp, nil
 }
 
-// SetPartition implements apiv1.UnsafeJobServiceServer.
+// SetPartition implements apirpc.UnsafeJobServiceServer.
 func (p *Parted) SetPartition(_ context.Context, r *apiv1.SetPartitionRequest) (*apiv1.SetPartitionResponse, error) {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
@@ -133,7 +133,7 @@ func (p *Parted) SetPartition(_ context.Context, r *apiv1.SetPartitionRequest) (
 	return &apiv1.SetPartitionResponse{Partition: p.Parts[0], Warnings: []string{"no such node yet: n9; jobs run there once it joins"}}, nil
 }
 
-// RemovePartition implements apiv1.UnsafeJobServiceServer.
+// RemovePartition implements apirpc.UnsafeJobServiceServer.
 func (p *Parted) RemovePartition(_ context.Context, r *apiv1.RemovePartitionRequest) (*apiv1.RemovePartitionResponse, error) {
 	if r.GetName() == "gpu" {
 		return nil, conv.Status(cluster.Errorf(cluster.CodeConflict, "partition gpu has 4 jobs that wait and 1 that run; set it down, and cancel them or wait for their end")).Err()

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
@@ -24,11 +25,11 @@ import (
 // do, and records what it is asked. A test may set the fields before anything
 // asks it; later it changes them with Change, and reads them under Mu.
 type Fake struct {
-	apiv1.UnimplementedJobServiceServer
-	apiv1.UnimplementedClusterServiceServer
-	apiv1.UnimplementedModelServiceServer
-	apiv1.UnimplementedHistoryServiceServer
-	apiv1.UnimplementedAccountServiceServer
+	apirpc.UnimplementedJobServiceServer
+	apirpc.UnimplementedClusterServiceServer
+	apirpc.UnimplementedModelServiceServer
+	apirpc.UnimplementedHistoryServiceServer
+	apirpc.UnimplementedAccountServiceServer
 	// Mu guards the fields below.
 	Mu    sync.Mutex
 	Jobs  []*apiv1.Job
@@ -100,7 +101,7 @@ func (f *Fake) Change(do func()) {
 	f.changed = make(chan struct{})
 }
 
-// SubmitJobs implements apiv1.UnsafeHistoryServiceServer.
+// SubmitJobs implements apirpc.UnsafeHistoryServiceServer.
 func (f *Fake) SubmitJobs(ctx context.Context, r *apiv1.SubmitJobsRequest) (*apiv1.SubmitJobsResponse, error) {
 	ids, seen := f.record(r)
 	if err := f.Enter(ctx, "SubmitJobs"); err != nil {
@@ -163,7 +164,7 @@ func (f *Fake) find(id uint64) *apiv1.Job {
 	return nil
 }
 
-// GetJob implements apiv1.UnsafeHistoryServiceServer.
+// GetJob implements apirpc.UnsafeHistoryServiceServer.
 func (f *Fake) GetJob(ctx context.Context, r *apiv1.GetJobRequest) (*apiv1.GetJobResponse, error) {
 	if err := f.Enter(ctx, "GetJob"); err != nil {
 		return nil, err
@@ -177,7 +178,7 @@ func (f *Fake) GetJob(ctx context.Context, r *apiv1.GetJobRequest) (*apiv1.GetJo
 	return &apiv1.GetJobResponse{Job: proto.CloneOf(j)}, nil
 }
 
-// ListJobs implements apiv1.UnsafeHistoryServiceServer.
+// ListJobs implements apirpc.UnsafeHistoryServiceServer.
 func (f *Fake) ListJobs(ctx context.Context, r *apiv1.ListJobsRequest) (*apiv1.ListJobsResponse, error) {
 	if err := f.Enter(ctx, "ListJobs"); err != nil {
 		return nil, err
@@ -241,7 +242,7 @@ func (f *Fake) ControlJobs(ctx context.Context, r *apiv1.ControlJobsRequest) (*a
 	return resp, nil
 }
 
-// CancelJobs implements apiv1.UnsafeHistoryServiceServer.
+// CancelJobs implements apirpc.UnsafeHistoryServiceServer.
 func (f *Fake) CancelJobs(ctx context.Context, r *apiv1.CancelJobsRequest) (*apiv1.CancelJobsResponse, error) {
 	if err := f.Enter(ctx, "CancelJobs"); err != nil {
 		return nil, err
@@ -270,7 +271,7 @@ func (f *Fake) CancelJobs(ctx context.Context, r *apiv1.CancelJobsRequest) (*api
 	return resp, nil
 }
 
-// ExplainJob implements apiv1.UnsafeHistoryServiceServer.
+// ExplainJob implements apirpc.UnsafeHistoryServiceServer.
 func (f *Fake) ExplainJob(ctx context.Context, r *apiv1.ExplainJobRequest) (*apiv1.ExplainJobResponse, error) {
 	g, err := f.GetJob(ctx, &apiv1.GetJobRequest{Id: r.GetId(), Task: r.Task})
 	if err != nil {
@@ -290,7 +291,7 @@ func (f *Fake) ExplainJob(ctx context.Context, r *apiv1.ExplainJobRequest) (*api
 	return resp, nil
 }
 
-// WatchJobs implements apiv1.UnsafeHistoryServiceServer.
+// WatchJobs implements apirpc.UnsafeHistoryServiceServer.
 func (f *Fake) WatchJobs(r *apiv1.WatchJobsRequest, s grpc.ServerStreamingServer[apiv1.WatchJobsResponse]) error {
 	for index := r.GetFromIndex(); ; index++ {
 		if err := f.Enter(s.Context(), "WatchJobs"); err != nil {
@@ -316,7 +317,7 @@ func (f *Fake) WatchJobs(r *apiv1.WatchJobsRequest, s grpc.ServerStreamingServer
 	}
 }
 
-// ImportRuns implements apiv1.UnsafeBackupServiceServer.
+// ImportRuns implements apirpc.UnsafeBackupServiceServer.
 func (f *Fake) ImportRuns(ctx context.Context, r *apiv1.ImportRunsRequest) (*apiv1.ImportRunsResponse, error) {
 	if err := f.Enter(ctx, "ImportRuns"); err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ func SampleModels() []*apiv1.Model {
 	}
 }
 
-// ListModels implements apiv1.UnsafeBackupServiceServer.
+// ListModels implements apirpc.UnsafeBackupServiceServer.
 func (f *Fake) ListModels(ctx context.Context, _ *apiv1.ListModelsRequest) (*apiv1.ListModelsResponse, error) {
 	if err := f.Enter(ctx, "ListModels"); err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func findModel(version *uint64) (*apiv1.Model, error) {
 	return nil, conv.Status(cluster.Errorf(cluster.CodeNotFound, "version %d of the model is not kept; see: berth model list", *version)).Err()
 }
 
-// GetModel implements apiv1.UnsafeBackupServiceServer.
+// GetModel implements apirpc.UnsafeBackupServiceServer.
 func (f *Fake) GetModel(ctx context.Context, r *apiv1.GetModelRequest) (*apiv1.GetModelResponse, error) {
 	if err := f.Enter(ctx, "GetModel"); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (f *Fake) GetModel(ctx context.Context, r *apiv1.GetModelRequest) (*apiv1.G
 	return resp, nil
 }
 
-// PublishModel implements apiv1.UnsafeBackupServiceServer.
+// PublishModel implements apirpc.UnsafeBackupServiceServer.
 func (f *Fake) PublishModel(ctx context.Context, r *apiv1.PublishModelRequest) (*apiv1.PublishModelResponse, error) {
 	if err := f.Enter(ctx, "PublishModel"); err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (f *Fake) PublishModel(ctx context.Context, r *apiv1.PublishModelRequest) (
 	return &apiv1.PublishModelResponse{Model: &apiv1.Model{Version: 8, InUse: true, Source: "import"}}, nil
 }
 
-// RollbackModel implements apiv1.UnsafeBackupServiceServer.
+// RollbackModel implements apirpc.UnsafeBackupServiceServer.
 func (f *Fake) RollbackModel(ctx context.Context, r *apiv1.RollbackModelRequest) (*apiv1.RollbackModelResponse, error) {
 	if err := f.Enter(ctx, "RollbackModel"); err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (f *Fake) RollbackModel(ctx context.Context, r *apiv1.RollbackModelRequest)
 	return &apiv1.RollbackModelResponse{Model: &apiv1.Model{Version: 8, InUse: true, Source: "rollback", RolledBackTo: r.GetVersion()}}, nil
 }
 
-// PinModel implements apiv1.UnsafeBackupServiceServer.
+// PinModel implements apirpc.UnsafeBackupServiceServer.
 func (f *Fake) PinModel(ctx context.Context, r *apiv1.PinModelRequest) (*apiv1.PinModelResponse, error) {
 	if err := f.Enter(ctx, "PinModel"); err != nil {
 		return nil, err

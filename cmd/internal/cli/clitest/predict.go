@@ -6,7 +6,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// Predict implements apiv1.UnsafeHistoryServiceServer.
+// Predict implements apirpc.UnsafeHistoryServiceServer.
 func (f *Fake) Predict(ctx context.Context, r *apiv1.PredictRequest) (*apiv1.PredictResponse, error) {
 	if err := f.Enter(ctx, "Predict"); err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// SetSharing implements apiv1.ClusterServiceServer: places are remembered as they are
+// SetSharing implements apirpc.ClusterServiceServer: places are remembered as they are
 // named.
 func (f *Fake) SetSharing(ctx context.Context, r *apiv1.SetSharingRequest) (*apiv1.SetSharingResponse, error) {
 	if err := f.Enter(ctx, "SetSharing"); err != nil {
@@ -35,7 +35,7 @@ func (f *Fake) SetSharing(ctx context.Context, r *apiv1.SetSharingRequest) (*api
 	return &apiv1.SetSharingResponse{Off: f.Unshared}, nil
 }
 
-// SetDenied implements apiv1.ClusterServiceServer.
+// SetDenied implements apirpc.ClusterServiceServer.
 func (f *Fake) SetDenied(ctx context.Context, r *apiv1.SetDeniedRequest) (*apiv1.SetDeniedResponse, error) {
 	if err := f.Enter(ctx, "SetDenied"); err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/frame"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/jobcmd"
-	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // Now is what clocks show in tests.
@@ -107,13 +107,13 @@ func (w *World) Serve(socket string, f *Fake) { w.ServeWith(socket, f, f) }
 func (w *World) ServeParted(socket string, p *Parted) { w.ServeWith(socket, p.Fake, p) }
 
 // ServeWith is Serve with another one that answers for the cluster.
-func (w *World) ServeWith(socket string, f *Fake, c apiv1.ClusterServiceServer) {
+func (w *World) ServeWith(socket string, f *Fake, c apirpc.ClusterServiceServer) {
 	w.ServeGRPC(socket, func(s *grpc.Server) {
-		apiv1.RegisterJobServiceServer(s, f)
-		apiv1.RegisterClusterServiceServer(s, c)
-		apiv1.RegisterModelServiceServer(s, f)
-		apiv1.RegisterHistoryServiceServer(s, f)
-		apiv1.RegisterAccountServiceServer(s, f)
+		apirpc.RegisterJobServiceServer(s, f)
+		apirpc.RegisterClusterServiceServer(s, c)
+		apirpc.RegisterModelServiceServer(s, f)
+		apirpc.RegisterHistoryServiceServer(s, f)
+		apirpc.RegisterAccountServiceServer(s, f)
 	})
 }
 

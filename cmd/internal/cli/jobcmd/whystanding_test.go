@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	"github.com/berth-scheduler/berth/cmd/internal/golden"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // held is a coordinator at which jobs wait for a quota.
@@ -38,7 +39,7 @@ func TestWhyStanding(t *testing.T) {
 			Explanations: []*apiv1.Explanation{{Code: "AssocGrpGRESMinutes", Detail: "account bio may use 5.0 GPU-hours that have not decayed, and 6.1 GPU-hours are used", Count: 1}}},
 	} {
 		w, l, s := clitest.NewWorld(t), bufconn.Listen(1<<20), grpc.NewServer()
-		apiv1.RegisterJobServiceServer(s, held{clitest.NewFake(), r})
+		apirpc.RegisterJobServiceServer(s, held{clitest.NewFake(), r})
 		served := make(chan struct{})
 		go func() { defer close(served); _ = s.Serve(l) }()
 		t.Cleanup(func() { s.Stop(); <-served })

@@ -15,12 +15,13 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	"github.com/berth-scheduler/berth/cmd/internal/golden"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // hooked is a server with webhooks.
 type hooked struct {
-	apiv1.UnimplementedNotifyServiceServer
+	apirpc.UnimplementedNotifyServiceServer
 	none  bool
 	added *apiv1.AddWebhookRequest
 }
@@ -61,7 +62,7 @@ func (h *hooked) ListDeadNotices(context.Context, *apiv1.ListDeadNoticesRequest)
 
 func serveHooked(w *clitest.World, socket string, h *hooked) {
 	l, s := bufconn.Listen(1<<20), grpc.NewServer()
-	apiv1.RegisterNotifyServiceServer(s, h)
+	apirpc.RegisterNotifyServiceServer(s, h)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = s.Serve(l) })
 	w.T.Cleanup(func() { s.Stop(); wg.Wait() })

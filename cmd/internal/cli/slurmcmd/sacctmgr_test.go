@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // standing is a cluster with two accounts, a quality of service and limits.
@@ -36,9 +37,9 @@ func (s standing) ListStanding(context.Context, *apiv1.ListStandingRequest) (*ap
 func withStanding(t *testing.T) *clitest.World {
 	w, f := clitest.NewWorld(t), standing{clitest.NewFake()}
 	w.ServeGRPC("/a", func(s *grpc.Server) {
-		apiv1.RegisterJobServiceServer(s, f)
-		apiv1.RegisterClusterServiceServer(s, f)
-		apiv1.RegisterAccountServiceServer(s, f)
+		apirpc.RegisterJobServiceServer(s, f)
+		apirpc.RegisterClusterServiceServer(s, f)
+		apirpc.RegisterAccountServiceServer(s, f)
 	})
 	return w
 }

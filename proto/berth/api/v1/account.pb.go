@@ -1262,10 +1262,7 @@ const file_berth_api_v1_account_proto_rawDesc = "" +
 	"\tgpu_milli\x18\b \x01(\x03R\bgpuMilli\x12\x18\n" +
 	"\arunning\x18\t \x01(\x03R\arunning\x12\x18\n" +
 	"\awaiting\x18\n" +
-	" \x01(\x03R\awaiting2\xbb\x01\n" +
-	"\x0eAccountService\x12U\n" +
-	"\fListStanding\x12!.berth.api.v1.ListStandingRequest\x1a\".berth.api.v1.ListStandingResponse\x12R\n" +
-	"\vSetStanding\x12 .berth.api.v1.SetStandingRequest\x1a!.berth.api.v1.SetStandingResponseB;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1b\x06proto3"
+	" \x01(\x03R\awaitingB;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1b\x06proto3"
 
 var (
 	file_berth_api_v1_account_proto_rawDescOnce sync.Once
@@ -1317,12 +1314,8 @@ var file_berth_api_v1_account_proto_depIdxs = []int32{
 	8,  // 16: berth.api.v1.Quota.limits:type_name -> berth.api.v1.Limits
 	14, // 17: berth.api.v1.AccountPolicy.half_life:type_name -> google.protobuf.Duration
 	11, // 18: berth.api.v1.AccountPolicy.gpu_weights:type_name -> berth.api.v1.GPUWeight
-	0,  // 19: berth.api.v1.AccountService.ListStanding:input_type -> berth.api.v1.ListStandingRequest
-	3,  // 20: berth.api.v1.AccountService.SetStanding:input_type -> berth.api.v1.SetStandingRequest
-	1,  // 21: berth.api.v1.AccountService.ListStanding:output_type -> berth.api.v1.ListStandingResponse
-	4,  // 22: berth.api.v1.AccountService.SetStanding:output_type -> berth.api.v1.SetStandingResponse
-	21, // [21:23] is the sub-list for method output_type
-	19, // [19:21] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
 	19, // [19:19] is the sub-list for extension type_name
 	19, // [19:19] is the sub-list for extension extendee
 	0,  // [0:19] is the sub-list for field type_name
@@ -1348,7 +1341,7 @@ func file_berth_api_v1_account_proto_init() {
 			NumEnums:      0,
 			NumMessages:   13,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   0,
 		},
 		GoTypes:           file_berth_api_v1_account_proto_goTypes,
 		DependencyIndexes: file_berth_api_v1_account_proto_depIdxs,

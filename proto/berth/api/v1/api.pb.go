@@ -25,112 +25,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type JobColumnsOf int32
-
-const (
-	JobColumnsOf_JOB_COLUMNS_OF_UNSPECIFIED JobColumnsOf = 0 // none
-	JobColumnsOf_JOB_COLUMNS_OF_WAITING     JobColumnsOf = 1 // those that wait; the others one by one, in brief
-	JobColumnsOf_JOB_COLUMNS_OF_ALL         JobColumnsOf = 2
-)
-
-// Enum value maps for JobColumnsOf.
-var (
-	JobColumnsOf_name = map[int32]string{
-		0: "JOB_COLUMNS_OF_UNSPECIFIED",
-		1: "JOB_COLUMNS_OF_WAITING",
-		2: "JOB_COLUMNS_OF_ALL",
-	}
-	JobColumnsOf_value = map[string]int32{
-		"JOB_COLUMNS_OF_UNSPECIFIED": 0,
-		"JOB_COLUMNS_OF_WAITING":     1,
-		"JOB_COLUMNS_OF_ALL":         2,
-	}
-)
-
-func (x JobColumnsOf) Enum() *JobColumnsOf {
-	p := new(JobColumnsOf)
-	*p = x
-	return p
-}
-
-func (x JobColumnsOf) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (JobColumnsOf) Descriptor() protoreflect.EnumDescriptor {
-	return file_berth_api_v1_api_proto_enumTypes[0].Descriptor()
-}
-
-func (JobColumnsOf) Type() protoreflect.EnumType {
-	return &file_berth_api_v1_api_proto_enumTypes[0]
-}
-
-func (x JobColumnsOf) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use JobColumnsOf.Descriptor instead.
-func (JobColumnsOf) EnumDescriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{0}
-}
-
-type CancelOutcome int32
-
-const (
-	CancelOutcome_CANCEL_OUTCOME_UNSPECIFIED CancelOutcome = 0
-	// It will end, or has ended by this.
-	CancelOutcome_CANCEL_OUTCOME_CANCELLED CancelOutcome = 1
-	// It had ended before; nothing was changed.
-	CancelOutcome_CANCEL_OUTCOME_ALREADY_FINISHED CancelOutcome = 2
-	CancelOutcome_CANCEL_OUTCOME_NOT_FOUND        CancelOutcome = 3
-	CancelOutcome_CANCEL_OUTCOME_DENIED           CancelOutcome = 4
-)
-
-// Enum value maps for CancelOutcome.
-var (
-	CancelOutcome_name = map[int32]string{
-		0: "CANCEL_OUTCOME_UNSPECIFIED",
-		1: "CANCEL_OUTCOME_CANCELLED",
-		2: "CANCEL_OUTCOME_ALREADY_FINISHED",
-		3: "CANCEL_OUTCOME_NOT_FOUND",
-		4: "CANCEL_OUTCOME_DENIED",
-	}
-	CancelOutcome_value = map[string]int32{
-		"CANCEL_OUTCOME_UNSPECIFIED":      0,
-		"CANCEL_OUTCOME_CANCELLED":        1,
-		"CANCEL_OUTCOME_ALREADY_FINISHED": 2,
-		"CANCEL_OUTCOME_NOT_FOUND":        3,
-		"CANCEL_OUTCOME_DENIED":           4,
-	}
-)
-
-func (x CancelOutcome) Enum() *CancelOutcome {
-	p := new(CancelOutcome)
-	*p = x
-	return p
-}
-
-func (x CancelOutcome) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (CancelOutcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_berth_api_v1_api_proto_enumTypes[1].Descriptor()
-}
-
-func (CancelOutcome) Type() protoreflect.EnumType {
-	return &file_berth_api_v1_api_proto_enumTypes[1]
-}
-
-func (x CancelOutcome) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use CancelOutcome.Descriptor instead.
-func (CancelOutcome) EnumDescriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{1}
-}
-
 type JobAction int32
 
 const (
@@ -176,11 +70,11 @@ func (x JobAction) String() string {
 }
 
 func (JobAction) Descriptor() protoreflect.EnumDescriptor {
-	return file_berth_api_v1_api_proto_enumTypes[2].Descriptor()
+	return file_berth_api_v1_api_proto_enumTypes[0].Descriptor()
 }
 
 func (JobAction) Type() protoreflect.EnumType {
-	return &file_berth_api_v1_api_proto_enumTypes[2]
+	return &file_berth_api_v1_api_proto_enumTypes[0]
 }
 
 func (x JobAction) Number() protoreflect.EnumNumber {
@@ -189,3334 +83,7 @@ func (x JobAction) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JobAction.Descriptor instead.
 func (JobAction) EnumDescriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{2}
-}
-
-type SubmitJobsRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// 16–64 characters, made by the client, the same for every retry.
-	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// At most 1,000, all submitted or none.
-	Jobs          []*JobSpec `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SubmitJobsRequest) Reset() {
-	*x = SubmitJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SubmitJobsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SubmitJobsRequest) ProtoMessage() {}
-
-func (x *SubmitJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SubmitJobsRequest.ProtoReflect.Descriptor instead.
-func (*SubmitJobsRequest) Descriptor() ([]byte, []int) {
 	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *SubmitJobsRequest) GetRequestId() string {
-	if x != nil {
-		return x.RequestId
-	}
-	return ""
-}
-
-func (x *SubmitJobsRequest) GetJobs() []*JobSpec {
-	if x != nil {
-		return x.Jobs
-	}
-	return nil
-}
-
-type SubmitJobsResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Ids   []uint64               `protobuf:"varint,1,rep,packed,name=ids,proto3" json:"ids,omitempty"`
-	// The Raft index at which they were committed.
-	Index uint64 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
-	// Warnings for the user, for example an ignored field.
-	Warnings      []string `protobuf:"bytes,3,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SubmitJobsResponse) Reset() {
-	*x = SubmitJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SubmitJobsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SubmitJobsResponse) ProtoMessage() {}
-
-func (x *SubmitJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SubmitJobsResponse.ProtoReflect.Descriptor instead.
-func (*SubmitJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *SubmitJobsResponse) GetIds() []uint64 {
-	if x != nil {
-		return x.Ids
-	}
-	return nil
-}
-
-func (x *SubmitJobsResponse) GetIndex() uint64 {
-	if x != nil {
-		return x.Index
-	}
-	return 0
-}
-
-func (x *SubmitJobsResponse) GetWarnings() []string {
-	if x != nil {
-		return x.Warnings
-	}
-	return nil
-}
-
-type JobSpec struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Name      string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Command   [][]byte               `protobuf:"bytes,2,rep,name=command,proto3" json:"command,omitempty"`
-	Env       [][]byte               `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty"`
-	Dir       []byte                 `protobuf:"bytes,4,opt,name=dir,proto3" json:"dir,omitempty"`
-	Image     string                 `protobuf:"bytes,5,opt,name=image,proto3" json:"image,omitempty"`
-	Gpus      uint32                 `protobuf:"varint,6,opt,name=gpus,proto3" json:"gpus,omitempty"`
-	Exclusive bool                   `protobuf:"varint,7,opt,name=exclusive,proto3" json:"exclusive,omitempty"`
-	GpuType   string                 `protobuf:"bytes,8,opt,name=gpu_type,json=gpuType,proto3" json:"gpu_type,omitempty"`
-	Node      string                 `protobuf:"bytes,9,opt,name=node,proto3" json:"node,omitempty"`
-	// 0 when the predictor is to say.
-	GpuMemMib     int64                `protobuf:"varint,10,opt,name=gpu_mem_mib,json=gpuMemMib,proto3" json:"gpu_mem_mib,omitempty"`
-	GpuUtilMilli  int64                `protobuf:"varint,11,opt,name=gpu_util_milli,json=gpuUtilMilli,proto3" json:"gpu_util_milli,omitempty"`
-	Expected      *durationpb.Duration `protobuf:"bytes,12,opt,name=expected,proto3" json:"expected,omitempty"`
-	MemMib        int64                `protobuf:"varint,13,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
-	CpuMilli      int64                `protobuf:"varint,14,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
-	TimeLimit     *durationpb.Duration `protobuf:"bytes,15,opt,name=time_limit,json=timeLimit,proto3" json:"time_limit,omitempty"`
-	Stdin         []byte               `protobuf:"bytes,16,opt,name=stdin,proto3" json:"stdin,omitempty"`
-	Stdout        []byte               `protobuf:"bytes,17,opt,name=stdout,proto3" json:"stdout,omitempty"`
-	Stderr        []byte               `protobuf:"bytes,18,opt,name=stderr,proto3" json:"stderr,omitempty"`
-	RequeueOnLoss bool                 `protobuf:"varint,19,opt,name=requeue_on_loss,json=requeueOnLoss,proto3" json:"requeue_on_loss,omitempty"`
-	// What was read of the model on the client's side; see model.Features.
-	Features []byte `protobuf:"bytes,20,opt,name=features,proto3" json:"features,omitempty"`
-	Comment  string `protobuf:"bytes,21,opt,name=comment,proto3" json:"comment,omitempty"`
-	// The batch script, packed by gzip, that runs in place of command[0]; see
-	// cluster.Spec. Coordinators never send it back.
-	Script []byte `protobuf:"bytes,22,opt,name=script,proto3" json:"script,omitempty"`
-	// When it should have ended; or how long after its submit that is.
-	Deadline   *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	DeadlineIn *durationpb.Duration   `protobuf:"bytes,24,opt,name=deadline_in,json=deadlineIn,proto3" json:"deadline_in,omitempty"`
-	// latency, throughput, energy, cost or balanced; "" is the cluster's way.
-	Objective string `protobuf:"bytes,25,opt,name=objective,proto3" json:"objective,omitempty"`
-	// Limits: mean power of all its GPUs in watts, and its price in thousandths
-	// of the cluster's currency; 0 is none.
-	MaxPowerW    int64 `protobuf:"varint,26,opt,name=max_power_w,json=maxPowerW,proto3" json:"max_power_w,omitempty"`
-	MaxCostMilli int64 `protobuf:"varint,27,opt,name=max_cost_milli,json=maxCostMilli,proto3" json:"max_cost_milli,omitempty"`
-	// How it saves its state when it must make room: a signal without SIG, and
-	// how long it may take; see cluster.Checkpoint. "" is not at all: such a job
-	// is never preempted.
-	CheckpointSignal string               `protobuf:"bytes,28,opt,name=checkpoint_signal,json=checkpointSignal,proto3" json:"checkpoint_signal,omitempty"`
-	CheckpointGrace  *durationpb.Duration `protobuf:"bytes,29,opt,name=checkpoint_grace,json=checkpointGrace,proto3" json:"checkpoint_grace,omitempty"`
-	// "" is the default one.
-	Partition string `protobuf:"bytes,30,opt,name=partition,proto3" json:"partition,omitempty"`
-	// It may also run on no GPU at all; see cluster.Spec.
-	OrCpu bool `protobuf:"varint,36,opt,name=or_cpu,json=orCpu,proto3" json:"or_cpu,omitempty"`
-	// Submit it held; see ControlJobs.
-	Hold bool `protobuf:"varint,31,opt,name=hold,proto3" json:"hold,omitempty"`
-	// Do not start it before this.
-	Begin *timestamppb.Timestamp `protobuf:"bytes,32,opt,name=begin,proto3" json:"begin,omitempty"`
-	// What must happen to other jobs first: all of it, or one of it.
-	Depends   []*Dependency `protobuf:"bytes,33,rep,name=depends,proto3" json:"depends,omitempty"`
-	DependAny bool          `protobuf:"varint,34,opt,name=depend_any,json=dependAny,proto3" json:"depend_any,omitempty"`
-	// Cancel it once that can never be; else it waits for good.
-	KillInvalidDepend bool `protobuf:"varint,35,opt,name=kill_invalid_depend,json=killInvalidDepend,proto3" json:"kill_invalid_depend,omitempty"`
-	// The signal that it gets before its time limit.
-	Warning *Warning `protobuf:"bytes,37,opt,name=warning,proto3" json:"warning,omitempty"`
-	// Empty its output files at each start; otherwise they are appended to.
-	Truncate  bool       `protobuf:"varint,38,opt,name=truncate,proto3" json:"truncate,omitempty"`
-	Container *Container `protobuf:"bytes,39,opt,name=container,proto3" json:"container,omitempty"`
-	// On how many nodes it runs at once, all or none, and with how many processes
-	// on each; 0 is one. GPUs, cores and memory are of each node.
-	Nodes        uint32 `protobuf:"varint,40,opt,name=nodes,proto3" json:"nodes,omitempty"`
-	TasksPerNode uint32 `protobuf:"varint,41,opt,name=tasks_per_node,json=tasksPerNode,proto3" json:"tasks_per_node,omitempty"`
-	// What to write to whom about: names such as BEGIN,END, ALL or NONE, and
-	// addresses with commas between them, "" for the owner; see cluster.Mail.
-	MailType string `protobuf:"bytes,42,opt,name=mail_type,json=mailType,proto3" json:"mail_type,omitempty"`
-	MailUser string `protobuf:"bytes,43,opt,name=mail_user,json=mailUser,proto3" json:"mail_user,omitempty"`
-	// For how long on end its GPUs may stand idle; see cluster.Spec.
-	IdleOk *durationpb.Duration `protobuf:"bytes,44,opt,name=idle_ok,json=idleOk,proto3" json:"idle_ok,omitempty"`
-	// Its shares of GPUs are never cut to what it uses.
-	NoResize bool `protobuf:"varint,51,opt,name=no_resize,json=noResize,proto3" json:"no_resize,omitempty"`
-	// Who is charged, "" is the user's default account; and the quality of
-	// service, "" is the account's default.
-	Account string `protobuf:"bytes,45,opt,name=account,proto3" json:"account,omitempty"`
-	Qos     string `protobuf:"bytes,46,opt,name=qos,proto3" json:"qos,omitempty"`
-	// How far it steps back behind others; below 0 only for administrators.
-	Nice int32 `protobuf:"zigzag32,47,opt,name=nice,proto3" json:"nice,omitempty"`
-	// One task for each of these numbers, and how many may run at once, as
-	// 0-99:2,200%4; "" is one job.
-	Array         string `protobuf:"bytes,60,opt,name=array,proto3" json:"array,omitempty"`
-	Where         *Where `protobuf:"bytes,50,opt,name=where,proto3" json:"where,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *JobSpec) Reset() {
-	*x = JobSpec{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *JobSpec) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*JobSpec) ProtoMessage() {}
-
-func (x *JobSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use JobSpec.ProtoReflect.Descriptor instead.
-func (*JobSpec) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *JobSpec) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *JobSpec) GetCommand() [][]byte {
-	if x != nil {
-		return x.Command
-	}
-	return nil
-}
-
-func (x *JobSpec) GetEnv() [][]byte {
-	if x != nil {
-		return x.Env
-	}
-	return nil
-}
-
-func (x *JobSpec) GetDir() []byte {
-	if x != nil {
-		return x.Dir
-	}
-	return nil
-}
-
-func (x *JobSpec) GetImage() string {
-	if x != nil {
-		return x.Image
-	}
-	return ""
-}
-
-func (x *JobSpec) GetGpus() uint32 {
-	if x != nil {
-		return x.Gpus
-	}
-	return 0
-}
-
-func (x *JobSpec) GetExclusive() bool {
-	if x != nil {
-		return x.Exclusive
-	}
-	return false
-}
-
-func (x *JobSpec) GetGpuType() string {
-	if x != nil {
-		return x.GpuType
-	}
-	return ""
-}
-
-func (x *JobSpec) GetNode() string {
-	if x != nil {
-		return x.Node
-	}
-	return ""
-}
-
-func (x *JobSpec) GetGpuMemMib() int64 {
-	if x != nil {
-		return x.GpuMemMib
-	}
-	return 0
-}
-
-func (x *JobSpec) GetGpuUtilMilli() int64 {
-	if x != nil {
-		return x.GpuUtilMilli
-	}
-	return 0
-}
-
-func (x *JobSpec) GetExpected() *durationpb.Duration {
-	if x != nil {
-		return x.Expected
-	}
-	return nil
-}
-
-func (x *JobSpec) GetMemMib() int64 {
-	if x != nil {
-		return x.MemMib
-	}
-	return 0
-}
-
-func (x *JobSpec) GetCpuMilli() int64 {
-	if x != nil {
-		return x.CpuMilli
-	}
-	return 0
-}
-
-func (x *JobSpec) GetTimeLimit() *durationpb.Duration {
-	if x != nil {
-		return x.TimeLimit
-	}
-	return nil
-}
-
-func (x *JobSpec) GetStdin() []byte {
-	if x != nil {
-		return x.Stdin
-	}
-	return nil
-}
-
-func (x *JobSpec) GetStdout() []byte {
-	if x != nil {
-		return x.Stdout
-	}
-	return nil
-}
-
-func (x *JobSpec) GetStderr() []byte {
-	if x != nil {
-		return x.Stderr
-	}
-	return nil
-}
-
-func (x *JobSpec) GetRequeueOnLoss() bool {
-	if x != nil {
-		return x.RequeueOnLoss
-	}
-	return false
-}
-
-func (x *JobSpec) GetFeatures() []byte {
-	if x != nil {
-		return x.Features
-	}
-	return nil
-}
-
-func (x *JobSpec) GetComment() string {
-	if x != nil {
-		return x.Comment
-	}
-	return ""
-}
-
-func (x *JobSpec) GetScript() []byte {
-	if x != nil {
-		return x.Script
-	}
-	return nil
-}
-
-func (x *JobSpec) GetDeadline() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Deadline
-	}
-	return nil
-}
-
-func (x *JobSpec) GetDeadlineIn() *durationpb.Duration {
-	if x != nil {
-		return x.DeadlineIn
-	}
-	return nil
-}
-
-func (x *JobSpec) GetObjective() string {
-	if x != nil {
-		return x.Objective
-	}
-	return ""
-}
-
-func (x *JobSpec) GetMaxPowerW() int64 {
-	if x != nil {
-		return x.MaxPowerW
-	}
-	return 0
-}
-
-func (x *JobSpec) GetMaxCostMilli() int64 {
-	if x != nil {
-		return x.MaxCostMilli
-	}
-	return 0
-}
-
-func (x *JobSpec) GetCheckpointSignal() string {
-	if x != nil {
-		return x.CheckpointSignal
-	}
-	return ""
-}
-
-func (x *JobSpec) GetCheckpointGrace() *durationpb.Duration {
-	if x != nil {
-		return x.CheckpointGrace
-	}
-	return nil
-}
-
-func (x *JobSpec) GetPartition() string {
-	if x != nil {
-		return x.Partition
-	}
-	return ""
-}
-
-func (x *JobSpec) GetOrCpu() bool {
-	if x != nil {
-		return x.OrCpu
-	}
-	return false
-}
-
-func (x *JobSpec) GetHold() bool {
-	if x != nil {
-		return x.Hold
-	}
-	return false
-}
-
-func (x *JobSpec) GetBegin() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Begin
-	}
-	return nil
-}
-
-func (x *JobSpec) GetDepends() []*Dependency {
-	if x != nil {
-		return x.Depends
-	}
-	return nil
-}
-
-func (x *JobSpec) GetDependAny() bool {
-	if x != nil {
-		return x.DependAny
-	}
-	return false
-}
-
-func (x *JobSpec) GetKillInvalidDepend() bool {
-	if x != nil {
-		return x.KillInvalidDepend
-	}
-	return false
-}
-
-func (x *JobSpec) GetWarning() *Warning {
-	if x != nil {
-		return x.Warning
-	}
-	return nil
-}
-
-func (x *JobSpec) GetTruncate() bool {
-	if x != nil {
-		return x.Truncate
-	}
-	return false
-}
-
-func (x *JobSpec) GetContainer() *Container {
-	if x != nil {
-		return x.Container
-	}
-	return nil
-}
-
-func (x *JobSpec) GetNodes() uint32 {
-	if x != nil {
-		return x.Nodes
-	}
-	return 0
-}
-
-func (x *JobSpec) GetTasksPerNode() uint32 {
-	if x != nil {
-		return x.TasksPerNode
-	}
-	return 0
-}
-
-func (x *JobSpec) GetMailType() string {
-	if x != nil {
-		return x.MailType
-	}
-	return ""
-}
-
-func (x *JobSpec) GetMailUser() string {
-	if x != nil {
-		return x.MailUser
-	}
-	return ""
-}
-
-func (x *JobSpec) GetIdleOk() *durationpb.Duration {
-	if x != nil {
-		return x.IdleOk
-	}
-	return nil
-}
-
-func (x *JobSpec) GetNoResize() bool {
-	if x != nil {
-		return x.NoResize
-	}
-	return false
-}
-
-func (x *JobSpec) GetAccount() string {
-	if x != nil {
-		return x.Account
-	}
-	return ""
-}
-
-func (x *JobSpec) GetQos() string {
-	if x != nil {
-		return x.Qos
-	}
-	return ""
-}
-
-func (x *JobSpec) GetNice() int32 {
-	if x != nil {
-		return x.Nice
-	}
-	return 0
-}
-
-func (x *JobSpec) GetArray() string {
-	if x != nil {
-		return x.Array
-	}
-	return ""
-}
-
-func (x *JobSpec) GetWhere() *Where {
-	if x != nil {
-		return x.Where
-	}
-	return nil
-}
-
-// Where is on which nodes a job may run; see cluster.Where.
-type Where struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Host lists such as gpu[01-04]: nodes that it must have, all of them, and those
-	// that it must not have.
-	Nodes   string `protobuf:"bytes,1,opt,name=nodes,proto3" json:"nodes,omitempty"`
-	Exclude string `protobuf:"bytes,2,opt,name=exclude,proto3" json:"exclude,omitempty"`
-	// What its nodes must have, such as a100&nvlink|h100.
-	Features string `protobuf:"bytes,3,opt,name=features,proto3" json:"features,omitempty"`
-	// It takes all of each of its nodes.
-	Whole bool `protobuf:"varint,4,opt,name=whole,proto3" json:"whole,omitempty"`
-	// The reservation inside of which it runs.
-	Reservation   string `protobuf:"bytes,5,opt,name=reservation,proto3" json:"reservation,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Where) Reset() {
-	*x = Where{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Where) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Where) ProtoMessage() {}
-
-func (x *Where) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Where.ProtoReflect.Descriptor instead.
-func (*Where) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *Where) GetNodes() string {
-	if x != nil {
-		return x.Nodes
-	}
-	return ""
-}
-
-func (x *Where) GetExclude() string {
-	if x != nil {
-		return x.Exclude
-	}
-	return ""
-}
-
-func (x *Where) GetFeatures() string {
-	if x != nil {
-		return x.Features
-	}
-	return ""
-}
-
-func (x *Where) GetWhole() bool {
-	if x != nil {
-		return x.Whole
-	}
-	return false
-}
-
-func (x *Where) GetReservation() string {
-	if x != nil {
-		return x.Reservation
-	}
-	return ""
-}
-
-// Container is what a job asks of what it runs in; see cluster.Container.
-type Container struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// host or none; "" is what partition and node give.
-	Network  string   `protobuf:"bytes,1,opt,name=network,proto3" json:"network,omitempty"`
-	Mounts   []*Mount `protobuf:"bytes,2,rep,name=mounts,proto3" json:"mounts,omitempty"`
-	ReadOnly bool     `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
-	// 0 is what the node gives.
-	TmpMib        int64 `protobuf:"varint,4,opt,name=tmp_mib,json=tmpMib,proto3" json:"tmp_mib,omitempty"`
-	ShmMib        int64 `protobuf:"varint,5,opt,name=shm_mib,json=shmMib,proto3" json:"shm_mib,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Container) Reset() {
-	*x = Container{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Container) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Container) ProtoMessage() {}
-
-func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Container.ProtoReflect.Descriptor instead.
-func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *Container) GetNetwork() string {
-	if x != nil {
-		return x.Network
-	}
-	return ""
-}
-
-func (x *Container) GetMounts() []*Mount {
-	if x != nil {
-		return x.Mounts
-	}
-	return nil
-}
-
-func (x *Container) GetReadOnly() bool {
-	if x != nil {
-		return x.ReadOnly
-	}
-	return false
-}
-
-func (x *Container) GetTmpMib() int64 {
-	if x != nil {
-		return x.TmpMib
-	}
-	return 0
-}
-
-func (x *Container) GetShmMib() int64 {
-	if x != nil {
-		return x.ShmMib
-	}
-	return 0
-}
-
-type Mount struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Source        []byte                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	Target        []byte                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
-	ReadOnly      bool                   `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Mount) Reset() {
-	*x = Mount{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Mount) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Mount) ProtoMessage() {}
-
-func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Mount.ProtoReflect.Descriptor instead.
-func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *Mount) GetSource() []byte {
-	if x != nil {
-		return x.Source
-	}
-	return nil
-}
-
-func (x *Mount) GetTarget() []byte {
-	if x != nil {
-		return x.Target
-	}
-	return nil
-}
-
-func (x *Mount) GetReadOnly() bool {
-	if x != nil {
-		return x.ReadOnly
-	}
-	return false
-}
-
-// Warning is a signal before the time limit; see cluster.Warning.
-type Warning struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Without SIG, such as USR1.
-	Signal string               `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
-	Before *durationpb.Duration `protobuf:"bytes,2,opt,name=before,proto3" json:"before,omitempty"`
-	// To the first process alone.
-	First         bool `protobuf:"varint,3,opt,name=first,proto3" json:"first,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Warning) Reset() {
-	*x = Warning{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Warning) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Warning) ProtoMessage() {}
-
-func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Warning.ProtoReflect.Descriptor instead.
-func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *Warning) GetSignal() string {
-	if x != nil {
-		return x.Signal
-	}
-	return ""
-}
-
-func (x *Warning) GetBefore() *durationpb.Duration {
-	if x != nil {
-		return x.Before
-	}
-	return nil
-}
-
-func (x *Warning) GetFirst() bool {
-	if x != nil {
-		return x.First
-	}
-	return false
-}
-
-type Dependency struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// after, afterany, afterok, afternotok, aftercorr or singleton.
-	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// 0 with singleton. The id of an array is all of it.
-	Job uint64 `protobuf:"varint,2,opt,name=job,proto3" json:"job,omitempty"`
-	// One task of the array alone.
-	Task *uint32 `protobuf:"varint,3,opt,name=task,proto3,oneof" json:"task,omitempty"`
-	// How long after it, with after.
-	Delay         *durationpb.Duration `protobuf:"bytes,4,opt,name=delay,proto3" json:"delay,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Dependency) Reset() {
-	*x = Dependency{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Dependency) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Dependency) ProtoMessage() {}
-
-func (x *Dependency) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
-func (*Dependency) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *Dependency) GetKind() string {
-	if x != nil {
-		return x.Kind
-	}
-	return ""
-}
-
-func (x *Dependency) GetJob() uint64 {
-	if x != nil {
-		return x.Job
-	}
-	return 0
-}
-
-func (x *Dependency) GetTask() uint32 {
-	if x != nil && x.Task != nil {
-		return *x.Task
-	}
-	return 0
-}
-
-func (x *Dependency) GetDelay() *durationpb.Duration {
-	if x != nil {
-		return x.Delay
-	}
-	return nil
-}
-
-type Job struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Id             uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	Name           string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	User           string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
-	Uid            uint32                 `protobuf:"varint,4,opt,name=uid,proto3" json:"uid,omitempty"`
-	State          string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
-	Reason         string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
-	ReasonDetail   string                 `protobuf:"bytes,7,opt,name=reason_detail,json=reasonDetail,proto3" json:"reason_detail,omitempty"`
-	ExitCode       *int32                 `protobuf:"varint,8,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
-	Signal         int32                  `protobuf:"varint,9,opt,name=signal,proto3" json:"signal,omitempty"`
-	Node           string                 `protobuf:"bytes,10,opt,name=node,proto3" json:"node,omitempty"`
-	Gpus           []*GPUShare            `protobuf:"bytes,11,rep,name=gpus,proto3" json:"gpus,omitempty"`
-	Predicted      *Prediction            `protobuf:"bytes,12,opt,name=predicted,proto3" json:"predicted,omitempty"`
-	Measured       *Measured              `protobuf:"bytes,13,opt,name=measured,proto3" json:"measured,omitempty"`
-	Submitted      *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=submitted,proto3" json:"submitted,omitempty"`
-	Started        *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=started,proto3" json:"started,omitempty"`
-	Ended          *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=ended,proto3" json:"ended,omitempty"`
-	EstimatedStart *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=estimated_start,json=estimatedStart,proto3" json:"estimated_start,omitempty"`
-	Queue          string                 `protobuf:"bytes,18,opt,name=queue,proto3" json:"queue,omitempty"`
-	QueuePosition  uint32                 `protobuf:"varint,19,opt,name=queue_position,json=queuePosition,proto3" json:"queue_position,omitempty"`
-	Spec           *JobSpec               `protobuf:"bytes,20,opt,name=spec,proto3" json:"spec,omitempty"`
-	Attempts       []*Attempt             `protobuf:"bytes,21,rep,name=attempts,proto3" json:"attempts,omitempty"`
-	Revision       uint64                 `protobuf:"varint,22,opt,name=revision,proto3" json:"revision,omitempty"`
-	Neighbours     []uint64               `protobuf:"varint,23,rep,packed,name=neighbours,proto3" json:"neighbours,omitempty"`
-	// How many GPUs it asks for; also there in the brief form.
-	GpusWanted uint32 `protobuf:"varint,24,opt,name=gpus_wanted,json=gpusWanted,proto3" json:"gpus_wanted,omitempty"`
-	// Its owner or an administrator asked for its end.
-	CancelRequested bool `protobuf:"varint,25,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
-	// How many times longer it is predicted to take beside those who share its
-	// GPUs now; 0 when it does not run or shares with nobody.
-	PredictedSlowdown float64 `protobuf:"fixed64,26,opt,name=predicted_slowdown,json=predictedSlowdown,proto3" json:"predicted_slowdown,omitempty"`
-	// How much later than expected it may end and still meet its deadline;
-	// negative when it is expected to miss it. Only with a deadline, until its end.
-	Slack *durationpb.Duration `protobuf:"bytes,27,opt,name=slack,proto3" json:"slack,omitempty"`
-	// Also there in the brief form; "" where there are no partitions.
-	Partition string `protobuf:"bytes,30,opt,name=partition,proto3" json:"partition,omitempty"`
-	// What the predictor says for each type of GPU.
-	Predictions []*Prediction `protobuf:"bytes,31,rep,name=predictions,proto3" json:"predictions,omitempty"`
-	// What it still waits for of other jobs, as afterok:3(unfulfilled); also
-	// there in the brief form.
-	Dependency string `protobuf:"bytes,32,opt,name=dependency,proto3" json:"dependency,omitempty"`
-	// Its nodes as a host list, gpu[01-04], when it is on any; node and gpus are
-	// the first's. On how many it runs at once, and with how many processes on
-	// each; 0 is one.
-	NodeList     string `protobuf:"bytes,33,opt,name=node_list,json=nodeList,proto3" json:"node_list,omitempty"`
-	NodesWanted  uint32 `protobuf:"varint,34,opt,name=nodes_wanted,json=nodesWanted,proto3" json:"nodes_wanted,omitempty"`
-	TasksPerNode uint32 `protobuf:"varint,35,opt,name=tasks_per_node,json=tasksPerNode,proto3" json:"tasks_per_node,omitempty"`
-	// Also there in the brief form.
-	Account string `protobuf:"bytes,36,opt,name=account,proto3" json:"account,omitempty"`
-	Qos     string `protobuf:"bytes,37,opt,name=qos,proto3" json:"qos,omitempty"`
-	Nice    int32  `protobuf:"zigzag32,38,opt,name=nice,proto3" json:"nice,omitempty"`
-	// The array that it is a task of, which has the id of its first task; 0 is
-	// none.
-	ArrayJobId uint64 `protobuf:"varint,60,opt,name=array_job_id,json=arrayJobId,proto3" json:"array_job_id,omitempty"`
-	// Which task it is. Tasks that wait, or ended before they began, are one Job
-	// where they are alike: then this is the last one's, and array_tasks says
-	// which they are, as 8-99, and array_count how many.
-	ArrayTaskId *uint32 `protobuf:"varint,61,opt,name=array_task_id,json=arrayTaskId,proto3,oneof" json:"array_task_id,omitempty"`
-	ArrayTasks  string  `protobuf:"bytes,62,opt,name=array_tasks,json=arrayTasks,proto3" json:"array_tasks,omitempty"`
-	ArrayCount  uint32  `protobuf:"varint,63,opt,name=array_count,json=arrayCount,proto3" json:"array_count,omitempty"`
-	// How many of its array's tasks may run at once, 0 is any number.
-	ArrayThrottle uint32 `protobuf:"varint,64,opt,name=array_throttle,json=arrayThrottle,proto3" json:"array_throttle,omitempty"`
-	// Only in GetJob and ExplainJob, when they were asked for an array and not for one
-	// of its tasks.
-	Array         *ArrayInfo `protobuf:"bytes,65,opt,name=array,proto3" json:"array,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Job) Reset() {
-	*x = Job{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Job) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Job) ProtoMessage() {}
-
-func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Job.ProtoReflect.Descriptor instead.
-func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *Job) GetId() uint64 {
-	if x != nil {
-		return x.Id
-	}
-	return 0
-}
-
-func (x *Job) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *Job) GetUser() string {
-	if x != nil {
-		return x.User
-	}
-	return ""
-}
-
-func (x *Job) GetUid() uint32 {
-	if x != nil {
-		return x.Uid
-	}
-	return 0
-}
-
-func (x *Job) GetState() string {
-	if x != nil {
-		return x.State
-	}
-	return ""
-}
-
-func (x *Job) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-func (x *Job) GetReasonDetail() string {
-	if x != nil {
-		return x.ReasonDetail
-	}
-	return ""
-}
-
-func (x *Job) GetExitCode() int32 {
-	if x != nil && x.ExitCode != nil {
-		return *x.ExitCode
-	}
-	return 0
-}
-
-func (x *Job) GetSignal() int32 {
-	if x != nil {
-		return x.Signal
-	}
-	return 0
-}
-
-func (x *Job) GetNode() string {
-	if x != nil {
-		return x.Node
-	}
-	return ""
-}
-
-func (x *Job) GetGpus() []*GPUShare {
-	if x != nil {
-		return x.Gpus
-	}
-	return nil
-}
-
-func (x *Job) GetPredicted() *Prediction {
-	if x != nil {
-		return x.Predicted
-	}
-	return nil
-}
-
-func (x *Job) GetMeasured() *Measured {
-	if x != nil {
-		return x.Measured
-	}
-	return nil
-}
-
-func (x *Job) GetSubmitted() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Submitted
-	}
-	return nil
-}
-
-func (x *Job) GetStarted() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Started
-	}
-	return nil
-}
-
-func (x *Job) GetEnded() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Ended
-	}
-	return nil
-}
-
-func (x *Job) GetEstimatedStart() *timestamppb.Timestamp {
-	if x != nil {
-		return x.EstimatedStart
-	}
-	return nil
-}
-
-func (x *Job) GetQueue() string {
-	if x != nil {
-		return x.Queue
-	}
-	return ""
-}
-
-func (x *Job) GetQueuePosition() uint32 {
-	if x != nil {
-		return x.QueuePosition
-	}
-	return 0
-}
-
-func (x *Job) GetSpec() *JobSpec {
-	if x != nil {
-		return x.Spec
-	}
-	return nil
-}
-
-func (x *Job) GetAttempts() []*Attempt {
-	if x != nil {
-		return x.Attempts
-	}
-	return nil
-}
-
-func (x *Job) GetRevision() uint64 {
-	if x != nil {
-		return x.Revision
-	}
-	return 0
-}
-
-func (x *Job) GetNeighbours() []uint64 {
-	if x != nil {
-		return x.Neighbours
-	}
-	return nil
-}
-
-func (x *Job) GetGpusWanted() uint32 {
-	if x != nil {
-		return x.GpusWanted
-	}
-	return 0
-}
-
-func (x *Job) GetCancelRequested() bool {
-	if x != nil {
-		return x.CancelRequested
-	}
-	return false
-}
-
-func (x *Job) GetPredictedSlowdown() float64 {
-	if x != nil {
-		return x.PredictedSlowdown
-	}
-	return 0
-}
-
-func (x *Job) GetSlack() *durationpb.Duration {
-	if x != nil {
-		return x.Slack
-	}
-	return nil
-}
-
-func (x *Job) GetPartition() string {
-	if x != nil {
-		return x.Partition
-	}
-	return ""
-}
-
-func (x *Job) GetPredictions() []*Prediction {
-	if x != nil {
-		return x.Predictions
-	}
-	return nil
-}
-
-func (x *Job) GetDependency() string {
-	if x != nil {
-		return x.Dependency
-	}
-	return ""
-}
-
-func (x *Job) GetNodeList() string {
-	if x != nil {
-		return x.NodeList
-	}
-	return ""
-}
-
-func (x *Job) GetNodesWanted() uint32 {
-	if x != nil {
-		return x.NodesWanted
-	}
-	return 0
-}
-
-func (x *Job) GetTasksPerNode() uint32 {
-	if x != nil {
-		return x.TasksPerNode
-	}
-	return 0
-}
-
-func (x *Job) GetAccount() string {
-	if x != nil {
-		return x.Account
-	}
-	return ""
-}
-
-func (x *Job) GetQos() string {
-	if x != nil {
-		return x.Qos
-	}
-	return ""
-}
-
-func (x *Job) GetNice() int32 {
-	if x != nil {
-		return x.Nice
-	}
-	return 0
-}
-
-func (x *Job) GetArrayJobId() uint64 {
-	if x != nil {
-		return x.ArrayJobId
-	}
-	return 0
-}
-
-func (x *Job) GetArrayTaskId() uint32 {
-	if x != nil && x.ArrayTaskId != nil {
-		return *x.ArrayTaskId
-	}
-	return 0
-}
-
-func (x *Job) GetArrayTasks() string {
-	if x != nil {
-		return x.ArrayTasks
-	}
-	return ""
-}
-
-func (x *Job) GetArrayCount() uint32 {
-	if x != nil {
-		return x.ArrayCount
-	}
-	return 0
-}
-
-func (x *Job) GetArrayThrottle() uint32 {
-	if x != nil {
-		return x.ArrayThrottle
-	}
-	return 0
-}
-
-func (x *Job) GetArray() *ArrayInfo {
-	if x != nil {
-		return x.Array
-	}
-	return nil
-}
-
-// ArrayInfo is an array as a whole.
-type ArrayInfo struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// All that it was submitted with, as 0-99.
-	Tasks string `protobuf:"bytes,1,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	Size  uint32 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
-	// How many of them have ended, and ended as COMPLETED.
-	Ended     uint32 `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"`
-	Completed uint32 `protobuf:"varint,4,opt,name=completed,proto3" json:"completed,omitempty"`
-	// How many are in each state, where that is still known: in the order of the
-	// states, those with none left out.
-	States        []*ArrayCount `protobuf:"bytes,5,rep,name=states,proto3" json:"states,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ArrayInfo) Reset() {
-	*x = ArrayInfo{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ArrayInfo) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ArrayInfo) ProtoMessage() {}
-
-func (x *ArrayInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[9]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ArrayInfo.ProtoReflect.Descriptor instead.
-func (*ArrayInfo) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{9}
-}
-
-func (x *ArrayInfo) GetTasks() string {
-	if x != nil {
-		return x.Tasks
-	}
-	return ""
-}
-
-func (x *ArrayInfo) GetSize() uint32 {
-	if x != nil {
-		return x.Size
-	}
-	return 0
-}
-
-func (x *ArrayInfo) GetEnded() uint32 {
-	if x != nil {
-		return x.Ended
-	}
-	return 0
-}
-
-func (x *ArrayInfo) GetCompleted() uint32 {
-	if x != nil {
-		return x.Completed
-	}
-	return 0
-}
-
-func (x *ArrayInfo) GetStates() []*ArrayCount {
-	if x != nil {
-		return x.States
-	}
-	return nil
-}
-
-type ArrayCount struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	State         string                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
-	Count         uint32                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ArrayCount) Reset() {
-	*x = ArrayCount{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ArrayCount) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ArrayCount) ProtoMessage() {}
-
-func (x *ArrayCount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ArrayCount.ProtoReflect.Descriptor instead.
-func (*ArrayCount) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *ArrayCount) GetState() string {
-	if x != nil {
-		return x.State
-	}
-	return ""
-}
-
-func (x *ArrayCount) GetCount() uint32 {
-	if x != nil {
-		return x.Count
-	}
-	return 0
-}
-
-type GPUShare struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Uuid  string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
-	Type  string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
-	Index uint32                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
-	Share *Share                 `protobuf:"bytes,4,opt,name=share,proto3" json:"share,omitempty"`
-	// How its memory is held to the share on that card: sim, dmem, mig, mps,
-	// watch or none; only where one job is shown.
-	CapMode       string `protobuf:"bytes,5,opt,name=cap_mode,json=capMode,proto3" json:"cap_mode,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GPUShare) Reset() {
-	*x = GPUShare{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GPUShare) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GPUShare) ProtoMessage() {}
-
-func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
-func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *GPUShare) GetUuid() string {
-	if x != nil {
-		return x.Uuid
-	}
-	return ""
-}
-
-func (x *GPUShare) GetType() string {
-	if x != nil {
-		return x.Type
-	}
-	return ""
-}
-
-func (x *GPUShare) GetIndex() uint32 {
-	if x != nil {
-		return x.Index
-	}
-	return 0
-}
-
-func (x *GPUShare) GetShare() *Share {
-	if x != nil {
-		return x.Share
-	}
-	return nil
-}
-
-func (x *GPUShare) GetCapMode() string {
-	if x != nil {
-		return x.CapMode
-	}
-	return ""
-}
-
-type Share struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	MemMib    int64                  `protobuf:"varint,1,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
-	Milli     int64                  `protobuf:"varint,2,opt,name=milli,proto3" json:"milli,omitempty"`
-	Exclusive bool                   `protobuf:"varint,3,opt,name=exclusive,proto3" json:"exclusive,omitempty"`
-	// What it was granted at its start and may have again, where mem_mib was cut to what
-	// it uses; else 0.
-	GrantedMib    int64 `protobuf:"varint,4,opt,name=granted_mib,json=grantedMib,proto3" json:"granted_mib,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Share) Reset() {
-	*x = Share{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Share) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Share) ProtoMessage() {}
-
-func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Share.ProtoReflect.Descriptor instead.
-func (*Share) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *Share) GetMemMib() int64 {
-	if x != nil {
-		return x.MemMib
-	}
-	return 0
-}
-
-func (x *Share) GetMilli() int64 {
-	if x != nil {
-		return x.Milli
-	}
-	return 0
-}
-
-func (x *Share) GetExclusive() bool {
-	if x != nil {
-		return x.Exclusive
-	}
-	return false
-}
-
-func (x *Share) GetGrantedMib() int64 {
-	if x != nil {
-		return x.GrantedMib
-	}
-	return 0
-}
-
-type Prediction struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	GpuType       string                 `protobuf:"bytes,1,opt,name=gpu_type,json=gpuType,proto3" json:"gpu_type,omitempty"`
-	GpuMemMib     int64                  `protobuf:"varint,2,opt,name=gpu_mem_mib,json=gpuMemMib,proto3" json:"gpu_mem_mib,omitempty"`
-	GpuMemP95Mib  int64                  `protobuf:"varint,3,opt,name=gpu_mem_p95_mib,json=gpuMemP95Mib,proto3" json:"gpu_mem_p95_mib,omitempty"`
-	GpuUtilMilli  int64                  `protobuf:"varint,4,opt,name=gpu_util_milli,json=gpuUtilMilli,proto3" json:"gpu_util_milli,omitempty"`
-	Seconds       float64                `protobuf:"fixed64,5,opt,name=seconds,proto3" json:"seconds,omitempty"`
-	HostMemMib    int64                  `protobuf:"varint,6,opt,name=host_mem_mib,json=hostMemMib,proto3" json:"host_mem_mib,omitempty"`
-	CpuMilli      int64                  `protobuf:"varint,7,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
-	PowerW        int64                  `protobuf:"varint,8,opt,name=power_w,json=powerW,proto3" json:"power_w,omitempty"`
-	Confidence    float64                `protobuf:"fixed64,9,opt,name=confidence,proto3" json:"confidence,omitempty"`
-	Source        string                 `protobuf:"bytes,10,opt,name=source,proto3" json:"source,omitempty"`
-	Parts         []*PredictionPart      `protobuf:"bytes,11,rep,name=parts,proto3" json:"parts,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Prediction) Reset() {
-	*x = Prediction{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Prediction) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Prediction) ProtoMessage() {}
-
-func (x *Prediction) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Prediction.ProtoReflect.Descriptor instead.
-func (*Prediction) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *Prediction) GetGpuType() string {
-	if x != nil {
-		return x.GpuType
-	}
-	return ""
-}
-
-func (x *Prediction) GetGpuMemMib() int64 {
-	if x != nil {
-		return x.GpuMemMib
-	}
-	return 0
-}
-
-func (x *Prediction) GetGpuMemP95Mib() int64 {
-	if x != nil {
-		return x.GpuMemP95Mib
-	}
-	return 0
-}
-
-func (x *Prediction) GetGpuUtilMilli() int64 {
-	if x != nil {
-		return x.GpuUtilMilli
-	}
-	return 0
-}
-
-func (x *Prediction) GetSeconds() float64 {
-	if x != nil {
-		return x.Seconds
-	}
-	return 0
-}
-
-func (x *Prediction) GetHostMemMib() int64 {
-	if x != nil {
-		return x.HostMemMib
-	}
-	return 0
-}
-
-func (x *Prediction) GetCpuMilli() int64 {
-	if x != nil {
-		return x.CpuMilli
-	}
-	return 0
-}
-
-func (x *Prediction) GetPowerW() int64 {
-	if x != nil {
-		return x.PowerW
-	}
-	return 0
-}
-
-func (x *Prediction) GetConfidence() float64 {
-	if x != nil {
-		return x.Confidence
-	}
-	return 0
-}
-
-func (x *Prediction) GetSource() string {
-	if x != nil {
-		return x.Source
-	}
-	return ""
-}
-
-func (x *Prediction) GetParts() []*PredictionPart {
-	if x != nil {
-		return x.Parts
-	}
-	return nil
-}
-
-// PredictionPart is one term of the memory estimate.
-type PredictionPart struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Mib           int64                  `protobuf:"varint,2,opt,name=mib,proto3" json:"mib,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PredictionPart) Reset() {
-	*x = PredictionPart{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PredictionPart) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PredictionPart) ProtoMessage() {}
-
-func (x *PredictionPart) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PredictionPart.ProtoReflect.Descriptor instead.
-func (*PredictionPart) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{14}
-}
-
-func (x *PredictionPart) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *PredictionPart) GetMib() int64 {
-	if x != nil {
-		return x.Mib
-	}
-	return 0
-}
-
-type Measured struct {
-	state        protoimpl.MessageState `protogen:"open.v1"`
-	GpuMemMib    int64                  `protobuf:"varint,1,opt,name=gpu_mem_mib,json=gpuMemMib,proto3" json:"gpu_mem_mib,omitempty"`
-	GpuUtilMilli int64                  `protobuf:"varint,2,opt,name=gpu_util_milli,json=gpuUtilMilli,proto3" json:"gpu_util_milli,omitempty"`
-	Seconds      float64                `protobuf:"fixed64,3,opt,name=seconds,proto3" json:"seconds,omitempty"`
-	HostMemMib   int64                  `protobuf:"varint,4,opt,name=host_mem_mib,json=hostMemMib,proto3" json:"host_mem_mib,omitempty"`
-	CpuMilli     int64                  `protobuf:"varint,5,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
-	GpuOom       bool                   `protobuf:"varint,6,opt,name=gpu_oom,json=gpuOom,proto3" json:"gpu_oom,omitempty"`
-	// Mean power of each of its GPUs, neighbours' part included; 0 is unknown.
-	PowerW int64 `protobuf:"varint,7,opt,name=power_w,json=powerW,proto3" json:"power_w,omitempty"`
-	// What its node saw of it while it ran; absent when it did not look.
-	Profile       *Profile `protobuf:"bytes,8,opt,name=profile,proto3" json:"profile,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Measured) Reset() {
-	*x = Measured{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[15]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Measured) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Measured) ProtoMessage() {}
-
-func (x *Measured) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[15]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Measured.ProtoReflect.Descriptor instead.
-func (*Measured) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{15}
-}
-
-func (x *Measured) GetGpuMemMib() int64 {
-	if x != nil {
-		return x.GpuMemMib
-	}
-	return 0
-}
-
-func (x *Measured) GetGpuUtilMilli() int64 {
-	if x != nil {
-		return x.GpuUtilMilli
-	}
-	return 0
-}
-
-func (x *Measured) GetSeconds() float64 {
-	if x != nil {
-		return x.Seconds
-	}
-	return 0
-}
-
-func (x *Measured) GetHostMemMib() int64 {
-	if x != nil {
-		return x.HostMemMib
-	}
-	return 0
-}
-
-func (x *Measured) GetCpuMilli() int64 {
-	if x != nil {
-		return x.CpuMilli
-	}
-	return 0
-}
-
-func (x *Measured) GetGpuOom() bool {
-	if x != nil {
-		return x.GpuOom
-	}
-	return false
-}
-
-func (x *Measured) GetPowerW() int64 {
-	if x != nil {
-		return x.PowerW
-	}
-	return 0
-}
-
-func (x *Measured) GetProfile() *Profile {
-	if x != nil {
-		return x.Profile
-	}
-	return nil
-}
-
-// Profile is what a node saw of an attempt while it ran; 0 is not measured.
-type Profile struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The mean over time of what it held on one GPU, of the GPU with the highest.
-	GpuMemMeanMib int64 `protobuf:"varint,1,opt,name=gpu_mem_mean_mib,json=gpuMemMeanMib,proto3" json:"gpu_mem_mean_mib,omitempty"`
-	// The utilization that it passed for a twentieth of the time.
-	GpuUtilP95Milli int64 `protobuf:"varint,2,opt,name=gpu_util_p95_milli,json=gpuUtilP95Milli,proto3" json:"gpu_util_p95_milli,omitempty"`
-	// The part of the time in which the memory of its GPUs was read or written,
-	// neighbours' part included.
-	GpuMemActivityMilli int64 `protobuf:"varint,3,opt,name=gpu_mem_activity_milli,json=gpuMemActivityMilli,proto3" json:"gpu_mem_activity_milli,omitempty"`
-	// Its part of what its GPUs used.
-	EnergyJ int64 `protobuf:"varint,4,opt,name=energy_j,json=energyJ,proto3" json:"energy_j,omitempty"`
-	// The kernel's own mark of host memory, page cache included.
-	HostMemHighWaterMib int64 `protobuf:"varint,5,opt,name=host_mem_high_water_mib,json=hostMemHighWaterMib,proto3" json:"host_mem_high_water_mib,omitempty"`
-	// From and to storage.
-	ReadBytes    int64 `protobuf:"varint,6,opt,name=read_bytes,json=readBytes,proto3" json:"read_bytes,omitempty"`
-	WrittenBytes int64 `protobuf:"varint,7,opt,name=written_bytes,json=writtenBytes,proto3" json:"written_bytes,omitempty"`
-	// For how long it was looked at, and for how long nobody looked.
-	SampledSeconds float64 `protobuf:"fixed64,8,opt,name=sampled_seconds,json=sampledSeconds,proto3" json:"sampled_seconds,omitempty"`
-	GapSeconds     float64 `protobuf:"fixed64,9,opt,name=gap_seconds,json=gapSeconds,proto3" json:"gap_seconds,omitempty"`
-	// The longest times that others lay on one of its GPUs, in order.
-	Neighbours     []*NeighbourSpan `protobuf:"bytes,10,rep,name=neighbours,proto3" json:"neighbours,omitempty"`
-	MoreNeighbours uint32           `protobuf:"varint,11,opt,name=more_neighbours,json=moreNeighbours,proto3" json:"more_neighbours,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
-}
-
-func (x *Profile) Reset() {
-	*x = Profile{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[16]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Profile) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Profile) ProtoMessage() {}
-
-func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[16]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Profile.ProtoReflect.Descriptor instead.
-func (*Profile) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{16}
-}
-
-func (x *Profile) GetGpuMemMeanMib() int64 {
-	if x != nil {
-		return x.GpuMemMeanMib
-	}
-	return 0
-}
-
-func (x *Profile) GetGpuUtilP95Milli() int64 {
-	if x != nil {
-		return x.GpuUtilP95Milli
-	}
-	return 0
-}
-
-func (x *Profile) GetGpuMemActivityMilli() int64 {
-	if x != nil {
-		return x.GpuMemActivityMilli
-	}
-	return 0
-}
-
-func (x *Profile) GetEnergyJ() int64 {
-	if x != nil {
-		return x.EnergyJ
-	}
-	return 0
-}
-
-func (x *Profile) GetHostMemHighWaterMib() int64 {
-	if x != nil {
-		return x.HostMemHighWaterMib
-	}
-	return 0
-}
-
-func (x *Profile) GetReadBytes() int64 {
-	if x != nil {
-		return x.ReadBytes
-	}
-	return 0
-}
-
-func (x *Profile) GetWrittenBytes() int64 {
-	if x != nil {
-		return x.WrittenBytes
-	}
-	return 0
-}
-
-func (x *Profile) GetSampledSeconds() float64 {
-	if x != nil {
-		return x.SampledSeconds
-	}
-	return 0
-}
-
-func (x *Profile) GetGapSeconds() float64 {
-	if x != nil {
-		return x.GapSeconds
-	}
-	return 0
-}
-
-func (x *Profile) GetNeighbours() []*NeighbourSpan {
-	if x != nil {
-		return x.Neighbours
-	}
-	return nil
-}
-
-func (x *Profile) GetMoreNeighbours() uint32 {
-	if x != nil {
-		return x.MoreNeighbours
-	}
-	return 0
-}
-
-// NeighbourSpan is a time in which another job lay on one of a job's GPUs.
-type NeighbourSpan struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Job   uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
-	// Since the start of the attempt.
-	FromSeconds float64 `protobuf:"fixed64,2,opt,name=from_seconds,json=fromSeconds,proto3" json:"from_seconds,omitempty"`
-	Seconds     float64 `protobuf:"fixed64,3,opt,name=seconds,proto3" json:"seconds,omitempty"`
-	// The mean utilization that the neighbour caused then.
-	GpuUtilMilli  int64 `protobuf:"varint,4,opt,name=gpu_util_milli,json=gpuUtilMilli,proto3" json:"gpu_util_milli,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *NeighbourSpan) Reset() {
-	*x = NeighbourSpan{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[17]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *NeighbourSpan) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*NeighbourSpan) ProtoMessage() {}
-
-func (x *NeighbourSpan) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[17]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use NeighbourSpan.ProtoReflect.Descriptor instead.
-func (*NeighbourSpan) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{17}
-}
-
-func (x *NeighbourSpan) GetJob() uint64 {
-	if x != nil {
-		return x.Job
-	}
-	return 0
-}
-
-func (x *NeighbourSpan) GetFromSeconds() float64 {
-	if x != nil {
-		return x.FromSeconds
-	}
-	return 0
-}
-
-func (x *NeighbourSpan) GetSeconds() float64 {
-	if x != nil {
-		return x.Seconds
-	}
-	return 0
-}
-
-func (x *NeighbourSpan) GetGpuUtilMilli() int64 {
-	if x != nil {
-		return x.GpuUtilMilli
-	}
-	return 0
-}
-
-type Attempt struct {
-	state        protoimpl.MessageState `protogen:"open.v1"`
-	No           uint32                 `protobuf:"varint,1,opt,name=no,proto3" json:"no,omitempty"`
-	State        string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
-	Reason       string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	ReasonDetail string                 `protobuf:"bytes,4,opt,name=reason_detail,json=reasonDetail,proto3" json:"reason_detail,omitempty"`
-	Node         string                 `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`
-	Gpus         []*GPUShare            `protobuf:"bytes,6,rep,name=gpus,proto3" json:"gpus,omitempty"`
-	ExitCode     *int32                 `protobuf:"varint,7,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
-	Signal       int32                  `protobuf:"varint,8,opt,name=signal,proto3" json:"signal,omitempty"`
-	Placed       *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=placed,proto3" json:"placed,omitempty"`
-	Started      *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=started,proto3" json:"started,omitempty"`
-	Ended        *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=ended,proto3" json:"ended,omitempty"`
-	Why          string                 `protobuf:"bytes,12,opt,name=why,proto3" json:"why,omitempty"`
-	Overtook     string                 `protobuf:"bytes,13,opt,name=overtook,proto3" json:"overtook,omitempty"`
-	Neighbours   []uint64               `protobuf:"varint,14,rep,packed,name=neighbours,proto3" json:"neighbours,omitempty"`
-	Predicted    *Prediction            `protobuf:"bytes,15,opt,name=predicted,proto3" json:"predicted,omitempty"`
-	Measured     *Measured              `protobuf:"bytes,16,opt,name=measured,proto3" json:"measured,omitempty"`
-	Token        uint64                 `protobuf:"varint,17,opt,name=token,proto3" json:"token,omitempty"`
-	// All of its nodes by rank, when it is on several; node and gpus are the
-	// first's.
-	Parts []*Part `protobuf:"bytes,18,rep,name=parts,proto3" json:"parts,omitempty"`
-	// Where its processes meet on the first node, 0 when there is but one.
-	Port uint32 `protobuf:"varint,19,opt,name=port,proto3" json:"port,omitempty"`
-	// How far it said that it is, absent while it said nothing.
-	Progress      *Progress `protobuf:"bytes,30,opt,name=progress,proto3" json:"progress,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Attempt) Reset() {
-	*x = Attempt{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[18]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Attempt) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Attempt) ProtoMessage() {}
-
-func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[18]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
-func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{18}
-}
-
-func (x *Attempt) GetNo() uint32 {
-	if x != nil {
-		return x.No
-	}
-	return 0
-}
-
-func (x *Attempt) GetState() string {
-	if x != nil {
-		return x.State
-	}
-	return ""
-}
-
-func (x *Attempt) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-func (x *Attempt) GetReasonDetail() string {
-	if x != nil {
-		return x.ReasonDetail
-	}
-	return ""
-}
-
-func (x *Attempt) GetNode() string {
-	if x != nil {
-		return x.Node
-	}
-	return ""
-}
-
-func (x *Attempt) GetGpus() []*GPUShare {
-	if x != nil {
-		return x.Gpus
-	}
-	return nil
-}
-
-func (x *Attempt) GetExitCode() int32 {
-	if x != nil && x.ExitCode != nil {
-		return *x.ExitCode
-	}
-	return 0
-}
-
-func (x *Attempt) GetSignal() int32 {
-	if x != nil {
-		return x.Signal
-	}
-	return 0
-}
-
-func (x *Attempt) GetPlaced() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Placed
-	}
-	return nil
-}
-
-func (x *Attempt) GetStarted() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Started
-	}
-	return nil
-}
-
-func (x *Attempt) GetEnded() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Ended
-	}
-	return nil
-}
-
-func (x *Attempt) GetWhy() string {
-	if x != nil {
-		return x.Why
-	}
-	return ""
-}
-
-func (x *Attempt) GetOvertook() string {
-	if x != nil {
-		return x.Overtook
-	}
-	return ""
-}
-
-func (x *Attempt) GetNeighbours() []uint64 {
-	if x != nil {
-		return x.Neighbours
-	}
-	return nil
-}
-
-func (x *Attempt) GetPredicted() *Prediction {
-	if x != nil {
-		return x.Predicted
-	}
-	return nil
-}
-
-func (x *Attempt) GetMeasured() *Measured {
-	if x != nil {
-		return x.Measured
-	}
-	return nil
-}
-
-func (x *Attempt) GetToken() uint64 {
-	if x != nil {
-		return x.Token
-	}
-	return 0
-}
-
-func (x *Attempt) GetParts() []*Part {
-	if x != nil {
-		return x.Parts
-	}
-	return nil
-}
-
-func (x *Attempt) GetPort() uint32 {
-	if x != nil {
-		return x.Port
-	}
-	return 0
-}
-
-func (x *Attempt) GetProgress() *Progress {
-	if x != nil {
-		return x.Progress
-	}
-	return nil
-}
-
-// Progress is how far a job says that it is, in steps of its own.
-type Progress struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	At    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
-	Step  int64                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
-	// 0 is unknown, and absent is for the rest.
-	Total    int64                `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
-	StepTime *durationpb.Duration `protobuf:"bytes,4,opt,name=step_time,json=stepTime,proto3" json:"step_time,omitempty"`
-	// When it will have taken them all, if it goes on so.
-	Ends          *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=ends,proto3" json:"ends,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Progress) Reset() {
-	*x = Progress{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[19]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Progress) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Progress) ProtoMessage() {}
-
-func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[19]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Progress.ProtoReflect.Descriptor instead.
-func (*Progress) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{19}
-}
-
-func (x *Progress) GetAt() *timestamppb.Timestamp {
-	if x != nil {
-		return x.At
-	}
-	return nil
-}
-
-func (x *Progress) GetStep() int64 {
-	if x != nil {
-		return x.Step
-	}
-	return 0
-}
-
-func (x *Progress) GetTotal() int64 {
-	if x != nil {
-		return x.Total
-	}
-	return 0
-}
-
-func (x *Progress) GetStepTime() *durationpb.Duration {
-	if x != nil {
-		return x.StepTime
-	}
-	return nil
-}
-
-func (x *Progress) GetEnds() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Ends
-	}
-	return nil
-}
-
-// Part is what an attempt on several nodes has on one of them.
-type Part struct {
-	state        protoimpl.MessageState `protogen:"open.v1"`
-	Node         string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	State        string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
-	Reason       string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	ReasonDetail string                 `protobuf:"bytes,4,opt,name=reason_detail,json=reasonDetail,proto3" json:"reason_detail,omitempty"`
-	Gpus         []*GPUShare            `protobuf:"bytes,5,rep,name=gpus,proto3" json:"gpus,omitempty"`
-	ExitCode     *int32                 `protobuf:"varint,6,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
-	Signal       int32                  `protobuf:"varint,7,opt,name=signal,proto3" json:"signal,omitempty"`
-	// It is prepared to start.
-	Ready         bool `protobuf:"varint,8,opt,name=ready,proto3" json:"ready,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Part) Reset() {
-	*x = Part{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[20]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Part) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Part) ProtoMessage() {}
-
-func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[20]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Part.ProtoReflect.Descriptor instead.
-func (*Part) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{20}
-}
-
-func (x *Part) GetNode() string {
-	if x != nil {
-		return x.Node
-	}
-	return ""
-}
-
-func (x *Part) GetState() string {
-	if x != nil {
-		return x.State
-	}
-	return ""
-}
-
-func (x *Part) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-func (x *Part) GetReasonDetail() string {
-	if x != nil {
-		return x.ReasonDetail
-	}
-	return ""
-}
-
-func (x *Part) GetGpus() []*GPUShare {
-	if x != nil {
-		return x.Gpus
-	}
-	return nil
-}
-
-func (x *Part) GetExitCode() int32 {
-	if x != nil && x.ExitCode != nil {
-		return *x.ExitCode
-	}
-	return 0
-}
-
-func (x *Part) GetSignal() int32 {
-	if x != nil {
-		return x.Signal
-	}
-	return 0
-}
-
-func (x *Part) GetReady() bool {
-	if x != nil {
-		return x.Ready
-	}
-	return false
-}
-
-type GetJobRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	// A task of the array that id names.
-	Task          *uint32 `protobuf:"varint,2,opt,name=task,proto3,oneof" json:"task,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetJobRequest) Reset() {
-	*x = GetJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[21]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetJobRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetJobRequest) ProtoMessage() {}
-
-func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[21]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
-func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{21}
-}
-
-func (x *GetJobRequest) GetId() uint64 {
-	if x != nil {
-		return x.Id
-	}
-	return 0
-}
-
-func (x *GetJobRequest) GetTask() uint32 {
-	if x != nil && x.Task != nil {
-		return *x.Task
-	}
-	return 0
-}
-
-type GetJobResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetJobResponse) Reset() {
-	*x = GetJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[22]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetJobResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetJobResponse) ProtoMessage() {}
-
-func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[22]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
-func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{22}
-}
-
-func (x *GetJobResponse) GetJob() *Job {
-	if x != nil {
-		return x.Job
-	}
-	return nil
-}
-
-func (x *GetJobResponse) GetIndex() uint64 {
-	if x != nil {
-		return x.Index
-	}
-	return 0
-}
-
-type ListJobsRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Long names; empty means all that are not finished.
-	States []string `protobuf:"bytes,1,rep,name=states,proto3" json:"states,omitempty"`
-	// Also those that are finished, when states is empty.
-	Finished bool     `protobuf:"varint,2,opt,name=finished,proto3" json:"finished,omitempty"`
-	Users    []string `protobuf:"bytes,3,rep,name=users,proto3" json:"users,omitempty"`
-	Ids      []uint64 `protobuf:"varint,4,rep,packed,name=ids,proto3" json:"ids,omitempty"`
-	// 1 to 20,000; 0 means 1,000.
-	PageSize  uint32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Leaves out spec, attempts and predictions: what a listing shows.
-	Brief      bool     `protobuf:"varint,7,opt,name=brief,proto3" json:"brief,omitempty"`
-	Partitions []string `protobuf:"bytes,8,rep,name=partitions,proto3" json:"partitions,omitempty"`
-	Names      []string `protobuf:"bytes,9,rep,name=names,proto3" json:"names,omitempty"`
-	// Jobs that are, or last were, on one of these nodes.
-	Nodes []string `protobuf:"bytes,10,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	// Which jobs come as columns and not one by one; pages then hold up to
-	// 200,000. A coordinator that is older sends none so.
-	Columns       JobColumnsOf `protobuf:"varint,11,opt,name=columns,proto3,enum=berth.api.v1.JobColumnsOf" json:"columns,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListJobsRequest) Reset() {
-	*x = ListJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[23]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListJobsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListJobsRequest) ProtoMessage() {}
-
-func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[23]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
-func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{23}
-}
-
-func (x *ListJobsRequest) GetStates() []string {
-	if x != nil {
-		return x.States
-	}
-	return nil
-}
-
-func (x *ListJobsRequest) GetFinished() bool {
-	if x != nil {
-		return x.Finished
-	}
-	return false
-}
-
-func (x *ListJobsRequest) GetUsers() []string {
-	if x != nil {
-		return x.Users
-	}
-	return nil
-}
-
-func (x *ListJobsRequest) GetIds() []uint64 {
-	if x != nil {
-		return x.Ids
-	}
-	return nil
-}
-
-func (x *ListJobsRequest) GetPageSize() uint32 {
-	if x != nil {
-		return x.PageSize
-	}
-	return 0
-}
-
-func (x *ListJobsRequest) GetPageToken() string {
-	if x != nil {
-		return x.PageToken
-	}
-	return ""
-}
-
-func (x *ListJobsRequest) GetBrief() bool {
-	if x != nil {
-		return x.Brief
-	}
-	return false
-}
-
-func (x *ListJobsRequest) GetPartitions() []string {
-	if x != nil {
-		return x.Partitions
-	}
-	return nil
-}
-
-func (x *ListJobsRequest) GetNames() []string {
-	if x != nil {
-		return x.Names
-	}
-	return nil
-}
-
-func (x *ListJobsRequest) GetNodes() []string {
-	if x != nil {
-		return x.Nodes
-	}
-	return nil
-}
-
-func (x *ListJobsRequest) GetColumns() JobColumnsOf {
-	if x != nil {
-		return x.Columns
-	}
-	return JobColumnsOf_JOB_COLUMNS_OF_UNSPECIFIED
-}
-
-type ListJobsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Jobs          []*Job                 `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	Index         uint64                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
-	Columns       *JobColumns            `protobuf:"bytes,4,opt,name=columns,proto3" json:"columns,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListJobsResponse) Reset() {
-	*x = ListJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[24]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListJobsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListJobsResponse) ProtoMessage() {}
-
-func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[24]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
-func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{24}
-}
-
-func (x *ListJobsResponse) GetJobs() []*Job {
-	if x != nil {
-		return x.Jobs
-	}
-	return nil
-}
-
-func (x *ListJobsResponse) GetNextPageToken() string {
-	if x != nil {
-		return x.NextPageToken
-	}
-	return ""
-}
-
-func (x *ListJobsResponse) GetIndex() uint64 {
-	if x != nil {
-		return x.Index
-	}
-	return 0
-}
-
-func (x *ListJobsResponse) GetColumns() *JobColumns {
-	if x != nil {
-		return x.Columns
-	}
-	return nil
-}
-
-// JobColumns is what tables show of many jobs: one column for each field, with
-// an entry for each job in the order of ids. A column that is empty is zero for
-// all of them. Those of text hold places in texts, of which the first is "".
-type JobColumns struct {
-	state        protoimpl.MessageState `protogen:"open.v1"`
-	Texts        []string               `protobuf:"bytes,1,rep,name=texts,proto3" json:"texts,omitempty"`
-	Ids          []uint64               `protobuf:"varint,2,rep,packed,name=ids,proto3" json:"ids,omitempty"`
-	Names        []uint32               `protobuf:"varint,3,rep,packed,name=names,proto3" json:"names,omitempty"`
-	Users        []uint32               `protobuf:"varint,4,rep,packed,name=users,proto3" json:"users,omitempty"`
-	Uids         []uint32               `protobuf:"varint,5,rep,packed,name=uids,proto3" json:"uids,omitempty"`
-	States       []uint32               `protobuf:"varint,6,rep,packed,name=states,proto3" json:"states,omitempty"`
-	Reasons      []uint32               `protobuf:"varint,7,rep,packed,name=reasons,proto3" json:"reasons,omitempty"`
-	Partitions   []uint32               `protobuf:"varint,8,rep,packed,name=partitions,proto3" json:"partitions,omitempty"`
-	Dependencies []uint32               `protobuf:"varint,9,rep,packed,name=dependencies,proto3" json:"dependencies,omitempty"`
-	Gpus         []uint32               `protobuf:"varint,10,rep,packed,name=gpus,proto3" json:"gpus,omitempty"`
-	GpuTypes     []uint32               `protobuf:"varint,11,rep,packed,name=gpu_types,json=gpuTypes,proto3" json:"gpu_types,omitempty"`
-	NodesWanted  []uint32               `protobuf:"varint,12,rep,packed,name=nodes_wanted,json=nodesWanted,proto3" json:"nodes_wanted,omitempty"`
-	TasksPerNode []uint32               `protobuf:"varint,13,rep,packed,name=tasks_per_node,json=tasksPerNode,proto3" json:"tasks_per_node,omitempty"`
-	CpuMilli     []int64                `protobuf:"varint,14,rep,packed,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
-	MemMib       []int64                `protobuf:"varint,15,rep,packed,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
-	// Where it runs, or ran last, as a host list, and the node that it asks for.
-	NodeLists  []uint32 `protobuf:"varint,16,rep,packed,name=node_lists,json=nodeLists,proto3" json:"node_lists,omitempty"`
-	AskedNodes []uint32 `protobuf:"varint,17,rep,packed,name=asked_nodes,json=askedNodes,proto3" json:"asked_nodes,omitempty"`
-	// Microseconds since 1970; eligible is when it begins to wait for room.
-	Submitted       []int64 `protobuf:"varint,18,rep,packed,name=submitted,proto3" json:"submitted,omitempty"`
-	Eligible        []int64 `protobuf:"varint,19,rep,packed,name=eligible,proto3" json:"eligible,omitempty"`
-	Started         []int64 `protobuf:"varint,20,rep,packed,name=started,proto3" json:"started,omitempty"`
-	Ended           []int64 `protobuf:"varint,21,rep,packed,name=ended,proto3" json:"ended,omitempty"`
-	EstimatedStarts []int64 `protobuf:"varint,22,rep,packed,name=estimated_starts,json=estimatedStarts,proto3" json:"estimated_starts,omitempty"`
-	Deadlines       []int64 `protobuf:"varint,23,rep,packed,name=deadlines,proto3" json:"deadlines,omitempty"`
-	// Milliseconds.
-	TimeLimits []int64  `protobuf:"varint,24,rep,packed,name=time_limits,json=timeLimits,proto3" json:"time_limits,omitempty"`
-	ExitCodes  []int32  `protobuf:"varint,25,rep,packed,name=exit_codes,json=exitCodes,proto3" json:"exit_codes,omitempty"`
-	Signals    []int32  `protobuf:"varint,26,rep,packed,name=signals,proto3" json:"signals,omitempty"`
-	Restarts   []uint32 `protobuf:"varint,27,rep,packed,name=restarts,proto3" json:"restarts,omitempty"`
-	Requeues   []bool   `protobuf:"varint,28,rep,packed,name=requeues,proto3" json:"requeues,omitempty"`
-	Accounts   []uint32 `protobuf:"varint,29,rep,packed,name=accounts,proto3" json:"accounts,omitempty"`
-	Qos        []uint32 `protobuf:"varint,30,rep,packed,name=qos,proto3" json:"qos,omitempty"`
-	Nices      []int32  `protobuf:"zigzag32,31,rep,packed,name=nices,proto3" json:"nices,omitempty"`
-	// The array of a task, 0 for none; which tasks of it, as in Job; and how many
-	// of them may run at once.
-	Arrays         []uint64 `protobuf:"varint,32,rep,packed,name=arrays,proto3" json:"arrays,omitempty"`
-	ArrayTasks     []uint32 `protobuf:"varint,33,rep,packed,name=array_tasks,json=arrayTasks,proto3" json:"array_tasks,omitempty"`
-	ArrayThrottles []uint32 `protobuf:"varint,34,rep,packed,name=array_throttles,json=arrayThrottles,proto3" json:"array_throttles,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
-}
-
-func (x *JobColumns) Reset() {
-	*x = JobColumns{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[25]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *JobColumns) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*JobColumns) ProtoMessage() {}
-
-func (x *JobColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[25]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use JobColumns.ProtoReflect.Descriptor instead.
-func (*JobColumns) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{25}
-}
-
-func (x *JobColumns) GetTexts() []string {
-	if x != nil {
-		return x.Texts
-	}
-	return nil
-}
-
-func (x *JobColumns) GetIds() []uint64 {
-	if x != nil {
-		return x.Ids
-	}
-	return nil
-}
-
-func (x *JobColumns) GetNames() []uint32 {
-	if x != nil {
-		return x.Names
-	}
-	return nil
-}
-
-func (x *JobColumns) GetUsers() []uint32 {
-	if x != nil {
-		return x.Users
-	}
-	return nil
-}
-
-func (x *JobColumns) GetUids() []uint32 {
-	if x != nil {
-		return x.Uids
-	}
-	return nil
-}
-
-func (x *JobColumns) GetStates() []uint32 {
-	if x != nil {
-		return x.States
-	}
-	return nil
-}
-
-func (x *JobColumns) GetReasons() []uint32 {
-	if x != nil {
-		return x.Reasons
-	}
-	return nil
-}
-
-func (x *JobColumns) GetPartitions() []uint32 {
-	if x != nil {
-		return x.Partitions
-	}
-	return nil
-}
-
-func (x *JobColumns) GetDependencies() []uint32 {
-	if x != nil {
-		return x.Dependencies
-	}
-	return nil
-}
-
-func (x *JobColumns) GetGpus() []uint32 {
-	if x != nil {
-		return x.Gpus
-	}
-	return nil
-}
-
-func (x *JobColumns) GetGpuTypes() []uint32 {
-	if x != nil {
-		return x.GpuTypes
-	}
-	return nil
-}
-
-func (x *JobColumns) GetNodesWanted() []uint32 {
-	if x != nil {
-		return x.NodesWanted
-	}
-	return nil
-}
-
-func (x *JobColumns) GetTasksPerNode() []uint32 {
-	if x != nil {
-		return x.TasksPerNode
-	}
-	return nil
-}
-
-func (x *JobColumns) GetCpuMilli() []int64 {
-	if x != nil {
-		return x.CpuMilli
-	}
-	return nil
-}
-
-func (x *JobColumns) GetMemMib() []int64 {
-	if x != nil {
-		return x.MemMib
-	}
-	return nil
-}
-
-func (x *JobColumns) GetNodeLists() []uint32 {
-	if x != nil {
-		return x.NodeLists
-	}
-	return nil
-}
-
-func (x *JobColumns) GetAskedNodes() []uint32 {
-	if x != nil {
-		return x.AskedNodes
-	}
-	return nil
-}
-
-func (x *JobColumns) GetSubmitted() []int64 {
-	if x != nil {
-		return x.Submitted
-	}
-	return nil
-}
-
-func (x *JobColumns) GetEligible() []int64 {
-	if x != nil {
-		return x.Eligible
-	}
-	return nil
-}
-
-func (x *JobColumns) GetStarted() []int64 {
-	if x != nil {
-		return x.Started
-	}
-	return nil
-}
-
-func (x *JobColumns) GetEnded() []int64 {
-	if x != nil {
-		return x.Ended
-	}
-	return nil
-}
-
-func (x *JobColumns) GetEstimatedStarts() []int64 {
-	if x != nil {
-		return x.EstimatedStarts
-	}
-	return nil
-}
-
-func (x *JobColumns) GetDeadlines() []int64 {
-	if x != nil {
-		return x.Deadlines
-	}
-	return nil
-}
-
-func (x *JobColumns) GetTimeLimits() []int64 {
-	if x != nil {
-		return x.TimeLimits
-	}
-	return nil
-}
-
-func (x *JobColumns) GetExitCodes() []int32 {
-	if x != nil {
-		return x.ExitCodes
-	}
-	return nil
-}
-
-func (x *JobColumns) GetSignals() []int32 {
-	if x != nil {
-		return x.Signals
-	}
-	return nil
-}
-
-func (x *JobColumns) GetRestarts() []uint32 {
-	if x != nil {
-		return x.Restarts
-	}
-	return nil
-}
-
-func (x *JobColumns) GetRequeues() []bool {
-	if x != nil {
-		return x.Requeues
-	}
-	return nil
-}
-
-func (x *JobColumns) GetAccounts() []uint32 {
-	if x != nil {
-		return x.Accounts
-	}
-	return nil
-}
-
-func (x *JobColumns) GetQos() []uint32 {
-	if x != nil {
-		return x.Qos
-	}
-	return nil
-}
-
-func (x *JobColumns) GetNices() []int32 {
-	if x != nil {
-		return x.Nices
-	}
-	return nil
-}
-
-func (x *JobColumns) GetArrays() []uint64 {
-	if x != nil {
-		return x.Arrays
-	}
-	return nil
-}
-
-func (x *JobColumns) GetArrayTasks() []uint32 {
-	if x != nil {
-		return x.ArrayTasks
-	}
-	return nil
-}
-
-func (x *JobColumns) GetArrayThrottles() []uint32 {
-	if x != nil {
-		return x.ArrayThrottles
-	}
-	return nil
-}
-
-type CancelJobsRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// At most 1,000. The id of an array is all of it.
-	Ids []uint64 `protobuf:"varint,2,rep,packed,name=ids,proto3" json:"ids,omitempty"`
-	// Tasks of arrays; they count for the 1,000, too.
-	Tasks         []*ArrayTasks `protobuf:"bytes,3,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CancelJobsRequest) Reset() {
-	*x = CancelJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[26]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CancelJobsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CancelJobsRequest) ProtoMessage() {}
-
-func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[26]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CancelJobsRequest.ProtoReflect.Descriptor instead.
-func (*CancelJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{26}
-}
-
-func (x *CancelJobsRequest) GetRequestId() string {
-	if x != nil {
-		return x.RequestId
-	}
-	return ""
-}
-
-func (x *CancelJobsRequest) GetIds() []uint64 {
-	if x != nil {
-		return x.Ids
-	}
-	return nil
-}
-
-func (x *CancelJobsRequest) GetTasks() []*ArrayTasks {
-	if x != nil {
-		return x.Tasks
-	}
-	return nil
-}
-
-// ArrayTasks names some tasks of an array.
-type ArrayTasks struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Array uint64                 `protobuf:"varint,1,opt,name=array,proto3" json:"array,omitempty"`
-	// As 3-9,12 or 0-8:2; "" is all.
-	Tasks         string `protobuf:"bytes,2,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ArrayTasks) Reset() {
-	*x = ArrayTasks{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[27]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ArrayTasks) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ArrayTasks) ProtoMessage() {}
-
-func (x *ArrayTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[27]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ArrayTasks.ProtoReflect.Descriptor instead.
-func (*ArrayTasks) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{27}
-}
-
-func (x *ArrayTasks) GetArray() uint64 {
-	if x != nil {
-		return x.Array
-	}
-	return 0
-}
-
-func (x *ArrayTasks) GetTasks() string {
-	if x != nil {
-		return x.Tasks
-	}
-	return ""
-}
-
-type CancelJobsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Results       []*CancelResult        `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CancelJobsResponse) Reset() {
-	*x = CancelJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[28]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CancelJobsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CancelJobsResponse) ProtoMessage() {}
-
-func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[28]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CancelJobsResponse.ProtoReflect.Descriptor instead.
-func (*CancelJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{28}
-}
-
-func (x *CancelJobsResponse) GetResults() []*CancelResult {
-	if x != nil {
-		return x.Results
-	}
-	return nil
-}
-
-type CancelResult struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Id      uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	Outcome CancelOutcome          `protobuf:"varint,2,opt,name=outcome,proto3,enum=berth.api.v1.CancelOutcome" json:"outcome,omitempty"`
-	// Which tasks of an array were asked for, and to how many it was done.
-	Tasks         string `protobuf:"bytes,3,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	Count         uint32 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CancelResult) Reset() {
-	*x = CancelResult{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[29]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CancelResult) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CancelResult) ProtoMessage() {}
-
-func (x *CancelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[29]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CancelResult.ProtoReflect.Descriptor instead.
-func (*CancelResult) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{29}
-}
-
-func (x *CancelResult) GetId() uint64 {
-	if x != nil {
-		return x.Id
-	}
-	return 0
-}
-
-func (x *CancelResult) GetOutcome() CancelOutcome {
-	if x != nil {
-		return x.Outcome
-	}
-	return CancelOutcome_CANCEL_OUTCOME_UNSPECIFIED
-}
-
-func (x *CancelResult) GetTasks() string {
-	if x != nil {
-		return x.Tasks
-	}
-	return ""
-}
-
-func (x *CancelResult) GetCount() uint32 {
-	if x != nil {
-		return x.Count
-	}
-	return 0
 }
 
 type ControlJobsRequest struct {
@@ -3537,7 +104,7 @@ type ControlJobsRequest struct {
 
 func (x *ControlJobsRequest) Reset() {
 	*x = ControlJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[30]
+	mi := &file_berth_api_v1_api_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3549,7 +116,7 @@ func (x *ControlJobsRequest) String() string {
 func (*ControlJobsRequest) ProtoMessage() {}
 
 func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[30]
+	mi := &file_berth_api_v1_api_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3562,7 +129,7 @@ func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobsRequest.ProtoReflect.Descriptor instead.
 func (*ControlJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{30}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *ControlJobsRequest) GetRequestId() string {
@@ -3616,7 +183,7 @@ type ControlJobsResponse struct {
 
 func (x *ControlJobsResponse) Reset() {
 	*x = ControlJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[31]
+	mi := &file_berth_api_v1_api_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3628,7 +195,7 @@ func (x *ControlJobsResponse) String() string {
 func (*ControlJobsResponse) ProtoMessage() {}
 
 func (x *ControlJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[31]
+	mi := &file_berth_api_v1_api_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3641,7 +208,7 @@ func (x *ControlJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobsResponse.ProtoReflect.Descriptor instead.
 func (*ControlJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{31}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *ControlJobsResponse) GetResults() []*ControlResult {
@@ -3668,7 +235,7 @@ type ControlResult struct {
 
 func (x *ControlResult) Reset() {
 	*x = ControlResult{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3680,7 +247,7 @@ func (x *ControlResult) String() string {
 func (*ControlResult) ProtoMessage() {}
 
 func (x *ControlResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3693,7 +260,7 @@ func (x *ControlResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlResult.ProtoReflect.Descriptor instead.
 func (*ControlResult) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ControlResult) GetId() uint64 {
@@ -3742,7 +309,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3754,7 +321,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3767,7 +334,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ExplainJobRequest) GetId() uint64 {
@@ -3802,7 +369,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3814,7 +381,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3827,7 +394,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ExplainJobResponse) GetJob() *Job {
@@ -3880,7 +447,7 @@ type QuotaRoom struct {
 
 func (x *QuotaRoom) Reset() {
 	*x = QuotaRoom{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3892,7 +459,7 @@ func (x *QuotaRoom) String() string {
 func (*QuotaRoom) ProtoMessage() {}
 
 func (x *QuotaRoom) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3905,7 +472,7 @@ func (x *QuotaRoom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuotaRoom.ProtoReflect.Descriptor instead.
 func (*QuotaRoom) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *QuotaRoom) GetP50() *timestamppb.Timestamp {
@@ -3953,7 +520,7 @@ type FairShare struct {
 
 func (x *FairShare) Reset() {
 	*x = FairShare{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3965,7 +532,7 @@ func (x *FairShare) String() string {
 func (*FairShare) ProtoMessage() {}
 
 func (x *FairShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3978,7 +545,7 @@ func (x *FairShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FairShare.ProtoReflect.Descriptor instead.
 func (*FairShare) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *FairShare) GetAccount() string {
@@ -4065,7 +632,7 @@ type Forecast struct {
 
 func (x *Forecast) Reset() {
 	*x = Forecast{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4077,7 +644,7 @@ func (x *Forecast) String() string {
 func (*Forecast) ProtoMessage() {}
 
 func (x *Forecast) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4090,7 +657,7 @@ func (x *Forecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
 func (*Forecast) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Forecast) GetNode() string {
@@ -4152,7 +719,7 @@ type ListForecastsRequest struct {
 
 func (x *ListForecastsRequest) Reset() {
 	*x = ListForecastsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4164,7 +731,7 @@ func (x *ListForecastsRequest) String() string {
 func (*ListForecastsRequest) ProtoMessage() {}
 
 func (x *ListForecastsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4177,7 +744,7 @@ func (x *ListForecastsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListForecastsRequest.ProtoReflect.Descriptor instead.
 func (*ListForecastsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListForecastsRequest) GetIds() []uint64 {
@@ -4196,7 +763,7 @@ type ListForecastsResponse struct {
 
 func (x *ListForecastsResponse) Reset() {
 	*x = ListForecastsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4208,7 +775,7 @@ func (x *ListForecastsResponse) String() string {
 func (*ListForecastsResponse) ProtoMessage() {}
 
 func (x *ListForecastsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4221,7 +788,7 @@ func (x *ListForecastsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListForecastsResponse.ProtoReflect.Descriptor instead.
 func (*ListForecastsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListForecastsResponse) GetForecasts() []*JobForecast {
@@ -4243,7 +810,7 @@ type JobForecast struct {
 
 func (x *JobForecast) Reset() {
 	*x = JobForecast{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4255,7 +822,7 @@ func (x *JobForecast) String() string {
 func (*JobForecast) ProtoMessage() {}
 
 func (x *JobForecast) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4268,7 +835,7 @@ func (x *JobForecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobForecast.ProtoReflect.Descriptor instead.
 func (*JobForecast) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *JobForecast) GetId() uint64 {
@@ -4306,7 +873,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4318,7 +885,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4331,7 +898,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Explanation) GetCode() string {
@@ -4374,7 +941,7 @@ type PredictRequest struct {
 
 func (x *PredictRequest) Reset() {
 	*x = PredictRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[42]
+	mi := &file_berth_api_v1_api_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4386,7 +953,7 @@ func (x *PredictRequest) String() string {
 func (*PredictRequest) ProtoMessage() {}
 
 func (x *PredictRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[42]
+	mi := &file_berth_api_v1_api_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4399,7 +966,7 @@ func (x *PredictRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictRequest.ProtoReflect.Descriptor instead.
 func (*PredictRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PredictRequest) GetSpec() *JobSpec {
@@ -4433,7 +1000,7 @@ type PredictResponse struct {
 
 func (x *PredictResponse) Reset() {
 	*x = PredictResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[43]
+	mi := &file_berth_api_v1_api_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4445,7 +1012,7 @@ func (x *PredictResponse) String() string {
 func (*PredictResponse) ProtoMessage() {}
 
 func (x *PredictResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[43]
+	mi := &file_berth_api_v1_api_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4458,7 +1025,7 @@ func (x *PredictResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictResponse.ProtoReflect.Descriptor instead.
 func (*PredictResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PredictResponse) GetPredictions() []*Prediction {
@@ -4514,7 +1081,7 @@ type Sharing struct {
 
 func (x *Sharing) Reset() {
 	*x = Sharing{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[44]
+	mi := &file_berth_api_v1_api_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4526,7 +1093,7 @@ func (x *Sharing) String() string {
 func (*Sharing) ProtoMessage() {}
 
 func (x *Sharing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[44]
+	mi := &file_berth_api_v1_api_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4539,7 +1106,7 @@ func (x *Sharing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sharing.ProtoReflect.Descriptor instead.
 func (*Sharing) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Sharing) GetGpuType() string {
@@ -4593,7 +1160,7 @@ type SharedJob struct {
 
 func (x *SharedJob) Reset() {
 	*x = SharedJob{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4605,7 +1172,7 @@ func (x *SharedJob) String() string {
 func (*SharedJob) ProtoMessage() {}
 
 func (x *SharedJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4618,7 +1185,7 @@ func (x *SharedJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedJob.ProtoReflect.Descriptor instead.
 func (*SharedJob) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SharedJob) GetId() uint64 {
@@ -4671,7 +1238,7 @@ type SharingAdvice struct {
 
 func (x *SharingAdvice) Reset() {
 	*x = SharingAdvice{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4683,7 +1250,7 @@ func (x *SharingAdvice) String() string {
 func (*SharingAdvice) ProtoMessage() {}
 
 func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4696,7 +1263,7 @@ func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharingAdvice.ProtoReflect.Descriptor instead.
 func (*SharingAdvice) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SharingAdvice) GetGpuType() string {
@@ -4763,7 +1330,7 @@ type WatchJobsRequest struct {
 
 func (x *WatchJobsRequest) Reset() {
 	*x = WatchJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4775,7 +1342,7 @@ func (x *WatchJobsRequest) String() string {
 func (*WatchJobsRequest) ProtoMessage() {}
 
 func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4788,7 +1355,7 @@ func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchJobsRequest) GetIds() []uint64 {
@@ -4825,7 +1392,7 @@ type WatchJobsResponse struct {
 
 func (x *WatchJobsResponse) Reset() {
 	*x = WatchJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4837,7 +1404,7 @@ func (x *WatchJobsResponse) String() string {
 func (*WatchJobsResponse) ProtoMessage() {}
 
 func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4850,7 +1417,7 @@ func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsResponse.ProtoReflect.Descriptor instead.
 func (*WatchJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchJobsResponse) GetJobs() []*Job {
@@ -4885,7 +1452,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4897,7 +1464,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4910,7 +1477,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetStatusRequest) GetBrief() bool {
@@ -4943,7 +1510,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4955,7 +1522,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4968,7 +1535,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetStatusResponse) GetClusterId() string {
@@ -5057,7 +1624,7 @@ type Figures struct {
 
 func (x *Figures) Reset() {
 	*x = Figures{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5069,7 +1636,7 @@ func (x *Figures) String() string {
 func (*Figures) ProtoMessage() {}
 
 func (x *Figures) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5082,7 +1649,7 @@ func (x *Figures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Figures.ProtoReflect.Descriptor instead.
 func (*Figures) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Figures) GetSince() *timestamppb.Timestamp {
@@ -5132,7 +1699,7 @@ type PassFigures struct {
 
 func (x *PassFigures) Reset() {
 	*x = PassFigures{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5144,7 +1711,7 @@ func (x *PassFigures) String() string {
 func (*PassFigures) ProtoMessage() {}
 
 func (x *PassFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5157,7 +1724,7 @@ func (x *PassFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PassFigures.ProtoReflect.Descriptor instead.
 func (*PassFigures) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PassFigures) GetKind() string {
@@ -5227,7 +1794,7 @@ type CallFigures struct {
 
 func (x *CallFigures) Reset() {
 	*x = CallFigures{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5239,7 +1806,7 @@ func (x *CallFigures) String() string {
 func (*CallFigures) ProtoMessage() {}
 
 func (x *CallFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5252,7 +1819,7 @@ func (x *CallFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallFigures.ProtoReflect.Descriptor instead.
 func (*CallFigures) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CallFigures) GetMethod() string {
@@ -5312,7 +1879,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5324,7 +1891,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5337,7 +1904,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Member) GetId() string {
@@ -5497,7 +2064,7 @@ type JobCount struct {
 
 func (x *JobCount) Reset() {
 	*x = JobCount{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5509,7 +2076,7 @@ func (x *JobCount) String() string {
 func (*JobCount) ProtoMessage() {}
 
 func (x *JobCount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5522,7 +2089,7 @@ func (x *JobCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCount.ProtoReflect.Descriptor instead.
 func (*JobCount) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *JobCount) GetState() string {
@@ -5551,7 +2118,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5563,7 +2130,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5576,7 +2143,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListNodesRequest) GetIds() []string {
@@ -5603,7 +2170,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5615,7 +2182,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5628,7 +2195,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -5691,7 +2258,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5703,7 +2270,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5716,7 +2283,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Node) GetId() string {
@@ -5959,7 +2526,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[59]
+	mi := &file_berth_api_v1_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5971,7 +2538,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[59]
+	mi := &file_berth_api_v1_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5984,7 +2551,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GPU) GetUuid() string {
@@ -6221,7 +2788,7 @@ type GPUDetail struct {
 
 func (x *GPUDetail) Reset() {
 	*x = GPUDetail{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6233,7 +2800,7 @@ func (x *GPUDetail) String() string {
 func (*GPUDetail) ProtoMessage() {}
 
 func (x *GPUDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6246,7 +2813,7 @@ func (x *GPUDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUDetail.ProtoReflect.Descriptor instead.
 func (*GPUDetail) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GPUDetail) GetName() string {
@@ -6354,7 +2921,7 @@ type GPUInstance struct {
 
 func (x *GPUInstance) Reset() {
 	*x = GPUInstance{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6366,7 +2933,7 @@ func (x *GPUInstance) String() string {
 func (*GPUInstance) ProtoMessage() {}
 
 func (x *GPUInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6379,7 +2946,7 @@ func (x *GPUInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUInstance.ProtoReflect.Descriptor instead.
 func (*GPUInstance) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GPUInstance) GetUuid() string {
@@ -6424,7 +2991,7 @@ type StrayProcess struct {
 
 func (x *StrayProcess) Reset() {
 	*x = StrayProcess{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6436,7 +3003,7 @@ func (x *StrayProcess) String() string {
 func (*StrayProcess) ProtoMessage() {}
 
 func (x *StrayProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6449,7 +3016,7 @@ func (x *StrayProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StrayProcess.ProtoReflect.Descriptor instead.
 func (*StrayProcess) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *StrayProcess) GetPid() int64 {
@@ -6499,7 +3066,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[63]
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6511,7 +3078,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[63]
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6524,7 +3091,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *NodeEvent) GetAt() *timestamppb.Timestamp {
@@ -6588,7 +3155,7 @@ type SetSharingRequest struct {
 
 func (x *SetSharingRequest) Reset() {
 	*x = SetSharingRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[64]
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6600,7 +3167,7 @@ func (x *SetSharingRequest) String() string {
 func (*SetSharingRequest) ProtoMessage() {}
 
 func (x *SetSharingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[64]
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6613,7 +3180,7 @@ func (x *SetSharingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSharingRequest.ProtoReflect.Descriptor instead.
 func (*SetSharingRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SetSharingRequest) GetGpu() string {
@@ -6682,7 +3249,7 @@ type SetSharingResponse struct {
 
 func (x *SetSharingResponse) Reset() {
 	*x = SetSharingResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[65]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6694,7 +3261,7 @@ func (x *SetSharingResponse) String() string {
 func (*SetSharingResponse) ProtoMessage() {}
 
 func (x *SetSharingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[65]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6707,7 +3274,7 @@ func (x *SetSharingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSharingResponse.ProtoReflect.Descriptor instead.
 func (*SetSharingResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SetSharingResponse) GetOff() []*SharingOff {
@@ -6732,7 +3299,7 @@ type SharingOff struct {
 
 func (x *SharingOff) Reset() {
 	*x = SharingOff{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[66]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6744,7 +3311,7 @@ func (x *SharingOff) String() string {
 func (*SharingOff) ProtoMessage() {}
 
 func (x *SharingOff) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[66]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6757,7 +3324,7 @@ func (x *SharingOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharingOff.ProtoReflect.Descriptor instead.
 func (*SharingOff) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SharingOff) GetGpu() string {
@@ -6815,7 +3382,7 @@ type DrainGPURequest struct {
 
 func (x *DrainGPURequest) Reset() {
 	*x = DrainGPURequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[67]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6827,7 +3394,7 @@ func (x *DrainGPURequest) String() string {
 func (*DrainGPURequest) ProtoMessage() {}
 
 func (x *DrainGPURequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[67]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6840,7 +3407,7 @@ func (x *DrainGPURequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPURequest.ProtoReflect.Descriptor instead.
 func (*DrainGPURequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{67}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DrainGPURequest) GetGpu() string {
@@ -6881,7 +3448,7 @@ type DrainGPUResponse struct {
 
 func (x *DrainGPUResponse) Reset() {
 	*x = DrainGPUResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[68]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6893,7 +3460,7 @@ func (x *DrainGPUResponse) String() string {
 func (*DrainGPUResponse) ProtoMessage() {}
 
 func (x *DrainGPUResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[68]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6906,7 +3473,7 @@ func (x *DrainGPUResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPUResponse.ProtoReflect.Descriptor instead.
 func (*DrainGPUResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{68}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DrainGPUResponse) GetNode() *Node {
@@ -6934,7 +3501,7 @@ type ResumeGPURequest struct {
 
 func (x *ResumeGPURequest) Reset() {
 	*x = ResumeGPURequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[69]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6946,7 +3513,7 @@ func (x *ResumeGPURequest) String() string {
 func (*ResumeGPURequest) ProtoMessage() {}
 
 func (x *ResumeGPURequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[69]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6959,7 +3526,7 @@ func (x *ResumeGPURequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGPURequest.ProtoReflect.Descriptor instead.
 func (*ResumeGPURequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{69}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ResumeGPURequest) GetGpu() string {
@@ -6993,7 +3560,7 @@ type ResumeGPUResponse struct {
 
 func (x *ResumeGPUResponse) Reset() {
 	*x = ResumeGPUResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[70]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7005,7 +3572,7 @@ func (x *ResumeGPUResponse) String() string {
 func (*ResumeGPUResponse) ProtoMessage() {}
 
 func (x *ResumeGPUResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[70]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7018,7 +3585,7 @@ func (x *ResumeGPUResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGPUResponse.ProtoReflect.Descriptor instead.
 func (*ResumeGPUResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{70}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ResumeGPUResponse) GetNode() *Node {
@@ -7050,7 +3617,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[71]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7062,7 +3629,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[71]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7075,7 +3642,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{71}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DrainNodeRequest) GetId() string {
@@ -7118,7 +3685,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[72]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7130,7 +3697,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[72]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7143,7 +3710,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{72}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -7176,7 +3743,7 @@ type ResumeNodeRequest struct {
 
 func (x *ResumeNodeRequest) Reset() {
 	*x = ResumeNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[73]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7188,7 +3755,7 @@ func (x *ResumeNodeRequest) String() string {
 func (*ResumeNodeRequest) ProtoMessage() {}
 
 func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[73]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7201,7 +3768,7 @@ func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{73}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ResumeNodeRequest) GetId() string {
@@ -7220,7 +3787,7 @@ type ResumeNodeResponse struct {
 
 func (x *ResumeNodeResponse) Reset() {
 	*x = ResumeNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[74]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7232,7 +3799,7 @@ func (x *ResumeNodeResponse) String() string {
 func (*ResumeNodeResponse) ProtoMessage() {}
 
 func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[74]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7245,7 +3812,7 @@ func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{74}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ResumeNodeResponse) GetNode() *Node {
@@ -7264,7 +3831,7 @@ type FenceNodeRequest struct {
 
 func (x *FenceNodeRequest) Reset() {
 	*x = FenceNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[75]
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7276,7 +3843,7 @@ func (x *FenceNodeRequest) String() string {
 func (*FenceNodeRequest) ProtoMessage() {}
 
 func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[75]
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7289,7 +3856,7 @@ func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeRequest.ProtoReflect.Descriptor instead.
 func (*FenceNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{75}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *FenceNodeRequest) GetId() string {
@@ -7311,7 +3878,7 @@ type FenceNodeResponse struct {
 
 func (x *FenceNodeResponse) Reset() {
 	*x = FenceNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[76]
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7323,7 +3890,7 @@ func (x *FenceNodeResponse) String() string {
 func (*FenceNodeResponse) ProtoMessage() {}
 
 func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[76]
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7336,7 +3903,7 @@ func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeResponse.ProtoReflect.Descriptor instead.
 func (*FenceNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{76}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *FenceNodeResponse) GetNode() *Node {
@@ -7369,7 +3936,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[77]
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7381,7 +3948,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[77]
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7394,7 +3961,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{77}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RemoveNodeRequest) GetId() string {
@@ -7412,7 +3979,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[78]
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7424,7 +3991,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[78]
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7437,7 +4004,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{78}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
 }
 
 type SetDeniedRequest struct {
@@ -7456,7 +4023,7 @@ type SetDeniedRequest struct {
 
 func (x *SetDeniedRequest) Reset() {
 	*x = SetDeniedRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[79]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7468,7 +4035,7 @@ func (x *SetDeniedRequest) String() string {
 func (*SetDeniedRequest) ProtoMessage() {}
 
 func (x *SetDeniedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[79]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7481,7 +4048,7 @@ func (x *SetDeniedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetDeniedRequest.ProtoReflect.Descriptor instead.
 func (*SetDeniedRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{79}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SetDeniedRequest) GetLook() bool {
@@ -7522,7 +4089,7 @@ type SetDeniedResponse struct {
 
 func (x *SetDeniedResponse) Reset() {
 	*x = SetDeniedResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[80]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7534,7 +4101,7 @@ func (x *SetDeniedResponse) String() string {
 func (*SetDeniedResponse) ProtoMessage() {}
 
 func (x *SetDeniedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[80]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7547,7 +4114,7 @@ func (x *SetDeniedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetDeniedResponse.ProtoReflect.Descriptor instead.
 func (*SetDeniedResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{80}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SetDeniedResponse) GetDenied() []*Denied {
@@ -7568,7 +4135,7 @@ type Denied struct {
 
 func (x *Denied) Reset() {
 	*x = Denied{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[81]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7580,7 +4147,7 @@ func (x *Denied) String() string {
 func (*Denied) ProtoMessage() {}
 
 func (x *Denied) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[81]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7593,7 +4160,7 @@ func (x *Denied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Denied.ProtoReflect.Descriptor instead.
 func (*Denied) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{81}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Denied) GetRole() string {
@@ -7628,7 +4195,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[82]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7640,7 +4207,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[82]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7653,7 +4220,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{82}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -7687,7 +4254,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[83]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7699,7 +4266,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[83]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7712,7 +4279,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{83}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -7783,7 +4350,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[84]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7795,7 +4362,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[84]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7808,7 +4375,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{84}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Partition) GetName() string {
@@ -7982,7 +4549,7 @@ type HostTerms struct {
 
 func (x *HostTerms) Reset() {
 	*x = HostTerms{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[85]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7994,7 +4561,7 @@ func (x *HostTerms) String() string {
 func (*HostTerms) ProtoMessage() {}
 
 func (x *HostTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[85]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8007,7 +4574,7 @@ func (x *HostTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostTerms.ProtoReflect.Descriptor instead.
 func (*HostTerms) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{85}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *HostTerms) GetMemPerGpuMib() int64 {
@@ -8050,7 +4617,7 @@ type AccessList struct {
 
 func (x *AccessList) Reset() {
 	*x = AccessList{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[86]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8062,7 +4629,7 @@ func (x *AccessList) String() string {
 func (*AccessList) ProtoMessage() {}
 
 func (x *AccessList) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[86]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8075,7 +4642,7 @@ func (x *AccessList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessList.ProtoReflect.Descriptor instead.
 func (*AccessList) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{86}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *AccessList) GetList() string {
@@ -8102,7 +4669,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[87]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8114,7 +4681,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[87]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8127,7 +4694,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{87}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListPartitionsRequest) GetNames() []string {
@@ -8146,7 +4713,7 @@ type ListPartitionsResponse struct {
 
 func (x *ListPartitionsResponse) Reset() {
 	*x = ListPartitionsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[88]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8158,7 +4725,7 @@ func (x *ListPartitionsResponse) String() string {
 func (*ListPartitionsResponse) ProtoMessage() {}
 
 func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[88]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8171,7 +4738,7 @@ func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListPartitionsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{88}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListPartitionsResponse) GetPartitions() []*Partition {
@@ -8221,7 +4788,7 @@ type SetPartitionRequest struct {
 
 func (x *SetPartitionRequest) Reset() {
 	*x = SetPartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[89]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8233,7 +4800,7 @@ func (x *SetPartitionRequest) String() string {
 func (*SetPartitionRequest) ProtoMessage() {}
 
 func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[89]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8246,7 +4813,7 @@ func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionRequest.ProtoReflect.Descriptor instead.
 func (*SetPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{89}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SetPartitionRequest) GetName() string {
@@ -8399,7 +4966,7 @@ type SetPartitionResponse struct {
 
 func (x *SetPartitionResponse) Reset() {
 	*x = SetPartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[90]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8411,7 +4978,7 @@ func (x *SetPartitionResponse) String() string {
 func (*SetPartitionResponse) ProtoMessage() {}
 
 func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[90]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8424,7 +4991,7 @@ func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionResponse.ProtoReflect.Descriptor instead.
 func (*SetPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{90}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SetPartitionResponse) GetPartition() *Partition {
@@ -8450,7 +5017,7 @@ type RemovePartitionRequest struct {
 
 func (x *RemovePartitionRequest) Reset() {
 	*x = RemovePartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[91]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8462,7 +5029,7 @@ func (x *RemovePartitionRequest) String() string {
 func (*RemovePartitionRequest) ProtoMessage() {}
 
 func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[91]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8475,7 +5042,7 @@ func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionRequest.ProtoReflect.Descriptor instead.
 func (*RemovePartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{91}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RemovePartitionRequest) GetName() string {
@@ -8493,7 +5060,7 @@ type RemovePartitionResponse struct {
 
 func (x *RemovePartitionResponse) Reset() {
 	*x = RemovePartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[92]
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8505,7 +5072,7 @@ func (x *RemovePartitionResponse) String() string {
 func (*RemovePartitionResponse) ProtoMessage() {}
 
 func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[92]
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8518,7 +5085,7 @@ func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionResponse.ProtoReflect.Descriptor instead.
 func (*RemovePartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{92}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
 }
 
 // Reservation keeps nodes or cards for some jobs, or for nobody, for a while.
@@ -8554,7 +5121,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[93]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8566,7 +5133,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[93]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8579,7 +5146,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{93}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Reservation) GetName() string {
@@ -8720,7 +5287,7 @@ type ReservedGPU struct {
 
 func (x *ReservedGPU) Reset() {
 	*x = ReservedGPU{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[94]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8732,7 +5299,7 @@ func (x *ReservedGPU) String() string {
 func (*ReservedGPU) ProtoMessage() {}
 
 func (x *ReservedGPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[94]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8745,7 +5312,7 @@ func (x *ReservedGPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservedGPU.ProtoReflect.Descriptor instead.
 func (*ReservedGPU) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{94}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ReservedGPU) GetUuid() string {
@@ -8786,7 +5353,7 @@ type ListReservationsRequest struct {
 
 func (x *ListReservationsRequest) Reset() {
 	*x = ListReservationsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[95]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8798,7 +5365,7 @@ func (x *ListReservationsRequest) String() string {
 func (*ListReservationsRequest) ProtoMessage() {}
 
 func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[95]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8811,7 +5378,7 @@ func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ListReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{95}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListReservationsRequest) GetNames() []string {
@@ -8830,7 +5397,7 @@ type ListReservationsResponse struct {
 
 func (x *ListReservationsResponse) Reset() {
 	*x = ListReservationsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[96]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8842,7 +5409,7 @@ func (x *ListReservationsResponse) String() string {
 func (*ListReservationsResponse) ProtoMessage() {}
 
 func (x *ListReservationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[96]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8855,7 +5422,7 @@ func (x *ListReservationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsResponse.ProtoReflect.Descriptor instead.
 func (*ListReservationsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{96}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListReservationsResponse) GetReservations() []*Reservation {
@@ -8903,7 +5470,7 @@ type SetReservationRequest struct {
 
 func (x *SetReservationRequest) Reset() {
 	*x = SetReservationRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[97]
+	mi := &file_berth_api_v1_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8915,7 +5482,7 @@ func (x *SetReservationRequest) String() string {
 func (*SetReservationRequest) ProtoMessage() {}
 
 func (x *SetReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[97]
+	mi := &file_berth_api_v1_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8928,7 +5495,7 @@ func (x *SetReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservationRequest.ProtoReflect.Descriptor instead.
 func (*SetReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{97}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SetReservationRequest) GetName() string {
@@ -9088,7 +5655,7 @@ type SetReservationResponse struct {
 
 func (x *SetReservationResponse) Reset() {
 	*x = SetReservationResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[98]
+	mi := &file_berth_api_v1_api_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9100,7 +5667,7 @@ func (x *SetReservationResponse) String() string {
 func (*SetReservationResponse) ProtoMessage() {}
 
 func (x *SetReservationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[98]
+	mi := &file_berth_api_v1_api_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9113,7 +5680,7 @@ func (x *SetReservationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservationResponse.ProtoReflect.Descriptor instead.
 func (*SetReservationResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{98}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SetReservationResponse) GetReservation() *Reservation {
@@ -9139,7 +5706,7 @@ type RemoveReservationRequest struct {
 
 func (x *RemoveReservationRequest) Reset() {
 	*x = RemoveReservationRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[99]
+	mi := &file_berth_api_v1_api_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9151,7 +5718,7 @@ func (x *RemoveReservationRequest) String() string {
 func (*RemoveReservationRequest) ProtoMessage() {}
 
 func (x *RemoveReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[99]
+	mi := &file_berth_api_v1_api_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9164,7 +5731,7 @@ func (x *RemoveReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservationRequest.ProtoReflect.Descriptor instead.
 func (*RemoveReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{99}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *RemoveReservationRequest) GetName() string {
@@ -9182,7 +5749,7 @@ type RemoveReservationResponse struct {
 
 func (x *RemoveReservationResponse) Reset() {
 	*x = RemoveReservationResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[100]
+	mi := &file_berth_api_v1_api_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9194,7 +5761,7 @@ func (x *RemoveReservationResponse) String() string {
 func (*RemoveReservationResponse) ProtoMessage() {}
 
 func (x *RemoveReservationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[100]
+	mi := &file_berth_api_v1_api_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9207,7 +5774,7 @@ func (x *RemoveReservationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservationResponse.ProtoReflect.Descriptor instead.
 func (*RemoveReservationResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{100}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{70}
 }
 
 // UpdateJobRequest changes what is named.
@@ -9248,7 +5815,7 @@ type UpdateJobRequest struct {
 
 func (x *UpdateJobRequest) Reset() {
 	*x = UpdateJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[101]
+	mi := &file_berth_api_v1_api_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9260,7 +5827,7 @@ func (x *UpdateJobRequest) String() string {
 func (*UpdateJobRequest) ProtoMessage() {}
 
 func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[101]
+	mi := &file_berth_api_v1_api_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9273,7 +5840,7 @@ func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
 func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{101}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *UpdateJobRequest) GetId() uint64 {
@@ -9454,7 +6021,7 @@ type UpdateJobResponse struct {
 
 func (x *UpdateJobResponse) Reset() {
 	*x = UpdateJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[102]
+	mi := &file_berth_api_v1_api_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9466,7 +6033,7 @@ func (x *UpdateJobResponse) String() string {
 func (*UpdateJobResponse) ProtoMessage() {}
 
 func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[102]
+	mi := &file_berth_api_v1_api_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9479,7 +6046,7 @@ func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobResponse.ProtoReflect.Descriptor instead.
 func (*UpdateJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{102}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *UpdateJobResponse) GetJob() *Job {
@@ -9500,357 +6067,7 @@ var File_berth_api_v1_api_proto protoreflect.FileDescriptor
 
 const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\n" +
-	"\x16berth/api/v1/api.proto\x12\fberth.api.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"]\n" +
-	"\x11SubmitJobsRequest\x12\x1d\n" +
-	"\n" +
-	"request_id\x18\x01 \x01(\tR\trequestId\x12)\n" +
-	"\x04jobs\x18\x02 \x03(\v2\x15.berth.api.v1.JobSpecR\x04jobs\"X\n" +
-	"\x12SubmitJobsResponse\x12\x10\n" +
-	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\x90\r\n" +
-	"\aJobSpec\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
-	"\x03env\x18\x03 \x03(\fR\x03env\x12\x10\n" +
-	"\x03dir\x18\x04 \x01(\fR\x03dir\x12\x14\n" +
-	"\x05image\x18\x05 \x01(\tR\x05image\x12\x12\n" +
-	"\x04gpus\x18\x06 \x01(\rR\x04gpus\x12\x1c\n" +
-	"\texclusive\x18\a \x01(\bR\texclusive\x12\x19\n" +
-	"\bgpu_type\x18\b \x01(\tR\agpuType\x12\x12\n" +
-	"\x04node\x18\t \x01(\tR\x04node\x12\x1e\n" +
-	"\vgpu_mem_mib\x18\n" +
-	" \x01(\x03R\tgpuMemMib\x12$\n" +
-	"\x0egpu_util_milli\x18\v \x01(\x03R\fgpuUtilMilli\x125\n" +
-	"\bexpected\x18\f \x01(\v2\x19.google.protobuf.DurationR\bexpected\x12\x17\n" +
-	"\amem_mib\x18\r \x01(\x03R\x06memMib\x12\x1b\n" +
-	"\tcpu_milli\x18\x0e \x01(\x03R\bcpuMilli\x128\n" +
-	"\n" +
-	"time_limit\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\ttimeLimit\x12\x14\n" +
-	"\x05stdin\x18\x10 \x01(\fR\x05stdin\x12\x16\n" +
-	"\x06stdout\x18\x11 \x01(\fR\x06stdout\x12\x16\n" +
-	"\x06stderr\x18\x12 \x01(\fR\x06stderr\x12&\n" +
-	"\x0frequeue_on_loss\x18\x13 \x01(\bR\rrequeueOnLoss\x12\x1a\n" +
-	"\bfeatures\x18\x14 \x01(\fR\bfeatures\x12\x18\n" +
-	"\acomment\x18\x15 \x01(\tR\acomment\x12\x16\n" +
-	"\x06script\x18\x16 \x01(\fR\x06script\x126\n" +
-	"\bdeadline\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12:\n" +
-	"\vdeadline_in\x18\x18 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"deadlineIn\x12\x1c\n" +
-	"\tobjective\x18\x19 \x01(\tR\tobjective\x12\x1e\n" +
-	"\vmax_power_w\x18\x1a \x01(\x03R\tmaxPowerW\x12$\n" +
-	"\x0emax_cost_milli\x18\x1b \x01(\x03R\fmaxCostMilli\x12+\n" +
-	"\x11checkpoint_signal\x18\x1c \x01(\tR\x10checkpointSignal\x12D\n" +
-	"\x10checkpoint_grace\x18\x1d \x01(\v2\x19.google.protobuf.DurationR\x0fcheckpointGrace\x12\x1c\n" +
-	"\tpartition\x18\x1e \x01(\tR\tpartition\x12\x15\n" +
-	"\x06or_cpu\x18$ \x01(\bR\x05orCpu\x12\x12\n" +
-	"\x04hold\x18\x1f \x01(\bR\x04hold\x120\n" +
-	"\x05begin\x18  \x01(\v2\x1a.google.protobuf.TimestampR\x05begin\x122\n" +
-	"\adepends\x18! \x03(\v2\x18.berth.api.v1.DependencyR\adepends\x12\x1d\n" +
-	"\n" +
-	"depend_any\x18\" \x01(\bR\tdependAny\x12.\n" +
-	"\x13kill_invalid_depend\x18# \x01(\bR\x11killInvalidDepend\x12/\n" +
-	"\awarning\x18% \x01(\v2\x15.berth.api.v1.WarningR\awarning\x12\x1a\n" +
-	"\btruncate\x18& \x01(\bR\btruncate\x125\n" +
-	"\tcontainer\x18' \x01(\v2\x17.berth.api.v1.ContainerR\tcontainer\x12\x14\n" +
-	"\x05nodes\x18( \x01(\rR\x05nodes\x12$\n" +
-	"\x0etasks_per_node\x18) \x01(\rR\ftasksPerNode\x12\x1b\n" +
-	"\tmail_type\x18* \x01(\tR\bmailType\x12\x1b\n" +
-	"\tmail_user\x18+ \x01(\tR\bmailUser\x122\n" +
-	"\aidle_ok\x18, \x01(\v2\x19.google.protobuf.DurationR\x06idleOk\x12\x1b\n" +
-	"\tno_resize\x183 \x01(\bR\bnoResize\x12\x18\n" +
-	"\aaccount\x18- \x01(\tR\aaccount\x12\x10\n" +
-	"\x03qos\x18. \x01(\tR\x03qos\x12\x12\n" +
-	"\x04nice\x18/ \x01(\x11R\x04nice\x12\x14\n" +
-	"\x05array\x18< \x01(\tR\x05array\x12)\n" +
-	"\x05where\x182 \x01(\v2\x13.berth.api.v1.WhereR\x05where\"\x8b\x01\n" +
-	"\x05Where\x12\x14\n" +
-	"\x05nodes\x18\x01 \x01(\tR\x05nodes\x12\x18\n" +
-	"\aexclude\x18\x02 \x01(\tR\aexclude\x12\x1a\n" +
-	"\bfeatures\x18\x03 \x01(\tR\bfeatures\x12\x14\n" +
-	"\x05whole\x18\x04 \x01(\bR\x05whole\x12 \n" +
-	"\vreservation\x18\x05 \x01(\tR\vreservation\"\xa1\x01\n" +
-	"\tContainer\x12\x18\n" +
-	"\anetwork\x18\x01 \x01(\tR\anetwork\x12+\n" +
-	"\x06mounts\x18\x02 \x03(\v2\x13.berth.api.v1.MountR\x06mounts\x12\x1b\n" +
-	"\tread_only\x18\x03 \x01(\bR\breadOnly\x12\x17\n" +
-	"\atmp_mib\x18\x04 \x01(\x03R\x06tmpMib\x12\x17\n" +
-	"\ashm_mib\x18\x05 \x01(\x03R\x06shmMib\"T\n" +
-	"\x05Mount\x12\x16\n" +
-	"\x06source\x18\x01 \x01(\fR\x06source\x12\x16\n" +
-	"\x06target\x18\x02 \x01(\fR\x06target\x12\x1b\n" +
-	"\tread_only\x18\x03 \x01(\bR\breadOnly\"j\n" +
-	"\aWarning\x12\x16\n" +
-	"\x06signal\x18\x01 \x01(\tR\x06signal\x121\n" +
-	"\x06before\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06before\x12\x14\n" +
-	"\x05first\x18\x03 \x01(\bR\x05first\"\x85\x01\n" +
-	"\n" +
-	"Dependency\x12\x12\n" +
-	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x10\n" +
-	"\x03job\x18\x02 \x01(\x04R\x03job\x12\x17\n" +
-	"\x04task\x18\x03 \x01(\rH\x00R\x04task\x88\x01\x01\x12/\n" +
-	"\x05delay\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05delayB\a\n" +
-	"\x05_task\"\x95\f\n" +
-	"\x03Job\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
-	"\x04user\x18\x03 \x01(\tR\x04user\x12\x10\n" +
-	"\x03uid\x18\x04 \x01(\rR\x03uid\x12\x14\n" +
-	"\x05state\x18\x05 \x01(\tR\x05state\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\x12#\n" +
-	"\rreason_detail\x18\a \x01(\tR\freasonDetail\x12 \n" +
-	"\texit_code\x18\b \x01(\x05H\x00R\bexitCode\x88\x01\x01\x12\x16\n" +
-	"\x06signal\x18\t \x01(\x05R\x06signal\x12\x12\n" +
-	"\x04node\x18\n" +
-	" \x01(\tR\x04node\x12*\n" +
-	"\x04gpus\x18\v \x03(\v2\x16.berth.api.v1.GPUShareR\x04gpus\x126\n" +
-	"\tpredicted\x18\f \x01(\v2\x18.berth.api.v1.PredictionR\tpredicted\x122\n" +
-	"\bmeasured\x18\r \x01(\v2\x16.berth.api.v1.MeasuredR\bmeasured\x128\n" +
-	"\tsubmitted\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\tsubmitted\x124\n" +
-	"\astarted\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x120\n" +
-	"\x05ended\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12C\n" +
-	"\x0festimated_start\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\x0eestimatedStart\x12\x14\n" +
-	"\x05queue\x18\x12 \x01(\tR\x05queue\x12%\n" +
-	"\x0equeue_position\x18\x13 \x01(\rR\rqueuePosition\x12)\n" +
-	"\x04spec\x18\x14 \x01(\v2\x15.berth.api.v1.JobSpecR\x04spec\x121\n" +
-	"\battempts\x18\x15 \x03(\v2\x15.berth.api.v1.AttemptR\battempts\x12\x1a\n" +
-	"\brevision\x18\x16 \x01(\x04R\brevision\x12\x1e\n" +
-	"\n" +
-	"neighbours\x18\x17 \x03(\x04R\n" +
-	"neighbours\x12\x1f\n" +
-	"\vgpus_wanted\x18\x18 \x01(\rR\n" +
-	"gpusWanted\x12)\n" +
-	"\x10cancel_requested\x18\x19 \x01(\bR\x0fcancelRequested\x12-\n" +
-	"\x12predicted_slowdown\x18\x1a \x01(\x01R\x11predictedSlowdown\x12/\n" +
-	"\x05slack\x18\x1b \x01(\v2\x19.google.protobuf.DurationR\x05slack\x12\x1c\n" +
-	"\tpartition\x18\x1e \x01(\tR\tpartition\x12:\n" +
-	"\vpredictions\x18\x1f \x03(\v2\x18.berth.api.v1.PredictionR\vpredictions\x12\x1e\n" +
-	"\n" +
-	"dependency\x18  \x01(\tR\n" +
-	"dependency\x12\x1b\n" +
-	"\tnode_list\x18! \x01(\tR\bnodeList\x12!\n" +
-	"\fnodes_wanted\x18\" \x01(\rR\vnodesWanted\x12$\n" +
-	"\x0etasks_per_node\x18# \x01(\rR\ftasksPerNode\x12\x18\n" +
-	"\aaccount\x18$ \x01(\tR\aaccount\x12\x10\n" +
-	"\x03qos\x18% \x01(\tR\x03qos\x12\x12\n" +
-	"\x04nice\x18& \x01(\x11R\x04nice\x12 \n" +
-	"\farray_job_id\x18< \x01(\x04R\n" +
-	"arrayJobId\x12'\n" +
-	"\rarray_task_id\x18= \x01(\rH\x01R\varrayTaskId\x88\x01\x01\x12\x1f\n" +
-	"\varray_tasks\x18> \x01(\tR\n" +
-	"arrayTasks\x12\x1f\n" +
-	"\varray_count\x18? \x01(\rR\n" +
-	"arrayCount\x12%\n" +
-	"\x0earray_throttle\x18@ \x01(\rR\rarrayThrottle\x12-\n" +
-	"\x05array\x18A \x01(\v2\x17.berth.api.v1.ArrayInfoR\x05arrayB\f\n" +
-	"\n" +
-	"_exit_codeB\x10\n" +
-	"\x0e_array_task_id\"\x9b\x01\n" +
-	"\tArrayInfo\x12\x14\n" +
-	"\x05tasks\x18\x01 \x01(\tR\x05tasks\x12\x12\n" +
-	"\x04size\x18\x02 \x01(\rR\x04size\x12\x14\n" +
-	"\x05ended\x18\x03 \x01(\rR\x05ended\x12\x1c\n" +
-	"\tcompleted\x18\x04 \x01(\rR\tcompleted\x120\n" +
-	"\x06states\x18\x05 \x03(\v2\x18.berth.api.v1.ArrayCountR\x06states\"8\n" +
-	"\n" +
-	"ArrayCount\x12\x14\n" +
-	"\x05state\x18\x01 \x01(\tR\x05state\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\rR\x05count\"\x8e\x01\n" +
-	"\bGPUShare\x12\x12\n" +
-	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x12\n" +
-	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
-	"\x05index\x18\x03 \x01(\rR\x05index\x12)\n" +
-	"\x05share\x18\x04 \x01(\v2\x13.berth.api.v1.ShareR\x05share\x12\x19\n" +
-	"\bcap_mode\x18\x05 \x01(\tR\acapMode\"u\n" +
-	"\x05Share\x12\x17\n" +
-	"\amem_mib\x18\x01 \x01(\x03R\x06memMib\x12\x14\n" +
-	"\x05milli\x18\x02 \x01(\x03R\x05milli\x12\x1c\n" +
-	"\texclusive\x18\x03 \x01(\bR\texclusive\x12\x1f\n" +
-	"\vgranted_mib\x18\x04 \x01(\x03R\n" +
-	"grantedMib\"\xf2\x02\n" +
-	"\n" +
-	"Prediction\x12\x19\n" +
-	"\bgpu_type\x18\x01 \x01(\tR\agpuType\x12\x1e\n" +
-	"\vgpu_mem_mib\x18\x02 \x01(\x03R\tgpuMemMib\x12%\n" +
-	"\x0fgpu_mem_p95_mib\x18\x03 \x01(\x03R\fgpuMemP95Mib\x12$\n" +
-	"\x0egpu_util_milli\x18\x04 \x01(\x03R\fgpuUtilMilli\x12\x18\n" +
-	"\aseconds\x18\x05 \x01(\x01R\aseconds\x12 \n" +
-	"\fhost_mem_mib\x18\x06 \x01(\x03R\n" +
-	"hostMemMib\x12\x1b\n" +
-	"\tcpu_milli\x18\a \x01(\x03R\bcpuMilli\x12\x17\n" +
-	"\apower_w\x18\b \x01(\x03R\x06powerW\x12\x1e\n" +
-	"\n" +
-	"confidence\x18\t \x01(\x01R\n" +
-	"confidence\x12\x16\n" +
-	"\x06source\x18\n" +
-	" \x01(\tR\x06source\x122\n" +
-	"\x05parts\x18\v \x03(\v2\x1c.berth.api.v1.PredictionPartR\x05parts\"6\n" +
-	"\x0ePredictionPart\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
-	"\x03mib\x18\x02 \x01(\x03R\x03mib\"\x8c\x02\n" +
-	"\bMeasured\x12\x1e\n" +
-	"\vgpu_mem_mib\x18\x01 \x01(\x03R\tgpuMemMib\x12$\n" +
-	"\x0egpu_util_milli\x18\x02 \x01(\x03R\fgpuUtilMilli\x12\x18\n" +
-	"\aseconds\x18\x03 \x01(\x01R\aseconds\x12 \n" +
-	"\fhost_mem_mib\x18\x04 \x01(\x03R\n" +
-	"hostMemMib\x12\x1b\n" +
-	"\tcpu_milli\x18\x05 \x01(\x03R\bcpuMilli\x12\x17\n" +
-	"\agpu_oom\x18\x06 \x01(\bR\x06gpuOom\x12\x17\n" +
-	"\apower_w\x18\a \x01(\x03R\x06powerW\x12/\n" +
-	"\aprofile\x18\b \x01(\v2\x15.berth.api.v1.ProfileR\aprofile\"\xd9\x03\n" +
-	"\aProfile\x12'\n" +
-	"\x10gpu_mem_mean_mib\x18\x01 \x01(\x03R\rgpuMemMeanMib\x12+\n" +
-	"\x12gpu_util_p95_milli\x18\x02 \x01(\x03R\x0fgpuUtilP95Milli\x123\n" +
-	"\x16gpu_mem_activity_milli\x18\x03 \x01(\x03R\x13gpuMemActivityMilli\x12\x19\n" +
-	"\benergy_j\x18\x04 \x01(\x03R\aenergyJ\x124\n" +
-	"\x17host_mem_high_water_mib\x18\x05 \x01(\x03R\x13hostMemHighWaterMib\x12\x1d\n" +
-	"\n" +
-	"read_bytes\x18\x06 \x01(\x03R\treadBytes\x12#\n" +
-	"\rwritten_bytes\x18\a \x01(\x03R\fwrittenBytes\x12'\n" +
-	"\x0fsampled_seconds\x18\b \x01(\x01R\x0esampledSeconds\x12\x1f\n" +
-	"\vgap_seconds\x18\t \x01(\x01R\n" +
-	"gapSeconds\x12;\n" +
-	"\n" +
-	"neighbours\x18\n" +
-	" \x03(\v2\x1b.berth.api.v1.NeighbourSpanR\n" +
-	"neighbours\x12'\n" +
-	"\x0fmore_neighbours\x18\v \x01(\rR\x0emoreNeighbours\"\x84\x01\n" +
-	"\rNeighbourSpan\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\x04R\x03job\x12!\n" +
-	"\ffrom_seconds\x18\x02 \x01(\x01R\vfromSeconds\x12\x18\n" +
-	"\aseconds\x18\x03 \x01(\x01R\aseconds\x12$\n" +
-	"\x0egpu_util_milli\x18\x04 \x01(\x03R\fgpuUtilMilli\"\xd2\x05\n" +
-	"\aAttempt\x12\x0e\n" +
-	"\x02no\x18\x01 \x01(\rR\x02no\x12\x14\n" +
-	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\x12#\n" +
-	"\rreason_detail\x18\x04 \x01(\tR\freasonDetail\x12\x12\n" +
-	"\x04node\x18\x05 \x01(\tR\x04node\x12*\n" +
-	"\x04gpus\x18\x06 \x03(\v2\x16.berth.api.v1.GPUShareR\x04gpus\x12 \n" +
-	"\texit_code\x18\a \x01(\x05H\x00R\bexitCode\x88\x01\x01\x12\x16\n" +
-	"\x06signal\x18\b \x01(\x05R\x06signal\x122\n" +
-	"\x06placed\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x06placed\x124\n" +
-	"\astarted\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x120\n" +
-	"\x05ended\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12\x10\n" +
-	"\x03why\x18\f \x01(\tR\x03why\x12\x1a\n" +
-	"\bovertook\x18\r \x01(\tR\bovertook\x12\x1e\n" +
-	"\n" +
-	"neighbours\x18\x0e \x03(\x04R\n" +
-	"neighbours\x126\n" +
-	"\tpredicted\x18\x0f \x01(\v2\x18.berth.api.v1.PredictionR\tpredicted\x122\n" +
-	"\bmeasured\x18\x10 \x01(\v2\x16.berth.api.v1.MeasuredR\bmeasured\x12\x14\n" +
-	"\x05token\x18\x11 \x01(\x04R\x05token\x12(\n" +
-	"\x05parts\x18\x12 \x03(\v2\x12.berth.api.v1.PartR\x05parts\x12\x12\n" +
-	"\x04port\x18\x13 \x01(\rR\x04port\x122\n" +
-	"\bprogress\x18\x1e \x01(\v2\x16.berth.api.v1.ProgressR\bprogressB\f\n" +
-	"\n" +
-	"_exit_code\"\xc8\x01\n" +
-	"\bProgress\x12*\n" +
-	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
-	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x14\n" +
-	"\x05total\x18\x03 \x01(\x03R\x05total\x126\n" +
-	"\tstep_time\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bstepTime\x12.\n" +
-	"\x04ends\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04ends\"\xf7\x01\n" +
-	"\x04Part\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
-	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\x12#\n" +
-	"\rreason_detail\x18\x04 \x01(\tR\freasonDetail\x12*\n" +
-	"\x04gpus\x18\x05 \x03(\v2\x16.berth.api.v1.GPUShareR\x04gpus\x12 \n" +
-	"\texit_code\x18\x06 \x01(\x05H\x00R\bexitCode\x88\x01\x01\x12\x16\n" +
-	"\x06signal\x18\a \x01(\x05R\x06signal\x12\x14\n" +
-	"\x05ready\x18\b \x01(\bR\x05readyB\f\n" +
-	"\n" +
-	"_exit_code\"A\n" +
-	"\rGetJobRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x17\n" +
-	"\x04task\x18\x02 \x01(\rH\x00R\x04task\x88\x01\x01B\a\n" +
-	"\x05_task\"K\n" +
-	"\x0eGetJobResponse\x12#\n" +
-	"\x03job\x18\x01 \x01(\v2\x11.berth.api.v1.JobR\x03job\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xc1\x02\n" +
-	"\x0fListJobsRequest\x12\x16\n" +
-	"\x06states\x18\x01 \x03(\tR\x06states\x12\x1a\n" +
-	"\bfinished\x18\x02 \x01(\bR\bfinished\x12\x14\n" +
-	"\x05users\x18\x03 \x03(\tR\x05users\x12\x10\n" +
-	"\x03ids\x18\x04 \x03(\x04R\x03ids\x12\x1b\n" +
-	"\tpage_size\x18\x05 \x01(\rR\bpageSize\x12\x1d\n" +
-	"\n" +
-	"page_token\x18\x06 \x01(\tR\tpageToken\x12\x14\n" +
-	"\x05brief\x18\a \x01(\bR\x05brief\x12\x1e\n" +
-	"\n" +
-	"partitions\x18\b \x03(\tR\n" +
-	"partitions\x12\x14\n" +
-	"\x05names\x18\t \x03(\tR\x05names\x12\x14\n" +
-	"\x05nodes\x18\n" +
-	" \x03(\tR\x05nodes\x124\n" +
-	"\acolumns\x18\v \x01(\x0e2\x1a.berth.api.v1.JobColumnsOfR\acolumns\"\xab\x01\n" +
-	"\x10ListJobsResponse\x12%\n" +
-	"\x04jobs\x18\x01 \x03(\v2\x11.berth.api.v1.JobR\x04jobs\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x14\n" +
-	"\x05index\x18\x03 \x01(\x04R\x05index\x122\n" +
-	"\acolumns\x18\x04 \x01(\v2\x18.berth.api.v1.JobColumnsR\acolumns\"\xc5\a\n" +
-	"\n" +
-	"JobColumns\x12\x14\n" +
-	"\x05texts\x18\x01 \x03(\tR\x05texts\x12\x10\n" +
-	"\x03ids\x18\x02 \x03(\x04R\x03ids\x12\x14\n" +
-	"\x05names\x18\x03 \x03(\rR\x05names\x12\x14\n" +
-	"\x05users\x18\x04 \x03(\rR\x05users\x12\x12\n" +
-	"\x04uids\x18\x05 \x03(\rR\x04uids\x12\x16\n" +
-	"\x06states\x18\x06 \x03(\rR\x06states\x12\x18\n" +
-	"\areasons\x18\a \x03(\rR\areasons\x12\x1e\n" +
-	"\n" +
-	"partitions\x18\b \x03(\rR\n" +
-	"partitions\x12\"\n" +
-	"\fdependencies\x18\t \x03(\rR\fdependencies\x12\x12\n" +
-	"\x04gpus\x18\n" +
-	" \x03(\rR\x04gpus\x12\x1b\n" +
-	"\tgpu_types\x18\v \x03(\rR\bgpuTypes\x12!\n" +
-	"\fnodes_wanted\x18\f \x03(\rR\vnodesWanted\x12$\n" +
-	"\x0etasks_per_node\x18\r \x03(\rR\ftasksPerNode\x12\x1b\n" +
-	"\tcpu_milli\x18\x0e \x03(\x03R\bcpuMilli\x12\x17\n" +
-	"\amem_mib\x18\x0f \x03(\x03R\x06memMib\x12\x1d\n" +
-	"\n" +
-	"node_lists\x18\x10 \x03(\rR\tnodeLists\x12\x1f\n" +
-	"\vasked_nodes\x18\x11 \x03(\rR\n" +
-	"askedNodes\x12\x1c\n" +
-	"\tsubmitted\x18\x12 \x03(\x03R\tsubmitted\x12\x1a\n" +
-	"\beligible\x18\x13 \x03(\x03R\beligible\x12\x18\n" +
-	"\astarted\x18\x14 \x03(\x03R\astarted\x12\x14\n" +
-	"\x05ended\x18\x15 \x03(\x03R\x05ended\x12)\n" +
-	"\x10estimated_starts\x18\x16 \x03(\x03R\x0festimatedStarts\x12\x1c\n" +
-	"\tdeadlines\x18\x17 \x03(\x03R\tdeadlines\x12\x1f\n" +
-	"\vtime_limits\x18\x18 \x03(\x03R\n" +
-	"timeLimits\x12\x1d\n" +
-	"\n" +
-	"exit_codes\x18\x19 \x03(\x05R\texitCodes\x12\x18\n" +
-	"\asignals\x18\x1a \x03(\x05R\asignals\x12\x1a\n" +
-	"\brestarts\x18\x1b \x03(\rR\brestarts\x12\x1a\n" +
-	"\brequeues\x18\x1c \x03(\bR\brequeues\x12\x1a\n" +
-	"\baccounts\x18\x1d \x03(\rR\baccounts\x12\x10\n" +
-	"\x03qos\x18\x1e \x03(\rR\x03qos\x12\x14\n" +
-	"\x05nices\x18\x1f \x03(\x11R\x05nices\x12\x16\n" +
-	"\x06arrays\x18  \x03(\x04R\x06arrays\x12\x1f\n" +
-	"\varray_tasks\x18! \x03(\rR\n" +
-	"arrayTasks\x12'\n" +
-	"\x0farray_throttles\x18\" \x03(\rR\x0earrayThrottles\"t\n" +
-	"\x11CancelJobsRequest\x12\x1d\n" +
-	"\n" +
-	"request_id\x18\x01 \x01(\tR\trequestId\x12\x10\n" +
-	"\x03ids\x18\x02 \x03(\x04R\x03ids\x12.\n" +
-	"\x05tasks\x18\x03 \x03(\v2\x18.berth.api.v1.ArrayTasksR\x05tasks\"8\n" +
-	"\n" +
-	"ArrayTasks\x12\x14\n" +
-	"\x05array\x18\x01 \x01(\x04R\x05array\x12\x14\n" +
-	"\x05tasks\x18\x02 \x01(\tR\x05tasks\"J\n" +
-	"\x12CancelJobsResponse\x124\n" +
-	"\aresults\x18\x01 \x03(\v2\x1a.berth.api.v1.CancelResultR\aresults\"\x81\x01\n" +
-	"\fCancelResult\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\x04R\x02id\x125\n" +
-	"\aoutcome\x18\x02 \x01(\x0e2\x1b.berth.api.v1.CancelOutcomeR\aoutcome\x12\x14\n" +
-	"\x05tasks\x18\x03 \x01(\tR\x05tasks\x12\x14\n" +
-	"\x05count\x18\x04 \x01(\rR\x05count\"\xdb\x01\n" +
+	"\x16berth/api/v1/api.proto\x12\fberth.api.v1\x1a\x16berth/api/v1/job.proto\x1a\x19berth/api/v1/submit.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\x01\n" +
 	"\x12ControlJobsRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x10\n" +
@@ -10413,17 +6630,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x05_gpus\"T\n" +
 	"\x11UpdateJobResponse\x12#\n" +
 	"\x03job\x18\x01 \x01(\v2\x11.berth.api.v1.JobR\x03job\x12\x1a\n" +
-	"\bwarnings\x18\x02 \x03(\tR\bwarnings*b\n" +
-	"\fJobColumnsOf\x12\x1e\n" +
-	"\x1aJOB_COLUMNS_OF_UNSPECIFIED\x10\x00\x12\x1a\n" +
-	"\x16JOB_COLUMNS_OF_WAITING\x10\x01\x12\x16\n" +
-	"\x12JOB_COLUMNS_OF_ALL\x10\x02*\xab\x01\n" +
-	"\rCancelOutcome\x12\x1e\n" +
-	"\x1aCANCEL_OUTCOME_UNSPECIFIED\x10\x00\x12\x1c\n" +
-	"\x18CANCEL_OUTCOME_CANCELLED\x10\x01\x12#\n" +
-	"\x1fCANCEL_OUTCOME_ALREADY_FINISHED\x10\x02\x12\x1c\n" +
-	"\x18CANCEL_OUTCOME_NOT_FOUND\x10\x03\x12\x19\n" +
-	"\x15CANCEL_OUTCOME_DENIED\x10\x04*\xa2\x01\n" +
+	"\bwarnings\x18\x02 \x03(\tR\bwarnings*\xa2\x01\n" +
 	"\tJobAction\x12\x1a\n" +
 	"\x16JOB_ACTION_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fJOB_ACTION_HOLD\x10\x01\x12\x16\n" +
@@ -10431,43 +6638,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x12JOB_ACTION_REQUEUE\x10\x03\x12\x1b\n" +
 	"\x17JOB_ACTION_REQUEUE_HOLD\x10\x04\x12\x17\n" +
 	"\x13JOB_ACTION_THROTTLE\x10\n" +
-	"2\xa3\x06\n" +
-	"\n" +
-	"JobService\x12O\n" +
-	"\n" +
-	"SubmitJobs\x12\x1f.berth.api.v1.SubmitJobsRequest\x1a .berth.api.v1.SubmitJobsResponse\x12C\n" +
-	"\x06GetJob\x12\x1b.berth.api.v1.GetJobRequest\x1a\x1c.berth.api.v1.GetJobResponse\x12I\n" +
-	"\bListJobs\x12\x1d.berth.api.v1.ListJobsRequest\x1a\x1e.berth.api.v1.ListJobsResponse\x12O\n" +
-	"\n" +
-	"CancelJobs\x12\x1f.berth.api.v1.CancelJobsRequest\x1a .berth.api.v1.CancelJobsResponse\x12R\n" +
-	"\vControlJobs\x12 .berth.api.v1.ControlJobsRequest\x1a!.berth.api.v1.ControlJobsResponse\x12L\n" +
-	"\tUpdateJob\x12\x1e.berth.api.v1.UpdateJobRequest\x1a\x1f.berth.api.v1.UpdateJobResponse\x12O\n" +
-	"\n" +
-	"ExplainJob\x12\x1f.berth.api.v1.ExplainJobRequest\x1a .berth.api.v1.ExplainJobResponse\x12X\n" +
-	"\rListForecasts\x12\".berth.api.v1.ListForecastsRequest\x1a#.berth.api.v1.ListForecastsResponse\x12F\n" +
-	"\aPredict\x12\x1c.berth.api.v1.PredictRequest\x1a\x1d.berth.api.v1.PredictResponse\x12N\n" +
-	"\tWatchJobs\x12\x1e.berth.api.v1.WatchJobsRequest\x1a\x1f.berth.api.v1.WatchJobsResponse0\x012\xb0\v\n" +
-	"\x0eClusterService\x12L\n" +
-	"\tGetStatus\x12\x1e.berth.api.v1.GetStatusRequest\x1a\x1f.berth.api.v1.GetStatusResponse\x12L\n" +
-	"\tListNodes\x12\x1e.berth.api.v1.ListNodesRequest\x1a\x1f.berth.api.v1.ListNodesResponse\x12L\n" +
-	"\tDrainNode\x12\x1e.berth.api.v1.DrainNodeRequest\x1a\x1f.berth.api.v1.DrainNodeResponse\x12O\n" +
-	"\n" +
-	"ResumeNode\x12\x1f.berth.api.v1.ResumeNodeRequest\x1a .berth.api.v1.ResumeNodeResponse\x12I\n" +
-	"\bDrainGPU\x12\x1d.berth.api.v1.DrainGPURequest\x1a\x1e.berth.api.v1.DrainGPUResponse\x12L\n" +
-	"\tResumeGPU\x12\x1e.berth.api.v1.ResumeGPURequest\x1a\x1f.berth.api.v1.ResumeGPUResponse\x12O\n" +
-	"\n" +
-	"SetSharing\x12\x1f.berth.api.v1.SetSharingRequest\x1a .berth.api.v1.SetSharingResponse\x12L\n" +
-	"\tFenceNode\x12\x1e.berth.api.v1.FenceNodeRequest\x1a\x1f.berth.api.v1.FenceNodeResponse\x12O\n" +
-	"\n" +
-	"RemoveNode\x12\x1f.berth.api.v1.RemoveNodeRequest\x1a .berth.api.v1.RemoveNodeResponse\x12L\n" +
-	"\tSetDenied\x12\x1e.berth.api.v1.SetDeniedRequest\x1a\x1f.berth.api.v1.SetDeniedResponse\x12R\n" +
-	"\vCreateToken\x12 .berth.api.v1.CreateTokenRequest\x1a!.berth.api.v1.CreateTokenResponse\x12[\n" +
-	"\x0eListPartitions\x12#.berth.api.v1.ListPartitionsRequest\x1a$.berth.api.v1.ListPartitionsResponse\x12U\n" +
-	"\fSetPartition\x12!.berth.api.v1.SetPartitionRequest\x1a\".berth.api.v1.SetPartitionResponse\x12^\n" +
-	"\x0fRemovePartition\x12$.berth.api.v1.RemovePartitionRequest\x1a%.berth.api.v1.RemovePartitionResponse\x12a\n" +
-	"\x10ListReservations\x12%.berth.api.v1.ListReservationsRequest\x1a&.berth.api.v1.ListReservationsResponse\x12[\n" +
-	"\x0eSetReservation\x12#.berth.api.v1.SetReservationRequest\x1a$.berth.api.v1.SetReservationResponse\x12d\n" +
-	"\x11RemoveReservation\x12&.berth.api.v1.RemoveReservationRequest\x1a'.berth.api.v1.RemoveReservationResponseB;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1b\x06proto3"
+	"B;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1P\x00P\x01b\x06proto3"
 
 var (
 	file_berth_api_v1_api_proto_rawDescOnce sync.Once
@@ -10481,307 +6652,175 @@ func file_berth_api_v1_api_proto_rawDescGZIP() []byte {
 	return file_berth_api_v1_api_proto_rawDescData
 }
 
-var file_berth_api_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 103)
+var file_berth_api_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
 var file_berth_api_v1_api_proto_goTypes = []any{
-	(JobColumnsOf)(0),                 // 0: berth.api.v1.JobColumnsOf
-	(CancelOutcome)(0),                // 1: berth.api.v1.CancelOutcome
-	(JobAction)(0),                    // 2: berth.api.v1.JobAction
-	(*SubmitJobsRequest)(nil),         // 3: berth.api.v1.SubmitJobsRequest
-	(*SubmitJobsResponse)(nil),        // 4: berth.api.v1.SubmitJobsResponse
-	(*JobSpec)(nil),                   // 5: berth.api.v1.JobSpec
-	(*Where)(nil),                     // 6: berth.api.v1.Where
-	(*Container)(nil),                 // 7: berth.api.v1.Container
-	(*Mount)(nil),                     // 8: berth.api.v1.Mount
-	(*Warning)(nil),                   // 9: berth.api.v1.Warning
-	(*Dependency)(nil),                // 10: berth.api.v1.Dependency
-	(*Job)(nil),                       // 11: berth.api.v1.Job
-	(*ArrayInfo)(nil),                 // 12: berth.api.v1.ArrayInfo
-	(*ArrayCount)(nil),                // 13: berth.api.v1.ArrayCount
-	(*GPUShare)(nil),                  // 14: berth.api.v1.GPUShare
-	(*Share)(nil),                     // 15: berth.api.v1.Share
-	(*Prediction)(nil),                // 16: berth.api.v1.Prediction
-	(*PredictionPart)(nil),            // 17: berth.api.v1.PredictionPart
-	(*Measured)(nil),                  // 18: berth.api.v1.Measured
-	(*Profile)(nil),                   // 19: berth.api.v1.Profile
-	(*NeighbourSpan)(nil),             // 20: berth.api.v1.NeighbourSpan
-	(*Attempt)(nil),                   // 21: berth.api.v1.Attempt
-	(*Progress)(nil),                  // 22: berth.api.v1.Progress
-	(*Part)(nil),                      // 23: berth.api.v1.Part
-	(*GetJobRequest)(nil),             // 24: berth.api.v1.GetJobRequest
-	(*GetJobResponse)(nil),            // 25: berth.api.v1.GetJobResponse
-	(*ListJobsRequest)(nil),           // 26: berth.api.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),          // 27: berth.api.v1.ListJobsResponse
-	(*JobColumns)(nil),                // 28: berth.api.v1.JobColumns
-	(*CancelJobsRequest)(nil),         // 29: berth.api.v1.CancelJobsRequest
-	(*ArrayTasks)(nil),                // 30: berth.api.v1.ArrayTasks
-	(*CancelJobsResponse)(nil),        // 31: berth.api.v1.CancelJobsResponse
-	(*CancelResult)(nil),              // 32: berth.api.v1.CancelResult
-	(*ControlJobsRequest)(nil),        // 33: berth.api.v1.ControlJobsRequest
-	(*ControlJobsResponse)(nil),       // 34: berth.api.v1.ControlJobsResponse
-	(*ControlResult)(nil),             // 35: berth.api.v1.ControlResult
-	(*ExplainJobRequest)(nil),         // 36: berth.api.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),        // 37: berth.api.v1.ExplainJobResponse
-	(*QuotaRoom)(nil),                 // 38: berth.api.v1.QuotaRoom
-	(*FairShare)(nil),                 // 39: berth.api.v1.FairShare
-	(*Forecast)(nil),                  // 40: berth.api.v1.Forecast
-	(*ListForecastsRequest)(nil),      // 41: berth.api.v1.ListForecastsRequest
-	(*ListForecastsResponse)(nil),     // 42: berth.api.v1.ListForecastsResponse
-	(*JobForecast)(nil),               // 43: berth.api.v1.JobForecast
-	(*Explanation)(nil),               // 44: berth.api.v1.Explanation
-	(*PredictRequest)(nil),            // 45: berth.api.v1.PredictRequest
-	(*PredictResponse)(nil),           // 46: berth.api.v1.PredictResponse
-	(*Sharing)(nil),                   // 47: berth.api.v1.Sharing
-	(*SharedJob)(nil),                 // 48: berth.api.v1.SharedJob
-	(*SharingAdvice)(nil),             // 49: berth.api.v1.SharingAdvice
-	(*WatchJobsRequest)(nil),          // 50: berth.api.v1.WatchJobsRequest
-	(*WatchJobsResponse)(nil),         // 51: berth.api.v1.WatchJobsResponse
-	(*GetStatusRequest)(nil),          // 52: berth.api.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),         // 53: berth.api.v1.GetStatusResponse
-	(*Figures)(nil),                   // 54: berth.api.v1.Figures
-	(*PassFigures)(nil),               // 55: berth.api.v1.PassFigures
-	(*CallFigures)(nil),               // 56: berth.api.v1.CallFigures
-	(*Member)(nil),                    // 57: berth.api.v1.Member
-	(*JobCount)(nil),                  // 58: berth.api.v1.JobCount
-	(*ListNodesRequest)(nil),          // 59: berth.api.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),         // 60: berth.api.v1.ListNodesResponse
-	(*Node)(nil),                      // 61: berth.api.v1.Node
-	(*GPU)(nil),                       // 62: berth.api.v1.GPU
-	(*GPUDetail)(nil),                 // 63: berth.api.v1.GPUDetail
-	(*GPUInstance)(nil),               // 64: berth.api.v1.GPUInstance
-	(*StrayProcess)(nil),              // 65: berth.api.v1.StrayProcess
-	(*NodeEvent)(nil),                 // 66: berth.api.v1.NodeEvent
-	(*SetSharingRequest)(nil),         // 67: berth.api.v1.SetSharingRequest
-	(*SetSharingResponse)(nil),        // 68: berth.api.v1.SetSharingResponse
-	(*SharingOff)(nil),                // 69: berth.api.v1.SharingOff
-	(*DrainGPURequest)(nil),           // 70: berth.api.v1.DrainGPURequest
-	(*DrainGPUResponse)(nil),          // 71: berth.api.v1.DrainGPUResponse
-	(*ResumeGPURequest)(nil),          // 72: berth.api.v1.ResumeGPURequest
-	(*ResumeGPUResponse)(nil),         // 73: berth.api.v1.ResumeGPUResponse
-	(*DrainNodeRequest)(nil),          // 74: berth.api.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),         // 75: berth.api.v1.DrainNodeResponse
-	(*ResumeNodeRequest)(nil),         // 76: berth.api.v1.ResumeNodeRequest
-	(*ResumeNodeResponse)(nil),        // 77: berth.api.v1.ResumeNodeResponse
-	(*FenceNodeRequest)(nil),          // 78: berth.api.v1.FenceNodeRequest
-	(*FenceNodeResponse)(nil),         // 79: berth.api.v1.FenceNodeResponse
-	(*RemoveNodeRequest)(nil),         // 80: berth.api.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),        // 81: berth.api.v1.RemoveNodeResponse
-	(*SetDeniedRequest)(nil),          // 82: berth.api.v1.SetDeniedRequest
-	(*SetDeniedResponse)(nil),         // 83: berth.api.v1.SetDeniedResponse
-	(*Denied)(nil),                    // 84: berth.api.v1.Denied
-	(*CreateTokenRequest)(nil),        // 85: berth.api.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),       // 86: berth.api.v1.CreateTokenResponse
-	(*Partition)(nil),                 // 87: berth.api.v1.Partition
-	(*HostTerms)(nil),                 // 88: berth.api.v1.HostTerms
-	(*AccessList)(nil),                // 89: berth.api.v1.AccessList
-	(*ListPartitionsRequest)(nil),     // 90: berth.api.v1.ListPartitionsRequest
-	(*ListPartitionsResponse)(nil),    // 91: berth.api.v1.ListPartitionsResponse
-	(*SetPartitionRequest)(nil),       // 92: berth.api.v1.SetPartitionRequest
-	(*SetPartitionResponse)(nil),      // 93: berth.api.v1.SetPartitionResponse
-	(*RemovePartitionRequest)(nil),    // 94: berth.api.v1.RemovePartitionRequest
-	(*RemovePartitionResponse)(nil),   // 95: berth.api.v1.RemovePartitionResponse
-	(*Reservation)(nil),               // 96: berth.api.v1.Reservation
-	(*ReservedGPU)(nil),               // 97: berth.api.v1.ReservedGPU
-	(*ListReservationsRequest)(nil),   // 98: berth.api.v1.ListReservationsRequest
-	(*ListReservationsResponse)(nil),  // 99: berth.api.v1.ListReservationsResponse
-	(*SetReservationRequest)(nil),     // 100: berth.api.v1.SetReservationRequest
-	(*SetReservationResponse)(nil),    // 101: berth.api.v1.SetReservationResponse
-	(*RemoveReservationRequest)(nil),  // 102: berth.api.v1.RemoveReservationRequest
-	(*RemoveReservationResponse)(nil), // 103: berth.api.v1.RemoveReservationResponse
-	(*UpdateJobRequest)(nil),          // 104: berth.api.v1.UpdateJobRequest
-	(*UpdateJobResponse)(nil),         // 105: berth.api.v1.UpdateJobResponse
-	(*durationpb.Duration)(nil),       // 106: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),     // 107: google.protobuf.Timestamp
+	(JobAction)(0),                    // 0: berth.api.v1.JobAction
+	(*ControlJobsRequest)(nil),        // 1: berth.api.v1.ControlJobsRequest
+	(*ControlJobsResponse)(nil),       // 2: berth.api.v1.ControlJobsResponse
+	(*ControlResult)(nil),             // 3: berth.api.v1.ControlResult
+	(*ExplainJobRequest)(nil),         // 4: berth.api.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),        // 5: berth.api.v1.ExplainJobResponse
+	(*QuotaRoom)(nil),                 // 6: berth.api.v1.QuotaRoom
+	(*FairShare)(nil),                 // 7: berth.api.v1.FairShare
+	(*Forecast)(nil),                  // 8: berth.api.v1.Forecast
+	(*ListForecastsRequest)(nil),      // 9: berth.api.v1.ListForecastsRequest
+	(*ListForecastsResponse)(nil),     // 10: berth.api.v1.ListForecastsResponse
+	(*JobForecast)(nil),               // 11: berth.api.v1.JobForecast
+	(*Explanation)(nil),               // 12: berth.api.v1.Explanation
+	(*PredictRequest)(nil),            // 13: berth.api.v1.PredictRequest
+	(*PredictResponse)(nil),           // 14: berth.api.v1.PredictResponse
+	(*Sharing)(nil),                   // 15: berth.api.v1.Sharing
+	(*SharedJob)(nil),                 // 16: berth.api.v1.SharedJob
+	(*SharingAdvice)(nil),             // 17: berth.api.v1.SharingAdvice
+	(*WatchJobsRequest)(nil),          // 18: berth.api.v1.WatchJobsRequest
+	(*WatchJobsResponse)(nil),         // 19: berth.api.v1.WatchJobsResponse
+	(*GetStatusRequest)(nil),          // 20: berth.api.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),         // 21: berth.api.v1.GetStatusResponse
+	(*Figures)(nil),                   // 22: berth.api.v1.Figures
+	(*PassFigures)(nil),               // 23: berth.api.v1.PassFigures
+	(*CallFigures)(nil),               // 24: berth.api.v1.CallFigures
+	(*Member)(nil),                    // 25: berth.api.v1.Member
+	(*JobCount)(nil),                  // 26: berth.api.v1.JobCount
+	(*ListNodesRequest)(nil),          // 27: berth.api.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),         // 28: berth.api.v1.ListNodesResponse
+	(*Node)(nil),                      // 29: berth.api.v1.Node
+	(*GPU)(nil),                       // 30: berth.api.v1.GPU
+	(*GPUDetail)(nil),                 // 31: berth.api.v1.GPUDetail
+	(*GPUInstance)(nil),               // 32: berth.api.v1.GPUInstance
+	(*StrayProcess)(nil),              // 33: berth.api.v1.StrayProcess
+	(*NodeEvent)(nil),                 // 34: berth.api.v1.NodeEvent
+	(*SetSharingRequest)(nil),         // 35: berth.api.v1.SetSharingRequest
+	(*SetSharingResponse)(nil),        // 36: berth.api.v1.SetSharingResponse
+	(*SharingOff)(nil),                // 37: berth.api.v1.SharingOff
+	(*DrainGPURequest)(nil),           // 38: berth.api.v1.DrainGPURequest
+	(*DrainGPUResponse)(nil),          // 39: berth.api.v1.DrainGPUResponse
+	(*ResumeGPURequest)(nil),          // 40: berth.api.v1.ResumeGPURequest
+	(*ResumeGPUResponse)(nil),         // 41: berth.api.v1.ResumeGPUResponse
+	(*DrainNodeRequest)(nil),          // 42: berth.api.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),         // 43: berth.api.v1.DrainNodeResponse
+	(*ResumeNodeRequest)(nil),         // 44: berth.api.v1.ResumeNodeRequest
+	(*ResumeNodeResponse)(nil),        // 45: berth.api.v1.ResumeNodeResponse
+	(*FenceNodeRequest)(nil),          // 46: berth.api.v1.FenceNodeRequest
+	(*FenceNodeResponse)(nil),         // 47: berth.api.v1.FenceNodeResponse
+	(*RemoveNodeRequest)(nil),         // 48: berth.api.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),        // 49: berth.api.v1.RemoveNodeResponse
+	(*SetDeniedRequest)(nil),          // 50: berth.api.v1.SetDeniedRequest
+	(*SetDeniedResponse)(nil),         // 51: berth.api.v1.SetDeniedResponse
+	(*Denied)(nil),                    // 52: berth.api.v1.Denied
+	(*CreateTokenRequest)(nil),        // 53: berth.api.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),       // 54: berth.api.v1.CreateTokenResponse
+	(*Partition)(nil),                 // 55: berth.api.v1.Partition
+	(*HostTerms)(nil),                 // 56: berth.api.v1.HostTerms
+	(*AccessList)(nil),                // 57: berth.api.v1.AccessList
+	(*ListPartitionsRequest)(nil),     // 58: berth.api.v1.ListPartitionsRequest
+	(*ListPartitionsResponse)(nil),    // 59: berth.api.v1.ListPartitionsResponse
+	(*SetPartitionRequest)(nil),       // 60: berth.api.v1.SetPartitionRequest
+	(*SetPartitionResponse)(nil),      // 61: berth.api.v1.SetPartitionResponse
+	(*RemovePartitionRequest)(nil),    // 62: berth.api.v1.RemovePartitionRequest
+	(*RemovePartitionResponse)(nil),   // 63: berth.api.v1.RemovePartitionResponse
+	(*Reservation)(nil),               // 64: berth.api.v1.Reservation
+	(*ReservedGPU)(nil),               // 65: berth.api.v1.ReservedGPU
+	(*ListReservationsRequest)(nil),   // 66: berth.api.v1.ListReservationsRequest
+	(*ListReservationsResponse)(nil),  // 67: berth.api.v1.ListReservationsResponse
+	(*SetReservationRequest)(nil),     // 68: berth.api.v1.SetReservationRequest
+	(*SetReservationResponse)(nil),    // 69: berth.api.v1.SetReservationResponse
+	(*RemoveReservationRequest)(nil),  // 70: berth.api.v1.RemoveReservationRequest
+	(*RemoveReservationResponse)(nil), // 71: berth.api.v1.RemoveReservationResponse
+	(*UpdateJobRequest)(nil),          // 72: berth.api.v1.UpdateJobRequest
+	(*UpdateJobResponse)(nil),         // 73: berth.api.v1.UpdateJobResponse
+	(*ArrayTasks)(nil),                // 74: berth.api.v1.ArrayTasks
+	(*Job)(nil),                       // 75: berth.api.v1.Job
+	(*timestamppb.Timestamp)(nil),     // 76: google.protobuf.Timestamp
+	(*JobSpec)(nil),                   // 77: berth.api.v1.JobSpec
+	(*Prediction)(nil),                // 78: berth.api.v1.Prediction
+	(*durationpb.Duration)(nil),       // 79: google.protobuf.Duration
+	(*Dependency)(nil),                // 80: berth.api.v1.Dependency
 }
 var file_berth_api_v1_api_proto_depIdxs = []int32{
-	5,   // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
-	106, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
-	106, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
-	107, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	106, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
-	106, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
-	107, // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
-	10,  // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
-	9,   // 8: berth.api.v1.JobSpec.warning:type_name -> berth.api.v1.Warning
-	7,   // 9: berth.api.v1.JobSpec.container:type_name -> berth.api.v1.Container
-	106, // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
-	6,   // 11: berth.api.v1.JobSpec.where:type_name -> berth.api.v1.Where
-	8,   // 12: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
-	106, // 13: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
-	106, // 14: berth.api.v1.Dependency.delay:type_name -> google.protobuf.Duration
-	14,  // 15: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
-	16,  // 16: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
-	18,  // 17: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	107, // 18: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	107, // 19: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	107, // 20: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	107, // 21: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
-	5,   // 22: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
-	21,  // 23: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
-	106, // 24: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
-	16,  // 25: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
-	12,  // 26: berth.api.v1.Job.array:type_name -> berth.api.v1.ArrayInfo
-	13,  // 27: berth.api.v1.ArrayInfo.states:type_name -> berth.api.v1.ArrayCount
-	15,  // 28: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
-	17,  // 29: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
-	19,  // 30: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
-	20,  // 31: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
-	14,  // 32: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	107, // 33: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	107, // 34: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	107, // 35: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
-	16,  // 36: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
-	18,  // 37: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
-	23,  // 38: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
-	22,  // 39: berth.api.v1.Attempt.progress:type_name -> berth.api.v1.Progress
-	107, // 40: berth.api.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	106, // 41: berth.api.v1.Progress.step_time:type_name -> google.protobuf.Duration
-	107, // 42: berth.api.v1.Progress.ends:type_name -> google.protobuf.Timestamp
-	14,  // 43: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
-	11,  // 44: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
-	0,   // 45: berth.api.v1.ListJobsRequest.columns:type_name -> berth.api.v1.JobColumnsOf
-	11,  // 46: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
-	28,  // 47: berth.api.v1.ListJobsResponse.columns:type_name -> berth.api.v1.JobColumns
-	30,  // 48: berth.api.v1.CancelJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
-	32,  // 49: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
-	1,   // 50: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
-	2,   // 51: berth.api.v1.ControlJobsRequest.action:type_name -> berth.api.v1.JobAction
-	30,  // 52: berth.api.v1.ControlJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
-	35,  // 53: berth.api.v1.ControlJobsResponse.results:type_name -> berth.api.v1.ControlResult
-	11,  // 54: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
-	44,  // 55: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
-	40,  // 56: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
-	38,  // 57: berth.api.v1.ExplainJobResponse.room:type_name -> berth.api.v1.QuotaRoom
-	39,  // 58: berth.api.v1.ExplainJobResponse.fair_share:type_name -> berth.api.v1.FairShare
-	107, // 59: berth.api.v1.QuotaRoom.p50:type_name -> google.protobuf.Timestamp
-	107, // 60: berth.api.v1.QuotaRoom.p90:type_name -> google.protobuf.Timestamp
-	107, // 61: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
-	107, // 62: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
-	43,  // 63: berth.api.v1.ListForecastsResponse.forecasts:type_name -> berth.api.v1.JobForecast
-	40,  // 64: berth.api.v1.JobForecast.forecast:type_name -> berth.api.v1.Forecast
-	5,   // 65: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
-	16,  // 66: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
-	47,  // 67: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
-	40,  // 68: berth.api.v1.PredictResponse.forecast:type_name -> berth.api.v1.Forecast
-	48,  // 69: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
-	49,  // 70: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
-	11,  // 71: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
-	57,  // 72: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
-	58,  // 73: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
-	107, // 74: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
-	54,  // 75: berth.api.v1.GetStatusResponse.figures:type_name -> berth.api.v1.Figures
-	107, // 76: berth.api.v1.Figures.since:type_name -> google.protobuf.Timestamp
-	55,  // 77: berth.api.v1.Figures.passes:type_name -> berth.api.v1.PassFigures
-	56,  // 78: berth.api.v1.Figures.calls:type_name -> berth.api.v1.CallFigures
-	61,  // 79: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
-	62,  // 80: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	107, // 81: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	107, // 82: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
-	66,  // 83: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
-	107, // 84: berth.api.v1.Node.drain_until:type_name -> google.protobuf.Timestamp
-	107, // 85: berth.api.v1.Node.drain_from:type_name -> google.protobuf.Timestamp
-	107, // 86: berth.api.v1.Node.gossip_heard:type_name -> google.protobuf.Timestamp
-	107, // 87: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
-	63,  // 88: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
-	64,  // 89: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
-	65,  // 90: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
-	107, // 91: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
-	69,  // 92: berth.api.v1.SetSharingResponse.off:type_name -> berth.api.v1.SharingOff
-	107, // 93: berth.api.v1.SharingOff.at:type_name -> google.protobuf.Timestamp
-	61,  // 94: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
-	61,  // 95: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
-	107, // 96: berth.api.v1.DrainNodeRequest.until:type_name -> google.protobuf.Timestamp
-	107, // 97: berth.api.v1.DrainNodeRequest.from:type_name -> google.protobuf.Timestamp
-	61,  // 98: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
-	61,  // 99: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	61,  // 100: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
-	84,  // 101: berth.api.v1.SetDeniedResponse.denied:type_name -> berth.api.v1.Denied
-	107, // 102: berth.api.v1.Denied.at:type_name -> google.protobuf.Timestamp
-	106, // 103: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	107, // 104: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	106, // 105: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
-	106, // 106: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
-	89,  // 107: berth.api.v1.Partition.access:type_name -> berth.api.v1.AccessList
-	106, // 108: berth.api.v1.Partition.session_idle:type_name -> google.protobuf.Duration
-	88,  // 109: berth.api.v1.Partition.host:type_name -> berth.api.v1.HostTerms
-	87,  // 110: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
-	106, // 111: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
-	106, // 112: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
-	89,  // 113: berth.api.v1.SetPartitionRequest.access:type_name -> berth.api.v1.AccessList
-	106, // 114: berth.api.v1.SetPartitionRequest.session_idle:type_name -> google.protobuf.Duration
-	87,  // 115: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
-	107, // 116: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
-	107, // 117: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
-	97,  // 118: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
-	96,  // 119: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
-	107, // 120: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
-	107, // 121: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
-	106, // 122: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
-	96,  // 123: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
-	106, // 124: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
-	107, // 125: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
-	10,  // 126: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
-	107, // 127: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
-	11,  // 128: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
-	3,   // 129: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	24,  // 130: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	26,  // 131: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	29,  // 132: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	33,  // 133: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
-	104, // 134: berth.api.v1.JobService.UpdateJob:input_type -> berth.api.v1.UpdateJobRequest
-	36,  // 135: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	41,  // 136: berth.api.v1.JobService.ListForecasts:input_type -> berth.api.v1.ListForecastsRequest
-	45,  // 137: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	50,  // 138: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	52,  // 139: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	59,  // 140: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	74,  // 141: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	76,  // 142: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	70,  // 143: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
-	72,  // 144: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
-	67,  // 145: berth.api.v1.ClusterService.SetSharing:input_type -> berth.api.v1.SetSharingRequest
-	78,  // 146: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	80,  // 147: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	82,  // 148: berth.api.v1.ClusterService.SetDenied:input_type -> berth.api.v1.SetDeniedRequest
-	85,  // 149: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	90,  // 150: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
-	92,  // 151: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
-	94,  // 152: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
-	98,  // 153: berth.api.v1.ClusterService.ListReservations:input_type -> berth.api.v1.ListReservationsRequest
-	100, // 154: berth.api.v1.ClusterService.SetReservation:input_type -> berth.api.v1.SetReservationRequest
-	102, // 155: berth.api.v1.ClusterService.RemoveReservation:input_type -> berth.api.v1.RemoveReservationRequest
-	4,   // 156: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	25,  // 157: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	27,  // 158: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	31,  // 159: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	34,  // 160: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
-	105, // 161: berth.api.v1.JobService.UpdateJob:output_type -> berth.api.v1.UpdateJobResponse
-	37,  // 162: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	42,  // 163: berth.api.v1.JobService.ListForecasts:output_type -> berth.api.v1.ListForecastsResponse
-	46,  // 164: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	51,  // 165: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	53,  // 166: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	60,  // 167: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	75,  // 168: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	77,  // 169: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	71,  // 170: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
-	73,  // 171: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
-	68,  // 172: berth.api.v1.ClusterService.SetSharing:output_type -> berth.api.v1.SetSharingResponse
-	79,  // 173: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	81,  // 174: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	83,  // 175: berth.api.v1.ClusterService.SetDenied:output_type -> berth.api.v1.SetDeniedResponse
-	86,  // 176: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	91,  // 177: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
-	93,  // 178: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
-	95,  // 179: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
-	99,  // 180: berth.api.v1.ClusterService.ListReservations:output_type -> berth.api.v1.ListReservationsResponse
-	101, // 181: berth.api.v1.ClusterService.SetReservation:output_type -> berth.api.v1.SetReservationResponse
-	103, // 182: berth.api.v1.ClusterService.RemoveReservation:output_type -> berth.api.v1.RemoveReservationResponse
-	156, // [156:183] is the sub-list for method output_type
-	129, // [129:156] is the sub-list for method input_type
-	129, // [129:129] is the sub-list for extension type_name
-	129, // [129:129] is the sub-list for extension extendee
-	0,   // [0:129] is the sub-list for field type_name
+	0,  // 0: berth.api.v1.ControlJobsRequest.action:type_name -> berth.api.v1.JobAction
+	74, // 1: berth.api.v1.ControlJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
+	3,  // 2: berth.api.v1.ControlJobsResponse.results:type_name -> berth.api.v1.ControlResult
+	75, // 3: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
+	12, // 4: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
+	8,  // 5: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
+	6,  // 6: berth.api.v1.ExplainJobResponse.room:type_name -> berth.api.v1.QuotaRoom
+	7,  // 7: berth.api.v1.ExplainJobResponse.fair_share:type_name -> berth.api.v1.FairShare
+	76, // 8: berth.api.v1.QuotaRoom.p50:type_name -> google.protobuf.Timestamp
+	76, // 9: berth.api.v1.QuotaRoom.p90:type_name -> google.protobuf.Timestamp
+	76, // 10: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
+	76, // 11: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
+	11, // 12: berth.api.v1.ListForecastsResponse.forecasts:type_name -> berth.api.v1.JobForecast
+	8,  // 13: berth.api.v1.JobForecast.forecast:type_name -> berth.api.v1.Forecast
+	77, // 14: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
+	78, // 15: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
+	15, // 16: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
+	8,  // 17: berth.api.v1.PredictResponse.forecast:type_name -> berth.api.v1.Forecast
+	16, // 18: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
+	17, // 19: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
+	75, // 20: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
+	25, // 21: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
+	26, // 22: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
+	76, // 23: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
+	22, // 24: berth.api.v1.GetStatusResponse.figures:type_name -> berth.api.v1.Figures
+	76, // 25: berth.api.v1.Figures.since:type_name -> google.protobuf.Timestamp
+	23, // 26: berth.api.v1.Figures.passes:type_name -> berth.api.v1.PassFigures
+	24, // 27: berth.api.v1.Figures.calls:type_name -> berth.api.v1.CallFigures
+	29, // 28: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
+	30, // 29: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
+	76, // 30: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	76, // 31: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	34, // 32: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
+	76, // 33: berth.api.v1.Node.drain_until:type_name -> google.protobuf.Timestamp
+	76, // 34: berth.api.v1.Node.drain_from:type_name -> google.protobuf.Timestamp
+	76, // 35: berth.api.v1.Node.gossip_heard:type_name -> google.protobuf.Timestamp
+	76, // 36: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	31, // 37: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
+	32, // 38: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
+	33, // 39: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
+	76, // 40: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
+	37, // 41: berth.api.v1.SetSharingResponse.off:type_name -> berth.api.v1.SharingOff
+	76, // 42: berth.api.v1.SharingOff.at:type_name -> google.protobuf.Timestamp
+	29, // 43: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
+	29, // 44: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
+	76, // 45: berth.api.v1.DrainNodeRequest.until:type_name -> google.protobuf.Timestamp
+	76, // 46: berth.api.v1.DrainNodeRequest.from:type_name -> google.protobuf.Timestamp
+	29, // 47: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
+	29, // 48: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
+	29, // 49: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	52, // 50: berth.api.v1.SetDeniedResponse.denied:type_name -> berth.api.v1.Denied
+	76, // 51: berth.api.v1.Denied.at:type_name -> google.protobuf.Timestamp
+	79, // 52: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	76, // 53: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	79, // 54: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
+	79, // 55: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
+	57, // 56: berth.api.v1.Partition.access:type_name -> berth.api.v1.AccessList
+	79, // 57: berth.api.v1.Partition.session_idle:type_name -> google.protobuf.Duration
+	56, // 58: berth.api.v1.Partition.host:type_name -> berth.api.v1.HostTerms
+	55, // 59: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
+	79, // 60: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
+	79, // 61: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
+	57, // 62: berth.api.v1.SetPartitionRequest.access:type_name -> berth.api.v1.AccessList
+	79, // 63: berth.api.v1.SetPartitionRequest.session_idle:type_name -> google.protobuf.Duration
+	55, // 64: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
+	76, // 65: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
+	76, // 66: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
+	65, // 67: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
+	64, // 68: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
+	76, // 69: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
+	76, // 70: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
+	79, // 71: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
+	64, // 72: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
+	79, // 73: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
+	76, // 74: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
+	80, // 75: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
+	76, // 76: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
+	75, // 77: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
+	78, // [78:78] is the sub-list for method output_type
+	78, // [78:78] is the sub-list for method input_type
+	78, // [78:78] is the sub-list for extension type_name
+	78, // [78:78] is the sub-list for extension extendee
+	0,  // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }
@@ -10789,28 +6828,25 @@ func file_berth_api_v1_api_proto_init() {
 	if File_berth_api_v1_api_proto != nil {
 		return
 	}
-	file_berth_api_v1_api_proto_msgTypes[7].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[8].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[18].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[20].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[21].OneofWrappers = []any{}
+	file_berth_api_v1_job_proto_init()
+	file_berth_api_v1_submit_proto_init()
+	file_berth_api_v1_api_proto_msgTypes[3].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[33].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[63].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[64].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[34].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[37].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[39].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[59].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[67].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[69].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[89].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[97].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[101].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[71].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_api_proto_rawDesc), len(file_berth_api_v1_api_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   103,
+			NumEnums:      1,
+			NumMessages:   73,
 			NumExtensions: 0,
-			NumServices:   2,
+			NumServices:   0,
 		},
 		GoTypes:           file_berth_api_v1_api_proto_goTypes,
 		DependencyIndexes: file_berth_api_v1_api_proto_depIdxs,

@@ -1482,9 +1482,7 @@ const file_berth_api_v1_attach_proto_rawDesc = "" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x19\n" +
 	"\bwith_job\x18\x03 \x01(\bR\awithJob\x12\x1a\n" +
 	"\bcomplete\x18\x04 \x01(\bR\bcomplete\x12\x1a\n" +
-	"\bdetached\x18\x05 \x01(\bR\bdetached2X\n" +
-	"\rAttachService\x12G\n" +
-	"\x06Attach\x12\x1b.berth.api.v1.AttachRequest\x1a\x1c.berth.api.v1.AttachResponse(\x010\x01B;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1b\x06proto3"
+	"\bdetached\x18\x05 \x01(\bR\bdetachedB;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1b\x06proto3"
 
 var (
 	file_berth_api_v1_attach_proto_rawDescOnce sync.Once
@@ -1537,10 +1535,8 @@ var file_berth_api_v1_attach_proto_depIdxs = []int32{
 	16, // 15: berth.api.v1.Session.started:type_name -> google.protobuf.Timestamp
 	16, // 16: berth.api.v1.Session.left:type_name -> google.protobuf.Timestamp
 	16, // 17: berth.api.v1.Session.ends:type_name -> google.protobuf.Timestamp
-	0,  // 18: berth.api.v1.AttachService.Attach:input_type -> berth.api.v1.AttachRequest
-	9,  // 19: berth.api.v1.AttachService.Attach:output_type -> berth.api.v1.AttachResponse
-	19, // [19:20] is the sub-list for method output_type
-	18, // [18:19] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
 	18, // [18:18] is the sub-list for extension type_name
 	18, // [18:18] is the sub-list for extension extendee
 	0,  // [0:18] is the sub-list for field type_name
@@ -1586,7 +1582,7 @@ func file_berth_api_v1_attach_proto_init() {
 			NumEnums:      0,
 			NumMessages:   15,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   0,
 		},
 		GoTypes:           file_berth_api_v1_attach_proto_goTypes,
 		DependencyIndexes: file_berth_api_v1_attach_proto_depIdxs,

@@ -109,10 +109,7 @@ const file_berth_api_v1_backup_proto_rawDesc = "" +
 	"\x19berth/api/v1/backup.proto\x12\fberth.api.v1\"\x13\n" +
 	"\x11SaveBackupRequest\"(\n" +
 	"\x12SaveBackupResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2b\n" +
-	"\rBackupService\x12Q\n" +
-	"\n" +
-	"SaveBackup\x12\x1f.berth.api.v1.SaveBackupRequest\x1a .berth.api.v1.SaveBackupResponse0\x01B;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1b\x06proto3"
+	"\x04data\x18\x01 \x01(\fR\x04dataB;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1b\x06proto3"
 
 var (
 	file_berth_api_v1_backup_proto_rawDescOnce sync.Once
@@ -132,10 +129,8 @@ var file_berth_api_v1_backup_proto_goTypes = []any{
 	(*SaveBackupResponse)(nil), // 1: berth.api.v1.SaveBackupResponse
 }
 var file_berth_api_v1_backup_proto_depIdxs = []int32{
-	0, // 0: berth.api.v1.BackupService.SaveBackup:input_type -> berth.api.v1.SaveBackupRequest
-	1, // 1: berth.api.v1.BackupService.SaveBackup:output_type -> berth.api.v1.SaveBackupResponse
-	1, // [1:2] is the sub-list for method output_type
-	0, // [0:1] is the sub-list for method input_type
+	0, // [0:0] is the sub-list for method output_type
+	0, // [0:0] is the sub-list for method input_type
 	0, // [0:0] is the sub-list for extension type_name
 	0, // [0:0] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
@@ -154,7 +149,7 @@ func file_berth_api_v1_backup_proto_init() {
 			NumEnums:      0,
 			NumMessages:   2,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   0,
 		},
 		GoTypes:           file_berth_api_v1_backup_proto_goTypes,
 		DependencyIndexes: file_berth_api_v1_backup_proto_depIdxs,

@@ -664,10 +664,7 @@ const file_berth_api_v1_history_proto_rawDesc = "" +
 	" \x01(\x01R\vcoreSeconds\x12(\n" +
 	"\x10wait_p50_seconds\x18\v \x01(\x01R\x0ewaitP50Seconds\x12(\n" +
 	"\x10wait_p95_seconds\x18\f \x01(\x01R\x0ewaitP95Seconds\x12(\n" +
-	"\x10idle_gpu_seconds\x18\r \x01(\x01R\x0eidleGpuSeconds2\xb4\x01\n" +
-	"\x0eHistoryService\x12T\n" +
-	"\vListHistory\x12 .berth.api.v1.ListHistoryRequest\x1a!.berth.api.v1.ListHistoryResponse0\x01\x12L\n" +
-	"\tGetReport\x12\x1e.berth.api.v1.GetReportRequest\x1a\x1f.berth.api.v1.GetReportResponseB;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1b\x06proto3"
+	"\x10idle_gpu_seconds\x18\r \x01(\x01R\x0eidleGpuSecondsB;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1b\x06proto3"
 
 var (
 	file_berth_api_v1_history_proto_rawDescOnce sync.Once
@@ -693,23 +690,19 @@ var file_berth_api_v1_history_proto_goTypes = []any{
 	(*Job)(nil),                   // 7: berth.api.v1.Job
 }
 var file_berth_api_v1_history_proto_depIdxs = []int32{
-	6,  // 0: berth.api.v1.HistoryFilter.ended_from:type_name -> google.protobuf.Timestamp
-	6,  // 1: berth.api.v1.HistoryFilter.ended_before:type_name -> google.protobuf.Timestamp
-	6,  // 2: berth.api.v1.HistoryFilter.submitted_before:type_name -> google.protobuf.Timestamp
-	0,  // 3: berth.api.v1.ListHistoryRequest.filter:type_name -> berth.api.v1.HistoryFilter
-	7,  // 4: berth.api.v1.ListHistoryResponse.jobs:type_name -> berth.api.v1.Job
-	0,  // 5: berth.api.v1.GetReportRequest.filter:type_name -> berth.api.v1.HistoryFilter
-	5,  // 6: berth.api.v1.GetReportResponse.lines:type_name -> berth.api.v1.ReportLine
-	5,  // 7: berth.api.v1.GetReportResponse.total:type_name -> berth.api.v1.ReportLine
-	1,  // 8: berth.api.v1.HistoryService.ListHistory:input_type -> berth.api.v1.ListHistoryRequest
-	3,  // 9: berth.api.v1.HistoryService.GetReport:input_type -> berth.api.v1.GetReportRequest
-	2,  // 10: berth.api.v1.HistoryService.ListHistory:output_type -> berth.api.v1.ListHistoryResponse
-	4,  // 11: berth.api.v1.HistoryService.GetReport:output_type -> berth.api.v1.GetReportResponse
-	10, // [10:12] is the sub-list for method output_type
-	8,  // [8:10] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	6, // 0: berth.api.v1.HistoryFilter.ended_from:type_name -> google.protobuf.Timestamp
+	6, // 1: berth.api.v1.HistoryFilter.ended_before:type_name -> google.protobuf.Timestamp
+	6, // 2: berth.api.v1.HistoryFilter.submitted_before:type_name -> google.protobuf.Timestamp
+	0, // 3: berth.api.v1.ListHistoryRequest.filter:type_name -> berth.api.v1.HistoryFilter
+	7, // 4: berth.api.v1.ListHistoryResponse.jobs:type_name -> berth.api.v1.Job
+	0, // 5: berth.api.v1.GetReportRequest.filter:type_name -> berth.api.v1.HistoryFilter
+	5, // 6: berth.api.v1.GetReportResponse.lines:type_name -> berth.api.v1.ReportLine
+	5, // 7: berth.api.v1.GetReportResponse.total:type_name -> berth.api.v1.ReportLine
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_history_proto_init() }
@@ -726,7 +719,7 @@ func file_berth_api_v1_history_proto_init() {
 			NumEnums:      0,
 			NumMessages:   6,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   0,
 		},
 		GoTypes:           file_berth_api_v1_history_proto_goTypes,
 		DependencyIndexes: file_berth_api_v1_history_proto_depIdxs,

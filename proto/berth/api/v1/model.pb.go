@@ -1169,16 +1169,7 @@ const file_berth_api_v1_model_proto_rawDesc = "" +
 	"\n" +
 	"\b_version\"=\n" +
 	"\x10PinModelResponse\x12)\n" +
-	"\x05model\x18\x01 \x01(\v2\x13.berth.api.v1.ModelR\x05model2\xf7\x03\n" +
-	"\fModelService\x12O\n" +
-	"\n" +
-	"ListModels\x12\x1f.berth.api.v1.ListModelsRequest\x1a .berth.api.v1.ListModelsResponse\x12I\n" +
-	"\bGetModel\x12\x1d.berth.api.v1.GetModelRequest\x1a\x1e.berth.api.v1.GetModelResponse\x12U\n" +
-	"\fPublishModel\x12!.berth.api.v1.PublishModelRequest\x1a\".berth.api.v1.PublishModelResponse\x12X\n" +
-	"\rRollbackModel\x12\".berth.api.v1.RollbackModelRequest\x1a#.berth.api.v1.RollbackModelResponse\x12I\n" +
-	"\bPinModel\x12\x1d.berth.api.v1.PinModelRequest\x1a\x1e.berth.api.v1.PinModelResponse\x12O\n" +
-	"\n" +
-	"ImportRuns\x12\x1f.berth.api.v1.ImportRunsRequest\x1a .berth.api.v1.ImportRunsResponseB;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1b\x06proto3"
+	"\x05model\x18\x01 \x01(\v2\x13.berth.api.v1.ModelR\x05modelB;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1b\x06proto3"
 
 var (
 	file_berth_api_v1_model_proto_rawDescOnce sync.Once
@@ -1225,20 +1216,8 @@ var file_berth_api_v1_model_proto_depIdxs = []int32{
 	3,  // 8: berth.api.v1.PublishModelResponse.model:type_name -> berth.api.v1.Model
 	3,  // 9: berth.api.v1.RollbackModelResponse.model:type_name -> berth.api.v1.Model
 	3,  // 10: berth.api.v1.PinModelResponse.model:type_name -> berth.api.v1.Model
-	5,  // 11: berth.api.v1.ModelService.ListModels:input_type -> berth.api.v1.ListModelsRequest
-	7,  // 12: berth.api.v1.ModelService.GetModel:input_type -> berth.api.v1.GetModelRequest
-	10, // 13: berth.api.v1.ModelService.PublishModel:input_type -> berth.api.v1.PublishModelRequest
-	12, // 14: berth.api.v1.ModelService.RollbackModel:input_type -> berth.api.v1.RollbackModelRequest
-	14, // 15: berth.api.v1.ModelService.PinModel:input_type -> berth.api.v1.PinModelRequest
-	1,  // 16: berth.api.v1.ModelService.ImportRuns:input_type -> berth.api.v1.ImportRunsRequest
-	6,  // 17: berth.api.v1.ModelService.ListModels:output_type -> berth.api.v1.ListModelsResponse
-	8,  // 18: berth.api.v1.ModelService.GetModel:output_type -> berth.api.v1.GetModelResponse
-	11, // 19: berth.api.v1.ModelService.PublishModel:output_type -> berth.api.v1.PublishModelResponse
-	13, // 20: berth.api.v1.ModelService.RollbackModel:output_type -> berth.api.v1.RollbackModelResponse
-	15, // 21: berth.api.v1.ModelService.PinModel:output_type -> berth.api.v1.PinModelResponse
-	2,  // 22: berth.api.v1.ModelService.ImportRuns:output_type -> berth.api.v1.ImportRunsResponse
-	17, // [17:23] is the sub-list for method output_type
-	11, // [11:17] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
 	11, // [11:11] is the sub-list for extension type_name
 	11, // [11:11] is the sub-list for extension extendee
 	0,  // [0:11] is the sub-list for field type_name
@@ -1261,7 +1240,7 @@ func file_berth_api_v1_model_proto_init() {
 			NumEnums:      0,
 			NumMessages:   16,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   0,
 		},
 		GoTypes:           file_berth_api_v1_model_proto_goTypes,
 		DependencyIndexes: file_berth_api_v1_model_proto_depIdxs,

@@ -716,13 +716,7 @@ const file_berth_api_v1_notify_proto_rawDesc = "" +
 	"\bgiven_up\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\agivenUp\"\x18\n" +
 	"\x16ListDeadNoticesRequest\"M\n" +
 	"\x17ListDeadNoticesResponse\x122\n" +
-	"\anotices\x18\x01 \x03(\v2\x18.berth.api.v1.DeadNoticeR\anotices2\xf1\x02\n" +
-	"\rNotifyService\x12U\n" +
-	"\fListWebhooks\x12!.berth.api.v1.ListWebhooksRequest\x1a\".berth.api.v1.ListWebhooksResponse\x12O\n" +
-	"\n" +
-	"AddWebhook\x12\x1f.berth.api.v1.AddWebhookRequest\x1a .berth.api.v1.AddWebhookResponse\x12X\n" +
-	"\rRemoveWebhook\x12\".berth.api.v1.RemoveWebhookRequest\x1a#.berth.api.v1.RemoveWebhookResponse\x12^\n" +
-	"\x0fListDeadNotices\x12$.berth.api.v1.ListDeadNoticesRequest\x1a%.berth.api.v1.ListDeadNoticesResponseB;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1b\x06proto3"
+	"\anotices\x18\x01 \x03(\v2\x18.berth.api.v1.DeadNoticeR\anoticesB;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1b\x06proto3"
 
 var (
 	file_berth_api_v1_notify_proto_rawDescOnce sync.Once
@@ -758,16 +752,8 @@ var file_berth_api_v1_notify_proto_depIdxs = []int32{
 	10, // 4: berth.api.v1.DeadNotice.at:type_name -> google.protobuf.Timestamp
 	10, // 5: berth.api.v1.DeadNotice.given_up:type_name -> google.protobuf.Timestamp
 	7,  // 6: berth.api.v1.ListDeadNoticesResponse.notices:type_name -> berth.api.v1.DeadNotice
-	1,  // 7: berth.api.v1.NotifyService.ListWebhooks:input_type -> berth.api.v1.ListWebhooksRequest
-	3,  // 8: berth.api.v1.NotifyService.AddWebhook:input_type -> berth.api.v1.AddWebhookRequest
-	5,  // 9: berth.api.v1.NotifyService.RemoveWebhook:input_type -> berth.api.v1.RemoveWebhookRequest
-	8,  // 10: berth.api.v1.NotifyService.ListDeadNotices:input_type -> berth.api.v1.ListDeadNoticesRequest
-	2,  // 11: berth.api.v1.NotifyService.ListWebhooks:output_type -> berth.api.v1.ListWebhooksResponse
-	4,  // 12: berth.api.v1.NotifyService.AddWebhook:output_type -> berth.api.v1.AddWebhookResponse
-	6,  // 13: berth.api.v1.NotifyService.RemoveWebhook:output_type -> berth.api.v1.RemoveWebhookResponse
-	9,  // 14: berth.api.v1.NotifyService.ListDeadNotices:output_type -> berth.api.v1.ListDeadNoticesResponse
-	11, // [11:15] is the sub-list for method output_type
-	7,  // [7:11] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for method output_type
+	7,  // [7:7] is the sub-list for method input_type
 	7,  // [7:7] is the sub-list for extension type_name
 	7,  // [7:7] is the sub-list for extension extendee
 	0,  // [0:7] is the sub-list for field type_name
@@ -786,7 +772,7 @@ func file_berth_api_v1_notify_proto_init() {
 			NumEnums:      0,
 			NumMessages:   10,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   0,
 		},
 		GoTypes:           file_berth_api_v1_notify_proto_goTypes,
 		DependencyIndexes: file_berth_api_v1_notify_proto_depIdxs,

@@ -274,9 +274,7 @@ const file_berth_api_v1_series_proto_rawDesc = "" +
 	"\n" +
 	"util_milli\x18\t \x03(\x11R\tutilMilli\x12\x17\n" +
 	"\apower_w\x18\n" +
-	" \x03(\rR\x06powerW2]\n" +
-	"\rSeriesService\x12L\n" +
-	"\tGetSeries\x12\x1e.berth.api.v1.GetSeriesRequest\x1a\x1f.berth.api.v1.GetSeriesResponseB;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1b\x06proto3"
+	" \x03(\rR\x06powerWB;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1b\x06proto3"
 
 var (
 	file_berth_api_v1_series_proto_rawDescOnce sync.Once
@@ -298,10 +296,8 @@ var file_berth_api_v1_series_proto_goTypes = []any{
 }
 var file_berth_api_v1_series_proto_depIdxs = []int32{
 	2, // 0: berth.api.v1.GetSeriesResponse.gpus:type_name -> berth.api.v1.GPUSeries
-	0, // 1: berth.api.v1.SeriesService.GetSeries:input_type -> berth.api.v1.GetSeriesRequest
-	1, // 2: berth.api.v1.SeriesService.GetSeries:output_type -> berth.api.v1.GetSeriesResponse
-	2, // [2:3] is the sub-list for method output_type
-	1, // [1:2] is the sub-list for method input_type
+	1, // [1:1] is the sub-list for method output_type
+	1, // [1:1] is the sub-list for method input_type
 	1, // [1:1] is the sub-list for extension type_name
 	1, // [1:1] is the sub-list for extension extendee
 	0, // [0:1] is the sub-list for field type_name
@@ -321,7 +317,7 @@ func file_berth_api_v1_series_proto_init() {
 			NumEnums:      0,
 			NumMessages:   3,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   0,
 		},
 		GoTypes:           file_berth_api_v1_series_proto_goTypes,
 		DependencyIndexes: file_berth_api_v1_series_proto_depIdxs,

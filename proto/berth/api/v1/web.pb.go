@@ -129,11 +129,7 @@ const file_berth_api_v1_web_proto_rawDesc = "" +
 	"\x12CreateLinkResponse\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x124\n" +
 	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x12 \n" +
-	"\vcoordinator\x18\x03 \x01(\tR\vcoordinator2]\n" +
-	"\n" +
-	"WebService\x12O\n" +
-	"\n" +
-	"CreateLink\x12\x1f.berth.api.v1.CreateLinkRequest\x1a .berth.api.v1.CreateLinkResponseB;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1b\x06proto3"
+	"\vcoordinator\x18\x03 \x01(\tR\vcoordinatorB;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1b\x06proto3"
 
 var (
 	file_berth_api_v1_web_proto_rawDescOnce sync.Once
@@ -155,10 +151,8 @@ var file_berth_api_v1_web_proto_goTypes = []any{
 }
 var file_berth_api_v1_web_proto_depIdxs = []int32{
 	2, // 0: berth.api.v1.CreateLinkResponse.expires:type_name -> google.protobuf.Timestamp
-	0, // 1: berth.api.v1.WebService.CreateLink:input_type -> berth.api.v1.CreateLinkRequest
-	1, // 2: berth.api.v1.WebService.CreateLink:output_type -> berth.api.v1.CreateLinkResponse
-	2, // [2:3] is the sub-list for method output_type
-	1, // [1:2] is the sub-list for method input_type
+	1, // [1:1] is the sub-list for method output_type
+	1, // [1:1] is the sub-list for method input_type
 	1, // [1:1] is the sub-list for extension type_name
 	1, // [1:1] is the sub-list for extension extendee
 	0, // [0:1] is the sub-list for field type_name
@@ -177,7 +171,7 @@ func file_berth_api_v1_web_proto_init() {
 			NumEnums:      0,
 			NumMessages:   2,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   0,
 		},
 		GoTypes:           file_berth_api_v1_web_proto_goTypes,
 		DependencyIndexes: file_berth_api_v1_web_proto_depIdxs,

@@ -3959,12 +3959,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\tHookState\x12\x1a\n" +
 	"\x16HOOK_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10HOOK_STATE_BEGUN\x10\x01\x12\x14\n" +
-	"\x10HOOK_STATE_ENDED\x10\x022\xad\x02\n" +
-	"\vNodeService\x12L\n" +
-	"\aSession\x12\x1d.berth.node.v1.SessionRequest\x1a\x1e.berth.node.v1.SessionResponse(\x010\x01\x12?\n" +
-	"\x04Join\x12\x1a.berth.node.v1.JoinRequest\x1a\x1b.berth.node.v1.JoinResponse\x12B\n" +
-	"\x05Renew\x12\x1b.berth.node.v1.RenewRequest\x1a\x1c.berth.node.v1.RenewResponse\x12K\n" +
-	"\bGetClock\x12\x1e.berth.node.v1.GetClockRequest\x1a\x1f.berth.node.v1.GetClockResponseB=Z;github.com/berth-scheduler/berth/proto/berth/node/v1;nodev1b\x06proto3"
+	"\x10HOOK_STATE_ENDED\x10\x02B=Z;github.com/berth-scheduler/berth/proto/berth/node/v1;nodev1b\x06proto3"
 
 var (
 	file_berth_node_v1_node_proto_rawDescOnce sync.Once
@@ -4086,16 +4081,8 @@ var file_berth_node_v1_node_proto_depIdxs = []int32{
 	36, // 53: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
 	1,  // 54: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
 	45, // 55: berth.node.v1.GetClockResponse.now:type_name -> google.protobuf.Timestamp
-	4,  // 56: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
-	37, // 57: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
-	41, // 58: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
-	39, // 59: berth.node.v1.NodeService.GetClock:input_type -> berth.node.v1.GetClockRequest
-	5,  // 60: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
-	38, // 61: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
-	42, // 62: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
-	40, // 63: berth.node.v1.NodeService.GetClock:output_type -> berth.node.v1.GetClockResponse
-	60, // [60:64] is the sub-list for method output_type
-	56, // [56:60] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for method output_type
+	56, // [56:56] is the sub-list for method input_type
 	56, // [56:56] is the sub-list for extension type_name
 	56, // [56:56] is the sub-list for extension extendee
 	0,  // [0:56] is the sub-list for field type_name
@@ -4126,7 +4113,7 @@ func file_berth_node_v1_node_proto_init() {
 			NumEnums:      4,
 			NumMessages:   39,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   0,
 		},
 		GoTypes:           file_berth_node_v1_node_proto_goTypes,
 		DependencyIndexes: file_berth_node_v1_node_proto_depIdxs,

@@ -235,9 +235,7 @@ const file_berth_node_v1_relay_proto_rawDesc = "" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"B\n" +
 	"\rRelayResponse\x121\n" +
-	"\x05frame\x18\x01 \x01(\v2\x1b.berth.api.v1.AttachRequestR\x05frame2V\n" +
-	"\fRelayService\x12F\n" +
-	"\x05Relay\x12\x1b.berth.node.v1.RelayRequest\x1a\x1c.berth.node.v1.RelayResponse(\x010\x01B=Z;github.com/berth-scheduler/berth/proto/berth/node/v1;nodev1b\x06proto3"
+	"\x05frame\x18\x01 \x01(\v2\x1b.berth.api.v1.AttachRequestR\x05frameB=Z;github.com/berth-scheduler/berth/proto/berth/node/v1;nodev1b\x06proto3"
 
 var (
 	file_berth_node_v1_relay_proto_rawDescOnce sync.Once
@@ -263,10 +261,8 @@ var file_berth_node_v1_relay_proto_depIdxs = []int32{
 	1, // 0: berth.node.v1.RelayRequest.refused:type_name -> berth.node.v1.Refusal
 	3, // 1: berth.node.v1.RelayRequest.frame:type_name -> berth.api.v1.AttachResponse
 	4, // 2: berth.node.v1.RelayResponse.frame:type_name -> berth.api.v1.AttachRequest
-	0, // 3: berth.node.v1.RelayService.Relay:input_type -> berth.node.v1.RelayRequest
-	2, // 4: berth.node.v1.RelayService.Relay:output_type -> berth.node.v1.RelayResponse
-	4, // [4:5] is the sub-list for method output_type
-	3, // [3:4] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for method output_type
+	3, // [3:3] is the sub-list for method input_type
 	3, // [3:3] is the sub-list for extension type_name
 	3, // [3:3] is the sub-list for extension extendee
 	0, // [0:3] is the sub-list for field type_name
@@ -290,7 +286,7 @@ func file_berth_node_v1_relay_proto_init() {
 			NumEnums:      0,
 			NumMessages:   3,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   0,
 		},
 		GoTypes:           file_berth_node_v1_relay_proto_goTypes,
 		DependencyIndexes: file_berth_node_v1_relay_proto_depIdxs,

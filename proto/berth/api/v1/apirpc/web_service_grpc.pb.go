@@ -2,12 +2,13 @@
 // versions:
 // - protoc-gen-go-grpc v1.6.1
 // - protoc             v3.21.12
-// source: berth/api/v1/web.proto
+// source: berth/api/v1/web_service.proto
 
-package apiv1
+package apirpc
 
 import (
 	context "context"
+	v1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -30,7 +31,7 @@ const (
 // is not passed on to the leader: each coordinator knows its own sessions only.
 type WebServiceClient interface {
 	// CreateLink makes an address that opens the page as the caller, once.
-	CreateLink(ctx context.Context, in *CreateLinkRequest, opts ...grpc.CallOption) (*CreateLinkResponse, error)
+	CreateLink(ctx context.Context, in *v1.CreateLinkRequest, opts ...grpc.CallOption) (*v1.CreateLinkResponse, error)
 }
 
 type webServiceClient struct {
@@ -41,9 +42,9 @@ func NewWebServiceClient(cc grpc.ClientConnInterface) WebServiceClient {
 	return &webServiceClient{cc}
 }
 
-func (c *webServiceClient) CreateLink(ctx context.Context, in *CreateLinkRequest, opts ...grpc.CallOption) (*CreateLinkResponse, error) {
+func (c *webServiceClient) CreateLink(ctx context.Context, in *v1.CreateLinkRequest, opts ...grpc.CallOption) (*v1.CreateLinkResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(CreateLinkResponse)
+	out := new(v1.CreateLinkResponse)
 	err := c.cc.Invoke(ctx, WebService_CreateLink_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func (c *webServiceClient) CreateLink(ctx context.Context, in *CreateLinkRequest
 // is not passed on to the leader: each coordinator knows its own sessions only.
 type WebServiceServer interface {
 	// CreateLink makes an address that opens the page as the caller, once.
-	CreateLink(context.Context, *CreateLinkRequest) (*CreateLinkResponse, error)
+	CreateLink(context.Context, *v1.CreateLinkRequest) (*v1.CreateLinkResponse, error)
 	mustEmbedUnimplementedWebServiceServer()
 }
 
@@ -70,7 +71,7 @@ type WebServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedWebServiceServer struct{}
 
-func (UnimplementedWebServiceServer) CreateLink(context.Context, *CreateLinkRequest) (*CreateLinkResponse, error) {
+func (UnimplementedWebServiceServer) CreateLink(context.Context, *v1.CreateLinkRequest) (*v1.CreateLinkResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateLink not implemented")
 }
 func (UnimplementedWebServiceServer) mustEmbedUnimplementedWebServiceServer() {}
@@ -95,7 +96,7 @@ func RegisterWebServiceServer(s grpc.ServiceRegistrar, srv WebServiceServer) {
 }
 
 func _WebService_CreateLink_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(CreateLinkRequest)
+	in := new(v1.CreateLinkRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -107,7 +108,7 @@ func _WebService_CreateLink_Handler(srv interface{}, ctx context.Context, dec fu
 		FullMethod: WebService_CreateLink_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(WebServiceServer).CreateLink(ctx, req.(*CreateLinkRequest))
+		return srv.(WebServiceServer).CreateLink(ctx, req.(*v1.CreateLinkRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -125,5 +126,5 @@ var WebService_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
-	Metadata: "berth/api/v1/web.proto",
+	Metadata: "berth/api/v1/web_service.proto",
 }

@@ -2,12 +2,13 @@
 // versions:
 // - protoc-gen-go-grpc v1.6.1
 // - protoc             v3.21.12
-// source: berth/api/v1/model.proto
+// source: berth/api/v1/model_service.proto
 
-package apiv1
+package apirpc
 
 import (
 	context "context"
+	v1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -36,20 +37,20 @@ const (
 type ModelServiceClient interface {
 	// ListModels returns the versions that are kept, newest first, the built-in
 	// one last.
-	ListModels(ctx context.Context, in *ListModelsRequest, opts ...grpc.CallOption) (*ListModelsResponse, error)
+	ListModels(ctx context.Context, in *v1.ListModelsRequest, opts ...grpc.CallOption) (*v1.ListModelsResponse, error)
 	// GetModel returns one version, and how well the cluster is predicted now.
-	GetModel(ctx context.Context, in *GetModelRequest, opts ...grpc.CallOption) (*GetModelResponse, error)
+	GetModel(ctx context.Context, in *v1.GetModelRequest, opts ...grpc.CallOption) (*v1.GetModelResponse, error)
 	// PublishModel puts weights in use as the next version.
-	PublishModel(ctx context.Context, in *PublishModelRequest, opts ...grpc.CallOption) (*PublishModelResponse, error)
+	PublishModel(ctx context.Context, in *v1.PublishModelRequest, opts ...grpc.CallOption) (*v1.PublishModelResponse, error)
 	// RollbackModel puts a kept version in use again, as the next version.
-	RollbackModel(ctx context.Context, in *RollbackModelRequest, opts ...grpc.CallOption) (*RollbackModelResponse, error)
+	RollbackModel(ctx context.Context, in *v1.RollbackModelRequest, opts ...grpc.CallOption) (*v1.RollbackModelResponse, error)
 	// PinModel keeps the cluster from replacing the version in use by what it
 	// learned, or lets it do so again.
-	PinModel(ctx context.Context, in *PinModelRequest, opts ...grpc.CallOption) (*PinModelResponse, error)
+	PinModel(ctx context.Context, in *v1.PinModelRequest, opts ...grpc.CallOption) (*v1.PinModelResponse, error)
 	// ImportRuns teaches the predictor runs under another scheduler. A job that
 	// has not run here yet is then predicted from those of its owner's under the
 	// same name, on as many GPUs.
-	ImportRuns(ctx context.Context, in *ImportRunsRequest, opts ...grpc.CallOption) (*ImportRunsResponse, error)
+	ImportRuns(ctx context.Context, in *v1.ImportRunsRequest, opts ...grpc.CallOption) (*v1.ImportRunsResponse, error)
 }
 
 type modelServiceClient struct {
@@ -60,9 +61,9 @@ func NewModelServiceClient(cc grpc.ClientConnInterface) ModelServiceClient {
 	return &modelServiceClient{cc}
 }
 
-func (c *modelServiceClient) ListModels(ctx context.Context, in *ListModelsRequest, opts ...grpc.CallOption) (*ListModelsResponse, error) {
+func (c *modelServiceClient) ListModels(ctx context.Context, in *v1.ListModelsRequest, opts ...grpc.CallOption) (*v1.ListModelsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListModelsResponse)
+	out := new(v1.ListModelsResponse)
 	err := c.cc.Invoke(ctx, ModelService_ListModels_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -70,9 +71,9 @@ func (c *modelServiceClient) ListModels(ctx context.Context, in *ListModelsReque
 	return out, nil
 }
 
-func (c *modelServiceClient) GetModel(ctx context.Context, in *GetModelRequest, opts ...grpc.CallOption) (*GetModelResponse, error) {
+func (c *modelServiceClient) GetModel(ctx context.Context, in *v1.GetModelRequest, opts ...grpc.CallOption) (*v1.GetModelResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(GetModelResponse)
+	out := new(v1.GetModelResponse)
 	err := c.cc.Invoke(ctx, ModelService_GetModel_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -80,9 +81,9 @@ func (c *modelServiceClient) GetModel(ctx context.Context, in *GetModelRequest, 
 	return out, nil
 }
 
-func (c *modelServiceClient) PublishModel(ctx context.Context, in *PublishModelRequest, opts ...grpc.CallOption) (*PublishModelResponse, error) {
+func (c *modelServiceClient) PublishModel(ctx context.Context, in *v1.PublishModelRequest, opts ...grpc.CallOption) (*v1.PublishModelResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(PublishModelResponse)
+	out := new(v1.PublishModelResponse)
 	err := c.cc.Invoke(ctx, ModelService_PublishModel_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -90,9 +91,9 @@ func (c *modelServiceClient) PublishModel(ctx context.Context, in *PublishModelR
 	return out, nil
 }
 
-func (c *modelServiceClient) RollbackModel(ctx context.Context, in *RollbackModelRequest, opts ...grpc.CallOption) (*RollbackModelResponse, error) {
+func (c *modelServiceClient) RollbackModel(ctx context.Context, in *v1.RollbackModelRequest, opts ...grpc.CallOption) (*v1.RollbackModelResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(RollbackModelResponse)
+	out := new(v1.RollbackModelResponse)
 	err := c.cc.Invoke(ctx, ModelService_RollbackModel_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -100,9 +101,9 @@ func (c *modelServiceClient) RollbackModel(ctx context.Context, in *RollbackMode
 	return out, nil
 }
 
-func (c *modelServiceClient) PinModel(ctx context.Context, in *PinModelRequest, opts ...grpc.CallOption) (*PinModelResponse, error) {
+func (c *modelServiceClient) PinModel(ctx context.Context, in *v1.PinModelRequest, opts ...grpc.CallOption) (*v1.PinModelResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(PinModelResponse)
+	out := new(v1.PinModelResponse)
 	err := c.cc.Invoke(ctx, ModelService_PinModel_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -110,9 +111,9 @@ func (c *modelServiceClient) PinModel(ctx context.Context, in *PinModelRequest, 
 	return out, nil
 }
 
-func (c *modelServiceClient) ImportRuns(ctx context.Context, in *ImportRunsRequest, opts ...grpc.CallOption) (*ImportRunsResponse, error) {
+func (c *modelServiceClient) ImportRuns(ctx context.Context, in *v1.ImportRunsRequest, opts ...grpc.CallOption) (*v1.ImportRunsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ImportRunsResponse)
+	out := new(v1.ImportRunsResponse)
 	err := c.cc.Invoke(ctx, ModelService_ImportRuns_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -129,20 +130,20 @@ func (c *modelServiceClient) ImportRuns(ctx context.Context, in *ImportRunsReque
 type ModelServiceServer interface {
 	// ListModels returns the versions that are kept, newest first, the built-in
 	// one last.
-	ListModels(context.Context, *ListModelsRequest) (*ListModelsResponse, error)
+	ListModels(context.Context, *v1.ListModelsRequest) (*v1.ListModelsResponse, error)
 	// GetModel returns one version, and how well the cluster is predicted now.
-	GetModel(context.Context, *GetModelRequest) (*GetModelResponse, error)
+	GetModel(context.Context, *v1.GetModelRequest) (*v1.GetModelResponse, error)
 	// PublishModel puts weights in use as the next version.
-	PublishModel(context.Context, *PublishModelRequest) (*PublishModelResponse, error)
+	PublishModel(context.Context, *v1.PublishModelRequest) (*v1.PublishModelResponse, error)
 	// RollbackModel puts a kept version in use again, as the next version.
-	RollbackModel(context.Context, *RollbackModelRequest) (*RollbackModelResponse, error)
+	RollbackModel(context.Context, *v1.RollbackModelRequest) (*v1.RollbackModelResponse, error)
 	// PinModel keeps the cluster from replacing the version in use by what it
 	// learned, or lets it do so again.
-	PinModel(context.Context, *PinModelRequest) (*PinModelResponse, error)
+	PinModel(context.Context, *v1.PinModelRequest) (*v1.PinModelResponse, error)
 	// ImportRuns teaches the predictor runs under another scheduler. A job that
 	// has not run here yet is then predicted from those of its owner's under the
 	// same name, on as many GPUs.
-	ImportRuns(context.Context, *ImportRunsRequest) (*ImportRunsResponse, error)
+	ImportRuns(context.Context, *v1.ImportRunsRequest) (*v1.ImportRunsResponse, error)
 	mustEmbedUnimplementedModelServiceServer()
 }
 
@@ -153,22 +154,22 @@ type ModelServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedModelServiceServer struct{}
 
-func (UnimplementedModelServiceServer) ListModels(context.Context, *ListModelsRequest) (*ListModelsResponse, error) {
+func (UnimplementedModelServiceServer) ListModels(context.Context, *v1.ListModelsRequest) (*v1.ListModelsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListModels not implemented")
 }
-func (UnimplementedModelServiceServer) GetModel(context.Context, *GetModelRequest) (*GetModelResponse, error) {
+func (UnimplementedModelServiceServer) GetModel(context.Context, *v1.GetModelRequest) (*v1.GetModelResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetModel not implemented")
 }
-func (UnimplementedModelServiceServer) PublishModel(context.Context, *PublishModelRequest) (*PublishModelResponse, error) {
+func (UnimplementedModelServiceServer) PublishModel(context.Context, *v1.PublishModelRequest) (*v1.PublishModelResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PublishModel not implemented")
 }
-func (UnimplementedModelServiceServer) RollbackModel(context.Context, *RollbackModelRequest) (*RollbackModelResponse, error) {
+func (UnimplementedModelServiceServer) RollbackModel(context.Context, *v1.RollbackModelRequest) (*v1.RollbackModelResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RollbackModel not implemented")
 }
-func (UnimplementedModelServiceServer) PinModel(context.Context, *PinModelRequest) (*PinModelResponse, error) {
+func (UnimplementedModelServiceServer) PinModel(context.Context, *v1.PinModelRequest) (*v1.PinModelResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PinModel not implemented")
 }
-func (UnimplementedModelServiceServer) ImportRuns(context.Context, *ImportRunsRequest) (*ImportRunsResponse, error) {
+func (UnimplementedModelServiceServer) ImportRuns(context.Context, *v1.ImportRunsRequest) (*v1.ImportRunsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ImportRuns not implemented")
 }
 func (UnimplementedModelServiceServer) mustEmbedUnimplementedModelServiceServer() {}
@@ -193,7 +194,7 @@ func RegisterModelServiceServer(s grpc.ServiceRegistrar, srv ModelServiceServer)
 }
 
 func _ModelService_ListModels_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListModelsRequest)
+	in := new(v1.ListModelsRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -205,13 +206,13 @@ func _ModelService_ListModels_Handler(srv interface{}, ctx context.Context, dec 
 		FullMethod: ModelService_ListModels_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ModelServiceServer).ListModels(ctx, req.(*ListModelsRequest))
+		return srv.(ModelServiceServer).ListModels(ctx, req.(*v1.ListModelsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _ModelService_GetModel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(GetModelRequest)
+	in := new(v1.GetModelRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -223,13 +224,13 @@ func _ModelService_GetModel_Handler(srv interface{}, ctx context.Context, dec fu
 		FullMethod: ModelService_GetModel_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ModelServiceServer).GetModel(ctx, req.(*GetModelRequest))
+		return srv.(ModelServiceServer).GetModel(ctx, req.(*v1.GetModelRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _ModelService_PublishModel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(PublishModelRequest)
+	in := new(v1.PublishModelRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -241,13 +242,13 @@ func _ModelService_PublishModel_Handler(srv interface{}, ctx context.Context, de
 		FullMethod: ModelService_PublishModel_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ModelServiceServer).PublishModel(ctx, req.(*PublishModelRequest))
+		return srv.(ModelServiceServer).PublishModel(ctx, req.(*v1.PublishModelRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _ModelService_RollbackModel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(RollbackModelRequest)
+	in := new(v1.RollbackModelRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -259,13 +260,13 @@ func _ModelService_RollbackModel_Handler(srv interface{}, ctx context.Context, d
 		FullMethod: ModelService_RollbackModel_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ModelServiceServer).RollbackModel(ctx, req.(*RollbackModelRequest))
+		return srv.(ModelServiceServer).RollbackModel(ctx, req.(*v1.RollbackModelRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _ModelService_PinModel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(PinModelRequest)
+	in := new(v1.PinModelRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -277,13 +278,13 @@ func _ModelService_PinModel_Handler(srv interface{}, ctx context.Context, dec fu
 		FullMethod: ModelService_PinModel_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ModelServiceServer).PinModel(ctx, req.(*PinModelRequest))
+		return srv.(ModelServiceServer).PinModel(ctx, req.(*v1.PinModelRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _ModelService_ImportRuns_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ImportRunsRequest)
+	in := new(v1.ImportRunsRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -295,7 +296,7 @@ func _ModelService_ImportRuns_Handler(srv interface{}, ctx context.Context, dec 
 		FullMethod: ModelService_ImportRuns_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ModelServiceServer).ImportRuns(ctx, req.(*ImportRunsRequest))
+		return srv.(ModelServiceServer).ImportRuns(ctx, req.(*v1.ImportRunsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -333,5 +334,5 @@ var ModelService_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
-	Metadata: "berth/api/v1/model.proto",
+	Metadata: "berth/api/v1/model_service.proto",
 }

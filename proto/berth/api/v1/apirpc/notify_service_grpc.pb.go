@@ -2,12 +2,13 @@
 // versions:
 // - protoc-gen-go-grpc v1.6.1
 // - protoc             v3.21.12
-// source: berth/api/v1/notify.proto
+// source: berth/api/v1/notify_service.proto
 
-package apiv1
+package apirpc
 
 import (
 	context "context"
+	v1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -32,12 +33,12 @@ const (
 // NotifyService is for webhooks, and for what could not be told. Users see and
 // change their own webhooks, administrators all.
 type NotifyServiceClient interface {
-	ListWebhooks(ctx context.Context, in *ListWebhooksRequest, opts ...grpc.CallOption) (*ListWebhooksResponse, error)
+	ListWebhooks(ctx context.Context, in *v1.ListWebhooksRequest, opts ...grpc.CallOption) (*v1.ListWebhooksResponse, error)
 	// AddWebhook adds one and returns its secret, which is never shown again.
-	AddWebhook(ctx context.Context, in *AddWebhookRequest, opts ...grpc.CallOption) (*AddWebhookResponse, error)
-	RemoveWebhook(ctx context.Context, in *RemoveWebhookRequest, opts ...grpc.CallOption) (*RemoveWebhookResponse, error)
+	AddWebhook(ctx context.Context, in *v1.AddWebhookRequest, opts ...grpc.CallOption) (*v1.AddWebhookResponse, error)
+	RemoveWebhook(ctx context.Context, in *v1.RemoveWebhookRequest, opts ...grpc.CallOption) (*v1.RemoveWebhookResponse, error)
 	// ListDeadNotices returns the newest notices that were given up.
-	ListDeadNotices(ctx context.Context, in *ListDeadNoticesRequest, opts ...grpc.CallOption) (*ListDeadNoticesResponse, error)
+	ListDeadNotices(ctx context.Context, in *v1.ListDeadNoticesRequest, opts ...grpc.CallOption) (*v1.ListDeadNoticesResponse, error)
 }
 
 type notifyServiceClient struct {
@@ -48,9 +49,9 @@ func NewNotifyServiceClient(cc grpc.ClientConnInterface) NotifyServiceClient {
 	return &notifyServiceClient{cc}
 }
 
-func (c *notifyServiceClient) ListWebhooks(ctx context.Context, in *ListWebhooksRequest, opts ...grpc.CallOption) (*ListWebhooksResponse, error) {
+func (c *notifyServiceClient) ListWebhooks(ctx context.Context, in *v1.ListWebhooksRequest, opts ...grpc.CallOption) (*v1.ListWebhooksResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListWebhooksResponse)
+	out := new(v1.ListWebhooksResponse)
 	err := c.cc.Invoke(ctx, NotifyService_ListWebhooks_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -58,9 +59,9 @@ func (c *notifyServiceClient) ListWebhooks(ctx context.Context, in *ListWebhooks
 	return out, nil
 }
 
-func (c *notifyServiceClient) AddWebhook(ctx context.Context, in *AddWebhookRequest, opts ...grpc.CallOption) (*AddWebhookResponse, error) {
+func (c *notifyServiceClient) AddWebhook(ctx context.Context, in *v1.AddWebhookRequest, opts ...grpc.CallOption) (*v1.AddWebhookResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(AddWebhookResponse)
+	out := new(v1.AddWebhookResponse)
 	err := c.cc.Invoke(ctx, NotifyService_AddWebhook_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -68,9 +69,9 @@ func (c *notifyServiceClient) AddWebhook(ctx context.Context, in *AddWebhookRequ
 	return out, nil
 }
 
-func (c *notifyServiceClient) RemoveWebhook(ctx context.Context, in *RemoveWebhookRequest, opts ...grpc.CallOption) (*RemoveWebhookResponse, error) {
+func (c *notifyServiceClient) RemoveWebhook(ctx context.Context, in *v1.RemoveWebhookRequest, opts ...grpc.CallOption) (*v1.RemoveWebhookResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(RemoveWebhookResponse)
+	out := new(v1.RemoveWebhookResponse)
 	err := c.cc.Invoke(ctx, NotifyService_RemoveWebhook_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -78,9 +79,9 @@ func (c *notifyServiceClient) RemoveWebhook(ctx context.Context, in *RemoveWebho
 	return out, nil
 }
 
-func (c *notifyServiceClient) ListDeadNotices(ctx context.Context, in *ListDeadNoticesRequest, opts ...grpc.CallOption) (*ListDeadNoticesResponse, error) {
+func (c *notifyServiceClient) ListDeadNotices(ctx context.Context, in *v1.ListDeadNoticesRequest, opts ...grpc.CallOption) (*v1.ListDeadNoticesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListDeadNoticesResponse)
+	out := new(v1.ListDeadNoticesResponse)
 	err := c.cc.Invoke(ctx, NotifyService_ListDeadNotices_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -95,12 +96,12 @@ func (c *notifyServiceClient) ListDeadNotices(ctx context.Context, in *ListDeadN
 // NotifyService is for webhooks, and for what could not be told. Users see and
 // change their own webhooks, administrators all.
 type NotifyServiceServer interface {
-	ListWebhooks(context.Context, *ListWebhooksRequest) (*ListWebhooksResponse, error)
+	ListWebhooks(context.Context, *v1.ListWebhooksRequest) (*v1.ListWebhooksResponse, error)
 	// AddWebhook adds one and returns its secret, which is never shown again.
-	AddWebhook(context.Context, *AddWebhookRequest) (*AddWebhookResponse, error)
-	RemoveWebhook(context.Context, *RemoveWebhookRequest) (*RemoveWebhookResponse, error)
+	AddWebhook(context.Context, *v1.AddWebhookRequest) (*v1.AddWebhookResponse, error)
+	RemoveWebhook(context.Context, *v1.RemoveWebhookRequest) (*v1.RemoveWebhookResponse, error)
 	// ListDeadNotices returns the newest notices that were given up.
-	ListDeadNotices(context.Context, *ListDeadNoticesRequest) (*ListDeadNoticesResponse, error)
+	ListDeadNotices(context.Context, *v1.ListDeadNoticesRequest) (*v1.ListDeadNoticesResponse, error)
 	mustEmbedUnimplementedNotifyServiceServer()
 }
 
@@ -111,16 +112,16 @@ type NotifyServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedNotifyServiceServer struct{}
 
-func (UnimplementedNotifyServiceServer) ListWebhooks(context.Context, *ListWebhooksRequest) (*ListWebhooksResponse, error) {
+func (UnimplementedNotifyServiceServer) ListWebhooks(context.Context, *v1.ListWebhooksRequest) (*v1.ListWebhooksResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListWebhooks not implemented")
 }
-func (UnimplementedNotifyServiceServer) AddWebhook(context.Context, *AddWebhookRequest) (*AddWebhookResponse, error) {
+func (UnimplementedNotifyServiceServer) AddWebhook(context.Context, *v1.AddWebhookRequest) (*v1.AddWebhookResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AddWebhook not implemented")
 }
-func (UnimplementedNotifyServiceServer) RemoveWebhook(context.Context, *RemoveWebhookRequest) (*RemoveWebhookResponse, error) {
+func (UnimplementedNotifyServiceServer) RemoveWebhook(context.Context, *v1.RemoveWebhookRequest) (*v1.RemoveWebhookResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RemoveWebhook not implemented")
 }
-func (UnimplementedNotifyServiceServer) ListDeadNotices(context.Context, *ListDeadNoticesRequest) (*ListDeadNoticesResponse, error) {
+func (UnimplementedNotifyServiceServer) ListDeadNotices(context.Context, *v1.ListDeadNoticesRequest) (*v1.ListDeadNoticesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListDeadNotices not implemented")
 }
 func (UnimplementedNotifyServiceServer) mustEmbedUnimplementedNotifyServiceServer() {}
@@ -145,7 +146,7 @@ func RegisterNotifyServiceServer(s grpc.ServiceRegistrar, srv NotifyServiceServe
 }
 
 func _NotifyService_ListWebhooks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListWebhooksRequest)
+	in := new(v1.ListWebhooksRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -157,13 +158,13 @@ func _NotifyService_ListWebhooks_Handler(srv interface{}, ctx context.Context, d
 		FullMethod: NotifyService_ListWebhooks_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(NotifyServiceServer).ListWebhooks(ctx, req.(*ListWebhooksRequest))
+		return srv.(NotifyServiceServer).ListWebhooks(ctx, req.(*v1.ListWebhooksRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _NotifyService_AddWebhook_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(AddWebhookRequest)
+	in := new(v1.AddWebhookRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -175,13 +176,13 @@ func _NotifyService_AddWebhook_Handler(srv interface{}, ctx context.Context, dec
 		FullMethod: NotifyService_AddWebhook_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(NotifyServiceServer).AddWebhook(ctx, req.(*AddWebhookRequest))
+		return srv.(NotifyServiceServer).AddWebhook(ctx, req.(*v1.AddWebhookRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _NotifyService_RemoveWebhook_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(RemoveWebhookRequest)
+	in := new(v1.RemoveWebhookRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -193,13 +194,13 @@ func _NotifyService_RemoveWebhook_Handler(srv interface{}, ctx context.Context, 
 		FullMethod: NotifyService_RemoveWebhook_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(NotifyServiceServer).RemoveWebhook(ctx, req.(*RemoveWebhookRequest))
+		return srv.(NotifyServiceServer).RemoveWebhook(ctx, req.(*v1.RemoveWebhookRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _NotifyService_ListDeadNotices_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListDeadNoticesRequest)
+	in := new(v1.ListDeadNoticesRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -211,7 +212,7 @@ func _NotifyService_ListDeadNotices_Handler(srv interface{}, ctx context.Context
 		FullMethod: NotifyService_ListDeadNotices_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(NotifyServiceServer).ListDeadNotices(ctx, req.(*ListDeadNoticesRequest))
+		return srv.(NotifyServiceServer).ListDeadNotices(ctx, req.(*v1.ListDeadNoticesRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -241,5 +242,5 @@ var NotifyService_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
-	Metadata: "berth/api/v1/notify.proto",
+	Metadata: "berth/api/v1/notify_service.proto",
 }

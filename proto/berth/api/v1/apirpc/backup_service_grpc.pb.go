@@ -2,12 +2,13 @@
 // versions:
 // - protoc-gen-go-grpc v1.6.1
 // - protoc             v3.21.12
-// source: berth/api/v1/backup.proto
+// source: berth/api/v1/backup_service.proto
 
-package apiv1
+package apirpc
 
 import (
 	context "context"
+	v1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -31,7 +32,7 @@ const (
 type BackupServiceClient interface {
 	// SaveBackup streams a file of the state as it is now, from the leader. The
 	// file says itself whether it is whole.
-	SaveBackup(ctx context.Context, in *SaveBackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SaveBackupResponse], error)
+	SaveBackup(ctx context.Context, in *v1.SaveBackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.SaveBackupResponse], error)
 }
 
 type backupServiceClient struct {
@@ -42,13 +43,13 @@ func NewBackupServiceClient(cc grpc.ClientConnInterface) BackupServiceClient {
 	return &backupServiceClient{cc}
 }
 
-func (c *backupServiceClient) SaveBackup(ctx context.Context, in *SaveBackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SaveBackupResponse], error) {
+func (c *backupServiceClient) SaveBackup(ctx context.Context, in *v1.SaveBackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.SaveBackupResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &BackupService_ServiceDesc.Streams[0], BackupService_SaveBackup_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[SaveBackupRequest, SaveBackupResponse]{ClientStream: stream}
+	x := &grpc.GenericClientStream[v1.SaveBackupRequest, v1.SaveBackupResponse]{ClientStream: stream}
 	if err := x.ClientStream.SendMsg(in); err != nil {
 		return nil, err
 	}
@@ -59,7 +60,7 @@ func (c *backupServiceClient) SaveBackup(ctx context.Context, in *SaveBackupRequ
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type BackupService_SaveBackupClient = grpc.ServerStreamingClient[SaveBackupResponse]
+type BackupService_SaveBackupClient = grpc.ServerStreamingClient[v1.SaveBackupResponse]
 
 // BackupServiceServer is the server API for BackupService service.
 // All implementations must embed UnimplementedBackupServiceServer
@@ -70,7 +71,7 @@ type BackupService_SaveBackupClient = grpc.ServerStreamingClient[SaveBackupRespo
 type BackupServiceServer interface {
 	// SaveBackup streams a file of the state as it is now, from the leader. The
 	// file says itself whether it is whole.
-	SaveBackup(*SaveBackupRequest, grpc.ServerStreamingServer[SaveBackupResponse]) error
+	SaveBackup(*v1.SaveBackupRequest, grpc.ServerStreamingServer[v1.SaveBackupResponse]) error
 	mustEmbedUnimplementedBackupServiceServer()
 }
 
@@ -81,7 +82,7 @@ type BackupServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedBackupServiceServer struct{}
 
-func (UnimplementedBackupServiceServer) SaveBackup(*SaveBackupRequest, grpc.ServerStreamingServer[SaveBackupResponse]) error {
+func (UnimplementedBackupServiceServer) SaveBackup(*v1.SaveBackupRequest, grpc.ServerStreamingServer[v1.SaveBackupResponse]) error {
 	return status.Error(codes.Unimplemented, "method SaveBackup not implemented")
 }
 func (UnimplementedBackupServiceServer) mustEmbedUnimplementedBackupServiceServer() {}
@@ -106,15 +107,15 @@ func RegisterBackupServiceServer(s grpc.ServiceRegistrar, srv BackupServiceServe
 }
 
 func _BackupService_SaveBackup_Handler(srv interface{}, stream grpc.ServerStream) error {
-	m := new(SaveBackupRequest)
+	m := new(v1.SaveBackupRequest)
 	if err := stream.RecvMsg(m); err != nil {
 		return err
 	}
-	return srv.(BackupServiceServer).SaveBackup(m, &grpc.GenericServerStream[SaveBackupRequest, SaveBackupResponse]{ServerStream: stream})
+	return srv.(BackupServiceServer).SaveBackup(m, &grpc.GenericServerStream[v1.SaveBackupRequest, v1.SaveBackupResponse]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type BackupService_SaveBackupServer = grpc.ServerStreamingServer[SaveBackupResponse]
+type BackupService_SaveBackupServer = grpc.ServerStreamingServer[v1.SaveBackupResponse]
 
 // BackupService_ServiceDesc is the grpc.ServiceDesc for BackupService service.
 // It's only intended for direct use with grpc.RegisterService,
@@ -130,5 +131,5 @@ var BackupService_ServiceDesc = grpc.ServiceDesc{
 			ServerStreams: true,
 		},
 	},
-	Metadata: "berth/api/v1/backup.proto",
+	Metadata: "berth/api/v1/backup_service.proto",
 }

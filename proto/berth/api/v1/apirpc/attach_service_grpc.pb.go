@@ -2,12 +2,13 @@
 // versions:
 // - protoc-gen-go-grpc v1.6.1
 // - protoc             v3.21.12
-// source: berth/api/v1/attach.proto
+// source: berth/api/v1/attach_service.proto
 
-package apiv1
+package apirpc
 
 import (
 	context "context"
+	v1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -33,7 +34,7 @@ type AttachServiceClient interface {
 	// opened, and the last one ended. A stream ends with the leader that carries
 	// it: output can be asked for again from where it broke off, a command that
 	// ran is ended.
-	Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttachRequest, AttachResponse], error)
+	Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[v1.AttachRequest, v1.AttachResponse], error)
 }
 
 type attachServiceClient struct {
@@ -44,18 +45,18 @@ func NewAttachServiceClient(cc grpc.ClientConnInterface) AttachServiceClient {
 	return &attachServiceClient{cc}
 }
 
-func (c *attachServiceClient) Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttachRequest, AttachResponse], error) {
+func (c *attachServiceClient) Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[v1.AttachRequest, v1.AttachResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &AttachService_ServiceDesc.Streams[0], AttachService_Attach_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[AttachRequest, AttachResponse]{ClientStream: stream}
+	x := &grpc.GenericClientStream[v1.AttachRequest, v1.AttachResponse]{ClientStream: stream}
 	return x, nil
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type AttachService_AttachClient = grpc.BidiStreamingClient[AttachRequest, AttachResponse]
+type AttachService_AttachClient = grpc.BidiStreamingClient[v1.AttachRequest, v1.AttachResponse]
 
 // AttachServiceServer is the server API for AttachService service.
 // All implementations must embed UnimplementedAttachServiceServer
@@ -68,7 +69,7 @@ type AttachServiceServer interface {
 	// opened, and the last one ended. A stream ends with the leader that carries
 	// it: output can be asked for again from where it broke off, a command that
 	// ran is ended.
-	Attach(grpc.BidiStreamingServer[AttachRequest, AttachResponse]) error
+	Attach(grpc.BidiStreamingServer[v1.AttachRequest, v1.AttachResponse]) error
 	mustEmbedUnimplementedAttachServiceServer()
 }
 
@@ -79,7 +80,7 @@ type AttachServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedAttachServiceServer struct{}
 
-func (UnimplementedAttachServiceServer) Attach(grpc.BidiStreamingServer[AttachRequest, AttachResponse]) error {
+func (UnimplementedAttachServiceServer) Attach(grpc.BidiStreamingServer[v1.AttachRequest, v1.AttachResponse]) error {
 	return status.Error(codes.Unimplemented, "method Attach not implemented")
 }
 func (UnimplementedAttachServiceServer) mustEmbedUnimplementedAttachServiceServer() {}
@@ -104,11 +105,11 @@ func RegisterAttachServiceServer(s grpc.ServiceRegistrar, srv AttachServiceServe
 }
 
 func _AttachService_Attach_Handler(srv interface{}, stream grpc.ServerStream) error {
-	return srv.(AttachServiceServer).Attach(&grpc.GenericServerStream[AttachRequest, AttachResponse]{ServerStream: stream})
+	return srv.(AttachServiceServer).Attach(&grpc.GenericServerStream[v1.AttachRequest, v1.AttachResponse]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type AttachService_AttachServer = grpc.BidiStreamingServer[AttachRequest, AttachResponse]
+type AttachService_AttachServer = grpc.BidiStreamingServer[v1.AttachRequest, v1.AttachResponse]
 
 // AttachService_ServiceDesc is the grpc.ServiceDesc for AttachService service.
 // It's only intended for direct use with grpc.RegisterService,
@@ -125,5 +126,5 @@ var AttachService_ServiceDesc = grpc.ServiceDesc{
 			ClientStreams: true,
 		},
 	},
-	Metadata: "berth/api/v1/attach.proto",
+	Metadata: "berth/api/v1/attach_service.proto",
 }

@@ -2,12 +2,13 @@
 // versions:
 // - protoc-gen-go-grpc v1.6.1
 // - protoc             v3.21.12
-// source: berth/api/v1/history.proto
+// source: berth/api/v1/history_service.proto
 
-package apiv1
+package apirpc
 
 import (
 	context "context"
+	v1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -32,9 +33,9 @@ const (
 // while there is no leader, with what it has, and says so.
 type HistoryServiceClient interface {
 	// ListHistory streams jobs, in the order in which they ended.
-	ListHistory(ctx context.Context, in *ListHistoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListHistoryResponse], error)
+	ListHistory(ctx context.Context, in *v1.ListHistoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.ListHistoryResponse], error)
 	// GetReport adds up what jobs held and used.
-	GetReport(ctx context.Context, in *GetReportRequest, opts ...grpc.CallOption) (*GetReportResponse, error)
+	GetReport(ctx context.Context, in *v1.GetReportRequest, opts ...grpc.CallOption) (*v1.GetReportResponse, error)
 }
 
 type historyServiceClient struct {
@@ -45,13 +46,13 @@ func NewHistoryServiceClient(cc grpc.ClientConnInterface) HistoryServiceClient {
 	return &historyServiceClient{cc}
 }
 
-func (c *historyServiceClient) ListHistory(ctx context.Context, in *ListHistoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListHistoryResponse], error) {
+func (c *historyServiceClient) ListHistory(ctx context.Context, in *v1.ListHistoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.ListHistoryResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &HistoryService_ServiceDesc.Streams[0], HistoryService_ListHistory_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[ListHistoryRequest, ListHistoryResponse]{ClientStream: stream}
+	x := &grpc.GenericClientStream[v1.ListHistoryRequest, v1.ListHistoryResponse]{ClientStream: stream}
 	if err := x.ClientStream.SendMsg(in); err != nil {
 		return nil, err
 	}
@@ -62,11 +63,11 @@ func (c *historyServiceClient) ListHistory(ctx context.Context, in *ListHistoryR
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type HistoryService_ListHistoryClient = grpc.ServerStreamingClient[ListHistoryResponse]
+type HistoryService_ListHistoryClient = grpc.ServerStreamingClient[v1.ListHistoryResponse]
 
-func (c *historyServiceClient) GetReport(ctx context.Context, in *GetReportRequest, opts ...grpc.CallOption) (*GetReportResponse, error) {
+func (c *historyServiceClient) GetReport(ctx context.Context, in *v1.GetReportRequest, opts ...grpc.CallOption) (*v1.GetReportResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(GetReportResponse)
+	out := new(v1.GetReportResponse)
 	err := c.cc.Invoke(ctx, HistoryService_GetReport_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -83,9 +84,9 @@ func (c *historyServiceClient) GetReport(ctx context.Context, in *GetReportReque
 // while there is no leader, with what it has, and says so.
 type HistoryServiceServer interface {
 	// ListHistory streams jobs, in the order in which they ended.
-	ListHistory(*ListHistoryRequest, grpc.ServerStreamingServer[ListHistoryResponse]) error
+	ListHistory(*v1.ListHistoryRequest, grpc.ServerStreamingServer[v1.ListHistoryResponse]) error
 	// GetReport adds up what jobs held and used.
-	GetReport(context.Context, *GetReportRequest) (*GetReportResponse, error)
+	GetReport(context.Context, *v1.GetReportRequest) (*v1.GetReportResponse, error)
 	mustEmbedUnimplementedHistoryServiceServer()
 }
 
@@ -96,10 +97,10 @@ type HistoryServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedHistoryServiceServer struct{}
 
-func (UnimplementedHistoryServiceServer) ListHistory(*ListHistoryRequest, grpc.ServerStreamingServer[ListHistoryResponse]) error {
+func (UnimplementedHistoryServiceServer) ListHistory(*v1.ListHistoryRequest, grpc.ServerStreamingServer[v1.ListHistoryResponse]) error {
 	return status.Error(codes.Unimplemented, "method ListHistory not implemented")
 }
-func (UnimplementedHistoryServiceServer) GetReport(context.Context, *GetReportRequest) (*GetReportResponse, error) {
+func (UnimplementedHistoryServiceServer) GetReport(context.Context, *v1.GetReportRequest) (*v1.GetReportResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetReport not implemented")
 }
 func (UnimplementedHistoryServiceServer) mustEmbedUnimplementedHistoryServiceServer() {}
@@ -124,18 +125,18 @@ func RegisterHistoryServiceServer(s grpc.ServiceRegistrar, srv HistoryServiceSer
 }
 
 func _HistoryService_ListHistory_Handler(srv interface{}, stream grpc.ServerStream) error {
-	m := new(ListHistoryRequest)
+	m := new(v1.ListHistoryRequest)
 	if err := stream.RecvMsg(m); err != nil {
 		return err
 	}
-	return srv.(HistoryServiceServer).ListHistory(m, &grpc.GenericServerStream[ListHistoryRequest, ListHistoryResponse]{ServerStream: stream})
+	return srv.(HistoryServiceServer).ListHistory(m, &grpc.GenericServerStream[v1.ListHistoryRequest, v1.ListHistoryResponse]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type HistoryService_ListHistoryServer = grpc.ServerStreamingServer[ListHistoryResponse]
+type HistoryService_ListHistoryServer = grpc.ServerStreamingServer[v1.ListHistoryResponse]
 
 func _HistoryService_GetReport_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(GetReportRequest)
+	in := new(v1.GetReportRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -147,7 +148,7 @@ func _HistoryService_GetReport_Handler(srv interface{}, ctx context.Context, dec
 		FullMethod: HistoryService_GetReport_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(HistoryServiceServer).GetReport(ctx, req.(*GetReportRequest))
+		return srv.(HistoryServiceServer).GetReport(ctx, req.(*v1.GetReportRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -171,5 +172,5 @@ var HistoryService_ServiceDesc = grpc.ServiceDesc{
 			ServerStreams: true,
 		},
 	},
-	Metadata: "berth/api/v1/history.proto",
+	Metadata: "berth/api/v1/history_service.proto",
 }

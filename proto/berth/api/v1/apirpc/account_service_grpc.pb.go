@@ -2,12 +2,13 @@
 // versions:
 // - protoc-gen-go-grpc v1.6.1
 // - protoc             v3.21.12
-// source: berth/api/v1/account.proto
+// source: berth/api/v1/account_service.proto
 
-package apiv1
+package apirpc
 
 import (
 	context "context"
+	v1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -30,9 +31,9 @@ const (
 // AccountService keeps accounts, qualities of service and quotas.
 type AccountServiceClient interface {
 	// ListStanding returns all of them, and how much is used now.
-	ListStanding(ctx context.Context, in *ListStandingRequest, opts ...grpc.CallOption) (*ListStandingResponse, error)
+	ListStanding(ctx context.Context, in *v1.ListStandingRequest, opts ...grpc.CallOption) (*v1.ListStandingResponse, error)
 	// SetStanding puts one in place of the one of its key, adds or forgets it.
-	SetStanding(ctx context.Context, in *SetStandingRequest, opts ...grpc.CallOption) (*SetStandingResponse, error)
+	SetStanding(ctx context.Context, in *v1.SetStandingRequest, opts ...grpc.CallOption) (*v1.SetStandingResponse, error)
 }
 
 type accountServiceClient struct {
@@ -43,9 +44,9 @@ func NewAccountServiceClient(cc grpc.ClientConnInterface) AccountServiceClient {
 	return &accountServiceClient{cc}
 }
 
-func (c *accountServiceClient) ListStanding(ctx context.Context, in *ListStandingRequest, opts ...grpc.CallOption) (*ListStandingResponse, error) {
+func (c *accountServiceClient) ListStanding(ctx context.Context, in *v1.ListStandingRequest, opts ...grpc.CallOption) (*v1.ListStandingResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListStandingResponse)
+	out := new(v1.ListStandingResponse)
 	err := c.cc.Invoke(ctx, AccountService_ListStanding_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -53,9 +54,9 @@ func (c *accountServiceClient) ListStanding(ctx context.Context, in *ListStandin
 	return out, nil
 }
 
-func (c *accountServiceClient) SetStanding(ctx context.Context, in *SetStandingRequest, opts ...grpc.CallOption) (*SetStandingResponse, error) {
+func (c *accountServiceClient) SetStanding(ctx context.Context, in *v1.SetStandingRequest, opts ...grpc.CallOption) (*v1.SetStandingResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(SetStandingResponse)
+	out := new(v1.SetStandingResponse)
 	err := c.cc.Invoke(ctx, AccountService_SetStanding_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -70,9 +71,9 @@ func (c *accountServiceClient) SetStanding(ctx context.Context, in *SetStandingR
 // AccountService keeps accounts, qualities of service and quotas.
 type AccountServiceServer interface {
 	// ListStanding returns all of them, and how much is used now.
-	ListStanding(context.Context, *ListStandingRequest) (*ListStandingResponse, error)
+	ListStanding(context.Context, *v1.ListStandingRequest) (*v1.ListStandingResponse, error)
 	// SetStanding puts one in place of the one of its key, adds or forgets it.
-	SetStanding(context.Context, *SetStandingRequest) (*SetStandingResponse, error)
+	SetStanding(context.Context, *v1.SetStandingRequest) (*v1.SetStandingResponse, error)
 	mustEmbedUnimplementedAccountServiceServer()
 }
 
@@ -83,10 +84,10 @@ type AccountServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedAccountServiceServer struct{}
 
-func (UnimplementedAccountServiceServer) ListStanding(context.Context, *ListStandingRequest) (*ListStandingResponse, error) {
+func (UnimplementedAccountServiceServer) ListStanding(context.Context, *v1.ListStandingRequest) (*v1.ListStandingResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListStanding not implemented")
 }
-func (UnimplementedAccountServiceServer) SetStanding(context.Context, *SetStandingRequest) (*SetStandingResponse, error) {
+func (UnimplementedAccountServiceServer) SetStanding(context.Context, *v1.SetStandingRequest) (*v1.SetStandingResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetStanding not implemented")
 }
 func (UnimplementedAccountServiceServer) mustEmbedUnimplementedAccountServiceServer() {}
@@ -111,7 +112,7 @@ func RegisterAccountServiceServer(s grpc.ServiceRegistrar, srv AccountServiceSer
 }
 
 func _AccountService_ListStanding_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListStandingRequest)
+	in := new(v1.ListStandingRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -123,13 +124,13 @@ func _AccountService_ListStanding_Handler(srv interface{}, ctx context.Context, 
 		FullMethod: AccountService_ListStanding_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(AccountServiceServer).ListStanding(ctx, req.(*ListStandingRequest))
+		return srv.(AccountServiceServer).ListStanding(ctx, req.(*v1.ListStandingRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _AccountService_SetStanding_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(SetStandingRequest)
+	in := new(v1.SetStandingRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -141,7 +142,7 @@ func _AccountService_SetStanding_Handler(srv interface{}, ctx context.Context, d
 		FullMethod: AccountService_SetStanding_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(AccountServiceServer).SetStanding(ctx, req.(*SetStandingRequest))
+		return srv.(AccountServiceServer).SetStanding(ctx, req.(*v1.SetStandingRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -163,5 +164,5 @@ var AccountService_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
-	Metadata: "berth/api/v1/account.proto",
+	Metadata: "berth/api/v1/account_service.proto",
 }

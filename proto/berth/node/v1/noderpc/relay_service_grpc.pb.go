@@ -2,12 +2,13 @@
 // versions:
 // - protoc-gen-go-grpc v1.6.1
 // - protoc             v3.21.12
-// source: berth/node/v1/relay.proto
+// source: berth/node/v1/relay_service.proto
 
-package nodev1
+package noderpc
 
 import (
 	context "context"
+	v1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -30,7 +31,7 @@ const (
 type RelayServiceClient interface {
 	// Relay is the agent's answer to Visit. Its first request is the visit's id;
 	// then frames go both ways, which the leader passes on unseen.
-	Relay(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RelayRequest, RelayResponse], error)
+	Relay(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[v1.RelayRequest, v1.RelayResponse], error)
 }
 
 type relayServiceClient struct {
@@ -41,18 +42,18 @@ func NewRelayServiceClient(cc grpc.ClientConnInterface) RelayServiceClient {
 	return &relayServiceClient{cc}
 }
 
-func (c *relayServiceClient) Relay(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RelayRequest, RelayResponse], error) {
+func (c *relayServiceClient) Relay(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[v1.RelayRequest, v1.RelayResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &RelayService_ServiceDesc.Streams[0], RelayService_Relay_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[RelayRequest, RelayResponse]{ClientStream: stream}
+	x := &grpc.GenericClientStream[v1.RelayRequest, v1.RelayResponse]{ClientStream: stream}
 	return x, nil
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type RelayService_RelayClient = grpc.BidiStreamingClient[RelayRequest, RelayResponse]
+type RelayService_RelayClient = grpc.BidiStreamingClient[v1.RelayRequest, v1.RelayResponse]
 
 // RelayServiceServer is the server API for RelayService service.
 // All implementations must embed UnimplementedRelayServiceServer
@@ -62,7 +63,7 @@ type RelayService_RelayClient = grpc.BidiStreamingClient[RelayRequest, RelayResp
 type RelayServiceServer interface {
 	// Relay is the agent's answer to Visit. Its first request is the visit's id;
 	// then frames go both ways, which the leader passes on unseen.
-	Relay(grpc.BidiStreamingServer[RelayRequest, RelayResponse]) error
+	Relay(grpc.BidiStreamingServer[v1.RelayRequest, v1.RelayResponse]) error
 	mustEmbedUnimplementedRelayServiceServer()
 }
 
@@ -73,7 +74,7 @@ type RelayServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedRelayServiceServer struct{}
 
-func (UnimplementedRelayServiceServer) Relay(grpc.BidiStreamingServer[RelayRequest, RelayResponse]) error {
+func (UnimplementedRelayServiceServer) Relay(grpc.BidiStreamingServer[v1.RelayRequest, v1.RelayResponse]) error {
 	return status.Error(codes.Unimplemented, "method Relay not implemented")
 }
 func (UnimplementedRelayServiceServer) mustEmbedUnimplementedRelayServiceServer() {}
@@ -98,11 +99,11 @@ func RegisterRelayServiceServer(s grpc.ServiceRegistrar, srv RelayServiceServer)
 }
 
 func _RelayService_Relay_Handler(srv interface{}, stream grpc.ServerStream) error {
-	return srv.(RelayServiceServer).Relay(&grpc.GenericServerStream[RelayRequest, RelayResponse]{ServerStream: stream})
+	return srv.(RelayServiceServer).Relay(&grpc.GenericServerStream[v1.RelayRequest, v1.RelayResponse]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type RelayService_RelayServer = grpc.BidiStreamingServer[RelayRequest, RelayResponse]
+type RelayService_RelayServer = grpc.BidiStreamingServer[v1.RelayRequest, v1.RelayResponse]
 
 // RelayService_ServiceDesc is the grpc.ServiceDesc for RelayService service.
 // It's only intended for direct use with grpc.RegisterService,
@@ -119,5 +120,5 @@ var RelayService_ServiceDesc = grpc.ServiceDesc{
 			ClientStreams: true,
 		},
 	},
-	Metadata: "berth/node/v1/relay.proto",
+	Metadata: "berth/node/v1/relay_service.proto",
 }

@@ -2,12 +2,13 @@
 // versions:
 // - protoc-gen-go-grpc v1.6.1
 // - protoc             v3.21.12
-// source: berth/api/v1/series.proto
+// source: berth/api/v1/series_service.proto
 
-package apiv1
+package apirpc
 
 import (
 	context "context"
+	v1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -29,7 +30,7 @@ const (
 // SeriesService says what the GPUs of jobs showed over the last hour, as far as the
 // present leader heard it.
 type SeriesServiceClient interface {
-	GetSeries(ctx context.Context, in *GetSeriesRequest, opts ...grpc.CallOption) (*GetSeriesResponse, error)
+	GetSeries(ctx context.Context, in *v1.GetSeriesRequest, opts ...grpc.CallOption) (*v1.GetSeriesResponse, error)
 }
 
 type seriesServiceClient struct {
@@ -40,9 +41,9 @@ func NewSeriesServiceClient(cc grpc.ClientConnInterface) SeriesServiceClient {
 	return &seriesServiceClient{cc}
 }
 
-func (c *seriesServiceClient) GetSeries(ctx context.Context, in *GetSeriesRequest, opts ...grpc.CallOption) (*GetSeriesResponse, error) {
+func (c *seriesServiceClient) GetSeries(ctx context.Context, in *v1.GetSeriesRequest, opts ...grpc.CallOption) (*v1.GetSeriesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(GetSeriesResponse)
+	out := new(v1.GetSeriesResponse)
 	err := c.cc.Invoke(ctx, SeriesService_GetSeries_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -57,7 +58,7 @@ func (c *seriesServiceClient) GetSeries(ctx context.Context, in *GetSeriesReques
 // SeriesService says what the GPUs of jobs showed over the last hour, as far as the
 // present leader heard it.
 type SeriesServiceServer interface {
-	GetSeries(context.Context, *GetSeriesRequest) (*GetSeriesResponse, error)
+	GetSeries(context.Context, *v1.GetSeriesRequest) (*v1.GetSeriesResponse, error)
 	mustEmbedUnimplementedSeriesServiceServer()
 }
 
@@ -68,7 +69,7 @@ type SeriesServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedSeriesServiceServer struct{}
 
-func (UnimplementedSeriesServiceServer) GetSeries(context.Context, *GetSeriesRequest) (*GetSeriesResponse, error) {
+func (UnimplementedSeriesServiceServer) GetSeries(context.Context, *v1.GetSeriesRequest) (*v1.GetSeriesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetSeries not implemented")
 }
 func (UnimplementedSeriesServiceServer) mustEmbedUnimplementedSeriesServiceServer() {}
@@ -93,7 +94,7 @@ func RegisterSeriesServiceServer(s grpc.ServiceRegistrar, srv SeriesServiceServe
 }
 
 func _SeriesService_GetSeries_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(GetSeriesRequest)
+	in := new(v1.GetSeriesRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -105,7 +106,7 @@ func _SeriesService_GetSeries_Handler(srv interface{}, ctx context.Context, dec 
 		FullMethod: SeriesService_GetSeries_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(SeriesServiceServer).GetSeries(ctx, req.(*GetSeriesRequest))
+		return srv.(SeriesServiceServer).GetSeries(ctx, req.(*v1.GetSeriesRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -123,5 +124,5 @@ var SeriesService_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
-	Metadata: "berth/api/v1/series.proto",
+	Metadata: "berth/api/v1/series_service.proto",
 }
