@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
@@ -72,7 +72,7 @@ func TestAccounts(t *testing.T) {
 		"too many GPUs":   {gpus(2, spec(1)), "AssocMaxGRESPerJob: each job of account bio may ask for 1 GPU, and 2 are asked for"},
 		"steps forward":   {nice(-1, spec(1)), "nice: -1 would put the job before those of others"},
 	} {
-		if _, err := submit(t, cc, alice, reqID(91), c.s); err == nil || !strings.HasPrefix(conv.FromStatus(err).Msg, c.want) {
+		if _, err := submit(t, cc, alice, reqID(91), c.s); err == nil || !strings.HasPrefix(apiconv.FromStatus(err).Msg, c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}
@@ -120,7 +120,7 @@ func TestAccountRights(t *testing.T) {
 		"shares of nobody":             {admin, accountRule(&apiv1.Account{Name: "x"}), cluster.CodeInvalid},
 		"a quota of an account and of": {admin, quotaRule(&apiv1.Quota{Account: "bio", Qos: "x"}), cluster.CodeInvalid},
 	} {
-		if err := setRule(t, cc, c.who, c.rule); err == nil || conv.FromStatus(err).Code != c.code {
+		if err := setRule(t, cc, c.who, c.rule); err == nil || apiconv.FromStatus(err).Code != c.code {
 			t.Errorf("%s: %v, want %s", name, err, c.code)
 		}
 	}

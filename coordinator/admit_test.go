@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/limit"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // few are limits that a test reaches.
@@ -53,7 +53,7 @@ func TestAFloodIsTurnedAwayUnread(t *testing.T) {
 	}
 	for range 36 {
 		err := <-refusals
-		if _, again := conv.RetryAfter(err); status.Code(err) != codes.ResourceExhausted || !again {
+		if _, again := apiconv.RetryAfter(err); status.Code(err) != codes.ResourceExhausted || !again {
 			t.Fatalf("got %v, want ResourceExhausted with a time to ask again", err)
 		}
 	}
@@ -196,7 +196,7 @@ func TestWhatReadsMuchIsCharged(t *testing.T) {
 		}
 		for n := 0; ; n++ {
 			err := call(ctx, id)
-			if _, again := conv.RetryAfter(err); err != nil && (!again || !strings.Contains(err.Error(), "read_ms_per_second")) {
+			if _, again := apiconv.RetryAfter(err); err != nil && (!again || !strings.Contains(err.Error(), "read_ms_per_second")) {
 				t.Errorf("%s: %v, want a refusal that names the limit", name, err)
 			}
 			if err != nil {

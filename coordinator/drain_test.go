@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // TestDrainEnds: a drain with an end ends by itself, and says so.
@@ -28,7 +28,7 @@ func TestDrainEnds(t *testing.T) {
 		"has passed":                 {Id: "n1", Reason: "x", Until: in(-time.Hour)},
 		"is not after the beginning": {Id: "n1", Reason: "x", From: in(2 * time.Hour), Until: in(time.Hour)},
 	} {
-		if _, err := nodes.DrainNode(as(t, admin), req); err == nil || conv.FromStatus(err).Code != cluster.CodeInvalid || !strings.Contains(conv.FromStatus(err).Msg, name) {
+		if _, err := nodes.DrainNode(as(t, admin), req); err == nil || apiconv.FromStatus(err).Code != cluster.CodeInvalid || !strings.Contains(apiconv.FromStatus(err).Msg, name) {
 			t.Errorf("want %q: %v", name, err)
 		}
 	}

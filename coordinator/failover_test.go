@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // everyJob lists all jobs by id.
@@ -99,7 +99,7 @@ func TestALeaderCutOffDoesNotKnowTheOutcome(t *testing.T) {
 	old := c.Dial(l, "gate", "g")
 	c.Cut(l)
 	_, err := submit(t, old, alice, reqID(1), spec(0))
-	if code := conv.FromStatus(err).Code; code != cluster.CodeUnknown && code != cluster.CodeUnavailable {
+	if code := apiconv.FromStatus(err).Code; code != cluster.CodeUnknown && code != cluster.CodeUnavailable {
 		t.Errorf("submit to a leader that reaches nobody: %v; want that the outcome is unknown, or that nothing was done", err)
 	}
 	if _, err := apirpc.NewJobServiceClient(old).GetJob(as(t, alice), &apiv1.GetJobRequest{Id: 1}); status.Code(err) != codes.Unavailable {

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // TestRefusalsNameTheLimit: all that accounts, QOS, quotas and partitions may
@@ -45,7 +45,7 @@ func TestRefusalsNameTheLimit(t *testing.T) {
 		rid++
 		ids, err := submit(t, cc, alice, reqID(rid), s)
 		if err != nil {
-			return nil, conv.FromStatus(err).Msg
+			return nil, apiconv.FromStatus(err).Msg
 		}
 		return ids, ""
 	}

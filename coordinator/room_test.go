@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/space"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // room is how much each coordinator's disk has free, of 100 GiB.
@@ -90,7 +90,7 @@ func TestRoom(t *testing.T) {
 	full := show(t, st, func(*apiv1.GetStatusResponse) bool { return true })
 	_, err = submit()
 	for what, err := range map[string]error{"submit": err, "cancel": cancel(ids[1])} {
-		if e := conv.FromStatus(err); e == nil || e.Code != cluster.CodeUnavailable || !strings.Contains(e.Msg, "100 MiB of 102400 MiB are free") {
+		if e := apiconv.FromStatus(err); e == nil || e.Code != cluster.CodeUnavailable || !strings.Contains(e.Msg, "100 MiB of 102400 MiB are free") {
 			t.Errorf("%s with no room: %v", what, err)
 		}
 	}

@@ -26,7 +26,7 @@ import (
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // malloryEnv makes this program Mallory.
@@ -49,7 +49,7 @@ type attackCount struct {
 }
 
 func retriable(err error) bool {
-	code := conv.FromStatus(err).Code
+	code := apiconv.FromStatus(err).Code
 	return code == berrors.CodeUnavailable || code == berrors.CodeUnknown
 }
 

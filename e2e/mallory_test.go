@@ -28,7 +28,7 @@ import (
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 const (
@@ -214,7 +214,7 @@ func submitHonest(jobs apirpc.JobServiceClient) (uint64, error) {
 		if err == nil {
 			return resp.Ids[0], nil
 		}
-		wait, again := conv.RetryAfter(err)
+		wait, again := apiconv.RetryAfter(err)
 		if ctx.Err() != nil || !again && !retriable(err) {
 			return 0, err
 		}
@@ -241,7 +241,7 @@ func (u *crowd) lost() int {
 			if err == nil {
 				break
 			}
-			if _, again := conv.RetryAfter(err); !again && !retriable(err) || time.Now().After(deadline) {
+			if _, again := apiconv.RetryAfter(err); !again && !retriable(err) || time.Now().After(deadline) {
 				u.t.Logf("job %d: %v", id, err)
 				n++
 				break

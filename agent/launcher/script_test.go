@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/launch"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 func TestInterpreter(t *testing.T) {
@@ -30,7 +31,7 @@ func TestInterpreter(t *testing.T) {
 func TestPlaceScript(t *testing.T) {
 	t.Parallel()
 	text := []byte("#!/bin/sh -e\nexit 0\n")
-	packed, err := conv.PackScript(text)
+	packed, err := apiconv.PackScript(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,7 @@ func TestPlaceScript(t *testing.T) {
 
 func TestPlaceScriptRefuses(t *testing.T) {
 	t.Parallel()
-	noShebang, err := conv.PackScript([]byte("echo\n"))
+	noShebang, err := apiconv.PackScript([]byte("echo\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/runtime"
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 func commandName(x *runtime.Exec) string {
@@ -271,7 +271,7 @@ func (s *Server) Tell(id cluster.AttemptID, text string) {
 func (h *held) takeInput(data []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.inputEnded || len(data) > conv.MaxFrameData || h.inputHad-h.inputs > 2*conv.MaxFrameData {
+	if h.inputEnded || len(data) > apiconv.MaxFrameData || h.inputHad-h.inputs > 2*apiconv.MaxFrameData {
 		return
 	}
 	h.queue, h.inputHad = append(h.queue, data), h.inputHad+uint64(len(data))

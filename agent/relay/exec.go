@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 const (
@@ -160,7 +160,7 @@ func (l *link) failed(v *Visit, le *launch.Error) error {
 }
 
 func window(w *apiv1.WindowSize) runtime.Window {
-	if conv.CheckWindow(w) != nil {
+	if apiconv.CheckWindow(w) != nil {
 		return runtime.Window{}
 	}
 	return runtime.Window{Rows: uint16(w.GetRows()), Columns: uint16(w.GetColumns())}
@@ -249,7 +249,7 @@ func stderrFrame(b []byte) *apiv1.AttachResponse {
 func (ss *session) output(f *os.File, frame func([]byte) *apiv1.AttachResponse) {
 	broken := false
 	for {
-		buf := make([]byte, conv.FrameData)
+		buf := make([]byte, apiconv.FrameData)
 		if closed(ss.exited) && f.SetReadDeadline(time.Now().Add(drainIdle)) != nil {
 			return
 		}
@@ -282,7 +282,7 @@ func (ss *session) input(ctx context.Context) {
 		}
 		switch k := m.GetKind().(type) {
 		case *apiv1.AttachRequest_Stdin:
-			if ended || len(k.Stdin) > conv.MaxFrameData {
+			if ended || len(k.Stdin) > apiconv.MaxFrameData {
 				continue
 			}
 			select {

@@ -16,6 +16,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 const (
@@ -198,7 +199,7 @@ func (h *held) withJob(end runtime.ProcessEnd) bool {
 // dropped instead, so that what runs there goes on.
 func (h *held) read(f *os.File, stderr bool) {
 	for {
-		buf := make([]byte, conv.FrameData)
+		buf := make([]byte, apiconv.FrameData)
 		if closed(h.exited) && f.SetReadDeadline(time.Now().Add(drainIdle)) != nil {
 			return
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/tail"
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 const (
@@ -142,7 +142,7 @@ func (r *reader) begin(ask *apiv1.AttachLogs) error {
 // run sends what is there, and when it follows what comes, until the attempt
 // is over.
 func (r *reader) run(ctx context.Context, follow bool) error {
-	buf := make([]byte, conv.FrameData)
+	buf := make([]byte, apiconv.FrameData)
 	grew := time.Now()
 	for {
 		// Asked before the file is: what was written before the end is read.

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // counter counts the signals that it gets, and says when it is told to.
@@ -202,7 +202,7 @@ func TestCommandIsRunOnce(t *testing.T) {
 	}
 	again := func(o *apiv1.AttachOpen) *apiv1.AttachOpen {
 		o = proto.CloneOf(o)
-		o.GetExec().Session = conv.AgainSession
+		o.GetExec().Session = apiconv.AgainSession
 		return o
 	}
 	kept := ask("kept", time.Hour, "echo ran >>kept; echo ready; read x; echo got $x; exit 5")

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/model"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 	"github.com/berth-scheduler/berth/scheduler"
 )
 
@@ -186,7 +186,7 @@ func modelSample(s *fsm.Sample) model.Sample {
 // Job makes a checked job with its estimates out of what a user sent. types
 // are the cluster's, as GPUTypes lists them.
 func (l *Learner) Job(who cluster.Owner, js *apiv1.JobSpec, types []model.TypeInfo) (*cluster.Job, error) {
-	spec, err := conv.SpecFromAPI(js)
+	spec, err := apiconv.SpecFromAPI(js)
 	if err != nil {
 		return nil, err
 	}
@@ -282,7 +282,7 @@ func (l *Learner) Explain(who cluster.Owner, js *apiv1.JobSpec, nodes []*cluster
 	if js == nil {
 		return nil, nil, cluster.Errorf(cluster.CodeInvalid, "spec: is missing")
 	}
-	spec, err := conv.SpecFromAPI(js)
+	spec, err := apiconv.SpecFromAPI(js)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -296,7 +296,7 @@ func (l *Learner) Explain(who cluster.Owner, js *apiv1.JobSpec, nodes []*cluster
 	for _, p := range preds {
 		e := l.estimate(p)
 		one.Estimates = append(one.Estimates, e)
-		m := conv.EstimateToAPI(e)
+		m := apiconv.EstimateToAPI(e)
 		for _, part := range p.Parts {
 			m.Parts = append(m.Parts, &apiv1.PredictionPart{Name: part.Name, Mib: part.MiB})
 		}

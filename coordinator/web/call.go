@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/web/session"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // callable are the methods of the users' API that the page may call, which is what it uses.
@@ -130,7 +130,7 @@ func history(ctx context.Context, conn grpc.ClientConnInterface, req *apiv1.List
 func fail(w http.ResponseWriter, err error) {
 	e, ok := errors.AsType[*cluster.Error](err)
 	if !ok {
-		e = conv.FromStatus(err)
+		e = apiconv.FromStatus(err)
 	}
 	status, ok := statusOf[e.Code]
 	if !ok {

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/web/session"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 const (
@@ -239,7 +239,7 @@ func (b *browser) last(err error) {
 	if err != nil {
 		e, ok := errors.AsType[*cluster.Error](err)
 		if !ok {
-			e = conv.FromStatus(err)
+			e = apiconv.FromStatus(err)
 		}
 		ev = event{name: "lost", text: strconv.Quote(e.Msg)}
 		if e.Code == cluster.CodeOutOfRange {

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/draws"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 var _ = draws.Fixed()
@@ -106,7 +107,7 @@ func TestSpecRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		want := genSpec(t)
-		raw, err := proto.Marshal(SpecToAPI(want))
+		raw, err := proto.Marshal(apiconv.SpecToAPI(want))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +115,7 @@ func TestSpecRoundTrip(t *testing.T) {
 		if err := proto.Unmarshal(raw, &m); err != nil {
 			t.Fatal(err)
 		}
-		got, err := SpecFromAPI(&m)
+		got, err := apiconv.SpecFromAPI(&m)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +130,7 @@ func TestSpecFromAPIRefuses(t *testing.T) {
 	ok := func() *apiv1.JobSpec {
 		return &apiv1.JobSpec{Name: "a", Command: [][]byte{[]byte("true")}}
 	}
-	if _, err := SpecFromAPI(ok()); err != nil {
+	if _, err := apiconv.SpecFromAPI(ok()); err != nil {
 		t.Fatal(err)
 	}
 	for name, tc := range map[string]struct {
@@ -152,7 +153,7 @@ func TestSpecFromAPIRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := SpecFromAPI(tc.m())
+			_, err := apiconv.SpecFromAPI(tc.m())
 			var e *cluster.Error
 			if !errors.As(err, &e) || e.Code != cluster.CodeInvalid || !strings.Contains(e.Msg, tc.want) {
 				t.Fatalf("got %v, want an invalid-error with %q", err, tc.want)
@@ -168,11 +169,11 @@ func TestStatusRoundTrip(t *testing.T) {
 			t.Parallel()
 			in := &cluster.Error{Code: code, Msg: "what was wrong", Err: errors.New("secret cause")}
 			// Over the wire only the proto of the status goes.
-			err := status.FromProto(Status(in).Proto()).Err()
-			got := FromStatus(err)
+			err := status.FromProto(apiconv.Status(in).Proto()).Err()
+			got := apiconv.FromStatus(err)
 			want := &cluster.Error{Code: code, Msg: "what was wrong"}
 			if code == cluster.CodeInternal {
-				want.Msg = internalMsg
+				want.Msg = "internal error; see the coordinator's log"
 			}
 			if d := cmp.Diff(want, got); d != "" {
 				t.Fatalf("(-want +got):\n%s", d)
@@ -185,7 +186,7 @@ func TestStatusRoundTrip(t *testing.T) {
 			}
 		})
 	}
-	if FromStatus(nil) != nil {
+	if apiconv.FromStatus(nil) != nil {
 		t.Fatal("FromStatus(nil) is not nil")
 	}
 }
@@ -197,11 +198,11 @@ func TestFromStatusOfForeignErrors(t *testing.T) {
 		codes.Canceled: cluster.CodeUnknown, codes.Unimplemented: cluster.CodeConflict,
 		codes.PermissionDenied: cluster.CodeDenied, codes.DataLoss: cluster.CodeInternal,
 	} {
-		if got := FromStatus(status.Error(c, "x")).Code; got != want {
+		if got := apiconv.FromStatus(status.Error(c, "x")).Code; got != want {
 			t.Errorf("%v: got %v, want %v", c, got, want)
 		}
 	}
-	if got := FromStatus(errors.New("broken")).Code; got != cluster.CodeUnknown {
+	if got := apiconv.FromStatus(errors.New("broken")).Code; got != cluster.CodeUnknown {
 		t.Errorf("plain error: got %v, want unknown", got)
 	}
 }
@@ -231,7 +232,7 @@ func lookup(n cluster.NodeID, g cluster.GPUID) (string, int) {
 func TestJobToAPI(t *testing.T) {
 	t.Parallel()
 	j := testJob()
-	m := JobToAPI(j, JobDetail{GPU: lookup})
+	m := apiconv.JobToAPI(j, apiconv.JobDetail{GPU: lookup})
 	if g := m.GetGpus(); len(g) != 1 || g[0].GetType() != "H100" || g[0].GetIndex() != 2 || g[0].GetShare().GetMemMib() != 20 {
 		t.Errorf("gpus: %v", g)
 	}
@@ -241,7 +242,7 @@ func TestJobToAPI(t *testing.T) {
 	if m.ExitCode != nil || m.GetMeasured() != nil {
 		t.Errorf("a running job has no exit code and no measurement: %v", m)
 	}
-	brief := JobToAPI(j, JobDetail{GPU: lookup, Brief: true})
+	brief := apiconv.JobToAPI(j, apiconv.JobDetail{GPU: lookup, Brief: true})
 	if brief.GetSpec() != nil || brief.GetAttempts() != nil || brief.GetPredicted() != nil {
 		t.Errorf("brief form holds too much: %v", brief)
 	}
@@ -250,11 +251,11 @@ func TestJobToAPI(t *testing.T) {
 	}
 	j.Spec.Image = "registry.example/secret"
 	j.Reason.Detail, j.Last().Reason.Detail = "secret output", "secret output"
-	red := JobToAPI(j, JobDetail{Redact: true})
+	red := apiconv.JobToAPI(j, apiconv.JobDetail{Redact: true})
 	if s := red.GetSpec(); s.GetCommand() != nil || s.GetEnv() != nil || s.GetImage() != "" || s.GetContainer() != nil {
 		t.Errorf("redacted form tells command, environment, image or mounts: %v", s)
 	}
-	briefly := JobToAPI(j, JobDetail{Redact: true, Brief: true})
+	briefly := apiconv.JobToAPI(j, apiconv.JobDetail{Redact: true, Brief: true})
 	if red.GetReasonDetail() != "" || red.GetAttempts()[0].GetReasonDetail() != "" || briefly.GetReasonDetail() != "" {
 		t.Errorf("redacted form tells details of reasons: %v", red)
 	}
@@ -270,19 +271,19 @@ func TestWaitingJobPrediction(t *testing.T) {
 	t.Parallel()
 	j := testJob()
 	j.State, j.Attempts, j.Queue = cluster.JobQueued, nil, "GPU-a"
-	if got := JobToAPI(j, JobDetail{GPU: lookup}).GetPredicted().GetGpuType(); got != "H100" {
+	if got := apiconv.JobToAPI(j, apiconv.JobDetail{GPU: lookup}).GetPredicted().GetGpuType(); got != "H100" {
 		t.Errorf("queued on an H100: prediction for %q", got)
 	}
 	j.Queue = ""
-	if got := JobToAPI(j, JobDetail{}).GetPredicted().GetGpuType(); got != "A100" {
+	if got := apiconv.JobToAPI(j, apiconv.JobDetail{}).GetPredicted().GetGpuType(); got != "A100" {
 		t.Errorf("no queue: prediction for %q, want the first", got)
 	}
 	j.Spec.GPUType = "H100"
-	if got := JobToAPI(j, JobDetail{}).GetPredicted().GetGpuType(); got != "H100" {
+	if got := apiconv.JobToAPI(j, apiconv.JobDetail{}).GetPredicted().GetGpuType(); got != "H100" {
 		t.Errorf("type asked for: prediction for %q", got)
 	}
 	r := cluster.Reason{Code: cluster.ReasonGPUMem, Detail: "needs 13"}
-	if got := JobToAPI(j, JobDetail{Reason: r}).GetReasonDetail(); got != "needs 13" {
+	if got := apiconv.JobToAPI(j, apiconv.JobDetail{Reason: r}).GetReasonDetail(); got != "needs 13" {
 		t.Errorf("reason detail %q", got)
 	}
 }
@@ -324,7 +325,7 @@ func FuzzSpecFromAPI(f *testing.F) {
 		if proto.Unmarshal(raw, &m) != nil {
 			return
 		}
-		s, err := SpecFromAPI(&m)
+		s, err := apiconv.SpecFromAPI(&m)
 		if err != nil {
 			var e *cluster.Error
 			if !errors.As(err, &e) || e.Code != cluster.CodeInvalid || e.Msg == "" {
@@ -335,7 +336,7 @@ func FuzzSpecFromAPI(f *testing.F) {
 		if err := s.Check(); err != nil {
 			t.Fatal(err)
 		}
-		again, err := SpecFromAPI(SpecToAPI(s))
+		again, err := apiconv.SpecFromAPI(apiconv.SpecToAPI(s))
 		if err != nil {
 			t.Fatal(err)
 		}

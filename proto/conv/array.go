@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
-	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
@@ -120,20 +119,6 @@ func TaskFromLog(m *logv1.Job, spec *cluster.Spec, estimates []cluster.Estimate)
 	return j, nil
 }
 
-func arrayFromAPI(s string) (*cluster.Array, error) {
-	if s == "" {
-		return nil, nil
-	}
-	return cluster.ParseArray(s)
-}
-
-func arrayToAPI(a *cluster.Array) string {
-	if a == nil {
-		return ""
-	}
-	return a.String()
-}
-
 // JobsOf is how many jobs one of a submit makes: an array, as many as it has
 // tasks.
 func JobsOf(m *logv1.NewJob) int {
@@ -155,17 +140,5 @@ func arrayTask(j *cluster.Job) *nodev1.ArrayTask {
 	t := &j.Spec.Array.Tasks
 	return &nodev1.ArrayTask{
 		Job: uint64(j.ArrayJobID), Task: j.ArrayTaskID, Count: uint32(t.Len()), Min: t.Min(), Max: t.Max(), Step: t.Step(),
-	}
-}
-
-// taskToAPI adds which task of which array j is.
-func taskToAPI(m *apiv1.Job, j *cluster.Job, throttle int) {
-	if !j.InArray() {
-		return
-	}
-	task := j.ArrayTaskID
-	m.ArrayJobId, m.ArrayTaskId, m.ArrayCount = uint64(j.ArrayJobID), &task, uint32(j.Count())
-	if j.Spec != nil && j.Spec.Array != nil {
-		m.ArrayTasks, m.ArrayThrottle = j.TasksText(), uint32(throttle)
 	}
 }

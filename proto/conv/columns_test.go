@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 func genColumnJob(t *rapid.T, id cluster.JobID) *cluster.Job {
@@ -41,7 +42,7 @@ func TestColumnsHoldWhatBriefJobsHold(t *testing.T) {
 		for i := range rapid.IntRange(0, 12).Draw(t, "jobs") {
 			jobs = append(jobs, genColumnJob(t, cluster.JobID(i+1)))
 		}
-		data, err := proto.Marshal(JobColumns(jobs))
+		data, err := proto.Marshal(apiconv.JobColumns(jobs))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,9 +53,9 @@ func TestColumnsHoldWhatBriefJobsHold(t *testing.T) {
 		if len(m.Ids) != len(jobs) {
 			t.Fatalf("%d rows of %d jobs", len(m.Ids), len(jobs))
 		}
-		rows := Columns{m}
+		rows := apiconv.Columns{M: m}
 		for i, j := range jobs {
-			want := JobToAPI(j, JobDetail{Brief: true})
+			want := apiconv.JobToAPI(j, apiconv.JobDetail{Brief: true})
 			want.Node = want.NodeList // on several nodes the list
 			if want.GetExitCode() == 0 && want.Signal == 0 {
 				want.ExitCode = nil // a listing does not show it
@@ -69,7 +70,7 @@ func TestColumnsHoldWhatBriefJobsHold(t *testing.T) {
 // TestColumnsOfAnybody reads columns that do not fit each other.
 func TestColumnsOfAnybody(t *testing.T) {
 	t.Parallel()
-	rows := Columns{&apiv1.JobColumns{Ids: []uint64{7, 8}, Texts: []string{"", "a"}, Names: []uint32{1}, Users: []uint32{9, 1}, Gpus: []uint32{2}}}
+	rows := apiconv.Columns{M: &apiv1.JobColumns{Ids: []uint64{7, 8}, Texts: []string{"", "a"}, Names: []uint32{1}, Users: []uint32{9, 1}, Gpus: []uint32{2}}}
 	if j := rows.Job(1); j.GetId() != 8 || j.GetName() != "" || j.GetUser() != "a" || j.GetGpusWanted() != 0 {
 		t.Errorf("%v", j)
 	}

@@ -8,6 +8,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // maxCapReason is how much of why a card has no better way to enforce shares
@@ -80,7 +81,7 @@ func historyFromLog(events []*logv1.NodeEvent) []cluster.NodeEvent {
 func historyToAPI(n *cluster.Node) []*apiv1.NodeEvent {
 	var out []*apiv1.NodeEvent
 	for _, e := range n.History {
-		m := &apiv1.NodeEvent{At: toTime(e.At), Gpu: string(e.GPU), Kind: e.Kind, Detail: e.Detail}
+		m := &apiv1.NodeEvent{At: apiconv.ToTime(e.At), Gpu: string(e.GPU), Kind: e.Kind, Detail: e.Detail}
 		if g := n.GPU(e.GPU); g != nil {
 			index := uint32(max(0, g.Index))
 			m.Index = &index

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/cluster"
-	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -20,30 +19,6 @@ func dependsFromLog(ms []*logv1.Dependency) []cluster.Dependency {
 	var out []cluster.Dependency
 	for _, m := range ms {
 		out = append(out, cluster.Dependency{Kind: cluster.DependKind(m.GetKind()), Job: cluster.JobID(m.GetJob()), OneTask: m.GetOneTask(), Task: m.GetTask(), Delay: us(m.GetDelayUs())})
-	}
-	return out
-}
-
-// DependsFromAPI converts what users say that jobs wait for.
-func DependsFromAPI(ms []*apiv1.Dependency) []cluster.Dependency {
-	var out []cluster.Dependency
-	for _, m := range ms {
-		out = append(out, cluster.Dependency{
-			Kind: cluster.DependKind(m.GetKind()), Job: cluster.JobID(m.GetJob()), OneTask: m.Task != nil, Task: m.GetTask(), Delay: m.GetDelay().AsDuration(),
-		})
-	}
-	return out
-}
-
-// DependsToAPI converts back.
-func DependsToAPI(ds []cluster.Dependency) []*apiv1.Dependency {
-	var out []*apiv1.Dependency
-	for _, d := range ds {
-		m := &apiv1.Dependency{Kind: string(d.Kind), Job: uint64(d.Job), Delay: toDuration(d.Delay)}
-		if d.OneTask {
-			m.Task = &d.Task
-		}
-		out = append(out, m)
 	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // OwnerToLog converts an owner.
@@ -23,7 +24,7 @@ func OwnerFromLog(m *logv1.Owner) cluster.Owner {
 func SpecToLog(s *cluster.Spec) *logv1.Spec {
 	m := specToLog(s)
 	env, script := s.Large()
-	m.Env, m.Script = toBytes(env), script
+	m.Env, m.Script = apiconv.ToBytes(env), script
 	return m
 }
 
@@ -40,7 +41,7 @@ func SpecNaming(s *cluster.Spec) *logv1.Spec {
 // specToLog leaves environment and script out.
 func specToLog(s *cluster.Spec) *logv1.Spec {
 	return &logv1.Spec{
-		Name: s.Name, Command: toBytes(s.Command), Dir: []byte(s.Dir), Image: s.Image,
+		Name: s.Name, Command: apiconv.ToBytes(s.Command), Dir: []byte(s.Dir), Image: s.Image,
 		Gpus: uint32(s.GPUs), Exclusive: s.Exclusive, GpuType: s.GPUType, Node: string(s.Node),
 		GpuMemMib: s.GPUMemMiB, GpuMilli: s.GPUMilli, DurationUs: s.Duration.Microseconds(),
 		MemMib: s.MemMiB, CpuMilli: s.CPUMilli, TimeLimitUs: s.TimeLimit.Microseconds(),
@@ -59,9 +60,6 @@ func specToLog(s *cluster.Spec) *logv1.Spec {
 }
 
 func us(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
-
-// maxStored bounds small counts in stored messages.
-const maxStored = 1 << 20
 
 // ErrNoBulk is matched by the error of a spec that names what is not there.
 var ErrNoBulk = errors.New("its environment and script are not there")
@@ -92,9 +90,9 @@ func specFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 	switch {
 	case m == nil:
 		return nil, errors.New("spec is missing")
-	case m.Gpus > maxStored:
+	case m.Gpus > apiconv.MaxStored:
 		return nil, fmt.Errorf("spec with %d GPUs", m.Gpus)
-	case m.Nodes > maxStored || m.Tasks > maxStored:
+	case m.Nodes > apiconv.MaxStored || m.Tasks > apiconv.MaxStored:
 		return nil, fmt.Errorf("spec with %d nodes and %d tasks on each", m.Nodes, m.Tasks)
 	case m.GpuMemMib < 0 || m.GpuMilli < 0 || m.MemMib < 0 || m.CpuMilli < 0 || m.DurationUs < 0 || m.TimeLimitUs < 0 ||
 		m.DeadlineUs < 0 || m.MaxPowerW < 0 || m.MaxCostMilli < 0 || m.CheckpointGraceUs < 0 || m.BeginUs < 0 ||
@@ -112,7 +110,7 @@ func specFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 	return &cluster.Spec{
 		Array: array,
 		Where: where,
-		Name:  m.GetName(), Command: fromBytes(m.GetCommand()), Env: fromBytes(m.GetEnv()), Dir: string(m.GetDir()), Image: m.GetImage(),
+		Name:  m.GetName(), Command: apiconv.FromBytes(m.GetCommand()), Env: apiconv.FromBytes(m.GetEnv()), Dir: string(m.GetDir()), Image: m.GetImage(),
 		GPUs: int(m.GetGpus()), Exclusive: m.GetExclusive(), GPUType: m.GetGpuType(), Node: cluster.NodeID(m.GetNode()),
 		GPUMemMiB: m.GetGpuMemMib(), GPUMilli: m.GetGpuMilli(), Duration: us(m.GetDurationUs()),
 		MemMiB: m.GetMemMib(), CPUMilli: m.GetCpuMilli(), TimeLimit: us(m.GetTimeLimitUs()),
@@ -125,7 +123,7 @@ func specFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		Hold:       m.GetHold(), Begin: cluster.Time(m.GetBeginUs()), Depends: dependsFromLog(m.GetDepends()),
 		Nodes: int(m.GetNodes()), Tasks: int(m.GetTasks()),
 		DependAny: m.GetDependAny(), KillInvalidDepend: m.GetKillInvalidDepend(),
-		Warning: warningFromLog(m.GetWarning()), Truncate: m.GetTruncate(), Container: containerFrom(m.GetContainer()),
+		Warning: warningFromLog(m.GetWarning()), Truncate: m.GetTruncate(), Container: apiconv.ContainerFrom(m.GetContainer()),
 		Mail: cluster.Mail{Events: cluster.MailEvents(m.GetMailEvents()), To: m.GetMailUser()}, IdleOK: us(m.GetIdleOkUs()), NoResize: m.GetNoResize(),
 		Account: m.GetAccount(), QOS: m.GetQos(), Nice: m.GetNice(), Host: hostFromLog(m.GetHost()),
 	}, nil
@@ -427,7 +425,7 @@ func NodeFromLog(m *logv1.Node) (*cluster.Node, error) {
 		if g.Id == "" || i > 0 && string(n.GPUs[i-1].ID) >= g.Id {
 			return nil, fmt.Errorf("node %s: GPU %q in place %d is not in order", n.ID, g.Id, i)
 		}
-		if g.SellableMib < 0 || g.MemMib < 0 || g.MaxShares > maxStored || g.Index > maxStored || g.State > uint32(cluster.GPULost) {
+		if g.SellableMib < 0 || g.MemMib < 0 || g.MaxShares > apiconv.MaxStored || g.Index > apiconv.MaxStored || g.State > uint32(cluster.GPULost) {
 			return nil, fmt.Errorf("node %s: GPU %s is malformed", n.ID, g.Id)
 		}
 		n.GPUs = append(n.GPUs, cluster.GPU{

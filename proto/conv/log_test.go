@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // filler sets every field of a value, whatever fields it has, so that one
@@ -63,7 +64,7 @@ func (f filler) fill(v reflect.Value) {
 	case reflect.Bool:
 		v.SetBool(true)
 	case reflect.Int, reflect.Int32, reflect.Int64:
-		v.SetInt(rapid.Int64Range(1, maxStored).Draw(f.t, "int"))
+		v.SetInt(rapid.Int64Range(1, apiconv.MaxStored).Draw(f.t, "int"))
 	case reflect.Uint8:
 		v.SetUint(1 + uint64(rapid.IntRange(0, 1).Draw(f.t, "state")))
 	case reflect.Uint16:
@@ -383,8 +384,8 @@ func TestNodeFromLogRefuses(t *testing.T) {
 		{"GPU twice", with(&logv1.GPU{Id: "a"}, &logv1.GPU{Id: "a"})},
 		{"GPU memory", with(&logv1.GPU{Id: "a", MemMib: -1})},
 		{"sellable memory", with(&logv1.GPU{Id: "a", SellableMib: -1})},
-		{"shares", with(&logv1.GPU{Id: "a", MaxShares: maxStored + 1})},
-		{"index", with(&logv1.GPU{Id: "a", Index: maxStored + 1})},
+		{"shares", with(&logv1.GPU{Id: "a", MaxShares: apiconv.MaxStored + 1})},
+		{"index", with(&logv1.GPU{Id: "a", Index: apiconv.MaxStored + 1})},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -460,14 +461,18 @@ func TestLargePartsAreReadWhereTheyLie(t *testing.T) {
 	for name, of := range map[string]func(*cluster.Job) proto.Message{
 		"log":        func(j *cluster.Job) proto.Message { return SpecToLog(j.Spec) },
 		"assignment": func(j *cluster.Job) proto.Message { return Assignment(j, j.Last(), 0) },
-		"owner":      func(j *cluster.Job) proto.Message { return JobToAPI(j, JobDetail{GPU: gpu, Whole: true}) },
-		"others":     func(j *cluster.Job) proto.Message { return JobToAPI(j, JobDetail{GPU: gpu, Whole: true, Redact: true}) },
+		"owner": func(j *cluster.Job) proto.Message {
+			return apiconv.JobToAPI(j, apiconv.JobDetail{GPU: gpu, Whole: true})
+		},
+		"others": func(j *cluster.Job) proto.Message {
+			return apiconv.JobToAPI(j, apiconv.JobDetail{GPU: gpu, Whole: true, Redact: true})
+		},
 	} {
 		if diff := cmp.Diff(of(whole), of(apart), protocmp.Transform()); diff != "" {
 			t.Errorf("%s (-in the spec +in a store):\n%s", name, diff)
 		}
 	}
-	if m := JobToAPI(apart, JobDetail{GPU: gpu}); len(m.GetSpec().GetEnv()) > 0 {
+	if m := apiconv.JobToAPI(apart, apiconv.JobDetail{GPU: gpu}); len(m.GetSpec().GetEnv()) > 0 {
 		t.Error("a listing reads every environment")
 	}
 }

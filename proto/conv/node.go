@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // Bounds on what an agent may say of its node.
@@ -48,7 +49,7 @@ func NodeFromHello(h *nodev1.Hello, headroomMiB int64, maxShares int) (*cluster.
 		Problem: clip(h.Problem, maxStateReason), Credentials: h.Credentials,
 	}
 	var err error
-	if n.Features, err = features(h.Node, h.Features); err != nil {
+	if n.Features, err = apiconv.Features(h.Node, h.Features); err != nil {
 		return nil, err
 	}
 	for _, g := range h.Gpus {
@@ -179,17 +180,8 @@ func Assignment(j *cluster.Job, a *cluster.Attempt, rank int) *nodev1.Assignment
 	as.Ranks, as.Array = ranks(s, a, rank), arrayTask(j)
 	for i, g := range b.GPUs {
 		as.Gpus = append(as.Gpus, &nodev1.Share{
-			Uuid: string(g.GPU), MemMib: g.Share.MemMiB, Milli: g.Share.Milli, Exclusive: g.Share.Exclusive, GrantedMib: granted(a, i),
+			Uuid: string(g.GPU), MemMib: g.Share.MemMiB, Milli: g.Share.Milli, Exclusive: g.Share.Exclusive, GrantedMib: apiconv.Granted(a, i),
 		})
 	}
 	return as
-}
-
-// granted is how much memory an attempt may have of its GPU i where its share was cut
-// to what it uses, else 0. What an idle policy cut is fenced at that.
-func granted(a *cluster.Attempt, i int) int64 {
-	if !a.WasCut() || a.Idle != nil && len(a.Idle.Was) > 0 {
-		return 0
-	}
-	return a.Granted(i)
 }

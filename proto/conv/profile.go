@@ -2,12 +2,11 @@ package conv
 
 import (
 	"math"
-	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
-	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // spanNumbers is how many numbers the log keeps of one NeighbourSpan.
@@ -57,36 +56,13 @@ func profileFromLog(m *logv1.Profile) *cluster.Profile {
 	p := &cluster.Profile{
 		GPUMemMeanMiB: m.GpuMemMeanMib, MilliP95: m.GpuP95Milli, MemActivity: m.GpuMemActivityMilli,
 		EnergyJ: m.EnergyJ, HighWaterMiB: m.HostHighWaterMib, ReadBytes: m.ReadBytes, WrittenBytes: m.WrittenBytes,
-		Sampled: ms(m.SampledMs), Gap: ms(m.GapMs), MoreNeighbours: int(min(m.MoreNeighbours, math.MaxInt32)),
+		Sampled: apiconv.Ms(m.SampledMs), Gap: apiconv.Ms(m.GapMs), MoreNeighbours: int(min(m.MoreNeighbours, math.MaxInt32)),
 	}
 	if n := len(m.Neighbours) / spanNumbers; n > 0 {
 		p.Neighbours = make([]cluster.NeighbourSpan, 0, n)
 		for s := m.Neighbours; len(s) >= spanNumbers; s = s[spanNumbers:] {
-			p.Neighbours = append(p.Neighbours, cluster.NeighbourSpan{Job: cluster.JobID(s[0]), From: ms(s[1]), For: ms(s[2]), Milli: s[3]})
+			p.Neighbours = append(p.Neighbours, cluster.NeighbourSpan{Job: cluster.JobID(s[0]), From: apiconv.Ms(s[1]), For: apiconv.Ms(s[2]), Milli: s[3]})
 		}
 	}
 	return p
-}
-
-// ms converts milliseconds; what does not fit becomes the longest there is.
-func ms(n int64) time.Duration {
-	const most = math.MaxInt64 / int64(time.Millisecond)
-	return time.Duration(min(max(n, -most), most)) * time.Millisecond
-}
-
-func profileToAPI(p *cluster.Profile) *apiv1.Profile {
-	if p == nil {
-		return nil
-	}
-	m := &apiv1.Profile{
-		GpuMemMeanMib: p.GPUMemMeanMiB, GpuUtilP95Milli: p.MilliP95, GpuMemActivityMilli: p.MemActivity,
-		EnergyJ: p.EnergyJ, HostMemHighWaterMib: p.HighWaterMiB, ReadBytes: p.ReadBytes, WrittenBytes: p.WrittenBytes,
-		SampledSeconds: p.Sampled.Seconds(), GapSeconds: p.Gap.Seconds(), MoreNeighbours: uint32(max(0, p.MoreNeighbours)),
-	}
-	for _, n := range p.Neighbours {
-		m.Neighbours = append(m.Neighbours, &apiv1.NeighbourSpan{
-			Job: uint64(n.Job), FromSeconds: n.From.Seconds(), Seconds: n.For.Seconds(), GpuUtilMilli: n.Milli,
-		})
-	}
-	return m
 }

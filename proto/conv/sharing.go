@@ -4,6 +4,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // SharingOffToLog converts a switch to its stored form.
@@ -24,6 +25,6 @@ func SharingOffFromLog(m *logv1.SharingOff) *cluster.SharingOff {
 // SharingOffToAPI converts a switch for users.
 func SharingOffToAPI(o *cluster.SharingOff) *apiv1.SharingOff {
 	return &apiv1.SharingOff{
-		Gpu: string(o.GPU), Node: string(o.Node), Partition: o.Partition, Reason: o.Reason, ByUid: uint32(o.By), At: toTime(o.At),
+		Gpu: string(o.GPU), Node: string(o.Node), Partition: o.Partition, Reason: o.Reason, ByUid: uint32(o.By), At: apiconv.ToTime(o.At),
 	}
 }

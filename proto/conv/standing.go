@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // Ruling is one rule of who goes before whom, and who may have how much: an
@@ -92,13 +93,13 @@ func RulingToAPI(r Ruling) *apiv1.Standing {
 		}}}
 	case *cluster.QOS:
 		return &apiv1.Standing{Revision: x.Revision, Kind: &apiv1.Standing_Qos{Qos: &apiv1.QOS{
-			Name: x.Name, Priority: x.Priority, Preempts: x.Preempts, Grace: toDuration(x.Grace), Cancel: x.Cancel, Default: x.Default, Revision: x.Revision,
+			Name: x.Name, Priority: x.Priority, Preempts: x.Preempts, Grace: apiconv.ToDuration(x.Grace), Cancel: x.Cancel, Default: x.Default, Revision: x.Revision,
 		}}}
 	case *cluster.Quota:
 		l := &x.Limits
 		return &apiv1.Standing{Revision: x.Revision, Kind: &apiv1.Standing_Quota{Quota: &apiv1.Quota{
 			Account: x.Subject.Account, Qos: x.Subject.QOS, User: x.Subject.User, Each: x.Subject.Each, Uid: uint32(x.Subject.UID), Name: x.Name, Revision: x.Revision,
-			Limits: &apiv1.Limits{GpuMilli: l.GPUMilli, Running: l.Running, Jobs: l.Jobs, GpuTimeUs: int64(l.GPUTime), Period: string(l.Period), MaxTime: toDuration(l.MaxTime), MaxGpus: l.MaxGPUs},
+			Limits: &apiv1.Limits{GpuMilli: l.GPUMilli, Running: l.Running, Jobs: l.Jobs, GpuTimeUs: int64(l.GPUTime), Period: string(l.Period), MaxTime: apiconv.ToDuration(l.MaxTime), MaxGpus: l.MaxGPUs},
 		}}}
 	case *cluster.AccountPolicy:
 		return &apiv1.Standing{Revision: x.Revision, Kind: &apiv1.Standing_Policy{Policy: &apiv1.AccountPolicy{

@@ -3,25 +3,10 @@ package conv
 import (
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	"github.com/berth-scheduler/berth/cluster"
-	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
-
-// tellingFromAPI reads whom a job wants written to, and how long it may idle.
-func tellingFromAPI(s *cluster.Spec, m *apiv1.JobSpec) (err error) {
-	if t := m.GetMailType(); t != "" {
-		if s.Mail.Events, err = cluster.ParseMailEvents(t); err != nil {
-			return err
-		}
-	}
-	s.Mail.To, s.NoResize = m.GetMailUser(), m.GetNoResize()
-	s.IdleOK, err = duration("idle_ok", m.GetIdleOk())
-	return err
-}
 
 func idleToLog(m *cluster.IdleMark) *logv1.IdleMark {
 	if m == nil {
@@ -98,18 +83,4 @@ func ProgressFromLog(m *logv1.Progress) *cluster.Progress {
 		return nil
 	}
 	return &cluster.Progress{At: cluster.Time(m.AtUs), Step: m.Step, Total: m.Total, StepTime: us(min(max(m.StepUs, 0), cluster.MaxStepTime.Microseconds()))}
-}
-
-func progressToAPI(p *cluster.Progress) *apiv1.Progress {
-	if p == nil {
-		return nil
-	}
-	m := &apiv1.Progress{At: toTime(p.At), Step: p.Step, Total: p.Total}
-	if p.StepTime > 0 {
-		m.StepTime = durationpb.New(p.StepTime)
-	}
-	if rest, ok := p.Rest(); ok {
-		m.Ends = toTime(p.At.Add(rest))
-	}
-	return m
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // genWhere makes one that says something, with all fields or some.
@@ -19,7 +20,7 @@ func genWhere(t *rapid.T, all bool) *cluster.Where {
 		}
 		return rapid.SampledFrom(of).Draw(t, label)
 	}
-	w, err := WhereOf(pick("nodelist", "n[1-3],x", "a7"), pick("exclude", "b[01-04]", "c"), pick("constraint", "a100&nvlink|h100", "x.y:z"), true, pick("inside", "night", "maint"))
+	w, err := apiconv.WhereOf(pick("nodelist", "n[1-3],x", "a7"), pick("exclude", "b[01-04]", "c"), pick("constraint", "a100&nvlink|h100", "x.y:z"), true, pick("inside", "night", "maint"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,18 +56,4 @@ func TestReservationRoundTrip(t *testing.T) {
 			t.Fatal(err, diff)
 		}
 	})
-}
-
-func TestWhereThroughTheAPI(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		want := genWhere(t, false)
-		got, err := whereFromAPI(whereToAPI(want))
-		if diff := cmp.Diff(want, got); err != nil || diff != "" {
-			t.Fatal(err, diff)
-		}
-	})
-	if w, err := whereFromAPI(nil); w != nil || err != nil {
-		t.Error("nothing that was said is not anywhere:", w, err)
-	}
 }

@@ -19,7 +19,7 @@ var links = []struct {
 		"github.com/containerd/containerd", "gonum.org/v1/plot", "gonum.org/v1/gonum", "github.com/hashicorp/raft", "github.com/hashicorp/memberlist",
 		"github.com/prometheus", "github.com/NVIDIA/go-nvml", module + "/agent/containerdrt", module + "/coordinator", module + "/fsm", module + "/scheduler",
 		module + "/model/eval", module + "/model/neural", module + "/cmd/internal/daemon", module + "/cmd/internal/lab", module + "/cmd/internal/top", "charm.land",
-		"google.golang.org/grpc/internal/transport", "net/http", module + "/proto/berth/api/v1/apirpc", module + "/proto/berth/node/v1/noderpc",
+		"google.golang.org/grpc/internal/transport", "net/http", module + "/proto/berth/api/v1/apirpc", module + "/proto/berth/node", module + "/proto/berth/log",
 	}, "users wait for it at each command"},
 	{"berthd", []string{
 		"gonum.org/v1/plot", "gonum.org/v1/gonum", module + "/scheduler/sim", module + "/model/eval", module + "/model/neural",

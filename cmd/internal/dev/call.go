@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 const (
@@ -25,7 +25,7 @@ func (c *Cluster) Call(ctx context.Context, f func(context.Context, *grpc.Client
 		if err == nil {
 			return nil
 		}
-		if code := conv.FromStatus(err).Code; code != cluster.CodeUnavailable && code != cluster.CodeUnknown {
+		if code := apiconv.FromStatus(err).Code; code != cluster.CodeUnavailable && code != cluster.CodeUnknown {
 			return err
 		}
 		select {

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // user is who connects: the tests' kernel takes its word.
@@ -145,7 +145,7 @@ func TestRequestsThatDoNotArrive(t *testing.T) {
 			t.Errorf("%d of 100 are refused at once", refused)
 		}
 		for range refused {
-			if _, again := conv.RetryAfter(<-ends); !again {
+			if _, again := apiconv.RetryAfter(<-ends); !again {
 				t.Fatal("refused without a time to ask again")
 			}
 		}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/coordinator/limit"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 type letInKey struct{}
@@ -50,7 +50,7 @@ func (l *visit) arrived(bytes int) error {
 // refused makes a status of a *limit.Refusal.
 func refused(err error) error {
 	if r, ok := errors.AsType[*limit.Refusal](err); ok {
-		return conv.StatusAfter(&cluster.Error{Code: cluster.CodeExhausted, Msg: r.Msg}, r.After).Err()
+		return apiconv.StatusAfter(&cluster.Error{Code: cluster.CodeExhausted, Msg: r.Msg}, r.After).Err()
 	}
 	return err
 }
@@ -71,7 +71,7 @@ func (g *Gate) letIn(ctx context.Context, info *tap.Info) (context.Context, erro
 		return nil, status.Error(codes.Unauthenticated, "the kernel does not say who calls")
 	}
 	if !g.may(uid) {
-		return nil, conv.Status(cluster.Errorf(cluster.CodeDenied, "uid %d has no job on this node, and from here only jobs reach the cluster", uid)).Err()
+		return nil, apiconv.Status(cluster.Errorf(cluster.CodeDenied, "uid %d has no job on this node, and from here only jobs reach the cluster", uid)).Err()
 	}
 	class := limit.Plain
 	if strings.HasSuffix(method, "/WatchJobs") || strings.HasSuffix(method, "/Attach") {

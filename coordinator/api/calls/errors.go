@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // ToStatus makes a gRPC status of an error that is not nil; interceptors call it, so
@@ -20,7 +20,7 @@ func ToStatus(ctx context.Context, log *slog.Logger, err error) error {
 		if e.Err != nil {
 			log.DebugContext(ctx, "request refused", "err", err)
 		}
-		return conv.Status(e).Err()
+		return apiconv.Status(e).Err()
 	}
 	if s, ok := status.FromError(err); ok {
 		return s.Err()

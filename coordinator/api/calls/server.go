@@ -21,7 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/office"
 	"github.com/berth-scheduler/berth/coordinator/proposer"
 	"github.com/berth-scheduler/berth/coordinator/wait"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // Limits on what the servers take in.
@@ -138,7 +138,7 @@ func retryForward(method string, err error) bool {
 	if err == nil {
 		return false
 	}
-	code := conv.FromStatus(err).Code
+	code := apiconv.FromStatus(err).Code
 	return code == cluster.CodeUnavailable || code == cluster.CodeUnknown && reads(method) && status.Code(err) == codes.Unavailable
 }
 
@@ -159,7 +159,7 @@ func forwardError(leader, method string, err error) error {
 		return cluster.Errorf(cluster.CodeConflict,
 			"coordinator %s, which leads, is of an older release and does not know %s; nothing was done; upgrade it, then try again", leader, method[strings.LastIndexByte(method, '/')+1:])
 	}
-	if status.Code(err) != codes.Unavailable || conv.FromStatus(err).Code != cluster.CodeUnknown {
+	if status.Code(err) != codes.Unavailable || apiconv.FromStatus(err).Code != cluster.CodeUnknown {
 		return err
 	}
 	return &cluster.Error{Code: cluster.CodeUnknown,

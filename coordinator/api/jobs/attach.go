@@ -18,6 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // attachServer connects users with their jobs.
@@ -48,7 +49,7 @@ func (s *attachServer) Attach(stream attachStream) error {
 	if err != nil {
 		return err
 	}
-	if err := conv.CheckAttach(first.GetOpen()); err != nil {
+	if err := apiconv.CheckAttach(first.GetOpen()); err != nil {
 		return err
 	}
 	forwarded := authorize.Forwarded(ctx)
@@ -181,7 +182,7 @@ func (s *attachServer) follow(addr string, who authorize.Caller, first *apiv1.At
 	if err == nil {
 		err = splice(ctx, stream, far)
 	}
-	if err != nil && stream.Context().Err() == nil && conv.FromStatus(err).Code == cluster.CodeUnknown {
+	if err != nil && stream.Context().Err() == nil && apiconv.FromStatus(err).Code == cluster.CodeUnknown {
 		if _, known := status.FromError(err); known {
 			return &cluster.Error{Code: cluster.CodeUnknown, Msg: "the connection to the leader broke, and the stream with it", Err: err}
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
 	"github.com/berth-scheduler/berth/coordinator/limit"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // maxColumnPage bounds a page of which most jobs come as columns: some 80
@@ -57,7 +57,7 @@ func (s *jobServer) listed(req *apiv1.ListJobsRequest, who authorize.Caller, job
 // columns is jobs as columns, with the throttles of arrays as they are now (they
 // were submitted with others perhaps), and whom those keep waiting.
 func (c *Jobs) columns(jobs []*cluster.Job) *apiv1.JobColumns {
-	m := conv.JobColumns(jobs)
+	m := apiconv.JobColumns(jobs)
 	if len(m.Arrays) > 0 && len(m.ArrayThrottles) == 0 {
 		m.ArrayThrottles = make([]uint32, len(m.Arrays))
 	}

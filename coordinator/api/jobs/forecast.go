@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/api/calls"
 	"github.com/berth-scheduler/berth/coordinator/learner"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
@@ -111,7 +111,7 @@ func (c *Jobs) forecastNew(who authorize.Caller, spec *apiv1.JobSpec, resp *apiv
 		return // what is wrong with it has been said
 	}
 	if _, err := c.admission.Choose(who, j, c.fsm.Partitions(), nodes); err != nil {
-		resp.CannotSay = conv.FromStatus(calls.ToStatus(context.Background(), c.log, err)).Msg
+		resp.CannotSay = apiconv.FromStatus(calls.ToStatus(context.Background(), c.log, err)).Msg
 		return
 	}
 	snap, _ := c.fsm.SchedulerSnapshotAt(cluster.TimeOf(c.clock()))

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/fsm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 const (
@@ -112,7 +112,7 @@ func (p *historyPages) end(whole bool) error {
 
 // historyView is a job as who may see it, without what only the leader knows.
 func (c *Jobs) historyView(j *cluster.Job, who authorize.Caller) *apiv1.Job {
-	m := conv.JobToAPI(j, conv.JobDetail{GPU: c.gpuName, Redact: c.auth.May(who, authorize.ReadJob, &j.Owner) != nil})
+	m := apiconv.JobToAPI(j, apiconv.JobDetail{GPU: c.gpuName, Redact: c.auth.May(who, authorize.ReadJob, &j.Owner) != nil})
 	nameTypes(m)
 	if j.InArray() && m.ArrayTasks == "" {
 		m.ArrayTasks = j.TasksText() // its record has not the numbers of the others

@@ -19,6 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/explain"
 	"github.com/berth-scheduler/berth/scheduler/site"
@@ -45,7 +46,7 @@ func (s *jobServer) SubmitJobs(ctx context.Context, req *apiv1.SubmitJobsRequest
 	if err := s.c.auth.May(who, authorize.Submit, nil); err != nil {
 		return nil, err
 	}
-	if err := cmp.Or(conv.CheckRequestID(req.RequestId), checkSize(req.Jobs)); err != nil {
+	if err := cmp.Or(apiconv.CheckRequestID(req.RequestId), checkSize(req.Jobs)); err != nil {
 		return nil, err
 	}
 	hash, err := bodyHash(req.Jobs)

@@ -14,6 +14,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // UpdateJob changes what a job asked for: anything of one that waits, its time
@@ -162,7 +163,7 @@ func change(spec *cluster.Spec, req *apiv1.UpdateJobRequest) error {
 		return cluster.Errorf(cluster.CodeInvalid, "deadline: was promised when the job was submitted and cannot be changed; cancel it and submit it again")
 	}
 	if req.SetDepends {
-		spec.Depends, spec.DependAny = conv.DependsFromAPI(req.Depends), req.DependAny
+		spec.Depends, spec.DependAny = apiconv.DependsFromAPI(req.Depends), req.DependAny
 	}
 	return nil
 }
@@ -190,7 +191,7 @@ func changeWhere(spec *cluster.Spec, req *apiv1.UpdateJobRequest) error {
 	set(&exclude, req.Exclude)
 	set(&features, req.Features)
 	set(&inside, req.Reservation)
-	w, err := conv.WhereOf(nodes, exclude, features, now.Whole, inside)
+	w, err := apiconv.WhereOf(nodes, exclude, features, now.Whole, inside)
 	if err != nil {
 		return err
 	}

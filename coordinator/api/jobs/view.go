@@ -7,7 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
 	"github.com/berth-scheduler/berth/fsm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 	"github.com/berth-scheduler/berth/scheduler/deadline"
 )
 
@@ -28,7 +28,7 @@ func (c *Jobs) view(j *cluster.Job, who authorize.Caller, d detail) *apiv1.Job {
 
 // viewAt is view of a job whose place in its queue is known, from 1.
 func (c *Jobs) viewAt(j *cluster.Job, who authorize.Caller, d detail, place int) *apiv1.Job {
-	m := conv.JobToAPI(j, conv.JobDetail{
+	m := apiconv.JobToAPI(j, apiconv.JobDetail{
 		Reason: c.arrayReason(j), Throttle: c.throttleOf(j),
 		GPU: c.gpuName, QueuePosition: place, Brief: d == brief, Whole: d == whole,
 		Redact: c.auth.May(who, authorize.ReadJob, &j.Owner) != nil,

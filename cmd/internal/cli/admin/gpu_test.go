@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	"github.com/berth-scheduler/berth/cmd/internal/golden"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // sickbay is a server whose node n1 has cards in every condition.
@@ -55,7 +55,7 @@ func (f *sickbay) find(r interface {
 			}
 		}
 	}
-	return nil, nil, conv.Status(cluster.Errorf(cluster.CodeNotFound, "node %s has no GPU %d; see: berth node show %s", r.GetNode(), r.GetIndex(), r.GetNode())).Err()
+	return nil, nil, apiconv.Status(cluster.Errorf(cluster.CodeNotFound, "node %s has no GPU %d; see: berth node show %s", r.GetNode(), r.GetIndex(), r.GetNode())).Err()
 }
 
 func (f *sickbay) DrainGPU(_ context.Context, r *apiv1.DrainGPURequest) (*apiv1.DrainGPUResponse, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 const (
@@ -91,7 +91,7 @@ func (c *Client) Attach(ctx context.Context, eff effect, patience time.Duration,
 // that it might be done twice.
 func askAgain(open *apiv1.AttachOpen) bool {
 	if x := open.GetExec(); x.GetRequestId() != "" {
-		x.Session = conv.AgainSession
+		x.Session = apiconv.AgainSession
 		return true
 	}
 	return open.GetSignal() != nil // whoever knows signals knows their ids
@@ -103,7 +103,7 @@ func afterLost(open *apiv1.AttachOpen, err, lost *cluster.Error) error {
 	switch {
 	case lost == nil:
 		return err
-	case err.Code == cluster.CodeNotFound && open.GetExec().GetSession() == conv.AgainSession:
+	case err.Code == cluster.CodeNotFound && open.GetExec().GetSession() == apiconv.AgainSession:
 		return lost
 	}
 	return afterUnknown(err, true)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // TestWaitsAsLongAsItIsTold: a command that is turned away for asking too much
@@ -22,7 +22,7 @@ func TestWaitsAsLongAsItIsTold(t *testing.T) {
 			if times++; times > 3 {
 				return nil
 			}
-			return conv.StatusAfter(&cluster.Error{Code: cluster.CodeExhausted, Msg: "you ask too often"}, 300*time.Millisecond).Err()
+			return apiconv.StatusAfter(&cluster.Error{Code: cluster.CodeExhausted, Msg: "you ask too often"}, 300*time.Millisecond).Err()
 		}
 		w.Serve("/a", f)
 		began := time.Now()

@@ -21,7 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/wire"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // How the client goes on when there is no definite answer.
@@ -182,7 +182,7 @@ func (cn *conn) attempt(ctx context.Context, limit time.Duration, do func(contex
 		return nil
 	}
 	ce := fromStatus(err)
-	cn.busy, _ = conv.RetryAfter(err)
+	cn.busy, _ = apiconv.RetryAfter(err)
 	if ce.Code == cluster.CodeUnknown && !cn.sent.Load() {
 		ce.Code = cluster.CodeUnavailable
 	}
@@ -201,8 +201,8 @@ func (cn *conn) attempt(ctx context.Context, limit time.Duration, do func(contex
 // fromStatus reads an error of a server; one that says when to ask again is
 // CodeUnavailable, and its request is made again.
 func fromStatus(err error) *cluster.Error {
-	ce := conv.FromStatus(err)
-	if _, again := conv.RetryAfter(err); again && ce != nil {
+	ce := apiconv.FromStatus(err)
+	if _, again := apiconv.RetryAfter(err); again && ce != nil {
 		ce.Code = cluster.CodeUnavailable
 	}
 	return ce

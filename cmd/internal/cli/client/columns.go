@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // ListPages reads all pages of jobs of which some come as columns. A
@@ -59,7 +59,7 @@ func (*briefRows) of(req *apiv1.ListJobsRequest) *apiv1.ListJobsRequest {
 }
 
 func (b *briefRows) add(resp *apiv1.ListJobsResponse) {
-	rows := conv.Columns{M: resp.GetColumns()}
+	rows := apiconv.Columns{M: resp.GetColumns()}
 	*b = slices.Grow(*b, len(rows.M.GetIds())+len(resp.GetJobs()))
 	for i := range rows.M.GetIds() {
 		*b = append(*b, rows.Job(i))

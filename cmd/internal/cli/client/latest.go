@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // OrLatest returns args, or where there are none the user's latest job, and says on
@@ -53,7 +53,7 @@ func latest(ctx context.Context, c *Client, me string) (*apiv1.Job, error) {
 	var last *apiv1.Job
 	req := &apiv1.ListJobsRequest{Users: []string{me}, Finished: true, Brief: true, Columns: apiv1.JobColumnsOf_JOB_COLUMNS_OF_ALL}
 	err := ListPages(ctx, c, req, func(resp *apiv1.ListJobsResponse) {
-		rows, at := conv.Columns{M: resp.GetColumns()}, -1
+		rows, at := apiconv.Columns{M: resp.GetColumns()}, -1
 		for i, id := range rows.M.GetIds() {
 			if id >= last.GetId() && (at < 0 || id > rows.M.GetIds()[at]) {
 				at = i

@@ -13,7 +13,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // ackEvery is how many bytes of output are taken before the node is told.
@@ -115,7 +115,7 @@ func (s *Session) begin(a *Attachment) error {
 		s.unsure = s.unsure[uint64(len(s.unsure))-(s.sent-had):]
 	}
 	for rest := s.unsure; len(rest) > 0; {
-		n := min(len(rest), conv.FrameData)
+		n := min(len(rest), apiconv.FrameData)
 		if s.put(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Stdin{Stdin: rest[:n]}}) != nil {
 			return nil // it broke again, of which Recv hears
 		}
@@ -251,9 +251,9 @@ func (s *Session) takenTo(n uint64) {
 func (s *Session) Write(data []byte) (int, error) {
 	total := len(data)
 	for len(data) > 0 {
-		n := min(len(data), conv.FrameData)
+		n := min(len(data), apiconv.FrameData)
 		s.sending.Lock()
-		if s.sent-s.taken+uint64(n) > conv.MaxFrameData {
+		if s.sent-s.taken+uint64(n) > apiconv.MaxFrameData {
 			s.sending.Unlock()
 			select {
 			case <-s.ctx.Done():

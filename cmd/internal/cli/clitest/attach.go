@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // AttachEnd is the coordinator's end of a stream to a job.
@@ -74,5 +74,5 @@ func EndedBy(e *apiv1.AttachEnded) *apiv1.AttachResponse {
 
 // Refuse is an error as coordinators send it.
 func Refuse(code cluster.Code, msg string) error {
-	return conv.Status(cluster.Errorf(code, "%s", msg)).Err()
+	return apiconv.Status(cluster.Errorf(code, "%s", msg)).Err()
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // ListNodes implements apirpc.UnsafeJobServiceServer.
@@ -114,7 +114,7 @@ func (p *Parted) ListPartitions(ctx context.Context, r *apiv1.ListPartitionsRequ
 	resp := &apiv1.ListPartitionsResponse{}
 	for _, name := range r.GetNames() {
 		if !slices.ContainsFunc(p.Parts, func(x *apiv1.Partition) bool { return x.GetName() == name }) {
-			return nil, conv.Status(cluster.Errorf(cluster.CodeNotFound, "partition %q is not known; see: berth partition list", name)).Err()
+			return nil, apiconv.Status(cluster.Errorf(cluster.CodeNotFound, "partition %q is not known; see: berth partition list", name)).Err()
 		}
 	}
 	for _, x := range p.Parts {
@@ -136,7 +136,7 @@ func (p *Parted) SetPartition(_ context.Context, r *apiv1.SetPartitionRequest) (
 // RemovePartition implements apirpc.UnsafeJobServiceServer.
 func (p *Parted) RemovePartition(_ context.Context, r *apiv1.RemovePartitionRequest) (*apiv1.RemovePartitionResponse, error) {
 	if r.GetName() == "gpu" {
-		return nil, conv.Status(cluster.Errorf(cluster.CodeConflict, "partition gpu has 4 jobs that wait and 1 that run; set it down, and cancel them or wait for their end")).Err()
+		return nil, apiconv.Status(cluster.Errorf(cluster.CodeConflict, "partition gpu has 4 jobs that wait and 1 that run; set it down, and cancel them or wait for their end")).Err()
 	}
 	return &apiv1.RemovePartitionResponse{}, nil
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // Fake stands in for the coordinators: it holds jobs and nodes, answers as they
@@ -84,7 +84,7 @@ func (f *Fake) Enter(ctx context.Context, method string) error {
 		if err := hook(ctx, method); err != nil {
 			var ce *cluster.Error
 			if errors.As(err, &ce) {
-				return conv.Status(ce).Err()
+				return apiconv.Status(ce).Err()
 			}
 			return err
 		}
@@ -173,7 +173,7 @@ func (f *Fake) GetJob(ctx context.Context, r *apiv1.GetJobRequest) (*apiv1.GetJo
 	defer f.Mu.Unlock()
 	j := f.findTask(r.GetId(), r.Task)
 	if j == nil {
-		return nil, conv.Status(cluster.Errorf(cluster.CodeNotFound, "no such job: %d", r.GetId())).Err()
+		return nil, apiconv.Status(cluster.Errorf(cluster.CodeNotFound, "no such job: %d", r.GetId())).Err()
 	}
 	return &apiv1.GetJobResponse{Job: proto.CloneOf(j)}, nil
 }
@@ -336,11 +336,11 @@ func (f *Fake) UpdateJob(ctx context.Context, r *apiv1.UpdateJobRequest) (*apiv1
 	j := f.find(r.GetId())
 	switch {
 	case j == nil:
-		return nil, conv.Status(cluster.Errorf(cluster.CodeNotFound, "no such job: %d", r.GetId())).Err()
+		return nil, apiconv.Status(cluster.Errorf(cluster.CodeNotFound, "no such job: %d", r.GetId())).Err()
 	case j.GetUser() != "ann":
-		return nil, conv.Status(cluster.Errorf(cluster.CodeDenied, "job %d belongs to another user", r.GetId())).Err()
+		return nil, apiconv.Status(cluster.Errorf(cluster.CodeDenied, "job %d belongs to another user", r.GetId())).Err()
 	case r.GetPartition() == "nosuch":
-		return nil, conv.Status(cluster.Errorf(cluster.CodeNotFound, "partition \"nosuch\" is not known; see: berth partition list")).Err()
+		return nil, apiconv.Status(cluster.Errorf(cluster.CodeNotFound, "partition \"nosuch\" is not known; see: berth partition list")).Err()
 	}
 	f.Updates = append(f.Updates, r)
 	return &apiv1.UpdateJobResponse{Job: j}, nil

@@ -7,7 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // SampleSHA is the checksum of the model in use, GoodWeights are weights that
@@ -45,7 +45,7 @@ func findModel(version *uint64) (*apiv1.Model, error) {
 			return m, nil
 		}
 	}
-	return nil, conv.Status(cluster.Errorf(cluster.CodeNotFound, "version %d of the model is not kept; see: berth model list", *version)).Err()
+	return nil, apiconv.Status(cluster.Errorf(cluster.CodeNotFound, "version %d of the model is not kept; see: berth model list", *version)).Err()
 }
 
 // GetModel implements apirpc.UnsafeBackupServiceServer.
@@ -80,7 +80,7 @@ func (f *Fake) PublishModel(ctx context.Context, r *apiv1.PublishModelRequest) (
 		return nil, err
 	}
 	if string(r.GetWeights()) != GoodWeights {
-		return nil, conv.Status(cluster.Errorf(cluster.CodeInvalid, "weights: not a weights file")).Err()
+		return nil, apiconv.Status(cluster.Errorf(cluster.CodeInvalid, "weights: not a weights file")).Err()
 	}
 	return &apiv1.PublishModelResponse{Model: &apiv1.Model{Version: 8, InUse: true, Source: "import"}}, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // TestLogsRemote has the stream break after every few bytes, as leaders come
@@ -25,7 +25,7 @@ func TestLogsRemote(t *testing.T) {
 	a := w.ServeAttach("/a", f, func(o *apiv1.AttachOpen, s clitest.AttachEnd) error {
 		l := o.GetLogs()
 		off := l.GetOffset()
-		if before := string(l.GetBefore()); !strings.HasSuffix(text[:off], before) || off > 0 && before == "" || len(before) > conv.MaxBefore {
+		if before := string(l.GetBefore()); !strings.HasSuffix(text[:off], before) || off > 0 && before == "" || len(before) > apiconv.MaxBefore {
 			t.Errorf("at %d the client says that it has %d bytes: %.40q", off, len(before), before)
 		}
 		if err := clitest.Say(s, clitest.Opened(1, off)); err != nil {
@@ -209,7 +209,7 @@ func TestExecAskedAgain(t *testing.T) {
 				t.Fatalf("asked %d times", len(a.Opens))
 			}
 			first, again := a.Opens[0].GetExec(), a.Opens[1].GetExec()
-			if first.GetSession() != "" || again.GetSession() != conv.AgainSession || conv.CheckRequestID(first.GetRequestId()) != nil ||
+			if first.GetSession() != "" || again.GetSession() != apiconv.AgainSession || apiconv.CheckRequestID(first.GetRequestId()) != nil ||
 				first.GetRequestId() != again.GetRequestId() || string(bytes.Join(again.GetCommand(), []byte(" "))) != "ls -l" {
 				t.Errorf("asked for %v, and then for %v", first, again)
 			}
@@ -239,10 +239,10 @@ func TestExecInput(t *testing.T) {
 				return clitest.Say(s, clitest.EndedBy(&apiv1.AttachEnded{Code: 3}))
 			}
 			got = append(got, m.GetStdin()...)
-			if len(got)-taken > conv.MaxFrameData {
+			if len(got)-taken > apiconv.MaxFrameData {
 				t.Errorf("%d bytes on the way", len(got)-taken)
 			}
-			if len(got)-taken < conv.FrameData*2 && len(got) < len(text) {
+			if len(got)-taken < apiconv.FrameData*2 && len(got) < len(text) {
 				continue // it takes only when all that may be on the way is there
 			}
 			taken = len(got)

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 const (
@@ -208,7 +208,7 @@ func (in *InsideJob) run() (*apiv1.AttachEnded, error) {
 
 // input passes on standard input, as fast as the command takes it.
 func (in *InsideJob) input() {
-	buf, keys := make([]byte, conv.FrameData), escapes{on: in.terminal() && in.Keep > 0, fresh: true}
+	buf, keys := make([]byte, apiconv.FrameData), escapes{on: in.terminal() && in.Keep > 0, fresh: true}
 	for {
 		n, err := in.e.Stdin.Read(buf)
 		data, leave := keys.pass(buf[:n])

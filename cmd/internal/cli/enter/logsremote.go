@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // remote shows the file as the agent of the job's node sends it.
@@ -126,8 +126,8 @@ func (r *remoteLog) take(k *apiv1.LogChunk) error {
 	}
 	r.seek(k.GetOffset())
 	r.off += int64(len(data))
-	r.tail = append(r.tail, data[max(0, len(data)-conv.MaxBefore):]...)
-	r.tail = r.tail[max(0, len(r.tail)-conv.MaxBefore):]
+	r.tail = append(r.tail, data[max(0, len(data)-apiconv.MaxBefore):]...)
+	r.tail = r.tail[max(0, len(r.tail)-apiconv.MaxBefore):]
 	return nil
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // TestSignal loses the first answer of each node, and asks again with the same id.
@@ -42,7 +42,7 @@ func TestSignal(t *testing.T) {
 			}
 			for _, o := range a.Opens {
 				s := o.GetSignal()
-				if conv.CheckAttach(o) != nil || o.GetJob() != 12 || s.GetNumber() != uint32(syscall.SIGUSR1) || s.GetRequestId() != a.Opens[0].GetSignal().GetRequestId() {
+				if apiconv.CheckAttach(o) != nil || o.GetJob() != 12 || s.GetNumber() != uint32(syscall.SIGUSR1) || s.GetRequestId() != a.Opens[0].GetSignal().GetRequestId() {
 					t.Errorf("asked for %v", o)
 				}
 			}

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/golden"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // slurmSite are the files of a site, as the package slurmconf tests them.
@@ -54,7 +54,7 @@ func TestImportGolden(t *testing.T) {
 type empty struct{ *clitest.Parted }
 
 func (empty) DrainNode(_ context.Context, r *apiv1.DrainNodeRequest) (*apiv1.DrainNodeResponse, error) {
-	return nil, conv.Status(cluster.Errorf(cluster.CodeNotFound, "node %s is not known", r.GetId())).Err()
+	return nil, apiconv.Status(cluster.Errorf(cluster.CodeNotFound, "node %s is not known", r.GetId())).Err()
 }
 
 // TestImportApply: what --apply does is what the script says, and a drain of a

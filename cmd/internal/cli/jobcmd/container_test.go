@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // asked runs a submit and returns the spec that a coordinator would take on.
@@ -23,7 +23,7 @@ func asked(t *testing.T, args ...string) (*cluster.Spec, string) {
 	if code := w.Run(append([]string{"submit"}, args...)...); code != 0 {
 		t.Fatalf("submit %q: exit code %d: %s", args, code, w.Errs.String())
 	}
-	s, err := conv.SpecFromAPI(f.Requests[0].GetJobs()[0])
+	s, err := apiconv.SpecFromAPI(f.Requests[0].GetJobs()[0])
 	if err != nil {
 		t.Fatal(err)
 	}

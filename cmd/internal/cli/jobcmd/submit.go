@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/modelcmd"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // maxCount is how many jobs one request may hold.
@@ -103,7 +103,7 @@ func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitO
 	}
 	req := &apiv1.SubmitJobsRequest{RequestId: o.requestID}
 	for range count {
-		req.Jobs = append(req.Jobs, conv.SpecToAPI(&o.Spec))
+		req.Jobs = append(req.Jobs, apiconv.SpecToAPI(&o.Spec))
 	}
 	if n := proto.Size(req); n > maxRequestBytes {
 		return console.Usagef("--count %d: %d KiB of arguments and environment in all, at most %d may be in one request; submit fewer at once, or pass less with --export",

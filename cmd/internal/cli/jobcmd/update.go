@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 	"github.com/berth-scheduler/berth/cmd/internal/units"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // updateFlags are those of berth update, with what they set.
@@ -193,6 +193,6 @@ func SetUpdateDepends(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error
 		return nil
 	}
 	deps, anyOf, err := cluster.ParseDepends(v)
-	r.Depends, r.DependAny = conv.DependsToAPI(deps), anyOf
+	r.Depends, r.DependAny = apiconv.DependsToAPI(deps), anyOf
 	return err
 }

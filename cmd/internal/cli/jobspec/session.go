@@ -2,7 +2,7 @@ package jobspec
 
 import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // FromSession makes the job of a session: script only holds what the job has,
@@ -12,7 +12,7 @@ func (r *Request) FromSession(e *console.Env, name, script string) error {
 	if err := r.resolveSlurm(e, "", nil); err != nil {
 		return err
 	}
-	packed, err := conv.PackScript([]byte(script))
+	packed, err := apiconv.PackScript([]byte(script))
 	if err != nil {
 		return err
 	}

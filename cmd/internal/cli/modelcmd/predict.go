@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/model"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 type predictOptions struct {
@@ -102,7 +102,7 @@ func runPredict(ctx context.Context, e *console.Env, c *client.Client, o *predic
 func TestSubmit(ctx context.Context, e *console.Env, c *client.Client, spec *cluster.Spec) error {
 	var resp *apiv1.PredictResponse
 	err := c.Jobs(ctx, client.Reads, func(ctx context.Context, s client.JobService) (err error) {
-		resp, err = s.Predict(ctx, &apiv1.PredictRequest{Spec: conv.SpecToAPI(spec)})
+		resp, err = s.Predict(ctx, &apiv1.PredictRequest{Spec: apiconv.SpecToAPI(spec)})
 		return err
 	})
 	if err != nil {
@@ -158,7 +158,7 @@ func (o *predictOptions) describe(e *console.Env, args []string, dash int) (*api
 		e.Warnf("warning: %s", console.Escape(w))
 	}
 	o.Spec.Env = nil // of no use to a prediction
-	return conv.SpecToAPI(&o.Spec), nil
+	return apiconv.SpecToAPI(&o.Spec), nil
 }
 
 func printPredictions(e *console.Env, ps []*apiv1.Prediction, explain bool) {

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/golden"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // hooked is a server with webhooks.
@@ -44,7 +44,7 @@ func (h *hooked) AddWebhook(_ context.Context, r *apiv1.AddWebhookRequest) (*api
 
 func (h *hooked) RemoveWebhook(_ context.Context, r *apiv1.RemoveWebhookRequest) (*apiv1.RemoveWebhookResponse, error) {
 	if r.GetId() != 1 {
-		return nil, conv.Status(cluster.Errorf(cluster.CodeNotFound, "webhook %d is not known; see: berth webhook list", r.GetId())).Err()
+		return nil, apiconv.Status(cluster.Errorf(cluster.CodeNotFound, "webhook %d is not known; see: berth webhook list", r.GetId())).Err()
 	}
 	return &apiv1.RemoveWebhookResponse{}, nil
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/units"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // allocation is a job that only holds what it has, for who made it.
@@ -80,7 +80,7 @@ func sendSession(ctx context.Context, e *console.Env, c *client.Client, args *jo
 	if args.Spec.GPUType, err = find(ctx, c, args.Spec.GPUType); err != nil {
 		return nil, err
 	}
-	req := &apiv1.SubmitJobsRequest{RequestId: e.RequestID(), Jobs: []*apiv1.JobSpec{conv.SpecToAPI(&args.Spec)}}
+	req := &apiv1.SubmitJobsRequest{RequestId: e.RequestID(), Jobs: []*apiv1.JobSpec{apiconv.SpecToAPI(&args.Spec)}}
 	var resp *apiv1.SubmitJobsResponse
 	err = c.Jobs(ctx, client.Changes, func(ctx context.Context, s client.JobService) (err error) {
 		resp, err = s.SubmitJobs(ctx, req)

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // ListJobs reads jobs in Slurm's terms. full is that of a format which shows
@@ -31,7 +31,7 @@ func ListJobs(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.
 	}
 	req.Brief, req.PageSize, req.Columns = true, 20000, apiv1.JobColumnsOf_JOB_COLUMNS_OF_ALL
 	err := client.ListPages(ctx, c, req, func(resp *apiv1.ListJobsResponse) {
-		rows := slurmRows{conv.Columns{M: resp.GetColumns()}, v}
+		rows := slurmRows{apiconv.Columns{M: resp.GetColumns()}, v}
 		for i, s := range rows.M.GetTexts() {
 			rows.M.Texts[i] = console.Escape(s)
 		}
@@ -49,7 +49,7 @@ func ListJobs(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.
 
 // slurmRows are columns in Slurm's terms, as of now.
 type slurmRows struct {
-	conv.Columns
+	apiconv.Columns
 	*Viewer
 }
 
@@ -62,34 +62,34 @@ func (r slurmRows) read(s *slurm.Job, i int) {
 		s.State, s.Code = t[0], t[1]
 	}
 	s.Cluster, s.Times = option.ClusterName, r.times
-	s.ID, s.Name, s.User, s.UID = m.GetIds()[i], r.Text(m.GetNames(), i), r.Text(m.GetUsers(), i), conv.Cell(m.GetUids(), i)
+	s.ID, s.Name, s.User, s.UID = m.GetIds()[i], r.Text(m.GetNames(), i), r.Text(m.GetUsers(), i), apiconv.Cell(m.GetUids(), i)
 	s.Partition = cmp.Or(r.Text(m.GetPartitions(), i), NoPartition)
-	s.Account, s.QOS, s.Nice = r.Text(m.GetAccounts(), i), r.Text(m.GetQos(), i), conv.Cell(m.GetNices(), i)
+	s.Account, s.QOS, s.Nice = r.Text(m.GetAccounts(), i), r.Text(m.GetQos(), i), apiconv.Cell(m.GetNices(), i)
 	s.Reason = cmp.Or(r.Text(m.GetReasons(), i), "None")
-	s.Nodes, s.NodeList = int(max(1, conv.Cell(m.GetNodesWanted(), i))), r.Text(m.GetNodeLists(), i)
+	s.Nodes, s.NodeList = int(max(1, apiconv.Cell(m.GetNodesWanted(), i))), r.Text(m.GetNodeLists(), i)
 	s.Submitted, s.Eligible, s.Deadline = r.time(m.GetSubmitted(), i), r.time(m.GetEligible(), i), r.time(m.GetDeadlines(), i)
 	s.Started, s.Ended, s.Expected = r.time(m.GetStarted(), i), r.time(m.GetEnded(), i), r.time(m.GetEstimatedStarts(), i)
-	s.ExitCode, s.Signal = conv.Cell(m.GetExitCodes(), i), conv.Cell(m.GetSignals(), i)
-	s.Restarts, s.Requeue = int(conv.Cell(m.GetRestarts(), i)), conv.Cell(m.GetRequeues(), i)
-	s.Limit = time.Duration(conv.Cell(m.GetTimeLimits(), i)) * time.Millisecond
+	s.ExitCode, s.Signal = apiconv.Cell(m.GetExitCodes(), i), apiconv.Cell(m.GetSignals(), i)
+	s.Restarts, s.Requeue = int(apiconv.Cell(m.GetRestarts(), i)), apiconv.Cell(m.GetRequeues(), i)
+	s.Limit = time.Duration(apiconv.Cell(m.GetTimeLimits(), i)) * time.Millisecond
 	s.Dependency, s.ReqNodes = r.Text(m.GetDependencies(), i), r.Text(m.GetAskedNodes(), i)
-	gpus, nodes := conv.Cell(m.GetGpus(), i), int64(s.Nodes)
+	gpus, nodes := apiconv.Cell(m.GetGpus(), i), int64(s.Nodes)
 	s.GPUs, s.Gres = int(gpus)*s.Nodes, gresOf(gpus, r.Text(m.GetGpuTypes(), i))
-	s.Tasked = nodes * int64(max(1, conv.Cell(m.GetTasksPerNode(), i)))
-	s.MinCPUs = max(1, (conv.Cell(m.GetCpuMilli(), i)+999)/1000)
-	s.CPUs, s.MinMemMiB = nodes*s.MinCPUs, conv.Cell(m.GetMemMib(), i)
+	s.Tasked = nodes * int64(max(1, apiconv.Cell(m.GetTasksPerNode(), i)))
+	s.MinCPUs = max(1, (apiconv.Cell(m.GetCpuMilli(), i)+999)/1000)
+	s.CPUs, s.MinMemMiB = nodes*s.MinCPUs, apiconv.Cell(m.GetMemMib(), i)
 	s.MemUsedMiB = nodes * s.MinMemMiB
-	s.Priority = slurm.FirstPriority - int64(cmp.Or(conv.Cell(m.GetArrays(), i), s.ID)) // tasks of an array have one
+	s.Priority = slurm.FirstPriority - int64(cmp.Or(apiconv.Cell(m.GetArrays(), i), s.ID)) // tasks of an array have one
 	if IsHeld(s.Reason) {
 		s.Priority = 0
 	}
 	settle(s, st.Waiting(), r.now)
 	s.GID, s.Group = r.group(s.UID)
-	s.InArray(conv.Cell(m.GetArrays(), i), r.Text(m.GetArrayTasks(), i), conv.Cell(m.GetArrayThrottles(), i))
+	s.InArray(apiconv.Cell(m.GetArrays(), i), r.Text(m.GetArrayTasks(), i), apiconv.Cell(m.GetArrayThrottles(), i))
 }
 
 func (r slurmRows) time(col []int64, i int) time.Time {
-	if us := conv.Cell(col, i); us != 0 {
+	if us := apiconv.Cell(col, i); us != 0 {
 		return time.UnixMicro(us).In(r.now.Location())
 	}
 	return time.Time{}

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
-	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // TestRowsReadAsJobs prints each column of squeue of jobs that came as columns,
@@ -41,7 +41,7 @@ func TestRowsReadAsJobs(t *testing.T) {
 	}
 	jobs[1].Spec.Depends = []cluster.Dependency{{Kind: cluster.AfterOK, Job: 3}}
 	v := onlooker(now)
-	rows := slurmRows{conv.Columns{M: conv.JobColumns(jobs)}, v}
+	rows := slurmRows{apiconv.Columns{M: apiconv.JobColumns(jobs)}, v}
 	for i, s := range rows.M.Texts {
 		rows.M.Texts[i] = console.Escape(s)
 	}
@@ -59,7 +59,7 @@ func TestRowsReadAsJobs(t *testing.T) {
 	for i, j := range jobs {
 		var row slurm.Job
 		rows.read(&row, i)
-		one := Job(v, conv.JobToAPI(j, conv.JobDetail{}))
+		one := Job(v, apiconv.JobToAPI(j, apiconv.JobDetail{}))
 		var got, want bytes.Buffer
 		if err := q.Print(&got, []slurm.Job{row}, now); err != nil {
 			t.Fatal(err)

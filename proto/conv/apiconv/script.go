@@ -1,4 +1,4 @@
-package conv
+package apiconv
 
 import (
 	"bytes"

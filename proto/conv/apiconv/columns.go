@@ -1,4 +1,4 @@
-package conv
+package apiconv
 
 import (
 	"cmp"
@@ -152,8 +152,8 @@ func (c Columns) Job(i int) *apiv1.Job {
 		Account: c.Text(m.GetAccounts(), i), Qos: c.Text(m.GetQos(), i), Nice: Cell(m.GetNices(), i),
 		Dependency: c.Text(m.GetDependencies(), i), GpusWanted: Cell(m.GetGpus(), i), NodesWanted: Cell(m.GetNodesWanted(), i),
 		TasksPerNode: Cell(m.GetTasksPerNode(), i), NodeList: c.Text(m.GetNodeLists(), i), Signal: Cell(m.GetSignals(), i),
-		Submitted: toTime(cluster.Time(Cell(m.GetSubmitted(), i))), Started: toTime(cluster.Time(Cell(m.GetStarted(), i))),
-		Ended: toTime(cluster.Time(Cell(m.GetEnded(), i))), EstimatedStart: toTime(cluster.Time(Cell(m.GetEstimatedStarts(), i))),
+		Submitted: ToTime(cluster.Time(Cell(m.GetSubmitted(), i))), Started: ToTime(cluster.Time(Cell(m.GetStarted(), i))),
+		Ended: ToTime(cluster.Time(Cell(m.GetEnded(), i))), EstimatedStart: ToTime(cluster.Time(Cell(m.GetEstimatedStarts(), i))),
 	}
 	if j.ArrayJobId = Cell(m.GetArrays(), i); j.ArrayJobId != 0 {
 		j.ArrayThrottle = Cell(m.GetArrayThrottles(), i)

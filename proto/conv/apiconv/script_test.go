@@ -1,4 +1,4 @@
-package conv
+package apiconv
 
 import (
 	"bytes"
@@ -10,7 +10,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/draws"
 )
+
+var _ = draws.Fixed()
 
 func TestScriptRoundTrip(t *testing.T) {
 	t.Parallel()

@@ -1,4 +1,4 @@
-package conv
+package apiconv
 
 import (
 	"time"
@@ -39,6 +39,24 @@ var errorTable = [...]struct {
 	cluster.CodeUnavailable:     {codes.Unavailable, "UNAVAILABLE"},
 	cluster.CodeUnknown:         {codes.Unknown, "OUTCOME_UNKNOWN"},
 	cluster.CodeOutOfRange:      {codes.OutOfRange, "OUT_OF_RANGE"},
+}
+
+// Reason is the word by which clients find a class of errors again.
+func Reason(code cluster.Code) string {
+	if int(code) >= len(errorTable) {
+		code = cluster.CodeInternal
+	}
+	return errorTable[code].reason
+}
+
+// ClassOf is the class that a reason names; false when none is of that name.
+func ClassOf(reason string) (cluster.Code, bool) {
+	for code, row := range errorTable {
+		if row.reason == reason {
+			return cluster.Code(code), true
+		}
+	}
+	return 0, false
 }
 
 // internalMsg is all that users learn of an error that is ours to mend.
@@ -105,10 +123,8 @@ func FromStatus(err error) *cluster.Error {
 		if !ok || info.GetDomain() != ErrorDomain {
 			continue
 		}
-		for code, row := range errorTable {
-			if row.reason == info.GetReason() {
-				return &cluster.Error{Code: cluster.Code(code), Msg: st.Message()}
-			}
+		if code, known := ClassOf(info.GetReason()); known {
+			return &cluster.Error{Code: code, Msg: st.Message()}
 		}
 		if info.GetMetadata()[OutcomeKey] == OutcomeUnknown { // of a newer server
 			return &cluster.Error{Code: cluster.CodeUnknown, Msg: st.Message()}

@@ -1,0 +1,389 @@
+package apiconv
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// SpecFromAPI converts what a client sent and checks it with Spec.Check. The
+// error is a *cluster.Error of CodeInvalid that names the field. Signature
+// stays empty: the coordinator derives it.
+func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
+	if m == nil {
+		return nil, cluster.Errorf(cluster.CodeInvalid, "job: is missing")
+	}
+	s := &cluster.Spec{
+		Name: m.GetName(), Command: FromBytes(m.GetCommand()), Env: FromBytes(m.GetEnv()),
+		Dir: string(m.GetDir()), Image: m.GetImage(),
+		Exclusive: m.GetExclusive(), GPUType: m.GetGpuType(), Node: cluster.NodeID(m.GetNode()), Nodes: int(min(m.GetNodes(), MaxStored)), Tasks: int(min(m.GetTasksPerNode(), MaxStored)),
+		GPUMemMiB: m.GetGpuMemMib(), GPUMilli: m.GetGpuUtilMilli(),
+		MemMiB: m.GetMemMib(), CPUMilli: m.GetCpuMilli(),
+		Stdin: string(m.GetStdin()), Stdout: string(m.GetStdout()), Stderr: string(m.GetStderr()),
+		RequeueOnLoss: m.GetRequeueOnLoss(), Features: orNil(m.GetFeatures()), Comment: m.GetComment(), Script: orNil(m.GetScript()),
+		Objective: cluster.Objective(m.GetObjective()), MaxPowerW: m.GetMaxPowerW(), MaxCostMilli: m.GetMaxCostMilli(),
+		Partition: m.GetPartition(), Account: m.GetAccount(), QOS: m.GetQos(), Nice: m.GetNice(), OrCPU: m.GetOrCpu(),
+		Hold: m.GetHold(), DependAny: m.GetDependAny(), KillInvalidDepend: m.GetKillInvalidDepend(),
+		Truncate: m.GetTruncate(), Container: ContainerFrom(m.GetContainer()),
+	}
+	s.Depends = DependsFromAPI(m.GetDepends())
+	if m.GetGpus() > cluster.MaxGPUsPerJob { // before it is narrowed
+		return nil, cluster.Errorf(cluster.CodeInvalid, "gpus: %d is outside 0 to %d on each node; --nodes asks for several", m.GetGpus(), cluster.MaxGPUsPerJob)
+	}
+	s.GPUs = int(m.GetGpus())
+	var err error
+	if s.Duration, err = duration("expect", m.GetExpected()); err != nil {
+		return nil, err
+	}
+	if s.TimeLimit, err = duration("time", m.GetTimeLimit()); err != nil {
+		return nil, err
+	}
+	if s.DeadlineIn, err = duration("deadline", m.GetDeadlineIn()); err != nil {
+		return nil, err
+	}
+	if s.Deadline, err = moment("deadline", m.GetDeadline()); err != nil {
+		return nil, err
+	}
+	if s.Begin, err = moment("begin", m.GetBegin()); err != nil {
+		return nil, err
+	}
+	if s.Checkpoint, err = checkpointFromAPI(m); err != nil {
+		return nil, err
+	}
+	if s.Warning, err = warningFromAPI(m.GetWarning()); err != nil {
+		return nil, err
+	}
+	if s.Array, err = arrayFromAPI(m.GetArray()); err != nil {
+		return nil, err
+	}
+	if err := tellingFromAPI(s, m); err != nil {
+		return nil, err
+	}
+	if s.Where, err = whereFromAPI(m.GetWhere()); err != nil {
+		return nil, err
+	}
+	return s, s.Check()
+}
+
+func orNil(b []byte) []byte {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+// checkpointFromAPI reads the hook; a signal without a grace has the default.
+func checkpointFromAPI(m *apiv1.JobSpec) (cluster.Checkpoint, error) {
+	c := cluster.Checkpoint{Signal: m.GetCheckpointSignal()}
+	var err error
+	if c.Grace, err = duration("checkpoint", m.GetCheckpointGrace()); err != nil {
+		return c, err
+	}
+	if c.Signal == "" && c.Grace != 0 {
+		return c, cluster.Errorf(cluster.CodeInvalid, "checkpoint: has a grace and no signal; say which signal makes the job save its state")
+	}
+	if c.Signal != "" && m.GetCheckpointGrace() == nil {
+		c.Grace = cluster.DefaultCheckpointGrace
+	}
+	return c, nil
+}
+
+// moment reads a time, 0 for none.
+func moment(field string, t *timestamppb.Timestamp) (cluster.Time, error) {
+	if t == nil {
+		return 0, nil
+	}
+	if err := t.CheckValid(); err != nil {
+		return 0, cluster.Errorf(cluster.CodeInvalid, "%s: is not a valid time", field)
+	}
+	if at := cluster.TimeOf(t.AsTime()); at > 0 {
+		return at, nil
+	}
+	return -1, nil // 0 would be none; Spec.Check refuses it
+}
+
+func duration(field string, d *durationpb.Duration) (time.Duration, error) {
+	if d == nil {
+		return 0, nil
+	}
+	if err := d.CheckValid(); err != nil {
+		return 0, cluster.Errorf(cluster.CodeInvalid, "%s: is not a valid duration", field)
+	}
+	return d.AsDuration(), nil
+}
+
+// SpecToAPI is the reverse of SpecFromAPI; Signature is left out, and so is an
+// environment and script that lie outside of the spec.
+func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
+	return &apiv1.JobSpec{
+		Name: s.Name, Command: ToBytes(s.Command), Env: ToBytes(s.Env),
+		Dir: []byte(s.Dir), Image: s.Image, Gpus: uint32(max(0, s.GPUs)),
+		Exclusive: s.Exclusive, GpuType: s.GPUType, Node: string(s.Node), Nodes: uint32(max(0, s.Nodes)), TasksPerNode: uint32(max(0, s.Tasks)),
+		GpuMemMib: s.GPUMemMiB, GpuUtilMilli: s.GPUMilli, Expected: ToDuration(s.Duration),
+		MemMib: s.MemMiB, CpuMilli: s.CPUMilli, TimeLimit: ToDuration(s.TimeLimit),
+		Stdin: []byte(s.Stdin), Stdout: []byte(s.Stdout), Stderr: []byte(s.Stderr),
+		RequeueOnLoss: s.RequeueOnLoss, Features: s.Features, Comment: s.Comment, Script: s.Script,
+		Deadline: ToTime(s.Deadline), DeadlineIn: ToDuration(s.DeadlineIn), Objective: string(s.Objective), MaxPowerW: s.MaxPowerW, MaxCostMilli: s.MaxCostMilli,
+		CheckpointSignal: s.Checkpoint.Signal, CheckpointGrace: ToDuration(s.Checkpoint.Grace),
+		Partition: s.Partition, OrCpu: s.OrCPU,
+		Hold: s.Hold, Begin: ToTime(s.Begin), Depends: DependsToAPI(s.Depends), DependAny: s.DependAny, KillInvalidDepend: s.KillInvalidDepend,
+		Warning: warningToAPI(s.Warning), Truncate: s.Truncate, Container: containerToAPI(&s.Container),
+		Where:    whereToAPI(s.Where),
+		MailType: s.Mail.Events.String(), MailUser: s.Mail.To, IdleOk: ToDuration(s.IdleOK), NoResize: s.NoResize,
+		Account: s.Account, Qos: s.QOS, Nice: s.Nice,
+		Array: arrayToAPI(s.Array),
+	}
+}
+
+// GPULookup says which type of GPU a card is and its index on its node now.
+// For a card that is gone it returns "" and 0. The node may be empty, when
+// only the card is known.
+type GPULookup func(cluster.NodeID, cluster.GPUID) (typ string, index int)
+
+// JobDetail is what JobToAPI cannot read from the job itself, and how much of
+// the job to tell.
+type JobDetail struct {
+	// GPU may be nil; then shares carry no type.
+	GPU GPULookup
+	// QueuePosition is the job's place in its GPU's queue from 1, 0 for none.
+	QueuePosition int
+	// Reason replaces the stored reason when its code is set: the planner
+	// keeps the numbers of why a job waits outside the state.
+	Reason cluster.Reason
+	// Throttle is how many tasks of the job's array may run at once now.
+	Throttle int
+	// Brief leaves out spec, attempts and predictions. Whole reads an environment
+	// that lies outside of the spec, which lists and watches leave out.
+	Brief, Whole bool
+	// Redact leaves out what only the owner and administrators may see: the
+	// command, environment, image, mounts, paths, comment and features, and
+	// the details of reasons.
+	Redact bool
+}
+
+// JobToAPI converts j for users. The prediction is that of the last attempt,
+// or for a waiting job the one for the GPU type it waits for, the type it asks
+// for, or the first.
+func JobToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
+	if d.GPU == nil {
+		d.GPU = func(cluster.NodeID, cluster.GPUID) (string, int) { return "", 0 }
+	}
+	reason := j.Reason
+	if d.Reason.Code != "" {
+		reason = d.Reason
+	}
+	m := &apiv1.Job{
+		Id: uint64(j.ID), User: j.Owner.Name, Uid: uint32(j.Owner.UID),
+		State: j.State.String(), Reason: string(reason.Code), ReasonDetail: reason.Detail,
+		Submitted: ToTime(j.Submitted), Started: ToTime(j.Started), Ended: ToTime(j.Ended),
+		EstimatedStart: ToTime(j.EstStart), Queue: string(j.Queue),
+		QueuePosition: uint32(max(0, d.QueuePosition)), Revision: j.Revision,
+		CancelRequested: j.Cancel != nil,
+	}
+	if j.Spec != nil {
+		m.Name, m.GpusWanted, m.Partition, m.Dependency = j.Spec.Name, uint32(max(0, j.Spec.GPUs)), j.Spec.Partition, j.Dependency()
+		m.Account, m.Qos, m.Nice = j.Spec.Account, j.Spec.QOS, j.Spec.Nice
+		if j.Spec.Ranked() {
+			m.NodesWanted, m.TasksPerNode = uint32(j.Spec.NodeCount()), uint32(j.Spec.TaskCount())
+		}
+	}
+	taskToAPI(m, j, d.Throttle)
+	if a := j.Last(); a != nil && !j.State.Waiting() {
+		m.Node, m.Gpus = string(a.Berth.Node), attemptShares(a, d.GPU)
+		m.NodeList = cluster.FoldNames(a.NodeIDs())
+		m.ExitCode, m.Signal = exitToAPI(a.Exit)
+	}
+	if d.Redact {
+		m.ReasonDetail = ""
+	}
+	if d.Brief {
+		return m
+	}
+	if a := j.Last(); a != nil && !j.State.Waiting() {
+		m.Measured, m.Neighbours = MeasuredToAPI(a.Usage), jobIDs(a.Neighbours)
+	}
+	if e, ok := jobEstimate(j, d.GPU); ok {
+		m.Predicted = EstimateToAPI(e)
+	}
+	for _, e := range j.Estimates {
+		m.Predictions = append(m.Predictions, EstimateToAPI(e))
+	}
+	for i := range j.Attempts {
+		m.Attempts = append(m.Attempts, attemptToAPI(&j.Attempts[i], d.GPU))
+	}
+	if j.Spec != nil {
+		m.Spec = SpecToAPI(j.Spec)
+		m.Spec.Script = nil // a list of jobs would be as long as all their scripts
+		if j.Spec.Bulk != nil && d.Whole && !d.Redact {
+			env, _ := j.Spec.Large()
+			m.Spec.Env = ToBytes(env)
+		}
+	}
+	if d.Redact {
+		redact(m)
+	}
+	return m
+}
+
+// redact leaves of each reason its code alone: a detail may quote what the job
+// printed, or name its image and its files.
+func redact(m *apiv1.Job) {
+	for _, a := range m.Attempts {
+		a.ReasonDetail = ""
+		for _, p := range a.Parts {
+			p.ReasonDetail = ""
+		}
+	}
+	s := m.Spec
+	if s == nil {
+		return
+	}
+	s.Command, s.Image, s.Container = nil, "", nil
+	s.Env, s.Features, s.Comment = nil, nil, ""
+	s.Dir, s.Stdin, s.Stdout, s.Stderr = nil, nil, nil, nil
+	s.MailType, s.MailUser = "", ""
+}
+
+func jobEstimate(j *cluster.Job, gpu GPULookup) (cluster.Estimate, bool) {
+	if a := j.Last(); a != nil && !j.State.Waiting() {
+		return a.Estimate, true
+	}
+	if j.Queue != "" {
+		if typ, _ := gpu("", j.Queue); typ != "" {
+			if e, ok := cluster.EstimateFor(j.Estimates, typ); ok {
+				return e, true
+			}
+		}
+	}
+	if j.Spec != nil && j.Spec.GPUType != "" {
+		if e, ok := cluster.EstimateFor(j.Estimates, j.Spec.GPUType); ok {
+			return e, true
+		}
+	}
+	if len(j.Estimates) == 0 {
+		return cluster.Estimate{}, false
+	}
+	return j.Estimates[0], true
+}
+
+func attemptToAPI(a *cluster.Attempt, gpu GPULookup) *apiv1.Attempt {
+	m := &apiv1.Attempt{
+		No: a.No, State: a.State.String(), Reason: string(a.Reason.Code), ReasonDetail: a.Reason.Detail,
+		Node: string(a.Berth.Node), Gpus: attemptShares(a, gpu),
+		Placed: ToTime(a.Placed), Started: ToTime(a.Started), Ended: ToTime(a.Ended),
+		Why: a.Why, Overtook: a.Overtook, Neighbours: jobIDs(a.Neighbours),
+		Predicted: EstimateToAPI(a.Estimate), Measured: MeasuredToAPI(a.Usage), Token: uint64(a.Token),
+		Parts: partsToAPI(a, gpu), Port: uint32(a.Port), Progress: progressToAPI(a.Progress),
+	}
+	m.ExitCode, m.Signal = exitToAPI(a.Exit)
+	return m
+}
+
+// attemptShares are the shares of an attempt on its first node.
+func attemptShares(a *cluster.Attempt, gpu GPULookup) []*apiv1.GPUShare {
+	out := sharesToAPI(&a.Berth, gpu)
+	for i, s := range out {
+		s.Share.GrantedMib = Granted(a, i)
+	}
+	return out
+}
+
+func sharesToAPI(b *cluster.Berth, gpu GPULookup) []*apiv1.GPUShare {
+	var out []*apiv1.GPUShare
+	for _, g := range b.GPUs {
+		typ, index := gpu(b.Node, g.GPU)
+		out = append(out, &apiv1.GPUShare{
+			Uuid: string(g.GPU), Type: typ, Index: uint32(max(0, index)),
+			Share: &apiv1.Share{MemMib: g.Share.MemMiB, Milli: g.Share.Milli, Exclusive: g.Share.Exclusive},
+		})
+	}
+	return out
+}
+
+func exitToAPI(e *cluster.Exit) (code *int32, signal int32) {
+	if e == nil {
+		return nil, 0
+	}
+	c := e.Code
+	return &c, e.Signal
+}
+
+// EstimateToAPI converts a prediction; the parts of the memory estimate are
+// the caller's to add.
+func EstimateToAPI(e cluster.Estimate) *apiv1.Prediction {
+	return &apiv1.Prediction{
+		GpuType: e.GPUType, GpuMemMib: e.GPUMemMiB, GpuMemP95Mib: e.GPUMemP95MiB, GpuUtilMilli: e.Milli,
+		Seconds: e.Duration.Seconds(), HostMemMib: e.HostMemMiB, CpuMilli: e.CPUMilli, PowerW: e.PowerW,
+		Confidence: float64(e.ConfidenceMilli) / 1000, Source: e.Source,
+	}
+}
+
+// MeasuredToAPI converts what was measured, nil when nothing was.
+func MeasuredToAPI(u cluster.Usage) *apiv1.Measured {
+	if u == (cluster.Usage{}) {
+		return nil
+	}
+	return &apiv1.Measured{
+		GpuMemMib: u.GPUMemPeakMiB, GpuUtilMilli: u.Milli, Seconds: u.Duration.Seconds(),
+		HostMemMib: u.HostMemPeakMiB, CpuMilli: u.CPUMilli, GpuOom: u.GPUOOM, PowerW: u.PowerW,
+		Profile: profileToAPI(u.Profile),
+	}
+}
+
+// ToTime converts a time; the zero one becomes nil.
+func ToTime(t cluster.Time) *timestamppb.Timestamp {
+	if t == 0 {
+		return nil
+	}
+	return timestamppb.New(t.Std())
+}
+
+// ToDuration converts a duration; none becomes nil.
+func ToDuration(d time.Duration) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return durationpb.New(d)
+}
+
+func jobIDs(ids []cluster.JobID) []uint64 {
+	var out []uint64
+	for _, id := range ids {
+		out = append(out, uint64(id))
+	}
+	return out
+}
+
+// ToBytes converts texts that need not be UTF-8.
+func ToBytes(in []string) [][]byte {
+	var out [][]byte
+	for _, s := range in {
+		out = append(out, []byte(s))
+	}
+	return out
+}
+
+// FromBytes converts back.
+func FromBytes(in [][]byte) []string {
+	var out []string
+	for _, b := range in {
+		out = append(out, string(b))
+	}
+	return out
+}
+
+// MaxStored bounds small counts in stored messages.
+const MaxStored = 1 << 20
+
+// Granted is how much memory an attempt may have of its GPU i where its share was cut
+// to what it uses, else 0. What an idle policy cut is fenced at that.
+func Granted(a *cluster.Attempt, i int) int64 {
+	if !a.WasCut() || a.Idle != nil && len(a.Idle.Was) > 0 {
+		return 0
+	}
+	return a.Granted(i)
+}
