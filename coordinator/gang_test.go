@@ -210,7 +210,7 @@ func TestGuaranteesRefuseWholeNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	const told = "its user is of no team with a guarantee; it may borrow when preemptible"
-	why, err := apiv1.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: ids[0]})
+	why, err := apirpc.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: ids[0]})
 	if err != nil {
 		t.Fatal(err)
 	}

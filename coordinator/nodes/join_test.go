@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/roles"
 	"github.com/berth-scheduler/berth/fsm"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
 )
 
 // certs sign everything, and count.
@@ -146,7 +147,7 @@ func TestJoin(t *testing.T) {
 // TestOnlyJoinIsOpenToStrangers: of the service for nodes.
 func TestOnlyJoinIsOpenToStrangers(t *testing.T) {
 	t.Parallel()
-	all := nodev1.NodeService_ServiceDesc.Methods
+	all := noderpc.NodeService_ServiceDesc.Methods
 	got := joinOnly(all)
 	if len(got) != 1 || got[0].MethodName != "Join" || len(all) < 3 {
 		t.Errorf("open are %v", slices.Collect(func(yield func(string) bool) {
