@@ -14,6 +14,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/scheduler/policies"
+	"github.com/berth-scheduler/berth/scheduler/policies/order"
 )
 
 const preempted = nodev1.AttemptState_ATTEMPT_STATE_PREEMPTED
@@ -21,7 +22,7 @@ const preempted = nodev1.AttemptState_ATTEMPT_STATE_PREEMPTED
 // lasCluster plans by least attained service, with a clock of the test's.
 func lasCluster(t *testing.T, o coordtest.Options) (*coordtest.Cluster, *atomic.Int64) {
 	t.Helper()
-	p, err := policies.New("slot+las", policies.Options{LAS: policies.LAS{Promote: policies.PromoteAfter}})
+	p, err := policies.New("slot+las", policies.Options{LAS: order.LAS{Promote: order.PromoteAfter}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ type Class struct {
 	Cards []int32
 	// used and empty index the same places: a card is in the one or the other.
 	Used, Empty *Tree
-	Loads       *loadTree // made when first asked for
+	Loads       *LoadTree // made when first asked for
 	// groups are the nodes that have such cards; free[k] is the set of groups
 	// with k empty cards.
 	Groups []Group
@@ -224,9 +224,7 @@ func (f *Fleet) classify() {
 			f.Classes = append(f.Classes, Class{ClassKey: k, Rep: f.Cards[first].GPU})
 		}
 	}, func(int32) {})
-	slices.SortFunc(f.Classes, func(a, b Class) int {
-		return cmp.Or(cmp.Compare(a.GPUType, b.GPUType), cmp.Compare(a.Sellable, b.Sellable), rules.CompareBool(a.Shareable, b.Shareable), cmp.Compare(a.Realm, b.Realm))
-	})
+	slices.SortFunc(f.Classes, func(a, b Class) int { return a.Compare(&b.ClassKey) })
 	for i := range f.Classes {
 		at[f.Classes[i].ClassKey] = int32(i)
 	}

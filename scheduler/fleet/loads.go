@@ -11,15 +11,15 @@ type LoadLeaf struct {
 	Count     int64 // cards of the class on the node
 }
 
-// loadTree finds the card with the least load on a node large enough.
-type loadTree struct {
+// LoadTree finds the card with the least load on a node large enough.
+type LoadTree struct {
 	Leaves int
 	At     []LoadLeaf
 }
 
 // NewLoadTree is a tree of n places that nobody can wait at.
-func NewLoadTree(n int) *loadTree {
-	t := &loadTree{Leaves: 1}
+func NewLoadTree(n int) *LoadTree {
+	t := &LoadTree{Leaves: 1}
 	for t.Leaves < n {
 		t.Leaves *= 2
 	}
@@ -31,7 +31,7 @@ func NewLoadTree(n int) *loadTree {
 }
 
 // Build makes the inner nodes.
-func (t *loadTree) Build() {
+func (t *LoadTree) Build() {
 	for i := t.Leaves - 1; i >= 1; i-- {
 		t.At[i] = best(&t.At[2*i], &t.At[2*i+1])
 	}
@@ -42,7 +42,7 @@ func best(a, b *LoadLeaf) LoadLeaf {
 }
 
 // SetLoad changes the load of leaf i.
-func (t *loadTree) SetLoad(i int, load int64) {
+func (t *LoadTree) SetLoad(i int, load int64) {
 	i += t.Leaves
 	t.At[i].Load = load
 	for i /= 2; i >= 1; i /= 2 {
@@ -61,14 +61,14 @@ func (l *LoadLeaf) Large(want *LoadLeaf) bool {
 
 // Least returns the leftmost place with the least load among those large
 // enough for want, or -1.
-func (t *loadTree) Least(want *LoadLeaf) int {
+func (t *LoadTree) Least(want *LoadLeaf) int {
 	found := -1
 	t.search(1, 0, t.Leaves, want, &found)
 	return found
 }
 
 // search looks through the subtree i over width leaves from lo on.
-func (t *loadTree) search(i, lo, width int, want *LoadLeaf, found *int) {
+func (t *LoadTree) search(i, lo, width int, want *LoadLeaf, found *int) {
 	l := &t.At[i]
 	if !l.Large(want) {
 		return

@@ -3,6 +3,7 @@ package policies
 import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 )
 
 // Arrivals begins to decide about jobs that come one by one onto nodes on which
@@ -15,11 +16,11 @@ func (n native) Arrivals(nodes []*cluster.Node, led *cluster.Ledger) (scheduler.
 
 // Arrivals is that of the scheduler's own pass.
 func (e *engine) Arrivals(nodes []*cluster.Node, led *cluster.Ledger) (scheduler.Offers, bool) {
-	if !e.place.lone || e.opt.Tenants != nil {
+	if !e.place.Lone || e.opt.Tenants != nil {
 		return nil, false
 	}
 	a := &arrivals{e: e, p: newPass(&cluster.Snapshot{Nodes: nodes, Ledger: led}, e)}
-	a.p.placer = e.place.make(a.p)
+	a.p.Rule = e.place.Make(a.p.Scene, a.p.turns)
 	return a, true
 }
 
@@ -29,60 +30,38 @@ type arrivals struct {
 	p *pass
 }
 
+// counter is a placer that learns of who comes one by one, instead of being made anew.
+type counter interface {
+	Arrives(p *scene.Scene, t *scene.Task)
+	Decided(p *scene.Scene, t *scene.Task, ok bool)
+}
+
 // Offer implements scheduler.Offers. The id of j must be higher than all
 // before it.
 func (a *arrivals) Offer(now cluster.Time, index uint64, j *cluster.Job) (cluster.Start, bool) {
 	p := a.p
-	p.now, p.plan = int64(now), cluster.Plan{BaseIndex: index}
-	p.snap.Now, p.snap.Index = now, index
+	p.Now, p.Plan = int64(now), cluster.Plan{BaseIndex: index}
+	p.Snap.Now, p.Snap.Index = now, index
 	if !j.State.Waiting() || j.Cancel != nil {
 		return cluster.Start{}, false
 	}
-	t := p.newTask(j)
-	p.tasks = append(p.tasks[:0], t)
-	f, fragments := p.placer.(*fgd)
-	if fragments {
-		f.arrives(p, t)
+	t := p.NewTask(j)
+	p.Tasks = append(p.Tasks[:0], t)
+	c, counts := p.Rule.(counter)
+	if counts {
+		c.Arrives(p.Scene, t)
 	} else {
-		p.placer = a.e.place.make(p)
+		p.Rule = a.e.place.Make(p.Scene, p.turns)
 	}
-	ok := p.start(t)
-	if fragments {
-		f.decided(p, t, ok)
+	ok := p.starter.start(t)
+	if counts {
+		c.Decided(p.Scene, t, ok)
 	}
 	if !ok {
 		return cluster.Start{}, false
 	}
-	for i := range p.plan.Starts[0].Berths() {
-		p.runs[len(p.runs)-1-i].fresh = false
+	for i := range p.Plan.Starts[0].Berths() {
+		p.Fleet.Runs[len(p.Fleet.Runs)-1-i].Fresh = false
 	}
-	return p.plan.Starts[0], true
-}
-
-// arrives brings the target workload up to those that run and t.
-func (f *fgd) arrives(p *pass, t *task) {
-	n := len(p.runs) + 1
-	n -= newest(n)
-	if n == f.counted && !f.stale {
-		return
-	}
-	f.stale = false
-	for f.counted > n { // the step has grown
-		f.count(p, p.newTask(p.runs[f.counted-1].job), -1)
-	}
-	for f.counted < min(n, len(p.runs)) {
-		f.count(p, p.newTask(p.runs[f.counted].job), 1)
-	}
-	if f.counted < n {
-		f.count(p, t, 1)
-	}
-	f.aim()
-}
-
-// decided takes t back if it does not run and was counted.
-func (f *fgd) decided(p *pass, t *task, ok bool) {
-	if !ok && f.counted > len(p.runs) {
-		f.count(p, t, -1)
-		f.stale = true
-	}
+	return p.Plan.Starts[0], true
 }

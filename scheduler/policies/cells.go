@@ -9,6 +9,8 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler/cells"
+	"github.com/berth-scheduler/berth/scheduler/policies/mirror"
+	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 )
 
 // Tenancy says who is guaranteed what. With it any placement and order runs
@@ -32,7 +34,6 @@ func (t *Tenancy) Of(o cluster.Owner) string {
 
 // Bind works out whose cells the cards of a snapshot are.
 func (t *Tenancy) Bind(snap *cluster.Snapshot) *cells.Binding { return t.bind(snap, true) }
-
 func (t *Tenancy) bind(snap *cluster.Snapshot, rest bool) *cells.Binding {
 	jobs := make([]cells.Job, 0, len(snap.Running))
 	for _, j := range snap.Running {
@@ -96,36 +97,37 @@ type guard struct {
 }
 
 func newGuard(p *pass) *guard {
-	g := &guard{p: p, ten: p.opt.Tenants, mode: modeAny, label: make([]string, len(p.f.cards)), kept: make([]cluster.JobID, len(p.f.cards)),
+	g := &guard{p: p, ten: p.opt.Tenants, mode: modeAny, label: make([]string, len(p.Fleet.Cards)), kept: make([]cluster.JobID, len(p.Fleet.Cards)),
 		blocked: map[string]struct{}{}, heads: map[cluster.JobID]bool{}, cleared: map[cluster.JobID][]cluster.JobID{}}
-	g.b = g.ten.bind(p.snap, p.opt.MinRun >= 0)
+	g.b = g.ten.bind(p.Snap, p.opt.MinRun >= 0)
+	p.Fence, p.starter.guard = g, g
 	g.read()
 	return g
 }
 
 // read takes over whose each card is.
 func (g *guard) read() {
-	for i := range g.p.f.cards {
-		g.label[i], _ = g.b.Holder(g.p.f.cards[i].use.ID)
+	for i := range g.p.Fleet.Cards {
+		g.label[i], _ = g.b.Holder(g.p.Fleet.Cards[i].Use.ID)
 	}
-	clear(g.p.failed)
+	clear(g.p.starter.failed)
 }
 
-// allows reports whether t may lie on a card, as far as cells go. Who lies in a
+// Allows reports whether t may lie on a card, as far as cells go. Who lies in a
 // cell is either its tenant or somebody who borrows, never both on one card.
-func (g *guard) allows(t *task, ci int32) bool {
-	if g.kept[ci] != 0 && g.kept[ci] != t.id {
+func (g *guard) Allows(t *scene.Task, ci int32) bool {
+	if g.kept[ci] != 0 && g.kept[ci] != t.ID {
 		return false
 	}
-	whose, of := g.label[ci], g.ten.Of(t.job.Owner)
+	whose, of := g.label[ci], g.ten.Of(t.Job.Owner)
 	switch {
 	case whose == "":
 		return g.mode >= modeLoose
 	case whose != of && (g.mode < modeAny || !g.lendable(t)):
 		return false
 	}
-	for _, r := range g.p.f.cards[ci].on {
-		if o := g.ten.Of(g.p.runs[r.run].job.Owner); (o == whose) != (of == whose) {
+	for _, r := range g.p.Fleet.Cards[ci].On {
+		if o := g.ten.Of(g.p.Fleet.Runs[r.Run].Job.Owner); (o == whose) != (of == whose) {
 			return false
 		}
 	}
@@ -134,15 +136,15 @@ func (g *guard) allows(t *task, ci int32) bool {
 
 // allowsAll holds the choice of a placer that remembers scores against the
 // cells once more.
-func (g *guard) allowsAll(t *task, cards []int32) bool {
-	return !slices.ContainsFunc(cards, func(ci int32) bool { return !g.allows(t, ci) })
+func (g *guard) allowsAll(t *scene.Task, cards []int32) bool {
+	return !slices.ContainsFunc(cards, func(ci int32) bool { return !g.Allows(t, ci) })
 }
 
-func (g *guard) lendable(t *task) bool { return lendable(g.p.snap, t.job, g.p.opt.MinRun >= 0) }
+func (g *guard) lendable(t *scene.Task) bool { return lendable(g.p.Snap, t.Job, g.p.opt.MinRun >= 0) }
 
 // key parts tasks of one shape that may lie on different cards.
-func (g *guard) key(t *task) cellKey {
-	return cellKey{g.ten.Of(t.job.Owner), g.mode, g.lendable(t)}
+func (g *guard) key(t *scene.Task) cellKey {
+	return cellKey{g.ten.Of(t.Job.Owner), g.mode, g.lendable(t)}
 }
 
 // cellKey is the part of a shape that cells need.
@@ -157,63 +159,63 @@ type cellKey struct {
 func (g *guard) run(queues bool) {
 	p := g.p
 	g.queues = queues
-	for _, t := range p.sorted() {
-		of := g.ten.Of(t.job.Owner)
-		if _, ok := g.blocked[of]; of == "" || t.gpus == 0 || ok {
+	for _, t := range p.turns.Sorted() {
+		of := g.ten.Of(t.Job.Owner)
+		if _, ok := g.blocked[of]; of == "" || t.GPUs == 0 || ok {
 			continue
 		}
 		if g.startOwn(t) {
 			continue
 		}
-		if len(g.cleared[t.id]) > 0 || g.waitsForRoom(t) {
+		if len(g.cleared[t.ID]) > 0 || g.waitsForRoom(t) {
 			continue
 		}
 		if g.everHeld(t) { // the cells are in use: none of the tenant passes it but by backfill
 			g.blocked[of] = struct{}{}
-			g.heads[t.id] = true
+			g.heads[t.ID] = true
 			if p.opt.Backfill == BackfillEASY && !queues {
 				g.mode = modeMine
-				p.holdCards(t)
+				p.keeper.holdCards(t)
 			}
 		}
 	}
-	for _, t := range p.sorted() {
-		if t.gone || g.waitsForRoom(t) {
+	for _, t := range p.turns.Sorted() {
+		if t.Gone || g.waitsForRoom(t) {
 			continue
 		}
 		switch {
-		case g.start(t) || p.opt.Backfill == BackfillAny || t.gpus > 0 && queues && !t.spans():
+		case g.start(t) || p.opt.Backfill == BackfillAny || t.GPUs > 0 && queues && !t.Spans():
 		case p.opt.Backfill == BackfillEASY:
 			g.mode = modeLoose
-			p.hold(t)
-		case p.everFits(t):
-			p.head = t
+			p.keeper.hold(t)
+		case p.EverFits(t):
+			p.keeper.head = t
 			return
 		}
 	}
 }
 
 // waitsForRoom reports whether cards are being cleared for t.
-func (g *guard) waitsForRoom(t *task) bool { return slices.Contains(g.kept, t.id) }
+func (g *guard) waitsForRoom(t *scene.Task) bool { return slices.Contains(g.kept, t.ID) }
 
 // start tries t on the tenant's cells, then on what is nobody's, then on what
 // others leave.
-func (g *guard) start(t *task) bool {
-	if t.gpus == 0 {
-		return g.p.start(t)
+func (g *guard) start(t *scene.Task) bool {
+	if t.GPUs == 0 {
+		return g.p.starter.start(t)
 	}
 	if g.queues { // a placer that queues who does not fit is asked once
 		if g.mode = modeLoose; g.lendable(t) {
 			g.mode = modeAny
 		}
-		return g.p.start(t)
+		return g.p.starter.start(t)
 	}
 	for m := modeMine; m <= modeAny; m++ {
-		if m == modeAny && !g.lendable(t) || m == modeMine && (g.ten.Of(t.job.Owner) == "" || g.heads[t.id]) {
+		if m == modeAny && !g.lendable(t) || m == modeMine && (g.ten.Of(t.Job.Owner) == "" || g.heads[t.ID]) {
 			continue
 		}
 		g.mode = m
-		if g.p.start(t) {
+		if g.p.starter.start(t) {
 			return true
 		}
 	}
@@ -221,16 +223,16 @@ func (g *guard) start(t *task) bool {
 }
 
 // types lists the types of card on which t can lie, the fastest first.
-func (g *guard) types(t *task) []string {
+func (g *guard) types(t *scene.Task) []string {
 	type on struct {
 		name string
 		dur  int64
 	}
 	var all []on
-	for c := range t.needs {
-		name := g.p.f.classes[c].gpuType
-		if t.needs[c].ok && !slices.ContainsFunc(all, func(o on) bool { return o.name == name }) {
-			all = append(all, on{name, t.needs[c].dur})
+	for c := range t.Needs {
+		name := g.p.Fleet.Classes[c].GPUType
+		if t.Needs[c].OK && !slices.ContainsFunc(all, func(o on) bool { return o.name == name }) {
+			all = append(all, on{name, t.Needs[c].Dur})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b on) int { return cmp.Or(cmp.Compare(a.dur, b.dur), cmp.Compare(a.name, b.name)) })
@@ -242,38 +244,38 @@ func (g *guard) types(t *task) []string {
 }
 
 // everHeld reports whether the tenant's cells could hold t if they were empty.
-func (g *guard) everHeld(t *task) bool {
-	of := g.ten.Of(t.job.Owner)
-	return slices.ContainsFunc(g.types(t), func(name string) bool { return g.b.Widest(of, name) >= t.gpus })
+func (g *guard) everHeld(t *scene.Task) bool {
+	of := g.ten.Of(t.Job.Owner)
+	return slices.ContainsFunc(g.types(t), func(name string) bool { return g.b.Widest(of, name) >= t.GPUs })
 }
 
 // startOwn starts t if its tenant is guaranteed the room, or has it cleared.
-func (g *guard) startOwn(t *task) bool {
-	of := g.ten.Of(t.job.Owner)
+func (g *guard) startOwn(t *scene.Task) bool {
+	of := g.ten.Of(t.Job.Owner)
 	var types []string
 	for _, name := range g.types(t) {
-		if g.b.Guaranteed(of, name, t.gpus) {
+		if g.b.Guaranteed(of, name, t.GPUs) {
 			types = append(types, name)
 		}
 	}
 	if len(types) == 0 { // beside others of the tenant there may be room
 		g.mode = modeMine
-		return !g.queues && g.p.start(t)
+		return !g.queues && g.p.starter.start(t)
 	}
 	for g.mode = modeMine; g.mode <= modeLoose && !g.queues; g.mode++ {
-		if g.p.start(t) {
+		if g.p.starter.start(t) {
 			return true
 		}
 	}
 	for _, name := range types {
-		r := cells.Request{ID: t.id, Tenant: of, GPUType: name, GPUs: t.gpus, Preemptible: g.lendable(t)}
+		r := cells.Request{ID: t.ID, Tenant: of, GPUType: name, GPUs: t.GPUs, Preemptible: g.lendable(t)}
 		a := g.b.Place(r, func(gpus []cluster.GPUID, victims []cluster.JobID) bool { return g.holds(t, gpus, victims) })
 		if len(a.GPUs) == 0 {
 			continue
 		}
 		g.read() // cells may be bound otherwise now
 		if a.Now {
-			g.p.place(t, g.cards(a.GPUs))
+			g.p.starter.place(t, g.cards(a.GPUs))
 			return true
 		}
 		g.b.Take(r, a)
@@ -286,51 +288,51 @@ func (g *guard) startOwn(t *task) bool {
 func (g *guard) cards(gpus []cluster.GPUID) []int32 {
 	out := make([]int32, 0, len(gpus))
 	for _, id := range gpus {
-		out = append(out, g.p.f.cardAt[id])
+		out = append(out, g.p.Fleet.CardAt[id])
 	}
 	return out
 }
 
 // holds reports whether cards of one group, and what the node has beside them
 // once some have ended there, are enough for t.
-func (g *guard) holds(t *task, gpus []cluster.GPUID, victims []cluster.JobID) bool {
+func (g *guard) holds(t *scene.Task, gpus []cluster.GPUID, victims []cluster.JobID) bool {
 	p := g.p
 	group := int32(-1)
 	for _, id := range gpus {
-		ci, ok := p.f.cardAt[id]
-		if !ok || group >= 0 && p.f.cards[ci].group != group || g.kept[ci] != 0 {
+		ci, ok := p.Fleet.CardAt[id]
+		if !ok || group >= 0 && p.Fleet.Cards[ci].Group != group || g.kept[ci] != 0 {
 			return false
 		}
-		group = p.f.cards[ci].group
+		group = p.Fleet.Cards[ci].Group
 	}
-	gr := &p.f.groups[group]
-	h := &p.f.hosts[gr.host]
-	if !t.needs[gr.class].ok || t.job.Spec.Node != "" && t.job.Spec.Node != h.node.ID {
+	gr := &p.Fleet.Groups[group]
+	h := &p.Fleet.Hosts[gr.Host]
+	if !t.Needs[gr.Class].OK || t.Job.Spec.Node != "" && t.Job.Spec.Node != h.Node.ID {
 		return false
 	}
-	cpu, mem := h.use.CPUMilli-h.use.UsedCPU, h.use.MemMiB-h.use.UsedMem
-	for _, ri := range h.runs {
-		r := &p.runs[ri]
-		ending := r.job.State == cluster.JobCompleting || r.job.Cancel != nil || r.job.Preempting()
-		if !r.fresh && (ending && len(victims) > 0 || slices.Contains(victims, r.job.ID)) {
-			cpu, mem = cpu+r.berth.CPUMilli, mem+r.berth.MemMiB
+	cpu, mem := h.Use.CPUMilli-h.Use.UsedCPU, h.Use.MemMiB-h.Use.UsedMem
+	for _, ri := range h.Runs {
+		r := &p.Fleet.Runs[ri]
+		ending := r.Job.State == cluster.JobCompleting || r.Job.Cancel != nil || r.Job.Preempting()
+		if !r.Fresh && (ending && len(victims) > 0 || slices.Contains(victims, r.Job.ID)) {
+			cpu, mem = cpu+r.Berth.CPUMilli, mem+r.Berth.MemMiB
 		}
 	}
 	if len(victims) > 0 || !g.empty(gpus) {
-		return cpu >= t.cpu && mem >= t.mem
+		return cpu >= t.CPU && mem >= t.Mem
 	}
 	for _, id := range gpus { // now: as the ledger says
-		c := &p.f.cards[p.f.cardAt[id]]
-		if n := &t.needs[gr.class]; c.use.FreeShares() < 1 || n.share.MemMiB > c.use.FreeMiB() || n.share.Milli > c.use.FreeMilli() || n.share.Exclusive && c.use.Shares > 0 {
+		c := &p.Fleet.Cards[p.Fleet.CardAt[id]]
+		if n := &t.Needs[gr.Class]; c.Use.FreeShares() < 1 || n.Share.MemMiB > c.Use.FreeMiB() || n.Share.Milli > c.Use.FreeMilli() || n.Share.Exclusive && c.Use.Shares > 0 {
 			return false
 		}
 	}
-	return cpu >= t.cpu && mem >= t.mem
+	return cpu >= t.CPU && mem >= t.Mem
 }
 
 func (g *guard) empty(gpus []cluster.GPUID) bool {
 	for _, id := range gpus {
-		if g.p.f.cards[g.p.f.cardAt[id]].use.Shares > 0 {
+		if g.p.Fleet.Cards[g.p.Fleet.CardAt[id]].Use.Shares > 0 {
 			return false
 		}
 	}
@@ -338,31 +340,31 @@ func (g *guard) empty(gpus []cluster.GPUID) bool {
 }
 
 // clearFor proposes to end those in the way, and keeps the cards meanwhile.
-func (g *guard) clearFor(t *task, a cells.Answer) {
+func (g *guard) clearFor(t *scene.Task, a cells.Answer) {
 	p := g.p
 	for _, ci := range g.cards(a.GPUs) {
-		g.kept[ci] = t.id
+		g.kept[ci] = t.ID
 	}
-	g.cleared[t.id] = a.Victims
+	g.cleared[t.ID] = a.Victims
 	for _, id := range a.Victims {
-		i, ok := slices.BinarySearchFunc(p.runs, id, func(r run, id cluster.JobID) int {
-			if r.fresh { // those of this pass stand behind
+		i, ok := slices.BinarySearchFunc(p.Fleet.Runs, id, func(r mirror.Run, id cluster.JobID) int {
+			if r.Fresh { // those of this pass stand behind
 				return 1
 			}
-			return cmp.Compare(r.job.ID, id)
+			return cmp.Compare(r.Job.ID, id)
 		})
-		if !ok || len(p.plan.Preempt) >= p.opt.MaxPreempt {
+		if !ok || !p.MayAsk() {
 			continue
 		}
-		p.plan.Preempt = append(p.plan.Preempt, cluster.Preemption{
-			Job: id, Attempt: p.runs[i].job.Live().No, For: t.id,
-			Why: fmt.Sprintf("tenant %s is guaranteed the %d GPUs that it borrowed a part of", g.ten.Of(t.job.Owner), t.gpus),
+		p.Plan.Preempt = append(p.Plan.Preempt, cluster.Preemption{
+			Job: id, Attempt: p.Fleet.Runs[i].Job.Live().No, For: t.ID,
+			Why: fmt.Sprintf("tenant %s is guaranteed the %d GPUs that it borrowed a part of", g.ten.Of(t.Job.Owner), t.GPUs),
 		})
 	}
 }
 
 // took enters a start in the binding.
-func (g *guard) took(t *task, gpus []cluster.GPUShare) {
+func (g *guard) took(t *scene.Task, gpus []cluster.GPUShare) {
 	if len(gpus) == 0 {
 		return
 	}
@@ -370,21 +372,21 @@ func (g *guard) took(t *task, gpus []cluster.GPUShare) {
 	for _, s := range gpus {
 		a.GPUs = append(a.GPUs, s.GPU)
 	}
-	name := g.p.f.classes[g.p.f.groups[g.p.f.cards[g.p.f.cardAt[a.GPUs[0]]].group].class].gpuType
-	of := g.ten.Of(t.job.Owner)
-	a.Guaranteed = g.b.Guaranteed(of, name, t.gpus)
-	g.b.Take(cells.Request{ID: t.id, Tenant: of, GPUType: name, GPUs: t.gpus, Preemptible: g.lendable(t)}, a)
+	name := g.p.Fleet.Classes[g.p.Fleet.Groups[g.p.Fleet.Cards[g.p.Fleet.CardAt[a.GPUs[0]]].Group].Class].GPUType
+	of := g.ten.Of(t.Job.Owner)
+	a.Guaranteed = g.b.Guaranteed(of, name, t.GPUs)
+	g.b.Take(cells.Request{ID: t.ID, Tenant: of, GPUType: name, GPUs: t.GPUs, Preemptible: g.lendable(t)}, a)
 }
 
 // reason says why t waits as far as its tenant goes; the code is empty when
 // that is not why.
-func (g *guard) reason(t *task) cluster.Reason {
-	of := g.ten.Of(t.job.Owner)
-	if vs := g.cleared[t.id]; g.waitsForRoom(t) {
+func (g *guard) reason(t *scene.Task) cluster.Reason {
+	of := g.ten.Of(t.Job.Owner)
+	if vs := g.cleared[t.ID]; g.waitsForRoom(t) {
 		return cluster.Reason{Code: cluster.ReasonResources, Detail: fmt.Sprintf("its cards in the cells of team %s are being cleared: %d that borrowed them are asked to end, others end already", of, len(vs))}
 	}
 	for _, name := range g.types(t) {
-		if why := g.b.Why(cells.Request{ID: t.id, Tenant: of, GPUType: name, GPUs: t.gpus, Preemptible: g.lendable(t), Sent: SentHome(g.p.snap, t.job)}); why != "" {
+		if why := g.b.Why(cells.Request{ID: t.ID, Tenant: of, GPUType: name, GPUs: t.GPUs, Preemptible: g.lendable(t), Sent: SentHome(g.p.Snap, t.Job)}); why != "" {
 			return cluster.Reason{Code: cluster.ReasonTenantCells, Detail: why}
 		}
 	}

@@ -7,6 +7,9 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/policies/order"
+	"github.com/berth-scheduler/berth/scheduler/policies/place"
+	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 )
 
 // Policy decides which of the waiting jobs of a snapshot start, and where.
@@ -51,7 +54,7 @@ type Options struct {
 	Backfill Backfill
 	Evict    Eviction
 	// LAS sets the queues of the order "las".
-	LAS LAS
+	LAS order.LAS
 	// Tenants guarantees cells to groups of users, see Tenancy; nil is nobody.
 	Tenants *Tenancy
 }
@@ -60,8 +63,8 @@ type Options struct {
 // order, sorted.
 func Names() []string {
 	var out []string
-	for _, p := range placements() {
-		out = append(out, p.name)
+	for _, p := range place.All() {
+		out = append(out, p.Name)
 	}
 	slices.Sort(out)
 	return out
@@ -70,8 +73,8 @@ func Names() []string {
 // Orders lists the orders that combine with any placement, sorted.
 func Orders() []string {
 	var out []string
-	for _, o := range orders() {
-		out = append(out, o.name)
+	for _, o := range order.All() {
+		out = append(out, o.Name)
 	}
 	slices.Sort(out)
 	return out
@@ -80,11 +83,11 @@ func Orders() []string {
 // New makes a policy by name: a placement, or "placement+order". The error is
 // a *cluster.Error of CodeInvalid that lists the names.
 func New(name string, opt Options) (Policy, error) {
-	place, order, both := strings.Cut(name, "+")
+	where, who, both := strings.Cut(name, "+")
 	switch {
 	case !both:
-		order = opt.Order
-	case opt.Order != "" && opt.Order != order:
+		who = opt.Order
+	case opt.Order != "" && opt.Order != who:
 		return nil, cluster.Errorf(cluster.CodeInvalid, "policy %q and order %q: name one order", name, opt.Order)
 	}
 	if err := opt.check(); err != nil {
@@ -99,34 +102,35 @@ func New(name string, opt Options) (Policy, error) {
 	if opt.MinRun == 0 {
 		opt.MinRun = 10 * time.Minute
 	}
-	i := slices.IndexFunc(placements(), func(p placement) bool { return p.name == place })
+	i := slices.IndexFunc(place.All(), func(p place.Placement) bool { return p.Name == where })
 	if i < 0 {
-		return nil, cluster.Errorf(cluster.CodeInvalid, "policy %q is not known; the policies are %s", place, strings.Join(Names(), ", "))
+		return nil, cluster.Errorf(cluster.CodeInvalid, "policy %q is not known; the policies are %s", where, strings.Join(Names(), ", "))
 	}
-	k := slices.IndexFunc(orders(), func(o ordering) bool { return o.name == order })
-	if k < 0 && (order != "" || both) {
-		return nil, cluster.Errorf(cluster.CodeInvalid, "order %q of policy %q is not known; the orders are %s", order, place, strings.Join(Orders(), ", "))
+	k := slices.IndexFunc(order.All(), func(o order.Order) bool { return o.Name == who })
+	if k < 0 && (who != "" || both) {
+		return nil, cluster.Errorf(cluster.CodeInvalid, "order %q of policy %q is not known; the orders are %s", who, where, strings.Join(Orders(), ", "))
 	}
-	pl := placements()[i]
-	if pl.mode != "" {
-		opt.Base.Mode = pl.mode
+	pl := place.All()[i]
+	if pl.Mode != "" {
+		opt.Base.Mode = pl.Mode
 	} else {
 		opt.Base.Mode = scheduler.ModeFFD
 	}
-	if k < 0 && pl.own == "" && opt.Tenants != nil {
-		pl.own = "size" // one queue, in the order of the scheduler's own pass
+	if k < 0 && pl.Own == "" && opt.Tenants != nil {
+		pl.Own = "size" // one queue, in the order of the scheduler's own pass
 	}
-	if k < 0 && pl.own == "" {
-		return native{pl.name, opt.Base}, nil
+	if k < 0 && pl.Own == "" {
+		return native{pl.Name, opt.Base}, nil
 	}
-	full := place
-	if order == "" || order == pl.own {
-		order = pl.own
+	full := where
+	if who == "" || who == pl.Own {
+		who = pl.Own
 	} else {
-		full += "+" + order
+		full += "+" + who
 	}
-	k = slices.IndexFunc(orders(), func(o ordering) bool { return o.name == order })
-	return &engine{name: full, opt: opt, place: pl, order: orders()[k]}, nil
+	k = slices.IndexFunc(order.All(), func(o order.Order) bool { return o.Name == who })
+	set := scene.Settings{Pol: opt.Base, Label: full, MarginMilli: pl.MarginMilli, MaxPreempt: opt.MaxPreempt, Seed: opt.Seed}
+	return &engine{name: full, opt: opt, set: set, place: pl, order: order.All()[k]}, nil
 }
 
 // check tells which option is not known.
@@ -151,49 +155,13 @@ type native struct {
 func (n native) Name() string                             { return n.name }
 func (n native) Plan(snap *cluster.Snapshot) cluster.Plan { return scheduler.Schedule(snap, n.pol) }
 
-// placement is a rule where a job goes. own is the order that its source
-// gives it; one without is the scheduler's own pass unless an order is named.
-type placement struct {
-	name string
-	mode scheduler.Mode
-	own  string
-	make func(*pass) placer
-	// marginMilli is added to predicted memory, in thousandths of it.
-	marginMilli int64
-	// queues is a placement that keeps queues of cards itself, last one that
-	// has the last word about preemptions, see finisher.
-	queues, last bool
-	// lone is a placement that places who comes alone by what is free and
-	// nothing else.
-	lone bool
-}
-
-// placements is the table of all rules. It is a function, so that nobody can
-// change it.
-func placements() []placement {
-	return []placement{
-		{name: "ffd", make: func(*pass) placer { return firstFit{} }},
-		{name: "slot", mode: scheduler.ModeSlot, make: func(*pass) placer { return firstFit{} }},
-		{name: "firstfit", own: "fifo", lone: true, make: func(*pass) placer { return firstFit{} }},
-		{name: "consolidate", own: "fifo", make: func(*pass) placer { return consolidate{} }},
-		{name: "bestfit", own: "fifo", lone: true, make: func(*pass) placer { return bestFit{} }},
-		{name: "random", own: "fifo", lone: true, make: func(p *pass) placer { return byChance{p.opt.Seed ^ p.snap.Index} }},
-		{name: "fgd", own: "fifo", lone: true, make: newFGD},
-		{name: "reactive", own: "fifo", make: newReactive, last: true},
-		{name: "schedtune", own: "fifo", make: newSchedTune, marginMilli: schedTuneError, queues: true},
-		{name: "lucid", own: "qssf", make: func(*pass) placer { return lucid{} }},
-		{name: "horus", own: "fifo", make: func(p *pass) placer { return horus{p.now} }},
-		{name: "muri", own: "srsf", make: newMuri},
-		{name: "gavel", own: "rounds", make: newGavel},
-	}
-}
-
 // engine is a placement with an order: one queue, one pass over it.
 type engine struct {
 	name  string
 	opt   Options
-	place placement
-	order ordering
+	set   scene.Settings
+	place place.Placement
+	order order.Order
 }
 
 func (e *engine) Name() string { return e.name }
@@ -203,58 +171,17 @@ func (e *engine) Tenancy() *Tenancy { return e.opt.Tenants }
 
 // MakesRoomForDeadlines tells that who was promised a deadline takes the place of
 // those who may be preempted.
-func (e *engine) MakesRoomForDeadlines() bool { return e.order.name == "edf" && e.opt.Tenants == nil }
+func (e *engine) MakesRoomForDeadlines() bool { return e.order.Name == "edf" && e.opt.Tenants == nil }
 
 // CountsUse tells that the order goes by what users had, Snapshot.Service.
-func (e *engine) CountsUse() bool { return e.order.name == "fairshare" }
+func (e *engine) CountsUse() bool { return e.order.Name == "fairshare" }
 
 // StartsOnly tells that plans hold nothing but starts, for jobs that stand in
 // no queue of a card: a caller who sees that nobody fits need not ask.
 func (e *engine) StartsOnly() bool {
-	return !e.place.queues && !e.place.last && e.order.over == nil && e.opt.Tenants == nil
+	return !e.place.Queues && !e.place.Last && e.order.Over == nil && e.opt.Tenants == nil
 }
 
 func (e *engine) Plan(snap *cluster.Snapshot) cluster.Plan {
 	return e.run(newPass(snap, e))
-}
-
-// run makes the plan of a pass.
-func (e *engine) run(p *pass) cluster.Plan {
-	p.placer = e.place.make(p)
-	ranked := e.opt.Evict == EvictRanked && e.order.over != nil && e.opt.Tenants == nil
-	switch {
-	case e.opt.Tenants != nil:
-		p.cells = newGuard(p)
-		p.cells.run(e.place.queues)
-	case ranked:
-		p.rerank()
-	default:
-		p.inOrder(e.place.queues)
-	}
-	if f, ok := p.placer.(finisher); ok {
-		f.finish(p)
-	} else {
-		p.leaveQueues()
-	}
-	p.tell()
-	if !ranked && p.cells == nil {
-		p.preempt()
-	}
-	return p.plan
-}
-
-// inOrder starts those who wait by the order, with the rule of backfill.
-// queues tells that who needs GPUs and does not fit stands in the queue of a
-// card, so that no room has to be kept but for jobs over several nodes.
-func (p *pass) inOrder(queues bool) {
-	for _, t := range p.sorted() {
-		switch {
-		case p.start(t) || p.opt.Backfill == BackfillAny || t.gpus > 0 && queues && !t.spans():
-		case p.opt.Backfill == BackfillEASY:
-			p.hold(t)
-		case p.everFits(t):
-			p.head = t
-			return
-		}
-	}
 }

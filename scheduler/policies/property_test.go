@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
+	"github.com/berth-scheduler/berth/scheduler/policies/place"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
@@ -193,7 +194,7 @@ func withTerms(t *rapid.T, s *cluster.Snapshot) *cluster.Snapshot {
 				x.Deadline = 0
 			}
 			if rapid.Bool().Draw(t, "measured") {
-				x.Stages = rapid.SampledFrom([]policies.Stages{computes(), prepares(), {300 * ms, 100 * ms, 50 * ms}}).Draw(t, "stages")
+				x.Stages = rapid.SampledFrom([]place.Stages{computes(), prepares(), {300 * ms, 100 * ms, 50 * ms}}).Draw(t, "stages")
 				x.Iteration = x.Stages[0] + x.Stages[1]
 			}
 			s.Terms[j.ID] = x

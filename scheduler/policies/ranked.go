@@ -2,10 +2,12 @@ package policies
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/policies/order"
+	"github.com/berth-scheduler/berth/scheduler/policies/place"
+	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 )
 
 // Backfill says who may pass the first in the order that does not fit.
@@ -13,7 +15,7 @@ type Backfill string
 
 // The rules of backfill.
 const (
-	// BackfillEASY lets those pass who do not delay it, see pass.hold.
+	// BackfillEASY lets those pass who do not delay it, see keeper.hold.
 	BackfillEASY Backfill = ""
 	// BackfillNone lets nobody pass: the queue of a batch system without
 	// backfill, and of the simulator of Lucid (ASPLOS 2023) for fifo, sjf and
@@ -43,7 +45,7 @@ const (
 
 // ranking is one of those among whom the cards are counted off.
 type ranking struct {
-	ranked
+	order.Ranked
 	run   int32 // -1 for one who waits
 	stays int8  // 0 for who runs and keeps its place among equals
 	id    cluster.JobID
@@ -51,17 +53,25 @@ type ranking struct {
 	spans bool
 }
 
+// ranker ranks who waits and who runs anew, and counts the cards off.
+type ranker struct {
+	*scene.Scene
+	turns   *order.Turns
+	starter *starter
+	evictor *evictor
+}
+
 // rerank starts those who wait by rank, ends those who run beyond their rank,
 // and leaves the others alone.
-func (p *pass) rerank() {
-	if rule, ok := p.placer.(teamer); ok {
-		p.regroup(rule)
+func (rk *ranker) rerank() {
+	if rule, ok := rk.Rule.(place.Teamer); ok {
+		rk.regroup(rule)
 		return
 	}
-	getting, losing := p.countOff()
-	var failed *task
+	getting, losing := rk.countOff()
+	var failed *scene.Task
 	for _, t := range getting {
-		if p.start(t) {
+		if rk.starter.start(t) {
 			continue
 		}
 		if failed = cmpOr(failed, t); len(losing) > 0 {
@@ -72,17 +82,14 @@ func (p *pass) rerank() {
 		return
 	}
 	for _, ri := range losing {
-		if len(p.plan.Preempt) == p.opt.MaxPreempt {
+		if !rk.MayAsk() {
 			return
 		}
-		r := &p.runs[ri]
-		p.plan.Preempt = append(p.plan.Preempt, cluster.Preemption{
-			Job: r.job.ID, Attempt: r.job.Live().No, For: failed.id, Why: fmt.Sprintf("%s: the cards are counted off before its turn", p.label),
-		})
+		rk.Ask(&rk.Fleet.Runs[ri], failed.ID, "the cards are counted off before its turn")
 	}
 }
 
-func cmpOr(a, b *task) *task {
+func cmpOr(a, b *scene.Task) *scene.Task {
 	if a != nil {
 		return a
 	}
@@ -91,28 +98,28 @@ func cmpOr(a, b *task) *task {
 
 // countOff returns who waits and gets cards, in the order of rank, and who runs
 // and gets none, the last of the order first.
-func (p *pass) countOff() (getting []*task, losing []int32) {
-	all := p.rankAll()
-	left := make([]int64, len(p.f.classes)) // thousandths of cards
+func (rk *ranker) countOff() (getting []*scene.Task, losing []int32) {
+	all := rk.rankAll()
+	left := make([]int64, len(rk.Fleet.Classes)) // thousandths of cards
 	for c := range left {
-		left[c] = int64(p.f.classes[c].count) * whole
+		left[c] = int64(rk.Fleet.Classes[c].Count) * cluster.WholeGPU
 	}
-	p.takePinned(left)
+	rk.takePinned(left)
 	for i := range all {
 		x := &all[i]
 		switch {
 		case x.run >= 0:
-			if c, want := p.heldBy(x.run); left[c] >= want {
+			if c, want := rk.heldBy(x.run); left[c] >= want {
 				left[c] -= want
 			} else {
 				losing = append(losing, x.run)
 			}
-		case x.t.gpus == 0:
-			getting = append(getting, x.t)
+		case x.Task.GPUs == 0:
+			getting = append(getting, x.Task)
 		default:
-			if c, want := p.wants(x.t, left); c >= 0 {
+			if c, want := rk.wants(x.Task, left); c >= 0 {
 				left[c] -= want
-				getting = append(getting, x.t)
+				getting = append(getting, x.Task)
 			}
 		}
 	}
@@ -122,43 +129,43 @@ func (p *pass) countOff() (getting []*task, losing []int32) {
 
 // rankAll ranks who waits and who runs and may be ended. Among equals in the
 // first part of the key who runs goes first, unless Options.LAS says otherwise.
-func (p *pass) rankAll() []ranking {
-	all := make([]ranking, 0, len(p.tasks)+len(p.runs))
-	for _, t := range p.sorted() { // prepares the order
-		x := ranking{ranked: ranked{1, p.order.key(p, &t.facts), t}, run: -1, stays: 1, id: t.id, spans: t.spans()}
-		if p.aged(t) {
-			x.ranked = ranked{0, key{t.since, 0}, t}
+func (rk *ranker) rankAll() []ranking {
+	all := make([]ranking, 0, len(rk.Tasks)+len(rk.Fleet.Runs))
+	for _, t := range rk.turns.Sorted() { // prepares the order
+		x := ranking{Ranked: order.Ranked{Aged: 1, Key: rk.turns.Key(&t.Facts), Task: t}, run: -1, stays: 1, id: t.ID, spans: t.Spans()}
+		if rk.turns.Aged(t) {
+			x.Ranked = order.Ranked{Aged: 0, Key: scene.Key{A: t.Since, B: 0}, Task: t}
 		}
 		all = append(all, x)
 	}
-	for ri := range p.runs {
-		if r := &p.runs[ri]; r.part == 0 && p.counts(int32(ri)) {
-			f := p.factsOfRun(r)
-			x := ranking{ranked: ranked{1, p.order.key(p, &f), nil}, run: int32(ri), id: f.id, cards: len(p.gangs.held(int32(ri))), spans: r.parts > 1}
+	for ri := range rk.Fleet.Runs {
+		if r := &rk.Fleet.Runs[ri]; r.Part == 0 && rk.counts(int32(ri)) {
+			f := rk.FactsOfRun(r)
+			x := ranking{Ranked: order.Ranked{Aged: 1, Key: rk.turns.Key(&f), Task: nil}, run: int32(ri), id: f.ID, cards: len(rk.Fleet.Held(int32(ri))), spans: r.Parts > 1}
 			all = append(all, x)
 		}
 	}
 	slices.SortFunc(all, func(x, y ranking) int {
-		c := cmp.Or(cmp.Compare(x.aged, y.aged), cmp.Compare(x.a, y.a))
-		if c == 0 && !p.opt.LAS.ByArrival {
+		c := cmp.Or(cmp.Compare(x.Aged, y.Aged), cmp.Compare(x.A, y.A))
+		if c == 0 && !rk.turns.LAS.ByArrival {
 			c = cmp.Compare(x.stays, y.stays)
 		}
-		return cmp.Or(c, cmp.Compare(x.b, y.b), cmp.Compare(x.id, y.id))
+		return cmp.Or(c, cmp.Compare(x.B, y.B), cmp.Compare(x.id, y.id))
 	})
 	return all
 }
 
 // counts reports whether a run is among those who are ranked: it may be ended,
 // and has cards of nodes in service.
-func (p *pass) counts(ri int32) bool {
-	c, _ := p.heldBy(ri)
-	return c >= 0 && p.mayEnd(&p.runs[ri])
+func (rk *ranker) counts(ri int32) bool {
+	c, _ := rk.heldBy(ri)
+	return c >= 0 && rk.evictor.mayEnd(&rk.Fleet.Runs[ri])
 }
 
 // takePinned takes off what those hold who cannot be ended.
-func (p *pass) takePinned(left []int64) {
-	for ri := range p.runs {
-		if c, want := p.heldBy(int32(ri)); c >= 0 && p.runs[ri].part == 0 && !p.mayEnd(&p.runs[ri]) {
+func (rk *ranker) takePinned(left []int64) {
+	for ri := range rk.Fleet.Runs {
+		if c, want := rk.heldBy(int32(ri)); c >= 0 && rk.Fleet.Runs[ri].Part == 0 && !rk.evictor.mayEnd(&rk.Fleet.Runs[ri]) {
 			left[c] -= want
 		}
 	}
@@ -166,12 +173,12 @@ func (p *pass) takePinned(left []int64) {
 
 // heldBy is what the attempt of a run holds on all of its nodes: of which class,
 // and how many thousandths of cards.
-func (p *pass) heldBy(ri int32) (class int32, milli int64) {
+func (rk *ranker) heldBy(ri int32) (class int32, milli int64) {
 	class = -1
-	for _, g := range p.gangs.held(ri) {
-		if ci, ok := p.f.cardAt[g.GPU]; ok {
-			class = p.f.groups[p.f.cards[ci].group].class
-			milli += dominant(g.Share, p.f.classes[class].sellable)
+	for _, g := range rk.Fleet.Held(ri) {
+		if ci, ok := rk.Fleet.CardAt[g.GPU]; ok {
+			class = rk.Fleet.Groups[rk.Fleet.Cards[ci].Group].Class
+			milli += scene.Dominant(g.Share, rk.Fleet.Classes[class].Sellable)
 		}
 	}
 	return class, milli
@@ -179,12 +186,12 @@ func (p *pass) heldBy(ri int32) (class int32, milli int64) {
 
 // wants is the class on which t ends soonest of those with enough left, -1
 // when there is none, and what it would take of it.
-func (p *pass) wants(t *task, left []int64) (class int32, milli int64) {
+func (rk *ranker) wants(t *scene.Task, left []int64) (class int32, milli int64) {
 	class = -1
-	for c := range t.needs {
-		n := &t.needs[c]
-		want := dominant(n.share, p.f.classes[c].sellable) * int64(t.cards())
-		if n.ok && left[c] >= want && (class < 0 || n.dur < t.needs[class].dur) {
+	for c := range t.Needs {
+		n := &t.Needs[c]
+		want := scene.Dominant(n.Share, rk.Fleet.Classes[c].Sellable) * int64(t.Cards())
+		if n.OK && left[c] >= want && (class < 0 || n.Dur < t.Needs[class].Dur) {
 			class, milli = int32(c), want
 		}
 	}

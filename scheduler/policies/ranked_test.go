@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler/policies"
+	"github.com/berth-scheduler/berth/scheduler/policies/order"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
@@ -18,7 +19,7 @@ import (
 func comparing() []policies.Options {
 	return []policies.Options{
 		{Backfill: policies.BackfillNone}, {Backfill: policies.BackfillAny},
-		{Evict: policies.EvictRanked, MinRun: -1}, {Evict: policies.EvictRanked, LAS: policies.LAS{Limits: []time.Duration{time.Hour}, ByArrival: true}},
+		{Evict: policies.EvictRanked, MinRun: -1}, {Evict: policies.EvictRanked, LAS: order.LAS{Limits: []time.Duration{time.Hour}, ByArrival: true}},
 	}
 }
 
@@ -31,8 +32,8 @@ func TestOptionsAreChecked(t *testing.T) {
 	}{
 		{"backfill", policies.Options{Backfill: "easy"}, `backfill "easy" is not known; want "none", "any" or nothing`},
 		{"eviction", policies.Options{Evict: "all"}, `eviction "all" is not known; want "ranked" or nothing`},
-		{"limits in disorder", policies.Options{LAS: policies.LAS{Limits: []time.Duration{2, 1}}}, "the shortest first"},
-		{"a limit of 0", policies.Options{LAS: policies.LAS{Limits: []time.Duration{0}}}, "want spans above 0"},
+		{"limits in disorder", policies.Options{LAS: order.LAS{Limits: []time.Duration{2, 1}}}, "the shortest first"},
+		{"a limit of 0", policies.Options{LAS: order.LAS{Limits: []time.Duration{0}}}, "want spans above 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -74,18 +75,18 @@ func TestCountingOff(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		order  string
-		las    policies.LAS
+		las    order.LAS
 		pinned cluster.JobID
 		waits  []*cluster.Job
 		want   []cluster.JobID // who is ended
 	}{
-		{"shorter than one", "srtf", policies.LAS{}, 0, []*cluster.Job{Job(3, Exclusive, Lasts(30*m))}, []cluster.JobID{1}},
-		{"shorter than both", "srtf", policies.LAS{}, 0, []*cluster.Job{Job(3, GPUs(4), Lasts(m))}, []cluster.JobID{1, 2}},
-		{"longer than both", "srtf", policies.LAS{}, 0, []*cluster.Job{Job(3, GPUs(4), Lasts(500*m))}, nil},
-		{"the long one is not to be ended", "srtf", policies.LAS{}, 1, []*cluster.Job{Job(3, GPUs(2), Lasts(m))}, []cluster.JobID{2}},
-		{"no room beside who is not to be ended", "srtf", policies.LAS{}, 1, []*cluster.Job{Job(3, GPUs(3), Lasts(m))}, nil},
-		{"who runs stays in its queue", "las", policies.LAS{Limits: []time.Duration{1000 * time.Hour}}, 0, []*cluster.Job{Job(3, GPUs(4), Waited(300*m), Lasts(m))}, nil},
-		{"who came first goes first in it", "las", policies.LAS{Limits: []time.Duration{1000 * time.Hour}, ByArrival: true}, 0, []*cluster.Job{Job(3, GPUs(4), Waited(300*m), Lasts(m))}, []cluster.JobID{2, 1}},
+		{"shorter than one", "srtf", order.LAS{}, 0, []*cluster.Job{Job(3, Exclusive, Lasts(30*m))}, []cluster.JobID{1}},
+		{"shorter than both", "srtf", order.LAS{}, 0, []*cluster.Job{Job(3, GPUs(4), Lasts(m))}, []cluster.JobID{1, 2}},
+		{"longer than both", "srtf", order.LAS{}, 0, []*cluster.Job{Job(3, GPUs(4), Lasts(500*m))}, nil},
+		{"the long one is not to be ended", "srtf", order.LAS{}, 1, []*cluster.Job{Job(3, GPUs(2), Lasts(m))}, []cluster.JobID{2}},
+		{"no room beside who is not to be ended", "srtf", order.LAS{}, 1, []*cluster.Job{Job(3, GPUs(3), Lasts(m))}, nil},
+		{"who runs stays in its queue", "las", order.LAS{Limits: []time.Duration{1000 * time.Hour}}, 0, []*cluster.Job{Job(3, GPUs(4), Waited(300*m), Lasts(m))}, nil},
+		{"who came first goes first in it", "las", order.LAS{Limits: []time.Duration{1000 * time.Hour}, ByArrival: true}, 0, []*cluster.Job{Job(3, GPUs(4), Waited(300*m), Lasts(m))}, []cluster.JobID{2, 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -5,34 +5,18 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/company"
+	"github.com/berth-scheduler/berth/scheduler/policies/mirror"
+	"github.com/berth-scheduler/berth/scheduler/policies/place"
+	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 )
-
-// teamer is a placer that forms groups of jobs with as many cards each, which
-// share all of them.
-type teamer interface {
-	// speeds appends how fast each of a group on cards of a class runs, one job
-	// alone being 1. It depends on nothing but teams.kindOf of each.
-	speeds(p *pass, class int32, group []member, out []float64) []float64
-}
-
-// member is a job of a team.
-type member struct {
-	id    cluster.JobID
-	t     *task // of one who waits
-	run   int32 // of one who runs, else -1
-	job   *cluster.Job
-	share cluster.Share
-	est   cluster.Estimate
-	cpu   int64
-	kind  int32
-}
 
 // team is a group in the making, on as many cards as each of it asks for.
 type team struct {
 	class   int32
 	gpus    int
 	rank    int // of the first of it
-	members []member
+	members []place.Member
 	kind    int32
 	speed   float64 // what it gets done, one job alone being 1
 	cards   []int32 // where some of it run already
@@ -41,8 +25,8 @@ type team struct {
 
 // teams is a pass that forms all groups anew.
 type teams struct {
-	p       *pass
-	rule    teamer
+	p       *ranker
+	rule    place.Teamer
 	all     []*team
 	left    []int // cards by class that are not spoken for
 	kinds   map[kindKey]int32
@@ -57,19 +41,19 @@ type teams struct {
 //
 // Source: the rounds of Muri (Zhao et al., SIGCOMM 2022, section 4.2), whose
 // matching is Blossom's.
-func (p *pass) regroup(rule teamer) {
-	g := &teams{p: p, rule: rule, left: make([]int, len(p.f.classes)), kinds: map[kindKey]int32{}, pairs: map[[2]int32]float64{}, claimed: map[int32]struct{}{}}
-	for gi := range p.f.groups {
-		for _, ci := range p.f.groups[gi].cards {
-			if !slices.ContainsFunc(p.f.cards[ci].on, func(o resident) bool { return !p.counts(o.run) }) {
-				g.left[p.f.groups[gi].class]++
+func (rk *ranker) regroup(rule place.Teamer) {
+	g := &teams{p: rk, rule: rule, left: make([]int, len(rk.Fleet.Classes)), kinds: map[kindKey]int32{}, pairs: map[[2]int32]float64{}, claimed: map[int32]struct{}{}}
+	for gi := range rk.Fleet.Groups {
+		for _, ci := range rk.Fleet.Groups[gi].Cards {
+			if !slices.ContainsFunc(rk.Fleet.Cards[ci].On, func(o mirror.Resident) bool { return !rk.counts(o.Run) }) {
+				g.left[rk.Fleet.Groups[gi].Class]++
 			}
 		}
 	}
-	all := p.rankAll()
+	all := rk.rankAll()
 	for _, x := range all {
-		if x.run < 0 && x.t.gpus == 0 {
-			p.start(x.t)
+		if x.run < 0 && x.Task.GPUs == 0 {
+			rk.starter.start(x.Task)
 		}
 	}
 	capacity := slices.Clone(g.left)
@@ -87,7 +71,7 @@ func (p *pass) regroup(rule teamer) {
 func (g *teams) form(all []ranking) {
 	in := make([]bool, len(all))
 	for i := range all {
-		if in[i] || all[i].run < 0 && all[i].t.gpus == 0 {
+		if in[i] || all[i].run < 0 && all[i].Task.GPUs == 0 {
 			continue
 		}
 		n, class := all[i].gpus(), int32(-1)
@@ -100,13 +84,13 @@ func (g *teams) form(all []ranking) {
 			continue
 		}
 		g.left[class] -= n
-		along := g.p.f.classes[class].shares(g.p)
+		along := g.shares(&g.p.Fleet.Classes[class])
 		for k := i; k < len(all) && along > 0; k++ {
 			if !in[k] && all[k].gpus() == n && g.can(&all[k], class) && (k == i || !all[i].spans && !all[k].spans) {
 				in[k] = true
 				along--
 				m := g.member(&all[k], class)
-				g.all = append(g.all, &team{class: class, gpus: n, rank: k, members: []member{m}, kind: g.teamKind(m.kind, -1), speed: 1, spans: all[k].spans})
+				g.all = append(g.all, &team{class: class, gpus: n, rank: k, members: []place.Member{m}, kind: g.teamKind(m.Kind, -1), speed: 1, spans: all[k].spans})
 			}
 		}
 	}
@@ -118,18 +102,18 @@ func (g *teams) form(all []ranking) {
 }
 
 // shares is how many may share a card of a class.
-func (k *class) shares(p *pass) int {
-	if !k.shareable {
+func (g *teams) shares(k *mirror.Class) int {
+	if !k.Shareable {
 		return 1
 	}
-	return min(p.maxShares(), k.rep.MaxShares, mostKinds)
+	return min(g.p.Fleet.MaxShares, k.Rep.MaxShares, place.MostKinds)
 }
 
 func (x *ranking) gpus() int {
 	if x.run >= 0 {
 		return x.cards
 	}
-	return x.t.cards()
+	return x.Task.Cards()
 }
 
 // can reports whether a job can be on a class; who runs stays on his.
@@ -138,38 +122,35 @@ func (g *teams) can(x *ranking, class int32) bool {
 		c, _ := g.p.heldBy(x.run)
 		return c == class
 	}
-	return x.t.needs[class].ok
+	return x.Task.Needs[class].OK
 }
 
-func (g *teams) member(x *ranking, class int32) member {
-	m := member{id: x.id, t: x.t, run: x.run}
+func (g *teams) member(x *ranking, class int32) place.Member {
+	m := place.Member{ID: x.id, Task: x.Task, Run: x.run}
 	if x.run >= 0 {
-		r := &g.p.runs[x.run]
-		m.t, m.job, m.share, m.est, m.cpu = nil, r.job, r.berth.GPUs[0].Share, r.est, r.berth.CPUMilli
+		r := &g.p.Fleet.Runs[x.run]
+		m.Task, m.Job, m.Share, m.Est, m.CPU = nil, r.Job, r.Berth.GPUs[0].Share, r.Est, r.Berth.CPUMilli
 	} else {
-		n := &x.t.needs[class]
-		m.job, m.share, m.est, m.cpu = x.t.job, n.share, n.est, x.t.cpu
+		n := &x.Task.Needs[class]
+		m.Job, m.Share, m.Est, m.CPU = x.Task.Job, n.Share, n.Est, x.Task.CPU
 	}
-	m.kind = g.kindOf(&m, class)
+	m.Kind = g.kindOf(&m, class)
 	return m
 }
-
-// mostKinds bounds teams.
-const mostKinds = 8
 
 // kindKey is what a job's kind is told by, and a team's: the kinds of its jobs,
 // sorted, each one more than it is.
 type kindKey struct {
 	shape
-	stages Stages
+	stages place.Stages
 	alone  time.Duration
-	of     [mostKinds]int32
+	of     [place.MostKinds]int32
 }
 
-func (g *teams) kindOf(m *member, class int32) int32 {
+func (g *teams) kindOf(m *place.Member, class int32) int32 {
 	return g.intern(kindKey{
-		shape:  shape{class: class, gpus: int32(m.job.Spec.GPUs), share: m.share, temper: g.p.temper(m.job), owner: g.p.ownerOn(m.job, class), cpu: m.cpu, host: m.est.CPUMilli},
-		stages: g.p.snap.Terms[m.job.ID].Stages, alone: g.p.snap.Terms[m.job.ID].Iteration,
+		shape:  shape{class: class, gpus: int32(m.Job.Spec.GPUs), share: m.Share, temper: g.p.Temper(m.Job), owner: g.p.OwnerOn(m.Job, class), cpu: m.CPU, host: m.Est.CPUMilli},
+		stages: g.p.Snap.Terms[m.Job.ID].Stages, alone: g.p.Snap.Terms[m.Job.ID].Iteration,
 	})
 }
 
@@ -200,7 +181,7 @@ func (g *teams) merge(capacity []int) {
 	for _, x := range g.all {
 		want[x.class] += x.gpus
 	}
-	for range mostKinds {
+	for range place.MostKinds {
 		merged := false
 		for _, o := range g.offers() {
 			for want[o.a[0].class] > capacity[o.a[0].class] {
@@ -224,18 +205,18 @@ func (g *teams) merge(capacity []int) {
 func (g *teams) unite(x, y *team) {
 	x.rank = min(x.rank, y.rank)
 	x.members = append(x.members, y.members...)
-	slices.SortFunc(x.members, func(a, b member) int { return int(a.id) - int(b.id) })
+	slices.SortFunc(x.members, func(a, b place.Member) int { return int(a.ID) - int(b.ID) })
 	var kinds []int32
 	for i := range x.members {
-		kinds = append(kinds, x.members[i].kind)
+		kinds = append(kinds, x.members[i].Kind)
 	}
 	x.kind, x.speed = g.teamKind(kinds...), g.speed(x.class, x.members)
 	y.members = nil
 }
 
-func (g *teams) speed(class int32, group []member) (sum float64) {
-	var buf [mostKinds]float64
-	for _, v := range g.rule.speeds(g.p, class, group, buf[:0]) {
+func (g *teams) speed(class int32, group []place.Member) (sum float64) {
+	var buf [place.MostKinds]float64
+	for _, v := range g.rule.Speeds(g.p.Scene, class, group, buf[:0]) {
 		sum += v
 	}
 	return sum
@@ -247,10 +228,6 @@ type offer struct {
 	a, b  []*team // the last of the order first; the same for one kind
 	used  map[*team]struct{}
 }
-
-// teamGain is what a merged team must get done more than the faster of the two
-// would alone, in jobs alone.
-const teamGain = 0.1
 
 // offers lists which kinds of team gain by merging, those that get most done
 // first.
@@ -324,7 +301,7 @@ func (o *offer) next(g *teams) (x, y *team) {
 func (g *teams) neighbours(x, y *team) bool {
 	for i := range x.members {
 		for k := range y.members {
-			if a, b := x.members[i].run, y.members[k].run; a >= 0 && b >= 0 && g.sameCards(a, b) {
+			if a, b := x.members[i].Run, y.members[k].Run; a >= 0 && b >= 0 && g.sameCards(a, b) {
 				return true
 			}
 		}
@@ -349,22 +326,34 @@ func (g *teams) together(x, y *team) float64 {
 }
 
 // holds reports whether cards of a class hold all of a group at once.
-func (g *teams) holds(class int32, all []member) bool {
-	k := &g.p.f.classes[class]
-	if len(all) > k.shares(g.p) {
+func (g *teams) holds(class int32, all []place.Member) bool {
+	k := &g.p.Fleet.Classes[class]
+	if len(all) > g.shares(k) {
 		return false
 	}
 	mem, milli := int64(0), int64(0)
 	for i := range all {
-		s := &all[i].share
+		s := &all[i].Share
 		mem, milli = mem+s.MemMiB, milli+s.Milli
-		if s.Exclusive || !g.p.bearsAll(k.rep, all[:i], &all[i]) {
+		if s.Exclusive || !g.bearsAll(k.Rep, all[:i], &all[i]) {
 			return false
 		}
 	}
-	return mem <= k.sellable && milli <= whole
+	return mem <= k.Sellable && milli <= cluster.WholeGPU
 }
 
 func (g *teams) sameCards(a, b int32) bool {
-	return slices.EqualFunc(g.p.runs[a].berth.GPUs, g.p.runs[b].berth.GPUs, func(x, y cluster.GPUShare) bool { return x.GPU == y.GPU })
+	return slices.EqualFunc(g.p.Fleet.Runs[a].Berth.GPUs, g.p.Fleet.Runs[b].Berth.GPUs, func(x, y cluster.GPUShare) bool { return x.GPU == y.GPU })
+}
+
+// bearsAll reports whether one who would join a group on cards like gpu bears it and is borne.
+func (g *teams) bearsAll(gpu *cluster.GPU, group []place.Member, one *place.Member) bool {
+	if !g.p.Choosy(gpu) {
+		return true
+	}
+	on := make([]company.Mate, len(group))
+	for i := range group {
+		on[i] = scene.MateOf(group[i].Job, group[i].Share.Milli)
+	}
+	return company.Bears(g.p.Snap.Interference, gpu, on, scene.MateOf(one.Job, one.Share.Milli), g.p.Pol)
 }

@@ -10,34 +10,35 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler/policies"
+	"github.com/berth-scheduler/berth/scheduler/policies/place"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
 const ms = time.Millisecond
 
 // computes and prepares are jobs that wait for different things.
-func computes() policies.Stages { return policies.Stages{400 * ms, ms, 0} }
-func prepares() policies.Stages { return policies.Stages{ms, 400 * ms, 0} }
+func computes() place.Stages { return place.Stages{400 * ms, ms, 0} }
+func prepares() place.Stages { return place.Stages{ms, 400 * ms, 0} }
 
 func TestPeriod(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
-		group []policies.Stages
+		group []place.Stages
 		want  time.Duration
 	}{
 		{"nobody", nil, 0},
-		{"one", []policies.Stages{{3, 4, 5}}, 12},
-		{"two that wait for different things", []policies.Stages{{10, 1, 0}, {1, 10, 0}}, 11},
-		{"two that compute", []policies.Stages{{10, 0, 0}, {10, 0, 0}}, 20},
-		{"two that prepare, side by side for half of it", []policies.Stages{{0, 10, 0}, {0, 10, 0}}, 10},
-		{"four of two sorts", []policies.Stages{{10, 0, 0}, {10, 0, 0}, {0, 20, 0}, {0, 20, 0}}, 30},
-		{"two that send", []policies.Stages{{0, 0, 7}, {0, 0, 8}}, 15},
-		{"five take turns", []policies.Stages{{1, 0, 0}, {1, 0, 0}, {1, 0, 0}, {1, 0, 0}, {1, 0, 0}}, 5},
+		{"one", []place.Stages{{3, 4, 5}}, 12},
+		{"two that wait for different things", []place.Stages{{10, 1, 0}, {1, 10, 0}}, 11},
+		{"two that compute", []place.Stages{{10, 0, 0}, {10, 0, 0}}, 20},
+		{"two that prepare, side by side for half of it", []place.Stages{{0, 10, 0}, {0, 10, 0}}, 10},
+		{"four of two sorts", []place.Stages{{10, 0, 0}, {10, 0, 0}, {0, 20, 0}, {0, 20, 0}}, 30},
+		{"two that send", []place.Stages{{0, 0, 7}, {0, 0, 8}}, 15},
+		{"five take turns", []place.Stages{{1, 0, 0}, {1, 0, 0}, {1, 0, 0}, {1, 0, 0}, {1, 0, 0}}, 5},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			if got := policies.Period(c.group); got != c.want {
+			if got := place.Period(c.group); got != c.want {
 				t.Errorf("%d, want %d", got, c.want)
 			}
 		})
@@ -50,10 +51,10 @@ func TestPeriodLaws(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		stage := rapid.Custom(func(t *rapid.T) time.Duration { return time.Duration(rapid.IntRange(0, 1000).Draw(t, "stage")) })
-		group := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) policies.Stages {
-			return policies.Stages{stage.Draw(t, "card"), stage.Draw(t, "cores"), stage.Draw(t, "network")}
+		group := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) place.Stages {
+			return place.Stages{stage.Draw(t, "card"), stage.Draw(t, "cores"), stage.Draw(t, "network")}
 		}), 2, 4).Draw(t, "group")
-		got := policies.Period(group)
+		got := place.Period(group)
 		var card, network, all time.Duration
 		for _, s := range group {
 			card, network, all = card+s[0], network+s[2], all+s[0]+s[1]+s[2]
@@ -64,13 +65,13 @@ func TestPeriodLaws(t *testing.T) {
 		if got < max(card, network) || got > all {
 			t.Errorf("period %d of %v: want from %d to %d", got, group, max(card, network), all)
 		}
-		if again := policies.Period(rapid.Permutation(group).Draw(t, "order")); again != got {
+		if again := place.Period(rapid.Permutation(group).Draw(t, "order")); again != got {
 			t.Errorf("period %d, in another order %d", got, again)
 		}
 		more := slices.Clone(group)
 		more[0][rapid.IntRange(0, 2).Draw(t, "longer")] += 10
-		if policies.Period(more) < got {
-			t.Errorf("period %d, with a longer stage %d", got, policies.Period(more))
+		if place.Period(more) < got {
+			t.Errorf("period %d, with a longer stage %d", got, place.Period(more))
 		}
 	})
 }
@@ -86,7 +87,7 @@ func quarter(id cluster.JobID, gpus int, lasts time.Duration) *cluster.Job {
 }
 
 // measured says what of each job's stages is known, and lets all be preempted.
-func measured(s *cluster.Snapshot, kinds map[cluster.JobID]policies.Stages) *cluster.Snapshot {
+func measured(s *cluster.Snapshot, kinds map[cluster.JobID]place.Stages) *cluster.Snapshot {
 	s.Terms = map[cluster.JobID]cluster.Terms{}
 	for _, j := range slices.Concat(s.Waiting, s.Running) {
 		k := kinds[j.ID]
@@ -103,26 +104,26 @@ func TestTeams(t *testing.T) {
 		name   string
 		runs   func(s *scene)
 		waits  []*cluster.Job
-		kinds  map[cluster.JobID]policies.Stages
+		kinds  map[cluster.JobID]place.Stages
 		starts at
 		ends   []cluster.JobID
 	}{
 		{"nobody shares while there is room", nil, []*cluster.Job{quarter(1, 1, m), quarter(2, 1, 2*m)},
-			map[cluster.JobID]policies.Stages{1: computes(), 2: prepares()}, at{1: "n1-00", 2: "n1-01"}, nil},
+			map[cluster.JobID]place.Stages{1: computes(), 2: prepares()}, at{1: "n1-00", 2: "n1-01"}, nil},
 		{"the first alone, as long as that will do", nil, []*cluster.Job{quarter(1, 1, m), quarter(2, 1, 2*m), quarter(3, 1, 3*m)},
-			map[cluster.JobID]policies.Stages{1: computes(), 2: computes(), 3: prepares()}, at{1: "n1-00", 2: "n1-01", 3: "n1-01"}, nil},
+			map[cluster.JobID]place.Stages{1: computes(), 2: computes(), 3: prepares()}, at{1: "n1-00", 2: "n1-01", 3: "n1-01"}, nil},
 		{"who would only take turns waits", nil, []*cluster.Job{quarter(1, 1, m), quarter(2, 1, 2*m), quarter(3, 1, 3*m)},
-			map[cluster.JobID]policies.Stages{1: computes(), 2: computes(), 3: computes()}, at{1: "n1-00", 2: "n1-01"}, nil},
+			map[cluster.JobID]place.Stages{1: computes(), 2: computes(), 3: computes()}, at{1: "n1-00", 2: "n1-01"}, nil},
 		{"gangs share all of their cards", nil, []*cluster.Job{quarter(1, 2, m), quarter(2, 2, 2*m)},
-			map[cluster.JobID]policies.Stages{1: computes(), 2: prepares()}, at{1: "n1-00,n1-01", 2: "n1-00,n1-01"}, nil},
+			map[cluster.JobID]place.Stages{1: computes(), 2: prepares()}, at{1: "n1-00,n1-01", 2: "n1-00,n1-01"}, nil},
 		{"a gang and one of its cards do not", nil, []*cluster.Job{quarter(1, 2, m), quarter(2, 1, 20*m)},
-			map[cluster.JobID]policies.Stages{1: computes(), 2: prepares()}, at{1: "n1-00,n1-01"}, nil},
+			map[cluster.JobID]place.Stages{1: computes(), 2: prepares()}, at{1: "n1-00,n1-01"}, nil},
 		{"who runs is joined", func(s *scene) { s.runs(1, 1000, 250, time.Hour, 20*m, "n1-00", "n1-01") }, []*cluster.Job{quarter(2, 2, 2*m)},
-			map[cluster.JobID]policies.Stages{1: computes(), 2: prepares()}, at{2: "n1-00,n1-01"}, nil},
+			map[cluster.JobID]place.Stages{1: computes(), 2: prepares()}, at{2: "n1-00,n1-01"}, nil},
 		{"who runs and has most to do makes room", func(s *scene) { s.runs(1, 1000, 250, time.Hour, 20*m, "n1-00", "n1-01") }, []*cluster.Job{quarter(2, 2, 2*m)},
-			map[cluster.JobID]policies.Stages{1: computes(), 2: computes()}, at{}, []cluster.JobID{1}},
+			map[cluster.JobID]place.Stages{1: computes(), 2: computes()}, at{}, []cluster.JobID{1}},
 		{"and stays if it has least", func(s *scene) { s.runs(1, 1000, 250, time.Hour, 20*m, "n1-00", "n1-01") }, []*cluster.Job{quarter(2, 2, 200*m)},
-			map[cluster.JobID]policies.Stages{1: computes(), 2: computes()}, at{}, nil},
+			map[cluster.JobID]place.Stages{1: computes(), 2: computes()}, at{}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -161,12 +162,12 @@ func TestTeamsSettle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := must(t, "muri", policies.Options{Evict: policies.EvictRanked, MinRun: -1, MaxPreempt: 999, Order: rapid.SampledFrom([]string{"srsf", "srtf"}).Draw(t, "order")})
 		w := NewWorld([]*cluster.Node{Node("n1", 4, a100), Node("n2", 2, a100)})
-		kinds, id := map[cluster.JobID]policies.Stages{}, cluster.JobID(0)
+		kinds, id := map[cluster.JobID]place.Stages{}, cluster.JobID(0)
 		for range rapid.IntRange(1, 3).Draw(t, "rounds") {
 			for range rapid.IntRange(1, 8).Draw(t, "new") {
 				id++
 				w.Submit(quarter(id, rapid.SampledFrom([]int{1, 1, 2, 4}).Draw(t, "gpus"), time.Duration(rapid.IntRange(60, 9000).Draw(t, "lasts"))*time.Second))
-				kinds[id] = rapid.SampledFrom([]policies.Stages{computes(), prepares(), {300 * ms, 100 * ms, 50 * ms}, {}}).Draw(t, "kind")
+				kinds[id] = rapid.SampledFrom([]place.Stages{computes(), prepares(), {300 * ms, 100 * ms, 50 * ms}, {}}).Draw(t, "kind")
 			}
 			w.Advance(time.Minute)
 			for n := 0; ; n++ {

@@ -1,12 +1,22 @@
 package policies
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/policies/mirror"
+	"github.com/berth-scheduler/berth/scheduler/policies/scene"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
+
+// keeper keeps room for who waits.
+type keeper struct {
+	*scene.Scene
+	holdAge time.Duration // from which on a node is emptied for a job, 0 for never
+	head    *scene.Task   // the first that did not fit, for whom room is kept
+	earlier cluster.JobID // for whom an earlier pass keeps some, 0 for nobody
+}
 
 // hold keeps room for t if it is the first in the order that does not fit:
 // EASY backfill (Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995; Mu'alem
@@ -14,52 +24,53 @@ import (
 // by the time limits of those there, take until then only who is predicted to
 // be gone. Since nothing that ends later is laid there, the start that is
 // promised only comes nearer from pass to pass, if predictions hold.
-func (p *pass) hold(t *task) {
-	if p.head != nil || !p.everFits(t) {
+func (k *keeper) hold(t *scene.Task) {
+	if k.head != nil || !k.EverFits(t) {
 		return
 	}
-	p.head = t
-	switch old := p.opt.HoldAge > 0 && time.Duration(p.now-t.since)*time.Microsecond >= p.opt.HoldAge; {
-	case old && t.spans():
-		p.gangs.emptySpan(t)
-	case t.spans():
-		p.gangs.holdSpan(t)
+	k.head = t
+	switch old := k.holdAge > 0 && time.Duration(k.Now-t.Since)*time.Microsecond >= k.holdAge; {
+	case old && t.Spans():
+		k.emptySpan(t)
+	case t.Spans():
+		k.holdSpan(t)
 	case old:
-		p.empty(t)
-	case t.gpus == 0:
-		p.holdPlain(t)
+		k.empty(t)
+	case t.GPUs == 0:
+		k.holdPlain(t)
 	default:
-		p.holdCards(t)
+		k.holdCards(t)
 	}
 }
 
 // empty closes the first node that could hold t, whoever is there, so that it
 // is the same one in the next pass.
-func (p *pass) empty(t *task) {
-	if t.gpus == 0 {
-		hi := slices.IndexFunc(p.f.hosts, func(h host) bool { return h.large(t) })
-		p.keepHost(t, int32(hi), p.now)
+func (k *keeper) empty(t *scene.Task) {
+	if t.GPUs == 0 {
+		hi := slices.IndexFunc(k.Fleet.Hosts, func(h mirror.Host) bool { return t.CouldBeOn(&h) })
+		k.keepHost(t, int32(hi), k.Now)
 		return
 	}
-	for gi := range p.f.groups {
-		if !p.couldHold(t, int32(gi)) {
+	for gi := range k.Fleet.Groups {
+		if !k.CouldHold(t, int32(gi)) {
 			continue
 		}
-		p.gangs.keepCards(p.f.groups[gi].cards, p.now)
-		p.keepHost(t, p.f.groups[gi].host, p.now)
+		k.keepCards(k.Fleet.Groups[gi].Cards, k.Now)
+		k.keepHost(t, k.Fleet.Groups[gi].Host, k.Now)
 		return
 	}
 }
 
-func (p *pass) holdCards(t *task) {
-	best, at := int32(-1), int64(forever)
+// holdCards keeps the cards on which t could start soonest.
+func (k *keeper) holdCards(t *scene.Task) {
+	best, at := int32(-1), int64(rules.Forever)
 	var cards []int32
-	for gi := range p.f.groups {
-		if !p.couldHold(t, int32(gi)) {
+	for gi := range k.Fleet.Groups {
+		if !k.CouldHold(t, int32(gi)) {
 			continue
 		}
-		if when, on := p.clears(t, int32(gi), at); on != nil {
-			if when = p.f.hosts[p.f.groups[gi].host].afterKept(when, t.needs[p.f.groups[gi].class].dur); when < at {
+		if when, on := k.Clears(t, int32(gi), at); on != nil {
+			if when = k.Fleet.Hosts[k.Fleet.Groups[gi].Host].AfterKept(when, t.Needs[k.Fleet.Groups[gi].Class].Dur); when < at {
 				best, at, cards = int32(gi), when, slices.Clone(on)
 			}
 		}
@@ -67,132 +78,43 @@ func (p *pass) holdCards(t *task) {
 	if best < 0 {
 		return
 	}
-	p.gangs.keepCards(cards, at)
-	p.keepHost(t, p.f.groups[best].host, at)
+	k.keepCards(cards, at)
+	k.keepHost(t, k.Fleet.Groups[best].Host, at)
 }
 
-func (p *pass) keepHost(t *task, hi int32, until int64) {
-	h := &p.f.hosts[hi]
-	if h.foreign {
-		h.keptCPU, h.keptMem, h.until = h.keptCPU+t.coresOn(h), h.keptMem+t.mem, min(h.until, until)
+// keepHost keeps what t takes of a host until a time.
+func (k *keeper) keepHost(t *scene.Task, hi int32, until int64) {
+	h := &k.Fleet.Hosts[hi]
+	if h.Foreign {
+		h.KeptCPU, h.KeptMem, h.Until = h.KeptCPU+t.CoresOn(h), h.KeptMem+t.Mem, min(h.Until, until)
 		return
 	}
-	h.keptCPU, h.keptMem, h.until = t.coresOn(h), t.mem, until
+	h.KeptCPU, h.KeptMem, h.Until = t.CoresOn(h), t.Mem, until
 }
 
-func (p *gangs) keepCards(cards []int32, until int64) {
+// keepCards keeps cards until a time.
+func (k *keeper) keepCards(cards []int32, until int64) {
 	for _, ci := range cards {
-		c := &p.f.cards[ci]
-		if !p.f.hosts[p.f.groups[c.group].host].foreign || until < c.until {
-			c.until = until
+		c := &k.Fleet.Cards[ci]
+		if !k.Fleet.Hosts[k.Fleet.Groups[c.Group].Host].Foreign || until < c.Until {
+			c.Until = until
 		}
 	}
-}
-
-// everFits reports whether some node that takes jobs could hold t, were it
-// empty; for a task over several nodes, whether as many could.
-func (p *pass) everFits(t *task) bool {
-	if t.spans() {
-		_, ok := p.gangs.everSpans(t)
-		return ok
-	}
-	if t.gpus == 0 {
-		return slices.ContainsFunc(p.f.hosts, func(h host) bool { return h.large(t) })
-	}
-	for gi := range p.f.groups {
-		if p.couldHold(t, int32(gi)) {
-			return true
-		}
-	}
-	return false
-}
-
-func (h *host) large(t *task) bool {
-	return h.use.CPUMilli >= t.cpu && h.use.MemMiB >= t.mem && (t.job.Spec.Node == "" || t.job.Spec.Node == h.node.ID)
-}
-
-// couldHold is everFits for one group.
-func (p *pass) couldHold(t *task, gi int32) bool {
-	g := &p.f.groups[gi]
-	return t.needs[g.class].ok && len(g.cards) >= t.gpus && p.f.hosts[g.host].large(t) && (!t.whole || len(g.cards) <= cluster.MaxGPUsPerJob)
-}
-
-// clears returns when so many of those on a group's host have ended that t
-// fits, by their latest ends, and the cards it would get. It gives up at
-// limit. The host's mirror is changed on the way and put back.
-func (p *pass) clears(t *task, gi int32, limit int64) (int64, []int32) {
-	runs := p.byLatest(&p.f.hosts[p.f.groups[gi].host])
-	undo := p.remember(gi)
-	defer undo()
-	at := p.now
-	for i := 0; ; i++ {
-		if p.roomOn(t, gi) {
-			return at, p.anyOf(t, gi)
-		}
-		if i == len(runs) || p.runs[runs[i]].latest >= limit {
-			return forever, nil
-		}
-		p.lift(gi, runs[i])
-		at = max(at, p.runs[runs[i]].latest)
-	}
-}
-
-// lift takes a run off a group and its host in the mirror.
-func (p *pass) lift(gi, ri int32) {
-	r, h := &p.runs[ri], &p.f.hosts[p.f.groups[gi].host]
-	h.use.UsedCPU -= r.berth.CPUMilli
-	h.use.UsedMem -= r.berth.MemMiB
-	for _, gs := range r.berth.GPUs {
-		ci, ok := p.f.cardAt[gs.GPU]
-		if !ok || p.f.cards[ci].group != gi {
-			continue
-		}
-		c := &p.f.cards[ci]
-		c.use.UsedMiB -= gs.Share.MemMiB
-		c.use.UsedMilli -= gs.Share.Milli
-		c.use.Shares--
-		c.use.Exclusive = false
-		c.on = slices.DeleteFunc(slices.Clone(c.on), func(o resident) bool { return o.run == ri })
-	}
-}
-
-// byLatest returns the runs of a host, the first to end first.
-func (p *pass) byLatest(h *host) []int32 {
-	runs := slices.Clone(h.runs)
-	slices.SortFunc(runs, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(p.runs[a].latest, p.runs[b].latest), cmp.Compare(p.runs[a].job.ID, p.runs[b].job.ID))
-	})
-	return runs
 }
 
 // holdPlain keeps cores and memory of the node that is free soonest.
-func (p *pass) holdPlain(t *task) {
-	best, at := int32(-1), int64(forever)
-	for hi := range p.f.hosts {
-		if h := &p.f.hosts[hi]; h.large(t) {
-			if when, ok := p.gangs.clearsPlain(t, h); ok && h.afterKept(when, t.dur) < at {
-				best, at = int32(hi), h.afterKept(when, t.dur)
+func (k *keeper) holdPlain(t *scene.Task) {
+	best, at := int32(-1), int64(rules.Forever)
+	for hi := range k.Fleet.Hosts {
+		if h := &k.Fleet.Hosts[hi]; t.CouldBeOn(h) {
+			if when, ok := k.ClearsPlain(t, h); ok && h.AfterKept(when, t.Dur) < at {
+				best, at = int32(hi), h.AfterKept(when, t.Dur)
 			}
 		}
 	}
 	if best >= 0 {
-		p.keepHost(t, best, at)
+		k.keepHost(t, best, at)
 	}
-}
-
-// clearsPlain is when a host has the cores and memory of t, by the latest ends
-// of those there.
-func (p *gangs) clearsPlain(t *task, h *host) (when int64, ok bool) {
-	cpu, mem, when := h.use.CPUMilli-h.use.UsedCPU, h.use.MemMiB-h.use.UsedMem, p.now
-	want := t.coresOn(h)
-	for _, ri := range p.byLatest(h) {
-		if cpu >= want && mem >= t.mem {
-			break
-		}
-		r := &p.runs[ri]
-		cpu, mem, when = cpu+r.berth.CPUMilli, mem+r.berth.MemMiB, max(when, r.latest)
-	}
-	return when, cpu >= want && mem >= t.mem
 }
 
 // Kept is what a pass keeps of a node for those who wait: who ends after Until
@@ -211,64 +133,96 @@ type Kept struct {
 func (e *engine) PlanBeside(snap *cluster.Snapshot, kept []Kept) (cluster.Plan, []Kept) {
 	p := newPass(snap, e)
 	for i := range kept {
-		p.gangs.honour(&kept[i])
+		p.keeper.honour(&kept[i])
 	}
 	plan := e.run(p)
-	return plan, p.gangs.kept()
+	return plan, p.keeper.kept()
 }
 
 // honour keeps what an earlier pass does.
-func (p *gangs) honour(k *Kept) {
-	hi, ok := p.f.hostAt[k.Node]
+func (k *keeper) honour(x *Kept) {
+	hi, ok := k.Fleet.HostAt[x.Node]
 	if !ok {
 		return
 	}
-	h := &p.f.hosts[hi]
-	h.keptCPU, h.keptMem, h.until, h.foreign = k.CPUMilli, k.MemMiB, int64(k.Until), true
-	p.earlier = k.For
-	for _, id := range k.GPUs {
-		if ci, ok := p.f.cardAt[id]; ok {
-			p.f.cards[ci].until = int64(k.Until)
+	h := &k.Fleet.Hosts[hi]
+	h.KeptCPU, h.KeptMem, h.Until, h.Foreign = x.CPUMilli, x.MemMiB, int64(x.Until), true
+	k.earlier = x.For
+	for _, id := range x.GPUs {
+		if ci, ok := k.Fleet.CardAt[id]; ok {
+			k.Fleet.Cards[ci].Until = int64(x.Until)
 		}
 	}
-}
-
-// afterKept is when a place is a job's that is clear at when: not before the
-// first who has it kept by an earlier pass, unless the job is gone by then.
-func (h *host) afterKept(when, dur int64) int64 {
-	if h.foreign && when < h.until && dur > h.until-when {
-		return h.until
-	}
-	return when
 }
 
 // before is for whom places are kept where t waits, 0 for nobody.
-func (p *gangs) before(t *task) cluster.JobID {
-	if p.head != nil && p.head != t {
-		return p.head.id
+func (k *keeper) before(t *scene.Task) cluster.JobID {
+	if k.head != nil && k.head != t {
+		return k.head.ID
 	}
-	return p.earlier
+	return k.earlier
 }
 
 // kept is what is kept at the end of the pass.
-func (p *gangs) kept() (out []Kept) {
-	for hi := range p.f.hosts {
-		h := &p.f.hosts[hi]
-		if h.until == forever {
+func (k *keeper) kept() (out []Kept) {
+	for hi := range k.Fleet.Hosts {
+		h := &k.Fleet.Hosts[hi]
+		if h.Until == rules.Forever {
 			continue
 		}
-		k := Kept{Node: h.node.ID, CPUMilli: h.keptCPU, MemMiB: h.keptMem, Until: cluster.Time(h.until), For: p.earlier}
-		if p.head != nil && !h.foreign {
-			k.For = p.head.id
+		kept := Kept{Node: h.Node.ID, CPUMilli: h.KeptCPU, MemMiB: h.KeptMem, Until: cluster.Time(h.Until), For: k.earlier}
+		if k.head != nil && !h.Foreign {
+			kept.For = k.head.ID
 		}
-		for _, gi := range h.groups {
-			for _, ci := range p.f.groups[gi].cards {
-				if c := &p.f.cards[ci]; c.until < forever {
-					k.GPUs = append(k.GPUs, c.use.ID)
+		for _, gi := range h.Groups {
+			for _, ci := range k.Fleet.Groups[gi].Cards {
+				if c := &k.Fleet.Cards[ci]; c.Until < rules.Forever {
+					kept.GPUs = append(kept.GPUs, c.Use.ID)
 				}
 			}
 		}
-		out = append(out, k)
+		out = append(out, kept)
 	}
 	return out
+}
+
+// emptySpan closes the first nodes that could hold t.
+func (k *keeper) emptySpan(t *scene.Task) {
+	if first, ok := k.EverSpans(t); ok {
+		k.keepParts(t, &first, k.Now)
+	}
+}
+
+// holdSpan keeps the nodes on which t could start soonest, by when the last of
+// them is clear; until then they take who is gone by then.
+func (k *keeper) holdSpan(t *scene.Task) {
+	var best scene.Placed
+	at := int64(rules.Forever)
+	k.EachFamily(t, func(at int32) (rules.Part, bool) {
+		if t.GPUs == 0 {
+			when, ok := k.ClearsPlain(t, &k.Fleet.Hosts[at])
+			return rules.Part{Order: k.Fleet.Hosts[at].AfterKept(when, t.Dur)}, ok
+		}
+		when, on := k.Clears(t, at, rules.Forever)
+		when = k.Fleet.Hosts[k.Fleet.Groups[at].Host].AfterKept(when, t.Needs[k.Fleet.Groups[at].Class].Dur)
+		return rules.Part{Order: when, Cards: slices.Clone(on)}, on != nil
+	}, func(x scene.Placed) {
+		if last := rules.LastOrder(x.Parts); last < at {
+			best, at = x, last
+		}
+	})
+	k.keepParts(t, &best, at)
+}
+
+// keepParts keeps what t needs of the parts' nodes until a time: the cards that
+// they name, else all of their groups.
+func (k *keeper) keepParts(t *scene.Task, x *scene.Placed, until int64) {
+	for i := range x.Parts {
+		hi, cards := x.Parts[i].Host, x.Parts[i].Cards
+		if gi, ok := x.Groups[hi]; ok && (cards == nil || t.Whole) {
+			cards = k.Fleet.Groups[gi].Cards
+		}
+		k.keepCards(cards, until)
+		k.keepHost(t, hi, until)
+	}
 }

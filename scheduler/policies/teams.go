@@ -1,10 +1,12 @@
 package policies
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/policies/mirror"
+	"github.com/berth-scheduler/berth/scheduler/policies/place"
+	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 )
 
 // admit gives the cards away to teams, by the rank of the first of each. Who
@@ -19,8 +21,8 @@ func (g *teams) admit(capacity []int) {
 			continue
 		}
 		for i := range x.members {
-			if x.members[i].run >= 0 {
-				g.lose = append(g.lose, x.members[i].run)
+			if x.members[i].Run >= 0 {
+				g.lose = append(g.lose, x.members[i].Run)
 			}
 		}
 	}
@@ -32,13 +34,13 @@ func (g *teams) admit(capacity []int) {
 func (g *teams) anchor() {
 	for _, x := range g.all {
 		for i := range x.members {
-			if m := &x.members[i]; m.run >= 0 && x.cards == nil {
-				x.cards = g.claim(m.run)
+			if m := &x.members[i]; m.Run >= 0 && x.cards == nil {
+				x.cards = g.claim(m.Run)
 			}
 		}
 		for i := range x.members {
-			if m := &x.members[i]; m.run >= 0 && !g.liesOn(m.run, x.cards) {
-				g.lose = append(g.lose, m.run)
+			if m := &x.members[i]; m.Run >= 0 && !g.liesOn(m.Run, x.cards) {
+				g.lose = append(g.lose, m.Run)
 			}
 		}
 	}
@@ -47,8 +49,8 @@ func (g *teams) anchor() {
 // claim returns the cards of a run, nil when another team has one of them.
 func (g *teams) claim(ri int32) []int32 {
 	var cards []int32
-	for _, s := range g.p.gangs.held(ri) {
-		ci, ok := g.p.f.cardAt[s.GPU]
+	for _, s := range g.p.Fleet.Held(ri) {
+		ci, ok := g.p.Fleet.CardAt[s.GPU]
 		if _, taken := g.claimed[ci]; !ok || taken {
 			return nil
 		}
@@ -61,17 +63,17 @@ func (g *teams) claim(ri int32) []int32 {
 }
 
 func (g *teams) liesOn(ri int32, cards []int32) bool {
-	gs := g.p.gangs.held(ri)
-	return len(gs) == len(cards) && !slices.ContainsFunc(gs, func(s cluster.GPUShare) bool { return !slices.Contains(cards, g.p.f.cardAt[s.GPU]) })
+	gs := g.p.Fleet.Held(ri)
+	return len(gs) == len(cards) && !slices.ContainsFunc(gs, func(s cluster.GPUShare) bool { return !slices.Contains(cards, g.p.Fleet.CardAt[s.GPU]) })
 }
 
 // start places who waits beside his team where its cards are free of others,
 // and teams that run nowhere yet on empty cards. It returns the first that
 // has to wait, nil when nobody does.
-func (g *teams) start() (first *task) {
+func (g *teams) start() (first *scene.Task) {
 	for _, x := range g.all {
-		if t := x.members[0].t; x.spans && t != nil {
-			if !g.p.gangs.startSpan(t) && first == nil {
+		if t := x.members[0].Task; x.spans && t != nil {
+			if !g.p.starter.startSpan(t) && first == nil {
 				first = t
 			}
 			continue
@@ -80,7 +82,7 @@ func (g *teams) start() (first *task) {
 			x.cards = g.empty(x)
 		}
 		for i := range x.members {
-			t := x.members[i].t
+			t := x.members[i].Task
 			if t == nil || x.cards != nil && g.startOn(t, x.cards) {
 				continue
 			}
@@ -96,18 +98,18 @@ func (g *teams) start() (first *task) {
 // group that has enough. Where all of it run, but apart, they have to end first.
 func (g *teams) empty(x *team) []int32 {
 	p := g.p
-	i := slices.IndexFunc(x.members, func(m member) bool { return m.t != nil })
+	i := slices.IndexFunc(x.members, func(m place.Member) bool { return m.Task != nil })
 	if i < 0 {
 		return nil
 	}
-	t := x.members[i].t
-	for gi := range p.f.groups {
-		if p.f.groups[gi].class != x.class || !p.mayHold(t, int32(gi)) {
+	t := x.members[i].Task
+	for gi := range p.Fleet.Groups {
+		if p.Fleet.Groups[gi].Class != x.class || !p.MayHold(t, int32(gi)) {
 			continue
 		}
 		var cards []int32
-		for _, ci := range p.f.groups[gi].cards {
-			if _, taken := g.claimed[ci]; !taken && p.f.cards[ci].use.Shares == 0 && len(cards) < x.gpus && p.hasRoom(t, ci) {
+		for _, ci := range p.Fleet.Groups[gi].Cards {
+			if _, taken := g.claimed[ci]; !taken && p.Fleet.Cards[ci].Use.Shares == 0 && len(cards) < x.gpus && p.HasRoom(t, ci) {
 				cards = append(cards, ci)
 			}
 		}
@@ -121,34 +123,31 @@ func (g *teams) empty(x *team) []int32 {
 	return nil
 }
 
-func (g *teams) startOn(t *task, cards []int32) bool {
+func (g *teams) startOn(t *scene.Task, cards []int32) bool {
 	p := g.p
-	if !p.mayHold(t, p.f.cards[cards[0]].group) {
+	if !p.MayHold(t, p.Fleet.Cards[cards[0]].Group) {
 		return false
 	}
 	for _, ci := range cards {
-		leaves := func(o resident) bool { return slices.Contains(g.lose, o.run) }
-		if slices.ContainsFunc(p.f.cards[ci].on, leaves) || !p.hasRoom(t, ci) {
+		leaves := func(o mirror.Resident) bool { return slices.Contains(g.lose, o.Run) }
+		if slices.ContainsFunc(p.Fleet.Cards[ci].On, leaves) || !p.HasRoom(t, ci) {
 			return false
 		}
 	}
-	p.place(t, cards)
+	p.starter.place(t, cards)
 	return true
 }
 
 // end ends those who are in the way of first.
-func (g *teams) end(first *task) {
+func (g *teams) end(first *scene.Task) {
 	if first == nil {
 		return
 	}
 	slices.Sort(g.lose)
 	for _, ri := range g.lose {
-		if len(g.p.plan.Preempt) == g.p.opt.MaxPreempt {
+		if !g.p.MayAsk() {
 			return
 		}
-		r := &g.p.runs[ri]
-		g.p.plan.Preempt = append(g.p.plan.Preempt, cluster.Preemption{
-			Job: r.job.ID, Attempt: r.job.Live().No, For: first.id, Why: fmt.Sprintf("%s: its team is elsewhere, or it has none", g.p.label),
-		})
+		g.p.Ask(&g.p.Fleet.Runs[ri], first.ID, "its team is elsewhere, or it has none")
 	}
 }

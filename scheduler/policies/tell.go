@@ -4,7 +4,9 @@ import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 	"github.com/berth-scheduler/berth/scheduler/rules"
+	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
 // left is the most that any place has left of each resource at the end of a
@@ -15,134 +17,134 @@ type left struct {
 	free                  bool
 }
 
+// teller says why who does not start waits.
+type teller struct {
+	*scene.Scene
+	keeper *keeper
+	guard  *guard // nil without tenants
+}
+
 // tell gives each job that does not start its reason.
-func (p *pass) tell() {
-	if len(p.tasks) == len(p.plan.Starts) || p.opt.Base.MaxReasons < 0 {
+func (tl *teller) tell() {
+	if len(tl.Tasks) == len(tl.Plan.Starts) || tl.Pol.MaxReasons < 0 {
 		return
 	}
-	most := make([]left, len(p.f.classes))
+	most := make([]left, len(tl.Fleet.Classes))
 	plain := left{}
-	for gi := range p.f.groups {
-		g := &p.f.groups[gi]
-		h, m := &p.f.hosts[g.host], &most[g.class]
-		m.mem, m.milli, m.empty = max(m.mem, g.mem), max(m.milli, g.milli), max(m.empty, g.empty)
-		m.cpu, m.host = max(m.cpu, h.use.CPUMilli-h.use.UsedCPU), max(m.host, h.use.MemMiB-h.use.UsedMem)
-		m.free = m.free || g.free
+	for gi := range tl.Fleet.Groups {
+		g := &tl.Fleet.Groups[gi]
+		h, m := &tl.Fleet.Hosts[g.Host], &most[g.Class]
+		m.mem, m.milli, m.empty = max(m.mem, g.Mem), max(m.milli, g.Milli), max(m.empty, g.Empty)
+		m.cpu, m.host = max(m.cpu, h.Use.CPUMilli-h.Use.UsedCPU), max(m.host, h.Use.MemMiB-h.Use.UsedMem)
+		m.free = m.free || g.Free
 	}
-	for i := range p.f.hosts {
-		h := &p.f.hosts[i]
-		plain.cpu, plain.host = max(plain.cpu, h.use.CPUMilli-h.use.UsedCPU), max(plain.host, h.use.MemMiB-h.use.UsedMem)
+	for i := range tl.Fleet.Hosts {
+		h := &tl.Fleet.Hosts[i]
+		plain.cpu, plain.host = max(plain.cpu, h.Use.CPUMilli-h.Use.UsedCPU), max(plain.host, h.Use.MemMiB-h.Use.UsedMem)
 	}
-	p.plan.Unplaced = make([]cluster.Unplaced, 0, len(p.tasks)-len(p.plan.Starts))
-	for _, t := range p.tasks {
-		if !t.gone {
-			p.plan.Unplaced = append(p.plan.Unplaced, cluster.Unplaced{Job: t.id, Reason: p.reason(t, most, &plain)})
+	tl.Plan.Unplaced = make([]cluster.Unplaced, 0, len(tl.Tasks)-len(tl.Plan.Starts))
+	for _, t := range tl.Tasks {
+		if !t.Gone {
+			tl.Plan.Unplaced = append(tl.Plan.Unplaced, cluster.Unplaced{Job: t.ID, Reason: tl.reason(t, most, &plain)})
 		}
 	}
 }
 
 // reason says what a job lacks on the fastest class that could run it.
-func (p *pass) reason(t *task, most []left, plain *left) cluster.Reason {
-	if len(p.f.hosts) == 0 {
-		if len(p.snap.Nodes) == 0 {
+func (tl *teller) reason(t *scene.Task, most []left, plain *left) cluster.Reason {
+	if len(tl.Fleet.Hosts) == 0 {
+		if len(tl.Snap.Nodes) == 0 {
 			return cluster.Reason{Code: cluster.ReasonNoNodes, Detail: "no node is registered"}
 		}
 		return cluster.Reason{Code: cluster.ReasonNodeDown, Detail: "every node is drained or silent"}
 	}
-	m, n := plain, (*need)(nil)
-	for c := range t.needs {
-		if o := &t.needs[c]; o.ok && (n == nil || o.dur < n.dur) {
+	m, n := plain, (*scene.Need)(nil)
+	for c := range t.Needs {
+		if o := &t.Needs[c]; o.OK && (n == nil || o.Dur < n.Dur) {
 			n, m = o, &most[c]
 		}
 	}
 	if n == nil {
 		switch {
-		case t.gpus == 0:
-			n = &need{}
-		case t.never.Code != "":
-			return t.never
+		case t.GPUs == 0:
+			n = &scene.Need{}
+		case t.Never.Code != "":
+			return t.Never
 		default:
 			return cluster.Reason{Code: cluster.ReasonNodeDown, Detail: "every node with GPUs is drained or silent"}
 		}
 	}
-	if p.cells != nil && t.gpus > 0 && len(p.plan.Unplaced) < p.opt.Base.MaxReasons {
-		if r := p.cells.reason(t); r.Code != "" {
+	if tl.guard != nil && t.GPUs > 0 && len(tl.Plan.Unplaced) < tl.Pol.MaxReasons {
+		if r := tl.guard.reason(t); r.Code != "" {
 			return r
 		}
 	}
-	return p.lacking(t, n, m)
+	return tl.lacking(t, n, m)
 }
 
-func (p *pass) lacking(t *task, n *need, m *left) cluster.Reason {
+func (tl *teller) lacking(t *scene.Task, n *scene.Need, m *left) cluster.Reason {
 	say := func(code cluster.ReasonCode, format string, args ...any) cluster.Reason {
-		if len(p.plan.Unplaced) >= p.opt.Base.MaxReasons {
+		if len(tl.Plan.Unplaced) >= tl.Pol.MaxReasons {
 			return cluster.Reason{Code: code} // words cost more than the pass
 		}
 		return cluster.Reason{Code: code, Detail: fmt.Sprintf(format, args...)}
 	}
-	if t.spans() {
-		return p.gangs.spanReason(t)
+	if t.Spans() {
+		return tl.spanReason(t)
 	}
 	switch {
-	case t.gpus > 1 && n.share.Exclusive && m.empty < t.gpus:
-		return say(cluster.ReasonGPUs, "at most %d GPUs empty on one node, needs %d", m.empty, t.gpus)
-	case n.share.Exclusive && m.empty == 0:
+	case t.GPUs > 1 && n.Share.Exclusive && m.empty < t.GPUs:
+		return say(cluster.ReasonGPUs, "at most %d GPUs empty on one node, needs %d", m.empty, t.GPUs)
+	case n.Share.Exclusive && m.empty == 0:
 		return say(cluster.ReasonExclusive, "no GPU is empty, needs one alone")
-	case t.gpus > 0 && !m.free:
+	case t.GPUs > 0 && !m.free:
 		return say(cluster.ReasonGPUSlots, "no GPU takes one more job")
-	case n.share.MemMiB > m.mem && t.gpus > 0:
-		return say(cluster.ReasonGPUMem, "at most %d MiB free on one GPU, needs %d", m.mem, n.share.MemMiB)
-	case n.share.Milli > m.milli && t.gpus > 0:
-		return say(cluster.ReasonGPUCompute, "at most %d thousandths of one GPU free, needs %d", m.milli, n.share.Milli)
-	case t.cpu > m.cpu:
-		return say(cluster.ReasonCPU, "at most %d thousandths of a core free on one node, needs %d", m.cpu, t.cpu)
-	case t.mem > m.host:
-		return say(cluster.ReasonHostMem, "at most %d MiB of host memory free on one node, needs %d", m.host, t.mem)
-	case p.gangs.before(t) != 0:
-		return say(cluster.ReasonQueueOrder, "job %d is before it and waits for room", p.gangs.before(t))
+	case n.Share.MemMiB > m.mem && t.GPUs > 0:
+		return say(cluster.ReasonGPUMem, "at most %d MiB free on one GPU, needs %d", m.mem, n.Share.MemMiB)
+	case n.Share.Milli > m.milli && t.GPUs > 0:
+		return say(cluster.ReasonGPUCompute, "at most %d thousandths of one GPU free, needs %d", m.milli, n.Share.Milli)
+	case t.CPU > m.cpu:
+		return say(cluster.ReasonCPU, "at most %d thousandths of a core free on one node, needs %d", m.cpu, t.CPU)
+	case t.Mem > m.host:
+		return say(cluster.ReasonHostMem, "at most %d MiB of host memory free on one node, needs %d", m.host, t.Mem)
+	case tl.keeper.before(t) != 0:
+		return say(cluster.ReasonQueueOrder, "job %d is before it and waits for room", tl.keeper.before(t))
 	}
 	return say(cluster.ReasonResources, "no place has all at once that it needs, beside whom it may lie")
 }
 
 // spanReason says how many nodes have room for a task over several: of the class
 // of which most have.
-func (p *gangs) spanReason(t *task) cluster.Reason {
-	if len(p.plan.Unplaced) >= p.opt.Base.MaxReasons {
+func (tl *teller) spanReason(t *scene.Task) cluster.Reason {
+	if len(tl.Plan.Unplaced) >= tl.Pol.MaxReasons {
 		return cluster.Reason{Code: cluster.ReasonNodes} // words cost more than the pass
 	}
 	most, what := 0, "cores and host memory free"
-	for hi := range p.f.hosts {
-		if when, ok := p.clearsPlain(t, &p.f.hosts[hi]); t.gpus == 0 && ok && when == p.now {
+	for hi := range tl.Fleet.Hosts {
+		if when, ok := tl.ClearsPlain(t, &tl.Fleet.Hosts[hi]); t.GPUs == 0 && ok && when == tl.Now {
 			most++
 		}
 	}
-	for c := range t.needs {
-		if !t.needs[c].ok || p.f.classes[c].family != int32(c) {
+	for c := range t.Needs {
+		if !t.Needs[c].OK || tl.Fleet.Classes[c].Family != int32(c) {
 			continue
 		}
-		x := p.ofFamily(t, int32(c), func(gi int32) (rules.Part, bool) {
-			defer p.remember(gi)()
-			return rules.Part{}, p.roomOn(t, gi)
+		x := tl.OfFamily(t, int32(c), func(gi int32) (rules.Part, bool) {
+			defer tl.Fleet.Remember(gi)()
+			return rules.Part{}, tl.RoomOn(t, gi)
 		})
-		if n := len(x.parts); n > most || most == 0 {
-			most, what = n, fmt.Sprintf("room for %d of %s", t.gpus, p.f.classes[c].gpuType)
+		if n := len(x.Parts); n > most || most == 0 {
+			most, what = n, fmt.Sprintf("room for %d of %s", t.GPUs, tl.Fleet.Classes[c].GPUType)
 		}
 	}
 	switch {
-	case most >= t.nodes && p.before(t) != 0:
-		return cluster.Reason{Code: cluster.ReasonQueueOrder, Detail: fmt.Sprintf("%s with room, but job %d is before it and waits for room", nodesText(most), p.before(t))}
-	case most >= t.nodes && t.job.Spec.Where.Named():
+	case most >= t.Nodes && tl.keeper.before(t) != 0:
+		return cluster.Reason{Code: cluster.ReasonQueueOrder, Detail: fmt.Sprintf("%s with room, but job %d is before it and waits for room", say.Nodes(most), tl.keeper.before(t))}
+	case most >= t.Nodes && t.Job.Spec.Where.Named():
 		what += ", not all that it asks for by name"
 	}
-	if t.whole {
+	if t.Whole {
 		what += " and nobody there"
 	}
-	return cluster.Reason{Code: cluster.ReasonNodes, Detail: fmt.Sprintf("%s with %s, needs %d at once", nodesText(most), what, t.nodes)}
-}
-
-func nodesText(n int) string {
-	if n == 1 {
-		return "1 node"
-	}
-	return fmt.Sprintf("%d nodes", n)
+	return cluster.Reason{Code: cluster.ReasonNodes, Detail: fmt.Sprintf("%s with %s, needs %d at once", say.Nodes(most), what, t.Nodes)}
 }

@@ -24,6 +24,11 @@ func (k *ClassKey) Alike(o *ClassKey) bool {
 	return k.GPUType == o.GPUType && k.Sellable == o.Sellable && k.Shareable == o.Shareable
 }
 
+// Compare orders classes by type, then by what they sell, whether they are shared, and realm.
+func (k *ClassKey) Compare(o *ClassKey) int {
+	return cmp.Or(cmp.Compare(k.GPUType, o.GPUType), cmp.Compare(k.Sellable, o.Sellable), CompareBool(k.Shareable, o.Shareable), cmp.Compare(k.Realm, o.Realm))
+}
+
 func classOf(g *cluster.GPU) ClassKey { return ClassKey{g.Type, g.SellableMiB, g.Shareable(), 0} }
 
 // Place is a kind of card on a kind of node.

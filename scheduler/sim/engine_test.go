@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster/draws"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
+	"github.com/berth-scheduler/berth/scheduler/policies/order"
 	"github.com/berth-scheduler/berth/scheduler/sim"
 )
 
@@ -182,7 +183,7 @@ func TestStoresAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, opt := genWorkload(t), genOptions(t)
 		if name := rapid.SampledFrom([]string{"", "slot+srtf", "firstfit+las", "slot+themis", "reactive"}).Draw(t, "preempts"); name != "" {
-			p, err := policies.New(name, policies.Options{LAS: policies.LAS{Limits: []time.Duration{20 * time.Minute}, Promote: policies.PromoteAfter}})
+			p, err := policies.New(name, policies.Options{LAS: order.LAS{Limits: []time.Duration{20 * time.Minute}, Promote: order.PromoteAfter}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-scheduler/berth/scheduler/policies"
+	"github.com/berth-scheduler/berth/scheduler/policies/place"
 )
 
 // Load is what one job does to a card.
@@ -206,18 +206,18 @@ func (Interleaved) Speeds(_ string, loads []Load, out []float64) {
 		}
 		return
 	}
-	group := make([]policies.Stages, n)
+	group := make([]place.Stages, n)
 	for i := range loads {
 		group[i] = stagesOf(loads[i].Stages, loads[i].Iteration)
 	}
-	period := float64(policies.Period(group)) * float64(policies.Contention(n)) / 1000
+	period := float64(place.Period(group)) * float64(place.Contention(n)) / 1000
 	for i := range out {
 		out[i] = min(1, float64(loads[i].Iteration)/period)
 	}
 }
 
 // stagesOf is how long the stages of an iteration take.
-func stagesOf(parts [3]int64, iteration time.Duration) (s policies.Stages) {
+func stagesOf(parts [3]int64, iteration time.Duration) (s place.Stages) {
 	for k := range s {
 		s[k] = iteration * time.Duration(parts[k]) / 1000
 	}

@@ -60,6 +60,14 @@ var rooms = map[string][]string{
 	"scheduler/deadline": {"scheduler/rules", "scheduler/say"},
 	"scheduler/fleet":    {"scheduler/fragment", "scheduler/rules", "scheduler/say"},
 	"scheduler/explain":  {"scheduler/company", "scheduler/rules", "scheduler/say"},
+	// What the policies' pass stands on, likewise: the mirror of nodes and runs, what a
+	// pass looks at, who comes when, and where he goes.
+	"scheduler/policies/mirror": {"scheduler/rules"},
+	"scheduler/policies/scene":  {"scheduler/company", "scheduler/policies/mirror", "scheduler/rules"},
+	"scheduler/policies/order":  {"scheduler/policies/mirror", "scheduler/policies/scene", "scheduler/rules"},
+	"scheduler/policies/place": {
+		"scheduler/company", "scheduler/fleet", "scheduler/fragment", "scheduler/policies/mirror", "scheduler/policies/order", "scheduler/policies/scene", "scheduler/rules",
+	},
 	// So do both with what running jobs hold.
 	"scheduler/resize": {},
 	// The rooms of a coordinator are laid over each other in this order; the coordinator
@@ -189,6 +197,7 @@ func foreignImports(f *file) []string {
 // pure are the packages that must give equal answers to equal input.
 var pure = []string{
 	"cluster", "scheduler", "scheduler/company", "scheduler/deadline", "scheduler/explain", "scheduler/fair", "scheduler/fleet", "scheduler/fragment", "scheduler/policies",
+	"scheduler/policies/mirror", "scheduler/policies/order", "scheduler/policies/place", "scheduler/policies/scene",
 	"scheduler/resize", "scheduler/rules", "scheduler/say", "scheduler/site", "agent/attempt", "fsm",
 	"fsm/accounts", "fsm/attempts", "fsm/blobs", "fsm/command", "fsm/credentials", "fsm/intern", "fsm/jobs", "fsm/learned", "fsm/nodes", "fsm/notices",
 	"fsm/orders", "fsm/site", "fsm/table",

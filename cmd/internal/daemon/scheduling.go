@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/lead"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
+	"github.com/berth-scheduler/berth/scheduler/policies/order"
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
@@ -32,7 +33,7 @@ func schedulingOf(cfg *config.Scheduling) (*lead.Scheduling, error) {
 	if err != nil {
 		return nil, fmt.Errorf("scheduling.las_queues: %w", err)
 	}
-	opt := policies.Options{MinRun: cfg.PreemptAfter, LAS: policies.LAS{Limits: limits, Promote: policies.PromoteAfter}}
+	opt := policies.Options{MinRun: cfg.PreemptAfter, LAS: order.LAS{Limits: limits, Promote: order.PromoteAfter}}
 	if opt.Tenants, err = cfg.Tenancy(); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/scheduler/policies"
+	"github.com/berth-scheduler/berth/scheduler/policies/order"
 	"github.com/berth-scheduler/berth/scheduler/sim"
 	"github.com/berth-scheduler/berth/scheduler/sim/trace"
 )
@@ -18,7 +19,7 @@ import (
 func published() []variant {
 	strict := &policies.Options{Backfill: policies.BackfillNone}
 	las := countingOff()
-	las.LAS = policies.LAS{Limits: []time.Duration{18000 * time.Second}, ByArrival: true}
+	las.LAS = order.LAS{Limits: []time.Duration{18000 * time.Second}, ByArrival: true}
 	vs := []variant{
 		{name: "fifo as published", policy: "consolidate+fifo", opt: strict}, {name: "sjf as published", policy: "consolidate+sjf", opt: strict},
 		{name: "qssf as published", policy: "consolidate+qssf", opt: strict, durError: 0.5},

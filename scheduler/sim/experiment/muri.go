@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/scheduler"
-	"github.com/berth-scheduler/berth/scheduler/policies"
+	"github.com/berth-scheduler/berth/scheduler/policies/order"
 	"github.com/berth-scheduler/berth/scheduler/sim"
 	"github.com/berth-scheduler/berth/scheduler/sim/trace"
 )
@@ -34,7 +34,7 @@ func muriShares() []variant {
 	known.Base = scheduler.Default()
 	known.Base.MaxSlowdownMilli = 0 // what is lost by one is gained by all
 	unknown.Base = known.Base
-	unknown.LAS = policies.LAS{ByArrival: true}
+	unknown.LAS = order.LAS{ByArrival: true}
 	for l := time.Hour; len(unknown.LAS.Limits) < 20; l *= 2 {
 		unknown.LAS.Limits = append(unknown.LAS.Limits, l)
 	}

@@ -1,8 +1,11 @@
-package policies
+package place
 
 import (
 	"cmp"
 	"slices"
+
+	"github.com/berth-scheduler/berth/scheduler/policies/scene"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // consolidate keeps the cards of a job near each other. An island is the cards
@@ -25,11 +28,11 @@ type island struct {
 	cards []int32
 }
 
-func (c consolidate) choose(p *pass, t *task) []int32 {
+func (c consolidate) Choose(p *scene.Scene, t *scene.Task) []int32 {
 	var best []int32
-	fewest := int(forever)
-	for gi := range p.f.groups {
-		if !p.mayHold(t, int32(gi)) {
+	fewest := int(rules.Forever)
+	for gi := range p.Fleet.Groups {
+		if !p.MayHold(t, int32(gi)) {
 			continue
 		}
 		if cards, room := c.near(p, t, int32(gi)); cards != nil && room < fewest {
@@ -39,32 +42,32 @@ func (c consolidate) choose(p *pass, t *task) []int32 {
 	return best
 }
 
-// within implements grouper.
-func (c consolidate) within(p *pass, t *task, gi int32) []int32 {
+// Within implements grouper.
+func (c consolidate) Within(p *scene.Scene, t *scene.Task, gi int32) []int32 {
 	cards, _ := c.near(p, t, gi)
 	return cards
 }
 
 // near returns the cards of a group that t gets, and how many take it where
 // it goes.
-func (c consolidate) near(p *pass, t *task, gi int32) (cards []int32, room int) {
+func (c consolidate) near(p *scene.Scene, t *scene.Task, gi int32) (cards []int32, room int) {
 	islands := c.islands(p, t, gi)
 	widest := 0
 	var tight *island
 	for i := range islands {
 		x := &islands[i]
 		widest = max(widest, x.all)
-		if len(x.cards) >= t.gpus && (tight == nil || len(x.cards) < len(tight.cards)) {
+		if len(x.cards) >= t.GPUs && (tight == nil || len(x.cards) < len(tight.cards)) {
 			tight = x
 		}
 	}
 	switch {
 	case tight != nil:
-		return tight.cards[:t.gpus], len(tight.cards)
-	case t.gpus <= widest:
+		return tight.cards[:t.GPUs], len(tight.cards)
+	case t.GPUs <= widest:
 		return nil, 0
 	}
-	return c.wide(islands, t.gpus)
+	return c.wide(islands, t.GPUs)
 }
 
 // wide takes whole islands, the largest first, and the rest from the one with
@@ -97,18 +100,39 @@ func (consolidate) wide(islands []island, want int) (cards []int32, room int) {
 }
 
 // islands lists those of a group, by number.
-func (consolidate) islands(p *pass, t *task, gi int32) []island {
+func (consolidate) islands(p *scene.Scene, t *scene.Task, gi int32) []island {
 	var out []island
-	for _, ci := range p.f.groups[gi].cards {
-		numa := p.f.cards[ci].gpu.NUMA
+	for _, ci := range p.Fleet.Groups[gi].Cards {
+		numa := p.Fleet.Cards[ci].GPU.NUMA
 		i, ok := slices.BinarySearchFunc(out, numa, func(x island, n int) int { return cmp.Compare(x.numa, n) })
 		if !ok {
 			out = slices.Insert(out, i, island{numa: numa})
 		}
 		out[i].all++
-		if p.fits(t, ci) {
+		if p.Fits(t, ci) {
 			out[i].cards = append(out[i].cards, ci)
 		}
 	}
 	return out
+}
+
+// Nearest takes cards of the smallest NUMA group of a node that holds t, else from
+// the largest groups on: what scheduler does with gangs.
+func Nearest(p *scene.Scene, t *scene.Task, gi int32) []int32 {
+	islands := consolidate{}.islands(p, t, gi)
+	tight := -1
+	for i := range islands {
+		if n := len(islands[i].cards); n >= t.GPUs && (tight < 0 || n < len(islands[tight].cards)) {
+			tight = i
+		}
+	}
+	if tight >= 0 {
+		return islands[tight].cards[:t.GPUs]
+	}
+	slices.SortStableFunc(islands, func(a, b island) int { return len(b.cards) - len(a.cards) })
+	var out []int32
+	for i := range islands {
+		out = append(out, islands[i].cards...)
+	}
+	return out[:t.GPUs]
 }

@@ -1,9 +1,12 @@
-package policies
+package place
 
 import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/policies/mirror"
+	"github.com/berth-scheduler/berth/scheduler/policies/scene"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // horus lays a job where it is predicted to over-use a card least, and puts
@@ -30,50 +33,55 @@ const (
 
 // cost is by how many thousandths of a card t and those on c would over-use
 // it, compute and memory summed. Alone it costs nothing.
-func (horus) cost(p *pass, t *task, c *card) int64 {
-	if c.use.Shares == 0 {
+func (horus) cost(p *scene.Scene, t *scene.Task, c *mirror.Card) int64 {
+	if c.Use.Shares == 0 {
 		return 0
 	}
-	n := &t.needs[p.f.groups[c.group].class].share
-	milli := (c.use.UsedMilli + n.Milli) * (1000 + horusError) / 1000
-	mem := (c.use.UsedMiB + n.MemMiB) * (1000 + horusMemError) / max(1, c.use.SellableMiB)
-	return max(0, milli-whole) + max(0, mem-whole)
+	n := &t.Needs[p.Fleet.Groups[c.Group].Class].Share
+	milli := (c.Use.UsedMilli + n.Milli) * (1000 + horusError) / 1000
+	mem := (c.Use.UsedMiB + n.MemMiB) * (1000 + horusMemError) / max(1, c.Use.SellableMiB)
+	return max(0, milli-cluster.WholeGPU) + max(0, mem-cluster.WholeGPU)
 }
 
-func (h horus) admits(p *pass, t *task, c *card) bool {
+func (h horus) Admits(p *scene.Scene, t *scene.Task, c *mirror.Card) bool {
 	return h.patient(t) || h.cost(p, t, c) == 0
 }
 
 // patient reports whether a job has waited long enough to take a costly place.
-func (h horus) patient(t *task) bool {
-	return cluster.Time(h.now).Sub(cluster.Time(t.since)) >= costlyAfter
+func (h horus) patient(t *scene.Task) bool {
+	return cluster.Time(h.now).Sub(cluster.Time(t.Since)) >= costlyAfter
 }
 
-func (h horus) tag(t *task) int64 { return int64(boolInt(h.patient(t))) }
+func (h horus) Tag(t *scene.Task) int64 {
+	if h.patient(t) {
+		return 1
+	}
+	return 0
+}
 
-func (h horus) choose(p *pass, t *task) []int32 {
+func (h horus) Choose(p *scene.Scene, t *scene.Task) []int32 {
 	var best []int32
-	least, room := int64(forever), int64(forever)
-	for gi := range p.f.groups {
-		if !p.mayHold(t, int32(gi)) {
+	least, room := int64(rules.Forever), int64(rules.Forever)
+	for gi := range p.Fleet.Groups {
+		if !p.MayHold(t, int32(gi)) {
 			continue
 		}
-		cards := p.pick(t, int32(gi), func(a, b *card) int {
+		cards := p.Pick(t, int32(gi), func(a, b *mirror.Card) int {
 			if x, y := h.cost(p, t, a), h.cost(p, t, b); x != y {
 				return int(x - y)
 			}
-			return p.fuller(a, b)
+			return p.Fuller(a, b)
 		})
 		if cards == nil {
 			continue
 		}
 		cost, left := int64(0), int64(0)
 		for _, ci := range cards {
-			cost += h.cost(p, t, &p.f.cards[ci])
-			left += leftOf(&p.f.cards[ci])
+			cost += h.cost(p, t, &p.Fleet.Cards[ci])
+			left += scene.LeftOf(&p.Fleet.Cards[ci])
 		}
 		if cost < least || cost == least && left < room {
-			best, least, room = p.keep(cards), cost, left
+			best, least, room = p.Keep(cards), cost, left
 		}
 	}
 	return best

@@ -1,10 +1,12 @@
-package policies
+package order
 
 import (
 	"cmp"
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/policies/scene"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // byDeadline takes the jobs whose deadline is admitted first, the nearest
@@ -12,17 +14,17 @@ import (
 // arrival. Source: Gao et al., "Chronus: A Novel Deadline-aware Scheduler for
 // Deep Learning Training Jobs" (SoCC 2021), section 4. Where Chronus solves an
 // integer program over leases, we admit by demand; see admitDeadlines.
-func byDeadline(p *pass, f *facts) key {
-	if _, ok := p.admitted[f.id]; ok {
-		return key{0, f.deadline}
+func byDeadline(ts *Turns, f *scene.Facts) scene.Key {
+	if _, ok := ts.admitted[f.ID]; ok {
+		return scene.Key{A: 0, B: f.Deadline}
 	}
-	return key{1, f.since}
+	return scene.Key{A: 1, B: f.Since}
 }
 
 // promised lets an admitted deadline take the place of best effort.
-func promised(p *pass, waits, runs *facts) bool {
-	_, ok := p.admitted[waits.id]
-	return ok && runs.deadline == 0
+func promised(ts *Turns, waits, runs *scene.Facts) bool {
+	_, ok := ts.admitted[waits.ID]
+	return ok && runs.Deadline == 0
 }
 
 // due is a demand for GPU time by a deadline, or the room for it.
@@ -39,60 +41,62 @@ type due struct {
 // deadline are admitted, best effort that cannot be preempted counts as long
 // as it is expected to run. The criterion is necessary, and sufficient only if
 // work could be cut at will: a gang may still miss.
-func admitDeadlines(p *pass) {
-	p.admitted = map[cluster.JobID]struct{}{}
-	var asks []*task
-	for _, t := range p.tasks {
-		if t.deadline > 0 && t.gpus > 0 && p.now+t.left <= t.deadline && p.everFits(t) {
+func admitDeadlines(ts *Turns) {
+	ts.admitted = map[cluster.JobID]struct{}{}
+	var asks []*scene.Task
+	for _, t := range ts.Tasks {
+		if t.Deadline > 0 && t.GPUs > 0 && ts.Now+t.Left <= t.Deadline && ts.EverFits(t) {
 			asks = append(asks, t)
 		}
 	}
 	if len(asks) == 0 {
 		return
 	}
-	slices.SortFunc(asks, func(a, b *task) int { return cmp.Or(cmp.Compare(a.submitted, b.submitted), cmp.Compare(a.id, b.id)) })
-	ds := p.slacks(asks)
+	slices.SortFunc(asks, func(a, b *scene.Task) int {
+		return cmp.Or(cmp.Compare(a.Submitted, b.Submitted), cmp.Compare(a.ID, b.ID))
+	})
+	ds := ts.slacks(asks)
 	tree := newSlackTree(ds)
 	for _, t := range asks {
-		i, _ := slices.BinarySearchFunc(ds, t.deadline, func(d due, at int64) int { return cmp.Compare(d.at, at) })
-		work := t.left / whole * t.size * int64(t.cards())
+		i, _ := slices.BinarySearchFunc(ds, t.Deadline, func(d due, at int64) int { return cmp.Compare(d.at, at) })
+		work := t.Left / cluster.WholeGPU * t.Size * int64(t.Cards())
 		if tree.least(i) < work {
 			continue
 		}
 		tree.take(i, work)
-		p.admitted[t.id] = struct{}{}
+		ts.admitted[t.ID] = struct{}{}
 	}
 }
 
 // slacks returns, for each deadline asked for, the GPU time until then that
 // running jobs leave.
-func (p *pass) slacks(asks []*task) []due {
+func (ts *Turns) slacks(asks []*scene.Task) []due {
 	ds := make([]due, 0, len(asks))
 	for _, t := range asks {
-		ds = append(ds, due{at: t.deadline})
+		ds = append(ds, due{at: t.Deadline})
 	}
 	slices.SortFunc(ds, func(a, b due) int { return cmp.Compare(a.at, b.at) })
 	ds = slices.CompactFunc(ds, func(a, b due) bool { return a.at == b.at })
-	cards := int64(len(p.f.cards))
+	cards := int64(len(ts.Fleet.Cards))
 	for i := range ds {
-		ds[i].slack = cards * min(ds[i].at-p.now, forever/4/max(1, cards)) // a deadline may be any number
+		ds[i].slack = cards * min(ds[i].at-ts.Now, rules.Forever/4/max(1, cards)) // a deadline may be any number
 	}
-	for k := range p.runs {
-		if p.runs[k].part > 0 {
+	for k := range ts.Fleet.Runs {
+		if ts.Fleet.Runs[k].Part > 0 {
 			continue // counted with the first
 		}
-		f := p.factsOfRun(&p.runs[k])
-		rate := f.size * int64(max(0, f.cards())) // thousandths of cards
+		f := ts.FactsOfRun(&ts.Fleet.Runs[k])
+		rate := f.Size * int64(max(0, f.Cards())) // thousandths of cards
 		switch {
-		case f.deadline > 0:
+		case f.Deadline > 0:
 			for i := range ds {
-				if ds[i].at >= f.deadline {
-					ds[i].slack -= f.left / whole * rate
+				if ds[i].at >= f.Deadline {
+					ds[i].slack -= f.Left / cluster.WholeGPU * rate
 				}
 			}
-		case !f.preemptible:
+		case !f.Preemptible:
 			for i := range ds {
-				ds[i].slack -= min(f.left, ds[i].at-p.now) / whole * rate
+				ds[i].slack -= min(f.Left, ds[i].at-ts.Now) / cluster.WholeGPU * rate
 			}
 		}
 	}
@@ -114,7 +118,7 @@ func newSlackTree(ds []due) *slackTree {
 	}
 	t.low, t.owed = make([]int64, 2*t.leaves), make([]int64, 2*t.leaves)
 	for i := range t.low {
-		t.low[i] = forever
+		t.low[i] = rules.Forever
 	}
 	for i := range ds {
 		t.low[t.leaves+i] = ds[i].slack
@@ -127,16 +131,15 @@ func newSlackTree(ds []due) *slackTree {
 
 // least is the least slack at or after deadline i.
 func (t *slackTree) least(i int) int64 { return t.leastIn(1, 0, t.leaves, i) }
-
 func (t *slackTree) leastIn(n, lo, width, from int) int64 {
 	switch {
 	case lo+width <= from:
-		return forever
+		return rules.Forever
 	case lo >= from:
 		return t.low[n]
 	}
 	v := min(t.leastIn(2*n, lo, width/2, from), t.leastIn(2*n+1, lo+width/2, width/2, from))
-	if v == forever {
+	if v == rules.Forever {
 		return v
 	}
 	return v - t.owed[n]
@@ -144,10 +147,9 @@ func (t *slackTree) leastIn(n, lo, width, from int) int64 {
 
 // take lowers the slack at and after deadline i.
 func (t *slackTree) take(i int, work int64) { t.takeIn(1, 0, t.leaves, i, work) }
-
 func (t *slackTree) takeIn(n, lo, width, from int, work int64) {
 	switch {
-	case lo+width <= from || t.low[n] == forever:
+	case lo+width <= from || t.low[n] == rules.Forever:
 		return
 	case lo >= from:
 		t.low[n] -= work
@@ -157,7 +159,7 @@ func (t *slackTree) takeIn(n, lo, width, from int, work int64) {
 	t.takeIn(2*n, lo, width/2, from, work)
 	t.takeIn(2*n+1, lo+width/2, width/2, from, work)
 	t.low[n] = min(t.low[2*n], t.low[2*n+1])
-	if t.low[n] != forever {
+	if t.low[n] != rules.Forever {
 		t.low[n] -= t.owed[n]
 	}
 }

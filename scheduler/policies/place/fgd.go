@@ -1,8 +1,11 @@
-package policies
+package place
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/fragment"
+	"github.com/berth-scheduler/berth/scheduler/policies/order"
+	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 )
 
 // fgd places each job where the expected fragmentation of the cluster grows
@@ -24,7 +27,7 @@ type fgd struct {
 	targets []fragment.Typical
 	bases   []base  // by group
 	version []int32 // of the groups, rises when their host or the targets change
-	seen    int     // of pass.changed
+	seen    int     // of Fleet.Changed
 	shapes  map[want]*scores
 	scratch []int32
 	left    []fragment.CardLeft // scratch
@@ -39,23 +42,23 @@ type want struct {
 	cpu, host int64
 }
 
-func wantOf(t *task, c int) want {
-	return want{int32(c), int32(t.gpus), t.needs[c].share, t.cpu, t.mem}
+func wantOf(t *scene.Task, c int) want {
+	return want{int32(c), int32(t.GPUs), t.Needs[c].Share, t.CPU, t.Mem}
 }
 
 // shapeOn is the same in thousandths of cards.
-func (p *pass) shapeOn(k *want) fragment.Shape {
-	s := fragment.Shape{GPUs: int(k.gpus), Alone: k.share.Exclusive, Mem: whole, Milli: whole, CPUMilli: k.cpu, HostMiB: k.host}
+func (k *want) shape(p *scene.Scene) fragment.Shape {
+	s := fragment.Shape{GPUs: int(k.gpus), Alone: k.share.Exclusive, Mem: cluster.WholeGPU, Milli: cluster.WholeGPU, CPUMilli: k.cpu, HostMiB: k.host}
 	if !s.Alone {
-		s.Mem, s.Milli = min(whole, k.share.MemMiB*whole/max(1, p.f.classes[k.class].sellable)), k.share.Milli
+		s.Mem, s.Milli = min(cluster.WholeGPU, k.share.MemMiB*cluster.WholeGPU/max(1, p.Fleet.Classes[k.class].Sellable)), k.share.Milli
 	}
 	return s
 }
 
-func newFGD(p *pass) placer {
+func newFGD(p *scene.Scene, _ *order.Turns) scene.Rule {
 	f := &fgd{
-		shapes: map[want]*scores{}, bases: make([]base, len(p.f.groups)), version: make([]int32, len(p.f.groups)),
-		mix: make([]fragment.Mix, len(p.f.classes)), targets: make([]fragment.Typical, len(p.f.classes)),
+		shapes: map[want]*scores{}, bases: make([]base, len(p.Fleet.Groups)), version: make([]int32, len(p.Fleet.Groups)),
+		mix: make([]fragment.Mix, len(p.Fleet.Classes)), targets: make([]fragment.Typical, len(p.Fleet.Classes)),
 	}
 	for gi := range f.bases {
 		f.bases[gi].made = -1
@@ -75,30 +78,30 @@ func newest(n int) int {
 }
 
 // learn brings the target workload up to what runs and waits.
-func (f *fgd) learn(p *pass) {
+func (f *fgd) learn(p *scene.Scene) {
 	var ran []*cluster.Job
-	for i := range p.runs {
-		if !p.runs[i].fresh {
-			ran = append(ran, p.runs[i].job)
+	for i := range p.Fleet.Runs {
+		if !p.Fleet.Runs[i].Fresh {
+			ran = append(ran, p.Fleet.Runs[i].Job)
 		}
 	}
-	n := len(ran) + len(p.tasks)
+	n := len(ran) + len(p.Tasks)
 	n -= newest(n)
 	for i := 0; i < n; i++ {
 		if i < len(ran) {
-			f.count(p, p.newTask(ran[i]), 1)
+			f.count(p, p.NewTask(ran[i]), 1)
 		} else {
-			f.count(p, p.tasks[i-len(ran)], 1)
+			f.count(p, p.Tasks[i-len(ran)], 1)
 		}
 	}
 	f.aim()
 }
 
 // count counts what a job asks for, or takes it back.
-func (f *fgd) count(p *pass, t *task, weight int64) {
-	for c := range t.needs {
-		if k := wantOf(t, c); t.gpus > 0 && t.needs[c].ok {
-			f.mix[c].Add(p.shapeOn(&k), weight)
+func (f *fgd) count(p *scene.Scene, t *scene.Task, weight int64) {
+	for c := range t.Needs {
+		if k := wantOf(t, c); t.GPUs > 0 && t.Needs[c].OK {
+			f.mix[c].Add(k.shape(p), weight)
 		} else {
 			f.mix[c].AddUnable(weight)
 		}
@@ -117,13 +120,6 @@ func (f *fgd) aim() {
 	clear(f.shapes)
 }
 
-func leftOn(c *card, maxShares int) fragment.CardLeft {
-	return fragment.CardLeft{
-		Mem: c.use.FreeMiB() * whole / max(1, c.use.SellableMiB), Milli: c.use.FreeMilli(),
-		Takes: c.use.FreeShares() > 0 && c.use.Shares < maxShares, Empty: c.use.Shares == 0,
-	}
-}
-
 // base is the measure of a group as it is.
 type base struct {
 	made int32 // version, -1 never
@@ -131,41 +127,64 @@ type base struct {
 }
 
 // baseOf returns the measure of a group, made anew when its host changed.
-func (f *fgd) baseOf(p *pass, gi int32) *base {
+func (f *fgd) baseOf(p *scene.Scene, gi int32) *base {
 	b := &f.bases[gi]
 	if b.made == f.version[gi] {
 		return b
 	}
 	b.made = f.version[gi]
-	g := &p.f.groups[gi]
+	g := &p.Fleet.Groups[gi]
 	f.left = f.left[:0]
-	for _, ci := range g.cards {
-		f.left = append(f.left, leftOn(&p.f.cards[ci], p.maxShares()))
+	for _, ci := range g.Cards {
+		f.left = append(f.left, fleet.LeftOn(&p.Fleet.Cards[ci].Use, p.Pol))
 	}
-	cpu, host := p.leftOfHost(g.host)
-	f.targets[g.class].Measure(&b.Measure, cpu, host, f.left)
+	cpu, host := p.Fleet.Hosts[g.Host].Left()
+	f.targets[g.Class].Measure(&b.Measure, cpu, host, f.left)
 	return b
-}
-
-func (p *pass) leftOfHost(hi int32) (cpu, host int64) {
-	u := &p.f.hosts[hi].use
-	return u.CPUMilli - u.UsedCPU, u.MemMiB - u.UsedMem
 }
 
 // delta is how much the expected fragmentation of a group grows when a job
 // comes to lie on cards, in thousandths of a GPU.
-func (f *fgd) delta(p *pass, gi int32, k *want, cards []int32) int64 {
+func (f *fgd) delta(p *scene.Scene, gi int32, k *want, cards []int32) int64 {
 	b := f.baseOf(p, gi)
-	g := &p.f.groups[gi]
-	s := p.shapeOn(k)
+	g := &p.Fleet.Groups[gi]
+	s := k.shape(p)
 	f.was, f.is = f.was[:0], f.is[:0]
 	for _, ci := range cards {
-		c := &p.f.cards[ci]
-		was := leftOn(c, p.maxShares())
-		f.was, f.is = append(f.was, was), append(f.is, was.After(&s, c.use.FreeShares() < 2 || c.use.Shares+1 >= p.maxShares()))
+		c := &p.Fleet.Cards[ci]
+		was := fleet.LeftOn(&c.Use, p.Pol)
+		f.was, f.is = append(f.was, was), append(f.is, was.After(&s, c.Use.FreeShares() < 2 || c.Use.Shares+1 >= p.Fleet.MaxShares))
 	}
-	cpu, host := p.leftOfHost(g.host)
-	return f.targets[g.class].Growth(&b.Measure, cpu-k.cpu, host-k.host, f.was, f.is)
+	cpu, host := p.Fleet.Hosts[g.Host].Left()
+	return f.targets[g.Class].Growth(&b.Measure, cpu-k.cpu, host-k.host, f.was, f.is)
 }
 
 func score(delta int64) int8 { return fragment.Score(delta) }
+
+// Arrives brings the target workload up to those that run and t.
+func (f *fgd) Arrives(p *scene.Scene, t *scene.Task) {
+	n := len(p.Fleet.Runs) + 1
+	n -= newest(n)
+	if n == f.counted && !f.stale {
+		return
+	}
+	f.stale = false
+	for f.counted > n { // the step has grown
+		f.count(p, p.NewTask(p.Fleet.Runs[f.counted-1].Job), -1)
+	}
+	for f.counted < min(n, len(p.Fleet.Runs)) {
+		f.count(p, p.NewTask(p.Fleet.Runs[f.counted].Job), 1)
+	}
+	if f.counted < n {
+		f.count(p, t, 1)
+	}
+	f.aim()
+}
+
+// Decided takes t back if it does not run and was counted.
+func (f *fgd) Decided(p *scene.Scene, t *scene.Task, ok bool) {
+	if !ok && f.counted > len(p.Fleet.Runs) {
+		f.count(p, t, -1)
+		f.stale = true
+	}
+}

@@ -1,4 +1,4 @@
-package policies
+package place
 
 import (
 	"cmp"
@@ -6,6 +6,10 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler/company"
+	"github.com/berth-scheduler/berth/scheduler/policies/mirror"
+	"github.com/berth-scheduler/berth/scheduler/policies/order"
+	"github.com/berth-scheduler/berth/scheduler/policies/scene"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // muri lets jobs share a card whose stages wait for different resources.
@@ -39,9 +43,9 @@ type stages [3]int64
 // stagesOf makes them from a utilization and the cores a card's part of a
 // node has.
 func stagesOf(milli, cpu, perCard int64) stages {
-	gpu := min(whole, max(0, milli))
-	onCPU := min(whole-gpu, cpu*whole/max(1, perCard))
-	return stages{gpu, onCPU, whole - gpu - onCPU}
+	gpu := min(cluster.WholeGPU, max(0, milli))
+	onCPU := min(cluster.WholeGPU-gpu, cpu*cluster.WholeGPU/max(1, perCard))
+	return stages{gpu, onCPU, cluster.WholeGPU - gpu - onCPU}
 }
 
 // period is how long an iteration of a group takes, with the best offsets of
@@ -52,13 +56,13 @@ func period(group []stages) int64 {
 	case 0:
 		return 0
 	case 1:
-		return whole
+		return cluster.WholeGPU
 	case 2:
 		return min(interleaved(group, [3]int{0, 1}), interleaved(group, [3]int{0, 2}))
 	case 3:
 		return min(interleaved(group, [3]int{0, 1, 2}), interleaved(group, [3]int{0, 2, 1}))
 	}
-	return int64(len(group)) * whole
+	return int64(len(group)) * cluster.WholeGPU
 }
 
 func interleaved(group []stages, offset [3]int) int64 {
@@ -75,41 +79,41 @@ func interleaved(group []stages, offset [3]int) int64 {
 
 // gains reports whether a group gets enough done together.
 func gains(group []stages) bool {
-	return len(group) < 2 || period(group)*(whole+muriGain) <= int64(len(group))*whole*whole
+	return len(group) < 2 || period(group)*(cluster.WholeGPU+muriGain) <= int64(len(group))*cluster.WholeGPU*cluster.WholeGPU
 }
 
-func newMuri(p *pass) placer {
-	m := &muri{mates: map[cluster.JobID]cluster.JobID{}, card: map[cluster.JobID]int32{}, periods: map[cohort]float64{}, perCard: make([]int64, len(p.f.classes))}
-	for gi := range p.f.groups {
-		g := &p.f.groups[gi]
-		h := &p.f.hosts[g.host]
-		if m.perCard[g.class] == 0 {
-			m.perCard[g.class] = h.use.CPUMilli / int64(len(h.node.GPUs))
+func newMuri(p *scene.Scene, ts *order.Turns) scene.Rule {
+	m := &muri{mates: map[cluster.JobID]cluster.JobID{}, card: map[cluster.JobID]int32{}, periods: map[cohort]float64{}, perCard: make([]int64, len(p.Fleet.Classes))}
+	for gi := range p.Fleet.Groups {
+		g := &p.Fleet.Groups[gi]
+		h := &p.Fleet.Hosts[g.Host]
+		if m.perCard[g.Class] == 0 {
+			m.perCard[g.Class] = h.Use.CPUMilli / int64(len(h.Node.GPUs))
 		}
 	}
-	m.match(p)
+	m.match(p, ts)
 	return m
 }
 
-func (m *muri) of(t *task, class int32) stages {
-	n := &t.needs[class]
-	return stagesOf(n.share.Milli, max(n.est.CPUMilli, t.cpu)/int64(max(1, t.gpus)), m.perCard[class])
+func (m *muri) of(t *scene.Task, class int32) stages {
+	n := &t.Needs[class]
+	return stagesOf(n.Share.Milli, max(n.Est.CPUMilli, t.CPU)/int64(max(1, t.GPUs)), m.perCard[class])
 }
 
 // match pairs the first of those who wait, the best pairs first, when there
 // are more of them than empty cards.
-func (m *muri) match(p *pass) {
+func (m *muri) match(p *scene.Scene, ts *order.Turns) {
 	empty, waits := 0, 0
-	for gi := range p.f.groups {
-		empty += p.f.groups[gi].empty
+	for gi := range p.Fleet.Groups {
+		empty += p.Fleet.Groups[gi].Empty
 	}
-	var ts []*task
-	for _, t := range p.sorted() {
-		if t.gpus > 0 {
-			waits += t.cards()
+	var pool []*scene.Task
+	for _, t := range ts.Sorted() {
+		if t.GPUs > 0 {
+			waits += t.Cards()
 		}
-		if t.gpus == 1 && !t.spans() && t.size < whole && len(ts) < min(muriWindow, 2*empty) {
-			ts = append(ts, t)
+		if t.GPUs == 1 && !t.Spans() && t.Size < cluster.WholeGPU && len(pool) < min(muriWindow, 2*empty) {
+			pool = append(pool, t)
 		}
 	}
 	if waits <= empty {
@@ -120,9 +124,9 @@ func (m *muri) match(p *pass) {
 		a, b   int
 	}
 	var pairs []pair
-	for a := range ts {
-		for b := a + 1; b < len(ts); b++ {
-			if t := m.together(p, ts[a], ts[b]); t > 0 {
+	for a := range pool {
+		for b := a + 1; b < len(pool); b++ {
+			if t := m.together(p, pool[a], pool[b]); t > 0 {
 				pairs = append(pairs, pair{t, a, b})
 			}
 		}
@@ -131,7 +135,7 @@ func (m *muri) match(p *pass) {
 		return cmp.Or(cmp.Compare(x.period, y.period), cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b))
 	})
 	for _, x := range pairs {
-		a, b := ts[x.a].id, ts[x.b].id
+		a, b := pool[x.a].ID, pool[x.b].ID
 		if m.mates[a] == 0 && m.mates[b] == 0 {
 			m.mates[a], m.mates[b] = b, a
 		}
@@ -140,12 +144,12 @@ func (m *muri) match(p *pass) {
 
 // together is the least period of two jobs over the classes that hold both,
 // 0 when none does or they gain too little.
-func (m *muri) together(p *pass, a, b *task) int64 {
+func (m *muri) together(p *scene.Scene, a, b *scene.Task) int64 {
 	least := int64(0)
-	for c := range p.f.classes {
-		x, y := &a.needs[c], &b.needs[c]
-		if !x.ok || !y.ok || x.share.Exclusive || y.share.Exclusive || x.share.Milli+y.share.Milli > whole ||
-			x.share.MemMiB+y.share.MemMiB > p.f.classes[c].sellable {
+	for c := range p.Fleet.Classes {
+		x, y := &a.Needs[c], &b.Needs[c]
+		if !x.OK || !y.OK || x.Share.Exclusive || y.Share.Exclusive || x.Share.Milli+y.Share.Milli > cluster.WholeGPU ||
+			x.Share.MemMiB+y.Share.MemMiB > p.Fleet.Classes[c].Sellable {
 			continue
 		}
 		group := []stages{m.of(a, int32(c)), m.of(b, int32(c))}
@@ -157,27 +161,27 @@ func (m *muri) together(p *pass, a, b *task) int64 {
 }
 
 // groupOn is who lies on a card, and t.
-func (m *muri) groupOn(p *pass, t *task, c *card) []stages {
-	class := p.f.groups[c.group].class
-	out := make([]stages, 0, len(c.on)+1)
-	for _, o := range c.on {
-		r := &p.runs[o.run]
-		out = append(out, stagesOf(o.share.Milli, max(r.est.CPUMilli, r.berth.CPUMilli)/int64(max(1, len(r.berth.GPUs))), m.perCard[class]))
+func (m *muri) groupOn(p *scene.Scene, t *scene.Task, c *mirror.Card) []stages {
+	class := p.Fleet.Groups[c.Group].Class
+	out := make([]stages, 0, len(c.On)+1)
+	for _, o := range c.On {
+		r := &p.Fleet.Runs[o.Run]
+		out = append(out, stagesOf(o.Share.Milli, max(r.Est.CPUMilli, r.Berth.CPUMilli)/int64(max(1, len(r.Berth.GPUs))), m.perCard[class]))
 	}
 	return append(out, m.of(t, class))
 }
 
-func (m *muri) admits(p *pass, t *task, c *card) bool {
-	class := p.f.groups[c.group].class
-	group := make([]member, 0, len(c.on)+1)
-	for _, o := range c.on {
-		group = append(group, member{job: p.runs[o.run].job, share: o.share})
+func (m *muri) Admits(p *scene.Scene, t *scene.Task, c *mirror.Card) bool {
+	class := p.Fleet.Groups[c.Group].Class
+	group := make([]Member, 0, len(c.On)+1)
+	for _, o := range c.On {
+		group = append(group, Member{Job: p.Fleet.Runs[o.Run].Job, Share: o.Share})
 	}
 	was, known := m.measured(p, class, group, nil)
 	if !known {
 		return gains(m.groupOn(p, t, c))
 	}
-	now, known := m.measured(p, class, append(group, member{job: t.job, share: t.needs[class].share}), nil)
+	now, known := m.measured(p, class, append(group, Member{Job: t.Job, Share: t.Needs[class].Share}), nil)
 	return known && total(now)-total(was) > teamGain
 }
 
@@ -188,46 +192,46 @@ func total(xs []float64) (sum float64) {
 	return sum
 }
 
-// tag tells apart jobs whose stages differ though they ask for the same.
-func (m *muri) tag(t *task) int64 {
+// Tag tells apart jobs whose stages differ though they ask for the same.
+func (m *muri) Tag(t *scene.Task) int64 {
 	sum := int64(0)
-	for c := range t.needs {
-		sum = sum*31 + t.needs[c].est.CPUMilli
+	for c := range t.Needs {
+		sum = sum*31 + t.Needs[c].Est.CPUMilli
 	}
 	return sum
 }
 
-// choose puts t beside its mate if that is placed, else on empty cards, else
+// Choose puts t beside its mate if that is placed, else on empty cards, else
 // where the group's iteration is shortest.
-func (m *muri) choose(p *pass, t *task) []int32 {
+func (m *muri) Choose(p *scene.Scene, t *scene.Task) []int32 {
 	cards := m.find(p, t)
 	if len(cards) > 0 {
-		m.card[t.id] = cards[0]
+		m.card[t.ID] = cards[0]
 	}
 	return cards
 }
 
-func (m *muri) find(p *pass, t *task) []int32 {
-	if ci, ok := m.card[m.mates[t.id]]; ok && p.mayHold(t, p.f.cards[ci].group) && p.fits(t, ci) {
+func (m *muri) find(p *scene.Scene, t *scene.Task) []int32 {
+	if ci, ok := m.card[m.mates[t.ID]]; ok && p.MayHold(t, p.Fleet.Cards[ci].Group) && p.Fits(t, ci) {
 		return []int32{ci}
 	}
-	for gi := range p.f.groups {
-		if p.f.groups[gi].empty < t.gpus || !p.mayHold(t, int32(gi)) {
+	for gi := range p.Fleet.Groups {
+		if p.Fleet.Groups[gi].Empty < t.GPUs || !p.MayHold(t, int32(gi)) {
 			continue
 		}
-		if cards := p.pick(t, int32(gi), emptyFirst); cards != nil && p.f.cards[cards[len(cards)-1]].use.Shares == 0 {
+		if cards := p.Pick(t, int32(gi), emptyFirst); cards != nil && p.Fleet.Cards[cards[len(cards)-1]].Use.Shares == 0 {
 			return cards
 		}
 	}
 	var best []int32
-	least := int64(forever)
-	for gi := range p.f.groups {
-		if !p.mayHold(t, int32(gi)) {
+	least := int64(rules.Forever)
+	for gi := range p.Fleet.Groups {
+		if !p.MayHold(t, int32(gi)) {
 			continue
 		}
 		cards, longest := m.shortest(p, t, int32(gi))
 		if cards != nil && longest < least {
-			best, least = p.keep(cards), longest
+			best, least = p.Keep(cards), longest
 		}
 	}
 	return best
@@ -235,61 +239,61 @@ func (m *muri) find(p *pass, t *task) []int32 {
 
 // shortest returns the cards of a group on which t's iteration is shortest,
 // and the longest of these iterations.
-func (m *muri) shortest(p *pass, t *task, gi int32) ([]int32, int64) {
+func (m *muri) shortest(p *scene.Scene, t *scene.Task, gi int32) ([]int32, int64) {
 	type place struct {
 		card   int32
 		length int64
 	}
 	var all []place
-	for _, ci := range p.f.groups[gi].cards {
-		if c := &p.f.cards[ci]; p.fits(t, ci) {
+	for _, ci := range p.Fleet.Groups[gi].Cards {
+		if c := &p.Fleet.Cards[ci]; p.Fits(t, ci) {
 			all = append(all, place{ci, period(m.groupOn(p, t, c))})
 		}
 	}
-	if len(all) < t.gpus {
+	if len(all) < t.GPUs {
 		return nil, 0
 	}
 	slices.SortStableFunc(all, func(a, b place) int { return cmp.Compare(a.length, b.length) })
-	cards := make([]int32, t.gpus)
+	cards := make([]int32, t.GPUs)
 	for i := range cards {
 		cards[i] = all[i].card
 	}
-	return cards, all[t.gpus-1].length
+	return cards, all[t.GPUs-1].length
 }
 
 // measured appends how fast each of a group runs by the profiles of its jobs,
 // else by what was learned of sharing; false when neither is known.
-func (m *muri) measured(p *pass, class int32, group []member, out []float64) (speeds []float64, known bool) {
+func (m *muri) measured(p *scene.Scene, class int32, group []Member, out []float64) (speeds []float64, known bool) {
 	if speeds, known := m.interleaved(p, group, out); known {
 		return speeds, true
 	}
 	return m.learned(p, class, group, out)
 }
 
-// speeds implements teamer: as measured, else by utilization and cores.
-func (m *muri) speeds(p *pass, class int32, group []member, out []float64) []float64 {
+// Speeds implements teamer: as measured, else by utilization and cores.
+func (m *muri) Speeds(p *scene.Scene, class int32, group []Member, out []float64) []float64 {
 	if out, known := m.measured(p, class, group, out); known {
 		return out
 	}
 	st := make([]stages, len(group))
 	for i := range group {
 		x := &group[i]
-		st[i] = stagesOf(x.share.Milli, max(x.est.CPUMilli, x.cpu)/int64(max(1, x.job.Spec.GPUs)), m.perCard[class])
+		st[i] = stagesOf(x.Share.Milli, max(x.Est.CPUMilli, x.CPU)/int64(max(1, x.Job.Spec.GPUs)), m.perCard[class])
 	}
 	for range group {
-		out = append(out, whole/float64(max(1, period(st))))
+		out = append(out, cluster.WholeGPU/float64(max(1, period(st))))
 	}
 	return out
 }
 
 // learned appends the speeds of a group by what was learned of sharing; false
 // when nothing was.
-func (m *muri) learned(p *pass, class int32, group []member, out []float64) (speeds []float64, known bool) {
+func (m *muri) learned(p *scene.Scene, class int32, group []Member, out []float64) (speeds []float64, known bool) {
 	set := make([]company.Mate, len(group))
 	for i := range group {
-		set[i] = mateOf(group[i].job, group[i].share.Milli)
+		set[i] = scene.MateOf(group[i].Job, group[i].Share.Milli)
 	}
-	out, known = company.Slowdowns(p.snap.Interference, p.f.classes[class].rep, set, out)
+	out, known = company.Slowdowns(p.Snap.Interference, p.Fleet.Classes[class].Rep, set, out)
 	for i := range out {
 		out[i] = 1 / out[i]
 	}

@@ -1,4 +1,4 @@
-package policies
+package order
 
 import (
 	"slices"
@@ -8,8 +8,15 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/draws"
+	"github.com/berth-scheduler/berth/scheduler/policies/scene"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
+
+var _ = draws.Fixed()
+
+const bigCard = "A100-SXM4-80GB"
 
 func by(uid cluster.UID) JobOption { return func(j *cluster.Job) { j.Owner.UID = uid } }
 
@@ -18,6 +25,16 @@ func ran(d time.Duration) JobOption {
 	return func(j *cluster.Job) {
 		j.Attempts = append(j.Attempts, cluster.Attempt{No: 1, State: cluster.JobPreempted, Started: Now.Add(-5 * time.Hour), Ended: Now.Add(-5 * time.Hour).Add(d)})
 	}
+}
+
+// tried is in what order the jobs of a snapshot are tried.
+func tried(order string, s *cluster.Snapshot, age time.Duration, las LAS) (ids []cluster.JobID) {
+	o := slices.IndexFunc(All(), func(o Order) bool { return o.Name == order })
+	sc := scene.New(s, s.Ledger.Clone(), &scene.Settings{Pol: rules.Default()}, &scene.Memory{})
+	for _, task := range New(sc, &All()[o], age, las, &List{}).Sorted() {
+		ids = append(ids, task.ID)
+	}
+	return ids
 }
 
 // TestOrdersByHand: in what order the jobs are tried, worked out from each
@@ -74,18 +91,32 @@ func TestOrdersByHand(t *testing.T) {
 			w := NewWorld([]*cluster.Node{Node("n1", c.cards, bigCard)}, c.waits...)
 			s := w.Snapshot()
 			s.Terms, s.Service = c.terms, c.service
-			e := engineOf(t, "firstfit+"+c.order, nil)
-			e.opt.Age = c.age
-			p := newPass(s, e)
-			p.placer = e.place.make(p)
-			var got []cluster.JobID
-			for _, task := range p.sorted() {
-				got = append(got, task.id)
-			}
-			if !slices.Equal(got, c.want) {
+			if got := tried(c.order, s, c.age, LAS{}); !slices.Equal(got, c.want) {
 				t.Errorf("order %v, want %v", got, c.want)
 			}
 		})
+	}
+}
+
+// TestRunningDeadlinesCount: what a running job must still do by its deadline is taken
+// from the time of the cards before anybody else's deadline is admitted.
+func TestRunningDeadlinesCount(t *testing.T) {
+	t.Parallel()
+	const m = time.Minute
+	// Two cards have 200 minutes until the deadline. The running job has 50 to do,
+	// the first of those who wait 95, and the second finds 55 for its 95.
+	for runsFor, want := range map[time.Duration][]cluster.JobID{50 * m: {1, 3, 2}, 5 * m: {1, 2, 3}} {
+		w := NewWorld([]*cluster.Node{Node("n1", 2, bigCard)}, Job(9, Exclusive, Lasts(runsFor)),
+			Job(1, Exclusive, Lasts(95*m), Waited(2*m)), Job(2, Exclusive, Lasts(95*m)), Job(3, Exclusive, Lasts(m), Waited(m)))
+		u, _ := w.Ledg.GPU("n1-00")
+		w.Apply(&cluster.Plan{Starts: []cluster.Start{{Job: 9, Attempt: 1, Estimate: cluster.Estimate{GPUType: bigCard, Duration: runsFor},
+			Berth: cluster.Berth{Node: "n1", CPUMilli: 1000, MemMiB: 1024, GPUs: []cluster.GPUShare{{GPU: "n1-00", Share: cluster.Share{MemMiB: u.SellableMiB, Milli: 1000, Exclusive: true}}}}}}})
+		s := w.Snapshot()
+		by := cluster.Terms{Deadline: Now.Add(100 * m)}
+		s.Terms = map[cluster.JobID]cluster.Terms{1: by, 2: by, 9: by}
+		if got := tried("edf", s, 0, LAS{}); !slices.Equal(got, want) {
+			t.Errorf("beside %s of a running deadline: order %v, want %v", runsFor, got, want)
+		}
 	}
 }
 
@@ -111,104 +142,4 @@ func TestSlackTree(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestLeastTree compares with a list.
-func TestLeastTree(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		list := rapid.SliceOfN(rapid.Int64Range(0, 20), 1, 20).Draw(t, "numbers")
-		tree := newLeastTree(len(list))
-		for i, v := range list {
-			tree.set(i, v)
-		}
-		for range 20 {
-			if got, want := tree.first(), slices.Index(list, slices.Min(list)); got != want {
-				t.Fatalf("least at %d, want %d of %v", got, want, list)
-			}
-			i := rapid.IntRange(0, len(list)-1).Draw(t, "at")
-			list[i] = rapid.Int64Range(0, 20).Draw(t, "number")
-			tree.set(i, list[i])
-		}
-	})
-}
-
-// TestPeriod works the group's iteration of Muri out by hand: with rows a, b
-// and offset 1 it is Σ max(a[j], b[j+1]).
-func TestPeriod(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name  string
-		group []stages
-		want  int64
-		gains bool
-	}{
-		{"alone", []stages{{700, 200, 100}}, 1000, true},
-		{"halves that fit into one another", []stages{{500, 500, 0}, {500, 500, 0}}, 1500, true},           // 500+500+500
-		{"both want the same", []stages{{900, 0, 100}, {900, 0, 100}}, 1900, false},                        // 900+100+900
-		{"complements", []stages{{600, 0, 400}, {400, 600, 0}}, 1000, true},                                // 600+0+400 at offset 1
-		{"three that take turns", []stages{{340, 330, 330}, {340, 330, 330}, {340, 330, 330}}, 1020, true}, // 340+340+340
-		{"four take turns", []stages{{1, 1, 998}, {1, 1, 998}, {1, 1, 998}, {1, 1, 998}}, 4000, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			if got := period(c.group); got != c.want || gains(c.group) != c.gains {
-				t.Errorf("period %d, gains %t, want %d, %t", got, gains(c.group), c.want, c.gains)
-			}
-		})
-	}
-}
-
-// TestFillIsFair: on one type the allocation is max-min fair by weight.
-func TestFillIsFair(t *testing.T) {
-	t.Parallel()
-	r := &rounds{types: []string{"A"}, capacity: []int64{3}}
-	job := func(id cluster.JobID, gpus, weight int64) *contender {
-		return &contender{id: id, gpus: gpus, weight: weight, speed: []int64{1000}, equal: 1000, got: []int64{0}}
-	}
-	// Three cards have 60 slices: 1 and 2 want 20 at most each, 3 takes two
-	// cards at once: equal parts are 15 slices each.
-	all := []*contender{job(1, 1, 1000), job(2, 1, 1000), job(3, 2, 1000)}
-	r.fill(all)
-	for _, c := range all {
-		if c.got[0] != 15 {
-			t.Errorf("job %d gets %d slices, want 15", c.id, c.got[0])
-		}
-	}
-	// One card: who weighs three times as much gets three times as much.
-	r.capacity[0] = 1
-	all = []*contender{job(1, 1, 3000), job(2, 1, 1000)}
-	r.fill(all)
-	if all[0].got[0] != 15 || all[1].got[0] != 5 {
-		t.Errorf("%d and %d slices, want 15 and 5", all[0].got[0], all[1].got[0])
-	}
-}
-
-// TestRunningDeadlinesCount: what a running job must still do by its deadline is taken
-// from the time of the cards before anybody else's deadline is admitted.
-func TestRunningDeadlinesCount(t *testing.T) {
-	t.Parallel()
-	const m = time.Minute
-	// Two cards have 200 minutes until the deadline. The running job has 50 to do,
-	// the first of those who wait 95, and the second finds 55 for its 95.
-	for runsFor, want := range map[time.Duration][]cluster.JobID{50 * m: {1, 3, 2}, 5 * m: {1, 2, 3}} {
-		w := NewWorld([]*cluster.Node{Node("n1", 2, bigCard)}, Job(9, Exclusive, Lasts(runsFor)),
-			Job(1, Exclusive, Lasts(95*m), Waited(2*m)), Job(2, Exclusive, Lasts(95*m)), Job(3, Exclusive, Lasts(m), Waited(m)))
-		u, _ := w.Ledg.GPU("n1-00")
-		w.Apply(&cluster.Plan{Starts: []cluster.Start{{Job: 9, Attempt: 1, Estimate: cluster.Estimate{GPUType: bigCard, Duration: runsFor},
-			Berth: cluster.Berth{Node: "n1", CPUMilli: 1000, MemMiB: 1024, GPUs: []cluster.GPUShare{{GPU: "n1-00", Share: cluster.Share{MemMiB: u.SellableMiB, Milli: 1000, Exclusive: true}}}}}}})
-		s := w.Snapshot()
-		by := cluster.Terms{Deadline: Now.Add(100 * m)}
-		s.Terms = map[cluster.JobID]cluster.Terms{1: by, 2: by, 9: by}
-		e := engineOf(t, "firstfit+edf", nil)
-		p := newPass(s, e)
-		p.placer = e.place.make(p)
-		var got []cluster.JobID
-		for _, task := range p.sorted() {
-			got = append(got, task.id)
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("beside %s of a running deadline: order %v, want %v", runsFor, got, want)
-		}
-	}
 }

@@ -1,8 +1,10 @@
-package policies
+package place
 
 import (
 	"slices"
 	"time"
+
+	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 )
 
 // maxTeam is the largest group whose stages are interleaved.
@@ -100,14 +102,14 @@ type cohort [maxTeam]Stages
 
 // interleaved appends how fast each of a group runs by its stages; false when
 // some are not known. Periods are worked out once in a pass.
-func (m *muri) interleaved(p *pass, group []member, out []float64) (speeds []float64, known bool) {
+func (m *muri) interleaved(p *scene.Scene, group []Member, out []float64) (speeds []float64, known bool) {
 	if len(group) > maxTeam {
 		return out, false
 	}
 	var key cohort
 	var alone [maxTeam]time.Duration
 	for i := range group {
-		x := p.snap.Terms[group[i].job.ID]
+		x := p.Snap.Terms[group[i].Job.ID]
 		if x.Iteration <= 0 || x.Stages == (Stages{}) {
 			return out, false
 		}

@@ -1,4 +1,4 @@
-package policies
+package order
 
 import (
 	"cmp"
@@ -6,16 +6,18 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/policies/scene"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // byTimeLeft takes who has least left to do, by prediction: shortest
 // remaining time first (Schrage, Operations Research 16, 1968, for one
 // machine).
-func byTimeLeft(_ *pass, f *facts) key { return key{f.left, f.since} }
+func byTimeLeft(_ *Turns, f *scene.Facts) scene.Key { return scene.Key{A: f.Left, B: f.Since} }
 
-// preemptCost is what a preemption costs the one it hits, in microseconds:
+// PreemptCost is what a preemption costs the one it hits, in microseconds:
 // what the artefact of Lucid (ASPLOS 2023) charges.
-func preemptCost(gpus int) int64 {
+func PreemptCost(gpus int) int64 {
 	if gpus <= 8 {
 		return (40 * time.Second).Microseconds()
 	}
@@ -24,18 +26,18 @@ func preemptCost(gpus int) int64 {
 
 // muchShorter asks that the newcomer, who pays for the preemption too, still
 // ends sooner than the one that it displaces.
-func muchShorter(_ *pass, waits, runs *facts) bool {
-	return waits.left+preemptCost(runs.cards()) < runs.left
+func muchShorter(_ *Turns, waits, runs *scene.Facts) bool {
+	return waits.Left+PreemptCost(runs.Cards()) < runs.Left
 }
 
 // byServiceLeft takes who has least GPU time left to do, by prediction:
 // shortest remaining service first, the order of Muri (SIGCOMM 2022, section
 // 4.2).
-func byServiceLeft(_ *pass, f *facts) key { return key{f.gpuTime(), f.since} }
+func byServiceLeft(_ *Turns, f *scene.Facts) scene.Key { return scene.Key{A: f.GPUTime(), B: f.Since} }
 
 // muchLessService is muchShorter for GPU time.
-func muchLessService(_ *pass, waits, runs *facts) bool {
-	return waits.gpuTime()+preemptCost(runs.cards())*int64(waits.width()) < runs.gpuTime()
+func muchLessService(_ *Turns, waits, runs *scene.Facts) bool {
+	return waits.GPUTime()+PreemptCost(runs.Cards())*int64(waits.Width()) < runs.GPUTime()
 }
 
 // LAS are the queues of the order "las".
@@ -70,14 +72,16 @@ func (l *LAS) queues() []time.Duration {
 // 2019), section 3.3: jobs sink from queue to queue as the product of GPUs and
 // time that they received grows, and are first come, first served in each.
 // Its promotion of who starves (knob P) is LAS.Promote.
-func byService(p *pass, f *facts) key { return key{p.serviceQueue(f), f.submitted} }
+func byService(ts *Turns, f *scene.Facts) scene.Key {
+	return scene.Key{A: ts.serviceQueue(f), B: f.Submitted}
+}
 
-func (p *pass) serviceQueue(f *facts) int64 {
-	q, had := 0, f.attained
-	if p.opt.LAS.Promote > 0 {
-		had = sincePromoted(f, p.now, p.opt.LAS.Promote) * int64(f.width())
+func (ts *Turns) serviceQueue(f *scene.Facts) int64 {
+	q, had := 0, f.Attained
+	if ts.LAS.Promote > 0 {
+		had = sincePromoted(f, ts.Now, ts.LAS.Promote) * int64(f.Width())
 	}
-	for _, limit := range p.opt.LAS.queues() {
+	for _, limit := range ts.LAS.queues() {
 		if had >= limit.Microseconds() {
 			q++
 		}
@@ -88,15 +92,15 @@ func (p *pass) serviceQueue(f *facts) int64 {
 // sincePromoted is how long a job ran since it was promoted last: whenever it
 // had waited, or waits, so many times as long as it ran until then. What it
 // did is read from its attempts, so that nothing has to be kept.
-func sincePromoted(f *facts, now, times int64) int64 {
-	ran, idleFrom := int64(0), f.submitted
+func sincePromoted(f *scene.Facts, now, times int64) int64 {
+	ran, idleFrom := int64(0), f.Submitted
 	waited := func(until int64) {
 		if ran > 0 && until-idleFrom >= times*ran {
 			ran = 0
 		}
 	}
-	for i := range f.attempts {
-		a := &f.attempts[i]
+	for i := range f.Attempts {
+		a := &f.Attempts[i]
 		if a.Started == 0 {
 			continue
 		}
@@ -112,8 +116,8 @@ func sincePromoted(f *facts, now, times int64) int64 {
 	return ran
 }
 
-func lowerQueue(p *pass, waits, runs *facts) bool {
-	return p.serviceQueue(waits) < p.serviceQueue(runs)
+func lowerQueue(ts *Turns, waits, runs *scene.Facts) bool {
+	return ts.serviceQueue(waits) < ts.serviceQueue(runs)
 }
 
 // byUse takes the jobs of whoever used least, counting the earlier jobs of
@@ -122,33 +126,33 @@ func lowerQueue(p *pass, waits, runs *facts) bool {
 // that the user's running jobs have received. A weight of two halves what a job counts.
 // Source: the fair-share factor of batch systems (Kay and Lauder, "A Fair Share
 // Scheduler", CACM 1988), without its hierarchy.
-func byUse(p *pass, f *facts) key { return key{p.use[f.id], f.since} }
+func byUse(ts *Turns, f *scene.Facts) scene.Key { return scene.Key{A: ts.use[f.ID], B: f.Since} }
 
-func countUse(p *pass) {
+func countUse(ts *Turns) {
 	used := map[cluster.UID]int64{}
-	for uid, s := range p.snap.Service {
+	for uid, s := range ts.Snap.Service {
 		used[uid] = s * time.Second.Microseconds()
 	}
-	if p.snap.Service == nil {
-		for i := range p.runs {
-			if p.runs[i].part > 0 {
+	if ts.Snap.Service == nil {
+		for i := range ts.Fleet.Runs {
+			if ts.Fleet.Runs[i].Part > 0 {
 				continue // counted with the first
 			}
-			f := p.factsOfRun(&p.runs[i])
-			used[f.uid] += f.attained
+			f := ts.FactsOfRun(&ts.Fleet.Runs[i])
+			used[f.UID] += f.Attained
 		}
 	}
-	p.use = make(map[cluster.JobID]int64, len(p.tasks))
-	for _, t := range p.byArrival() {
-		p.use[t.id] = used[t.uid]
-		used[t.uid] += t.gpuTime() / 1000 * max(1, t.size) * 1000 / t.weight
+	ts.use = make(map[cluster.JobID]int64, len(ts.Tasks))
+	for _, t := range ts.byArrival() {
+		ts.use[t.ID] = used[t.UID]
+		used[t.UID] += t.GPUTime() / 1000 * max(1, t.Size) * 1000 / t.Weight
 	}
 }
 
-func (p *pass) byArrival() []*task {
-	ts := slices.Clone(p.tasks)
-	slices.SortFunc(ts, func(a, b *task) int { return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.id, b.id)) })
-	return ts
+func (ts *Turns) byArrival() []*scene.Task {
+	all := slices.Clone(ts.Tasks)
+	slices.SortFunc(all, func(a, b *scene.Task) int { return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.ID, b.ID)) })
+	return all
 }
 
 // byUnfairness takes the job with the worst finish-time fairness: how long it
@@ -156,15 +160,17 @@ func (p *pass) byArrival() []*task {
 // would take alone. Source: Mahajan et al., "Themis: Fair and Efficient GPU
 // Cluster Scheduling" (NSDI 2020), section 3. Its auction among the worst jobs
 // is left out: whoever is worst chooses first.
-func byUnfairness(p *pass, f *facts) key { return key{-unfairness(p, f), f.submitted} }
+func byUnfairness(ts *Turns, f *scene.Facts) scene.Key {
+	return scene.Key{A: -unfairness(ts, f), B: f.Submitted}
+}
 
 // unfairness is ρ in millionths.
-func unfairness(p *pass, f *facts) int64 {
-	shared := max(0, p.now-f.submitted) + f.left
-	if shared >= forever/1_000_000 {
-		return shared / max(1, f.dur) * 1_000_000
+func unfairness(ts *Turns, f *scene.Facts) int64 {
+	shared := max(0, ts.Now-f.Submitted) + f.Left
+	if shared >= rules.Forever/1_000_000 {
+		return shared / max(1, f.Dur) * 1_000_000
 	}
-	return shared * 1_000_000 / max(1, f.dur)
+	return shared * 1_000_000 / max(1, f.Dur)
 }
 
 // lease is how long Themis lets a job keep its GPUs; section 5 finds 20
@@ -172,18 +178,6 @@ func unfairness(p *pass, f *facts) int64 {
 const lease = 20 * time.Minute
 
 // leaseEnded lets a worse-off job take the place of one whose lease is over.
-func leaseEnded(p *pass, waits, runs *facts) bool {
-	return time.Duration(p.now-runs.since)*time.Microsecond >= lease && unfairness(p, waits) > unfairness(p, runs)
-}
-
-// factsOfRun are the facts of a running job. since is when its attempt began.
-func (p *pass) factsOfRun(r *run) facts {
-	f := factsOf(r.job, p.snap.Terms[r.job.ID], durationOf(r.job, &r.est, &p.opt.Base), p.now)
-	f.since = r.began
-	for _, g := range r.berth.GPUs {
-		if u, ok := p.led.GPU(g.GPU); ok {
-			f.size = max(f.size, dominant(g.Share, u.SellableMiB))
-		}
-	}
-	return f
+func leaseEnded(ts *Turns, waits, runs *scene.Facts) bool {
+	return time.Duration(ts.Now-runs.Since)*time.Microsecond >= lease && unfairness(ts, waits) > unfairness(ts, runs)
 }

@@ -1,4 +1,6 @@
-package policies
+package place
+
+import "github.com/berth-scheduler/berth/scheduler/policies/scene"
 
 // scores holds, for what a job asks for, a bound of the score on each group: a
 // tournament tree whose leaves are the best score over the cards of a group
@@ -7,16 +9,16 @@ type scores struct {
 	leaves int
 	at     []int8
 	made   []int32 // version of the group that a leaf is of
-	done   int     // of pass.changed
+	done   int     // of Fleet.Changed
 }
 
-// choose looks for the best score, of equals the first group, of these the
+// Choose looks for the best score, of equals the first group, of these the
 // first card.
-func (f *fgd) choose(p *pass, t *task) []int32 {
+func (f *fgd) Choose(p *scene.Scene, t *scene.Task) []int32 {
 	f.notice(p)
 	q := quest{f: f, p: p, t: t, top: -1, where: -1}
-	for c := range t.needs {
-		if t.needs[c].ok {
+	for c := range t.Needs {
+		if t.Needs[c].OK {
 			q.k = wantOf(t, c)
 			q.s = f.scoresOf(p, &q.k)
 			q.search(1, 0, q.s.leaves)
@@ -28,8 +30,8 @@ func (f *fgd) choose(p *pass, t *task) []int32 {
 // quest is the search for the best place of one task.
 type quest struct {
 	f     *fgd
-	p     *pass
-	t     *task
+	p     *scene.Scene
+	t     *scene.Task
 	k     want
 	s     *scores
 	cards []int32
@@ -55,28 +57,28 @@ func (q *quest) search(i, lo, width int) {
 		q.search(r, lo+half, half)
 		return
 	}
-	if !q.p.mayHold(q.t, int32(lo)) {
+	if !q.p.MayHold(q.t, int32(lo)) {
 		return
 	}
 	cards, got := q.f.bestOn(q.p, q.t, &q.k, int32(lo))
 	if got > q.top || got == q.top && got >= 0 && lo < q.where {
-		q.cards, q.top, q.where = q.p.keep(cards), got, lo
+		q.cards, q.top, q.where = q.p.Keep(cards), got, lo
 	}
 }
 
 // bestOn returns the cards of a group that fit t exactly and score best, -1
 // when it does not fit.
-func (f *fgd) bestOn(p *pass, t *task, k *want, gi int32) ([]int32, int8) {
-	if t.gpus > 1 || k.share.Exclusive {
-		cards := p.pick(t, gi, p.fuller)
+func (f *fgd) bestOn(p *scene.Scene, t *scene.Task, k *want, gi int32) ([]int32, int8) {
+	if t.GPUs > 1 || k.share.Exclusive {
+		cards := p.Pick(t, gi, p.Fuller)
 		if cards == nil {
 			return nil, -1
 		}
 		return cards, score(f.delta(p, gi, k, cards))
 	}
 	top, at := int8(-1), int32(-1)
-	for i, ci := range p.f.groups[gi].cards {
-		if !p.fits(t, ci) || f.likeEarlier(p, gi, i) {
+	for i, ci := range p.Fleet.Groups[gi].Cards {
+		if !p.Fits(t, ci) || f.likeEarlier(p, gi, i) {
 			continue
 		}
 		f.scratch = append(f.scratch[:0], ci)
@@ -93,57 +95,57 @@ func (f *fgd) bestOn(p *pass, t *task, k *want, gi int32) ([]int32, int8) {
 
 // likeEarlier reports whether an earlier card of the group is in the same
 // state, who lies there and until when included, so that it scores the same.
-func (f *fgd) likeEarlier(p *pass, gi int32, i int) bool {
-	cards := p.f.groups[gi].cards
-	c := &p.f.cards[cards[i]]
+func (f *fgd) likeEarlier(p *scene.Scene, gi int32, i int) bool {
+	cards := p.Fleet.Groups[gi].Cards
+	c := &p.Fleet.Cards[cards[i]]
 	for _, o := range cards[:i] {
-		d := &p.f.cards[o]
-		if d.use.UsedMiB == c.use.UsedMiB && d.use.UsedMilli == c.use.UsedMilli && d.use.Shares == c.use.Shares &&
-			d.use.Exclusive == c.use.Exclusive && d.until == c.until && d.use.MaxShares == c.use.MaxShares && d.use.Closed == c.use.Closed {
+		d := &p.Fleet.Cards[o]
+		if d.Use.UsedMiB == c.Use.UsedMiB && d.Use.UsedMilli == c.Use.UsedMilli && d.Use.Shares == c.Use.Shares &&
+			d.Use.Exclusive == c.Use.Exclusive && d.Until == c.Until && d.Use.MaxShares == c.Use.MaxShares && d.Use.Closed == c.Use.Closed {
 			return true
 		}
 	}
 	return false
 }
 
-// plain is less the better a job without GPUs scores on a host: what it
+// Plain is less the better a job without GPUs scores on a host: what it
 // takes from the cores can make cards there useless.
-func (f *fgd) plain(p *pass, t *task, hi int32) int64 {
+func (f *fgd) Plain(p *scene.Scene, t *scene.Task, hi int32) int64 {
 	f.notice(p)
-	k := want{cpu: t.cpu, host: t.mem}
+	k := want{cpu: t.CPU, host: t.Mem}
 	sum := int64(0)
-	for _, gi := range p.f.hosts[hi].groups {
+	for _, gi := range p.Fleet.Hosts[hi].Groups {
 		sum += f.delta(p, gi, &k, nil)
 	}
 	return -int64(score(sum))
 }
 
 // notice raises the version of groups whose host changed.
-func (f *fgd) notice(p *pass) {
-	for ; f.seen < len(p.changed); f.seen++ {
-		for _, gi := range p.f.hosts[p.changed[f.seen]].groups {
+func (f *fgd) notice(p *scene.Scene) {
+	for ; f.seen < len(p.Fleet.Changed); f.seen++ {
+		for _, gi := range p.Fleet.Hosts[p.Fleet.Changed[f.seen]].Groups {
 			f.version[gi]++
 		}
 	}
 }
 
 // scoresOf returns the bounds for a shape, up to date.
-func (f *fgd) scoresOf(p *pass, k *want) *scores {
+func (f *fgd) scoresOf(p *scene.Scene, k *want) *scores {
 	s := f.shapes[*k]
 	if s == nil {
-		s = newScores(len(p.f.groups))
-		for gi := range p.f.groups {
+		s = newScores(len(p.Fleet.Groups))
+		for gi := range p.Fleet.Groups {
 			s.at[s.leaves+gi] = f.bound(p, k, int32(gi))
 			s.made[gi] = f.version[gi]
 		}
 		for i := s.leaves - 1; i >= 1; i-- {
 			s.at[i] = max(s.at[2*i], s.at[2*i+1])
 		}
-		s.done = len(p.changed)
+		s.done = len(p.Fleet.Changed)
 		f.shapes[*k] = s
 	}
-	for ; s.done < len(p.changed); s.done++ {
-		for _, gi := range p.f.hosts[p.changed[s.done]].groups {
+	for ; s.done < len(p.Fleet.Changed); s.done++ {
+		for _, gi := range p.Fleet.Hosts[p.Fleet.Changed[s.done]].Groups {
 			if s.made[gi] != f.version[gi] { // it may stand in the list again
 				s.made[gi] = f.version[gi]
 				s.set(int(gi), f.bound(p, k, gi))
@@ -179,19 +181,19 @@ func (s *scores) set(i int, v int8) {
 
 // bound is the best score over the cards of a group that a job might fit on,
 // whoever lies there and whatever is kept.
-func (f *fgd) bound(p *pass, k *want, gi int32) int8 {
-	g := &p.f.groups[gi]
-	h := &p.f.hosts[g.host]
-	if g.class != k.class || int(k.gpus) > len(g.cards) || !g.free ||
-		h.use.CPUMilli-h.use.UsedCPU < k.cpu || h.use.MemMiB-h.use.UsedMem < k.host {
+func (f *fgd) bound(p *scene.Scene, k *want, gi int32) int8 {
+	g := &p.Fleet.Groups[gi]
+	h := &p.Fleet.Hosts[g.Host]
+	if g.Class != k.class || int(k.gpus) > len(g.Cards) || !g.Free ||
+		h.Use.CPUMilli-h.Use.UsedCPU < k.cpu || h.Use.MemMiB-h.Use.UsedMem < k.host {
 		return -1
 	}
 	if k.share.Exclusive || k.gpus > 1 {
 		return f.boundMany(p, k, gi)
 	}
 	top := int8(-1)
-	for i, ci := range g.cards {
-		if !p.might(k, ci) || f.likeEarlier(p, gi, i) {
+	for i, ci := range g.Cards {
+		if !k.might(p, ci) || f.likeEarlier(p, gi, i) {
 			continue
 		}
 		f.scratch = append(f.scratch[:0], ci)
@@ -202,10 +204,10 @@ func (f *fgd) bound(p *pass, k *want, gi int32) int8 {
 
 // boundMany bounds the score of a job for several cards: which of them fit
 // depends on the job, so that shares are only told possible or not.
-func (f *fgd) boundMany(p *pass, k *want, gi int32) int8 {
+func (f *fgd) boundMany(p *scene.Scene, k *want, gi int32) int8 {
 	var cards []int32
-	for _, ci := range p.f.groups[gi].cards {
-		if p.might(k, ci) {
+	for _, ci := range p.Fleet.Groups[gi].Cards {
+		if k.might(p, ci) {
 			cards = append(cards, ci)
 		}
 	}
@@ -219,13 +221,13 @@ func (f *fgd) boundMany(p *pass, k *want, gi int32) int8 {
 }
 
 // might reports whether a job fits on a card, whoever lies there.
-func (p *pass) might(k *want, ci int32) bool {
-	c := &p.f.cards[ci]
-	if k.share.Exclusive && c.use.Shares > 0 || c.use.FreeShares() < 1 || c.use.Shares >= p.maxShares() {
+func (k *want) might(p *scene.Scene, ci int32) bool {
+	c := &p.Fleet.Cards[ci]
+	if k.share.Exclusive && c.Use.Shares > 0 || c.Use.FreeShares() < 1 || c.Use.Shares >= p.Fleet.MaxShares {
 		return false
 	}
 	if k.share.Exclusive {
 		return true
 	}
-	return c.use.FreeMilli() >= k.share.Milli && c.use.FreeMiB() >= k.share.MemMiB
+	return c.Use.FreeMilli() >= k.share.Milli && c.Use.FreeMiB() >= k.share.MemMiB
 }

@@ -1,4 +1,4 @@
-package policies
+package order
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 )
 
 // Source of this file: Narayanan et al., "Heterogeneity-Aware Cluster
@@ -23,13 +24,13 @@ const (
 	roundJobs   = 512
 )
 
-// rounds is the allocation: the fraction of time that each job should spend
+// Rounds is the allocation: the fraction of time that each job should spend
 // on each type, in thousandths, and what follows from it.
-type rounds struct {
-	types    []string
+type Rounds struct {
+	Types    []string
 	capacity []int64 // cards
 	share    map[cluster.JobID][]int64
-	priority map[cluster.JobID][]int64
+	Priority map[cluster.JobID][]int64
 }
 
 // contender is a job in the making of the allocation.
@@ -45,26 +46,26 @@ type contender struct {
 	progress int64
 }
 
-// allocate makes the allocation for who waits and who runs, once in a pass.
-func allocate(p *pass) {
-	if p.rounds != nil {
+// Allocate makes the allocation for who waits and who runs, once in a pass.
+func Allocate(ts *Turns) {
+	if ts.Rounds != nil {
 		return
 	}
-	r := &rounds{share: map[cluster.JobID][]int64{}, priority: map[cluster.JobID][]int64{}}
-	p.rounds = r
-	for c := range p.f.classes {
-		if n := len(r.types); n == 0 || r.types[n-1] != p.f.classes[c].gpuType {
-			r.types, r.capacity = append(r.types, p.f.classes[c].gpuType), append(r.capacity, 0)
+	r := &Rounds{share: map[cluster.JobID][]int64{}, Priority: map[cluster.JobID][]int64{}}
+	ts.Rounds = r
+	for c := range ts.Fleet.Classes {
+		if n := len(r.Types); n == 0 || r.Types[n-1] != ts.Fleet.Classes[c].GPUType {
+			r.Types, r.capacity = append(r.Types, ts.Fleet.Classes[c].GPUType), append(r.capacity, 0)
 		}
-		r.capacity[len(r.types)-1] += int64(p.f.classes[c].count)
+		r.capacity[len(r.Types)-1] += int64(ts.Fleet.Classes[c].Count)
 	}
 	var all []*contender
-	for _, t := range p.tasks {
-		all = append(all, r.contend(p, t)...)
+	for _, t := range ts.Tasks {
+		all = append(all, r.contend(ts, t)...)
 	}
-	for i := range p.runs {
-		if !p.runs[i].fresh && p.runs[i].part == 0 {
-			all = append(all, r.contend(p, p.newTask(p.runs[i].job))...)
+	for i := range ts.Fleet.Runs {
+		if !ts.Fleet.Runs[i].Fresh && ts.Fleet.Runs[i].Part == 0 {
+			all = append(all, r.contend(ts, ts.NewTask(ts.Fleet.Runs[i].Job))...)
 		}
 	}
 	slices.SortFunc(all, func(a, b *contender) int { return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.id, b.id)) })
@@ -76,30 +77,30 @@ func allocate(p *pass) {
 		}
 		r.share[c.id] = c.got
 	}
-	for _, t := range p.tasks {
-		r.prioritise(t.job, p.now)
+	for _, t := range ts.Tasks {
+		r.prioritise(t.Job, ts.Now)
 	}
-	for i := range p.runs {
-		r.prioritise(p.runs[i].job, p.now)
+	for i := range ts.Fleet.Runs {
+		r.prioritise(ts.Fleet.Runs[i].Job, ts.Now)
 	}
 }
 
 // contend makes a contender of a job that some type can run.
-func (r *rounds) contend(p *pass, t *task) []*contender {
-	c := &contender{id: t.id, since: t.submitted, gpus: int64(t.cards()), weight: t.weight, speed: make([]int64, len(r.types)), got: make([]int64, len(r.types))}
+func (r *Rounds) contend(ts *Turns, t *scene.Task) []*contender {
+	c := &contender{id: t.ID, since: t.Submitted, gpus: int64(t.Cards()), weight: t.Weight, speed: make([]int64, len(r.Types)), got: make([]int64, len(r.Types))}
 	cards, any := int64(0), false
-	for i := range t.needs {
-		if n := &t.needs[i]; n.ok {
-			k := slices.Index(r.types, p.f.classes[i].gpuType)
-			c.speed[k] = max(1, t.dur*1000/n.dur)
+	for i := range t.Needs {
+		if n := &t.Needs[i]; n.OK {
+			k := slices.Index(r.Types, ts.Fleet.Classes[i].GPUType)
+			c.speed[k] = max(1, t.Dur*1000/n.Dur)
 			any = true
 		}
 	}
-	for k := range r.types {
+	for k := range r.Types {
 		c.equal += c.speed[k] * r.capacity[k]
 		cards += r.capacity[k]
 	}
-	if t.gpus == 0 || !any {
+	if t.GPUs == 0 || !any {
 		return nil
 	}
 	c.equal = max(1, c.equal/max(1, cards))
@@ -112,9 +113,9 @@ func (r *rounds) contend(p *pass, t *task) []*contender {
 // the others. The paper solves a linear program: of jobs that gain about as much
 // by the better type it gives each a part of both, where this may give each a type of
 // its own, and then the worst off has less.
-func (r *rounds) fill(all []*contender) {
-	left := make([]int64, len(r.types))
-	mean := make([]int64, len(r.types))
+func (r *Rounds) fill(all []*contender) {
+	left := make([]int64, len(r.Types))
+	mean := make([]int64, len(r.Types))
 	for k := range left {
 		left[k] = r.capacity[k] * roundSlices
 		n := int64(0)
@@ -167,15 +168,15 @@ func (h *contenders) Pop() any {
 
 // prioritise sets a job's priority on each type: the fraction of time that it
 // should get over the fraction that it got (section 5, figure 5).
-func (r *rounds) prioritise(j *cluster.Job, now int64) {
+func (r *Rounds) prioritise(j *cluster.Job, now int64) {
 	share, ok := r.share[j.ID]
 	if !ok {
 		return
 	}
-	got := make([]int64, len(r.types))
+	got := make([]int64, len(r.Types))
 	for i := range j.Attempts {
 		a := &j.Attempts[i]
-		k := slices.Index(r.types, a.Estimate.GPUType)
+		k := slices.Index(r.Types, a.Estimate.GPUType)
 		if k < 0 || a.Started == 0 {
 			continue
 		}
@@ -189,12 +190,12 @@ func (r *rounds) prioritise(j *cluster.Job, now int64) {
 	for k := range got {
 		got[k] = share[k] * 1000 / max(1, got[k]*1000/age)
 	}
-	r.priority[j.ID] = got
+	r.Priority[j.ID] = got
 }
 
 // of is a job's highest priority over the types.
-func (r *rounds) of(id cluster.JobID) int64 {
-	if ps := r.priority[id]; len(ps) > 0 {
+func (r *Rounds) of(id cluster.JobID) int64 {
+	if ps := r.Priority[id]; len(ps) > 0 {
 		return slices.Max(ps)
 	}
 	return 0
@@ -202,46 +203,12 @@ func (r *rounds) of(id cluster.JobID) int64 {
 
 // byPriority takes the job that is furthest behind its allocation first: the
 // order of Gavel's rounds.
-func byPriority(p *pass, f *facts) key { return key{-p.rounds.of(f.id), f.submitted} }
+func byPriority(ts *Turns, f *scene.Facts) scene.Key {
+	return scene.Key{A: -ts.Rounds.of(f.ID), B: f.Submitted}
+}
 
 // roundEnded lets a job that is further behind take the place of one whose
 // round is over.
-func roundEnded(p *pass, waits, runs *facts) bool {
-	return time.Duration(p.now-runs.since)*time.Microsecond >= roundTime && p.rounds.of(waits.id) > p.rounds.of(runs.id)
-}
-
-// gavel places each job on the type where it is furthest behind its
-// allocation, and there by first fit. Types of which it has no part come last,
-// the fastest first, so that no card stays idle.
-type gavel struct{ open }
-
-func newGavel(p *pass) placer {
-	allocate(p)
-	return gavel{}
-}
-
-func (gavel) choose(p *pass, t *task) []int32 {
-	classes := make([]int32, 0, len(t.needs))
-	prio := make([]int64, len(t.needs))
-	for c := range t.needs {
-		if t.needs[c].ok {
-			classes = append(classes, int32(c))
-			if ps := p.rounds.priority[t.id]; len(ps) > 0 {
-				prio[c] = ps[slices.Index(p.rounds.types, p.f.classes[c].gpuType)]
-			}
-		}
-	}
-	slices.SortFunc(classes, func(a, b int32) int {
-		return cmp.Or(-cmp.Compare(prio[a], prio[b]), cmp.Compare(t.needs[a].dur, t.needs[b].dur), cmp.Compare(a, b))
-	})
-	for _, c := range classes {
-		for gi := range p.f.groups {
-			if p.f.groups[gi].class == c && p.mayHold(t, int32(gi)) {
-				if cards := p.pick(t, int32(gi), nil); cards != nil {
-					return cards
-				}
-			}
-		}
-	}
-	return nil
+func roundEnded(ts *Turns, waits, runs *scene.Facts) bool {
+	return time.Duration(ts.Now-runs.Since)*time.Microsecond >= roundTime && ts.Rounds.of(waits.ID) > ts.Rounds.of(runs.ID)
 }

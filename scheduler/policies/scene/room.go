@@ -1,0 +1,167 @@
+package scene
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/policies/mirror"
+	"github.com/berth-scheduler/berth/scheduler/rules"
+)
+
+// Fuller orders cards by what they have left.
+func (p *Scene) Fuller(a, b *mirror.Card) int { return cmp.Compare(LeftOf(a), LeftOf(b)) }
+
+// LeftOf is what a card has left: the sum of the fractions of memory and compute.
+func LeftOf(c *mirror.Card) int64 {
+	return c.Use.FreeMilli() + c.Use.FreeMiB()*cluster.WholeGPU/max(1, c.Use.SellableMiB)
+}
+
+// LeftOn is what a node would have left of its cards, cores and memory with t
+// on it, each as thousandths of the most that any node has, summed.
+func (p *Scene) LeftOn(t *Task, h *mirror.Host, cards int64) int64 {
+	return cards/max(1, 2*p.Fleet.MostGPUs) + (h.Use.CPUMilli-h.Use.UsedCPU-t.CPU)*cluster.WholeGPU/max(1, p.Fleet.MostCPU) +
+		(h.Use.MemMiB-h.Use.UsedMem-t.Mem)*cluster.WholeGPU/max(1, p.Fleet.MostMem)
+}
+
+// IdleGPUs is what the cards of a host have left, see LeftOf.
+func (p *Scene) IdleGPUs(h *mirror.Host) int64 {
+	sum := int64(0)
+	for _, gi := range h.Groups {
+		for _, ci := range p.Fleet.Groups[gi].Cards {
+			sum += LeftOf(&p.Fleet.Cards[ci])
+		}
+	}
+	return sum
+}
+
+// RoomOn reports whether t fits in a group as its mirror is.
+func (p *Scene) RoomOn(t *Task, gi int32) bool {
+	h := &p.Fleet.Hosts[p.Fleet.Groups[gi].Host]
+	return h.Use.CPUMilli-h.Use.UsedCPU >= t.CoresOn(h) && h.Use.MemMiB-h.Use.UsedMem >= t.Mem && p.AnyOf(t, gi) != nil && (!t.Whole || p.allOf(t, gi))
+}
+
+// allOf reports whether a host is empty but for cards of other classes, and t may
+// have all cards of the group.
+func (p *Scene) allOf(t *Task, gi int32) bool {
+	g := &p.Fleet.Groups[gi]
+	return p.Fleet.Hosts[g.Host].Use.UsedMem == 0 && !slices.ContainsFunc(g.Cards, func(ci int32) bool { return !p.HasRoom(t, ci) })
+}
+
+// Clears returns when so many of those on a group's host have ended that t
+// fits, by their latest ends, and the cards it would get. It gives up at
+// limit. The host's mirror is changed on the way and put back.
+func (p *Scene) Clears(t *Task, gi int32, limit int64) (int64, []int32) {
+	runs := p.Fleet.ByLatest(&p.Fleet.Hosts[p.Fleet.Groups[gi].Host])
+	undo := p.Fleet.Remember(gi)
+	defer undo()
+	at := p.Now
+	for i := 0; ; i++ {
+		if p.RoomOn(t, gi) {
+			return at, p.AnyOf(t, gi)
+		}
+		if i == len(runs) || p.Fleet.Runs[runs[i]].Latest >= limit {
+			return rules.Forever, nil
+		}
+		p.Fleet.Lift(gi, runs[i])
+		at = max(at, p.Fleet.Runs[runs[i]].Latest)
+	}
+}
+
+// ClearsPlain is when a host has the cores and memory of t, by the latest ends
+// of those there.
+func (p *Scene) ClearsPlain(t *Task, h *mirror.Host) (when int64, ok bool) {
+	cpu, mem, when := h.Use.CPUMilli-h.Use.UsedCPU, h.Use.MemMiB-h.Use.UsedMem, p.Now
+	want := t.CoresOn(h)
+	for _, ri := range p.Fleet.ByLatest(h) {
+		if cpu >= want && mem >= t.Mem {
+			break
+		}
+		r := &p.Fleet.Runs[ri]
+		cpu, mem, when = cpu+r.Berth.CPUMilli, mem+r.Berth.MemMiB, max(when, r.Latest)
+	}
+	return when, cpu >= want && mem >= t.Mem
+}
+
+// MayHold is a cheap question about a group: false means certainly not.
+func (p *Scene) MayHold(t *Task, gi int32) bool {
+	g := &p.Fleet.Groups[gi]
+	n := &t.Needs[g.Class]
+	if !n.OK || len(g.Cards) < t.GPUs || !g.Free {
+		return false
+	}
+	if n.Share.Exclusive {
+		if g.Empty < t.GPUs {
+			return false
+		}
+	} else if n.Share.MemMiB > g.Mem || n.Share.Milli > g.Milli {
+		return false
+	}
+	h := &p.Fleet.Hosts[g.Host]
+	end := p.Now + n.Dur
+	return t.CPU <= h.FreeCPU(end) && t.Mem <= h.FreeMem(end) && (t.Job.Spec.Node == "" || t.Job.Spec.Node == h.Node.ID) &&
+		(p.Spread == nil || p.Takes(t, g.Host, g.Class))
+}
+
+// Fits reports whether one card of a group that MayHold t takes it.
+func (p *Scene) Fits(t *Task, ci int32) bool {
+	c := &p.Fleet.Cards[ci]
+	return p.HasRoom(t, ci) && (len(c.On) == 0 || p.Rule.Admits(p, t, c) && p.bears(t, c))
+}
+
+// HasRoom is fits, whoever lies there.
+func (p *Scene) HasRoom(t *Task, ci int32) bool {
+	c := &p.Fleet.Cards[ci]
+	n := &t.Needs[p.Fleet.Groups[c.Group].Class]
+	return (!n.Share.Exclusive || c.Use.Shares == 0) && c.Use.FreeShares() > 0 && c.Use.Shares < p.Fleet.MaxShares &&
+		n.Share.MemMiB <= c.Use.FreeMiB() && n.Share.Milli <= c.Use.FreeMilli() && p.Now+n.Dur <= c.Until && (p.Fence == nil || p.Fence.Allows(t, ci))
+}
+
+// Pick returns the cards of a group that take t, those first for which before
+// says so, or in the order of ids when it is nil; none when they are too few.
+// The result is good until the next call.
+func (p *Scene) Pick(t *Task, gi int32, before func(a, b *mirror.Card) int) []int32 {
+	out := p.pool.cards[:0]
+	for _, ci := range p.Fleet.Groups[gi].Cards {
+		if !p.Fits(t, ci) {
+			continue
+		}
+		if out = append(out, ci); before == nil && len(out) == t.GPUs {
+			break
+		}
+	}
+	p.pool.cards = out
+	if len(out) < t.GPUs {
+		return nil
+	}
+	if before != nil {
+		slices.SortStableFunc(out, func(a, b int32) int { return before(&p.Fleet.Cards[a], &p.Fleet.Cards[b]) })
+	}
+	return out[:t.GPUs]
+}
+
+// Grouper is a placer with a rule of its own which cards of one group a task
+// gets, if any.
+type Grouper interface {
+	Within(p *Scene, t *Task, gi int32) []int32
+}
+
+// AnyOf returns cards of a group that take t, as the placer would have them at
+// the least; none when there is no room.
+func (p *Scene) AnyOf(t *Task, gi int32) []int32 {
+	if g, ok := p.Rule.(Grouper); ok {
+		return g.Within(p, t, gi)
+	}
+	return p.Pick(t, gi, nil)
+}
+
+// pool is memory that is used again.
+type pool struct {
+	cards, best []int32
+}
+
+// Keep copies cards that pick returned, for until the task is placed.
+func (p *Scene) Keep(cards []int32) []int32 {
+	p.pool.best = append(p.pool.best[:0], cards...)
+	return p.pool.best
+}

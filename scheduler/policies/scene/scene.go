@@ -1,0 +1,114 @@
+// Package scene is what a pass of a policy looks at: who waits, what each needs of
+// which cards, and what the mirror has room for. Orders and placements stand on it.
+package scene
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/policies/mirror"
+	"github.com/berth-scheduler/berth/scheduler/rules"
+)
+
+// Scene is what all parts of a pass look at. Of it the fleet, the tasks and the plan
+// change while the pass goes on.
+type Scene struct {
+	Snap  *cluster.Snapshot
+	Pol   *rules.Policy
+	Now   int64
+	Label string // the policy's name
+	Fleet *mirror.Fleet
+	Tasks []*Task // by id
+	Plan  cluster.Plan
+	Rule  Rule
+	// Fence keeps tenants to their cells, nil where there are none.
+	Fence  fence
+	Spread *Spread // of the task over several nodes that is being placed, or nil
+	// marginMilli is added to predicted memory, in thousandths of it.
+	marginMilli int64
+	MaxPreempt  int    // bounds the preemptions of the plan
+	Seed        uint64 // of what is drawn by chance
+	pool        pool
+}
+
+// Rule is a rule of placement.
+type Rule interface {
+	// Choose returns the cards that t is to start on now, as many as it asks
+	// for, of one group, each of which Fits; none when it has to wait.
+	Choose(p *Scene, t *Task) []int32
+	// Admits reports whether t may lie on a card beside those on it, beyond what
+	// the ledger says. Every rule admits everybody to an empty card.
+	Admits(p *Scene, t *Task, c *mirror.Card) bool
+	// Tag parts tasks of one shape that the rule treats differently.
+	Tag(t *Task) int64
+}
+
+// fence keeps tasks off some cards.
+type fence interface {
+	Allows(t *Task, ci int32) bool
+}
+
+// Settings are what a pass goes by.
+type Settings struct {
+	Pol         rules.Policy
+	Label       string
+	MarginMilli int64 // added to predicted memory, in thousandths of it
+	MaxPreempt  int
+	Seed        uint64
+}
+
+// New reads a snapshot, on a ledger that the pass may take in, with what an
+// earlier one left.
+func New(snap *cluster.Snapshot, led *cluster.Ledger, set *Settings, m *Memory) *Scene {
+	p := &Scene{
+		Snap: snap, Pol: &set.Pol, Now: int64(snap.Now), Label: set.Label, Plan: cluster.Plan{BaseIndex: snap.Index},
+		marginMilli: set.MarginMilli, MaxPreempt: set.MaxPreempt, Seed: set.Seed, Fleet: m.fleetOf(snap.Nodes, led, max(1, set.Pol.MaxShares)),
+	}
+	at := 0
+	p.Fleet.Runs = m.spare[:0]
+	for _, j := range byID(snap.Running) {
+		p.addRunning(j, m.run(j, &at))
+	}
+	m.running, at = len(p.Fleet.Runs), 0
+	p.Fleet.SumAll()
+	p.Tasks = make([]*Task, 0, len(snap.Waiting))
+	for _, j := range byID(snap.Waiting) {
+		if j.State.Waiting() && j.Cancel == nil {
+			p.Tasks = append(p.Tasks, m.task(p, j, &at))
+		}
+	}
+	return p
+}
+
+// TaskOf returns the task of a waiting job, nil for any other.
+func (p *Scene) TaskOf(id cluster.JobID) *Task {
+	i, ok := slices.BinarySearchFunc(p.Tasks, id, func(t *Task, id cluster.JobID) int { return cmp.Compare(t.ID, id) })
+	if !ok {
+		return nil
+	}
+	return p.Tasks[i]
+}
+
+// LeaveQueues takes who waits in the queue of a card out of it: an engine has
+// one queue, and a job that stood in another one would bar the way there.
+func (p *Scene) LeaveQueues() {
+	for _, t := range p.Tasks {
+		if !t.Gone && t.Job.State == cluster.JobQueued {
+			p.Plan.Moves = append(p.Plan.Moves, cluster.QueueMove{Job: t.ID, Reason: cluster.ReasonResources})
+		}
+	}
+}
+
+// MayAsk reports whether the plan may end one more.
+func (p *Scene) MayAsk() bool { return len(p.Plan.Preempt) < p.MaxPreempt }
+
+// Ask proposes to end the attempt of a run for a job, 0 for none.
+func (p *Scene) Ask(r *mirror.Run, to cluster.JobID, why string) {
+	p.Plan.Preempt = append(p.Plan.Preempt, cluster.Preemption{Job: r.Job.ID, Attempt: r.Job.Live().No, For: to, Why: p.Label + ": " + why})
+}
+
+// Asked reports whether the plan ends a job already, as a placement may.
+func (p *Scene) Asked(id cluster.JobID) bool {
+	return slices.ContainsFunc(p.Plan.Preempt, func(x cluster.Preemption) bool { return x.Job == id })
+}
