@@ -11,19 +11,20 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/sim"
 	"github.com/berth-scheduler/berth/scheduler/sim/trace"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // BenchmarkRun replays 10,000 invented jobs on 512 cards, a third of which
 // are busy, with the state machine and with its stand-in.
 func BenchmarkRun(b *testing.B) {
-	w := &sim.Workload{Name: "invented"}
+	w := &workload.Workload{Name: "invented"}
 	for i := range 10_000 {
-		w.Jobs = append(w.Jobs, sim.Job{
+		w.Jobs = append(w.Jobs, workload.Job{
 			ID: fmt.Sprintf("j%d", i), Submit: time.Duration(i) * 20 * time.Second, Duration: time.Duration(1+i%97) * time.Minute, GPUs: 1 + i%3,
 			MemMiB: int64(1000 + i%7000), UsedMilli: int64(100 + i%800),
 		})
 	}
-	f := sim.Homogeneous(64, 8, "T4", 16000)
+	f := workload.Homogeneous(64, 8, "T4", 16000)
 	for name, log := range map[string]bool{"log": true, "stand-in": false} {
 		b.Run(name, func(b *testing.B) {
 			began, events := time.Now(), 0
@@ -76,7 +77,7 @@ func BenchmarkQueues(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		f := sim.Homogeneous(nodes, 8, "gpu", 24<<10)
+		f := workload.Homogeneous(nodes, 8, "gpu", 24<<10)
 		f.Pool = true
 		for _, name := range []string{"ffd", "slot+fifo", "slot+qssf", "slot+las"} {
 			b.Run(mix+"/"+name, func(b *testing.B) {

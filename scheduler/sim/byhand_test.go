@@ -10,32 +10,34 @@ import (
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // TestBoundsByHand: what no schedule can beat, worked out with a pencil.
 func TestBoundsByHand(t *testing.T) {
 	t.Parallel()
-	job := func(id string, submit, lasts float64, gpus int, used int64) sim.Job {
-		return sim.Job{ID: id, Submit: hours(submit), Duration: hours(lasts), GPUs: gpus, UsedMilli: used, MemMiB: 1000}
+	job := func(id string, submit, lasts float64, gpus int, used int64) workload.Job {
+		return workload.Job{ID: id, Submit: hours(submit), Duration: hours(lasts), GPUs: gpus, UsedMilli: used, MemMiB: 1000}
 	}
 	for _, c := range []struct {
 		name                 string
 		cards                int
-		jobs                 []sim.Job
-		world                sim.Interference
+		jobs                 []workload.Job
+		world                slowdown.Interference
 		alone, alonJCT, both float64 // hours: makespan alone, mean alone, makespan with sharing
 	}{
-		{"one job", 2, []sim.Job{job("a", 0, 3, 1, 500)}, sim.Free{}, 3, 3, 3},
-		{"work over cards", 2, []sim.Job{job("a", 0, 3, 1, 500), job("b", 0, 3, 1, 500), job("c", 0, 2, 1, 500)}, sim.Free{}, 4, (2*1 + 1.5 + 2.5 + 4) / 3, 3},
-		{"a gang is as many cards", 4, []sim.Job{job("a", 0, 3, 4, 500), job("b", 0, 1, 4, 500)}, sim.Free{}, 4, 2.5, 3},
-		{"who comes late ends late", 2, []sim.Job{job("a", 0, 1, 1, 500), job("b", 5, 2, 1, 500)}, sim.Free{}, 7, 1.5, 7},
-		{"what comes late needs its work from then on", 1, []sim.Job{job("a", 0, 1, 1, 500), job("b", 5, 2, 1, 500), job("c", 5, 2, 1, 500)}, sim.Free{}, 9, (1 + 2 + 4) / 3.0, 7},
+		{"one job", 2, []workload.Job{job("a", 0, 3, 1, 500)}, slowdown.Free{}, 3, 3, 3},
+		{"work over cards", 2, []workload.Job{job("a", 0, 3, 1, 500), job("b", 0, 3, 1, 500), job("c", 0, 2, 1, 500)}, slowdown.Free{}, 4, (2*1 + 1.5 + 2.5 + 4) / 3, 3},
+		{"a gang is as many cards", 4, []workload.Job{job("a", 0, 3, 4, 500), job("b", 0, 1, 4, 500)}, slowdown.Free{}, 4, 2.5, 3},
+		{"who comes late ends late", 2, []workload.Job{job("a", 0, 1, 1, 500), job("b", 5, 2, 1, 500)}, slowdown.Free{}, 7, 1.5, 7},
+		{"what comes late needs its work from then on", 1, []workload.Job{job("a", 0, 1, 1, 500), job("b", 5, 2, 1, 500), job("c", 5, 2, 1, 500)}, slowdown.Free{}, 9, (1 + 2 + 4) / 3.0, 7},
 		// Three at 800 thousandths each on one card that does one card's work.
-		{"a card does a card's work", 1, []sim.Job{job("a", 0, 1, 1, 800), job("b", 0, 1, 1, 800), job("c", 0, 1, 1, 800)}, sim.Curve{Over: 1}, 3, 2, 2.4},
+		{"a card does a card's work", 1, []workload.Job{job("a", 0, 1, 1, 800), job("b", 0, 1, 1, 800), job("c", 0, 1, 1, 800)}, slowdown.Curve{Over: 1}, 3, 2, 2.4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			r := simulate(t, &sim.Workload{Name: c.name, Jobs: c.jobs}, sim.Homogeneous(1, c.cards, "T4", 16000), sim.Options{Planner: sim.NewBerth(scheduler.ModeFFD, 0), World: c.world})
+			r := simulate(t, &workload.Workload{Name: c.name, Jobs: c.jobs}, workload.Homogeneous(1, c.cards, "T4", 16000), sim.Options{Planner: sim.NewBerth(scheduler.ModeFFD, 0), World: c.world})
 			about(t, "makespan, one to a card", r.LowerBoundAlone, 3600*c.alone, 1e-3)
 			_ = c.alonJCT
 			about(t, "makespan with sharing", r.LowerBoundMakespan, 3600*c.both, 1e-3)
@@ -48,20 +50,20 @@ func TestBoundsByHand(t *testing.T) {
 func TestCurveByHand(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		curve sim.Curve
+		curve slowdown.Curve
 		milli []int64
 		slow  float64
 	}{
-		{sim.Curve{Beside: 0.1}, []int64{300, 300}, 1.1},
-		{sim.Curve{Beside: 0.1}, []int64{900, 900, 900}, 1.2},
-		{sim.Curve{Over: 1}, []int64{500, 500}, 1},
-		{sim.Curve{Over: 1}, []int64{450, 500}, 1},
-		{sim.Curve{Over: 1}, []int64{700, 500}, 1.2},
-		{sim.Curve{Over: 2, Beside: 0.05}, []int64{600, 600, 600}, 1 + 0.1 + 1.6},
+		{slowdown.Curve{Beside: 0.1}, []int64{300, 300}, 1.1},
+		{slowdown.Curve{Beside: 0.1}, []int64{900, 900, 900}, 1.2},
+		{slowdown.Curve{Over: 1}, []int64{500, 500}, 1},
+		{slowdown.Curve{Over: 1}, []int64{450, 500}, 1},
+		{slowdown.Curve{Over: 1}, []int64{700, 500}, 1.2},
+		{slowdown.Curve{Over: 2, Beside: 0.05}, []int64{600, 600, 600}, 1 + 0.1 + 1.6},
 	} {
-		var loads []sim.Load
+		var loads []slowdown.Load
 		for _, m := range c.milli {
-			loads = append(loads, sim.Load{Milli: m})
+			loads = append(loads, slowdown.Load{Milli: m})
 		}
 		out := make([]float64, len(loads))
 		c.curve.Speeds("", loads, out)
@@ -77,19 +79,19 @@ func TestCurveByHand(t *testing.T) {
 // moment on at which its neighbour ends, and an overhead is lost at full speed.
 func TestNeighbourThatLeaves(t *testing.T) {
 	t.Parallel()
-	two := func(a, b float64) *sim.Workload {
-		return &sim.Workload{Name: "two", Jobs: []sim.Job{
+	two := func(a, b float64) *workload.Workload {
+		return &workload.Workload{Name: "two", Jobs: []workload.Job{
 			{ID: "a", Duration: hours(a), GPUs: 1, MemMiB: 1000, UsedMilli: 300}, {ID: "b", Duration: hours(b), GPUs: 1, MemMiB: 1000, UsedMilli: 300},
 		}}
 	}
-	f := sim.Homogeneous(1, 1, "T4", 16000)
+	f := workload.Homogeneous(1, 1, "T4", 16000)
 	// At half speed b ends after 2 h; a did 1 h of 3 by then and ends after 4.
-	r := simulate(t, two(3, 1), f, sim.Options{Planner: sim.NewBerth(scheduler.ModeFFD, 0), World: sim.Linear{Beside: 1}})
+	r := simulate(t, two(3, 1), f, sim.Options{Planner: sim.NewBerth(scheduler.ModeFFD, 0), World: slowdown.Linear{Beside: 1}})
 	about(t, "makespan", r.Makespan, 4*3600, 1e-3)
 	about(t, "mean completion", r.MeanJCT, 3*3600, 1e-3)
 	about(t, "slowdown", r.MeanSlowdown, (4.0/3+2)/2, 1e-6)
 	// With a minute that each start costs, both end a minute later.
-	r = simulate(t, two(3, 1), f, sim.Options{Planner: sim.NewBerth(scheduler.ModeFFD, 0), World: sim.Linear{Beside: 1}, Start: time.Minute})
+	r = simulate(t, two(3, 1), f, sim.Options{Planner: sim.NewBerth(scheduler.ModeFFD, 0), World: slowdown.Linear{Beside: 1}, Start: time.Minute})
 	about(t, "makespan with overhead", r.Makespan, 4*3600+60, 1e-3)
 	about(t, "mean completion with overhead", r.MeanJCT, 3*3600+60, 1e-3)
 }
@@ -97,10 +99,10 @@ func TestNeighbourThatLeaves(t *testing.T) {
 // TestGangGoesAsItsSlowestCard: one of two cards has a neighbour.
 func TestGangGoesAsItsSlowestCard(t *testing.T) {
 	t.Parallel()
-	w := &sim.Workload{Name: "gang", Jobs: []sim.Job{
+	w := &workload.Workload{Name: "gang", Jobs: []workload.Job{
 		{ID: "a", Duration: hours(2), GPUs: 2, MemMiB: 1000, UsedMilli: 300}, {ID: "b", Duration: hours(0.5), GPUs: 1, MemMiB: 1000, UsedMilli: 300},
 	}}
-	r := simulate(t, w, sim.Homogeneous(1, 2, "T4", 16000), sim.Options{Planner: sim.NewBerth(scheduler.ModeFFD, 0), World: sim.Linear{Beside: 1}, Declare: true})
+	r := simulate(t, w, workload.Homogeneous(1, 2, "T4", 16000), sim.Options{Planner: sim.NewBerth(scheduler.ModeFFD, 0), World: slowdown.Linear{Beside: 1}, Declare: true})
 	// b at half speed: an hour. a did half an hour by then, and has 1.5 h to go.
 	about(t, "makespan", r.Makespan, 2.5*3600, 1e-3)
 }
@@ -109,11 +111,11 @@ func TestGangGoesAsItsSlowestCard(t *testing.T) {
 // than that with each failure, and without any it begins anew.
 func TestCheckpoints(t *testing.T) {
 	t.Parallel()
-	w := &sim.Workload{Name: "failures", Jobs: []sim.Job{{ID: "a", Duration: 1000 * time.Minute, GPUs: 1}}}
+	w := &workload.Workload{Name: "failures", Jobs: []workload.Job{{ID: "a", Duration: 1000 * time.Minute, GPUs: 1}}}
 	for seed := range uint64(12) {
 		d := &diary{}
 		opt := sim.Options{Planner: policy(t, "slot+fifo", policies.Options{}), MTBF: hours(6), Repair: 20 * time.Minute, Seed: seed, Observe: d, Checkpoint: 10 * time.Minute}
-		r := simulate(t, w, sim.Homogeneous(1, 1, "T4", 16000), opt)
+		r := simulate(t, w, workload.Homogeneous(1, 1, "T4", 16000), opt)
 		kept := time.Duration(0)
 		for _, a := range d.attempts {
 			ran := a.to - a.from
@@ -127,7 +129,7 @@ func TestCheckpoints(t *testing.T) {
 			t.Errorf("seed %d: %d failures, and checkpoints and the last attempt make %s of 1000 minutes", seed, r.NodeFailures, kept)
 		}
 		opt.Checkpoint, d.attempts = 0, nil
-		r = simulate(t, w, sim.Homogeneous(1, 1, "T4", 16000), opt)
+		r = simulate(t, w, workload.Homogeneous(1, 1, "T4", 16000), opt)
 		if last := d.attempts[len(d.attempts)-1]; last.how != cluster.JobCompleted || last.to-last.from != 1000*time.Minute {
 			t.Errorf("seed %d: without checkpoints the last of %d attempts ran for %s", seed, len(d.attempts), last.to-last.from)
 		}
@@ -161,14 +163,14 @@ func TestQuantile(t *testing.T) {
 // in the workload, nor on the order of the rows.
 func TestPredictionsOfOneJob(t *testing.T) {
 	t.Parallel()
-	seen := func(jobs ...sim.Job) map[string][]cluster.Estimate {
+	seen := func(jobs ...workload.Job) map[string][]cluster.Estimate {
 		spy := &watching{seen: map[string][]cluster.Estimate{}}
-		f := sim.Fleet{Name: "two types", Nodes: []sim.NodeSpec{{Count: 1, GPUs: 4, GPUType: "T4", MemMiB: 16000}, {Count: 1, GPUs: 4, GPUType: "V100", MemMiB: 32000}}}
-		simulate(t, &sim.Workload{Name: "errors", Jobs: jobs}, f, sim.Options{Planner: spy, Seed: 5, Errors: sim.Errors{Mem: 0.3, Util: 0.2, Duration: 0.5, MemMargin: 0.1}})
+		f := workload.Fleet{Name: "two types", Nodes: []workload.NodeSpec{{Count: 1, GPUs: 4, GPUType: "T4", MemMiB: 16000}, {Count: 1, GPUs: 4, GPUType: "V100", MemMiB: 32000}}}
+		simulate(t, &workload.Workload{Name: "errors", Jobs: jobs}, f, sim.Options{Planner: spy, Seed: 5, Errors: sim.Errors{Mem: 0.3, Util: 0.2, Duration: 0.5, MemMargin: 0.1}})
 		return spy.seen
 	}
-	job := func(id string) sim.Job {
-		return sim.Job{ID: id, Duration: time.Hour, GPUs: 1, MemMiB: 4000, UsedMilli: 400}
+	job := func(id string) workload.Job {
+		return workload.Job{ID: id, Duration: time.Hour, GPUs: 1, MemMiB: 4000, UsedMilli: 400}
 	}
 	a, b, c := job("a"), job("b"), job("c")
 	all, alone := seen(a, b, c), seen(b)
@@ -205,11 +207,11 @@ func (w *watching) Plan(snap *cluster.Snapshot) cluster.Plan {
 // more come that take an hour each, and wait for each other.
 func TestFairnessByHand(t *testing.T) {
 	t.Parallel()
-	w := &sim.Workload{Name: "five", Jobs: []sim.Job{{ID: "a", Duration: hours(2), GPUs: 1}}}
+	w := &workload.Workload{Name: "five", Jobs: []workload.Job{{ID: "a", Duration: hours(2), GPUs: 1}}}
 	for _, id := range []string{"b", "c", "d", "e"} {
-		w.Jobs = append(w.Jobs, sim.Job{ID: id, Submit: hours(1), Duration: hours(1), GPUs: 1})
+		w.Jobs = append(w.Jobs, workload.Job{ID: id, Submit: hours(1), Duration: hours(1), GPUs: 1})
 	}
-	r := simulate(t, w, sim.Homogeneous(1, 2, "T4", 16000), sim.Options{Planner: policy(t, "slot+fifo", policies.Options{})})
+	r := simulate(t, w, workload.Homogeneous(1, 2, "T4", 16000), sim.Options{Planner: policy(t, "slot+fifo", policies.Options{})})
 	// From hour to hour the cards are asked for 1 (half of them, which counts as
 	// once), 2.5, 1.5 and 1 times over. So a takes 2 h of 2·1.75, b 1 of 2.5, c and d
 	// 2 of 2, e 3 of 5/3.
@@ -221,8 +223,8 @@ func TestFairnessByHand(t *testing.T) {
 // TestWideJobsByHand are those of more cards than a usual node has.
 func TestWideJobsByHand(t *testing.T) {
 	t.Parallel()
-	w := &sim.Workload{Name: "wide", Jobs: []sim.Job{{ID: "a", Duration: hours(3), GPUs: 8}, {ID: "b", Submit: hours(9), Duration: hours(2), GPUs: 9}}}
-	r := simulate(t, w, sim.Homogeneous(1, 9, "T4", 16000), sim.Options{Planner: policy(t, "slot+fifo", policies.Options{})})
+	w := &workload.Workload{Name: "wide", Jobs: []workload.Job{{ID: "a", Duration: hours(3), GPUs: 8}, {ID: "b", Submit: hours(9), Duration: hours(2), GPUs: 9}}}
+	r := simulate(t, w, workload.Homogeneous(1, 9, "T4", 16000), sim.Options{Planner: policy(t, "slot+fifo", policies.Options{})})
 	about(t, "99th percentile of wide jobs", r.WideP99JCT, 2*3600, 1e-6)
 }
 
@@ -230,11 +232,11 @@ func TestWideJobsByHand(t *testing.T) {
 // keep nine tenths of it busy keep all of it busy, and no more.
 func TestACardDoesACardsWork(t *testing.T) {
 	t.Parallel()
-	w := &sim.Workload{Name: "greedy"}
+	w := &workload.Workload{Name: "greedy"}
 	for _, id := range []string{"a", "b"} {
-		w.Jobs = append(w.Jobs, sim.Job{ID: id, Duration: hours(1), GPUs: 1, Milli: 300, UsedMilli: 900, MemMiB: 4000})
+		w.Jobs = append(w.Jobs, workload.Job{ID: id, Duration: hours(1), GPUs: 1, Milli: 300, UsedMilli: 900, MemMiB: 4000})
 	}
-	r := simulate(t, w, sim.Homogeneous(1, 1, "T4", 16000), sim.Options{Planner: policy(t, "firstfit", policies.Options{}), World: sim.Free{}})
+	r := simulate(t, w, workload.Homogeneous(1, 1, "T4", 16000), sim.Options{Planner: policy(t, "firstfit", policies.Options{}), World: slowdown.Free{}})
 	about(t, "makespan", r.Makespan, 3600, 1e-6)
 	about(t, "allocation", r.AllocationPct, 60, 1e-6)
 	about(t, "utilization", r.GPUUtilPct, 100, 1e-6)
@@ -246,11 +248,11 @@ func TestACardDoesACardsWork(t *testing.T) {
 func TestServiceByHand(t *testing.T) {
 	t.Parallel()
 	spy := &serving{}
-	w := &sim.Workload{Name: "users", Jobs: []sim.Job{
+	w := &workload.Workload{Name: "users", Jobs: []workload.Job{
 		{ID: "a", Duration: hours(2), GPUs: 4, User: "ann"}, {ID: "b", Duration: hours(0.5), GPUs: 2, User: "bob"},
 		{ID: "c", Submit: hours(1), Duration: hours(1), GPUs: 1, User: "bob"},
 	}}
-	simulate(t, w, sim.Homogeneous(1, 8, "T4", 16000), sim.Options{Planner: spy, NoZoom: true})
+	simulate(t, w, workload.Homogeneous(1, 8, "T4", 16000), sim.Options{Planner: spy, NoZoom: true})
 	if spy.had[1000] != 4*3600 || spy.had[1001] != 2*1800 {
 		t.Errorf("after an hour they had %v, want 14400 s of cards and 3600", spy.had)
 	}

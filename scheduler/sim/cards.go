@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // slot is a card and who lies on it.
@@ -22,7 +24,7 @@ type slot struct {
 // resident is a task on a card, and what it does to it.
 type resident struct {
 	id   int32
-	load *Load
+	load *slowdown.Load
 }
 
 // levels is what the fleet does now.
@@ -40,13 +42,13 @@ type cards struct {
 	slotAt map[cluster.GPUID]int32
 	cur    levels
 	roomy  roomy
-	world  Interference
-	loads  []Load // scratch
+	world  slowdown.Interference
+	loads  []slowdown.Load // scratch
 	speeds []float64
 }
 
 // newCards are the empty cards of nodes; watts is what those of a type draw.
-func newCards(nodes []*cluster.Node, watts map[string][2]int64, world Interference) cards {
+func newCards(nodes []*cluster.Node, watts map[string][2]int64, world slowdown.Interference) cards {
 	s := cards{slotAt: map[cluster.GPUID]int32{}, world: world}
 	s.roomy = roomy{open: make([]int32, len(nodes)), widths: make([]int32, maxWidth+1)}
 	for i, n := range nodes {
@@ -114,7 +116,7 @@ func (s *cards) lift(c int32, who resident) {
 
 // account keeps the sums of the fleet true. A card does no more than a card's
 // worth of work and holds no more than its memory, whatever is asked of it.
-func (s *cards) account(sl *slot, l *Load, sign int64) {
+func (s *cards) account(sl *slot, l *slowdown.Load, sign int64) {
 	used, mem := min(sl.used, 1000), min(sl.mem, sl.memMiB)
 	sl.used += sign * l.Milli
 	sl.mem += sign * l.MemMiB
@@ -129,7 +131,7 @@ func (s *cards) stays(id int32, b *cluster.Berth) {
 	for _, g := range b.GPUs {
 		c := s.slotAt[g.GPU]
 		s.give(c, g.Share, 1)
-		s.slots[c].residents = append(s.slots[c].residents, resident{id, &Load{}})
+		s.slots[c].residents = append(s.slots[c].residents, resident{id, &slowdown.Load{}})
 	}
 }
 
@@ -174,7 +176,7 @@ func (r *roomy) gave(s *slot, was int64) {
 }
 
 // wait counts a job in or out of those who wait.
-func (r *roomy) wait(j *Job, n int32) { r.widths[min(j.GPUs, maxWidth)] += n }
+func (r *roomy) wait(j *workload.Job, n int32) { r.widths[min(j.GPUs, maxWidth)] += n }
 
 // nobodyFits reports whether no job that waits can start, whatever the policy
 // thinks of it: every job needs some of each of its cards, and no node has so

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // TestNobodyFitsChangesNothing holds the schedule that comes of leaving out
@@ -34,7 +35,7 @@ func TestNobodyFitsChangesNothing(t *testing.T) {
 		if rapid.Bool().Draw(t, "preempt") {
 			opt.Preemptible, opt.Tick = true, 10*time.Minute
 		}
-		f := sim.Homogeneous(2, 4, "T4", 16000)
+		f := workload.Homogeneous(2, 4, "T4", 16000)
 		var got [2]string
 		var passes [2]int
 		for i, all := range []bool{false, true} {

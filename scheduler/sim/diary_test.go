@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // diary is an Observer that keeps everything.
@@ -51,9 +52,9 @@ func TestGPUTimeIsConserved(t *testing.T) {
 		opt.Planner, opt.CapMemory, opt.Errors = sim.NewBerth(scheduler.ModeSlot, 0), false, sim.Errors{}
 		d := &diary{}
 		opt.Observe = d
-		r := simulate(t, w, sim.Homogeneous(2, 4, "T4", 16000), opt)
+		r := simulate(t, w, workload.Homogeneous(2, 4, "T4", 16000), opt)
 		first, last := time.Duration(math.MaxInt64), time.Duration(0)
-		jobs := map[string]*sim.Job{}
+		jobs := map[string]*workload.Job{}
 		for i := range w.Jobs {
 			jobs[w.Jobs[i].ID] = &w.Jobs[i]
 			first = min(first, w.Jobs[i].Submit)
@@ -115,7 +116,7 @@ func TestLevelsAddUp(t *testing.T) {
 		opt.MTBF, opt.Repair = 0, 0
 		d := &diary{}
 		opt.Observe = d
-		r := simulate(t, w, sim.Homogeneous(2, 4, "T4", 16000), opt)
+		r := simulate(t, w, workload.Homogeneous(2, 4, "T4", 16000), opt)
 		area, used, from := 0.0, 0.0, d.levels[0].at
 		until := time.Duration(0)
 		for _, a := range d.attempts {
@@ -150,7 +151,7 @@ func TestMoreCardsNeverHurtFIFO(t *testing.T) {
 		jobs, cards := drawSeconds(t, 20), rapid.IntRange(1, 4).Draw(t, "cards")
 		ends := func(cards int) map[string]time.Duration {
 			d := &diary{}
-			simulate(t, workloadOf(jobs), sim.Homogeneous(1, cards, "T4", 16000), sim.Options{Planner: policy(t, "slot+fifo", policies.Options{}), Observe: d})
+			simulate(t, workloadOf(jobs), workload.Homogeneous(1, cards, "T4", 16000), sim.Options{Planner: policy(t, "slot+fifo", policies.Options{}), Observe: d})
 			out := map[string]time.Duration{}
 			for _, a := range d.attempts {
 				out[a.job] = a.to
@@ -172,12 +173,12 @@ func TestScalingTime(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w := genWorkload(t)
-		slow := &sim.Workload{Name: w.Name, Jobs: slices.Clone(w.Jobs)}
+		slow := &workload.Workload{Name: w.Name, Jobs: slices.Clone(w.Jobs)}
 		for i := range slow.Jobs {
 			slow.Jobs[i].Submit *= 2
 			slow.Jobs[i].Duration *= 2
 		}
-		f := sim.Homogeneous(2, 4, "T4", 16000)
+		f := workload.Homogeneous(2, 4, "T4", 16000)
 		name := rapid.SampledFrom([]string{"firstfit+fifo", "slot+sjf", "bestfit+fifo", "horus+sjf"}).Draw(t, "policy")
 		if name == "horus+sjf" { // whose patience is five minutes
 			name = "lucid+qssf"
@@ -199,7 +200,7 @@ func TestPassEvery(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := &diary{}
 		jobs := drawSeconds(t, 12)
-		simulate(t, workloadOf(jobs), sim.Homogeneous(1, 2, "T4", 16000), sim.Options{Planner: policy(t, "slot+fifo", policies.Options{}), PassEvery: time.Minute, Observe: d, NoZoom: true})
+		simulate(t, workloadOf(jobs), workload.Homogeneous(1, 2, "T4", 16000), sim.Options{Planner: policy(t, "slot+fifo", policies.Options{}), PassEvery: time.Minute, Observe: d, NoZoom: true})
 		var begun []time.Duration
 		for _, a := range d.attempts {
 			if !slices.Contains(begun, a.from) {

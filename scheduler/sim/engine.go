@@ -8,6 +8,8 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler/resize"
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // epoch is when virtual time begins; the scheduler takes 0 for unknown.
@@ -15,7 +17,7 @@ const epoch = cluster.Time(1_000_000_000_000_000)
 
 // task is a job on its way.
 type task struct {
-	job  *Job
+	job  *workload.Job
 	view *cluster.Job // what the scheduler sees
 	// left is the fraction of the job that is still to be done, overhead what
 	// comes before it in this attempt, in microseconds.
@@ -25,7 +27,7 @@ type task struct {
 	ver            uint32 // of the next end
 	attempt        uint32
 	cards          []int32
-	load           Load
+	load           slowdown.Load
 	state          taskState
 	profiled       bool
 
@@ -87,14 +89,14 @@ type present struct {
 // Run replays w on f. It returns an error when an option or a job cannot be, or
 // when ctx ends. Jobs that the planner leaves waiting in an empty fleet are
 // counted as unplaced.
-func Run(ctx context.Context, w *Workload, f *Fleet, opt Options) (*Result, error) {
+func Run(ctx context.Context, w *workload.Workload, f *workload.Fleet, opt Options) (*Result, error) {
 	if err := opt.Check(); err != nil {
 		return nil, err
 	}
 	if err := f.Check(); err != nil {
 		return nil, err
 	}
-	jobs := &Workload{Name: w.Name, Jobs: slices.Clone(w.Jobs)}
+	jobs := &workload.Workload{Name: w.Name, Jobs: slices.Clone(w.Jobs)}
 	jobs.Sort()
 	if err := jobs.Check(); err != nil {
 		return nil, err
@@ -119,13 +121,13 @@ func (e *engine) clock() time.Duration {
 	return e.opt.Clock()
 }
 
-func newEngine(w *Workload, f *Fleet, opt *Options) (*engine, error) {
-	nodes, watts, world := f.build(), f.power(), opt.World
+func newEngine(w *workload.Workload, f *workload.Fleet, opt *Options) (*engine, error) {
+	nodes, watts, world := f.Build(), f.Power(), opt.World
 	if world == nil {
-		world = DefaultCurve()
+		world = slowdown.DefaultCurve()
 	}
 	e := &engine{
-		sight: sight{opt: opt, nodes: nodes, types: f.types(), owners: map[string]cluster.UID{}}, cards: newCards(nodes, watts, world),
+		sight: sight{opt: opt, nodes: nodes, types: f.Types(), owners: map[string]cluster.UID{}}, cards: newCards(nodes, watts, world),
 		nodeAt: map[cluster.NodeID]int32{}, passAt: -1, asks: opt.Planner, sums: sums{powered: watts != nil},
 	}
 	for i, n := range nodes {

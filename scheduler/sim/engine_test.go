@@ -17,11 +17,13 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/policies/order"
 	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 var _ = draws.Fixed()
 
-func run(t testing.TB, w *sim.Workload, f sim.Fleet, opt sim.Options) *sim.Result {
+func run(t testing.TB, w *workload.Workload, f workload.Fleet, opt sim.Options) *sim.Result {
 	t.Helper()
 	if opt.Planner == nil {
 		opt.Planner = sim.NewBerth(scheduler.ModeFFD, 0)
@@ -48,13 +50,13 @@ func hours(n float64) time.Duration { return time.Duration(n * float64(time.Hour
 
 func TestTwoJobsOnOneCard(t *testing.T) {
 	t.Parallel()
-	w := &sim.Workload{Name: "two", Jobs: []sim.Job{
+	w := &workload.Workload{Name: "two", Jobs: []workload.Job{
 		{ID: "a", Duration: hours(1), GPUs: 1, MemMiB: 4000, UsedMilli: 400},
 		{ID: "b", Duration: hours(1), GPUs: 1, MemMiB: 4000, UsedMilli: 400},
 	}}
-	f := sim.Homogeneous(1, 1, "T4", 16000)
+	f := workload.Homogeneous(1, 1, "T4", 16000)
 	t.Run("sharing without interference", func(t *testing.T) {
-		r := run(t, w, f, sim.Options{World: sim.Free{}})
+		r := run(t, w, f, sim.Options{World: slowdown.Free{}})
 		near(t, "makespan", r.Makespan, 3600)
 		near(t, "allocation", r.AllocationPct, 80)
 		near(t, "utilization", r.GPUUtilPct, 80)
@@ -62,7 +64,7 @@ func TestTwoJobsOnOneCard(t *testing.T) {
 		near(t, "slowdown", r.MeanSlowdown, 1)
 	})
 	t.Run("sharing costs a tenth", func(t *testing.T) {
-		r := run(t, w, f, sim.Options{World: sim.Linear{Beside: 0.1}})
+		r := run(t, w, f, sim.Options{World: slowdown.Linear{Beside: 0.1}})
 		near(t, "makespan", r.Makespan, 3960)
 		near(t, "slowdown", r.MeanSlowdown, 1.1)
 	})
@@ -83,22 +85,22 @@ func TestTwoJobsOnOneCard(t *testing.T) {
 // A neighbour that comes half way slows only the second half.
 func TestSpeedChangesOnTheWay(t *testing.T) {
 	t.Parallel()
-	w := &sim.Workload{Name: "late", Jobs: []sim.Job{
+	w := &workload.Workload{Name: "late", Jobs: []workload.Job{
 		{ID: "a", Duration: hours(1), GPUs: 1, MemMiB: 1000, UsedMilli: 300},
 		{ID: "b", Submit: hours(0.5), Duration: hours(1), GPUs: 1, MemMiB: 1000, UsedMilli: 300},
 	}}
-	r := run(t, w, sim.Homogeneous(1, 1, "T4", 16000), sim.Options{World: sim.Linear{Beside: 1}})
+	r := run(t, w, workload.Homogeneous(1, 1, "T4", 16000), sim.Options{World: slowdown.Linear{Beside: 1}})
 	// a: half an hour alone, the other half at half speed: ends at 1.5 h. b did
 	// half by then and ends at 2 h.
 	near(t, "makespan", r.Makespan, 7200)
 	near(t, "mean jct", r.MeanJCT, (1.5+1.5)/2*3600)
 }
 
-func genWorkload(t *rapid.T) *sim.Workload {
-	w := &sim.Workload{Name: "random"}
+func genWorkload(t *rapid.T) *workload.Workload {
+	w := &workload.Workload{Name: "random"}
 	n := rapid.IntRange(1, 40).Draw(t, "jobs")
 	for i := range n {
-		j := sim.Job{
+		j := workload.Job{
 			ID: fmt.Sprintf("j%d", i), Submit: time.Duration(rapid.IntRange(0, 7200).Draw(t, "submit")) * time.Second,
 			Duration: time.Duration(rapid.IntRange(1, 7200).Draw(t, "duration")) * time.Second,
 			GPUs:     rapid.SampledFrom([]int{0, 1, 1, 1, 1, 2, 4}).Draw(t, "gpus"),
@@ -133,7 +135,7 @@ func TestLaws(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w, opt := genWorkload(t), genOptions(t)
-		f := sim.Homogeneous(2, 4, "T4", 16000)
+		f := workload.Homogeneous(2, 4, "T4", 16000)
 		r, err := sim.Run(context.Background(), w, &f, opt)
 		if err != nil {
 			t.Fatal(err)
@@ -150,7 +152,7 @@ func TestLaws(t *testing.T) {
 		if r.Completed == len(w.Jobs) && *r.Makespan < *r.LowerBoundMakespan-1e-3 {
 			t.Fatalf("makespan %g beats the bound %g", *r.Makespan, *r.LowerBoundMakespan)
 		}
-		mixed := &sim.Workload{Name: w.Name, Jobs: rapid.Permutation(w.Jobs).Draw(t, "order")}
+		mixed := &workload.Workload{Name: w.Name, Jobs: rapid.Permutation(w.Jobs).Draw(t, "order")}
 		again, err := sim.Run(context.Background(), mixed, &f, opt)
 		if err != nil {
 			t.Fatal(err)
@@ -189,7 +191,7 @@ func TestStoresAgree(t *testing.T) {
 			}
 			opt.Planner, opt.Preemptible, opt.PreemptSmall = p, true, 40*time.Second
 		}
-		f := sim.Homogeneous(2, 4, "T4", 16000)
+		f := workload.Homogeneous(2, 4, "T4", 16000)
 		if rapid.Bool().Draw(t, "two types") { // on the smaller of which many run out of memory
 			f = small()
 		}
@@ -211,8 +213,8 @@ func TestStoresAgree(t *testing.T) {
 }
 
 // small has cards of 7 GiB, and larger ones.
-func small() sim.Fleet {
-	return sim.Fleet{Name: "two types", Nodes: []sim.NodeSpec{
+func small() workload.Fleet {
+	return workload.Fleet{Name: "two types", Nodes: []workload.NodeSpec{
 		{Count: 2, GPUs: 4, GPUType: "T4", MemMiB: 7000}, {Count: 1, GPUs: 4, GPUType: "V100", MemMiB: 32000},
 	}}
 }
@@ -221,9 +223,9 @@ func small() sim.Fleet {
 // all prediction, gets a larger one, with the state machine and without.
 func TestTooLargeForAWholeCard(t *testing.T) {
 	t.Parallel()
-	w := &sim.Workload{Name: "large"}
+	w := &workload.Workload{Name: "large"}
 	for i := range 300 {
-		w.Jobs = append(w.Jobs, sim.Job{ID: fmt.Sprintf("j%d", i), Submit: time.Duration(i) * time.Minute, Duration: hours(0.1), GPUs: 1, MemMiB: 7200, UsedMilli: 500})
+		w.Jobs = append(w.Jobs, workload.Job{ID: fmt.Sprintf("j%d", i), Submit: time.Duration(i) * time.Minute, Duration: hours(0.1), GPUs: 1, MemMiB: 7200, UsedMilli: 500})
 	}
 	for _, log := range []bool{false, true} {
 		r := run(t, w, small(), sim.Options{
@@ -237,8 +239,8 @@ func TestTooLargeForAWholeCard(t *testing.T) {
 
 func TestWiderThanANode(t *testing.T) {
 	t.Parallel()
-	w := &sim.Workload{Name: "wide", Jobs: []sim.Job{{ID: "w", Duration: hours(1), GPUs: 9}}}
-	f := sim.Homogeneous(2, 8, "T4", 16000)
+	w := &workload.Workload{Name: "wide", Jobs: []workload.Job{{ID: "w", Duration: hours(1), GPUs: 9}}}
+	f := workload.Homogeneous(2, 8, "T4", 16000)
 	r := run(t, w, f, sim.Options{})
 	if r.Unplaced != 1 || r.Completed != 0 {
 		t.Fatalf("a job of 9 GPUs on nodes of 8: %d unplaced, %d completed", r.Unplaced, r.Completed)
@@ -250,9 +252,9 @@ func TestWiderThanANode(t *testing.T) {
 
 func TestRunsAreSlicesOfTheWorkload(t *testing.T) {
 	t.Parallel()
-	w := &sim.Workload{Name: "x", Jobs: []sim.Job{{ID: "b", Submit: hours(1), Duration: hours(1), GPUs: 1}, {ID: "a", Duration: hours(1), GPUs: 1}}}
+	w := &workload.Workload{Name: "x", Jobs: []workload.Job{{ID: "b", Submit: hours(1), Duration: hours(1), GPUs: 1}, {ID: "a", Duration: hours(1), GPUs: 1}}}
 	before := slices.Clone(w.Jobs)
-	run(t, w, sim.Homogeneous(1, 1, "T4", 16000), sim.Options{})
+	run(t, w, workload.Homogeneous(1, 1, "T4", 16000), sim.Options{})
 	if d := cmp.Diff(before, w.Jobs); d != "" {
 		t.Errorf("a run changed its workload:\n%s", d)
 	}
@@ -268,7 +270,7 @@ func TestZoomChangesNothing(t *testing.T) {
 		for i := range w.Jobs { // most come alone, and queues are short
 			w.Jobs[i].Submit += time.Duration(i) * hours(rapid.SampledFrom([]float64{0.01, 0.2}).Draw(t, "gap"))
 		}
-		f := sim.Fleet{Name: "two types", Nodes: []sim.NodeSpec{
+		f := workload.Fleet{Name: "two types", Nodes: []workload.NodeSpec{
 			{Count: 2, GPUs: 4, GPUType: "T4", MemMiB: 16000, CPUMilli: rapid.SampledFrom([]int64{0, 6000}).Draw(t, "cpu")}, {Count: 1, GPUs: 2, GPUType: "A10", MemMiB: 24000},
 		}}
 		var got []string

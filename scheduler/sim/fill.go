@@ -1,12 +1,14 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // FillOptions is what Fill may choose.
@@ -31,7 +33,7 @@ type FillOptions struct {
 // fit when it comes is turned away. Only the final packing counts: the share
 // of all compute that was given away, and the share of what is idle that no
 // typical job can use.
-func Fill(ctx context.Context, w *Workload, f *Fleet, opt FillOptions) (*Result, error) {
+func Fill(ctx context.Context, w *workload.Workload, f *workload.Fleet, opt FillOptions) (*Result, error) {
 	switch {
 	case opt.Planner == nil:
 		return nil, fmt.Errorf("planner: is missing")
@@ -43,12 +45,12 @@ func Fill(ctx context.Context, w *Workload, f *Fleet, opt FillOptions) (*Result,
 	if err := f.Check(); err != nil {
 		return nil, err
 	}
-	sorted := &Workload{Name: w.Name, Jobs: append([]Job(nil), w.Jobs...)}
+	sorted := &workload.Workload{Name: w.Name, Jobs: append([]workload.Job(nil), w.Jobs...)}
 	sorted.Sort()
 	if err := sorted.Check(); err != nil {
 		return nil, err
 	}
-	whole, err := newEngine(&Workload{}, f, &Options{Planner: opt.Planner, Seed: opt.Seed, Clock: opt.Clock, NoZoom: opt.NoZoom})
+	whole, err := newEngine(&workload.Workload{}, f, &Options{Planner: opt.Planner, Seed: opt.Seed, Clock: opt.Clock, NoZoom: opt.NoZoom})
 	if err != nil {
 		return nil, err
 	}
@@ -65,8 +67,8 @@ func Fill(ctx context.Context, w *Workload, f *Fleet, opt FillOptions) (*Result,
 
 // inflate draws the order of arrival: a shuffle of all jobs, then single jobs
 // with replacement, until they want so many thousandths of cards.
-func inflate(jobs []Job, seed uint64, milli float64) []int {
-	r := chance(seed, "", "order")
+func inflate(jobs []workload.Job, seed uint64, milli float64) []int {
+	r := workload.Chance(seed, "", "order")
 	order := r.Perm(len(jobs))
 	have := 0.0
 	for i, k := range order {
@@ -83,7 +85,7 @@ func inflate(jobs []Job, seed uint64, milli float64) []int {
 }
 
 // demandOf is what a job wants, in thousandths of cards.
-func demandOf(j *Job) float64 { return 1000 * float64(j.GPUs) * fraction(j) }
+func demandOf(j *workload.Job) float64 { return 1000 * float64(j.GPUs) * j.Fraction() }
 
 // filling is a fleet that takes jobs one by one, of which none ever ends.
 type filling struct {
@@ -92,7 +94,7 @@ type filling struct {
 }
 
 // fill offers the jobs one by one and returns how many were turned away.
-func (e *filling) fill(ctx context.Context, jobs []Job, order []int, progress func(done, all int)) (int, error) {
+func (e *filling) fill(ctx context.Context, jobs []workload.Job, order []int, progress func(done, all int)) (int, error) {
 	st := e.plain
 	turned, short := 0, e.shortcut()
 	for i, k := range order {
@@ -161,7 +163,7 @@ func (e *filling) shortcut() scheduler.Offers {
 }
 
 // filled is the packing that came of it.
-func (e *filling) filled(w *Workload, order []int, turned int) *Result {
+func (e *filling) filled(w *workload.Workload, order []int, turned int) *Result {
 	r := &Result{
 		Policy: e.opt.Planner.Name(), Trace: w.Name, Seed: e.opt.Seed, GPUs: len(e.slots), Jobs: len(order),
 		Completed: e.sums.starts, RejectedPods: &turned, Events: e.sums.events, Passes: e.sums.passes, World: "none",
@@ -182,12 +184,12 @@ type shape struct {
 // unusable is FGD's measure: the expected share of the idle compute that a
 // job drawn from the workload cannot use. On a node where it does not fit at
 // all that is everything; else it is what lies on cards too full for it.
-func (e *filling) unusable(w *Workload) float64 {
+func (e *filling) unusable(w *workload.Workload) float64 {
 	counts := map[shape]int{}
-	sample := map[shape]*Job{}
+	sample := map[shape]*workload.Job{}
 	for i := range w.Jobs {
 		j := &w.Jobs[i]
-		s := shape{j.GPUs, orElse(j.Milli, 1000), j.CPUMilli, j.HostMemMiB, fmt.Sprint(j.Types)}
+		s := shape{j.GPUs, cmp.Or(j.Milli, 1000), j.CPUMilli, j.HostMemMiB, fmt.Sprint(j.Types)}
 		counts[s]++
 		sample[s] = j
 	}
@@ -215,8 +217,8 @@ func (e *filling) unusable(w *Workload) float64 {
 }
 
 // lostTo is the idle compute of a node that a job cannot use.
-func lostTo(j *Job, s shape, n *cluster.Node, use cluster.NodeUse, free []int64, sum int64) int64 {
-	if s.gpus == 0 || s.cpu > use.CPUMilli-use.UsedCPU || s.mem > use.MemMiB-use.UsedMem || len(n.GPUs) > 0 && !allowed(j, n.GPUs[0].Type) {
+func lostTo(j *workload.Job, s shape, n *cluster.Node, use cluster.NodeUse, free []int64, sum int64) int64 {
+	if s.gpus == 0 || s.cpu > use.CPUMilli-use.UsedCPU || s.mem > use.MemMiB-use.UsedMem || len(n.GPUs) > 0 && !j.MayUse(n.GPUs[0].Type) {
 		return sum
 	}
 	fits, lost := 0, int64(0)

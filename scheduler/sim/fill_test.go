@@ -10,17 +10,18 @@ import (
 
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 func TestFillByHand(t *testing.T) {
 	t.Parallel()
 	// Two cards; halves only, wanted twice over: four of eight fit, and nothing
 	// is idle.
-	w := &sim.Workload{Name: "halves"}
+	w := &workload.Workload{Name: "halves"}
 	for i := range 3 {
-		w.Jobs = append(w.Jobs, sim.Job{ID: fmt.Sprintf("h%d", i), Duration: hours(1), GPUs: 1, Milli: 500})
+		w.Jobs = append(w.Jobs, workload.Job{ID: fmt.Sprintf("h%d", i), Duration: hours(1), GPUs: 1, Milli: 500})
 	}
-	f := sim.Homogeneous(1, 2, "T4", 16000)
+	f := workload.Homogeneous(1, 2, "T4", 16000)
 	r, err := sim.Fill(context.Background(), w, &f, sim.FillOptions{Planner: sim.NewBerth(scheduler.ModeFFD, 0), Demand: 4})
 	if err != nil {
 		t.Fatal(err)
@@ -43,16 +44,16 @@ func TestFillByHand(t *testing.T) {
 
 func TestFillRefuses(t *testing.T) {
 	t.Parallel()
-	f := sim.Homogeneous(1, 1, "T4", 0)
-	w := &sim.Workload{Jobs: []sim.Job{{ID: "a", Duration: 1, GPUs: 1}}}
+	f := workload.Homogeneous(1, 1, "T4", 0)
+	w := &workload.Workload{Jobs: []workload.Job{{ID: "a", Duration: 1, GPUs: 1}}}
 	p := sim.NewBerth(scheduler.ModeFFD, 0)
 	for name, c := range map[string]struct {
-		w *sim.Workload
+		w *workload.Workload
 		o sim.FillOptions
 	}{
 		"no planner": {w, sim.FillOptions{Demand: 1}},
 		"no demand":  {w, sim.FillOptions{Planner: p}},
-		"no jobs":    {&sim.Workload{}, sim.FillOptions{Planner: p, Demand: 1}},
+		"no jobs":    {&workload.Workload{}, sim.FillOptions{Planner: p, Demand: 1}},
 	} {
 		if _, err := sim.Fill(context.Background(), c.w, &f, c.o); err == nil {
 			t.Errorf("%s: was taken", name)
@@ -66,9 +67,9 @@ func TestFillRefuses(t *testing.T) {
 func TestFillZoomChangesNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		w := &sim.Workload{Name: "random"}
+		w := &workload.Workload{Name: "random"}
 		for i := range rapid.IntRange(1, 30).Draw(t, "jobs") {
-			j := sim.Job{ID: fmt.Sprintf("j%d", i), Duration: hours(1), GPUs: rapid.SampledFrom([]int{0, 1, 1, 1, 2, 8}).Draw(t, "gpus")}
+			j := workload.Job{ID: fmt.Sprintf("j%d", i), Duration: hours(1), GPUs: rapid.SampledFrom([]int{0, 1, 1, 1, 2, 8}).Draw(t, "gpus")}
 			j.CPUMilli, j.HostMemMiB = rapid.Int64Range(100, 8000).Draw(t, "cpu"), rapid.Int64Range(1, 8000).Draw(t, "mem")
 			if j.GPUs > 0 {
 				j.Milli = 1000
@@ -80,7 +81,7 @@ func TestFillZoomChangesNothing(t *testing.T) {
 			w.Jobs = append(w.Jobs, j)
 		}
 		cores := rapid.SampledFrom([]int64{0, 16000}).Draw(t, "cores")
-		f := sim.Fleet{Name: "two", MaxShares: 8, Nodes: []sim.NodeSpec{
+		f := workload.Fleet{Name: "two", MaxShares: 8, Nodes: []workload.NodeSpec{
 			{Count: 2, GPUs: 2, GPUType: "A", CPUMilli: cores}, {Count: 1, GPUs: 8, GPUType: "B", CPUMilli: 2 * cores},
 		}}
 		demand := rapid.SampledFrom([]float64{0.5, 1, 2}).Draw(t, "demand")

@@ -8,7 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/company"
-	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // TestLearned: what is told of two programs is what the world makes of them,
@@ -17,12 +18,12 @@ import (
 func TestLearned(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
-	w := &sim.Workload{Jobs: []sim.Job{
+	w := &workload.Workload{Jobs: []workload.Job{
 		{ID: "a", GPUs: 1, Model: "bert", Iteration: 178 * ms, Stages: [3]int64{900, 3, 0}}, {ID: "b", GPUs: 1, Model: "a2c", Iteration: 517 * ms, Stages: [3]int64{27, 994, 0}},
 		{ID: "c", GPUs: 2, Model: "a2c", Iteration: 525 * ms, Stages: [3]int64{27, 960, 1}}, {ID: "d", GPUs: 1},
 	}}
-	f := sim.Homogeneous(1, 4, "V100", 16<<10)
-	know := sim.Learned(w, &f, sim.Interleaved{})
+	f := workload.Homogeneous(1, 4, "V100", 16<<10)
+	know := slowdown.Learned(w, &f, slowdown.Interleaved{})
 	gpu := &cluster.GPU{Type: "V100", CapMode: "sim"}
 	// One period: max(0.5+514, 160+0) + max(1+14) of the stages, with the cost of two.
 	period := (517*0.994 + 517*0.027) * 1.31
@@ -60,21 +61,21 @@ func TestLearned(t *testing.T) {
 func TestInterleaved(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
-	a := sim.Load{Iteration: 100 * ms, Stages: [3]int64{900, 100, 0}}
-	b := sim.Load{Iteration: 200 * ms, Stages: [3]int64{100, 900, 0}}
+	a := slowdown.Load{Iteration: 100 * ms, Stages: [3]int64{900, 100, 0}}
+	b := slowdown.Load{Iteration: 200 * ms, Stages: [3]int64{100, 900, 0}}
 	for _, c := range []struct {
 		name  string
-		loads []sim.Load
+		loads []slowdown.Load
 		want  []float64
 	}{
-		{"one of each in a period", []sim.Load{a, b}, []float64{100 / (1.31 * 200), 200 / (1.31 * 200)}}, // 180 and 20 ms
-		{"one is not known", []sim.Load{a, {}}, []float64{0.5, 0.5}},
-		{"five take turns", []sim.Load{a, a, a, a, a}, []float64{0.2, 0.2, 0.2, 0.2, 0.2}},
+		{"one of each in a period", []slowdown.Load{a, b}, []float64{100 / (1.31 * 200), 200 / (1.31 * 200)}}, // 180 and 20 ms
+		{"one is not known", []slowdown.Load{a, {}}, []float64{0.5, 0.5}},
+		{"five take turns", []slowdown.Load{a, a, a, a, a}, []float64{0.2, 0.2, 0.2, 0.2, 0.2}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			got := make([]float64, len(c.loads))
-			sim.Interleaved{}.Speeds("", c.loads, got)
+			slowdown.Interleaved{}.Speeds("", c.loads, got)
 			for i := range got {
 				if math.Abs(got[i]-c.want[i]) > 1e-9 {
 					t.Errorf("speeds %v, want %v", got, c.want)

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // anyPlanner draws the scheduler's own passes or a policy.
@@ -32,11 +33,11 @@ func TestNoCardIsFullerThanFull(t *testing.T) {
 	shared := 0
 	rapid.Check(t, func(t *rapid.T) {
 		w := genWorkload(t)
-		jobs := map[string]*sim.Job{}
+		jobs := map[string]*workload.Job{}
 		for i := range w.Jobs {
 			jobs[w.Jobs[i].ID] = &w.Jobs[i]
 		}
-		f := sim.Homogeneous(2, 4, "T4", 16000)
+		f := workload.Homogeneous(2, 4, "T4", 16000)
 		d := &diary{}
 		r := simulate(t, w, f, sim.Options{Planner: anyPlanner(t), Observe: d})
 		on := map[int][]written{}
@@ -108,10 +109,10 @@ func TestWhatPlaysNoPart(t *testing.T) {
 			w.Jobs[i].MemMiB, w.Jobs[i].UsedMilli = max(100, w.Jobs[i].MemMiB), max(50, w.Jobs[i].UsedMilli)
 		}
 		p := anyPlanner(t)
-		ends := func(w *sim.Workload, f sim.Fleet) (out []float64) {
+		ends := func(w *workload.Workload, f workload.Fleet) (out []float64) {
 			return simulate(t, w, f, sim.Options{Planner: p}).Completions
 		}
-		f := sim.Homogeneous(2, 4, "T4", 16000)
+		f := workload.Homogeneous(2, 4, "T4", 16000)
 		want := ends(w, f)
 		same := func(what string, got []float64) {
 			t.Helper()
@@ -119,8 +120,8 @@ func TestWhatPlaysNoPart(t *testing.T) {
 				t.Fatalf("%s, %s: completion times\n%v, want\n%v", p.Name(), what, got, want)
 			}
 		}
-		named := &sim.Workload{Name: w.Name, Jobs: slices.Clone(w.Jobs)}
-		later := &sim.Workload{Name: w.Name, Jobs: slices.Clone(w.Jobs)}
+		named := &workload.Workload{Name: w.Name, Jobs: slices.Clone(w.Jobs)}
+		later := &workload.Workload{Name: w.Name, Jobs: slices.Clone(w.Jobs)}
 		for i := range named.Jobs {
 			named.Jobs[i].ID = "x" + named.Jobs[i].ID
 			later.Jobs[i].Submit += 1000 * time.Hour
@@ -128,7 +129,7 @@ func TestWhatPlaysNoPart(t *testing.T) {
 		same("other names", ends(named, f))
 		same("six weeks later", ends(later, f))
 		wider := f
-		wider.Nodes = append(slices.Clone(f.Nodes), sim.Homogeneous(3, 8, "V100", 32000).Nodes...)
+		wider.Nodes = append(slices.Clone(f.Nodes), workload.Homogeneous(3, 8, "V100", 32000).Nodes...)
 		same("beside nodes of another type", ends(w, wider))
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/sim/optimum"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // sums add up over a run. Areas are thousandths (or MiB) times microseconds.
@@ -187,7 +189,7 @@ func figure(v float64) *float64 {
 }
 
 // result adds up a run.
-func (e *engine) result(w *Workload, f *Fleet) *Result {
+func (e *engine) result(w *workload.Workload, f *workload.Fleet) *Result {
 	r := &Result{
 		Policy: e.opt.Planner.Name(), Trace: w.Name, Seed: e.opt.Seed, GPUs: len(e.slots), Jobs: len(e.tasks),
 		OOMs: e.sums.ooms, Preemptions: e.sums.preemptions, Events: e.sums.events, Passes: e.sums.passes,
@@ -202,8 +204,19 @@ func (e *engine) result(w *Workload, f *Fleet) *Result {
 	e.perJob(r)
 	e.sums.overTime(r, w, e.cur.memAll)
 	e.sums.speeds(r, e.sums.starts+e.sums.moves)
-	bounds(r, w, f, e.world)
+	if b, ok := optimum.Of(w, f, e.world, r.OOMs > 0); ok {
+		r.bound(&b, len(w.Jobs))
+	}
 	return r
+}
+
+// bound says what no schedule can beat, and how far from it the run was if it ended all.
+func (r *Result) bound(b *optimum.Bounds, jobs int) {
+	r.LowerBoundAlone, r.LowerBoundJCT = figure(b.MakespanAlone), figure(b.JCTAlone)
+	r.LowerBoundMakespan, r.LowerBoundSharedJCT = figure(b.Makespan), figure(b.JCT)
+	if r.Completed == jobs {
+		r.GapMakespanPct, r.GapJCTPct = gap(r.Makespan, r.LowerBoundMakespan), gap(r.MeanJCT, r.LowerBoundSharedJCT)
+	}
 }
 
 // perJob fills in what each job had.
@@ -255,7 +268,7 @@ func Quantile(sorted []float64, q float64) float64 {
 }
 
 // overTime fills in the means over time; memAll is all memory of the fleet.
-func (s *sums) overTime(r *Result, w *Workload, memAll int64) {
+func (s *sums) overTime(r *Result, w *workload.Workload, memAll int64) {
 	span := float64(max(0, s.last-s.first))
 	r.Makespan = figure(span / 1e6)
 	if span == 0 || r.GPUs == 0 {
@@ -282,4 +295,12 @@ func (s *sums) overTime(r *Result, w *Workload, memAll int64) {
 	if knowsMem && memAll > 0 {
 		r.MemUtilPct = figure(100 * s.end.mem / (span * float64(memAll)))
 	}
+}
+
+// gap is by how many per cent a figure is above its bound.
+func gap(v, bound *float64) *float64 {
+	if v == nil || bound == nil || *bound <= 0 {
+		return nil
+	}
+	return figure(100 * (*v / *bound - 1))
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // The simulator against event loops of a few lines that share nothing with it, and
@@ -29,7 +30,7 @@ func policy(t rapid.TB, name string, opt policies.Options) policies.Policy {
 	return p
 }
 
-func simulate(t rapid.TB, w *sim.Workload, f sim.Fleet, opt sim.Options) *sim.Result {
+func simulate(t rapid.TB, w *workload.Workload, f workload.Fleet, opt sim.Options) *sim.Result {
 	t.Helper()
 	opt.Paranoid = true
 	r, err := sim.Run(context.Background(), w, &f, opt)
@@ -93,10 +94,10 @@ func drawSeconds(t *rapid.T, most int) []naiveJob {
 
 // workloadOf is the same for the simulator; ids follow the order, so that ties are
 // broken alike.
-func workloadOf(jobs []naiveJob) *sim.Workload {
-	w := &sim.Workload{Name: "seconds"}
+func workloadOf(jobs []naiveJob) *workload.Workload {
+	w := &workload.Workload{Name: "seconds"}
 	for i, j := range jobs {
-		w.Jobs = append(w.Jobs, sim.Job{ID: fmt.Sprintf("j%03d", i), Submit: seconds(j.comes), Duration: seconds(j.lasts), GPUs: 1})
+		w.Jobs = append(w.Jobs, workload.Job{ID: fmt.Sprintf("j%03d", i), Submit: seconds(j.comes), Duration: seconds(j.lasts), GPUs: 1})
 	}
 	return w
 }
@@ -125,7 +126,7 @@ func TestAsANaiveLoop(t *testing.T) {
 			before func(a, b *naiveJob) int
 		}{{"slot+fifo", inOrder}, {"slot+sjf", byLength}, {"slot+qssf", byLength}} {
 			want := onCards(jobs, cards, c.before)
-			r := simulate(t, workloadOf(jobs), sim.Homogeneous(1, cards, "T4", 16000), sim.Options{Planner: policy(t, c.name, policies.Options{})})
+			r := simulate(t, workloadOf(jobs), workload.Homogeneous(1, cards, "T4", 16000), sim.Options{Planner: policy(t, c.name, policies.Options{})})
 			if !slices.EqualFunc(completions(want), r.Completions, func(a, b float64) bool { return math.Abs(a-b) < 1e-6 }) {
 				t.Fatalf("%s on %d cards: completion after %v, want %v", c.name, cards, r.Completions, completions(want))
 			}
@@ -144,7 +145,7 @@ func TestShortestRemainingIsOptimal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		jobs := drawSeconds(t, 8)
 		best := shortestRemaining(jobs)
-		f := sim.Homogeneous(1, 1, "T4", 16000)
+		f := workload.Homogeneous(1, 1, "T4", 16000)
 		for _, name := range []string{"slot+srtf", "slot+srsf", "slot+las", "slot+fifo", "slot+sjf"} {
 			r := simulate(t, workloadOf(jobs), f, sim.Options{Planner: policy(t, name, policies.Options{MinRun: -1}), Preemptible: true})
 			about(t, "bound", r.LowerBoundJCT, best, 1e-6)
@@ -197,7 +198,7 @@ func TestPreemptionPays(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			jobs := []naiveJob{{comes: 0, lasts: c.first}, {comes: 10, lasts: c.later}}
-			r := simulate(t, workloadOf(jobs), sim.Homogeneous(1, 1, "T4", 16000), sim.Options{
+			r := simulate(t, workloadOf(jobs), workload.Homogeneous(1, 1, "T4", 16000), sim.Options{
 				Planner: policy(t, "slot+srtf", policies.Options{MinRun: -1}), Preemptible: true, PreemptSmall: 40 * time.Second, PreemptLarge: time.Hour,
 			})
 			if r.Preemptions != c.preempted {
@@ -212,10 +213,10 @@ func TestPreemptionPays(t *testing.T) {
 func TestPriceOfAPreemption(t *testing.T) {
 	t.Parallel()
 	for gpus, price := range map[int]float64{1: 40, 8: 40, 9: 60} {
-		w := &sim.Workload{Name: "wide", Jobs: []sim.Job{
+		w := &workload.Workload{Name: "wide", Jobs: []workload.Job{
 			{ID: "a", Duration: time.Hour, GPUs: gpus}, {ID: "b", Submit: time.Minute, Duration: time.Minute, GPUs: gpus},
 		}}
-		r := simulate(t, w, sim.Homogeneous(1, gpus, "T4", 16000), sim.Options{
+		r := simulate(t, w, workload.Homogeneous(1, gpus, "T4", 16000), sim.Options{
 			Planner: policy(t, "slot+srtf", policies.Options{MinRun: -1}), Preemptible: true, PreemptSmall: 40 * time.Second, PreemptLarge: time.Minute,
 		})
 		about(t, fmt.Sprintf("makespan with %d cards", gpus), r.Makespan, 3600+60+price, 1e-6)
@@ -229,14 +230,14 @@ func TestMM1(t *testing.T) {
 	t.Parallel()
 	const jobs, lambda, mu = 30_000, 0.6, 1.0 // a minute is the unit
 	r, at := rand.New(rand.NewPCG(7, 7)), 0.0
-	w := &sim.Workload{Name: "m/m/1"}
+	w := &workload.Workload{Name: "m/m/1"}
 	for i := range jobs {
 		at += r.ExpFloat64() / lambda
-		w.Jobs = append(w.Jobs, sim.Job{
+		w.Jobs = append(w.Jobs, workload.Job{
 			ID: fmt.Sprintf("j%05d", i), Submit: time.Duration(at * float64(time.Minute)), Duration: 1 + time.Duration(r.ExpFloat64()/mu*float64(time.Minute)), GPUs: 1,
 		})
 	}
-	got, err := sim.Run(context.Background(), w, &sim.Fleet{Name: "one", Nodes: []sim.NodeSpec{{Count: 1, GPUs: 1, GPUType: "T4", MemMiB: 16000}}},
+	got, err := sim.Run(context.Background(), w, &workload.Fleet{Name: "one", Nodes: []workload.NodeSpec{{Count: 1, GPUs: 1, GPUType: "T4", MemMiB: 16000}}},
 		sim.Options{Planner: policy(t, "slot+fifo", policies.Options{})})
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // planFailure draws when a node breaks next.
@@ -11,7 +12,7 @@ func (e *engine) planFailure(i int32) {
 	if e.opt.MTBF == 0 {
 		return
 	}
-	r := chance(e.opt.Seed, string(e.nodes[i].ID), "break "+strconv.FormatUint(uint64(e.nodeVer[i]), 10))
+	r := workload.Chance(e.opt.Seed, string(e.nodes[i].ID), "break "+strconv.FormatUint(uint64(e.nodeVer[i]), 10))
 	e.nodeVer[i]++
 	at := e.now + int64(r.ExpFloat64()*float64(e.opt.MTBF.Microseconds())) + 1
 	e.events.push(event{at: at, id: i, ver: e.nodeVer[i], k: evNodeDown})
@@ -39,7 +40,7 @@ func (e *engine) nodeTurns(i int32, up bool) error {
 			}
 		}
 	}
-	r := chance(e.opt.Seed, string(id), "repair "+strconv.FormatUint(uint64(e.nodeVer[i]), 10))
+	r := workload.Chance(e.opt.Seed, string(id), "repair "+strconv.FormatUint(uint64(e.nodeVer[i]), 10))
 	e.nodeVer[i]++
 	e.events.push(event{at: e.now + int64(r.ExpFloat64()*float64(e.opt.Repair.Microseconds())) + 1, id: i, ver: e.nodeVer[i], k: evNodeUp})
 	return e.st.setNode(e.wallTime(), id, cluster.NodeUnreachable)

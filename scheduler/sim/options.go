@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
 )
 
 // Planner decides; it is the interface of package policies.
@@ -70,7 +71,7 @@ type Options struct {
 	Planner Planner
 	Seed    uint64
 	// World tells what neighbours cost; nil is DefaultCurve.
-	World  Interference
+	World  slowdown.Interference
 	Errors Errors
 	// Know is what planners are told of jobs that slow each other down, by
 	// signature; nil is nothing. Learned makes it of a world.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // shortestMakespan is the optimum for jobs that are all there, one to a card,
@@ -66,12 +67,12 @@ func TestOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cards := rapid.IntRange(1, 3).Draw(t, "cards")
 		ds := rapid.SliceOfN(rapid.IntRange(1, 50), 1, 7).Draw(t, "durations")
-		w := &sim.Workload{Name: "small"}
+		w := &workload.Workload{Name: "small"}
 		for i, d := range ds {
-			w.Jobs = append(w.Jobs, sim.Job{ID: fmt.Sprintf("j%d", i), Duration: time.Duration(d) * time.Minute, GPUs: 1})
+			w.Jobs = append(w.Jobs, workload.Job{ID: fmt.Sprintf("j%d", i), Duration: time.Duration(d) * time.Minute, GPUs: 1})
 		}
 		best := 60 * float64(shortestMakespan(ds, cards))
-		f := sim.Homogeneous(1, cards, "T4", 16000)
+		f := workload.Homogeneous(1, cards, "T4", 16000)
 		slot := sim.NewBerth(scheduler.ModeSlot, 0)
 		longest := slot
 		longest.Policy.ShortPart, longest.Policy.LongPart = 0, 1<<40 // every job is long

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
 )
 
 // maxRounds bounds how often one moment is planned again after preemptions.
@@ -161,7 +162,7 @@ func (e *engine) terms() map[cluster.JobID]cluster.Terms {
 			t.WeightMilli = int64(1000 * (p + 1))
 		}
 		if j := e.tasks[i].job; !e.opt.Errors.Hide {
-			t.Stages, t.Iteration = stagesOf(j.Stages, j.Iteration), j.Iteration
+			t.Stages, t.Iteration = slowdown.StagesOf(j.Stages, j.Iteration), j.Iteration
 		}
 		if t != (cluster.Terms{}) {
 			e.here.terms[cluster.JobID(i+1)] = t

@@ -78,10 +78,9 @@ func (r *replica) offer(now cluster.Time, cmds ...*logv1.Command) ([]fsm.Result,
 }
 
 // Now, Index, Ledger, Job, Node and Queue are scheduler.View.
-func (r *replica) Now() cluster.Time       { return r.f.Now() }
-func (r *replica) Index() uint64           { return r.index }
-func (r *replica) Ledger() *cluster.Ledger { return r.ledger }
-
+func (r *replica) Now() cluster.Time                            { return r.f.Now() }
+func (r *replica) Index() uint64                                { return r.index }
+func (r *replica) Ledger() *cluster.Ledger                      { return r.ledger }
 func (r *replica) Job(id cluster.JobID) (*cluster.Job, bool)    { return r.f.Job(id) }
 func (r *replica) Node(id cluster.NodeID) (*cluster.Node, bool) { return r.f.Node(id) }
 func (r *replica) Queue(g cluster.GPUID) []cluster.Waiter       { return r.f.Queue(g) }

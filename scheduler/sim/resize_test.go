@@ -15,6 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // oneCard starts whoever fits on the only card, in order of jobs.
@@ -176,10 +178,10 @@ func (gs growers) run() {
 }
 
 // workload is the same for the simulator.
-func (gs growers) workload() *sim.Workload {
-	w := &sim.Workload{Name: "growers"}
+func (gs growers) workload() *workload.Workload {
+	w := &workload.Workload{Name: "growers"}
 	for i, g := range gs {
-		w.Jobs = append(w.Jobs, sim.Job{
+		w.Jobs = append(w.Jobs, workload.Job{
 			ID: fmt.Sprintf("j%02d", i), Submit: seconds(g.comes), Duration: seconds(180 * g.step), GPUs: 1, MemMiB: g.peak, UsedMilli: g.milli,
 			Predicted: []cluster.Estimate{{GPUType: "T4", GPUMemMiB: g.predicted, GPUMemP95MiB: g.predicted, Milli: g.milli, Duration: time.Second, ConfidenceMilli: 1000, Source: "graph"}},
 		})
@@ -201,8 +203,8 @@ func TestGrowersAsANaiveLoop(t *testing.T) {
 			gs = append(gs, g)
 		}
 		slices.SortStableFunc(gs, func(a, b grower) int { return a.comes - b.comes })
-		r := simulate(t, gs.workload(), sim.Homogeneous(1, 1, "T4", growersCard), sim.Options{
-			Planner: oneCard{}, World: sim.Free{}, Resize: cluster.ResizeEager, Rise: sim.Rise{PeakAt: sim.DefaultPeakAt}, CapMemory: rapid.Bool().Draw(t, "cap"),
+		r := simulate(t, gs.workload(), workload.Homogeneous(1, 1, "T4", growersCard), sim.Options{
+			Planner: oneCard{}, World: slowdown.Free{}, Resize: cluster.ResizeEager, Rise: sim.Rise{PeakAt: sim.DefaultPeakAt}, CapMemory: rapid.Bool().Draw(t, "cap"),
 		})
 		gs.run()
 		var want [3]int
@@ -251,7 +253,7 @@ func TestLateGrowers(t *testing.T) {
 		opt.Preemptible = rapid.Bool().Draw(t, "hooks")
 		opt.Resize = rapid.SampledFrom([]cluster.ResizeMode{cluster.ResizeConservative, cluster.ResizeEager}).Draw(t, "mode")
 		opt.Rise = sim.Rise{PeakAt: rapid.SampledFrom([]float64{0, 0.05, 0.5}).Draw(t, "peak at"), Late: rapid.SampledFrom([]float64{0.2, 1}).Draw(t, "late")}
-		f := sim.Homogeneous(1, 4, "T4", 16000)
+		f := workload.Homogeneous(1, 4, "T4", 16000)
 		var got []string
 		for _, log := range []bool{false, true} {
 			opt.Log = log
@@ -281,7 +283,7 @@ func TestNothingToCut(t *testing.T) {
 		}
 		opt.Planner, opt.Errors = sim.NewBerth(scheduler.ModeFFD, 0), sim.Errors{}
 		opt.Rise = sim.Rise{PeakAt: sim.DefaultPeakAt}
-		f := sim.Homogeneous(2, 4, "T4", 16000)
+		f := workload.Homogeneous(2, 4, "T4", 16000)
 		off := simulate(t, w, f, opt)
 		opt.Resize = cluster.ResizeConservative
 		on := simulate(t, w, f, opt)
@@ -298,14 +300,14 @@ func TestNothingToCut(t *testing.T) {
 // TestResizeOptions: what cannot be simulated is refused.
 func TestResizeOptions(t *testing.T) {
 	t.Parallel()
-	f := sim.Homogeneous(1, 1, "T4", 16000)
+	f := workload.Homogeneous(1, 1, "T4", 16000)
 	for _, opt := range []sim.Options{
 		{Resize: cluster.ResizeEager},
 		{Resize: cluster.ResizeEager, Rise: sim.Rise{PeakAt: 0.1}, OOMFatal: true},
 		{Rise: sim.Rise{PeakAt: 1.1}}, {Rise: sim.Rise{PeakAt: math.NaN()}}, {Rise: sim.Rise{Late: -0.1}},
 	} {
 		opt.Planner = oneCard{}
-		if _, err := sim.Run(context.Background(), &sim.Workload{}, &f, opt); err == nil {
+		if _, err := sim.Run(context.Background(), &workload.Workload{}, &f, opt); err == nil {
 			t.Errorf("%+v: is not refused", opt)
 		}
 	}

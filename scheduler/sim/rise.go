@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // Rise is how the memory of jobs comes to its peak. The zero value is at once, and
@@ -41,12 +43,12 @@ type step struct {
 
 // steps are those of an attempt that begins with left still to be done, in order of
 // time; the first one holds from its start.
-func (c Rise) steps(seed uint64, j *Job, left float64, peak int64) []step {
+func (c Rise) steps(seed uint64, j *workload.Job, left float64, peak int64) []step {
 	if !c.set() || peak == 0 {
 		return nil
 	}
 	leap := 2.0 // of the job that is left when it takes all; above 1 is from the start
-	if r := chance(seed, j.ID, "grows late"); r.Float64() < c.Late {
+	if r := workload.Chance(seed, j.ID, "grows late"); r.Float64() < c.Late {
 		leap = 1 - r.Float64()
 	}
 	points := []float64{left}
@@ -77,7 +79,7 @@ func (c Rise) steps(seed uint64, j *Job, left float64, peak int64) []step {
 // rise has a task's memory come to the next step of its curve.
 func (e *engine) rise(id int32) error {
 	t := &e.tasks[id]
-	more := Load{MemMiB: t.steps[0].mib - t.load.MemMiB}
+	more := slowdown.Load{MemMiB: t.steps[0].mib - t.load.MemMiB}
 	t.load.MemMiB, t.steps = t.steps[0].mib, t.steps[1:]
 	for _, c := range t.cards {
 		e.account(&e.slots[c], &more, 1)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler/resize"
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
 )
 
 // settle brings a running task's progress up to now.
@@ -53,12 +54,12 @@ func (e *engine) begin(a cluster.AttemptID) {
 		gpuType = e.slots[c].gpuType
 		e.give(c, g.Share, 1)
 	}
-	f := t.job.on(gpuType)
+	f := t.job.Figures(gpuType)
 	t.solo = float64(max(1, f.Duration.Microseconds()))
 	t.solution = t.solo
 	t.overhead += float64(e.opt.Start.Microseconds())
 	t.rate = 1
-	t.load = t.job.loadOn(gpuType)
+	t.load = slowdown.LoadOf(t.job, gpuType)
 	if t.steps = e.opt.Rise.steps(e.opt.Seed, t.job, t.left, t.load.MemMiB); len(t.steps) > 0 {
 		t.load.MemMiB, t.steps = t.steps[0].mib, t.steps[1:]
 	}
@@ -71,12 +72,6 @@ func (e *engine) begin(a cluster.AttemptID) {
 	t.seen = resize.Steady{}
 	e.watch(id)
 	e.dangers(id, t, berth)
-}
-
-// loadOn is what a job does to a card of a type.
-func (j *Job) loadOn(gpuType string) Load {
-	f := j.on(gpuType)
-	return Load{Milli: orElse(f.UsedMilli, orElse(j.Milli, 1000)), MemMiB: f.MemMiB, Model: j.Model, Stages: j.Stages, Iteration: j.Iteration}
 }
 
 // dangers puts on the agenda what may end the attempt before its time.

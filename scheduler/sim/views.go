@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // sight is what the scheduler sees of jobs. It follows from the job, the options and the
@@ -17,7 +18,7 @@ type sight struct {
 }
 
 // viewOf makes what the scheduler sees of a job.
-func (s *sight) viewOf(id cluster.JobID, j *Job) *cluster.Job {
+func (s *sight) viewOf(id cluster.JobID, j *workload.Job) *cluster.Job {
 	if _, ok := s.owners[j.User]; !ok {
 		s.owners[j.User] = cluster.UID(1000 + len(s.owners))
 	}
@@ -31,7 +32,7 @@ func (s *sight) viewOf(id cluster.JobID, j *Job) *cluster.Job {
 		spec.Partition = resizing
 	}
 	if s.opt.Know != nil && j.Model != "" {
-		spec.Signature = j.signature()
+		spec.Signature = j.Signature()
 	}
 	v := &cluster.Job{ID: id, Spec: spec, Owner: cluster.Owner{UID: s.owners[j.User], Name: j.User}}
 	if j.GPUs == 0 {
@@ -56,7 +57,7 @@ func (s *sight) viewOf(id cluster.JobID, j *Job) *cluster.Job {
 }
 
 // guess is what the predictor says of a true duration.
-func (s *sight) guess(j *Job, what string, truth time.Duration) time.Duration {
+func (s *sight) guess(j *workload.Job, what string, truth time.Duration) time.Duration {
 	f := s.opt.Errors.Duration
 	if s.opt.Errors.NoDuration {
 		return 0
@@ -64,7 +65,7 @@ func (s *sight) guess(j *Job, what string, truth time.Duration) time.Duration {
 	if f == 0 {
 		return truth
 	}
-	return time.Duration(float64(truth) * math.Exp(f*chance(s.opt.Seed, j.ID, what).NormFloat64()))
+	return time.Duration(float64(truth) * math.Exp(f*workload.Chance(s.opt.Seed, j.ID, what).NormFloat64()))
 }
 
 // quantile95 is the upper quantile of a standard normal.
@@ -72,7 +73,7 @@ const quantile95 = 1.6449
 
 // estimates are what the predictor says of a job on each type. One factor a
 // job and figure: a job that is underrated on one card is so on all.
-func (s *sight) estimates(j *Job) []cluster.Estimate {
+func (s *sight) estimates(j *workload.Job) []cluster.Estimate {
 	er := &s.opt.Errors
 	if er.Hide {
 		return s.unknown(j)
@@ -80,14 +81,14 @@ func (s *sight) estimates(j *Job) []cluster.Estimate {
 	if len(j.Predicted) > 0 {
 		return s.predicted(j)
 	}
-	mem := math.Exp(er.Mem * chance(s.opt.Seed, j.ID, "mem").NormFloat64())
-	util := math.Exp(er.Util * chance(s.opt.Seed, j.ID, "util").NormFloat64())
+	mem := math.Exp(er.Mem * workload.Chance(s.opt.Seed, j.ID, "mem").NormFloat64())
+	util := math.Exp(er.Util * workload.Chance(s.opt.Seed, j.ID, "util").NormFloat64())
 	out := make([]cluster.Estimate, 0, len(s.types))
 	for _, t := range s.types {
-		f := j.on(t)
+		f := j.Figures(t)
 		est := cluster.Estimate{GPUType: t, Duration: s.guess(j, "duration", f.Duration), Source: "trace", ConfidenceMilli: 1000}
 		switch {
-		case !allowed(j, t):
+		case !j.MayUse(t):
 			est.GPUMemMiB = cluster.MaxMemMiB // no card sells that: a veto
 		case f.MemMiB > 0:
 			est.GPUMemMiB = max(1, int64(float64(f.MemMiB)*mem))
@@ -108,11 +109,11 @@ func (s *sight) estimates(j *Job) []cluster.Estimate {
 
 // predicted is what a predictor said, for each type of the fleet. Types that
 // the job may not have are vetoed; types it said nothing of are unknown.
-func (s *sight) predicted(j *Job) []cluster.Estimate {
+func (s *sight) predicted(j *workload.Job) []cluster.Estimate {
 	out := s.unknown(j)
 	for i := range out {
 		for _, p := range j.Predicted {
-			if p.GPUType == out[i].GPUType && allowed(j, p.GPUType) {
+			if p.GPUType == out[i].GPUType && j.MayUse(p.GPUType) {
 				out[i] = p
 			}
 		}
@@ -121,25 +122,16 @@ func (s *sight) predicted(j *Job) []cluster.Estimate {
 }
 
 // unknown leaves out all but the duration.
-func (s *sight) unknown(j *Job) []cluster.Estimate {
+func (s *sight) unknown(j *workload.Job) []cluster.Estimate {
 	out := make([]cluster.Estimate, 0, len(s.types))
 	for _, t := range s.types {
-		est := cluster.Estimate{GPUType: t, Duration: s.guess(j, "duration", j.on(t).Duration), Source: "none"}
-		if !allowed(j, t) {
+		est := cluster.Estimate{GPUType: t, Duration: s.guess(j, "duration", j.Figures(t).Duration), Source: "none"}
+		if !j.MayUse(t) {
 			est.GPUMemMiB, est.ConfidenceMilli = cluster.MaxMemMiB, 1000
 		}
 		out = append(out, est)
 	}
 	return out
-}
-
-func allowed(j *Job, t string) bool {
-	for _, a := range j.Types {
-		if a == t {
-			return true
-		}
-	}
-	return len(j.Types) == 0
 }
 
 // memOf is the sellable memory of the first card of a type.

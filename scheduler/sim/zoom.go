@@ -1,11 +1,13 @@
 package sim
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/rules"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // held is what is given away of a card, as the ledger counts it.
@@ -53,7 +55,7 @@ func newZoom(e *engine) *zoom {
 	c := int32(0)
 	for i, n := range e.nodes {
 		z.lo[i] = c
-		z.tight = z.tight || n.CPUMilli < plentyCPUMilli || n.MemMiB < plentyMemMiB
+		z.tight = z.tight || n.CPUMilli < workload.PlentyCPUMilli || n.MemMiB < workload.PlentyMemMiB
 		for k := range n.GPUs {
 			g := &n.GPUs[k]
 			at := slices.IndexFunc(z.kins, func(o kin) bool {
@@ -100,7 +102,7 @@ func (z *zoom) look(j *cluster.Job) answer {
 	if z.tight || j.Spec.GPUs == 0 || j.Spec.Node != "" || j.MinGPUMemMiB > 0 || j.MinHostMemMiB > 0 || z.e.opt.MTBF > 0 {
 		return cannotTell
 	}
-	cpu, mem := orElse(j.Spec.CPUMilli, z.pol.DefaultCPUMilli), orElse(j.Spec.MemMiB, z.pol.DefaultMemMiB)
+	cpu, mem := cmp.Or(j.Spec.CPUMilli, z.pol.DefaultCPUMilli), cmp.Or(j.Spec.MemMiB, z.pol.DefaultMemMiB)
 	z.picks, z.used = z.picks[:0], -1
 	for i := range z.kins {
 		k := &z.kins[i]

@@ -70,6 +70,12 @@ var rooms = map[string][]string{
 	},
 	// So do both with what running jobs hold.
 	"scheduler/resize": {},
+	// What is true of a simulation, how jobs slow each other down, and what no schedule can
+	// beat: they know of no run, as readers of traces do not.
+	"scheduler/sim/workload": {},
+	"scheduler/sim/slowdown": {"scheduler/policies/place", "scheduler/sim/workload"},
+	"scheduler/sim/optimum":  {"scheduler/sim/slowdown", "scheduler/sim/workload"},
+	"scheduler/sim/trace":    {"scheduler", "scheduler/sim/slowdown", "scheduler/sim/workload"},
 	// The rooms of a coordinator are laid over each other in this order; the coordinator
 	// puts them together, and none of them knows it.
 	"coordinator/office":  {"coordinator/proposer", "coordinator/raftnode", "coordinator/wait"},

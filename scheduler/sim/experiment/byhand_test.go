@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 func pointer(v float64) *float64 { return &v }
@@ -134,8 +135,10 @@ func TestFirstCards(t *testing.T) {
 // 12, 6 and 2 nodes, and one for whom there would be none.
 func TestSizesOfVirtualClusters(t *testing.T) {
 	t.Parallel()
-	job := func(vc string, gpus int, d time.Duration) sim.Job { return sim.Job{Group: vc, GPUs: gpus, Duration: d} }
-	w := &sim.Workload{Jobs: []sim.Job{job("a", 2, 2*time.Hour), job("b", 1, 3*time.Hour), job("a", 4, 30*time.Minute), job("c", 8, 450*time.Second), job("d", 1, time.Second)}}
+	job := func(vc string, gpus int, d time.Duration) workload.Job {
+		return workload.Job{Group: vc, GPUs: gpus, Duration: d}
+	}
+	w := &workload.Workload{Jobs: []workload.Job{job("a", 2, 2*time.Hour), job("b", 1, 3*time.Hour), job("a", 4, 30*time.Minute), job("c", 8, 450*time.Second), job("d", 1, time.Second)}}
 	got := NodesOf(w, 20)
 	if len(got) != 4 || got["a"] != 12 || got["b"] != 6 || got["c"] != 2 || got["d"] != 1 {
 		t.Errorf("nodes %v", got)
@@ -152,7 +155,7 @@ func TestSizesOfVirtualClusters(t *testing.T) {
 func TestSharedByHand(t *testing.T) {
 	t.Parallel()
 	s := func(n int) time.Duration { return time.Duration(n) * time.Second }
-	w := &sim.Workload{Jobs: []sim.Job{
+	w := &workload.Workload{Jobs: []workload.Job{
 		{ID: "a1", Group: "a", Duration: s(60)}, {ID: "a2", Group: "a", Submit: s(100), Duration: s(60)}, {ID: "b1", Group: "b", Submit: s(200), Duration: s(100)},
 	}}
 	got, private := newShared(w), newShared(w)
@@ -184,22 +187,22 @@ func TestSharedByHand(t *testing.T) {
 // mean demand is trace.Demand's; the widest job has room; a list of nothing has a node.
 func TestFleetByHand(t *testing.T) {
 	t.Parallel()
-	w := &sim.Workload{Jobs: []sim.Job{{GPUs: 1, Duration: time.Hour}, {GPUs: 17, Submit: 1000 * time.Hour, Duration: time.Second}}}
+	w := &workload.Workload{Jobs: []workload.Job{{GPUs: 1, Duration: time.Hour}, {GPUs: 17, Submit: 1000 * time.Hour, Duration: time.Second}}}
 	f := fleetAt(w, 0.85)
 	if f.GPUs() != 24 || !f.Pool || passEvery(f) != time.Second {
 		t.Errorf("%d cards for a job of 17, a pass every %s", f.GPUs(), passEvery(f))
 	}
-	if every := passEvery(sim.Homogeneous(17, 8, "V100", 1)); every != time.Minute {
+	if every := passEvery(workload.Homogeneous(17, 8, "V100", 1)); every != time.Minute {
 		t.Errorf("136 cards: a pass every %s", every)
 	}
-	if every := passEvery(sim.Homogeneous(16, 8, "V100", 1)); every != time.Second {
+	if every := passEvery(workload.Homogeneous(16, 8, "V100", 1)); every != time.Second {
 		t.Errorf("128 cards: a pass every %s", every)
 	}
 	// 16 cards without a pause for 1000 h are a demand of 16; at a load of a half
 	// that is 32 cards, four nodes.
-	busy := &sim.Workload{}
+	busy := &workload.Workload{}
 	for i := range 1000 {
-		busy.Jobs = append(busy.Jobs, sim.Job{GPUs: 16, Submit: time.Duration(i) * time.Hour, Duration: time.Hour})
+		busy.Jobs = append(busy.Jobs, workload.Job{GPUs: 16, Submit: time.Duration(i) * time.Hour, Duration: time.Hour})
 	}
 	if f = fleetAt(busy, 0.5); f.GPUs() < 32 || f.GPUs() > 40 {
 		t.Errorf("%d cards for a demand of 16 at a half", f.GPUs())
@@ -210,18 +213,18 @@ func TestFleetByHand(t *testing.T) {
 // where there would be none.
 func TestCut(t *testing.T) {
 	t.Parallel()
-	at := func(hours ...int) *sim.Workload {
-		w := &sim.Workload{}
+	at := func(hours ...int) *workload.Workload {
+		w := &workload.Workload{}
 		for _, h := range hours {
-			w.Jobs = append(w.Jobs, sim.Job{Submit: time.Duration(h) * time.Hour})
+			w.Jobs = append(w.Jobs, workload.Job{Submit: time.Duration(h) * time.Hour})
 		}
 		return w
 	}
-	for _, c := range []struct{ in, want *sim.Workload }{
+	for _, c := range []struct{ in, want *workload.Workload }{
 		{at(0, 9, 10, 15, 19, 20, 21), at(0, 5, 9)}, {at(1, 2), at(1, 2)}, {at(20), at(20)}, {at(10), at(0)},
 	} {
 		cut(c.in, 10*time.Hour, 20*time.Hour)
-		if !slices.EqualFunc(c.in.Jobs, c.want.Jobs, func(a, b sim.Job) bool { return a.Submit == b.Submit }) {
+		if !slices.EqualFunc(c.in.Jobs, c.want.Jobs, func(a, b workload.Job) bool { return a.Submit == b.Submit }) {
 			t.Errorf("%+v, want %+v", c.in.Jobs, c.want.Jobs)
 		}
 	}

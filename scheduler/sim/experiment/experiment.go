@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // Config says where the data is and how much is run.
@@ -187,8 +188,8 @@ func (r *Report) add(variant string, rs []*sim.Result) {
 
 // setup is one run of a variant.
 type setup struct {
-	w     *sim.Workload
-	fleet sim.Fleet
+	w     *workload.Workload
+	fleet workload.Fleet
 	opt   sim.Options
 }
 

@@ -10,6 +10,9 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/optimum"
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // The instances of the experiment: small enough to be solved exactly.
@@ -24,12 +27,12 @@ const (
 // gapWorkload draws jobs of one card that are all there: run times log-normal
 // around 20 minutes (sigma 1.1, 2 minutes to 2 hours), utilization uniform in
 // 20 to 82 %, memory uniform in 1 to 12 GiB of 16.
-func gapWorkload(seed uint64) (*sim.Workload, int) {
+func gapWorkload(seed uint64) (*workload.Workload, int) {
 	r := rand.New(rand.NewPCG(seed, 0x676170))
-	w := &sim.Workload{Name: fmt.Sprintf("small-%d", seed)}
+	w := &workload.Workload{Name: fmt.Sprintf("small-%d", seed)}
 	for i := range gapFewest + r.IntN(gapMost-gapFewest+1) {
 		d := min(7200, max(120, math.Exp(math.Log(1200)+1.1*r.NormFloat64())))
-		w.Jobs = append(w.Jobs, sim.Job{
+		w.Jobs = append(w.Jobs, workload.Job{
 			ID: fmt.Sprintf("g%02d", i), Duration: time.Duration(d * float64(time.Second)).Round(time.Second), GPUs: 1,
 			UsedMilli: 200 + r.Int64N(621), MemMiB: 1024 + r.Int64N(11<<10),
 		})
@@ -123,13 +126,13 @@ func gap(ctx context.Context, c Config) (*Report, error) {
 }
 
 // gapMakespan runs an instance to its end.
-func gapMakespan(ctx context.Context, w *sim.Workload, gpus int, out map[string]*gaps) error {
-	f, world := sim.Homogeneous(1, gpus, "gpu", gapMemMiB), sim.DefaultCurve()
-	optimum, err := sim.ShortestMakespan(w, &f, world)
+func gapMakespan(ctx context.Context, w *workload.Workload, gpus int, out map[string]*gaps) error {
+	f, world := workload.Homogeneous(1, gpus, "gpu", gapMemMiB), slowdown.DefaultCurve()
+	least, err := optimum.ShortestMakespan(w, &f, world)
 	if err != nil {
 		return err
 	}
-	within, err := sim.ShortestMakespanWithin(w, &f, world)
+	within, err := optimum.ShortestMakespanWithin(w, &f, world)
 	if err != nil {
 		return err
 	}
@@ -145,9 +148,9 @@ func gapMakespan(ctx context.Context, w *sim.Workload, gpus int, out map[string]
 		if r.Completed != len(w.Jobs) || r.OOMs > 0 {
 			return fmt.Errorf("%s: %d of %d jobs completed, %d ran out of memory, though all is predicted exactly", name, r.Completed, len(w.Jobs), r.OOMs)
 		}
-		out[name].add(*r.Makespan, optimum.Seconds(), *r.LowerBoundMakespan)
+		out[name].add(*r.Makespan, least.Seconds(), *r.LowerBoundMakespan)
 		if name == gapPolicies()[0] {
-			out[gapWithin].add(within.Seconds(), optimum.Seconds(), *r.LowerBoundMakespan)
+			out[gapWithin].add(within.Seconds(), least.Seconds(), *r.LowerBoundMakespan)
 		}
 	}
 	return nil
@@ -155,13 +158,13 @@ func gapMakespan(ctx context.Context, w *sim.Workload, gpus int, out map[string]
 
 // gapCards counts the cards that the first pass takes when there is one for
 // each job.
-func gapCards(ctx context.Context, w *sim.Workload, out map[string]*gaps) error {
-	f := sim.Homogeneous(1, len(w.Jobs), "gpu", gapMemMiB)
-	optimum, err := sim.FewestCards(w, &f)
+func gapCards(ctx context.Context, w *workload.Workload, out map[string]*gaps) error {
+	f := workload.Homogeneous(1, len(w.Jobs), "gpu", gapMemMiB)
+	least, err := optimum.FewestCards(w, &f)
 	if err != nil {
 		return err
 	}
-	l2, pattern := sim.CardsBound(w, &f)
+	l2, pattern := optimum.CardsBound(w, &f)
 	for _, name := range gapPolicies() {
 		p, err := planner(name, 1, 0)
 		if err != nil {
@@ -171,7 +174,7 @@ func gapCards(ctx context.Context, w *sim.Workload, out map[string]*gaps) error 
 		if _, err := sim.Run(ctx, w, &f, sim.Options{Planner: p, Seed: 1, Observe: used}); err != nil {
 			return err
 		}
-		out[name].add(float64(len(used)), float64(optimum), float64(max(l2, pattern)))
+		out[name].add(float64(len(used)), float64(least), float64(max(l2, pattern)))
 	}
 	return nil
 }

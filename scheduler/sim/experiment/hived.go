@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/sim"
 	"github.com/berth-scheduler/berth/scheduler/sim/trace"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // excess is how much later than in its private cluster a job has to end to be
@@ -78,7 +79,7 @@ func hived(ctx context.Context, c Config) (*Report, error) {
 }
 
 // vcWorkload reads the trace and sizes its virtual clusters in nodes of 8.
-func vcWorkload(c *Config) (*sim.Workload, map[string]int, error) {
+func vcWorkload(c *Config) (*workload.Workload, map[string]int, error) {
 	jobs := 6_000
 	if c.Quick {
 		jobs = 2_000
@@ -95,12 +96,12 @@ func vcWorkload(c *Config) (*sim.Workload, map[string]int, error) {
 	// The first quarter of the time is left out: jobs that were there already
 	// when the trace begins have only the long ones of their kind in it.
 	begin := w.Jobs[len(w.Jobs)-1].Submit / 4
-	first := slices.IndexFunc(w.Jobs, func(j sim.Job) bool { return j.Submit >= begin })
+	first := slices.IndexFunc(w.Jobs, func(j workload.Job) bool { return j.Submit >= begin })
 	w.Jobs = w.Jobs[first:min(len(w.Jobs), first+jobs)]
 	for i := range w.Jobs {
 		w.Jobs[i].Submit -= begin
 	}
-	w.Jobs = slices.DeleteFunc(w.Jobs, func(j sim.Job) bool { return j.GPUs > 8 || j.GPUs < 1 })
+	w.Jobs = slices.DeleteFunc(w.Jobs, func(j workload.Job) bool { return j.GPUs > 8 || j.GPUs < 1 })
 	for i := range w.Jobs {
 		w.Jobs[i].User = w.Jobs[i].Group
 	}
@@ -117,7 +118,7 @@ func vcWorkload(c *Config) (*sim.Workload, map[string]int, error) {
 // NodesOf parts so many nodes among the groups of a workload in proportion to
 // the GPU time of their jobs, rounded to the nearest and at least one each, so
 // that the sum may differ.
-func NodesOf(w *sim.Workload, nodes int) map[string]int {
+func NodesOf(w *workload.Workload, nodes int) map[string]int {
 	work, all := map[string]float64{}, 0.0
 	for i := range w.Jobs {
 		j := &w.Jobs[i]
@@ -213,7 +214,7 @@ func (q *quota) Plan(snap *cluster.Snapshot) cluster.Plan {
 
 // shared is what came of one way of sharing.
 type shared struct {
-	w           *sim.Workload
+	w           *workload.Workload
 	end         map[string]time.Duration // by job
 	busy        float64                  // GPU seconds until the last arrival
 	last        time.Duration
@@ -229,7 +230,7 @@ func (s *shared) Attempt(job string, cards []int, from, to time.Duration, _ clus
 // Level implements sim.Observer.
 func (s *shared) Level(time.Duration, int64, int64, int64, int) {}
 
-func newShared(w *sim.Workload) *shared {
+func newShared(w *workload.Workload) *shared {
 	s := &shared{w: w, end: map[string]time.Duration{}}
 	for i := range w.Jobs {
 		s.last = max(s.last, w.Jobs[i].Submit)
@@ -237,16 +238,16 @@ func newShared(w *sim.Workload) *shared {
 	return s
 }
 
-func runShared(ctx context.Context, w *sim.Workload, nodes int, make maker, lend bool) (*shared, error) {
+func runShared(ctx context.Context, w *workload.Workload, nodes int, make maker, lend bool) (*shared, error) {
 	s := newShared(w)
 	return s, s.run(ctx, w, nodes, make, lend)
 }
 
 // runPrivate gives every VC a cluster of its own.
-func runPrivate(ctx context.Context, w *sim.Workload, nodes map[string]int) (*shared, error) {
+func runPrivate(ctx context.Context, w *workload.Workload, nodes map[string]int) (*shared, error) {
 	s := newShared(w)
 	for _, vc := range s.names() {
-		own := &sim.Workload{Name: w.Name + "/" + vc, Form: w.Form}
+		own := &workload.Workload{Name: w.Name + "/" + vc, Form: w.Form}
 		for i := range w.Jobs {
 			if w.Jobs[i].Group == vc {
 				own.Jobs = append(own.Jobs, w.Jobs[i])
@@ -259,12 +260,12 @@ func runPrivate(ctx context.Context, w *sim.Workload, nodes map[string]int) (*sh
 	return s, nil
 }
 
-func (s *shared) run(ctx context.Context, w *sim.Workload, nodes int, make maker, lend bool) error {
+func (s *shared) run(ctx context.Context, w *workload.Workload, nodes int, make maker, lend bool) error {
 	p, err := make()
 	if err != nil {
 		return err
 	}
-	f := sim.Homogeneous(nodes, 8, "gpu", 0)
+	f := workload.Homogeneous(nodes, 8, "gpu", 0)
 	f.MaxShares = 1
 	r, err := sim.Run(ctx, w, &f, sim.Options{
 		Planner: p, Seed: 1, Errors: sim.Errors{Hide: true}, Preemptible: lend, PreemptSmall: 40 * time.Second, PreemptLarge: 40 * time.Second,
@@ -280,7 +281,7 @@ func (s *shared) run(ctx context.Context, w *sim.Workload, nodes int, make maker
 	return nil
 }
 
-func (s *shared) delay(j *sim.Job) time.Duration { return max(0, s.end[j.ID]-j.Submit-j.Duration) }
+func (s *shared) delay(j *workload.Job) time.Duration { return max(0, s.end[j.ID]-j.Submit-j.Duration) }
 
 func (s *shared) names() []string {
 	var out []string
@@ -293,8 +294,8 @@ func (s *shared) names() []string {
 	return out
 }
 
-func (s *shared) of(vc string) []*sim.Job {
-	var out []*sim.Job
+func (s *shared) of(vc string) []*workload.Job {
+	var out []*workload.Job
 	for i := range s.w.Jobs {
 		if s.w.Jobs[i].Group == vc {
 			out = append(out, &s.w.Jobs[i])

@@ -9,7 +9,9 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/policies/order"
 	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
 	"github.com/berth-scheduler/berth/scheduler/sim/trace"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // published are the classic orders by the rules of Lucid's simulator: gangs are
@@ -112,9 +114,9 @@ func lucidList(ctx context.Context, c *Config, rep *Report, x lucidWindow, mix s
 	if err != nil {
 		return err
 	}
-	f.Nodes, f.Pool = sim.Homogeneous(x.machines, 8, "gpu", 24<<10).Nodes, true
+	f.Nodes, f.Pool = workload.Homogeneous(x.machines, 8, "gpu", 24<<10).Nodes, true
 	rep.Assumptions = append(rep.Assumptions, fmt.Sprintf("%s: %d GPUs as in the published runs on this list, taken for one node, as jobs are wider than a node", w.Name, f.GPUs()))
-	if err := runQueues(ctx, c, rep, w, f, sim.DefaultCurve(), append(classic(), published()...)); err != nil {
+	if err := runQueues(ctx, c, rep, w, f, slowdown.DefaultCurve(), append(classic(), published()...)); err != nil {
 		return err
 	}
 	pairs, err := trace.LoadPairs(c.Colocation, "lucid")

@@ -8,7 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies/order"
-	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
 	"github.com/berth-scheduler/berth/scheduler/sim/trace"
 )
 
@@ -82,13 +82,13 @@ func muri(ctx context.Context, c Config) (*Report, error) {
 		for i := range w.Jobs {
 			w.Jobs[i].Duration = w.Jobs[i].Duration * 1015 / 1000
 		}
-		if err := runQueues(ctx, &c, rep, w, f, sim.Interleaved{}, muriAlone()); err != nil {
+		if err := runQueues(ctx, &c, rep, w, f, slowdown.Interleaved{}, muriAlone()); err != nil {
 			return nil, err
 		}
 		for i := range w.Jobs {
 			w.Jobs[i].MemMiB, w.Jobs[i].Milli = 1, 250
 		}
-		if err := runQueues(ctx, &c, rep, w, f, sim.Interleaved{}, muriShares()); err != nil {
+		if err := runQueues(ctx, &c, rep, w, f, slowdown.Interleaved{}, muriShares()); err != nil {
 			return nil, err
 		}
 		x := muriTraces()[mix]

@@ -6,8 +6,9 @@ import (
 	"math"
 	"time"
 
-	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
 	"github.com/berth-scheduler/berth/scheduler/sim/trace"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // ordersCard is the memory of a card in the experiment, which holds every
@@ -39,19 +40,19 @@ const (
 
 // fleetAt returns nodes of 8 cards, so many that the mean demand of a list is
 // so large a part of them, and no fewer than its widest job asks for.
-func fleetAt(w *sim.Workload, load float64) sim.Fleet {
+func fleetAt(w *workload.Workload, load float64) workload.Fleet {
 	n := int(math.Ceil(trace.Demand(w) / load / 8))
 	for i := range w.Jobs {
 		n = max(n, (w.Jobs[i].GPUs+7)/8)
 	}
-	f := sim.Homogeneous(max(1, n), 8, "V100", ordersCard)
+	f := workload.Homogeneous(max(1, n), 8, "V100", ordersCard)
 	f.Pool = true
 	return f
 }
 
 // cut leaves the jobs that arrive within a span, or all if none does.
-func cut(w *sim.Workload, from, until time.Duration) {
-	var in []sim.Job
+func cut(w *workload.Workload, from, until time.Duration) {
+	var in []workload.Job
 	for _, j := range w.Jobs {
 		if j.Submit >= from && j.Submit < until {
 			j.Submit -= from
@@ -114,7 +115,7 @@ func orders(ctx context.Context, c Config) (*Report, error) {
 		cut(w, from, from+span)
 		f := fleetAt(w, l.load)
 		rep.Assumptions = append(rep.Assumptions, fmt.Sprintf("%s: the %d jobs of %.0f days from day %d on, on %d GPUs: %s", w.Name, len(w.Jobs), span.Hours()/24, l.from, f.GPUs(), l.why))
-		if err := runQueues(ctx, &c, rep, w, f, sim.DefaultCurve(), alone()); err != nil {
+		if err := runQueues(ctx, &c, rep, w, f, slowdown.DefaultCurve(), alone()); err != nil {
 			return nil, err
 		}
 		if err := runMixes(ctx, &c, rep, w, f); err != nil {
@@ -130,7 +131,7 @@ func orders(ctx context.Context, c Config) (*Report, error) {
 }
 
 // runMixes runs those that share with both ways to assign programs to jobs.
-func runMixes(ctx context.Context, c *Config, rep *Report, w *sim.Workload, f sim.Fleet) error {
+func runMixes(ctx context.Context, c *Config, rep *Report, w *workload.Workload, f workload.Fleet) error {
 	pairs, err := trace.LoadPairs(c.Colocation, "lucid")
 	if err != nil {
 		return err

@@ -8,7 +8,9 @@ import (
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
 	"github.com/berth-scheduler/berth/scheduler/sim/trace"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // variant is one policy in an experiment about queues.
@@ -32,7 +34,7 @@ type variant struct {
 }
 
 // planner makes the variant's policy.
-func (v *variant) planner(f *sim.Fleet) (sim.Planner, error) {
+func (v *variant) planner(f *workload.Fleet) (sim.Planner, error) {
 	if v.opt == nil {
 		p, err := planner(v.policy, 1, f.MaxShares)
 		if b, ok := p.(sim.Berth); ok && v.limit > 0 {
@@ -68,15 +70,15 @@ func queueColumns() []string {
 
 // load reads a list and the fleet that goes with it; jobs wider than a node
 // make it one node.
-func load(c *Config, folder, mix string, opt trace.Options) (*sim.Workload, sim.Fleet, string, error) {
+func load(c *Config, folder, mix string, opt trace.Options) (*workload.Workload, workload.Fleet, string, error) {
 	path, err := c.trace(folder)
 	if err != nil {
-		return nil, sim.Fleet{}, "", err
+		return nil, workload.Fleet{}, "", err
 	}
 	opt.Mix = mix
 	w, _, err := trace.Load(path, opt)
 	if err != nil {
-		return nil, sim.Fleet{}, "", err
+		return nil, workload.Fleet{}, "", err
 	}
 	f, why := trace.FleetFor(w)
 	for i := range w.Jobs {
@@ -90,7 +92,7 @@ func load(c *Config, folder, mix string, opt trace.Options) (*sim.Workload, sim.
 }
 
 // runQueues runs each variant on a list and adds its line.
-func runQueues(ctx context.Context, c *Config, rep *Report, w *sim.Workload, f sim.Fleet, world sim.Interference, vs []variant) error {
+func runQueues(ctx context.Context, c *Config, rep *Report, w *workload.Workload, f workload.Fleet, world slowdown.Interference, vs []variant) error {
 	for i := range vs {
 		r, err := vs[i].run(ctx, c, w, f, world, 1)
 		if err != nil {
@@ -102,7 +104,7 @@ func runQueues(ctx context.Context, c *Config, rep *Report, w *sim.Workload, f s
 }
 
 // run runs a variant once.
-func (v *variant) run(ctx context.Context, c *Config, w *sim.Workload, f sim.Fleet, world sim.Interference, seed uint64) (*sim.Result, error) {
+func (v *variant) run(ctx context.Context, c *Config, w *workload.Workload, f workload.Fleet, world slowdown.Interference, seed uint64) (*sim.Result, error) {
 	c.note("%s: %s", w.Name, v.name)
 	f.Islands = v.islands
 	p, err := v.planner(&f)
@@ -117,7 +119,7 @@ func (v *variant) run(ctx context.Context, c *Config, w *sim.Workload, f sim.Fle
 		opt.PassEvery = v.every
 	}
 	if v.told {
-		opt.Know = sim.Learned(w, &f, world)
+		opt.Know = slowdown.Learned(w, &f, world)
 	}
 	r, err := sim.Run(ctx, w, &f, opt)
 	if err != nil {
@@ -127,7 +129,7 @@ func (v *variant) run(ctx context.Context, c *Config, w *sim.Workload, f sim.Fle
 }
 
 // passEvery keeps the planning of large fleets affordable.
-func passEvery(f sim.Fleet) time.Duration {
+func passEvery(f workload.Fleet) time.Duration {
 	if f.GPUs() > 128 {
 		return time.Minute
 	}

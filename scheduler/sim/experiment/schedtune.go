@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
 	"github.com/berth-scheduler/berth/scheduler/sim/trace"
 )
 
@@ -42,7 +43,7 @@ func schedTune(ctx context.Context, c Config) (*Report, error) {
 		return rep.repeat(ctx, name, n, func(seed uint64) (setup, error) {
 			p, err := planner(policy, seed, 4)
 			s := setup{w, trace.SchedTuneFleet(), sim.Options{
-				Planner: p, Seed: seed, World: sim.Linear{Beside: 0.35}, OOMAfter: 20 * time.Second, Clock: c.Clock,
+				Planner: p, Seed: seed, World: slowdown.Linear{Beside: 0.35}, OOMAfter: 20 * time.Second, Clock: c.Clock,
 				Errors: sim.Errors{Mem: 0.045, MemMargin: 0.0898},
 			}}
 			change(&s.opt)

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
 	"github.com/berth-scheduler/berth/scheduler/sim/trace"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // What Yeung et al. (HotCloud 2020) state, or what follows from it.
@@ -26,9 +28,9 @@ const (
 // yeungWorkload draws the jobs of one seed: all there at the start, run times
 // log-normal between two minutes and two hours and scaled to the published
 // mean, utilization uniform between 20 and 82 %.
-func yeungWorkload(seed uint64, peaks []int64) *sim.Workload {
+func yeungWorkload(seed uint64, peaks []int64) *workload.Workload {
 	r := rand.New(rand.NewPCG(seed, 0x7965756e67))
-	w := &sim.Workload{Name: "yeung"}
+	w := &workload.Workload{Name: "yeung"}
 	sum, ds := 0.0, make([]float64, yeungJobs)
 	for i := range ds {
 		ds[i] = min(yeungLongest, max(yeungShortest, math.Exp(math.Log(1200)+yeungSigma*r.NormFloat64())))
@@ -36,7 +38,7 @@ func yeungWorkload(seed uint64, peaks []int64) *sim.Workload {
 	}
 	for i, d := range ds {
 		d = min(yeungLongest, max(yeungShortest, d*yeungMeanS*yeungJobs/sum))
-		w.Jobs = append(w.Jobs, sim.Job{
+		w.Jobs = append(w.Jobs, workload.Job{
 			ID: fmt.Sprintf("y%03d", i), Duration: time.Duration(d * float64(time.Second)).Round(time.Millisecond), GPUs: 1,
 			UsedMilli: 200 + r.Int64N(621), MemMiB: peaks[r.IntN(len(peaks))],
 		})
@@ -78,8 +80,8 @@ func yeung(ctx context.Context, c Config) (*Report, error) {
 	run := func(name, policy string, memory []int64, change func(*sim.Options)) error {
 		return rep.repeat(ctx, name, n, func(seed uint64) (setup, error) {
 			p, err := planner(policy, seed, 0)
-			s := setup{yeungWorkload(seed, memory), sim.Homogeneous(3, 4, "RTX 2080", 8<<10), sim.Options{
-				Planner: p, Seed: seed, World: sim.DefaultCurve(), Errors: sim.Errors{Util: yeungRMSLE, Duration: 0.5}, OOMAfter: 30 * time.Second, Clock: c.Clock,
+			s := setup{yeungWorkload(seed, memory), workload.Homogeneous(3, 4, "RTX 2080", 8<<10), sim.Options{
+				Planner: p, Seed: seed, World: slowdown.DefaultCurve(), Errors: sim.Errors{Util: yeungRMSLE, Duration: 0.5}, OOMAfter: 30 * time.Second, Clock: c.Clock,
 			}}
 			change(&s.opt)
 			return s, err

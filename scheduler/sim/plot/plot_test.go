@@ -15,18 +15,19 @@ import (
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/sim"
 	"github.com/berth-scheduler/berth/scheduler/sim/plot"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // drawings runs a small workload and draws all there is.
 func drawings(t *testing.T) map[string]*plot.Drawing {
 	t.Helper()
-	w := &sim.Workload{Name: "<&>"}
+	w := &workload.Workload{Name: "<&>"}
 	for i := range 9 {
-		w.Jobs = append(w.Jobs, sim.Job{
+		w.Jobs = append(w.Jobs, workload.Job{
 			ID: strings.Repeat("a<b", i+1), Submit: time.Duration(i) * time.Minute, Duration: time.Hour, GPUs: 1 + i%2, MemMiB: 4000, UsedMilli: 300,
 		})
 	}
-	f := sim.Homogeneous(1, 3, "T4", 16000)
+	f := workload.Homogeneous(1, 3, "T4", 16000)
 	rec := sim.NewRecorder()
 	r, err := sim.Run(context.Background(), w, &f, sim.Options{Planner: sim.NewBerth(scheduler.ModeFFD, 0), Observe: rec})
 	if err != nil {

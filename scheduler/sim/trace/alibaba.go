@@ -4,14 +4,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // readOpenb reads the pods of FGD's trace (ATC 2023). A pod that has no
 // times, as in the resampled lists, has none here either and is good only for
 // filling a cluster.
-func readOpenb(t *table, _ *Options) (sim.Job, error) {
-	j := sim.Job{ID: t.text("name"), Group: t.text("qos")}
+func readOpenb(t *table, _ *Options) (workload.Job, error) {
+	j := workload.Job{ID: t.text("name"), Group: t.text("qos")}
 	milli, err := t.between(0, 1000, "gpu_milli")
 	if err != nil {
 		return j, err
@@ -58,8 +58,8 @@ func readOpenb(t *table, _ *Options) (sim.Job, error) {
 const traceEnd = 31 * 24 * time.Hour
 
 // readInstance reads the serving instances of the trace of 2025.
-func readInstance(t *table, _ *Options) (sim.Job, error) {
-	j := sim.Job{ID: t.text("instance_sn"), Group: t.text("role"), Model: t.text("app_name")}
+func readInstance(t *table, _ *Options) (workload.Job, error) {
+	j := workload.Job{ID: t.text("instance_sn"), Group: t.text("role"), Model: t.text("app_name")}
 	gpus, err := t.between(0, 64, "gpu_request")
 	if err != nil {
 		return j, err
@@ -139,11 +139,11 @@ func (s *series) add(t *table) error {
 	return nil
 }
 
-func (s *series) jobs() []sim.Job {
-	var out []sim.Job
+func (s *series) jobs() []workload.Job {
+	var out []workload.Job
 	for _, name := range s.order {
 		p := s.pods[name]
-		out = append(out, sim.Job{
+		out = append(out, workload.Job{
 			ID: "pod-" + name, GPUs: 1, Submit: p.from, Duration: max(time.Second, p.to-p.from), MemMiB: p.memory,
 			UsedMilli: max(1, int64(10*p.util/float64(max(1, p.withUtils)))),
 		})

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // CaptureFormat is the format that is written; others are refused.
@@ -148,11 +148,11 @@ func (c *Capture) check() error {
 
 // Fleet is the cluster of a capture: nodes that were drained or away count,
 // as policies are compared and not an outage repeated.
-func (c *Capture) Fleet() sim.Fleet {
-	f := sim.Fleet{Name: c.Cluster}
+func (c *Capture) Fleet() workload.Fleet {
+	f := workload.Fleet{Name: c.Cluster}
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
-		s := sim.NodeSpec{Count: 1, GPUs: len(n.GPUs), CPUMilli: n.CPUMilli, HostMemMiB: n.MemMiB}
+		s := workload.NodeSpec{Count: 1, GPUs: len(n.GPUs), CPUMilli: n.CPUMilli, HostMemMiB: n.MemMiB}
 		if len(n.GPUs) > 0 {
 			g := n.GPUs[0]
 			s.GPUType, s.MemMiB, s.MaxShares = g.Type, g.MemMiB, g.MaxShares
@@ -187,8 +187,8 @@ type CaptureOptions struct {
 // did, those that run or wait as long as predicted, or as they ran already.
 // The second result has what really happened to those that ended well; the
 // order is that of the jobs' ids.
-func (c *Capture) Workload(o CaptureOptions) (*sim.Workload, []Actual, Report, error) {
-	w := &sim.Workload{Name: "capture", Form: "capture", Notes: captureNotes()}
+func (c *Capture) Workload(o CaptureOptions) (*workload.Workload, []Actual, Report, error) {
+	w := &workload.Workload{Name: "capture", Form: "capture", Notes: captureNotes()}
 	var rep Report
 	var actual []Actual
 	first, err := c.first(o)
@@ -251,8 +251,8 @@ func (c *Capture) first(o CaptureOptions) (time.Time, error) {
 }
 
 // job makes one job.
-func (c *Capture) job(j *CaptureJob, o CaptureOptions, first time.Time) (sim.Job, error) {
-	out := sim.Job{ID: strconv.FormatUint(j.ID, 10), User: j.User, GPUs: j.GPUs, CPUMilli: j.CPUMilli, HostMemMiB: j.MemMiB}
+func (c *Capture) job(j *CaptureJob, o CaptureOptions, first time.Time) (workload.Job, error) {
+	out := workload.Job{ID: strconv.FormatUint(j.ID, 10), User: j.User, GPUs: j.GPUs, CPUMilli: j.CPUMilli, HostMemMiB: j.MemMiB}
 	switch {
 	case !c.taken(j, o):
 		return out, fmt.Errorf("job %d: did not end in the time asked for: %w", j.ID, errSkip)
@@ -292,7 +292,7 @@ func (c *Capture) job(j *CaptureJob, o CaptureOptions, first time.Time) (sim.Job
 
 // truth fills in what is true of a job: measured where it ended, predicted
 // where it did not.
-func (c *Capture) truth(j *CaptureJob, out *sim.Job) error {
+func (c *Capture) truth(j *CaptureJob, out *workload.Job) error {
 	for _, p := range j.Predictions {
 		if out.Duration < seconds(p.Seconds) && (j.RanOn == "" || j.RanOn == p.GPUType) {
 			out.Duration, out.MemMiB, out.UsedMilli = seconds(p.Seconds), p.GPUMemMiB, p.GPUUtilMilli

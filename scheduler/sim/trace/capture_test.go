@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // captured is a cluster of one node with a job that ended, one that runs, one
@@ -54,7 +55,7 @@ func TestCapture(t *testing.T) {
 		t.Fatal(err)
 	}
 	say := []cluster.Estimate{{GPUType: "T4", GPUMemMiB: 3000, GPUMemP95MiB: 3500, Milli: 400, Duration: 1800 * sec, ConfidenceMilli: 900, Source: "history"}}
-	want := []sim.Job{
+	want := []workload.Job{
 		{ID: "1", User: "ann", GPUs: 1, Duration: 3500 * sec, MemMiB: 2900, UsedMilli: 380, Predicted: say, Row: 1},
 		{ID: "2", User: "bob", GPUs: 1, Submit: 7 * time.Hour, Duration: time.Hour, MemMiB: 3000, UsedMilli: 400, Predicted: say, Row: 2}, // has run longer than predicted
 		{ID: "3", User: "bob", GPUs: 1, Submit: 8 * time.Hour, Duration: 1800 * sec, MemMiB: 3000, UsedMilli: 400, Milli: 1000, Types: []string{"T4"}, Predicted: say, Row: 3},
@@ -69,7 +70,7 @@ func TestCapture(t *testing.T) {
 		t.Errorf("report %+v", rep)
 	}
 	f := c.Fleet()
-	if d := cmp.Diff([]sim.NodeSpec{{Count: 2, GPUs: 1, GPUType: "T4", MemMiB: 15360, CPUMilli: 8000, HostMemMiB: 1000, MaxShares: 2}}, f.Nodes); d != "" || f.ReservedMiB != 360 {
+	if d := cmp.Diff([]workload.NodeSpec{{Count: 2, GPUs: 1, GPUType: "T4", MemMiB: 15360, CPUMilli: 8000, HostMemMiB: 1000, MaxShares: 2}}, f.Nodes); d != "" || f.ReservedMiB != 360 {
 		t.Errorf("fleet, %d MiB reserved (-want +got):\n%s", f.ReservedMiB, d)
 	}
 	if _, _, _, err := c.Workload(CaptureOptions{Strict: true}); err == nil || !strings.Contains(err.Error(), "jobs[4]") {

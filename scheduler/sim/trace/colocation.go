@@ -12,7 +12,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // find looks for a table in a folder, or in the subfolder of its makers.
@@ -74,7 +75,7 @@ func LoadSteps(dir string) (map[StepKey]float64, error) {
 // LoadPairs reads a table of measured pairs: "gavel" and "gavel-physical" by
 // type of card, "lucid" for one type that stands for all. Pairs that are not
 // in it go by the default curve.
-func LoadPairs(dir, name string) (*sim.Pairs, error) {
+func LoadPairs(dir, name string) (*slowdown.Pairs, error) {
 	if name == "lucid" {
 		return loadLucidPairs(dir)
 	}
@@ -86,7 +87,7 @@ func LoadPairs(dir, name string) (*sim.Pairs, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := sim.NewPairs(name, sim.DefaultCurve())
+	p := slowdown.NewPairs(name, slowdown.DefaultCurve())
 	return p, each(path, []string{"gpu_type", "job1", "job2", "norm1", "norm2"}, func(t *table) error {
 		a, err := t.between(0, 1e3, "norm1")
 		b, err2 := t.between(0, 1e3, "norm2")
@@ -102,12 +103,12 @@ func lucidName(model, dataset, batch, amp string) string {
 	return model + "/" + dataset + "/" + batch + "/" + amp
 }
 
-func loadLucidPairs(dir string) (*sim.Pairs, error) {
+func loadLucidPairs(dir string) (*slowdown.Pairs, error) {
 	path, err := find(dir, "lucid", "lucid_pairs")
 	if err != nil {
 		return nil, err
 	}
-	p := sim.NewPairs("lucid", sim.DefaultCurve())
+	p := slowdown.NewPairs("lucid", slowdown.DefaultCurve())
 	return p, each(path, []string{"model1", "model2", "speed1", "speed2"}, func(t *table) error {
 		a, err := t.between(0, 1e3, "speed1")
 		b, err2 := t.between(0, 1e3, "speed2")
@@ -134,7 +135,7 @@ func dice(seed uint64, id string) *rand.Rand {
 
 // AssignLucid gives each job that says nothing of memory one of the measured
 // programs of Lucid's table, all equally likely.
-func AssignLucid(w *sim.Workload, dir string, seed uint64) (*sim.Workload, error) {
+func AssignLucid(w *workload.Workload, dir string, seed uint64) (*workload.Workload, error) {
 	path, err := find(dir, "lucid", "lucid_single")
 	if err != nil {
 		return nil, err
@@ -152,7 +153,7 @@ func AssignLucid(w *sim.Workload, dir string, seed uint64) (*sim.Workload, error
 	if len(all) == 0 {
 		return nil, fmt.Errorf("%s: holds no rows", path)
 	}
-	return assign(w, "memory and utilization are those of a program of Lucid's table, drawn for each job", func(j *sim.Job) {
+	return assign(w, "memory and utilization are those of a program of Lucid's table, drawn for each job", func(j *workload.Job) {
 		p := all[dice(seed, j.ID).IntN(len(all))]
 		j.Model, j.MemMiB, j.UsedMilli = p.name, p.mem, p.milli
 	}), nil
@@ -161,15 +162,15 @@ func AssignLucid(w *sim.Workload, dir string, seed uint64) (*sim.Workload, error
 // AssignUniform gives each job that says nothing of memory a utilization of
 // 20 to 82 % and a memory of 1 to 7.6 GiB, each uniform: what Yeung et al.
 // (HotCloud 2020) show of the one, and what fits an 8 GB card of the other.
-func AssignUniform(w *sim.Workload, seed uint64) *sim.Workload {
-	return assign(w, "memory and utilization are uniform, 1 to 7.6 GiB and 20 to 82 %, drawn for each job", func(j *sim.Job) {
+func AssignUniform(w *workload.Workload, seed uint64) *workload.Workload {
+	return assign(w, "memory and utilization are uniform, 1 to 7.6 GiB and 20 to 82 %, drawn for each job", func(j *workload.Job) {
 		r := dice(seed, j.ID)
 		j.UsedMilli, j.MemMiB = 200+r.Int64N(621), 1024+r.Int64N(6759)
 	})
 }
 
-func assign(w *sim.Workload, note string, give func(*sim.Job)) *sim.Workload {
-	out := &sim.Workload{Name: w.Name, Form: w.Form, Nodes: w.Nodes, Jobs: slices.Clone(w.Jobs), Notes: append(slices.Clone(w.Notes), note)}
+func assign(w *workload.Workload, note string, give func(*workload.Job)) *workload.Workload {
+	out := &workload.Workload{Name: w.Name, Form: w.Form, Nodes: w.Nodes, Jobs: slices.Clone(w.Jobs), Notes: append(slices.Clone(w.Notes), note)}
 	for i := range out.Jobs {
 		if j := &out.Jobs[i]; j.GPUs > 0 && j.MemMiB == 0 && j.Milli == 0 {
 			give(j)

@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 func TestTablesOfPairs(t *testing.T) {
@@ -32,12 +33,12 @@ func TestTablesOfPairs(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out [2]float64
-		p.Speeds(c.gpu, []sim.Load{{Model: c.a}, {Model: c.b}}, out[:])
+		p.Speeds(c.gpu, []slowdown.Load{{Model: c.a}, {Model: c.b}}, out[:])
 		if out != c.want {
 			t.Errorf("%s: speeds %v, want %v", c.table, out, c.want)
 		}
 	}
-	w := &sim.Workload{Jobs: []sim.Job{{ID: "a", GPUs: 1}, {ID: "b", GPUs: 1, MemMiB: 7}, {ID: "c"}, {ID: "d", GPUs: 1, Milli: 500}}}
+	w := &workload.Workload{Jobs: []workload.Job{{ID: "a", GPUs: 1}, {ID: "b", GPUs: 1, MemMiB: 7}, {ID: "c"}, {ID: "d", GPUs: 1, Milli: 500}}}
 	given, err := AssignLucid(w, dir, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -72,8 +73,8 @@ func TestBadTables(t *testing.T) {
 // TestAssignmentIsByJob: what a job gets does not depend on who else is there.
 func TestAssignmentIsByJob(t *testing.T) {
 	t.Parallel()
-	all := &sim.Workload{Jobs: []sim.Job{{ID: "a", GPUs: 1}, {ID: "b", GPUs: 1}, {ID: "c", GPUs: 1}}}
-	one := &sim.Workload{Jobs: []sim.Job{{ID: "b", GPUs: 1}}}
+	all := &workload.Workload{Jobs: []workload.Job{{ID: "a", GPUs: 1}, {ID: "b", GPUs: 1}, {ID: "c", GPUs: 1}}}
+	one := &workload.Workload{Jobs: []workload.Job{{ID: "b", GPUs: 1}}}
 	x, y := AssignUniform(all, 5).Jobs[1], AssignUniform(one, 5).Jobs[0]
 	if x.MemMiB != y.MemMiB || x.UsedMilli != y.UsedMilli || x.MemMiB < 1024 || x.UsedMilli < 200 || x.UsedMilli > 820 {
 		t.Errorf("%+v beside others, %+v alone", x, y)
@@ -88,9 +89,9 @@ func TestAssignmentIsByJob(t *testing.T) {
 
 func TestSqueeze(t *testing.T) {
 	t.Parallel()
-	w := &sim.Workload{}
+	w := &workload.Workload{}
 	for i := range 101 {
-		w.Jobs = append(w.Jobs, sim.Job{Submit: time.Duration(i) * time.Hour, Duration: time.Hour, GPUs: 4, Deadline: time.Duration(i+2) * time.Hour})
+		w.Jobs = append(w.Jobs, workload.Job{Submit: time.Duration(i) * time.Hour, Duration: time.Hour, GPUs: 4, Deadline: time.Duration(i+2) * time.Hour})
 	}
 	Squeeze(w, 16, 0.5)
 	if d := Demand(w) / 16; math.Abs(d-0.5) > 0.001 {
@@ -104,13 +105,13 @@ func TestSqueeze(t *testing.T) {
 func TestFleetFor(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		w    sim.Workload
+		w    workload.Workload
 		want int
 	}{
-		{sim.Workload{Nodes: []sim.NodeSpec{{Count: 3, GPUs: 8}}}, 24},
-		{sim.Workload{Form: "muri"}, 64}, {sim.Workload{Form: "sia"}, 64}, {sim.Workload{Form: "schedtune"}, 5},
-		{sim.Workload{Jobs: []sim.Job{{Duration: time.Hour, GPUs: 17}}}, 24},
-		{sim.Workload{Jobs: []sim.Job{{Duration: 24 * time.Hour, GPUs: 8}, {Duration: 24 * time.Hour, GPUs: 8}}}, 24}, // 16 wanted, 80 % of 20
+		{workload.Workload{Nodes: []workload.NodeSpec{{Count: 3, GPUs: 8}}}, 24},
+		{workload.Workload{Form: "muri"}, 64}, {workload.Workload{Form: "sia"}, 64}, {workload.Workload{Form: "schedtune"}, 5},
+		{workload.Workload{Jobs: []workload.Job{{Duration: time.Hour, GPUs: 17}}}, 24},
+		{workload.Workload{Jobs: []workload.Job{{Duration: 24 * time.Hour, GPUs: 8}, {Duration: 24 * time.Hour, GPUs: 8}}}, 24}, // 16 wanted, 80 % of 20
 	} {
 		f, why := FleetFor(&c.w)
 		if f.GPUs() != c.want || why == "" {
@@ -125,9 +126,9 @@ func TestFleetFor(t *testing.T) {
 // TestNamesPlayNoPart: a list is run on the same cluster whatever it is called.
 func TestNamesPlayNoPart(t *testing.T) {
 	t.Parallel()
-	jobs := []sim.Job{{Duration: time.Hour, GPUs: 17}}
-	a, _ := FleetFor(&sim.Workload{Name: "lucid-window/v2", Jobs: jobs})
-	b, _ := FleetFor(&sim.Workload{Name: "x", Jobs: jobs})
+	jobs := []workload.Job{{Duration: time.Hour, GPUs: 17}}
+	a, _ := FleetFor(&workload.Workload{Name: "lucid-window/v2", Jobs: jobs})
+	b, _ := FleetFor(&workload.Workload{Name: "x", Jobs: jobs})
 	if a.GPUs() != b.GPUs() {
 		t.Errorf("%d GPUs by one name, %d by another", a.GPUs(), b.GPUs())
 	}
@@ -147,8 +148,8 @@ func TestParseFleet(t *testing.T) {
 // what is given.
 func TestComplete(t *testing.T) {
 	t.Parallel()
-	list := []sim.NodeSpec{{Count: 1, GPUs: 1, GPUType: "T4"}, {Count: 1, GPUs: 1, GPUType: "G2"}, {Count: 1, GPUs: 1, GPUType: "T4", MemMiB: 7, IdleW: 1, MaxW: 2}, {Count: 1}}
-	f := sim.Fleet{Nodes: list}
+	list := []workload.NodeSpec{{Count: 1, GPUs: 1, GPUType: "T4"}, {Count: 1, GPUs: 1, GPUType: "G2"}, {Count: 1, GPUs: 1, GPUType: "T4", MemMiB: 7, IdleW: 1, MaxW: 2}, {Count: 1}}
+	f := workload.Fleet{Nodes: list}
 	notes := Complete(&f)
 	if n := f.Nodes[0]; n.MaxW != 70 || n.MemMiB < 14000 || list[0].MaxW != 0 {
 		t.Errorf("a T4 became %+v", n)
@@ -167,7 +168,7 @@ func TestComplete(t *testing.T) {
 func TestInventedCardsHoldEveryJob(t *testing.T) {
 	t.Parallel()
 	for mem, want := range map[int64]int64{0: 16 << 10, 20 << 10: 24 << 10, 48 << 10: 48 << 10, 200 << 10: 200 << 10} {
-		f, _ := FleetFor(&sim.Workload{Jobs: []sim.Job{{Duration: time.Hour, GPUs: 1, MemMiB: mem}}})
+		f, _ := FleetFor(&workload.Workload{Jobs: []workload.Job{{Duration: time.Hour, GPUs: 1, MemMiB: mem}}})
 		if got := f.Nodes[0].MemMiB; got != want {
 			t.Errorf("%d MiB: cards of %d MiB, want %d", mem, got, want)
 		}

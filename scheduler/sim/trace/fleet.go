@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/model/gpuspec"
-	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // load is how busy a fleet is made that has to be invented.
@@ -19,9 +19,9 @@ const load = 0.8
 // was chosen: the nodes that the trace describes, those of the evaluation that
 // it comes from, or nodes of eight cards, so many that the jobs ask for 80 %
 // of them on the average.
-func FleetFor(w *sim.Workload) (sim.Fleet, string) {
+func FleetFor(w *workload.Workload) (workload.Fleet, string) {
 	if len(w.Nodes) > 0 {
-		f := sim.Fleet{Name: "of the trace", Nodes: w.Nodes}
+		f := workload.Fleet{Name: "of the trace", Nodes: w.Nodes}
 		if w.Form == "openb" {
 			f.MaxShares = 1000
 		}
@@ -29,9 +29,9 @@ func FleetFor(w *sim.Workload) (sim.Fleet, string) {
 	}
 	switch {
 	case w.Form == "muri":
-		return sim.Homogeneous(8, 8, "V100", 0), "64 GPUs in nodes of 8, as in the evaluation of Muri"
+		return workload.Homogeneous(8, 8, "V100", 0), "64 GPUs in nodes of 8, as in the evaluation of Muri"
 	case w.Form == "sia":
-		return sim.Fleet{Name: "sia", Nodes: []sim.NodeSpec{
+		return workload.Fleet{Name: "sia", Nodes: []workload.NodeSpec{
 			{Count: 6, GPUs: 4, GPUType: "T4"}, {Count: 3, GPUs: 8, GPUType: "RTX 2080 Ti"}, {Count: 2, GPUs: 8, GPUType: "A100"},
 		}}, "64 GPUs of three types, as in the evaluation of Sia"
 	case w.Form == "schedtune":
@@ -43,11 +43,11 @@ func FleetFor(w *sim.Workload) (sim.Fleet, string) {
 	}
 	n = max(n, 1)
 	mem := cardFor(w)
-	return sim.Homogeneous(n, 8, "gpu", mem), fmt.Sprintf("%d GPUs of %d GiB in nodes of 8: the mean demand is %.0f %% of that or less", 8*n, mem>>10, 100*load)
+	return workload.Homogeneous(n, 8, "gpu", mem), fmt.Sprintf("%d GPUs of %d GiB in nodes of 8: the mean demand is %.0f %% of that or less", 8*n, mem>>10, 100*load)
 }
 
 // cardFor is the memory of the smallest usual card that holds every job.
-func cardFor(w *sim.Workload) int64 {
+func cardFor(w *workload.Workload) int64 {
 	most := int64(0)
 	for i := range w.Jobs {
 		most = max(most, w.Jobs[i].MemMiB)
@@ -62,7 +62,7 @@ func cardFor(w *sim.Workload) int64 {
 
 // Demand is the mean number of cards that are asked for over the time in which
 // jobs arrive, were each to start at once.
-func Demand(w *sim.Workload) float64 {
+func Demand(w *workload.Workload) float64 {
 	if len(w.Jobs) == 0 {
 		return 0
 	}
@@ -81,8 +81,8 @@ func Demand(w *sim.Workload) float64 {
 
 // SchedTuneFleet is the cluster of SchedTune's evaluation: 56,178 MiB on five
 // cards of three types, one to a node.
-func SchedTuneFleet() sim.Fleet {
-	return sim.Fleet{Name: "schedtune", Nodes: []sim.NodeSpec{
+func SchedTuneFleet() workload.Fleet {
+	return workload.Fleet{Name: "schedtune", Nodes: []workload.NodeSpec{
 		{Count: 2, GPUs: 1, GPUType: "RTX 2070 SUPER", MemMiB: 7982, IdleW: 15, MaxW: 215, MaxShares: 2},
 		{Count: 2, GPUs: 1, GPUType: "RTX 3070", MemMiB: 7982, IdleW: 15, MaxW: 220, MaxShares: 2},
 		{Count: 1, GPUs: 1, GPUType: "RTX 3090", MemMiB: 24250, IdleW: 20, MaxW: 350, MaxShares: 4},
@@ -91,7 +91,7 @@ func SchedTuneFleet() sim.Fleet {
 
 // Squeeze changes the times between arrivals, so that the mean demand becomes
 // so many times the cards of a fleet.
-func Squeeze(w *sim.Workload, cards int, demand float64) {
+func Squeeze(w *workload.Workload, cards int, demand float64) {
 	have := Demand(w) / float64(max(1, cards))
 	if have <= 0 || demand <= 0 {
 		return
@@ -108,15 +108,15 @@ func Squeeze(w *sim.Workload, cards int, demand float64) {
 
 // ParseFleet reads a cluster written as NODESxGPUS or NODESxGPUS:TYPE, such as
 // "8x8:V100"; false when s is not of that form.
-func ParseFleet(s string) (sim.Fleet, bool) {
+func ParseFleet(s string) (workload.Fleet, bool) {
 	size, gpuType, _ := strings.Cut(s, ":")
 	a, b, ok := strings.Cut(size, "x")
 	nodes, err := strconv.Atoi(a)
 	gpus, err2 := strconv.Atoi(b)
 	if !ok || err != nil || err2 != nil {
-		return sim.Fleet{}, false
+		return workload.Fleet{}, false
 	}
-	f := sim.Homogeneous(nodes, gpus, gpuType, 0)
+	f := workload.Homogeneous(nodes, gpus, gpuType, 0)
 	f.Name = s
 	return f, true
 }
@@ -131,7 +131,7 @@ const (
 // Complete fills in memory and power of cards where the cluster does not say
 // them: by the table of published types, and 40 to 250 W for others. It returns
 // what it assumed, sorted; the fleet's own list is not changed.
-func Complete(f *sim.Fleet) []string {
+func Complete(f *workload.Fleet) []string {
 	var notes []string
 	f.Nodes = slices.Clone(f.Nodes)
 	for i := range f.Nodes {

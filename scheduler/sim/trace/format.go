@@ -7,14 +7,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // format is a form of job list, told by the columns that it must have.
 type format struct {
 	name string
 	must []string
-	read func(*table, *Options) (sim.Job, error)
+	read func(*table, *Options) (workload.Job, error)
 }
 
 // formats are tried in order: those that need more come first.
@@ -83,8 +83,8 @@ func lacks(t *table) string {
 
 // readPlain reads what most traces have: an arrival, a duration and a number
 // of GPUs. Philly, Helios, ITP and the windows of Lucid are of this form.
-func readPlain(t *table, o *Options) (sim.Job, error) {
-	j := sim.Job{
+func readPlain(t *table, o *Options) (workload.Job, error) {
+	j := workload.Job{
 		ID: t.text(idNames...), User: t.text("user", "user_id", "username"), Group: t.text("vc", "cluster", "queue", "partition", "group"),
 		Model: t.text("model_name", "model", "job_type", "application"),
 	}
@@ -116,7 +116,7 @@ func readPlain(t *table, o *Options) (sim.Job, error) {
 }
 
 // readGPUs reads a number of GPUs; a fraction of one is a share.
-func readGPUs(t *table, j *sim.Job) error {
+func readGPUs(t *table, j *workload.Job) error {
 	n, err := t.between(0, 1<<16, gpuNames...)
 	if err != nil {
 		return err
@@ -134,8 +134,8 @@ func readGPUs(t *table, j *sim.Job) error {
 
 // readMuri reads the lists of Muri (SIGCOMM 2022): times in milliseconds, and
 // for each stage how long an iteration spends in it.
-func readMuri(t *table, _ *Options) (sim.Job, error) {
-	j := sim.Job{ID: t.text(idNames...), Model: t.text("model_name")}
+func readMuri(t *table, _ *Options) (workload.Job, error) {
+	j := workload.Job{ID: t.text(idNames...), Model: t.text("model_name")}
 	var err error
 	if j.Submit, err = t.span(time.Millisecond, "submit_time"); err != nil {
 		return j, err
@@ -168,8 +168,8 @@ func readMuri(t *table, _ *Options) (sim.Job, error) {
 }
 
 // readElasticFlow reads the testbed list of ElasticFlow (ASPLOS 2023).
-func readElasticFlow(t *table, _ *Options) (sim.Job, error) {
-	j := sim.Job{ID: t.text(idNames...), Model: t.text("model_name")}
+func readElasticFlow(t *table, _ *Options) (workload.Job, error) {
+	j := workload.Job{ID: t.text(idNames...), Model: t.text("model_name")}
 	var err error
 	if j.Submit, err = t.span(time.Second, "submission_time"); err != nil {
 		return j, err
@@ -187,7 +187,7 @@ func readElasticFlow(t *table, _ *Options) (sim.Job, error) {
 }
 
 // readSteps reads what a predictor goes by, where it is there.
-func readSteps(t *table, j *sim.Job, steps string) error {
+func readSteps(t *table, j *workload.Job, steps string) error {
 	n, err := t.between(0, 1e15, steps)
 	if err != nil {
 		return err
@@ -200,8 +200,8 @@ func readSteps(t *table, j *sim.Job, steps string) error {
 // readSia reads the workloads of Pollux and Sia. They hold no durations; each
 // application stands for a class of GPU time in the papers, and the geometric
 // middle of its class is taken.
-func readSia(t *table, _ *Options) (sim.Job, error) {
-	j := sim.Job{ID: t.text("workload") + "/" + t.text("name"), Group: t.text("workload"), Model: t.text("application")}
+func readSia(t *table, _ *Options) (workload.Job, error) {
+	j := workload.Job{ID: t.text("workload") + "/" + t.text("name"), Group: t.text("workload"), Model: t.text("application")}
 	var err error
 	if j.Submit, err = t.span(time.Second, "time"); err != nil {
 		return j, err
@@ -221,8 +221,8 @@ func readSia(t *table, _ *Options) (sim.Job, error) {
 
 // readGavel reads the lists of Gavel (OSDI 2020) and Shockwave (NSDI 2023).
 // Lists without durations need the table of speeds.
-func readGavel(t *table, o *Options) (sim.Job, error) {
-	j := sim.Job{Model: t.text("job_type")}
+func readGavel(t *table, o *Options) (workload.Job, error) {
+	j := workload.Job{Model: t.text("job_type")}
 	steps, err := t.between(1, 1e12, "total_steps")
 	if err != nil {
 		return j, err
@@ -245,7 +245,7 @@ func readGavel(t *table, o *Options) (sim.Job, error) {
 	j.Duration = time.Duration(steps / per * float64(time.Second)).Round(time.Millisecond)
 	for _, typ := range []string{"k80", "p100"} {
 		if s := o.StepsPerSecond[StepKey{typ, j.Model, j.GPUs}]; s > 0 {
-			j.On = append(j.On, sim.OnType{Type: typ, Duration: time.Duration(steps / s * float64(time.Second)).Round(time.Millisecond)})
+			j.On = append(j.On, workload.OnType{Type: typ, Duration: time.Duration(steps / s * float64(time.Second)).Round(time.Millisecond)})
 		}
 	}
 	return j, nil

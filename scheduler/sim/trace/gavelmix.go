@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // AssignGavel gives each job that says nothing of memory one of the programs of
@@ -13,7 +14,7 @@ import (
 // pairs tells. The table holds neither memory nor utilization: memory is a peak
 // that SchedTune measured, up to a card of so many MiB, utilization is uniform
 // in the 20 to 82 % of Yeung et al. (HotCloud 2020).
-func AssignGavel(w *sim.Workload, colocation, schedtune string, cardMiB int64, seed uint64) (*sim.Workload, error) {
+func AssignGavel(w *workload.Workload, colocation, schedtune string, cardMiB int64, seed uint64) (*workload.Workload, error) {
 	path, err := find(colocation, "gavel", "gavel_isolated")
 	if err != nil {
 		return nil, err
@@ -37,7 +38,7 @@ func AssignGavel(w *sim.Workload, colocation, schedtune string, cardMiB int64, s
 	if err != nil {
 		return nil, err
 	}
-	return assign(w, "programs are those of Gavel's table, memory is a peak of SchedTune's, utilization uniform in 20 to 82 %, drawn for each job", func(j *sim.Job) {
+	return assign(w, "programs are those of Gavel's table, memory is a peak of SchedTune's, utilization uniform in 20 to 82 %, drawn for each job", func(j *workload.Job) {
 		r := dice(seed, j.ID)
 		j.Model, j.MemMiB, j.UsedMilli = programs[r.IntN(len(programs))], peaks[r.IntN(len(peaks))], 200+r.Int64N(621)
 	}), nil
@@ -46,12 +47,12 @@ func AssignGavel(w *sim.Workload, colocation, schedtune string, cardMiB int64, s
 // GavelPairs is Gavel's table of pairs without those that could not run beside
 // each other on its cards: who has room for both by its own account goes by the
 // default curve.
-func GavelPairs(dir string) (*sim.Pairs, error) {
+func GavelPairs(dir string) (*slowdown.Pairs, error) {
 	path, err := find(dir, "gavel", "gavel_pairs")
 	if err != nil {
 		return nil, err
 	}
-	p := sim.NewPairs("gavel", sim.DefaultCurve())
+	p := slowdown.NewPairs("gavel", slowdown.DefaultCurve())
 	return p, each(path, []string{"gpu_type", "job1", "job2", "norm1", "norm2"}, func(t *table) error {
 		a, err := t.between(0, 1e3, "norm1")
 		b, err2 := t.between(0, 1e3, "norm2")

@@ -5,8 +5,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
 	"github.com/berth-scheduler/berth/scheduler/sim/trace"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 func TestAssignGavel(t *testing.T) {
@@ -21,7 +22,7 @@ func TestAssignGavel(t *testing.T) {
 	write("gavel_isolated.csv", "gpu_type,job,scale_factor,tput_alone\nv100,one,1,5\nv100,two,1,5\nv100,many,2,5\nk80,old,1,5\nv100,never,1,0\n")
 	write("gavel_pairs.csv", "gpu_type,job1,job2,norm1,norm2\nv100,one,two,0.5,0.8\nv100,one,one,0,0\n")
 	write("train_peak_mem.csv", "model,batch_size,gpu,peak_mem_mib\nx,16,RTX 3090,5000\nx,32,RTX 3090,30000\nx,16,RTX 3070,1000\n")
-	w := &sim.Workload{Jobs: []sim.Job{{ID: "a", GPUs: 1}, {ID: "b", GPUs: 1}, {ID: "c", GPUs: 1}, {ID: "known", GPUs: 1, MemMiB: 7}, {ID: "cores"}}}
+	w := &workload.Workload{Jobs: []workload.Job{{ID: "a", GPUs: 1}, {ID: "b", GPUs: 1}, {ID: "c", GPUs: 1}, {ID: "known", GPUs: 1, MemMiB: 7}, {ID: "cores"}}}
 	got, err := trace.AssignGavel(w, dir, dir, 24<<10, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +43,7 @@ func TestAssignGavel(t *testing.T) {
 		t.Errorf("%d ordered pairs, want the 2 that ran", pairs.Len())
 	}
 	speed := make([]float64, 2)
-	pairs.Speeds("V100", []sim.Load{{Model: "one"}, {Model: "two"}}, speed)
+	pairs.Speeds("V100", []slowdown.Load{{Model: "one"}, {Model: "two"}}, speed)
 	if speed[0] != 0.5 || speed[1] != 0.8 {
 		t.Errorf("speeds %v, want 0.5 and 0.8", speed)
 	}

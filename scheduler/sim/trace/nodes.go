@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 var (
@@ -29,7 +29,7 @@ const perVC = 8
 // ReadNodes reads a list of machines: openb's, GFS's, PAI's, or Helios'
 // virtual clusters. Equal neighbours become one entry. A bad row is an error:
 // a cluster that lacks nodes would make every figure wrong.
-func ReadNodes(path string) ([]sim.NodeSpec, error) {
+func ReadNodes(path string) ([]workload.NodeSpec, error) {
 	r, c, err := open(path)
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func ReadNodes(path string) ([]sim.NodeSpec, error) {
 
 // LoadNodes reads the list of machines in a file, or the one that a folder
 // holds beside its jobs.
-func LoadNodes(path string) ([]sim.NodeSpec, error) {
+func LoadNodes(path string) ([]workload.NodeSpec, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func LoadNodes(path string) ([]sim.NodeSpec, error) {
 	return nodes, nil
 }
 
-func readNodes(name string, r io.Reader) ([]sim.NodeSpec, error) {
+func readNodes(name string, r io.Reader) ([]workload.NodeSpec, error) {
 	t, err := newTable(name, r)
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func readNodes(name string, r io.Reader) ([]sim.NodeSpec, error) {
 	if !isNodeList(t) {
 		return nil, fmt.Errorf("%s: is no list of nodes; it needs a column of GPUs and one of cores", name)
 	}
-	var out []sim.NodeSpec
+	var out []workload.NodeSpec
 	for {
 		bad, fatal := t.next()
 		if errors.Is(fatal, io.EOF) {
@@ -88,16 +88,16 @@ func readNodes(name string, r io.Reader) ([]sim.NodeSpec, error) {
 	}
 }
 
-func nodeOf(t *table) (sim.NodeSpec, error) {
+func nodeOf(t *table) (workload.NodeSpec, error) {
 	if t.has("vc", "num_nodes") {
 		n, err := t.between(0, 1e5, "num_nodes")
-		return sim.NodeSpec{Count: int(n), GPUs: perVC}, err
+		return workload.NodeSpec{Count: int(n), GPUs: perVC}, err
 	}
 	gpus, err := t.between(0, 64, nodeGPUs...)
 	if err != nil {
-		return sim.NodeSpec{}, err
+		return workload.NodeSpec{}, err
 	}
-	s := sim.NodeSpec{Count: 1, GPUs: int(gpus)}
+	s := workload.NodeSpec{Count: 1, GPUs: int(gpus)}
 	if gpus > 0 {
 		s.GPUType = t.text(nodeTypes...)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/model"
 	"github.com/berth-scheduler/berth/model/gpuspec"
-	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // Predict lets the predictor that is shipped with Berth say what each job
@@ -19,7 +19,7 @@ import (
 // steps. Jobs whose model it does not know are predicted as a cluster would:
 // nothing is known, and they have their cards alone. It is an error when it
 // knows none.
-func Predict(w *sim.Workload, f *sim.Fleet) (*sim.Workload, error) {
+func Predict(w *workload.Workload, f *workload.Fleet) (*workload.Workload, error) {
 	p, err := model.NewPredictor(model.DefaultWeights(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("the shipped predictor: %w", err)
@@ -30,7 +30,7 @@ func Predict(w *sim.Workload, f *sim.Fleet) (*sim.Workload, error) {
 			types = append(types, model.TypeInfo{Name: n.GPUType, MemMiB: n.MemMiB})
 		}
 	}
-	out := &sim.Workload{Name: w.Name, Form: w.Form, Nodes: w.Nodes, Jobs: slices.Clone(w.Jobs), Notes: slices.Clone(w.Notes)}
+	out := &workload.Workload{Name: w.Name, Form: w.Form, Nodes: w.Nodes, Jobs: slices.Clone(w.Jobs), Notes: slices.Clone(w.Notes)}
 	known, cards := 0, 0
 	for i := range out.Jobs {
 		j := &out.Jobs[i]
@@ -62,7 +62,7 @@ func Predict(w *sim.Workload, f *sim.Fleet) (*sim.Workload, error) {
 var batchIn = regexp.MustCompile(`^(.*\S) \(batch size (\d+)\)$`)
 
 // featuresOf is what is known of a job's model; false when it is nothing.
-func featuresOf(j *sim.Job) (model.Features, bool) {
+func featuresOf(j *workload.Job) (model.Features, bool) {
 	name, batch := j.Model, j.Batch
 	if m := batchIn.FindStringSubmatch(name); m != nil { // Gavel's "ResNet-18 (batch size 64)"
 		name = m[1]

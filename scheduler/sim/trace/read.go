@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // StepKey names a speed: type of card in lower case, job type, cards.
@@ -51,7 +51,7 @@ type list struct {
 
 // Load reads a trace: a file, or a folder of which the options pick one list
 // of jobs, together with the nodes that the folder describes.
-func Load(path string, o Options) (*sim.Workload, Report, error) {
+func Load(path string, o Options) (*workload.Workload, Report, error) {
 	var rep Report
 	lists, nodes, err := survey(path, &o)
 	if err != nil {
@@ -69,7 +69,7 @@ func Load(path string, o Options) (*sim.Workload, Report, error) {
 	if err != nil {
 		return nil, rep, fmt.Errorf("%s: %w", path, err)
 	}
-	w := &sim.Workload{Name: nameOf(path, pick, len(lists)), Form: pick.form.name, Nodes: nodes}
+	w := &workload.Workload{Name: nameOf(path, pick, len(lists)), Form: pick.form.name, Nodes: nodes}
 	if err := o.read(pick, w, &rep); err != nil {
 		return nil, rep, err
 	}
@@ -104,7 +104,7 @@ func stem(name string) string {
 }
 
 // survey looks at the heads of all files.
-func survey(path string, o *Options) ([]list, []sim.NodeSpec, error) {
+func survey(path string, o *Options) ([]list, []workload.NodeSpec, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, nil, err
@@ -145,7 +145,7 @@ func survey(path string, o *Options) ([]list, []sim.NodeSpec, error) {
 			}
 		}
 	}
-	var nodes []sim.NodeSpec
+	var nodes []workload.NodeSpec
 	if nodeFile != "" {
 		if nodes, err = ReadNodes(nodeFile); err != nil {
 			return nil, nil, err
@@ -275,7 +275,7 @@ func stems(lists []list) string {
 }
 
 // read reads the rows of one list.
-func (o *Options) read(l list, w *sim.Workload, rep *Report) error {
+func (o *Options) read(l list, w *workload.Workload, rep *Report) error {
 	r, c, err := open(l.path)
 	if err != nil {
 		return err
@@ -284,7 +284,7 @@ func (o *Options) read(l list, w *sim.Workload, rep *Report) error {
 	return o.readRows(filepath.Base(l.path), r, l.form, l.pods, w, rep)
 }
 
-func (o *Options) readRows(name string, r io.Reader, form format, pods bool, w *sim.Workload, rep *Report) error {
+func (o *Options) readRows(name string, r io.Reader, form format, pods bool, w *workload.Workload, rep *Report) error {
 	t, err := newTable(name, r)
 	if err != nil {
 		return err
@@ -299,7 +299,7 @@ func (o *Options) readRows(name string, r io.Reader, form format, pods bool, w *
 			return fatal
 		}
 		rep.Rows++
-		var j sim.Job
+		var j workload.Job
 		switch {
 		case bad != nil:
 		case pods:
@@ -342,7 +342,7 @@ const maxJobsKept = 5_000_000
 const longestRun = 366 * 24 * time.Hour
 
 // keep takes a job over if it is one.
-func (o *Options) keep(j sim.Job, w *sim.Workload, seen *seen) error {
+func (o *Options) keep(j workload.Job, w *workload.Workload, seen *seen) error {
 	switch {
 	case len(w.Jobs) >= maxJobsKept:
 		return fmt.Errorf("more than %d jobs; part the list", maxJobsKept)
@@ -376,7 +376,7 @@ func newSeen() *seen { return &seen{at: map[string]int{}} }
 // twice returns the row of a job that has the same id and the same figures, 0
 // when there is none. Rows without an id may well be alike. An id that comes
 // again with other figures is another run of that job, as Slurm lists them.
-func (s *seen) twice(j *sim.Job, next int, w *sim.Workload) int {
+func (s *seen) twice(j *workload.Job, next int, w *workload.Workload) int {
 	if j.ID == "" {
 		return 0
 	}
@@ -394,7 +394,7 @@ func (s *seen) twice(j *sim.Job, next int, w *sim.Workload) int {
 }
 
 // settle names jobs, cuts the window out, and lets time begin at 0.
-func (o *Options) settle(w *sim.Workload, l list) {
+func (o *Options) settle(w *workload.Workload, l list) {
 	if l.form.name == "sia" && o.group == "" {
 		w.Jobs = firstGroup(w.Jobs)
 		w.Notes = append(w.Notes, "the list holds several samples of a workload; the first was taken")
@@ -404,7 +404,7 @@ func (o *Options) settle(w *sim.Workload, l list) {
 		return
 	}
 	first := w.Jobs[0].Submit
-	var in []sim.Job
+	var in []workload.Job
 	for _, j := range w.Jobs {
 		j.Submit -= first
 		if j.Deadline > 0 {
@@ -435,7 +435,7 @@ func notes() map[string]string {
 	}
 }
 
-func firstGroup(jobs []sim.Job) []sim.Job {
+func firstGroup(jobs []workload.Job) []workload.Job {
 	if len(jobs) == 0 {
 		return jobs
 	}
@@ -445,12 +445,12 @@ func firstGroup(jobs []sim.Job) []sim.Job {
 			least = j.Group
 		}
 	}
-	return slices.DeleteFunc(jobs, func(j sim.Job) bool { return j.Group != least })
+	return slices.DeleteFunc(jobs, func(j workload.Job) bool { return j.Group != least })
 }
 
 // nameJobs sorts and makes ids unique. Rows without a name are named by what
 // is in them, so that their order in the file plays no part.
-func nameJobs(w *sim.Workload) {
+func nameJobs(w *workload.Workload) {
 	for i := range w.Jobs {
 		j := &w.Jobs[i]
 		if j.ID == "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // folder writes files of invented rows; names that end in .gz are packed.
@@ -49,38 +49,38 @@ func TestForms(t *testing.T) {
 		files map[string]string
 		opt   Options
 		form  string
-		want  []sim.Job
+		want  []workload.Job
 	}{
 		"helios": {
 			map[string]string{"v.csv.gz": "job_id,submit_time,arrival_s,duration_s_clamped,gpu_num\n7,2020-01-01 00:00:05,5.0,60.0,8\n9,2020-01-01 00:00:09,9.0,30.5,1\n"},
 			Options{}, "gpu jobs",
-			[]sim.Job{{ID: "7", Duration: 60 * sec, GPUs: 8}, {ID: "9", Submit: 4 * sec, Duration: 30500 * time.Millisecond, GPUs: 1}},
+			[]workload.Job{{ID: "7", Duration: 60 * sec, GPUs: 8}, {ID: "9", Submit: 4 * sec, Duration: 30500 * time.Millisecond, GPUs: 1}},
 		},
 		"philly, one virtual cluster, no ids": {
 			map[string]string{"p.csv": "submit_time,arrival_s,duration_s,gpu_num,vc\nx,-5,10,1,aa\nx,3,10,2,aa\nx,4,10,1,bb\nx,3,10,2,aa\n"},
 			Options{Mix: "aa"}, "gpu jobs",
-			[]sim.Job{{ID: "3000-10000-2-aa", Duration: 10 * sec, GPUs: 2, Group: "aa"}, {ID: "3000-10000-2-aa#2", Duration: 10 * sec, GPUs: 2, Group: "aa"}},
+			[]workload.Job{{ID: "3000-10000-2-aa", Duration: 10 * sec, GPUs: 2, Group: "aa"}, {ID: "3000-10000-2-aa#2", Duration: 10 * sec, GPUs: 2, Group: "aa"}},
 		},
 		"muri": {
 			map[string]string{"trace9.csv": "job_id,num_gpu,submit_time,iterations,model_name,batch_size,duration,interval,iteration_time,resource_time_0,resource_time_1,resource_time_2,priority\n" +
 				"0,4,2000,10,netx,64,90000,0,200,150,40,10,1\n"},
 			Options{}, "muri",
-			[]sim.Job{{ID: "0", Duration: 90 * sec, GPUs: 4, Model: "netx", Batch: 64, Steps: 10, Iteration: 200 * time.Millisecond, Stages: [3]int64{200, 750, 50}, UsedMilli: 200}},
+			[]workload.Job{{ID: "0", Duration: 90 * sec, GPUs: 4, Model: "netx", Batch: 64, Steps: 10, Iteration: 200 * time.Millisecond, Stages: [3]int64{200, 750, 50}, UsedMilli: 200}},
 		},
 		"elasticflow": {
 			map[string]string{"e.csv": "job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration\na1,100,5,m,180,32,2,60\n"},
 			Options{}, "elasticflow",
-			[]sim.Job{{ID: "a1", Duration: 60 * sec, GPUs: 2, Model: "m", Batch: 32, Steps: 5, Deadline: 80 * sec}},
+			[]workload.Job{{ID: "a1", Duration: 60 * sec, GPUs: 2, Model: "m", Batch: 32, Steps: 5, Deadline: 80 * sec}},
 		},
 		"sia takes the first sample": {
 			map[string]string{"s.csv": "workload,name,time,application,num_replicas,batch_size\n2,c-0,1,cifar10,1,8\n1,b-0,10,bert,2,8\n"},
 			Options{}, "sia",
-			[]sim.Job{{ID: "1/b-0", Duration: 5760 * sec, GPUs: 2, Model: "bert", Group: "1"}},
+			[]workload.Job{{ID: "1/b-0", Duration: 5760 * sec, GPUs: 2, Model: "bert", Group: "1"}},
 		},
 		"gavel by steps": {
 			map[string]string{"g.csv": "job_type,total_steps,scale_factor,arrival_s\nNet (batch size 4),1000,1,0.0\n"},
 			Options{StepsPerSecond: map[StepKey]float64{{"v100", "Net (batch size 4)", 1}: 10, {"k80", "Net (batch size 4)", 1}: 2}}, "gavel",
-			[]sim.Job{{ID: "0-100000-1-Net (batch size 4)", Duration: 100 * sec, GPUs: 1, Model: "Net (batch size 4)", Steps: 1000, On: []sim.OnType{{Type: "k80", Duration: 500 * sec}}}},
+			[]workload.Job{{ID: "0-100000-1-Net (batch size 4)", Duration: 100 * sec, GPUs: 1, Model: "Net (batch size 4)", Steps: 1000, On: []workload.OnType{{Type: "k80", Duration: 500 * sec}}}},
 		},
 		"openb picks default, and its nodes": {
 			map[string]string{
@@ -89,7 +89,7 @@ func TestForms(t *testing.T) {
 				"x_node_list.csv":        "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,1024,2,A\nn1,64000,1024,2,A\nn2,32000,1024,0,\n",
 			},
 			Options{}, "openb",
-			[]sim.Job{
+			[]workload.Job{
 				{ID: "p0", Duration: 50 * sec, GPUs: 1, Milli: 460, CPUMilli: 4000, HostMemMiB: 8192, Types: []string{"A", "B"}, Group: "LS"},
 				{ID: "p1", Submit: sec, Duration: sec, CPUMilli: 1000, HostMemMiB: 100, Group: "BE"},
 			},
@@ -97,12 +97,12 @@ func TestForms(t *testing.T) {
 		"instances": {
 			map[string]string{"d.csv": "instance_sn,role,app_name,cpu_request,cpu_limit,gpu_request,gpu_limit,rdma_request,memory_request,creation_time,scheduled_time,deletion_time\ni0,HN,app,12,12,1,1,25,120.0,100,101,400\ni1,CN,app,4,4,0,0,0,8,,,\n"},
 			Options{Since: 100 * sec}, "dlrm",
-			[]sim.Job{{ID: "i0", Duration: 300 * sec, GPUs: 1, CPUMilli: 12000, HostMemMiB: 122880, Group: "HN", Model: "app"}},
+			[]workload.Job{{ID: "i0", Duration: 300 * sec, GPUs: 1, CPUMilli: 12000, HostMemMiB: 122880, Group: "HN", Model: "app"}},
 		},
 		"series of pods": {
 			map[string]string{"u.csv": "pod,t_s,gpu_util_pct,gpu_mem_mib\n0,0,10.0,100\n0,57,,300\n1,0,50,9\n0,114,20,200\n"},
 			Options{}, "",
-			[]sim.Job{{ID: "pod-0", Duration: 114 * sec, GPUs: 1, MemMiB: 300, UsedMilli: 150}, {ID: "pod-1", Duration: sec, GPUs: 1, MemMiB: 9, UsedMilli: 500}},
+			[]workload.Job{{ID: "pod-0", Duration: 114 * sec, GPUs: 1, MemMiB: 300, UsedMilli: 150}, {ID: "pod-1", Duration: sec, GPUs: 1, MemMiB: 9, UsedMilli: 500}},
 		},
 		"sacct": {
 			map[string]string{"s.txt": "JobID|User|Account|Submit|Start|End|State|AllocTRES\n" +
@@ -110,7 +110,7 @@ func TestForms(t *testing.T) {
 				"11.batch|||2026-01-01T00:00:00|2026-01-01T00:01:00|2026-01-01T00:02:00|COMPLETED|cpu=4\n" +
 				"12|bob|lab|2026-01-01T00:00:30|Unknown|Unknown|CANCELLED by 0|\n"},
 			Options{}, "sacct",
-			[]sim.Job{{ID: "11", User: "ann", Group: "lab", Duration: 60 * sec, GPUs: 2, CPUMilli: 4000, HostMemMiB: 1536, Types: []string{"a100"}}},
+			[]workload.Job{{ID: "11", User: "ann", Group: "lab", Duration: 60 * sec, GPUs: 2, CPUMilli: 4000, HostMemMiB: 1536, Types: []string{"a100"}}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestForms(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := cmp.Diff(c.want, w.Jobs, cmpopts.IgnoreFields(sim.Job{}, "Row")); d != "" {
+			if d := cmp.Diff(c.want, w.Jobs, cmpopts.IgnoreFields(workload.Job{}, "Row")); d != "" {
 				t.Errorf("jobs (-want +got):\n%s", d)
 			}
 			if w.Form != c.form {
@@ -133,12 +133,12 @@ func TestNodes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		text string
-		want []sim.NodeSpec
+		want []workload.NodeSpec
 	}{
-		"openb":   {"sn,cpu_milli,memory_mib,gpu,model\na,64000,1024,2,P\nb,64000,1024,2,P\nc,1000,1,0,\n", []sim.NodeSpec{{Count: 2, GPUs: 2, GPUType: "P", CPUMilli: 64000, HostMemMiB: 1024}, {Count: 1, CPUMilli: 1000, HostMemMiB: 1}}},
-		"gfs":     {"gpu_model,gpu_capacity_num,cpu_num,node_name\nX,8,192,0\n", []sim.NodeSpec{{Count: 1, GPUs: 8, GPUType: "X", CPUMilli: 192000}}},
-		"helios":  {"vc,num_nodes\nv1,3\n", []sim.NodeSpec{{Count: 3, GPUs: 8}}},
-		"pai":     {"machine,gpu_type,cap_cpu,cap_mem,cap_gpu\nm,T4,96,512,2\n", []sim.NodeSpec{{Count: 1, GPUs: 2, GPUType: "T4", CPUMilli: 96000, HostMemMiB: 524288}}},
+		"openb":   {"sn,cpu_milli,memory_mib,gpu,model\na,64000,1024,2,P\nb,64000,1024,2,P\nc,1000,1,0,\n", []workload.NodeSpec{{Count: 2, GPUs: 2, GPUType: "P", CPUMilli: 64000, HostMemMiB: 1024}, {Count: 1, CPUMilli: 1000, HostMemMiB: 1}}},
+		"gfs":     {"gpu_model,gpu_capacity_num,cpu_num,node_name\nX,8,192,0\n", []workload.NodeSpec{{Count: 1, GPUs: 8, GPUType: "X", CPUMilli: 192000}}},
+		"helios":  {"vc,num_nodes\nv1,3\n", []workload.NodeSpec{{Count: 3, GPUs: 8}}},
+		"pai":     {"machine,gpu_type,cap_cpu,cap_mem,cap_gpu\nm,T4,96,512,2\n", []workload.NodeSpec{{Count: 1, GPUs: 2, GPUType: "T4", CPUMilli: 96000, HostMemMiB: 524288}}},
 		"bad row": {"vc,num_nodes\nv1,three\n", nil},
 	} {
 		got, err := readNodes(name, strings.NewReader(c.text))
@@ -215,7 +215,7 @@ func TestOrderOfRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(first.Jobs, second.Jobs, cmpopts.IgnoreFields(sim.Job{}, "Row")); d != "" {
+	if d := cmp.Diff(first.Jobs, second.Jobs, cmpopts.IgnoreFields(workload.Job{}, "Row")); d != "" {
 		t.Errorf("the order of the rows changed the workload:\n%s", d)
 	}
 }
@@ -274,7 +274,7 @@ func FuzzRead(f *testing.F) {
 		}
 		if isNodeList(tab) {
 			if nodes, err := readNodes("fuzz", bytes.NewReader(data)); err == nil && len(nodes) > 0 {
-				fleet := sim.Fleet{Nodes: nodes}
+				fleet := workload.Fleet{Nodes: nodes}
 				_ = fleet.Check() // must not panic whatever was read
 			}
 		}
@@ -287,7 +287,7 @@ func FuzzRead(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var w sim.Workload
+			var w workload.Workload
 			var rep Report
 			o := Options{}
 			if err := o.readRows("fuzz", again, form, pods, &w, &rep); err != nil {

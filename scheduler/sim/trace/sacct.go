@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // slurmTime is how sacct writes times; it names no zone.
@@ -16,8 +16,8 @@ const slurmTime = "2006-01-02T15:04:05"
 // readSacct reads `sacct -P` with JobID, Submit, and Start and End or Elapsed
 // among its fields, and better also AllocTRES or ReqTRES, User, Account,
 // Partition and State. Steps, and jobs that never ran or still do, are left out.
-func readSacct(t *table, _ *Options) (sim.Job, error) {
-	j := sim.Job{ID: t.text("jobid"), User: t.text("user", "uid"), Group: t.text("account", "partition")}
+func readSacct(t *table, _ *Options) (workload.Job, error) {
+	j := workload.Job{ID: t.text("jobid"), User: t.text("user", "uid"), Group: t.text("account", "partition")}
 	if strings.Contains(j.ID, ".") {
 		return j, fmt.Errorf("a step of a job: %w", errSkip)
 	}
@@ -120,7 +120,7 @@ func slurmSpan(s string) (time.Duration, error) {
 }
 
 // slurmResources reads what a job was given, or else asked for.
-func slurmResources(t *table, j *sim.Job) error {
+func slurmResources(t *table, j *workload.Job) error {
 	tres := t.text("alloctres")
 	if tres == "" {
 		tres = t.text("reqtres")
@@ -145,7 +145,7 @@ func slurmResources(t *table, j *sim.Job) error {
 
 // readGres reads "gpu:a100:2", "gpu:2", or a number, as older versions write
 // them for each job.
-func readGres(s string, j *sim.Job) error {
+func readGres(s string, j *workload.Job) error {
 	for part := range strings.SplitSeq(s, ",") {
 		f := strings.Split(part, ":")
 		if len(f) == 1 && f[0] != "" && f[0][0] >= '0' && f[0][0] <= '9' {
@@ -174,7 +174,7 @@ func readGres(s string, j *sim.Job) error {
 func slurmEpoch() time.Time { return time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // readTRES reads "billing=8,cpu=8,gres/gpu=2,gres/gpu:a100=2,mem=64G".
-func readTRES(s string, j *sim.Job) error {
+func readTRES(s string, j *workload.Job) error {
 	for part := range strings.SplitSeq(s, ",") {
 		key, val, ok := strings.Cut(part, "=")
 		if !ok {

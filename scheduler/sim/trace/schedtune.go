@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // peakKey names a training run whose memory was measured.
@@ -86,8 +86,8 @@ const (
 // readSchedTune reads the arrivals of SchedTune's evaluation (CCGrid 2022).
 // Training takes one epoch of CIFAR-10 at the card's speed, and the measured
 // memory where the folder has it.
-func readSchedTune(t *table, o *Options) (sim.Job, error) {
-	j := sim.Job{ID: t.text("job"), Model: t.text("model"), Group: t.text("kind"), GPUs: 1}
+func readSchedTune(t *table, o *Options) (workload.Job, error) {
+	j := workload.Job{ID: t.text("job"), Model: t.text("model"), Group: t.text("kind"), GPUs: 1}
 	var err error
 	if j.Submit, err = t.span(time.Second, "arrival_s"); err != nil {
 		return j, err
@@ -106,7 +106,7 @@ func readSchedTune(t *table, o *Options) (sim.Job, error) {
 		return j, fmt.Errorf("model: %q is not one whose operations are known", j.Model)
 	}
 	for _, c := range schedTuneCards() {
-		on := sim.OnType{Type: c.name, Duration: inferTime, UsedMilli: inferMilli}
+		on := workload.OnType{Type: c.name, Duration: inferTime, UsedMilli: inferMilli}
 		on.MemMiB = inferBaseMiB + inferPerParam*o.peaks[peakKey{j.Model, 0, c.name}]
 		if j.Group == "train" {
 			on.Duration = time.Duration(flops * imagesOfEpoch * passesPer / c.tflops / 1000 * float64(time.Second)).Round(time.Millisecond)

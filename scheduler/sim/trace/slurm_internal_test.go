@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster/draws"
-	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 var _ = draws.Fixed()
@@ -52,12 +52,12 @@ func TestResourcesOfSlurm(t *testing.T) {
 		mem := rapid.SampledFrom([]string{fmt.Sprintf("%dG", gib), fmt.Sprintf("%dM", gib<<10), fmt.Sprintf("%dK", gib<<20), fmt.Sprint(gib << 10), fmt.Sprintf("%gT", float64(gib)/1024)}).Draw(t, "mem")
 		parts := []string{fmt.Sprintf("cpu=%d", cpu), "mem=" + mem, fmt.Sprintf("gres/gpu=%d", gpus), fmt.Sprintf("gres/gpu:a100=%d", gpus), "billing=77", "node=3", "energy"}
 		parts = rapid.Permutation(parts).Draw(t, "order")
-		var j sim.Job
+		var j workload.Job
 		err := readTRES(strings.Join(parts, ","), &j)
 		if err != nil || j.CPUMilli != int64(cpu)*1000 || j.GPUs != gpus || j.HostMemMiB != int64(gib)<<10 || len(j.Types) != 1 || j.Types[0] != "a100" {
 			t.Fatalf("%v is %+v, %v", parts, j, err)
 		}
-		var g sim.Job
+		var g workload.Job
 		text, want, typed := rapid.SampledFrom([]string{"gpu:%d", "gres/gpu:%d", "%d", "gpu:v100:%d", "craynetwork:4,gpu:v100:%d"}).Draw(t, "gres"), gpus, false
 		typed = strings.Contains(text, "v100")
 		if err := readGres(fmt.Sprintf(text, gpus), &g); err != nil || g.GPUs != want || (len(g.Types) == 1) != typed {
@@ -65,14 +65,14 @@ func TestResourcesOfSlurm(t *testing.T) {
 		}
 	})
 	for _, bad := range []string{"cpu=-1", "cpu=x", "mem=-1G", "mem=G", "mem=1e300T", "mem=NaN", "gres/gpu=-1", "gres/gpu=65537", "gres/gpu=2.5"} {
-		var j sim.Job
+		var j workload.Job
 		key, _, _ := strings.Cut(bad, "=")
 		if err := readTRES("billing=1,"+bad, &j); err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
 	for _, bad := range []string{"gpu:-1", "gpu:a100:x", "gpu:65537", "gpu:"} {
-		var j sim.Job
+		var j workload.Job
 		if err := readGres(bad, &j); err == nil || !strings.Contains(err.Error(), "allocgres") {
 			t.Errorf("%s: %v, %d GPUs", bad, err, j.GPUs)
 		}

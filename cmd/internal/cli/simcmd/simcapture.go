@@ -16,10 +16,10 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
-
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/scheduler/sim"
 	"github.com/berth-scheduler/berth/scheduler/sim/trace"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 func newSimCaptureCmd(e *console.Env, c *client.Client) *cobra.Command {
@@ -226,7 +226,7 @@ func (o *simWorld) ofCapture(cp *trace.Capture, from string) (*simSource, error)
 }
 
 // predicted lets the predictor that was asked for say what jobs need.
-func (p *simPoint) predicted(w *sim.Workload) (*sim.Workload, error) {
+func (p *simPoint) predicted(w *workload.Workload) (*workload.Workload, error) {
 	switch p.predictor {
 	case "errors", "":
 		return w, nil

@@ -18,7 +18,9 @@ import (
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
 	"github.com/berth-scheduler/berth/scheduler/sim/trace"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // fsmJobs is up to how many jobs the state machine itself is driven when
@@ -53,10 +55,10 @@ func newPlanner(name, order string, seed uint64, maxShares int) (sim.Planner, er
 type simPoint struct {
 	simWorld
 	src   *simSource
-	fleet sim.Fleet
+	fleet workload.Fleet
 	why   string
 	notes []string
-	inter sim.Interference
+	inter slowdown.Interference
 }
 
 // simTask is one simulation.
@@ -196,7 +198,7 @@ func (o *simOptions) run(ctx context.Context, t *simTask, say func(done, all int
 		return err
 	}
 	if p.demand > 0 {
-		w = &sim.Workload{Name: w.Name, Form: w.Form, Jobs: slices.Clone(w.Jobs)}
+		w = &workload.Workload{Name: w.Name, Form: w.Form, Jobs: slices.Clone(w.Jobs)}
 		trace.Squeeze(w, f.GPUs(), p.demand)
 	}
 	opt, err := p.options(planner, t.seed)
@@ -250,7 +252,7 @@ func resizeMode(s string) (cluster.ResizeMode, error) {
 
 // workload is the one that a seed gives: with profiles for jobs of which the
 // trace does not say what they take, and with what is predicted of them.
-func (p *simPoint) workload(seed uint64) (*sim.Workload, error) {
+func (p *simPoint) workload(seed uint64) (*workload.Workload, error) {
 	w, err := p.src.w, error(nil)
 	switch p.profiles {
 	case "none", "":

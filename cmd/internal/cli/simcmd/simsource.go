@@ -6,16 +6,16 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
-	"github.com/berth-scheduler/berth/scheduler/sim"
 	"github.com/berth-scheduler/berth/scheduler/sim/trace"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // simSource is where the jobs of a simulation come from.
 type simSource struct {
-	w   *sim.Workload
+	w   *workload.Workload
 	rep trace.Report
 	// fleet is the cluster of a capture, nil for traces; why says so.
-	fleet *sim.Fleet
+	fleet *workload.Fleet
 	why   string
 	// actual is what really happened to the jobs, where that is known.
 	actual *actualView
@@ -79,7 +79,7 @@ func (o *simWorld) fromTrace(e *console.Env) (*simSource, error) {
 
 // within leaves out the jobs that are wider than the cluster, and reports them
 // by their rows; strict makes the first an error.
-func (s *simSource) within(e *console.Env, f *sim.Fleet, strict bool) (*simSource, error) {
+func (s *simSource) within(e *console.Env, f *workload.Fleet, strict bool) (*simSource, error) {
 	widest, cut := f.Holds(), 0
 	out := *s
 	for i := range s.w.Jobs {

@@ -10,8 +10,9 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
-	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
 	"github.com/berth-scheduler/berth/scheduler/sim/trace"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 func notFoundIfMissing(err error) error {
@@ -22,9 +23,9 @@ func notFoundIfMissing(err error) error {
 }
 
 // fleet reads the cluster, or takes the one that goes with the trace.
-func (o *simWorld) fleet(src *simSource) (sim.Fleet, string, error) {
+func (o *simWorld) fleet(src *simSource) (workload.Fleet, string, error) {
 	w := src.w
-	var f sim.Fleet
+	var f workload.Fleet
 	var why string
 	switch {
 	case o.cluster != "":
@@ -55,20 +56,20 @@ func (o *simWorld) fleet(src *simSource) (sim.Fleet, string, error) {
 
 // clusterOf reads a cluster: NODESxGPUS:TYPE, a list of nodes, a folder with
 // one, or a file in YAML.
-func clusterOf(what string) (sim.Fleet, string, error) {
+func clusterOf(what string) (workload.Fleet, string, error) {
 	if f, ok := trace.ParseFleet(what); ok {
 		return f, fmt.Sprintf("%d GPUs, as asked for by %s", f.GPUs(), what), f.Check()
 	}
 	info, err := os.Stat(what)
 	if err != nil {
-		return sim.Fleet{}, "", notFoundIfMissing(err)
+		return workload.Fleet{}, "", notFoundIfMissing(err)
 	}
 	name := strings.TrimSuffix(what, ".gz")
 	if !info.IsDir() && !strings.HasSuffix(name, ".csv") && !strings.HasSuffix(name, ".txt") && !strings.HasSuffix(name, ".psv") {
 		f, err := readFleet(what)
 		return f, fmt.Sprintf("%d GPUs, read from %s", f.GPUs(), what), err
 	}
-	f := sim.Fleet{Name: what}
+	f := workload.Fleet{Name: what}
 	if f.Nodes, err = trace.LoadNodes(what); err != nil {
 		return f, "", err
 	}
@@ -78,8 +79,8 @@ func clusterOf(what string) (sim.Fleet, string, error) {
 const maxFleetFile = 1 << 20
 
 // readFleet reads a description of nodes; unknown keys are errors.
-func readFleet(path string) (sim.Fleet, error) {
-	var f sim.Fleet
+func readFleet(path string) (workload.Fleet, error) {
+	var f workload.Fleet
 	info, err := os.Stat(path)
 	if err != nil {
 		return f, notFoundIfMissing(err)
@@ -99,8 +100,8 @@ func readFleet(path string) (sim.Fleet, error) {
 }
 
 // DecodeFleet reads one description in YAML.
-func DecodeFleet(r io.Reader) (sim.Fleet, error) {
-	var f sim.Fleet
+func DecodeFleet(r io.Reader) (workload.Fleet, error) {
+	var f workload.Fleet
 	dec := yaml.NewDecoder(r)
 	dec.KnownFields(true)
 	if err := dec.Decode(&f); err != nil {
@@ -110,16 +111,16 @@ func DecodeFleet(r io.Reader) (sim.Fleet, error) {
 }
 
 // interference makes the world that was asked for.
-func (o *simWorld) interference() (sim.Interference, error) {
+func (o *simWorld) interference() (slowdown.Interference, error) {
 	switch o.world {
 	case "curve":
-		return sim.DefaultCurve(), nil
+		return slowdown.DefaultCurve(), nil
 	case "none":
-		return sim.Free{}, nil
+		return slowdown.Free{}, nil
 	case "linear":
-		return sim.Linear{Beside: 0.35}, nil
+		return slowdown.Linear{Beside: 0.35}, nil
 	case "stages":
-		return sim.Stages{}, nil
+		return slowdown.Stages{}, nil
 	case "gavel", "gavel-physical", "lucid":
 		if o.colocation == "" {
 			return nil, console.Usagef("--interference %s: needs --colocation, the folder with its tables", o.world)

@@ -1,12 +1,16 @@
-package sim
+// Package slowdown tells how much slower jobs run that share a card: models after papers,
+// tables of measurements, and what a learner would know of them.
+package slowdown
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/berth-scheduler/berth/scheduler/policies/place"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // Load is what one job does to a card.
@@ -184,7 +188,7 @@ func (p *Pairs) CapsWork() bool { return false }
 
 // Interleaved is the speed model of the published simulator of Muri (Zhao et
 // al., SIGCOMM 2022, section 4.1): jobs that share a card do one iteration each
-// in a common period, see policies.Period and policies.Contention. The speed of
+// in a common period, see place.Period and place.Contention. The speed of
 // each is its own iteration over that, so that a job with short iterations
 // pays dearly for a neighbour with long ones. Jobs whose stages or iterations
 // are not known take turns, and so do more than four.
@@ -208,7 +212,7 @@ func (Interleaved) Speeds(_ string, loads []Load, out []float64) {
 	}
 	group := make([]place.Stages, n)
 	for i := range loads {
-		group[i] = stagesOf(loads[i].Stages, loads[i].Iteration)
+		group[i] = StagesOf(loads[i].Stages, loads[i].Iteration)
 	}
 	period := float64(place.Period(group)) * float64(place.Contention(n)) / 1000
 	for i := range out {
@@ -216,14 +220,16 @@ func (Interleaved) Speeds(_ string, loads []Load, out []float64) {
 	}
 }
 
-// stagesOf is how long the stages of an iteration take.
-func stagesOf(parts [3]int64, iteration time.Duration) (s place.Stages) {
+// StagesOf is how long the stages of an iteration take.
+func StagesOf(parts [3]int64, iteration time.Duration) (s place.Stages) {
 	for k := range s {
 		s[k] = iteration * time.Duration(parts[k]) / 1000
 	}
 	return s
 }
 
-// signature names the program of a job to those who learn how programs slow
-// each other down.
-func (j *Job) signature() string { return fmt.Sprintf("%s/%d", j.Model, j.GPUs) }
+// LoadOf is what a job does to a card of a type.
+func LoadOf(j *workload.Job, gpuType string) Load {
+	f := j.Figures(gpuType)
+	return Load{Milli: cmp.Or(f.UsedMilli, cmp.Or(j.Milli, 1000)), MemMiB: f.MemMiB, Model: j.Model, Stages: j.Stages, Iteration: j.Iteration}
+}

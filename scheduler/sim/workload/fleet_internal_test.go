@@ -1,4 +1,4 @@
-package sim
+package workload
 
 import (
 	"testing"
@@ -23,7 +23,7 @@ func TestPoolKeepsIslands(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			got := map[string][]int{}
-			for _, n := range c.fleet.build() {
+			for _, n := range c.fleet.Build() {
 				for i := range n.GPUs {
 					got[string(n.ID)] = append(got[string(n.ID)], n.GPUs[i].NUMA)
 				}

@@ -1,10 +1,11 @@
-package sim
+package slowdown
 
 import (
 	"math"
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // mostBend keeps slowdowns that are told by an offset below 39 times.
@@ -14,21 +15,21 @@ const mostBend = 1.9
 // of w once, of jobs with as many cards each, on every type of card: exact for
 // two to a card, and sums of slowdowns for more. It is for planners in
 // Options.Know. A job without a model has no signature and is not known.
-func Learned(w *Workload, f *Fleet, world Interference) *cluster.Interference {
+func Learned(w *workload.Workload, f *workload.Fleet, world Interference) *cluster.Interference {
 	out := &cluster.Interference{Jobs: map[string]cluster.Temper{}, MaxBend: mostBend}
-	of := map[string]*Job{}
+	of := map[string]*workload.Job{}
 	var names []string
 	for i := range w.Jobs {
-		if j := &w.Jobs[i]; j.Model != "" && of[j.signature()] == nil {
-			of[j.signature()] = j
-			names = append(names, j.signature())
+		if j := &w.Jobs[i]; j.Model != "" && of[j.Signature()] == nil {
+			of[j.Signature()] = j
+			names = append(names, j.Signature())
 		}
 	}
 	slices.Sort(names)
 	for i, name := range names {
 		out.Jobs[name] = cluster.Temper{Self: uint64(i + 1)}
 	}
-	for _, t := range f.types() {
+	for _, t := range f.Types() {
 		s := cluster.Sharing{GPUType: t, Histories: map[[2]uint64]float64{}}
 		for i, a := range names {
 			for k, b := range names {
@@ -43,9 +44,9 @@ func Learned(w *Workload, f *Fleet, world Interference) *cluster.Interference {
 }
 
 // speedBeside is the speed of a beside b.
-func speedBeside(world Interference, gpuType string, a, b *Job) float64 {
+func speedBeside(world Interference, gpuType string, a, b *workload.Job) float64 {
 	out := []float64{1, 1}
-	world.Speeds(gpuType, []Load{a.loadOn(gpuType), b.loadOn(gpuType)}, out)
+	world.Speeds(gpuType, []Load{LoadOf(a, gpuType), LoadOf(b, gpuType)}, out)
 	return out[0]
 }
 

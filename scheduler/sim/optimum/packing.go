@@ -1,15 +1,19 @@
-package sim
+package optimum
 
 import (
+	"cmp"
 	"math"
 	"slices"
+
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // CardsBound bounds from below how many cards hold all jobs of one card at
 // once, each within the memory, the time and the sharing limit of its card: by
 // counting and the bound L2 of Martello and Toth (1990) in each dimension, and
 // by the linear program over patterns, rounded up; 0 when that is too large.
-func CardsBound(w *Workload, f *Fleet) (l2, pattern int) {
+func CardsBound(w *workload.Workload, f *workload.Fleet) (l2, pattern int) {
 	types := cardTypes(f, true, 0)
 	if len(types) != 1 {
 		return 0, 0
@@ -18,8 +22,8 @@ func CardsBound(w *Workload, f *Fleet) (l2, pattern int) {
 	var mem, milli []int64
 	for i := range w.Jobs {
 		if j := &w.Jobs[i]; j.GPUs == 1 {
-			o := j.on(t.name)
-			mem, milli = append(mem, o.MemMiB), append(milli, orElse(o.UsedMilli, 1000))
+			o := j.Figures(t.name)
+			mem, milli = append(mem, o.MemMiB), append(milli, cmp.Or(o.UsedMilli, 1000))
 		}
 	}
 	l2 = max((len(mem)+t.shares-1)/t.shares, martelloToth(mem, t.memMiB), martelloToth(milli, 1000))
@@ -63,9 +67,9 @@ func patternCards(mem, milli []int64, t cardType) int {
 	if len(mem) == 0 || len(mem) > classLimit(t.shares) {
 		return 0
 	}
-	lp := program{types: []cardType{{name: t.name, cards: 1, memMiB: t.memMiB, shares: t.shares}}, world: Free{}}
+	lp := program{types: []cardType{{name: t.name, cards: 1, memMiB: t.memMiB, shares: t.shares}}, world: slowdown.Free{}}
 	for i := range mem {
-		lp.classes = append(lp.classes, class{load: []Load{{MemMiB: mem[i]}}, speed: []float64{1}, milli: milli[i], work: 1, count: 1})
+		lp.classes = append(lp.classes, class{load: []slowdown.Load{{MemMiB: mem[i]}}, speed: []float64{1}, milli: milli[i], work: 1, count: 1})
 	}
 	sum := 0.0
 	for _, p := range lp.solve() {

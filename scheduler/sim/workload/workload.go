@@ -1,4 +1,5 @@
-package sim
+// Package workload is what is true of a simulation: jobs, and the machines that they run on.
+package workload
 
 import (
 	"cmp"
@@ -65,8 +66,8 @@ type OnType struct {
 	MemMiB, UsedMilli int64
 }
 
-// on returns the figures for a type of card.
-func (j *Job) on(gpuType string) OnType {
+// Figures returns the figures for a type of card.
+func (j *Job) Figures(gpuType string) OnType {
 	out := OnType{Type: gpuType, Duration: j.Duration, MemMiB: j.MemMiB, UsedMilli: j.UsedMilli}
 	for _, o := range j.On {
 		if o.Type != gpuType {
@@ -85,12 +86,12 @@ func (j *Job) on(gpuType string) OnType {
 	return out
 }
 
-// shortest is the least run time over the types of a fleet.
-func (j *Job) shortest(types []string) time.Duration {
+// Shortest is the least run time over the types of a fleet.
+func (j *Job) Shortest(types []string) time.Duration {
 	best := time.Duration(math.MaxInt64)
 	for _, t := range types {
-		if len(j.Types) == 0 || slices.Contains(j.Types, t) {
-			best = min(best, j.on(t).Duration)
+		if j.MayUse(t) {
+			best = min(best, j.Figures(t).Duration)
 		}
 	}
 	if best == math.MaxInt64 {
@@ -147,12 +148,29 @@ func (w *Workload) Check() error {
 
 const maxGPUs = 1 << 16
 
-// chance returns the random numbers of one job for one purpose. They depend on
+// Chance returns the random numbers of one job for one purpose. They depend on
 // the seed and the job's id alone, not on who else is in the workload.
-func chance(seed uint64, id, purpose string) *rand.Rand {
+func Chance(seed uint64, id, purpose string) *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(id))
 	h.Write([]byte{0})
 	h.Write([]byte(purpose))
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
+}
+
+// Signature names the program of a job to those who learn how programs slow
+// each other down.
+func (j *Job) Signature() string { return fmt.Sprintf("%s/%d", j.Model, j.GPUs) }
+
+// MayUse reports whether a job may run on cards of a type.
+func (j *Job) MayUse(t string) bool {
+	return len(j.Types) == 0 || slices.Contains(j.Types, t)
+}
+
+// Fraction is the declared share of a card; a job that declares none has one.
+func (j *Job) Fraction() float64 {
+	if j.Milli > 0 {
+		return float64(j.Milli) / 1000
+	}
+	return 1
 }

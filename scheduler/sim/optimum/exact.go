@@ -1,4 +1,4 @@
-package sim
+package optimum
 
 import (
 	"cmp"
@@ -7,6 +7,9 @@ import (
 	"math/bits"
 	"slices"
 	"time"
+
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // MaxExact is for how many jobs exact optima are searched.
@@ -20,7 +23,7 @@ type small struct {
 	memMiB int64
 	milli  int64 // of compute that those on a card may use together, 0 for any
 	shares int
-	world  Interference
+	world  slowdown.Interference
 	gpu    string
 	// price is the least part of a card's time that a second of a job takes.
 	price []float64
@@ -37,11 +40,11 @@ type company struct {
 
 type smallJob struct {
 	d     float64
-	load  Load
+	load  slowdown.Load
 	milli int64
 }
 
-func newSmall(w *Workload, f *Fleet, world Interference) (*small, error) {
+func newSmall(w *workload.Workload, f *workload.Fleet, world slowdown.Interference) (*small, error) {
 	types := cardTypes(f, true, 0)
 	if len(types) != 1 || len(w.Jobs) == 0 || len(w.Jobs) > MaxExact {
 		return nil, fmt.Errorf("%d jobs on %d types of card: exact optima are for 1 to %d jobs on one type", len(w.Jobs), len(types), MaxExact)
@@ -50,20 +53,22 @@ func newSmall(w *Workload, f *Fleet, world Interference) (*small, error) {
 	s := &small{cards: t.cards, memMiB: t.memMiB, shares: t.shares, world: world, gpu: t.name, memo: map[uint]float64{}}
 	for i := range w.Jobs {
 		j := &w.Jobs[i]
-		o := j.on(t.name)
+		o := j.Figures(t.name)
 		if j.GPUs != 1 || j.Submit != 0 || j.Milli != 0 || o.MemMiB > t.memMiB {
 			return nil, fmt.Errorf("job %s: exact optima are for jobs of one card that fit it, declare no share and are there at the start", j.ID)
 		}
-		l := Load{Milli: orElse(o.UsedMilli, 1000), MemMiB: o.MemMiB, Model: j.Model, Stages: j.Stages}
-		s.jobs = append(s.jobs, smallJob{o.Duration.Seconds(), l, orElse(o.UsedMilli, 1000)})
+		l := slowdown.Load{Milli: cmp.Or(o.UsedMilli, 1000), MemMiB: o.MemMiB, Model: j.Model, Stages: j.Stages}
+		s.jobs = append(s.jobs, smallJob{o.Duration.Seconds(), l, cmp.Or(o.UsedMilli, 1000)})
 	}
 	slices.SortStableFunc(s.jobs, func(a, b smallJob) int { return cmp.Compare(b.d, a.d) })
 	s.price = make([]float64, len(s.jobs))
 	one := *f
-	one.Nodes = []NodeSpec{f.Nodes[0]}
+	one.Nodes = []workload.NodeSpec{f.Nodes[0]}
 	one.Nodes[0].Count, one.Nodes[0].GPUs = 1, 1
-	sorted := &Workload{Jobs: slices.Clone(w.Jobs)}
-	slices.SortStableFunc(sorted.Jobs, func(a, b Job) int { return cmp.Compare(b.on(t.name).Duration, a.on(t.name).Duration) })
+	sorted := &workload.Workload{Jobs: slices.Clone(w.Jobs)}
+	slices.SortStableFunc(sorted.Jobs, func(a, b workload.Job) int {
+		return cmp.Compare(b.Figures(t.name).Duration, a.Figures(t.name).Duration)
+	})
 	if p := prices(sorted, &one, world, true, 0); p != nil {
 		s.price = p
 	}
@@ -74,7 +79,7 @@ func newSmall(w *Workload, f *Fleet, world Interference) (*small, error) {
 // that starts jobs at the beginning or when others end, never ends one before
 // its time, and keeps to the memory and the sharing limit of the cards: by
 // branch and bound over who goes to which card, and in which order there.
-func ShortestMakespan(w *Workload, f *Fleet, world Interference) (time.Duration, error) {
+func ShortestMakespan(w *workload.Workload, f *workload.Fleet, world slowdown.Interference) (time.Duration, error) {
 	s, err := newSmall(w, f, world)
 	if err != nil {
 		return 0, err
@@ -85,7 +90,7 @@ func ShortestMakespan(w *Workload, f *Fleet, world Interference) (time.Duration,
 // ShortestMakespanWithin is ShortestMakespan among the schedules that lay no more
 // on a card than it has compute for: those that a ledger allows which sells
 // nothing twice.
-func ShortestMakespanWithin(w *Workload, f *Fleet, world Interference) (time.Duration, error) {
+func ShortestMakespanWithin(w *workload.Workload, f *workload.Fleet, world slowdown.Interference) (time.Duration, error) {
 	s, err := newSmall(w, f, world)
 	if err != nil {
 		return 0, err
@@ -208,7 +213,7 @@ func (s *small) companies() {
 			continue
 		}
 		var at []int
-		var loads []Load
+		var loads []slowdown.Load
 		for i := range s.jobs {
 			if set>>i&1 == 1 {
 				at, loads = append(at, i), append(loads, s.jobs[i].load)
@@ -242,8 +247,8 @@ func (s *small) fits(set uint) bool {
 
 // FewestCards is the least number of cards that hold all jobs at once, each
 // within its memory, its time and its sharing limit.
-func FewestCards(w *Workload, f *Fleet) (int, error) {
-	s, err := newSmall(w, f, Free{})
+func FewestCards(w *workload.Workload, f *workload.Fleet) (int, error) {
+	s, err := newSmall(w, f, slowdown.Free{})
 	if err != nil {
 		return 0, err
 	}

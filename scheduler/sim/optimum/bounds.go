@@ -1,59 +1,55 @@
-package sim
+// Package optimum says what no schedule can beat, by bounds and for few jobs exactly.
+package optimum
 
 import (
+	"cmp"
 	"container/heap"
 	"math"
-	"slices"
+
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
-// bounds fills in what no schedule can beat, and how far from it the run was.
-func bounds(r *Result, w *Workload, f *Fleet, world Interference) {
+// Bounds are what no schedule can beat, in seconds: the makespan and the mean completion
+// time of one job to a card, and of jobs that share cards.
+type Bounds struct {
+	MakespanAlone, JCTAlone, Makespan, JCT float64
+}
+
+// Of works out the bounds of jobs in order of arrival; false where there are none
+// of them or no cards. Who sits on a card that is too full may get on for a moment before
+// somebody is ended: with overfull cards memory bounds nothing.
+func Of(w *workload.Workload, f *workload.Fleet, world slowdown.Interference, overfull bool) (b Bounds, ok bool) {
 	cards := f.GPUs()
 	if cards == 0 || len(w.Jobs) == 0 {
-		return
+		return b, false
 	}
-	types := f.types()
-	alone := func(j *Job) float64 {
-		return j.shortest(types).Seconds() * float64(j.GPUs) * fraction(j) / float64(cards)
+	types := f.Types()
+	alone := func(j *workload.Job) float64 {
+		return j.Shortest(types).Seconds() * float64(j.GPUs) * j.Fraction() / float64(cards)
 	}
 	whole := heaviest(w, types, alone, pricesAlone(w, f))
-	r.LowerBoundAlone, r.LowerBoundJCT = figure(makespanBound(w, types, whole)), figure(flowBound(w, types, whole))
-	shares := f.MaxShares
-	if shares == 0 {
-		shares = defaultShares
-	}
+	b.MakespanAlone, b.JCTAlone = makespanBound(w, types, whole), flowBound(w, types, whole)
+	shares := f.Shares()
 	for _, n := range f.Nodes {
 		shares = max(shares, n.MaxShares)
 	}
-	// Who sits on a card that is too full may get on for a moment before
-	// somebody is ended: then memory bounds nothing.
-	needs := heaviest(w, types, func(j *Job) float64 { return alone(j) / float64(shares) }, prices(w, f, world, r.OOMs == 0, 0))
+	needs := heaviest(w, types, func(j *workload.Job) float64 { return alone(j) / float64(shares) }, prices(w, f, world, !overfull, 0))
 	if world.CapsWork() {
-		work := heaviest(w, types, func(j *Job) float64 { return j.work(types) / float64(cards) }, nil)
+		work := heaviest(w, types, func(j *workload.Job) float64 { return workOf(j, types) / float64(cards) }, nil)
 		if total(work) > total(needs) {
 			needs = work
 		}
 	}
-	r.LowerBoundMakespan = figure(makespanBound(w, types, needs))
-	r.LowerBoundSharedJCT = figure(flowBound(w, types, needs))
-	if r.Completed == len(w.Jobs) {
-		r.GapMakespanPct, r.GapJCTPct = gap(r.Makespan, r.LowerBoundMakespan), gap(r.MeanJCT, r.LowerBoundSharedJCT)
-	}
-}
-
-// gap is by how many per cent a figure is above its bound.
-func gap(v, bound *float64) *float64 {
-	if v == nil || bound == nil || *bound <= 0 {
-		return nil
-	}
-	return figure(100 * (*v / *bound - 1))
+	b.Makespan, b.JCT = makespanBound(w, types, needs), flowBound(w, types, needs)
+	return b, true
 }
 
 // pricesAlone are those of one job to a card, nil where declared shares let
 // several jobs have a card anyhow, and where all cards are alike, so that work
 // over cards is as good.
-func pricesAlone(w *Workload, f *Fleet) []float64 {
-	if len(f.types()) < 2 {
+func pricesAlone(w *workload.Workload, f *workload.Fleet) []float64 {
+	if len(f.Types()) < 2 {
 		return nil
 	}
 	for i := range w.Jobs {
@@ -61,19 +57,19 @@ func pricesAlone(w *Workload, f *Fleet) []float64 {
 			return nil
 		}
 	}
-	return prices(w, f, Free{}, true, 1)
+	return prices(w, f, slowdown.Free{}, true, 1)
 }
 
 // heaviest is how long each job takes all cards together at least: by a simple
 // rule or by prices, whichever makes more of all jobs. One of the two goes for
 // all jobs, as a mixture is no bound.
-func heaviest(w *Workload, types []string, rule func(*Job) float64, prices []float64) []float64 {
+func heaviest(w *workload.Workload, types []string, rule func(*workload.Job) float64, prices []float64) []float64 {
 	byRule, byPrice := make([]float64, len(w.Jobs)), make([]float64, len(w.Jobs))
 	for i := range w.Jobs {
 		j := &w.Jobs[i]
 		byRule[i] = rule(j)
 		if prices != nil {
-			byPrice[i] = prices[i] * j.shortest(types).Seconds() * float64(j.GPUs)
+			byPrice[i] = prices[i] * j.Shortest(types).Seconds() * float64(j.GPUs)
 		}
 	}
 	if total(byPrice) > total(byRule) {
@@ -90,24 +86,16 @@ func total(vs []float64) float64 {
 	return sum
 }
 
-// fraction is the declared share of a card; a job that declares none has one.
-func fraction(j *Job) float64 {
-	if j.Milli > 0 {
-		return float64(j.Milli) / 1000
-	}
-	return 1
-}
-
-// work is the least utilization-time of a job in card-seconds: what it asks
+// workOf is the least utilization-time of a job in card-seconds: what it asks
 // of cards that do no more than a card's worth at a time.
-func (j *Job) work(types []string) float64 {
+func workOf(j *workload.Job, types []string) float64 {
 	best := math.Inf(1)
 	for _, t := range types {
-		o := j.on(t)
-		if len(j.Types) > 0 && !slices.Contains(j.Types, t) {
+		o := j.Figures(t)
+		if !j.MayUse(t) {
 			continue
 		}
-		u := float64(orElse(o.UsedMilli, 1000)) / 1000
+		u := float64(cmp.Or(o.UsedMilli, 1000)) / 1000
 		best = min(best, o.Duration.Seconds()*u*float64(j.GPUs))
 	}
 	if math.IsInf(best, 1) {
@@ -119,14 +107,14 @@ func (j *Job) work(types []string) float64 {
 // makespanBound is the largest of: the longest job after its arrival, and for
 // every arrival what comes from then on over all cards. Jobs are in order of
 // arrival; the bound counts from the first of them.
-func makespanBound(w *Workload, types []string, needs []float64) float64 {
+func makespanBound(w *workload.Workload, types []string, needs []float64) float64 {
 	first := w.Jobs[0].Submit
 	bound, rest := 0.0, 0.0
 	for i := len(w.Jobs) - 1; i >= 0; i-- {
 		j := &w.Jobs[i]
 		since := (j.Submit - first).Seconds()
 		rest += needs[i]
-		bound = max(bound, since+j.shortest(types).Seconds(), since+rest)
+		bound = max(bound, since+j.Shortest(types).Seconds(), since+rest)
 	}
 	return bound
 }
@@ -135,7 +123,7 @@ func makespanBound(w *Workload, types []string, needs []float64) float64 {
 // relaxations: every job runs at once as fast as alone, and one machine that
 // does the jobs in turn, shortest remaining first, each for as long as it
 // takes all cards together at least.
-func flowBound(w *Workload, types []string, needs []float64) float64 {
+func flowBound(w *workload.Workload, types []string, needs []float64) float64 {
 	alone := 0.0
 	var q remaining
 	flow, now := 0.0, 0.0
@@ -155,7 +143,7 @@ func flowBound(w *Workload, types []string, needs []float64) float64 {
 	}
 	for i := range w.Jobs {
 		j := &w.Jobs[i]
-		alone += j.shortest(types).Seconds()
+		alone += j.Shortest(types).Seconds()
 		run(j.Submit.Seconds())
 		heap.Push(&q, pending{needs[i], j.Submit.Seconds()})
 	}

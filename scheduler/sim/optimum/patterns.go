@@ -1,9 +1,13 @@
-package sim
+package optimum
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
 // Pattern bounds. A pattern is a set of jobs that lie on one card together;
@@ -27,12 +31,12 @@ import (
 
 // class is jobs that are alike, or that are taken for alike in their favour.
 type class struct {
-	load  []Load    // by type, as the model of interference sees it
-	speed []float64 // by type, 1 on the best; 0 where it may not run
-	milli int64     // declared share, enforced; 0 is none
-	alone bool      // exclusive
-	work  float64   // seconds on the best type, for each card
-	count int       // jobs, a gang for each of its cards
+	load  []slowdown.Load // by type, as the model of interference sees it
+	speed []float64       // by type, 1 on the best; 0 where it may not run
+	milli int64           // declared share, enforced; 0 is none
+	alone bool            // exclusive
+	work  float64         // seconds on the best type, for each card
+	count int             // jobs, a gang for each of its cards
 }
 
 // cardType is cards that are alike.
@@ -49,7 +53,7 @@ const maxPatterns = 20_000
 
 // prices are dual prices by job, in seconds of the whole fleet for a second of
 // the job's shortest run time on one card; nil when the patterns are too many.
-func prices(w *Workload, f *Fleet, world Interference, useMemory bool, shares int) []float64 {
+func prices(w *workload.Workload, f *workload.Fleet, world slowdown.Interference, useMemory bool, shares int) []float64 {
 	types := cardTypes(f, useMemory, shares)
 	most := 0
 	for _, t := range types {
@@ -79,22 +83,22 @@ func prices(w *Workload, f *Fleet, world Interference, useMemory bool, shares in
 
 // cardTypes merges the nodes of a fleet by type, in order of name. Of cards
 // that differ in memory or sharing the most generous stands for all.
-func cardTypes(f *Fleet, useMemory bool, shares int) []cardType {
+func cardTypes(f *workload.Fleet, useMemory bool, shares int) []cardType {
 	var out []cardType
-	for _, name := range f.types() {
+	for _, name := range f.Types() {
 		t := cardType{name: name}
 		for _, s := range f.Nodes {
-			if s.GPUs == 0 || typeOf(s) != name {
+			if s.GPUs == 0 || s.Type() != name {
 				continue
 			}
 			k := shares
 			if k == 0 {
-				k = int(orElse(int64(s.MaxShares), orElse(int64(f.MaxShares), defaultShares)))
+				k = cmp.Or(s.MaxShares, f.Shares())
 			}
 			t.cards += s.Count * s.GPUs
 			t.shares = max(t.shares, k)
 			if useMemory {
-				t.memMiB = max(t.memMiB, orElse(s.MemMiB, defaultMemMiB))
+				t.memMiB = max(t.memMiB, cmp.Or(s.MemMiB, workload.DefaultMemMiB))
 			}
 		}
 		out = append(out, t)
@@ -130,7 +134,7 @@ type traits struct {
 // apart, utilization and memory are rounded down and speeds up, ever coarser;
 // nil when that is not enough. The second result is the class of each job, -1
 // for those without cards.
-func classify(w *Workload, types []cardType, limit int, world Interference) ([]class, []int) {
+func classify(w *workload.Workload, types []cardType, limit int, world slowdown.Interference) ([]class, []int) {
 	for _, step := range []struct {
 		milli, mem int64
 		speed      float64
@@ -165,29 +169,29 @@ func classify(w *Workload, types []cardType, limit int, world Interference) ([]c
 }
 
 // best is the least run time of a job in seconds.
-func best(j *Job, types []cardType) float64 {
+func best(j *workload.Job, types []cardType) float64 {
 	names := make([]string, len(types))
 	for i, t := range types {
 		names[i] = t.name
 	}
-	return j.shortest(names).Seconds()
+	return j.Shortest(names).Seconds()
 }
 
-func classOf(j *Job, types []cardType, milliStep, memStep int64, speedStep float64, world Interference) (class, traits) {
+func classOf(j *workload.Job, types []cardType, milliStep, memStep int64, speedStep float64, world slowdown.Interference) (class, traits) {
 	c := class{milli: j.Milli, alone: j.Milli == 1000}
 	tr := traits{milli: c.milli, alone: c.alone}
 	switch world.(type) {
-	case Free, Curve, Linear: // they look at figures only
+	case slowdown.Free, slowdown.Curve, slowdown.Linear: // they look at figures only
 	default:
 		tr.model, tr.stages = j.Model, j.Stages
 	}
 	shortest := best(j, types)
 	var key strings.Builder
 	for _, t := range types {
-		o := j.on(t.name)
-		l := Load{Milli: orElse(o.UsedMilli, orElse(j.Milli, 1000)) / milliStep * milliStep, MemMiB: o.MemMiB / memStep * memStep, Model: tr.model, Stages: tr.stages}
+		o := j.Figures(t.name)
+		l := slowdown.Load{Milli: cmp.Or(o.UsedMilli, cmp.Or(j.Milli, 1000)) / milliStep * milliStep, MemMiB: o.MemMiB / memStep * memStep, Model: tr.model, Stages: tr.stages}
 		v := 0.0
-		if allowed(j, t.name) && o.Duration > 0 {
+		if j.MayUse(t.name) && o.Duration > 0 {
 			v = min(1, math.Ceil(shortest/o.Duration.Seconds()/speedStep)*speedStep)
 		}
 		c.load, c.speed = append(c.load, l), append(c.speed, v)
@@ -210,7 +214,7 @@ func appendKey(b []byte, vs ...int64) []byte {
 type program struct {
 	classes []class
 	types   []cardType
-	world   Interference
+	world   slowdown.Interference
 	cols    []column
 }
 
@@ -252,7 +256,7 @@ func (lp *program) extend(t int, set []int, from int, mem, milli int64) {
 }
 
 func (lp *program) column(t int, set []int) column {
-	loads, speeds := make([]Load, len(set)), make([]float64, len(set))
+	loads, speeds := make([]slowdown.Load, len(set)), make([]float64, len(set))
 	for i, c := range set {
 		loads[i], speeds[i] = lp.classes[c].load[t], 1
 	}

@@ -1,6 +1,7 @@
-package sim
+package workload
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sort"
@@ -40,13 +41,14 @@ type Fleet struct {
 	Islands bool `yaml:"islands"`
 }
 
+// What is taken where a description says nothing; what is plenty is counted nowhere.
 const (
 	defaultShares  = 3
-	defaultMemMiB  = 16 << 10
+	DefaultMemMiB  = 16 << 10
 	maxFleetNodes  = 100_000
 	maxFleetGPUs   = 1_000_000
-	plentyCPUMilli = 1 << 40
-	plentyMemMiB   = 1 << 40
+	PlentyCPUMilli = 1 << 40
+	PlentyMemMiB   = 1 << 40
 )
 
 // Check tells what is wrong with the description of a fleet.
@@ -121,19 +123,23 @@ func (f *Fleet) Holds() int {
 	return most
 }
 
-// types lists the types of card, sorted.
-func (f *Fleet) types() []string {
+// Shares is how many jobs may lie on a card that says nothing itself.
+func (f *Fleet) Shares() int { return cmp.Or(f.MaxShares, defaultShares) }
+
+// Types lists the types of card, sorted.
+func (f *Fleet) Types() []string {
 	var out []string
 	for _, s := range f.Nodes {
-		if s.GPUs > 0 && !slices.Contains(out, typeOf(s)) {
-			out = append(out, typeOf(s))
+		if s.GPUs > 0 && !slices.Contains(out, s.Type()) {
+			out = append(out, s.Type())
 		}
 	}
 	sort.Strings(out)
 	return out
 }
 
-func typeOf(s NodeSpec) string {
+// Type is the type of its cards, "gpu" where none is named.
+func (s *NodeSpec) Type() string {
 	if s.GPUType == "" {
 		return "gpu"
 	}
@@ -164,7 +170,7 @@ func (f *Fleet) pooled() ([]NodeSpec, []island) {
 		one := s
 		one.Count, one.GPUs, one.CPUMilli, one.HostMemMiB = 1, s.Count*s.GPUs, int64(s.Count)*s.CPUMilli, int64(s.Count)*s.HostMemMiB
 		i := slices.IndexFunc(out, func(o NodeSpec) bool {
-			return typeOf(o) == typeOf(s) && o.MemMiB == s.MemMiB && o.IdleW == s.IdleW && o.MaxW == s.MaxW && o.MaxShares == s.MaxShares && s.GPUs > 0 && o.GPUs > 0
+			return o.Type() == s.Type() && o.MemMiB == s.MemMiB && o.IdleW == s.IdleW && o.MaxW == s.MaxW && o.MaxShares == s.MaxShares && s.GPUs > 0 && o.GPUs > 0
 		})
 		if i < 0 {
 			i = len(out)
@@ -184,28 +190,24 @@ func (f *Fleet) pooled() ([]NodeSpec, []island) {
 	return out, islands
 }
 
-// build makes the nodes as agents would report them, sorted by id.
-func (f *Fleet) build() []*cluster.Node {
+// Build makes the nodes as agents would report them, sorted by id.
+func (f *Fleet) Build() []*cluster.Node {
 	specs, islands := f.Nodes, make([]island, len(f.Nodes))
 	if f.Pool {
 		specs, islands = f.pooled()
-	}
-	shares := f.MaxShares
-	if shares == 0 {
-		shares = defaultShares
 	}
 	var out []*cluster.Node
 	for k, s := range specs {
 		for range s.Count {
 			n := &cluster.Node{
 				ID: cluster.NodeID(fmt.Sprintf("n%06d", len(out))), State: cluster.NodeReady, BootID: "b",
-				CPUMilli: orElse(s.CPUMilli, plentyCPUMilli), MemMiB: orElse(s.HostMemMiB, plentyMemMiB),
+				CPUMilli: cmp.Or(s.CPUMilli, PlentyCPUMilli), MemMiB: cmp.Or(s.HostMemMiB, PlentyMemMiB),
 			}
 			for i := range s.GPUs {
-				mem := orElse(s.MemMiB, defaultMemMiB)
+				mem := cmp.Or(s.MemMiB, DefaultMemMiB)
 				n.GPUs = append(n.GPUs, cluster.GPU{
-					ID: cluster.GPUID(fmt.Sprintf("GPU-%s-%05d", n.ID, i)), Index: i, Type: typeOf(s), NUMA: islands[k].of(i),
-					MemMiB: mem, SellableMiB: cluster.Sellable(mem, f.ReservedMiB, 0), MaxShares: int(orElse(int64(s.MaxShares), int64(shares))), CapMode: "sim",
+					ID: cluster.GPUID(fmt.Sprintf("GPU-%s-%05d", n.ID, i)), Index: i, Type: s.Type(), NUMA: islands[k].of(i),
+					MemMiB: mem, SellableMiB: cluster.Sellable(mem, f.ReservedMiB, 0), MaxShares: cmp.Or(s.MaxShares, f.Shares()), CapMode: "sim",
 				})
 			}
 			out = append(out, n)
@@ -214,22 +216,15 @@ func (f *Fleet) build() []*cluster.Node {
 	return out
 }
 
-func orElse(v, d int64) int64 {
-	if v == 0 {
-		return d
-	}
-	return v
-}
-
-// power returns the idle and busy draw of each type, nil when unknown.
-func (f *Fleet) power() map[string][2]int64 {
+// Power returns the idle and busy draw of each type, nil when unknown.
+func (f *Fleet) Power() map[string][2]int64 {
 	out := map[string][2]int64{}
 	for _, s := range f.Nodes {
 		if s.GPUs > 0 {
 			if s.MaxW == 0 {
 				return nil
 			}
-			out[typeOf(s)] = [2]int64{s.IdleW, s.MaxW}
+			out[s.Type()] = [2]int64{s.IdleW, s.MaxW}
 		}
 	}
 	return out

@@ -1,4 +1,4 @@
-package sim
+package optimum
 
 import (
 	"fmt"
@@ -9,13 +9,19 @@ import (
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/optimize/convex/lp"
 	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/cluster/draws"
+	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
+var _ = draws.Fixed()
+
 // drawSmall draws jobs of one card.
-func drawSmall(t *rapid.T, most int) *Workload {
-	w := &Workload{Name: "small"}
+func drawSmall(t *rapid.T, most int) *workload.Workload {
+	w := &workload.Workload{Name: "small"}
 	for i := range rapid.IntRange(1, most).Draw(t, "jobs") {
-		w.Jobs = append(w.Jobs, Job{
+		w.Jobs = append(w.Jobs, workload.Job{
 			ID: fmt.Sprintf("j%d", i), Duration: time.Duration(rapid.IntRange(1, 60).Draw(t, "minutes")) * time.Minute, GPUs: 1,
 			UsedMilli: rapid.Int64Range(50, 1000).Draw(t, "milli"), MemMiB: rapid.Int64Range(500, 8000).Draw(t, "mem"),
 		})
@@ -23,8 +29,8 @@ func drawSmall(t *rapid.T, most int) *Workload {
 	return w
 }
 
-func drawWorld(t *rapid.T) Interference {
-	return rapid.SampledFrom([]Interference{DefaultCurve(), Free{}, Linear{Beside: 0.35}, Curve{Beside: 0.2, Over: 0.5}}).Draw(t, "world")
+func drawWorld(t *rapid.T) slowdown.Interference {
+	return rapid.SampledFrom([]slowdown.Interference{slowdown.DefaultCurve(), slowdown.Free{}, slowdown.Linear{Beside: 0.35}, slowdown.Curve{Beside: 0.2, Over: 0.5}}).Draw(t, "world")
 }
 
 // TestPatternBound holds the bound by patterns against the optimum by search,
@@ -33,19 +39,18 @@ func TestPatternBound(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w, world := drawSmall(t, 6), drawWorld(t)
-		f := Homogeneous(1, rapid.IntRange(1, 2).Draw(t, "cards"), "T4", 8000)
+		f := workload.Homogeneous(1, rapid.IntRange(1, 2).Draw(t, "cards"), "T4", 8000)
 		f.MaxShares = rapid.IntRange(1, 3).Draw(t, "shares")
 		best, err := ShortestMakespan(w, &f, world)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &Result{}
 		w.Sort()
-		bounds(r, w, &f, world)
-		if b := *r.LowerBoundMakespan; b > best.Seconds()+1e-6 {
-			t.Fatalf("the bound of %g s is above the optimum of %g s", b, best.Seconds())
+		b, ok := Of(w, &f, world, false)
+		if !ok || b.Makespan > best.Seconds()+1e-6 {
+			t.Fatalf("the bound of %g s is above the optimum of %g s", b.Makespan, best.Seconds())
 		}
-		if a := *r.LowerBoundAlone; f.MaxShares == 1 && a > best.Seconds()+1e-6 {
+		if a := b.MakespanAlone; f.MaxShares == 1 && a > best.Seconds()+1e-6 {
 			t.Fatalf("the bound alone of %g s is above the optimum of %g s", a, best.Seconds())
 		}
 	})
@@ -57,10 +62,10 @@ func TestPricesObeyPatterns(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w, world := drawSmall(t, 40), drawWorld(t)
-		f := Fleet{MaxShares: rapid.IntRange(1, 4).Draw(t, "shares"), Nodes: []NodeSpec{{Count: 2, GPUs: 4, GPUType: "A", MemMiB: 16000}, {Count: 1, GPUs: 3, GPUType: "B", MemMiB: 8000}}}
+		f := workload.Fleet{MaxShares: rapid.IntRange(1, 4).Draw(t, "shares"), Nodes: []workload.NodeSpec{{Count: 2, GPUs: 4, GPUType: "A", MemMiB: 16000}, {Count: 1, GPUs: 3, GPUType: "B", MemMiB: 8000}}}
 		for i := range w.Jobs {
 			w.Jobs[i].GPUs = rapid.IntRange(1, 4).Draw(t, "gpus")
-			w.Jobs[i].On = []OnType{{Type: "B", Duration: w.Jobs[i].Duration * time.Duration(rapid.IntRange(1, 4).Draw(t, "slower"))}}
+			w.Jobs[i].On = []workload.OnType{{Type: "B", Duration: w.Jobs[i].Duration * time.Duration(rapid.IntRange(1, 4).Draw(t, "slower"))}}
 		}
 		types := cardTypes(&f, true, 0)
 		classes, of := classify(w, types, classLimit(f.MaxShares), world)
@@ -104,7 +109,7 @@ func TestSimplexAgrees(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w, world := drawSmall(t, 7), drawWorld(t)
-		f := Homogeneous(1, 3, "T4", 12000)
+		f := workload.Homogeneous(1, 3, "T4", 12000)
 		types := cardTypes(&f, true, 0)
 		classes, _ := classify(w, types, 40, world)
 		p := program{classes: classes, types: types, world: world}
@@ -146,7 +151,7 @@ func TestCardsBound(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawSmall(t, 9)
-		f := Homogeneous(1, 9, "T4", 8000)
+		f := workload.Homogeneous(1, 9, "T4", 8000)
 		f.MaxShares = rapid.IntRange(1, 3).Draw(t, "shares")
 		best, err := FewestCards(w, &f)
 		if err != nil {
@@ -161,24 +166,24 @@ func TestCardsBound(t *testing.T) {
 
 func TestKnownOptima(t *testing.T) {
 	t.Parallel()
-	job := func(minutes int, milli, mem int64) Job {
-		return Job{ID: fmt.Sprint(minutes, milli, mem), Duration: time.Duration(minutes) * time.Minute, GPUs: 1, UsedMilli: milli, MemMiB: mem}
+	job := func(minutes int, milli, mem int64) workload.Job {
+		return workload.Job{ID: fmt.Sprint(minutes, milli, mem), Duration: time.Duration(minutes) * time.Minute, GPUs: 1, UsedMilli: milli, MemMiB: mem}
 	}
 	for name, c := range map[string]struct {
-		jobs    []Job
+		jobs    []workload.Job
 		cards   int
 		minutes float64
 		fewest  int
 	}{
-		"nobody minds":         {[]Job{job(10, 300, 100), job(10, 300, 100), job(10, 300, 100)}, 1, 10, 1},
-		"memory parts them":    {[]Job{job(10, 300, 6000), job(10, 300, 6000)}, 1, 20, 2},
-		"a fourth waits":       {[]Job{job(10, 100, 1), job(10, 100, 1), job(10, 100, 1), job(5, 100, 1)}, 1, 15, 2},
-		"two cards":            {[]Job{job(10, 600, 6000), job(6, 600, 6000), job(5, 600, 6000)}, 2, 11, 3},
-		"a short one squeezes": {[]Job{job(30, 500, 5000), job(10, 500, 3000), job(20, 500, 3000)}, 1, 30, 2},
+		"nobody minds":         {[]workload.Job{job(10, 300, 100), job(10, 300, 100), job(10, 300, 100)}, 1, 10, 1},
+		"memory parts them":    {[]workload.Job{job(10, 300, 6000), job(10, 300, 6000)}, 1, 20, 2},
+		"a fourth waits":       {[]workload.Job{job(10, 100, 1), job(10, 100, 1), job(10, 100, 1), job(5, 100, 1)}, 1, 15, 2},
+		"two cards":            {[]workload.Job{job(10, 600, 6000), job(6, 600, 6000), job(5, 600, 6000)}, 2, 11, 3},
+		"a short one squeezes": {[]workload.Job{job(30, 500, 5000), job(10, 500, 3000), job(20, 500, 3000)}, 1, 30, 2},
 	} {
-		w := &Workload{Jobs: c.jobs}
-		f := Homogeneous(1, c.cards, "T4", 8000)
-		got, err := ShortestMakespan(w, &f, Free{})
+		w := &workload.Workload{Jobs: c.jobs}
+		f := workload.Homogeneous(1, c.cards, "T4", 8000)
+		got, err := ShortestMakespan(w, &f, slowdown.Free{})
 		if err != nil || math.Abs(got.Minutes()-c.minutes) > 1e-6 {
 			t.Errorf("%s: %g minutes, %v; want %g", name, got.Minutes(), err, c.minutes)
 		}
@@ -186,15 +191,15 @@ func TestKnownOptima(t *testing.T) {
 			t.Errorf("%s: %d cards, %v; want %d", name, n, err, c.fewest)
 		}
 	}
-	f := Homogeneous(1, 1, "T4", 8000)
-	pair := &Workload{Jobs: []Job{job(60, 600, 1000), job(60, 600, 1000)}}
-	sold, err := ShortestMakespan(pair, &f, DefaultCurve()) // 1 + 0.06 + 0.2 times as long
-	within, werr := ShortestMakespanWithin(pair, &f, DefaultCurve())
+	f := workload.Homogeneous(1, 1, "T4", 8000)
+	pair := &workload.Workload{Jobs: []workload.Job{job(60, 600, 1000), job(60, 600, 1000)}}
+	sold, err := ShortestMakespan(pair, &f, slowdown.DefaultCurve()) // 1 + 0.06 + 0.2 times as long
+	within, werr := ShortestMakespanWithin(pair, &f, slowdown.DefaultCurve())
 	if err != nil || werr != nil || math.Abs(sold.Minutes()-75.6) > 1e-6 || within != 2*time.Hour {
 		t.Errorf("two of 60 %%: %s, %v; without overselling %s, %v; want 1h15m36s and 2h", sold, err, within, werr)
 	}
-	for _, bad := range []Job{{ID: "gang", GPUs: 2, Duration: 1}, {ID: "late", GPUs: 1, Submit: 1, Duration: 1}, {ID: "big", GPUs: 1, Duration: 1, MemMiB: 9000}} {
-		if _, err := ShortestMakespan(&Workload{Jobs: []Job{bad}}, &f, Free{}); err == nil {
+	for _, bad := range []workload.Job{{ID: "gang", GPUs: 2, Duration: 1}, {ID: "late", GPUs: 1, Submit: 1, Duration: 1}, {ID: "big", GPUs: 1, Duration: 1, MemMiB: 9000}} {
+		if _, err := ShortestMakespan(&workload.Workload{Jobs: []workload.Job{bad}}, &f, slowdown.Free{}); err == nil {
 			t.Errorf("%s: was solved", bad.ID)
 		}
 	}
