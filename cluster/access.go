@@ -50,7 +50,7 @@ func (a Access) With(list string, names []string) Access {
 func (a Access) Check() error {
 	for list := range a {
 		if !slices.Contains(AccessLists(), list) {
-			return Errorf(CodeInvalid, "access: %s is no list; there are %s", quoteShort(list), strings.Join(AccessLists(), ", "))
+			return Errorf(CodeInvalid, "access: %s is no list; there are %s", QuoteShort(list), strings.Join(AccessLists(), ", "))
 		}
 	}
 	for _, list := range AccessLists() {
@@ -61,9 +61,9 @@ func (a Access) Check() error {
 		for i, s := range names {
 			switch {
 			case s == "" || len(s) > MaxNameLen || strings.ContainsAny(s, ", \t\n"):
-				return Errorf(CodeInvalid, "%s: %s must have 1 to %d characters, none of them a space or comma", list, quoteShort(s), MaxNameLen)
+				return Errorf(CodeInvalid, "%s: %s must have 1 to %d characters, none of them a space or comma", list, QuoteShort(s), MaxNameLen)
 			case i > 0 && names[i-1] >= s:
-				return Errorf(CodeInvalid, "%s: %s is out of order, or there twice", list, quoteShort(s))
+				return Errorf(CodeInvalid, "%s: %s is out of order, or there twice", list, QuoteShort(s))
 			}
 		}
 	}

@@ -207,7 +207,7 @@ func ParseArray(s string) (*Array, error) {
 	if has {
 		n, err := strconv.ParseUint(limit, 10, 32)
 		if err != nil || n < 1 || n > MaxThrottle || limit[0] == '+' {
-			return nil, Errorf(CodeInvalid, "array %s: after %% stands how many tasks may run at once, 1 to %d; leave it out for no limit", quoteShort(s), MaxThrottle)
+			return nil, Errorf(CodeInvalid, "array %s: after %% stands how many tasks may run at once, 1 to %d; leave it out for no limit", QuoteShort(s), MaxThrottle)
 		}
 		a.Throttle = int(n)
 	}
@@ -233,7 +233,7 @@ func ParseTasks(s string) (Tasks, error) {
 
 func parseRun(part string) (TaskRun, error) {
 	bad := func(why string) (TaskRun, error) {
-		return TaskRun{}, Errorf(CodeInvalid, "array: %s %s; want numbers and ranges such as 1-100, 0-9:3 or 1,5,9", quoteShort(part), why)
+		return TaskRun{}, Errorf(CodeInvalid, "array: %s %s; want numbers and ranges such as 1-100, 0-9:3 or 1,5,9", QuoteShort(part), why)
 	}
 	number := func(s string) (uint32, bool) {
 		n, err := strconv.ParseUint(s, 10, 32)
@@ -261,7 +261,7 @@ func parseRun(part string) (TaskRun, error) {
 	case r.First > r.Last:
 		return bad("counts down")
 	case r.Last > MaxTaskID:
-		return TaskRun{}, Errorf(CodeInvalid, "array: %s goes beyond %d, the greatest task number", quoteShort(part), MaxTaskID)
+		return TaskRun{}, Errorf(CodeInvalid, "array: %s goes beyond %d, the greatest task number", QuoteShort(part), MaxTaskID)
 	}
 	return r, nil
 }

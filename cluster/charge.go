@@ -109,12 +109,12 @@ func ran(started, ended, now Time) time.Duration {
 func (a *Attempt) Charge(now Time) Charge {
 	t := a.Ran(now)
 	gpu, core := a.Rate()
-	return Charge{GPU: timesMilli(t, gpu), Core: timesMilli(t, core)}
+	return Charge{GPU: TimesMilli(t, gpu), Core: TimesMilli(t, core)}
 }
 
-// timesMilli is t × milli / 1000 in whole microseconds, and at most what can be
+// TimesMilli is t × milli / 1000 in whole microseconds, and at most what can be
 // told: 146 years of one GPU.
-func timesMilli(t time.Duration, milli int64) time.Duration {
+func TimesMilli(t time.Duration, milli int64) time.Duration {
 	us := t.Microseconds()
 	if milli > 0 && us/1000 > math.MaxInt64/2000/milli {
 		return math.MaxInt64 / 2

@@ -53,13 +53,13 @@ func (s *Spec) checkEnv() error {
 		key, _, ok := strings.Cut(line, "=")
 		switch {
 		case !ok || key == "":
-			return Errorf(CodeInvalid, "env[%d] %s: must be NAME=value", i, quoteShort(line))
+			return Errorf(CodeInvalid, "env[%d] %s: must be NAME=value", i, QuoteShort(line))
 		case strings.IndexByte(line, 0) >= 0:
-			return Errorf(CodeInvalid, "env[%d] %s: holds a NUL byte", i, quoteShort(key))
+			return Errorf(CodeInvalid, "env[%d] %s: holds a NUL byte", i, QuoteShort(key))
 		case len(line) > MaxEnvLine:
-			return Errorf(CodeInvalid, "env[%d] %s: %d bytes, at most %d are allowed", i, quoteShort(key), len(line), MaxEnvLine)
+			return Errorf(CodeInvalid, "env[%d] %s: %d bytes, at most %d are allowed", i, QuoteShort(key), len(line), MaxEnvLine)
 		case strings.HasPrefix(key, reservedEnv):
-			return Errorf(CodeInvalid, "env[%d] %s: names beginning with %s are set by Berth itself", i, quoteShort(key), reservedEnv)
+			return Errorf(CodeInvalid, "env[%d] %s: names beginning with %s are set by Berth itself", i, QuoteShort(key), reservedEnv)
 		}
 	}
 	return nil
@@ -68,11 +68,11 @@ func (s *Spec) checkEnv() error {
 func (s *Spec) checkPaths() error {
 	if s.Dir != "" {
 		if !path.IsAbs(s.Dir) || path.Clean(s.Dir) != s.Dir {
-			return Errorf(CodeInvalid, "dir %s: must be an absolute path without '..', '.' or double slashes", quoteShort(s.Dir))
+			return Errorf(CodeInvalid, "dir %s: must be an absolute path without '..', '.' or double slashes", QuoteShort(s.Dir))
 		}
 		for _, bad := range []string{"/proc", "/sys", "/dev"} {
 			if s.Dir == bad || strings.HasPrefix(s.Dir, bad+"/") {
-				return Errorf(CodeInvalid, "dir %s: may not lie under %s", quoteShort(s.Dir), bad)
+				return Errorf(CodeInvalid, "dir %s: may not lie under %s", QuoteShort(s.Dir), bad)
 			}
 		}
 	}
@@ -83,7 +83,7 @@ func (s *Spec) checkPaths() error {
 			return Errorf(CodeInvalid, "%s: %d bytes, at most %d are allowed", p.field, len(p.v), MaxPathLen)
 		}
 		if strings.ContainsAny(p.v, "\x00\n\r\x1b") {
-			return Errorf(CodeInvalid, "%s %s: holds a control character", p.field, quoteShort(p.v))
+			return Errorf(CodeInvalid, "%s %s: holds a control character", p.field, QuoteShort(p.v))
 		}
 	}
 	return s.checkText()
@@ -102,7 +102,7 @@ func (s *Spec) checkText() error {
 			return Errorf(CodeInvalid, "%s: %d bytes, at most %d are allowed", p.field, len(p.v), p.max)
 		}
 		if !utf8.ValidString(p.v) {
-			return Errorf(CodeInvalid, "%s %s: is not UTF-8", p.field, quoteShort(p.v))
+			return Errorf(CodeInvalid, "%s %s: is not UTF-8", p.field, QuoteShort(p.v))
 		}
 	}
 	return nil
@@ -180,7 +180,7 @@ func (s *Spec) checkGoals() error {
 	case s.Deadline > 0 && s.DeadlineIn > 0:
 		return Errorf(CodeInvalid, "deadline: is given as a time and as a span; give one")
 	case s.Objective != "" && !slices.Contains(Objectives(), s.Objective):
-		return Errorf(CodeInvalid, "objective %s: must be one of %s", quoteShort(string(s.Objective)), strings.Join(names, ", "))
+		return Errorf(CodeInvalid, "objective %s: must be one of %s", QuoteShort(string(s.Objective)), strings.Join(names, ", "))
 	case s.MaxPowerW < 0 || s.MaxPowerW > most:
 		return Errorf(CodeInvalid, "max_power: %d W is outside 0 to %d", s.MaxPowerW, most)
 	case s.MaxCostMilli < 0 || s.MaxCostMilli > most:

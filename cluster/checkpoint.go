@@ -46,7 +46,7 @@ func ParseCheckpoint(text string) (Checkpoint, error) {
 	name, grace, timed := strings.Cut(text, "@")
 	c := Checkpoint{Signal: strings.TrimPrefix(strings.ToUpper(name), "SIG"), Grace: DefaultCheckpointGrace}
 	if c.Signal == "" {
-		return Checkpoint{}, Errorf(CodeInvalid, "checkpoint %s: want SIGNAL or SIGNAL@GRACE, such as USR1@60s", quoteShort(text))
+		return Checkpoint{}, Errorf(CodeInvalid, "checkpoint %s: want SIGNAL or SIGNAL@GRACE, such as USR1@60s", QuoteShort(text))
 	}
 	if timed {
 		d, err := time.ParseDuration(grace)
@@ -54,7 +54,7 @@ func ParseCheckpoint(text string) (Checkpoint, error) {
 			d, err = time.Duration(n)*time.Second, nil
 		}
 		if err != nil {
-			return Checkpoint{}, Errorf(CodeInvalid, "checkpoint %s: the grace %s is not a time; want seconds or a span, such as USR1@60 or USR1@2m", quoteShort(text), quoteShort(grace))
+			return Checkpoint{}, Errorf(CodeInvalid, "checkpoint %s: the grace %s is not a time; want seconds or a span, such as USR1@60 or USR1@2m", QuoteShort(text), QuoteShort(grace))
 		}
 		c.Grace = d
 	}
@@ -70,7 +70,7 @@ func (c Checkpoint) Check() error {
 	case c == Checkpoint{}:
 		return nil
 	case !slices.Contains(CheckpointSignals(), c.Signal):
-		return Errorf(CodeInvalid, "checkpoint: signal %s is not one of %s", quoteShort(c.Signal), strings.Join(CheckpointSignals(), ", "))
+		return Errorf(CodeInvalid, "checkpoint: signal %s is not one of %s", QuoteShort(c.Signal), strings.Join(CheckpointSignals(), ", "))
 	case c.Grace < MinCheckpointGrace || c.Grace > MaxCheckpointGrace:
 		return Errorf(CodeInvalid, "checkpoint: a grace of %s is outside %s to %s", TimeText(c.Grace), TimeText(MinCheckpointGrace), TimeText(MaxCheckpointGrace))
 	}

@@ -58,16 +58,16 @@ func ParseMount(text string) (Mount, error) {
 	m := Mount{Source: parts[0], Target: parts[0]}
 	switch {
 	case len(parts) > 3:
-		return m, Errorf(CodeInvalid, "mount %s: has %d colons; want SOURCE:TARGET or SOURCE:TARGET:ro, and no colon in a path", quoteShort(text), len(parts)-1)
+		return m, Errorf(CodeInvalid, "mount %s: has %d colons; want SOURCE:TARGET or SOURCE:TARGET:ro, and no colon in a path", QuoteShort(text), len(parts)-1)
 	case len(parts) == 3 && parts[2] != "ro" && parts[2] != "rw":
-		return m, Errorf(CodeInvalid, "mount %s: ends in %s; want SOURCE:TARGET, or ro or rw after it", quoteShort(text), quoteShort(parts[2]))
+		return m, Errorf(CodeInvalid, "mount %s: ends in %s; want SOURCE:TARGET, or ro or rw after it", QuoteShort(text), QuoteShort(parts[2]))
 	case len(parts) == 3:
 		m.ReadOnly = parts[2] == "ro"
 	}
 	if len(parts) > 1 {
 		m.Target = parts[1]
 	}
-	return m, m.check(quoteShort(text))
+	return m, m.check(QuoteShort(text))
 }
 
 // String is the form that ParseMount reads.
@@ -123,18 +123,18 @@ func (s *Spec) checkContainer() error {
 		return Errorf(CodeInvalid, "net and nodes: a job on %d nodes needs their network; drop --net none, or ask for one node", s.Nodes)
 	}
 	if c.Network != "" && !slices.Contains(Networks(), c.Network) {
-		return Errorf(CodeInvalid, "net %s: must be host or none", quoteShort(string(c.Network)))
+		return Errorf(CodeInvalid, "net %s: must be host or none", QuoteShort(string(c.Network)))
 	}
 	if len(c.Mounts) > MaxMounts {
 		return Errorf(CodeInvalid, "mount: %d of them, at most %d are allowed; mount a directory above", len(c.Mounts), MaxMounts)
 	}
 	targets := map[string]struct{}{}
 	for _, m := range c.Mounts {
-		if err := m.check(quoteShort(m.String())); err != nil {
+		if err := m.check(QuoteShort(m.String())); err != nil {
 			return err
 		}
 		if _, twice := targets[m.Target]; twice {
-			return Errorf(CodeInvalid, "mount: target %s is named twice", quoteShort(m.Target))
+			return Errorf(CodeInvalid, "mount: target %s is named twice", QuoteShort(m.Target))
 		}
 		targets[m.Target] = struct{}{}
 	}

@@ -82,7 +82,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	t.Parallel()
 	a := secretive(7, 1000, 1).Last()
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
-		if text := fmt.Sprintf(verb, *a) + fmt.Sprintf(verb, Start{Secret: a.Secret}); strings.Contains(text, "0123456789abcdef") {
+		if text := fmt.Sprintf(verb, *a); strings.Contains(text, "0123456789abcdef") {
 			t.Errorf("%s prints %s", verb, text)
 		}
 	}

@@ -43,13 +43,13 @@ func parseDepend(kind DependKind, s string) (Dependency, error) {
 func (d *Dependency) check(s *Spec) error {
 	switch {
 	case d.Delay < 0 || d.Delay > MaxDependDelay || d.Delay%time.Minute != 0 || d.Delay > 0 && d.Kind != After:
-		return Errorf(CodeInvalid, "dependency %s: only after has a delay, in whole minutes, at most %d of them", quoteShort(d.String()), int64(MaxDependDelay/time.Minute))
+		return Errorf(CodeInvalid, "dependency %s: only after has a delay, in whole minutes, at most %d of them", QuoteShort(d.String()), int64(MaxDependDelay/time.Minute))
 	case d.Task > MaxTaskID || d.OneTask && d.Kind == Singleton:
-		return Errorf(CodeInvalid, "dependency %s: a task is 0 to %d", quoteShort(d.String()), MaxTaskID)
+		return Errorf(CodeInvalid, "dependency %s: a task is 0 to %d", QuoteShort(d.String()), MaxTaskID)
 	case d.Kind == AfterCorr && s.Array == nil:
-		return Errorf(CodeInvalid, "dependency %s: aftercorr is between the tasks of two arrays with equal numbers; give --array, or use afterok", quoteShort(d.String()))
+		return Errorf(CodeInvalid, "dependency %s: aftercorr is between the tasks of two arrays with equal numbers; give --array, or use afterok", QuoteShort(d.String()))
 	case d.Kind == AfterCorr && d.OneTask:
-		return Errorf(CodeInvalid, "dependency %s: aftercorr names a whole array; leave out the task", quoteShort(d.String()))
+		return Errorf(CodeInvalid, "dependency %s: aftercorr names a whole array; leave out the task", QuoteShort(d.String()))
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 // Package cluster is the vocabulary of Berth: jobs, attempts, nodes, GPUs,
-// shares, the ledger that adds them up, plans, snapshots, and the errors that
-// users see. It imports nothing of ours, does no I/O, reads no clock and
+// shares, and the errors that users see. Packages beside it hold what stands on
+// these words: accounting, dispatch, ladder. It imports nothing of ours, does no I/O, reads no clock and
 // starts no goroutine, so that the scheduler, the state machine and the
 // simulator share one arithmetic.
 //

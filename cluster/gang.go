@@ -182,32 +182,6 @@ func (a *Attempt) AllGPUs() []GPUShare {
 	return out
 }
 
-// Berths yields all berths of the start by the rank of their nodes.
-func (s *Start) Berths() iter.Seq2[int, *Berth] {
-	return func(yield func(int, *Berth) bool) {
-		if !yield(0, &s.Berth) {
-			return
-		}
-		for i := range s.Rest {
-			if !yield(i+1, &s.Rest[i]) {
-				return
-			}
-		}
-	}
-}
-
-// AllGPUs are the shares of all nodes, those of the first one first.
-func (s *Start) AllGPUs() []GPUShare {
-	if len(s.Rest) == 0 {
-		return s.Berth.GPUs
-	}
-	var out []GPUShare
-	for _, b := range s.Berths() {
-		out = append(out, b.GPUs...)
-	}
-	return out
-}
-
 // Undone counts the attempts of j that were given up before any part of them
 // started.
 func (j *Job) Undone() int {

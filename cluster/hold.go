@@ -209,7 +209,7 @@ func ParseDepends(s string) (deps []Dependency, anyOf bool, err error) {
 	sep := ","
 	if strings.Contains(s, "?") {
 		if strings.Contains(s, ",") {
-			return nil, false, Errorf(CodeInvalid, "dependency %s: holds both , and ?; use , when all must be met and ? when one is enough", quoteShort(s))
+			return nil, false, Errorf(CodeInvalid, "dependency %s: holds both , and ?; use , when all must be met and ? when one is enough", QuoteShort(s))
 		}
 		sep, anyOf = "?", true
 	}
@@ -221,9 +221,9 @@ func ParseDepends(s string) (deps []Dependency, anyOf bool, err error) {
 		}
 		switch {
 		case !slices.Contains(DependKinds(), kind):
-			return nil, false, Errorf(CodeInvalid, "dependency %s: the kinds are after, afterany, afterok, afternotok, aftercorr and singleton", quoteShort(part))
+			return nil, false, Errorf(CodeInvalid, "dependency %s: the kinds are after, afterany, afterok, afternotok, aftercorr and singleton", QuoteShort(part))
 		case kind == Singleton && has:
-			return nil, false, Errorf(CodeInvalid, "dependency %s: singleton names no job", quoteShort(part))
+			return nil, false, Errorf(CodeInvalid, "dependency %s: singleton names no job", QuoteShort(part))
 		case kind == Singleton:
 			if d := (Dependency{Kind: kind}); !slices.Contains(deps, d) {
 				deps = append(deps, d)
@@ -233,7 +233,7 @@ func ParseDepends(s string) (deps []Dependency, anyOf bool, err error) {
 		for id := range strings.SplitSeq(ids, ":") {
 			d, err := parseDepend(kind, id)
 			if err != nil {
-				return nil, false, Errorf(CodeInvalid, "dependency %s: %v", quoteShort(part), err)
+				return nil, false, Errorf(CodeInvalid, "dependency %s: %v", QuoteShort(part), err)
 			}
 			if !slices.Contains(deps, d) {
 				deps = append(deps, d)
@@ -258,7 +258,7 @@ func (s *Spec) checkWaiting() error {
 	}
 	for _, d := range s.Depends {
 		if !slices.Contains(DependKinds(), d.Kind) || (d.Kind == Singleton) != (d.Job == 0) {
-			return Errorf(CodeInvalid, "dependency %s: want after, afterany, afterok, afternotok or aftercorr with a job, or singleton", quoteShort(d.String()))
+			return Errorf(CodeInvalid, "dependency %s: want after, afterany, afterok, afternotok or aftercorr with a job, or singleton", QuoteShort(d.String()))
 		}
 		if err := d.check(s); err != nil {
 			return err

@@ -108,7 +108,7 @@ func splitOutside(text string) ([]string, error) {
 	for i := range len(text) {
 		switch c := text[i]; {
 		case c == '[' && open, c == ']' && !open:
-			return nil, Errorf(CodeInvalid, "nodes: %q at byte %d of %s has no partner", c, i, quoteShort(text))
+			return nil, Errorf(CodeInvalid, "nodes: %q at byte %d of %s has no partner", c, i, QuoteShort(text))
 		case c == '[':
 			open = true
 		case c == ']':
@@ -118,7 +118,7 @@ func splitOutside(text string) ([]string, error) {
 		}
 	}
 	if open {
-		return nil, Errorf(CodeInvalid, "nodes: %s lacks a closing bracket", quoteShort(text))
+		return nil, Errorf(CodeInvalid, "nodes: %s lacks a closing bracket", QuoteShort(text))
 	}
 	return append(out, text[from:]), nil
 }
@@ -149,7 +149,7 @@ func (s *hostSet) add(at int, part string) error {
 		n, longest = min(n*made, MaxHostNames+1), longest-len(inside)-2+digits
 	}
 	if longest < 1 || longest > MaxNameLen {
-		return Errorf(CodeInvalid, "nodes: node %s: must have 1 to %d characters", quoteShort(part), MaxNameLen)
+		return Errorf(CodeInvalid, "nodes: node %s: must have 1 to %d characters", QuoteShort(part), MaxNameLen)
 	}
 	if s.made += n; len(s.brackets) == int(it.first) {
 		s.plain = append(s.plain, it.at)
@@ -199,7 +199,7 @@ func parseSpan(s string) (lo, hi, width int, err error) {
 		b = a
 	}
 	bad := func() (int, int, int, error) {
-		return 0, 0, 0, Errorf(CodeInvalid, "nodes: %s in brackets: want a number or a range such as 01-04", quoteShort(s))
+		return 0, 0, 0, Errorf(CodeInvalid, "nodes: %s in brackets: want a number or a range such as 01-04", QuoteShort(s))
 	}
 	lo, ok := digits(a)
 	hi, ok2 := digits(b)

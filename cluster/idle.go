@@ -91,13 +91,13 @@ func ParseIdlePolicy(text string) (IdlePolicy, error) {
 	for item := range strings.SplitSeq(text, ",") {
 		key, value, _ := strings.Cut(item, "=")
 		if seen[key] {
-			return IdlePolicy{}, Errorf(CodeInvalid, "idle: %s is there twice", quoteShort(key))
+			return IdlePolicy{}, Errorf(CodeInvalid, "idle: %s is there twice", QuoteShort(key))
 		}
 		seen[key] = true
 		if key == "below" {
 			f, err := strconv.ParseFloat(strings.TrimSuffix(value, "%"), 64)
 			if err != nil || !(f > 0 && f <= 50) {
-				return IdlePolicy{}, Errorf(CodeInvalid, "idle: below %s is no percentage above 0 and up to 50, such as 5%%", quoteShort(value))
+				return IdlePolicy{}, Errorf(CodeInvalid, "idle: below %s is no percentage above 0 and up to 50, such as 5%%", QuoteShort(value))
 			}
 			p.BelowMilli = max(1, int64(f*10))
 			continue
@@ -105,7 +105,7 @@ func ParseIdlePolicy(text string) (IdlePolicy, error) {
 		to := spans[key]
 		d, err := time.ParseDuration(value)
 		if to == nil || err != nil {
-			return IdlePolicy{}, Errorf(CodeInvalid, "idle: %s is not one of below=PERCENT, window, grace, warn, shrink, end and ok=TIME, such as warn=1h", quoteShort(item))
+			return IdlePolicy{}, Errorf(CodeInvalid, "idle: %s is not one of below=PERCENT, window, grace, warn, shrink, end and ok=TIME, such as warn=1h", QuoteShort(item))
 		}
 		*to = d
 	}

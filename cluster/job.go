@@ -1,6 +1,9 @@
 package cluster
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Owner is who submitted a job, as the kernel named them.
 type Owner struct {
@@ -247,4 +250,26 @@ const MaxNeighbours = 16
 type Exit struct {
 	// Code is 0–255; when Signal is not 0 it is 128+Signal, as shells say.
 	Code, Signal int32
+}
+
+// LatestEnd is until when a job that starts now is reckoned with: its time
+// limit, or else what nine in ten such predictions stay below, on the type of
+// GPU where that is longest. Of whom nobody knows anything it is for ever.
+func (j *Job) LatestEnd(now Time) Time {
+	longest := j.Spec.TimeLimit
+	if longest == 0 {
+		for i := range j.Estimates {
+			e := &j.Estimates[i]
+			// The ninth decile of a guess is 3 times the middle, of a confident
+			// prediction 1.5 times; see scheduler/rules/ends.go.
+			longest = max(longest, min(e.Duration, MaxTimeDays*24*time.Hour)/1000*time.Duration(3000-3*min(1000, max(0, e.ConfidenceMilli))/2))
+		}
+		if longest == 0 {
+			longest = 3 * min(j.Spec.Duration, MaxTimeDays*24*time.Hour)
+		}
+	}
+	if longest <= 0 || now > math.MaxInt64-Time(longest.Microseconds()) {
+		return math.MaxInt64
+	}
+	return now.Add(longest)
 }

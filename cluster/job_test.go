@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"testing"
-	"time"
 )
 
 func TestJobAttempts(t *testing.T) {
@@ -126,22 +125,5 @@ func TestError(t *testing.T) {
 	}
 	if Code(200).String() != "internal" {
 		t.Error("a code that is none of ours must tell nothing")
-	}
-}
-
-func TestQuantitiesInWords(t *testing.T) {
-	t.Parallel()
-	for v, want := range map[int64]string{0: "0", 1000: "1", 1500: "1.5", -3: "0", 64_000: "64"} {
-		if got := milli(v); got != want {
-			t.Errorf("milli(%d) = %q, want %q", v, got, want)
-		}
-	}
-	for v, want := range map[int64]string{0: "0 %", 4: "0 %", 5: "1 %", 1000: "100 %"} {
-		if got := percent(v); got != want {
-			t.Errorf("percent(%d) = %q, want %q", v, got, want)
-		}
-	}
-	if got := Time(0).Add(time.Second); got != 1_000_000 {
-		t.Errorf("a second is %d µs", got)
 	}
 }

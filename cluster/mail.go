@@ -69,7 +69,7 @@ func ParseMailEvents(text string) (MailEvents, error) {
 		default:
 			i := slices.Index(mailNames[:], name)
 			if i < 0 {
-				return 0, Errorf(CodeInvalid, "mail_type %s: want NONE, ALL or some of %s", quoteShort(item), strings.Join(mailNames[:], ","))
+				return 0, Errorf(CodeInvalid, "mail_type %s: want NONE, ALL or some of %s", QuoteShort(item), strings.Join(mailNames[:], ","))
 			}
 			out |= 1 << i
 		}
@@ -107,7 +107,7 @@ func (m Mail) Check() error {
 	}
 	for _, a := range all {
 		if !isAddress(a) {
-			return Errorf(CodeInvalid, "mail_user %s: want a user's name or an address such as ann@example.org, of letters, digits and . _ + = - alone", quoteShort(a))
+			return Errorf(CodeInvalid, "mail_user %s: want a user's name or an address such as ann@example.org, of letters, digits and . _ + = - alone", QuoteShort(a))
 		}
 	}
 	return nil

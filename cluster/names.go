@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -27,7 +28,7 @@ const (
 // 1–63 characters of a–z, 0–9, '.', '_' and '-', the first a letter or digit.
 func CheckName(what, s string) error {
 	if s == "" || len(s) > MaxNameLen {
-		return Errorf(CodeInvalid, "%s %s: must have 1 to %d characters", what, quoteShort(s), MaxNameLen)
+		return Errorf(CodeInvalid, "%s %s: must have 1 to %d characters", what, QuoteShort(s), MaxNameLen)
 	}
 	for i, c := range []byte(s) {
 		alnum := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
@@ -43,7 +44,7 @@ func CheckName(what, s string) error {
 // output paths and of listings on terminals.
 func CheckJobName(s string) error {
 	if s == "" || len(s) > MaxNameLen {
-		return Errorf(CodeInvalid, "name %s: must have 1 to %d bytes", quoteShort(s), MaxNameLen)
+		return Errorf(CodeInvalid, "name %s: must have 1 to %d bytes", QuoteShort(s), MaxNameLen)
 	}
 	if s[0] == '-' || s[0] == '.' {
 		return Errorf(CodeInvalid, "name %q: may not begin with '-' or '.'", s)
@@ -59,9 +60,19 @@ func CheckJobName(s string) error {
 	return nil
 }
 
-func quoteShort(s string) string {
+// QuoteShort quotes what a user sent, at most 32 bytes of it.
+func QuoteShort(s string) string {
 	if len(s) > 32 {
 		return fmt.Sprintf("%q… (%d bytes)", s[:32], len(s))
 	}
 	return fmt.Sprintf("%q", s)
+}
+
+// CheckReservationName reports whether s may name one; the rules are those of
+// partitions.
+func CheckReservationName(s string) error {
+	if err := CheckPartitionName(s); err != nil {
+		return Errorf(CodeInvalid, "reservation %s", strings.TrimPrefix(err.Error(), "partition "))
+	}
+	return nil
 }

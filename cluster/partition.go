@@ -58,7 +58,7 @@ const maxPartitionGPUs = 1_000_000
 // them for Slurm.
 func CheckPartitionName(s string) error {
 	if s == "" || len(s) > MaxNameLen {
-		return Errorf(CodeInvalid, "partition %s: must have 1 to %d characters", quoteShort(s), MaxNameLen)
+		return Errorf(CodeInvalid, "partition %s: must have 1 to %d characters", QuoteShort(s), MaxNameLen)
 	}
 	for i, c := range []byte(s) {
 		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
@@ -89,7 +89,7 @@ func PartitionNames(s string) []string {
 func CheckPartitions(s string) error {
 	names := PartitionNames(s)
 	if len(names) == 0 || len(names) > MaxPartitionsNamed {
-		return Errorf(CodeInvalid, "partition %s: names %d partitions, 1 to %d are allowed", quoteShort(s), len(names), MaxPartitionsNamed)
+		return Errorf(CodeInvalid, "partition %s: names %d partitions, 1 to %d are allowed", QuoteShort(s), len(names), MaxPartitionsNamed)
 	}
 	for _, name := range names {
 		if err := CheckPartitionName(name); err != nil {
@@ -125,9 +125,9 @@ func (p *Partition) Check() error {
 	case p.Idle.Check() != nil:
 		return p.Idle.Check()
 	case p.Resize != ResizeDefault && p.Resize != ResizeOff && p.Resize != ResizeConservative && p.Resize != ResizeEager:
-		return Errorf(CodeInvalid, "resize: %s is neither default nor off, conservative or eager", quoteShort(string(p.Resize)))
+		return Errorf(CodeInvalid, "resize: %s is neither default nor off, conservative or eager", QuoteShort(string(p.Resize)))
 	case p.Preempt != PreemptDefault && p.Preempt != PreemptOff:
-		return Errorf(CodeInvalid, "preempt: %s is neither default nor off", quoteShort(string(p.Preempt)))
+		return Errorf(CodeInvalid, "preempt: %s is neither default nor off", QuoteShort(string(p.Preempt)))
 	case p.Access.Check() != nil:
 		return p.Access.Check()
 	case p.Host.Check() != nil:
@@ -137,15 +137,15 @@ func (p *Partition) Check() error {
 	}
 	for i, n := range p.Networks {
 		if !slices.Contains(Networks(), n) || slices.Contains(p.Networks[:i], n) {
-			return Errorf(CodeInvalid, "networks: %s is neither host nor none, or there twice", quoteShort(string(n)))
+			return Errorf(CodeInvalid, "networks: %s is neither host nor none, or there twice", QuoteShort(string(n)))
 		}
 	}
 	for i, t := range p.GPUTypes {
 		if t == "" || len(t) > MaxNameLen {
-			return Errorf(CodeInvalid, "gpu_types: %s must have 1 to %d characters", quoteShort(t), MaxNameLen)
+			return Errorf(CodeInvalid, "gpu_types: %s must have 1 to %d characters", QuoteShort(t), MaxNameLen)
 		}
 		if i > 0 && p.GPUTypes[i-1] >= t {
-			return Errorf(CodeInvalid, "gpu_types: %s is out of order, or there twice", quoteShort(t))
+			return Errorf(CodeInvalid, "gpu_types: %s is out of order, or there twice", QuoteShort(t))
 		}
 	}
 	return nil

@@ -32,7 +32,7 @@ func ParsePreemptMode(s string) (PreemptMode, error) {
 	case string(PreemptOff):
 		return PreemptOff, nil
 	}
-	return PreemptDefault, Errorf(CodeInvalid, "preempt: %s is not known; want default or off", quoteShort(s))
+	return PreemptDefault, Errorf(CodeInvalid, "preempt: %s is not known; want default or off", QuoteShort(s))
 }
 
 // String implements fmt.Stringer.

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -117,41 +116,6 @@ func TestMayResize(t *testing.T) {
 	} {
 		if got := runs(c.change).MayResize(); got != c.want {
 			t.Errorf("%s: %t", c.name, got)
-		}
-	}
-}
-
-// TestLadderOfCutShares: a job that ran out of what was left to it gets what it had been
-// granted, and no rung of the ladder is used up.
-func TestLadderOfCutShares(t *testing.T) {
-	l := Ladder{Nodes: func(yield func(*Node) bool) {
-		yield(&Node{ID: "n", GPUs: []GPU{{ID: "g", Type: "A", SellableMiB: 80000}}})
-	}}
-	cut := func(was Share, peak int64) Attempt {
-		return Attempt{State: JobOutOfMemory, Usage: Usage{GPUOOM: true, GPUMemPeakMiB: peak}, Berth: Berth{Node: "n", GPUs: []GPUShare{{"g", Share{MemMiB: 2000, Milli: 100}}}},
-			Resize: &ResizeMark{Was: []GPUShare{{"g", was}}}}
-	}
-	again := func(mib int) string {
-		return fmt.Sprintf("its share had been cut to what it used; it runs again with the %d MiB that it was granted", mib)
-	}
-	share, whole := Share{MemMiB: 9000, Milli: 100}, Share{MemMiB: 80000, Milli: WholeGPU, Exclusive: true}
-	for _, c := range []struct {
-		name     string
-		declared int64
-		before   []Attempt
-		last     Attempt
-		want     Rung
-	}{
-		{"below its grant", 0, nil, cut(share, 2100), Rung{Again: true, MinGPUMemMiB: 9000, Why: again(9000)}},
-		{"declared", 9000, nil, cut(share, 2100), Rung{Again: true, MinGPUMemMiB: 9000, Why: again(9000)}},
-		{"a whole GPU", 0, nil, cut(whole, 2100), Rung{Again: true, Whole: true, MinGPUMemMiB: 80000, Why: again(80000)}},
-		{"above its grant", 0, nil, cut(share, 9100), Rung{Again: true, MinGPUMemMiB: 13500}},
-		{"above what it declared", 9000, nil, cut(share, 9100), Rung{}},
-		{"the first true one counts as the first", 0, []Attempt{cut(share, 2100)}, cut(share, 9100), Rung{Again: true, MinGPUMemMiB: 13500}},
-	} {
-		j := &Job{Spec: &Spec{GPUs: 1, GPUMemMiB: c.declared}, Attempts: append(slices.Clone(c.before), c.last)}
-		if got := l.Next(j, j.Last()); got != c.want {
-			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func ParseResizeMode(s string) (ResizeMode, error) {
 	case resizeDefault:
 		return ResizeDefault, nil
 	}
-	return ResizeDefault, Errorf(CodeInvalid, "resize: %s is not known; want default, off, conservative or eager", quoteShort(s))
+	return ResizeDefault, Errorf(CodeInvalid, "resize: %s is not known; want default, off, conservative or eager", QuoteShort(s))
 }
 
 // String implements fmt.Stringer.

@@ -56,7 +56,7 @@ func ParseWarning(text string) (Warning, error) {
 	name, before, timed := strings.Cut(rest, "@")
 	w := Warning{Signal: strings.TrimPrefix(strings.ToUpper(name), "SIG"), Before: DefaultWarning, First: first}
 	if w.Signal == "" {
-		return Warning{}, Errorf(CodeInvalid, "signal %s: want SIGNAL, SIGNAL@TIME or B:SIGNAL@TIME, such as USR1@60", quoteShort(text))
+		return Warning{}, Errorf(CodeInvalid, "signal %s: want SIGNAL, SIGNAL@TIME or B:SIGNAL@TIME, such as USR1@60", QuoteShort(text))
 	}
 	if timed {
 		d, err := time.ParseDuration(before)
@@ -64,7 +64,7 @@ func ParseWarning(text string) (Warning, error) {
 			d, err = time.Duration(n)*time.Second, nil
 		}
 		if err != nil {
-			return Warning{}, Errorf(CodeInvalid, "signal %s: %s is not a time before the limit; want seconds or a span, such as USR1@60 or USR1@2m", quoteShort(text), quoteShort(before))
+			return Warning{}, Errorf(CodeInvalid, "signal %s: %s is not a time before the limit; want seconds or a span, such as USR1@60 or USR1@2m", QuoteShort(text), QuoteShort(before))
 		}
 		w.Before = d
 	}
@@ -80,7 +80,7 @@ func (w Warning) Check() error {
 	case w == Warning{}:
 		return nil
 	case !slices.Contains(WarningSignals(), w.Signal):
-		return Errorf(CodeInvalid, "signal: %s is not one of %s", quoteShort(w.Signal), strings.Join(WarningSignals(), ", "))
+		return Errorf(CodeInvalid, "signal: %s is not one of %s", QuoteShort(w.Signal), strings.Join(WarningSignals(), ", "))
 	case w.Before < MinWarning || w.Before > MaxWarning:
 		return Errorf(CodeInvalid, "signal: %s before the time limit is outside %s to %d s", TimeText(w.Before), TimeText(MinWarning), MaxWarning/time.Second)
 	case w.Before%time.Second != 0:

@@ -82,9 +82,9 @@ func (w *Where) Check(nodes int) error {
 	case w.Nodes.parts() > maxHostParts || w.Exclude.parts() > maxHostParts:
 		return Errorf(CodeInvalid, "nodelist, exclude: more than %d parts with brackets; write ranges such as gpu[01-99]", maxHostParts)
 	case w.Nodes.again() > maxHostAgain:
-		return Errorf(CodeInvalid, "nodelist: %s names nodes more than once; name each once", quoteShort(w.Nodes.String()))
+		return Errorf(CodeInvalid, "nodelist: %s names nodes more than once; name each once", QuoteShort(w.Nodes.String()))
 	case w.Nodes.Len() > nodes:
-		return Errorf(CodeInvalid, "nodelist: %s names %d nodes and the job has %d; it runs on all that are named, so ask for as many with --nodes, or name fewer", quoteShort(w.Nodes.String()), w.Nodes.Len(), nodes)
+		return Errorf(CodeInvalid, "nodelist: %s names %d nodes and the job has %d; it runs on all that are named, so ask for as many with --nodes, or name fewer", QuoteShort(w.Nodes.String()), w.Nodes.Len(), nodes)
 	case w.Reservation != "":
 		return CheckReservationName(w.Reservation)
 	}
@@ -121,9 +121,9 @@ func ParseFeatures(s string) (Features, error) {
 	}
 	switch i := strings.IndexAny(s, "*()[]"); {
 	case i >= 0 && s[i] == '*':
-		return Features{}, Errorf(CodeInvalid, "constraint %s: numbers of nodes with a feature are not supported; all nodes of a job have what it asks for", quoteShort(s))
+		return Features{}, Errorf(CodeInvalid, "constraint %s: numbers of nodes with a feature are not supported; all nodes of a job have what it asks for", QuoteShort(s))
 	case i >= 0:
-		return Features{}, Errorf(CodeInvalid, "constraint %s: brackets and parentheses are not supported; write sets of features joined by |, such as a100&nvlink|h100", quoteShort(s))
+		return Features{}, Errorf(CodeInvalid, "constraint %s: brackets and parentheses are not supported; write sets of features joined by |, such as a100&nvlink|h100", QuoteShort(s))
 	}
 	f, terms := Features{}, 0
 	var sets []string
@@ -132,7 +132,7 @@ func ParseFeatures(s string) (Features, error) {
 		for name := range strings.SplitSeq(set, "&") {
 			name = strings.TrimSpace(name)
 			if err := CheckFeature(name); err != nil {
-				return Features{}, Errorf(CodeInvalid, "constraint %s: %v", quoteShort(s), err)
+				return Features{}, Errorf(CodeInvalid, "constraint %s: %v", QuoteShort(s), err)
 			}
 			if terms++; terms > maxTerms {
 				return Features{}, Errorf(CodeInvalid, "constraint: names more than %d features", maxTerms)
@@ -150,12 +150,12 @@ func ParseFeatures(s string) (Features, error) {
 // '.', ':', '=' and '+', as sites name them for Slurm.
 func CheckFeature(s string) error {
 	if s == "" || len(s) > maxFeatureLen {
-		return Errorf(CodeInvalid, "feature %s: must have 1 to %d characters", quoteShort(s), maxFeatureLen)
+		return Errorf(CodeInvalid, "feature %s: must have 1 to %d characters", QuoteShort(s), maxFeatureLen)
 	}
 	for i := range len(s) {
 		c := s[i]
 		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("_-.:=+", c) >= 0) {
-			return Errorf(CodeInvalid, "feature %s: may hold letters, digits, '_', '-', '.', ':', '=' and '+'", quoteShort(s))
+			return Errorf(CodeInvalid, "feature %s: may hold letters, digits, '_', '-', '.', ':', '=' and '+'", QuoteShort(s))
 		}
 	}
 	return nil
@@ -185,7 +185,7 @@ func CheckFeatures(has []string) error {
 			return err
 		}
 		if i > 0 && has[i-1] >= name {
-			return Errorf(CodeInvalid, "features: %s is out of order, or there twice", quoteShort(name))
+			return Errorf(CodeInvalid, "features: %s is out of order, or there twice", QuoteShort(name))
 		}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -123,7 +124,7 @@ func BenchmarkRegister(b *testing.B) {
 
 // startsOf is a plan that starts every waiting job, three on a GPU.
 func startsOf(m *machine, jobs int) []byte {
-	var p cluster.Plan
+	var p dispatch.Plan
 	for i := range jobs {
 		g := cluster.GPUID(fmt.Sprintf("n%04d-g%d", i/24, i/3%8))
 		st := m.startOf(cluster.JobID(i+1), share1(g, 13_000, 300))
@@ -175,11 +176,11 @@ func BenchmarkApplyPlan10000Moves(b *testing.B) {
 	round := int64(0)
 	for b.Loop() {
 		b.StopTimer()
-		var p cluster.Plan
+		var p dispatch.Plan
 		round++
 		for i := range 10_000 {
 			g := cluster.GPUID(fmt.Sprintf("n%04d-g%d", i%42, i%8))
-			p.Moves = append(p.Moves, cluster.QueueMove{Job: cluster.JobID(i + 1), GPU: g, Rank: round * int64(i%100), Reason: cluster.ReasonQueueOrder})
+			p.Moves = append(p.Moves, dispatch.QueueMove{Job: cluster.JobID(i + 1), GPU: g, Rank: round * int64(i%100), Reason: cluster.ReasonQueueOrder})
 		}
 		data := encode(b, testTerm, m.now, planCmd(p))
 		m.index++
@@ -248,10 +249,10 @@ func BenchmarkEntriesWithCheckpoints(b *testing.B) {
 	round, worst := uint64(0), time.Duration(0)
 	for b.Loop() {
 		b.StopTimer()
-		var p cluster.Plan
+		var p dispatch.Plan
 		round++
 		for i := range uint64(20) {
-			p.Moves = append(p.Moves, cluster.QueueMove{
+			p.Moves = append(p.Moves, dispatch.QueueMove{
 				Job: cluster.JobID((round*20+i)%100_000 + 1), GPU: cluster.GPUID(fmt.Sprintf("n%04d-g0", i)), Rank: int64(round), Reason: cluster.ReasonQueueOrder,
 			})
 		}

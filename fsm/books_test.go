@@ -8,13 +8,15 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // entryOf is what a bookkeeper who knows nothing of the state machine notes of a
 // job, or of one task of an array, that has not ended.
 type entryOf struct {
-	holder cluster.Holder
+	holder accounting.Holder
 	runs   bool
 	milli  int64         // of GPUs, while it runs
 	card   cluster.GPUID // on which it runs
@@ -30,7 +32,7 @@ type books struct {
 	t      *rapid.T
 	m      *machine
 	open   map[cluster.JobID]*entryOf
-	quotas map[cluster.Subject]cluster.Limits
+	quotas map[accounting.Subject]accounting.Limits
 	parent map[string]string
 	boots  map[cluster.NodeID]int
 	rids   int
@@ -50,13 +52,13 @@ func (b *books) above(name, below string) bool {
 
 // ceiling is one number that a quota sets for a holder, and who counts towards it.
 type ceiling struct {
-	subject cluster.Subject
-	limits  cluster.Limits
-	counts  func(cluster.Holder) bool
+	subject accounting.Subject
+	limits  accounting.Limits
+	counts  func(accounting.Holder) bool
 }
 
 // unless leaves of each user's limits those that a user has no limit of his own for.
-func unless(each, own cluster.Limits) cluster.Limits {
+func unless(each, own accounting.Limits) accounting.Limits {
 	if own.Jobs > 0 {
 		each.Jobs = 0
 	}
@@ -70,28 +72,28 @@ func unless(each, own cluster.Limits) cluster.Limits {
 }
 
 // ceilings are all quotas that are about a holder.
-func (b *books) ceilings(h cluster.Holder) (out []ceiling) {
+func (b *books) ceilings(h accounting.Holder) (out []ceiling) {
 	for sub, l := range b.quotas {
 		switch {
 		case sub.Account == "" && sub.QOS == "" && (sub.Each || sub.UID == h.UID):
-			user := cluster.Subject{User: true, UID: h.UID}
+			user := accounting.Subject{User: true, UID: h.UID}
 			if sub.Each {
 				l = unless(l, b.quotas[user])
 			}
-			out = append(out, ceiling{user, l, func(o cluster.Holder) bool { return o.UID == h.UID }})
+			out = append(out, ceiling{user, l, func(o accounting.Holder) bool { return o.UID == h.UID }})
 		case sub.Account != "" && sub.Account == h.Account && (sub.Each || sub.User && sub.UID == h.UID):
-			user := cluster.Subject{Account: sub.Account, User: true, UID: h.UID}
+			user := accounting.Subject{Account: sub.Account, User: true, UID: h.UID}
 			if sub.Each {
 				l = unless(l, b.quotas[user])
 			}
-			out = append(out, ceiling{user, l, func(o cluster.Holder) bool { return o.UID == h.UID && o.Account == h.Account }})
+			out = append(out, ceiling{user, l, func(o accounting.Holder) bool { return o.UID == h.UID && o.Account == h.Account }})
 		case sub.Account != "" && !sub.Each && !sub.User && b.above(sub.Account, h.Account):
-			out = append(out, ceiling{sub, l, func(o cluster.Holder) bool { return b.above(sub.Account, o.Account) }})
+			out = append(out, ceiling{sub, l, func(o accounting.Holder) bool { return b.above(sub.Account, o.Account) }})
 		case sub.QOS != "" && sub.QOS == h.QOS && sub.Each:
-			user := cluster.Subject{QOS: h.QOS, User: true, UID: h.UID}
-			out = append(out, ceiling{user, l, func(o cluster.Holder) bool { return o.UID == h.UID && o.QOS == h.QOS }})
+			user := accounting.Subject{QOS: h.QOS, User: true, UID: h.UID}
+			out = append(out, ceiling{user, l, func(o accounting.Holder) bool { return o.UID == h.UID && o.QOS == h.QOS }})
 		case sub.QOS != "" && sub.QOS == h.QOS:
-			out = append(out, ceiling{sub, l, func(o cluster.Holder) bool { return o.QOS == h.QOS }})
+			out = append(out, ceiling{sub, l, func(o accounting.Holder) bool { return o.QOS == h.QOS }})
 		}
 	}
 	return out
@@ -114,7 +116,7 @@ func (b *books) sums(c ceiling, but cluster.JobID) (jobs, running, milli int64) 
 
 // takes reports whether there is room for new jobs, which are let in together or
 // not at all.
-func (b *books) takes(now []cluster.Holder, but cluster.JobID) bool {
+func (b *books) takes(now []accounting.Holder, but cluster.JobID) bool {
 	for _, h := range now {
 		for _, c := range b.ceilings(h) {
 			jobs, _, _ := b.sums(c, but)
@@ -132,7 +134,7 @@ func (b *books) takes(now []cluster.Holder, but cluster.JobID) bool {
 }
 
 // starts reports whether a job may start with so much of GPUs.
-func (b *books) starts(h cluster.Holder, milli int64) bool {
+func (b *books) starts(h accounting.Holder, milli int64) bool {
 	for _, c := range b.ceilings(h) {
 		_, running, held := b.sums(c, 0)
 		if c.limits.Running > 0 && running+1 > c.limits.Running || c.limits.GPUMilli > 0 && milli > 0 && held+milli > c.limits.GPUMilli {
@@ -150,15 +152,15 @@ func (b *books) check(what string) {
 	for id, e := range b.open {
 		users[e.holder.UID]++
 		j := b.m.job(id)
-		if j.State.Terminal() || j.State.Live() != e.runs || cluster.HolderOf(j) != e.holder {
-			b.t.Fatalf("%s: job %d is %s of %+v, by the books it runs: %t, of %+v", what, id, j.State, cluster.HolderOf(j), e.runs, e.holder)
+		if j.State.Terminal() || j.State.Live() != e.runs || accounting.HolderOf(j) != e.holder {
+			b.t.Fatalf("%s: job %d is %s of %+v, by the books it runs: %t, of %+v", what, id, j.State, accounting.HolderOf(j), e.runs, e.holder)
 		}
 		for _, c := range b.ceilings(e.holder) {
 			if (&c.limits).Zero() {
 				continue
 			}
 			jobs, running, milli := b.sums(c, 0)
-			if got, want := limits.Tally(c.subject), (cluster.Tally{Jobs: jobs, Running: running, GPUMilli: milli}); got != want {
+			if got, want := limits.Tally(c.subject), (accounting.Tally{Jobs: jobs, Running: running, GPUMilli: milli}); got != want {
 				b.t.Fatalf("%s: the quota of %s counts %+v, by the books it is %+v", what, c.subject, got, want)
 			}
 		}
@@ -170,8 +172,8 @@ func (b *books) check(what string) {
 	}
 }
 
-func (b *books) holder(uid cluster.UID) cluster.Holder {
-	return cluster.Holder{
+func (b *books) holder(uid cluster.UID) accounting.Holder {
+	return accounting.Holder{
 		Account: rapid.SampledFrom([]string{"", "site", "bio", "chem", "lab"}).Draw(b.t, "account"), QOS: rapid.SampledFrom([]string{"", "low"}).Draw(b.t, "qos"), UID: uid,
 	}
 }
@@ -179,7 +181,7 @@ func (b *books) holder(uid cluster.UID) cluster.Holder {
 func (b *books) submit() string {
 	uid := cluster.UID(1000 + b.draw("uid", 3))
 	var specs []*cluster.Spec
-	var holders []cluster.Holder
+	var holders []accounting.Holder
 	var entries []*entryOf
 	for range 1 + b.draw("jobs", 3) {
 		h := b.holder(uid)
@@ -255,11 +257,11 @@ func (b *books) start() string {
 		mem, compute := int64(1+b.draw("mem", 20)), int64(1+b.draw("compute", 20))
 		share, milli = share1(card, mem*2000, compute*50), 50*max(mem, compute)
 	}
-	r := b.m.must(planCmd(cluster.Plan{Starts: []cluster.Start{b.m.startOf(id, share)}}))
+	r := b.m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{b.m.startOf(id, share)}}))
 	if want := b.starts(e.holder, milli); (len(r.Plan.Started) == 1) != want {
 		b.t.Fatalf("start of job %d of %+v with %d: %+v; by the books it may: %t", id, e.holder, milli, r.Plan, want)
 	} else if !want {
-		if c := r.Plan.Rejected[0].Reason.Code; !cluster.LimitReason(c) {
+		if c := r.Plan.Rejected[0].Reason.Code; !accounting.LimitReason(c) {
 			b.t.Fatalf("start of job %d: rejected for %s, want a quota", id, c)
 		}
 		return "a start that a quota forbids"
@@ -357,7 +359,7 @@ func (b *books) move() string {
 	e := b.open[id]
 	h := b.holder(e.holder.UID)
 	r := b.m.do(updateCmd(b.m.job(id), func(s *cluster.Spec) { s.Account, s.QOS = h.Account, h.QOS }))[0]
-	if want := h == e.holder || b.takes([]cluster.Holder{h}, id); (r.Err == nil) != want {
+	if want := h == e.holder || b.takes([]accounting.Holder{h}, id); (r.Err == nil) != want {
 		b.t.Fatalf("job %d of %+v is charged to %+v: %v; by the books there is room: %t", id, e.holder, h, r.Err, want)
 	} else if want {
 		e.holder = h
@@ -369,18 +371,18 @@ func (b *books) rule() string {
 	if b.draw("tree", 5) == 0 {
 		p := rapid.SampledFrom([]string{"", "site", "chem"}).Draw(b.t, "parent")
 		b.parent["bio"] = p
-		a := &cluster.Account{Name: "bio", Parent: p, Shares: 1}
+		a := &accounting.Account{Name: "bio", Parent: p, Shares: 1}
 		b.m.must(setCmd(a, revisionOf(b.m.f.st.books.Find(a))))
 		return "another parent"
 	}
-	sub := rapid.SampledFrom([]cluster.Subject{
+	sub := rapid.SampledFrom([]accounting.Subject{
 		{Each: true}, {User: true, UID: 1000}, {Account: "site"}, {Account: "bio"}, {Account: "bio", Each: true}, {Account: "bio", User: true, UID: 1001},
 		{QOS: "low"}, {QOS: "low", Each: true},
 	}).Draw(b.t, "subject")
-	l := cluster.Limits{Jobs: int64(b.draw("most jobs", 9)), Running: int64(b.draw("most running", 5)), GPUMilli: int64(b.draw("most GPUs", 6)) * 500}
+	l := accounting.Limits{Jobs: int64(b.draw("most jobs", 9)), Running: int64(b.draw("most running", 5)), GPUMilli: int64(b.draw("most GPUs", 6)) * 500}
 	_, there := b.quotas[sub]
 	if there && b.draw("remove", 3) == 0 {
-		b.m.must(unsetCmd(quota(sub, cluster.Limits{})))
+		b.m.must(unsetCmd(quota(sub, accounting.Limits{})))
 		delete(b.quotas, sub)
 		return "no quota"
 	}
@@ -401,11 +403,11 @@ func TestQuotasByTheBooks(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		b := &books{
-			t: t, m: newMachine(t), open: map[cluster.JobID]*entryOf{}, quotas: map[cluster.Subject]cluster.Limits{}, parent: map[string]string{"bio": "site", "lab": "bio"},
+			t: t, m: newMachine(t), open: map[cluster.JobID]*entryOf{}, quotas: map[accounting.Subject]accounting.Limits{}, parent: map[string]string{"bio": "site", "lab": "bio"},
 			boots: map[cluster.NodeID]int{},
 		}
 		b.m.must(initCmd("c1", 1000))
-		for _, r := range []conv.Ruling{&cluster.QOS{Name: "low"}, &cluster.Account{Name: "site", Shares: 1}, &cluster.Account{Name: "chem", Shares: 1}, &cluster.Account{Name: "bio", Parent: "site", Shares: 1}, &cluster.Account{Name: "lab", Parent: "bio", Shares: 1}} {
+		for _, r := range []conv.Ruling{&accounting.QOS{Name: "low"}, &accounting.Account{Name: "site", Shares: 1}, &accounting.Account{Name: "chem", Shares: 1}, &accounting.Account{Name: "bio", Parent: "site", Shares: 1}, &accounting.Account{Name: "lab", Parent: "bio", Shares: 1}} {
 			b.m.must(setCmd(r, 0))
 		}
 		for _, n := range []cluster.NodeID{"n1", "n2", "n3"} {
@@ -427,12 +429,12 @@ func TestQuotasByTheBooks(t *testing.T) {
 func TestQuotaOfAGang(t *testing.T) {
 	t.Parallel()
 	m := trio(t)
-	m.must(setCmd(quota(cluster.Subject{Each: true}, cluster.Limits{GPUMilli: 2500, Running: 2}), 0))
+	m.must(setCmd(quota(accounting.Subject{Each: true}, accounting.Limits{GPUMilli: 2500, Running: 2}), 0))
 	id := m.gang("n1-g0", "n2-g0")
-	user := cluster.Subject{User: true, UID: 1000}
+	user := accounting.Subject{User: true, UID: 1000}
 	want := func(what string, jobs, running, milli int64) {
 		t.Helper()
-		if got := m.f.Standing(0).Limits.Tally(user); got != (cluster.Tally{Jobs: jobs, Running: running, GPUMilli: milli}) {
+		if got := m.f.Standing(0).Limits.Tally(user); got != (accounting.Tally{Jobs: jobs, Running: running, GPUMilli: milli}) {
 			t.Errorf("%s: %+v, want %d jobs, %d that run, %d thousandths", what, got, jobs, running, milli)
 		}
 	}
@@ -443,7 +445,7 @@ func TestQuotaOfAGang(t *testing.T) {
 	more := m.submit(spec(1))
 	rejects := func(code cluster.ReasonCode, sh ...cluster.GPUShare) {
 		t.Helper()
-		r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{m.startOf(more, sh...)}}))
+		r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{m.startOf(more, sh...)}}))
 		if len(r.Plan.Rejected) != 1 || r.Plan.Rejected[0].Reason.Code != code {
 			t.Errorf("%+v, want %s", r.Plan, code)
 		}
@@ -452,7 +454,7 @@ func TestQuotaOfAGang(t *testing.T) {
 	m.start(more, share1("n3-g0", 20_000, 10))
 	want("both run", 2, 2, 2500)
 	cpu := m.submit(spec(0))
-	r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{m.startOf(cpu)}}))
+	r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{m.startOf(cpu)}}))
 	if len(r.Plan.Rejected) != 1 || r.Plan.Rejected[0].Reason.Code != "AssocMaxJobsLimit" {
 		t.Errorf("a third one: %+v", r.Plan)
 	}
@@ -460,41 +462,4 @@ func TestQuotaOfAGang(t *testing.T) {
 	want("all parts have ended", 2, 1, 500)
 	m.start(cpu)
 	want("one without GPUs", 2, 2, 500)
-}
-
-// TestRefusedRulesCountNothing: what is refused of accounts and quotas leaves what
-// is counted as it was.
-func TestRefusedRulesCountNothing(t *testing.T) {
-	t.Parallel()
-	m := accounted(t)
-	m.must(setCmd(quota(cluster.Subject{Account: "bio"}, cluster.Limits{Jobs: 3}), 0))
-	two := []*cluster.Spec{in("bio", ""), in("bio", "")}
-	m.must(submitCmd(m.f.NextJobID(), "the first two", 1000, two...))
-	for range 3 { // each of one holder that has room, and one that has not
-		m.refused(cluster.CodeExhausted, submitCmd(m.f.NextJobID(), "too many", 1000, in("site", ""), in("bio", "low"), in("bio", "")))
-	}
-	used := func() cluster.Tally { return m.f.Standing(0).Limits.Tally(cluster.Subject{Account: "bio"}) }
-	if got := used(); got != (cluster.Tally{Jobs: 2}) {
-		t.Errorf("after refusals the quota counts %+v", got)
-	}
-	m.must(submitCmd(m.f.NextJobID(), "the third", 1000, in("bio", "low")))
-	if got := used(); got != (cluster.Tally{Jobs: 3}) {
-		t.Errorf("%+v", got)
-	}
-	id := m.submit(in("site", ""))
-	for range 3 {
-		m.refused(cluster.CodeExhausted, updateCmd(m.job(id), func(s *cluster.Spec) { s.Account = "bio" }))
-	}
-	if got := used(); got != (cluster.Tally{Jobs: 3}) {
-		t.Errorf("after refused moves the quota counts %+v", got)
-	}
-	m.must(cancelCmd(id, 0))
-	if got := used(); got != (cluster.Tally{Jobs: 3}) {
-		t.Errorf("after the end of another one %+v", got)
-	}
-	m.must(cancelCmd(1, 0))
-	m.must(cancelCmd(1, 0))
-	if got := used(); got != (cluster.Tally{Jobs: 2}) {
-		t.Errorf("after one was cancelled twice %+v", got)
-	}
 }

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -31,8 +33,8 @@ func bigState(tb testing.TB) []byte {
 		m.must(registerCmd(node(cluster.NodeID(fmt.Sprintf("n%d", i+1)), "boot1", 8)))
 	}
 	m.must(partitionCmd(&cluster.Partition{Name: "gpu", Nodes: hosts(tb, "ALL")}, 0))
-	m.must(setCmd(&cluster.Account{Name: "bio", Shares: 1}, 0))
-	m.must(setCmd(quota(cluster.Subject{Each: true}, cluster.Limits{Jobs: 1_000_000}), 0))
+	m.must(setCmd(&accounting.Account{Name: "bio", Shares: 1}, 0))
+	m.must(setCmd(quota(accounting.Subject{Each: true}, accounting.Limits{Jobs: 1_000_000}), 0))
 	many := func(n int, rid string, change func(i int, s *cluster.Spec)) cluster.JobID {
 		first := m.f.NextJobID()
 		for from := 0; from < n; from += 1000 {
@@ -62,15 +64,15 @@ func bigState(tb testing.TB) []byte {
 	for i := range bigApart {
 		m.must(holdCmd(bigArray+cluster.JobID(2*i), 1000, false))
 	}
-	plan := cluster.Plan{}
+	plan := dispatch.Plan{}
 	for i := range bigNodes * 4 {
 		id, n := cluster.JobID(1000+i), i/4+1
-		st := cluster.Start{Job: id, Attempt: 1, Why: "first fit", Berth: cluster.Berth{Node: cluster.NodeID(fmt.Sprintf("n%d", n)), CPUMilli: 1000, MemMiB: 1024}}
+		st := dispatch.Start{Job: id, Attempt: 1, Why: "first fit", Berth: cluster.Berth{Node: cluster.NodeID(fmt.Sprintf("n%d", n)), CPUMilli: 1000, MemMiB: 1024}}
 		st.Berth.GPUs = []cluster.GPUShare{share1(cluster.GPUID(fmt.Sprintf("n%d-g%d", n, i%4)), 8000, 300)}
 		plan.Starts = append(plan.Starts, st)
 	}
 	for i := range 5000 {
-		plan.Moves = append(plan.Moves, cluster.QueueMove{Job: cluster.JobID(5000 + i), GPU: "n1-g7", Rank: int64(i)})
+		plan.Moves = append(plan.Moves, dispatch.QueueMove{Job: cluster.JobID(5000 + i), GPU: "n1-g7", Rank: int64(i)})
 	}
 	if r := m.must(planCmd(plan)); len(r.Plan.Started) != bigNodes*4 || r.Plan.Moved != 5000 {
 		tb.Fatalf("%d started, %d moved", len(r.Plan.Started), r.Plan.Moved)
@@ -120,13 +122,13 @@ func costliest(tb testing.TB) map[string]func(f *FSM) []*logv1.Command {
 	}
 	throttled := changeCmd(bigArrayID, "", logv1.TaskChange_TASK_CHANGE_THROTTLE)
 	throttled.Throttle = 7
-	var moves, starts cluster.Plan
+	var moves, starts dispatch.Plan
 	for i := range 5000 {
-		moves.Moves = append(moves.Moves, cluster.QueueMove{Job: cluster.JobID(5000 + i), GPU: "n2-g7", Rank: int64(5000 - i)})
+		moves.Moves = append(moves.Moves, dispatch.QueueMove{Job: cluster.JobID(5000 + i), GPU: "n2-g7", Rank: int64(5000 - i)})
 	}
 	for i := range 1000 {
 		n := i/4 + 1
-		st := cluster.Start{Job: cluster.JobID(11_000 + i), Attempt: 1, Why: "first fit", Berth: cluster.Berth{Node: cluster.NodeID(fmt.Sprintf("n%d", n)), CPUMilli: 1000, MemMiB: 1024}}
+		st := dispatch.Start{Job: cluster.JobID(11_000 + i), Attempt: 1, Why: "first fit", Berth: cluster.Berth{Node: cluster.NodeID(fmt.Sprintf("n%d", n)), CPUMilli: 1000, MemMiB: 1024}}
 		st.Berth.GPUs = []cluster.GPUShare{share1(cluster.GPUID(fmt.Sprintf("n%d-g%d", n, i%4)), 8000, 300)}
 		starts.Starts = append(starts.Starts, st)
 	}
@@ -202,7 +204,7 @@ func costliest(tb testing.TB) map[string]func(f *FSM) []*logv1.Command {
 		"a node that booted again":    one(registerCmd(node("n1", "boot2", 8))),
 		"a node that fell silent":     one(silentCmd("n1", "boot1")),
 		"partition on fewer nodes":    one(partitionCmd(&cluster.Partition{Name: "gpu", Nodes: hosts(tb, "n[1-9]")}, bigNodes+2)),
-		"quota":                       one(setCmd(quota(cluster.Subject{Account: "bio"}, cluster.Limits{Jobs: 1_000_000}), 0)),
+		"quota":                       one(setCmd(quota(accounting.Subject{Account: "bio"}, accounting.Limits{Jobs: 1_000_000}), 0)),
 		"holds":                       lots(2048, func(i int) *logv1.Command { return holdCmd(cluster.JobID(15_000+i), 1000, false) }),
 		"holds of those in one queue": lots(2048, func(i int) *logv1.Command { return holdCmd(cluster.JobID(5000+i), 1000, false) }),
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 )
 
 // TestSecretsEndWithTheirAttempts: an attempt keeps what its plan gave it through a
@@ -18,7 +19,7 @@ func TestSecretsEndWithTheirAttempts(t *testing.T) {
 		t.Helper()
 		st := m.startOf(id, share1(gpu, 8000, 300))
 		st.Secret = secret
-		if r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{st}})); len(r.Plan.Started) != 1 {
+		if r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{st}})); len(r.Plan.Started) != 1 {
 			t.Fatalf("%+v", r.Plan)
 		}
 		m.report(id, cluster.JobRunning)

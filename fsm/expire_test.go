@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -30,7 +31,7 @@ func TestExpireEndsWhatWaitsTooLong(t *testing.T) {
 	}
 	late, queued, runs, early, never := with(time.Minute), with(time.Minute), with(time.Minute), with(time.Hour), with(0)
 	m.start(runs, share1("n1-g0", 1000, 100))
-	m.must(planCmd(cluster.Plan{Moves: []cluster.QueueMove{{Job: queued, GPU: "n1-g1", Rank: 1}}}))
+	m.must(planCmd(dispatch.Plan{Moves: []dispatch.QueueMove{{Job: queued, GPU: "n1-g1", Rank: 1}}}))
 	all := []cluster.JobID{late, queued, runs, early, never, 9999}
 	if r := m.must(expireCmd(all...)); len(r.Jobs) > 0 {
 		t.Fatalf("ended %v before their time", r.Jobs)

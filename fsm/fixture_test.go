@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -160,7 +161,7 @@ func (m *machine) submit(spec *cluster.Spec) cluster.JobID {
 // start places a job and fails when the plan is rejected.
 func (m *machine) start(id cluster.JobID, shares ...cluster.GPUShare) cluster.AttemptID {
 	m.t.Helper()
-	r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{m.startOf(id, shares...)}}))
+	r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{m.startOf(id, shares...)}}))
 	if len(r.Plan.Started) != 1 {
 		m.t.Fatalf("start of job %d was rejected: %v", id, r.Plan.Rejected)
 	}
@@ -168,13 +169,13 @@ func (m *machine) start(id cluster.JobID, shares ...cluster.GPUShare) cluster.At
 }
 
 // startOf is a start of job id on the node of its first share, or n1.
-func (m *machine) startOf(id cluster.JobID, shares ...cluster.GPUShare) cluster.Start {
+func (m *machine) startOf(id cluster.JobID, shares ...cluster.GPUShare) dispatch.Start {
 	node := cluster.NodeID("n1")
 	if len(shares) > 0 {
 		node = m.f.st.fleet.NodeOf(shares[0].GPU)
 	}
 	j := m.job(id)
-	return cluster.Start{
+	return dispatch.Start{
 		Job: id, Attempt: uint32(len(j.Attempts)) + 1, Why: "first fit",
 		Berth:    cluster.Berth{Node: node, GPUs: shares, CPUMilli: 1000, MemMiB: 1024},
 		Estimate: cluster.Estimate{GPUType: "A100", GPUMemMiB: 8000, Milli: 300, Source: "declared"},
@@ -183,7 +184,7 @@ func (m *machine) startOf(id cluster.JobID, shares ...cluster.GPUShare) cluster.
 
 func (m *machine) enqueue(id cluster.JobID, gpu cluster.GPUID, rank int64) {
 	m.t.Helper()
-	r := m.must(planCmd(cluster.Plan{Moves: []cluster.QueueMove{{Job: id, GPU: gpu, Rank: rank, Reason: cluster.ReasonResources}}}))
+	r := m.must(planCmd(dispatch.Plan{Moves: []dispatch.QueueMove{{Job: id, GPU: gpu, Rank: rank, Reason: cluster.ReasonResources}}}))
 	if r.Plan.Moved != 1 {
 		m.t.Fatalf("move of job %d was rejected: %v", id, r.Plan.Rejected)
 	}
@@ -250,7 +251,7 @@ func submitCmd(first cluster.JobID, rid string, uid cluster.UID, specs ...*clust
 	return &logv1.Command{Kind: &logv1.Command_SubmitJob{SubmitJob: c}}
 }
 
-func planCmd(p cluster.Plan) *logv1.Command {
+func planCmd(p dispatch.Plan) *logv1.Command {
 	return &logv1.Command{Kind: &logv1.Command_ApplyPlan{ApplyPlan: conv.PlanToLog(&p)}}
 }
 

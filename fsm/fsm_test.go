@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm/orders"
 	"github.com/berth-scheduler/berth/fsm/table"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
@@ -179,7 +180,7 @@ func TestHashCoversEverything(t *testing.T) {
 		"config":    func(s *State) { s.config.Name = "x"; s.configDigest.Touch(table.One{}) },
 		"node":      func(s *State) { n := *s.fleet.Node("n1"); n.Version = "x"; s.fleet.Put(&n) },
 		"job":       func(s *State) { j := s.roll.Jobs.Get(2).Clone(); j.Revision++; s.roll.Put(s.roll.Jobs.Get(2), j) },
-		"queue":     func(s *State) { s.roll.Queues.Set("n1-g0", []cluster.Waiter{{Job: 2, Rank: 9}}) },
+		"queue":     func(s *State) { s.roll.Queues.Set("n1-g0", []dispatch.Waiter{{Job: 2, Rank: 9}}) },
 		"request":   func(s *State) { s.desk.Requests.Add(&orders.Request{Key: orders.Key{1}, Count: 1}) },
 		"token":     func(s *State) { s.keyring.Expire(1 << 62) },
 		"denied":    func(s *State) { s.keyring.Deny(*s.at, denyCmd("gate", "y").GetDenyIdentity()) },

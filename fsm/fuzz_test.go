@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protodelim"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -24,14 +25,14 @@ func FuzzEntry(f *testing.F) {
 	seed(encode(f, testTerm, t0, cancelCmd(2, 0), drainCmd("n1", true), removeCmd("n3"), silentCmd("n2", "boot1")))
 	seed(encode(f, testTerm, t0, registerCmd(node("n1", "boot2", 3)), tokenCmd("s", "agent", "x", t0), useCmd("s", "x")))
 	seed(encode(f, testTerm, t0, weightsCmd(2, []byte("x")), denyCmd("gate", "y"), initCmd("c2", 1), checkpointCmd(1, nil)))
-	seed(encode(f, testTerm, t0, planCmd(cluster.Plan{
-		Starts: []cluster.Start{{Job: 7, Attempt: 1, Berth: cluster.Berth{Node: "n3"}, Overtook: "x"}},
-		Moves:  []cluster.QueueMove{{Job: 5, GPU: "n1-g0", Rank: 1 << 62}},
+	seed(encode(f, testTerm, t0, planCmd(dispatch.Plan{
+		Starts: []dispatch.Start{{Job: 7, Attempt: 1, Berth: cluster.Berth{Node: "n3"}, Overtook: "x"}},
+		Moves:  []dispatch.QueueMove{{Job: 5, GPU: "n1-g0", Rank: 1 << 62}},
 	})))
 	seed(encode(f, testTerm, t0, installCmd(4, WeightsLearned, []byte("y")), rollbackCmd(5, 1), pinCmd(5, true), silentCmd("n1", "boot1"), fenceCmd("n1")))
 	base := everything(f)
 	seed(encode(f, testTerm, t0, reportCmd(base.reportOf(2, cluster.JobCompleted)), reportCmd(base.reportOf(4, cluster.JobOutOfMemory))))
-	seed(encode(f, testTerm, t0.Add(time.Hour), preemptCmd(cluster.Preemption{Job: 3, Attempt: 1, For: 5, Why: "x"})))
+	seed(encode(f, testTerm, t0.Add(time.Hour), preemptCmd(dispatch.Preemption{Job: 3, Attempt: 1, For: 5, Why: "x"})))
 	snap := snapshotOf(f, base.f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if _, err := DecodeEntry(data); err != nil {

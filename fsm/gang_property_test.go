@@ -2,11 +2,12 @@ package fsm
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
 // spread lays a start on several nodes, mostly on those that the job asks for.
-func (w *world) spread(st *cluster.Start, j *cluster.Job, gpus []cluster.GPUID, owner map[cluster.GPUID]cluster.NodeID) {
+func (w *world) spread(st *dispatch.Start, j *cluster.Job, gpus []cluster.GPUID, owner map[cluster.GPUID]cluster.NodeID) {
 	var all []cluster.Berth
 	for _, id := range worldNodes {
 		b := cluster.Berth{Node: id, CPUMilli: 16_000, MemMiB: 10_000}

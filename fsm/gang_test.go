@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -25,7 +26,7 @@ func (m *machine) gang(gpus ...cluster.GPUID) cluster.JobID {
 	return m.gangOn(spec(1), gpus...)
 }
 
-func (m *machine) gangStart(id cluster.JobID, gpus ...cluster.GPUID) cluster.Start {
+func (m *machine) gangStart(id cluster.JobID, gpus ...cluster.GPUID) dispatch.Start {
 	st := m.startOf(id, whole(gpus[0]))
 	for _, g := range gpus[1:] {
 		b := m.startOf(id, whole(g)).Berth
@@ -37,7 +38,7 @@ func (m *machine) gangStart(id cluster.JobID, gpus ...cluster.GPUID) cluster.Sta
 
 func (m *machine) startGang(id cluster.JobID, gpus ...cluster.GPUID) {
 	m.t.Helper()
-	if r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{m.gangStart(id, gpus...)}})); len(r.Plan.Started) != 1 {
+	if r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{m.gangStart(id, gpus...)}})); len(r.Plan.Started) != 1 {
 		m.t.Fatalf("start of job %d was rejected: %v", id, r.Plan.Rejected)
 	}
 }
@@ -279,14 +280,14 @@ func TestGangStartsWholeOrNot(t *testing.T) {
 	m.start(m.submit(spec(1)), whole("n2-g0"))
 	for _, tc := range []struct {
 		name, want string
-		st         cluster.Start
+		st         dispatch.Start
 	}{
 		{"one is taken", "GPU n2-g0", m.gangStart(id, "n1-g0", "n2-g0")},
 		{"too few", "1 nodes", m.gangStart(id, "n1-g0")},
 		{"too many", "3 nodes", m.gangStart(id, "n1-g0", "n2-g1", "n3-g0")},
 		{"one twice", "twice", m.gangStart(id, "n1-g0", "n1-g1")},
 	} {
-		r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{tc.st}}))
+		r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{tc.st}}))
 		if len(r.Plan.Rejected) != 1 || !strings.Contains(r.Plan.Rejected[0].Reason.Detail, tc.want) {
 			t.Errorf("%s: %+v, want %q", tc.name, r.Plan, tc.want)
 		}
@@ -297,11 +298,11 @@ func TestGangStartsWholeOrNot(t *testing.T) {
 	h100 := node("n4", "boot1", 2)
 	h100.GPUs[0].Type = "H100"
 	m.must(registerCmd(h100))
-	r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{m.gangStart(id, "n1-g0", "n4-g0")}}))
+	r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{m.gangStart(id, "n1-g0", "n4-g0")}}))
 	if len(r.Plan.Rejected) != 1 || !strings.Contains(r.Plan.Rejected[0].Reason.Detail, "alike") {
 		t.Errorf("two types: %+v", r.Plan)
 	}
-	r = m.must(planCmd(cluster.Plan{Moves: []cluster.QueueMove{{Job: id, GPU: "n1-g0"}}}))
+	r = m.must(planCmd(dispatch.Plan{Moves: []dispatch.QueueMove{{Job: id, GPU: "n1-g0"}}}))
 	if len(r.Plan.Rejected) != 1 {
 		t.Error("a gang waits in a queue")
 	}

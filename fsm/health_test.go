@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm/command"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
@@ -72,12 +73,12 @@ func TestDrainGPU(t *testing.T) {
 		t.Errorf("waits for %s", j.Reason)
 	}
 	start := func(gpu cluster.GPUID) int {
-		return len(m.must(planCmd(cluster.Plan{Starts: []cluster.Start{m.startOf(waits, share1(gpu, 8000, 300))}})).Plan.Started)
+		return len(m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{m.startOf(waits, share1(gpu, 8000, 300))}})).Plan.Started)
 	}
 	if start("n1-g0") != 0 {
 		t.Fatal("a job started on a drained card")
 	}
-	move := cluster.Plan{Moves: []cluster.QueueMove{{Job: waits, GPU: "n1-g0", Rank: 1}}}
+	move := dispatch.Plan{Moves: []dispatch.QueueMove{{Job: waits, GPU: "n1-g0", Rank: 1}}}
 	if r := m.must(planCmd(move)).Plan; r.Moved != 0 || len(r.Rejected) != 1 || !strings.Contains(r.Rejected[0].Reason.Detail, "drained: new fans") {
 		t.Errorf("moved to the queue of a drained card: %+v", r)
 	}
@@ -151,7 +152,7 @@ func TestCardStates(t *testing.T) {
 	m.wantState(runs, cluster.JobRunning)
 	m.wantState(waits, cluster.JobPending)
 	st := m.startOf(waits, share1("n1-g0", 8000, 300))
-	if r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{st}})).Plan; len(r.Started) != 0 {
+	if r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{st}})).Plan; len(r.Started) != 0 {
 		t.Fatal("a job started on a failing card")
 	}
 	m.start(waits, share1("n1-g1", 8000, 300)) // the other card takes jobs

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm/jobs"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
@@ -108,7 +109,7 @@ func TestHold(t *testing.T) {
 	if w := m.f.SchedulerSnapshot().Waiting; len(w) != 0 {
 		t.Errorf("a held job is shown to the planner: %v", w)
 	}
-	r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{m.startOf(id, share1("n1-g0", 8000, 300))}, Moves: []cluster.QueueMove{{Job: id, GPU: "n1-g0"}}}))
+	r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{m.startOf(id, share1("n1-g0", 8000, 300))}, Moves: []dispatch.QueueMove{{Job: id, GPU: "n1-g0"}}}))
 	if len(r.Plan.Rejected) != 2 {
 		t.Errorf("a plan for a held job: %+v", r.Plan)
 	}
@@ -216,7 +217,7 @@ func TestBegin(t *testing.T) {
 	if snap, next := m.f.SchedulerSnapshotAt(s.Begin); len(snap.Waiting) != 1 || next != 0 || snap.Now != s.Begin {
 		t.Errorf("then: %d wait, next %d", len(snap.Waiting), next)
 	}
-	early := planCmd(cluster.Plan{Starts: []cluster.Start{m.startOf(id, share1("n1-g0", 8000, 300))}})
+	early := planCmd(dispatch.Plan{Starts: []dispatch.Start{m.startOf(id, share1("n1-g0", 8000, 300))}})
 	if r := m.must(early); len(r.Plan.Rejected) != 1 {
 		t.Errorf("started before its time: %+v", r.Plan)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 )
 
 // TestHostListsTakeNoMoreThanTheirText: whatever jobs, partitions and reservations
@@ -29,7 +30,7 @@ func TestHostListsTakeNoMoreThanTheirText(t *testing.T) {
 		m.submit(s)
 	}
 	m.must(partitionCmd(&cluster.Partition{Name: "wide", Nodes: hosts(t, "x[0-16383]")}, 0))
-	r := &cluster.Reservation{Name: "r1", Start: m.now.Add(time.Hour), Duration: time.Hour, Nodes: hosts(t, "x[0-16383]"), Users: []string{"1000"}}
+	r := &dispatch.Reservation{Name: "r1", Start: m.now.Add(time.Hour), Duration: time.Hour, Nodes: hosts(t, "x[0-16383]"), Users: []string{"1000"}}
 	m.must(reservationCmd(r, 0))
 	if held := heap() - before; held > 16<<20 {
 		t.Errorf("%d jobs that exclude 16,384 names hold %d MiB", jobs, held>>20)

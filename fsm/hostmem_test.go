@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm/command"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
@@ -32,7 +33,7 @@ func TestOutOfHostMemory(t *testing.T) {
 		t.Errorf("a restore makes %d MiB of it", again.MinHostMemMiB)
 	}
 	less := m.startOf(id, share1("n1-g0", 8000, 300))
-	if r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{less}})); len(r.Plan.Rejected) != 1 || r.Plan.Rejected[0].Reason.Detail != "1024 MiB of host memory were planned, it needs 2048" {
+	if r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{less}})); len(r.Plan.Rejected) != 1 || r.Plan.Rejected[0].Reason.Detail != "1024 MiB of host memory were planned, it needs 2048" {
 		t.Fatalf("a start with less than it needs: %+v", r.Plan)
 	}
 	for try := 2; m.job(id).State == cluster.JobPending; try++ {
@@ -41,7 +42,7 @@ func TestOutOfHostMemory(t *testing.T) {
 		}
 		start := m.startOf(id, share1("n1-g0", 8000, 300))
 		start.Berth.MemMiB = m.job(id).MinHostMemMiB
-		if r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{start}})); len(r.Plan.Started) != 1 {
+		if r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{start}})); len(r.Plan.Started) != 1 {
 			t.Fatalf("%+v", r.Plan)
 		}
 		m.hostOOM(id)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm/command"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -35,7 +36,7 @@ func slept(t *testing.T) *machine {
 	s := spec(1)
 	s.Partition = "gpu"
 	m.must(submitCmd(1, "r1", 1000, s))
-	m.must(planCmd(cluster.Plan{Starts: []cluster.Start{{Job: 1, Attempt: 1, Why: "x",
+	m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{{Job: 1, Attempt: 1, Why: "x",
 		Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{share1("n1-g0", 8000, 300)}, CPUMilli: 1000, MemMiB: 512}}}}))
 	m.must(m.says(1, cluster.JobRunning))
 	return m
@@ -84,7 +85,7 @@ func TestBusyAgain(t *testing.T) {
 			m.must(idleCmd(1, cluster.IdleShrunk, share1("n1-g0", 900, 10)))
 			if taken {
 				m.must(submitCmd(2, "r2", 1000, spec(1)))
-				m.must(planCmd(cluster.Plan{Starts: []cluster.Start{{Job: 2, Attempt: 1, Why: "x",
+				m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{{Job: 2, Attempt: 1, Why: "x",
 					Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{share1("n1-g0", 38_000, 300)}, CPUMilli: 1000, MemMiB: 512}}}}))
 			}
 			m.must(idleCmd(1, cluster.IdleNone))
@@ -153,7 +154,7 @@ func TestResize(t *testing.T) {
 	}
 	m.refused(cluster.CodeInvalid, resizeCmd(1, share1("n1-g0", 1000, 300))) // not twice
 	m.must(submitCmd(2, "r2", 1000, spec(1)))
-	m.must(planCmd(cluster.Plan{Starts: []cluster.Start{{Job: 2, Attempt: 1, Why: "x",
+	m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{{Job: 2, Attempt: 1, Why: "x",
 		Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{share1("n1-g0", 34_000, 300)}, CPUMilli: 1000, MemMiB: 512}}}}))
 	held(36_000)
 	m.must(resizeCmd(1, share1("n1-g0", 4000, 300)))
@@ -189,7 +190,7 @@ func TestResizeByDefault(t *testing.T) {
 			s := spec(1)
 			s.Partition, s.Checkpoint = c.partition, hook
 			m.must(submitCmd(id, fmt.Sprint("r", id), 1000, s))
-			m.must(planCmd(cluster.Plan{Starts: []cluster.Start{{Job: id, Attempt: 1, Why: "x",
+			m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{{Job: id, Attempt: 1, Why: "x",
 				Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{share1("n1-g0", 8000, 300)}, CPUMilli: 1000, MemMiB: 512}}}}))
 			m.must(m.says(id, cluster.JobRunning))
 			if cmd := resizeCmd(id, share1("n1-g0", 2000, 300)); c.cut && hook.Set() {
@@ -214,7 +215,7 @@ func TestResizeRefused(t *testing.T) {
 		t.Errorf("--no-resize needs version %d", got)
 	}
 	m.must(submitCmd(2, "r2", 1000, s))
-	m.must(planCmd(cluster.Plan{Starts: []cluster.Start{{Job: 2, Attempt: 1, Why: "x",
+	m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{{Job: 2, Attempt: 1, Why: "x",
 		Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{share1("n1-g0", 8000, 300)}, CPUMilli: 1000, MemMiB: 512}}}}))
 	m.must(m.says(2, cluster.JobRunning))
 	m.refused(cluster.CodeConflict, resizeCmd(2, share1("n1-g0", 900, 300)))
@@ -234,7 +235,7 @@ func TestCutThenOutOfMemory(t *testing.T) {
 	if j.MinGPUMemMiB != 8000 || j.NeedWhole {
 		t.Errorf("next time at least %d MiB, whole: %t", j.MinGPUMemMiB, j.NeedWhole)
 	}
-	m.must(planCmd(cluster.Plan{Starts: []cluster.Start{{Job: 1, Attempt: 2, Why: "x",
+	m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{{Job: 1, Attempt: 2, Why: "x",
 		Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{share1("n1-g0", 8000, 300)}, CPUMilli: 1000, MemMiB: 512}}}}))
 	m.must(m.says(1, cluster.JobRunning))
 	m.refused(cluster.CodeConflict, conv.Resize(cluster.AttemptID{Job: 1, No: 2}, []cluster.GPUShare{share1("n1-g0", 2000, 300)}))

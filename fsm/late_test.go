@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm/jobs"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
@@ -49,7 +50,7 @@ func TestPlanFromBeforeTheRequeue(t *testing.T) {
 	if j := m.wantState(id, cluster.JobPending); len(j.Attempts) != 1 {
 		t.Fatalf("%d attempts", len(j.Attempts))
 	}
-	r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{old}}))
+	r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{old}}))
 	if len(r.Plan.Started) != 0 || len(r.Plan.Rejected) != 1 || r.Plan.Rejected[0].Reason.Code != cluster.ReasonStale {
 		t.Fatalf("the old start: %+v", r.Plan)
 	}
@@ -92,7 +93,7 @@ func TestThrottle(t *testing.T) {
 	c.Throttle = 1
 	m.must(tasksCmd(c))
 	m.start(id, share1("n1-g0", 8000, 300))
-	r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{m.startOf(id+1, share1("n1-g1", 8000, 300))}}))
+	r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{m.startOf(id+1, share1("n1-g1", 8000, 300))}}))
 	if len(r.Plan.Started) != 0 || len(r.Plan.Rejected) != 1 {
 		t.Fatalf("a second task of an array %%1 starts: %+v", r.Plan)
 	}
@@ -113,7 +114,7 @@ func TestStrangersOnEachCard(t *testing.T) {
 	m.start(m.submit(spec(1)), share1("n1-g2", 8000, 300)) // of user 1000
 	two := spec(2)
 	theirs := m.must(submitCmd(m.f.NextJobID(), "somebody else's", 1001, two)).Jobs[0]
-	r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{m.startOf(theirs, share1("n1-g0", 8000, 300), share1("n1-g2", 8000, 300))}}))
+	r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{m.startOf(theirs, share1("n1-g0", 8000, 300), share1("n1-g2", 8000, 300))}}))
 	if len(r.Plan.Rejected) != 1 || r.Plan.Rejected[0].Reason.Code != cluster.ReasonSharing {
 		t.Fatalf("a stranger came beside user 1000: %+v", r.Plan)
 	}

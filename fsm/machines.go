@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
 	"github.com/berth-scheduler/berth/fsm/accounts"
 	"github.com/berth-scheduler/berth/fsm/blobs"
 	"github.com/berth-scheduler/berth/fsm/command"
@@ -201,8 +202,8 @@ func (f AccountsReader) AccountsFrom(name string) []string {
 }
 
 // AccountPolicy is what holds for all accounts.
-func (f AccountsReader) AccountPolicy() cluster.AccountPolicy {
-	return read(f.held, func(s *State) cluster.AccountPolicy { return *s.books.Policy() })
+func (f AccountsReader) AccountPolicy() accounting.AccountPolicy {
+	return read(f.held, func(s *State) accounting.AccountPolicy { return *s.books.Policy() })
 }
 
 // Coordinates reports whether a user is a coordinator of an account, or of one
@@ -231,18 +232,18 @@ func (f AccountsReader) EnterStanding(uid cluster.UID, admin bool, spec *cluster
 
 // EachUse calls fn with what of each user's use has not decayed at a time, when
 // that is later than the last entry, what runs included; one user may come several times.
-func (f AccountsReader) EachUse(now cluster.Time, fn func(cluster.Assoc, cluster.GPUTime)) {
+func (f AccountsReader) EachUse(now cluster.Time, fn func(accounting.Assoc, cluster.GPUTime)) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	s := f.st
 	now = max(now, s.at.Now)
-	s.books.EachSpent(now, func(h cluster.Holder, left cluster.GPUTime) {
-		fn(cluster.Assoc{Account: h.Account, UID: h.UID}, left)
+	s.books.EachSpent(now, func(h accounting.Holder, left cluster.GPUTime) {
+		fn(accounting.Assoc{Account: h.Account, UID: h.UID}, left)
 	})
 	p := s.books.Policy()
 	for _, j := range s.roll.Running() {
 		if a := j.Live(); a != nil {
-			fn(cluster.Assoc{Account: j.Spec.Account, UID: j.Owner.UID}, cluster.LeftOf(a, now, p))
+			fn(accounting.Assoc{Account: j.Spec.Account, UID: j.Owner.UID}, accounting.LeftOf(a, now, p))
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -256,7 +257,7 @@ func (p *plainArray) start() string {
 	}
 	st := p.m.startOf(p.id+cluster.JobID(k), share1(card, 8000, 300))
 	st.Overtook = "of no matter here"
-	r := p.m.must(planCmd(cluster.Plan{Starts: []cluster.Start{st}}))
+	r := p.m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{st}}))
 	t := p.tasks[k]
 	if want := p.may(t); (len(r.Plan.Started) == 1) != want {
 		p.t.Fatalf("task %d, %+v, starts: %+v; task by task it may: %t; %%%d, %d run, %d are queued", t.number, *t, r.Plan, want, p.throttle, p.live(), p.queued())
@@ -275,12 +276,12 @@ func (p *plainArray) queue() string {
 		return ""
 	}
 	t := p.tasks[k]
-	mv := cluster.QueueMove{Job: p.id + cluster.JobID(k), GPU: cluster.GPUID(fmt.Sprintf("n1-g%d", p.draw("card", 3))), Rank: int64(k), Reason: cluster.ReasonResources}
+	mv := dispatch.QueueMove{Job: p.id + cluster.JobID(k), GPU: cluster.GPUID(fmt.Sprintf("n1-g%d", p.draw("card", 3))), Rank: int64(k), Reason: cluster.ReasonResources}
 	out := p.draw("out", 4) == 0
 	if out {
 		mv.GPU = ""
 	}
-	r := p.m.must(planCmd(cluster.Plan{Moves: []cluster.QueueMove{mv}}))
+	r := p.m.must(planCmd(dispatch.Plan{Moves: []dispatch.QueueMove{mv}}))
 	if want := p.may(t); (r.Plan.Moved == 1) != want {
 		p.t.Fatalf("task %d, %+v, is queued: %+v; task by task it may: %t; %%%d, %d run, %d are queued", t.number, *t, r.Plan, want, p.throttle, p.live(), p.queued())
 	} else if !want {

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -202,7 +203,7 @@ func (c *chronicle) act() string {
 		s.over = true
 	case j.State.Waiting():
 		// It starts if it may, by what is free of the array, too.
-		r := c.m.must(planCmd(cluster.Plan{Starts: []cluster.Start{c.m.startOf(id)}}))
+		r := c.m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{c.m.startOf(id)}}))
 		if may := c.stands(u, k) == cluster.DependMet; len(r.Plan.Started) == 1 && !may {
 			c.t.Fatalf("job %s starts and waits for %v", j.Label(), u.spec.Depends)
 		} else if may && len(r.Plan.Started) == 0 && (u.spec.Array == nil || u.spec.Array.Throttle == 0) {

@@ -8,6 +8,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -79,13 +81,13 @@ func TestOutOfMemoryRungByRung(t *testing.T) {
 			}
 			if least > 1 && !x.whole {
 				less := m.startOf(id, share1(card, least-1, 100))
-				if r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{less}})); len(r.Plan.Rejected) != 1 || r.Plan.Rejected[0].Reason.Detail != fmt.Sprintf("%d MiB were planned, it needs %d", least-1, least) {
+				if r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{less}})); len(r.Plan.Rejected) != 1 || r.Plan.Rejected[0].Reason.Detail != fmt.Sprintf("%d MiB were planned, it needs %d", least-1, least) {
 					t.Fatalf("a start with less than it needs: %+v", r.Plan)
 				}
 			}
 			if wants {
 				shared := m.startOf(id, share1(card, least, 100))
-				if r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{shared}})); len(r.Plan.Rejected) != 1 {
+				if r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{shared}})); len(r.Plan.Rejected) != 1 {
 					t.Fatalf("a start with a share of what it needs whole: %+v", r.Plan)
 				}
 			}
@@ -148,7 +150,7 @@ func TestRequestsByTheClock(t *testing.T) {
 		draw := func(what string, n int) int { return rapid.IntRange(0, n-1).Draw(t, what) }
 		m := newMachine(t)
 		m.must(initCmd("c1", 1000))
-		m.must(setCmd(quota(cluster.Subject{User: true, UID: 11}, cluster.Limits{Jobs: 4}), 0))
+		m.must(setCmd(quota(accounting.Subject{User: true, UID: 11}, accounting.Limits{Jobs: 4}), 0))
 		had := map[who]answerOf{}
 		of := map[cluster.UID]int{}
 		next := cluster.JobID(1)
@@ -234,7 +236,7 @@ func TestRulesOfBefore(t *testing.T) {
 	}
 	run := func(m *machine, version uint32, s *cluster.Spec) cluster.JobID {
 		id := m.ruled(version, submitCmd(m.f.NextJobID(), fmt.Sprint("r", m.index), 1000, s)).Jobs[0]
-		m.ruled(version, planCmd(cluster.Plan{Starts: []cluster.Start{m.startOf(id, share1("n1-g0", 8000, 300))}}))
+		m.ruled(version, planCmd(dispatch.Plan{Starts: []dispatch.Start{m.startOf(id, share1("n1-g0", 8000, 300))}}))
 		m.ruled(version, reportCmd(m.reportOf(id, cluster.JobRunning)))
 		return id
 	}
@@ -273,7 +275,7 @@ func TestRulesOfBefore(t *testing.T) {
 		{"who ran out of a whole card gets a larger one", 6, func(_ *testing.T, m *machine, version uint32) bool {
 			m.ruled(version, registerCmd(sized("h1", 1, "H100", 80_000)))
 			id := m.ruled(version, submitCmd(m.f.NextJobID(), "r", 1000, spec(1))).Jobs[0]
-			m.ruled(version, planCmd(cluster.Plan{Starts: []cluster.Start{m.startOf(id, whole("n1-g0"))}}))
+			m.ruled(version, planCmd(dispatch.Plan{Starts: []dispatch.Start{m.startOf(id, whole("n1-g0"))}}))
 			ends(m, version, id, cluster.JobOutOfMemory, func(r *logv1.ReportAttempt) { r.Usage = &logv1.Usage{GpuMemPeakMib: 40_000, GpuOom: true} })
 			return m.job(id).State == cluster.JobPending
 		}},
@@ -308,8 +310,8 @@ func TestRulesOfBefore(t *testing.T) {
 			return len(m.f.Notices(0, 10)) == 1
 		}},
 		{"who is charged anew needs room there", 10, func(t *testing.T, m *machine, version uint32) bool {
-			m.must(setCmd(&cluster.Account{Name: "a", Shares: 1}, 0))
-			m.must(setCmd(quota(cluster.Subject{Account: "a"}, cluster.Limits{Jobs: 1}), 0))
+			m.must(setCmd(&accounting.Account{Name: "a", Shares: 1}, 0))
+			m.must(setCmd(quota(accounting.Subject{Account: "a"}, accounting.Limits{Jobs: 1}), 0))
 			m.must(submitCmd(m.f.NextJobID(), "r1", 1000, in("a", "")))
 			id := m.submit(spec(1))
 			r := m.ruled(version, updateCmd(m.job(id), func(s *cluster.Spec) { s.Account = "a" }))

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -148,7 +149,7 @@ func (b *biography) start() string {
 		return ""
 	}
 	st := b.m.startOf(b.id, share1("n1-g0", 8000, 300))
-	r := b.m.must(planCmd(cluster.Plan{Starts: []cluster.Start{st}}))
+	r := b.m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{st}}))
 	if got := len(r.Plan.Started) == 1; got != (b.held == "") {
 		b.t.Fatalf("it is held by %q and starts: %+v", b.held, r.Plan)
 	} else if got {
@@ -230,7 +231,7 @@ func (b *biography) room() string {
 	if b.state == cluster.JobRunning && b.hook && !b.cancelled && b.asked == "" && (b.rooms == 0 || b.m.now.Add(time.Second).Sub(b.lastRoom) >= 10*time.Minute) {
 		want = done
 	}
-	b.says(preemptCmd(cluster.Preemption{Job: b.id, Attempt: uint32(max(1, b.tries)), For: 77, Why: "it is larger"}), want)
+	b.says(preemptCmd(dispatch.Preemption{Job: b.id, Attempt: uint32(max(1, b.tries)), For: 77, Why: "it is larger"}), want)
 	if want == done {
 		b.asked, b.lastRoom = "room", b.m.now
 		b.rooms++

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -113,7 +114,7 @@ func (h *hall) takes(id cluster.GPUID, sh cluster.Share, owner cluster.Owner) bo
 }
 
 // fits reports whether a start may be committed.
-func (h *hall) fits(j *cluster.Job, st *cluster.Start) bool {
+func (h *hall) fits(j *cluster.Job, st *dispatch.Start) bool {
 	nodes, kinds, cards := map[cluster.NodeID]bool{}, map[string]bool{}, map[cluster.GPUID]bool{}
 	for _, b := range st.Berths() {
 		used := b.CPUMilli
@@ -185,12 +186,12 @@ func (h *hall) start() string {
 	}
 	at := h.draw("who", len(h.waiting))
 	j := h.m.job(h.waiting[at])
-	st := cluster.Start{Job: j.ID, Attempt: 1, Why: "drawn", Berth: h.berth(j)}
+	st := dispatch.Start{Job: j.ID, Attempt: 1, Why: "drawn", Berth: h.berth(j)}
 	for range max(1, j.Spec.Nodes) - 1 - h.draw("a node less", 8)/7 {
 		st.Rest = append(st.Rest, h.berth(j))
 	}
 	want := h.fits(j, &st)
-	r := h.m.must(planCmd(cluster.Plan{Starts: []cluster.Start{st}}))
+	r := h.m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{st}}))
 	if got := len(r.Plan.Started) == 1; got != want {
 		h.t.Fatalf("start of job %d (%d GPUs %q, exclusive %t, %d nodes) on %+v and %+v: %+v; who looks at the cards says %t", j.ID, j.Spec.GPUs, j.Spec.GPUType, j.Spec.Exclusive, j.Spec.Nodes, st.Berth, st.Rest, r.Plan, want)
 	} else if !want {
@@ -310,7 +311,7 @@ func TestStrangersBehindTheFirst(t *testing.T) {
 	n := node("n1", "boot1", 1)
 	n.GPUs[0].Scope = cluster.ScopeSameUser // from now on
 	m.must(registerCmd(n))
-	r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{m.startOf(of(1000), share1("n1-g0", 4000, 100))}}))
+	r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{m.startOf(of(1000), share1("n1-g0", 4000, 100))}}))
 	if len(r.Plan.Rejected) != 1 || r.Plan.Rejected[0].Reason.Code != cluster.ReasonSharing {
 		t.Errorf("a job came beside a stranger: %+v", r.Plan)
 	}

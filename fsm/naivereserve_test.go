@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 )
 
 // booking is a reservation to somebody who writes each hour of it into a calendar.
@@ -61,7 +62,7 @@ func (c *calendar) draw(what string, n int) int { return rapid.IntRange(0, n-1).
 func (c *calendar) book() {
 	names := []string{"r1", "r2", "r3"}
 	b := &booking{name: names[c.draw("name", 3)], nodes: map[cluster.NodeID]bool{}}
-	r := &cluster.Reservation{Name: b.name, Start: c.m.now.Add(time.Duration(c.draw("from", 9)-3) * time.Hour), Duration: time.Duration(1+c.draw("for", 4)) * time.Hour}
+	r := &dispatch.Reservation{Name: b.name, Start: c.m.now.Add(time.Duration(c.draw("from", 9)-3) * time.Hour), Duration: time.Duration(1+c.draw("for", 4)) * time.Hour}
 	b.length = r.Duration
 	text := rapid.SampledFrom([]string{"n1", "n[1-2]", "n3", "ALL"}).Draw(c.t, "nodes")
 	r.Nodes = hosts(c.t, text)
@@ -80,7 +81,7 @@ func (c *calendar) book() {
 	}
 	every := time.Duration(0)
 	if c.draw("repeat", 3) == 0 {
-		r.Repeat, every = cluster.RepeatDaily, 24*time.Hour
+		r.Repeat, every = dispatch.RepeatDaily, 24*time.Hour
 	}
 	for k := range 40 {
 		if b.starts = append(b.starts, r.Start.Add(time.Duration(k)*every)); every == 0 {
@@ -99,7 +100,7 @@ func (c *calendar) book() {
 
 // may reports whether a job may start now on some berths, and whether only for want
 // of its own reservation.
-func (c *calendar) may(j *cluster.Job, st *cluster.Start) bool {
+func (c *calendar) may(j *cluster.Job, st *dispatch.Start) bool {
 	now := c.m.now.Add(time.Second) // of the entry that starts it
 	ends := cluster.Time(1) << 62
 	if j.Spec.TimeLimit > 0 {
@@ -191,7 +192,7 @@ func (c *calendar) try() {
 	}
 	j := c.m.job(id)
 	want := c.may(j, &st)
-	r := c.m.must(planCmd(cluster.Plan{Starts: []cluster.Start{st}}))
+	r := c.m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{st}}))
 	if got := len(r.Plan.Started) == 1; got != want {
 		c.t.Fatalf("job %d of %d (limit %s, where %+v) on %v: %+v; by the calendar it may: %t\n%v", id, uid, s.TimeLimit, s.Where, cards, r.Plan, want, c.m.f.Reservations())
 	}
@@ -255,12 +256,12 @@ func TestReservationsByTheCalendar(t *testing.T) {
 func TestInsideSingleCards(t *testing.T) {
 	t.Parallel()
 	m := lab(t)
-	m.must(reservationCmd(&cluster.Reservation{Name: "r", Start: m.now, Duration: time.Hour, Nodes: hosts(t, "n1"), GPUs: []cluster.GPUID{"n1-g0"}, Users: []string{"1000"}}, 0))
+	m.must(reservationCmd(&dispatch.Reservation{Name: "r", Start: m.now, Duration: time.Hour, Nodes: hosts(t, "n1"), GPUs: []cluster.GPUID{"n1-g0"}, Users: []string{"1000"}}, 0))
 	s := spec(1)
 	s.Where = &cluster.Where{Reservation: "r"}
 	id := m.submit(s)
 	for _, card := range []cluster.GPUID{"n1-g1", "n2-g0"} {
-		r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{m.startOf(id, share1(card, 8000, 300))}}))
+		r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{m.startOf(id, share1(card, 8000, 300))}}))
 		if len(r.Plan.Rejected) != 1 || r.Plan.Rejected[0].Reason.Code != cluster.ReasonReservation {
 			t.Errorf("on %s, which is not of its reservation: %+v", card, r.Plan)
 		}
@@ -276,14 +277,14 @@ func TestWholeNodesAreAlone(t *testing.T) {
 	other := m.submit(spec(1))
 	idle := m.startOf(other, share1("n1-g1", 1, 1))
 	idle.Berth.CPUMilli = 0
-	m.must(planCmd(cluster.Plan{Starts: []cluster.Start{idle}}))
+	m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{idle}}))
 	s := spec(1)
 	s.Where = &cluster.Where{Whole: true}
 	id := m.submit(s)
-	start := func(cores int64) *cluster.PlanResult {
+	start := func(cores int64) *dispatch.Result {
 		st := m.startOf(id, whole("n1-g0"))
 		st.Berth.CPUMilli = cores
-		return m.must(planCmd(cluster.Plan{Starts: []cluster.Start{st}})).Plan
+		return m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{st}})).Plan
 	}
 	if r := start(64_000); len(r.Rejected) != 1 || r.Rejected[0].Reason.Code != cluster.ReasonExclusive {
 		t.Errorf("beside one other: %+v", r)

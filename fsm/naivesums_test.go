@@ -11,6 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -133,14 +135,14 @@ func TestUseInRealNumbers(t *testing.T) {
 		m := newMachine(t)
 		m.must(initCmd("c1", 1000))
 		m.must(registerCmd(node("n1", "boot1", 10)))
-		half := cluster.DefaultAccountPolicy().HalfLife
+		half := accounting.DefaultAccountPolicy().HalfLife
 		users := map[cluster.UID]*tenant{}
 		for uid := cluster.UID(1000); uid < 1002; uid++ {
 			users[uid] = &tenant{days: map[int64]float64{}}
 		}
 		const budget = 2 * 3_600_000_000
-		m.must(setCmd(quota(cluster.Subject{User: true, UID: 1000}, cluster.Limits{GPUTime: budget}), 0))
-		m.must(setCmd(quota(cluster.Subject{User: true, UID: 1001}, cluster.Limits{GPUTime: budget, Period: cluster.Daily}), 0))
+		m.must(setCmd(quota(accounting.Subject{User: true, UID: 1000}, accounting.Limits{GPUTime: budget}), 0))
+		m.must(setCmd(quota(accounting.Subject{User: true, UID: 1001}, accounting.Limits{GPUTime: budget, Period: accounting.Daily}), 0))
 		var running []stint
 		revision := uint64(0)
 		day := func(at cluster.Time) int64 { return int64(at) / 86_400_000_000 }
@@ -172,16 +174,16 @@ func TestUseInRealNumbers(t *testing.T) {
 					u.left, u.asOf = decayed(u.left, now.Sub(u.asOf), half), now
 				}
 				half = time.Duration(draw("half-life", 4)) * 6 * time.Hour
-				m.must(setCmd(&cluster.AccountPolicy{HalfLife: half}, revision))
+				m.must(setCmd(&accounting.AccountPolicy{HalfLife: half}, revision))
 				revision = m.index
 			case what < 3:
 				uid := cluster.UID(1000 + draw("uid", 2))
 				id := m.must(submitCmd(m.f.NextJobID(), fmt.Sprint("use-", m.index), uid, spec(1))).Jobs[0]
 				milli := int64(1+draw("milli", 20)) * 50
 				want := counts(uid, m.now.Add(time.Second))
-				r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{m.startOf(id, share1(cluster.GPUID(fmt.Sprintf("n1-g%d", id%10)), 1, milli))}}))
+				r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{m.startOf(id, share1(cluster.GPUID(fmt.Sprintf("n1-g%d", id%10)), 1, milli))}}))
 				started := len(r.Plan.Started) == 1
-				if math.Abs(want-budget) > budget/10_000 && started != (want < budget) && (started || cluster.LimitReason(r.Plan.Rejected[0].Reason.Code)) {
+				if math.Abs(want-budget) > budget/10_000 && started != (want < budget) && (started || accounting.LimitReason(r.Plan.Rejected[0].Reason.Code)) {
 					t.Fatalf("user %d has used %.0f of %d and a job starts: %t (%+v)", uid, want, int64(budget), started, r.Plan.Rejected)
 				}
 				if !started {
@@ -204,7 +206,7 @@ func TestUseInRealNumbers(t *testing.T) {
 			}
 			d := m.f.Standing(0)
 			for uid, u := range users {
-				x := d.Spent[cluster.Holder{UID: uid}]
+				x := d.Spent[accounting.Holder{UID: uid}]
 				if x == nil {
 					if u.allGPU > 4 {
 						t.Fatalf("user %d used %.0f and was charged nothing", uid, u.allGPU)
@@ -212,9 +214,9 @@ func TestUseInRealNumbers(t *testing.T) {
 					continue
 				}
 				later := d.Now.Add(90 * time.Minute)
-				if left := decayed(u.left, later.Sub(u.asOf), half); !near(x.GPU, u.allGPU) || !near(x.Left(later, &d.Policy), left) || !near(x.Used(cluster.Daily, d.Now, &d.Policy), u.days[day(d.Now)]) {
+				if left := decayed(u.left, later.Sub(u.asOf), half); !near(x.GPU, u.allGPU) || !near(x.Left(later, &d.Policy), left) || !near(x.Used(accounting.Daily, d.Now, &d.Policy), u.days[day(d.Now)]) {
 					t.Fatalf("user %d: charged %d, want %.0f; of it %d is left, want %.0f; today %d, want %.0f (half-life %s)",
-						uid, x.GPU, u.allGPU, x.Left(later, &d.Policy), left, x.Used(cluster.Daily, d.Now, &d.Policy), u.days[day(d.Now)], half)
+						uid, x.GPU, u.allGPU, x.Left(later, &d.Policy), left, x.Used(accounting.Daily, d.Now, &d.Policy), u.days[day(d.Now)], half)
 				}
 			}
 		}

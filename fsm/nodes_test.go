@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -167,7 +168,7 @@ func TestVanishedGPU(t *testing.T) {
 		// Nothing may lie on a card that is gone, not even nothing.
 		st := m.startOf(waits, share1("n1-g0", 0, 0))
 		st.Berth.Node = "n1"
-		if r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{st}})); len(r.Plan.Started) != 0 {
+		if r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{st}})); len(r.Plan.Started) != 0 {
 			t.Errorf("%s: started on a card that is gone", name)
 		}
 		m.must(registerCmd(node("n1", "boot1", 2)))
@@ -246,7 +247,7 @@ func TestFence(t *testing.T) {
 	}
 	m.wantState(back, cluster.JobPending)
 	st := m.startOf(back, share1("n1-g0", 8000, 300))
-	if r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{st}})); len(r.Plan.Started) != 0 {
+	if r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{st}})); len(r.Plan.Started) != 0 {
 		t.Error("a job started on a fenced node")
 	}
 	m.must(registerCmd(node("n1", "boot1", 2)))

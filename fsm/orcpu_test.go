@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 )
 
 // TestOnCoresInPlaceOfGPUs: who may run without GPUs is started without, leaves
@@ -21,7 +22,7 @@ func TestOnCoresInPlaceOfGPUs(t *testing.T) {
 	st := m.startOf(id)
 	st.Berth.CPUMilli, st.Berth.MemMiB = 8000, 20_000
 	st.Estimate = cluster.Estimate{GPUType: cluster.CPUType, CPUMilli: 8000, HostMemMiB: 20_000, Source: "graph"}
-	if r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{st}})); len(r.Plan.Started) != 1 {
+	if r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{st}})); len(r.Plan.Started) != 1 {
 		t.Fatalf("rejected: %v", r.Plan.Rejected)
 	}
 	j := m.wantState(id, cluster.JobStarting)

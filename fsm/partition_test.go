@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -131,9 +132,9 @@ func TestJobsStayInTheirPartition(t *testing.T) {
 	t.Parallel()
 	m := halves(t)
 	id := m.submit(inPartition("a"))
-	for _, p := range []cluster.Plan{
-		{Starts: []cluster.Start{m.startOf(id, share1("n2-g0", 8000, 300))}},
-		{Moves: []cluster.QueueMove{{Job: id, GPU: "n2-g0", Rank: 1}}},
+	for _, p := range []dispatch.Plan{
+		{Starts: []dispatch.Start{m.startOf(id, share1("n2-g0", 8000, 300))}},
+		{Moves: []dispatch.QueueMove{{Job: id, GPU: "n2-g0", Rank: 1}}},
 	} {
 		if r := m.must(planCmd(p)); len(r.Plan.Rejected) != 1 || !strings.Contains(r.Plan.Rejected[0].Reason.Detail, "is not in partition a") {
 			t.Errorf("%+v: %+v", p, r.Plan)
@@ -147,7 +148,7 @@ func TestJobsStayInTheirPartition(t *testing.T) {
 	if j := m.wantState(id, cluster.JobPending); j.Reason.Code != cluster.ReasonPartitionDown || len(m.f.Queue("n1-g0")) != 0 {
 		t.Errorf("waits as %v", j.Reason)
 	}
-	if r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{m.startOf(id, share1("n1-g0", 8000, 300))}})); len(r.Plan.Rejected) != 1 {
+	if r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{m.startOf(id, share1("n1-g0", 8000, 300))}})); len(r.Plan.Rejected) != 1 {
 		t.Errorf("starts while the partition is down: %+v", r.Plan)
 	}
 	late := m.submit(inPartition("a"))

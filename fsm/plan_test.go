@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 )
 
 func TestStart(t *testing.T) {
@@ -46,53 +47,53 @@ func TestStartsThatAreRejected(t *testing.T) {
 		name   string
 		spec   func(*cluster.Spec)
 		before func(m *machine, id cluster.JobID)
-		start  func(m *machine, id cluster.JobID) cluster.Start
+		start  func(m *machine, id cluster.JobID) dispatch.Start
 		want   cluster.ReasonCode
 	}{
-		{"no such job", nil, nil, func(m *machine, id cluster.JobID) cluster.Start {
+		{"no such job", nil, nil, func(m *machine, id cluster.JobID) dispatch.Start {
 			st := m.startOf(id, small())
 			st.Job = 99
 			return st
 		}, cluster.ReasonStale},
 		{"already started", nil, func(m *machine, id cluster.JobID) { m.start(id, small()) }, nil, cluster.ReasonStale},
 		{"cancelled", nil, func(m *machine, id cluster.JobID) { m.must(cancelCmd(id, 1000)) }, nil, cluster.ReasonStale},
-		{"another attempt is next", nil, nil, func(m *machine, id cluster.JobID) cluster.Start {
+		{"another attempt is next", nil, nil, func(m *machine, id cluster.JobID) dispatch.Start {
 			st := m.startOf(id, small())
 			st.Attempt = 2
 			return st
 		}, cluster.ReasonStale},
-		{"too many GPUs", nil, nil, func(m *machine, id cluster.JobID) cluster.Start {
+		{"too many GPUs", nil, nil, func(m *machine, id cluster.JobID) dispatch.Start {
 			return m.startOf(id, small(), share1("n1-g1", 8000, 300))
 		}, cluster.ReasonStale},
-		{"cores in place of a GPU", nil, nil, func(m *machine, id cluster.JobID) cluster.Start { return m.startOf(id) }, cluster.ReasonStale},
+		{"cores in place of a GPU", nil, nil, func(m *machine, id cluster.JobID) dispatch.Start { return m.startOf(id) }, cluster.ReasonStale},
 		{"cores in place of some GPUs", func(s *cluster.Spec) { s.GPUs, s.OrCPU = 2, true }, nil, nil, cluster.ReasonStale},
 		{"too few GPUs", func(s *cluster.Spec) { s.GPUs = 2 }, nil, nil, cluster.ReasonStale},
 		{"a share for an exclusive job", func(s *cluster.Spec) { s.Exclusive = true }, nil, nil, cluster.ReasonStale},
 		{"the wrong type", func(s *cluster.Spec) { s.GPUType = "H100" }, nil, nil, cluster.ReasonStale},
 		{"the wrong node", func(s *cluster.Spec) { s.Node = "n2" }, nil, nil, cluster.ReasonStale},
-		{"a GPU of another node", nil, nil, func(m *machine, id cluster.JobID) cluster.Start {
+		{"a GPU of another node", nil, nil, func(m *machine, id cluster.JobID) dispatch.Start {
 			st := m.startOf(id, share1("n2-g0", 8000, 300))
 			st.Berth.Node = "n1"
 			return st
 		}, cluster.ReasonStale},
-		{"a GPU twice", func(s *cluster.Spec) { s.GPUs = 2 }, nil, func(m *machine, id cluster.JobID) cluster.Start {
+		{"a GPU twice", func(s *cluster.Spec) { s.GPUs = 2 }, nil, func(m *machine, id cluster.JobID) dispatch.Start {
 			return m.startOf(id, small(), small())
 		}, cluster.ReasonStale},
-		{"a negative share", nil, nil, func(m *machine, id cluster.JobID) cluster.Start {
+		{"a negative share", nil, nil, func(m *machine, id cluster.JobID) dispatch.Start {
 			return m.startOf(id, share1("n1-g0", -1, 300))
 		}, cluster.ReasonStale},
-		{"negative host memory", nil, nil, func(m *machine, id cluster.JobID) cluster.Start {
+		{"negative host memory", nil, nil, func(m *machine, id cluster.JobID) dispatch.Start {
 			st := m.startOf(id, small())
 			st.Berth.MemMiB = -1
 			return st
 		}, cluster.ReasonStale},
 		{"host memory that overflows", nil, func(m *machine, id cluster.JobID) { m.start(m.submit(spec(0))) },
-			func(m *machine, id cluster.JobID) cluster.Start {
+			func(m *machine, id cluster.JobID) dispatch.Start {
 				st := m.startOf(id, small())
 				st.Berth.MemMiB = 1<<63 - 1
 				return st
 			}, cluster.ReasonHostMem},
-		{"too many cores", nil, nil, func(m *machine, id cluster.JobID) cluster.Start {
+		{"too many cores", nil, nil, func(m *machine, id cluster.JobID) dispatch.Start {
 			st := m.startOf(id, small())
 			st.Berth.CPUMilli = 64_001
 			return st
@@ -106,10 +107,10 @@ func TestStartsThatAreRejected(t *testing.T) {
 		}, nil, cluster.ReasonGPUSlots},
 		{"someone has it alone", nil, func(m *machine, id cluster.JobID) { m.start(m.submit(spec(1)), whole("n1-g0")) }, nil, cluster.ReasonGPUSlots},
 		{"alone beside someone", nil, func(m *machine, id cluster.JobID) { m.start(m.submit(spec(1)), small()) },
-			func(m *machine, id cluster.JobID) cluster.Start { return m.startOf(id, whole("n1-g0")) }, cluster.ReasonExclusive},
+			func(m *machine, id cluster.JobID) dispatch.Start { return m.startOf(id, whole("n1-g0")) }, cluster.ReasonExclusive},
 		{"the node is drained", nil, func(m *machine, id cluster.JobID) { m.must(drainCmd("n1", true)) }, nil, cluster.ReasonNodeDown},
 		{"the node is silent", nil, func(m *machine, id cluster.JobID) { m.must(silentCmd("n1", "boot1")) }, nil, cluster.ReasonNodeDown},
-		{"no such node", nil, nil, func(m *machine, id cluster.JobID) cluster.Start {
+		{"no such node", nil, nil, func(m *machine, id cluster.JobID) dispatch.Start {
 			st := m.startOf(id, small())
 			st.Berth.Node = "n9"
 			return st
@@ -137,7 +138,7 @@ func TestStartsThatAreRejected(t *testing.T) {
 				st = tc.start(m, id)
 			}
 			was := contents(t, m.f)
-			r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{st}}))
+			r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{st}}))
 			if len(r.Plan.Started) != 0 || len(r.Plan.Rejected) != 1 || r.Plan.Rejected[0].Reason.Code != tc.want {
 				t.Fatalf("%+v, want to be rejected for %s", r.Plan, tc.want)
 			}
@@ -155,7 +156,7 @@ func TestOvertakingIsStored(t *testing.T) {
 	m.enqueue(first, "n1-g0", 1)
 	st := m.startOf(second, share1("n1-g0", 8000, 300))
 	st.Overtook = "fits where job 1 does not"
-	if r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{st}})); len(r.Plan.Started) != 1 {
+	if r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{st}})); len(r.Plan.Started) != 1 {
 		t.Fatalf("rejected: %v", r.Plan.Rejected)
 	}
 	if a := m.job(second).Last(); a.Overtook != st.Overtook {
@@ -170,7 +171,7 @@ func TestOnePlanIsJudgedStartByStart(t *testing.T) {
 	a, b, c := m.submit(spec(1)), m.submit(spec(1)), m.submit(spec(1))
 	m.enqueue(a, "n1-g0", 1)
 	m.enqueue(b, "n1-g0", 2)
-	r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{
+	r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{
 		m.startOf(a, share1("n1-g0", 20_000, 300)),
 		m.startOf(b, share1("n1-g0", 20_000, 300)), // a has left the queue by now
 		m.startOf(c, share1("n1-g0", 1, 300)),      // and the card is full
@@ -230,7 +231,7 @@ func TestMoves(t *testing.T) {
 		for range 4 {
 			m.submit(spec(1))
 		}
-		r := m.must(planCmd(cluster.Plan{Moves: []cluster.QueueMove{
+		r := m.must(planCmd(dispatch.Plan{Moves: []dispatch.QueueMove{
 			{Job: 4, GPU: "n1-g0", Rank: 2, EstStart: t0, Reason: cluster.ReasonResources}, {Job: 3, GPU: "n1-g0", Rank: 1},
 			{Job: 2, GPU: "n1-g0", Rank: 2}, {Job: 1, GPU: "n1-g0", Rank: -1},
 		}}))
@@ -251,7 +252,7 @@ func TestMoves(t *testing.T) {
 			m.enqueue(m.submit(spec(1)), "n1-g0", int64(i))
 		}
 		old := m.f.Queue("n1-g0")
-		m.must(planCmd(cluster.Plan{Moves: []cluster.QueueMove{{Job: 1, GPU: "n1-g0", Rank: 9}, {Job: 2, GPU: "n2-g1", Rank: 4}, {Job: 3, Reason: cluster.ReasonNodeDown}}}))
+		m.must(planCmd(dispatch.Plan{Moves: []dispatch.QueueMove{{Job: 1, GPU: "n1-g0", Rank: 9}, {Job: 2, GPU: "n2-g1", Rank: 4}, {Job: 3, Reason: cluster.ReasonNodeDown}}}))
 		if a, b := queue(m, "n1-g0"), queue(m, "n2-g1"); a != "[{1 9}]" || b != "[{2 4}]" {
 			t.Fatalf("queues %s and %s", a, b)
 		}
@@ -265,32 +266,32 @@ func TestMoves(t *testing.T) {
 	t.Run("rejected", func(t *testing.T) {
 		for _, tc := range []struct {
 			name string
-			move func(m *machine) cluster.QueueMove
+			move func(m *machine) dispatch.QueueMove
 		}{
-			{"no such job", func(m *machine) cluster.QueueMove { return cluster.QueueMove{Job: 77, GPU: "n1-g0"} }},
-			{"running", func(m *machine) cluster.QueueMove {
-				return cluster.QueueMove{Job: running(m, spec(1), 100), GPU: "n1-g0"}
+			{"no such job", func(m *machine) dispatch.QueueMove { return dispatch.QueueMove{Job: 77, GPU: "n1-g0"} }},
+			{"running", func(m *machine) dispatch.QueueMove {
+				return dispatch.QueueMove{Job: running(m, spec(1), 100), GPU: "n1-g0"}
 			}},
-			{"no such GPU", func(m *machine) cluster.QueueMove { return cluster.QueueMove{Job: m.submit(spec(1)), GPU: "n9-g0"} }},
-			{"needs no GPU", func(m *machine) cluster.QueueMove { return cluster.QueueMove{Job: m.submit(spec(0)), GPU: "n1-g0"} }},
-			{"drained", func(m *machine) cluster.QueueMove {
+			{"no such GPU", func(m *machine) dispatch.QueueMove { return dispatch.QueueMove{Job: m.submit(spec(1)), GPU: "n9-g0"} }},
+			{"needs no GPU", func(m *machine) dispatch.QueueMove { return dispatch.QueueMove{Job: m.submit(spec(0)), GPU: "n1-g0"} }},
+			{"drained", func(m *machine) dispatch.QueueMove {
 				m.must(drainCmd("n1", true))
-				return cluster.QueueMove{Job: m.submit(spec(1)), GPU: "n1-g0"}
+				return dispatch.QueueMove{Job: m.submit(spec(1)), GPU: "n1-g0"}
 			}},
-			{"another node", func(m *machine) cluster.QueueMove {
+			{"another node", func(m *machine) dispatch.QueueMove {
 				s := spec(1)
 				s.Node = "n2"
-				return cluster.QueueMove{Job: m.submit(s), GPU: "n1-g0"}
+				return dispatch.QueueMove{Job: m.submit(s), GPU: "n1-g0"}
 			}},
-			{"another type", func(m *machine) cluster.QueueMove {
+			{"another type", func(m *machine) dispatch.QueueMove {
 				s := spec(1)
 				s.GPUType = "H100"
-				return cluster.QueueMove{Job: m.submit(s), GPU: "n1-g0"}
+				return dispatch.QueueMove{Job: m.submit(s), GPU: "n1-g0"}
 			}},
 		} {
 			t.Run(tc.name, func(t *testing.T) {
 				m := lab(t)
-				r := m.must(planCmd(cluster.Plan{Moves: []cluster.QueueMove{tc.move(m)}}))
+				r := m.must(planCmd(dispatch.Plan{Moves: []dispatch.QueueMove{tc.move(m)}}))
 				if len(r.Plan.Rejected) != 1 || r.Plan.Rejected[0].Reason.Code != cluster.ReasonStale || len(m.f.Queue("n1-g0")) != 0 {
 					t.Fatalf("%+v", r.Plan)
 				}
@@ -300,7 +301,7 @@ func TestMoves(t *testing.T) {
 	t.Run("twice in one plan", func(t *testing.T) {
 		m := lab(t)
 		m.submit(spec(1))
-		r := m.must(planCmd(cluster.Plan{Moves: []cluster.QueueMove{{Job: 1, GPU: "n1-g0", Rank: 1}, {Job: 1, GPU: "n1-g1", Rank: 1}}}))
+		r := m.must(planCmd(dispatch.Plan{Moves: []dispatch.QueueMove{{Job: 1, GPU: "n1-g0", Rank: 1}, {Job: 1, GPU: "n1-g1", Rank: 1}}}))
 		if r.Plan.Moved != 1 || len(r.Plan.Rejected) != 1 || queue(m, "n1-g1") != "[]" {
 			t.Fatalf("%+v", r.Plan)
 		}

@@ -9,11 +9,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-func preemptCmd(p cluster.Preemption) *logv1.Command {
+func preemptCmd(p dispatch.Preemption) *logv1.Command {
 	return &logv1.Command{Kind: &logv1.Command_PreemptAttempt{PreemptAttempt: conv.PreemptToLog(&p)}}
 }
 
@@ -36,7 +37,7 @@ func (m *machine) up(s *cluster.Spec, gpu cluster.GPUID) cluster.JobID {
 // room asks the live attempt of a job to make room.
 func (m *machine) room(id cluster.JobID) {
 	m.t.Helper()
-	m.must(preemptCmd(cluster.Preemption{Job: id, Attempt: m.job(id).Last().No, For: 77, Why: "las: a shorter job"}))
+	m.must(preemptCmd(dispatch.Preemption{Job: id, Attempt: m.job(id).Last().No, For: 77, Why: "las: a shorter job"}))
 }
 
 // TestPreempted: the attempt keeps its card until its agent says that it
@@ -151,21 +152,21 @@ func TestNotPreempted(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec   *cluster.Spec
 		change func(*machine, cluster.JobID)
-		p      cluster.Preemption // Job is filled in when 0
+		p      dispatch.Preemption // Job is filled in when 0
 		want   string
 	}{
-		"no hook":         {spec: spec(1), p: cluster.Preemption{Attempt: 1}, want: "no checkpoint hook"},
-		"another attempt": {p: cluster.Preemption{Attempt: 2}, want: "attempt 2 of job"},
-		"no such job":     {p: cluster.Preemption{Job: 99, Attempt: 1}, want: "is gone"},
-		"being cancelled": {change: func(m *machine, id cluster.JobID) { m.must(cancelCmd(id, 0)) }, p: cluster.Preemption{Attempt: 1}, want: "being cancelled"},
-		"twice":           {change: (*machine).room, p: cluster.Preemption{Attempt: 1}, want: "is being preempted"},
-		"over":            {change: func(m *machine, id cluster.JobID) { m.report(id, cluster.JobCompleted) }, p: cluster.Preemption{Attempt: 1}, want: "not the live one"},
-		"silent":          {change: func(m *machine, _ cluster.JobID) { m.must(silentCmd("n1", "boot1")) }, p: cluster.Preemption{Attempt: 1}, want: "it is UNREACHABLE"},
-		"ending":          {change: func(m *machine, id cluster.JobID) { m.report(id, cluster.JobCompleting) }, p: cluster.Preemption{Attempt: 1}, want: "it is COMPLETING"},
+		"no hook":         {spec: spec(1), p: dispatch.Preemption{Attempt: 1}, want: "no checkpoint hook"},
+		"another attempt": {p: dispatch.Preemption{Attempt: 2}, want: "attempt 2 of job"},
+		"no such job":     {p: dispatch.Preemption{Job: 99, Attempt: 1}, want: "is gone"},
+		"being cancelled": {change: func(m *machine, id cluster.JobID) { m.must(cancelCmd(id, 0)) }, p: dispatch.Preemption{Attempt: 1}, want: "being cancelled"},
+		"twice":           {change: (*machine).room, p: dispatch.Preemption{Attempt: 1}, want: "is being preempted"},
+		"over":            {change: func(m *machine, id cluster.JobID) { m.report(id, cluster.JobCompleted) }, p: dispatch.Preemption{Attempt: 1}, want: "not the live one"},
+		"silent":          {change: func(m *machine, _ cluster.JobID) { m.must(silentCmd("n1", "boot1")) }, p: dispatch.Preemption{Attempt: 1}, want: "it is UNREACHABLE"},
+		"ending":          {change: func(m *machine, id cluster.JobID) { m.report(id, cluster.JobCompleting) }, p: dispatch.Preemption{Attempt: 1}, want: "it is COMPLETING"},
 		"too soon": {change: func(m *machine, id cluster.JobID) {
 			m.again(id)
 			m.now = m.now.Add(cluster.PreemptEvery - time.Minute)
-		}, p: cluster.Preemption{Attempt: 2}, want: "less than 10m"},
+		}, p: dispatch.Preemption{Attempt: 2}, want: "less than 10m"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -212,7 +213,7 @@ func TestPreemptionIsNoFailure(t *testing.T) {
 		m.again(id)
 		m.now = m.now.Add(cluster.PreemptEvery)
 	}
-	r := m.do(preemptCmd(cluster.Preemption{Job: id, Attempt: cluster.MaxPreemptions + 1}))[0]
+	r := m.do(preemptCmd(dispatch.Preemption{Job: id, Attempt: cluster.MaxPreemptions + 1}))[0]
 	if r.Err == nil || !strings.Contains(r.Err.Msg, "preempted 200 times") {
 		t.Fatalf("%v, want a refusal", r.Err)
 	}
@@ -250,7 +251,7 @@ func TestLearnsFromAllParts(t *testing.T) {
 			took(20*time.Minute, cluster.JobPreempted)
 			st := m.startOf(id, share1(c.gpu, 8000, 300))
 			st.Estimate.GPUType = c.kind
-			if r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{st}})); len(r.Plan.Started) != 1 {
+			if r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{st}})); len(r.Plan.Started) != 1 {
 				t.Fatal(r.Plan.Rejected)
 			}
 			m.report(id, cluster.JobRunning)
@@ -265,7 +266,7 @@ func TestLearnsFromAllParts(t *testing.T) {
 
 func TestPreemptionNeedsNewerEntries(t *testing.T) {
 	t.Parallel()
-	if got := NeedsVersion(preemptCmd(cluster.Preemption{})); got != 5 {
+	if got := NeedsVersion(preemptCmd(dispatch.Preemption{})); got != 5 {
 		t.Errorf("a preemption needs version %d", got)
 	}
 	if got := NeedsVersion(submitCmd(1, "0123456789abcdef", 1000, spec(1), hooked())); got != 5 {

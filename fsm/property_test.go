@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -18,7 +19,7 @@ import (
 type world struct {
 	t    *rapid.T
 	f    *FSM
-	seen *cluster.Snapshot
+	seen *dispatch.Snapshot
 	rids int
 }
 
@@ -139,7 +140,7 @@ func (w *world) plan() *logv1.Command {
 		w.seen = w.f.SchedulerSnapshot()
 	}
 	snap := w.seen
-	var p cluster.Plan
+	var p dispatch.Plan
 	var gpus []cluster.GPUID
 	owner := map[cluster.GPUID]cluster.NodeID{}
 	for _, n := range snap.Nodes {
@@ -154,7 +155,7 @@ func (w *world) plan() *logv1.Command {
 			if len(gpus) == 0 {
 				continue
 			}
-			m := cluster.QueueMove{Job: j.ID, GPU: gpus[w.draw("gpu", len(gpus))], Rank: int64(w.draw("rank", 4)), Reason: cluster.ReasonResources}
+			m := dispatch.QueueMove{Job: j.ID, GPU: gpus[w.draw("gpu", len(gpus))], Rank: int64(w.draw("rank", 4)), Reason: cluster.ReasonResources}
 			if w.draw("out", 4) == 0 {
 				m.GPU = ""
 			}
@@ -166,14 +167,14 @@ func (w *world) plan() *logv1.Command {
 	// Parts that no scheduler would plan: of jobs that run or are over.
 	if j, ok := w.pick(); ok && len(gpus) > 0 && w.draw("bogus", 2) == 0 {
 		p.Starts = append(p.Starts, w.start(j, gpus, owner))
-		p.Moves = append(p.Moves, cluster.QueueMove{Job: j.ID, GPU: gpus[w.draw("gpu", len(gpus))], Rank: -1})
+		p.Moves = append(p.Moves, dispatch.QueueMove{Job: j.ID, GPU: gpus[w.draw("gpu", len(gpus))], Rank: -1})
 	}
 	p.BaseIndex = snap.Index
 	return planCmd(p)
 }
 
-func (w *world) start(j *cluster.Job, gpus []cluster.GPUID, owner map[cluster.GPUID]cluster.NodeID) cluster.Start {
-	st := cluster.Start{Job: j.ID, Attempt: uint32(len(j.Attempts)) + 1, Why: "at random"}
+func (w *world) start(j *cluster.Job, gpus []cluster.GPUID, owner map[cluster.GPUID]cluster.NodeID) dispatch.Start {
+	st := dispatch.Start{Job: j.ID, Attempt: uint32(len(j.Attempts)) + 1, Why: "at random"}
 	if w.draw("secret", 2) == 0 {
 		st.Secret = cluster.Secret("secret of " + j.ID.String())
 	}

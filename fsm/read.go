@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm/jobs"
 	"github.com/berth-scheduler/berth/fsm/orders"
 )
@@ -111,7 +112,7 @@ func (s *State) Index() uint64 { return s.at.Index }
 func (s *State) Now() cluster.Time { return s.at.Now }
 
 // Ledger returns the live ledger: not to be kept, not to be changed.
-func (s *State) Ledger() *cluster.Ledger { return s.fleet.Ledger() }
+func (s *State) Ledger() *dispatch.Ledger { return s.fleet.Ledger() }
 
 // Job returns a job.
 func (s *State) Job(id cluster.JobID) (*cluster.Job, bool) {
@@ -132,7 +133,7 @@ func (s *State) Nodes() []*cluster.Node { return s.fleet.List() }
 func (s *State) OnGPU(g cluster.GPUID) []cluster.JobID { return s.fleet.On(g) }
 
 // Queue returns who waits for a GPU, in order.
-func (s *State) Queue(g cluster.GPUID) []cluster.Waiter { return s.roll.Queues.Of(g) }
+func (s *State) Queue(g cluster.GPUID) []dispatch.Waiter { return s.roll.Queues.Of(g) }
 
 // Job returns a job.
 func (f JobsReader) Job(id cluster.JobID) (*cluster.Job, bool) {
@@ -158,8 +159,8 @@ func (f NodesReader) GPUJobs(g cluster.GPUID) []cluster.JobID {
 }
 
 // Queue returns who waits for a GPU, in order.
-func (f NodesReader) Queue(g cluster.GPUID) []cluster.Waiter {
-	return read(f.held, func(s *State) []cluster.Waiter { return s.roll.Queues.Of(g) })
+func (f NodesReader) Queue(g cluster.GPUID) []dispatch.Waiter {
+	return read(f.held, func(s *State) []dispatch.Waiter { return s.roll.Queues.Of(g) })
 }
 
 // QueuePosition returns the queue that a job is in and its place there from
@@ -171,7 +172,7 @@ func (f JobsReader) QueuePosition(id cluster.JobID) (cluster.GPUID, int) {
 	if j == nil || j.Queue == "" {
 		return "", 0
 	}
-	i := slices.IndexFunc(f.st.roll.Queues.Of(j.Queue), func(w cluster.Waiter) bool { return w.Job == id })
+	i := slices.IndexFunc(f.st.roll.Queues.Of(j.Queue), func(w dispatch.Waiter) bool { return w.Job == id })
 	return j.Queue, i + 1
 }
 
@@ -221,7 +222,7 @@ func (f JobsReader) Jobs(q Query) ([]*cluster.Job, uint64) {
 
 // SchedulerSnapshot returns an immutable view for the scheduler. Jobs that may
 // not start, however much is free, are not part of it.
-func (f *FSM) SchedulerSnapshot() *cluster.Snapshot {
+func (f *FSM) SchedulerSnapshot() *dispatch.Snapshot {
 	snap, _ := f.SchedulerSnapshotAt(0)
 	return snap
 }
@@ -229,7 +230,7 @@ func (f *FSM) SchedulerSnapshot() *cluster.Snapshot {
 // SchedulerSnapshotAt is the view at a time, when that is later than the last
 // entry, and the least time after it at which another job may start; 0 when
 // none waits for its time alone.
-func (f *FSM) SchedulerSnapshotAt(now cluster.Time) (*cluster.Snapshot, cluster.Time) {
+func (f *FSM) SchedulerSnapshotAt(now cluster.Time) (*dispatch.Snapshot, cluster.Time) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	s := f.st
@@ -238,7 +239,7 @@ func (f *FSM) SchedulerSnapshotAt(now cluster.Time) (*cluster.Snapshot, cluster.
 	if at := s.fleet.Reservations().Next(now); at != 0 && (next == 0 || at < next) {
 		next = at
 	}
-	return &cluster.Snapshot{
+	return &dispatch.Snapshot{
 		More:  more,
 		Index: s.at.Index, Now: now, Nodes: s.fleet.List(), Ledger: s.fleet.Ledger().Clone(), Queues: maps.Clone(s.roll.Queues.All()),
 		Partitions: s.Partitions(), Standing: s.books.ForPass(), Limits: s.books.Limits(now), Reservations: s.fleet.Reservations(),
@@ -321,13 +322,13 @@ func (f JobsReader) PartitionJobs() (waiting, live map[string]int) {
 }
 
 // Reservations returns the reservations by name, those that have ended, too.
-func (f NodesReader) Reservations() cluster.Reservations {
+func (f NodesReader) Reservations() dispatch.Reservations {
 	return read(f.held, (*State).Reservations)
 }
 
 // Reservations returns the reservations by name. The slice is replaced, never
 // changed, when one of them does.
-func (s *State) Reservations() cluster.Reservations { return s.fleet.Reservations() }
+func (s *State) Reservations() dispatch.Reservations { return s.fleet.Reservations() }
 
 // SharingOff returns where sharing is switched off, by place.
 func (f NodesReader) SharingOff() cluster.SharingSwitches {

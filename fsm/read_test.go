@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm/jobs"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -79,7 +80,7 @@ func TestSchedulerSnapshot(t *testing.T) {
 		if d := cmp.Diff([]cluster.JobID{2}, ids(snap.Running)); d != "" {
 			t.Error(d)
 		}
-		if d := cmp.Diff(map[cluster.GPUID][]cluster.Waiter{"n1-g0": {{Job: 4, Rank: 1}, {Job: 1, Rank: 2}}}, snap.Queues); d != "" {
+		if d := cmp.Diff(map[cluster.GPUID][]dispatch.Waiter{"n1-g0": {{Job: 4, Rank: 1}, {Job: 1, Rank: 2}}}, snap.Queues); d != "" {
 			t.Error(d)
 		}
 		if u, _ := snap.Ledger.GPU("n1-g0"); u.UsedMiB != 8000 || len(snap.Nodes) != 2 || snap.Nodes[0].ID != "n1" {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -25,7 +27,7 @@ func stage(t *testing.T) *scene {
 	s.must(registerCmd(node("n3", "boot1", 3)))
 	s.must(registerCmd(node("n4", "boot1", 8)))
 	s.must(partitionCmd(&cluster.Partition{Name: "gpu", Nodes: hosts(t, "ALL")}, 0))
-	s.must(reservationCmd(&cluster.Reservation{Name: "later", Start: s.now.Add(48 * time.Hour), Duration: time.Hour, Nodes: hosts(t, "n3"), Users: []string{"1000"}}, 0))
+	s.must(reservationCmd(&dispatch.Reservation{Name: "later", Start: s.now.Add(48 * time.Hour), Duration: time.Hour, Nodes: hosts(t, "n3"), Users: []string{"1000"}}, 0))
 	s.must(tokenCmd("open", agentRole, "n8", s.now.Add(time.Hour)))
 	s.must(denyCmd(agentRole, "n7"))
 	s.must(weightsCmd(1, []byte("one")))
@@ -43,7 +45,7 @@ func stage(t *testing.T) *scene {
 	}
 	s.runs = at("n4-g0", spec(1))
 	s.making = at("n4-g1", hooked())
-	s.must(preemptCmd(cluster.Preemption{Job: s.making, Attempt: 1, For: s.waits, Why: "it is larger"}))
+	s.must(preemptCmd(dispatch.Preemption{Job: s.making, Attempt: 1, For: s.waits, Why: "it is larger"}))
 	s.requeued = at("n4-g2", spec(1))
 	s.must(requeueCmd(s.requeued, 0, false))
 	s.cancelled = at("n4-g3", hooked())
@@ -140,7 +142,7 @@ func TestRefusedSubmits(t *testing.T) {
 		{"after a task of no array", cluster.CodeInvalid, "is not known", on(cluster.Dependency{Kind: cluster.AfterAny, Job: s.waits, OneTask: true, Task: 1})},
 		{"after itself", cluster.CodeInvalid, "is not known", on(cluster.Dependency{Kind: cluster.After, Job: s.f.NextJobID() + 1})},
 	})
-	s.must(setCmd(quota(cluster.Subject{Each: true}, cluster.Limits{Jobs: 1}), 0))
+	s.must(setCmd(quota(accounting.Subject{Each: true}, accounting.Limits{Jobs: 1}), 0))
 	s.rejects("more than a quota has room for", cluster.CodeExhausted, "user 1000 may have 1 job waiting or running", s.submitWith(func(*logv1.SubmitJob) {}, spec(1)))
 }
 
@@ -165,12 +167,12 @@ func TestRefusedOfJobs(t *testing.T) {
 		{"requeue of what is over", cluster.CodeConflict, "it has ended as COMPLETED", requeueCmd(s.over, 0, false)},
 		{"requeue of what is requeued", cluster.CodeConflict, "it is being requeued", requeueCmd(s.requeued, 0, true)},
 		{"requeue of what is cancelled", cluster.CodeConflict, "it is being cancelled", requeueCmd(s.cancelled, 0, false)},
-		{"preemption of none", cluster.CodeNotFound, "job 999 is gone", preemptCmd(cluster.Preemption{Job: 999, Attempt: 1})},
-		{"preemption of another attempt", cluster.CodeConflict, "attempt 2 of job", preemptCmd(cluster.Preemption{Job: s.runs, Attempt: 2})},
-		{"preemption of what waits", cluster.CodeConflict, "is not the live one", preemptCmd(cluster.Preemption{Job: s.waits, Attempt: 1})},
-		{"preemption without a hook", cluster.CodeConflict, "it has no checkpoint hook", preemptCmd(cluster.Preemption{Job: s.runs, Attempt: 1})},
-		{"preemption of what makes room", cluster.CodeConflict, "it is being preempted", preemptCmd(cluster.Preemption{Job: s.making, Attempt: 1})},
-		{"preemption of what is cancelled", cluster.CodeConflict, "it is being cancelled", preemptCmd(cluster.Preemption{Job: s.cancelled, Attempt: 1})},
+		{"preemption of none", cluster.CodeNotFound, "job 999 is gone", preemptCmd(dispatch.Preemption{Job: 999, Attempt: 1})},
+		{"preemption of another attempt", cluster.CodeConflict, "attempt 2 of job", preemptCmd(dispatch.Preemption{Job: s.runs, Attempt: 2})},
+		{"preemption of what waits", cluster.CodeConflict, "is not the live one", preemptCmd(dispatch.Preemption{Job: s.waits, Attempt: 1})},
+		{"preemption without a hook", cluster.CodeConflict, "it has no checkpoint hook", preemptCmd(dispatch.Preemption{Job: s.runs, Attempt: 1})},
+		{"preemption of what makes room", cluster.CodeConflict, "it is being preempted", preemptCmd(dispatch.Preemption{Job: s.making, Attempt: 1})},
+		{"preemption of what is cancelled", cluster.CodeConflict, "it is being cancelled", preemptCmd(dispatch.Preemption{Job: s.cancelled, Attempt: 1})},
 		{"update of none", cluster.CodeNotFound, "job 999 is not known", gone},
 		{"update of another revision", cluster.CodeConflict, "changed meanwhile", stale},
 		{"update of what is over", cluster.CodeConflict, "has ended as COMPLETED", update(s.over, nothing)},
@@ -281,7 +283,7 @@ func TestRefusedOfTheSite(t *testing.T) {
 		{"a partition that was changed", cluster.CodeConflict, "partition gpu was changed meanwhile", partitionCmd(&cluster.Partition{Name: "gpu", Nodes: hosts(t, "n1")}, 0)},
 		{"removal of no partition", cluster.CodeNotFound, `partition "cpu" is not known`, removePartitionCmd("cpu")},
 		{"removal of one with jobs", cluster.CodeConflict, "partition gpu has 1 jobs that wait and 0 that run", removePartitionCmd("gpu")},
-		{"a reservation that is gone", cluster.CodeConflict, "reservation gone was removed meanwhile", reservationCmd(&cluster.Reservation{Name: "gone", Start: t0, Duration: time.Hour, Nodes: hosts(t, "n1")}, 5)},
+		{"a reservation that is gone", cluster.CodeConflict, "reservation gone was removed meanwhile", reservationCmd(&dispatch.Reservation{Name: "gone", Start: t0, Duration: time.Hour, Nodes: hosts(t, "n1")}, 5)},
 		{"a reservation that was changed", cluster.CodeConflict, "reservation later was changed meanwhile", reservationCmd(later, later.Revision-1)},
 		{"removal of no reservation", cluster.CodeNotFound, `reservation "gone" is not known`, &logv1.Command{Kind: &logv1.Command_RemoveReservation{RemoveReservation: &logv1.RemoveReservation{Name: "gone"}}}},
 		{"a token of half a hash", cluster.CodeInvalid, "token hash has 1 bytes", short},

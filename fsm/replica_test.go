@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm/jobs"
 	"github.com/berth-scheduler/berth/fsm/orders"
 	"github.com/berth-scheduler/berth/fsm/table"
@@ -19,8 +20,8 @@ import (
 )
 
 // recountLedger makes the ledger anew from the nodes and the live attempts.
-func recountLedger(s *State) *cluster.Ledger {
-	l := cluster.NewLedger(s.Nodes())
+func recountLedger(s *State) *dispatch.Ledger {
+	l := dispatch.NewLedger(s.Nodes())
 	for _, j := range s.roll.Jobs.List() {
 		if a := j.Live(); a != nil {
 			for _, b := range a.Held() {
@@ -121,7 +122,7 @@ func sameInside(a, b *State) error {
 
 // checkOrder: jobs start in the order of their GPUs' queues, or the attempt
 // says why not. queues are those before the plan.
-func checkOrder(queues map[cluster.GPUID][]cluster.Waiter, after *FSM, cmd *logv1.ApplyPlan, res *cluster.PlanResult) error {
+func checkOrder(queues map[cluster.GPUID][]dispatch.Waiter, after *FSM, cmd *logv1.ApplyPlan, res *dispatch.Result) error {
 	queues = maps.Clone(queues)
 	plan := conv.PlanFromLog(cmd)
 	for _, id := range res.Started {
@@ -130,7 +131,7 @@ func checkOrder(queues map[cluster.GPUID][]cluster.Waiter, after *FSM, cmd *logv
 			return fmt.Errorf("%s was started and is not there", id)
 		}
 		a := &j.Attempts[id.No-1]
-		if !slices.ContainsFunc(plan.Starts, func(st cluster.Start) bool {
+		if !slices.ContainsFunc(plan.Starts, func(st dispatch.Start) bool {
 			return st.Job == id.Job && cmp.Equal(st.Berth, a.Berth) && (a.Gang == nil && st.Rest == nil || cmp.Equal(st.Rest, a.Gang.Rest)) && st.Overtook == a.Overtook && cmp.Equal(st.Estimate, a.Estimate)
 		}) {
 			return fmt.Errorf("%s lies where no plan put it: %+v", id, a.Berth)
@@ -141,7 +142,7 @@ func checkOrder(queues map[cluster.GPUID][]cluster.Waiter, after *FSM, cmd *logv
 			}
 		}
 		for gpu, q := range queues {
-			queues[gpu] = slices.DeleteFunc(slices.Clone(q), func(w cluster.Waiter) bool { return w.Job == id.Job })
+			queues[gpu] = slices.DeleteFunc(slices.Clone(q), func(w dispatch.Waiter) bool { return w.Job == id.Job })
 		}
 	}
 	if n := len(res.Started) + res.Moved + len(res.Rejected); n != len(plan.Starts)+len(plan.Moves) {

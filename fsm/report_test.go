@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm/learned"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
@@ -214,7 +215,7 @@ func TestOutOfGPUMemory(t *testing.T) {
 		if j.MinGPUMemMiB != 12_000 || j.NeedWhole || j.Reason.Code != cluster.ReasonRequeued || j.Eligible != m.now {
 			t.Fatalf("first: %+v", j)
 		}
-		small := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{m.startOf(id, share1("n1-g0", 11_999, 300))}}))
+		small := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{m.startOf(id, share1("n1-g0", 11_999, 300))}}))
 		if len(small.Plan.Rejected) != 1 {
 			t.Fatal("a share below the new least was taken")
 		}
@@ -223,7 +224,7 @@ func TestOutOfGPUMemory(t *testing.T) {
 		if j = m.wantState(id, cluster.JobPending); !j.NeedWhole {
 			t.Fatalf("second: %+v", j)
 		}
-		shared := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{m.startOf(id, share1("n1-g0", 30_000, 300))}}))
+		shared := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{m.startOf(id, share1("n1-g0", 30_000, 300))}}))
 		if len(shared.Plan.Rejected) != 1 {
 			t.Fatal("a share was taken where a whole GPU is needed")
 		}

@@ -11,6 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm/accounts"
 	"github.com/berth-scheduler/berth/fsm/jobs"
 	"github.com/berth-scheduler/berth/fsm/nodes"
@@ -39,7 +41,7 @@ func (w siteWorld) reservation() *logv1.Command {
 	if w.draw("remove reservation", 4) == 0 {
 		return &logv1.Command{Kind: &logv1.Command_RemoveReservation{RemoveReservation: &logv1.RemoveReservation{Name: name}}}
 	}
-	r := &cluster.Reservation{
+	r := &dispatch.Reservation{
 		Name: name, Start: w.f.Now().Add(time.Duration(w.draw("from", 5)-2) * time.Hour), Duration: time.Duration(1+w.draw("for", 3)) * time.Hour,
 		Nodes: hosts(w.t, rapid.SampledFrom([]string{"ALL", "n1", "n[1-2]", "n9"}).Draw(w.t, "reserved")), Maint: w.draw("maint", 2) == 0,
 	}
@@ -57,7 +59,7 @@ func (w siteWorld) reservation() *logv1.Command {
 }
 
 // reservationCmd puts a reservation; base is that of the one before.
-func reservationCmd(r *cluster.Reservation, base uint64) *logv1.Command {
+func reservationCmd(r *dispatch.Reservation, base uint64) *logv1.Command {
 	c := &logv1.SetReservation{Reservation: conv.ReservationToLog(r), Base: base}
 	return &logv1.Command{Kind: &logv1.Command_SetReservation{SetReservation: c}}
 }
@@ -110,7 +112,7 @@ func (w siteWorld) command() *logv1.Command {
 		}
 		return w.plan()
 	case 6:
-		m := &cluster.Member{Account: rapid.SampledFrom([]string{"a", "b"}).Draw(w.t, "of"), UID: cluster.UID(1000 + w.draw("uid", 2)), Shares: 1, Default: w.draw("default", 2) == 0}
+		m := &accounting.Member{Account: rapid.SampledFrom([]string{"a", "b"}).Draw(w.t, "of"), UID: cluster.UID(1000 + w.draw("uid", 2)), Shares: 1, Default: w.draw("default", 2) == 0}
 		if old := w.f.st.books.Find(m); old != nil {
 			return setCmd(m, revisionOf(old))
 		}
@@ -201,7 +203,7 @@ func TestSiteReplicasAgree(t *testing.T) {
 		}
 		step(initCmd("c1", 100), registerCmd(node("n1", "boot1", 2)), registerCmd(node("n2", "boot1", 2)), registerCmd(node("n3", "boot1", 1)))
 		for _, name := range []string{"a", "b"} {
-			step(setCmd(&cluster.Account{Name: name, Shares: 1}, 0))
+			step(setCmd(&accounting.Account{Name: name, Shares: 1}, 0))
 		}
 		n := rapid.IntRange(20, 80).Draw(t, "entries")
 		cut := rapid.IntRange(1, n).Draw(t, "cut")
@@ -233,8 +235,8 @@ func updateCmd(j *cluster.Job, change func(*cluster.Spec)) *logv1.Command {
 func TestChangedJobIsCharged(t *testing.T) {
 	t.Parallel()
 	m := accounted(t)
-	m.must(setCmd(quota(cluster.Subject{Account: "bio"}, cluster.Limits{Jobs: 2}), 0))
-	m.must(setCmd(quota(cluster.Subject{Each: true}, cluster.Limits{Jobs: 3}), 0))
+	m.must(setCmd(quota(accounting.Subject{Account: "bio"}, accounting.Limits{Jobs: 2}), 0))
+	m.must(setCmd(quota(accounting.Subject{Each: true}, accounting.Limits{Jobs: 3}), 0))
 	id := m.submit(in("bio", "low"))
 	m.submit(in("bio", "low"))
 	third := m.submit(in("site", "low"))
@@ -295,7 +297,7 @@ func TestPlannedNodeIsGone(t *testing.T) {
 	s.Where = &cluster.Where{Exclude: hosts(t, "n9")}
 	id := m.submit(s)
 	m.must(removeCmd("n1"))
-	r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{{Job: id, Attempt: 1, Why: "fits", Berth: cluster.Berth{Node: "n1"}}}}))
+	r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{{Job: id, Attempt: 1, Why: "fits", Berth: cluster.Berth{Node: "n1"}}}}))
 	if len(r.Plan.Rejected) != 1 || r.Plan.Rejected[0].Reason != nodes.Stale("node n1 is gone") {
 		t.Errorf("%+v", r.Plan)
 	}

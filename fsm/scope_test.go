@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -42,7 +43,7 @@ func TestStrangersAreRefused(t *testing.T) {
 			first := m.must(submitCmd(1, "r1", 1000, spec(1))).Jobs[0]
 			second := m.must(submitCmd(2, "r2", tc.uid, spec(1))).Jobs[0]
 			m.start(first, share1("n1-g0", 8000, 300))
-			r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{m.startOf(second, share1("n1-g0", 8000, 300))}}))
+			r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{m.startOf(second, share1("n1-g0", 8000, 300))}}))
 			switch {
 			case tc.want == "" && len(r.Plan.Rejected) > 0:
 				t.Errorf("rejected: %v", r.Plan.Rejected)

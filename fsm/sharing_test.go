@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -131,7 +132,7 @@ func TestSharingOffRejectsPlans(t *testing.T) {
 	m.start(b, share1("n1-g0", 8000, 300))
 	stale := m.startOf(c, share1("n1-g0", 8000, 300))
 	m.must(sharingCmd(&logv1.SharingOff{Node: "n1"}, true))
-	r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{stale}}))
+	r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{stale}}))
 	if len(r.Plan.Rejected) != 1 || r.Plan.Rejected[0].Reason.Code != cluster.ReasonSharing ||
 		!strings.Contains(r.Plan.Rejected[0].Reason.Detail, "sharing is off on node n1: caps do not hold") {
 		t.Errorf("rejected %v, want the switch", r.Plan.Rejected)

@@ -15,9 +15,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protodelim"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -301,10 +302,10 @@ func TestLongQueuesAreWrittenInParts(t *testing.T) {
 	t.Parallel()
 	m := lab(t)
 	specs := make([]*cluster.Spec, 10_000+7)
-	p := cluster.Plan{}
+	p := dispatch.Plan{}
 	for i := range specs {
 		specs[i] = spec(1)
-		p.Moves = append(p.Moves, cluster.QueueMove{Job: cluster.JobID(i) + 1, GPU: "n1-g0", Rank: int64(i % 5)})
+		p.Moves = append(p.Moves, dispatch.QueueMove{Job: cluster.JobID(i) + 1, GPU: "n1-g0", Rank: int64(i % 5)})
 	}
 	m.must(submitCmd(1, "r1", 1000, specs...))
 	if r := m.must(planCmd(p)); r.Plan.Moved != len(specs) {
@@ -323,26 +324,26 @@ func TestGolden(t *testing.T) {
 	t.Parallel()
 	entry := encode(t, testTerm, t0,
 		initCmd("c1", 100), registerCmd(node("n1", "boot1", 2)), submitCmd(1, "request-1", 1000, spec(1), spec(2)),
-		planCmd(cluster.Plan{BaseIndex: 9, Starts: []cluster.Start{{Job: 1, Attempt: 1, Why: "first fit", Overtook: "shorter",
+		planCmd(dispatch.Plan{BaseIndex: 9, Starts: []dispatch.Start{{Job: 1, Attempt: 1, Why: "first fit", Overtook: "shorter",
 			Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{share1("n1-g0", 8000, 300)}, CPUMilli: 1000, MemMiB: 512}}},
-			Moves: []cluster.QueueMove{{Job: 2, GPU: "n1-g1", Rank: -4, EstStart: t0, Reason: cluster.ReasonResources}}}),
+			Moves: []dispatch.QueueMove{{Job: 2, GPU: "n1-g1", Rank: -4, EstStart: t0, Reason: cluster.ReasonResources}}}),
 		reportCmd(&logv1.ReportAttempt{Node: "n1", Job: 1, Attempt: 1, Token: 1, State: uint32(cluster.JobFailed), Exit: exit(3), Usage: profiled(usage(5000, true))}),
 		cancelCmd(2, 0), silentCmd("n1", "boot1"), drainCmd("n1", true), removeCmd("n9"),
 		tokenCmd("s", agentRole, "n2", t0), useCmd("s", "n2"), denyCmd("gate", "x"), weightsCmd(1, []byte("w")), checkpointCmd(1000, []byte{1, 2}),
 		installCmd(2, WeightsLearned, []byte("x")), rollbackCmd(3, 1), interferenceCmd(1, []byte("y")), pinCmd(3, true), fenceCmd("n1"), expireCmd(1, 2),
-		submitCmd(3, "request-3", 1000, hooked()), preemptCmd(cluster.Preemption{Job: 3, Attempt: 1, For: 2, Why: "las: shorter"}),
+		submitCmd(3, "request-3", 1000, hooked()), preemptCmd(dispatch.Preemption{Job: 3, Attempt: 1, For: 2, Why: "las: shorter"}),
 		partitionCmd(&cluster.Partition{Name: "a", Nodes: hosts(t, "n1"), Down: true}, 0), removePartitionCmd("a"),
 		submitCmd(4, "request-4", 1000, &cluster.Spec{Name: "b", Hold: true, Begin: t0, Depends: []cluster.Dependency{{Kind: cluster.AfterOK, Job: 3}, {Kind: cluster.Singleton}}, DependAny: true, KillInvalidDepend: true}),
 		holdCmd(4, 0, false), holdCmd(4, 0, true), requeueCmd(3, 1000, true),
 		submitCmd(5, "request-5", 1000, contained()),
 		submitCmd(6, "request-6", 1000, &cluster.Spec{Name: "c", Nodes: 2, Tasks: 4}), undoCmd(6, 1),
-		planCmd(cluster.Plan{Starts: []cluster.Start{{Job: 6, Attempt: 1, Port: 20_001, Secret: "0123456789abcdef", Berth: cluster.Berth{Node: "n1", MemMiB: 1}, Rest: []cluster.Berth{{Node: "n2", CPUMilli: 2}}}}}),
+		planCmd(dispatch.Plan{Starts: []dispatch.Start{{Job: 6, Attempt: 1, Port: 20_001, Secret: "0123456789abcdef", Berth: cluster.Berth{Node: "n1", MemMiB: 1}, Rest: []cluster.Berth{{Node: "n2", CPUMilli: 2}}}}}),
 		reportCmd(&logv1.ReportAttempt{Node: "n2", Job: 6, Attempt: 1, Token: 1, State: uint32(cluster.JobStarting), Ready: true}),
 		registerCmd(unsoundNode("n1", "boot1")), drainGPUCmd("n1", "n1-g0", true),
 		submitCmd(7, "request-7", 1000, &cluster.Spec{Name: "d", Account: "bio", QOS: "high", Nice: -5}),
-		setCmd(&cluster.QOS{Name: "high", Priority: 7, Grace: time.Minute, Cancel: true, Default: true}, 0), setCmd(&cluster.Account{Name: "bio", Shares: 3, QOS: []string{"high"}, DefaultQOS: "high"}, 0),
-		setCmd(&cluster.Member{Account: "bio", UID: 1000, Name: "ada", Shares: 2, Default: true, Coordinator: true}, 0), setCmd(quota(cluster.Subject{Account: "bio", Each: true}, cluster.Limits{GPUMilli: 1, Running: 2, Jobs: 3, GPUTime: 4, Period: cluster.Weekly, MaxTime: time.Hour, MaxGPUs: 5}), 0),
-		setCmd(&cluster.AccountPolicy{HalfLife: time.Hour, CoreMicro: 9, Require: true, GPUWeights: []cluster.GPUWeight{{GPUType: "T4", Milli: 200}}}, 0), unsetCmd(&cluster.AccountPolicy{}),
+		setCmd(&accounting.QOS{Name: "high", Priority: 7, Grace: time.Minute, Cancel: true, Default: true}, 0), setCmd(&accounting.Account{Name: "bio", Shares: 3, QOS: []string{"high"}, DefaultQOS: "high"}, 0),
+		setCmd(&accounting.Member{Account: "bio", UID: 1000, Name: "ada", Shares: 2, Default: true, Coordinator: true}, 0), setCmd(quota(accounting.Subject{Account: "bio", Each: true}, accounting.Limits{GPUMilli: 1, Running: 2, Jobs: 3, GPUTime: 4, Period: accounting.Weekly, MaxTime: time.Hour, MaxGPUs: 5}), 0),
+		setCmd(&accounting.AccountPolicy{HalfLife: time.Hour, CoreMicro: 9, Require: true, GPUWeights: []accounting.GPUWeight{{GPUType: "T4", Milli: 200}}}, 0), unsetCmd(&accounting.AccountPolicy{}),
 		// They are refused, since the least that is taken would make this file ten times as long.
 		&logv1.Command{Kind: &logv1.Command_PutBulk{PutBulk: &logv1.PutBulk{Sum: make([]byte, 32), Size: 1 << 16, Part: 1, Data: []byte("part"), Uid: 1000}}},
 		&logv1.Command{Kind: &logv1.Command_SubmitJob{SubmitJob: &logv1.SubmitJob{FirstJob: 8, RequestId: "request-8", BodyHash: make([]byte, 32), Owner: &logv1.Owner{Uid: 1000}, Jobs: []*logv1.NewJob{{Spec: &logv1.Spec{Name: "e", Bulk: make([]byte, 32)}}}}}},
@@ -391,110 +392,4 @@ func unhex(t *testing.T, name string) []byte {
 		out = append(out, data...)
 	}
 	return out
-}
-
-// TestOldFilesAreReadAsTheyWere: entries and snapshots of earlier versions
-// give the state, by its hash, that they gave when they were written.
-func TestOldFilesAreReadAsTheyWere(t *testing.T) {
-	t.Parallel()
-	f := New(Options{})
-	applyTo(t, f, 1, testTerm, unhex(t, "entry.v1.hex"))
-	if got := hex.EncodeToString(f.Hash()); got != "7b682970f0855db8c4075e770666705f50b07f3b71347632533f4b1faca3a3fc" {
-		t.Errorf("an entry of version 1 makes a state with hash %s", got)
-	}
-	old := restored(t, unhex(t, "snapshot.v1.hex")) // which checks the hash
-	if v, blob := old.Weights(); v != 1 || string(blob) != "weights" {
-		t.Errorf("weights %d %q", v, blob)
-	}
-	third := New(Options{})
-	applyTo(t, third, 1, testTerm, unhex(t, "entry.v3.hex"))
-	if got := hex.EncodeToString(third.Hash()); got != "d2a0856dbb71a7fe5981bd837ca8148a9ad48a32ea6b7d4aff3603043dc005d6" {
-		t.Errorf("an entry of version 3 makes a state with hash %s", got)
-	}
-	if third = restored(t, unhex(t, "snapshot.v3.hex")); third.Interference().Version == 0 {
-		t.Error("a snapshot of version 3 is read without what was learned of sharing")
-	}
-	fifth := New(Options{})
-	applyTo(t, fifth, 1, testTerm, unhex(t, "entry.v5.hex"))
-	if got := hex.EncodeToString(fifth.Hash()); got != "32ef0fd4cea47492447138f3082bfc98d447b1fefca1770bae59717a63c37318" {
-		t.Errorf("an entry of version 5 makes a state with hash %s", got)
-	}
-	if fifth = restored(t, unhex(t, "snapshot.v5.hex")); fifth.EntryVersion() != 5 || len(fifth.Partitions()) == 0 {
-		t.Errorf("a snapshot of version 5 is read as one of %d, with %d partitions", fifth.EntryVersion(), len(fifth.Partitions()))
-	}
-	restored(t, unhex(t, "snapshot.v6.hex"))
-	if seventh := restored(t, unhex(t, "snapshot.v7.hex")); seventh.EntryVersion() != 7 {
-		t.Errorf("a snapshot of version 7 is read as one of %d", seventh.EntryVersion())
-	}
-	ninth := New(Options{})
-	applyTo(t, ninth, 1, testTerm, unhex(t, "entry.v9.hex"))
-	if got := hex.EncodeToString(ninth.Hash()); got != "3264bfc6f2df745c85d25d4ef2e4d9245778304083e4311820e549267c9fc1ef" {
-		t.Errorf("an entry of version 9 makes a state with hash %s", got)
-	}
-	if ninth = restored(t, unhex(t, "snapshot.v9.hex")); ninth.EntryVersion() != 9 {
-		t.Errorf("a snapshot of version 9 is read as one of %d", ninth.EntryVersion())
-	}
-	tenth := New(Options{})
-	applyTo(t, tenth, 1, testTerm, unhex(t, "entry.v10.hex"))
-	if got := hex.EncodeToString(tenth.Hash()); got != "567c5334f2d6f58775edf35d3422510da3abf927c9f68c5472c8157632ade255" {
-		t.Errorf("an entry of version 10 makes a state with hash %s", got)
-	}
-	if tenth = restored(t, unhex(t, "snapshot.v10.hex")); tenth.EntryVersion() != 10 {
-		t.Errorf("a snapshot of version 10 is read as one of %d", tenth.EntryVersion())
-	}
-	eleventh := New(Options{})
-	applyTo(t, eleventh, 1, testTerm, unhex(t, "entry.v11.hex"))
-	if got := hex.EncodeToString(eleventh.Hash()); got != "537c5450a1e0bfcbbb68c4eb71cb6c457b1be6a26080cd0448c63c0532c32dd1" {
-		t.Errorf("an entry of version 11 makes a state with hash %s", got)
-	}
-	if eleventh = restored(t, unhex(t, "snapshot.v11.hex")); eleventh.EntryVersion() != 11 {
-		t.Errorf("a snapshot of version 11 is read as one of %d", eleventh.EntryVersion())
-	}
-	if twelfth := restored(t, unhex(t, "snapshot.v12.hex")); twelfth.EntryVersion() != 12 {
-		t.Errorf("a snapshot of version 12 is read as one of %d", twelfth.EntryVersion())
-	}
-	if got := v2Hash(t); got != "338a3d1cebcc7c75c8e68dc6d26d76e8586d44b4bb35547f08859d14c8ef5d85" {
-		t.Errorf("an entry of version 2 makes a state with hash %s", got)
-	}
-	second := restored(t, unhex(t, "snapshot.v2.hex"))
-	if ws := second.WeightsState(); !ws.Pinned || len(ws.Versions) != 3 || second.Interference().Version != 0 {
-		t.Errorf("weights %+v, interference %+v", ws, second.Interference())
-	}
-	if x := second.Samples(); len(x) == 0 || x[0].At == 0 || len(x[0].Company) != 0 {
-		t.Errorf("samples %+v", x)
-	}
-	if x := old.Samples(); len(x) == 0 || x[0].At != 0 || x[0].Predicted != (cluster.Estimate{}) {
-		t.Errorf("samples %+v", x)
-	}
-}
-
-func v2Hash(t *testing.T) string {
-	f := New(Options{})
-	applyTo(t, f, 1, testTerm, unhex(t, "entry.v2.hex"))
-	return hex.EncodeToString(f.Hash())
-}
-
-// TestEntriesOfVersion1KeepTheirMeaning: a log that was written by an older
-// leader gives the same samples as there and then.
-func TestEntriesOfVersion1KeepTheirMeaning(t *testing.T) {
-	t.Parallel()
-	for version, want := range map[uint32]Sample{
-		1: {Seq: 1, Signature: "sig-1", GPUType: "A100", GPUMemPeakMiB: 90_000, Milli: 400, HostMemMiB: 900, CPUMilli: 1500, UID: 1000, Duration: time.Second},
-		2: {},
-	} {
-		m := lab(t)
-		id := running(m, spec(1), 8000)
-		r := m.reportOf(id, cluster.JobCompleted)
-		r.Usage = usage(90_000, false) // more than the card has
-		data, err := proto.Marshal(&logv1.Entry{Version: version, Term: testTerm, NowUs: int64(m.now.Add(time.Second)), Commands: []*logv1.Command{reportCmd(r)}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		rs := applyTo(t, m.f, m.index+1, testTerm, data)
-		m.wantState(id, cluster.JobCompleted)
-		got := m.f.Samples()
-		if version == 1 && (len(got) != 1 || !cmp.Equal(got[0], want) || rs[0].Absurd) || version == 2 && (len(got) != 0 || !rs[0].Absurd) {
-			t.Errorf("version %d: %+v, absurd %t", version, got, rs[0].Absurd)
-		}
-	}
 }

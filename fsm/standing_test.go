@@ -12,6 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm/accounts"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -25,8 +27,8 @@ func unsetCmd(r conv.Ruling) *logv1.Command {
 	return &logv1.Command{Kind: &logv1.Command_SetStanding{SetStanding: &logv1.SetStanding{Standing: conv.RulingToLog(r), Remove: true}}}
 }
 
-func quota(s cluster.Subject, l cluster.Limits) *cluster.Quota {
-	return &cluster.Quota{Subject: s, Limits: l}
+func quota(s accounting.Subject, l accounting.Limits) *accounting.Quota {
+	return &accounting.Quota{Subject: s, Limits: l}
 }
 
 // standingWorld draws accounts and what belongs to them beside a world's
@@ -38,36 +40,36 @@ func (w standingWorld) ruling() conv.Ruling {
 	qos := func(what string) string { return rapid.SampledFrom([]string{"", "low", "high"}).Draw(w.t, what) }
 	switch w.draw("ruling", 6) {
 	case 0:
-		a := &cluster.Account{Name: max("a", account("name")), Parent: account("parent"), Shares: int64(1 + w.draw("shares", 3)), DefaultQOS: qos("default")}
+		a := &accounting.Account{Name: max("a", account("name")), Parent: account("parent"), Shares: int64(1 + w.draw("shares", 3)), DefaultQOS: qos("default")}
 		return a
 	case 1:
-		return &cluster.Member{Account: max("a", account("of")), UID: cluster.UID(1000 + w.draw("uid", 3)), Shares: 1, Default: w.draw("default", 2) == 0}
+		return &accounting.Member{Account: max("a", account("of")), UID: cluster.UID(1000 + w.draw("uid", 3)), Shares: 1, Default: w.draw("default", 2) == 0}
 	case 2:
-		q := &cluster.QOS{Name: max("high", qos("name")), Priority: int64(w.draw("priority", 3)), Cancel: w.draw("cancel", 2) == 0, Default: w.draw("default", 3) == 0}
+		q := &accounting.QOS{Name: max("high", qos("name")), Priority: int64(w.draw("priority", 3)), Cancel: w.draw("cancel", 2) == 0, Default: w.draw("default", 3) == 0}
 		if q.Name == "high" && w.draw("preempts", 2) == 0 {
 			q.Preempts = []string{"low"}
 		}
 		return q
 	case 3:
-		p := &cluster.AccountPolicy{HalfLife: time.Duration(w.draw("half-life", 3)) * time.Hour, CoreMicro: int64(w.draw("core", 2)) * 20_000}
+		p := &accounting.AccountPolicy{HalfLife: time.Duration(w.draw("half-life", 3)) * time.Hour, CoreMicro: int64(w.draw("core", 2)) * 20_000}
 		if w.draw("weights", 2) == 0 {
-			p.GPUWeights = []cluster.GPUWeight{{GPUType: "A100", Milli: 1000}, {GPUType: "T4", Milli: int64(w.draw("weight", 3)) * 100}}
+			p.GPUWeights = []accounting.GPUWeight{{GPUType: "A100", Milli: 1000}, {GPUType: "T4", Milli: int64(w.draw("weight", 3)) * 100}}
 		}
 		return p
 	}
-	s := cluster.Subject{Account: account("quota of")}
+	s := accounting.Subject{Account: account("quota of")}
 	if s.Account == "" {
 		s.QOS = qos("quota of")
 	}
 	switch {
-	case w.draw("each", 3) == 0 || s == cluster.Subject{}:
+	case w.draw("each", 3) == 0 || s == accounting.Subject{}:
 		s.Each = true
 	case s.QOS == "" && w.draw("user", 2) == 0:
 		s.User, s.UID = true, cluster.UID(1000+w.draw("uid", 3))
 	}
-	return quota(s, cluster.Limits{
+	return quota(s, accounting.Limits{
 		GPUMilli: int64(w.draw("gpus", 4)) * 700, Running: int64(w.draw("running", 4)), Jobs: int64(w.draw("jobs", 6)),
-		GPUTime: cluster.GPUTime(w.draw("budget", 3)) * 3_600_000_000, Period: rapid.SampledFrom([]cluster.Period{"", "day", "week"}).Draw(w.t, "period"),
+		GPUTime: cluster.GPUTime(w.draw("budget", 3)) * 3_600_000_000, Period: rapid.SampledFrom([]accounting.Period{"", "day", "week"}).Draw(w.t, "period"),
 	})
 }
 
@@ -92,22 +94,22 @@ func (w standingWorld) command() *logv1.Command {
 }
 
 // tallied counts anew what each subject of a quota has.
-func tallied(s *State) map[cluster.Subject]cluster.Tally {
+func tallied(s *State) map[accounting.Subject]accounting.Tally {
 	d := s.books.Standing(s.at.Now)
 	if len(d.Quotas) == 0 {
 		return nil
 	}
-	l := cluster.NewLimiter(d.Accounts, d.Quotas, nil)
+	l := accounting.NewLimiter(d.Accounts, d.Quotas, nil)
 	for _, j := range s.roll.Unended() {
 		jobs, running, milli := accounts.Held(j)
-		l.Count(cluster.HolderOf(j), jobs, running, milli)
+		l.Count(accounting.HolderOf(j), jobs, running, milli)
 	}
 	return l.Used()
 }
 
 // wantStanding says what is wrong with the state after an entry, which had
 // tallies before.
-func wantStanding(s *State, before map[cluster.Subject]cluster.Tally, set bool) error {
+func wantStanding(s *State, before map[accounting.Subject]accounting.Tally, set bool) error {
 	now, d := tallied(s), s.books.Standing(s.at.Now)
 	if l := d.Limits; (l == nil) != (now == nil) {
 		return fmt.Errorf("a limiter without quotas, or none with them")
@@ -185,11 +187,11 @@ func TestStandingHolds(t *testing.T) {
 // account makes accounts site and, below it, bio, with user 1000 in bio.
 func accounted(t testing.TB) *machine {
 	m := lab(t)
-	m.must(setCmd(&cluster.QOS{Name: "low"}, 0))
-	m.must(setCmd(&cluster.QOS{Name: "high", Priority: 10, Preempts: []string{"low"}}, 0))
-	m.must(setCmd(&cluster.Account{Name: "site", Shares: 1}, 0))
-	m.must(setCmd(&cluster.Account{Name: "bio", Parent: "site", Shares: 1, QOS: []string{"low"}}, 0))
-	m.must(setCmd(&cluster.Member{Account: "bio", UID: 1000, Name: "ada", Shares: 1}, 0))
+	m.must(setCmd(&accounting.QOS{Name: "low"}, 0))
+	m.must(setCmd(&accounting.QOS{Name: "high", Priority: 10, Preempts: []string{"low"}}, 0))
+	m.must(setCmd(&accounting.Account{Name: "site", Shares: 1}, 0))
+	m.must(setCmd(&accounting.Account{Name: "bio", Parent: "site", Shares: 1, QOS: []string{"low"}}, 0))
+	m.must(setCmd(&accounting.Member{Account: "bio", UID: 1000, Name: "ada", Shares: 1}, 0))
 	return m
 }
 
@@ -203,18 +205,18 @@ func TestQuotaHoldsStart(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
-		q     cluster.Subject
-		l     cluster.Limits
+		q     accounting.Subject
+		l     accounting.Limits
 		code  cluster.ReasonCode
 		words string
 	}{
-		{"account", cluster.Subject{Account: "bio"}, cluster.Limits{Running: 1}, "AssocGrpJobsLimit", "account bio may run 1 job at once, and 1 run"},
-		{"account above", cluster.Subject{Account: "site"}, cluster.Limits{GPUMilli: 500}, "AssocGrpGRES", "account site may hold 0.5 GPUs at once and holds 0.3; this job takes 0.3"},
-		{"user", cluster.Subject{User: true, UID: 1000}, cluster.Limits{Running: 1}, "AssocMaxJobsLimit", "user 1000 may run 1 job at once, and 1 run"},
-		{"each user of the account", cluster.Subject{Account: "bio", Each: true}, cluster.Limits{Running: 1}, "AssocMaxJobsLimit", "user 1000 in account bio may run 1 job"},
-		{"qos", cluster.Subject{QOS: "low"}, cluster.Limits{GPUMilli: 500}, "QOSGrpGRES", "qos low may hold 0.5 GPUs"},
-		{"each user of the qos", cluster.Subject{QOS: "low", Each: true}, cluster.Limits{Running: 1}, "QOSMaxJobsPerUserLimit", "user 1000 in qos low may run 1 job"},
-		{"budget", cluster.Subject{Account: "bio"}, cluster.Limits{GPUTime: 1}, "AssocGrpGRESMinutes", "account bio may use 0.0 GPU-hours that have not decayed"},
+		{"account", accounting.Subject{Account: "bio"}, accounting.Limits{Running: 1}, "AssocGrpJobsLimit", "account bio may run 1 job at once, and 1 run"},
+		{"account above", accounting.Subject{Account: "site"}, accounting.Limits{GPUMilli: 500}, "AssocGrpGRES", "account site may hold 0.5 GPUs at once and holds 0.3; this job takes 0.3"},
+		{"user", accounting.Subject{User: true, UID: 1000}, accounting.Limits{Running: 1}, "AssocMaxJobsLimit", "user 1000 may run 1 job at once, and 1 run"},
+		{"each user of the account", accounting.Subject{Account: "bio", Each: true}, accounting.Limits{Running: 1}, "AssocMaxJobsLimit", "user 1000 in account bio may run 1 job"},
+		{"qos", accounting.Subject{QOS: "low"}, accounting.Limits{GPUMilli: 500}, "QOSGrpGRES", "qos low may hold 0.5 GPUs"},
+		{"each user of the qos", accounting.Subject{QOS: "low", Each: true}, accounting.Limits{Running: 1}, "QOSMaxJobsPerUserLimit", "user 1000 in qos low may run 1 job"},
+		{"budget", accounting.Subject{Account: "bio"}, accounting.Limits{GPUTime: 1}, "AssocGrpGRESMinutes", "account bio may use 0.0 GPU-hours that have not decayed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -222,7 +224,7 @@ func TestQuotaHoldsStart(t *testing.T) {
 			m.must(setCmd(quota(c.q, c.l), 0))
 			running(m, in("bio", "low"), 4000)
 			second := m.submit(in("bio", "low"))
-			r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{{Job: second, Attempt: 1, Why: "fits", Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{share1("n1-g1", 4000, 300)}}}}}))
+			r := m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{{Job: second, Attempt: 1, Why: "fits", Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{share1("n1-g1", 4000, 300)}}}}}))
 			if len(r.Plan.Rejected) != 1 || r.Plan.Rejected[0].Reason.Code != c.code || !strings.HasPrefix(r.Plan.Rejected[0].Reason.Detail, c.words) {
 				t.Errorf("%+v", r.Plan)
 			}
@@ -233,13 +235,13 @@ func TestQuotaHoldsStart(t *testing.T) {
 func TestQuotaRefusesSubmit(t *testing.T) {
 	t.Parallel()
 	m := accounted(t)
-	m.must(setCmd(quota(cluster.Subject{Each: true}, cluster.Limits{Jobs: 2}), 0))
+	m.must(setCmd(quota(accounting.Subject{Each: true}, accounting.Limits{Jobs: 2}), 0))
 	m.submit(in("bio", ""))
 	e := m.refused(cluster.CodeExhausted, submitCmd(m.f.NextJobID(), "0123456789abcdef", 1000, in("bio", ""), in("bio", "")))
 	if want := "AssocMaxSubmitJobLimit: user 1000 may have 2 jobs waiting or running and has 1; 2 more are asked for"; e.Msg != want {
 		t.Errorf("%s", e.Msg)
 	}
-	m.must(setCmd(quota(cluster.Subject{User: true, UID: 1000}, cluster.Limits{Jobs: 10}), 0)) // its own goes before each user's
+	m.must(setCmd(quota(accounting.Subject{User: true, UID: 1000}, accounting.Limits{Jobs: 10}), 0)) // its own goes before each user's
 	m.must(submitCmd(m.f.NextJobID(), "0123456789abcdef", 1000, in("bio", ""), in("bio", "")))
 	m.refused(cluster.CodeInvalid, submitCmd(m.f.NextJobID(), "0123456789abcdeg", 1000, in("gone", "")))
 	m.refused(cluster.CodeInvalid, submitCmd(m.f.NextJobID(), "0123456789abcdeg", 1000, in("bio", "gone")))
@@ -255,30 +257,30 @@ func TestRulesGoTogether(t *testing.T) {
 		cmd  *logv1.Command
 		want string
 	}{
-		{"parent is gone", cluster.CodeNotFound, setCmd(&cluster.Account{Name: "x", Parent: "y", Shares: 1}, 0), `parent: account "y" is not known`},
-		{"below itself", cluster.CodeInvalid, setCmd(&cluster.Account{Name: "site", Parent: "bio", Shares: 1}, m.f.Standing(0).Accounts["site"].Revision), "would be below itself"},
-		{"changed meanwhile", cluster.CodeConflict, setCmd(&cluster.Account{Name: "bio", Shares: 1}, bio.Revision+1), "was changed meanwhile"},
-		{"made twice", cluster.CodeConflict, setCmd(&cluster.Account{Name: "bio", Shares: 1}, 0), "was changed meanwhile"},
-		{"has children", cluster.CodeConflict, unsetCmd(&cluster.Account{Name: "site", Shares: 1}), "has account bio below it"},
-		{"is allowed", cluster.CodeConflict, unsetCmd(&cluster.QOS{Name: "low"}), "qos high preempts qos low"},
-		{"not below", cluster.CodeInvalid, setCmd(&cluster.QOS{Name: "low", Priority: 10}, m.f.Standing(0).QOS["low"].Revision), "stay below it"},
-		{"preempts its like", cluster.CodeInvalid, setCmd(&cluster.QOS{Name: "x", Preempts: []string{"low"}}, 0), "only those below 0 make room"},
-		{"nobody", cluster.CodeNotFound, unsetCmd(&cluster.Member{Account: "bio", UID: 5, Shares: 1}), "is not known"},
-		{"member of nothing", cluster.CodeNotFound, setCmd(&cluster.Member{Account: "x", UID: 5, Shares: 1}, 0), "is not known"},
-		{"quota of nothing", cluster.CodeNotFound, setCmd(quota(cluster.Subject{Account: "x"}, cluster.Limits{Jobs: 1}), 0), "is not known"},
+		{"parent is gone", cluster.CodeNotFound, setCmd(&accounting.Account{Name: "x", Parent: "y", Shares: 1}, 0), `parent: account "y" is not known`},
+		{"below itself", cluster.CodeInvalid, setCmd(&accounting.Account{Name: "site", Parent: "bio", Shares: 1}, m.f.Standing(0).Accounts["site"].Revision), "would be below itself"},
+		{"changed meanwhile", cluster.CodeConflict, setCmd(&accounting.Account{Name: "bio", Shares: 1}, bio.Revision+1), "was changed meanwhile"},
+		{"made twice", cluster.CodeConflict, setCmd(&accounting.Account{Name: "bio", Shares: 1}, 0), "was changed meanwhile"},
+		{"has children", cluster.CodeConflict, unsetCmd(&accounting.Account{Name: "site", Shares: 1}), "has account bio below it"},
+		{"is allowed", cluster.CodeConflict, unsetCmd(&accounting.QOS{Name: "low"}), "qos high preempts qos low"},
+		{"not below", cluster.CodeInvalid, setCmd(&accounting.QOS{Name: "low", Priority: 10}, m.f.Standing(0).QOS["low"].Revision), "stay below it"},
+		{"preempts its like", cluster.CodeInvalid, setCmd(&accounting.QOS{Name: "x", Preempts: []string{"low"}}, 0), "only those below 0 make room"},
+		{"nobody", cluster.CodeNotFound, unsetCmd(&accounting.Member{Account: "bio", UID: 5, Shares: 1}), "is not known"},
+		{"member of nothing", cluster.CodeNotFound, setCmd(&accounting.Member{Account: "x", UID: 5, Shares: 1}, 0), "is not known"},
+		{"quota of nothing", cluster.CodeNotFound, setCmd(quota(accounting.Subject{Account: "x"}, accounting.Limits{Jobs: 1}), 0), "is not known"},
 	} {
 		if e := m.refused(c.code, c.cmd); !strings.Contains(e.Msg, c.want) {
 			t.Errorf("%s: %s", c.name, e.Msg)
 		}
 	}
 	m.submit(in("bio", "low"))
-	if e := m.refused(cluster.CodeConflict, unsetCmd(&cluster.Account{Name: "bio", Shares: 1})); !strings.Contains(e.Msg, "1 jobs that wait or run") {
+	if e := m.refused(cluster.CodeConflict, unsetCmd(&accounting.Account{Name: "bio", Shares: 1})); !strings.Contains(e.Msg, "1 jobs that wait or run") {
 		t.Error(e.Msg)
 	}
 	// The first account is the default one, until another is.
-	m.must(setCmd(&cluster.Member{Account: "site", UID: 1000, Shares: 1, Default: true}, 0))
+	m.must(setCmd(&accounting.Member{Account: "site", UID: 1000, Shares: 1, Default: true}, 0))
 	d := m.f.Standing(0)
-	if d.Members[cluster.Assoc{Account: "bio", UID: 1000}].Default || !d.Members[cluster.Assoc{Account: "site", UID: 1000}].Default {
+	if d.Members[accounting.Assoc{Account: "bio", UID: 1000}].Default || !d.Members[accounting.Assoc{Account: "site", UID: 1000}].Default {
 		t.Error("two default accounts, or none")
 	}
 }
@@ -291,7 +293,7 @@ func TestChargedAndDecays(t *testing.T) {
 	id := running(m, in("bio", "low"), 4000) // 300 of 1000
 	m.now = m.now.Add(10 * time.Hour)
 	m.report(id, cluster.JobCompleted)
-	h := cluster.Holder{Account: "bio", QOS: "low", UID: 1000}
+	h := accounting.Holder{Account: "bio", QOS: "low", UID: 1000}
 	d := m.f.Standing(0)
 	got, want := d.Spent[h], cluster.GPUTimeOf(m.job(id).Last().Charge(0).GPU)
 	if got == nil || got.GPU != want || want.Hours() < 2.9 || want.Hours() > 3.1 {
@@ -301,11 +303,11 @@ func TestChargedAndDecays(t *testing.T) {
 	if left := got.Left(week, &d.Policy); left < got.Decayed/2-1 || left > got.Decayed/2+1 {
 		t.Errorf("%d is left of %d after a week", left, got.Decayed)
 	}
-	if used := got.Used(cluster.Weekly, week, &d.Policy); used != 0 {
+	if used := got.Used(accounting.Weekly, week, &d.Policy); used != 0 {
 		t.Errorf("%d counts a week later", used)
 	}
-	if !slices.Contains([]cluster.GPUTime{got.GPU}, got.Used(cluster.Yearly, m.now, &d.Policy)) {
-		t.Errorf("%d counts this year", got.Used(cluster.Yearly, m.now, &d.Policy))
+	if !slices.Contains([]cluster.GPUTime{got.GPU}, got.Used(accounting.Yearly, m.now, &d.Policy)) {
+		t.Errorf("%d counts this year", got.Used(accounting.Yearly, m.now, &d.Policy))
 	}
 }
 

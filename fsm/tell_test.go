@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -74,10 +75,10 @@ func (w *world) preempt() *logv1.Command {
 	j, ok := w.pick(cluster.JobRunning)
 	if w.draw("any", 4) == 0 || !ok {
 		if j, ok = w.pick(); !ok {
-			return preemptCmd(cluster.Preemption{Job: 99, Attempt: 1})
+			return preemptCmd(dispatch.Preemption{Job: 99, Attempt: 1})
 		}
 	}
-	p := cluster.Preemption{Job: j.ID, Attempt: uint32(len(j.Attempts)), For: cluster.JobID(w.draw("for", 5)), Why: "at random"}
+	p := dispatch.Preemption{Job: j.ID, Attempt: uint32(len(j.Attempts)), For: cluster.JobID(w.draw("for", 5)), Why: "at random"}
 	if w.draw("stale", 6) == 0 {
 		p.Attempt++
 	}
@@ -103,7 +104,7 @@ func started(t *testing.T, s *cluster.Spec) *machine {
 	t.Helper()
 	m := lab(t)
 	m.must(submitCmd(1, "r1", 1000, s))
-	m.must(planCmd(cluster.Plan{Starts: []cluster.Start{{Job: 1, Attempt: 1, Why: "x",
+	m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{{Job: 1, Attempt: 1, Why: "x",
 		Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{share1("n1-g0", 8000, 300)}, CPUMilli: 1000, MemMiB: 512}}}}))
 	m.must(m.says(1, cluster.JobRunning))
 	return m

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/cluster/work"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
@@ -92,7 +93,7 @@ func TestWorkOfStartAndEnd(t *testing.T) {
 		var starts, ends []*logv1.Command
 		for i := range n {
 			g := cluster.GPUID(fmt.Sprintf("n%04d-g%d", i/24, i/3%8))
-			starts = append(starts, planCmd(cluster.Plan{Starts: []cluster.Start{m.startOf(cluster.JobID(i+1), share1(g, 13_000, 300))}}))
+			starts = append(starts, planCmd(dispatch.Plan{Starts: []dispatch.Start{m.startOf(cluster.JobID(i+1), share1(g, 13_000, 300))}}))
 		}
 		start = m.costOf(starts...)
 		for i := range n {

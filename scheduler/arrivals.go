@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/fleet"
 )
 
@@ -11,7 +12,7 @@ import (
 type Offers interface {
 	// Offer decides about a job at a time and an index of the log, and takes its
 	// berth when it starts. It reports false when it would have to wait.
-	Offer(now cluster.Time, index uint64, j *cluster.Job) (cluster.Start, bool)
+	Offer(now cluster.Time, index uint64, j *cluster.Job) (dispatch.Start, bool)
 }
 
 // Arrivals decides about jobs that come one by one onto nodes from which
@@ -31,7 +32,7 @@ type Arrivals struct {
 // NewArrivals begins with nodes as the ledger has them, on which nothing runs.
 // Neither is changed. Of pol, PatienceMilli is not looked at: nobody declines
 // a free card.
-func NewArrivals(nodes []*cluster.Node, led *cluster.Ledger, pol Policy) *Arrivals {
+func NewArrivals(nodes []*cluster.Node, led *dispatch.Ledger, pol Policy) *Arrivals {
 	pol.PatienceMilli = 0
 	p := newPass(&scene{pol: pol, nodes: nodes})
 	p.f = fleet.New(nodes, led.Clone(), nil, &p.pol, nil)
@@ -44,14 +45,14 @@ func NewArrivals(nodes []*cluster.Node, led *cluster.Ledger, pol Policy) *Arriva
 }
 
 // Offer implements Offers. The id of j must be higher than all before it.
-func (a *Arrivals) Offer(now cluster.Time, index uint64, j *cluster.Job) (cluster.Start, bool) {
+func (a *Arrivals) Offer(now cluster.Time, index uint64, j *cluster.Job) (dispatch.Start, bool) {
 	p := a.p
-	p.now, p.running, p.plan = int64(now), a.ran, cluster.Plan{BaseIndex: index}
+	p.now, p.running, p.plan = int64(now), a.ran, dispatch.Plan{BaseIndex: index}
 	p.lines.started, p.lines.residents, p.lines.loaded = p.lines.started[:0], nil, false
 	clear(p.fitter.failed)
 	p.gather([]*cluster.Job{j})
 	if len(p.items) == 0 {
-		return cluster.Start{}, false
+		return dispatch.Start{}, false
 	}
 	weight := a.learn(j)
 	if j.Spec.GPUs == 0 || j.Spec.OrCPU {
@@ -63,7 +64,7 @@ func (a *Arrivals) Offer(now cluster.Time, index uint64, j *cluster.Job) (cluste
 			p.fitter.typical.add(j, p.f, -weight)
 			a.other = true
 		}
-		return cluster.Start{}, false
+		return dispatch.Start{}, false
 	}
 	st := p.plan.Starts[0]
 	a.ran = append(a.ran, j)

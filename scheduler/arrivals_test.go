@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/cluster/draws"
 	"github.com/berth-scheduler/berth/scheduler"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
@@ -33,7 +34,7 @@ func TestArrivalsEqualPasses(t *testing.T) {
 			p := scheduler.Schedule(w.Snapshot(), pol)
 			got, ok := a.Offer(w.Clock, 0, j)
 			if ok != (len(p.Starts) == 1) || ok && cmp.Diff(p.Starts[0], got) != "" {
-				t.Fatalf("job %d: the pass %+v, offered %t %s", j.ID, p.Starts, ok, cmp.Diff(p.Starts, []cluster.Start{got}))
+				t.Fatalf("job %d: the pass %+v, offered %t %s", j.ID, p.Starts, ok, cmp.Diff(p.Starts, []dispatch.Start{got}))
 			}
 			p.Moves, p.Unplaced = nil, nil
 			w.Apply(&p)

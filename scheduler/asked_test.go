@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
@@ -74,7 +75,7 @@ func TestWhyNotWhere(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		job   *cluster.Job
-		snap  func(*cluster.Snapshot)
+		snap  func(*dispatch.Snapshot)
 		never string // of a refusal, "" for none
 		code  cluster.ReasonCode
 		says  string

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/schedtest"
 )
@@ -58,9 +59,9 @@ func benchWorld(nodes, jobs int) *schedtest.World {
 }
 
 // backlog is a world in which everybody has a place or a queue.
-func backlog(nodes, jobs int) *cluster.Snapshot { return settle(benchWorld(nodes, jobs), jobs) }
+func backlog(nodes, jobs int) *dispatch.Snapshot { return settle(benchWorld(nodes, jobs), jobs) }
 
-func settle(w *schedtest.World, jobs int) *cluster.Snapshot {
+func settle(w *schedtest.World, jobs int) *dispatch.Snapshot {
 	pol := scheduler.Default()
 	pol.MaxMoves = jobs
 	for range 3 {
@@ -73,7 +74,7 @@ func settle(w *schedtest.World, jobs int) *cluster.Snapshot {
 
 // shortCome is a backlog to which four times as many short jobs came as there are GPUs: they
 // head the queues, and are those whom the fast path starts.
-func shortCome(nodes, jobs int) *cluster.Snapshot {
+func shortCome(nodes, jobs int) *dispatch.Snapshot {
 	w := benchWorld(nodes, jobs)
 	settle(w, jobs)
 	for id := jobs + 1; id <= jobs+32*nodes; id++ {
@@ -87,21 +88,21 @@ func shortCome(nodes, jobs int) *cluster.Snapshot {
 }
 
 // applyFast is World.Apply without a slice copy for each move.
-func applyFast(w *schedtest.World, p *cluster.Plan) {
+func applyFast(w *schedtest.World, p *dispatch.Plan) {
 	moves := p.Moves
 	p.Moves = nil
 	w.Apply(p)
 	for _, m := range moves {
 		j := w.Jobs[m.Job]
 		if j.Queue != "" {
-			w.Apply(&cluster.Plan{Moves: []cluster.QueueMove{m}})
+			w.Apply(&dispatch.Plan{Moves: []dispatch.QueueMove{m}})
 			continue
 		}
 		j.State, j.Queue, j.EstStart = cluster.JobQueued, m.GPU, m.EstStart
-		w.Queues[m.GPU] = append(w.Queues[m.GPU], cluster.Waiter{Job: m.Job, Rank: m.Rank})
+		w.Queues[m.GPU] = append(w.Queues[m.GPU], dispatch.Waiter{Job: m.Job, Rank: m.Rank})
 	}
 	for _, q := range w.Queues {
-		slices.SortFunc(q, func(a, b cluster.Waiter) int { return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Job, b.Job)) })
+		slices.SortFunc(q, func(a, b dispatch.Waiter) int { return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Job, b.Job)) })
 	}
 }
 
@@ -172,12 +173,12 @@ func BenchmarkScheduleBurst(b *testing.B) {
 
 // view reads a snapshot the way the state machine is read: by maps.
 type view struct {
-	*cluster.Snapshot
+	*dispatch.Snapshot
 	jobs  map[cluster.JobID]*cluster.Job
 	nodes map[cluster.NodeID]*cluster.Node
 }
 
-func newView(s *cluster.Snapshot) *view {
+func newView(s *dispatch.Snapshot) *view {
 	v := &view{s, map[cluster.JobID]*cluster.Job{}, map[cluster.NodeID]*cluster.Node{}}
 	for _, j := range append(s.Waiting[:len(s.Waiting):len(s.Waiting)], s.Running...) {
 		v.jobs[j.ID] = j
@@ -190,10 +191,10 @@ func newView(s *cluster.Snapshot) *view {
 
 func (v *view) Now() cluster.Time                            { return v.Snapshot.Now }
 func (v *view) Index() uint64                                { return v.Snapshot.Index }
-func (v *view) Ledger() *cluster.Ledger                      { return v.Snapshot.Ledger }
+func (v *view) Ledger() *dispatch.Ledger                     { return v.Snapshot.Ledger }
 func (v *view) Job(id cluster.JobID) (*cluster.Job, bool)    { j, ok := v.jobs[id]; return j, ok }
 func (v *view) Node(id cluster.NodeID) (*cluster.Node, bool) { n, ok := v.nodes[id]; return n, ok }
-func (v *view) Queue(g cluster.GPUID) []cluster.Waiter       { return v.Queues[g] }
+func (v *view) Queue(g cluster.GPUID) []dispatch.Waiter      { return v.Queues[g] }
 
 // BenchmarkOnRelease ends one job after another of a full cluster and asks
 // who comes next: jobs that shared a GPU, that had one alone, and all eight of a node. It fails when
@@ -245,17 +246,17 @@ func BenchmarkScheduleKnowing(b *testing.B) {
 	for _, n := range []struct{ nodes, jobs int }{{100, 8000}, {1250, 100_000}} {
 		b.Run(fmt.Sprintf("gpus=%d/jobs=%d", 8*n.nodes, n.jobs), func(b *testing.B) {
 			w := benchWorld(n.nodes, n.jobs)
-			w.Know = &cluster.Interference{MaxBend: 1.6, BandwidthPerUtil: 0.5, Jobs: map[string]cluster.Temper{}}
+			w.Know = &dispatch.Interference{MaxBend: 1.6, BandwidthPerUtil: 0.5, Jobs: map[string]dispatch.Temper{}}
 			for k := range kinds {
-				w.Know.Jobs[fmt.Sprintf("s%d", k)] = cluster.Temper{Self: uint64(k) + 1}
+				w.Know.Jobs[fmt.Sprintf("s%d", k)] = dispatch.Temper{Self: uint64(k) + 1}
 			}
 			for id, j := range w.Jobs {
 				j.Spec.Signature = fmt.Sprintf("s%d", mix(int(id))%kinds)
 			}
 			for i := range 4 {
-				s := cluster.Sharing{GPUType: benchTypes(i), Switch: 0.02, Compute: 1, Effects: map[uint64]cluster.Effect{}}
+				s := dispatch.Sharing{GPUType: benchTypes(i), Switch: 0.02, Compute: 1, Effects: map[uint64]dispatch.Effect{}}
 				for k := range kinds {
-					s.Effects[uint64(k)+1] = cluster.Effect{Sensitivity: float64(mix(k)%100)/200 - 0.1, Aggression: float64(mix(2*k+1)%100)/200 - 0.1}
+					s.Effects[uint64(k)+1] = dispatch.Effect{Sensitivity: float64(mix(k)%100)/200 - 0.1, Aggression: float64(mix(2*k+1)%100)/200 - 0.1}
 				}
 				w.Know.Cards = append(w.Know.Cards, s)
 			}

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/explain"
 	"github.com/berth-scheduler/berth/scheduler/rules"
@@ -102,7 +103,7 @@ func TestExplainOfReservations(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		runs []lies
-		snap func(*cluster.Snapshot)
+		snap func(*dispatch.Snapshot)
 		job  *cluster.Job
 		want map[string]int
 		opts []NodeOption

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
@@ -104,7 +105,7 @@ func (m *maker) forJob(it *item) {
 	}
 	for _, j := range best {
 		m.taken[j.ID] = struct{}{}
-		m.p.plan.Preempt = append(m.p.plan.Preempt, cluster.Preemption{
+		m.p.plan.Preempt = append(m.p.plan.Preempt, dispatch.Preemption{
 			Job: j.ID, Attempt: j.Live().No, For: it.job.ID, Why: fmt.Sprintf("qos %s goes before qos %s", it.job.Spec.QOS, j.Spec.QOS),
 		})
 	}

@@ -11,17 +11,18 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/explain"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
 // bully slows whoever is beside it down by 1.8, and nobody slows it down.
-func bully() *cluster.Interference {
+func bully() *dispatch.Interference {
 	const half = 4.0 / 7 // bends 1 to 1.8: (2+x)/(2-x) = 1.8
-	return &cluster.Interference{
-		MaxBend: 1.6, BandwidthPerUtil: 0.5, Jobs: map[string]cluster.Temper{"bully": {Self: 7}, "meek": {Self: 8, Family: 9}},
-		Cards: []cluster.Sharing{{GPUType: a100, Effects: map[uint64]cluster.Effect{7: {Aggression: half}, 8: {Aggression: -half, Sensitivity: 0}}}},
+	return &dispatch.Interference{
+		MaxBend: 1.6, BandwidthPerUtil: 0.5, Jobs: map[string]dispatch.Temper{"bully": {Self: 7}, "meek": {Self: 8, Family: 9}},
+		Cards: []dispatch.Sharing{{GPUType: a100, Effects: map[uint64]dispatch.Effect{7: {Aggression: half}, 8: {Aggression: -half, Sensitivity: 0}}}},
 	}
 }
 
@@ -33,7 +34,7 @@ func TestNobodyIsSlowedDownBeyondTheLimit(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name   string
-		edit   func(pol *scheduler.Policy, know *cluster.Interference)
+		edit   func(pol *scheduler.Policy, know *dispatch.Interference)
 		cards  int
 		mode   string
 		first  string
@@ -45,14 +46,14 @@ func TestNobodyIsSlowedDownBeyondTheLimit(t *testing.T) {
 		{"the resident would slow the newcomer down", nil, 1, "sim", "bully", "meek", false, "would itself be slowed down 1.8×, the limit is 1.5×"},
 		{"nobody is slowed down", nil, 1, "sim", "meek", "meek", true, ""},
 		{"there is an empty card", nil, 2, "sim", "meek", "bully", false, ""},
-		{"a higher limit", func(p *scheduler.Policy, _ *cluster.Interference) { p.MaxSlowdownMilli = 1900 }, 1, "sim", "meek", "bully", true, ""},
-		{"no limit", func(p *scheduler.Policy, _ *cluster.Interference) { p.MaxSlowdownMilli = 0 }, 1, "sim", "meek", "bully", true, ""},
+		{"a higher limit", func(p *scheduler.Policy, _ *dispatch.Interference) { p.MaxSlowdownMilli = 1900 }, 1, "sim", "meek", "bully", true, ""},
+		{"no limit", func(p *scheduler.Policy, _ *dispatch.Interference) { p.MaxSlowdownMilli = 0 }, 1, "sim", "meek", "bully", true, ""},
 		{"slices of MIG", nil, 1, "mig", "meek", "bully", true, ""},
 		{"another way of sharing", nil, 1, "mps", "meek", "bully", true, ""},
-		{"sharing loses", func(_ *scheduler.Policy, k *cluster.Interference) {
+		{"sharing loses", func(_ *scheduler.Policy, k *dispatch.Interference) {
 			k.Cards[0].Never, k.Cards[0].Pairs, k.Cards[0].SpeedSum = true, 40, 0.93
 		}, 1, "sim", "meek", "meek", false, "their speeds add up to 0.93 in 40 pairs"},
-		{"sharing loses, but nobody asked for a limit", func(p *scheduler.Policy, k *cluster.Interference) {
+		{"sharing loses, but nobody asked for a limit", func(p *scheduler.Policy, k *dispatch.Interference) {
 			p.MaxSlowdownMilli, k.Cards[0].Never = 0, true
 		}, 1, "sim", "meek", "meek", true, ""},
 	} {
@@ -108,19 +109,19 @@ func TestTheFastPathKeepsThemApart(t *testing.T) {
 	}
 }
 
-func drawKnowledge(t *rapid.T) *cluster.Interference {
-	know := &cluster.Interference{MaxBend: 1.6, BandwidthPerUtil: 0.5, Jobs: map[string]cluster.Temper{}}
+func drawKnowledge(t *rapid.T) *dispatch.Interference {
+	know := &dispatch.Interference{MaxBend: 1.6, BandwidthPerUtil: 0.5, Jobs: map[string]dispatch.Temper{}}
 	number := func(name string, most float64) float64 { return rapid.Float64Range(0, most).Draw(t, name) }
 	for i := range 4 {
-		know.Jobs[fmt.Sprintf("s%d", i)] = cluster.Temper{Self: uint64(i) + 1, Family: uint64(i)/2 + 11}
+		know.Jobs[fmt.Sprintf("s%d", i)] = dispatch.Temper{Self: uint64(i) + 1, Family: uint64(i)/2 + 11}
 	}
 	for _, typ := range []string{a100, small, t4} {
-		s := cluster.Sharing{
+		s := dispatch.Sharing{
 			GPUType: typ, Never: rapid.IntRange(0, 9).Draw(t, "never") == 0, Switch: number("switch", 0.2), Compute: number("compute", 2), Memory: number("memory", 1),
-			Bandwidth: number("bandwidth", 2), Effects: map[uint64]cluster.Effect{}, Histories: map[[2]uint64]float64{},
+			Bandwidth: number("bandwidth", 2), Effects: map[uint64]dispatch.Effect{}, Histories: map[[2]uint64]float64{},
 		}
 		for _, id := range []uint64{1, 2, 3, 4, 11, 12} {
-			s.Effects[id] = cluster.Effect{Sensitivity: number("sensitivity", 1) - 0.4, Aggression: number("aggression", 1) - 0.4}
+			s.Effects[id] = dispatch.Effect{Sensitivity: number("sensitivity", 1) - 0.4, Aggression: number("aggression", 1) - 0.4}
 			s.Histories[[2]uint64{id, 3}] = number("history", 0.8) - 0.4
 		}
 		know.Cards = append(know.Cards, s)
@@ -187,7 +188,7 @@ func respected(t *rapid.T, w *World, pol scheduler.Policy) {
 	}
 }
 
-func slowdownBy(w *World, s *cluster.Sharing, gpu cluster.GPUID, on []cluster.JobID, v cluster.JobID) float64 {
+func slowdownBy(w *World, s *dispatch.Sharing, gpu cluster.GPUID, on []cluster.JobID, v cluster.JobID) float64 {
 	util := func(id cluster.JobID) float64 {
 		for _, gs := range w.Jobs[id].Live().Berth.GPUs {
 			if gs.GPU == gpu {
@@ -196,7 +197,7 @@ func slowdownBy(w *World, s *cluster.Sharing, gpu cluster.GPUID, on []cluster.Jo
 		}
 		return 0
 	}
-	temper := func(id cluster.JobID) cluster.Temper { return w.Know.Jobs[w.Jobs[id].Spec.Signature] }
+	temper := func(id cluster.JobID) dispatch.Temper { return w.Know.Jobs[w.Jobs[id].Spec.Signature] }
 	slow, need, pairs := 1.0, util(v)/2, 0.0
 	for _, o := range on {
 		if o == v {

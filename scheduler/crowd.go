@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/company"
 	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
@@ -36,21 +37,21 @@ func (ft *fitter) tries(it *item) int {
 // crowd is what a pass knows of who shares which card. It is nil when nothing
 // was learned or no limit is set, and all cards are shared among all users.
 type crowd struct {
-	know  *cluster.Interference // nil when slowdowns do not count
-	owned bool                  // some card is shared among some users only
-	on    [][]company.Sharer    // by card
-	rules []*cluster.Sharing    // by card
+	know  *dispatch.Interference // nil when slowdowns do not count
+	owned bool                   // some card is shared among some users only
+	on    [][]company.Sharer     // by card
+	rules []*dispatch.Sharing    // by card
 	kinds map[kind]int32
 }
 
 // kind is what tells jobs of the same needs apart.
 type kind struct {
-	temper   cluster.Temper
+	temper   dispatch.Temper
 	uid, gid uint32
 }
 
 // newCrowd reads who runs where.
-func newCrowd(know *cluster.Interference, f *fleet.Fleet, running []*cluster.Job) *crowd {
+func newCrowd(know *dispatch.Interference, f *fleet.Fleet, running []*cluster.Job) *crowd {
 	if f.Pol.MaxSlowdownMilli <= 0 {
 		know = nil
 	}
@@ -58,7 +59,7 @@ func newCrowd(know *cluster.Interference, f *fleet.Fleet, running []*cluster.Job
 	if know == nil && !owned {
 		return nil
 	}
-	w := &crowd{know: know, owned: owned, on: make([][]company.Sharer, len(f.Cards)), rules: make([]*cluster.Sharing, len(f.Cards)), kinds: map[kind]int32{}}
+	w := &crowd{know: know, owned: owned, on: make([][]company.Sharer, len(f.Cards)), rules: make([]*dispatch.Sharing, len(f.Cards)), kinds: map[kind]int32{}}
 	for i := range f.Cards {
 		w.rules[i] = know.SharingOn(f.Cards[i].GPU)
 	}

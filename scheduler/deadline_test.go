@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/deadline"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
@@ -91,17 +92,17 @@ func TestDeadlinesAreLaidAnew(t *testing.T) {
 
 // withTerms is a snapshot in which all that have a hook and no deadline may be
 // ended.
-func withTerms(w *World) *cluster.Snapshot {
+func withTerms(w *World) *dispatch.Snapshot {
 	s := w.Snapshot()
-	s.Terms = map[cluster.JobID]cluster.Terms{}
+	s.Terms = map[cluster.JobID]dispatch.Terms{}
 	for _, j := range s.Running {
-		s.Terms[j.ID] = cluster.Terms{Preemptible: j.Spec.Checkpoint.Set() && j.Spec.Deadline == 0}
+		s.Terms[j.ID] = dispatch.Terms{Preemptible: j.Spec.Checkpoint.Set() && j.Spec.Deadline == 0}
 	}
 	return s
 }
 
 // makeRoom asks those whom a plan ends, as the state machine would.
-func makeRoom(t interface{ Fatalf(string, ...any) }, w *World, ps []cluster.Preemption) {
+func makeRoom(t interface{ Fatalf(string, ...any) }, w *World, ps []dispatch.Preemption) {
 	for _, x := range ps {
 		if why := w.Jobs[x.Job].Unpreemptible(w.Clock); why != "" {
 			t.Fatalf("job %d cannot be preempted: %s", x.Job, why)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
 	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
@@ -65,7 +66,7 @@ func TestRanksInQueues(t *testing.T) {
 			t.Errorf("%s: priority %d, want %d", x.what, priorityOf(rank), want)
 		}
 	}
-	for class := int8(1); class <= cluster.MaxPriority && class > 0; class++ { // the ends of each stretch
+	for class := int8(1); class <= accounting.MaxPriority && class > 0; class++ { // the ends of each stretch
 		for _, rank := range []int64{0, 1 << rankShift, math.MaxInt64} {
 			if got := priorityOf(inClass(rank, class)); got != class {
 				t.Fatalf("rank %d of class %d is of class %d", rank, class, got)

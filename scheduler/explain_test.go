@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
@@ -34,7 +35,7 @@ func crowd() *World {
 	running(w, Job(56, Lasts(30*time.Second)), "n2-01", cluster.Share{MemMiB: 60000, Milli: 900})
 	running(w, Job(57, Lasts(20*m), Cores(2000)), "n5-00", cluster.Share{MemMiB: 100, Milli: 10})
 	w.Submit(Job(58, GPUs(0), Lasts(5*m), Cores(3000)))
-	w.Apply(&cluster.Plan{Starts: []cluster.Start{{Job: 58, Attempt: 1, Berth: cluster.Berth{Node: "c1", CPUMilli: 3000, MemMiB: 1024}}}})
+	w.Apply(&dispatch.Plan{Starts: []dispatch.Start{{Job: 58, Attempt: 1, Berth: cluster.Berth{Node: "c1", CPUMilli: 3000, MemMiB: 1024}}}})
 	return w
 }
 

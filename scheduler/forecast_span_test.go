@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
@@ -59,7 +60,7 @@ func TestASpanBehindAReservation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Reservations = cluster.Reservations{{Name: "talk", Start: Now.Add(30 * time.Minute), Duration: 2 * time.Hour, Nodes: n2, Users: []string{"carol"}}}
+	s.Reservations = dispatch.Reservations{{Name: "talk", Start: Now.Add(30 * time.Minute), Duration: 2 * time.Hour, Nodes: n2, Users: []string{"carol"}}}
 	f, ok := scheduler.ForecastStart(s, j, pol)
 	if !ok || f.P50.Sub(Now) != 150*time.Minute || !strings.Contains(f.Missing, "1 of 2 nodes with room, needs 2 at once") || !strings.Contains(f.Missing, "talk") {
 		t.Errorf("in %s: %s", f.P50.Sub(Now), f.Missing)

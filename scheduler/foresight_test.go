@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/deadline"
 	"github.com/berth-scheduler/berth/scheduler/explain"
@@ -52,7 +53,7 @@ func TestAdmitLooksAtWhatIsThere(t *testing.T) {
 		nodes []*cluster.Node
 		runs  []lies
 		waits []*cluster.Job
-		snap  func(*cluster.Snapshot)
+		snap  func(*dispatch.Snapshot)
 		asks  *cluster.Job
 		want  string
 	}{
@@ -110,12 +111,12 @@ func TestForecastWithinReservations(t *testing.T) {
 	const h = time.Hour
 	for _, c := range []struct {
 		name     string
-		snap     func(*cluster.Snapshot)
+		snap     func(*dispatch.Snapshot)
 		job      *cluster.Job
 		p50, p90 time.Duration
 	}{
 		// The card is free in an hour, in nine of ten cases in three.
-		{"none", func(*cluster.Snapshot) {}, Job(2, Exclusive, Limit(h)), h, 3 * h},
+		{"none", func(*dispatch.Snapshot) {}, Job(2, Exclusive, Limit(h)), h, 3 * h},
 		{"it ends before the window", reserve("r", "n1", 2*h, h), Job(2, Exclusive, Limit(h)), h, 3 * h},
 		{"it would end within it", reserve("r", "n1", 2*h-time.Minute, h), Job(2, Exclusive, Limit(h)), 3*h - time.Minute, 3 * h},
 		{"the tail would", reserve("r", "n1", 3*h+time.Minute, h), Job(2, Exclusive, Limit(h)), h, 4*h + time.Minute},

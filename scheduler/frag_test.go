@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/fragment"
 	"github.com/berth-scheduler/berth/scheduler/rules"
@@ -14,7 +15,7 @@ import (
 )
 
 // typicalOn learns what is typical on cards like g from all jobs of a world.
-func typicalOn(s *cluster.Snapshot, g *cluster.GPU, pol scheduler.Policy) fragment.Typical {
+func typicalOn(s *dispatch.Snapshot, g *cluster.GPU, pol scheduler.Policy) fragment.Typical {
 	var m fragment.Mix
 	for _, jobs := range [][]*cluster.Job{s.Running, s.Waiting} {
 		for _, j := range jobs {
@@ -57,7 +58,7 @@ func tight(nodes []*cluster.Node, t *fragment.Typical) bool {
 // lostOn is the measure of Weng et al., section 4.2, of a node with one type
 // of cards, times the total of t: for each typical job what is idle where it
 // cannot use it.
-func lostOn(led *cluster.Ledger, n *cluster.Node, t *fragment.Typical, pol scheduler.Policy) int64 {
+func lostOn(led *dispatch.Ledger, n *cluster.Node, t *fragment.Typical, pol scheduler.Policy) int64 {
 	u, _ := led.Node(n.ID)
 	lost := int64(0)
 	for k, s := range t.Shapes() {
@@ -113,7 +114,7 @@ func TestFragmentsLeast(t *testing.T) {
 }
 
 // leastOf compares a start with all others that were possible.
-func leastOf(t *rapid.T, s *cluster.Snapshot, st *cluster.Start, j *cluster.Job, typical *fragment.Typical, pol scheduler.Policy) {
+func leastOf(t *rapid.T, s *dispatch.Snapshot, st *dispatch.Start, j *cluster.Job, typical *fragment.Typical, pol scheduler.Policy) {
 	score := func(b *cluster.Berth, n *cluster.Node) int8 {
 		led := s.Ledger.Clone()
 		before := lostOn(led, n, typical, pol)

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
@@ -91,7 +92,7 @@ func TestOvertookExactlyWhenSomebodyIsPassed(t *testing.T) {
 			if passes != (st.Overtook != "") {
 				t.Fatalf("job %d passes somebody: %t, says %q", st.Job, passes, st.Overtook)
 			}
-			w.Apply(&cluster.Plan{Starts: []cluster.Start{st}})
+			w.Apply(&dispatch.Plan{Starts: []dispatch.Start{st}})
 		}
 	})
 }
@@ -289,7 +290,7 @@ func TestAnotherPassHasNothingToDo(t *testing.T) {
 		apply(t, w, p, pol)
 		again := scheduler.Schedule(w.Snapshot(), pol)
 		if len(again.Starts)+len(again.Moves) > 0 {
-			t.Fatalf("decides again: %q", show(&cluster.Plan{Starts: again.Starts, Moves: again.Moves}))
+			t.Fatalf("decides again: %q", show(&dispatch.Plan{Starts: again.Starts, Moves: again.Moves}))
 		}
 		if len(again.Unplaced) != len(w.Snapshot().Waiting) {
 			t.Fatalf("%d of %d are told why they wait", len(again.Unplaced), len(w.Snapshot().Waiting))
@@ -380,7 +381,7 @@ func TestProtectedHeadsAreNotDelayed(t *testing.T) {
 
 // unstarted is the head of a queue, 0 when it starts in this plan or there is
 // none.
-func unstarted(q []cluster.Waiter, starts map[cluster.JobID]bool) cluster.JobID {
+func unstarted(q []dispatch.Waiter, starts map[cluster.JobID]bool) cluster.JobID {
 	if len(q) == 0 || starts[q[0].Job] {
 		return 0
 	}
@@ -388,7 +389,7 @@ func unstarted(q []cluster.Waiter, starts map[cluster.JobID]bool) cluster.JobID 
 }
 
 // mayDelay reports whether the rule of age lets j take the card before head.
-func mayDelay(w *World, s *cluster.Snapshot, j, head *cluster.Job, gpu cluster.GPUID, pol scheduler.Policy) bool {
+func mayDelay(w *World, s *dispatch.Snapshot, j, head *cluster.Job, gpu cluster.GPUID, pol scheduler.Policy) bool {
 	u, _ := w.Ledg.GPU(gpu)
 	n, _ := w.Node(u.Node)
 	switch {
@@ -408,7 +409,7 @@ func older(a, b *cluster.Job) bool {
 
 // old reports whether a job goes first whatever its length, where the policy
 // does not look at how much there is to do.
-func old(s *cluster.Snapshot, j *cluster.Job, pol scheduler.Policy) bool {
+func old(s *dispatch.Snapshot, j *cluster.Job, pol scheduler.Policy) bool {
 	return s.Now >= j.Eligible.Add(pol.FIFOAge)
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/company"
 	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
@@ -103,7 +104,7 @@ func TestAPassMirrorsTheLedger(t *testing.T) {
 type mirrorCheck struct {
 	t    *testing.T
 	p    *pass
-	snap *cluster.Snapshot
+	snap *dispatch.Snapshot
 	at   string
 }
 

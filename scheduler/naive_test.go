@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
@@ -13,7 +14,7 @@ import (
 // naive is the rule of placement written down without any index: it asks the
 // ledger about every card. Schedule must give the same starts.
 type naive struct {
-	led     *cluster.Ledger
+	led     *dispatch.Ledger
 	nodes   []*cluster.Node // by id
 	full    []*cluster.Node // at the beginning: without GPUs, the fewest idle, the fullest first
 	pol     scheduler.Policy
@@ -33,7 +34,7 @@ type naiveClass struct {
 	rep       *cluster.GPU
 }
 
-func newNaive(s *cluster.Snapshot, pol scheduler.Policy) *naive {
+func newNaive(s *dispatch.Snapshot, pol scheduler.Policy) *naive {
 	nodes := slices.Clone(s.Nodes)
 	slices.SortFunc(nodes, func(a, b *cluster.Node) int { return cmp.Compare(a.ID, b.ID) })
 	full := func(n *cluster.Node) int64 {
@@ -118,11 +119,11 @@ func (v *naive) take(b *cluster.Berth) {
 
 // keepFrom keeps from jobs without GPUs what the waiting others take at most
 // beside one GPU.
-func (v *naive) keepFrom(waiting []*cluster.Job, gone []cluster.Start) {
+func (v *naive) keepFrom(waiting []*cluster.Job, gone []dispatch.Start) {
 	v.keptPlain = map[cluster.NodeID][2]int64{}
 	var most [2]int64
 	for _, j := range waiting {
-		if k := int64(j.Spec.GPUs); k > 0 && !slices.ContainsFunc(gone, func(s cluster.Start) bool { return s.Job == j.ID }) {
+		if k := int64(j.Spec.GPUs); k > 0 && !slices.ContainsFunc(gone, func(s dispatch.Start) bool { return s.Job == j.ID }) {
 			b := v.on(v.nodes[0], j)
 			most = [2]int64{max(most[0], (b.CPUMilli+k-1)/k), max(most[1], (b.MemMiB+k-1)/k)}
 		}
@@ -136,15 +137,15 @@ func (v *naive) keepFrom(waiting []*cluster.Job, gone []cluster.Start) {
 
 // starts is what Schedule should start of jobs that stand in no queue and
 // have not waited long.
-func (v *naive) starts(waiting []*cluster.Job) []cluster.Start {
-	var out []cluster.Start
+func (v *naive) starts(waiting []*cluster.Job) []dispatch.Start {
+	var out []dispatch.Start
 	for _, j := range v.order(waiting) {
 		if j.Spec.GPUs == 0 && v.keptPlain == nil {
 			v.keepFrom(waiting, out)
 		}
 		if b, est, ok := v.berth(j); ok {
 			v.take(&b)
-			out = append(out, cluster.Start{Job: j.ID, Attempt: uint32(len(j.Attempts)) + 1, Berth: b, Estimate: est})
+			out = append(out, dispatch.Start{Job: j.ID, Attempt: uint32(len(j.Attempts)) + 1, Berth: b, Estimate: est})
 		}
 	}
 	return out
@@ -281,7 +282,7 @@ func (v *naive) usable(n *cluster.Node, cpu, mem int64) int64 {
 
 // idleMilli is what is idle of a node's GPUs: of each the larger of its two
 // fractions.
-func idleMilli(led *cluster.Ledger, n *cluster.Node, pol scheduler.Policy) (all int64) {
+func idleMilli(led *dispatch.Ledger, n *cluster.Node, pol scheduler.Policy) (all int64) {
 	for i := range n.GPUs {
 		if u, _ := led.GPU(n.GPUs[i].ID); u.SellableMiB > 0 {
 			all += max(u.FreeMilli(), u.FreeMiB()*1000/u.SellableMiB)
@@ -291,7 +292,7 @@ func idleMilli(led *cluster.Ledger, n *cluster.Node, pol scheduler.Policy) (all 
 }
 
 // learn sums up what jobs take beside GPUs.
-func (v *naive) learn(s *cluster.Snapshot) {
+func (v *naive) learn(s *dispatch.Snapshot) {
 	for _, j := range append(slices.Clone(s.Running), s.Waiting...) {
 		most := int64(0)
 		for _, c := range v.classes() {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	"github.com/berth-scheduler/berth/scheduler/schedtest"
@@ -60,9 +61,9 @@ func TestStreamAgeByDefinition(t *testing.T) {
 }
 
 // busyNode is a node with jobs on its cards by chance, and the ledger of it.
-func busyNode(rnd *rand.Rand) (*cluster.Node, *cluster.Ledger, []*cluster.Job) {
+func busyNode(rnd *rand.Rand) (*cluster.Node, *dispatch.Ledger, []*cluster.Job) {
 	n := schedtest.Node("n1", 1+rnd.IntN(3), "T4", schedtest.Host(12_000, 40_000))
-	led := cluster.NewLedger([]*cluster.Node{n})
+	led := dispatch.NewLedger([]*cluster.Node{n})
 	var running []*cluster.Job
 	for id := range cluster.JobID(9) {
 		j := schedtest.Job(id+1, schedtest.Lasts(time.Duration(1+rnd.IntN(9))*time.Hour), schedtest.Cores(1000), schedtest.HostMem(1000))
@@ -141,7 +142,7 @@ func TestWhoIsEndedOnANode(t *testing.T) {
 
 // room reports whether a ledger has what an item needs on a node, by trying all sets of
 // its cards.
-func room(l *cluster.Ledger, n *cluster.Node, it *item, pol Policy) bool {
+func room(l *dispatch.Ledger, n *cluster.Node, it *item, pol Policy) bool {
 	for set := range 1 << len(n.GPUs) {
 		b := cluster.Berth{Node: n.ID, CPUMilli: it.cpu, MemMiB: it.mem}
 		free := true

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	"github.com/berth-scheduler/berth/scheduler/say"
@@ -267,7 +268,7 @@ func (p *pass) startPlain(it *item) bool {
 	if it.cores != nil {
 		e, why = it.cores.Est, "on "+say.Cores(it.cpu)+", since no GPU could ever run it; "+why
 	}
-	p.commit(it, &cluster.Start{
+	p.commit(it, &dispatch.Start{
 		Job: it.job.ID, Attempt: uint32(len(it.job.Attempts)) + 1, Estimate: e, Why: why,
 		Berth: cluster.Berth{Node: p.f.Hosts[hi].Node.ID, CPUMilli: it.cpu, MemMiB: it.mem},
 	}, hi)
@@ -278,7 +279,7 @@ func (p *pass) startPlain(it *item) bool {
 func (p *pass) place(it *item, c int, cards []int32) {
 	n, k := &it.needs[c], &p.f.Classes[c]
 	first := &p.f.Cards[cards[0]]
-	st := cluster.Start{
+	st := dispatch.Start{
 		Job: it.job.ID, Attempt: uint32(len(it.job.Attempts)) + 1,
 		Berth: cluster.Berth{Node: p.f.Hosts[first.Host].Node.ID, CPUMilli: it.cpu, MemMiB: it.mem, GPUs: make([]cluster.GPUShare, 0, len(cards))},
 		Why:   p.why(it, n, k, first, len(cards)),
@@ -303,7 +304,7 @@ func (p *pass) place(it *item, c int, cards []int32) {
 
 // commit takes the berth in the ledger. The indexes only hold what the ledger
 // says, so that a refusal here is a fault of ours.
-func (p *pass) commit(it *item, st *cluster.Start, host int32) {
+func (p *pass) commit(it *item, st *dispatch.Start, host int32) {
 	if r := p.f.Led.Fits(&st.Berth); r.Code != "" {
 		panic("scheduler: index and ledger disagree on job " + st.Job.String() + ": " + r.String())
 	}
@@ -369,7 +370,7 @@ func (p *pass) overtakes(it *item, c int, i int32) string {
 	return ""
 }
 
-func (p *pass) overtook(it, head *item, c int, k *fleet.Card, w cluster.Waiter) string {
+func (p *pass) overtook(it, head *item, c int, k *fleet.Card, w dispatch.Waiter) string {
 	if head == nil {
 		return "head j" + w.Job.String() + " is not old, and not looked at in this pass"
 	}

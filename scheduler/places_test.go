@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
@@ -33,9 +34,9 @@ func wholeNodes(w *cluster.Where) { w.Whole = true }
 func inside(name string) JobOption { return where(func(w *cluster.Where) { w.Reservation = name }) }
 
 // reserve makes a snapshot's reservations of one of nodes for user 7.
-func reserve(name, nodes string, from, lasts time.Duration, gpus ...cluster.GPUID) func(*cluster.Snapshot) {
-	return func(s *cluster.Snapshot) {
-		s.Reservations = append(s.Reservations, &cluster.Reservation{
+func reserve(name, nodes string, from, lasts time.Duration, gpus ...cluster.GPUID) func(*dispatch.Snapshot) {
+	return func(s *dispatch.Snapshot) {
+		s.Reservations = append(s.Reservations, &dispatch.Reservation{
 			Name: name, Nodes: hosts(nodes), GPUs: gpus, Start: s.Now.Add(from), Duration: lasts, Users: []string{"7"},
 		})
 	}

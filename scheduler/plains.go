@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	"github.com/berth-scheduler/berth/scheduler/say"
@@ -226,7 +227,7 @@ func (p *pass) startOnCores(it *item, fits []int) bool {
 	if best < len(among) {
 		return false
 	}
-	p.commit(it, &cluster.Start{
+	p.commit(it, &dispatch.Start{
 		Job: it.job.ID, Attempt: uint32(len(it.job.Attempts)) + 1, Estimate: c.Est, Why: p.coresWhy(it, among, goals, wait != nil) + where,
 		Berth: cluster.Berth{Node: h.Node.ID, CPUMilli: c.CPU, MemMiB: c.Mem},
 	}, host)

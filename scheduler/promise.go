@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/deadline"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
@@ -21,7 +22,7 @@ type promise struct {
 // that Admit makes, where that plan has them, and keeps the GPUs of the others:
 // who comes later lies there only if nine in ten like it end before. Without it
 // small jobs that hold one GPU of each node make a gang late.
-func (p *pass) keepPromises(order []rank, snap *cluster.Snapshot) {
+func (p *pass) keepPromises(order []rank, snap *dispatch.Snapshot) {
 	var jobs []*cluster.Job
 	for _, r := range order {
 		if r.tier == tierDue && p.items[r.item].gpus > 0 {

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
@@ -230,7 +231,7 @@ func TestPlansHold(t *testing.T) {
 func nodeOf(w *World, id cluster.NodeID) bool { _, ok := w.Node(id); return ok }
 
 // apply checks a plan against a fresh ledger and applies it to w.
-func apply(t *rapid.T, w *World, p cluster.Plan, pol scheduler.Policy) {
+func apply(t *rapid.T, w *World, p dispatch.Plan, pol scheduler.Policy) {
 	led := w.Ledg.Clone()
 	for _, st := range p.Starts {
 		if r := led.Fits(&st.Berth); r.Code != "" {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
@@ -242,7 +243,7 @@ func (ls *lines) wait(it *item) {
 	case it.job.State == cluster.JobQueued:
 		ls.moves++
 		it.moved = true
-		ls.plan.Moves = append(ls.plan.Moves, cluster.QueueMove{Job: it.job.ID, Reason: ls.teller.reason(it).Code})
+		ls.plan.Moves = append(ls.plan.Moves, dispatch.QueueMove{Job: it.job.ID, Reason: ls.teller.reason(it).Code})
 		it.queue = -1
 	}
 }
@@ -267,7 +268,7 @@ func (ls *lines) join(it *item, to int32, wait int64) {
 		ls.addQueued(it, -1)
 	}
 	it.queue, it.moved = to, true
-	ls.plan.Moves = append(ls.plan.Moves, cluster.QueueMove{
+	ls.plan.Moves = append(ls.plan.Moves, dispatch.QueueMove{
 		Job: it.job.ID, GPU: ls.f.Cards[to].Use.ID, Rank: ls.turns.queueRank(it), EstStart: cluster.Time(ls.now + wait), Reason: ls.teller.reason(it).Code,
 	})
 	ls.addQueued(it, 1)
@@ -325,7 +326,7 @@ func (ls *lines) rerank() {
 			}
 			left--
 			it.moved = true
-			ls.plan.Moves = append(ls.plan.Moves, cluster.QueueMove{
+			ls.plan.Moves = append(ls.plan.Moves, dispatch.QueueMove{
 				Job: w.Job, GPU: ls.f.Cards[i].Use.ID, Rank: ls.turns.queueRank(it), EstStart: it.job.EstStart, Reason: ls.teller.reason(it).Code,
 			})
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
@@ -34,7 +35,7 @@ func queued(at cluster.GPUID, est time.Duration) JobOption {
 }
 
 // decisions is what show says of a plan but for the reasons.
-func decisions(p cluster.Plan) []string {
+func decisions(p dispatch.Plan) []string {
 	p.Unplaced = nil
 	return show(&p)
 }

@@ -9,12 +9,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 )
 
-func genPlaces(t *rapid.T) *cluster.Snapshot {
+func genPlaces(t *rapid.T) *dispatch.Snapshot {
 	now := cluster.Time(1_700_000_000_000_000)
-	snap := &cluster.Snapshot{Index: 1, Now: now}
+	snap := &dispatch.Snapshot{Index: 1, Now: now}
 	for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
 		n := &cluster.Node{ID: cluster.NodeID(fmt.Sprintf("n%d", i)), State: cluster.NodeReady, CPUMilli: 16_000, MemMiB: 64 << 10}
 		for _, f := range []string{"a", "b"} {
@@ -27,12 +28,12 @@ func genPlaces(t *rapid.T) *cluster.Snapshot {
 		}
 		snap.Nodes = append(snap.Nodes, n)
 	}
-	snap.Ledger = cluster.NewLedger(snap.Nodes)
+	snap.Ledger = dispatch.NewLedger(snap.Nodes)
 	for i := range rapid.IntRange(0, 3).Draw(t, "reservations") {
 		nodes, _ := cluster.ParseHostList(rapid.SampledFrom([]string{"n0", "n[1-2]", "n[0-4]", "ALL"}).Draw(t, "on"))
-		r := &cluster.Reservation{
+		r := &dispatch.Reservation{
 			Name: fmt.Sprintf("r%d", i), Nodes: nodes, Start: now.Add(time.Duration(rapid.IntRange(-90, 90).Draw(t, "minutes")) * time.Minute),
-			Duration: time.Hour, Repeat: rapid.SampledFrom([]cluster.Repeat{"", cluster.RepeatDaily}).Draw(t, "repeat"), Users: []string{"u0"},
+			Duration: time.Hour, Repeat: rapid.SampledFrom([]dispatch.Repeat{"", dispatch.RepeatDaily}).Draw(t, "repeat"), Users: []string{"u0"},
 		}
 		if rapid.Bool().Draw(t, "cards") {
 			r.GPUs = []cluster.GPUID{"n0-g0", "n1-g1"}
@@ -83,7 +84,7 @@ func TestPlansKeepToReservations(t *testing.T) {
 	})
 }
 
-func requireAllowed(t *rapid.T, snap *cluster.Snapshot, st *cluster.Start) {
+func requireAllowed(t *rapid.T, snap *dispatch.Snapshot, st *dispatch.Start) {
 	j := snap.Waiting[slices.IndexFunc(snap.Waiting, func(j *cluster.Job) bool { return j.ID == st.Job })]
 	end := j.LatestEnd(snap.Now)
 	named := 0

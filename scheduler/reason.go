@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	"github.com/berth-scheduler/berth/scheduler/say"
@@ -32,10 +33,10 @@ func (p *pass) tellUnplaced() {
 	if n == 0 {
 		return
 	}
-	p.plan.Unplaced = make([]cluster.Unplaced, 0, n)
+	p.plan.Unplaced = make([]dispatch.Unplaced, 0, n)
 	for i := range p.items {
 		if it := &p.items[i]; !it.gone {
-			p.plan.Unplaced = append(p.plan.Unplaced, cluster.Unplaced{Job: it.job.ID, Reason: p.teller.reason(it)})
+			p.plan.Unplaced = append(p.plan.Unplaced, dispatch.Unplaced{Job: it.job.ID, Reason: p.teller.reason(it)})
 		}
 	}
 }

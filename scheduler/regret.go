@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
@@ -19,7 +20,7 @@ import (
 
 // regret closes the cards of those who overran, and proposes to end the newest
 // there that may be ended and is not the only one.
-func (p *pass) regret(terms map[cluster.JobID]cluster.Terms) {
+func (p *pass) regret(terms map[cluster.JobID]dispatch.Terms) {
 	closed := map[int32]*cluster.Job{}
 	for _, j := range p.running {
 		a := j.Live()
@@ -50,7 +51,7 @@ func (p *pass) regret(terms map[cluster.JobID]cluster.Terms) {
 }
 
 // part proposes whom to end on each closed card.
-func (p *pass) part(closed map[int32]*cluster.Job, terms map[cluster.JobID]cluster.Terms) {
+func (p *pass) part(closed map[int32]*cluster.Job, terms map[cluster.JobID]dispatch.Terms) {
 	newest := map[int32]*cluster.Job{}
 	for _, j := range p.running {
 		a := j.Live()
@@ -76,10 +77,10 @@ func (p *pass) part(closed map[int32]*cluster.Job, terms map[cluster.JobID]clust
 		j := newest[i]
 		if _, ok := seen[j.ID]; !ok {
 			seen[j.ID] = struct{}{}
-			p.plan.Preempt = append(p.plan.Preempt, cluster.Preemption{Job: j.ID, Attempt: j.Live().No, Why: rules.OverranWords(closed[i], p.now, &p.pol)})
+			p.plan.Preempt = append(p.plan.Preempt, dispatch.Preemption{Job: j.ID, Attempt: j.Live().No, Why: rules.OverranWords(closed[i], p.now, &p.pol)})
 		}
 	}
-	slices.SortFunc(p.plan.Preempt, func(a, b cluster.Preemption) int { return cmp.Compare(a.Job, b.Job) })
+	slices.SortFunc(p.plan.Preempt, func(a, b dispatch.Preemption) int { return cmp.Compare(a.Job, b.Job) })
 }
 
 func later(a, b *cluster.Job) bool {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/explain"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
@@ -87,8 +88,8 @@ func TestRegretPartsTheNewest(t *testing.T) {
 	if p := scheduler.Schedule(s, scheduler.Default()); len(p.Preempt) > 0 {
 		t.Fatalf("ends %v, whom nobody called preemptible", p.Preempt)
 	}
-	s.Terms = map[cluster.JobID]cluster.Terms{2: {Preemptible: true}, 3: {Preemptible: true}, 9: {Preemptible: true}}
-	want := []cluster.Preemption{{Job: 3, Attempt: 1, Why: "job 1 shared it and runs for ~2 h, predicted ~60 min alone; the limit is 1.5×, so nobody joins it"}}
+	s.Terms = map[cluster.JobID]dispatch.Terms{2: {Preemptible: true}, 3: {Preemptible: true}, 9: {Preemptible: true}}
+	want := []dispatch.Preemption{{Job: 3, Attempt: 1, Why: "job 1 shared it and runs for ~2 h, predicted ~60 min alone; the limit is 1.5×, so nobody joins it"}}
 	if d := cmp.Diff(want, scheduler.Schedule(s, scheduler.Default()).Preempt); d != "" {
 		t.Errorf("preemptions (-want +got):\n%s", d)
 	}
@@ -143,9 +144,9 @@ func TestWhoPartsByRule(t *testing.T) {
 			}
 			w.Clock = Now
 			s := w.Snapshot()
-			s.Terms = map[cluster.JobID]cluster.Terms{}
+			s.Terms = map[cluster.JobID]dispatch.Terms{}
 			for _, id := range c.may {
-				s.Terms[id] = cluster.Terms{Preemptible: true}
+				s.Terms[id] = dispatch.Terms{Preemptible: true}
 			}
 			for i := range s.Running {
 				s.Running[i] = s.Running[i].Clone()

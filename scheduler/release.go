@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/company"
 	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
@@ -15,10 +16,10 @@ import (
 type View interface {
 	Now() cluster.Time
 	Index() uint64
-	Ledger() *cluster.Ledger
+	Ledger() *dispatch.Ledger
 	Job(cluster.JobID) (*cluster.Job, bool)
 	Node(cluster.NodeID) (*cluster.Node, bool)
-	Queue(cluster.GPUID) []cluster.Waiter
+	Queue(cluster.GPUID) []dispatch.Waiter
 }
 
 // CompanyView is a View that also knows who lies on a card and how they slow
@@ -26,7 +27,7 @@ type View interface {
 type CompanyView interface {
 	View
 	OnGPU(cluster.GPUID) []cluster.JobID
-	Interference() *cluster.Interference
+	Interference() *dispatch.Interference
 }
 
 // OnRelease starts those who wait in the queues of gpus, on which something
@@ -37,7 +38,7 @@ type CompanyView interface {
 // the nodes of these GPUs, and the heads of the other queues there: a head that
 // is old is not overtaken, neither on its GPU nor, when it wants several, on
 // any of its node. It moves nobody and gives no reasons; the next full pass does.
-func OnRelease(v View, gpus []cluster.GPUID, pol Policy) cluster.Plan {
+func OnRelease(v View, gpus []cluster.GPUID, pol Policy) dispatch.Plan {
 	r := release{v: v, pol: &pol, now: int64(v.Now()), led: v.Ledger()}
 	r.plan.BaseIndex = v.Index()
 	if cv, ok := v.(CompanyView); ok {
@@ -45,7 +46,7 @@ func OnRelease(v View, gpus []cluster.GPUID, pol Policy) cluster.Plan {
 			r.know = cv.Interference()
 		}
 	}
-	if rv, ok := v.(interface{ Reservations() cluster.Reservations }); ok {
+	if rv, ok := v.(interface{ Reservations() dispatch.Reservations }); ok {
 		r.reserved = rv.Reservations()
 	}
 	for _, g := range gpus {
@@ -58,26 +59,26 @@ type release struct {
 	v    View
 	pol  *Policy
 	now  int64
-	led  *cluster.Ledger
-	plan cluster.Plan
+	led  *dispatch.Ledger
+	plan dispatch.Plan
 	// What this plan takes; the ledger is not ours to change. A release
 	// concerns a few GPUs, so that a scan beats a map; gpuAt is there when it
 	// concerns more than fewGPUs.
-	gpus  []cluster.GPUUse
+	gpus  []dispatch.GPUUse
 	gpuAt map[cluster.GPUID]int
-	nodes []cluster.NodeUse
+	nodes []dispatch.NodeUse
 	gone  []cluster.JobID
-	cards []*cluster.GPUUse // scratch
-	know  *cluster.Interference
+	cards []*dispatch.GPUUse // scratch
+	know  *dispatch.Interference
 	on    func(cluster.GPUID) []cluster.JobID // nil when the view does not know
 	// limited: slowdowns count.
 	limited  bool
-	reserved cluster.Reservations
+	reserved dispatch.Reservations
 }
 
 // gpu returns our account of a GPU, nil for an unknown one. Pointers are good
 // until the next call.
-func (r *release) gpu(id cluster.GPUID) *cluster.GPUUse {
+func (r *release) gpu(id cluster.GPUID) *dispatch.GPUUse {
 	if i := r.indexOf(id); i >= 0 {
 		return &r.gpus[i]
 	}
@@ -97,7 +98,7 @@ const fewGPUs = 16
 
 func (r *release) indexOf(id cluster.GPUID) int {
 	if len(r.gpus) <= fewGPUs {
-		return slices.IndexFunc(r.gpus, func(u cluster.GPUUse) bool { return u.ID == id })
+		return slices.IndexFunc(r.gpus, func(u dispatch.GPUUse) bool { return u.ID == id })
 	}
 	if r.gpuAt == nil {
 		r.gpuAt = make(map[cluster.GPUID]int, 4*fewGPUs)
@@ -111,7 +112,7 @@ func (r *release) indexOf(id cluster.GPUID) int {
 	return -1
 }
 
-func (r *release) node(id cluster.NodeID) *cluster.NodeUse {
+func (r *release) node(id cluster.NodeID) *dispatch.NodeUse {
 	for i := range r.nodes {
 		if r.nodes[i].ID == id {
 			return &r.nodes[i]
@@ -181,7 +182,7 @@ func (r *release) try(j *cluster.Job, n *cluster.Node, c *cluster.GPU, passed *c
 	if s := rules.SpareOf(h, len(n.GPUs), r.pol); s.GPUs > 0 && (cpu > s.PartCPU || mem > s.PartMem) && r.strands(n, &s, cpu, mem) {
 		return false
 	}
-	st := cluster.Start{
+	st := dispatch.Start{
 		Job: j.ID, Attempt: uint32(len(j.Attempts)) + 1, Why: "next in the queue of a GPU that became free",
 		Berth: cluster.Berth{Node: n.ID, CPUMilli: cpu, MemMiB: mem},
 	}
@@ -220,7 +221,7 @@ func (r *release) strands(n *cluster.Node, s *rules.Spare, cpu, mem int64) bool 
 			takes++
 		}
 	}
-	empty := cluster.NodeUse{CPUMilli: n.CPUMilli, MemMiB: n.MemMiB}
+	empty := dispatch.NodeUse{CPUMilli: n.CPUMilli, MemMiB: n.MemMiB}
 	return s.Strands(r.node(n.ID), idle, takes, cpu, mem) && !s.Strands(&empty, len(n.GPUs), len(r.cards), cpu, mem)
 }
 
@@ -256,11 +257,11 @@ func (r *release) pick(j *cluster.Job, n *cluster.Node, c *cluster.GPU, nd *rule
 			r.cards = append(r.cards, u)
 		}
 	}
-	slices.SortFunc(r.cards, func(a, b *cluster.GPUUse) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(r.cards, func(a, b *dispatch.GPUUse) int { return cmp.Compare(a.ID, b.ID) })
 	return len(r.cards) == j.Spec.GPUs
 }
 
-func (r *release) holds(u *cluster.GPUUse, nd *rules.Need) bool {
+func (r *release) holds(u *dispatch.GPUUse, nd *rules.Need) bool {
 	if nd.Way == rules.WayWhole {
 		return u.Shares == 0 && u.FreeShares() > 0
 	}
@@ -379,7 +380,7 @@ func comesBefore(a, b *cluster.Job) bool {
 	return cmp.Or(cmp.Compare(x, y), cmp.Compare(a.Eligible, b.Eligible), cmp.Compare(a.ID, b.ID)) < 0
 }
 
-func (r *release) overtook(j, passed *cluster.Job, c *cluster.GPU, h *cluster.NodeUse) string {
+func (r *release) overtook(j, passed *cluster.Job, c *cluster.GPU, h *dispatch.NodeUse) string {
 	e, _ := cluster.EstimateFor(passed.Estimates, c.Type)
 	nd := rules.NeedOn(passed, c, &e, r.pol)
 	why := lacks(passed, &nd, &fleet.Card{Use: *r.gpu(c.ID)}, &fleet.Host{Use: *h}, *r.pol)
@@ -394,7 +395,7 @@ func (r *release) overtook(j, passed *cluster.Job, c *cluster.GPU, h *cluster.No
 	return "head j" + passed.ID.String() + " " + why
 }
 
-func (r *release) take(st *cluster.Start) {
+func (r *release) take(st *dispatch.Start) {
 	h := r.node(st.Berth.Node)
 	h.UsedCPU += st.Berth.CPUMilli
 	h.UsedMem += st.Berth.MemMiB

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
@@ -13,10 +14,10 @@ import (
 // reserving is a world with reservations, as the fast path sees it.
 type reserving struct {
 	*World
-	rs cluster.Reservations
+	rs dispatch.Reservations
 }
 
-func (r reserving) Reservations() cluster.Reservations { return r.rs }
+func (r reserving) Reservations() dispatch.Reservations { return r.rs }
 
 // TestReleaseKeepsReservations, by hand: a node is reserved in an hour. Who may run
 // for an hour starts on what was released, who may run a second longer does not, nor
@@ -27,7 +28,7 @@ func TestReleaseKeepsReservations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rs := cluster.Reservations{{Name: "r", Start: Now.Add(time.Hour), Duration: time.Hour, Nodes: nodes}}
+	rs := dispatch.Reservations{{Name: "r", Start: Now.Add(time.Hour), Duration: time.Hour, Nodes: nodes}}
 	for limit, want := range map[time.Duration]int{time.Hour: 1, time.Hour + time.Second: 0, 0: 0} {
 		for _, on := range []cluster.NodeID{"n1", "n2"} {
 			w := NewWorld([]*cluster.Node{Node("n1", 1, a100), Node("n2", 1, a100)})
@@ -58,7 +59,7 @@ func TestReleaseStopsAtTheOld(t *testing.T) {
 			}
 			w.Submit(Job(id, Mem(mem), Util(200), Lasts(time.Hour), Waited(6*time.Hour-time.Duration(id)*time.Minute)))
 			w.Jobs[id].Queue, w.Jobs[id].State = "n1-00", cluster.JobQueued
-			w.Queues["n1-00"] = append(w.Queues["n1-00"], cluster.Waiter{Job: id, Rank: int64(w.Jobs[id].Eligible)})
+			w.Queues["n1-00"] = append(w.Queues["n1-00"], dispatch.Waiter{Job: id, Rank: int64(w.Jobs[id].Eligible)})
 		}
 		sortQueue(w.Queues["n1-00"])
 		p := scheduler.OnRelease(w, []cluster.GPUID{"n1-00"}, scheduler.Default())
@@ -89,4 +90,4 @@ func TestReleaseByAPlainView(t *testing.T) {
 	}
 }
 
-func sortQueue(q []cluster.Waiter) { slices.SortFunc(q, cluster.Waiter.Compare) }
+func sortQueue(q []dispatch.Waiter) { slices.SortFunc(q, dispatch.Waiter.Compare) }

@@ -9,6 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 )
 
@@ -22,7 +24,7 @@ type full struct {
 }
 
 // classes say that high ends low, and nobody else anybody.
-var classes = map[string]*cluster.QOS{
+var classes = map[string]*accounting.QOS{
 	"high": {Name: "high", Priority: 9, Preempts: []string{"low"}}, "low": {Name: "low"}, "mid": {Name: "mid"},
 }
 
@@ -35,7 +37,7 @@ func drawFull(t *rapid.T) full {
 		}
 		f.nodes = append(f.nodes, n)
 	}
-	led := cluster.NewLedger(f.nodes)
+	led := dispatch.NewLedger(f.nodes)
 	for id := range cluster.JobID(rapid.IntRange(1, 7).Draw(t, "running")) {
 		n := rapid.SampledFrom(f.nodes).Draw(t, "on")
 		g := rapid.SampledFrom(n.GPUs).Draw(t, "card")
@@ -67,16 +69,16 @@ func drawFull(t *rapid.T) full {
 	return f
 }
 
-func (f *full) snapshot() *cluster.Snapshot {
-	return &cluster.Snapshot{
+func (f *full) snapshot() *dispatch.Snapshot {
+	return &dispatch.Snapshot{
 		Now: f.now, Nodes: f.nodes, Ledger: f.ledger(nil), Waiting: []*cluster.Job{f.high}, Running: f.running,
-		Standing: &cluster.Standing{QOS: classes},
+		Standing: &accounting.Standing{QOS: classes},
 	}
 }
 
 // ledger is what is taken when some of those who run are gone.
-func (f *full) ledger(gone []cluster.JobID) *cluster.Ledger {
-	led := cluster.NewLedger(f.nodes)
+func (f *full) ledger(gone []cluster.JobID) *dispatch.Ledger {
+	led := dispatch.NewLedger(f.nodes)
 	for _, j := range f.running {
 		if !slices.Contains(gone, j.ID) {
 			led.Take(&j.Attempts[0].Berth)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/company"
 	"github.com/berth-scheduler/berth/scheduler/rules"
@@ -18,9 +20,9 @@ import (
 func TestSlowdownsByHand(t *testing.T) {
 	t.Parallel()
 	gpu := &cluster.GPU{Type: a100, CapMode: "sim"}
-	know := func(s cluster.Sharing) *cluster.Interference {
+	know := func(s dispatch.Sharing) *dispatch.Interference {
 		s.GPUType = a100
-		return &cluster.Interference{MaxBend: 1.6, BandwidthPerUtil: 1, Jobs: map[string]cluster.Temper{"a": {Self: 1}, "b": {Self: 2, Family: 9}}, Cards: []cluster.Sharing{s}}
+		return &dispatch.Interference{MaxBend: 1.6, BandwidthPerUtil: 1, Jobs: map[string]dispatch.Temper{"a": {Self: 1}, "b": {Self: 2, Family: 9}}, Cards: []dispatch.Sharing{s}}
 	}
 	mates := func(milli ...int64) (out []company.Mate) {
 		for i, m := range milli {
@@ -36,28 +38,28 @@ func TestSlowdownsByHand(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		s    cluster.Sharing
+		s    dispatch.Sharing
 		set  []company.Mate
 		want []float64
 	}{
-		{"alone", cluster.Sharing{Switch: 1}, mates(500), []float64{1}},
-		{"a switch for each neighbour", cluster.Sharing{Switch: 0.1}, mates(500, 500, 500), []float64{1.2, 1.2, 1.2}},
-		{"compute by the product", cluster.Sharing{Compute: 2}, mates(500, 200), []float64{1.2, 1.2}},
-		{"memory by the product", cluster.Sharing{Memory: 1}, mates(500, 200), []float64{1.1, 1.1}},
-		{"bandwidth beyond what there is", cluster.Sharing{Bandwidth: 1}, mates(700, 600), []float64{1.3, 1.3}},
-		{"none below it", cluster.Sharing{Bandwidth: 1}, mates(500, 500), []float64{1, 1}},
+		{"alone", dispatch.Sharing{Switch: 1}, mates(500), []float64{1}},
+		{"a switch for each neighbour", dispatch.Sharing{Switch: 0.1}, mates(500, 500, 500), []float64{1.2, 1.2, 1.2}},
+		{"compute by the product", dispatch.Sharing{Compute: 2}, mates(500, 200), []float64{1.2, 1.2}},
+		{"memory by the product", dispatch.Sharing{Memory: 1}, mates(500, 200), []float64{1.1, 1.1}},
+		{"bandwidth beyond what there is", dispatch.Sharing{Bandwidth: 1}, mates(700, 600), []float64{1.3, 1.3}},
+		{"none below it", dispatch.Sharing{Bandwidth: 1}, mates(500, 500), []float64{1, 1}},
 		// No pair is beyond, all three are, by a fifth.
-		{"three are more than their pairs", cluster.Sharing{Bandwidth: 1}, mates(400, 400, 400), []float64{1.2, 1.2, 1.2}},
+		{"three are more than their pairs", dispatch.Sharing{Bandwidth: 1}, mates(400, 400, 400), []float64{1.2, 1.2, 1.2}},
 		// All are beyond by 0.4. The pairs of the first are by 0.1 and 0.1, so that
 		// 0.2 more come; those of the others by 0.1 alone.
-		{"what pairs have counts once", cluster.Sharing{Bandwidth: 1}, mates(600, 500, 300), []float64{1 + 0.1 + 0 + 0.3, 1 + 0.1 + 0.3, 1.4}},
-		{"a sensitive one", cluster.Sharing{Effects: map[uint64]cluster.Effect{1: {Sensitivity: 0.5}}}, named("a", "b"), []float64{2.5 / 1.5, 1}},
-		{"an aggressive one", cluster.Sharing{Effects: map[uint64]cluster.Effect{1: {Aggression: 0.5}}}, named("a", "b"), []float64{1, 2.5 / 1.5}},
-		{"what was seen of the pair", cluster.Sharing{Histories: map[[2]uint64]float64{{1, 2}: 0.4}}, named("a", "b"), []float64{2.4 / 1.6, 1}},
-		{"and of the family", cluster.Sharing{Histories: map[[2]uint64]float64{{1, 9}: 0.4}}, named("a", "b"), []float64{2.4 / 1.6, 1}},
-		{"an offset below 0 makes nobody faster", cluster.Sharing{Effects: map[uint64]cluster.Effect{1: {Sensitivity: -0.5}}}, named("a", "b"), []float64{1, 1}},
-		{"but takes back what the load costs", cluster.Sharing{Switch: 0.5, Effects: map[uint64]cluster.Effect{1: {Sensitivity: -0.2}}}, named("a", "b"), []float64{1.5 * 1.8 / 2.2, 1.5}},
-		{"an offset is bounded", cluster.Sharing{Effects: map[uint64]cluster.Effect{1: {Sensitivity: 99}}}, named("a", "b"), []float64{3.6 / 0.4, 1}},
+		{"what pairs have counts once", dispatch.Sharing{Bandwidth: 1}, mates(600, 500, 300), []float64{1 + 0.1 + 0 + 0.3, 1 + 0.1 + 0.3, 1.4}},
+		{"a sensitive one", dispatch.Sharing{Effects: map[uint64]dispatch.Effect{1: {Sensitivity: 0.5}}}, named("a", "b"), []float64{2.5 / 1.5, 1}},
+		{"an aggressive one", dispatch.Sharing{Effects: map[uint64]dispatch.Effect{1: {Aggression: 0.5}}}, named("a", "b"), []float64{1, 2.5 / 1.5}},
+		{"what was seen of the pair", dispatch.Sharing{Histories: map[[2]uint64]float64{{1, 2}: 0.4}}, named("a", "b"), []float64{2.4 / 1.6, 1}},
+		{"and of the family", dispatch.Sharing{Histories: map[[2]uint64]float64{{1, 9}: 0.4}}, named("a", "b"), []float64{2.4 / 1.6, 1}},
+		{"an offset below 0 makes nobody faster", dispatch.Sharing{Effects: map[uint64]dispatch.Effect{1: {Sensitivity: -0.5}}}, named("a", "b"), []float64{1, 1}},
+		{"but takes back what the load costs", dispatch.Sharing{Switch: 0.5, Effects: map[uint64]dispatch.Effect{1: {Sensitivity: -0.2}}}, named("a", "b"), []float64{1.5 * 1.8 / 2.2, 1.5}},
+		{"an offset is bounded", dispatch.Sharing{Effects: map[uint64]dispatch.Effect{1: {Sensitivity: 99}}}, named("a", "b"), []float64{3.6 / 0.4, 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -88,10 +90,10 @@ func TestSlowdownsByHand(t *testing.T) {
 	}
 	// A quarter and a half are exact in binary: 1 + 1·0.5·0.5 is the limit itself.
 	pol := scheduler.Policy{MaxSlowdownMilli: 1250}
-	if !company.Bears(know(cluster.Sharing{Compute: 1}), gpu, mates(500), mates(500)[0], &pol) {
+	if !company.Bears(know(dispatch.Sharing{Compute: 1}), gpu, mates(500), mates(500)[0], &pol) {
 		t.Error("a slowdown of just the limit is not borne")
 	}
-	if nine := mates(1, 1, 1, 1, 1, 1, 1, 1, 1); company.Bears(know(cluster.Sharing{}), gpu, nine[:8], nine[8], &pol) {
+	if nine := mates(1, 1, 1, 1, 1, 1, 1, 1, 1); company.Bears(know(dispatch.Sharing{}), gpu, nine[:8], nine[8], &pol) {
 		t.Error("nine share a card")
 	}
 }
@@ -104,8 +106,8 @@ func TestWhoIsNamed(t *testing.T) {
 	p := scheduler.Schedule(w.Snapshot(), scheduler.Default())
 	w.Apply(&p)
 	w.Know = bully() // it slows all down by 1.8, and "thin" by more
-	w.Know.Jobs["thin"] = cluster.Temper{Self: 3}
-	w.Know.Cards[0].Effects[3] = cluster.Effect{Sensitivity: 0.2}
+	w.Know.Jobs["thin"] = dispatch.Temper{Self: 3}
+	w.Know.Cards[0].Effects[3] = dispatch.Effect{Sensitivity: 0.2}
 	j := light(3, "bully")
 	w.Submit(j)
 	x := scheduler.Explain(w.Snapshot(), j, scheduler.Default())
@@ -247,13 +249,13 @@ func TestFastPathByRule(t *testing.T) {
 }
 
 // quotaOf gives user 1 a quota, of which those who run have something.
-func quotaOf(l cluster.Limits) func(*cluster.Snapshot) {
-	return func(s *cluster.Snapshot) {
-		u := cluster.Subject{User: true, UID: 1}
-		s.Limits = cluster.NewLimiter(nil, map[cluster.Subject]*cluster.Quota{u: {Subject: u, Limits: l}}, nil)
+func quotaOf(l accounting.Limits) func(*dispatch.Snapshot) {
+	return func(s *dispatch.Snapshot) {
+		u := accounting.Subject{User: true, UID: 1}
+		s.Limits = accounting.NewLimiter(nil, map[accounting.Subject]*accounting.Quota{u: {Subject: u, Limits: l}}, nil)
 		for _, j := range s.Running {
 			milli, _ := j.Live().Rate()
-			s.Limits.Count(cluster.HolderOf(j), 1, 1, milli)
+			s.Limits.Count(accounting.HolderOf(j), 1, 1, milli)
 		}
 	}
 }
@@ -265,7 +267,7 @@ func TestQuotasInAPass(t *testing.T) {
 	mine := func(id cluster.JobID, opts ...JobOption) *cluster.Job {
 		return Job(id, Exclusive, Lasts(h), Of(1, 1), attached(opts...))
 	}
-	cards := func(n int64) func(*cluster.Snapshot) { return quotaOf(cluster.Limits{GPUMilli: n * 1000}) }
+	cards := func(n int64) func(*dispatch.Snapshot) { return quotaOf(accounting.Limits{GPUMilli: n * 1000}) }
 	node := func(n int) []*cluster.Node { return []*cluster.Node{Node("n1", n, a100)} }
 	half := Predict(a100, 40_000, 500, h)
 	playScenes(t, []scene{
@@ -276,9 +278,9 @@ func TestQuotasInAPass(t *testing.T) {
 		{name: "and of no more", nodes: one(a100, a100, a100), snap: cards(3), waits: []*cluster.Job{mine(1, onNodes(3))}, want: "1@n1-00,n2-00,n3-00"},
 		{name: "half a card is half", nodes: node(4), snap: cards(1), waits: []*cluster.Job{Job(1, half, Of(1, 1)), Job(2, half, Of(1, 1)), Job(3, half, Of(1, 1))}, want: "1@n1-00; 2@n1-00; 3-AssocGrpGRES"},
 		// On the T4 it takes the whole card, on the A100 a fifth.
-		{name: "a type on which it would be too much is closed to it", nodes: one(a100, t4), snap: quotaOf(cluster.Limits{GPUMilli: 500}),
+		{name: "a type on which it would be too much is closed to it", nodes: one(a100, t4), snap: quotaOf(accounting.Limits{GPUMilli: 500}),
 			waits: []*cluster.Job{Job(1, Predict(a100, 15_000, 200, h), Predict(t4, 15_000, 200, h), Of(1, 1))}, want: "1@n1-00"},
-		{name: "jobs that run, whatever they take", nodes: node(4), snap: quotaOf(cluster.Limits{Running: 1}), waits: []*cluster.Job{mine(1), mine(2)}, want: "1@n1-00; 2-AssocMaxJobsLimit"},
+		{name: "jobs that run, whatever they take", nodes: node(4), snap: quotaOf(accounting.Limits{Running: 1}), waits: []*cluster.Job{mine(1), mine(2)}, want: "1@n1-00; 2-AssocMaxJobsLimit"},
 		{name: "who stands in a queue leaves it", nodes: node(1), snap: cards(1), runs: []lies{held(0, "n1-00", h, Of(1, 1))},
 			waits: []*cluster.Job{mine(1, queued("n1-00", h), func(j *cluster.Job) { j.Reason.Code = cluster.ReasonCode("AssocGrpGRES") })}, want: "1-AssocGrpGRES"},
 		{name: "and keeps nothing", nodes: []*cluster.Node{Node("n1", 2, a100)}, snap: cards(1), runs: []lies{held(0, "n1-00", h, Of(1, 1))},
@@ -360,7 +362,7 @@ func costs(milli int64) JobOption { return func(j *cluster.Job) { j.Spec.MaxCost
 func TestMakingRoomByRule(t *testing.T) {
 	t.Parallel()
 	const m, h = time.Minute, time.Hour
-	classed := func(s *cluster.Snapshot) { s.Standing = &cluster.Standing{QOS: classes} }
+	classed := func(s *dispatch.Snapshot) { s.Standing = &accounting.Standing{QOS: classes} }
 	low := func(n int, on cluster.GPUID, ran time.Duration, opts ...JobOption) lies {
 		return held(n, on, 100*h, inQOS("low"), func(j *cluster.Job) { j.Spec.Checkpoint = cluster.Checkpoint{Signal: "TERM", Grace: time.Second} }, attached(opts...))
 	}
@@ -368,8 +370,8 @@ func TestMakingRoomByRule(t *testing.T) {
 		return Job(1, Exclusive, Lasts(h), inQOS("high"), attached(opts...))
 	}
 	// began sets for how long each has run, in the order of their ids.
-	began := func(ago ...time.Duration) func(*cluster.Snapshot) {
-		return func(s *cluster.Snapshot) {
+	began := func(ago ...time.Duration) func(*dispatch.Snapshot) {
+		return func(s *dispatch.Snapshot) {
 			classed(s)
 			for i := range ago {
 				s.Running[i] = s.Running[i].Clone()
@@ -377,12 +379,12 @@ func TestMakingRoomByRule(t *testing.T) {
 			}
 		}
 	}
-	leaving := func(s *cluster.Snapshot) {
+	leaving := func(s *dispatch.Snapshot) {
 		began(h, 2*h)(s)
 		s.Running[0].Last().Preempt = &cluster.PreemptRequest{For: 1}
 	}
-	both := func(fs ...func(*cluster.Snapshot)) func(*cluster.Snapshot) {
-		return func(s *cluster.Snapshot) {
+	both := func(fs ...func(*dispatch.Snapshot)) func(*dispatch.Snapshot) {
+		return func(s *dispatch.Snapshot) {
 			for _, f := range fs {
 				f(s)
 			}
@@ -396,7 +398,7 @@ func TestMakingRoomByRule(t *testing.T) {
 		{name: "not on one that it excludes", nodes: one(a100, a100), runs: []lies{low(0, "n1-00", 0), low(1, "n2-00", 0)}, snap: began(2*h, 3*h), pol: quiet,
 			waits: []*cluster.Job{high(where(func(w *cluster.Where) { w.Exclude = hosts("n1") }))}, want: "101!"},
 		{name: "nobody while somebody leaves for it", nodes: one(a100, a100), runs: []lies{low(0, "n1-00", 0), low(1, "n2-00", 0)}, snap: leaving, pol: quiet, waits: []*cluster.Job{high()}, want: ""},
-		{name: "nobody for one that a quota holds", nodes: one(a100), runs: []lies{low(0, "n1-00", 0)}, snap: both(classed, quotaOf(cluster.Limits{Running: 1}), func(s *cluster.Snapshot) { s.Limits.Count(cluster.Holder{UID: 1}, 1, 1, 0) }),
+		{name: "nobody for one that a quota holds", nodes: one(a100), runs: []lies{low(0, "n1-00", 0)}, snap: both(classed, quotaOf(accounting.Limits{Running: 1}), func(s *dispatch.Snapshot) { s.Limits.Count(accounting.Holder{UID: 1}, 1, 1, 0) }),
 			pol: quiet, waits: []*cluster.Job{high(Of(1, 1))}, want: ""},
 		{name: "nobody where cores would lack all the same", nodes: []*cluster.Node{Node("n1", 2, a100, Host(8000, 64<<10))}, runs: []lies{low(0, "n1-00", 0, Cores(2000)), held(1, "n1-01", h, Cores(4000))},
 			snap: classed, pol: quiet, waits: []*cluster.Job{high(Cores(5000))}, want: ""},

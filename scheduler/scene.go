@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
@@ -24,13 +26,13 @@ type scene struct {
 	more    map[cluster.JobID]int // see Snapshot.More
 	crowd   *crowd
 	// reservations are those of the snapshot.
-	reservations cluster.Reservations
+	reservations dispatch.Reservations
 	realms       *fleet.Realms // nil where every job may lie everywhere
-	standing     *cluster.Standing
-	niced        bool             // somebody steps back or forward
-	unseen       bool             // somebody stands in a queue whom the snapshot does not hold
-	limits       *cluster.Limiter // ours, nil without quotas
-	plan         cluster.Plan
+	standing     *accounting.Standing
+	niced        bool                // somebody steps back or forward
+	unseen       bool                // somebody stands in a queue whom the snapshot does not hold
+	limits       *accounting.Limiter // ours, nil without quotas
+	plan         dispatch.Plan
 }
 
 // markUnseen counts those in queues whom the snapshot does not hold, and

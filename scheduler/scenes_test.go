@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
@@ -22,7 +24,7 @@ type scene struct {
 	runs  []lies
 	waits []*cluster.Job
 	pol   func(*scheduler.Policy)
-	snap  func(*cluster.Snapshot)
+	snap  func(*dispatch.Snapshot)
 	want  string
 }
 
@@ -42,7 +44,7 @@ func held(n int, on cluster.GPUID, d time.Duration, opts ...JobOption) lies {
 // brief says in few words what a plan does: "2@n1-00+n1-01" is a start, "@n1" one
 // without GPUs, "@n1-00,n2-00" one on two nodes; "3>n1-00 in 5m0s" waits in a queue,
 // "4-Reason" leaves one, "5!" is ended.
-func brief(p *cluster.Plan) string {
+func brief(p *dispatch.Plan) string {
 	var out []string
 	for i := range p.Starts {
 		var parts []string
@@ -95,7 +97,7 @@ func (c *scene) world(t *testing.T) *World {
 	return w
 }
 
-func (c *scene) plan(t *testing.T) cluster.Plan {
+func (c *scene) plan(t *testing.T) dispatch.Plan {
 	t.Helper()
 	s, pol := c.world(t).Snapshot(), scheduler.Default()
 	if c.pol != nil {
@@ -141,8 +143,8 @@ func attached(opts ...JobOption) JobOption {
 // worth.
 func inQOS(name string) JobOption { return func(j *cluster.Job) { j.Spec.QOS = name } }
 
-func ranked(s *cluster.Snapshot) {
-	s.Standing = &cluster.Standing{QOS: map[string]*cluster.QOS{"urgent": {Name: "urgent", Priority: 5}, "idle": {Name: "idle"}}}
+func ranked(s *dispatch.Snapshot) {
+	s.Standing = &accounting.Standing{QOS: map[string]*accounting.QOS{"urgent": {Name: "urgent", Priority: 5}, "idle": {Name: "idle"}}}
 }
 
 // TestWhoGoesFirst: one place, and who gets it. Without more said, the order is
@@ -187,7 +189,7 @@ func TestWhoGoesFirst(t *testing.T) {
 		{name: "long beside all there is to do goes before the middle", nodes: one(a100), pol: noMoves,
 			waits: []*cluster.Job{alone(1, 10*h), alone(2, h)}, want: "1@n1-00"},
 		{name: "tasks of an array that are not shown make all of it short", nodes: one(a100), pol: noMoves,
-			snap:  func(s *cluster.Snapshot) { s.More = map[cluster.JobID]int{1: 500} },
+			snap:  func(s *dispatch.Snapshot) { s.More = map[cluster.JobID]int{1: 500} },
 			waits: []*cluster.Job{alone(1, 10*h), alone(2, h)}, want: "2@n1-00"},
 		{name: "of what is short and about as long, the largest", nodes: one(a100), pol: noMoves,
 			runs: []lies{{job: Job(100, Lasts(h)), on: "n1-00", mem: 32_000, use: 400}},
@@ -415,7 +417,7 @@ func TestPlainJobsKeepTheirNode(t *testing.T) {
 			w := NewWorld([]*cluster.Node{host("n1"), host("n2")})
 			for i, n := range []cluster.NodeID{"n1", "n2"} { // a quarter of each is in use
 				w.Submit(Job(cluster.JobID(100+i), GPUs(0), Cores(2000), On(n)))
-				w.Apply(&cluster.Plan{Starts: []cluster.Start{{Job: cluster.JobID(100 + i), Attempt: 1, Berth: cluster.Berth{Node: n, CPUMilli: 2000, MemMiB: 1024}}}})
+				w.Apply(&dispatch.Plan{Starts: []dispatch.Start{{Job: cluster.JobID(100 + i), Attempt: 1, Berth: cluster.Berth{Node: n, CPUMilli: 2000, MemMiB: 1024}}}})
 			}
 			w.Submit(c.wants)
 			w.Submit(c.next)

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/explain"
 	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
@@ -61,25 +62,25 @@ func newPass(s *scene) *pass {
 // The cost is that of sorting what waits plus a logarithm of the GPUs for
 // each job that moves. Every waiting job that does not start has an entry in
 // Unplaced; the first Policy.MaxReasons shapes of them have it in words.
-func Schedule(snap *cluster.Snapshot, pol Policy) cluster.Plan { return schedule(snap, pol).plan }
+func Schedule(snap *dispatch.Snapshot, pol Policy) dispatch.Plan { return schedule(snap, pol).plan }
 
 // Explain says why job waits, worst first, from every GPU of the snapshot. It
 // is for a user who asks about one job; Schedule never calls it.
-func Explain(snap *cluster.Snapshot, job *cluster.Job, pol Policy) []explain.Explanation {
+func Explain(snap *dispatch.Snapshot, job *cluster.Job, pol Policy) []explain.Explanation {
 	return explain.Why(snap, job, pol, explain.Passes{Schedule: Schedule, Before: spanBefore})
 }
 
 // ForecastStart finds the place where job is likely to start, and when: that of
 // its queue, or the place that is free first. ok is false when no node that
 // takes jobs could ever run it. Like Explain it is for a user who asks.
-func ForecastStart(snap *cluster.Snapshot, job *cluster.Job, pol Policy) (f explain.Forecast, ok bool) {
+func ForecastStart(snap *dispatch.Snapshot, job *cluster.Job, pol Policy) (f explain.Forecast, ok bool) {
 	return explain.When(snap, job, pol, explain.Passes{Schedule: Schedule, Before: spanBefore})
 }
 
 // schedule makes a pass, and returns it with its plan.
-func schedule(snap *cluster.Snapshot, pol Policy) *pass {
+func schedule(snap *dispatch.Snapshot, pol Policy) *pass {
 	p := newPass(&scene{
-		pol: pol, now: int64(snap.Now), nodes: snap.Nodes, running: snap.Running, more: snap.More, plan: cluster.Plan{BaseIndex: snap.Index},
+		pol: pol, now: int64(snap.Now), nodes: snap.Nodes, running: snap.Running, more: snap.More, plan: dispatch.Plan{BaseIndex: snap.Index},
 		realms: fleet.NewRealms(snap), reservations: snap.Reservations, standing: snap.Standing, limits: snap.Limits.Clone(),
 	})
 	p.f = fleet.New(snap.Nodes, snap.Ledger.Clone(), snap.Queues, &p.pol, p.realms)

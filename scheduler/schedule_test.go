@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
@@ -20,7 +21,7 @@ const (
 )
 
 // show prints a plan in one line a decision, for tables.
-func show(p *cluster.Plan) []string {
+func show(p *dispatch.Plan) []string {
 	out := []string{}
 	for _, st := range p.Starts {
 		s := fmt.Sprintf("j%d on", st.Job)
@@ -52,7 +53,7 @@ func show(p *cluster.Plan) []string {
 func running(w *World, j *cluster.Job, gpu cluster.GPUID, share cluster.Share) {
 	u, _ := w.Ledg.GPU(gpu)
 	w.Submit(j)
-	w.Apply(&cluster.Plan{Starts: []cluster.Start{{
+	w.Apply(&dispatch.Plan{Starts: []dispatch.Start{{
 		Job: j.ID, Attempt: 1, Overtook: "set up by the test",
 		Berth:    cluster.Berth{Node: u.Node, GPUs: []cluster.GPUShare{{GPU: gpu, Share: share}}, CPUMilli: j.Spec.CPUMilli, MemMiB: j.Spec.MemMiB},
 		Estimate: cluster.Estimate{GPUType: u.Type, Duration: j.Spec.Duration},

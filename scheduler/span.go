@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	"github.com/berth-scheduler/berth/scheduler/say"
@@ -119,7 +120,7 @@ func (ft *fitter) plainParts(it *item) []rules.Part {
 // their ids. c is the class of the cards, -1 for none.
 func (p *pass) placeSpan(it *item, c int, parts []rules.Part, e cluster.Estimate, why string) {
 	slices.SortFunc(parts, func(a, b rules.Part) int { return cmp.Compare(a.Host, b.Host) })
-	st := cluster.Start{Job: it.job.ID, Attempt: uint32(len(it.job.Attempts)) + 1, Estimate: e, Why: why}
+	st := dispatch.Start{Job: it.job.ID, Attempt: uint32(len(it.job.Attempts)) + 1, Estimate: e, Why: why}
 	var all []int32
 	for i := range parts {
 		b := p.berthOn(it, c, &parts[i], &st)
@@ -150,7 +151,7 @@ func (p *pass) placeSpan(it *item, c int, parts []rules.Part, e cluster.Estimate
 }
 
 // berthOn is what the job takes of one node, and notes whom it overtakes there.
-func (p *pass) berthOn(it *item, c int, s *rules.Part, st *cluster.Start) cluster.Berth {
+func (p *pass) berthOn(it *item, c int, s *rules.Part, st *dispatch.Start) cluster.Berth {
 	h := &p.f.Hosts[s.Host]
 	b := cluster.Berth{Node: h.Node.ID, CPUMilli: it.cpu, MemMiB: it.mem}
 	if it.whole {
@@ -261,7 +262,7 @@ func (tl *teller) spanReason(it *item, c int) cluster.Reason {
 // spanBefore finds out who has the nodes on which a job would start, were it alone
 // in waiting, by a pass over all who wait: for whom they are kept, or who starts there; 0
 // when it starts itself.
-func spanBefore(snap *cluster.Snapshot, job *cluster.Job, alone *cluster.Plan, pol Policy) (before cluster.JobID, kept bool) {
+func spanBefore(snap *dispatch.Snapshot, job *cluster.Job, alone *dispatch.Plan, pol Policy) (before cluster.JobID, kept bool) {
 	if len(alone.Starts) == 0 || len(snap.Waiting) < 2 {
 		return 0, false
 	}
@@ -296,7 +297,7 @@ func (ls *lines) tellSpan(it *item) {
 	if code := ls.teller.reason(it).Code; code != now {
 		ls.moves++
 		it.moved = true
-		ls.plan.Moves = append(ls.plan.Moves, cluster.QueueMove{Job: it.job.ID, Reason: code})
+		ls.plan.Moves = append(ls.plan.Moves, dispatch.QueueMove{Job: it.job.ID, Reason: code})
 	}
 }
 

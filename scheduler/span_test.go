@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
@@ -29,7 +30,7 @@ func farmOf(n, gpus int, gpuType string) []*cluster.Node {
 	return out
 }
 
-func nodesOf(st *cluster.Start) []string {
+func nodesOf(st *dispatch.Start) []string {
 	var out []string
 	for _, b := range st.Berths() {
 		out = append(out, fmt.Sprintf("%s:%d", b.Node, len(b.GPUs)))

@@ -5,12 +5,14 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // classDue is the class of jobs with a deadline: what was promised is kept
 // before all priorities.
-const classDue = cluster.MaxPriority + 1
+const classDue = accounting.MaxPriority + 1
 
 // Ranks of those who have a priority are below 0, a stretch for each priority,
 // the greatest first: in it the ranks of the others, 64 to one.
@@ -98,8 +100,8 @@ func (ts *turns) mix(order []rank) {
 	}
 }
 
-func assocOf(j *cluster.Job) cluster.Assoc {
-	return cluster.Assoc{Account: j.Spec.Account, UID: j.Owner.UID}
+func assocOf(j *cluster.Job) accounting.Assoc {
+	return accounting.Assoc{Account: j.Spec.Account, UID: j.Owner.UID}
 }
 
 // takesOn is how much of GPUs a job takes on class c, in thousandths.
@@ -130,7 +132,7 @@ func (ls *lines) atLimit(it *item) bool {
 	if it.cores != nil {
 		least = 0
 	}
-	r := ls.limits.MayStart(cluster.HolderOf(it.job), least)
+	r := ls.limits.MayStart(accounting.HolderOf(it.job), least)
 	if r.Code == "" {
 		return false
 	}
@@ -154,13 +156,13 @@ func (ls *lines) leave(it *item, why cluster.ReasonCode) {
 		it.queue = -1
 	}
 	it.moved = true
-	ls.plan.Moves = append(ls.plan.Moves, cluster.QueueMove{Job: it.job.ID, Reason: why})
+	ls.plan.Moves = append(ls.plan.Moves, dispatch.QueueMove{Job: it.job.ID, Reason: why})
 }
 
 // offLimit gives a job another reason that waited for a quota, does not any
 // more, and stands in no queue.
 func (ls *lines) offLimit(it *item) {
-	if it.queue >= 0 || it.moved || it.job.State != cluster.JobPending || ls.moves >= ls.pol.MaxMoves || !cluster.LimitReason(it.job.Reason.Code) {
+	if it.queue >= 0 || it.moved || it.job.State != cluster.JobPending || ls.moves >= ls.pol.MaxMoves || !accounting.LimitReason(it.job.Reason.Code) {
 		return
 	}
 	if r := ls.teller.reason(it); r.Code != it.job.Reason.Code {
@@ -171,13 +173,13 @@ func (ls *lines) offLimit(it *item) {
 
 // overLimit reports whether a job would break a quota by what it takes on class c.
 func (s *scene) overLimit(it *item, c int) bool {
-	return s.limits.MayStart(cluster.HolderOf(it.job), s.takesOn(it, c)).Code != ""
+	return s.limits.MayStart(accounting.HolderOf(it.job), s.takesOn(it, c)).Code != ""
 }
 
 // countStart takes a start from the quotas.
-func (s *scene) countStart(it *item, st *cluster.Start) {
+func (s *scene) countStart(it *item, st *dispatch.Start) {
 	if s.limits == nil {
 		return
 	}
-	s.limits.Count(cluster.HolderOf(it.job), 0, 1, s.f.Led.HeldMilli(st.AllGPUs()))
+	s.limits.Count(accounting.HolderOf(it.job), 0, 1, s.f.Led.HeldMilli(st.AllGPUs()))
 }

@@ -8,6 +8,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 )
 
 // TestClassRanks: ranks keep their order in a class, and classes theirs.
@@ -15,7 +17,7 @@ func TestClassRanks(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(what string) (rank int64, class int8) {
-			return rapid.Int64Range(0, 6*rankTier).Draw(t, what), int8(rapid.IntRange(0, cluster.MaxPriority).Draw(t, what+" class"))
+			return rapid.Int64Range(0, 6*rankTier).Draw(t, what), int8(rapid.IntRange(0, accounting.MaxPriority).Draw(t, what+" class"))
 		}
 		a, x := draw("a")
 		b, y := draw("b")
@@ -40,11 +42,11 @@ func TestMix(t *testing.T) {
 	job := func(id cluster.JobID, uid cluster.UID, nice int32) item {
 		return item{job: &cluster.Job{ID: id, Owner: cluster.Owner{UID: uid}, Spec: &cluster.Spec{Nice: nice}}}
 	}
-	fair := &cluster.Standing{Fair: &cluster.Fair{Index: map[cluster.Assoc]int32{{UID: 1}: 0, {UID: 2}: 1}, Places: []int32{2, 1}, Of: 2}}
+	fair := &accounting.Standing{Fair: &accounting.Fair{Index: map[accounting.Assoc]int32{{UID: 1}: 0, {UID: 2}: 1}, Places: []int32{2, 1}, Of: 2}}
 	for _, c := range []struct {
 		name  string
 		milli int64
-		fair  *cluster.Standing
+		fair  *accounting.Standing
 		items []item
 		tiers []int8
 		want  []cluster.JobID
@@ -78,8 +80,8 @@ func TestMix(t *testing.T) {
 	}
 }
 
-func limiter(s cluster.Subject, l cluster.Limits) *cluster.Limiter {
-	return cluster.NewLimiter(nil, map[cluster.Subject]*cluster.Quota{s: {Subject: s, Limits: l}}, nil)
+func limiter(s accounting.Subject, l accounting.Limits) *accounting.Limiter {
+	return accounting.NewLimiter(nil, map[accounting.Subject]*accounting.Quota{s: {Subject: s, Limits: l}}, nil)
 }
 
 // TestLimits: a pass starts as many as a quota allows, says so of the others,
@@ -101,20 +103,20 @@ func TestLimits(t *testing.T) {
 	for _, id := range []cluster.GPUID{"g0", "g1", "g2", "g3"} {
 		n.GPUs = append(n.GPUs, cluster.GPU{ID: id, Type: "A", MemMiB: 40_000, SellableMiB: 40_000, MaxShares: 3, CapMode: "sim"})
 	}
-	snap := &cluster.Snapshot{Nodes: []*cluster.Node{n}, Ledger: cluster.NewLedger([]*cluster.Node{n}), Waiting: waiting}
+	snap := &dispatch.Snapshot{Nodes: []*cluster.Node{n}, Ledger: dispatch.NewLedger([]*cluster.Node{n}), Waiting: waiting}
 	for _, c := range []struct {
 		name   string
-		l      cluster.Limits
+		l      accounting.Limits
 		starts int
 		code   cluster.ReasonCode
 	}{
-		{"none", cluster.Limits{}, 6, ""},
-		{"half GPUs", cluster.Limits{GPUMilli: 1500}, 4, "AssocGrpGRES"},
-		{"running", cluster.Limits{Running: 2}, 3, "AssocMaxJobsLimit"},
+		{"none", accounting.Limits{}, 6, ""},
+		{"half GPUs", accounting.Limits{GPUMilli: 1500}, 4, "AssocGrpGRES"},
+		{"running", accounting.Limits{Running: 2}, 3, "AssocMaxJobsLimit"},
 	} {
-		snap.Limits = limiter(cluster.Subject{User: true, UID: 1}, c.l)
+		snap.Limits = limiter(accounting.Subject{User: true, UID: 1}, c.l)
 		plan := Schedule(snap, Default())
-		if len(plan.Starts) != c.starts || !slices.ContainsFunc(plan.Starts, func(s cluster.Start) bool { return s.Job == 6 }) {
+		if len(plan.Starts) != c.starts || !slices.ContainsFunc(plan.Starts, func(s dispatch.Start) bool { return s.Job == 6 }) {
 			t.Errorf("%s: %d starts, want %d with job 6", c.name, len(plan.Starts), c.starts)
 		}
 		for _, u := range plan.Unplaced {
@@ -157,7 +159,7 @@ func TestMakeRoom(t *testing.T) {
 		for _, id := range []cluster.GPUID{"g0", "g1"} {
 			n.GPUs = append(n.GPUs, cluster.GPU{ID: id, Type: "A", MemMiB: 40_000, SellableMiB: 40_000, MaxShares: 3, CapMode: "sim"})
 		}
-		led := cluster.NewLedger([]*cluster.Node{n})
+		led := dispatch.NewLedger([]*cluster.Node{n})
 		for _, j := range c.running {
 			led.Take(&j.Attempts[0].Berth)
 		}
@@ -165,9 +167,9 @@ func TestMakeRoom(t *testing.T) {
 			ID: 9, State: cluster.JobPending, Spec: &cluster.Spec{GPUs: 1, QOS: "high", GPUMemMiB: 1000, GPUMilli: c.milli},
 			Estimates: []cluster.Estimate{{GPUType: "A", GPUMemMiB: 1000, GPUMemP95MiB: 1000, Milli: c.milli, Duration: time.Hour, ConfidenceMilli: 1000, Source: "declared"}},
 		}
-		plan := Schedule(&cluster.Snapshot{
+		plan := Schedule(&dispatch.Snapshot{
 			Now: now, Nodes: []*cluster.Node{n}, Ledger: led, Waiting: []*cluster.Job{high}, Running: c.running,
-			Standing: &cluster.Standing{QOS: map[string]*cluster.QOS{"high": {Name: "high", Priority: 9, Preempts: []string{"low"}}, "low": {Name: "low"}, "mid": {Name: "mid"}}},
+			Standing: &accounting.Standing{QOS: map[string]*accounting.QOS{"high": {Name: "high", Priority: 9, Preempts: []string{"low"}}, "low": {Name: "low"}, "mid": {Name: "mid"}}},
 		}, Default())
 		var got []cluster.JobID
 		for _, x := range plan.Preempt {

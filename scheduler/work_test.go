@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/cluster/work"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/rules"
@@ -13,8 +14,8 @@ import (
 // TestWorkOfPass: a pass costs as much a waiting job among many, whether they are new or
 // have their places in queues.
 func TestWorkOfPass(t *testing.T) {
-	for name, world := range map[string]func(nodes, jobs int) *cluster.Snapshot{
-		"new":    func(nodes, jobs int) *cluster.Snapshot { return benchWorld(nodes, jobs).Snapshot() },
+	for name, world := range map[string]func(nodes, jobs int) *dispatch.Snapshot{
+		"new":    func(nodes, jobs int) *dispatch.Snapshot { return benchWorld(nodes, jobs).Snapshot() },
 		"queued": backlog,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -51,7 +52,7 @@ func (c *counted) Node(id cluster.NodeID) (*cluster.Node, bool) {
 	c.asked++
 	return c.view.Node(id)
 }
-func (c *counted) Queue(g cluster.GPUID) []cluster.Waiter { c.asked++; return c.view.Queue(g) }
+func (c *counted) Queue(g cluster.GPUID) []dispatch.Waiter { c.asked++; return c.view.Queue(g) }
 
 // TestWorkOfRelease: whoever comes next on a card is found there, however many cards
 // there are and jobs wait.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	"github.com/berth-scheduler/berth/scheduler/say"
 )
@@ -141,7 +142,7 @@ func (y *yielder) takeTurn(r rank) {
 // ask proposes to end those who make room for a job.
 func (y *yielder) ask(w *wish, who []*giver) {
 	for _, g := range who {
-		y.p.plan.Preempt = append(y.p.plan.Preempt, cluster.Preemption{Job: g.job.ID, Attempt: g.job.Live().No, For: w.job.ID, Why: y.words(w.item, g)})
+		y.p.plan.Preempt = append(y.p.plan.Preempt, dispatch.Preemption{Job: g.job.ID, Attempt: g.job.Live().No, For: w.job.ID, Why: y.words(w.item, g)})
 		for _, host := range g.hosts {
 			c := y.at[host]
 			c.open(y.p)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
@@ -36,7 +37,7 @@ func come(w *World, j *cluster.Job) {
 	j.Submitted, j.Eligible = w.Clock, w.Clock
 }
 
-func asked(p *cluster.Plan) (ids []cluster.JobID) {
+func asked(p *dispatch.Plan) (ids []cluster.JobID) {
 	for i := range p.Preempt {
 		ids = append(ids, p.Preempt[i].Job)
 	}
@@ -156,19 +157,19 @@ func TestRoomIsMadeByTheFewest(t *testing.T) {
 		cards int
 		runs  []*cluster.Job
 		comes *cluster.Job
-		snap  func(*World, *cluster.Snapshot)
+		snap  func(*World, *dispatch.Snapshot)
 		want  []cluster.JobID
 	}{
 		{name: "somebody leaves already", cards: 2, runs: []*cluster.Job{Job(1, Exclusive, day, hooked), Job(2, Exclusive, day, hooked)}, comes: Job(9, Exclusive, minutes(10)),
-			snap: func(w *World, _ *cluster.Snapshot) {
+			snap: func(w *World, _ *dispatch.Snapshot) {
 				w.Jobs[2].Live().Preempt = &cluster.PreemptRequest{At: w.Clock, For: 9}
 			}},
 		{name: "not without need", cards: 2, runs: []*cluster.Job{Job(1, with(half, Lasts(1000*time.Hour), hooked)...), Job(2, with(half, day)...), Job(3, Exclusive, day, hooked)},
 			comes: Job(9, Exclusive, minutes(10)), want: []cluster.JobID{3}},
 		{name: "it goes before", cards: 1, runs: []*cluster.Job{Job(1, Exclusive, day, hooked, inQOS("urgent"))}, comes: Job(9, Exclusive, minutes(10)),
-			snap: func(_ *World, s *cluster.Snapshot) { ranked(s) }},
+			snap: func(_ *World, s *dispatch.Snapshot) { ranked(s) }},
 		{name: "of the same class", cards: 1, runs: []*cluster.Job{Job(1, Exclusive, day, hooked, inQOS("idle"))}, comes: Job(9, Exclusive, minutes(10), inQOS("idle")),
-			snap: func(_ *World, s *cluster.Snapshot) { ranked(s) }, want: []cluster.JobID{1}},
+			snap: func(_ *World, s *dispatch.Snapshot) { ranked(s) }, want: []cluster.JobID{1}},
 		{name: "its place is not worth it, another's is", cards: 2, runs: []*cluster.Job{Job(1, Exclusive, Lasts(83*time.Minute), hooked), Job(2, with(half, Lasts(90*time.Minute), hooked)...), Job(3, with(half, day)...)},
 			comes: Job(9, with(half, minutes(9))...), want: []cluster.JobID{2}},
 	} {
@@ -178,7 +179,7 @@ func TestRoomIsMadeByTheFewest(t *testing.T) {
 			come(w, c.comes)
 			w.Advance(3 * time.Minute)
 			if c.snap == nil {
-				c.snap = func(*World, *cluster.Snapshot) {}
+				c.snap = func(*World, *dispatch.Snapshot) {}
 			}
 			s := w.Snapshot()
 			c.snap(w, s)

@@ -12,6 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
@@ -33,7 +35,7 @@ type part struct {
 // runsOn starts a job alone on the first free cards of nodes.
 func runsOn(w *World, j *cluster.Job, on ...part) {
 	w.Submit(j)
-	st := cluster.Start{Job: j.ID, Attempt: 1, Estimate: j.Estimates[0]}
+	st := dispatch.Start{Job: j.ID, Attempt: 1, Estimate: j.Estimates[0]}
 	for i, l := range on {
 		n := w.Nodes[l.node]
 		b := cluster.Berth{Node: n.ID, CPUMilli: 1000, MemMiB: 1024}
@@ -48,7 +50,7 @@ func runsOn(w *World, j *cluster.Job, on ...part) {
 			st.Rest = append(st.Rest, b)
 		}
 	}
-	w.Apply(&cluster.Plan{Starts: []cluster.Start{st}})
+	w.Apply(&dispatch.Plan{Starts: []dispatch.Start{st}})
 }
 
 // TestGangsMakeAndTakePlaces: a gang that waits takes the places of jobs on as many nodes
@@ -241,8 +243,8 @@ func TestNobodyLeavesWhatAQuotaDenies(t *testing.T) {
 		come(w, Job(9, Of(7, 7), Mem(8000), Util(100), onNodes(2), Limit(time.Minute)))
 		w.Advance(3 * time.Minute)
 		s := w.Snapshot()
-		u := cluster.Subject{User: true, UID: 7}
-		s.Limits = cluster.NewLimiter(nil, map[cluster.Subject]*cluster.Quota{u: {Subject: u, Limits: cluster.Limits{GPUMilli: c.milli}}}, nil)
+		u := accounting.Subject{User: true, UID: 7}
+		s.Limits = accounting.NewLimiter(nil, map[accounting.Subject]*accounting.Quota{u: {Subject: u, Limits: accounting.Limits{GPUMilli: c.milli}}}, nil)
 		p := scheduler.Schedule(s, scheduler.Default())
 		if got := asked(&p); !slices.Equal(got, c.want) {
 			t.Errorf("a quota of %d thousandths: asked %v, want %v", c.milli, got, c.want)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/company"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
@@ -17,7 +18,7 @@ type yielding struct {
 	most     int64    // left of a job, on a whole card
 	may      []*giver // who may still make room, in the order in which they are tried
 	cpu, mem int64
-	cards    []cluster.GPUUse
+	cards    []dispatch.GPUUse
 	on       [][]company.Sharer // nil where nothing was learned of sharing
 }
 
@@ -143,7 +144,7 @@ func (c *yielding) class(w *wish, p *pass, at *[]int32) int32 {
 func (c *yielding) bare(w *wish, p *pass) bool {
 	h := &p.f.Hosts[c.host]
 	return c.cpu == h.Use.CPUMilli && c.mem == h.Use.MemMiB && len(c.cards) <= cluster.MaxGPUsPerJob &&
-		!slices.ContainsFunc(c.cards, func(u cluster.GPUUse) bool { return u.Shares > 0 })
+		!slices.ContainsFunc(c.cards, func(u dispatch.GPUUse) bool { return u.Shares > 0 })
 }
 
 // room reports whether card k of a node would have room for a job, for as long as

@@ -8,6 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/agent/ranks"
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/hostnames"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -72,7 +73,7 @@ func nodeList(r *nodev1.Ranks) string {
 	for i, n := range r.GetNodes() {
 		ids[i] = cluster.NodeID(n)
 	}
-	return cluster.FoldNames(ids)
+	return hostnames.Fold(ids)
 }
 
 // taskIDs lists the ranks of a node.

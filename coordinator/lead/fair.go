@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm"
 	"github.com/berth-scheduler/berth/scheduler/fair"
 	"github.com/berth-scheduler/berth/scheduler/site"
@@ -20,7 +22,7 @@ type fairShares struct {
 	rev  uint64
 	tree *fair.Tree
 	at   time.Time
-	last *cluster.Fair
+	last *accounting.Fair
 
 	had   map[cluster.UID]int64
 	hadAt time.Time
@@ -36,7 +38,7 @@ func (f *fairShares) service(st *fsm.FSM, now time.Time) map[cluster.UID]int64 {
 		return f.had
 	}
 	used := map[cluster.UID]cluster.GPUTime{}
-	st.EachUse(cluster.TimeOf(now), func(who cluster.Assoc, t cluster.GPUTime) { used[who.UID] += t })
+	st.EachUse(cluster.TimeOf(now), func(who accounting.Assoc, t cluster.GPUTime) { used[who.UID] += t })
 	f.had, f.hadAt = make(map[cluster.UID]int64, len(used)), now
 	for uid, t := range used {
 		f.had[uid] = int64(t) / time.Second.Microseconds()
@@ -46,7 +48,7 @@ func (f *fairShares) service(st *fsm.FSM, now time.Time) map[cluster.UID]int64 {
 
 // order returns the order as of now, at most fairEvery old; nil where there are
 // no accounts.
-func (f *fairShares) order(st *fsm.FSM, now time.Time) *cluster.Fair {
+func (f *fairShares) order(st *fsm.FSM, now time.Time) *accounting.Fair {
 	if has, _ := st.HasAccounts(); !has {
 		return nil
 	}
@@ -67,14 +69,14 @@ func (f *fairShares) order(st *fsm.FSM, now time.Time) *cluster.Fair {
 }
 
 // Prepare adds to a snapshot what passes go by beside the state.
-func (l *Leader) Prepare(snap *cluster.Snapshot) {
+func (l *Leader) Prepare(snap *dispatch.Snapshot) {
 	sched := l.Scheduling()
 	l.plan.stand(snap, sched)
 	site.Prepare(snap, &sched.Site, site.Full)
 }
 
 // stand adds the order of fair shares to a snapshot, and what users had, where they count.
-func (p *planner) stand(snap *cluster.Snapshot, sched *Scheduling) {
+func (p *planner) stand(snap *dispatch.Snapshot, sched *Scheduling) {
 	if sched.CountsUse() {
 		snap.Service = p.fair.service(p.fsm, p.clock())
 	}
@@ -82,7 +84,7 @@ func (p *planner) stand(snap *cluster.Snapshot, sched *Scheduling) {
 		return
 	}
 	if fair := p.fair.order(p.fsm, p.clock()); fair != nil {
-		s := cluster.Standing{Fair: fair}
+		s := accounting.Standing{Fair: fair}
 		if snap.Standing != nil {
 			s.QOS = snap.Standing.QOS
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
@@ -70,7 +71,7 @@ func TestUseIsCountedOnce(t *testing.T) {
 		ran(1001, "phys", 3*time.Hour)
 		time.Sleep(2 * time.Second)
 		o := f.order(l.f, time.Now())
-		if a, b := o.Place(cluster.Assoc{Account: "phys", UID: 1000}), o.Place(cluster.Assoc{Account: "phys", UID: 1001}); a >= b {
+		if a, b := o.Place(accounting.Assoc{Account: "phys", UID: 1000}), o.Place(accounting.Assoc{Account: "phys", UID: 1001}); a >= b {
 			t.Errorf("who had an hour is in place %d, who had three in %d", a, b)
 		}
 	})
@@ -91,7 +92,9 @@ func TestFairSharesAreFresh(t *testing.T) {
 		l.account("phys")
 		l.member("bio", 1000)
 		l.member("phys", 1001)
-		who := func(uid cluster.UID, account string) cluster.Assoc { return cluster.Assoc{UID: uid, Account: account} }
+		who := func(uid cluster.UID, account string) accounting.Assoc {
+			return accounting.Assoc{UID: uid, Account: account}
+		}
 		at := func() (bio, phys int32) {
 			o := f.order(l.f, time.Now())
 			return o.Place(who(1000, "bio")), o.Place(who(1001, "phys"))
@@ -140,8 +143,8 @@ func TestFairSharesAreFresh(t *testing.T) {
 			t.Errorf("who is new is not in the order at once: %+v", o)
 		}
 		snap := l.f.SchedulerSnapshot()
-		qos := map[string]*cluster.QOS{"high": {}}
-		snap.Standing = &cluster.Standing{QOS: qos}
+		qos := map[string]*accounting.QOS{"high": {}}
+		snap.Standing = &accounting.Standing{QOS: qos}
 		was := snap.Standing
 		l.l.Prepare(snap)
 		if snap.Standing.Fair == nil || len(snap.Standing.QOS) != 1 || was.Fair != nil || snap.Service != nil {

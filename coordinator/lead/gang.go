@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/cluster/hostnames"
 	"github.com/berth-scheduler/berth/coordinator/nodes"
 	"github.com/berth-scheduler/berth/coordinator/wait"
 	"github.com/berth-scheduler/berth/fsm"
@@ -33,7 +35,7 @@ func (u ports) on(host string) map[uint16]struct{} {
 
 // assignPorts gives each start of several processes a port for them to meet at:
 // the same for the same attempt, but where a live one on the same host has it.
-func (p *planner) assignPorts(starts []cluster.Start) {
+func (p *planner) assignPorts(starts []dispatch.Start) {
 	var used ports
 	for i := range starts {
 		st := &starts[i]
@@ -122,5 +124,5 @@ func notReady(a *cluster.Attempt) string {
 	if len(ids) == 1 {
 		return "node " + string(ids[0]) + " was"
 	}
-	return "nodes " + cluster.FoldNames(ids) + " were"
+	return "nodes " + hostnames.Fold(ids) + " were"
 }

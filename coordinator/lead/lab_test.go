@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/coordinator/figures"
 	"github.com/berth-scheduler/berth/coordinator/learner"
 	"github.com/berth-scheduler/berth/coordinator/nodes"
@@ -274,9 +275,9 @@ func berth(node cluster.NodeID, cards ...int) cluster.Berth {
 
 func (l *lab) start(id cluster.JobID, first cluster.Berth, rest ...cluster.Berth) {
 	l.t.Helper()
-	st := cluster.Start{Job: id, Attempt: uint32(len(l.job(id).Attempts)) + 1, Berth: first, Rest: rest,
+	st := dispatch.Start{Job: id, Attempt: uint32(len(l.job(id).Attempts)) + 1, Berth: first, Rest: rest,
 		Estimate: cluster.Estimate{GPUType: "A100", GPUMemMiB: 8000, Milli: 300, Duration: time.Hour, Source: "declared"}}
-	r := l.do(&logv1.Command{Kind: &logv1.Command_ApplyPlan{ApplyPlan: conv.PlanToLog(&cluster.Plan{Starts: []cluster.Start{st}})}})
+	r := l.do(&logv1.Command{Kind: &logv1.Command_ApplyPlan{ApplyPlan: conv.PlanToLog(&dispatch.Plan{Starts: []dispatch.Start{st}})}})
 	if len(r.Plan.Started) != 1 {
 		l.t.Fatalf("job %d does not start: %v", id, r.Plan.Rejected)
 	}

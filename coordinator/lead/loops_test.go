@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/coordinator/nodes"
 	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
@@ -313,29 +314,29 @@ func TestPortsOfGangs(t *testing.T) {
 		l.machine("n2", 0, nil)
 		l.machine("n3", 0, func(n *cluster.Node) { n.Address = "10.0.0.2:9" }) // another node at n2's address
 		span := job(0, func(s *cluster.Spec) { s.Nodes = 2 })
-		plan := func(firsts ...cluster.NodeID) (starts []cluster.Start) {
+		plan := func(firsts ...cluster.NodeID) (starts []dispatch.Start) {
 			for _, first := range firsts {
 				other := cluster.NodeID("n2")
 				if first != "n1" {
 					other = "n1"
 				}
-				starts = append(starts, cluster.Start{Job: l.submit(span)[0], Attempt: 1, Berth: berth(first), Rest: []cluster.Berth{berth(other)}})
+				starts = append(starts, dispatch.Start{Job: l.submit(span)[0], Attempt: 1, Berth: berth(first), Rest: []cluster.Berth{berth(other)}})
 			}
 			return starts
 		}
-		commit := func(starts []cluster.Start) {
-			r := l.do(&logv1.Command{Kind: &logv1.Command_ApplyPlan{ApplyPlan: conv.PlanToLog(&cluster.Plan{Starts: starts})}})
+		commit := func(starts []dispatch.Start) {
+			r := l.do(&logv1.Command{Kind: &logv1.Command_ApplyPlan{ApplyPlan: conv.PlanToLog(&dispatch.Plan{Starts: starts})}})
 			if len(r.Plan.Started) != len(starts) {
 				t.Fatalf("rejected: %v", r.Plan.Rejected)
 			}
 		}
 		starts := plan("n1", "n1", "n2", "n3", "n2")
-		starts = append(starts, cluster.Start{Job: l.submit(job(0, nil))[0], Attempt: 1, Berth: berth("n1")})
+		starts = append(starts, dispatch.Start{Job: l.submit(job(0, nil))[0], Attempt: 1, Berth: berth("n1")})
 		l.l.plan.assignPorts(starts)
 		if p := starts[5].Port; p != 0 {
 			t.Errorf("a job of one process has port %d", p)
 		}
-		taken := func(at map[string]map[uint16]cluster.JobID, starts []cluster.Start) {
+		taken := func(at map[string]map[uint16]cluster.JobID, starts []dispatch.Start) {
 			t.Helper()
 			for _, st := range starts[:min(5, len(starts))] {
 				host := map[cluster.NodeID]string{"n1": "one", "n2": "two", "n3": "two"}[st.Berth.Node]
@@ -373,8 +374,8 @@ func TestSecretsOfAttempts(t *testing.T) {
 		l.machine("n1", 0, func(n *cluster.Node) { n.Credentials = true })
 		l.machine("n2", 0, func(n *cluster.Node) { n.Credentials = true })
 		l.machine("n3", 0, nil)
-		starts := func() []cluster.Start {
-			return []cluster.Start{
+		starts := func() []dispatch.Start {
+			return []dispatch.Start{
 				{Job: 1, Berth: berth("n1")}, {Job: 2, Berth: berth("n2")}, {Job: 3, Berth: berth("n3")},
 				{Job: 4, Berth: berth("n1"), Rest: []cluster.Berth{berth("n2")}}, {Job: 5, Berth: berth("n1"), Rest: []cluster.Berth{berth("n3")}},
 				{Job: 6, Berth: berth("n1"), Rest: []cluster.Berth{berth("n9")}},

@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/coordinator/figures"
 	"github.com/berth-scheduler/berth/coordinator/notify"
 )
@@ -49,7 +49,7 @@ func (m *metrics) cycle(kind string, d time.Duration, depth int) {
 	m.cycles.WithLabelValues(kind).Observe(d.Seconds())
 }
 
-func (m *metrics) planned(kind string, r *cluster.PlanResult) {
+func (m *metrics) planned(kind string, r *dispatch.Result) {
 	m.started.WithLabelValues(kind).Add(float64(len(r.Started)))
 	m.figures.Started(kind, len(r.Started))
 	for _, x := range r.Rejected {

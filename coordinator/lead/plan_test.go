@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -159,15 +160,15 @@ func TestPlansGoInPieces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, Config{}, planBy(nil))
 		l.machine("n1", 1, func(n *cluster.Node) { n.CPUMilli, n.MemMiB, n.Credentials = 1<<20, 1<<20, true })
-		var plan cluster.Plan
+		var plan dispatch.Plan
 		plan.BaseIndex = 77
 		for i := range 2300 {
 			id := l.submit(job(0, func(s *cluster.Spec) { s.CPUMilli, s.MemMiB, s.Tasks = 10, 1, 1+i%2 }))[0]
-			plan.Starts = append(plan.Starts, cluster.Start{Job: id, Attempt: 1, Berth: cluster.Berth{Node: "n1", CPUMilli: 10, MemMiB: 1}})
+			plan.Starts = append(plan.Starts, dispatch.Start{Job: id, Attempt: 1, Berth: cluster.Berth{Node: "n1", CPUMilli: 10, MemMiB: 1}})
 		}
 		for range 30 {
 			id := l.submit(job(1, nil))[0]
-			plan.Moves = append(plan.Moves, cluster.QueueMove{Job: id, GPU: "n1-g0", Rank: int64(id), Reason: cluster.ReasonGPUMem})
+			plan.Moves = append(plan.Moves, dispatch.QueueMove{Job: id, GPU: "n1-g0", Rank: int64(id), Reason: cluster.ReasonGPUMem})
 		}
 		l.l.plan.takeWork()
 		if err := l.l.plan.propose(t.Context(), &plan, "full"); err != nil {
@@ -196,7 +197,7 @@ func TestPlansGoInPieces(t *testing.T) {
 		if _, _, full := l.l.plan.takeWork(); full {
 			t.Error("nothing was rejected, and a full pass is asked for")
 		}
-		bad := cluster.Plan{Starts: []cluster.Start{{Job: 9999, Attempt: 1, Berth: berth("n1")}}}
+		bad := dispatch.Plan{Starts: []dispatch.Start{{Job: 9999, Attempt: 1, Berth: berth("n1")}}}
 		if err := l.l.plan.propose(t.Context(), &bad, "full"); err != nil {
 			t.Fatal(err)
 		}
@@ -258,7 +259,7 @@ func TestTheFastPath(t *testing.T) {
 		l := newLab(t, Config{}, planBy(nil))
 		l.machine("n1", 1, nil)
 		id := l.submit(job(1, func(s *cluster.Spec) { s.GPUMemMiB, s.GPUMilli = 5000, 10 }))[0]
-		l.do(&logv1.Command{Kind: &logv1.Command_ApplyPlan{ApplyPlan: conv.PlanToLog(&cluster.Plan{Moves: []cluster.QueueMove{{Job: id, GPU: "n1-g0", Rank: 1, Reason: cluster.ReasonGPUMem}}})}})
+		l.do(&logv1.Command{Kind: &logv1.Command_ApplyPlan{ApplyPlan: conv.PlanToLog(&dispatch.Plan{Moves: []dispatch.QueueMove{{Job: id, GPU: "n1-g0", Rank: 1, Reason: cluster.ReasonGPUMem}}})}})
 		p := l.l.plan
 		fast := func(what string, starts, again bool) {
 			t.Helper()

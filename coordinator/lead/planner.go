@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/coordinator/learner"
 	"github.com/berth-scheduler/berth/coordinator/proposer"
 	"github.com/berth-scheduler/berth/coordinator/wait"
@@ -240,10 +241,10 @@ func (p *planner) fast(ctx context.Context, gpus []cluster.GPUID) error {
 	waits := p.waits
 	p.mu.Unlock()
 	slices.Sort(gpus)
-	var plan cluster.Plan
+	var plan dispatch.Plan
 	var again bool
 	know, sched := p.company.Newest(), p.sched()
-	held, before := p.held(), cluster.Snapshot{}
+	held, before := p.held(), dispatch.Snapshot{}
 	p.fsm.Read(func(st *fsm.State) {
 		plan, again = site.OnRelease(releaseView{st, know}, gpus, &sched.Site, waits)
 		if len(held) > 0 {
@@ -269,7 +270,7 @@ func (p *planner) pass(ctx context.Context, kind site.Pass) (took time.Duration,
 		return 0, nil
 	}
 	began := time.Now()
-	var snap *cluster.Snapshot
+	var snap *dispatch.Snapshot
 	snap, p.begins = p.fsm.SchedulerSnapshotAt(cluster.TimeOf(p.clock()))
 	if len(snap.Nodes) == 0 {
 		return 0, nil
@@ -303,15 +304,15 @@ func (p *planner) others(sched *Scheduling) bool { return sched.Foreign(p.fsm.Pa
 // sharing.
 type releaseView struct {
 	*fsm.State
-	know *cluster.Interference
+	know *dispatch.Interference
 }
 
 // Interference implements scheduler.CompanyView.
-func (v releaseView) Interference() *cluster.Interference { return v.know }
+func (v releaseView) Interference() *dispatch.Interference { return v.know }
 
 // propose commits a plan in pieces of bounded size. What the state machine
 // rejects is planned again from a fresh view.
-func (p *planner) propose(ctx context.Context, plan *cluster.Plan, kind string) error {
+func (p *planner) propose(ctx context.Context, plan *dispatch.Plan, kind string) error {
 	for len(plan.Starts)+len(plan.Moves) > 0 {
 		// Every start before any move: a waiter that moved into a queue stands
 		// before the starts that come after it.
@@ -321,7 +322,7 @@ func (p *planner) propose(ctx context.Context, plan *cluster.Plan, kind string) 
 		}
 		p.assignPorts(plan.Starts[:ns])
 		p.assignSecrets(plan.Starts[:ns])
-		part := cluster.Plan{BaseIndex: plan.BaseIndex, Starts: plan.Starts[:ns], Moves: plan.Moves[:nm]}
+		part := dispatch.Plan{BaseIndex: plan.BaseIndex, Starts: plan.Starts[:ns], Moves: plan.Moves[:nm]}
 		plan.Starts, plan.Moves = plan.Starts[ns:], plan.Moves[nm:]
 		pctx, cancel := context.WithTimeout(ctx, planTimeout)
 		r, err := p.prop.One(pctx, &logv1.Command{Kind: &logv1.Command_ApplyPlan{ApplyPlan: conv.PlanToLog(&part)}})

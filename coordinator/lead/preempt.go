@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -30,11 +31,11 @@ const (
 // preempt carries out the preemptions of a plan, after its starts and moves.
 // The state machine looks at each of them again: an attempt that ended
 // meanwhile is left alone.
-func (p *planner) preempt(ctx context.Context, ps []cluster.Preemption) error {
+func (p *planner) preempt(ctx context.Context, ps []dispatch.Preemption) error {
 	now := p.clock()
 	paced := now.Sub(p.lastPreempt) < p.sched().preemptEvery()
 	if paced { // a promised deadline does not wait
-		ps = slices.DeleteFunc(slices.Clone(ps), func(x cluster.Preemption) bool { return !p.isDue(x.For) })
+		ps = slices.DeleteFunc(slices.Clone(ps), func(x dispatch.Preemption) bool { return !p.isDue(x.For) })
 	}
 	if len(ps) == 0 {
 		return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/coordinator/nodes"
 	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
@@ -37,10 +38,10 @@ func TestPreemptionsArePaced(t *testing.T) {
 		due := l.submit(job(1, func(s *cluster.Spec) { s.Deadline = cluster.TimeOf(time.Now().Add(20 * time.Hour)) }))[0]
 		gone := l.running(job(0, hooked), berth("n1"))
 		l.say(gone, cluster.JobCompleted, nil)
-		pre := func(id, for_ cluster.JobID) cluster.Preemption {
-			return cluster.Preemption{Job: id, Attempt: 1, For: for_, Why: "room"}
+		pre := func(id, for_ cluster.JobID) dispatch.Preemption {
+			return dispatch.Preemption{Job: id, Attempt: 1, For: for_, Why: "room"}
 		}
-		ask := func(ps ...cluster.Preemption) (asked []cluster.JobID) {
+		ask := func(ps ...dispatch.Preemption) (asked []cluster.JobID) {
 			t.Helper()
 			mark := l.mark()
 			if err := l.l.plan.preempt(t.Context(), ps); err != nil {
@@ -70,7 +71,7 @@ func TestPreemptionsArePaced(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		want("and delays nobody", ask(pre(run[9], order)), run[9])
 		time.Sleep(90 * time.Second)
-		var all []cluster.Preemption
+		var all []dispatch.Preemption
 		for _, id := range run[10:] {
 			all = append(all, pre(id, order))
 		}
@@ -94,7 +95,7 @@ func TestPreemptionsWaitForAll(t *testing.T) {
 		l := newLab(t, Config{}, planBy(nil))
 		l.machine("n1", 0, nil)
 		id := l.running(job(0, hooked), berth("n1"))
-		ps := []cluster.Preemption{{Job: id, Attempt: 1, Why: "room"}}
+		ps := []dispatch.Preemption{{Job: id, Attempt: 1, Why: "room"}}
 		l.prop.SetVersion(1, nil)
 		if err := l.l.plan.preempt(t.Context(), ps); err != nil || l.job(id).Live().Preempt != nil {
 			t.Fatalf("%v; %v", err, l.job(id).Live().Preempt)

@@ -4,12 +4,13 @@ import (
 	"crypto/rand"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm"
 )
 
 // assignSecrets gives the attempts of starts what their credentials are made from,
 // where the agents of all their nodes hand credentials out.
-func (p *planner) assignSecrets(starts []cluster.Start) {
+func (p *planner) assignSecrets(starts []dispatch.Start) {
 	if p.prop.Version() < fsm.CredentialVersion {
 		return
 	}
@@ -22,7 +23,7 @@ func (p *planner) assignSecrets(starts []cluster.Start) {
 	}
 }
 
-func (p *planner) handOut(st *cluster.Start) bool {
+func (p *planner) handOut(st *dispatch.Start) bool {
 	for _, b := range st.Berths() {
 		if n, ok := p.fsm.Node(b.Node); !ok || !n.Credentials {
 			return false

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/schedtest"
 	"github.com/berth-scheduler/berth/scheduler/site"
@@ -22,12 +23,12 @@ func TestWaryOfWholeStarts(t *testing.T) {
 	nodes := []*cluster.Node{n1, n2}
 	sells := n1.GPUs[0].SellableMiB
 	before := [2]int{n1.GPUs[0].MaxShares, n2.GPUs[0].MaxShares}
-	snap := &cluster.Snapshot{Nodes: nodes, Ledger: cluster.NewLedger(nodes)}
+	snap := &dispatch.Snapshot{Nodes: nodes, Ledger: dispatch.NewLedger(nodes)}
 	held := map[cluster.GPUID]int64{n2.GPUs[0].ID: sells - 1000}
 	on := func(n *cluster.Node, card int, mib int64) cluster.Berth {
 		return cluster.Berth{Node: n.ID, GPUs: []cluster.GPUShare{{GPU: n.GPUs[card].ID, Share: cluster.Share{MemMiB: mib, Milli: 10}}}}
 	}
-	starts := []cluster.Start{
+	starts := []dispatch.Start{
 		{Job: 1, Berth: on(n1, 0, sells), Rest: []cluster.Berth{on(n2, 0, 1001)}}, // not beside the strays
 		{Job: 2, Berth: on(n1, 0, 500), Rest: []cluster.Berth{on(n2, 0, 600)}},
 		{Job: 3, Berth: on(n2, 0, 401)}, // not beside strays and job 2
@@ -101,10 +102,10 @@ func TestNobodyEndsForGossip(t *testing.T) {
 		Estimate: cluster.Estimate{GPUType: "T4", GPUMemMiB: 2000, Milli: 100, Duration: 20 * time.Hour, ConfidenceMilli: 900}}}
 	wait := schedtest.Job(2, schedtest.Mem(2000), schedtest.Util(100), schedtest.Predict("T4", 2000, 100, time.Minute))
 	wait.Eligible = now.Add(-time.Hour)
-	make1 := func() *cluster.Snapshot {
-		led := cluster.NewLedger([]*cluster.Node{n})
+	make1 := func() *dispatch.Snapshot {
+		led := dispatch.NewLedger([]*cluster.Node{n})
 		led.Take(&run.Attempts[0].Berth)
-		return &cluster.Snapshot{Now: now, Nodes: []*cluster.Node{n}, Ledger: led, Running: []*cluster.Job{run}, Waiting: []*cluster.Job{wait}, Queues: map[cluster.GPUID][]cluster.Waiter{}}
+		return &dispatch.Snapshot{Now: now, Nodes: []*cluster.Node{n}, Ledger: led, Running: []*cluster.Job{run}, Waiting: []*cluster.Job{wait}, Queues: map[cluster.GPUID][]dispatch.Waiter{}}
 	}
 	s := planBy(func(p *scheduler.Policy) { p.MaxShares = 1 })
 	held := map[cluster.GPUID]int64{}

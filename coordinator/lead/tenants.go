@@ -4,13 +4,13 @@ import (
 	"context"
 	"strings"
 
-	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
 // tellShort says in the log which guarantees cannot be kept with the nodes in
 // service, when that has changed.
-func (p *planner) tellShort(ctx context.Context, sched *Scheduling, snap *cluster.Snapshot) {
+func (p *planner) tellShort(ctx context.Context, sched *Scheduling, snap *dispatch.Snapshot) {
 	if sched.Tenancy() == nil || len(snap.Partitions) > 0 {
 		return
 	}

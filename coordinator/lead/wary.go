@@ -5,11 +5,12 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
 // beside plans snap, whose ledger and queues it changes, by what is left beside what strays hold.
-func (p *planner) beside(snap *cluster.Snapshot, sched *Scheduling, kind site.Pass) cluster.Plan {
+func (p *planner) beside(snap *dispatch.Snapshot, sched *Scheduling, kind site.Pass) dispatch.Plan {
 	held := p.held()
 	if p.less = len(held) > 0; !p.less {
 		return site.Plan(snap, &sched.Site, kind)
@@ -23,8 +24,8 @@ func (p *planner) beside(snap *cluster.Snapshot, sched *Scheduling, kind site.Pa
 	}
 	// Nobody is ended because of gossip: only who would be without it.
 	without := site.Plan(snap, &sched.Site, kind).Preempt
-	plan.Preempt = slices.DeleteFunc(plan.Preempt, func(v cluster.Preemption) bool {
-		return !slices.ContainsFunc(without, func(w cluster.Preemption) bool { return w.Job == v.Job && w.Attempt == v.Attempt })
+	plan.Preempt = slices.DeleteFunc(plan.Preempt, func(v dispatch.Preemption) bool {
+		return !slices.ContainsFunc(without, func(w dispatch.Preemption) bool { return w.Job == v.Job && w.Attempt == v.Attempt })
 	})
 	return plan
 }
@@ -33,9 +34,9 @@ func (p *planner) beside(snap *cluster.Snapshot, sched *Scheduling, kind site.Pa
 // node gossips, before the node has told the leader, which takes seconds longer, lies
 // there as a share of nobody's. So what fits beside it may start, and nothing that wants
 // the card alone. snap is not changed.
-func (l *Leader) Wary(snap *cluster.Snapshot) *cluster.Snapshot { return wary(snap, l.held()) }
+func (l *Leader) Wary(snap *dispatch.Snapshot) *dispatch.Snapshot { return wary(snap, l.held()) }
 
-func wary(snap *cluster.Snapshot, held map[cluster.GPUID]int64) *cluster.Snapshot {
+func wary(snap *dispatch.Snapshot, held map[cluster.GPUID]int64) *dispatch.Snapshot {
 	if len(held) == 0 {
 		return snap
 	}
@@ -63,12 +64,12 @@ func wary(snap *cluster.Snapshot, held map[cluster.GPUID]int64) *cluster.Snapsho
 
 // careful leaves out of starts those that would lie on a card beside strays and do not
 // fit there. It is a veto, and no more: a start is decided by the state machine.
-func careful(snap *cluster.Snapshot, held map[cluster.GPUID]int64, starts []cluster.Start) []cluster.Start {
+func careful(snap *dispatch.Snapshot, held map[cluster.GPUID]int64, starts []dispatch.Start) []dispatch.Start {
 	if len(held) == 0 {
 		return starts
 	}
 	led := wary(snap, held).Ledger
-	return slices.DeleteFunc(starts, func(st cluster.Start) bool {
+	return slices.DeleteFunc(starts, func(st dispatch.Start) bool {
 		for _, b := range st.Berths() {
 			for _, g := range b.GPUs {
 				if held[g.GPU] > 0 && led.Fits(b).Code != "" {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
@@ -14,13 +15,13 @@ func TestWary(t *testing.T) {
 	t.Parallel()
 	n := schedtest.Node("n1", 2, "T4")
 	sells := n.GPUs[0].SellableMiB
-	snap := &cluster.Snapshot{Nodes: []*cluster.Node{n}, Ledger: cluster.NewLedger([]*cluster.Node{n})}
+	snap := &dispatch.Snapshot{Nodes: []*cluster.Node{n}, Ledger: dispatch.NewLedger([]*cluster.Node{n})}
 	first, second := n.GPUs[0].ID, n.GPUs[1].ID
 	held := map[cluster.GPUID]int64{first: sells - 2000}
-	start := func(job cluster.JobID, g cluster.GPUID, mib int64, alone bool) cluster.Start {
-		return cluster.Start{Job: job, Attempt: 1, Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{{GPU: g, Share: cluster.Share{MemMiB: mib, Milli: 10, Exclusive: alone}}}}}
+	start := func(job cluster.JobID, g cluster.GPUID, mib int64, alone bool) dispatch.Start {
+		return dispatch.Start{Job: job, Attempt: 1, Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{{GPU: g, Share: cluster.Share{MemMiB: mib, Milli: 10, Exclusive: alone}}}}}
 	}
-	all := []cluster.Start{
+	all := []dispatch.Start{
 		start(1, first, 2500, false), start(2, first, 500, true), start(3, second, 500, true), start(4, first, 500, false), start(5, first, 500, false), start(6, first, 500, false),
 	}
 	got := careful(snap, held, all)

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm"
 	"github.com/berth-scheduler/berth/model"
 	"github.com/berth-scheduler/berth/model/interfere"
@@ -24,8 +25,8 @@ type Company struct {
 	model   *interfere.Model // nil before anything was learned, or when it cannot be read
 	cards   []Card           // of the cluster, when numbers was made
 	names   map[uint64]struct{}
-	seen    map[string]struct{}   // signatures that were looked up
-	numbers *cluster.Interference // immutable; replaced when a signature comes
+	seen    map[string]struct{}    // signatures that were looked up
+	numbers *dispatch.Interference // immutable; replaced when a signature comes
 }
 
 // Card is a kind of card: what makes cards alike as far as neighbours go.
@@ -67,7 +68,7 @@ func (c *Company) Model() *interfere.Model {
 
 // ForScheduler returns the numbers for the cards of nodes and for all of the
 // jobs, nil when nothing was learned.
-func (c *Company) ForScheduler(nodes []*cluster.Node, jobs ...[]*cluster.Job) *cluster.Interference {
+func (c *Company) ForScheduler(nodes []*cluster.Node, jobs ...[]*cluster.Job) *dispatch.Interference {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.current()
@@ -78,7 +79,7 @@ func (c *Company) ForScheduler(nodes []*cluster.Node, jobs ...[]*cluster.Job) *c
 		c.cards = cards
 		c.reckon(m)
 	}
-	news := map[string]cluster.Temper{}
+	news := map[string]dispatch.Temper{}
 	for _, js := range jobs {
 		for _, j := range js {
 			sig := j.Spec.Signature
@@ -86,14 +87,14 @@ func (c *Company) ForScheduler(nodes []*cluster.Node, jobs ...[]*cluster.Job) *c
 				continue
 			}
 			c.seen[sig] = struct{}{}
-			if t := c.temper(j.Spec); t != (cluster.Temper{}) {
+			if t := c.temper(j.Spec); t != (dispatch.Temper{}) {
 				news[sig] = t
 			}
 		}
 	}
 	if len(news) > 0 {
 		next := *c.numbers
-		next.Jobs = make(map[string]cluster.Temper, len(c.numbers.Jobs)+len(news))
+		next.Jobs = make(map[string]dispatch.Temper, len(c.numbers.Jobs)+len(news))
 		for sig, t := range c.numbers.Jobs {
 			next.Jobs[sig] = t
 		}
@@ -107,7 +108,7 @@ func (c *Company) ForScheduler(nodes []*cluster.Node, jobs ...[]*cluster.Job) *c
 
 // Newest returns the numbers as they were asked for last: for the fast path,
 // whose jobs a pass has seen before.
-func (c *Company) Newest() *cluster.Interference {
+func (c *Company) Newest() *dispatch.Interference {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.current() == nil {
@@ -119,8 +120,8 @@ func (c *Company) Newest() *cluster.Interference {
 // reckon makes the numbers anew. c.mu is held.
 func (c *Company) reckon(m *interfere.Model) {
 	c.seen, c.names = map[string]struct{}{}, map[uint64]struct{}{}
-	x := &cluster.Interference{
-		Jobs: map[string]cluster.Temper{}, MaxBend: interfere.MaxBend, BandwidthPerUtil: interfere.BandwidthPerUtil,
+	x := &dispatch.Interference{
+		Jobs: map[string]dispatch.Temper{}, MaxBend: interfere.MaxBend, BandwidthPerUtil: interfere.BandwidthPerUtil,
 	}
 	for _, k := range c.cards {
 		if s, ok := SharingOf(m, k); ok {
@@ -135,26 +136,26 @@ func (c *Company) reckon(m *interfere.Model) {
 
 // SharingOf says in plain numbers what a model knows of one kind of card; ok
 // is false when that is nothing.
-func SharingOf(m *interfere.Model, k Card) (s cluster.Sharing, ok bool) {
+func SharingOf(m *interfere.Model, k Card) (s dispatch.Sharing, ok bool) {
 	t, a := m.Terms(k.GPUType, k.Mode), m.Advice(k.GPUType, k.Mode)
 	if k.Mode == interfere.MIG || t.Observations == 0 {
 		return s, false
 	}
-	s = cluster.Sharing{
+	s = dispatch.Sharing{
 		GPUType: k.GPUType, MPS: k.Mode == interfere.MPS, Never: a.Verdict == interfere.Loses, Pairs: a.Pairs, SpeedSum: a.MeanSum,
 		Switch: t.Coefficients.Switch, Compute: t.Coefficients.Compute, Memory: t.Coefficients.Memory, Bandwidth: t.Coefficients.Bandwidth,
-		Effects: make(map[uint64]cluster.Effect, len(t.Effects)), Histories: t.Histories,
+		Effects: make(map[uint64]dispatch.Effect, len(t.Effects)), Histories: t.Histories,
 	}
 	for id, e := range t.Effects {
-		s.Effects[id] = cluster.Effect(e)
+		s.Effects[id] = dispatch.Effect(e)
 	}
 	return s, true
 }
 
 // temper names what was learned of a job, nothing when that is nothing. c.mu
 // is held.
-func (c *Company) temper(spec *cluster.Spec) cluster.Temper {
-	t := cluster.Temper{Self: interfere.ID(spec.Signature), Family: interfere.ID(FamilyIn(spec))}
+func (c *Company) temper(spec *cluster.Spec) dispatch.Temper {
+	t := dispatch.Temper{Self: interfere.ID(spec.Signature), Family: interfere.ID(FamilyIn(spec))}
 	if t.Family == t.Self {
 		t.Family = 0
 	}

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/cluster/draws"
 	"github.com/berth-scheduler/berth/fsm"
 	"github.com/berth-scheduler/berth/model"
@@ -138,7 +139,7 @@ func TestTheSchedulerReckonsAsTheModelDoes(t *testing.T) {
 		node := &cluster.Node{ID: "n", State: cluster.NodeReady, CPUMilli: 1000, MemMiB: 1000, GPUs: []cluster.GPU{
 			{ID: "g", Type: "T4", MemMiB: 1000, SellableMiB: 1000, MaxShares: 3, CapMode: "sim"},
 		}}
-		snap := &cluster.Snapshot{Nodes: []*cluster.Node{node}, Ledger: cluster.NewLedger([]*cluster.Node{node}), Now: 1}
+		snap := &dispatch.Snapshot{Nodes: []*cluster.Node{node}, Ledger: dispatch.NewLedger([]*cluster.Node{node}), Now: 1}
 		set := interfere.Set{GPUType: "T4"}
 		for i := range rapid.IntRange(1, 2).Draw(t, "residents") {
 			s := spec("resident")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
@@ -189,7 +190,7 @@ func (l *lab) move(rnd *rand.Rand, ms map[string]*mirror) string {
 		return fmt.Sprintf("job %d came", l.submit(spec))
 	case 2, 3, 4:
 		if j := pick(func(j *cluster.Job) bool { return j.State == cluster.JobPending }); j != nil {
-			st := cluster.Start{Job: j.ID, Attempt: uint32(len(j.Attempts)) + 1}
+			st := dispatch.Start{Job: j.ID, Attempt: uint32(len(j.Attempts)) + 1}
 			for rank := range j.Spec.NodeCount() {
 				node := []string{"n1", "n2"}[(rank+rnd.IntN(2)*(2-j.Spec.NodeCount()))%2]
 				b := cluster.Berth{Node: cluster.NodeID(node), CPUMilli: 100, MemMiB: 100}
@@ -202,7 +203,7 @@ func (l *lab) move(rnd *rand.Rand, ms map[string]*mirror) string {
 					st.Rest = append(st.Rest, b)
 				}
 			}
-			one(&logv1.Command{Kind: &logv1.Command_ApplyPlan{ApplyPlan: conv.PlanToLog(&cluster.Plan{Starts: []cluster.Start{st}})}})
+			one(&logv1.Command{Kind: &logv1.Command_ApplyPlan{ApplyPlan: conv.PlanToLog(&dispatch.Plan{Starts: []dispatch.Start{st}})}})
 			return fmt.Sprintf("job %d started", j.ID)
 		}
 	case 5, 6:

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
@@ -48,7 +49,7 @@ func TestFeed(t *testing.T) {
 		woken()
 		id := l.submit(&cluster.Spec{Name: "j", Command: []string{"x"}, Dir: "/", Nodes: 2})
 		want("a job came", "")
-		l.start(cluster.Start{Job: id, Attempt: 1, Berth: cluster.Berth{Node: "n1", CPUMilli: 1, MemMiB: 1}, Rest: []cluster.Berth{{Node: "n2", CPUMilli: 1, MemMiB: 1}}})
+		l.start(dispatch.Start{Job: id, Attempt: 1, Berth: cluster.Berth{Node: "n1", CPUMilli: 1, MemMiB: 1}, Rest: []cluster.Berth{{Node: "n2", CPUMilli: 1, MemMiB: 1}}})
 		want("it starts on two nodes", "n1 n2")
 		l.do(&logv1.Command{Kind: &logv1.Command_CancelJob{CancelJob: &logv1.CancelJob{Job: uint64(id), Admin: true}}})
 		want("it is cancelled", "n1 n2")

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/coordinator/office"
 	"github.com/berth-scheduler/berth/coordinator/proposer"
 	"github.com/berth-scheduler/berth/coordinator/roles"
@@ -120,9 +121,9 @@ func (l *lab) submit(spec *cluster.Spec) cluster.JobID {
 	}}}).Jobs[0]
 }
 
-func (l *lab) start(st cluster.Start) {
+func (l *lab) start(st dispatch.Start) {
 	l.t.Helper()
-	r := l.do(&logv1.Command{Kind: &logv1.Command_ApplyPlan{ApplyPlan: conv.PlanToLog(&cluster.Plan{Starts: []cluster.Start{st}})}})
+	r := l.do(&logv1.Command{Kind: &logv1.Command_ApplyPlan{ApplyPlan: conv.PlanToLog(&dispatch.Plan{Starts: []dispatch.Start{st}})}})
 	if len(r.Plan.Started) != 1 {
 		l.t.Fatalf("job %d does not start: %v", st.Job, r.Plan.Rejected)
 	}

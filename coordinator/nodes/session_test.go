@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/coordinator/roles"
 	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
@@ -171,7 +172,7 @@ func TestReportsAreAcknowledged(t *testing.T) {
 		for i := range 3 {
 			id := l.submit(&cluster.Spec{Name: "j", Command: []string{"x"}, Dir: "/", GPUs: 1, Signature: "s"})
 			ids = append(ids, id)
-			l.start(cluster.Start{Job: id, Attempt: 1, Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{
+			l.start(dispatch.Start{Job: id, Attempt: 1, Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{
 				{GPU: cluster.GPUID(fmt.Sprintf("n1-g%d", i)), Share: cluster.Share{MemMiB: 100, Milli: 10}}}}})
 		}
 		of := func(i int, s nodev1.AttemptState) *nodev1.Report {
@@ -237,7 +238,7 @@ func TestProgressAtTheEnd(t *testing.T) {
 		l := newLab(t, Config{}, fsm.Options{})
 		w, other := l.agent("n1"), l.agent("n2")
 		id := l.submit(&cluster.Spec{Name: "j", Command: []string{"x"}, Dir: "/"})
-		l.start(cluster.Start{Job: id, Attempt: 1, Berth: cluster.Berth{Node: "n1", CPUMilli: 100, MemMiB: 10}})
+		l.start(dispatch.Start{Job: id, Attempt: 1, Berth: cluster.Berth{Node: "n1", CPUMilli: 100, MemMiB: 10}})
 		w.report(&nodev1.Report{Job: uint64(id), Attempt: 1, Token: uint64(l.job(id).Live().Token), State: nodev1.AttemptState_ATTEMPT_STATE_RUNNING})
 		say := func(from *wire, no uint32, steps, of int64) int64 {
 			from.report(&nodev1.Report{Job: uint64(id), Attempt: no, Token: uint64(l.job(id).Live().Token), State: nodev1.AttemptState_ATTEMPT_STATE_RUNNING,
@@ -370,13 +371,13 @@ func TestWhatAgentsCannotIsNotSent(t *testing.T) {
 		sent(w)
 		sent(other)
 		two := l.submit(&cluster.Spec{Name: "j", Command: []string{"x"}, Dir: "/", Nodes: 2})
-		l.start(cluster.Start{Job: two, Attempt: 1, Berth: cluster.Berth{Node: "n1", CPUMilli: 1, MemMiB: 1}, Rest: []cluster.Berth{{Node: "n2", CPUMilli: 1, MemMiB: 1}}})
+		l.start(dispatch.Start{Job: two, Attempt: 1, Berth: cluster.Berth{Node: "n1", CPUMilli: 1, MemMiB: 1}, Rest: []cluster.Berth{{Node: "n2", CPUMilli: 1, MemMiB: 1}}})
 		if a, b := sent(w), sent(other); len(a) != 0 || len(b) != 1 || b[0].Ranks.NodeRank != 1 {
 			t.Errorf("an agent that knows no ranks is sent %v, another %v", a, b)
 		}
 		one := func(part string) cluster.JobID {
 			id := l.submit(&cluster.Spec{Name: "j", Command: []string{"x"}, Dir: "/", GPUs: 1, Partition: part, Checkpoint: cluster.Checkpoint{Signal: "USR1", Grace: time.Minute}})
-			l.start(cluster.Start{Job: id, Attempt: 1, Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{{GPU: "n1-g0", Share: cluster.Share{MemMiB: 9000, Milli: 100}}}}})
+			l.start(dispatch.Start{Job: id, Attempt: 1, Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{{GPU: "n1-g0", Share: cluster.Share{MemMiB: 9000, Milli: 100}}}}})
 			l.do(&logv1.Command{Kind: &logv1.Command_ReportAttempt{ReportAttempt: &logv1.ReportAttempt{Node: "n1", Job: uint64(id), Attempt: 1, Token: uint64(l.job(id).Live().Token), State: uint32(cluster.JobRunning)}}})
 			return id
 		}

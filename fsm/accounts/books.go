@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
 	"github.com/berth-scheduler/berth/fsm/command"
 	"github.com/berth-scheduler/berth/fsm/table"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
@@ -20,11 +21,11 @@ import (
 
 // rules are what administrators said of accounts.
 type rules struct {
-	accounts *table.Table[string, *cluster.Account]
-	members  *table.Table[cluster.Assoc, *cluster.Member]
-	qos      *table.Table[string, *cluster.QOS]
-	quotas   *table.Table[cluster.Subject, *cluster.Quota]
-	policy   *cluster.AccountPolicy // nil while nobody set one
+	accounts *table.Table[string, *accounting.Account]
+	members  *table.Table[accounting.Assoc, *accounting.Member]
+	qos      *table.Table[string, *accounting.QOS]
+	quotas   *table.Table[accounting.Subject, *accounting.Quota]
+	policy   *accounting.AccountPolicy // nil while nobody set one
 
 	policyDigest *table.Digests[table.One]
 	// home is each user's default account, made from the members and never stored.
@@ -36,11 +37,11 @@ type rules struct {
 // Books is what there is of accounts. Values in it are immutable.
 type Books struct {
 	rules
-	spent *table.Table[cluster.Holder, *cluster.Spent]
+	spent *table.Table[accounting.Holder, *accounting.Spent]
 	rest  Rest
 
 	// What follows is made from the above and from the jobs, and never stored.
-	limiter *cluster.Limiter // nil while there are no quotas
+	limiter *accounting.Limiter // nil while there are no quotas
 	// jobsOf counts the jobs of each user that wait or run.
 	jobsOf map[cluster.UID]int
 	used   map[Budget]cluster.GPUTime
@@ -59,16 +60,16 @@ type Rest struct {
 func New(h *table.Hash, rest Rest) *Books {
 	d := &Books{rest: rest, jobsOf: map[cluster.UID]int{}}
 	d.rules = rules{
-		accounts: table.New(h, ofRulings[string, *cluster.Account]("account/", func(name string) string { return name }, cmp.Compare[string])),
-		members:  table.New(h, ofRulings[cluster.Assoc, *cluster.Member]("member/", func(a cluster.Assoc) string { return fmt.Sprintf("%s/%d", a.Account, a.UID) }, byAccount)),
-		qos:      table.New(h, ofRulings[string, *cluster.QOS]("qos/", func(name string) string { return name }, cmp.Compare[string])),
-		quotas:   table.New(h, ofRulings[cluster.Subject, *cluster.Quota]("quota/", cluster.Subject.String, bySubject)),
+		accounts: table.New(h, ofRulings[string, *accounting.Account]("account/", func(name string) string { return name }, cmp.Compare[string])),
+		members:  table.New(h, ofRulings[accounting.Assoc, *accounting.Member]("member/", func(a accounting.Assoc) string { return fmt.Sprintf("%s/%d", a.Account, a.UID) }, byAccount)),
+		qos:      table.New(h, ofRulings[string, *accounting.QOS]("qos/", func(name string) string { return name }, cmp.Compare[string])),
+		quotas:   table.New(h, ofRulings[accounting.Subject, *accounting.Quota]("quota/", accounting.Subject.String, bySubject)),
 		home:     map[cluster.UID]string{},
 	}
-	d.spent = table.New(h, table.Of[cluster.Holder, *cluster.Spent]{
-		Kind: table.Spent, Key: func(h cluster.Holder) []byte { return []byte(holderKey(h)) },
-		Compare: func(a, b cluster.Holder) int { return cmp.Compare(holderKey(a), holderKey(b)) },
-		Record:  func(_ cluster.Holder, x *cluster.Spent) proto.Message { return conv.SpentToLog(x) },
+	d.spent = table.New(h, table.Of[accounting.Holder, *accounting.Spent]{
+		Kind: table.Spent, Key: func(h accounting.Holder) []byte { return []byte(holderKey(h)) },
+		Compare: func(a, b accounting.Holder) int { return cmp.Compare(holderKey(a), holderKey(b)) },
+		Record:  func(_ accounting.Holder, x *accounting.Spent) proto.Message { return conv.SpentToLog(x) },
 	})
 	d.policyDigest = table.NewDigests(h, table.Standing, func(table.One) []byte { return []byte("policy/") }, func(table.One) proto.Message {
 		if d.policy == nil {
@@ -90,14 +91,14 @@ func ofRulings[K comparable, V conv.Ruling](kind string, key func(K) string, com
 }
 
 // byAccount is the order of users of accounts: not by text, but by number.
-func byAccount(a, b cluster.Assoc) int {
+func byAccount(a, b accounting.Assoc) int {
 	return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.UID, b.UID))
 }
 
-func bySubject(a, b cluster.Subject) int { return cmp.Compare(a.String(), b.String()) }
+func bySubject(a, b accounting.Subject) int { return cmp.Compare(a.String(), b.String()) }
 
 // holderKey is the stored key of what a holder was charged; names hold no slash.
-func holderKey(h cluster.Holder) string { return fmt.Sprintf("%s/%s/%d", h.Account, h.QOS, h.UID) }
+func holderKey(h accounting.Holder) string { return fmt.Sprintf("%s/%s/%d", h.Account, h.QOS, h.UID) }
 
 // Apply applies a command about accounts.
 func (d *Books) Apply(at command.Entry, cmd *logv1.Command) command.Result {
@@ -164,11 +165,11 @@ func (d *Books) Load(r *logv1.Record) error {
 }
 
 // Policy is what holds for all accounts.
-func (d *rules) Policy() *cluster.AccountPolicy {
+func (d *rules) Policy() *accounting.AccountPolicy {
 	if d.policy != nil {
 		return d.policy
 	}
-	p := cluster.DefaultAccountPolicy()
+	p := accounting.DefaultAccountPolicy()
 	return &p
 }
 
@@ -186,7 +187,7 @@ func (d *rules) Any() (accounts, qos bool) { return d.accounts.Len() > 0, d.qos.
 
 // EachSpent calls fn with what of each holder's use has not decayed at a time; what
 // runs is not part of it.
-func (d *Books) EachSpent(now cluster.Time, fn func(cluster.Holder, cluster.GPUTime)) {
+func (d *Books) EachSpent(now cluster.Time, fn func(accounting.Holder, cluster.GPUTime)) {
 	p := d.Policy()
 	for h, x := range d.spent.Rows() {
 		fn(h, x.Left(now, p))
@@ -195,17 +196,17 @@ func (d *Books) EachSpent(now cluster.Time, fn func(cluster.Holder, cluster.GPUT
 
 // Standing is what there is of accounts, and what of them is used.
 type Standing struct {
-	Policy   cluster.AccountPolicy
-	Accounts map[string]*cluster.Account
-	Members  map[cluster.Assoc]*cluster.Member
-	QOS      map[string]*cluster.QOS
-	Quotas   map[cluster.Subject]*cluster.Quota
-	Spent    map[cluster.Holder]*cluster.Spent
+	Policy   accounting.AccountPolicy
+	Accounts map[string]*accounting.Account
+	Members  map[accounting.Assoc]*accounting.Member
+	QOS      map[string]*accounting.QOS
+	Quotas   map[accounting.Subject]*accounting.Quota
+	Spent    map[accounting.Holder]*accounting.Spent
 	// Live are the jobs with an attempt, Waiting counts the others by holder.
 	Live []*cluster.Job
 	Now  cluster.Time
 	// Limits is a copy, nil without quotas.
-	Limits *cluster.Limiter
+	Limits *accounting.Limiter
 }
 
 // Standing returns a copy of what there is at a time.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
 )
 
 // EnterNames gives the job of a user the account and the quality of service that it
@@ -25,7 +26,7 @@ func (d *Books) EnterLimits(uid cluster.UID, spec *cluster.Spec) *cluster.Error 
 	if d.limiter == nil {
 		return nil
 	}
-	if r := d.limiter.Enter(cluster.Holder{Account: spec.Account, QOS: spec.QOS, UID: uid}, spec); r.Code != "" {
+	if r := d.limiter.Enter(accounting.Holder{Account: spec.Account, QOS: spec.QOS, UID: uid}, spec); r.Code != "" {
 		return cluster.Errorf(cluster.CodeInvalid, "%s", r)
 	}
 	return nil
@@ -46,7 +47,7 @@ func (d *rules) enterAccount(uid cluster.UID, admin bool, spec *cluster.Spec) *c
 		return nil
 	case d.accounts.Get(spec.Account) == nil:
 		return refuse("account %q is not known; see: berth account list", spec.Account)
-	case !admin && d.members.Get(cluster.Assoc{Account: spec.Account, UID: uid}) == nil:
+	case !admin && d.members.Get(accounting.Assoc{Account: spec.Account, UID: uid}) == nil:
 		return refuse("user %d is not in account %s; see: berth account list", uid, spec.Account)
 	}
 	return nil
@@ -90,7 +91,7 @@ func (d *rules) enterQOS(spec *cluster.Spec) *cluster.Error {
 // qosOf is what an account allows, and the QOS of its jobs that name none: each
 // is the nearest one's above it that says so.
 func (d *rules) qosOf(account string) (allowed []string, usual string) {
-	for depth := 0; account != "" && depth <= cluster.MaxAccountDepth; depth++ {
+	for depth := 0; account != "" && depth <= accounting.MaxAccountDepth; depth++ {
 		a := d.accounts.Get(account)
 		if a == nil {
 			break
@@ -118,7 +119,7 @@ func (d *rules) preemptible(qos string) bool {
 
 // Above is an account with those above it, nearest first; none for "".
 func (d *rules) Above(name string) (out []string) {
-	for depth := 0; name != "" && depth <= cluster.MaxAccountDepth; depth++ {
+	for depth := 0; name != "" && depth <= accounting.MaxAccountDepth; depth++ {
 		out = append(out, name)
 		a := d.accounts.Get(name)
 		if a == nil {
@@ -132,8 +133,8 @@ func (d *rules) Above(name string) (out []string) {
 // Coordinates reports whether a user is a coordinator of an account, or of one
 // above it.
 func (d *rules) Coordinates(uid cluster.UID, account string) bool {
-	for depth := 0; account != "" && depth <= cluster.MaxAccountDepth; depth++ {
-		if m := d.members.Get(cluster.Assoc{Account: account, UID: uid}); m != nil && m.Coordinator {
+	for depth := 0; account != "" && depth <= accounting.MaxAccountDepth; depth++ {
+		if m := d.members.Get(accounting.Assoc{Account: account, UID: uid}); m != nil && m.Coordinator {
 			return true
 		}
 		a := d.accounts.Get(account)

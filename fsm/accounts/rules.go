@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
 	"github.com/berth-scheduler/berth/fsm/command"
 	"github.com/berth-scheduler/berth/fsm/table"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
@@ -14,23 +15,23 @@ import (
 // Find returns the rule like another one, nil when there is none.
 func (d *rules) Find(like conv.Ruling) conv.Ruling {
 	switch x := like.(type) {
-	case *cluster.Account:
+	case *accounting.Account:
 		if v := d.accounts.Get(x.Name); v != nil {
 			return v
 		}
-	case *cluster.Member:
-		if v := d.members.Get(cluster.Assoc{Account: x.Account, UID: x.UID}); v != nil {
+	case *accounting.Member:
+		if v := d.members.Get(accounting.Assoc{Account: x.Account, UID: x.UID}); v != nil {
 			return v
 		}
-	case *cluster.QOS:
+	case *accounting.QOS:
 		if v := d.qos.Get(x.Name); v != nil {
 			return v
 		}
-	case *cluster.Quota:
+	case *accounting.Quota:
 		if v := d.quotas.Get(x.Subject); v != nil {
 			return v
 		}
-	case *cluster.AccountPolicy:
+	case *accounting.AccountPolicy:
 		if d.policy != nil {
 			return d.policy
 		}
@@ -41,15 +42,15 @@ func (d *rules) Find(like conv.Ruling) conv.Ruling {
 // RevisionOf is where a rule keeps its revision.
 func RevisionOf(r conv.Ruling) *uint64 {
 	switch x := r.(type) {
-	case *cluster.Account:
+	case *accounting.Account:
 		return &x.Revision
-	case *cluster.Member:
+	case *accounting.Member:
 		return &x.Revision
-	case *cluster.QOS:
+	case *accounting.QOS:
 		return &x.Revision
-	case *cluster.Quota:
+	case *accounting.Quota:
 		return &x.Revision
-	case *cluster.AccountPolicy:
+	case *accounting.AccountPolicy:
 		return &x.Revision
 	}
 	return new(uint64)
@@ -84,13 +85,13 @@ func (d *Books) set(at command.Entry, c *logv1.SetStanding) command.Result {
 		}
 		*RevisionOf(r) = at.Index
 		d.onlyDefault(at.Index, r)
-		if p, ok := r.(*cluster.AccountPolicy); ok {
+		if p, ok := r.(*accounting.AccountPolicy); ok {
 			d.settleSpent(p)
 		}
 		d.putRuling(r)
 	}
 	switch r.(type) {
-	case *cluster.Account, *cluster.Quota:
+	case *accounting.Account, *accounting.Quota:
 		d.Recount()
 	default:
 		if c.Remove { // quotas went with it
@@ -102,13 +103,13 @@ func (d *Books) set(at command.Entry, c *logv1.SetStanding) command.Result {
 
 func wordsOf(r conv.Ruling) string {
 	switch x := r.(type) {
-	case *cluster.Account:
+	case *accounting.Account:
 		return fmt.Sprintf("account %q", x.Name)
-	case *cluster.Member:
+	case *accounting.Member:
 		return fmt.Sprintf("user %d of account %q", x.UID, x.Account)
-	case *cluster.QOS:
+	case *accounting.QOS:
 		return fmt.Sprintf("qos %q", x.Name)
-	case *cluster.Quota:
+	case *accounting.Quota:
 		return fmt.Sprintf("quota of %s", x.Subject)
 	}
 	return "policy of accounts"
@@ -117,18 +118,18 @@ func wordsOf(r conv.Ruling) string {
 func (d *Books) putRuling(r conv.Ruling) {
 	d.rev++
 	switch x := r.(type) {
-	case *cluster.Account:
+	case *accounting.Account:
 		d.accounts.Put(x.Name, x)
-	case *cluster.Member:
-		d.members.Put(cluster.Assoc{Account: x.Account, UID: x.UID}, x)
+	case *accounting.Member:
+		d.members.Put(accounting.Assoc{Account: x.Account, UID: x.UID}, x)
 		if d.leaveHome(x); x.Default {
 			d.home[x.UID] = x.Account
 		}
-	case *cluster.QOS:
+	case *accounting.QOS:
 		d.qos.Put(x.Name, x)
-	case *cluster.Quota:
+	case *accounting.Quota:
 		d.quotas.Put(x.Subject, x)
-	case *cluster.AccountPolicy:
+	case *accounting.AccountPolicy:
 		d.policy = x
 		d.policyDigest.Touch(table.One{})
 	}
@@ -139,7 +140,7 @@ func (d *Books) putRuling(r conv.Ruling) {
 func (d *Books) forgetRuling(r conv.Ruling) {
 	d.rev++
 	switch x := r.(type) {
-	case *cluster.Account:
+	case *accounting.Account:
 		d.accounts.Drop(x.Name)
 		for a, m := range d.members.Rows() {
 			if a.Account == x.Name {
@@ -147,18 +148,18 @@ func (d *Books) forgetRuling(r conv.Ruling) {
 				d.leaveHome(m)
 			}
 		}
-		d.forgetQuotas(func(q cluster.Subject) bool { return q.Account == x.Name })
-	case *cluster.Member:
-		d.members.Drop(cluster.Assoc{Account: x.Account, UID: x.UID})
+		d.forgetQuotas(func(q accounting.Subject) bool { return q.Account == x.Name })
+	case *accounting.Member:
+		d.members.Drop(accounting.Assoc{Account: x.Account, UID: x.UID})
 		d.leaveHome(x)
-		d.forgetQuotas(func(q cluster.Subject) bool { return q.Account == x.Account && q.User && q.UID == x.UID })
-	case *cluster.QOS:
+		d.forgetQuotas(func(q accounting.Subject) bool { return q.Account == x.Account && q.User && q.UID == x.UID })
+	case *accounting.QOS:
 		d.qos.Drop(x.Name)
-		d.forgetQuotas(func(q cluster.Subject) bool { return q.QOS == x.Name })
-	case *cluster.Quota:
+		d.forgetQuotas(func(q accounting.Subject) bool { return q.QOS == x.Name })
+	case *accounting.Quota:
 		d.quotas.Drop(x.Subject)
-	case *cluster.AccountPolicy:
-		p := cluster.DefaultAccountPolicy()
+	case *accounting.AccountPolicy:
+		p := accounting.DefaultAccountPolicy()
 		d.settleSpent(&p)
 		d.policy = nil
 		d.policyDigest.Touch(table.One{})
@@ -166,13 +167,13 @@ func (d *Books) forgetRuling(r conv.Ruling) {
 }
 
 // leaveHome forgets that an account was somebody's default one.
-func (d *rules) leaveHome(m *cluster.Member) {
+func (d *rules) leaveHome(m *accounting.Member) {
 	if d.home[m.UID] == m.Account {
 		delete(d.home, m.UID)
 	}
 }
 
-func (d *Books) forgetQuotas(of func(cluster.Subject) bool) {
+func (d *Books) forgetQuotas(of func(accounting.Subject) bool) {
 	for sub := range d.quotas.Rows() {
 		if of(sub) {
 			d.quotas.Drop(sub)
@@ -184,14 +185,14 @@ func (d *Books) forgetQuotas(of func(cluster.Subject) bool) {
 func (d *Books) mayForget(r conv.Ruling) *cluster.Error {
 	name, of := "", func(*cluster.Job) bool { return false }
 	switch x := r.(type) {
-	case *cluster.Account:
+	case *accounting.Account:
 		for _, n := range d.accounts.Keys() {
 			if d.accounts.Get(n).Parent == x.Name {
 				return cluster.Errorf(cluster.CodeConflict, "account %s has account %s below it; remove or move that first", x.Name, n)
 			}
 		}
 		name, of = "account "+x.Name, func(j *cluster.Job) bool { return j.Spec.Account == x.Name }
-	case *cluster.QOS:
+	case *accounting.QOS:
 		for _, n := range d.qos.Keys() {
 			if slices.Contains(d.qos.Get(n).Preempts, x.Name) {
 				return cluster.Errorf(cluster.CodeConflict, "qos %s preempts qos %s; change that first", n, x.Name)
@@ -228,7 +229,7 @@ func (d *rules) mayRule(r, old conv.Ruling) *cluster.Error {
 		return cluster.Errorf(cluster.CodeInvalid, "qos %q is not known; see: berth qos list", name)
 	}
 	switch x := r.(type) {
-	case *cluster.Account:
+	case *accounting.Account:
 		if e := d.checkParent(x); e != nil {
 			return e
 		}
@@ -237,13 +238,13 @@ func (d *rules) mayRule(r, old conv.Ruling) *cluster.Error {
 				return noQOS(q)
 			}
 		}
-		return bound(d.accounts.Len(), cluster.MaxAccounts, "accounts")
-	case *cluster.Member:
+		return bound(d.accounts.Len(), accounting.MaxAccounts, "accounts")
+	case *accounting.Member:
 		if d.accounts.Get(x.Account) == nil {
 			return cluster.Errorf(cluster.CodeNotFound, "account %q is not known; see: berth account list", x.Account)
 		}
-		return bound(d.members.Len(), cluster.MaxMembers, "users of accounts")
-	case *cluster.QOS:
+		return bound(d.members.Len(), accounting.MaxMembers, "users of accounts")
+	case *accounting.QOS:
 		for _, name := range x.Preempts {
 			if o := d.qos.Get(name); o == nil {
 				return noQOS(name)
@@ -256,29 +257,29 @@ func (d *rules) mayRule(r, old conv.Ruling) *cluster.Error {
 				return cluster.Errorf(cluster.CodeInvalid, "priority: qos %s preempts qos %s and has priority %d; stay below it", name, x.Name, o.Priority)
 			}
 		}
-		return bound(d.qos.Len(), cluster.MaxQOS, "qualities of service")
-	case *cluster.Quota:
+		return bound(d.qos.Len(), accounting.MaxQOS, "qualities of service")
+	case *accounting.Quota:
 		switch sub := x.Subject; {
 		case sub.Account != "" && d.accounts.Get(sub.Account) == nil:
 			return cluster.Errorf(cluster.CodeNotFound, "account %q is not known; see: berth account list", sub.Account)
 		case sub.QOS != "" && d.qos.Get(sub.QOS) == nil:
 			return noQOS(sub.QOS)
 		}
-		return bound(d.quotas.Len(), cluster.MaxQuotas, "quotas")
+		return bound(d.quotas.Len(), accounting.MaxQuotas, "quotas")
 	}
 	return nil
 }
 
 // checkParent refuses an account that is its own ancestor, or too deep.
-func (d *rules) checkParent(x *cluster.Account) *cluster.Error {
+func (d *rules) checkParent(x *accounting.Account) *cluster.Error {
 	depth := 1
 	for name := x.Parent; name != ""; depth++ {
 		a := d.accounts.Get(name)
 		switch {
 		case a == nil:
 			return cluster.Errorf(cluster.CodeNotFound, "parent: account %q is not known; see: berth account list", name)
-		case name == x.Name || depth > cluster.MaxAccountDepth:
-			return cluster.Errorf(cluster.CodeInvalid, "parent: account %s would be below itself, or more than %d deep", x.Name, cluster.MaxAccountDepth)
+		case name == x.Name || depth > accounting.MaxAccountDepth:
+			return cluster.Errorf(cluster.CodeInvalid, "parent: account %s would be below itself, or more than %d deep", x.Name, accounting.MaxAccountDepth)
 		}
 		name = a.Parent
 	}
@@ -288,7 +289,7 @@ func (d *rules) checkParent(x *cluster.Account) *cluster.Error {
 // onlyDefault takes from others of its kind what a rule is to have alone.
 func (d *Books) onlyDefault(index uint64, r conv.Ruling) {
 	switch x := r.(type) {
-	case *cluster.Member:
+	case *accounting.Member:
 		first := true
 		for a, m := range d.members.Rows() {
 			if a.UID != x.UID || a.Account == x.Account {
@@ -302,7 +303,7 @@ func (d *Books) onlyDefault(index uint64, r conv.Ruling) {
 			}
 		}
 		x.Default = x.Default || first
-	case *cluster.QOS:
+	case *accounting.QOS:
 		for _, o := range d.qos.Rows() {
 			if x.Default && o.Default && o.Name != x.Name {
 				less := *o

@@ -5,16 +5,18 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm/command"
 )
 
 // Budget is a quota of what may be used in a period.
 type Budget struct {
-	Subject cluster.Subject
-	Period  cluster.Period
+	Subject accounting.Subject
+	Period  accounting.Period
 }
 
-func (d *Books) putSpent(x *cluster.Spent) {
+func (d *Books) putSpent(x *accounting.Spent) {
 	d.spent.Put(x.Holder, x)
 	d.usedAt = 0
 }
@@ -24,17 +26,17 @@ func (d *Books) Charge(j *cluster.Job, a *cluster.Attempt) {
 	if d.rest.At().Version < command.AccountVersion || a.Started == 0 {
 		return
 	}
-	h := cluster.HolderOf(j)
+	h := accounting.HolderOf(j)
 	was := d.spent.Get(h)
 	if was == nil {
-		was = &cluster.Spent{Holder: h, At: d.rest.At().Now}
+		was = &accounting.Spent{Holder: h, At: d.rest.At().Now}
 	}
 	d.putSpent(was.Add(a, d.rest.At().Now, d.Policy()))
 }
 
 // settleSpent brings all that was charged to now before a policy changes by
 // which it decays.
-func (d *Books) settleSpent(next *cluster.AccountPolicy) {
+func (d *Books) settleSpent(next *accounting.AccountPolicy) {
 	old := d.Policy()
 	if next.HalfLife == old.HalfLife {
 		return
@@ -68,10 +70,10 @@ func (d *Books) Count(old, j *cluster.Job) {
 	if l == nil {
 		return
 	}
-	h := cluster.HolderOf(j)
-	if old != nil && cluster.HolderOf(old) != h {
+	h := accounting.HolderOf(j)
+	if old != nil && accounting.HolderOf(old) != h {
 		// It was changed to be charged to another one.
-		l.Count(cluster.HolderOf(old), -wj, -wr, -wm)
+		l.Count(accounting.HolderOf(old), -wj, -wr, -wm)
 		wj, wr, wm = 0, 0, 0
 	}
 	if wj != jobs || wr != running || wm != milli {
@@ -91,19 +93,19 @@ func (d *Books) Recount() {
 	if d.quotas.Len() == 0 {
 		return
 	}
-	d.limiter = cluster.NewLimiter(d.accounts.Rows(), d.quotas.Rows(), d.Used)
+	d.limiter = accounting.NewLimiter(d.accounts.Rows(), d.quotas.Rows(), d.Used)
 	for _, j := range d.rest.Unended() {
 		jobs, running, milli := Held(j)
-		d.limiter.Count(cluster.HolderOf(j), jobs, running, milli)
+		d.limiter.Count(accounting.HolderOf(j), jobs, running, milli)
 	}
 }
 
 // MaySubmit refuses jobs that a quota has no room for, and those whose account
 // was removed meanwhile.
 func (d *Books) MaySubmit(jobs []*cluster.Job) *cluster.Error {
-	count := map[cluster.Holder]int{}
+	count := map[accounting.Holder]int{}
 	for _, j := range jobs {
-		h := cluster.HolderOf(j)
+		h := accounting.HolderOf(j)
 		if count[h] += j.Spec.Len(); count[h] > j.Spec.Len() {
 			continue
 		}
@@ -118,9 +120,9 @@ func (d *Books) MaySubmit(jobs []*cluster.Job) *cluster.Error {
 		return nil
 	}
 	var refused *cluster.Error
-	var counted []cluster.Holder
+	var counted []accounting.Holder
 	for _, j := range jobs { // in order, so that all replicas refuse for the same
-		h := cluster.HolderOf(j)
+		h := accounting.HolderOf(j)
 		if slices.Contains(counted, h) {
 			continue
 		}
@@ -139,15 +141,15 @@ func (d *Books) MaySubmit(jobs []*cluster.Job) *cluster.Error {
 }
 
 // OverQuota tells which quota a start on the cards of a ledger would break.
-func (d *Books) OverQuota(j *cluster.Job, led *cluster.Ledger, st *cluster.Start) cluster.Reason {
+func (d *Books) OverQuota(j *cluster.Job, led *dispatch.Ledger, st *dispatch.Start) cluster.Reason {
 	if d.limiter == nil {
 		return cluster.Reason{}
 	}
-	return d.limiter.MayStart(cluster.HolderOf(j), led.HeldMilli(st.AllGPUs()))
+	return d.limiter.MayStart(accounting.HolderOf(j), led.HeldMilli(st.AllGPUs()))
 }
 
 // Used is what counts against a budget, what runs included.
-func (d *Books) Used(sub cluster.Subject, period cluster.Period) cluster.GPUTime {
+func (d *Books) Used(sub accounting.Subject, period accounting.Period) cluster.GPUTime {
 	if d.usedAt != d.rest.At().Index || d.used == nil {
 		d.used, d.usedAt = d.budgets(d.limiter, d.rest.At().Now), d.rest.At().Index
 	}
@@ -155,14 +157,14 @@ func (d *Books) Used(sub cluster.Subject, period cluster.Period) cluster.GPUTime
 }
 
 // budgets sums what counts against each budget at a time.
-func (d *Books) budgets(l *cluster.Limiter, now cluster.Time) map[Budget]cluster.GPUTime {
+func (d *Books) budgets(l *accounting.Limiter, now cluster.Time) map[Budget]cluster.GPUTime {
 	out := map[Budget]cluster.GPUTime{}
 	if l == nil || !l.HasBudgets() {
 		return out
 	}
 	p := d.Policy()
 	for h, x := range d.spent.Rows() {
-		l.Budgets(h, func(sub cluster.Subject, period cluster.Period) {
+		l.Budgets(h, func(sub accounting.Subject, period accounting.Period) {
 			out[Budget{sub, period}] += x.Used(period, now, p)
 		})
 	}
@@ -171,11 +173,11 @@ func (d *Books) budgets(l *cluster.Limiter, now cluster.Time) map[Budget]cluster
 		if a == nil {
 			continue
 		}
-		l.Budgets(cluster.HolderOf(j), func(sub cluster.Subject, period cluster.Period) {
-			if period == cluster.Decaying {
-				out[Budget{sub, period}] += cluster.LeftOf(a, now, p)
+		l.Budgets(accounting.HolderOf(j), func(sub accounting.Subject, period accounting.Period) {
+			if period == accounting.Decaying {
+				out[Budget{sub, period}] += accounting.LeftOf(a, now, p)
 			} else {
-				out[Budget{sub, period}] += cluster.CostOf(a, now, p)
+				out[Budget{sub, period}] += accounting.CostOf(a, now, p)
 			}
 		})
 	}
@@ -183,22 +185,24 @@ func (d *Books) budgets(l *cluster.Limiter, now cluster.Time) map[Budget]cluster
 }
 
 // Limits is a copy of the limiter for a pass at a time, nil without quotas.
-func (d *Books) Limits(now cluster.Time) *cluster.Limiter {
+func (d *Books) Limits(now cluster.Time) *accounting.Limiter {
 	l := d.limiter.Clone() // readers share the state's own
 	if l == nil {
 		return nil
 	}
 	used := d.budgets(l, now)
-	l.Spend(func(sub cluster.Subject, period cluster.Period) cluster.GPUTime { return used[Budget{sub, period}] })
+	l.Spend(func(sub accounting.Subject, period accounting.Period) cluster.GPUTime {
+		return used[Budget{sub, period}]
+	})
 	return l
 }
 
 // ForPass is what a pass takes from qualities of service, nil for nothing.
-func (d *rules) ForPass() *cluster.Standing {
+func (d *rules) ForPass() *accounting.Standing {
 	if d.qos.Len() == 0 {
 		return nil
 	}
-	return &cluster.Standing{QOS: maps.Clone(d.qos.Rows())}
+	return &accounting.Standing{QOS: maps.Clone(d.qos.Rows())}
 }
 
 // EndsForGood reports whether a job that made room does not wait again: its QOS
@@ -209,25 +213,25 @@ func (d *Books) EndsForGood(j *cluster.Job, a *cluster.Attempt, find func(cluste
 		return false
 	}
 	by := find(a.Preempt.For)
-	return by != nil && (&cluster.Standing{QOS: d.qos.Rows()}).MayPreempt(by, j)
+	return by != nil && (&accounting.Standing{QOS: d.qos.Rows()}).MayPreempt(by, j)
 }
 
 // MayCharge refuses to charge a job to an account and a QOS in which there is
 // no room for it, as its submit there would be.
 func (d *Books) MayCharge(old, j *cluster.Job) *cluster.Error {
-	if d.rest.At().Version < command.ChargeVersion || cluster.HolderOf(old) == cluster.HolderOf(j) {
+	if d.rest.At().Version < command.ChargeVersion || accounting.HolderOf(old) == accounting.HolderOf(j) {
 		return nil
 	}
 	if l := d.limiter; l != nil {
 		// What counts for both of them has it already.
 		n, running, milli := Held(old)
-		l.Count(cluster.HolderOf(old), -n, -running, -milli)
-		defer l.Count(cluster.HolderOf(old), n, running, milli)
+		l.Count(accounting.HolderOf(old), -n, -running, -milli)
+		defer l.Count(accounting.HolderOf(old), n, running, milli)
 	}
 	return d.MaySubmit([]*cluster.Job{j})
 }
 
 // Budgets counts anew what counts against each budget.
 func (d *Books) Budgets() map[Budget]cluster.GPUTime {
-	return d.budgets(cluster.NewLimiter(d.accounts.Rows(), d.quotas.Rows(), nil), d.rest.At().Now)
+	return d.budgets(accounting.NewLimiter(d.accounts.Rows(), d.quotas.Rows(), nil), d.rest.At().Now)
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/ladder"
 	"github.com/berth-scheduler/berth/fsm/command"
 	"github.com/berth-scheduler/berth/fsm/jobs"
 )
@@ -149,7 +150,7 @@ func disturbed(a *cluster.Attempt) bool { return a.Reason.Code == cluster.Reason
 
 // againLarger settles an out-of-memory by the ladder that holds for the entry.
 func (s *Steward) againLarger(j *cluster.Job, a *cluster.Attempt) bool {
-	ladder := cluster.Ladder{
+	ladder := ladder.Ladder{
 		Nodes: maps.Values(s.fleet.Nodes()), Partition: s.fleet.Partition(j.Spec.Partition),
 		TrustPeak: s.at.Version < command.SharingVersion, EndAtWhole: s.at.Version < command.LargerVersion, HostFinal: s.at.Version < command.HostVersion,
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm/command"
 	"github.com/berth-scheduler/berth/fsm/jobs"
 	"github.com/berth-scheduler/berth/fsm/learned"
@@ -12,7 +13,7 @@ import (
 )
 
 // newGang is what a start on several nodes adds to its attempt, nil for one.
-func (s *starter) newGang(st *cluster.Start) *cluster.Gang {
+func (s *starter) newGang(st *dispatch.Start) *cluster.Gang {
 	if len(st.Rest) == 0 {
 		return nil
 	}

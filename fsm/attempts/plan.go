@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm/command"
 	"github.com/berth-scheduler/berth/fsm/intern"
 	"github.com/berth-scheduler/berth/fsm/jobs"
@@ -13,12 +14,12 @@ import (
 
 // applyPlan commits each start and each move that is still right, and rejects
 // the others whole.
-func (s *starter) applyPlan(p *cluster.Plan) *cluster.PlanResult {
-	res := &cluster.PlanResult{Index: s.at.Index}
+func (s *starter) applyPlan(p *dispatch.Plan) *dispatch.Result {
+	res := &dispatch.Result{Index: s.at.Index}
 	for i := range p.Starts {
 		st := &p.Starts[i]
 		if r := s.conflict(st); r.Code != "" {
-			res.Rejected = append(res.Rejected, cluster.Rejection{Job: st.Job, Reason: r})
+			res.Rejected = append(res.Rejected, dispatch.Rejection{Job: st.Job, Reason: r})
 			continue
 		}
 		s.start(st)
@@ -30,7 +31,7 @@ func (s *starter) applyPlan(p *cluster.Plan) *cluster.PlanResult {
 
 // conflict returns why a start can no longer be committed, the zero Reason
 // when it can.
-func (s *starter) conflict(st *cluster.Start) cluster.Reason {
+func (s *starter) conflict(st *dispatch.Start) cluster.Reason {
 	j := s.roll.Job(st.Job)
 	switch {
 	case j == nil:
@@ -72,7 +73,7 @@ func (s *starter) conflict(st *cluster.Start) cluster.Reason {
 }
 
 // start commits one start that conflicts with nothing.
-func (s *starter) start(st *cluster.Start) {
+func (s *starter) start(st *dispatch.Start) {
 	old := s.roll.Own(st.Job)
 	j := old.Clone()
 	s.roll.Queues.Leave(j)
@@ -122,7 +123,7 @@ func (s *starter) meet(id, newcomer cluster.JobID) {
 }
 
 // applyMoves puts waiting jobs into queues, or out of them.
-func (s *starter) applyMoves(moves []cluster.QueueMove, res *cluster.PlanResult) {
+func (s *starter) applyMoves(moves []dispatch.QueueMove, res *dispatch.Result) {
 	es, seen := jobs.Edits{}, make(map[cluster.JobID]struct{}, len(moves))
 	for i := range moves {
 		m := &moves[i]
@@ -131,7 +132,7 @@ func (s *starter) applyMoves(moves []cluster.QueueMove, res *cluster.PlanResult)
 			r = nodes.Stale("job %d is moved twice in one plan", m.Job)
 		}
 		if r.Code != "" {
-			res.Rejected = append(res.Rejected, cluster.Rejection{Job: m.Job, Reason: r})
+			res.Rejected = append(res.Rejected, dispatch.Rejection{Job: m.Job, Reason: r})
 			continue
 		}
 		seen[m.Job] = struct{}{}
@@ -142,7 +143,7 @@ func (s *starter) applyMoves(moves []cluster.QueueMove, res *cluster.PlanResult)
 }
 
 // immovable returns why a move is no longer right, the zero Reason when it is.
-func (s *starter) immovable(m *cluster.QueueMove) cluster.Reason {
+func (s *starter) immovable(m *dispatch.QueueMove) cluster.Reason {
 	j := s.roll.Job(m.Job)
 	if j == nil || !j.State.Waiting() || j.Cancel != nil {
 		return nodes.Stale("job %d does not wait any more", m.Job)
@@ -156,7 +157,7 @@ func (s *starter) immovable(m *cluster.QueueMove) cluster.Reason {
 	return s.fleet.Immovable(j, m)
 }
 
-func (s *starter) move(m *cluster.QueueMove, es jobs.Edits) {
+func (s *starter) move(m *dispatch.QueueMove, es jobs.Edits) {
 	old := s.roll.Own(m.Job)
 	j := old.Clone()
 	if old.Queue != "" {
@@ -168,7 +169,7 @@ func (s *starter) move(m *cluster.QueueMove, es jobs.Edits) {
 	j.Reason = cluster.Reason{Code: m.Reason}
 	if m.GPU != "" {
 		j.State, j.Queue, j.EstStart = cluster.JobQueued, m.GPU, m.EstStart
-		es.Add(m.GPU, cluster.Waiter{Job: j.ID, Rank: m.Rank})
+		es.Add(m.GPU, dispatch.Waiter{Job: j.ID, Rank: m.Rank})
 	}
 	s.roll.Change(old, j, command.Change{})
 }

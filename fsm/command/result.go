@@ -1,6 +1,9 @@
 package command
 
-import "github.com/berth-scheduler/berth/cluster"
+import (
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
+)
 
 // Entry is what holds for all commands of a log entry.
 type Entry struct {
@@ -58,7 +61,7 @@ type Result struct {
 	Err      *cluster.Error
 	Jobs     []cluster.JobID // submitted
 	Existing bool            // by an earlier request with the same id
-	Plan     *cluster.PlanResult
+	Plan     *dispatch.Result
 	Cancel   CancelOutcome
 	// Released tells that the reported attempt is over and may be forgotten.
 	Released bool

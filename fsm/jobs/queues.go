@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm/table"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
@@ -20,25 +21,25 @@ const waitersPerRecord = 10_000
 // Queues are who waits for which card, ordered by rank and then by job. None is empty,
 // and none is ever changed in place: a snapshot may hold it.
 type Queues struct {
-	byGPU *table.Table[cluster.GPUID, []cluster.Waiter]
+	byGPU *table.Table[cluster.GPUID, []dispatch.Waiter]
 }
 
 // NewQueues returns queues in which nobody waits.
 func NewQueues(h *table.Hash) Queues {
-	return Queues{table.New(h, table.Of[cluster.GPUID, []cluster.Waiter]{
+	return Queues{table.New(h, table.Of[cluster.GPUID, []dispatch.Waiter]{
 		Kind: table.Queue, Key: table.Text[cluster.GPUID], Compare: cmp.Compare[cluster.GPUID],
-		Record: func(gpu cluster.GPUID, q []cluster.Waiter) proto.Message { return queueRecord(gpu, q) },
+		Record: func(gpu cluster.GPUID, q []dispatch.Waiter) proto.Message { return queueRecord(gpu, q) },
 	})}
 }
 
 // Of returns who waits for a card, in order.
-func (q *Queues) Of(gpu cluster.GPUID) []cluster.Waiter { return q.byGPU.Get(gpu) }
+func (q *Queues) Of(gpu cluster.GPUID) []dispatch.Waiter { return q.byGPU.Get(gpu) }
 
 // All are the queues by card. They are not to be changed.
-func (q *Queues) All() map[cluster.GPUID][]cluster.Waiter { return q.byGPU.Rows() }
+func (q *Queues) All() map[cluster.GPUID][]dispatch.Waiter { return q.byGPU.Rows() }
 
 // Set puts a queue in the place of a card's; it is not to be changed after.
-func (q *Queues) Set(gpu cluster.GPUID, waiters []cluster.Waiter) {
+func (q *Queues) Set(gpu cluster.GPUID, waiters []dispatch.Waiter) {
 	if len(waiters) == 0 {
 		q.byGPU.Drop(gpu)
 		return
@@ -52,7 +53,7 @@ func (q *Queues) Leave(j *cluster.Job) {
 		return
 	}
 	all := q.byGPU.Get(j.Queue)
-	switch i := slices.IndexFunc(all, func(w cluster.Waiter) bool { return w.Job == j.ID }); {
+	switch i := slices.IndexFunc(all, func(w dispatch.Waiter) bool { return w.Job == j.ID }); {
 	case i == 0:
 		q.Set(j.Queue, all[1:])
 	case i > 0:
@@ -66,7 +67,7 @@ func (q *Queues) Leave(j *cluster.Job) {
 // pass over the queue and not one each.
 type edit struct {
 	drop map[cluster.JobID]struct{}
-	add  []cluster.Waiter
+	add  []dispatch.Waiter
 }
 
 // Edits are the edits of queues by card.
@@ -76,7 +77,7 @@ type Edits map[cluster.GPUID]*edit
 func (es Edits) Drop(gpu cluster.GPUID, id cluster.JobID) { es.of(gpu).drop[id] = struct{}{} }
 
 // Add puts a waiter into the queue of a card.
-func (es Edits) Add(gpu cluster.GPUID, w cluster.Waiter) { es.of(gpu).add = append(es.of(gpu).add, w) }
+func (es Edits) Add(gpu cluster.GPUID, w dispatch.Waiter) { es.of(gpu).add = append(es.of(gpu).add, w) }
 
 func (es Edits) of(gpu cluster.GPUID) *edit {
 	if es[gpu] == nil {
@@ -89,8 +90,8 @@ func (es Edits) of(gpu cluster.GPUID) *edit {
 func (q *Queues) Commit(es Edits) {
 	for _, gpu := range table.SortedKeys(es) {
 		e, old := es[gpu], q.byGPU.Get(gpu)
-		slices.SortFunc(e.add, cluster.Waiter.Compare)
-		next := make([]cluster.Waiter, 0, len(old)+len(e.add))
+		slices.SortFunc(e.add, dispatch.Waiter.Compare)
+		next := make([]dispatch.Waiter, 0, len(old)+len(e.add))
 		add := e.add
 		for _, w := range old {
 			if _, gone := e.drop[w.Job]; gone {
@@ -120,12 +121,12 @@ func (q *Queues) Each(w *table.Writer) {
 func (q *Queues) Load(gpu cluster.GPUID, m *logv1.Queue) {
 	all := q.byGPU.Get(gpu)
 	for _, w := range m.Waiters {
-		all = append(all, cluster.Waiter{Job: cluster.JobID(w.Job), Rank: w.Rank})
+		all = append(all, dispatch.Waiter{Job: cluster.JobID(w.Job), Rank: w.Rank})
 	}
 	q.Set(gpu, all)
 }
 
-func queueRecord(g cluster.GPUID, q []cluster.Waiter) *logv1.Queue {
+func queueRecord(g cluster.GPUID, q []dispatch.Waiter) *logv1.Queue {
 	m := &logv1.Queue{Gpu: string(g), Waiters: make([]*logv1.Waiter, 0, len(q))}
 	for _, w := range q {
 		m.Waiters = append(m.Waiters, &logv1.Waiter{Job: uint64(w.Job), Rank: w.Rank})

@@ -8,20 +8,20 @@ import (
 	"fmt"
 	"strings"
 
-	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
-
 	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm/command"
 	"github.com/berth-scheduler/berth/fsm/table"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // rules are what administrators said of nodes.
 type rules struct {
 	parts    *table.Table[string, *cluster.Partition]
-	reserved cluster.Reservations // by name; replaced, never changed
+	reserved dispatch.Reservations // by name; replaced, never changed
 	unshared cluster.SharingSwitches
 	digests  digests
 }
@@ -33,7 +33,7 @@ type Fleet struct {
 	rest  Rest
 
 	// What follows is made from the above and from the jobs, and never stored.
-	ledger  *cluster.Ledger
+	ledger  *dispatch.Ledger
 	gpuJobs map[cluster.GPUID][]cluster.JobID // in order; slices are replaced, never changed
 	gpuNode map[cluster.GPUID]cluster.NodeID
 }
@@ -60,7 +60,7 @@ func New(h *table.Hash, rest Rest) *Fleet {
 			Kind: table.Node, Key: table.Text[cluster.NodeID], Compare: cmp.Compare[cluster.NodeID],
 			Record: func(_ cluster.NodeID, n *cluster.Node) proto.Message { return conv.NodeToLog(n) },
 		}),
-		rest: rest, ledger: cluster.NewLedger(nil),
+		rest: rest, ledger: dispatch.NewLedger(nil),
 		gpuJobs: map[cluster.GPUID][]cluster.JobID{}, gpuNode: map[cluster.GPUID]cluster.NodeID{},
 	}
 	f.parts = table.New(h, table.Of[string, *cluster.Partition]{
@@ -167,14 +167,14 @@ func (f *Fleet) NodeOf(gpu cluster.GPUID) cluster.NodeID { return f.gpuNode[gpu]
 func (f *Fleet) On(gpu cluster.GPUID) []cluster.JobID { return f.gpuJobs[gpu] }
 
 // Ledger returns the live ledger: not to be kept.
-func (f *Fleet) Ledger() *cluster.Ledger { return f.ledger }
+func (f *Fleet) Ledger() *dispatch.Ledger { return f.ledger }
 
 // Partition returns the partition with a name, nil when there is none.
 func (f *rules) Partition(name string) *cluster.Partition { return f.parts.Get(name) }
 
 // Reservations returns the reservations by name. The slice is replaced, never
 // changed, when one of them does.
-func (f *rules) Reservations() cluster.Reservations { return f.reserved }
+func (f *rules) Reservations() dispatch.Reservations { return f.reserved }
 
 // SharingOff returns where sharing is switched off, by place.
 func (f *rules) SharingOff() cluster.SharingSwitches { return f.unshared }

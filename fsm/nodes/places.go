@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 )
 
 // InPartition reports whether a card belongs to p.
@@ -68,7 +69,7 @@ func (f *Fleet) OutsideQueue(j *cluster.Job, gpu cluster.GPUID) cluster.Reason {
 
 // Elsewhere tells why a job may not lie on a berth, the zero Reason when it may:
 // its nodes are not what it asks for, or reservations keep it away.
-func (f *Fleet) Elsewhere(j *cluster.Job, st *cluster.Start) cluster.Reason {
+func (f *Fleet) Elsewhere(j *cluster.Job, st *dispatch.Start) cluster.Reason {
 	if j.Spec.Where == nil && len(f.reserved) == 0 {
 		return cluster.Reason{}
 	}
@@ -153,7 +154,7 @@ func (f *Fleet) Strangers(j *cluster.Job, b *cluster.Berth) cluster.Reason {
 
 // Unlike tells where a start gives the job something else than it asked
 // for.
-func (f *Fleet) Unlike(j *cluster.Job, st *cluster.Start) cluster.Reason {
+func (f *Fleet) Unlike(j *cluster.Job, st *dispatch.Start) cluster.Reason {
 	if j.Spec.Node != "" && j.Spec.Node != st.Berth.Node {
 		return Stale("node %s was planned, %s is asked for", st.Berth.Node, j.Spec.Node)
 	}
@@ -192,7 +193,7 @@ func (f *Fleet) unlikeBerth(j *cluster.Job, b *cluster.Berth) cluster.Reason {
 
 // unlikeGang tells where the nodes of a start are not what the job asked for:
 // as many, each once, with GPUs of one type.
-func (f *Fleet) unlikeGang(j *cluster.Job, st *cluster.Start) cluster.Reason {
+func (f *Fleet) unlikeGang(j *cluster.Job, st *dispatch.Start) cluster.Reason {
 	if n := 1 + len(st.Rest); n != j.Spec.NodeCount() {
 		return Stale("%d nodes were planned, %d are asked for", n, j.Spec.NodeCount())
 	}
@@ -217,7 +218,7 @@ func (f *Fleet) unlikeGang(j *cluster.Job, st *cluster.Start) cluster.Reason {
 }
 
 // Immovable returns why j may not wait for a card, the zero Reason when it may.
-func (f *Fleet) Immovable(j *cluster.Job, m *cluster.QueueMove) cluster.Reason {
+func (f *Fleet) Immovable(j *cluster.Job, m *dispatch.QueueMove) cluster.Reason {
 	n := f.nodes.Get(f.gpuNode[m.GPU])
 	switch {
 	case n == nil:

@@ -2,6 +2,7 @@ package nodes
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm/command"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -63,8 +64,8 @@ func (f *Fleet) MarkShared() {
 }
 
 // PutReservation puts a reservation in the place of the one with its name.
-func (f *rules) PutReservation(r *cluster.Reservation) {
-	out := make(cluster.Reservations, 0, len(f.reserved)+1)
+func (f *rules) PutReservation(r *dispatch.Reservation) {
+	out := make(dispatch.Reservations, 0, len(f.reserved)+1)
 	placed := false
 	for _, o := range f.reserved {
 		if !placed && o.Name >= r.Name {
@@ -83,7 +84,7 @@ func (f *rules) PutReservation(r *cluster.Reservation) {
 
 // DropReservation forgets a reservation.
 func (f *rules) DropReservation(name string) {
-	out := make(cluster.Reservations, 0, len(f.reserved))
+	out := make(dispatch.Reservations, 0, len(f.reserved))
 	for _, o := range f.reserved {
 		if o.Name != name {
 			out = append(out, o)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/hostnames"
 	"github.com/berth-scheduler/berth/fsm/command"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
@@ -120,7 +121,7 @@ func (o *Outbox) notify(at command.Entry, j *cluster.Job, array *Array, e cluste
 	}
 	from := j.Eligible
 	if a := j.Last(); a != nil && (!j.State.Waiting() || e == cluster.MailRequeue) {
-		n.Attempt, n.Nodes = a.No, Clip(cluster.FoldNames(a.NodeIDs()), maxNoticeNodes)
+		n.Attempt, n.Nodes = a.No, Clip(hostnames.Fold(a.NodeIDs()), maxNoticeNodes)
 		if x := a.Exit; x != nil && a.State.Terminal() {
 			n.ExitCode, n.Signal = &x.Code, x.Signal
 		}

@@ -2,6 +2,7 @@ package site
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm/command"
 	"github.com/berth-scheduler/berth/fsm/jobs"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
@@ -103,8 +104,8 @@ func (s *Staff) setReservation(c *logv1.SetReservation) command.Result {
 			s.fleet.DropReservation(o.Name)
 		}
 	}
-	if old == nil && len(s.fleet.Reservations()) >= cluster.MaxReservations {
-		return command.Refuse(cluster.CodeExhausted, "there are %d reservations, at most %d are allowed", len(s.fleet.Reservations()), cluster.MaxReservations)
+	if old == nil && len(s.fleet.Reservations()) >= dispatch.MaxReservations {
+		return command.Refuse(cluster.CodeExhausted, "there are %d reservations, at most %d are allowed", len(s.fleet.Reservations()), dispatch.MaxReservations)
 	}
 	r.Revision = s.at.Index
 	s.fleet.PutReservation(r)

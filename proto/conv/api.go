@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
@@ -13,7 +14,7 @@ import (
 // nil. What only the coordinator's loops know (last contact, gossip, measured
 // values, jobs) is the caller's to add; until then measured values are -1. Cards
 // are in the order of their index.
-func NodeToAPI(n *cluster.Node, led *cluster.Ledger) *apiv1.Node {
+func NodeToAPI(n *cluster.Node, led *dispatch.Ledger) *apiv1.Node {
 	m := &apiv1.Node{
 		Id: string(n.ID), Address: n.Address, State: n.State.String(), Drain: n.Drain, DrainReason: n.DrainReason,
 		CpuMilli: n.CPUMilli, MemMib: n.MemMiB, Runtimes: n.Runtimes, Version: n.Version, BootId: n.BootID,

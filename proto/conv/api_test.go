@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/cluster/draws"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
@@ -292,7 +293,7 @@ func TestNodeToAPI(t *testing.T) {
 	t.Parallel()
 	n := &cluster.Node{ID: "n1", State: cluster.NodeReady, CPUMilli: 8000, MemMiB: 100,
 		GPUs: []cluster.GPU{{ID: "GPU-a", Index: 2, Type: "H100", MemMiB: 80, SellableMiB: 70, MaxShares: 3, CapMode: "sim"}}}
-	led := cluster.NewLedger([]*cluster.Node{n})
+	led := dispatch.NewLedger([]*cluster.Node{n})
 	led.Take(&cluster.Berth{Node: "n1", CPUMilli: 1000, MemMiB: 10, GPUs: []cluster.GPUShare{{GPU: "GPU-a", Share: cluster.Share{MemMiB: 20, Milli: 300}}}})
 	m := NodeToAPI(n, led)
 	g := m.GetGpus()[0]

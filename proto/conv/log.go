@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
@@ -192,13 +193,13 @@ func gpuSharesFromLog(m []*logv1.GPUShare) []cluster.GPUShare {
 }
 
 // PreemptToLog makes the command of a proposed preemption.
-func PreemptToLog(p *cluster.Preemption) *logv1.PreemptAttempt {
+func PreemptToLog(p *dispatch.Preemption) *logv1.PreemptAttempt {
 	return &logv1.PreemptAttempt{Job: uint64(p.Job), Attempt: p.Attempt, For: uint64(p.For), Why: clip(p.Why, maxDetail)}
 }
 
 // PlanToLog converts a plan; what is unplaced is not stored, and preemptions
 // are commands of their own, see PreemptToLog.
-func PlanToLog(p *cluster.Plan) *logv1.ApplyPlan {
+func PlanToLog(p *dispatch.Plan) *logv1.ApplyPlan {
 	m := &logv1.ApplyPlan{BaseIndex: p.BaseIndex}
 	for i := range p.Starts {
 		s := &p.Starts[i]
@@ -216,16 +217,16 @@ func PlanToLog(p *cluster.Plan) *logv1.ApplyPlan {
 }
 
 // PlanFromLog converts back.
-func PlanFromLog(m *logv1.ApplyPlan) cluster.Plan {
-	p := cluster.Plan{BaseIndex: m.GetBaseIndex()}
+func PlanFromLog(m *logv1.ApplyPlan) dispatch.Plan {
+	p := dispatch.Plan{BaseIndex: m.GetBaseIndex()}
 	for _, s := range m.GetStarts() {
-		p.Starts = append(p.Starts, cluster.Start{
+		p.Starts = append(p.Starts, dispatch.Start{
 			Job: cluster.JobID(s.Job), Attempt: s.Attempt, Berth: BerthFromLog(s.Berth), Estimate: EstimateFromLog(s.Estimate),
 			Why: s.Why, Overtook: s.Overtook, Rest: berthsFromLog(s.Rest), Port: uint16(s.Port), Secret: cluster.Secret(s.Secret),
 		})
 	}
 	for _, v := range m.GetMoves() {
-		p.Moves = append(p.Moves, cluster.QueueMove{
+		p.Moves = append(p.Moves, dispatch.QueueMove{
 			Job: cluster.JobID(v.Job), GPU: cluster.GPUID(v.Gpu), Rank: v.Rank, EstStart: cluster.Time(v.EstStartUs), Reason: cluster.ReasonCode(v.Reason),
 		})
 	}

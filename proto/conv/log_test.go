@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
@@ -212,7 +213,7 @@ func TestUsageRoundTrip(t *testing.T) {
 func TestPlanRoundTrip(t *testing.T) {
 	t.Parallel()
 	// Why jobs are left out is not stored, nor whom a policy would preempt.
-	placed := func(_ *rapid.T, p *cluster.Plan) { p.Unplaced, p.Preempt = nil, nil }
+	placed := func(_ *rapid.T, p *dispatch.Plan) { p.Unplaced, p.Preempt = nil, nil }
 	roundTrip(t, placed, PlanToLog, sure(PlanFromLog), func() *logv1.ApplyPlan { return new(logv1.ApplyPlan) })
 }
 

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
@@ -23,7 +24,7 @@ func whereToLog(w *cluster.Where) *logv1.Where {
 }
 
 // ReservationToLog converts a reservation.
-func ReservationToLog(r *cluster.Reservation) *logv1.Reservation {
+func ReservationToLog(r *dispatch.Reservation) *logv1.Reservation {
 	m := &logv1.Reservation{
 		Name: r.Name, Revision: r.Revision, StartUs: int64(r.Start), DurationUs: r.Duration.Microseconds(), Repeat: string(r.Repeat),
 		Nodes: r.Nodes.String(), Users: r.Users, Accounts: r.Accounts, Maint: r.Maint, Features: r.Features, Comment: r.Comment,
@@ -36,13 +37,13 @@ func ReservationToLog(r *cluster.Reservation) *logv1.Reservation {
 
 // ReservationFromLog converts back. One that Reservation.Check refuses is an
 // error.
-func ReservationFromLog(m *logv1.Reservation) (*cluster.Reservation, error) {
+func ReservationFromLog(m *logv1.Reservation) (*dispatch.Reservation, error) {
 	nodes, err := cluster.ParseHostList(m.GetNodes())
 	if err != nil {
 		return nil, err
 	}
-	r := &cluster.Reservation{
-		Name: m.GetName(), Revision: m.GetRevision(), Start: cluster.Time(m.GetStartUs()), Duration: us(m.GetDurationUs()), Repeat: cluster.Repeat(m.GetRepeat()),
+	r := &dispatch.Reservation{
+		Name: m.GetName(), Revision: m.GetRevision(), Start: cluster.Time(m.GetStartUs()), Duration: us(m.GetDurationUs()), Repeat: dispatch.Repeat(m.GetRepeat()),
 		Nodes: nodes, Users: m.GetUsers(), Accounts: m.GetAccounts(), Maint: m.GetMaint(), Features: m.GetFeatures(), Comment: m.GetComment(),
 	}
 	for _, g := range m.GetGpus() {
@@ -53,7 +54,7 @@ func ReservationFromLog(m *logv1.Reservation) (*cluster.Reservation, error) {
 
 // ReservationToAPI converts a reservation for users, as of a time; what of it is
 // there now is the caller's to add.
-func ReservationToAPI(r *cluster.Reservation, now cluster.Time) *apiv1.Reservation {
+func ReservationToAPI(r *dispatch.Reservation, now cluster.Time) *apiv1.Reservation {
 	start, end, ok := r.Window(now)
 	return &apiv1.Reservation{
 		Name: r.Name, Start: timestamppb.New(start.Std()), End: timestamppb.New(end.Std()), Repeat: string(r.Repeat), Nodes: r.Nodes.String(),

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
@@ -27,15 +28,15 @@ func genWhere(t *rapid.T, all bool) *cluster.Where {
 	return w
 }
 
-func genReservation(t *rapid.T) *cluster.Reservation {
+func genReservation(t *rapid.T) *dispatch.Reservation {
 	nodes, err := cluster.ParseHostList(rapid.SampledFrom([]string{"n[1-4]", "ALL", "a,b"}).Draw(t, "nodes"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &cluster.Reservation{
+	r := &dispatch.Reservation{
 		Name: rapid.StringMatching(`[a-z][a-z0-9_.-]{0,20}`).Draw(t, "name"), Revision: rapid.Uint64().Draw(t, "revision"),
 		Start: cluster.Time(rapid.Int64Range(1, 1<<52).Draw(t, "start")), Duration: time.Duration(rapid.IntRange(1, 86400).Draw(t, "seconds")) * time.Second,
-		Repeat: rapid.SampledFrom([]cluster.Repeat{"", cluster.RepeatDaily, cluster.RepeatWeekly}).Draw(t, "repeat"), Nodes: nodes,
+		Repeat: rapid.SampledFrom([]dispatch.Repeat{"", dispatch.RepeatDaily, dispatch.RepeatWeekly}).Draw(t, "repeat"), Nodes: nodes,
 		Maint: rapid.Bool().Draw(t, "maint"), Features: rapid.SampledFrom([]string{"", "a100"}).Draw(t, "features"), Comment: rapid.StringN(0, 20, 80).Draw(t, "comment"),
 	}
 	if rapid.Bool().Draw(t, "cards") {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
@@ -15,7 +16,7 @@ import (
 type Sharer struct {
 	Job    cluster.JobID // 0 for one that does not lie there yet
 	util   float64       // alone, of the card
-	temper cluster.Temper
+	temper dispatch.Temper
 	owner  *cluster.Owner
 }
 
@@ -23,8 +24,8 @@ type Sharer struct {
 const maxMates = 8
 
 // slowdowns appends how many times longer each of a set takes than alone. See
-// cluster.Interference.
-func slowdowns(x *cluster.Interference, s *cluster.Sharing, set []Sharer, out []float64) []float64 {
+// dispatch.Interference.
+func slowdowns(x *dispatch.Interference, s *dispatch.Sharing, set []Sharer, out []float64) []float64 {
 	for i := range set {
 		v := &set[i]
 		slow, all, pairs := 1.0, 0.0, 0.0
@@ -69,7 +70,7 @@ func (v *Verdict) Against() bool {
 }
 
 // Words say why, with the numbers that decided. s is nil for a crowd.
-func (v *Verdict) Words(s *cluster.Sharing, limitMilli int64) string {
+func (v *Verdict) Words(s *dispatch.Sharing, limitMilli int64) string {
 	switch {
 	case v.Strange != nil:
 		return fmt.Sprintf("GPU %s, capped by %s, is shared %s; job %d there is not of them", v.Strange.ID, orNothing(v.Strange.CapMode), v.Strange.Scope.Among(), v.of)
@@ -85,7 +86,7 @@ func (v *Verdict) Words(s *cluster.Sharing, limitMilli int64) string {
 
 // Judge tells what speaks against a newcomer on a card where others lie; set
 // is scratch.
-func Judge(x *cluster.Interference, s *cluster.Sharing, on []Sharer, newcomer Sharer, limitMilli int64) Verdict {
+func Judge(x *dispatch.Interference, s *dispatch.Sharing, on []Sharer, newcomer Sharer, limitMilli int64) Verdict {
 	switch { // strangers are sent away before, see strangers
 	case len(on) == 0 || s == nil || limitMilli <= 0:
 		return Verdict{}
@@ -109,7 +110,7 @@ func Judge(x *cluster.Interference, s *cluster.Sharing, on []Sharer, newcomer Sh
 
 // SharerOf is a job as one of those who share a card of which it takes so much of the
 // compute; id is 0 while it does not lie there.
-func SharerOf(x *cluster.Interference, j *cluster.Job, id cluster.JobID, milli int64) Sharer {
+func SharerOf(x *dispatch.Interference, j *cluster.Job, id cluster.JobID, milli int64) Sharer {
 	m := Sharer{Job: id, util: float64(min(max(milli, 0), cluster.WholeGPU)) / cluster.WholeGPU, owner: &j.Owner}
 	if x != nil {
 		m.temper = x.Jobs[j.Spec.Signature]

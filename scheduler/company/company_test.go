@@ -5,26 +5,27 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 )
 
 // TestVerdictOfThree: with three on a card the limit is held against each of them, and
 // the one that it hits worst is named.
 func TestVerdictOfThree(t *testing.T) {
 	t.Parallel()
-	know := &cluster.Interference{MaxBend: 1.6, BandwidthPerUtil: 1}
+	know := &dispatch.Interference{MaxBend: 1.6, BandwidthPerUtil: 1}
 	for _, c := range []struct {
 		name     string
-		s        cluster.Sharing
+		s        dispatch.Sharing
 		on       []float64 // utilizations of jobs 1, 2 …
 		newcomer float64
 		against  bool
 		of       cluster.JobID
 		slowdown float64
 	}{
-		{"two within it", cluster.Sharing{Bandwidth: 3}, []float64{0.5}, 0.5, false, 0, 0},
-		{"three beyond: 1 + 3·0.2", cluster.Sharing{Bandwidth: 3}, []float64{0.4, 0.4}, 0.4, true, 1, 1.6},
-		{"the newcomer itself is hit worst", cluster.Sharing{Compute: 2}, []float64{0.5, 0.5}, 1, true, 0, 3},
-		{"one of those there is", cluster.Sharing{Compute: 2}, []float64{0.2, 1}, 0.5, true, 2, 1 + 2*0.2 + 2*0.5},
+		{"two within it", dispatch.Sharing{Bandwidth: 3}, []float64{0.5}, 0.5, false, 0, 0},
+		{"three beyond: 1 + 3·0.2", dispatch.Sharing{Bandwidth: 3}, []float64{0.4, 0.4}, 0.4, true, 1, 1.6},
+		{"the newcomer itself is hit worst", dispatch.Sharing{Compute: 2}, []float64{0.5, 0.5}, 1, true, 0, 3},
+		{"one of those there is", dispatch.Sharing{Compute: 2}, []float64{0.2, 1}, 0.5, true, 2, 1 + 2*0.2 + 2*0.5},
 	} {
 		var on []Sharer
 		for i, u := range c.on {

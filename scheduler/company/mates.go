@@ -2,6 +2,7 @@ package company
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
@@ -17,7 +18,7 @@ type Mate struct {
 // Slowdowns appends to out how many times longer each of a set is predicted to
 // take, were it to share a GPU like gpu, than alone. It returns false when
 // nothing is known of sharing such a GPU, and for sets of more than eight.
-func Slowdowns(know *cluster.Interference, gpu *cluster.GPU, set []Mate, out []float64) ([]float64, bool) {
+func Slowdowns(know *dispatch.Interference, gpu *cluster.GPU, set []Mate, out []float64) ([]float64, bool) {
 	s := know.SharingOn(gpu)
 	if s == nil || len(set) > maxMates {
 		return out, false
@@ -35,7 +36,7 @@ func Slowdowns(know *cluster.Interference, gpu *cluster.GPU, set []Mate, out []f
 // to be slowed down beyond Policy.MaxSlowdownMilli. Where nothing was learned,
 // or no limit is set, only the first counts. It is the rule of Schedule, for
 // other policies.
-func Bears(know *cluster.Interference, gpu *cluster.GPU, on []Mate, newcomer Mate, pol *rules.Policy) bool {
+func Bears(know *dispatch.Interference, gpu *cluster.GPU, on []Mate, newcomer Mate, pol *rules.Policy) bool {
 	for i := range on {
 		if gpu.Scope != cluster.ScopeAnyone && !gpu.Scope.Allows(on[i].Owner, newcomer.Owner) {
 			return false
@@ -57,7 +58,7 @@ func Bears(know *cluster.Interference, gpu *cluster.GPU, on []Mate, newcomer Mat
 	return !v.Against()
 }
 
-func (m *Mate) mate(know *cluster.Interference) Sharer {
+func (m *Mate) mate(know *dispatch.Interference) Sharer {
 	milli := min(max(m.Milli, 0), cluster.WholeGPU)
 	return Sharer{Job: m.Job, util: float64(milli) / cluster.WholeGPU, temper: know.Jobs[m.Signature]}
 }

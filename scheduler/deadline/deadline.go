@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	"github.com/berth-scheduler/berth/scheduler/say"
 )
@@ -40,7 +41,7 @@ type Check struct {
 // nine in ten such predictions stay below, at most its time limit. Who would miss
 // its deadline behind jobs that snap.Terms call preemptible is laid where they
 // make room; see yields.
-func Admit(snap *cluster.Snapshot, jobs []*cluster.Job, pol rules.Policy) *cluster.Error {
+func Admit(snap *dispatch.Snapshot, jobs []*cluster.Job, pol rules.Policy) *cluster.Error {
 	if !slices.ContainsFunc(jobs, func(j *cluster.Job) bool { return j.Spec.Deadline > 0 }) {
 		return nil
 	}
@@ -91,7 +92,7 @@ type demand struct {
 	clears bool // somebody may make room
 	nodeOf map[cluster.GPUID]cluster.NodeID
 	node   map[cluster.NodeID]*cluster.Node
-	rs     cluster.Reservations
+	rs     dispatch.Reservations
 }
 
 type slot struct {
@@ -107,7 +108,7 @@ type slot struct {
 
 // NewDemand looks at what runs. margin is how much longer making room may take
 // than its grace.
-func NewDemand(snap *cluster.Snapshot, pol *rules.Policy, margin time.Duration) *demand {
+func NewDemand(snap *dispatch.Snapshot, pol *rules.Policy, margin time.Duration) *demand {
 	d := &demand{
 		pol: pol, now: int64(snap.Now), slots: map[string][]slot{}, nodes: map[string][]slotNode{}, at: map[string]map[cluster.NodeID]int{},
 		reps: map[string]*cluster.GPU{}, nodeOf: map[cluster.GPUID]cluster.NodeID{},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	"github.com/berth-scheduler/berth/scheduler/say"
 )
@@ -22,7 +23,7 @@ type holding struct {
 
 // holders finds who holds each GPU and until when, and until when if those make
 // room that may.
-func (d *demand) holders(snap *cluster.Snapshot, margin time.Duration) map[cluster.GPUID]*holding {
+func (d *demand) holders(snap *dispatch.Snapshot, margin time.Duration) map[cluster.GPUID]*holding {
 	out := map[cluster.GPUID]*holding{}
 	for _, j := range snap.Running {
 		a := j.Live()
@@ -54,7 +55,7 @@ func (d *demand) holders(snap *cluster.Snapshot, margin time.Duration) map[clust
 
 // clearsAt is when a running job is gone if it is asked to make room for a
 // deadline now; ok is false for one that is not asked.
-func clearsAt(j *cluster.Job, snap *cluster.Snapshot, margin time.Duration) (at int64, ok bool) {
+func clearsAt(j *cluster.Job, snap *dispatch.Snapshot, margin time.Duration) (at int64, ok bool) {
 	if !snap.Terms[j.ID].Preemptible || j.Unpreemptible(snap.Now) != "" {
 		return 0, false
 	}
@@ -146,13 +147,13 @@ func (c *Check) serves(j *cluster.Job, o *Check) bool {
 }
 
 // YieldsFor asks those to make room who must for a job with a deadline, each once.
-func YieldsFor(due *cluster.Job, by []*cluster.Job, asked map[cluster.JobID]struct{}) (out []cluster.Preemption) {
+func YieldsFor(due *cluster.Job, by []*cluster.Job, asked map[cluster.JobID]struct{}) (out []dispatch.Preemption) {
 	for _, j := range by {
 		if _, twice := asked[j.ID]; twice {
 			continue
 		}
 		asked[j.ID] = struct{}{}
-		out = append(out, cluster.Preemption{Job: j.ID, Attempt: j.Live().No, For: due.ID, Why: "it was promised its end by " + say.Clock(due.Spec.Deadline)})
+		out = append(out, dispatch.Preemption{Job: j.ID, Attempt: j.Live().No, For: due.ID, Why: "it was promised its end by " + say.Clock(due.Spec.Deadline)})
 	}
 	return out
 }

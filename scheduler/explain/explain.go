@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/company"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	"github.com/berth-scheduler/berth/scheduler/say"
@@ -27,7 +28,7 @@ type Explanation struct {
 
 // Why says why job waits, worst first, from every GPU of the snapshot. It
 // is for a user who asks about one job; passes never call it.
-func Why(snap *cluster.Snapshot, job *cluster.Job, pol rules.Policy, by Passes) []Explanation {
+func Why(snap *dispatch.Snapshot, job *cluster.Job, pol rules.Policy, by Passes) []Explanation {
 	if len(snap.Nodes) == 0 {
 		return []Explanation{{Reason: cluster.Reason{Code: cluster.ReasonNoNodes, Detail: "no node is registered; the job starts when one joins that can run it"}}}
 	}
@@ -66,7 +67,7 @@ func Why(snap *cluster.Snapshot, job *cluster.Job, pol rules.Policy, by Passes) 
 	return out
 }
 
-func newExplainer(snap *cluster.Snapshot, job *cluster.Job, pol rules.Policy, by Passes) *explainer {
+func newExplainer(snap *dispatch.Snapshot, job *cluster.Job, pol rules.Policy, by Passes) *explainer {
 	x := &explainer{snap: snap, job: job, pol: pol, by: by, on: map[cluster.GPUID][]*cluster.Job{}, spares: map[cluster.JobID]*rules.Sparing{}}
 	x.cpu, x.mem = rules.HostOf(job, &pol)
 	for _, r := range snap.Running {
@@ -132,7 +133,7 @@ type finding struct {
 }
 
 type explainer struct {
-	snap     *cluster.Snapshot
+	snap     *dispatch.Snapshot
 	job      *cluster.Job
 	pol      rules.Policy
 	by       Passes
@@ -296,7 +297,7 @@ func (x *explainer) gpu(n *cluster.Node, g *cluster.GPU) bool {
 }
 
 // lack says what a need misses on one GPU, "" for nothing, and how much.
-func (x *explainer) lack(g *cluster.GPU, nd *rules.Need, u *cluster.GPUUse) (code cluster.ReasonCode, short int64, what string) {
+func (x *explainer) lack(g *cluster.GPU, nd *rules.Need, u *dispatch.GPUUse) (code cluster.ReasonCode, short int64, what string) {
 	switch {
 	case u.Shares > 0 && g.Unshared != "" && !x.job.Spec.Exclusive:
 		return cluster.ReasonSharing, x.longest(g), "is taken, and " + g.Unshared
@@ -323,7 +324,7 @@ func (x *explainer) lack(g *cluster.GPU, nd *rules.Need, u *cluster.GPUUse) (cod
 }
 
 // judge tells what those on a card speak against the job.
-func (x *explainer) judge(g *cluster.GPU, nd *rules.Need) (company.Verdict, *cluster.Sharing) {
+func (x *explainer) judge(g *cluster.GPU, nd *rules.Need) (company.Verdict, *dispatch.Sharing) {
 	know := x.snap.Interference
 	s := know.SharingOn(g)
 	if nd.Way != rules.WayShare || s == nil && g.Scope == cluster.ScopeAnyone {
@@ -403,7 +404,7 @@ func (x *explainer) queue() {
 		return
 	}
 	q := x.snap.Queues[x.job.Queue]
-	at := slices.IndexFunc(q, func(w cluster.Waiter) bool { return w.Job == x.job.ID })
+	at := slices.IndexFunc(q, func(w dispatch.Waiter) bool { return w.Job == x.job.ID })
 	if at < 0 {
 		return
 	}
@@ -426,9 +427,9 @@ func (x *explainer) queue() {
 // queue.
 type Passes struct {
 	// Schedule makes one.
-	Schedule func(*cluster.Snapshot, rules.Policy) cluster.Plan
+	Schedule func(*dispatch.Snapshot, rules.Policy) dispatch.Plan
 	// Before finds out who has the nodes on which a job would start, were it alone in
 	// waiting, by a pass over all who wait: for whom they are kept, or who starts there; 0
 	// when it starts itself.
-	Before func(snap *cluster.Snapshot, job *cluster.Job, alone *cluster.Plan, pol rules.Policy) (before cluster.JobID, kept bool)
+	Before func(snap *dispatch.Snapshot, job *cluster.Job, alone *dispatch.Plan, pol rules.Policy) (before cluster.JobID, kept bool)
 }

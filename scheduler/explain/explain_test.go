@@ -10,6 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/cluster/draws"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
@@ -34,10 +36,10 @@ func TestRoomOfQuotasAsNaive(t *testing.T) {
 	t.Parallel()
 	now := cluster.Time(1_700_000_000_000_000)
 	rapid.Check(t, func(t *rapid.T) {
-		u := cluster.Subject{User: true, UID: 1}
-		l := cluster.Limits{GPUMilli: rapid.Int64Range(1, 8).Draw(t, "thousands") * 500, Running: int64(rapid.IntRange(0, 4).Draw(t, "running"))}
-		lim := cluster.NewLimiter(nil, map[cluster.Subject]*cluster.Quota{u: {Subject: u, Limits: l}}, nil)
-		snap := &cluster.Snapshot{Now: now, Limits: lim}
+		u := accounting.Subject{User: true, UID: 1}
+		l := accounting.Limits{GPUMilli: rapid.Int64Range(1, 8).Draw(t, "thousands") * 500, Running: int64(rapid.IntRange(0, 4).Draw(t, "running"))}
+		lim := accounting.NewLimiter(nil, map[accounting.Subject]*accounting.Quota{u: {Subject: u, Limits: l}}, nil)
+		snap := &dispatch.Snapshot{Now: now, Limits: lim}
 		type run struct {
 			milli int64
 			ends  time.Duration
@@ -51,7 +53,7 @@ func TestRoomOfQuotasAsNaive(t *testing.T) {
 				Attempts: []cluster.Attempt{{No: 1, State: cluster.JobRunning, Started: now, Placed: now, GPUMilli: r.milli, Berth: cluster.Berth{Node: "n", GPUs: []cluster.GPUShare{{GPU: "g", Share: cluster.Share{Milli: r.milli}}}}}}}
 			if r.mine {
 				j.Owner.UID = 1
-				lim.Count(cluster.HolderOf(j), 1, 1, r.milli)
+				lim.Count(accounting.HolderOf(j), 1, 1, r.milli)
 			}
 			snap.Running = append(snap.Running, j)
 		}
@@ -89,7 +91,7 @@ func TestRoomOfQuotasAsNaive(t *testing.T) {
 func TestUseThatDecays(t *testing.T) {
 	t.Parallel()
 	now := cluster.Time(1_700_000_000_000_000)
-	u := cluster.Subject{User: true, UID: 1}
+	u := accounting.Subject{User: true, UID: 1}
 	hour := cluster.GPUTime(time.Hour.Microseconds())
 	for _, c := range []struct {
 		name string
@@ -100,9 +102,9 @@ func TestUseThatDecays(t *testing.T) {
 		{"just spent", 10 * hour, 0, 0}, {"twice as much", 20 * hour, 0, 24 * time.Hour}, {"four times", 40 * hour, 0, 48 * time.Hour},
 		{"ten hours more run", 10 * hour, 10 * time.Hour, 24 * time.Hour}, {"thirty more", 10 * hour, 30 * time.Hour, 48 * time.Hour},
 	} {
-		lim := cluster.NewLimiter(nil, map[cluster.Subject]*cluster.Quota{u: {Subject: u, Limits: cluster.Limits{GPUTime: 10 * hour}}},
-			func(cluster.Subject, cluster.Period) cluster.GPUTime { return c.used })
-		snap := &cluster.Snapshot{Now: now, Limits: lim}
+		lim := accounting.NewLimiter(nil, map[accounting.Subject]*accounting.Quota{u: {Subject: u, Limits: accounting.Limits{GPUTime: 10 * hour}}},
+			func(accounting.Subject, accounting.Period) cluster.GPUTime { return c.used })
+		snap := &dispatch.Snapshot{Now: now, Limits: lim}
 		if c.runs > 0 {
 			snap.Running = []*cluster.Job{{ID: 1, State: cluster.JobRunning, Owner: cluster.Owner{UID: 1}, Spec: &cluster.Spec{GPUs: 1, TimeLimit: c.runs},
 				Attempts: []cluster.Attempt{{No: 1, State: cluster.JobRunning, Started: now, Placed: now, GPUMilli: cluster.WholeGPU, Berth: cluster.Berth{Node: "n", GPUs: []cluster.GPUShare{{GPU: "g", Share: cluster.Share{Milli: 1000}}}}}}}}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	"github.com/berth-scheduler/berth/scheduler/say"
 )
@@ -34,7 +35,7 @@ const mostAhead = 256
 // When finds the place where job is likely to start, and when: that of
 // its queue, or the place that is free first. ok is false when no node that
 // takes jobs could ever run it. Like Why it is for a user who asks.
-func When(snap *cluster.Snapshot, job *cluster.Job, pol rules.Policy, by Passes) (f Forecast, ok bool) {
+func When(snap *dispatch.Snapshot, job *cluster.Job, pol rules.Policy, by Passes) (f Forecast, ok bool) {
 	if job.Spec.WholeNodes() { // a share's forecast would come too soon
 		return f, false
 	}
@@ -106,7 +107,7 @@ type leave struct {
 // stage is what a node has free at one instant of the play.
 type stage struct {
 	cpu, mem int64
-	cards    []cluster.GPUUse
+	cards    []dispatch.GPUUse
 	blocked  []bool // somebody who stands earlier waits for the card
 }
 
@@ -124,7 +125,7 @@ func (s *stage) change(b *cluster.Berth, sign int64) {
 	s.cpu -= sign * b.CPUMilli
 	s.mem -= sign * b.MemMiB
 	for _, gs := range b.GPUs {
-		i := slices.IndexFunc(s.cards, func(u cluster.GPUUse) bool { return u.ID == gs.GPU })
+		i := slices.IndexFunc(s.cards, func(u dispatch.GPUUse) bool { return u.ID == gs.GPU })
 		if i < 0 {
 			continue
 		}
@@ -190,13 +191,13 @@ func (c *clearing) strands(s *stage, j *cluster.Job, on []int, cpu, mem int64) b
 			takes++
 		}
 	}
-	u := cluster.NodeUse{CPUMilli: s.cpu, MemMiB: s.mem}
-	whole := cluster.NodeUse{CPUMilli: c.node.CPUMilli, MemMiB: c.node.MemMiB}
+	u := dispatch.NodeUse{CPUMilli: s.cpu, MemMiB: s.mem}
+	whole := dispatch.NodeUse{CPUMilli: c.node.CPUMilli, MemMiB: c.node.MemMiB}
 	sp := rules.SpareOf(&whole, len(c.node.GPUs), &c.x.pol)
 	return sp.Strands(&u, idle, takes, cpu, mem) && !rules.BulkyEver(c.x.snap.Nodes, &c.node.GPUs[on[0]], j, &c.x.pol)
 }
 
-func (c *clearing) holds(u *cluster.GPUUse, g *cluster.GPU, j *cluster.Job, alone bool) bool {
+func (c *clearing) holds(u *dispatch.GPUUse, g *cluster.GPU, j *cluster.Job, alone bool) bool {
 	nd, _ := c.x.need(j, g)
 	switch {
 	case nd.Way == rules.WayNone || u.FreeShares() < 1:
@@ -271,7 +272,7 @@ func byLeave(a, b leave) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compar
 // order of their places, and how many there are in all.
 func (c *clearing) ahead() (out []*cluster.Job, all int) {
 	type place struct {
-		w   cluster.Waiter
+		w   dispatch.Waiter
 		job *cluster.Job
 	}
 	var ps []place
@@ -415,7 +416,7 @@ func (c *clearing) lacks() string {
 	g := &c.node.GPUs[c.cards[0]]
 	nd, _ := x.need(x.job, g)
 	if c.holds(&s.cards[c.cards[0]], g, x.job, false) && c.strands(&s, x.job, c.cards, x.cpu, x.mem) {
-		return where + ": " + x.keptWords(c.node, &cluster.NodeUse{CPUMilli: c.node.CPUMilli, MemMiB: c.node.MemMiB})
+		return where + ": " + x.keptWords(c.node, &dispatch.NodeUse{CPUMilli: c.node.CPUMilli, MemMiB: c.node.MemMiB})
 	}
 	code, _, what := x.lack(g, &nd, &s.cards[c.cards[0]])
 	if code == "" {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
@@ -27,11 +29,11 @@ type Room struct {
 // again or use has decayed, which halves every half (0: never). gpuMilli is what
 // the job takes of GPUs, in thousandths. ok is false when nothing that is
 // expected makes room. Like Explain it is for a user who asks.
-func LimitRoom(snap *cluster.Snapshot, job *cluster.Job, gpuMilli int64, half time.Duration, pol rules.Policy) (r Room, ok bool) {
+func LimitRoom(snap *dispatch.Snapshot, job *cluster.Job, gpuMilli int64, half time.Duration, pol rules.Policy) (r Room, ok bool) {
 	if snap.Limits == nil {
 		return Room{P50: snap.Now, P90: snap.Now}, true
 	}
-	x := limitRoom{snap: snap, holder: cluster.HolderOf(job), milli: gpuMilli, half: half, pol: &pol}
+	x := limitRoom{snap: snap, holder: accounting.HolderOf(job), milli: gpuMilli, half: half, pol: &pol}
 	var times [2]int64
 	for q := range times {
 		x.words = nil
@@ -46,8 +48,8 @@ func LimitRoom(snap *cluster.Snapshot, job *cluster.Job, gpuMilli int64, half ti
 }
 
 type limitRoom struct {
-	snap   *cluster.Snapshot
-	holder cluster.Holder
+	snap   *dispatch.Snapshot
+	holder accounting.Holder
 	milli  int64
 	half   time.Duration
 	pol    *rules.Policy
@@ -66,7 +68,7 @@ type counted struct {
 func (x *limitRoom) counting(q rules.Quantile) []counted {
 	var out []counted
 	for _, r := range x.snap.Running {
-		if a := r.Live(); a != nil && x.snap.Limits.Together(x.holder, cluster.HolderOf(r)) {
+		if a := r.Live(); a != nil && x.snap.Limits.Together(x.holder, accounting.HolderOf(r)) {
 			milli, _ := a.Rate()
 			out = append(out, counted{rules.EndAt(r, a, q, int64(x.snap.Now), x.pol), r, milli})
 		}
@@ -86,7 +88,7 @@ func (x *limitRoom) ends(q rules.Quantile) (int64, bool) {
 			return 0, false
 		}
 		l := counting[ended]
-		lim.Count(cluster.HolderOf(l.job), 0, -1, -l.milli)
+		lim.Count(accounting.HolderOf(l.job), 0, -1, -l.milli)
 		at, ended = l.at, ended+1
 	}
 	switch {
@@ -102,9 +104,9 @@ func (x *limitRoom) ends(q rules.Quantile) (int64, bool) {
 func (x *limitRoom) budgets(q rules.Quantile) (int64, bool) {
 	now, ok := int64(x.snap.Now), true
 	at := now
-	x.snap.Limits.Overspent(x.holder, func(l *cluster.Limits, used cluster.GPUTime) {
+	x.snap.Limits.Overspent(x.holder, func(l *accounting.Limits, used cluster.GPUTime) {
 		switch {
-		case l.Period != cluster.Decaying:
+		case l.Period != accounting.Decaying:
 			end := l.Period.End(x.snap.Now)
 			at = max(at, int64(end))
 			x.words = append(x.words, fmt.Sprintf("the budget is filled again when the next %s begins, at %s", l.Period, end.Std().Format("2006-01-02 15:04 MST")))

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
@@ -13,7 +15,7 @@ import (
 func TestLimitRoom(t *testing.T) {
 	t.Parallel()
 	now := cluster.TimeOf(time.Date(2026, 11, 18, 12, 0, 0, 0, time.UTC)) // a Wednesday
-	bio := cluster.Subject{Account: "bio"}
+	bio := accounting.Subject{Account: "bio"}
 	running := func(id cluster.JobID, account string, limit time.Duration) *cluster.Job {
 		return &cluster.Job{
 			ID: id, State: cluster.JobRunning, Spec: &cluster.Spec{GPUs: 1, Account: account, TimeLimit: limit, Duration: limit / 2},
@@ -25,7 +27,7 @@ func TestLimitRoom(t *testing.T) {
 	job := &cluster.Job{ID: 9, State: cluster.JobPending, Spec: &cluster.Spec{GPUs: 1, Account: "bio"}}
 	for _, c := range []struct {
 		name     string
-		l        cluster.Limits
+		l        accounting.Limits
 		half     time.Duration
 		used     cluster.GPUTime
 		p50, p90 time.Duration
@@ -33,23 +35,23 @@ func TestLimitRoom(t *testing.T) {
 		never    bool
 	}{
 		{name: "no limit"},
-		{name: "there is room", l: cluster.Limits{Running: 3}},
-		{name: "one must end", l: cluster.Limits{Running: 2}, p50: 30 * time.Minute, p90: time.Hour, words: "job 1 ends, of 2 that count for it"},
-		{name: "both must end", l: cluster.Limits{GPUMilli: 1000}, p50: time.Hour, p90: 2 * time.Hour, words: "2 of the 2 jobs end that count for it, job 1 first"},
-		{name: "it is too large alone", l: cluster.Limits{GPUMilli: 900}, never: true},
-		{name: "the week is spent", l: cluster.Limits{GPUTime: 10, Period: cluster.Weekly}, used: 10, p50: 108 * time.Hour, p90: 108 * time.Hour,
+		{name: "there is room", l: accounting.Limits{Running: 3}},
+		{name: "one must end", l: accounting.Limits{Running: 2}, p50: 30 * time.Minute, p90: time.Hour, words: "job 1 ends, of 2 that count for it"},
+		{name: "both must end", l: accounting.Limits{GPUMilli: 1000}, p50: time.Hour, p90: 2 * time.Hour, words: "2 of the 2 jobs end that count for it, job 1 first"},
+		{name: "it is too large alone", l: accounting.Limits{GPUMilli: 900}, never: true},
+		{name: "the week is spent", l: accounting.Limits{GPUTime: 10, Period: accounting.Weekly}, used: 10, p50: 108 * time.Hour, p90: 108 * time.Hour,
 			words: "the budget is filled again when the next week begins, at 2026-11-23 00:00 UTC"},
-		{name: "use decays", l: cluster.Limits{GPUTime: 1_800_000_000}, half: 24 * time.Hour, used: 1_800_000_000, p50: 48 * time.Hour,
+		{name: "use decays", l: accounting.Limits{GPUTime: 1_800_000_000}, half: 24 * time.Hour, used: 1_800_000_000, p50: 48 * time.Hour,
 			p90: 67 * time.Hour, words: "enough of the use has decayed, which halves in 24h0m0s"},
-		{name: "use never decays", l: cluster.Limits{GPUTime: 10}, used: 10, never: true},
+		{name: "use never decays", l: accounting.Limits{GPUTime: 10}, used: 10, never: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			lim := cluster.NewLimiter(nil, map[cluster.Subject]*cluster.Quota{bio: {Subject: bio, Limits: c.l}},
-				func(cluster.Subject, cluster.Period) cluster.GPUTime { return c.used })
-			snap := &cluster.Snapshot{Now: now, Limits: lim, Running: []*cluster.Job{running(3, "chem", time.Minute), running(2, "bio", 2*time.Hour), running(1, "bio", time.Hour)}}
+			lim := accounting.NewLimiter(nil, map[accounting.Subject]*accounting.Quota{bio: {Subject: bio, Limits: c.l}},
+				func(accounting.Subject, accounting.Period) cluster.GPUTime { return c.used })
+			snap := &dispatch.Snapshot{Now: now, Limits: lim, Running: []*cluster.Job{running(3, "chem", time.Minute), running(2, "bio", 2*time.Hour), running(1, "bio", time.Hour)}}
 			for _, j := range snap.Running {
-				lim.Count(cluster.HolderOf(j), 1, 1, cluster.WholeGPU)
+				lim.Count(accounting.HolderOf(j), 1, 1, cluster.WholeGPU)
 			}
 			r, ok := LimitRoom(snap, job, cluster.WholeGPU, c.half, rules.Default())
 			if ok == c.never {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	"github.com/berth-scheduler/berth/scheduler/say"
 )
@@ -59,7 +60,7 @@ func (x *explainer) room(n *cluster.Node, free []int) {
 
 // strands reports whether the job, on the GPUs that have room, would leave too
 // little of the node to those that stay idle.
-func (x *explainer) strands(n *cluster.Node, u *cluster.NodeUse, free []int) bool {
+func (x *explainer) strands(n *cluster.Node, u *dispatch.NodeUse, free []int) bool {
 	idle, takes := x.idle(n), 0
 	for _, i := range free {
 		if g, ok := x.snap.Ledger.GPU(n.GPUs[i].ID); ok && g.Shares == 0 {
@@ -79,7 +80,7 @@ func (x *explainer) idle(n *cluster.Node) (idle int) {
 	return idle
 }
 
-func (x *explainer) keptWords(n *cluster.Node, u *cluster.NodeUse) string {
+func (x *explainer) keptWords(n *cluster.Node, u *dispatch.NodeUse) string {
 	s := rules.SpareOf(u, len(n.GPUs), &x.pol)
 	return fmt.Sprintf("needs %s and %s of host memory, more than the part of its GPUs (%s and %s each); %d idle keep %s and %s each",
 		say.Cores(x.cpu), say.Gib(x.mem), say.Cores(s.PartCPU), say.Gib(s.PartMem), x.idle(n), say.Cores(s.LeastCPU), say.Gib(s.LeastMem))
@@ -87,7 +88,7 @@ func (x *explainer) keptWords(n *cluster.Node, u *cluster.NodeUse) string {
 
 // keptFromPlain reports whether a job without GPUs waits for what idle GPUs
 // keep; see keepForIdle.
-func (x *explainer) keptFromPlain(n *cluster.Node, u *cluster.NodeUse) bool {
+func (x *explainer) keptFromPlain(n *cluster.Node, u *dispatch.NodeUse) bool {
 	s := rules.SpareOf(u, len(n.GPUs), &x.pol)
 	var cpu, mem int64
 	for _, j := range x.snap.Waiting {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
 )
 
 // Tree orders users by what they were served, the least first: it is Fair
@@ -21,7 +22,7 @@ import (
 // The tree is made once for a set of accounts; then each order costs a sort of
 // siblings. It is not safe for several goroutines.
 type Tree struct {
-	index map[cluster.Assoc]int32 // of users in users
+	index map[accounting.Assoc]int32 // of users in users
 	users []fairNode
 	root  fairNode
 	all   []*fairNode // accounts, parents before children
@@ -40,8 +41,8 @@ type fairNode struct {
 // New returns the tree of accounts and their members; neither map is
 // kept. Users without an account stand beside the top accounts with one share
 // each, once they used something.
-func New(accounts map[string]*cluster.Account, members map[cluster.Assoc]*cluster.Member) *Tree {
-	f := &Tree{index: make(map[cluster.Assoc]int32, len(members)), users: make([]fairNode, 0, len(members)), at: make(map[string]*fairNode, len(accounts))}
+func New(accounts map[string]*accounting.Account, members map[accounting.Assoc]*accounting.Member) *Tree {
+	f := &Tree{index: make(map[accounting.Assoc]int32, len(members)), users: make([]fairNode, 0, len(members)), at: make(map[string]*fairNode, len(accounts))}
 	names := slices.Sorted(maps.Keys(accounts))
 	for _, name := range names {
 		f.at[name] = &fairNode{user: -1, shares: uint64(max(1, accounts[name].Shares))}
@@ -65,7 +66,7 @@ func New(accounts map[string]*cluster.Account, members map[cluster.Assoc]*cluste
 	return f
 }
 
-func (f *Tree) add(n *fairNode, who cluster.Assoc, shares uint64) {
+func (f *Tree) add(n *fairNode, who accounting.Assoc, shares uint64) {
 	i := int32(len(f.users))
 	f.index[who] = i
 	f.users = append(f.users, fairNode{user: i, shares: shares})
@@ -83,7 +84,7 @@ func (f *Tree) Reset() {
 }
 
 // Add counts what of a user's use has not decayed.
-func (f *Tree) Add(who cluster.Assoc, used cluster.GPUTime) {
+func (f *Tree) Add(who accounting.Assoc, used cluster.GPUTime) {
 	u := uint64(max(0, used))
 	if i, ok := f.index[who]; ok {
 		f.users[i].used += u
@@ -100,7 +101,7 @@ func (f *Tree) Add(who cluster.Assoc, used cluster.GPUTime) {
 }
 
 // Order is the order by what was added.
-func (f *Tree) Order() *cluster.Fair {
+func (f *Tree) Order() *accounting.Fair {
 	for i := len(f.all) - 1; i >= 0; i-- {
 		n := f.all[i]
 		n.used = n.own
@@ -111,7 +112,7 @@ func (f *Tree) Order() *cluster.Fair {
 			n.used += f.users[m].used
 		}
 	}
-	o := &cluster.Fair{Index: f.index, Places: make([]int32, len(f.users))}
+	o := &accounting.Fair{Index: f.index, Places: make([]int32, len(f.users))}
 	f.visit(f.children(&f.root, nil), o)
 	return o
 }
@@ -141,7 +142,7 @@ func (n *fairNode) compare(o *fairNode) int {
 
 // visit numbers the users below siblings. Equals are one: they have one place,
 // and the users of equal accounts are ordered together.
-func (f *Tree) visit(siblings []*fairNode, o *cluster.Fair) {
+func (f *Tree) visit(siblings []*fairNode, o *accounting.Fair) {
 	slices.SortFunc(siblings, (*fairNode).compare)
 	for i := 0; i < len(siblings); {
 		k := i + 1

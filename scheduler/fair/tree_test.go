@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
 	"github.com/berth-scheduler/berth/cluster/draws"
 )
 
@@ -14,7 +15,7 @@ var _ = draws.Fixed()
 
 // nfair is an account or, without below, a user, as Fair Tree is told in prose.
 type nfair struct {
-	who    cluster.Assoc
+	who    accounting.Assoc
 	shares int64
 	used   int64 // of a user; of an account what former users of it had
 	below  []*nfair
@@ -36,7 +37,7 @@ func (n *nfair) share() *big.Rat { return big.NewRat(n.all(), n.shares) }
 // places numbers the users: of siblings those first that had least of what they
 // claim, all below one before all of the next; equals share a place, and those below
 // equals are siblings.
-func places(siblings []*nfair, next *int32, out map[cluster.Assoc]int32) {
+func places(siblings []*nfair, next *int32, out map[accounting.Assoc]int32) {
 	for len(siblings) > 0 {
 		low := siblings[0].share()
 		for _, s := range siblings {
@@ -70,7 +71,7 @@ func places(siblings []*nfair, next *int32, out map[cluster.Assoc]int32) {
 func TestFairTreeAsNaive(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		accounts, members := map[string]*cluster.Account{}, map[cluster.Assoc]*cluster.Member{}
+		accounts, members := map[string]*accounting.Account{}, map[accounting.Assoc]*accounting.Member{}
 		nodes := map[string]*nfair{}
 		var roots []*nfair
 		names := []string{"a", "b", "c", "d", "e"}
@@ -80,7 +81,7 @@ func TestFairTreeAsNaive(t *testing.T) {
 			if i > 0 && rapid.Bool().Draw(t, "below") {
 				parent = names[rapid.IntRange(0, i-1).Draw(t, "parent")]
 			}
-			accounts[name] = &cluster.Account{Name: name, Parent: parent, Shares: shares}
+			accounts[name] = &accounting.Account{Name: name, Parent: parent, Shares: shares}
 			nodes[name] = &nfair{shares: shares}
 			if parent == "" {
 				roots = append(roots, nodes[name])
@@ -88,17 +89,17 @@ func TestFairTreeAsNaive(t *testing.T) {
 				nodes[parent].below = append(nodes[parent].below, nodes[name])
 			}
 		}
-		users := map[cluster.Assoc]*nfair{}
+		users := map[accounting.Assoc]*nfair{}
 		for uid := range cluster.UID(rapid.IntRange(1, 8).Draw(t, "users")) {
-			who := cluster.Assoc{Account: names[rapid.IntRange(0, len(accounts)-1).Draw(t, "of")], UID: uid}
+			who := accounting.Assoc{Account: names[rapid.IntRange(0, len(accounts)-1).Draw(t, "of")], UID: uid}
 			shares := rapid.Int64Range(1, 3).Draw(t, "user's shares")
-			members[who] = &cluster.Member{Shares: shares}
+			members[who] = &accounting.Member{Shares: shares}
 			users[who] = &nfair{who: who, shares: shares, user: true}
 			nodes[who.Account].below = append(nodes[who.Account].below, users[who])
 		}
 		f := New(accounts, members)
 		for range rapid.IntRange(0, 12).Draw(t, "uses") {
-			who := cluster.Assoc{Account: names[rapid.IntRange(0, len(accounts)-1).Draw(t, "account")], UID: cluster.UID(rapid.IntRange(0, 9).Draw(t, "uid"))}
+			who := accounting.Assoc{Account: names[rapid.IntRange(0, len(accounts)-1).Draw(t, "account")], UID: cluster.UID(rapid.IntRange(0, 9).Draw(t, "uid"))}
 			used := rapid.Int64Range(0, 60).Draw(t, "used")
 			f.Add(who, cluster.GPUTime(used))
 			if u := users[who]; u != nil {
@@ -107,7 +108,7 @@ func TestFairTreeAsNaive(t *testing.T) {
 				nodes[who.Account].used += used
 			}
 		}
-		want, last := map[cluster.Assoc]int32{}, int32(0)
+		want, last := map[accounting.Assoc]int32{}, int32(0)
 		places(roots, &last, want)
 		o := f.Order()
 		for who := range users {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
@@ -48,14 +49,14 @@ type Group struct {
 // Card is a GPU, what of it is taken, and who waits for it.
 type Card struct {
 	GPU    *cluster.GPU
-	Use    cluster.GPUUse
+	Use    dispatch.GPUUse
 	Host   int32
 	Class  int32 // -1 on a node that takes no jobs
 	Place  int32 // in class.cards
 	Group  int32
 	Until  int64
 	Load   int64 // microseconds of the whole card that are spoken for
-	Queue  []cluster.Waiter
+	Queue  []dispatch.Waiter
 	Head   int // the first waiter that was not started in this pass
 	Unseen int // waiters that are not in the snapshot
 	// regretted: somebody there is slower than the limit; see regret.
@@ -67,7 +68,7 @@ type Card struct {
 // Host is a node, what of it is taken, and what is kept there.
 type Host struct {
 	Node         *cluster.Node
-	Use          cluster.NodeUse
+	Use          dispatch.NodeUse
 	Lo, Hi       int32 // cards
 	KeptFor      cluster.JobID
 	Promised     bool  // cores are kept for a deadline
@@ -122,7 +123,7 @@ func (h *Host) full() int64 {
 
 // Fleet is the snapshot's nodes with the indexes over what they have left.
 type Fleet struct {
-	Led     *cluster.Ledger
+	Led     *dispatch.Ledger
 	Pol     *rules.Policy
 	Hosts   []Host
 	Cards   []Card
@@ -141,7 +142,7 @@ type Fleet struct {
 }
 
 // New returns the nodes as the ledger has them, with the queues of their cards.
-func New(nodes []*cluster.Node, led *cluster.Ledger, queues map[cluster.GPUID][]cluster.Waiter, pol *rules.Policy, parts *Realms) *Fleet {
+func New(nodes []*cluster.Node, led *dispatch.Ledger, queues map[cluster.GPUID][]dispatch.Waiter, pol *rules.Policy, parts *Realms) *Fleet {
 	f := &Fleet{Led: led, Pol: pol, realms: parts, HostAt: make(map[cluster.NodeID]int32, len(nodes)), asksCPU: rules.Forever, asksMem: rules.Forever}
 	if !slices.IsSortedFunc(nodes, rules.ByNode) {
 		nodes = slices.Clone(nodes)
@@ -162,7 +163,7 @@ func New(nodes []*cluster.Node, led *cluster.Ledger, queues map[cluster.GPUID][]
 	return f
 }
 
-func (f *Fleet) addHost(n *cluster.Node, queues map[cluster.GPUID][]cluster.Waiter) {
+func (f *Fleet) addHost(n *cluster.Node, queues map[cluster.GPUID][]dispatch.Waiter) {
 	use, ok := f.Led.Node(n.ID)
 	if !ok {
 		return
@@ -177,7 +178,7 @@ func (f *Fleet) addHost(n *cluster.Node, queues map[cluster.GPUID][]cluster.Wait
 		if !ok || u.Node != n.ID {
 			continue
 		}
-		var q []cluster.Waiter
+		var q []dispatch.Waiter
 		if len(queues) > 0 {
 			q = queues[u.ID]
 		}
@@ -200,14 +201,14 @@ func (f *Fleet) addHost(n *cluster.Node, queues map[cluster.GPUID][]cluster.Wait
 
 // account is Ledger.GPU for cards that are asked for in the order of nodes,
 // which mostly is that of the ledger.
-func (f *Fleet) account(id cluster.GPUID) (cluster.GPUUse, bool) {
+func (f *Fleet) account(id cluster.GPUID) (dispatch.GPUUse, bool) {
 	if u, ok := f.Led.GPUAt(f.next); ok && u.ID == id {
 		f.next++
 		return *u, true
 	}
 	at, ok := f.Led.Place(id)
 	if !ok {
-		return cluster.GPUUse{}, false
+		return dispatch.GPUUse{}, false
 	}
 	f.next = at + 1
 	u, _ := f.Led.GPUAt(at)

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/fragment"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
@@ -60,7 +61,7 @@ func (f *Fleet) IdleOf(h *Host) (idle int64) {
 func (f *Fleet) LeftOf(c *Card) fragment.CardLeft { return LeftOn(&c.Use, f.Pol) }
 
 // LeftOn is what a card has left by its account.
-func LeftOn(u *cluster.GPUUse, pol *rules.Policy) fragment.CardLeft {
+func LeftOn(u *dispatch.GPUUse, pol *rules.Policy) fragment.CardLeft {
 	return fragment.CardLeft{
 		Mem: u.FreeMiB() * cluster.WholeGPU / max(1, u.SellableMiB), Milli: u.FreeMilli(),
 		Takes: u.FreeShares() > 0 && u.Shares < max(1, pol.MaxShares), Empty: u.Shares == 0,

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
@@ -22,11 +23,11 @@ type Realm struct {
 
 // Realms parts the cards of a fleet.
 type Realms struct {
-	rs     []*cluster.Reservation // those that have not ended
-	starts []int64                // of their windows
-	shut   []bool                 // open, and nobody who waits may go there: all such are as one
-	asked  []*cluster.Spec        // one job's spec for each set that is asked for
-	place  map[string]int32       // of a set in asked
+	rs     []*dispatch.Reservation // those that have not ended
+	starts []int64                 // of their windows
+	shut   []bool                  // open, and nobody who waits may go there: all such are as one
+	asked  []*cluster.Spec         // one job's spec for each set that is asked for
+	place  map[string]int32        // of a set in asked
 	List   []Realm
 	at     map[string]int32
 	sig    []byte // scratch
@@ -41,7 +42,7 @@ const (
 )
 
 // NewRealms returns nil where every job may lie everywhere.
-func NewRealms(snap *cluster.Snapshot) *Realms {
+func NewRealms(snap *dispatch.Snapshot) *Realms {
 	x := &Realms{place: map[string]int32{}, at: map[string]int32{}}
 	inside := map[string]bool{}
 	most := min(maxAsked, maxNeeds/64/max(1, len(snap.Waiting)))
@@ -139,7 +140,7 @@ type Bounds struct {
 }
 
 // BoundsOf is what p.realms say of a job.
-func (x *Realms) BoundsOf(j *cluster.Job, now int64, rs cluster.Reservations) Bounds {
+func (x *Realms) BoundsOf(j *cluster.Job, now int64, rs dispatch.Reservations) Bounds {
 	b := Bounds{Asked: -1, own: -1, end: now}
 	if len(x.rs) > 0 {
 		b.end = int64(j.LatestEnd(cluster.Time(now)))
@@ -149,7 +150,7 @@ func (x *Realms) BoundsOf(j *cluster.Job, now int64, rs cluster.Reservations) Bo
 		return b
 	}
 	if w.Reservation != "" {
-		b.own = int32(slices.IndexFunc(x.rs, func(r *cluster.Reservation) bool { return r.Name == w.Reservation }))
+		b.own = int32(slices.IndexFunc(x.rs, func(r *dispatch.Reservation) bool { return r.Name == w.Reservation }))
 		b.closed = rs.Outside(j, cluster.Time(now)).Code != ""
 	}
 	if j.Spec.Restricted() {

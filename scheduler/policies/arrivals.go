@@ -2,6 +2,7 @@ package policies
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 )
@@ -10,16 +11,16 @@ import (
 // nothing runs and from which nothing leaves, about each as Plan would if it
 // waited alone. It reports false when only Plan can. Neither argument is
 // changed.
-func (n native) Arrivals(nodes []*cluster.Node, led *cluster.Ledger) (scheduler.Offers, bool) {
+func (n native) Arrivals(nodes []*cluster.Node, led *dispatch.Ledger) (scheduler.Offers, bool) {
 	return scheduler.NewArrivals(nodes, led, n.pol), n.pol.PatienceMilli <= 0
 }
 
 // Arrivals is that of the scheduler's own pass.
-func (e *engine) Arrivals(nodes []*cluster.Node, led *cluster.Ledger) (scheduler.Offers, bool) {
+func (e *engine) Arrivals(nodes []*cluster.Node, led *dispatch.Ledger) (scheduler.Offers, bool) {
 	if !e.place.Lone || e.opt.Tenants != nil {
 		return nil, false
 	}
-	a := &arrivals{e: e, p: newPass(&cluster.Snapshot{Nodes: nodes, Ledger: led}, e)}
+	a := &arrivals{e: e, p: newPass(&dispatch.Snapshot{Nodes: nodes, Ledger: led}, e)}
 	a.p.Rule = e.place.Make(a.p.Scene, a.p.turns)
 	return a, true
 }
@@ -38,12 +39,12 @@ type counter interface {
 
 // Offer implements scheduler.Offers. The id of j must be higher than all
 // before it.
-func (a *arrivals) Offer(now cluster.Time, index uint64, j *cluster.Job) (cluster.Start, bool) {
+func (a *arrivals) Offer(now cluster.Time, index uint64, j *cluster.Job) (dispatch.Start, bool) {
 	p := a.p
-	p.Now, p.Plan = int64(now), cluster.Plan{BaseIndex: index}
+	p.Now, p.Plan = int64(now), dispatch.Plan{BaseIndex: index}
 	p.Snap.Now, p.Snap.Index = now, index
 	if !j.State.Waiting() || j.Cancel != nil {
-		return cluster.Start{}, false
+		return dispatch.Start{}, false
 	}
 	t := p.NewTask(j)
 	p.Tasks = append(p.Tasks[:0], t)
@@ -58,7 +59,7 @@ func (a *arrivals) Offer(now cluster.Time, index uint64, j *cluster.Job) (cluste
 		c.Decided(p.Scene, t, ok)
 	}
 	if !ok {
-		return cluster.Start{}, false
+		return dispatch.Start{}, false
 	}
 	for i := range p.Plan.Starts[0].Berths() {
 		p.Fleet.Runs[len(p.Fleet.Runs)-1-i].Fresh = false

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
@@ -45,7 +46,7 @@ func TestArrivalsEqualPlans(t *testing.T) {
 					t.Fatal(err)
 				}
 				short, ok := pol.(interface {
-					Arrivals([]*cluster.Node, *cluster.Ledger) (scheduler.Offers, bool)
+					Arrivals([]*cluster.Node, *dispatch.Ledger) (scheduler.Offers, bool)
 				}).Arrivals(w.Nodes, w.Ledg)
 				if !ok {
 					t.Fatal("it knows no short way")

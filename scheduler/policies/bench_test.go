@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
@@ -13,7 +14,7 @@ import (
 // mix is a repeatable stream of numbers that does not move with the Go version.
 func mix(i int) int { return int(uint32(i)*2654435761>>7) & 0xffff }
 
-func benchSnapshot(gpus, jobs int) *cluster.Snapshot {
+func benchSnapshot(gpus, jobs int) *dispatch.Snapshot {
 	types := []string{small, a100, t4}
 	var nodes []*cluster.Node
 	for i := range gpus / 8 {

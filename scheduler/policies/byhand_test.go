@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
@@ -90,7 +91,7 @@ func TestNobodyIsEndedInVain(t *testing.T) {
 	const m = time.Minute
 	s := newScene(Node("n1", 4, a100)).runs(8, 80000, 1000, 500*m, 20*m, "n1-00").runs(9, 80000, 1000, 400*m, 20*m, "n1-01", "n1-02", "n1-03")
 	snap := s.waits(Job(1, Exclusive, GPUs(3), Lasts(m))).snap(t)
-	snap.Terms = map[cluster.JobID]cluster.Terms{8: {Preemptible: true}, 9: {Preemptible: true}}
+	snap.Terms = map[cluster.JobID]dispatch.Terms{8: {Preemptible: true}, 9: {Preemptible: true}}
 	plan := must(t, "slot", policies.Options{Order: "srtf"}).Plan(snap)
 	var got []cluster.JobID
 	for _, x := range plan.Preempt {

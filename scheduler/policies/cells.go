@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/cells"
 	"github.com/berth-scheduler/berth/scheduler/policies/mirror"
 	"github.com/berth-scheduler/berth/scheduler/policies/scene"
@@ -33,8 +34,8 @@ func (t *Tenancy) Of(o cluster.Owner) string {
 }
 
 // Bind works out whose cells the cards of a snapshot are.
-func (t *Tenancy) Bind(snap *cluster.Snapshot) *cells.Binding { return t.bind(snap, true) }
-func (t *Tenancy) bind(snap *cluster.Snapshot, rest bool) *cells.Binding {
+func (t *Tenancy) Bind(snap *dispatch.Snapshot) *cells.Binding { return t.bind(snap, true) }
+func (t *Tenancy) bind(snap *dispatch.Snapshot, rest bool) *cells.Binding {
 	jobs := make([]cells.Job, 0, len(snap.Running))
 	for _, j := range snap.Running {
 		a := j.Live()
@@ -55,14 +56,14 @@ func (t *Tenancy) bind(snap *cluster.Snapshot, rest bool) *cells.Binding {
 
 // lendable reports whether a job may lie where others have a claim: it can be
 // ended whenever they ask.
-func lendable(snap *cluster.Snapshot, j *cluster.Job, rest bool) bool {
+func lendable(snap *dispatch.Snapshot, j *cluster.Job, rest bool) bool {
 	return snap.Terms[j.ID].Preemptible && (!rest || j.Rested(snap.Now))
 }
 
 // SentHome says of a job that could borrow if it had not been preempted shortly ago when
 // it may again, "" for all others: who lies on cards of others must be one that can be
 // ended when they come, and nobody is asked twice within cluster.PreemptEvery.
-func SentHome(snap *cluster.Snapshot, j *cluster.Job) string {
+func SentHome(snap *dispatch.Snapshot, j *cluster.Job) string {
 	if !snap.Terms[j.ID].Preemptible || j.Rested(snap.Now) {
 		return ""
 	}
@@ -356,7 +357,7 @@ func (g *guard) clearFor(t *scene.Task, a cells.Answer) {
 		if !ok || !p.MayAsk() {
 			continue
 		}
-		p.Plan.Preempt = append(p.Plan.Preempt, cluster.Preemption{
+		p.Plan.Preempt = append(p.Plan.Preempt, dispatch.Preemption{
 			Job: id, Attempt: p.Fleet.Runs[i].Job.Live().No, For: t.ID,
 			Why: fmt.Sprintf("tenant %s is guaranteed the %d GPUs that it borrowed a part of", g.ten.Of(t.Job.Owner), t.GPUs),
 		})

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/cluster/draws"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/cells"
@@ -69,22 +70,22 @@ func (s *site) submit(of string, gpus int, soft bool) *cluster.Job {
 	return j
 }
 
-func (s *site) snapshot() *cluster.Snapshot {
-	snap := &cluster.Snapshot{Index: 1, Now: s.now, Nodes: s.nodes, Ledger: cluster.NewLedger(s.nodes), Waiting: slices.Clone(s.waiting), Running: slices.Clone(s.running),
-		Queues: map[cluster.GPUID][]cluster.Waiter{}, Terms: map[cluster.JobID]cluster.Terms{}}
+func (s *site) snapshot() *dispatch.Snapshot {
+	snap := &dispatch.Snapshot{Index: 1, Now: s.now, Nodes: s.nodes, Ledger: dispatch.NewLedger(s.nodes), Waiting: slices.Clone(s.waiting), Running: slices.Clone(s.running),
+		Queues: map[cluster.GPUID][]dispatch.Waiter{}, Terms: map[cluster.JobID]dispatch.Terms{}}
 	for _, j := range s.running {
 		snap.Ledger.Take(&j.Live().Berth)
 	}
 	for id, soft := range s.soft {
 		if soft {
-			snap.Terms[id] = cluster.Terms{Preemptible: true}
+			snap.Terms[id] = dispatch.Terms{Preemptible: true}
 		}
 	}
 	return snap
 }
 
 // pass plans, and carries out what starts; the plan comes back.
-func (s *site) pass(t interface{ Fatalf(string, ...any) }, p policies.Policy) cluster.Plan {
+func (s *site) pass(t interface{ Fatalf(string, ...any) }, p policies.Policy) dispatch.Plan {
 	snap := s.snapshot()
 	plan := p.Plan(snap)
 	for _, st := range plan.Starts {
@@ -117,7 +118,7 @@ func guarded(t interface{ Fatalf(string, ...any) }, s *site, name string) polici
 	return p
 }
 
-func started(plan cluster.Plan) []cluster.JobID {
+func started(plan dispatch.Plan) []cluster.JobID {
 	var out []cluster.JobID
 	for _, s := range plan.Starts {
 		out = append(out, s.Job)
@@ -155,7 +156,7 @@ func TestTenantsBorrowAndGiveBack(t *testing.T) {
 			if d := cmp.Diff([]cluster.JobID{3}, ends); d != "" {
 				t.Fatalf("who borrowed (-want +got):\n%s", d)
 			}
-			i := slices.IndexFunc(plan.Unplaced, func(u cluster.Unplaced) bool { return u.Job == hard.ID })
+			i := slices.IndexFunc(plan.Unplaced, func(u dispatch.Unplaced) bool { return u.Job == hard.ID })
 			want := cluster.Reason{Code: cluster.ReasonTenantCells, Detail: "team vision has 8 of 8 GPUs of its cells in use; it may borrow when preemptible: submit with a checkpoint hook"}
 			if i < 0 || plan.Unplaced[i].Reason != want {
 				t.Errorf("vision's next waits for %+v", plan.Unplaced)
@@ -225,7 +226,7 @@ func TestPoliciesKeepGuarantees(t *testing.T) {
 			plan := s.pass(t, p)
 			if must {
 				promised++
-				if !slices.Contains(started(plan), j.ID) && !slices.ContainsFunc(plan.Preempt, func(x cluster.Preemption) bool { return x.For == j.ID }) {
+				if !slices.Contains(started(plan), j.ID) && !slices.ContainsFunc(plan.Preempt, func(x dispatch.Preemption) bool { return x.For == j.ID }) {
 					t.Fatalf("%s: job %d of %s fits its cells and neither starts nor has room made: %+v", p.Name(), j.ID, of, plan.Unplaced)
 				}
 			}

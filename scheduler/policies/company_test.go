@@ -4,18 +4,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
 // bully slows whoever is beside it down by 1.8; nobody slows it down.
-func bully() *cluster.Interference {
+func bully() *dispatch.Interference {
 	const half = 4.0 / 7 // bends 1 to 1.8
-	return &cluster.Interference{
-		MaxBend: 1.6, Jobs: map[string]cluster.Temper{"bully": {Self: 7}, "meek": {Self: 8}},
-		Cards: []cluster.Sharing{{GPUType: a100, Effects: map[uint64]cluster.Effect{7: {Aggression: half}}}},
+	return &dispatch.Interference{
+		MaxBend: 1.6, Jobs: map[string]dispatch.Temper{"bully": {Self: 7}, "meek": {Self: 8}},
+		Cards: []dispatch.Sharing{{GPUType: a100, Effects: map[uint64]dispatch.Effect{7: {Aggression: half}}}},
 	}
 }
 

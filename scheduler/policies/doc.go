@@ -7,7 +7,7 @@
 // Every policy is a function of the snapshot alone: there is no clock, no
 // goroutine, no I/O and no dependence on the order of maps or of the
 // snapshot's lists, and chance comes from Options.Seed and the snapshot's
-// index. Every start fits by the arithmetic of cluster.Ledger, the same that
+// index. Every start fits by the arithmetic of dispatch.Ledger, the same that
 // the state machine checks a plan with.
 //
 // DESIGN.md beside this file has the table of policies with their sources,

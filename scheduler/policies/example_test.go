@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
@@ -18,7 +19,7 @@ import (
 // at is where jobs start: their cards, joined by commas, by job.
 type at map[cluster.JobID]string
 
-func startsOf(p *cluster.Plan) at {
+func startsOf(p *dispatch.Plan) at {
 	out := at{}
 	for i := range p.Starts {
 		var gpus []string
@@ -43,7 +44,7 @@ func newScene(nodes ...*cluster.Node) *scene { return &scene{NewWorld(nodes)} }
 // runs lays a job on cards of a node with a declared share, started ago.
 func (s *scene) runs(id cluster.JobID, mem, milli int64, lasts, ago time.Duration, gpus ...cluster.GPUID) *scene {
 	s.w.Submit(Job(id, Mem(mem), Util(milli), Lasts(lasts), GPUs(len(gpus)), Waited(ago)))
-	st := cluster.Start{Job: id, Attempt: 1, Overtook: "-", Berth: cluster.Berth{Node: cluster.NodeID(gpus[0][:strings.LastIndex(string(gpus[0]), "-")]), CPUMilli: 1000, MemMiB: 1024}}
+	st := dispatch.Start{Job: id, Attempt: 1, Overtook: "-", Berth: cluster.Berth{Node: cluster.NodeID(gpus[0][:strings.LastIndex(string(gpus[0]), "-")]), CPUMilli: 1000, MemMiB: 1024}}
 	u, _ := s.w.Ledg.GPU(gpus[0])
 	st.Estimate = cluster.Estimate{GPUType: u.Type, Duration: lasts, Milli: milli, GPUMemMiB: mem}
 	for _, g := range gpus {
@@ -54,7 +55,7 @@ func (s *scene) runs(id cluster.JobID, mem, milli int64, lasts, ago time.Duratio
 		st.Berth.GPUs = append(st.Berth.GPUs, cluster.GPUShare{GPU: g, Share: sh})
 	}
 	s.w.Clock = Now.Add(-ago)
-	s.w.Apply(&cluster.Plan{Starts: []cluster.Start{st}})
+	s.w.Apply(&dispatch.Plan{Starts: []dispatch.Start{st}})
 	s.w.Clock = Now
 	return s
 }
@@ -66,7 +67,7 @@ func (s *scene) waits(jobs ...*cluster.Job) *scene {
 	return s
 }
 
-func (s *scene) snap(t *testing.T) *cluster.Snapshot {
+func (s *scene) snap(t *testing.T) *dispatch.Snapshot {
 	t.Helper()
 	if err := s.w.Check(); err != nil || len(s.w.Rejected) > 0 {
 		t.Fatalf("bad scene: %v, rejected %v", err, s.w.Rejected)
@@ -222,7 +223,7 @@ func TestReactiveByHand(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(Node("n1", 1, a100)).runs(1, 8000, 100, time.Hour, c.ago, "n1-00").waits(c.waits).snap(t)
-			s.Terms = map[cluster.JobID]cluster.Terms{1: {Preemptible: c.terms}}
+			s.Terms = map[cluster.JobID]dispatch.Terms{1: {Preemptible: c.terms}}
 			plan := must(t, "reactive", policies.Options{}).Plan(s)
 			if d := cmp.Diff(c.want, startsOf(&plan)); d != "" || len(plan.Preempt) != c.preempts {
 				t.Errorf("%d preemptions, want %d; starts (-want +got):\n%s", len(plan.Preempt), c.preempts, d)

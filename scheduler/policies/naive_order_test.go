@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
@@ -116,10 +117,10 @@ func TestOrdersAsNaive(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				all := drawWaits(t)
 				s := newScene(Node("n1", 4, a100)).w
-				terms := map[cluster.JobID]cluster.Terms{}
+				terms := map[cluster.JobID]dispatch.Terms{}
 				for i := range all {
 					s.Submit(all[i].job())
-					x := cluster.Terms{Preemptible: true, WeightMilli: all[i].weight}
+					x := dispatch.Terms{Preemptible: true, WeightMilli: all[i].weight}
 					if all[i].deadline > 0 {
 						x.Deadline = Now.Add(all[i].deadline)
 					}

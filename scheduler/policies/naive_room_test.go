@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
@@ -34,7 +35,7 @@ func TestVictimsAsNaive(t *testing.T) {
 			left time.Duration
 			may  bool
 		}
-		on, terms := make([][]runs, nodes), map[cluster.JobID]cluster.Terms{}
+		on, terms := make([][]runs, nodes), map[cluster.JobID]dispatch.Terms{}
 		for n := range nodes {
 			for k := range cards {
 				if rapid.IntRange(0, 4).Draw(t, "empty") == 0 {
@@ -45,7 +46,7 @@ func TestVictimsAsNaive(t *testing.T) {
 				ago := time.Duration(rapid.IntRange(0, 20).Draw(t, "ago")) * time.Minute
 				ends := rapid.IntRange(0, 3).Draw(t, "preemptible") > 0
 				sc.runs(id, 80000, 1000, lasts, ago, GPU(list[n].ID, k))
-				terms[id] = cluster.Terms{Preemptible: ends}
+				terms[id] = dispatch.Terms{Preemptible: ends}
 				on[n] = append(on[n], runs{id, lasts - ago, ends && ago >= time.Minute})
 			}
 		}
@@ -181,7 +182,7 @@ func TestBackfillGoesByLimits(t *testing.T) {
 			for i, x := range []struct{ lasts, limit time.Duration }{{10 * m, 40 * m}, {20 * m, 30 * m}} {
 				j := Job(cluster.JobID(10+i), Exclusive, Lasts(x.lasts), Limit(x.limit))
 				w.Submit(j)
-				w.Apply(&cluster.Plan{Starts: []cluster.Start{{Job: j.ID, Attempt: 1, Estimate: cluster.Estimate{GPUType: a100, Duration: x.lasts},
+				w.Apply(&dispatch.Plan{Starts: []dispatch.Start{{Job: j.ID, Attempt: 1, Estimate: cluster.Estimate{GPUType: a100, Duration: x.lasts},
 					Berth: cluster.Berth{Node: "n1", CPUMilli: 1000, MemMiB: 1024, GPUs: []cluster.GPUShare{{GPU: GPU("n1", i), Share: cluster.Share{MemMiB: 80000, Milli: 1000, Exclusive: true}}}}}}})
 			}
 			w.Submit(Job(2, GPUs(2), Lasts(m), Waited(m)))

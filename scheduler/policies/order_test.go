@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
@@ -16,12 +17,12 @@ import (
 func TestPreempting(t *testing.T) {
 	t.Parallel()
 	const m = time.Minute
-	may := map[cluster.JobID]cluster.Terms{1: {Preemptible: true}}
+	may := map[cluster.JobID]dispatch.Terms{1: {Preemptible: true}}
 	for _, c := range []struct {
 		name, order string
 		lasts, ago  time.Duration
 		waits       *cluster.Job
-		terms       map[cluster.JobID]cluster.Terms
+		terms       map[cluster.JobID]dispatch.Terms
 		want        bool
 	}{
 		{"much shorter", "srtf", 120 * m, 20 * m, Job(2, Exclusive, Lasts(5*m)), may, true},
@@ -37,8 +38,8 @@ func TestPreempting(t *testing.T) {
 		// (20+20)/20 = 2 against (20+100)/120 = 1; the lease is 20 minutes.
 		{"less fair, the lease over", "themis", 120 * m, 20 * m, Job(2, Exclusive, Lasts(20*m), Waited(20*m)), may, true},
 		{"less fair, the lease not over", "themis", 120 * m, 19 * m, Job(2, Exclusive, Lasts(20*m), Waited(20*m)), may, false},
-		{"a deadline", "edf", 120 * m, 20 * m, Job(2, Exclusive, Lasts(20*m)), map[cluster.JobID]cluster.Terms{1: {Preemptible: true}, 2: {Deadline: Now.Add(30 * m)}}, true},
-		{"a deadline that cannot be met", "edf", 120 * m, 20 * m, Job(2, Exclusive, Lasts(20*m)), map[cluster.JobID]cluster.Terms{1: {Preemptible: true}, 2: {Deadline: Now.Add(19 * m)}}, false},
+		{"a deadline", "edf", 120 * m, 20 * m, Job(2, Exclusive, Lasts(20*m)), map[cluster.JobID]dispatch.Terms{1: {Preemptible: true}, 2: {Deadline: Now.Add(30 * m)}}, true},
+		{"a deadline that cannot be met", "edf", 120 * m, 20 * m, Job(2, Exclusive, Lasts(20*m)), map[cluster.JobID]dispatch.Terms{1: {Preemptible: true}, 2: {Deadline: Now.Add(19 * m)}}, false},
 		{"behind its part of the rounds", "rounds", 120 * m, 20 * m, Job(2, Exclusive, Lasts(20*m), Waited(m)), may, true},
 		{"first come never", "fifo", 120 * m, 60 * m, Job(2, Exclusive, Lasts(m)), may, false},
 	} {
@@ -47,9 +48,9 @@ func TestPreempting(t *testing.T) {
 			s := newScene(Node("n1", 1, a100)).runs(1, 80000, 1000, c.lasts, c.ago, "n1-00").waits(c.waits).snap(t)
 			s.Terms = c.terms
 			plan := must(t, "firstfit", policies.Options{Order: c.order}).Plan(s)
-			var want []cluster.Preemption
+			var want []dispatch.Preemption
 			if c.want {
-				want = []cluster.Preemption{{Job: 1, Attempt: 1, For: 2}}
+				want = []dispatch.Preemption{{Job: 1, Attempt: 1, For: 2}}
 			}
 			for i := range plan.Preempt {
 				plan.Preempt[i].Why = ""
@@ -73,9 +74,9 @@ func TestPreemptsAsFewAsItCan(t *testing.T) {
 		return s.waits(Job(6, GPUs(2), Lasts(10*m)), part(7, 80, Lasts(11*m)))
 	}
 	s := build().snap(t)
-	s.Terms = map[cluster.JobID]cluster.Terms{}
+	s.Terms = map[cluster.JobID]dispatch.Terms{}
 	for id := cluster.JobID(1); id <= 5; id++ {
-		s.Terms[id] = cluster.Terms{Preemptible: true}
+		s.Terms[id] = dispatch.Terms{Preemptible: true}
 	}
 	p := must(t, "firstfit", policies.Options{Order: "srtf"})
 	got := map[cluster.JobID][]cluster.JobID{}
@@ -152,9 +153,9 @@ func TestWhoIsEnded(t *testing.T) {
 				r(sc)
 			}
 			s := sc.waits(c.waits...).snap(t)
-			s.Terms = map[cluster.JobID]cluster.Terms{}
+			s.Terms = map[cluster.JobID]dispatch.Terms{}
 			for _, j := range s.Running {
-				s.Terms[j.ID] = cluster.Terms{Preemptible: j.ID != 9}
+				s.Terms[j.ID] = dispatch.Terms{Preemptible: j.ID != 9}
 				if slices.Contains(c.ends, j.ID) && c.asked {
 					j.Attempts[0].Preempt = &cluster.PreemptRequest{}
 				} else if slices.Contains(c.ends, j.ID) {

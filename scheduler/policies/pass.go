@@ -1,7 +1,7 @@
 package policies
 
 import (
-	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/policies/order"
 	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 )
@@ -32,13 +32,13 @@ type memory struct {
 // without one all who wait are taken out of the queues of cards.
 type finisher interface{ Finish(p *scene.Scene) }
 
-func newPass(snap *cluster.Snapshot, e *engine) *pass {
+func newPass(snap *dispatch.Snapshot, e *engine) *pass {
 	return newPassWith(snap, e, snap.Ledger.Clone(), &memory{failed: map[shape]int64{}})
 }
 
 // newPassWith is newPass on a ledger that the pass may take in, with what an
 // earlier one left.
-func newPassWith(snap *cluster.Snapshot, e *engine, led *cluster.Ledger, m *memory) *pass {
+func newPassWith(snap *dispatch.Snapshot, e *engine, led *dispatch.Ledger, m *memory) *pass {
 	s := scene.New(snap, led, &e.set, &m.scene)
 	p := &pass{Scene: s, opt: &e.opt, turns: order.New(s, &e.order, e.opt.Age, e.opt.LAS, &m.list)}
 	clear(m.failed)
@@ -49,7 +49,7 @@ func newPassWith(snap *cluster.Snapshot, e *engine, led *cluster.Ledger, m *memo
 }
 
 // run makes the plan of a pass.
-func (e *engine) run(p *pass) cluster.Plan {
+func (e *engine) run(p *pass) dispatch.Plan {
 	p.Rule = e.place.Make(p.Scene, p.turns)
 	ranked := e.opt.Evict == EvictRanked && e.order.Over != nil && e.opt.Tenants == nil
 	switch {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies/order"
 	"github.com/berth-scheduler/berth/scheduler/policies/place"
@@ -21,7 +22,7 @@ type Policy interface {
 	Name() string
 	// Plan changes nothing of snap. The starts of the plan are in the order in
 	// which they must be applied; they never count on its preemptions.
-	Plan(snap *cluster.Snapshot) cluster.Plan
+	Plan(snap *dispatch.Snapshot) dispatch.Plan
 }
 
 // Options are what policies may be told. The zero value is good for all.
@@ -152,8 +153,8 @@ type native struct {
 	pol  scheduler.Policy
 }
 
-func (n native) Name() string                             { return n.name }
-func (n native) Plan(snap *cluster.Snapshot) cluster.Plan { return scheduler.Schedule(snap, n.pol) }
+func (n native) Name() string                               { return n.name }
+func (n native) Plan(snap *dispatch.Snapshot) dispatch.Plan { return scheduler.Schedule(snap, n.pol) }
 
 // engine is a placement with an order: one queue, one pass over it.
 type engine struct {
@@ -182,6 +183,6 @@ func (e *engine) StartsOnly() bool {
 	return !e.place.Queues && !e.place.Last && e.order.Over == nil && e.opt.Tenants == nil
 }
 
-func (e *engine) Plan(snap *cluster.Snapshot) cluster.Plan {
+func (e *engine) Plan(snap *dispatch.Snapshot) dispatch.Plan {
 	return e.run(newPass(snap, e))
 }

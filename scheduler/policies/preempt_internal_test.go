@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/policies/mirror"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
@@ -37,7 +38,7 @@ func TestMayEndAgain(t *testing.T) {
 				{No: 2, State: cluster.JobRunning, Placed: Now.Add(-20 * m), Started: Now.Add(-20 * m), Preempt: c.live},
 			}
 			s := NewWorld([]*cluster.Node{Node("n1", 1, bigCard)}).Snapshot()
-			s.Terms = map[cluster.JobID]cluster.Terms{1: {Preemptible: true}}
+			s.Terms = map[cluster.JobID]dispatch.Terms{1: {Preemptible: true}}
 			p, err := New("firstfit+las", Options{MinRun: c.minRun})
 			if err != nil {
 				t.Fatal(err)

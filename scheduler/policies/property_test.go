@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/policies/place"
@@ -182,11 +183,11 @@ func drawWorld(t *rapid.T, p policies.Policy) *World {
 }
 
 // withTerms adds deadlines, weights and leave to preempt.
-func withTerms(t *rapid.T, s *cluster.Snapshot) *cluster.Snapshot {
-	s.Terms = map[cluster.JobID]cluster.Terms{}
+func withTerms(t *rapid.T, s *dispatch.Snapshot) *dispatch.Snapshot {
+	s.Terms = map[cluster.JobID]dispatch.Terms{}
 	for _, j := range slices.Concat(s.Waiting, s.Running) {
 		if rapid.Bool().Draw(t, "terms") {
-			x := cluster.Terms{
+			x := dispatch.Terms{
 				Deadline:    s.Now.Add(time.Duration(rapid.IntRange(-10, 600).Draw(t, "deadline")) * time.Minute),
 				WeightMilli: rapid.Int64Range(0, 3000).Draw(t, "weight"), Preemptible: rapid.Bool().Draw(t, "preemptible"),
 			}
@@ -241,7 +242,7 @@ func TestLaws(t *testing.T) {
 }
 
 // checkLaws lets a policy plan a snapshot again and again.
-func checkLaws(t *rapid.T, w *World, s *cluster.Snapshot, p policies.Policy, seed uint64) {
+func checkLaws(t *rapid.T, w *World, s *dispatch.Snapshot, p policies.Policy, seed uint64) {
 	led := s.Ledger.Clone()
 	plan := p.Plan(s)
 	if !led.Equal(s.Ledger) {
@@ -256,7 +257,7 @@ func checkLaws(t *rapid.T, w *World, s *cluster.Snapshot, p policies.Policy, see
 	}
 }
 
-func shuffled(s *cluster.Snapshot, seed uint64) *cluster.Snapshot {
+func shuffled(s *dispatch.Snapshot, seed uint64) *dispatch.Snapshot {
 	r := rand.New(rand.NewPCG(seed, 1))
 	c := *s
 	c.Nodes, c.Waiting, c.Running = slices.Clone(s.Nodes), slices.Clone(s.Waiting), slices.Clone(s.Running)
@@ -271,7 +272,7 @@ func shuffled(s *cluster.Snapshot, seed uint64) *cluster.Snapshot {
 // ask for, of one class of cards, with all those that they name, nobody
 // starts twice or without having waited, whoever wants a card alone has it
 // alone, and everybody else is told why.
-func checkPlan(t *rapid.T, w *World, s *cluster.Snapshot, plan *cluster.Plan) {
+func checkPlan(t *rapid.T, w *World, s *dispatch.Snapshot, plan *dispatch.Plan) {
 	led := s.Ledger.Clone()
 	told := map[cluster.JobID]int{}
 	for i := range plan.Starts {
@@ -320,7 +321,7 @@ func checkPlan(t *rapid.T, w *World, s *cluster.Snapshot, plan *cluster.Plan) {
 }
 
 // checkSpan checks on which nodes a job starts, by the ledger before it does.
-func checkSpan(t *rapid.T, w *World, led *cluster.Ledger, j *cluster.Job, st *cluster.Start) {
+func checkSpan(t *rapid.T, w *World, led *dispatch.Ledger, j *cluster.Job, st *dispatch.Start) {
 	nodes, classes := map[cluster.NodeID]bool{}, map[string]bool{}
 	for _, b := range st.Berths() {
 		nodes[b.Node] = true
@@ -396,15 +397,15 @@ func TestTheFirstDoesNotWait(t *testing.T) {
 	})
 }
 
-func everFits(s *cluster.Snapshot, j *cluster.Job) bool {
+func everFits(s *dispatch.Snapshot, j *cluster.Job) bool {
 	return slices.ContainsFunc(s.Nodes, func(n *cluster.Node) bool {
-		_, ok := roomFor(cluster.NewLedger(s.Nodes), n, j)
+		_, ok := roomFor(dispatch.NewLedger(s.Nodes), n, j)
 		return ok
 	})
 }
 
 // roomFor asks the ledger about every card of a node, type by type.
-func roomFor(led *cluster.Ledger, n *cluster.Node, j *cluster.Job) (cluster.Berth, bool) {
+func roomFor(led *dispatch.Ledger, n *cluster.Node, j *cluster.Job) (cluster.Berth, bool) {
 	pol := scheduler.Default()
 	empty := cluster.Berth{Node: n.ID}
 	empty.CPUMilli, empty.MemMiB = rules.HostOf(j, &pol)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/policies/order"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
@@ -93,7 +94,7 @@ func TestCountingOff(t *testing.T) {
 			w := newScene(Node("n1", 4, a100))
 			w.runs(1, 80000, 1000, 200*m, 20*m, "n1-00", "n1-01").runs(2, 80000, 1000, 60*m, 20*m, "n1-02", "n1-03")
 			s := w.waits(c.waits...).snap(t)
-			s.Terms = map[cluster.JobID]cluster.Terms{1: {Preemptible: c.pinned != 1}, 2: {Preemptible: c.pinned != 2}}
+			s.Terms = map[cluster.JobID]dispatch.Terms{1: {Preemptible: c.pinned != 1}, 2: {Preemptible: c.pinned != 2}}
 			plan := must(t, "firstfit", policies.Options{Order: c.order, Evict: policies.EvictRanked, LAS: c.las}).Plan(s)
 			var got []cluster.JobID
 			for _, x := range plan.Preempt {

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/policies/place"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
@@ -87,11 +88,11 @@ func quarter(id cluster.JobID, gpus int, lasts time.Duration) *cluster.Job {
 }
 
 // measured says what of each job's stages is known, and lets all be preempted.
-func measured(s *cluster.Snapshot, kinds map[cluster.JobID]place.Stages) *cluster.Snapshot {
-	s.Terms = map[cluster.JobID]cluster.Terms{}
+func measured(s *dispatch.Snapshot, kinds map[cluster.JobID]place.Stages) *dispatch.Snapshot {
+	s.Terms = map[cluster.JobID]dispatch.Terms{}
 	for _, j := range slices.Concat(s.Waiting, s.Running) {
 		k := kinds[j.ID]
-		s.Terms[j.ID] = cluster.Terms{Preemptible: true, Stages: k, Iteration: k[0] + k[1] + k[2]}
+		s.Terms[j.ID] = dispatch.Terms{Preemptible: true, Stages: k, Iteration: k[0] + k[1] + k[2]}
 	}
 	return s
 }

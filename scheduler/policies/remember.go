@@ -1,6 +1,6 @@
 package policies
 
-import "github.com/berth-scheduler/berth/cluster"
+import "github.com/berth-scheduler/berth/cluster/dispatch"
 
 // session is an engine with memory. It is not safe for concurrent use.
 type session struct {
@@ -14,7 +14,7 @@ type session struct {
 // and is for one caller at a time. Under tenants' cells nothing is kept.
 func (e *engine) Remember() interface {
 	Name() string
-	Plan(snap *cluster.Snapshot) cluster.Plan
+	Plan(snap *dispatch.Snapshot) dispatch.Plan
 } {
 	if e.opt.Tenants != nil {
 		return e
@@ -22,7 +22,7 @@ func (e *engine) Remember() interface {
 	return &session{engine: e, mem: memory{failed: map[shape]int64{}}}
 }
 
-func (s *session) Plan(snap *cluster.Snapshot) cluster.Plan {
+func (s *session) Plan(snap *dispatch.Snapshot) dispatch.Plan {
 	p := newPassWith(snap, s.engine, snap.Ledger, &s.mem)
 	plan := s.engine.run(p)
 	for i := range plan.Starts {

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
@@ -40,7 +41,7 @@ func TestMemoryChangesNothing(t *testing.T) {
 		keeps, ok := p.(interface {
 			Remember() interface {
 				Name() string
-				Plan(*cluster.Snapshot) cluster.Plan
+				Plan(*dispatch.Snapshot) dispatch.Plan
 			}
 		})
 		if !ok {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/policies/mirror"
 	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 	"github.com/berth-scheduler/berth/scheduler/rules"
@@ -130,7 +131,7 @@ type Kept struct {
 // PlanBeside is Plan for some of those who wait, after passes for others: what
 // these keep binds it, too. It returns what is kept then of the snapshot's nodes,
 // in the order of their ids.
-func (e *engine) PlanBeside(snap *cluster.Snapshot, kept []Kept) (cluster.Plan, []Kept) {
+func (e *engine) PlanBeside(snap *dispatch.Snapshot, kept []Kept) (dispatch.Plan, []Kept) {
 	p := newPass(snap, e)
 	for i := range kept {
 		p.keeper.honour(&kept[i])

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/policies/place"
 	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 	"github.com/berth-scheduler/berth/scheduler/rules"
@@ -108,7 +109,7 @@ type spanner interface {
 // ids.
 func (st *starter) placeSpan(t *scene.Task, parts []rules.Part) {
 	slices.SortFunc(parts, func(a, b rules.Part) int { return int(a.Host - b.Host) })
-	start := cluster.Start{Job: t.ID, Attempt: uint32(len(t.Job.Attempts)) + 1}
+	start := dispatch.Start{Job: t.ID, Attempt: uint32(len(t.Job.Attempts)) + 1}
 	dur, of := t.Dur, ""
 	if t.GPUs == 0 {
 		start.Estimate, _ = cluster.EstimateFor(t.Job.Estimates, cluster.CPUType)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/policies/mirror"
 	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 	"github.com/berth-scheduler/berth/scheduler/rules"
@@ -24,7 +25,7 @@ type shape struct {
 	node      cluster.NodeID
 	tag       int64
 	cells     cellKey
-	temper    cluster.Temper
+	temper    dispatch.Temper
 	owner     scene.Owner
 }
 
@@ -109,7 +110,7 @@ func (st *starter) place(t *scene.Task, cards []int32) {
 	g := &st.Fleet.Groups[st.Fleet.Cards[cards[0]].Group]
 	n := &t.Needs[g.Class]
 	k := &st.Fleet.Classes[g.Class]
-	start := cluster.Start{
+	start := dispatch.Start{
 		Job: t.ID, Attempt: uint32(len(t.Job.Attempts)) + 1, Estimate: n.Est,
 		Berth: cluster.Berth{Node: st.Fleet.Hosts[g.Host].Node.ID, CPUMilli: t.CPU, MemMiB: t.Mem, GPUs: make([]cluster.GPUShare, 0, len(cards))},
 		Why: fmt.Sprintf("%s: %d of %s, beside %d; predicted %s", st.Label, len(cards), k.GPUType, st.Fleet.Cards[cards[0]].Use.Shares,
@@ -142,7 +143,7 @@ func (st *starter) overtakes(t *scene.Task, gpu cluster.GPUID) string {
 
 // commit takes the berths. What the pass believes is what the ledger says, so
 // that a refusal here is a fault of ours.
-func (st *starter) commit(t *scene.Task, start cluster.Start, dur int64) {
+func (st *starter) commit(t *scene.Task, start dispatch.Start, dur int64) {
 	t.Gone = true
 	st.Plan.Starts = append(st.Plan.Starts, start)
 	first := len(st.Fleet.Runs)
@@ -180,7 +181,7 @@ func (st *starter) startPlain(t *scene.Task) bool {
 		return false
 	}
 	e, _ := cluster.EstimateFor(t.Job.Estimates, cluster.CPUType)
-	st.commit(t, cluster.Start{
+	st.commit(t, dispatch.Start{
 		Job: t.ID, Attempt: uint32(len(t.Job.Attempts)) + 1, Estimate: e, Why: st.Label + ": a node with room, those without GPUs first",
 		Berth: cluster.Berth{Node: st.Fleet.Hosts[hi].Node.ID, CPUMilli: t.CPU, MemMiB: t.Mem},
 	}, t.Dur)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	"github.com/berth-scheduler/berth/scheduler/say"
@@ -42,10 +43,10 @@ func (tl *teller) tell() {
 		h := &tl.Fleet.Hosts[i]
 		plain.cpu, plain.host = max(plain.cpu, h.Use.CPUMilli-h.Use.UsedCPU), max(plain.host, h.Use.MemMiB-h.Use.UsedMem)
 	}
-	tl.Plan.Unplaced = make([]cluster.Unplaced, 0, len(tl.Tasks)-len(tl.Plan.Starts))
+	tl.Plan.Unplaced = make([]dispatch.Unplaced, 0, len(tl.Tasks)-len(tl.Plan.Starts))
 	for _, t := range tl.Tasks {
 		if !t.Gone {
-			tl.Plan.Unplaced = append(tl.Plan.Unplaced, cluster.Unplaced{Job: t.ID, Reason: tl.reason(t, most, &plain)})
+			tl.Plan.Unplaced = append(tl.Plan.Unplaced, dispatch.Unplaced{Job: t.ID, Reason: tl.reason(t, most, &plain)})
 		}
 	}
 }

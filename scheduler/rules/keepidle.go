@@ -1,6 +1,9 @@
 package rules
 
-import "github.com/berth-scheduler/berth/cluster"
+import (
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
+)
 
 // Spare is what a node keeps of its cores and host memory so that none of its
 // idle GPUs is stranded (CODA, Synergy): a job may take its part, what there
@@ -13,7 +16,7 @@ type Spare struct {
 }
 
 // SpareOf is what a node with so many GPUs keeps.
-func SpareOf(u *cluster.NodeUse, gpus int, pol *Policy) Spare {
+func SpareOf(u *dispatch.NodeUse, gpus int, pol *Policy) Spare {
 	if gpus == 0 || pol.KeepCPUMilli <= 0 && pol.KeepMemMiB <= 0 {
 		return Spare{}
 	}
@@ -30,7 +33,7 @@ func Most(free, part, kept, least, takes int64) int64 {
 
 // Strands reports whether a job takes more of a node than its idle GPUs can
 // spare, when it takes so many of them; u is the node's account.
-func (s *Spare) Strands(u *cluster.NodeUse, idle, takes int, cpu, mem int64) bool {
+func (s *Spare) Strands(u *dispatch.NodeUse, idle, takes int, cpu, mem int64) bool {
 	return s.GPUs > 0 && (cpu > Most(u.CPUMilli-u.UsedCPU, s.PartCPU, int64(idle)*s.LeastCPU, s.LeastCPU, int64(takes)) ||
 		mem > Most(u.MemMiB-u.UsedMem, s.PartMem, int64(idle)*s.LeastMem, s.LeastMem, int64(takes)))
 }
@@ -49,7 +52,7 @@ func BulkyEver(nodes []*cluster.Node, g *cluster.GPU, job *cluster.Job, pol *Pol
 		if !n.Schedulable() || alike == 0 || alike < job.Spec.GPUs || !job.Spec.Allows(n) {
 			continue
 		}
-		u := cluster.NodeUse{CPUMilli: n.CPUMilli, MemMiB: n.MemMiB}
+		u := dispatch.NodeUse{CPUMilli: n.CPUMilli, MemMiB: n.MemMiB}
 		if s := SpareOf(&u, len(n.GPUs), pol); cpu <= n.CPUMilli && mem <= n.MemMiB && !s.Strands(&u, len(n.GPUs), max(1, job.Spec.GPUs), cpu, mem) {
 			return false
 		}

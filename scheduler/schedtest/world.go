@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 )
 
 // World is a cluster in memory: it applies plans with the checks of the state
@@ -17,16 +18,16 @@ type World struct {
 	Clock  cluster.Time
 	Nodes  []*cluster.Node
 	Jobs   map[cluster.JobID]*cluster.Job
-	Queues map[cluster.GPUID][]cluster.Waiter
-	Ledg   *cluster.Ledger
+	Queues map[cluster.GPUID][]dispatch.Waiter
+	Ledg   *dispatch.Ledger
 	// Know is what was learned of jobs that share a GPU.
-	Know *cluster.Interference
+	Know *dispatch.Interference
 	// Runs tells how long a job really runs; nil means as long as declared
 	// or predicted.
 	Runs func(*cluster.Job) time.Duration
 	// Rejected holds the parts of plans that were refused, Overtakes counts the
 	// starts that passed others.
-	Rejected  []cluster.Rejection
+	Rejected  []dispatch.Rejection
 	Overtakes int
 	index     uint64
 	ends      map[cluster.JobID]cluster.Time
@@ -38,8 +39,8 @@ func NewWorld(nodes []*cluster.Node, jobs ...*cluster.Job) *World {
 	nodes = slices.Clone(nodes)
 	slices.SortFunc(nodes, func(a, b *cluster.Node) int { return cmp.Compare(a.ID, b.ID) })
 	w := &World{
-		Clock: Now, Nodes: nodes, Jobs: map[cluster.JobID]*cluster.Job{}, Queues: map[cluster.GPUID][]cluster.Waiter{},
-		Ledg: cluster.NewLedger(nodes), ends: map[cluster.JobID]cluster.Time{},
+		Clock: Now, Nodes: nodes, Jobs: map[cluster.JobID]*cluster.Job{}, Queues: map[cluster.GPUID][]dispatch.Waiter{},
+		Ledg: dispatch.NewLedger(nodes), ends: map[cluster.JobID]cluster.Time{},
 	}
 	for _, j := range jobs {
 		w.Submit(j)
@@ -53,7 +54,7 @@ func (w *World) Submit(j *cluster.Job) {
 	w.Jobs[j.ID] = j
 	if j.Queue != "" {
 		j.State = cluster.JobQueued
-		w.Queues[j.Queue] = append(slices.Clone(w.Queues[j.Queue]), cluster.Waiter{Job: j.ID, Rank: w.rank(j)})
+		w.Queues[j.Queue] = append(slices.Clone(w.Queues[j.Queue]), dispatch.Waiter{Job: j.ID, Rank: w.rank(j)})
 	}
 }
 
@@ -75,8 +76,8 @@ func (w *World) rank(j *cluster.Job) int64 {
 const middleRank = 3 << 58
 
 // Snapshot returns the scheduler's view.
-func (w *World) Snapshot() *cluster.Snapshot {
-	s := &cluster.Snapshot{Index: w.index, Now: w.Clock, Nodes: w.Nodes, Ledger: w.Ledg.Clone(), Queues: maps.Clone(w.Queues), Interference: w.Know}
+func (w *World) Snapshot() *dispatch.Snapshot {
+	s := &dispatch.Snapshot{Index: w.index, Now: w.Clock, Nodes: w.Nodes, Ledger: w.Ledg.Clone(), Queues: maps.Clone(w.Queues), Interference: w.Know}
 	for _, id := range slices.Sorted(maps.Keys(w.Jobs)) {
 		switch j := w.Jobs[id]; {
 		case j.State.Waiting():
@@ -96,7 +97,7 @@ func (w *World) Now() cluster.Time { return w.Clock }
 func (w *World) Index() uint64 { return w.index }
 
 // Ledger is the live ledger.
-func (w *World) Ledger() *cluster.Ledger { return w.Ledg }
+func (w *World) Ledger() *dispatch.Ledger { return w.Ledg }
 
 // Job returns a job.
 func (w *World) Job(id cluster.JobID) (*cluster.Job, bool) { j, ok := w.Jobs[id]; return j, ok }
@@ -112,7 +113,7 @@ func (w *World) Node(id cluster.NodeID) (*cluster.Node, bool) {
 }
 
 // Interference is what was learned.
-func (w *World) Interference() *cluster.Interference { return w.Know }
+func (w *World) Interference() *dispatch.Interference { return w.Know }
 
 // OnGPU returns who lies on a GPU, by id.
 func (w *World) OnGPU(g cluster.GPUID) []cluster.JobID {
@@ -126,15 +127,15 @@ func (w *World) OnGPU(g cluster.GPUID) []cluster.JobID {
 }
 
 // Queue returns who waits for a GPU.
-func (w *World) Queue(g cluster.GPUID) []cluster.Waiter { return w.Queues[g] }
+func (w *World) Queue(g cluster.GPUID) []dispatch.Waiter { return w.Queues[g] }
 
 // Apply commits a plan: starts, then moves, each checked by itself.
-func (w *World) Apply(p *cluster.Plan) {
+func (w *World) Apply(p *dispatch.Plan) {
 	w.index++
 	for i := range p.Starts {
 		st := &p.Starts[i]
 		if why := w.conflict(st); why != "" {
-			w.Rejected = append(w.Rejected, cluster.Rejection{Job: st.Job, Reason: cluster.Reason{Code: cluster.ReasonStale, Detail: why}})
+			w.Rejected = append(w.Rejected, dispatch.Rejection{Job: st.Job, Reason: cluster.Reason{Code: cluster.ReasonStale, Detail: why}})
 			continue
 		}
 		w.start(st)
@@ -144,7 +145,7 @@ func (w *World) Apply(p *cluster.Plan) {
 	}
 }
 
-func (w *World) conflict(st *cluster.Start) string {
+func (w *World) conflict(st *dispatch.Start) string {
 	j := w.Jobs[st.Job]
 	if j == nil || !j.State.Waiting() || int(st.Attempt) != len(j.Attempts)+1 {
 		return fmt.Sprintf("job %d does not wait for attempt %d", st.Job, st.Attempt)
@@ -193,7 +194,7 @@ func (w *World) conflict(st *cluster.Start) string {
 }
 
 // gangOf is what an attempt on several nodes has on those after the first.
-func gangOf(st *cluster.Start, now cluster.Time) *cluster.Gang {
+func gangOf(st *dispatch.Start, now cluster.Time) *cluster.Gang {
 	if len(st.Rest) == 0 {
 		return nil
 	}
@@ -204,7 +205,7 @@ func gangOf(st *cluster.Start, now cluster.Time) *cluster.Gang {
 	return g
 }
 
-func (w *World) start(st *cluster.Start) {
+func (w *World) start(st *dispatch.Start) {
 	j := w.Jobs[st.Job].Clone()
 	w.unqueue(j)
 	w.Ledg.TakeStart(st)
@@ -228,18 +229,18 @@ func (w *World) unqueue(j *cluster.Job) {
 	if j.Queue == "" {
 		return
 	}
-	w.Queues[j.Queue] = slices.DeleteFunc(slices.Clone(w.Queues[j.Queue]), func(x cluster.Waiter) bool { return x.Job == j.ID })
+	w.Queues[j.Queue] = slices.DeleteFunc(slices.Clone(w.Queues[j.Queue]), func(x dispatch.Waiter) bool { return x.Job == j.ID })
 	if len(w.Queues[j.Queue]) == 0 {
 		delete(w.Queues, j.Queue)
 	}
 	j.Queue, j.EstStart = "", 0
 }
 
-func (w *World) move(m *cluster.QueueMove) {
+func (w *World) move(m *dispatch.QueueMove) {
 	old := w.Jobs[m.Job]
 	_, known := w.Ledg.GPU(m.GPU)
 	if old == nil || !old.State.Waiting() || m.GPU != "" && !known {
-		w.Rejected = append(w.Rejected, cluster.Rejection{Job: m.Job, Reason: cluster.Reason{Code: cluster.ReasonStale, Detail: "bad move"}})
+		w.Rejected = append(w.Rejected, dispatch.Rejection{Job: m.Job, Reason: cluster.Reason{Code: cluster.ReasonStale, Detail: "bad move"}})
 		return
 	}
 	j := old.Clone()
@@ -247,8 +248,8 @@ func (w *World) move(m *cluster.QueueMove) {
 	j.State, j.Reason = cluster.JobPending, cluster.Reason{Code: m.Reason}
 	if m.GPU != "" {
 		j.State, j.Queue, j.EstStart = cluster.JobQueued, m.GPU, m.EstStart
-		q := append(slices.Clone(w.Queues[m.GPU]), cluster.Waiter{Job: j.ID, Rank: m.Rank})
-		slices.SortFunc(q, cluster.Waiter.Compare)
+		q := append(slices.Clone(w.Queues[m.GPU]), dispatch.Waiter{Job: j.ID, Rank: m.Rank})
+		slices.SortFunc(q, dispatch.Waiter.Compare)
 		w.Queues[m.GPU] = q
 	}
 	w.Jobs[j.ID] = j
@@ -295,7 +296,7 @@ func (w *World) Check() error {
 	if err := w.Ledg.Check(); err != nil {
 		return err
 	}
-	fresh, queued := cluster.NewLedger(w.Nodes), 0
+	fresh, queued := dispatch.NewLedger(w.Nodes), 0
 	for _, id := range slices.Sorted(maps.Keys(w.Jobs)) {
 		j := w.Jobs[id]
 		if a := j.Live(); a != nil {
@@ -305,7 +306,7 @@ func (w *World) Check() error {
 		}
 		if j.State == cluster.JobQueued {
 			queued++
-			if !slices.ContainsFunc(w.Queues[j.Queue], func(x cluster.Waiter) bool { return x.Job == id }) {
+			if !slices.ContainsFunc(w.Queues[j.Queue], func(x dispatch.Waiter) bool { return x.Job == id }) {
 				return fmt.Errorf("job %d is queued at %s but not in its queue", id, j.Queue)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/sim"
@@ -196,7 +197,7 @@ type watching struct{ seen map[string][]cluster.Estimate }
 
 func (w *watching) Name() string { return "watching" }
 
-func (w *watching) Plan(snap *cluster.Snapshot) cluster.Plan {
+func (w *watching) Plan(snap *dispatch.Snapshot) dispatch.Plan {
 	for _, j := range snap.Waiting {
 		w.seen[j.Spec.Name] = j.Estimates
 	}
@@ -263,7 +264,7 @@ type serving struct{ had map[cluster.UID]int64 }
 
 func (s *serving) Name() string { return "serving" }
 
-func (s *serving) Plan(snap *cluster.Snapshot) cluster.Plan {
+func (s *serving) Plan(snap *dispatch.Snapshot) dispatch.Plan {
 	if len(snap.Waiting) > 0 {
 		s.had = snap.Service
 	}

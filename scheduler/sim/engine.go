@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/resize"
 	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
@@ -82,7 +83,7 @@ type present struct {
 	demand    int64 // cards asked for by jobs that are here
 	running   int
 	idleTries int
-	terms     map[cluster.JobID]cluster.Terms
+	terms     map[cluster.JobID]dispatch.Terms
 	users     map[cluster.UID]int64 // GPU microseconds of ended attempts
 }
 

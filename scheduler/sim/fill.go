@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
@@ -132,7 +133,7 @@ func (e *filling) fill(ctx context.Context, jobs []workload.Job, order []int, pr
 
 // offer plans a job that waits alone: with a pass over everything, unless
 // the planner knows a shorter way.
-func (e *filling) offer(short scheduler.Offers, j *cluster.Job) cluster.Plan {
+func (e *filling) offer(short scheduler.Offers, j *cluster.Job) dispatch.Plan {
 	if short == nil {
 		snap := e.st.snapshot(e.wallTime(), false)
 		began := e.clock()
@@ -145,9 +146,9 @@ func (e *filling) offer(short scheduler.Offers, j *cluster.Job) cluster.Plan {
 	st, ok := short.Offer(e.wallTime(), e.st.Index(), j)
 	e.sums.took(e.clock() - began)
 	if !ok {
-		return cluster.Plan{}
+		return dispatch.Plan{}
 	}
-	return cluster.Plan{BaseIndex: e.st.Index(), Starts: []cluster.Start{st}}
+	return dispatch.Plan{BaseIndex: e.st.Index(), Starts: []dispatch.Start{st}}
 }
 
 // shortcut is the planner's way to decide about arrivals, nil when it has none.
@@ -217,7 +218,7 @@ func (e *filling) unusable(w *workload.Workload) float64 {
 }
 
 // lostTo is the idle compute of a node that a job cannot use.
-func lostTo(j *workload.Job, s shape, n *cluster.Node, use cluster.NodeUse, free []int64, sum int64) int64 {
+func lostTo(j *workload.Job, s shape, n *cluster.Node, use dispatch.NodeUse, free []int64, sum int64) int64 {
 	if s.gpus == 0 || s.cpu > use.CPUMilli-use.UsedCPU || s.mem > use.MemMiB-use.UsedMem || len(n.GPUs) > 0 && !j.MayUse(n.GPUs[0].Type) {
 		return sum
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/sim"
@@ -52,7 +53,7 @@ func TestFatalOutOfMemory(t *testing.T) {
 // halved predicts half of the memory.
 type halved struct{ sim.Berth }
 
-func (h halved) Plan(snap *cluster.Snapshot) cluster.Plan {
+func (h halved) Plan(snap *dispatch.Snapshot) dispatch.Plan {
 	for i, j := range snap.Waiting {
 		c := *j
 		c.Estimates = append([]cluster.Estimate(nil), j.Estimates...)

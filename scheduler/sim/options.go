@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
 )
@@ -16,7 +17,7 @@ type Planner interface {
 	// Plan decides what starts now. It may change what the slices of waiting
 	// and running jobs hold, but neither the ledger and maps nor the jobs, and
 	// keeps nothing of the snapshot.
-	Plan(snap *cluster.Snapshot) cluster.Plan
+	Plan(snap *dispatch.Snapshot) dispatch.Plan
 }
 
 // Starter is a Planner that may know that its plans hold nothing but starts.
@@ -32,7 +33,7 @@ type Rememberer interface {
 	Planner
 	Remember() interface {
 		Name() string
-		Plan(snap *cluster.Snapshot) cluster.Plan
+		Plan(snap *dispatch.Snapshot) dispatch.Plan
 	}
 }
 
@@ -40,7 +41,7 @@ type Rememberer interface {
 // it: between two full passes only what came anew is planned.
 type Releaser interface {
 	Planner
-	OnRelease(v scheduler.View, gpus []cluster.GPUID) cluster.Plan
+	OnRelease(v scheduler.View, gpus []cluster.GPUID) dispatch.Plan
 }
 
 // Arriver is a Planner that can decide about jobs that come one by one
@@ -49,7 +50,7 @@ type Arriver interface {
 	Planner
 	// Arrivals begins with nodes on which nothing runs. It reports false when
 	// only a pass will do.
-	Arrivals(nodes []*cluster.Node, led *cluster.Ledger) (scheduler.Offers, bool)
+	Arrivals(nodes []*cluster.Node, led *dispatch.Ledger) (scheduler.Offers, bool)
 }
 
 // Errors is how far predictions lie from the truth: each factor is log-normal
@@ -75,7 +76,7 @@ type Options struct {
 	Errors Errors
 	// Know is what planners are told of jobs that slow each other down, by
 	// signature; nil is nothing. Learned makes it of a world.
-	Know *cluster.Interference
+	Know *dispatch.Interference
 	// Log drives the replicated state machine with the commands of its log
 	// instead of the stand-in that keeps the same rules.
 	Log bool
@@ -189,15 +190,15 @@ type Berth struct{ Policy scheduler.Policy }
 func (b Berth) Name() string { return string(b.Policy.Mode) }
 
 // Plan implements Planner.
-func (b Berth) Plan(snap *cluster.Snapshot) cluster.Plan { return scheduler.Schedule(snap, b.Policy) }
+func (b Berth) Plan(snap *dispatch.Snapshot) dispatch.Plan { return scheduler.Schedule(snap, b.Policy) }
 
 // OnRelease implements Releaser.
-func (b Berth) OnRelease(v scheduler.View, gpus []cluster.GPUID) cluster.Plan {
+func (b Berth) OnRelease(v scheduler.View, gpus []cluster.GPUID) dispatch.Plan {
 	return scheduler.OnRelease(v, gpus, b.Policy)
 }
 
 // Arrivals implements Arriver.
-func (b Berth) Arrivals(nodes []*cluster.Node, led *cluster.Ledger) (scheduler.Offers, bool) {
+func (b Berth) Arrivals(nodes []*cluster.Node, led *dispatch.Ledger) (scheduler.Offers, bool) {
 	return scheduler.NewArrivals(nodes, led, b.Policy), b.Policy.PatienceMilli <= 0
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
 )
 
@@ -140,7 +141,7 @@ func (e *engine) retryIdle() error {
 }
 
 // full is the whole state with what policies may want to know beside it.
-func (e *engine) full() *cluster.Snapshot {
+func (e *engine) full() *dispatch.Snapshot {
 	snap := e.st.snapshot(e.wallTime(), false)
 	snap.Terms = e.terms()
 	snap.Service = e.service(snap)
@@ -148,13 +149,13 @@ func (e *engine) full() *cluster.Snapshot {
 }
 
 // terms are those of all jobs, made once.
-func (e *engine) terms() map[cluster.JobID]cluster.Terms {
+func (e *engine) terms() map[cluster.JobID]dispatch.Terms {
 	if e.here.terms != nil {
 		return e.here.terms
 	}
-	e.here.terms = map[cluster.JobID]cluster.Terms{}
+	e.here.terms = map[cluster.JobID]dispatch.Terms{}
 	for i := range e.tasks {
-		t := cluster.Terms{Preemptible: e.opt.Preemptible}
+		t := dispatch.Terms{Preemptible: e.opt.Preemptible}
 		if d := e.tasks[i].job.Deadline; d > 0 {
 			t.Deadline = epoch.Add(d)
 		}
@@ -164,7 +165,7 @@ func (e *engine) terms() map[cluster.JobID]cluster.Terms {
 		if j := e.tasks[i].job; !e.opt.Errors.Hide {
 			t.Stages, t.Iteration = slowdown.StagesOf(j.Stages, j.Iteration), j.Iteration
 		}
-		if t != (cluster.Terms{}) {
+		if t != (dispatch.Terms{}) {
 			e.here.terms[cluster.JobID(i+1)] = t
 		}
 	}
@@ -173,7 +174,7 @@ func (e *engine) terms() map[cluster.JobID]cluster.Terms {
 
 // service is the GPU time that each user had, without decay; nil when the
 // workload names no users.
-func (e *engine) service(snap *cluster.Snapshot) map[cluster.UID]int64 {
+func (e *engine) service(snap *dispatch.Snapshot) map[cluster.UID]int64 {
 	if e.here.users == nil {
 		return nil
 	}
@@ -187,7 +188,7 @@ func (e *engine) service(snap *cluster.Snapshot) map[cluster.UID]int64 {
 	return out
 }
 
-func (e *engine) ask(snap *cluster.Snapshot) (*cluster.Plan, error) {
+func (e *engine) ask(snap *dispatch.Snapshot) (*dispatch.Plan, error) {
 	began := e.clock()
 	plan := e.asks.Plan(snap)
 	e.sums.took(e.clock() - began)
@@ -195,7 +196,7 @@ func (e *engine) ask(snap *cluster.Snapshot) (*cluster.Plan, error) {
 	return &plan, e.commit(&plan)
 }
 
-func (e *engine) commit(plan *cluster.Plan) error {
+func (e *engine) commit(plan *dispatch.Plan) error {
 	e.sums.moves += len(plan.Moves)
 	if len(plan.Starts)+len(plan.Moves) == 0 {
 		return nil

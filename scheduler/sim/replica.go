@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -18,10 +19,10 @@ import (
 // entries that a leader would have proposed, in virtual time.
 type replica struct {
 	f      *fsm.FSM
-	ledger *cluster.Ledger
+	ledger *dispatch.Ledger
 	index  uint64
 	asked  int
-	know   *cluster.Interference
+	know   *dispatch.Interference
 }
 
 const term = 1
@@ -80,10 +81,10 @@ func (r *replica) offer(now cluster.Time, cmds ...*logv1.Command) ([]fsm.Result,
 // Now, Index, Ledger, Job, Node and Queue are scheduler.View.
 func (r *replica) Now() cluster.Time                            { return r.f.Now() }
 func (r *replica) Index() uint64                                { return r.index }
-func (r *replica) Ledger() *cluster.Ledger                      { return r.ledger }
+func (r *replica) Ledger() *dispatch.Ledger                     { return r.ledger }
 func (r *replica) Job(id cluster.JobID) (*cluster.Job, bool)    { return r.f.Job(id) }
 func (r *replica) Node(id cluster.NodeID) (*cluster.Node, bool) { return r.f.Node(id) }
-func (r *replica) Queue(g cluster.GPUID) []cluster.Waiter       { return r.f.Queue(g) }
+func (r *replica) Queue(g cluster.GPUID) []dispatch.Waiter      { return r.f.Queue(g) }
 
 // OnGPU and Interference make it a scheduler.CompanyView, as a leader's view is:
 // without them the fast path overlooks who on a card is slower than the limit.
@@ -94,7 +95,7 @@ func (r *replica) OnGPU(g cluster.GPUID) []cluster.JobID {
 }
 
 // Interference implements scheduler.CompanyView.
-func (r *replica) Interference() *cluster.Interference { return r.know }
+func (r *replica) Interference() *dispatch.Interference { return r.know }
 
 // submit sends one request per job, as users do.
 func (r *replica) submit(now cluster.Time, jobs []*cluster.Job) error {
@@ -112,7 +113,7 @@ func (r *replica) submit(now cluster.Time, jobs []*cluster.Job) error {
 	return err
 }
 
-func (r *replica) snapshot(now cluster.Time, pendingOnly bool) *cluster.Snapshot {
+func (r *replica) snapshot(now cluster.Time, pendingOnly bool) *dispatch.Snapshot {
 	s := r.f.SchedulerSnapshot()
 	s.Now = max(s.Now, now)
 	if pendingOnly {
@@ -135,7 +136,7 @@ func (r *replica) waiting() int {
 func (r *replica) check() error { return r.ledger.Check() }
 
 // apply commits a plan; the agents of started jobs report at once.
-func (r *replica) apply(now cluster.Time, plan *cluster.Plan) ([]cluster.AttemptID, error) {
+func (r *replica) apply(now cluster.Time, plan *dispatch.Plan) ([]cluster.AttemptID, error) {
 	res, err := r.propose(now, &logv1.Command{Kind: &logv1.Command_ApplyPlan{ApplyPlan: conv.PlanToLog(plan)}})
 	if err != nil {
 		return nil, err
@@ -182,7 +183,7 @@ func (r *replica) finish(now cluster.Time, id cluster.JobID, end outcome) (bool,
 
 // preempt is refused by the rules of the state machine, which policies that are
 // there to compare with published figures may not keep.
-func (r *replica) preempt(now cluster.Time, x *cluster.Preemption) (bool, error) {
+func (r *replica) preempt(now cluster.Time, x *dispatch.Preemption) (bool, error) {
 	results, err := r.offer(now, &logv1.Command{Kind: &logv1.Command_PreemptAttempt{PreemptAttempt: conv.PreemptToLog(x)}})
 	return err == nil && results[0].Err == nil, err
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/resize"
 )
 
@@ -121,5 +122,5 @@ func (e *engine) yield(j *cluster.Job) error {
 	if newest == nil {
 		return nil
 	}
-	return e.preempt(&cluster.Preemption{Job: newest.ID, Attempt: newest.Live().No, For: j.ID, Why: "another job takes up what it was granted"})
+	return e.preempt(&dispatch.Preemption{Job: newest.ID, Attempt: newest.Live().No, For: j.ID, Why: "another job takes up what it was granted"})
 }

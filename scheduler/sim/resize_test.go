@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/sim"
 	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
@@ -24,11 +25,11 @@ type oneCard struct{}
 
 func (oneCard) Name() string { return "one card" }
 
-func (oneCard) Plan(snap *cluster.Snapshot) (plan cluster.Plan) {
+func (oneCard) Plan(snap *dispatch.Snapshot) (plan dispatch.Plan) {
 	led, n := snap.Ledger.Clone(), snap.Nodes[0]
 	for _, j := range snap.Waiting {
 		e := j.Estimates[0]
-		st := cluster.Start{Job: j.ID, Attempt: uint32(len(j.Attempts)) + 1, Estimate: e, Berth: cluster.Berth{
+		st := dispatch.Start{Job: j.ID, Attempt: uint32(len(j.Attempts)) + 1, Estimate: e, Berth: cluster.Berth{
 			Node: n.ID, CPUMilli: 1, MemMiB: 1, GPUs: []cluster.GPUShare{{GPU: n.GPUs[0].ID, Share: cluster.Share{MemMiB: e.GPUMemP95MiB, Milli: e.Milli}}},
 		}}
 		if led.Fits(&st.Berth).Code == "" {

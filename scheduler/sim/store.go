@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/cluster/ladder"
 	"github.com/berth-scheduler/berth/fsm/nodes"
 	"github.com/berth-scheduler/berth/scheduler"
 )
@@ -17,14 +19,14 @@ type store interface {
 	// submit adds jobs that wait from now on, ids rising.
 	submit(now cluster.Time, jobs []*cluster.Job) error
 	// snapshot is everything, or only who stands in no queue.
-	snapshot(now cluster.Time, pendingOnly bool) *cluster.Snapshot
+	snapshot(now cluster.Time, pendingOnly bool) *dispatch.Snapshot
 	// apply commits a plan and returns what started.
-	apply(now cluster.Time, p *cluster.Plan) ([]cluster.AttemptID, error)
+	apply(now cluster.Time, p *dispatch.Plan) ([]cluster.AttemptID, error)
 	// finish ends the live attempt of a job; again tells that it waits now.
 	finish(now cluster.Time, id cluster.JobID, end outcome) (again bool, err error)
 	// preempt asks a job's live attempt to make room, which finish then ends; took
 	// reports whether it may be asked.
-	preempt(now cluster.Time, p *cluster.Preemption) (took bool, err error)
+	preempt(now cluster.Time, p *dispatch.Preemption) (took bool, err error)
 	// resize gives an attempt other shares of its cards; took reports whether it may
 	// have them.
 	resize(now cluster.Time, id cluster.AttemptID, to []cluster.GPUShare) (took bool, err error)
@@ -50,22 +52,22 @@ type plain struct {
 	index  uint64
 	nodes  []*cluster.Node
 	nodeAt map[cluster.NodeID]int
-	ledger *cluster.Ledger
+	ledger *dispatch.Ledger
 	jobs   []*cluster.Job // by id less one
 	wait   []*cluster.Job // by id, with holes: who no longer waits
 	nwait  int
 	run    []*cluster.Job // by id
 	onGPU  map[cluster.GPUID][]cluster.JobID
-	queues map[cluster.GPUID][]cluster.Waiter
-	know   *cluster.Interference
+	queues map[cluster.GPUID][]dispatch.Waiter
+	know   *dispatch.Interference
 }
 
 func newPlain(nodes []*cluster.Node) *plain {
 	p := &plain{
-		nodes: nodes, nodeAt: map[cluster.NodeID]int{}, ledger: cluster.NewLedger(nil),
-		onGPU: map[cluster.GPUID][]cluster.JobID{}, queues: map[cluster.GPUID][]cluster.Waiter{},
+		nodes: nodes, nodeAt: map[cluster.NodeID]int{}, ledger: dispatch.NewLedger(nil),
+		onGPU: map[cluster.GPUID][]cluster.JobID{}, queues: map[cluster.GPUID][]dispatch.Waiter{},
 	}
-	p.ledger = cluster.NewLedger(nodes)
+	p.ledger = dispatch.NewLedger(nodes)
 	for i, n := range nodes {
 		p.nodeAt[n.ID] = i
 	}
@@ -73,9 +75,9 @@ func newPlain(nodes []*cluster.Node) *plain {
 }
 
 // Now, Index, Ledger, Job, Node and Queue are scheduler.View.
-func (p *plain) Now() cluster.Time       { return p.now }
-func (p *plain) Index() uint64           { return p.index }
-func (p *plain) Ledger() *cluster.Ledger { return p.ledger }
+func (p *plain) Now() cluster.Time        { return p.now }
+func (p *plain) Index() uint64            { return p.index }
+func (p *plain) Ledger() *dispatch.Ledger { return p.ledger }
 
 func (p *plain) Job(id cluster.JobID) (*cluster.Job, bool) {
 	if id == 0 || uint64(id) > uint64(len(p.jobs)) {
@@ -92,11 +94,11 @@ func (p *plain) Node(id cluster.NodeID) (*cluster.Node, bool) {
 	return p.nodes[i], true
 }
 
-func (p *plain) Queue(g cluster.GPUID) []cluster.Waiter { return p.queues[g] }
+func (p *plain) Queue(g cluster.GPUID) []dispatch.Waiter { return p.queues[g] }
 
 // OnGPU and Interference make it a scheduler.CompanyView.
 func (p *plain) OnGPU(g cluster.GPUID) []cluster.JobID { return p.onGPU[g] }
-func (p *plain) Interference() *cluster.Interference   { return p.know }
+func (p *plain) Interference() *dispatch.Interference  { return p.know }
 
 func (p *plain) tick(now cluster.Time) {
 	p.now = max(p.now, now)
@@ -128,10 +130,10 @@ func (p *plain) compact() {
 	p.wait = slices.DeleteFunc(p.wait, func(j *cluster.Job) bool { return !j.State.Waiting() })
 }
 
-func (p *plain) snapshot(now cluster.Time, pendingOnly bool) *cluster.Snapshot {
+func (p *plain) snapshot(now cluster.Time, pendingOnly bool) *dispatch.Snapshot {
 	p.now = max(p.now, now)
 	p.compact()
-	s := &cluster.Snapshot{
+	s := &dispatch.Snapshot{
 		Index: p.index, Now: p.now, Nodes: p.nodes, Ledger: p.ledger, Queues: p.queues, Running: slices.Clone(p.run),
 	}
 	if !pendingOnly {
@@ -150,7 +152,7 @@ func (p *plain) waiting() int { return p.nwait }
 
 func (p *plain) check() error { return p.ledger.Check() }
 
-func (p *plain) apply(now cluster.Time, plan *cluster.Plan) ([]cluster.AttemptID, error) {
+func (p *plain) apply(now cluster.Time, plan *dispatch.Plan) ([]cluster.AttemptID, error) {
 	p.tick(now)
 	var started []cluster.AttemptID
 	for i := range plan.Starts {
@@ -167,7 +169,7 @@ func (p *plain) apply(now cluster.Time, plan *cluster.Plan) ([]cluster.AttemptID
 }
 
 // mayStart is the check of the state machine.
-func (p *plain) mayStart(j *cluster.Job, st *cluster.Start) bool {
+func (p *plain) mayStart(j *cluster.Job, st *dispatch.Start) bool {
 	if !j.State.Waiting() || st.Attempt != uint32(len(j.Attempts))+1 || len(st.Berth.GPUs) != j.Spec.GPUs {
 		return false
 	}
@@ -186,7 +188,7 @@ func (p *plain) mayStart(j *cluster.Job, st *cluster.Start) bool {
 	return p.ledger.Fits(&st.Berth).Code == ""
 }
 
-func (p *plain) start(j *cluster.Job, st *cluster.Start) {
+func (p *plain) start(j *cluster.Job, st *dispatch.Start) {
 	p.unqueue(j)
 	a := cluster.Attempt{
 		No: st.Attempt, Token: cluster.Token(p.index), State: cluster.JobRunning, Berth: st.Berth, BootID: "b",
@@ -218,7 +220,7 @@ func (p *plain) unqueue(j *cluster.Job) {
 		return
 	}
 	q := p.queues[j.Queue]
-	i := slices.IndexFunc(q, func(w cluster.Waiter) bool { return w.Job == j.ID })
+	i := slices.IndexFunc(q, func(w dispatch.Waiter) bool { return w.Job == j.ID })
 	switch {
 	case len(q) == 1 && i == 0:
 		delete(p.queues, j.Queue)
@@ -230,8 +232,8 @@ func (p *plain) unqueue(j *cluster.Job) {
 	j.Queue, j.EstStart = "", 0
 }
 
-func (p *plain) move(moves []cluster.QueueMove) {
-	added := map[cluster.GPUID][]cluster.Waiter{}
+func (p *plain) move(moves []dispatch.QueueMove) {
+	added := map[cluster.GPUID][]dispatch.Waiter{}
 	left := map[cluster.GPUID]struct{}{}
 	for i := range moves {
 		m := &moves[i]
@@ -246,7 +248,7 @@ func (p *plain) move(moves []cluster.QueueMove) {
 		j.Reason, j.Revision = cluster.Reason{Code: m.Reason}, p.index
 		if m.GPU != "" {
 			j.State, j.Queue, j.EstStart = cluster.JobQueued, m.GPU, m.EstStart
-			added[m.GPU] = append(added[m.GPU], cluster.Waiter{Job: j.ID, Rank: m.Rank})
+			added[m.GPU] = append(added[m.GPU], dispatch.Waiter{Job: j.ID, Rank: m.Rank})
 		}
 	}
 	for g := range left {
@@ -260,19 +262,19 @@ func (p *plain) move(moves []cluster.QueueMove) {
 }
 
 // requeue drops from a queue who stands elsewhere now or is added anew.
-func (p *plain) requeue(g cluster.GPUID, add []cluster.Waiter) {
+func (p *plain) requeue(g cluster.GPUID, add []dispatch.Waiter) {
 	fresh := make(map[cluster.JobID]struct{}, len(add))
 	for _, w := range add {
 		fresh[w.Job] = struct{}{}
 	}
-	q := make([]cluster.Waiter, 0, len(p.queues[g])+len(add))
+	q := make([]dispatch.Waiter, 0, len(p.queues[g])+len(add))
 	for _, w := range p.queues[g] {
 		if _, again := fresh[w.Job]; !again && p.jobs[w.Job-1].Queue == g {
 			q = append(q, w)
 		}
 	}
 	q = append(q, add...)
-	slices.SortFunc(q, cluster.Waiter.Compare)
+	slices.SortFunc(q, dispatch.Waiter.Compare)
 	if len(q) == 0 {
 		delete(p.queues, g)
 		return
@@ -282,7 +284,7 @@ func (p *plain) requeue(g cluster.GPUID, add []cluster.Waiter) {
 
 // preempt leaves it to the planner how often jobs make room: published rules
 // know no bound, and the state machine's own is asked by policies first.
-func (p *plain) preempt(now cluster.Time, x *cluster.Preemption) (bool, error) {
+func (p *plain) preempt(now cluster.Time, x *dispatch.Preemption) (bool, error) {
 	p.tick(now)
 	j, ok := p.Job(x.Job)
 	if !ok || j.State != cluster.JobRunning || j.Last().No != x.Attempt {
@@ -361,7 +363,7 @@ func (p *plain) again(j *cluster.Job, a *cluster.Attempt) bool {
 	case cluster.JobNodeFail:
 		return j.Spec.RequeueOnLoss
 	case cluster.JobOutOfMemory:
-		ladder := cluster.Ladder{Nodes: slices.Values(p.nodes)}
+		ladder := ladder.Ladder{Nodes: slices.Values(p.nodes)}
 		next := ladder.Next(j, a)
 		if next.Again {
 			j.NeedWhole, j.MinGPUMemMiB, j.MinHostMemMiB = next.Whole, next.MinGPUMemMiB, next.MinHostMemMiB

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/resize"
 	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
 )
@@ -214,7 +215,7 @@ func (e *engine) profiledNow(id int32) error {
 }
 
 // preempt ends an attempt and keeps what it did.
-func (e *engine) preempt(p *cluster.Preemption) error {
+func (e *engine) preempt(p *dispatch.Preemption) error {
 	i := int32(p.Job - 1)
 	if i < 0 || int(i) >= len(e.tasks) || e.tasks[i].state != runs {
 		return nil

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
@@ -186,13 +187,13 @@ func (z *zoom) wholeCards(k *kin, n int, cpu, mem int64) {
 // decided reports whether a plan made of the picks stands. Where the scheduler
 // declined the card in use, since its residents do not suit the job, others in
 // use might have done.
-func (z *zoom) decided(plan *cluster.Plan) bool {
+func (z *zoom) decided(plan *dispatch.Plan) bool {
 	return len(plan.Starts) == 1 && (z.used < 0 || plan.Starts[0].Berth.GPUs[0].GPU == z.e.slots[z.used].id)
 }
 
 // snapshot is the cluster with only the cards that were picked.
-func (z *zoom) snapshot(j *cluster.Job) *cluster.Snapshot {
-	s := &cluster.Snapshot{Index: z.e.st.Index(), Now: z.e.wallTime(), Waiting: []*cluster.Job{j}}
+func (z *zoom) snapshot(j *cluster.Job) *dispatch.Snapshot {
+	s := &dispatch.Snapshot{Index: z.e.st.Index(), Now: z.e.wallTime(), Waiting: []*cluster.Job{j}}
 	for i := 0; i < len(z.picks); {
 		node := z.e.slots[z.picks[i]].node
 		n := *z.e.nodes[node]
@@ -202,7 +203,7 @@ func (z *zoom) snapshot(j *cluster.Job) *cluster.Snapshot {
 		}
 		s.Nodes = append(s.Nodes, &n)
 	}
-	s.Ledger = cluster.NewLedger(s.Nodes)
+	s.Ledger = dispatch.NewLedger(s.Nodes)
 	var on []int32
 	for _, n := range s.Nodes {
 		h := &z.hosts[z.e.slots[z.e.slotAt[n.GPUs[0].ID]].node]
@@ -221,7 +222,7 @@ func (z *zoom) snapshot(j *cluster.Job) *cluster.Snapshot {
 }
 
 // lie takes of a card what its residents have.
-func (z *zoom) lie(l *cluster.Ledger, node cluster.NodeID, id cluster.GPUID) {
+func (z *zoom) lie(l *dispatch.Ledger, node cluster.NodeID, id cluster.GPUID) {
 	for _, r := range z.e.slots[z.e.slotAt[id]].residents {
 		view, _ := z.e.st.Job(cluster.JobID(r.id + 1))
 		for _, g := range view.Last().Berth.GPUs {

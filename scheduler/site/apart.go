@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 )
 
@@ -18,13 +19,13 @@ import (
 // finds kept what one keeps for the first that does not fit.
 
 // planApart asks plan for each set of jobs that may use the same.
-func planApart(snap *cluster.Snapshot, plan func(*cluster.Snapshot, []policies.Kept) (cluster.Plan, []policies.Kept)) cluster.Plan {
+func planApart(snap *dispatch.Snapshot, plan func(*dispatch.Snapshot, []policies.Kept) (dispatch.Plan, []policies.Kept)) dispatch.Plan {
 	if len(snap.Reservations) == 0 && !slices.ContainsFunc(snap.Waiting, asksWhere) {
 		all, _ := plan(snap, nil)
 		return all
 	}
 	sets, told := apart(snap)
-	out := cluster.Plan{BaseIndex: snap.Index, Unplaced: told}
+	out := dispatch.Plan{BaseIndex: snap.Index, Unplaced: told}
 	all := *snap
 	all.Ledger, all.Running = snap.Ledger.Clone(), slices.Clone(snap.Running)
 	kept := map[cluster.NodeID]policies.Kept{}
@@ -56,11 +57,11 @@ func planApart(snap *cluster.Snapshot, plan func(*cluster.Snapshot, []policies.K
 
 // apart sorts who waits into sets that may use the same, and says of those who
 // may use nothing why.
-func apart(snap *cluster.Snapshot) (sets [][]*cluster.Job, told []cluster.Unplaced) {
+func apart(snap *dispatch.Snapshot) (sets [][]*cluster.Job, told []dispatch.Unplaced) {
 	by := map[string]int{}
 	for _, j := range snap.Waiting {
 		if r := snap.Reservations.Outside(j, snap.Now); r.Code != "" {
-			told = append(told, cluster.Unplaced{Job: j.ID, Reason: r})
+			told = append(told, dispatch.Unplaced{Job: j.ID, Reason: r})
 			continue
 		}
 		key := setKey(snap, j)
@@ -87,7 +88,7 @@ func asksWhere(j *cluster.Job) bool {
 }
 
 // setKey is equal for jobs that may use the same.
-func setKey(snap *cluster.Snapshot, j *cluster.Job) string {
+func setKey(snap *dispatch.Snapshot, j *cluster.Job) string {
 	var b strings.Builder
 	if w := j.Spec.Where; asksWhere(j) {
 		fmt.Fprintf(&b, "%s\x00%s\x00%s\x00%s\x00", w.Nodes, w.Exclude, w.Features, w.Reservation)
@@ -102,7 +103,7 @@ func setKey(snap *cluster.Snapshot, j *cluster.Job) string {
 }
 
 // allowedNodes is what of the nodes a job may use.
-func allowedNodes(snap *cluster.Snapshot, j *cluster.Job) []*cluster.Node {
+func allowedNodes(snap *dispatch.Snapshot, j *cluster.Job) []*cluster.Node {
 	out := make([]*cluster.Node, 0, len(snap.Nodes))
 	for _, n := range snap.Nodes {
 		if w := j.Spec.Where; w != nil && !j.Spec.Allows(n) && (j.Spec.Node == "" || j.Spec.Restricted()) {

@@ -9,6 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/schedtest"
 )
@@ -21,7 +23,7 @@ func foreigners() []string {
 // mayLie says by lists of all that each reservation holds whether a job may start
 // now on a berth: inside the one that it asks for, while that is open and for it,
 // outside of all others that open before it ends, and on nodes that it allows.
-func mayLie(j *cluster.Job, b *cluster.Berth, snap *cluster.Snapshot) bool {
+func mayLie(j *cluster.Job, b *cluster.Berth, snap *dispatch.Snapshot) bool {
 	asks := ""
 	if w := j.Spec.Where; w != nil {
 		asks = w.Reservation
@@ -63,7 +65,7 @@ func TestForeignPoliciesKeepReservations(t *testing.T) {
 		nodes := []*cluster.Node{schedtest.Node("n1", 2, "T4"), schedtest.Node("n2", 2, "T4"), schedtest.Node("n3", 2, "A100-SXM4-80GB"), schedtest.Node("n4", 0, "")}
 		w := schedtest.NewWorld(nodes)
 		c := byName(t, rapid.SampledFrom(append(foreigners(), "ffd", "slot")).Draw(t, "policy"))
-		var rs cluster.Reservations
+		var rs dispatch.Reservations
 		for _, name := range []string{"r", "s"}[:rapid.IntRange(0, 2).Draw(t, "reservations")] {
 			r := drawReservation(t, name)
 			r.Start = schedtest.Now.Add(time.Duration(rapid.IntRange(-6, 30).Draw(t, "from")) * time.Hour)
@@ -88,7 +90,7 @@ func TestForeignPoliciesKeepReservations(t *testing.T) {
 			j.Eligible = schedtest.Now.Add(-time.Duration(rapid.IntRange(0, 600).Draw(t, "waited")) * time.Second)
 			w.Submit(j)
 		}
-		snapshot := func() *cluster.Snapshot {
+		snapshot := func() *dispatch.Snapshot {
 			snap := w.Snapshot()
 			snap.Reservations = rs
 			return snap
@@ -160,9 +162,9 @@ func TestForeignPoliciesKeepQuotas(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := schedtest.NewWorld([]*cluster.Node{schedtest.Node("n1", 4, "T4"), schedtest.Node("n2", 2, "T4")})
 		c := byName(t, rapid.SampledFrom(append(foreigners(), "ffd", "slot")).Draw(t, "policy"))
-		most := cluster.Limits{Running: int64(rapid.IntRange(1, 4).Draw(t, "running")), GPUMilli: int64(rapid.IntRange(2, 6).Draw(t, "halves")) * 1000}
-		each := cluster.Subject{Each: true}
-		quotas := map[cluster.Subject]*cluster.Quota{each: {Subject: each, Limits: most}}
+		most := accounting.Limits{Running: int64(rapid.IntRange(1, 4).Draw(t, "running")), GPUMilli: int64(rapid.IntRange(2, 6).Draw(t, "halves")) * 1000}
+		each := accounting.Subject{Each: true}
+		quotas := map[accounting.Subject]*accounting.Quota{each: {Subject: each, Limits: most}}
 		for id := range cluster.JobID(rapid.IntRange(1, 14).Draw(t, "jobs")) {
 			j := schedtest.Job(id+1, schedtest.GPUs(rapid.IntRange(0, 2).Draw(t, "gpus")), schedtest.Lasts(time.Hour), schedtest.Limit(time.Hour), schedtest.Predict("T4", 6000, 400, time.Hour))
 			j.Spec.Exclusive = j.Spec.GPUs > 0 && rapid.Bool().Draw(t, "alone")
@@ -171,9 +173,9 @@ func TestForeignPoliciesKeepQuotas(t *testing.T) {
 		}
 		for round := 0; ; round++ {
 			snap := w.Snapshot()
-			snap.Limits = cluster.NewLimiter(nil, quotas, nil)
+			snap.Limits = accounting.NewLimiter(nil, quotas, nil)
 			for _, j := range snap.Running {
-				snap.Limits.Count(cluster.HolderOf(j), 1, 1, snap.Ledger.HeldMilli(j.Live().HeldGPUs()))
+				snap.Limits.Count(accounting.HolderOf(j), 1, 1, snap.Ledger.HeldMilli(j.Live().HeldGPUs()))
 			}
 			full := map[cluster.JobID]bool{} // whose owner has no job more
 			for _, j := range snap.Waiting {
@@ -192,7 +194,7 @@ func TestForeignPoliciesKeepQuotas(t *testing.T) {
 			}
 			told := map[cluster.JobID]bool{}
 			for _, u := range plan.Unplaced {
-				told[u.Job] = told[u.Job] || cluster.LimitReason(u.Reason.Code)
+				told[u.Job] = told[u.Job] || accounting.LimitReason(u.Reason.Code)
 			}
 			for _, st := range plan.Starts {
 				if full[st.Job] {
@@ -262,7 +264,7 @@ func TestWithin(t *testing.T) {
 			case 2:
 				if len(n.GPUs) > 0 {
 					g := n.GPUs[0].ID
-					snap.Queues[g] = append(snap.Queues[g], cluster.Waiter{Job: id})
+					snap.Queues[g] = append(snap.Queues[g], dispatch.Waiter{Job: id})
 				}
 			}
 		}
@@ -311,11 +313,11 @@ type watcher struct {
 
 func (w watcher) Name() string { return "watcher" }
 
-func (w watcher) Plan(s *cluster.Snapshot) cluster.Plan {
+func (w watcher) Plan(s *dispatch.Snapshot) dispatch.Plan {
 	for _, j := range s.Running {
 		*w.seen = append(*w.seen, j.ID)
 	}
-	return cluster.Plan{}
+	return dispatch.Plan{}
 }
 
 // TestLaterPartitionsSeeStarts: who is started for one partition runs, to those
@@ -345,9 +347,9 @@ type enders struct{ policies.Policy }
 
 func (enders) Name() string { return "enders" }
 
-func (enders) Plan(s *cluster.Snapshot) (p cluster.Plan) {
+func (enders) Plan(s *dispatch.Snapshot) (p dispatch.Plan) {
 	for _, j := range s.Running {
-		p.Preempt = append(p.Preempt, cluster.Preemption{Job: j.ID, Attempt: 1})
+		p.Preempt = append(p.Preempt, dispatch.Preemption{Job: j.ID, Attempt: 1})
 	}
 	return p
 }
@@ -369,7 +371,7 @@ func TestPartitionsShareQuotas(t *testing.T) {
 			}
 			s := &parted{World: w, site: &Site{Chosen: byName(t, policy)}, parts: []*cluster.Partition{partition(t, "a", "ALL"), partition(t, "b", "ALL")}}
 			snap := s.snapshot()
-			snap.Limits = cluster.NewLimiter(nil, map[cluster.Subject]*cluster.Quota{{Each: true}: {Limits: cluster.Limits{Running: 1}}}, nil)
+			snap.Limits = accounting.NewLimiter(nil, map[accounting.Subject]*accounting.Quota{{Each: true}: {Limits: accounting.Limits{Running: 1}}}, nil)
 			if p := planPartitions(snap, s.site, false); len(p.Starts) != 1 || p.Starts[0].Job != older {
 				t.Errorf("%s: starts %+v, want that of partition %s, which waits longest, alone", policy, p.Starts, name)
 			}

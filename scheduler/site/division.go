@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 )
 
@@ -15,19 +17,19 @@ import (
 // each finds what those before it did, so that nodes which belong to several
 // partitions are not given away twice.
 type division struct {
-	snap *cluster.Snapshot // the ledger and the map of queues are ours
+	snap *dispatch.Snapshot // the ledger and the map of queues are ours
 	site *Site
 	// stood is the queues as they are when a start of this plan is checked: all
 	// starts come before the first move, so a job that an earlier pass moves
 	// away still stands there.
-	stood map[cluster.GPUID][]cluster.Waiter
+	stood map[cluster.GPUID][]dispatch.Waiter
 	// arrival says that the scheduler's own passes see only jobs in no queue.
 	arrival bool
 	parts   []*partPass
 	of      map[cluster.JobID]string // the partition of each job that waits
 	at      map[cluster.NodeID]*cluster.Node
 	live    map[cluster.NodeID][]*cluster.Job
-	plan    cluster.Plan
+	plan    dispatch.Plan
 }
 
 // partPass is one partition with somebody who waits. part is nil for the jobs
@@ -42,7 +44,7 @@ type partPass struct {
 
 // planPartitions plans every partition. It changes the ledger and the map of
 // queues of snap, and nothing else of it.
-func planPartitions(snap *cluster.Snapshot, s *Site, arrival bool) cluster.Plan {
+func planPartitions(snap *dispatch.Snapshot, s *Site, arrival bool) dispatch.Plan {
 	d := &division{
 		snap: snap, site: s, arrival: arrival, stood: maps.Clone(snap.Queues), of: make(map[cluster.JobID]string, len(snap.Waiting)),
 		at: make(map[cluster.NodeID]*cluster.Node, len(snap.Nodes)), live: map[cluster.NodeID][]*cluster.Job{},
@@ -122,12 +124,12 @@ func (d *division) nodes(p *partPass) []*cluster.Node {
 // them heads a queue for too long. Were it so for all, two partitions could
 // bar a node for each other for ever. So the oldest of these heads says whose
 // turn it is on the node: to its partition the others are not shown.
-func (d *division) view(p *partPass) *cluster.Snapshot {
+func (d *division) view(p *partPass) *dispatch.Snapshot {
 	out := *d.snap
 	all := d.nodes(p)
 	out.Waiting, out.Running = p.waiting, nil
 	out.Nodes = make([]*cluster.Node, 0, len(all))
-	out.Queues = map[cluster.GPUID][]cluster.Waiter{}
+	out.Queues = map[cluster.GPUID][]dispatch.Waiter{}
 	for _, n := range all {
 		turn, strangers := d.turn(n.ID, p)
 		out.Running = append(out.Running, d.live[n.ID]...)
@@ -155,7 +157,7 @@ func (d *division) view(p *partPass) *cluster.Snapshot {
 // another partition than p waits in its queues for too long.
 func (d *division) turn(id cluster.NodeID, p *partPass) (turn string, strangers bool) {
 	turn = p.name
-	var oldest cluster.Waiter
+	var oldest dispatch.Waiter
 	n := d.at[id]
 	for i := range n.GPUs {
 		q := d.snap.Queues[n.GPUs[i].ID]
@@ -176,8 +178,8 @@ func (d *division) turn(id cluster.NodeID, p *partPass) (turn string, strangers 
 }
 
 // own leaves those of other partitions out of a queue.
-func (d *division) own(q []cluster.Waiter, p *partPass) []cluster.Waiter {
-	var out []cluster.Waiter
+func (d *division) own(q []dispatch.Waiter, p *partPass) []dispatch.Waiter {
+	var out []dispatch.Waiter
 	for _, w := range q {
 		if d.of[w.Job] == p.name {
 			out = append(out, w)
@@ -187,7 +189,7 @@ func (d *division) own(q []cluster.Waiter, p *partPass) []cluster.Waiter {
 }
 
 // take adds what a pass planned, and makes it so for the passes after it.
-func (d *division) take(p *partPass, plan cluster.Plan) {
+func (d *division) take(p *partPass, plan dispatch.Plan) {
 	for i := range plan.Starts {
 		st := plan.Starts[i]
 		if !d.snap.Ledger.TakeStart(&st) {
@@ -195,7 +197,7 @@ func (d *division) take(p *partPass, plan cluster.Plan) {
 		}
 		j := p.find(st.Job)
 		if d.snap.Limits != nil {
-			d.snap.Limits.Count(cluster.HolderOf(j), 0, 1, d.snap.Ledger.HeldMilli(st.AllGPUs()))
+			d.snap.Limits.Count(accounting.HolderOf(j), 0, 1, d.snap.Ledger.HeldMilli(st.AllGPUs()))
 		}
 		leave(d.snap.Queues, j)
 		leave(d.stood, j)
@@ -212,8 +214,8 @@ func (d *division) take(p *partPass, plan cluster.Plan) {
 		leave(d.snap.Queues, p.find(m.Job))
 		if m.GPU != "" {
 			q := slices.Clone(d.snap.Queues[m.GPU])
-			w := cluster.Waiter{Job: m.Job, Rank: m.Rank}
-			at, _ := slices.BinarySearchFunc(q, w, cluster.Waiter.Compare)
+			w := dispatch.Waiter{Job: m.Job, Rank: m.Rank}
+			at, _ := slices.BinarySearchFunc(q, w, dispatch.Waiter.Compare)
 			d.snap.Queues[m.GPU] = slices.Insert(q, at, w)
 		}
 		d.plan.Moves = append(d.plan.Moves, m)
@@ -243,11 +245,11 @@ func (p *partPass) find(id cluster.JobID) *cluster.Job {
 }
 
 // leave takes a job out of the queue that it stands in.
-func leave(queues map[cluster.GPUID][]cluster.Waiter, j *cluster.Job) {
+func leave(queues map[cluster.GPUID][]dispatch.Waiter, j *cluster.Job) {
 	if j.Queue == "" {
 		return
 	}
-	q := slices.DeleteFunc(slices.Clone(queues[j.Queue]), func(w cluster.Waiter) bool { return w.Job == j.ID })
+	q := slices.DeleteFunc(slices.Clone(queues[j.Queue]), func(w dispatch.Waiter) bool { return w.Job == j.ID })
 	if len(q) == 0 {
 		delete(queues, j.Queue)
 		return
@@ -257,7 +259,7 @@ func leave(queues map[cluster.GPUID][]cluster.Waiter, j *cluster.Job) {
 
 // passed says why a start comes before those of other partitions who head the
 // queues of its cards, nothing when there are none.
-func (d *division) passed(st *cluster.Start) string {
+func (d *division) passed(st *dispatch.Start) string {
 	for _, g := range st.AllGPUs() {
 		if q := d.snap.Queues[g.GPU]; len(q) > 0 {
 			return fmt.Sprintf("job %d of partition %s waits there, too; partitions that share a GPU take turns by age", q[0].Job, orNone(d.of[q[0].Job]))

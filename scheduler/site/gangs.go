@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/cells"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/rules"
@@ -22,11 +23,11 @@ import (
 type gangs struct {
 	*Chosen
 	ten  *policies.Tenancy
-	snap *cluster.Snapshot
-	led  *cluster.Ledger
+	snap *dispatch.Snapshot
+	led  *dispatch.Ledger
 	b    *cells.Binding
 	kept map[cluster.NodeID]*policies.Kept
-	plan cluster.Plan
+	plan dispatch.Plan
 	// running is who runs, as the policy is to see it, real the job of each part that it
 	// sees as one of its own.
 	running []*cluster.Job
@@ -43,7 +44,7 @@ func spanning(j *cluster.Job) bool {
 }
 
 // planTenants asks the policy about those on one node, after the gangs were placed.
-func (c *Chosen) planTenants(snap *cluster.Snapshot, kept []policies.Kept) (cluster.Plan, []policies.Kept) {
+func (c *Chosen) planTenants(snap *dispatch.Snapshot, kept []policies.Kept) (dispatch.Plan, []policies.Kept) {
 	runs := func(j *cluster.Job) bool { return j.Live() != nil && j.Live().Gang != nil && j.Spec.GPUs > 0 }
 	if !slices.ContainsFunc(snap.Waiting, spanning) && !slices.ContainsFunc(snap.Running, runs) {
 		return c.ask(snap, kept)
@@ -87,7 +88,7 @@ func (c *Chosen) planTenants(snap *cluster.Snapshot, kept []policies.Kept) (clus
 // terms are those of the snapshot, and those of parts. A gang that is its team's own as a
 // whole is nobody's to end, which its parts alone need not say: on one node there may be
 // room for several of them.
-func (g *gangs) terms() map[cluster.JobID]cluster.Terms {
+func (g *gangs) terms() map[cluster.JobID]dispatch.Terms {
 	out := maps.Clone(g.snap.Terms)
 	for id, j := range g.real {
 		switch t, ok := g.snap.Terms[j.ID]; {
@@ -100,9 +101,9 @@ func (g *gangs) terms() map[cluster.JobID]cluster.Terms {
 	return out
 }
 
-func newGangs(c *Chosen, snap *cluster.Snapshot, kept []policies.Kept) *gangs {
+func newGangs(c *Chosen, snap *dispatch.Snapshot, kept []policies.Kept) *gangs {
 	ten := c.Tenancy()
-	g := &gangs{Chosen: c, ten: ten, snap: snap, led: snap.Ledger.Clone(), b: bindTenants(ten, snap), plan: cluster.Plan{BaseIndex: snap.Index},
+	g := &gangs{Chosen: c, ten: ten, snap: snap, led: snap.Ledger.Clone(), b: bindTenants(ten, snap), plan: dispatch.Plan{BaseIndex: snap.Index},
 		kept: map[cluster.NodeID]*policies.Kept{}, real: map[cluster.JobID]*cluster.Job{}, first: map[string]struct{}{}, node: map[cluster.GPUID]*cluster.Node{}, on: map[cluster.NodeID][]*cluster.Job{}}
 	for i := range kept {
 		k := kept[i]
@@ -204,7 +205,7 @@ func (g *gangs) place(j *cluster.Job) {
 }
 
 func (g *gangs) wait(j *cluster.Job, r cluster.Reason) {
-	g.plan.Unplaced = append(g.plan.Unplaced, cluster.Unplaced{Job: j.ID, Reason: r})
+	g.plan.Unplaced = append(g.plan.Unplaced, dispatch.Unplaced{Job: j.ID, Reason: r})
 }
 
 // why says why a gang waits for which no room is being made.
@@ -359,7 +360,7 @@ func (g *gangs) berths(j *cluster.Job, t *onType, a cells.Answer) []cluster.Bert
 
 func (g *gangs) start(j *cluster.Job, t *onType, r cells.Request, a cells.Answer) {
 	all := g.berths(j, t, a)
-	st := cluster.Start{Job: j.ID, Attempt: uint32(len(j.Attempts)) + 1, Berth: all[0], Rest: all[1:]}
+	st := dispatch.Start{Job: j.ID, Attempt: uint32(len(j.Attempts)) + 1, Berth: all[0], Rest: all[1:]}
 	_, st.Estimate, _ = rules.ShareOn(j, t.gpu, g.Policy)
 	st.Why = fmt.Sprintf("%s: %d nodes with %d of %s each", g.Name(), r.Nodes, r.GPUs, t.name)
 	if a.Guaranteed {
@@ -383,7 +384,7 @@ func (g *gangs) clear(j *cluster.Job, t *onType, a cells.Answer) {
 		if !ok {
 			continue
 		}
-		g.plan.Preempt = append(g.plan.Preempt, cluster.Preemption{
+		g.plan.Preempt = append(g.plan.Preempt, dispatch.Preemption{
 			Job: id, Attempt: g.snap.Running[i].Live().No, For: j.ID,
 			Why: fmt.Sprintf("tenant %s is guaranteed the %d nodes of which it borrowed a part", g.ten.Of(j.Owner), j.Spec.NodeCount()),
 		})
@@ -437,7 +438,7 @@ func (g *gangs) keep(j *cluster.Job, t *onType, a cells.Answer) {
 }
 
 // take adds what the policy planned: a part of a gang that it would end is the gang.
-func (g *gangs) take(plan *cluster.Plan) {
+func (g *gangs) take(plan *dispatch.Plan) {
 	g.plan.Starts = append(g.plan.Starts, plan.Starts...)
 	g.plan.Moves = append(g.plan.Moves, plan.Moves...)
 	g.plan.Unplaced = append(g.plan.Unplaced, plan.Unplaced...)
@@ -445,7 +446,7 @@ func (g *gangs) take(plan *cluster.Plan) {
 		if j := g.real[x.Job]; j != nil {
 			x.Job = j.ID
 		}
-		if !slices.ContainsFunc(g.plan.Preempt, func(o cluster.Preemption) bool { return o.Job == x.Job }) {
+		if !slices.ContainsFunc(g.plan.Preempt, func(o dispatch.Preemption) bool { return o.Job == x.Job }) {
 			g.plan.Preempt = append(g.plan.Preempt, x)
 		}
 	}

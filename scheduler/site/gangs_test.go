@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/cells"
 	"github.com/berth-scheduler/berth/scheduler/policies"
@@ -65,7 +66,7 @@ func (g *guests) come(uid cluster.UID, nodes, cards int, opts ...schedtest.JobOp
 }
 
 // pass plans, and carries out what starts.
-func (g *guests) pass(t interface{ Fatalf(string, ...any) }) cluster.Plan {
+func (g *guests) pass(t interface{ Fatalf(string, ...any) }) dispatch.Plan {
 	snap := g.Snapshot()
 	Prepare(snap, g.site, Full)
 	before := snap.Ledger.Clone()
@@ -81,11 +82,11 @@ func (g *guests) pass(t interface{ Fatalf(string, ...any) }) cluster.Plan {
 	return p
 }
 
-func starts(p *cluster.Plan, id cluster.JobID) bool {
-	return slices.ContainsFunc(p.Starts, func(s cluster.Start) bool { return s.Job == id })
+func starts(p *dispatch.Plan, id cluster.JobID) bool {
+	return slices.ContainsFunc(p.Starts, func(s dispatch.Start) bool { return s.Job == id })
 }
 
-func endsFor(p *cluster.Plan, id cluster.JobID) (who []cluster.JobID) {
+func endsFor(p *dispatch.Plan, id cluster.JobID) (who []cluster.JobID) {
 	for _, x := range p.Preempt {
 		if x.For == id {
 			who = append(who, x.Job)
@@ -137,7 +138,7 @@ func TestGangsOfTenants(t *testing.T) {
 	beyond := g.come(7, 2, 2)
 	p = g.pass(t)
 	why := "team x has 4 of 4 GPUs of its cells in use; it may borrow when preemptible: submit with a checkpoint hook"
-	if i := slices.IndexFunc(p.Unplaced, func(u cluster.Unplaced) bool { return u.Job == beyond.ID }); i < 0 || p.Unplaced[i].Reason.Detail != why {
+	if i := slices.IndexFunc(p.Unplaced, func(u dispatch.Unplaced) bool { return u.Job == beyond.ID }); i < 0 || p.Unplaced[i].Reason.Detail != why {
 		t.Errorf("the next of the team: starts %t, told %+v", starts(&p, beyond.ID), p.Unplaced)
 	}
 	snap := g.Snapshot()
@@ -170,7 +171,7 @@ func TestRoomOfATenantsGangIsKept(t *testing.T) {
 	if p = g.pass(t); len(p.Starts)+len(p.Preempt) > 0 {
 		t.Fatalf("starts %+v, ends %+v while job %d leaves", p.Starts, p.Preempt, two.ID)
 	}
-	if i := slices.IndexFunc(p.Unplaced, func(u cluster.Unplaced) bool { return u.Job == gang.ID }); i < 0 || !strings.Contains(p.Unplaced[i].Reason.Detail, "being cleared on 2 nodes: 0 that borrowed them are asked to end, others end already") {
+	if i := slices.IndexFunc(p.Unplaced, func(u dispatch.Unplaced) bool { return u.Job == gang.ID }); i < 0 || !strings.Contains(p.Unplaced[i].Reason.Detail, "being cleared on 2 nodes: 0 that borrowed them are asked to end, others end already") {
 		t.Errorf("told %+v", p.Unplaced)
 	}
 	g.End(two.ID)
@@ -349,7 +350,7 @@ func (g *guests) nodesOf(uid cluster.UID) (n int) {
 
 // check counts the nodes that each team could have: those where nobody else's job lies
 // that cannot be ended.
-func (g *guests) check(t *rapid.T, p *cluster.Plan, cards int, own map[cluster.UID]int) {
+func (g *guests) check(t *rapid.T, p *dispatch.Plan, cards int, own map[cluster.UID]int) {
 	if err := g.Check(); err != nil {
 		t.Fatalf("%v", err)
 	}

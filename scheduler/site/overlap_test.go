@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
@@ -27,8 +28,8 @@ type window struct{ from, to cluster.Time }
 
 // windowsOf lists all windows of a reservation that end after now, one by one,
 // for the next 120 days, of which the first 100 may hold the first.
-func windowsOf(r *cluster.Reservation, now cluster.Time) (out []window) {
-	every := map[cluster.Repeat]time.Duration{cluster.RepeatDaily: 24 * time.Hour, cluster.RepeatWeekly: 168 * time.Hour}[r.Repeat]
+func windowsOf(r *dispatch.Reservation, now cluster.Time) (out []window) {
+	every := map[dispatch.Repeat]time.Duration{dispatch.RepeatDaily: 24 * time.Hour, dispatch.RepeatWeekly: 168 * time.Hour}[r.Repeat]
 	for w := (window{r.Start, r.Start.Add(r.Duration)}); w.from < now.Add(120*24*time.Hour); w = (window{w.from.Add(every), w.to.Add(every)}) {
 		if w.to > now {
 			out = append(out, w)
@@ -41,14 +42,14 @@ func windowsOf(r *cluster.Reservation, now cluster.Time) (out []window) {
 }
 
 // drawReservation draws one over some of the nodes n1 to n3, or single cards.
-func drawReservation(t *rapid.T, name string) *cluster.Reservation {
-	r := &cluster.Reservation{
+func drawReservation(t *rapid.T, name string) *dispatch.Reservation {
+	r := &dispatch.Reservation{
 		Name: name, Start: schedtest.Now.Add(time.Duration(rapid.IntRange(-900, 2400).Draw(t, "start")) * time.Hour),
 		Duration: time.Duration(rapid.IntRange(1, 30).Draw(t, "hours")) * time.Hour,
-		Repeat:   rapid.SampledFrom([]cluster.Repeat{cluster.RepeatNever, cluster.RepeatDaily, cluster.RepeatWeekly}).Draw(t, "repeat"),
+		Repeat:   rapid.SampledFrom([]dispatch.Repeat{dispatch.RepeatNever, dispatch.RepeatDaily, dispatch.RepeatWeekly}).Draw(t, "repeat"),
 		Nodes:    hosts(t, rapid.SampledFrom([]string{"n1", "n2", "n[1-2]", "n[2-4]", "ALL"}).Draw(t, "nodes")),
 	}
-	if r.Repeat == cluster.RepeatDaily {
+	if r.Repeat == dispatch.RepeatDaily {
 		r.Duration = min(r.Duration, 24*time.Hour)
 	}
 	if rapid.IntRange(0, 2).Draw(t, "cards") == 0 {
@@ -64,7 +65,7 @@ func drawReservation(t *rapid.T, name string) *cluster.Reservation {
 }
 
 // holds lists what a reservation holds: its cards, and nodes as wholes.
-func holds(r *cluster.Reservation, nodes []*cluster.Node) map[string]bool {
+func holds(r *dispatch.Reservation, nodes []*cluster.Node) map[string]bool {
 	out := map[string]bool{}
 	for _, n := range nodes {
 		if !r.Nodes.Holds(n.ID) {
@@ -108,8 +109,8 @@ func TestOverlapAsAllWindows(t *testing.T) {
 				}
 			}
 		}
-		snap := &cluster.Snapshot{Now: schedtest.Now, Nodes: nodes}
-		for _, pair := range [][2]*cluster.Reservation{{a, b}, {b, a}} {
+		snap := &dispatch.Snapshot{Now: schedtest.Now, Nodes: nodes}
+		for _, pair := range [][2]*dispatch.Reservation{{a, b}, {b, a}} {
 			at, got := Overlap(pair[0], pair[1], snap)
 			if got != meet || meet && at != want {
 				t.Fatalf("%+v and %+v: meet %t at %s, want %t at %s", *pair[0], *pair[1], got, at.Std(), meet, want.Std())
@@ -123,10 +124,10 @@ func TestOverlapAsAllWindows(t *testing.T) {
 func TestDailyMeetsTheFarFuture(t *testing.T) {
 	t.Parallel()
 	day := 24 * time.Hour
-	daily := &cluster.Reservation{Name: "night", Start: schedtest.Now, Duration: time.Hour, Repeat: cluster.RepeatDaily, Nodes: hosts(t, "ALL")}
-	snap := &cluster.Snapshot{Now: schedtest.Now, Nodes: fourNodes()}
+	daily := &dispatch.Reservation{Name: "night", Start: schedtest.Now, Duration: time.Hour, Repeat: dispatch.RepeatDaily, Nodes: hosts(t, "ALL")}
+	snap := &dispatch.Snapshot{Now: schedtest.Now, Nodes: fourNodes()}
 	for _, days := range []time.Duration{1, 60, 70, 365} {
-		far := &cluster.Reservation{Name: "far", Start: schedtest.Now.Add(days*day - 30*time.Minute), Duration: time.Hour, Nodes: hosts(t, "n1")}
+		far := &dispatch.Reservation{Name: "far", Start: schedtest.Now.Add(days*day - 30*time.Minute), Duration: time.Hour, Nodes: hosts(t, "n1")}
 		if at, ok := Overlap(daily, far, snap); !ok || at != schedtest.Now.Add(days*day) {
 			t.Errorf("in %d days: meet %t at %s", days, ok, at.Std())
 		}

@@ -1,6 +1,9 @@
 package site
 
-import "github.com/berth-scheduler/berth/cluster"
+import (
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
+)
 
 // NodesOf is what of nodes belongs to a partition, all for nil.
 func NodesOf(nodes []*cluster.Node, p *cluster.Partition) []*cluster.Node {
@@ -19,14 +22,14 @@ func NodesOf(nodes []*cluster.Node, p *cluster.Partition) []*cluster.Node {
 // Within is the snapshot as somebody sees it who may use a partition only: its
 // nodes, who runs there, who waits for it, and all of the queues there. A nil
 // partition is the whole cluster.
-func Within(snap *cluster.Snapshot, p *cluster.Partition) *cluster.Snapshot {
+func Within(snap *dispatch.Snapshot, p *cluster.Partition) *dispatch.Snapshot {
 	if p == nil {
 		return snap
 	}
 	out := *snap
 	out.Nodes = NodesOf(snap.Nodes, p)
 	at := make(map[cluster.NodeID]struct{}, len(out.Nodes))
-	out.Queues = map[cluster.GPUID][]cluster.Waiter{}
+	out.Queues = map[cluster.GPUID][]dispatch.Waiter{}
 	for _, n := range out.Nodes {
 		at[n.ID] = struct{}{}
 		for i := range n.GPUs {
@@ -55,7 +58,7 @@ func Within(snap *cluster.Snapshot, p *cluster.Partition) *cluster.Snapshot {
 }
 
 // PartitionOf finds the partition of a job in a snapshot, nil for none.
-func PartitionOf(snap *cluster.Snapshot, j *cluster.Job) *cluster.Partition {
+func PartitionOf(snap *dispatch.Snapshot, j *cluster.Job) *cluster.Partition {
 	for _, p := range snap.Partitions {
 		if p.Name == j.Spec.Partition {
 			return p
@@ -66,7 +69,7 @@ func PartitionOf(snap *cluster.Snapshot, j *cluster.Job) *cluster.Partition {
 
 // overlaps is the most partitions that a node of part belongs to: each of them
 // promises its part of what deadlines may claim, and no GPU is promised twice.
-func overlaps(snap *cluster.Snapshot, part *cluster.Partition) int {
+func overlaps(snap *dispatch.Snapshot, part *cluster.Partition) int {
 	most := 1
 	if part == nil {
 		return most

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 )
 
@@ -39,7 +40,7 @@ type Waits struct {
 // After is what the fast path must know after a pass over a snapshot of all who
 // wait, which Prepare has not seen yet. Of which partitions somebody waits only a
 // full pass says.
-func (w Waits) After(snap *cluster.Snapshot, s *Site, p Pass) Waits {
+func (w Waits) After(snap *dispatch.Snapshot, s *Site, p Pass) Waits {
 	w.Promised = unqueuedDeadline(snap.Waiting) || scheduler.SpanWaits(snap.Waiting, snap.Now, s.Policy)
 	if p != Full {
 		return w
@@ -56,7 +57,7 @@ func (w Waits) After(snap *cluster.Snapshot, s *Site, p Pass) Waits {
 
 // Prepare adds to a snapshot what policies go by beside the state, unless it is
 // there, and leaves out who is not looked at by a pass.
-func Prepare(snap *cluster.Snapshot, s *Site, p Pass) {
+func Prepare(snap *dispatch.Snapshot, s *Site, p Pass) {
 	if snap.Terms == nil {
 		snap.Terms = termsOf(snap.Waiting, snap.Running)
 	}
@@ -76,7 +77,7 @@ func newcomer(j *cluster.Job) bool {
 // Plan makes one pass over the cluster, or one over each of its partitions. Of
 // snap it changes the ledger and the map of queues, and nothing else: both are
 // the caller's to give away.
-func Plan(snap *cluster.Snapshot, s *Site, p Pass) cluster.Plan {
+func Plan(snap *dispatch.Snapshot, s *Site, p Pass) dispatch.Plan {
 	if len(snap.Partitions) > 0 {
 		return planPartitions(snap, s, p == Arrival)
 	}
@@ -85,7 +86,7 @@ func Plan(snap *cluster.Snapshot, s *Site, p Pass) cluster.Plan {
 
 // started is a job as the state will have it once a start is committed, for
 // passes that come after the one that planned it.
-func started(j *cluster.Job, st *cluster.Start, now cluster.Time) *cluster.Job {
+func started(j *cluster.Job, st *dispatch.Start, now cluster.Time) *cluster.Job {
 	run := j.Clone()
 	run.State, run.Queue = cluster.JobStarting, ""
 	run.Attempts = append(run.Attempts, cluster.Attempt{
@@ -95,7 +96,7 @@ func started(j *cluster.Job, st *cluster.Start, now cluster.Time) *cluster.Job {
 }
 
 // gangOf is what a start on several nodes will have; nil for one node.
-func gangOf(st *cluster.Start) *cluster.Gang {
+func gangOf(st *dispatch.Start) *cluster.Gang {
 	if len(st.Rest) == 0 {
 		return nil
 	}

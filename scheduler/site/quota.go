@@ -2,6 +2,8 @@ package site
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/rules"
@@ -9,7 +11,7 @@ import (
 
 // withinLimits takes out of a plan that a policy made which knows no quotas what
 // quotas do not allow. Those whom no quota lets start now were not shown to it.
-func withinLimits(snap *cluster.Snapshot, plan *cluster.Plan) {
+func withinLimits(snap *dispatch.Snapshot, plan *dispatch.Plan) {
 	if snap.Limits == nil {
 		return
 	}
@@ -24,11 +26,11 @@ func withinLimits(snap *cluster.Snapshot, plan *cluster.Plan) {
 		if j == nil {
 			continue
 		}
-		if r := limits.MayStart(cluster.HolderOf(j), milli); r.Code != "" {
-			plan.Unplaced = append(plan.Unplaced, cluster.Unplaced{Job: j.ID, Reason: r})
+		if r := limits.MayStart(accounting.HolderOf(j), milli); r.Code != "" {
+			plan.Unplaced = append(plan.Unplaced, dispatch.Unplaced{Job: j.ID, Reason: r})
 			continue
 		}
-		limits.Count(cluster.HolderOf(j), 0, 1, milli)
+		limits.Count(accounting.HolderOf(j), 0, 1, milli)
 		keep = append(keep, *st)
 	}
 	plan.Starts = keep
@@ -36,7 +38,7 @@ func withinLimits(snap *cluster.Snapshot, plan *cluster.Plan) {
 
 // startable leaves out who waits for a quota, as many as a quota has room for
 // staying in: of each holder in order of ids.
-func startable(snap *cluster.Snapshot) (waiting []*cluster.Job, held []cluster.Unplaced) {
+func startable(snap *dispatch.Snapshot) (waiting []*cluster.Job, held []dispatch.Unplaced) {
 	if snap.Limits == nil {
 		return snap.Waiting, nil
 	}
@@ -46,23 +48,23 @@ func startable(snap *cluster.Snapshot) (waiting []*cluster.Job, held []cluster.U
 		if j.Spec.GPUs > 0 {
 			least = int64(j.Spec.GPUs*j.Spec.NodeCount()) * max(1, j.Spec.GPUMilli)
 		}
-		if r := limits.MayStart(cluster.HolderOf(j), least); r.Code != "" {
-			held = append(held, cluster.Unplaced{Job: j.ID, Reason: r})
+		if r := limits.MayStart(accounting.HolderOf(j), least); r.Code != "" {
+			held = append(held, dispatch.Unplaced{Job: j.ID, Reason: r})
 			continue
 		}
-		limits.Count(cluster.HolderOf(j), 0, 1, least)
+		limits.Count(accounting.HolderOf(j), 0, 1, least)
 		waiting = append(waiting, j)
 	}
 	return waiting, held
 }
 
 // planWithin asks a policy that knows no quotas.
-func (c *Chosen) planWithin(snap *cluster.Snapshot, kept []policies.Kept) (cluster.Plan, []policies.Kept) {
+func (c *Chosen) planWithin(snap *dispatch.Snapshot, kept []policies.Kept) (dispatch.Plan, []policies.Kept) {
 	if snap.Limits == nil {
 		return c.planKnown(snap, kept)
 	}
 	less := *snap
-	var held []cluster.Unplaced
+	var held []dispatch.Unplaced
 	less.Waiting, held = startable(snap)
 	plan, kept := c.planKnown(&less, kept)
 	withinLimits(snap, &plan)
@@ -72,9 +74,9 @@ func (c *Chosen) planWithin(snap *cluster.Snapshot, kept []policies.Kept) (clust
 
 // LimitReason says which quota keeps a job from starting, the zero Reason when
 // none does.
-func LimitReason(snap *cluster.Snapshot, j *cluster.Job, nodes []*cluster.Node, pol scheduler.Policy) cluster.Reason {
+func LimitReason(snap *dispatch.Snapshot, j *cluster.Job, nodes []*cluster.Node, pol scheduler.Policy) cluster.Reason {
 	if snap.Limits == nil {
 		return cluster.Reason{}
 	}
-	return snap.Limits.MayStart(cluster.HolderOf(j), rules.LeastMilli(nodes, j, pol))
+	return snap.Limits.MayStart(accounting.HolderOf(j), rules.LeastMilli(nodes, j, pol))
 }

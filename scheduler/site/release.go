@@ -2,6 +2,7 @@ package site
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 )
 
@@ -16,7 +17,7 @@ type View interface {
 // whose turn it is: on cards for which several partitions wait, or which a
 // policy without queues plans, and while GPUs are promised beyond the queues. w
 // is of the last passes; who came since waits for the next pass anyway.
-func OnRelease(v View, gpus []cluster.GPUID, s *Site, w Waits) (plan cluster.Plan, again bool) {
+func OnRelease(v View, gpus []cluster.GPUID, s *Site, w Waits) (plan dispatch.Plan, again bool) {
 	if w.Promised {
 		// The fast path looks at the queues of these GPUs alone, and would give
 		// away what a deadline elsewhere was promised, or what is kept for a job

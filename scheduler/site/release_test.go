@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
@@ -113,7 +114,7 @@ func TestReleaseByHand(t *testing.T) {
 	}
 	// The head of a queue is gone already: what comes next only a full pass says.
 	w := schedtest.NewWorld([]*cluster.Node{schedtest.Node("n1", 2, "T4")})
-	w.Queues["n1-00"] = []cluster.Waiter{{Job: 7, Rank: 1}}
+	w.Queues["n1-00"] = []dispatch.Waiter{{Job: 7, Rank: 1}}
 	l := living{World: w, parts: []*cluster.Partition{partition(t, "a", "n1")}}
 	if plan, again := OnRelease(l, []cluster.GPUID{"n1-00"}, own(), Waits{Partitions: set("a")}); len(plan.Starts) > 0 || !again {
 		t.Errorf("of a job that is gone: %+v, again %t", plan, again)
@@ -142,7 +143,7 @@ func TestWhatTheFastPathKnows(t *testing.T) {
 		"on several nodes, new":   {schedtest.Job(1, of("a"), gang, schedtest.Waited(s.Policy.ReserveAge-time.Second)), false},
 		"on several nodes' cores": {schedtest.Job(1, of("a"), gang, schedtest.GPUs(0), schedtest.Waited(time.Hour)), false},
 	} {
-		snap := &cluster.Snapshot{Now: schedtest.Now, Partitions: parts, Waiting: []*cluster.Job{c.job}}
+		snap := &dispatch.Snapshot{Now: schedtest.Now, Partitions: parts, Waiting: []*cluster.Job{c.job}}
 		was := Waits{Promised: !c.promised, Partitions: set("b")}
 		full, arrival := was.After(snap, s, Full), was.After(snap, s, Arrival)
 		if _, a := full.Partitions["a"]; full.Promised != c.promised || !a || len(full.Partitions) != 1 {
@@ -166,8 +167,8 @@ func TestPrepare(t *testing.T) {
 	hook := func(j *cluster.Job) { j.Spec.Checkpoint.Signal = "USR1" }
 	due := func(j *cluster.Job) { j.Spec.Deadline = 42 }
 	queued := func(j *cluster.Job) { j.State = cluster.JobQueued }
-	fresh := func() *cluster.Snapshot {
-		return &cluster.Snapshot{
+	fresh := func() *dispatch.Snapshot {
+		return &dispatch.Snapshot{
 			Waiting: []*cluster.Job{schedtest.Job(1), schedtest.Job(2, hook, queued), schedtest.Job(3, due), schedtest.Job(4, due, hook)},
 			Running: []*cluster.Job{schedtest.Job(5, hook), schedtest.Job(6, due), schedtest.Job(7, due, hook)},
 		}
@@ -175,7 +176,7 @@ func TestPrepare(t *testing.T) {
 	if !fresh().Waiting[1].Spec.Checkpoint.Set() {
 		t.Fatal("a signal makes no checkpoint hook")
 	}
-	want := map[cluster.JobID]cluster.Terms{2: {Preemptible: true}, 3: {Deadline: 42}, 4: {Deadline: 42}, 5: {Preemptible: true}}
+	want := map[cluster.JobID]dispatch.Terms{2: {Preemptible: true}, 3: {Deadline: 42}, 4: {Deadline: 42}, 5: {Preemptible: true}}
 	s, foreign := &Site{Chosen: byName(t, "ffd")}, &Site{Chosen: byName(t, "slot+fifo")}
 	parts := []*cluster.Partition{partition(t, "a", "n1")}
 	for _, c := range []struct {
@@ -208,13 +209,13 @@ func TestPrepare(t *testing.T) {
 				t.Errorf("job %d: %+v, want %+v", id, snap.Terms[id], terms)
 			}
 		}
-		told := map[cluster.JobID]cluster.Terms{1: {WeightMilli: 3}}
+		told := map[cluster.JobID]dispatch.Terms{1: {WeightMilli: 3}}
 		snap.Terms = told
 		if Prepare(snap, c.site, c.pass); len(snap.Terms) != 1 || snap.Terms[1].WeightMilli != 3 {
 			t.Errorf("what was told before is now %+v", snap.Terms)
 		}
 	}
-	if plain := (&cluster.Snapshot{Waiting: []*cluster.Job{schedtest.Job(1)}}); termsOf(plain.Waiting, nil) != nil {
+	if plain := (&dispatch.Snapshot{Waiting: []*cluster.Job{schedtest.Job(1)}}); termsOf(plain.Waiting, nil) != nil {
 		t.Error("there are terms of a job without any")
 	}
 }

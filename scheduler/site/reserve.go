@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/cluster/hostnames"
 )
 
 // Want is what a reservation is to hold: so many nodes, 0 for all with the
@@ -27,7 +29,7 @@ type candidate struct {
 
 // candidates are the nodes that the request lets be chosen from and that no other
 // reservation holds at that time.
-func candidates(r *cluster.Reservation, want *Want, snap *cluster.Snapshot) ([]*cluster.Node, error) {
+func candidates(r *dispatch.Reservation, want *Want, snap *dispatch.Snapshot) ([]*cluster.Node, error) {
 	features, err := cluster.ParseFeatures(want.Features)
 	if err != nil {
 		return nil, err
@@ -52,21 +54,21 @@ func candidates(r *cluster.Reservation, want *Want, snap *cluster.Snapshot) ([]*
 
 // taken reports whether another reservation holds a node, or one card of it, while
 // r is open.
-func taken(r *cluster.Reservation, n *cluster.Node, g *cluster.GPU, snap *cluster.Snapshot) bool {
+func taken(r *dispatch.Reservation, n *cluster.Node, g *cluster.GPU, snap *dispatch.Snapshot) bool {
 	probe := *r
 	probe.Nodes, _ = cluster.ParseHostList(string(n.ID))
 	probe.GPUs = nil
 	if g != nil {
 		probe.GPUs = []cluster.GPUID{g.ID}
 	}
-	return slices.ContainsFunc(snap.Reservations, func(o *cluster.Reservation) bool {
+	return slices.ContainsFunc(snap.Reservations, func(o *dispatch.Reservation) bool {
 		_, meet := Overlap(&probe, o, snap)
 		return o.Name != r.Name && meet
 	})
 }
 
 // freeAt is when everybody on a node, or on one card of it, has ended.
-func freeAt(snap *cluster.Snapshot) (nodes map[cluster.NodeID]cluster.Time, gpus map[cluster.GPUID]cluster.Time) {
+func freeAt(snap *dispatch.Snapshot) (nodes map[cluster.NodeID]cluster.Time, gpus map[cluster.GPUID]cluster.Time) {
 	nodes, gpus = map[cluster.NodeID]cluster.Time{}, map[cluster.GPUID]cluster.Time{}
 	for _, j := range snap.Running {
 		a := j.Live()
@@ -97,7 +99,7 @@ func compareIndex(a, b *cluster.GPU) int {
 
 // ChooseNodes makes r hold as many nodes as asked for, with the features, those
 // that are free soonest; without a number all that have the features.
-func ChooseNodes(r *cluster.Reservation, want *Want, snap *cluster.Snapshot) error {
+func ChooseNodes(r *dispatch.Reservation, want *Want, snap *dispatch.Snapshot) error {
 	nodes, err := candidates(r, want, snap)
 	if err != nil {
 		return err
@@ -127,7 +129,7 @@ func ChooseNodes(r *cluster.Reservation, want *Want, snap *cluster.Snapshot) err
 
 // ChooseGPUs makes r hold as many cards as asked for, of a type if one is given,
 // from as few nodes as will do, of those that are free soonest.
-func ChooseGPUs(r *cluster.Reservation, want *Want, snap *cluster.Snapshot) error {
+func ChooseGPUs(r *dispatch.Reservation, want *Want, snap *dispatch.Snapshot) error {
 	nodes, err := candidates(r, want, snap)
 	if err != nil {
 		return err
@@ -189,14 +191,14 @@ func nodeOrder(a, b []candidate, want int) int {
 	return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(over(a), over(b)), cmp.Compare(a[0].node.ID, b[0].node.ID))
 }
 
-func setNodes(r *cluster.Reservation, ids []cluster.NodeID) (err error) {
-	r.Nodes, err = cluster.ParseHostList(cluster.FoldNames(ids))
+func setNodes(r *dispatch.Reservation, ids []cluster.NodeID) (err error) {
+	r.Nodes, err = cluster.ParseHostList(hostnames.Fold(ids))
 	return err
 }
 
 // InTheWay are the jobs of others that run on what a reservation holds and may
 // not have ended when its window begins.
-func InTheWay(r *cluster.Reservation, snap *cluster.Snapshot, now cluster.Time) (out []*cluster.Job) {
+func InTheWay(r *dispatch.Reservation, snap *dispatch.Snapshot, now cluster.Time) (out []*cluster.Job) {
 	start, _, ok := r.Window(now)
 	if !ok {
 		return nil
@@ -225,7 +227,7 @@ func InTheWay(r *cluster.Reservation, snap *cluster.Snapshot, now cluster.Time) 
 
 // Overlap reports whether two reservations hold the same at the same time, and from
 // when on.
-func Overlap(a, b *cluster.Reservation, snap *cluster.Snapshot) (cluster.Time, bool) {
+func Overlap(a, b *dispatch.Reservation, snap *dispatch.Snapshot) (cluster.Time, bool) {
 	shares := slices.ContainsFunc(snap.Nodes, func(n *cluster.Node) bool {
 		return a.Nodes.Holds(n.ID) && b.Nodes.Holds(n.ID) && (len(n.GPUs) == 0 && a.CoversNode(n.ID) && b.CoversNode(n.ID) ||
 			slices.ContainsFunc(n.GPUs, func(g cluster.GPU) bool { return a.Covers(n.ID, g.ID) && b.Covers(n.ID, g.ID) }))

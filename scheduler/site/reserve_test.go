@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
@@ -35,7 +36,7 @@ func TestWhoIsInTheWay(t *testing.T) {
 	nodes := fourNodes()
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawReservation(t, "r")
-		snap := &cluster.Snapshot{Now: schedtest.Now, Nodes: nodes, Reservations: cluster.Reservations{r}}
+		snap := &dispatch.Snapshot{Now: schedtest.Now, Nodes: nodes, Reservations: dispatch.Reservations{r}}
 		held := holds(r, nodes)
 		var want []cluster.JobID
 		next := windowsOf(r, schedtest.Now)
@@ -79,8 +80,8 @@ func TestWhoIsInTheWay(t *testing.T) {
 
 // drawFleet draws nodes of 0 to 4 cards, some out of service, with jobs on single
 // cards that end within two days.
-func drawFleet(t *rapid.T) *cluster.Snapshot {
-	snap := &cluster.Snapshot{Now: schedtest.Now}
+func drawFleet(t *rapid.T) *dispatch.Snapshot {
+	snap := &dispatch.Snapshot{Now: schedtest.Now}
 	id := cluster.JobID(0)
 	for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
 		n := schedtest.Node(cluster.NodeID("n"+string(rune('1'+i))), rapid.IntRange(0, 4).Draw(t, "cards"), rapid.SampledFrom([]string{"T4", "V100"}).Draw(t, "type"))
@@ -104,7 +105,7 @@ func drawFleet(t *rapid.T) *cluster.Snapshot {
 
 // endOf is when the last job on a card, or with "" on any of a node, has ended by
 // its limit: 0 where nobody is.
-func endOf(snap *cluster.Snapshot, node cluster.NodeID, card cluster.GPUID) (end cluster.Time) {
+func endOf(snap *dispatch.Snapshot, node cluster.NodeID, card cluster.GPUID) (end cluster.Time) {
 	for _, j := range snap.Running {
 		b := &j.Attempts[0].Berth
 		on := b.Node == node && (card == "" || slices.ContainsFunc(b.GPUs, func(g cluster.GPUShare) bool { return g.GPU == card }))
@@ -129,9 +130,9 @@ func TestNodesThatAreChosen(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		snap := drawFleet(t)
-		other := &cluster.Reservation{Name: "other", Start: schedtest.Now.Add(5 * time.Hour), Duration: time.Hour, Nodes: hosts(t, rapid.SampledFrom([]string{"n1", "n[2-3]"}).Draw(t, "other"))}
-		snap.Reservations = cluster.Reservations{other}
-		r := &cluster.Reservation{Name: "r", Start: schedtest.Now.Add(time.Duration(rapid.IntRange(2, 7).Draw(t, "start")) * time.Hour), Duration: 2 * time.Hour}
+		other := &dispatch.Reservation{Name: "other", Start: schedtest.Now.Add(5 * time.Hour), Duration: time.Hour, Nodes: hosts(t, rapid.SampledFrom([]string{"n1", "n[2-3]"}).Draw(t, "other"))}
+		snap.Reservations = dispatch.Reservations{other}
+		r := &dispatch.Reservation{Name: "r", Start: schedtest.Now.Add(time.Duration(rapid.IntRange(2, 7).Draw(t, "start")) * time.Hour), Duration: 2 * time.Hour}
 		r.Maint = rapid.IntRange(0, 4).Draw(t, "maint") == 0
 		want := Want{Nodes: rapid.IntRange(0, 4).Draw(t, "count"), Overlap: rapid.IntRange(0, 4).Draw(t, "overlap") == 0}
 		if rapid.Bool().Draw(t, "featured") {
@@ -175,9 +176,9 @@ func TestCardsThatAreChosen(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		snap := drawFleet(t)
-		other := &cluster.Reservation{Name: "other", Start: schedtest.Now.Add(5 * time.Hour), Duration: time.Hour, Nodes: hosts(t, "n1"), GPUs: []cluster.GPUID{"n1-00"}}
-		snap.Reservations = cluster.Reservations{other}
-		r := &cluster.Reservation{Name: "r", Start: schedtest.Now.Add(time.Duration(rapid.SampledFrom([]int{3, 5, 60}).Draw(t, "start")) * time.Hour), Duration: 3 * time.Hour}
+		other := &dispatch.Reservation{Name: "other", Start: schedtest.Now.Add(5 * time.Hour), Duration: time.Hour, Nodes: hosts(t, "n1"), GPUs: []cluster.GPUID{"n1-00"}}
+		snap.Reservations = dispatch.Reservations{other}
+		r := &dispatch.Reservation{Name: "r", Start: schedtest.Now.Add(time.Duration(rapid.SampledFrom([]int{3, 5, 60}).Draw(t, "start")) * time.Hour), Duration: 3 * time.Hour}
 		want := Want{GPUs: rapid.IntRange(1, 7).Draw(t, "count"), GPUType: rapid.SampledFrom([]string{"", "T4"}).Draw(t, "of"), Overlap: rapid.IntRange(0, 4).Draw(t, "overlap") == 0}
 		meets := r.Start < other.End() && other.Start < r.End()
 		able := map[cluster.GPUID]cluster.Time{} // when each is free, not before the start
@@ -269,21 +270,21 @@ func fewest(per map[cluster.NodeID]int, want int) int {
 // was chosen before stays.
 func TestChoosingRefuses(t *testing.T) {
 	t.Parallel()
-	snap := &cluster.Snapshot{Now: schedtest.Now, Nodes: fourNodes(), Partitions: []*cluster.Partition{partition(t, "p", "n[2-3]")}}
+	snap := &dispatch.Snapshot{Now: schedtest.Now, Nodes: fourNodes(), Partitions: []*cluster.Partition{partition(t, "p", "n[2-3]")}}
 	for _, want := range []Want{{Nodes: 1, GPUs: 1, Partition: "q"}, {Nodes: 1, GPUs: 1, Features: "&"}, {Nodes: 5, GPUs: 7}} {
-		for _, choose := range []func(*cluster.Reservation, *Want, *cluster.Snapshot) error{ChooseNodes, ChooseGPUs} {
-			r := &cluster.Reservation{Name: "r", Start: schedtest.Now, Duration: time.Hour, Nodes: hosts(t, "n1")}
+		for _, choose := range []func(*dispatch.Reservation, *Want, *dispatch.Snapshot) error{ChooseNodes, ChooseGPUs} {
+			r := &dispatch.Reservation{Name: "r", Start: schedtest.Now, Duration: time.Hour, Nodes: hosts(t, "n1")}
 			if err := choose(r, &want, snap); err == nil || r.Nodes.String() != "n1" {
 				t.Errorf("%+v: %v, nodes %s", want, err, r.Nodes)
 			}
 		}
 	}
-	r := &cluster.Reservation{Name: "r", Start: schedtest.Now, Duration: time.Hour}
+	r := &dispatch.Reservation{Name: "r", Start: schedtest.Now, Duration: time.Hour}
 	if err := ChooseNodes(r, &Want{Partition: "p"}, snap); err != nil || r.Nodes.String() != "n[2-3]" {
 		t.Errorf("all of a partition: %s, %v", r.Nodes, err)
 	}
 	// A reservation that is chosen anew is not in its own way.
-	snap.Reservations = cluster.Reservations{{Name: "r", Start: schedtest.Now, Duration: time.Hour, Nodes: hosts(t, "ALL")}}
+	snap.Reservations = dispatch.Reservations{{Name: "r", Start: schedtest.Now, Duration: time.Hour, Nodes: hosts(t, "ALL")}}
 	if err := ChooseNodes(r, &Want{Nodes: 4}, snap); err != nil || len(r.Nodes.Names()) != 4 {
 		t.Errorf("all nodes of its own: %s, %v", r.Nodes, err)
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/schedtest"
 )
@@ -19,21 +21,21 @@ import (
 type shown struct {
 	name string
 	log  *[]string
-	do   func(*cluster.Snapshot) cluster.Plan
+	do   func(*dispatch.Snapshot) dispatch.Plan
 }
 
 func (s shown) Name() string { return s.name }
 
-func (s shown) Plan(snap *cluster.Snapshot) cluster.Plan {
+func (s shown) Plan(snap *dispatch.Snapshot) dispatch.Plan {
 	*s.log = append(*s.log, s.name+": "+sight(snap))
 	if s.do == nil {
-		return cluster.Plan{}
+		return dispatch.Plan{}
 	}
 	return s.do(snap)
 }
 
 // sight is what a snapshot shows, in words.
-func sight(snap *cluster.Snapshot) string {
+func sight(snap *dispatch.Snapshot) string {
 	ids := func(js []*cluster.Job) (out []string) {
 		for _, j := range js {
 			out = append(out, fmt.Sprint(j.ID))
@@ -59,14 +61,14 @@ func on(node cluster.NodeID, card int, mib int64) cluster.Berth {
 	return cluster.Berth{Node: node, CPUMilli: 100, MemMiB: 10, GPUs: []cluster.GPUShare{{GPU: schedtest.GPU(node, card), Share: cluster.Share{MemMiB: mib, Milli: 10}}}}
 }
 
-func start(id cluster.JobID, first cluster.Berth, rest ...cluster.Berth) cluster.Start {
-	return cluster.Start{Job: id, Attempt: 1, Berth: first, Rest: rest}
+func start(id cluster.JobID, first cluster.Berth, rest ...cluster.Berth) dispatch.Start {
+	return dispatch.Start{Job: id, Attempt: 1, Berth: first, Rest: rest}
 }
 
 // lies has a job run there.
 func lies(w *schedtest.World, id cluster.JobID, part string, first cluster.Berth, rest ...cluster.Berth) {
 	w.Submit(schedtest.Job(id, of(part), schedtest.Nodes(1+len(rest)), schedtest.Lasts(time.Hour)))
-	w.Apply(&cluster.Plan{Starts: []cluster.Start{start(id, first, rest...)}})
+	w.Apply(&dispatch.Plan{Starts: []dispatch.Start{start(id, first, rest...)}})
 	if len(w.Rejected) > 0 {
 		panic(fmt.Sprint(w.Rejected))
 	}
@@ -101,18 +103,18 @@ func TestWhatPartitionsAreShown(t *testing.T) {
 	parts[3].Down = true
 	var log []string
 	s := &Site{Chosen: byName(t, "ffd"), Partitions: map[string]Chosen{}}
-	as := func(name string, do func(*cluster.Snapshot) cluster.Plan) {
+	as := func(name string, do func(*dispatch.Snapshot) dispatch.Plan) {
 		c := byName(t, "ffd")
 		c.Planner = shown{name, &log, do}
 		s.Partitions[name] = c
 	}
 	as("a", nil)
-	as("b", func(*cluster.Snapshot) cluster.Plan {
-		return cluster.Plan{Starts: []cluster.Start{start(12, on("n3", 1, 100), on("n2", 0, 100)), start(13, on("n9", 0, 100))},
-			Unplaced: []cluster.Unplaced{{Job: 13, Reason: cluster.Reason{Code: cluster.ReasonNodeDown}}}}
+	as("b", func(*dispatch.Snapshot) dispatch.Plan {
+		return dispatch.Plan{Starts: []dispatch.Start{start(12, on("n3", 1, 100), on("n2", 0, 100)), start(13, on("n9", 0, 100))},
+			Unplaced: []dispatch.Unplaced{{Job: 13, Reason: cluster.Reason{Code: cluster.ReasonNodeDown}}}}
 	})
-	as("c", func(*cluster.Snapshot) cluster.Plan {
-		return cluster.Plan{Starts: []cluster.Start{start(14, on("n1", 1, 100))}, Preempt: []cluster.Preemption{{Job: 1, Attempt: 1, For: 14}}}
+	as("c", func(*dispatch.Snapshot) dispatch.Plan {
+		return dispatch.Plan{Starts: []dispatch.Start{start(14, on("n1", 1, 100))}, Preempt: []dispatch.Preemption{{Job: 1, Attempt: 1, For: 14}}}
 	})
 	as("down", nil)
 	as("empty", nil)
@@ -153,7 +155,7 @@ func TestWhatPartitionsAreShown(t *testing.T) {
 		snap.Partitions = parts
 		Prepare(snap, own, kind)
 		plan := Plan(snap, own, kind)
-		if starts := slices.ContainsFunc(plan.Starts, func(st cluster.Start) bool { return st.Job == 16 }); starts != may {
+		if starts := slices.ContainsFunc(plan.Starts, func(st dispatch.Start) bool { return st.Job == 16 }); starts != may {
 			t.Errorf("a pass of kind %s starts who just made room: %t", kind, starts)
 		}
 	}
@@ -176,16 +178,16 @@ func TestQueuesOfPartitions(t *testing.T) {
 	waits(w, 5, "b", time.Minute)
 	var log []string
 	s := &Site{Chosen: byName(t, "ffd"), Partitions: map[string]Chosen{}}
-	moved := map[string]cluster.Plan{
-		"a": {Starts: []cluster.Start{start(3, on("n2", 1, 100))}, Moves: []cluster.QueueMove{{Job: 4, GPU: g2, Rank: 1 << 60, Reason: cluster.ReasonGPUMem}}},
-		"b": {Moves: []cluster.QueueMove{{Job: 5, GPU: g2, Rank: 7, Reason: cluster.ReasonGPUMem}, {Job: 1, Reason: cluster.ReasonGPUMem}}},
+	moved := map[string]dispatch.Plan{
+		"a": {Starts: []dispatch.Start{start(3, on("n2", 1, 100))}, Moves: []dispatch.QueueMove{{Job: 4, GPU: g2, Rank: 1 << 60, Reason: cluster.ReasonGPUMem}}},
+		"b": {Moves: []dispatch.QueueMove{{Job: 5, GPU: g2, Rank: 7, Reason: cluster.ReasonGPUMem}, {Job: 1, Reason: cluster.ReasonGPUMem}}},
 		"c": {},
 	}
 	waits(w, 6, "c", time.Second)
 	for name, p := range moved {
 		c := byName(t, "ffd")
 		c.Policy.FIFOAge = 0 // by their names
-		c.Planner = shown{name, &log, func(*cluster.Snapshot) cluster.Plan { return p }}
+		c.Planner = shown{name, &log, func(*dispatch.Snapshot) dispatch.Plan { return p }}
 		s.Partitions[name] = c
 	}
 	snap := w.Snapshot()
@@ -204,11 +206,11 @@ func TestQueuesOfPartitions(t *testing.T) {
 	if d := cmp.Diff(want, log); d != "" {
 		t.Error(d)
 	}
-	if got := sight(&cluster.Snapshot{Queues: snap.Queues}); got != "waiting ; running ; nodes ; queues n1-00=2 n2-00=5+4" {
+	if got := sight(&dispatch.Snapshot{Queues: snap.Queues}); got != "waiting ; running ; nodes ; queues n1-00=2 n2-00=5+4" {
 		t.Errorf("in the end there is %s", got)
 	}
 	for g, q := range before {
-		if len(q) != lengths[g] || slices.ContainsFunc(q, func(w cluster.Waiter) bool { return w.Job == 0 }) {
+		if len(q) != lengths[g] || slices.ContainsFunc(q, func(w dispatch.Waiter) bool { return w.Job == 0 }) {
 			t.Errorf("the queue of %s that was given has changed: %v", g, q)
 		}
 	}
@@ -257,14 +259,14 @@ func TestWhatSetsAreShown(t *testing.T) {
 	}
 	var got []seen
 	script := []struct {
-		plan  cluster.Plan
+		plan  dispatch.Plan
 		keeps []policies.Kept
 	}{
-		{cluster.Plan{Starts: []cluster.Start{start(15, on("n2", 0, 100))}, Preempt: []cluster.Preemption{{Job: 1, Attempt: 1, For: 11}}, Unplaced: []cluster.Unplaced{{Job: 11}}}, []policies.Kept{{Node: "n3", For: 11, CPUMilli: 5}}},
-		{cluster.Plan{Starts: []cluster.Start{start(12, on("n1", 1, 100)), start(14, on("n9", 1, 100))}, Moves: []cluster.QueueMove{{Job: 14}}}, []policies.Kept{{Node: "n3", For: 14, CPUMilli: 6}, {Node: "n1", For: 12}}},
-		{cluster.Plan{Starts: []cluster.Start{start(13, on("n2", 0, 100))}}, nil},
+		{dispatch.Plan{Starts: []dispatch.Start{start(15, on("n2", 0, 100))}, Preempt: []dispatch.Preemption{{Job: 1, Attempt: 1, For: 11}}, Unplaced: []dispatch.Unplaced{{Job: 11}}}, []policies.Kept{{Node: "n3", For: 11, CPUMilli: 5}}},
+		{dispatch.Plan{Starts: []dispatch.Start{start(12, on("n1", 1, 100)), start(14, on("n9", 1, 100))}, Moves: []dispatch.QueueMove{{Job: 14}}}, []policies.Kept{{Node: "n3", For: 14, CPUMilli: 6}, {Node: "n1", For: 12}}},
+		{dispatch.Plan{Starts: []dispatch.Start{start(13, on("n2", 0, 100))}}, nil},
 	}
-	plan := planApart(snap, func(view *cluster.Snapshot, kept []policies.Kept) (cluster.Plan, []policies.Kept) {
+	plan := planApart(snap, func(view *dispatch.Snapshot, kept []policies.Kept) (dispatch.Plan, []policies.Kept) {
 		u, _ := view.Ledger.GPU(schedtest.GPU("n2", 0))
 		slices.SortFunc(kept, func(a, b policies.Kept) int { return strings.Compare(string(a.Node), string(b.Node)) })
 		got = append(got, seen{sight(view), u.Shares, slices.Clone(kept)})
@@ -286,7 +288,7 @@ func TestWhatSetsAreShown(t *testing.T) {
 	if d := cmp.Diff([]cluster.JobID{15, 12, 13}, starts); d != "" || len(plan.Preempt) != 1 || len(plan.Moves) != 1 || len(plan.Unplaced) != 2 {
 		t.Errorf("%s; the plan is %+v", d, plan)
 	}
-	if !slices.ContainsFunc(plan.Unplaced, func(u cluster.Unplaced) bool { return u.Job == 16 && u.Reason.Code == cluster.ReasonReservationGone }) {
+	if !slices.ContainsFunc(plan.Unplaced, func(u dispatch.Unplaced) bool { return u.Job == 16 && u.Reason.Code == cluster.ReasonReservationGone }) {
 		t.Errorf("who asks for a reservation that is gone is told %+v", plan.Unplaced)
 	}
 	if u, _ := snap.Ledger.GPU(schedtest.GPU("n2", 0)); u.Shares != shares || len(snap.Running) != running {
@@ -301,7 +303,7 @@ func TestOverlapsAsCounted(t *testing.T) {
 	for i := range 6 {
 		nodes = append(nodes, schedtest.Node(cluster.NodeID(fmt.Sprint("n", i)), 1, "T4"))
 	}
-	snap := &cluster.Snapshot{Nodes: nodes, Partitions: []*cluster.Partition{
+	snap := &dispatch.Snapshot{Nodes: nodes, Partitions: []*cluster.Partition{
 		partition(t, "a", "n[0-3]"), partition(t, "b", "n1"), partition(t, "c", "n[1-2]"), partition(t, "d", "n5"), partition(t, "e", "n[8-9]"),
 	}}
 	for i, want := range []int{3, 3, 3, 1, 1} {
@@ -353,10 +355,10 @@ func TestQuotasAroundAPolicy(t *testing.T) {
 		j := waits(w, cluster.JobID(id+1), "", time.Minute, schedtest.GPUs(c.gpus), schedtest.Nodes(c.nodes), schedtest.Util(c.milli))
 		j.Owner.UID = 7
 	}
-	each := cluster.Subject{Each: true}
-	of := func(running, milli int64) *cluster.Snapshot {
+	each := accounting.Subject{Each: true}
+	of := func(running, milli int64) *dispatch.Snapshot {
 		snap := w.Snapshot()
-		snap.Limits = cluster.NewLimiter(nil, map[cluster.Subject]*cluster.Quota{each: {Subject: each, Limits: cluster.Limits{Running: running, GPUMilli: milli}}}, nil)
+		snap.Limits = accounting.NewLimiter(nil, map[accounting.Subject]*accounting.Quota{each: {Subject: each, Limits: accounting.Limits{Running: running, GPUMilli: milli}}}, nil)
 		return snap
 	}
 	for _, c := range []struct {
@@ -378,7 +380,7 @@ func TestQuotasAroundAPolicy(t *testing.T) {
 			shown = append(shown, j.ID)
 		}
 		for _, u := range held {
-			if told = append(told, u.Job); !cluster.LimitReason(u.Reason.Code) {
+			if told = append(told, u.Job); !accounting.LimitReason(u.Reason.Code) {
 				t.Errorf("job %d is told %v", u.Job, u.Reason)
 			}
 		}
@@ -388,7 +390,7 @@ func TestQuotasAroundAPolicy(t *testing.T) {
 	}
 	// What is planned takes more than the least.
 	snap := of(3, 1000)
-	plan := cluster.Plan{Starts: []cluster.Start{start(1, on("n1", 0, 6000)), start(4, on("n1", 1, 6000)), start(5, on("n1", 2, 6000)), start(3, cluster.Berth{Node: "n1"}), start(6, on("n1", 3, 100))}}
+	plan := dispatch.Plan{Starts: []dispatch.Start{start(1, on("n1", 0, 6000)), start(4, on("n1", 1, 6000)), start(5, on("n1", 2, 6000)), start(3, cluster.Berth{Node: "n1"}), start(6, on("n1", 3, 100))}}
 	whole := plan.Starts[2].Berth.GPUs
 	whole[0].Share = cluster.Share{MemMiB: 15_000, Milli: 1000, Exclusive: true}
 	before := snap.Limits.Used()

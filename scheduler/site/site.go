@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 )
@@ -35,7 +36,7 @@ func (c *Chosen) within(p *cluster.Partition) *Chosen {
 }
 
 // pass makes one pass over what a snapshot shows.
-func (c *Chosen) pass(snap *cluster.Snapshot) cluster.Plan {
+func (c *Chosen) pass(snap *dispatch.Snapshot) dispatch.Plan {
 	if c.Planner != nil {
 		return planApart(snap, c.planWithin)
 	}
@@ -44,16 +45,16 @@ func (c *Chosen) pass(snap *cluster.Snapshot) cluster.Plan {
 
 // planKnown asks the policy about the jobs that it may have: those that want nodes for
 // themselves are kept from one that keeps cells for tenants, and told so.
-func (c *Chosen) planKnown(snap *cluster.Snapshot, kept []policies.Kept) (cluster.Plan, []policies.Kept) {
+func (c *Chosen) planKnown(snap *dispatch.Snapshot, kept []policies.Kept) (dispatch.Plan, []policies.Kept) {
 	if c.Tenancy() == nil {
 		return c.ask(snap, kept)
 	}
 	less := *snap
 	less.Waiting = nil
-	var told []cluster.Unplaced
+	var told []dispatch.Unplaced
 	for _, j := range snap.Waiting {
 		if r := c.SpanReason(j); r.Code != "" {
-			told = append(told, cluster.Unplaced{Job: j.ID, Reason: r})
+			told = append(told, dispatch.Unplaced{Job: j.ID, Reason: r})
 		} else {
 			less.Waiting = append(less.Waiting, j)
 		}
@@ -64,9 +65,9 @@ func (c *Chosen) planKnown(snap *cluster.Snapshot, kept []policies.Kept) (cluste
 }
 
 // ask lets the policy plan beside what earlier passes keep, if it can.
-func (c *Chosen) ask(snap *cluster.Snapshot, kept []policies.Kept) (cluster.Plan, []policies.Kept) {
+func (c *Chosen) ask(snap *dispatch.Snapshot, kept []policies.Kept) (dispatch.Plan, []policies.Kept) {
 	p, ok := c.Planner.(interface {
-		PlanBeside(*cluster.Snapshot, []policies.Kept) (cluster.Plan, []policies.Kept)
+		PlanBeside(*dispatch.Snapshot, []policies.Kept) (dispatch.Plan, []policies.Kept)
 	})
 	if !ok {
 		return c.Planner.Plan(snap), nil
@@ -89,7 +90,7 @@ func (c *Chosen) SpanReason(j *cluster.Job) cluster.Reason {
 // waits: of one over several nodes always, of any other that somebody comes before
 // it; ok is false where it says nothing. snap is what the job may use, with all
 // that passes go by.
-func (c *Chosen) WhyWaits(snap *cluster.Snapshot, j *cluster.Job) (r cluster.Reason, ok bool) {
+func (c *Chosen) WhyWaits(snap *dispatch.Snapshot, j *cluster.Job) (r cluster.Reason, ok bool) {
 	if c.Planner == nil {
 		return r, false
 	}
@@ -109,13 +110,13 @@ func (c *Chosen) WhyWaits(snap *cluster.Snapshot, j *cluster.Job) (r cluster.Rea
 }
 
 // fate is what a plan says of a job: that it starts, or why not.
-func fate(p cluster.Plan, id cluster.JobID) (why cluster.Reason, starts bool) {
+func fate(p dispatch.Plan, id cluster.JobID) (why cluster.Reason, starts bool) {
 	for i := range p.Unplaced {
 		if p.Unplaced[i].Job == id {
 			return p.Unplaced[i].Reason, false
 		}
 	}
-	return why, slices.ContainsFunc(p.Starts, func(s cluster.Start) bool { return s.Job == id })
+	return why, slices.ContainsFunc(p.Starts, func(s dispatch.Start) bool { return s.Job == id })
 }
 
 // Spans reports whether a job needs several nodes, or nodes of its own.

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/cluster/draws"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
@@ -57,7 +58,7 @@ type parted struct {
 	site  *Site
 }
 
-func (s *parted) snapshot() *cluster.Snapshot {
+func (s *parted) snapshot() *dispatch.Snapshot {
 	snap := s.Snapshot()
 	snap.Partitions = s.parts
 	return snap
@@ -72,7 +73,7 @@ func (s *parted) pass(arrival bool) error {
 	return s.take(&plan)
 }
 
-func (s *parted) take(plan *cluster.Plan) error {
+func (s *parted) take(plan *dispatch.Plan) error {
 	for i := range plan.Starts {
 		st := &plan.Starts[i]
 		for _, p := range s.parts {
@@ -214,9 +215,9 @@ func TestPartitionsTakeTurns(t *testing.T) {
 // mover is a policy that takes every job out of its queue.
 type mover struct{ policies.Policy }
 
-func (mover) Plan(s *cluster.Snapshot) (p cluster.Plan) {
+func (mover) Plan(s *dispatch.Snapshot) (p dispatch.Plan) {
 	for _, j := range s.Waiting {
-		p.Moves = append(p.Moves, cluster.QueueMove{Job: j.ID, Reason: cluster.ReasonGPUReturning})
+		p.Moves = append(p.Moves, dispatch.QueueMove{Job: j.ID, Reason: cluster.ReasonGPUReturning})
 	}
 	return p
 }
@@ -252,7 +253,7 @@ func TestDownPartitionsStartNothing(t *testing.T) {
 	s.parts[0].Down = true
 	p := planPartitions(s.snapshot(), s.site, false)
 	// Job 3 came before there were partitions, and their pass is the first.
-	if len(p.Starts) != 1 || p.Starts[0].Job != 3 || slices.ContainsFunc(p.Moves, func(m cluster.QueueMove) bool { return m.Job == 1 }) {
+	if len(p.Starts) != 1 || p.Starts[0].Job != 3 || slices.ContainsFunc(p.Moves, func(m dispatch.QueueMove) bool { return m.Job == 1 }) {
 		t.Errorf("plan %+v", p)
 	}
 	s.World = schedtest.NewWorld(s.Nodes, schedtest.Job(1, of("a")), schedtest.Job(2, of("b")))

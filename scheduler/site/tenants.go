@@ -2,6 +2,7 @@ package site
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/cells"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 )
@@ -16,7 +17,7 @@ func (c *Chosen) Tenancy() *policies.Tenancy {
 
 // bindTenants works out whose cells the cards of a snapshot are. A job on several nodes
 // lies on all of them.
-func bindTenants(ten *policies.Tenancy, snap *cluster.Snapshot) *cells.Binding {
+func bindTenants(ten *policies.Tenancy, snap *dispatch.Snapshot) *cells.Binding {
 	jobs := make([]cells.Job, 0, len(snap.Running))
 	for _, j := range snap.Running {
 		a := j.Live()
@@ -35,14 +36,14 @@ func bindTenants(ten *policies.Tenancy, snap *cluster.Snapshot) *cells.Binding {
 
 // lendable reports whether a job may lie where others have a claim: it can be ended
 // whenever they ask.
-func lendable(snap *cluster.Snapshot, j *cluster.Job) bool {
+func lendable(snap *dispatch.Snapshot, j *cluster.Job) bool {
 	return snap.Terms[j.ID].Preemptible && j.Rested(snap.Now)
 }
 
 // Short says of each guarantee of a tenant that cannot be kept with the nodes in
 // service what lacks. Where there are partitions it says nothing: guarantees are
 // kept in each for itself.
-func Short(snap *cluster.Snapshot, s *Site) (lines []string) {
+func Short(snap *dispatch.Snapshot, s *Site) (lines []string) {
 	ten := s.Tenancy()
 	if ten == nil || len(snap.Partitions) > 0 {
 		return nil
@@ -55,7 +56,7 @@ func Short(snap *cluster.Snapshot, s *Site) (lines []string) {
 
 // TenantReason says why a job waits as far as the guarantees go; the code is
 // empty when they are not why.
-func TenantReason(chosen *Chosen, snap *cluster.Snapshot, j *cluster.Job) cluster.Reason {
+func TenantReason(chosen *Chosen, snap *dispatch.Snapshot, j *cluster.Job) cluster.Reason {
 	ten := chosen.Tenancy()
 	if ten == nil || j.Spec.GPUs == 0 {
 		return cluster.Reason{}

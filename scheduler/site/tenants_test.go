@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/cells"
 	"github.com/berth-scheduler/berth/scheduler/policies"
@@ -68,7 +70,7 @@ func TestGuaranteesAreTold(t *testing.T) {
 					b.GPUs = append(b.GPUs, cluster.GPUShare{GPU: schedtest.GPU("n1", i), Share: cluster.Share{MemMiB: 15000, Milli: cluster.WholeGPU, Exclusive: true}})
 				}
 				w.Nodes[0].Drain = false
-				w.Apply(&cluster.Plan{Starts: []cluster.Start{{Job: 9, Attempt: 1, Berth: b}}})
+				w.Apply(&dispatch.Plan{Starts: []dispatch.Start{{Job: 9, Attempt: 1, Berth: b}}})
 			}
 			w.Submit(c.job)
 			snap := w.Snapshot()
@@ -96,15 +98,15 @@ func TestWhichQuotaIsTold(t *testing.T) {
 	if r := LimitReason(snap, wide, snap.Nodes, pol); r.Code != "" {
 		t.Errorf("without quotas: %v", r)
 	}
-	u := cluster.Subject{User: true, UID: 7}
-	snap.Limits = cluster.NewLimiter(nil, map[cluster.Subject]*cluster.Quota{u: {Subject: u, Limits: cluster.Limits{GPUMilli: 1000}}}, nil)
+	u := accounting.Subject{User: true, UID: 7}
+	snap.Limits = accounting.NewLimiter(nil, map[accounting.Subject]*accounting.Quota{u: {Subject: u, Limits: accounting.Limits{GPUMilli: 1000}}}, nil)
 	for _, c := range []struct {
 		gpus int
 		uid  cluster.UID
 		held bool
 	}{{1, 7, false}, {2, 7, true}, {2, 8, false}} {
 		j := schedtest.Job(1, schedtest.Of(c.uid, 7), schedtest.Exclusive, schedtest.GPUs(c.gpus))
-		if r := LimitReason(snap, j, snap.Nodes, pol); cluster.LimitReason(r.Code) != c.held {
+		if r := LimitReason(snap, j, snap.Nodes, pol); accounting.LimitReason(r.Code) != c.held {
 			t.Errorf("%d GPUs of user %d: %v, want held %t", c.gpus, c.uid, r, c.held)
 		}
 	}

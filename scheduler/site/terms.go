@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/deadline"
 )
 
@@ -14,21 +15,21 @@ func MayMakeRoom(j *cluster.Job) bool { return j.Spec.Checkpoint.Set() && j.Spec
 
 // termsOf gathers what policies go by beside specs: the deadlines of those who
 // wait, and who may be preempted; nil where there is nothing to say.
-func termsOf(waiting, running []*cluster.Job) (out map[cluster.JobID]cluster.Terms) {
-	set := func(id cluster.JobID, t cluster.Terms) {
-		if t == (cluster.Terms{}) {
+func termsOf(waiting, running []*cluster.Job) (out map[cluster.JobID]dispatch.Terms) {
+	set := func(id cluster.JobID, t dispatch.Terms) {
+		if t == (dispatch.Terms{}) {
 			return
 		}
 		if out == nil {
-			out = map[cluster.JobID]cluster.Terms{}
+			out = map[cluster.JobID]dispatch.Terms{}
 		}
 		out[id] = t
 	}
 	for _, j := range waiting {
-		set(j.ID, cluster.Terms{Deadline: j.Spec.Deadline, Preemptible: MayMakeRoom(j)})
+		set(j.ID, dispatch.Terms{Deadline: j.Spec.Deadline, Preemptible: MayMakeRoom(j)})
 	}
 	for _, j := range running {
-		set(j.ID, cluster.Terms{Preemptible: MayMakeRoom(j)})
+		set(j.ID, dispatch.Terms{Preemptible: MayMakeRoom(j)})
 	}
 	return out
 }
@@ -55,7 +56,7 @@ func (c *Chosen) makesRoom() bool {
 // Admit refuses jobs, which have ids in order and are not in snap, when their
 // deadlines cannot be met beside those that were promised before. What may be
 // ended for them counts as such where the policy does so.
-func Admit(snap *cluster.Snapshot, jobs []*cluster.Job, s *Site) error {
+func Admit(snap *dispatch.Snapshot, jobs []*cluster.Job, s *Site) error {
 	byPart := map[string][]*cluster.Job{}
 	for _, j := range jobs {
 		byPart[j.Spec.Partition] = append(byPart[j.Spec.Partition], j)

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
@@ -16,24 +17,24 @@ func TestWhoseTurnItIs(t *testing.T) {
 	t.Parallel()
 	n := schedtest.Node("n1", 3, "T4")
 	old, young := int64(schedtest.Now), int64(3)<<58
-	q := func(ws ...cluster.Waiter) []cluster.Waiter { return ws }
+	q := func(ws ...dispatch.Waiter) []dispatch.Waiter { return ws }
 	for name, c := range map[string]struct {
-		heads     [][]cluster.Waiter
+		heads     [][]dispatch.Waiter
 		turn      string
 		strangers bool // to a
 	}{
 		"nobody waits":             {nil, "a", false},
-		"nobody is old":            {[][]cluster.Waiter{q(cluster.Waiter{Job: 21, Rank: young})}, "a", false},
-		"its own":                  {[][]cluster.Waiter{q(cluster.Waiter{Job: 11, Rank: old})}, "a", false},
-		"another one's":            {[][]cluster.Waiter{q(cluster.Waiter{Job: 21, Rank: old})}, "b", true},
-		"behind an own head":       {[][]cluster.Waiter{q(cluster.Waiter{Job: 11, Rank: old}, cluster.Waiter{Job: 21, Rank: old + 1})}, "a", false},
-		"the older of two":         {[][]cluster.Waiter{q(cluster.Waiter{Job: 21, Rank: old + 5}), q(cluster.Waiter{Job: 11, Rank: old})}, "a", true},
-		"the older of two, other":  {[][]cluster.Waiter{q(cluster.Waiter{Job: 11, Rank: old + 5}), nil, q(cluster.Waiter{Job: 21, Rank: old})}, "b", true},
-		"equally old":              {[][]cluster.Waiter{q(cluster.Waiter{Job: 21, Rank: old}), q(cluster.Waiter{Job: 11, Rank: old})}, "a", true},
-		"one whom nobody shows":    {[][]cluster.Waiter{q(cluster.Waiter{Job: 99, Rank: old})}, "a", false},
-		"the second of a stranger": {[][]cluster.Waiter{q(cluster.Waiter{Job: 21, Rank: old}, cluster.Waiter{Job: 11, Rank: old + 1}), q(cluster.Waiter{Job: 12, Rank: old - 1})}, "a", true},
+		"nobody is old":            {[][]dispatch.Waiter{q(dispatch.Waiter{Job: 21, Rank: young})}, "a", false},
+		"its own":                  {[][]dispatch.Waiter{q(dispatch.Waiter{Job: 11, Rank: old})}, "a", false},
+		"another one's":            {[][]dispatch.Waiter{q(dispatch.Waiter{Job: 21, Rank: old})}, "b", true},
+		"behind an own head":       {[][]dispatch.Waiter{q(dispatch.Waiter{Job: 11, Rank: old}, dispatch.Waiter{Job: 21, Rank: old + 1})}, "a", false},
+		"the older of two":         {[][]dispatch.Waiter{q(dispatch.Waiter{Job: 21, Rank: old + 5}), q(dispatch.Waiter{Job: 11, Rank: old})}, "a", true},
+		"the older of two, other":  {[][]dispatch.Waiter{q(dispatch.Waiter{Job: 11, Rank: old + 5}), nil, q(dispatch.Waiter{Job: 21, Rank: old})}, "b", true},
+		"equally old":              {[][]dispatch.Waiter{q(dispatch.Waiter{Job: 21, Rank: old}), q(dispatch.Waiter{Job: 11, Rank: old})}, "a", true},
+		"one whom nobody shows":    {[][]dispatch.Waiter{q(dispatch.Waiter{Job: 99, Rank: old})}, "a", false},
+		"the second of a stranger": {[][]dispatch.Waiter{q(dispatch.Waiter{Job: 21, Rank: old}, dispatch.Waiter{Job: 11, Rank: old + 1}), q(dispatch.Waiter{Job: 12, Rank: old - 1})}, "a", true},
 	} {
-		snap := &cluster.Snapshot{Nodes: []*cluster.Node{n}, Queues: map[cluster.GPUID][]cluster.Waiter{}}
+		snap := &dispatch.Snapshot{Nodes: []*cluster.Node{n}, Queues: map[cluster.GPUID][]dispatch.Waiter{}}
 		for i, ws := range c.heads {
 			if ws != nil {
 				snap.Queues[n.GPUs[i].ID] = ws
@@ -48,7 +49,7 @@ func TestWhoseTurnItIs(t *testing.T) {
 		if turn != c.turn || strangers != c.strangers {
 			t.Errorf("%s: the turn of %s, strangers %t; want %s, %t", name, turn, strangers, c.turn, c.strangers)
 		}
-		want := map[cluster.GPUID][]cluster.Waiter{}
+		want := map[cluster.GPUID][]dispatch.Waiter{}
 		for g, ws := range snap.Queues {
 			for _, w := range ws {
 				if !c.strangers || c.turn != "a" || d.of[w.Job] == "a" {
@@ -90,12 +91,12 @@ func TestTheOldestOfAPartition(t *testing.T) {
 // TestWhoLeavesAQueue: the queue that was given stays, and one that is empty is none.
 func TestWhoLeavesAQueue(t *testing.T) {
 	t.Parallel()
-	given := []cluster.Waiter{{Job: 1, Rank: 1}, {Job: 2, Rank: 2}}
-	queues := map[cluster.GPUID][]cluster.Waiter{"g": given, "h": {{Job: 3}}}
+	given := []dispatch.Waiter{{Job: 1, Rank: 1}, {Job: 2, Rank: 2}}
+	queues := map[cluster.GPUID][]dispatch.Waiter{"g": given, "h": {{Job: 3}}}
 	leave(queues, &cluster.Job{ID: 1, Queue: "g"})
 	leave(queues, &cluster.Job{ID: 3, Queue: "h"})
 	leave(queues, &cluster.Job{ID: 4})
-	if d := cmp.Diff(map[cluster.GPUID][]cluster.Waiter{"g": {{Job: 2, Rank: 2}}}, queues); d != "" || given[0].Job != 1 || given[1].Job != 2 {
+	if d := cmp.Diff(map[cluster.GPUID][]dispatch.Waiter{"g": {{Job: 2, Rank: 2}}}, queues); d != "" || given[0].Job != 1 || given[1].Job != 2 {
 		t.Errorf("%s; given were %v", d, given)
 	}
 }
@@ -109,7 +110,7 @@ func TestWithinSeesAGangOnce(t *testing.T) {
 	lies(w, 3, "b", on("n3", 0, 100), on("n2", 0, 100))
 	snap := w.Snapshot()
 	for nodes, want := range map[string]string{"n[1-2]": "1 3", "n3": "2 3", "n1": "1", "n[1-3]": "1 2 3"} {
-		if got := sight(&cluster.Snapshot{Running: Within(snap, partition(t, "a", nodes)).Running}); got != "waiting ; running "+want+"; nodes ; queues " {
+		if got := sight(&dispatch.Snapshot{Running: Within(snap, partition(t, "a", nodes)).Running}); got != "waiting ; running "+want+"; nodes ; queues " {
 			t.Errorf("of %s it sees: %s, want %s", nodes, got, want)
 		}
 	}

@@ -20,7 +20,7 @@ const (
 // each with its size. They may only shrink: whoever makes one smaller writes the new
 // figure here, and removes the row when it is at the bound.
 var larger = map[string]int{
-	"folder cluster": 50,
+	"folder cluster": 39,
 }
 
 // TestSizes holds types and folders to their bounds, and what is larger to what

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/hostnames"
 )
 
 func readExclusive(r *resolver, v string) (*verdict, error) {
@@ -90,5 +91,5 @@ func (r *resolver) finishWhere() {
 		r.req.Node = string(r.named[0])
 		return
 	}
-	r.req.NodeList = cluster.FoldNames(r.named)
+	r.req.NodeList = hostnames.Fold(r.named)
 }

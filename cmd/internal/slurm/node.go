@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/hostnames"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
@@ -125,7 +125,7 @@ func (g *group) names() string {
 	for i, n := range g.nodes {
 		names[i] = n.Name
 	}
-	return cluster.FoldSet(names)
+	return hostnames.FoldSet(names)
 }
 
 func (g *group) partition() string {

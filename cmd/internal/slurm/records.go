@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/hostnames"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
 )
 
@@ -231,7 +231,7 @@ func (r *Record) Partition(w io.Writer, p *Partition, nodes []Node) error {
 		fmt.Sprintf("AllocNodes=ALL Default=%s QoS=N/A", yes),
 		fmt.Sprintf("DefaultTime=%s DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO", usual),
 		fmt.Sprintf("MaxNodes=UNLIMITED MaxTime=%s MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED", most),
-		"Nodes=" + cluster.FoldSet(p.Nodes),
+		"Nodes=" + hostnames.FoldSet(p.Nodes),
 		"PriorityJobFactor=1 PriorityTier=1 RootOnly=NO ReqResv=NO OverSubscribe=NO",
 		"OverTimeLimit=NONE PreemptMode=OFF",
 		fmt.Sprintf("State=%s TotalCPUs=%d TotalNodes=%d SelectTypeParameters=NONE", state, cpus, count),

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
 	"github.com/berth-scheduler/berth/coordinator/lead"
 	"github.com/berth-scheduler/berth/coordinator/office"
@@ -70,7 +71,7 @@ func (s *Service) SetStanding(ctx context.Context, req *apiv1.SetStandingRequest
 
 func (s *Service) mayRule(who authorize.Caller, r conv.Ruling) error {
 	err := s.auth.May(who, authorize.Admin, nil)
-	q, ok := r.(*cluster.Quota)
+	q, ok := r.(*accounting.Quota)
 	if err == nil || !ok || q.Subject.Account == "" || !q.Subject.User && !q.Subject.Each {
 		return err
 	}
@@ -113,7 +114,7 @@ func (s *Service) FairShareOf(j *cluster.Job) *apiv1.FairShare {
 	v.rules()
 	fair := v.use()
 	out := &apiv1.FairShare{
-		Account: account, Rank: uint32(fair.Place(cluster.Assoc{Account: account, UID: uid})), Of: uint32(fair.Of),
+		Account: account, Rank: uint32(fair.Place(accounting.Assoc{Account: account, UID: uid})), Of: uint32(fair.Of),
 		WeightMilli: uint32(max(0, min(cluster.WholeGPU, s.lead.PolicyOf(j).FairMilli))),
 	}
 	if out.Of > 0 {

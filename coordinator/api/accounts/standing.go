@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
 	"github.com/berth-scheduler/berth/fsm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -24,7 +25,7 @@ func (v *standingView) below(account string) bool {
 	if len(v.req.Accounts) == 0 {
 		return true
 	}
-	for depth := 0; account != "" && depth <= cluster.MaxAccountDepth; depth++ {
+	for depth := 0; account != "" && depth <= accounting.MaxAccountDepth; depth++ {
 		if slices.Contains(v.req.Accounts, account) {
 			return true
 		}
@@ -47,7 +48,7 @@ func (v *standingView) rules() {
 			v.resp.Accounts = append(v.resp.Accounts, conv.RulingToAPI(a).GetAccount())
 		}
 	}
-	for _, m := range sorted(v.d.Members, func(a, b cluster.Assoc) int {
+	for _, m := range sorted(v.d.Members, func(a, b accounting.Assoc) int {
 		return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.UID, b.UID))
 	}) {
 		if v.below(m.Account) && v.ofUser(m.UID) {
@@ -57,7 +58,7 @@ func (v *standingView) rules() {
 	for _, q := range sorted(v.d.QOS, cmp.Compare[string]) {
 		v.resp.Qos = append(v.resp.Qos, conv.RulingToAPI(q).GetQos())
 	}
-	for _, q := range sorted(v.d.Quotas, func(a, b cluster.Subject) int { return cmp.Compare(a.String(), b.String()) }) {
+	for _, q := range sorted(v.d.Quotas, func(a, b accounting.Subject) int { return cmp.Compare(a.String(), b.String()) }) {
 		if len(v.req.Accounts) > 0 && !slices.Contains(v.req.Accounts, q.Subject.Account) || q.Subject.User && !v.ofUser(q.Subject.UID) {
 			continue
 		}
@@ -80,12 +81,12 @@ func sorted[K comparable, V any](m map[K]V, by func(a, b K) int) []V {
 }
 
 // tree returns the accounts below one, each before its children.
-func (v *standingView) tree(parent string) []*cluster.Account {
-	children := map[string][]*cluster.Account{}
+func (v *standingView) tree(parent string) []*accounting.Account {
+	children := map[string][]*accounting.Account{}
 	for _, a := range sorted(v.d.Accounts, cmp.Compare[string]) {
 		children[a.Parent] = append(children[a.Parent], a)
 	}
-	var out []*cluster.Account
+	var out []*accounting.Account
 	var walk func(string)
 	walk = func(parent string) {
 		for _, a := range children[parent] {
@@ -98,17 +99,17 @@ func (v *standingView) tree(parent string) []*cluster.Account {
 }
 
 // use adds what was used, and the order of fair shares, which it returns.
-func (v *standingView) use() *cluster.Fair {
+func (v *standingView) use() *accounting.Fair {
 	d := v.d
-	by := map[cluster.Assoc]*apiv1.Use{}
-	of := func(who cluster.Assoc) *apiv1.Use {
+	by := map[accounting.Assoc]*apiv1.Use{}
+	of := func(who accounting.Assoc) *apiv1.Use {
 		if by[who] == nil {
 			by[who] = &apiv1.Use{}
 		}
 		return by[who]
 	}
 	tree := fair.New(d.Accounts, d.Members)
-	count := func(h cluster.Assoc, gpu, core int64, left cluster.GPUTime) {
+	count := func(h accounting.Assoc, gpu, core int64, left cluster.GPUTime) {
 		u := of(h)
 		u.GpuUs += gpu
 		u.CoreUs += core
@@ -116,15 +117,15 @@ func (v *standingView) use() *cluster.Fair {
 		tree.Add(h, left)
 	}
 	for h, x := range d.Spent {
-		count(cluster.Assoc{Account: h.Account, UID: h.UID}, int64(x.GPU), x.Core, x.Left(d.Now, &d.Policy))
+		count(accounting.Assoc{Account: h.Account, UID: h.UID}, int64(x.GPU), x.Core, x.Left(d.Now, &d.Policy))
 	}
 	for _, j := range d.Live {
-		a, h := j.Live(), cluster.Assoc{Account: j.Spec.Account, UID: j.Owner.UID}
+		a, h := j.Live(), accounting.Assoc{Account: j.Spec.Account, UID: j.Owner.UID}
 		if a == nil {
 			continue
 		}
 		c := a.Charge(d.Now)
-		count(h, c.GPU.Microseconds(), c.Core.Microseconds(), cluster.LeftOf(a, d.Now, &d.Policy))
+		count(h, c.GPU.Microseconds(), c.Core.Microseconds(), accounting.LeftOf(a, d.Now, &d.Policy))
 		milli, _ := a.Rate()
 		of(h).GpuMilli += milli
 		of(h).Running++
@@ -146,7 +147,7 @@ func (v *standingView) use() *cluster.Fair {
 }
 
 // parts say what part of what its siblings have, and used, somebody has.
-func (v *standingView) parts(by map[cluster.Assoc]*apiv1.Use, sums map[string]*apiv1.Use, fair *cluster.Fair) {
+func (v *standingView) parts(by map[accounting.Assoc]*apiv1.Use, sums map[string]*apiv1.Use, fair *accounting.Fair) {
 	d := v.d
 	shares, used := map[string]int64{}, map[string]int64{} // of all children of an account
 	userShares, userUsed := map[string]int64{}, map[string]int64{}
@@ -169,7 +170,7 @@ func (v *standingView) parts(by map[cluster.Assoc]*apiv1.Use, sums map[string]*a
 		m.Use.SharesPart, m.Use.UsePart = part(m.Shares, shares[m.Parent]+userShares[m.Parent]), part(m.Use.LeftUs, used[m.Parent]+userUsed[m.Parent])
 	}
 	for _, m := range v.resp.Members {
-		who := cluster.Assoc{Account: m.Account, UID: cluster.UID(m.Uid)}
+		who := accounting.Assoc{Account: m.Account, UID: cluster.UID(m.Uid)}
 		m.Use = cmp.Or(by[who], &apiv1.Use{})
 		m.Use.SharesPart, m.Use.UsePart = part(m.Shares, shares[m.Account]+userShares[m.Account]), part(m.Use.LeftUs, used[m.Account]+userUsed[m.Account])
 		m.Use.Rank, m.Use.Of = uint32(fair.Place(who)), uint32(fair.Of)

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/coordinator/api/admission"
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
 	"github.com/berth-scheduler/berth/coordinator/nodes"
@@ -114,7 +115,7 @@ func (s *clusterServer) setDrain(ctx context.Context, cmd *logv1.DrainNode) (*ap
 }
 
 // tellDrainLater says of a node when a drain of it that was ordered begins.
-func tellDrainLater(m *apiv1.Node, rs cluster.Reservations, now cluster.Time) {
+func tellDrainLater(m *apiv1.Node, rs dispatch.Reservations, now cluster.Time) {
 	r := rs.Get(drainName(m.Id))
 	if r == nil {
 		return

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/coordinator/api/admission"
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
 	"github.com/berth-scheduler/berth/coordinator/api/resource"
@@ -47,7 +48,7 @@ func noReservation(name string) error {
 func (c *Admin) nowTime() cluster.Time { return cluster.TimeOf(c.clock()) }
 
 // reservationView is a reservation with what of it is there now.
-func (c *Admin) reservationView(r *cluster.Reservation, now cluster.Time) *apiv1.Reservation {
+func (c *Admin) reservationView(r *dispatch.Reservation, now cluster.Time) *apiv1.Reservation {
 	m := conv.ReservationToAPI(r, now)
 	snap, _ := c.fsm.SchedulerSnapshotAt(now)
 	for _, n := range snap.Nodes {
@@ -92,7 +93,7 @@ func (s *clusterServer) SetReservation(ctx context.Context, req *apiv1.SetReserv
 		return nil, err
 	}
 	var now cluster.Time
-	var r *cluster.Reservation
+	var r *dispatch.Reservation
 	var warnings []string
 	if err := resource.Set(ctx, s.c.prop, func() (*logv1.Command, error) {
 		now = s.c.nowTime()
@@ -121,8 +122,8 @@ func (s *clusterServer) SetReservation(ctx context.Context, req *apiv1.SetReserv
 }
 
 // mergeReservation is a reservation as a request changes it; old is nil for a new one.
-func mergeReservation(old *cluster.Reservation, req *apiv1.SetReservationRequest, snap *cluster.Snapshot) (*cluster.Reservation, []string, error) {
-	r := &cluster.Reservation{Name: req.Name}
+func mergeReservation(old *dispatch.Reservation, req *apiv1.SetReservationRequest, snap *dispatch.Snapshot) (*dispatch.Reservation, []string, error) {
+	r := &dispatch.Reservation{Name: req.Name}
 	if old != nil {
 		*r = *old
 	}
@@ -133,7 +134,7 @@ func mergeReservation(old *cluster.Reservation, req *apiv1.SetReservationRequest
 		return nil, nil, err
 	}
 	if req.Repeat != nil {
-		r.Repeat = cluster.Repeat(req.GetRepeat())
+		r.Repeat = dispatch.Repeat(req.GetRepeat())
 	}
 	if req.Maint != nil {
 		r.Maint = req.GetMaint()
@@ -160,7 +161,7 @@ func mergeReservation(old *cluster.Reservation, req *apiv1.SetReservationRequest
 }
 
 // whenReserved takes over the times.
-func whenReserved(r, old *cluster.Reservation, req *apiv1.SetReservationRequest, now cluster.Time) error {
+func whenReserved(r, old *dispatch.Reservation, req *apiv1.SetReservationRequest, now cluster.Time) error {
 	switch {
 	case req.Start != nil:
 		r.Start = cluster.TimeOf(req.Start.AsTime())
@@ -183,7 +184,7 @@ func whenReserved(r, old *cluster.Reservation, req *apiv1.SetReservationRequest,
 }
 
 // whatReserved takes over the nodes, or chooses nodes or cards.
-func whatReserved(r, old *cluster.Reservation, req *apiv1.SetReservationRequest, snap *cluster.Snapshot) error {
+func whatReserved(r, old *dispatch.Reservation, req *apiv1.SetReservationRequest, snap *dispatch.Snapshot) error {
 	ways := 0
 	for _, given := range []bool{req.Nodes != nil, req.NodeCount > 0, req.GpuCount > 0} {
 		if given {
@@ -218,7 +219,7 @@ func wantOf(req *apiv1.SetReservationRequest) *site.Want {
 }
 
 // clashes tells which reservations, or running jobs, stand in the way of r.
-func clashes(r *cluster.Reservation, req *apiv1.SetReservationRequest, snap *cluster.Snapshot) error {
+func clashes(r *dispatch.Reservation, req *apiv1.SetReservationRequest, snap *dispatch.Snapshot) error {
 	if !req.Overlap && !r.Maint {
 		for _, o := range snap.Reservations {
 			if o.Name == r.Name || o.Maint {
@@ -252,7 +253,7 @@ func someJobs(jobs []*cluster.Job) string {
 }
 
 // doubtsOf are what may be meant and may be a slip.
-func doubtsOf(r *cluster.Reservation, snap *cluster.Snapshot) (out []string) {
+func doubtsOf(r *dispatch.Reservation, snap *dispatch.Snapshot) (out []string) {
 	var unknown []string
 	for _, id := range r.Nodes.Names() {
 		if !slices.ContainsFunc(snap.Nodes, func(n *cluster.Node) bool { return n.ID == id }) {

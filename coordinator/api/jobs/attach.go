@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/hostnames"
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
 	"github.com/berth-scheduler/berth/coordinator/office"
 	"github.com/berth-scheduler/berth/coordinator/wait"
@@ -147,7 +148,7 @@ func (c *Jobs) attachable(who authorize.Caller, open *apiv1.AttachOpen) (*cluste
 		return nil, nil, cluster.Errorf(cluster.CodeNotFound, "attempt %d of job %d is no longer known, its last one is %d", open.GetAttempt(), open.GetJob(), last.No)
 	}
 	if n := open.GetNode(); n != "" && a.Rank(cluster.NodeID(n)) < 0 {
-		return nil, nil, cluster.Errorf(cluster.CodeNotFound, "job %d is not on node %s but on %s", open.GetJob(), n, cluster.FoldNames(a.NodeIDs()))
+		return nil, nil, cluster.Errorf(cluster.CodeNotFound, "job %d is not on node %s but on %s", open.GetJob(), n, hostnames.Fold(a.NodeIDs()))
 	}
 	if !enters {
 		return j, a, nil

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
 	"github.com/berth-scheduler/berth/coordinator/api/calls"
 	"github.com/berth-scheduler/berth/coordinator/learner"
@@ -48,7 +49,7 @@ func (s *jobServer) ListForecasts(ctx context.Context, req *apiv1.ListForecastsR
 }
 
 // forecast is when a job is expected to start, or the reason why nobody can say.
-func (c *Jobs) forecast(snap *cluster.Snapshot, j *cluster.Job) (*apiv1.Forecast, string) {
+func (c *Jobs) forecast(snap *dispatch.Snapshot, j *cluster.Job) (*apiv1.Forecast, string) {
 	r := c.fsm.Barred(j, snap.Now)
 	switch r.Code {
 	case "":

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -12,7 +13,7 @@ const mostHeard = 3
 
 // snapshot is what the planner looks at now, with what is known of who runs and of whom
 // j would share with.
-func (c *Jobs) snapshot(j *cluster.Job) *cluster.Snapshot {
+func (c *Jobs) snapshot(j *cluster.Job) *dispatch.Snapshot {
 	snap, _ := c.fsm.SchedulerSnapshotAt(cluster.TimeOf(c.clock()))
 	view := *c.lead.Wary(snap)
 	view.Running = c.learn.Known(view.Running, view.Nodes)

@@ -4,12 +4,13 @@ import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
 // explainPartition says what a job's partition has to do with its waiting.
-func explainPartition(snap *cluster.Snapshot, part *cluster.Partition) []*apiv1.Explanation {
+func explainPartition(snap *dispatch.Snapshot, part *cluster.Partition) []*apiv1.Explanation {
 	switch {
 	case part == nil:
 		return nil

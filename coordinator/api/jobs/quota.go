@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/explain"
 	"github.com/berth-scheduler/berth/scheduler/rules"
@@ -9,7 +10,7 @@ import (
 
 // quotaRoom is when quotas are expected to let a job start; snap is of the whole
 // cluster, since others count wherever they run.
-func (c *Jobs) quotaRoom(snap *cluster.Snapshot, j *cluster.Job, nodes []*cluster.Node, pol scheduler.Policy) (explain.Room, bool) {
+func (c *Jobs) quotaRoom(snap *dispatch.Snapshot, j *cluster.Job, nodes []*cluster.Node, pol scheduler.Policy) (explain.Room, bool) {
 	if snap.Limits == nil {
 		return explain.Room{}, true
 	}

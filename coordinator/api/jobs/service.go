@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/coordinator/api/admission"
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
 	"github.com/berth-scheduler/berth/coordinator/learner"
@@ -321,7 +322,7 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 // explain is scheduler.Explain, where what only the policy in use knows is told by
 // it. behind says so where there is room that is for somebody who comes before the
 // job: when it has had that nobody can say.
-func (c *Jobs) explain(snap *cluster.Snapshot, j *cluster.Job, pol scheduler.Policy) (es []explain.Explanation, behind cluster.Reason) {
+func (c *Jobs) explain(snap *dispatch.Snapshot, j *cluster.Job, pol scheduler.Policy) (es []explain.Explanation, behind cluster.Reason) {
 	es = scheduler.Explain(snap, j, pol)
 	chosen, view := c.lead.Scheduling().Of(j.Spec.Partition), *snap
 	if chosen.Planner == nil {
@@ -345,7 +346,7 @@ func (c *Jobs) explain(snap *cluster.Snapshot, j *cluster.Job, pol scheduler.Pol
 
 // explainBefore says what keeps a job from being looked at at all, whatever is free; all
 // is said if it returns true.
-func (c *Jobs) explainBefore(resp *apiv1.ExplainJobResponse, snap *cluster.Snapshot, j *cluster.Job) (all bool) {
+func (c *Jobs) explainBefore(resp *apiv1.ExplainJobResponse, snap *dispatch.Snapshot, j *cluster.Job) (all bool) {
 	say := func(code cluster.ReasonCode, detail string) {
 		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(code), Detail: detail, Count: 1})
 	}

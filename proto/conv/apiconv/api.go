@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/hostnames"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -194,7 +195,7 @@ func JobToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
 	taskToAPI(m, j, d.Throttle)
 	if a := j.Last(); a != nil && !j.State.Waiting() {
 		m.Node, m.Gpus = string(a.Berth.Node), attemptShares(a, d.GPU)
-		m.NodeList = cluster.FoldNames(a.NodeIDs())
+		m.NodeList = hostnames.Fold(a.NodeIDs())
 		m.ExitCode, m.Signal = exitToAPI(a.Exit)
 	}
 	if d.Redact {

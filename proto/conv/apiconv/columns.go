@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/hostnames"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -81,7 +82,7 @@ func (b *columns) attempt(i int, j *cluster.Job) {
 	}
 	nodes := string(a.Berth.Node)
 	if a.Gang != nil {
-		nodes = cluster.FoldNames(a.NodeIDs())
+		nodes = hostnames.Fold(a.NodeIDs())
 	}
 	b.text(&b.out.NodeLists, i, nodes)
 	if a.Exit != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
@@ -34,7 +35,7 @@ type roomLeft struct {
 // Card mirrors a GPU's account in the pass's ledger.
 type Card struct {
 	GPU   *cluster.GPU
-	Use   cluster.GPUUse
+	Use   dispatch.GPUUse
 	Group int32
 	at    int // in the ledger
 	On    []Resident
@@ -56,7 +57,7 @@ type group struct {
 // Host is a node that takes jobs.
 type Host struct {
 	Node   *cluster.Node
-	Use    cluster.NodeUse
+	Use    dispatch.NodeUse
 	Groups []int32
 	Runs   []int32 // who holds something of it
 	// KeptCPU and KeptMem are for a job that waits, from those who end after
@@ -91,7 +92,7 @@ func (h *Host) FreeMem(end int64) int64 {
 
 // Fleet is the schedulable part of the cluster, and who lies where.
 type Fleet struct {
-	Led *cluster.Ledger
+	Led *dispatch.Ledger
 	// MaxShares is how many may share a card, whatever it says itself.
 	MaxShares int
 	Hosts     []Host          // by id
@@ -110,7 +111,7 @@ type Fleet struct {
 }
 
 // New reads the nodes that take jobs, in order of id.
-func New(nodes []*cluster.Node, led *cluster.Ledger, maxShares int) *Fleet {
+func New(nodes []*cluster.Node, led *dispatch.Ledger, maxShares int) *Fleet {
 	f := &Fleet{Led: led, MaxShares: maxShares, CardAt: map[cluster.GPUID]int32{}, HostAt: map[cluster.NodeID]int32{}}
 	nodes = rules.SortedNodes(nodes)
 	f.Classes = classesOf(nodes)
@@ -159,7 +160,7 @@ func classOf(g *cluster.GPU) Class {
 }
 
 func (k Class) same(o Class) bool { return k.ClassKey == o.ClassKey && k.Scope == o.Scope }
-func (f *Fleet) addHost(n *cluster.Node, u cluster.NodeUse) {
+func (f *Fleet) addHost(n *cluster.Node, u dispatch.NodeUse) {
 	hi := int32(len(f.Hosts))
 	h := Host{Node: n, Use: u, Until: rules.Forever}
 	for ci := range f.Classes {
@@ -216,7 +217,7 @@ func (f *Fleet) sum(gi int32) {
 
 // Reset brings a mirror back to what the ledger says and nothing kept or run.
 // It reports false when nodes or cards came, went or are others now.
-func (f *Fleet) Reset(led *cluster.Ledger) bool {
+func (f *Fleet) Reset(led *dispatch.Ledger) bool {
 	for _, n := range f.idle {
 		if u, ok := led.Node(n.ID); ok && n.Schedulable() && u.Schedulable {
 			return false
@@ -245,7 +246,7 @@ func (f *Fleet) Reset(led *cluster.Ledger) bool {
 }
 
 // take copies what is given away of a card.
-func (c *Card) take(u *cluster.GPUUse) {
+func (c *Card) take(u *dispatch.GPUUse) {
 	c.Use.UsedMiB, c.Use.UsedMilli, c.Use.Shares, c.Use.Exclusive = u.UsedMiB, u.UsedMilli, u.Shares, u.Exclusive
 }
 

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/cluster/draws"
 	"github.com/berth-scheduler/berth/scheduler/policies/scene"
 	"github.com/berth-scheduler/berth/scheduler/rules"
@@ -28,7 +29,7 @@ func ran(d time.Duration) JobOption {
 }
 
 // tried is in what order the jobs of a snapshot are tried.
-func tried(order string, s *cluster.Snapshot, age time.Duration, las LAS) (ids []cluster.JobID) {
+func tried(order string, s *dispatch.Snapshot, age time.Duration, las LAS) (ids []cluster.JobID) {
 	o := slices.IndexFunc(All(), func(o Order) bool { return o.Name == order })
 	sc := scene.New(s, s.Ledger.Clone(), &scene.Settings{Pol: rules.Default()}, &scene.Memory{})
 	for _, task := range New(sc, &All()[o], age, las, &List{}).Sorted() {
@@ -45,19 +46,19 @@ func TestOrdersByHand(t *testing.T) {
 	whole := func(id cluster.JobID, lasts time.Duration, opts ...JobOption) *cluster.Job {
 		return Job(id, append([]JobOption{Exclusive, Lasts(lasts)}, opts...)...)
 	}
-	resumes := func(ids ...cluster.JobID) map[cluster.JobID]cluster.Terms {
-		out := map[cluster.JobID]cluster.Terms{}
+	resumes := func(ids ...cluster.JobID) map[cluster.JobID]dispatch.Terms {
+		out := map[cluster.JobID]dispatch.Terms{}
 		for _, id := range ids {
-			out[id] = cluster.Terms{Preemptible: true}
+			out[id] = dispatch.Terms{Preemptible: true}
 		}
 		return out
 	}
-	due := func(in time.Duration) cluster.Terms { return cluster.Terms{Deadline: Now.Add(in)} }
+	due := func(in time.Duration) dispatch.Terms { return dispatch.Terms{Deadline: Now.Add(in)} }
 	for _, c := range []struct {
 		name, order string
 		cards       int
 		waits       []*cluster.Job
-		terms       map[cluster.JobID]cluster.Terms
+		terms       map[cluster.JobID]dispatch.Terms
 		service     map[cluster.UID]int64
 		age         time.Duration
 		want        []cluster.JobID
@@ -75,15 +76,15 @@ func TestOrdersByHand(t *testing.T) {
 		{"users take turns", "fairshare", 5, []*cluster.Job{whole(1, 20*m, by(1)), whole(2, 20*m, by(1)), whole(3, 20*m, by(2)), whole(4, 20*m, by(2)), whole(5, 20*m, by(2))},
 			nil, map[cluster.UID]int64{1: 1800}, 0, []cluster.JobID{3, 4, 1, 5, 2}},
 		{"a weight counts", "fairshare", 5, []*cluster.Job{whole(1, 20*m, by(1)), whole(2, 20*m, by(1)), whole(3, 20*m, by(2)), whole(4, 20*m, by(2))},
-			map[cluster.JobID]cluster.Terms{3: {WeightMilli: 500}}, map[cluster.UID]int64{}, 0, []cluster.JobID{1, 3, 2, 4}},
+			map[cluster.JobID]dispatch.Terms{3: {WeightMilli: 500}}, map[cluster.UID]int64{}, 0, []cluster.JobID{1, 3, 2, 4}},
 		// (60+60)/60 = 2, (30+10)/10 = 4, (100+100)/100 = 2.
 		{"worst finish-time fairness", "themis", 4, []*cluster.Job{whole(1, 60*m, Waited(60*m)), whole(2, 10*m, Waited(30*m)), whole(3, 100*m, Waited(100*m))},
 			nil, nil, 0, []cluster.JobID{2, 3, 1}},
 		// One card: 40 minutes are due in 60, 30 more are not; 50 are by 120.
 		{"deadlines that can be met", "edf", 1, []*cluster.Job{whole(1, 40*m, Waited(3*m)), whole(2, 30*m, Waited(2*m)), whole(3, 50*m, Waited(m)), whole(4, m)},
-			map[cluster.JobID]cluster.Terms{1: due(60 * m), 2: due(60 * m), 3: due(120 * m)}, nil, 0, []cluster.JobID{1, 3, 2, 4}},
+			map[cluster.JobID]dispatch.Terms{1: due(60 * m), 2: due(60 * m), 3: due(120 * m)}, nil, 0, []cluster.JobID{1, 3, 2, 4}},
 		{"a deadline that is too near", "edf", 1, []*cluster.Job{whole(1, 40*m, Waited(m)), whole(2, 30*m)},
-			map[cluster.JobID]cluster.Terms{1: due(39 * m), 2: due(30 * m)}, nil, 0, []cluster.JobID{2, 1}},
+			map[cluster.JobID]dispatch.Terms{1: due(39 * m), 2: due(30 * m)}, nil, 0, []cluster.JobID{2, 1}},
 		{"who waited too long", "sjf", 4, []*cluster.Job{whole(1, 3*m, Waited(2*m)), whole(2, m), whole(3, 9*m, Waited(3*m))}, nil, nil, 2 * m, []cluster.JobID{3, 1, 2}},
 	} {
 		t.Run(c.order+" "+c.name, func(t *testing.T) {
@@ -109,11 +110,11 @@ func TestRunningDeadlinesCount(t *testing.T) {
 		w := NewWorld([]*cluster.Node{Node("n1", 2, bigCard)}, Job(9, Exclusive, Lasts(runsFor)),
 			Job(1, Exclusive, Lasts(95*m), Waited(2*m)), Job(2, Exclusive, Lasts(95*m)), Job(3, Exclusive, Lasts(m), Waited(m)))
 		u, _ := w.Ledg.GPU("n1-00")
-		w.Apply(&cluster.Plan{Starts: []cluster.Start{{Job: 9, Attempt: 1, Estimate: cluster.Estimate{GPUType: bigCard, Duration: runsFor},
+		w.Apply(&dispatch.Plan{Starts: []dispatch.Start{{Job: 9, Attempt: 1, Estimate: cluster.Estimate{GPUType: bigCard, Duration: runsFor},
 			Berth: cluster.Berth{Node: "n1", CPUMilli: 1000, MemMiB: 1024, GPUs: []cluster.GPUShare{{GPU: "n1-00", Share: cluster.Share{MemMiB: u.SellableMiB, Milli: 1000, Exclusive: true}}}}}}})
 		s := w.Snapshot()
-		by := cluster.Terms{Deadline: Now.Add(100 * m)}
-		s.Terms = map[cluster.JobID]cluster.Terms{1: by, 2: by, 9: by}
+		by := dispatch.Terms{Deadline: Now.Add(100 * m)}
+		s.Terms = map[cluster.JobID]dispatch.Terms{1: by, 2: by, 9: by}
 		if got := tried("edf", s, 0, LAS{}); !slices.Equal(got, want) {
 			t.Errorf("beside %s of a running deadline: order %v, want %v", runsFor, got, want)
 		}

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/cluster/draws"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies/mirror"
@@ -65,7 +66,7 @@ type world struct {
 	rule scene.Rule
 }
 
-func sceneOf(s *cluster.Snapshot) *world {
+func sceneOf(s *dispatch.Snapshot) *world {
 	w := &world{Scene: scene.New(s, s.Ledger.Clone(), &scene.Settings{Pol: rules.Default()}, &scene.Memory{})}
 	w.rule = newFGD(w.Scene, nil)
 	w.Scene.Rule = w.rule
@@ -119,7 +120,7 @@ func TestIndexEqualsNaive(t *testing.T) {
 
 // fgdBench is 1,250 or 125 nodes of eight cards with jobs for half of them
 // running, and a queue.
-func fgdBench(gpus, jobs int) *cluster.Snapshot {
+func fgdBench(gpus, jobs int) *dispatch.Snapshot {
 	var nodes []*cluster.Node
 	for i := range gpus / 8 {
 		nodes = append(nodes, Node(cluster.NodeID(fmt.Sprintf("n%05d", i)), 8, bigCard, Host(256_000, 2<<20)))

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/fleet"
 	"github.com/berth-scheduler/berth/scheduler/policies/order"
 	"github.com/berth-scheduler/berth/scheduler/policies/scene"
@@ -225,10 +226,10 @@ func (s *schedTune) Finish(p *scene.Scene) {
 		switch {
 		case t.Gone:
 		case !ok && t.Job.State == cluster.JobQueued:
-			p.Plan.Moves = append(p.Plan.Moves, cluster.QueueMove{Job: t.ID, Reason: cluster.ReasonResources})
+			p.Plan.Moves = append(p.Plan.Moves, dispatch.QueueMove{Job: t.ID, Reason: cluster.ReasonResources})
 		case ok && p.Fleet.Cards[b.card].Use.ID != t.Job.Queue && len(p.Plan.Moves) < p.Pol.MaxMoves:
 			s.rank[b.card] = max(s.rank[b.card]+1, p.Now)
-			p.Plan.Moves = append(p.Plan.Moves, cluster.QueueMove{
+			p.Plan.Moves = append(p.Plan.Moves, dispatch.QueueMove{
 				Job: t.ID, GPU: p.Fleet.Cards[b.card].Use.ID, Rank: s.rank[b.card], EstStart: cluster.Time(p.Now + b.delay), Reason: cluster.ReasonResources,
 			})
 		}

@@ -2,6 +2,7 @@ package scene
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/company"
 	"github.com/berth-scheduler/berth/scheduler/policies/mirror"
 )
@@ -28,9 +29,9 @@ func (p *Scene) bears(t *Task, c *mirror.Card) bool {
 
 // Temper is what was learned of a job, by which its kind is told from others of
 // the same needs.
-func (p *Scene) Temper(j *cluster.Job) cluster.Temper {
+func (p *Scene) Temper(j *cluster.Job) dispatch.Temper {
 	if p.Snap.Interference == nil {
-		return cluster.Temper{}
+		return dispatch.Temper{}
 	}
 	return p.Snap.Interference.Jobs[j.Spec.Signature]
 }

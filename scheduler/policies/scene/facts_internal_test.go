@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 )
 
 // TestFactsByHand: what was done before counts for who goes on from there, and as
@@ -34,7 +35,7 @@ func TestFactsByHand(t *testing.T) {
 		{"was placed and never ran", []cluster.Attempt{{State: cluster.JobPreempted}}, true, 0, 60 * m, 0},
 	} {
 		j := &cluster.Job{ID: 1, Spec: &cluster.Spec{GPUs: 2}, Attempts: c.attempts}
-		f := factsOf(j, cluster.Terms{Preemptible: c.may}, int64(60*m), now)
+		f := factsOf(j, dispatch.Terms{Preemptible: c.may}, int64(60*m), now)
 		if f.ran != int64(c.ran) || f.Left != int64(c.left) || f.Attained != int64(c.had) || f.GPUTime() != 2*int64(c.left) || f.Weight != 1000 {
 			t.Errorf("%s: ran %d, left %d, had %d, want %d, %d, %d", c.name, f.ran, f.Left, f.Attained, c.ran, c.left, c.had)
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/policies/mirror"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
@@ -30,7 +31,7 @@ func (m *Memory) Keep(p *Scene) {
 
 // fleetOf returns the mirror as a fresh one would be, made of the last one if
 // the nodes are still the same.
-func (m *Memory) fleetOf(nodes []*cluster.Node, led *cluster.Ledger, maxShares int) *mirror.Fleet {
+func (m *Memory) fleetOf(nodes []*cluster.Node, led *dispatch.Ledger, maxShares int) *mirror.Fleet {
 	if m.f == nil || !slices.Equal(m.nodes, nodes) || !m.f.Reset(led) {
 		m.f, m.nodes = mirror.New(nodes, led, maxShares), slices.Clone(nodes)
 		m.tasks, m.runs = nil, nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/policies/mirror"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
@@ -14,13 +15,13 @@ import (
 // Scene is what all parts of a pass look at. Of it the fleet, the tasks and the plan
 // change while the pass goes on.
 type Scene struct {
-	Snap  *cluster.Snapshot
+	Snap  *dispatch.Snapshot
 	Pol   *rules.Policy
 	Now   int64
 	Label string // the policy's name
 	Fleet *mirror.Fleet
 	Tasks []*Task // by id
-	Plan  cluster.Plan
+	Plan  dispatch.Plan
 	Rule  Rule
 	// Fence keeps tenants to their cells, nil where there are none.
 	Fence  fence
@@ -60,9 +61,9 @@ type Settings struct {
 
 // New reads a snapshot, on a ledger that the pass may take in, with what an
 // earlier one left.
-func New(snap *cluster.Snapshot, led *cluster.Ledger, set *Settings, m *Memory) *Scene {
+func New(snap *dispatch.Snapshot, led *dispatch.Ledger, set *Settings, m *Memory) *Scene {
 	p := &Scene{
-		Snap: snap, Pol: &set.Pol, Now: int64(snap.Now), Label: set.Label, Plan: cluster.Plan{BaseIndex: snap.Index},
+		Snap: snap, Pol: &set.Pol, Now: int64(snap.Now), Label: set.Label, Plan: dispatch.Plan{BaseIndex: snap.Index},
 		marginMilli: set.MarginMilli, MaxPreempt: set.MaxPreempt, Seed: set.Seed, Fleet: m.fleetOf(snap.Nodes, led, max(1, set.Pol.MaxShares)),
 	}
 	at := 0
@@ -95,7 +96,7 @@ func (p *Scene) TaskOf(id cluster.JobID) *Task {
 func (p *Scene) LeaveQueues() {
 	for _, t := range p.Tasks {
 		if !t.Gone && t.Job.State == cluster.JobQueued {
-			p.Plan.Moves = append(p.Plan.Moves, cluster.QueueMove{Job: t.ID, Reason: cluster.ReasonResources})
+			p.Plan.Moves = append(p.Plan.Moves, dispatch.QueueMove{Job: t.ID, Reason: cluster.ReasonResources})
 		}
 	}
 }
@@ -105,10 +106,10 @@ func (p *Scene) MayAsk() bool { return len(p.Plan.Preempt) < p.MaxPreempt }
 
 // Ask proposes to end the attempt of a run for a job, 0 for none.
 func (p *Scene) Ask(r *mirror.Run, to cluster.JobID, why string) {
-	p.Plan.Preempt = append(p.Plan.Preempt, cluster.Preemption{Job: r.Job.ID, Attempt: r.Job.Live().No, For: to, Why: p.Label + ": " + why})
+	p.Plan.Preempt = append(p.Plan.Preempt, dispatch.Preemption{Job: r.Job.ID, Attempt: r.Job.Live().No, For: to, Why: p.Label + ": " + why})
 }
 
 // Asked reports whether the plan ends a job already, as a placement may.
 func (p *Scene) Asked(id cluster.JobID) bool {
-	return slices.ContainsFunc(p.Plan.Preempt, func(x cluster.Preemption) bool { return x.Job == id })
+	return slices.ContainsFunc(p.Plan.Preempt, func(x dispatch.Preemption) bool { return x.Job == id })
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/policies/mirror"
 	"github.com/berth-scheduler/berth/scheduler/rules"
 )
@@ -29,7 +30,7 @@ type Task struct {
 	Whole bool // it wants its nodes for itself
 	// What it was made of, and its key in an order that does not change.
 	revision uint64
-	terms    cluster.Terms
+	terms    dispatch.Terms
 	At       Key
 	Listed   uint64 // the memory's plan in which it last waited
 }
@@ -56,7 +57,7 @@ type Facts struct {
 }
 
 // factsOf collects them; dur is the length of a whole run.
-func factsOf(j *cluster.Job, terms cluster.Terms, dur, now int64) Facts {
+func factsOf(j *cluster.Job, terms dispatch.Terms, dur, now int64) Facts {
 	f := Facts{
 		ID: j.ID, UID: j.Owner.UID, GPUs: j.Spec.GPUs, Nodes: j.Spec.NodeCount(), Since: int64(j.Eligible), Submitted: int64(j.Submitted), Dur: dur,
 		Deadline: int64(terms.Deadline), Weight: terms.WeightMilli, Preemptible: terms.Preemptible, Attempts: j.Attempts,

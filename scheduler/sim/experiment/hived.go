@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/cells"
 	"github.com/berth-scheduler/berth/scheduler/policies"
@@ -171,7 +172,7 @@ type quota struct {
 func (q *quota) Name() string { return "quotas" }
 
 // Plan implements sim.Planner. Who does not fit gives way to who does.
-func (q *quota) Plan(snap *cluster.Snapshot) cluster.Plan {
+func (q *quota) Plan(snap *dispatch.Snapshot) dispatch.Plan {
 	used := map[string]int{}
 	for _, j := range snap.Running {
 		used[j.Owner.Name] += j.Spec.GPUs
@@ -180,7 +181,7 @@ func (q *quota) Plan(snap *cluster.Snapshot) cluster.Plan {
 	slices.SortFunc(waiting, func(a, b *cluster.Job) int {
 		return cmp.Or(cmp.Compare(a.Eligible, b.Eligible), cmp.Compare(a.ID, b.ID))
 	})
-	plan := cluster.Plan{BaseIndex: snap.Index}
+	plan := dispatch.Plan{BaseIndex: snap.Index}
 	left := *snap
 	left.Ledger = snap.Ledger.Clone()
 	for len(waiting) > 0 {

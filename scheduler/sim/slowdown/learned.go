@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
@@ -15,8 +15,8 @@ const mostBend = 1.9
 // of w once, of jobs with as many cards each, on every type of card: exact for
 // two to a card, and sums of slowdowns for more. It is for planners in
 // Options.Know. A job without a model has no signature and is not known.
-func Learned(w *workload.Workload, f *workload.Fleet, world Interference) *cluster.Interference {
-	out := &cluster.Interference{Jobs: map[string]cluster.Temper{}, MaxBend: mostBend}
+func Learned(w *workload.Workload, f *workload.Fleet, world Interference) *dispatch.Interference {
+	out := &dispatch.Interference{Jobs: map[string]dispatch.Temper{}, MaxBend: mostBend}
 	of := map[string]*workload.Job{}
 	var names []string
 	for i := range w.Jobs {
@@ -27,10 +27,10 @@ func Learned(w *workload.Workload, f *workload.Fleet, world Interference) *clust
 	}
 	slices.Sort(names)
 	for i, name := range names {
-		out.Jobs[name] = cluster.Temper{Self: uint64(i + 1)}
+		out.Jobs[name] = dispatch.Temper{Self: uint64(i + 1)}
 	}
 	for _, t := range f.Types() {
-		s := cluster.Sharing{GPUType: t, Histories: map[[2]uint64]float64{}}
+		s := dispatch.Sharing{GPUType: t, Histories: map[[2]uint64]float64{}}
 		for i, a := range names {
 			for k, b := range names {
 				if of[a].GPUs == of[b].GPUs {
@@ -50,7 +50,7 @@ func speedBeside(world Interference, gpuType string, a, b *workload.Job) float64
 	return out[0]
 }
 
-// offsetOf is the offset whose bend is the slowdown, see cluster.Interference.
+// offsetOf is the offset whose bend is the slowdown, see dispatch.Interference.
 func offsetOf(speed float64) float64 {
 	slow := 1 / max(speed, 1e-3)
 	return math.Min(mostBend, 2*(slow-1)/(slow+1))

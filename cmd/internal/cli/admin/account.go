@@ -12,10 +12,10 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/units"
-
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -194,7 +194,7 @@ func printAccounts(e *console.Env, list []useView, usage bool) {
 		row := []string{name, console.OrDash(who), strconv.FormatInt(v.Shares, 10), console.OrDash(v.QOS)}
 		if usage {
 			row = append(row, percent(v.SharesPart), fmt.Sprintf("%.1f", v.GPUHours), fmt.Sprintf("%.1f", v.LeftHours),
-				percent(v.UsePart), cluster.Milli(int64(v.GPUs*1000)), strconv.FormatInt(v.Running, 10), place)
+				percent(v.UsePart), accounting.Milli(int64(v.GPUs*1000)), strconv.FormatInt(v.Running, 10), place)
 		}
 		t.Add(row...)
 	}

@@ -12,10 +12,10 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/units"
-
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -152,7 +152,7 @@ func runQuotas(ctx context.Context, e *console.Env, c *client.Client, f console.
 			}
 			return used + "/" + limit
 		}
-		num := func(f float64) string { return cluster.Milli(int64(math.Round(f * 1000))) }
+		num := func(f float64) string { return accounting.Milli(int64(math.Round(f * 1000))) }
 		hours := of(fmt.Sprintf("%.1f", v.HoursUsed), num(v.GPUHours))
 		if v.Period != "" && hours != "-" {
 			hours += " a " + v.Period
@@ -240,7 +240,7 @@ func setLimits(l *apiv1.Limits, said func(string) bool, gpus, hours, maxTime str
 		if err != nil {
 			return console.Usagef("--gpu-hours: %w", err)
 		}
-		if period != "" && !slices.Contains(cluster.Periods(), cluster.Period(period)) {
+		if period != "" && !slices.Contains(accounting.Periods(), accounting.Period(period)) {
 			return console.Usagef("--gpu-hours %s: want day, week, month, quarter or year after the /", console.ShortQuote(hours))
 		}
 		l.GpuTimeUs, l.Period = int64(n*3.6e9), period

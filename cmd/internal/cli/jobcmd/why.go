@@ -9,11 +9,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
 	"github.com/berth-scheduler/berth/cmd/internal/units"
-
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -129,7 +129,7 @@ func printStanding(e *console.Env, r *apiv1.ExplainJobResponse) {
 		e.Printf("Room in the quota: %s (as predicted, and in nine cases of ten), when %s\n",
 			client.StartText(e, &apiv1.Forecast{StartP50: m.GetP50(), StartP90: m.GetP90()}, ""), console.Escape(m.GetWords()))
 	}
-	if r.GetRoom() == nil && slices.ContainsFunc(r.GetExplanations(), func(x *apiv1.Explanation) bool { return cluster.LimitReason(cluster.ReasonCode(x.GetCode())) }) {
+	if r.GetRoom() == nil && slices.ContainsFunc(r.GetExplanations(), func(x *apiv1.Explanation) bool { return accounting.LimitReason(cluster.ReasonCode(x.GetCode())) }) {
 		e.Printf("Room in the quota: none is expected by itself; ask an administrator for more\n")
 	}
 	f := r.GetFairShare()

@@ -11,12 +11,12 @@ import (
 
 	"github.com/berth-scheduler/berth/agent/hold"
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/hostnames"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/jobspec"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 	"github.com/berth-scheduler/berth/cmd/internal/units"
-
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
@@ -243,7 +243,7 @@ func (a *allocation) jobEnv() []string {
 	if err != nil || len(nodes) == 0 {
 		nodes = []string{j.GetNode()}
 	}
-	list, n := cluster.FoldSet(nodes), len(nodes)
+	list, n := hostnames.FoldSet(nodes), len(nodes)
 	id, spec := strconv.FormatUint(a.id, 10), j.GetSpec()
 	counts := make([]int, n)
 	for i := range counts {

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/berth-scheduler/berth/agent/step"
-	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/hostnames"
 )
 
 // nodeVars are of a node, or of this program, and do not travel to another.
@@ -48,7 +48,7 @@ func exported(environ []string, export string) []string {
 
 // stepEnv is what all tasks of a step are told, as Slurm 22.05 tells them.
 func stepEnv(l *layout, j *job, number int, cpus int) []string {
-	num, nodes := strconv.Itoa, cluster.FoldSet(l.nodes())
+	num, nodes := strconv.Itoa, hostnames.FoldSet(l.nodes())
 	env := []string{
 		"SLURM_STEP_ID=" + num(number), "SLURM_STEPID=" + num(number),
 		"SLURM_STEP_NODELIST=" + nodes, "SLURM_STEP_NUM_NODES=" + num(len(l.places)), "SLURM_STEP_NUM_TASKS=" + num(l.tasks),

@@ -12,11 +12,12 @@
 package logv1
 
 import (
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
+
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -9289,7 +9290,7 @@ func (x *Sample) GetHostCensored() bool {
 }
 
 // Standing is a rule of who goes before whom, and who may have how much; see
-// cluster.Account and what follows it.
+// accounting.Account and what follows it.
 type Standing struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Kind:
@@ -9934,7 +9935,7 @@ func (x *GPUWeight) GetMilli() int64 {
 	return 0
 }
 
-// Spent is what a holder was charged; see cluster.Spent.
+// Spent is what a holder was charged; see accounting.Spent.
 type Spent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Account       string                 `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`

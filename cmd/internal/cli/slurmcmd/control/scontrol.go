@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/hostnames"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/option"
@@ -19,7 +20,6 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm/text"
-
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -115,7 +115,7 @@ func runScontrolShow(ctx context.Context, e *console.Env, c *client.Client, r *r
 		if len(rest) == 0 {
 			return errors.New("host list is empty")
 		}
-		e.Printf("%s\n", cluster.FoldSet(option.List(rest[0])))
+		e.Printf("%s\n", hostnames.FoldSet(option.List(rest[0])))
 		return nil
 	}
 	for name, way := range showWays {

@@ -12,12 +12,12 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/option"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
-
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -298,9 +298,9 @@ func Reservation(r *apiv1.Reservation, now time.Time) slurm.Reservation {
 		s.Flags = append(s.Flags, "MAINT")
 	}
 	switch r.GetRepeat() {
-	case string(cluster.RepeatDaily):
+	case string(dispatch.RepeatDaily):
 		s.Flags = append(s.Flags, "DAILY")
-	case string(cluster.RepeatWeekly):
+	case string(dispatch.RepeatWeekly):
 		s.Flags = append(s.Flags, "WEEKLY")
 	}
 	if names, err := cluster.ParseHostList(r.GetNodes()); len(r.GetGpus()) == 0 && (err != nil || len(names.Names()) > 0) {

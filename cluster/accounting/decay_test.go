@@ -1,4 +1,4 @@
-package cluster
+package accounting
 
 import (
 	"math"
@@ -6,7 +6,11 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/cluster/draws"
 )
+
+var _ = draws.Fixed()
 
 // TestDecay holds the whole numbers against real ones.
 func TestDecay(t *testing.T) {

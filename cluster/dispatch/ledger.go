@@ -1,10 +1,12 @@
-package cluster
+package dispatch
 
 import (
 	"fmt"
 	"maps"
 	"slices"
 	"sync/atomic"
+
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 // Ledger adds up what is taken and free on every node and GPU. The scheduler
@@ -19,14 +21,14 @@ type Ledger struct {
 // ledgerIndex says where the accounts are. Copies of a ledger share it; what is
 // shared is copied before it is changed.
 type ledgerIndex struct {
-	node   map[NodeID]int
-	gpu    map[GPUID]int
-	gpus   map[NodeID]int // how many accounts of GPUs a node has
+	node   map[cluster.NodeID]int
+	gpu    map[cluster.GPUID]int
+	gpus   map[cluster.NodeID]int // how many accounts of GPUs a node has
 	shared atomic.Bool
 }
 
 func newIndex(nodes, gpus int) *ledgerIndex {
-	return &ledgerIndex{node: make(map[NodeID]int, nodes), gpu: make(map[GPUID]int, gpus), gpus: make(map[NodeID]int, nodes)}
+	return &ledgerIndex{node: make(map[cluster.NodeID]int, nodes), gpu: make(map[cluster.GPUID]int, gpus), gpus: make(map[cluster.NodeID]int, nodes)}
 }
 
 // own returns the index to change.
@@ -39,7 +41,7 @@ func (l *Ledger) own() *ledgerIndex {
 
 // NodeUse is a node's capacity and what is taken of it.
 type NodeUse struct {
-	ID               NodeID
+	ID               cluster.NodeID
 	CPUMilli, MemMiB int64 // capacity
 	UsedCPU, UsedMem int64
 	Schedulable      bool
@@ -47,13 +49,13 @@ type NodeUse struct {
 
 // GPUUse is a GPU's capacity and what is taken of it.
 type GPUUse struct {
-	ID          GPUID
-	Node        NodeID
+	ID          cluster.GPUID
+	Node        cluster.NodeID
 	Type        string
 	SellableMiB int64
 	MaxShares   int
 	Shareable   bool
-	Scope       Scope
+	Scope       cluster.Scope
 	Unshared    string // see GPU.Unshared
 	UsedMiB     int64
 	UsedMilli   int64
@@ -80,7 +82,7 @@ func (g *GPUUse) FreeMilli() int64 {
 	if g.Exclusive {
 		return 0
 	}
-	return max(0, WholeGPU-g.UsedMilli)
+	return max(0, cluster.WholeGPU-g.UsedMilli)
 }
 
 // FreeShares is how many more attempts may lie on the card.
@@ -96,7 +98,7 @@ func (g *GPUUse) FreeShares() int {
 }
 
 // NewLedger returns a ledger of nodes with nothing taken.
-func NewLedger(nodes []*Node) *Ledger {
+func NewLedger(nodes []*cluster.Node) *Ledger {
 	l := &Ledger{at: newIndex(0, 0)}
 	for _, n := range nodes {
 		l.SetNode(n)
@@ -114,7 +116,7 @@ func (l *Ledger) Clone() *Ledger {
 // SetNode adds n or takes over its new capacity; what is taken stays taken.
 // A GPU that n no longer has keeps its account with no capacity until its last
 // share is released, so that the accounts balance.
-func (l *Ledger) SetNode(n *Node) {
+func (l *Ledger) SetNode(n *cluster.Node) {
 	i, ok := l.at.node[n.ID]
 	if !ok {
 		i = len(l.nodes)
@@ -130,7 +132,7 @@ func (l *Ledger) SetNode(n *Node) {
 }
 
 // forget takes the capacity of those GPUs that n had and has no more.
-func (l *Ledger) forget(n *Node) {
+func (l *Ledger) forget(n *cluster.Node) {
 	still := 0
 	for k := range n.GPUs {
 		if i, ok := l.at.gpu[n.GPUs[k].ID]; ok && l.gpus[i].Node == n.ID {
@@ -142,14 +144,14 @@ func (l *Ledger) forget(n *Node) {
 	}
 	for k := range l.gpus {
 		if g := &l.gpus[k]; g.Node == n.ID && n.GPU(g.ID) == nil {
-			g.Type, g.SellableMiB, g.MaxShares, g.Shareable, g.Scope, g.Closed = "", 0, 0, false, ScopeAnyone, false
+			g.Type, g.SellableMiB, g.MaxShares, g.Shareable, g.Scope, g.Closed = "", 0, 0, false, cluster.ScopeAnyone, false
 			g.Unshared = ""
 		}
 	}
 	l.closeGone()
 }
 
-func (l *Ledger) setGPU(n *Node, c *GPU) {
+func (l *Ledger) setGPU(n *cluster.Node, c *cluster.GPU) {
 	i, ok := l.at.gpu[c.ID]
 	if !ok {
 		i = l.open(n.ID, c.ID)
@@ -166,7 +168,7 @@ func (l *Ledger) setGPU(n *Node, c *GPU) {
 }
 
 // open opens an account with no capacity, and returns where it is.
-func (l *Ledger) open(node NodeID, gpu GPUID) int {
+func (l *Ledger) open(node cluster.NodeID, gpu cluster.GPUID) int {
 	i, at := len(l.gpus), l.own()
 	l.gpus = append(l.gpus, GPUUse{ID: gpu, Node: node})
 	at.gpu[gpu] = i
@@ -175,7 +177,7 @@ func (l *Ledger) open(node NodeID, gpu GPUID) int {
 }
 
 // Node returns the account of a node; ok is false for an unknown one.
-func (l *Ledger) Node(id NodeID) (u NodeUse, ok bool) {
+func (l *Ledger) Node(id cluster.NodeID) (u NodeUse, ok bool) {
 	i, ok := l.at.node[id]
 	if !ok {
 		return NodeUse{}, false
@@ -184,7 +186,7 @@ func (l *Ledger) Node(id NodeID) (u NodeUse, ok bool) {
 }
 
 // GPU returns the account of a GPU; ok is false for an unknown one.
-func (l *Ledger) GPU(id GPUID) (u GPUUse, ok bool) {
+func (l *Ledger) GPU(id cluster.GPUID) (u GPUUse, ok bool) {
 	i, ok := l.at.gpu[id]
 	if !ok {
 		return GPUUse{}, false
@@ -193,7 +195,7 @@ func (l *Ledger) GPU(id GPUID) (u GPUUse, ok bool) {
 }
 
 // Place returns where the account of a GPU lies, for GPUAt.
-func (l *Ledger) Place(id GPUID) (at int, ok bool) {
+func (l *Ledger) Place(id cluster.GPUID) (at int, ok bool) {
 	at, ok = l.at.gpu[id]
 	return at, ok
 }
@@ -210,69 +212,69 @@ func (l *Ledger) GPUAt(at int) (u *GPUUse, ok bool) {
 
 // Fits reports whether b can be taken now: the zero Reason when it can, and
 // otherwise the first thing that is missing, in numbers.
-func (l *Ledger) Fits(b *Berth) Reason {
+func (l *Ledger) Fits(b *cluster.Berth) cluster.Reason {
 	i, ok := l.at.node[b.Node]
 	if !ok {
-		return Reason{ReasonNodeDown, fmt.Sprintf("node %s is not registered", b.Node)}
+		return cluster.Reason{Code: cluster.ReasonNodeDown, Detail: fmt.Sprintf("node %s is not registered", b.Node)}
 	}
 	n := &l.nodes[i]
 	if !n.Schedulable {
-		return Reason{ReasonNodeDown, fmt.Sprintf("node %s is drained or silent", b.Node)}
+		return cluster.Reason{Code: cluster.ReasonNodeDown, Detail: fmt.Sprintf("node %s is drained or silent", b.Node)}
 	}
 	if b.CPUMilli < 0 || b.MemMiB < 0 {
-		return Reason{ReasonStale, fmt.Sprintf("berth on node %s is malformed", n.ID)}
+		return cluster.Reason{Code: cluster.ReasonStale, Detail: fmt.Sprintf("berth on node %s is malformed", n.ID)}
 	}
 	// Differences of stored amounts cannot overflow, sums with b's could.
 	if b.CPUMilli > n.CPUMilli-n.UsedCPU {
-		return Reason{ReasonCPU, fmt.Sprintf("node %s: %s cores free, needs %s", n.ID, milli(n.CPUMilli-n.UsedCPU), milli(b.CPUMilli))}
+		return cluster.Reason{Code: cluster.ReasonCPU, Detail: fmt.Sprintf("node %s: %s cores free, needs %s", n.ID, milli(n.CPUMilli-n.UsedCPU), milli(b.CPUMilli))}
 	}
 	if b.MemMiB > n.MemMiB-n.UsedMem {
-		return Reason{ReasonHostMem, fmt.Sprintf("node %s: %d MiB of host memory free, needs %d", n.ID, max(0, n.MemMiB-n.UsedMem), b.MemMiB)}
+		return cluster.Reason{Code: cluster.ReasonHostMem, Detail: fmt.Sprintf("node %s: %d MiB of host memory free, needs %d", n.ID, max(0, n.MemMiB-n.UsedMem), b.MemMiB)}
 	}
 	for k, gs := range b.GPUs {
 		if k > 0 && b.GPUs[k-1].GPU >= gs.GPU {
-			return Reason{ReasonStale, fmt.Sprintf("GPUs of the berth are not sorted or repeat at %s", gs.GPU)}
+			return cluster.Reason{Code: cluster.ReasonStale, Detail: fmt.Sprintf("GPUs of the berth are not sorted or repeat at %s", gs.GPU)}
 		}
 		if r := l.fitsGPU(b.Node, gs); r.Code != "" {
 			return r
 		}
 	}
-	return Reason{}
+	return cluster.Reason{}
 }
 
-func (l *Ledger) fitsGPU(node NodeID, gs GPUShare) Reason {
+func (l *Ledger) fitsGPU(node cluster.NodeID, gs cluster.GPUShare) cluster.Reason {
 	i, ok := l.at.gpu[gs.GPU]
 	if !ok || l.gpus[i].Node != node {
-		return Reason{ReasonStale, fmt.Sprintf("node %s has no GPU %s", node, gs.GPU)}
+		return cluster.Reason{Code: cluster.ReasonStale, Detail: fmt.Sprintf("node %s has no GPU %s", node, gs.GPU)}
 	}
 	g, s := &l.gpus[i], gs.Share
 	switch {
-	case s.MemMiB < 0 || s.Milli < 0 || s.Milli > WholeGPU:
-		return Reason{ReasonStale, fmt.Sprintf("share of GPU %s is malformed", gs.GPU)}
+	case s.MemMiB < 0 || s.Milli < 0 || s.Milli > cluster.WholeGPU:
+		return cluster.Reason{Code: cluster.ReasonStale, Detail: fmt.Sprintf("share of GPU %s is malformed", gs.GPU)}
 	case g.Closed:
-		return Reason{ReasonNodeDown, fmt.Sprintf("GPU %s is drained or not sound", gs.GPU)}
+		return cluster.Reason{Code: cluster.ReasonNodeDown, Detail: fmt.Sprintf("GPU %s is drained or not sound", gs.GPU)}
 	case s.Exclusive && g.Shares > 0:
-		return Reason{ReasonExclusive, fmt.Sprintf("GPU %s: %d jobs on it, needs it alone", gs.GPU, g.Shares)}
+		return cluster.Reason{Code: cluster.ReasonExclusive, Detail: fmt.Sprintf("GPU %s: %d jobs on it, needs it alone", gs.GPU, g.Shares)}
 	case g.FreeShares() < 1 && g.Unshared != "":
-		return Reason{ReasonSharing, fmt.Sprintf("GPU %s: %d jobs on it, and %s", gs.GPU, g.Shares, g.Unshared)}
+		return cluster.Reason{Code: cluster.ReasonSharing, Detail: fmt.Sprintf("GPU %s: %d jobs on it, and %s", gs.GPU, g.Shares, g.Unshared)}
 	case g.FreeShares() < 1:
-		return Reason{ReasonGPUSlots, fmt.Sprintf("GPU %s: %d jobs on it, at most %d may share it", gs.GPU, g.Shares, max(1, g.MaxShares))}
+		return cluster.Reason{Code: cluster.ReasonGPUSlots, Detail: fmt.Sprintf("GPU %s: %d jobs on it, at most %d may share it", gs.GPU, g.Shares, max(1, g.MaxShares))}
 	case s.MemMiB > g.FreeMiB():
-		return Reason{ReasonGPUMem, fmt.Sprintf("GPU %s: %d MiB free, needs %d", gs.GPU, g.FreeMiB(), s.MemMiB)}
+		return cluster.Reason{Code: cluster.ReasonGPUMem, Detail: fmt.Sprintf("GPU %s: %d MiB free, needs %d", gs.GPU, g.FreeMiB(), s.MemMiB)}
 	case s.Milli > g.FreeMilli():
-		return Reason{ReasonGPUCompute, fmt.Sprintf("GPU %s: %s of its compute free, needs %s", gs.GPU, percent(g.FreeMilli()), percent(s.Milli))}
+		return cluster.Reason{Code: cluster.ReasonGPUCompute, Detail: fmt.Sprintf("GPU %s: %s of its compute free, needs %s", gs.GPU, percent(g.FreeMilli()), percent(s.Milli))}
 	}
-	return Reason{}
+	return cluster.Reason{}
 }
 
 // Take adds b to what is taken. It does not check: callers ask Fits first,
 // and a restore takes what was committed whatever the capacity is now. It
 // reports false, and takes nothing, when b names an unknown node or GPU.
-func (l *Ledger) Take(b *Berth) bool { return l.add(b, 1) }
+func (l *Ledger) Take(b *cluster.Berth) bool { return l.add(b, 1) }
 
 // Release gives b back. It reports false, and changes nothing, when b names
 // an unknown node or GPU.
-func (l *Ledger) Release(b *Berth) bool { return l.add(b, -1) }
+func (l *Ledger) Release(b *cluster.Berth) bool { return l.add(b, -1) }
 
 // TakeStart adds all berths of a start to what is taken, or none and reports
 // false, when one names an unknown node or GPU.
@@ -293,14 +295,14 @@ func (l *Ledger) TakeStart(st *Start) bool {
 
 // HeldMilli is how much of GPUs the shares take in all, in thousandths of whole
 // ones. Of a GPU that the ledger does not know compute alone counts.
-func (l *Ledger) HeldMilli(gpus []GPUShare) int64 {
-	return HeldMilli(gpus, func(id GPUID) int64 {
+func (l *Ledger) HeldMilli(gpus []cluster.GPUShare) int64 {
+	return cluster.HeldMilli(gpus, func(id cluster.GPUID) int64 {
 		u, _ := l.GPU(id)
 		return u.SellableMiB
 	})
 }
 
-func (l *Ledger) add(b *Berth, sign int64) bool {
+func (l *Ledger) add(b *cluster.Berth, sign int64) bool {
 	i, ok := l.at.node[b.Node]
 	if !ok {
 		return false
@@ -354,14 +356,14 @@ func (l *Ledger) keep(nodes []NodeUse, gpus []GPUUse) {
 
 // Remember opens an account with no capacity for a GPU that node no longer
 // reports, so that what still lies there can be taken again after a restore.
-func (l *Ledger) Remember(node NodeID, gpu GPUID) {
+func (l *Ledger) Remember(node cluster.NodeID, gpu cluster.GPUID) {
 	if _, ok := l.at.gpu[gpu]; !ok {
 		l.open(node, gpu)
 	}
 }
 
 // RemoveNode forgets a node and its GPUs. Nothing may be taken on it.
-func (l *Ledger) RemoveNode(id NodeID) {
+func (l *Ledger) RemoveNode(id cluster.NodeID) {
 	if _, ok := l.at.node[id]; !ok {
 		return
 	}
@@ -383,7 +385,7 @@ func (l *Ledger) Check() error {
 		g := &l.gpus[i]
 		switch {
 		case g.UsedMiB < 0 || g.UsedMilli < 0 || g.Shares < 0,
-			g.UsedMiB > g.SellableMiB || g.UsedMilli > WholeGPU,
+			g.UsedMiB > g.SellableMiB || g.UsedMilli > cluster.WholeGPU,
 			g.Shares > max(1, g.MaxShares), g.Exclusive && g.Shares != 1:
 			return fmt.Errorf("GPU %s: taken %d/%d MiB, %d milli, %d/%d shares, exclusive %t",
 				g.ID, g.UsedMiB, g.SellableMiB, g.UsedMilli, g.Shares, g.MaxShares, g.Exclusive)
@@ -411,7 +413,7 @@ func (l *Ledger) Equal(m *Ledger) bool {
 	return true
 }
 
-// milli prints thousandths as a decimal, "1.5" for 1500.
+// Milli prints thousandths as a decimal, "1.5" for 1500.
 func milli(v int64) string {
 	v = max(0, v)
 	if v%1000 == 0 {

@@ -1,11 +1,15 @@
-package cluster
+package accounting
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
 
 // Assoc is a user in an account.
 type Assoc struct {
 	Account string
-	UID     UID
+	UID     cluster.UID
 }
 
 // Standing is what the order of who waits takes from accounts and qualities of
@@ -36,7 +40,7 @@ func (f *Fair) Place(who Assoc) int32 {
 }
 
 // Priority is the class of a job: the greater go first.
-func (s *Standing) Priority(j *Job) int64 {
+func (s *Standing) Priority(j *cluster.Job) int64 {
 	if s == nil || j.Spec.QOS == "" {
 		return 0
 	}
@@ -47,7 +51,7 @@ func (s *Standing) Priority(j *Job) int64 {
 }
 
 // MayPreempt reports whether jobs like a may end jobs like b to have their room.
-func (s *Standing) MayPreempt(a, b *Job) bool {
+func (s *Standing) MayPreempt(a, b *cluster.Job) bool {
 	if s == nil || a.Spec.QOS == "" || b.Spec.QOS == "" {
 		return false
 	}
@@ -56,6 +60,6 @@ func (s *Standing) MayPreempt(a, b *Job) bool {
 }
 
 // Preempts reports whether others make room for a job by its QOS.
-func (s *Standing) Preempts(j *Job) bool {
+func (s *Standing) Preempts(j *cluster.Job) bool {
 	return s != nil && s.QOS[j.Spec.QOS] != nil && len(s.QOS[j.Spec.QOS].Preempts) > 0
 }

@@ -1,4 +1,6 @@
-package cluster
+package dispatch
+
+import "github.com/berth-scheduler/berth/cluster"
 
 // Interference is what is known of how jobs slow each other down that share a
 // GPU, as plain numbers that the scheduler reckons with. A nil one says that
@@ -72,7 +74,7 @@ func (s *Sharing) Offset(victim, neighbour Temper) float64 {
 
 // SharingOn returns what is known of sharing a card, nil when nothing is, and
 // for cards that share nothing that could slow anybody down.
-func (x *Interference) SharingOn(g *GPU) *Sharing {
+func (x *Interference) SharingOn(g *cluster.GPU) *Sharing {
 	if x == nil || g.CapMode == "mig" {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package cluster
+package dispatch
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 // Repeat is how often a reservation comes again.
@@ -37,13 +39,13 @@ type Reservation struct {
 	// Revision is the Raft index of the last change.
 	Revision uint64
 	// Start is when its first window begins, Duration how long each is.
-	Start    Time
+	Start    cluster.Time
 	Duration time.Duration
 	Repeat   Repeat
 	// Nodes are the machines that it holds; with GPUs, which are sorted, only
 	// these cards of them, and nothing else of the machines.
-	Nodes HostList
-	GPUs  []GPUID
+	Nodes cluster.HostList
+	GPUs  []cluster.GPUID
 	// Users, by name or number, and Accounts say whose jobs may run inside. With
 	// both empty only administrators' may.
 	Users, Accounts []string
@@ -62,41 +64,32 @@ const (
 	maxReservationComment = 1024
 )
 
-// CheckReservationName reports whether s may name one; the rules are those of
-// partitions.
-func CheckReservationName(s string) error {
-	if err := CheckPartitionName(s); err != nil {
-		return Errorf(CodeInvalid, "reservation %s", strings.TrimPrefix(err.Error(), "partition "))
-	}
-	return nil
-}
-
 // Check reports whether r is one that a cluster may have. The error is an *Error
 // of CodeInvalid that names the field.
 func (r *Reservation) Check() error {
-	if err := CheckReservationName(r.Name); err != nil {
+	if err := cluster.CheckReservationName(r.Name); err != nil {
 		return err
 	}
-	const most = MaxTimeDays * 24 * time.Hour
+	const most = cluster.MaxTimeDays * 24 * time.Hour
 	switch every := r.Repeat.every(); {
 	case r.Nodes.String() == "":
-		return Errorf(CodeInvalid, "nodes: are missing; give a host list such as gpu[01-04],n7, or %s", AllNodes)
+		return cluster.Errorf(cluster.CodeInvalid, "nodes: are missing; give a host list such as gpu[01-04],n7, or %s", cluster.AllNodes)
 	case r.Start <= 0 || r.Start > math.MaxInt64/4:
-		return Errorf(CodeInvalid, "start: is missing, or lies before 1970")
+		return cluster.Errorf(cluster.CodeInvalid, "start: is missing, or lies before 1970")
 	case r.Duration < time.Second || r.Duration > most:
-		return Errorf(CodeInvalid, "duration: %s is outside 1 s to %d days", TimeText(r.Duration), MaxTimeDays)
+		return cluster.Errorf(cluster.CodeInvalid, "duration: %s is outside 1 s to %d days", cluster.TimeText(r.Duration), cluster.MaxTimeDays)
 	case r.Repeat != RepeatNever && every == 0:
-		return Errorf(CodeInvalid, "repeat %s: must be %s or %s", quoteShort(string(r.Repeat)), RepeatDaily, RepeatWeekly)
+		return cluster.Errorf(cluster.CodeInvalid, "repeat %s: must be %s or %s", cluster.QuoteShort(string(r.Repeat)), RepeatDaily, RepeatWeekly)
 	case every > 0 && r.Duration > every:
-		return Errorf(CodeInvalid, "duration: %s is longer than the time from one window to the next, %s", TimeText(r.Duration), TimeText(every))
+		return cluster.Errorf(cluster.CodeInvalid, "duration: %s is longer than the time from one window to the next, %s", cluster.TimeText(r.Duration), cluster.TimeText(every))
 	case len(r.GPUs) > maxReserved:
-		return Errorf(CodeInvalid, "gpus: %d of them, at most %d are allowed", len(r.GPUs), maxReserved)
+		return cluster.Errorf(cluster.CodeInvalid, "gpus: %d of them, at most %d are allowed", len(r.GPUs), maxReserved)
 	case len(r.Comment) > maxReservationComment:
-		return Errorf(CodeInvalid, "comment: %d bytes, at most %d are allowed", len(r.Comment), maxReservationComment)
+		return cluster.Errorf(cluster.CodeInvalid, "comment: %d bytes, at most %d are allowed", len(r.Comment), maxReservationComment)
 	}
 	for i, g := range r.GPUs {
-		if g == "" || len(g) > MaxNameLen || i > 0 && r.GPUs[i-1] >= g {
-			return Errorf(CodeInvalid, "gpus: %s is out of order, there twice, or no id", quoteShort(string(g)))
+		if g == "" || len(g) > cluster.MaxNameLen || i > 0 && r.GPUs[i-1] >= g {
+			return cluster.Errorf(cluster.CodeInvalid, "gpus: %s is out of order, there twice, or no id", cluster.QuoteShort(string(g)))
 		}
 	}
 	for _, list := range []struct {
@@ -104,11 +97,11 @@ func (r *Reservation) Check() error {
 		names []string
 	}{{"users", r.Users}, {"accounts", r.Accounts}} {
 		if len(list.names) > maxAllowed {
-			return Errorf(CodeInvalid, "%s: %d of them, at most %d are allowed", list.field, len(list.names), maxAllowed)
+			return cluster.Errorf(cluster.CodeInvalid, "%s: %d of them, at most %d are allowed", list.field, len(list.names), maxAllowed)
 		}
 		for _, s := range list.names {
-			if s == "" || len(s) > MaxNameLen || strings.ContainsAny(s, ", \t\n") {
-				return Errorf(CodeInvalid, "%s: %s must have 1 to %d characters, none of them a space or comma", list.field, quoteShort(s), MaxNameLen)
+			if s == "" || len(s) > cluster.MaxNameLen || strings.ContainsAny(s, ", \t\n") {
+				return cluster.Errorf(cluster.CodeInvalid, "%s: %s must have 1 to %d characters, none of them a space or comma", list.field, cluster.QuoteShort(s), cluster.MaxNameLen)
 			}
 		}
 	}
@@ -116,11 +109,11 @@ func (r *Reservation) Check() error {
 }
 
 // End is when its first window ends.
-func (r *Reservation) End() Time { return r.Start.Add(r.Duration) }
+func (r *Reservation) End() cluster.Time { return r.Start.Add(r.Duration) }
 
 // Window is the one that is open at a time, or the next; ok is false when there
 // is none any more.
-func (r *Reservation) Window(now Time) (start, end Time, ok bool) {
+func (r *Reservation) Window(now cluster.Time) (start, end cluster.Time, ok bool) {
 	start, end = r.Start, r.End()
 	if end > now {
 		return start, end, true
@@ -134,14 +127,14 @@ func (r *Reservation) Window(now Time) (start, end Time, ok bool) {
 }
 
 // Active reports whether a window is open.
-func (r *Reservation) Active(now Time) bool {
+func (r *Reservation) Active(now cluster.Time) bool {
 	start, _, ok := r.Window(now)
 	return ok && start <= now
 }
 
 // Covers reports whether a card belongs to it; with gpu "" whether anything of the
 // node does.
-func (r *Reservation) Covers(node NodeID, gpu GPUID) bool {
+func (r *Reservation) Covers(node cluster.NodeID, gpu cluster.GPUID) bool {
 	if !r.Nodes.Holds(node) {
 		return false
 	}
@@ -153,10 +146,12 @@ func (r *Reservation) Covers(node NodeID, gpu GPUID) bool {
 }
 
 // CoversNode reports whether it holds a machine as a whole.
-func (r *Reservation) CoversNode(node NodeID) bool { return len(r.GPUs) == 0 && r.Nodes.Holds(node) }
+func (r *Reservation) CoversNode(node cluster.NodeID) bool {
+	return len(r.GPUs) == 0 && r.Nodes.Holds(node)
+}
 
 // Admits reports whether a job of an owner and account may run inside.
-func (r *Reservation) Admits(o *Owner, account string) bool {
+func (r *Reservation) Admits(o *cluster.Owner, account string) bool {
 	if len(r.Users)+len(r.Accounts) == 0 {
 		return o.UID == 0
 	}
@@ -179,32 +174,10 @@ func (r *Reservation) Who() string {
 	return "it is for " + strings.Join(r.Users, ", ") + " and the accounts " + strings.Join(r.Accounts, ", ")
 }
 
-// LatestEnd is until when a job that starts now is reckoned with: its time
-// limit, or else what nine in ten such predictions stay below, on the type of
-// GPU where that is longest. Of whom nobody knows anything it is for ever.
-func (j *Job) LatestEnd(now Time) Time {
-	longest := j.Spec.TimeLimit
-	if longest == 0 {
-		for i := range j.Estimates {
-			e := &j.Estimates[i]
-			// The ninth decile of a guess is 3 times the middle, of a confident
-			// prediction 1.5 times; see scheduler/rules/ends.go.
-			longest = max(longest, min(e.Duration, MaxTimeDays*24*time.Hour)/1000*time.Duration(3000-3*min(1000, max(0, e.ConfidenceMilli))/2))
-		}
-		if longest == 0 {
-			longest = 3 * min(j.Spec.Duration, MaxTimeDays*24*time.Hour)
-		}
-	}
-	if longest <= 0 || now > math.MaxInt64-Time(longest.Microseconds()) {
-		return math.MaxInt64
-	}
-	return now.Add(longest)
-}
-
 // Bars reports whether r keeps a job that starts now from a card, or with gpu ""
 // from the cores of a node: it is open, or opens before the job's latest end,
 // and is not the job's own. It returns when the window begins.
-func (r *Reservation) Bars(j *Job, node NodeID, gpu GPUID, now, end Time) (Time, bool) {
+func (r *Reservation) Bars(j *cluster.Job, node cluster.NodeID, gpu cluster.GPUID, now, end cluster.Time) (cluster.Time, bool) {
 	if r.Name == j.Spec.Where.InReservation() || gpu == "" && !r.CoversNode(node) || gpu != "" && !r.Covers(node, gpu) {
 		return 0, false
 	}
@@ -227,7 +200,7 @@ func (rs Reservations) Get(name string) *Reservation {
 
 // Next is the least time after now at which a window begins or ends, 0 for
 // never.
-func (rs Reservations) Next(now Time) (at Time) {
+func (rs Reservations) Next(now cluster.Time) (at cluster.Time) {
 	for _, r := range rs {
 		start, end, ok := r.Window(now)
 		if !ok {
@@ -246,55 +219,55 @@ func (rs Reservations) Next(now Time) (at Time) {
 // Outside says why a job may not run on anything now, wherever: the reservation
 // that it asks for is not there, not open, or not for it. The zero Reason is
 // that it may.
-func (rs Reservations) Outside(j *Job, now Time) Reason {
+func (rs Reservations) Outside(j *cluster.Job, now cluster.Time) cluster.Reason {
 	name := j.Spec.Where.InReservation()
 	if name == "" {
-		return Reason{}
+		return cluster.Reason{}
 	}
 	r := rs.Get(name)
 	if r == nil {
-		return Reason{ReasonReservationGone, fmt.Sprintf("reservation %s is not there any more; change the job's (berth update) or cancel it", name)}
+		return cluster.Reason{Code: cluster.ReasonReservationGone, Detail: fmt.Sprintf("reservation %s is not there any more; change the job's (berth update) or cancel it", name)}
 	}
 	start, _, ok := r.Window(now)
 	switch {
 	case !ok:
-		return Reason{ReasonReservationGone, fmt.Sprintf("reservation %s ended at %s; change the job's (berth update) or cancel it", name, clock(r.End()))}
+		return cluster.Reason{Code: cluster.ReasonReservationGone, Detail: fmt.Sprintf("reservation %s ended at %s; change the job's (berth update) or cancel it", name, clock(r.End()))}
 	case !r.Admits(&j.Owner, j.Spec.Account):
-		return Reason{ReasonReservationDenied, fmt.Sprintf("reservation %s is not for %s; %s", name, j.Owner.Name, r.Who())}
+		return cluster.Reason{Code: cluster.ReasonReservationDenied, Detail: fmt.Sprintf("reservation %s is not for %s; %s", name, j.Owner.Name, r.Who())}
 	case start > now:
-		return Reason{ReasonReservation, fmt.Sprintf("reservation %s begins at %s", name, clock(start))}
+		return cluster.Reason{Code: cluster.ReasonReservation, Detail: fmt.Sprintf("reservation %s begins at %s", name, clock(start))}
 	}
-	return Reason{}
+	return cluster.Reason{}
 }
 
 // Keeps says why a job that starts now may not lie on a berth, the zero Reason
 // when it may. Outside comes first.
-func (rs Reservations) Keeps(j *Job, b *Berth, now Time) Reason {
+func (rs Reservations) Keeps(j *cluster.Job, b *cluster.Berth, now cluster.Time) cluster.Reason {
 	if len(rs) == 0 {
-		return Reason{}
+		return cluster.Reason{}
 	}
 	end, own := j.LatestEnd(now), rs.Get(j.Spec.Where.InReservation())
 	for _, r := range rs {
 		if start, bars := r.BarsBerth(j, b, now, end); bars {
-			return Reason{ReasonReservation, r.words(start, now)}
+			return cluster.Reason{Code: cluster.ReasonReservation, Detail: r.words(start, now)}
 		}
 	}
 	if own == nil {
-		return Reason{}
+		return cluster.Reason{}
 	}
 	for _, g := range b.GPUs {
 		if !own.Covers(b.Node, g.GPU) {
-			return Reason{ReasonReservation, fmt.Sprintf("GPU %s is not of reservation %s", g.GPU, own.Name)}
+			return cluster.Reason{Code: cluster.ReasonReservation, Detail: fmt.Sprintf("GPU %s is not of reservation %s", g.GPU, own.Name)}
 		}
 	}
 	if !own.Covers(b.Node, "") {
-		return Reason{ReasonReservation, fmt.Sprintf("node %s is not of reservation %s", b.Node, own.Name)}
+		return cluster.Reason{Code: cluster.ReasonReservation, Detail: fmt.Sprintf("node %s is not of reservation %s", b.Node, own.Name)}
 	}
-	return Reason{}
+	return cluster.Reason{}
 }
 
 // BarsBerth is Bars for all that a job would take of a node.
-func (r *Reservation) BarsBerth(j *Job, b *Berth, now, end Time) (Time, bool) {
+func (r *Reservation) BarsBerth(j *cluster.Job, b *cluster.Berth, now, end cluster.Time) (cluster.Time, bool) {
 	if start, bars := r.Bars(j, b.Node, "", now, end); bars {
 		return start, true
 	}
@@ -307,7 +280,7 @@ func (r *Reservation) BarsBerth(j *Job, b *Berth, now, end Time) (Time, bool) {
 }
 
 // words names the reservation that stands in the way.
-func (r *Reservation) words(start, now Time) string {
+func (r *Reservation) words(start, now cluster.Time) string {
 	kind := "reservation"
 	if r.Maint {
 		kind = "maintenance"
@@ -319,4 +292,4 @@ func (r *Reservation) words(start, now Time) string {
 	return fmt.Sprintf("%s %s holds it until %s", kind, r.Name, clock(end))
 }
 
-func clock(t Time) string { return t.Std().UTC().Format("2006-01-02 15:04:05 MST") }
+func clock(t cluster.Time) string { return t.Std().UTC().Format("2006-01-02 15:04:05 MST") }

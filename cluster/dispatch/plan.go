@@ -1,8 +1,15 @@
-package cluster
+// Package dispatch is what a pass works from and gives: the snapshot, the ledger that adds
+// up what is taken, reservations, what was learned of sharing, and the plan. The scheduler
+// and the state machine share its arithmetic.
+package dispatch
 
 import (
 	"cmp"
+	"iter"
 	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
 )
 
 // Plan is what the scheduler proposes against the state at BaseIndex. The
@@ -23,26 +30,26 @@ type Plan struct {
 // Preemption proposes to end an attempt and to let its job wait again, so
 // that another job can start in a later plan.
 type Preemption struct {
-	Job JobID
+	Job cluster.JobID
 	// Attempt is the number of the live attempt; another one makes the
 	// proposal stale.
 	Attempt uint32
 	// For is the job that is to have the room, 0 when nobody in particular is.
-	For JobID
+	For cluster.JobID
 	Why string
 }
 
 // Start places one job whole: all of it or nothing.
 type Start struct {
-	Job JobID
+	Job cluster.JobID
 	// Attempt is the number the attempt will have; a job that got another one
 	// meanwhile makes the start stale.
 	Attempt uint32
-	Berth   Berth
+	Berth   cluster.Berth
 	// Rest are the berths on further nodes for a job on several, in the order of
 	// their ranks; Berth is the first node's.
-	Rest     []Berth
-	Estimate Estimate
+	Rest     []cluster.Berth
+	Estimate cluster.Estimate
 	Why      string
 	// Overtook is the reason to start before jobs that stand earlier in the
 	// queue of one of its GPUs; required when there are such jobs.
@@ -50,42 +57,42 @@ type Start struct {
 	// Port is where its processes find each other, Secret what its credentials are
 	// made from; see Attempt.
 	Port   uint16
-	Secret Secret
+	Secret cluster.Secret
 }
 
 // QueueMove puts a waiting job into the queue of a GPU, or takes it out when
 // GPU is empty. The queue of a GPU is ordered by Rank, then by job id.
 type QueueMove struct {
-	Job      JobID
-	GPU      GPUID
+	Job      cluster.JobID
+	GPU      cluster.GPUID
 	Rank     int64
-	EstStart Time
-	Reason   ReasonCode
+	EstStart cluster.Time
+	Reason   cluster.ReasonCode
 }
 
 // Unplaced is a job that the plan leaves waiting, with the reason in numbers.
 type Unplaced struct {
-	Job    JobID
-	Reason Reason
+	Job    cluster.JobID
+	Reason cluster.Reason
 }
 
 // Rejection is a part of a plan that no longer fitted when it was applied.
 type Rejection struct {
-	Job    JobID
-	Reason Reason
+	Job    cluster.JobID
+	Reason cluster.Reason
 }
 
-// PlanResult is what the state machine did with a plan.
-type PlanResult struct {
+// Result is what the state machine did with a plan.
+type Result struct {
 	Index    uint64
-	Started  []AttemptID
+	Started  []cluster.AttemptID
 	Moved    int
 	Rejected []Rejection
 }
 
 // Waiter is a place in the queue of a GPU.
 type Waiter struct {
-	Job  JobID
+	Job  cluster.JobID
 	Rank int64
 }
 
@@ -97,42 +104,42 @@ func (w Waiter) Compare(o Waiter) int {
 // Snapshot is an immutable view of the state at Index for the scheduler.
 type Snapshot struct {
 	Index uint64
-	Now   Time
+	Now   cluster.Time
 	// Nodes are sorted by id.
-	Nodes []*Node
+	Nodes []*cluster.Node
 	// Ledger is the scheduler's own copy.
 	Ledger *Ledger
 	// Partitions are those of the cluster, by name, for whoever plans one after
 	// the other; a policy sees the part of one and does not look.
-	Partitions []*Partition
+	Partitions []*cluster.Partition
 	// Reservations are those that have not ended, by name.
 	Reservations Reservations
 	// Waiting are the jobs in states PENDING and QUEUED, Running those with a
 	// live attempt; both sorted by id.
-	Waiting, Running []*Job
+	Waiting, Running []*cluster.Job
 	// Queues holds the GPU queues that are not empty, in order.
-	Queues map[GPUID][]Waiter
+	Queues map[cluster.GPUID][]Waiter
 	// More is of a waiting task how many others like it of its array are not shown.
-	More map[JobID]int
+	More map[cluster.JobID]int
 	// Interference is what is known of jobs that share a GPU, nil for nothing.
 	Interference *Interference
 	// Terms hold what some policies know of a job beside its spec; a job
 	// without an entry has none. They are not part of the replicated state.
-	Terms map[JobID]Terms
+	Terms map[cluster.JobID]Terms
 	// Service is each user's decayed use in GPU-seconds of the site's
 	// reference GPU, for fair shares. nil means that nobody kept count.
-	Service map[UID]int64
+	Service map[cluster.UID]int64
 	// Standing is what accounts and qualities of service say of who goes first,
 	// nil for nothing. Limits hold jobs against quotas, nil where there are none;
 	// a pass takes a copy.
-	Standing *Standing
-	Limits   *Limiter
+	Standing *accounting.Standing
+	Limits   *accounting.Limiter
 }
 
 // Terms are conditions of one job that only some policies look at.
 type Terms struct {
 	// Deadline is when it should have ended; 0 means never.
-	Deadline Time
+	Deadline cluster.Time
 	// WeightMilli is its claim relative to others, in thousandths; 0 means
 	// 1000.
 	WeightMilli int64
@@ -145,4 +152,30 @@ type Terms struct {
 	// unknown.
 	Stages    [3]time.Duration
 	Iteration time.Duration
+}
+
+// Berths yields all berths of the start by the rank of their nodes.
+func (s *Start) Berths() iter.Seq2[int, *cluster.Berth] {
+	return func(yield func(int, *cluster.Berth) bool) {
+		if !yield(0, &s.Berth) {
+			return
+		}
+		for i := range s.Rest {
+			if !yield(i+1, &s.Rest[i]) {
+				return
+			}
+		}
+	}
+}
+
+// AllGPUs are the shares of all nodes, those of the first one first.
+func (s *Start) AllGPUs() []cluster.GPUShare {
+	if len(s.Rest) == 0 {
+		return s.Berth.GPUs
+	}
+	var out []cluster.GPUShare
+	for _, b := range s.Berths() {
+		out = append(out, b.GPUs...)
+	}
+	return out
 }

@@ -1,4 +1,6 @@
-package cluster
+// Package accounting is what jobs are charged to and bounded by: accounts, QOS, quotas and
+// their tallies, what was spent, and shares of it. It stands on the words of cluster.
+package accounting
 
 import (
 	"fmt"
@@ -6,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 // Bounds of what accounts may hold.
@@ -38,27 +42,27 @@ type Account struct {
 
 // Check reports whether a is one that a cluster may have.
 func (a *Account) Check() error {
-	if err := CheckAccountName(a.Name); err != nil {
+	if err := cluster.CheckAccountName(a.Name); err != nil {
 		return err
 	}
 	if a.Parent != "" {
-		if err := CheckAccountName(a.Parent); err != nil {
+		if err := cluster.CheckAccountName(a.Parent); err != nil {
 			return err
 		}
 	}
 	if a.Shares < 1 || a.Shares > MaxShares {
-		return Errorf(CodeInvalid, "shares: %d is outside 1 to %d", a.Shares, MaxShares)
+		return cluster.Errorf(cluster.CodeInvalid, "shares: %d is outside 1 to %d", a.Shares, MaxShares)
 	}
 	for i, q := range a.QOS {
-		if err := CheckQOSName(q); err != nil {
+		if err := cluster.CheckQOSName(q); err != nil {
 			return err
 		}
 		if i > 0 && a.QOS[i-1] >= q {
-			return Errorf(CodeInvalid, "qos: %s is named twice, or they are not sorted", q)
+			return cluster.Errorf(cluster.CodeInvalid, "qos: %s is named twice, or they are not sorted", q)
 		}
 	}
 	if a.DefaultQOS != "" {
-		return CheckQOSName(a.DefaultQOS)
+		return cluster.CheckQOSName(a.DefaultQOS)
 	}
 	return nil
 }
@@ -66,7 +70,7 @@ func (a *Account) Check() error {
 // Member is a user of an account.
 type Member struct {
 	Account string
-	UID     UID
+	UID     cluster.UID
 	// Name is what the user is called, for people.
 	Name     string
 	Revision uint64
@@ -81,14 +85,14 @@ type Member struct {
 
 // Check reports whether m is one that a cluster may have.
 func (m *Member) Check() error {
-	if err := CheckAccountName(m.Account); err != nil {
+	if err := cluster.CheckAccountName(m.Account); err != nil {
 		return err
 	}
-	if len(m.Name) > MaxNameLen {
-		return Errorf(CodeInvalid, "user %s: at most %d bytes are allowed", quoteShort(m.Name), MaxNameLen)
+	if len(m.Name) > cluster.MaxNameLen {
+		return cluster.Errorf(cluster.CodeInvalid, "user %s: at most %d bytes are allowed", cluster.QuoteShort(m.Name), cluster.MaxNameLen)
 	}
 	if m.Shares < 1 || m.Shares > MaxShares {
-		return Errorf(CodeInvalid, "shares: %d is outside 1 to %d", m.Shares, MaxShares)
+		return cluster.Errorf(cluster.CodeInvalid, "shares: %d is outside 1 to %d", m.Shares, MaxShares)
 	}
 	return nil
 }
@@ -114,23 +118,23 @@ type QOS struct {
 
 // Check reports whether q is one that a cluster may have.
 func (q *QOS) Check() error {
-	if err := CheckQOSName(q.Name); err != nil {
+	if err := cluster.CheckQOSName(q.Name); err != nil {
 		return err
 	}
 	if q.Priority < 0 || q.Priority > MaxPriority {
-		return Errorf(CodeInvalid, "priority: %d is outside 0 to %d", q.Priority, MaxPriority)
+		return cluster.Errorf(cluster.CodeInvalid, "priority: %d is outside 0 to %d", q.Priority, MaxPriority)
 	}
-	if q.Grace < 0 || q.Grace > MaxCheckpointGrace {
-		return Errorf(CodeInvalid, "grace: %s is outside 0 to %s", TimeText(q.Grace), TimeText(MaxCheckpointGrace))
+	if q.Grace < 0 || q.Grace > cluster.MaxCheckpointGrace {
+		return cluster.Errorf(cluster.CodeInvalid, "grace: %s is outside 0 to %s", cluster.TimeText(q.Grace), cluster.TimeText(cluster.MaxCheckpointGrace))
 	}
 	for i, o := range q.Preempts {
 		switch {
 		case o == q.Name:
-			return Errorf(CodeInvalid, "preempts: %s names itself; jobs of one QOS go by their order", o)
-		case CheckQOSName(o) != nil:
-			return CheckQOSName(o)
+			return cluster.Errorf(cluster.CodeInvalid, "preempts: %s names itself; jobs of one QOS go by their order", o)
+		case cluster.CheckQOSName(o) != nil:
+			return cluster.CheckQOSName(o)
 		case i > 0 && q.Preempts[i-1] >= o:
-			return Errorf(CodeInvalid, "preempts: %s is named twice, or they are not sorted", o)
+			return cluster.Errorf(cluster.CodeInvalid, "preempts: %s is named twice, or they are not sorted", o)
 		}
 	}
 	return nil
@@ -168,23 +172,23 @@ const (
 func (p *AccountPolicy) WeightMilli(gpuType string) int64 {
 	i, ok := slices.BinarySearchFunc(p.GPUWeights, gpuType, func(w GPUWeight, t string) int { return strings.Compare(w.GPUType, t) })
 	if !ok {
-		return WholeGPU
+		return cluster.WholeGPU
 	}
 	return p.GPUWeights[i].Milli
 }
 
 func (p *AccountPolicy) checkWeights() error {
 	if n := len(p.GPUWeights); n > MaxGPUWeights {
-		return Errorf(CodeInvalid, "gpu weights: %d of them, at most %d are allowed", n, MaxGPUWeights)
+		return cluster.Errorf(cluster.CodeInvalid, "gpu weights: %d of them, at most %d are allowed", n, MaxGPUWeights)
 	}
 	for i, w := range p.GPUWeights {
 		switch {
-		case w.GPUType == "" || len(w.GPUType) > MaxNameLen || !utf8.ValidString(w.GPUType):
-			return Errorf(CodeInvalid, "gpu weights: %s must have 1 to %d characters", quoteShort(w.GPUType), MaxNameLen)
+		case w.GPUType == "" || len(w.GPUType) > cluster.MaxNameLen || !utf8.ValidString(w.GPUType):
+			return cluster.Errorf(cluster.CodeInvalid, "gpu weights: %s must have 1 to %d characters", cluster.QuoteShort(w.GPUType), cluster.MaxNameLen)
 		case w.Milli < 0 || w.Milli > maxGPUWeight:
-			return Errorf(CodeInvalid, "gpu weights: %s has %d thousandths, outside 0 to %d", quoteShort(w.GPUType), w.Milli, maxGPUWeight)
+			return cluster.Errorf(cluster.CodeInvalid, "gpu weights: %s has %d thousandths, outside 0 to %d", cluster.QuoteShort(w.GPUType), w.Milli, maxGPUWeight)
 		case i > 0 && p.GPUWeights[i-1].GPUType >= w.GPUType:
-			return Errorf(CodeInvalid, "gpu weights: %s is out of order, or there twice", quoteShort(w.GPUType))
+			return cluster.Errorf(cluster.CodeInvalid, "gpu weights: %s is out of order, or there twice", cluster.QuoteShort(w.GPUType))
 		}
 	}
 	return nil
@@ -199,9 +203,9 @@ func DefaultAccountPolicy() AccountPolicy {
 func (p *AccountPolicy) Check() error {
 	switch {
 	case p.HalfLife != 0 && (p.HalfLife < time.Minute || p.HalfLife > 10*365*24*time.Hour):
-		return Errorf(CodeInvalid, "half-life: %s is outside 1 minute to 10 years, or 0 for no decay", p.HalfLife)
+		return cluster.Errorf(cluster.CodeInvalid, "half-life: %s is outside 1 minute to 10 years, or 0 for no decay", p.HalfLife)
 	case p.CoreMicro < 0 || p.CoreMicro > 1_000_000:
-		return Errorf(CodeInvalid, "core weight: %d millionths of a GPU is outside 0 to 1,000,000", p.CoreMicro)
+		return cluster.Errorf(cluster.CodeInvalid, "core weight: %d millionths of a GPU is outside 0 to 1,000,000", p.CoreMicro)
 	}
 	return p.checkWeights()
 }
@@ -223,7 +227,7 @@ const (
 func Periods() []Period { return []Period{Daily, Weekly, Monthly, Quarterly, Yearly} }
 
 // Begin is when the period began that holds t.
-func (p Period) Begin(t Time) Time {
+func (p Period) Begin(t cluster.Time) cluster.Time {
 	at := t.Std()
 	y, m, d := at.Date()
 	switch p {
@@ -239,11 +243,11 @@ func (p Period) Begin(t Time) Time {
 	default:
 		return 0
 	}
-	return TimeOf(time.Date(y, m, d, 0, 0, 0, 0, time.UTC))
+	return cluster.TimeOf(time.Date(y, m, d, 0, 0, 0, 0, time.UTC))
 }
 
 // End is when the next one begins after the period that holds t; 0 for Decaying.
-func (p Period) End(t Time) Time {
+func (p Period) End(t cluster.Time) cluster.Time {
 	y, m, d := p.Begin(t).Std().Date()
 	switch p {
 	case Daily:
@@ -259,7 +263,7 @@ func (p Period) End(t Time) Time {
 	default:
 		return 0
 	}
-	return TimeOf(time.Date(y, m, d, 0, 0, 0, 0, time.UTC))
+	return cluster.TimeOf(time.Date(y, m, d, 0, 0, 0, 0, time.UTC))
 }
 
 // Limits bound those whom a quota is for; 0 is no bound.
@@ -272,7 +276,7 @@ type Limits struct {
 	// GPUTime is the budget of GPU time, use of cores included, in each Period or,
 	// without one, of what is left of it as it decays. Nothing starts once it is
 	// spent; what runs goes on.
-	GPUTime GPUTime
+	GPUTime cluster.GPUTime
 	Period  Period
 	// MaxTime bounds the time limit of each job, MaxGPUs its GPUs on all nodes.
 	MaxTime time.Duration
@@ -312,7 +316,7 @@ type Subject struct {
 	// User tells that it is for one user, UID. Each is for every user apart, who
 	// has no quota of the kind.
 	User, Each bool
-	UID        UID
+	UID        cluster.UID
 }
 
 // String is the subject as it is typed and stored.
@@ -347,29 +351,29 @@ func (q *Quota) Check() error {
 	s, l := q.Subject, &q.Limits
 	switch {
 	case s == (Subject{}):
-		return Errorf(CodeInvalid, "quota: for whom is missing; name an account, a QOS, a user or each user")
+		return cluster.Errorf(cluster.CodeInvalid, "quota: for whom is missing; name an account, a QOS, a user or each user")
 	case s.Account != "" && s.QOS != "":
-		return Errorf(CodeInvalid, "quota: is for account %s and qos %s; give each its own", quoteShort(s.Account), quoteShort(s.QOS))
+		return cluster.Errorf(cluster.CodeInvalid, "quota: is for account %s and qos %s; give each its own", cluster.QuoteShort(s.Account), cluster.QuoteShort(s.QOS))
 	case s.User && s.Each:
-		return Errorf(CodeInvalid, "quota: is for one user and for each; give each its own")
+		return cluster.Errorf(cluster.CodeInvalid, "quota: is for one user and for each; give each its own")
 	case s.QOS != "" && s.User:
-		return Errorf(CodeInvalid, "quota: a QOS bounds all its users or each; name the user alone, or with an account")
-	case s.Account != "" && CheckAccountName(s.Account) != nil:
-		return CheckAccountName(s.Account)
-	case s.QOS != "" && CheckQOSName(s.QOS) != nil:
-		return CheckQOSName(s.QOS)
+		return cluster.Errorf(cluster.CodeInvalid, "quota: a QOS bounds all its users or each; name the user alone, or with an account")
+	case s.Account != "" && cluster.CheckAccountName(s.Account) != nil:
+		return cluster.CheckAccountName(s.Account)
+	case s.QOS != "" && cluster.CheckQOSName(s.QOS) != nil:
+		return cluster.CheckQOSName(s.QOS)
 	case l.Period != Decaying && !slices.Contains(Periods(), l.Period):
-		return Errorf(CodeInvalid, "gpu-hours per %s: want day, week, month, quarter or year, or no period for use that decays", quoteShort(string(l.Period)))
+		return cluster.Errorf(cluster.CodeInvalid, "gpu-hours per %s: want day, week, month, quarter or year, or no period for use that decays", cluster.QuoteShort(string(l.Period)))
 	}
 	for _, v := range []struct {
 		name      string
 		got, most int64
 	}{
 		{"gpus", l.GPUMilli, 1_000_000_000}, {"running", l.Running, 10_000_000}, {"jobs", l.Jobs, 10_000_000},
-		{"gpu-hours", int64(l.GPUTime), 1 << 62}, {"max-time", int64(l.MaxTime), int64(MaxTimeDays * 24 * time.Hour)}, {"max-gpus", l.MaxGPUs, 1_000_000},
+		{"gpu-hours", int64(l.GPUTime), 1 << 62}, {"max-time", int64(l.MaxTime), int64(cluster.MaxTimeDays * 24 * time.Hour)}, {"max-gpus", l.MaxGPUs, 1_000_000},
 	} {
 		if v.got < 0 || v.got > v.most {
-			return Errorf(CodeInvalid, "%s: %d is outside 0 to %d; 0 is no limit", v.name, v.got, v.most)
+			return cluster.Errorf(cluster.CodeInvalid, "%s: %d is outside 0 to %d; 0 is no limit", v.name, v.got, v.most)
 		}
 	}
 	return nil
@@ -378,10 +382,10 @@ func (q *Quota) Check() error {
 // Holder is under whom a job counts. It never changes.
 type Holder struct {
 	Account, QOS string
-	UID          UID
+	UID          cluster.UID
 }
 
 // HolderOf is that of a job.
-func HolderOf(j *Job) Holder {
+func HolderOf(j *cluster.Job) Holder {
 	return Holder{Account: j.Spec.Account, QOS: j.Spec.QOS, UID: j.Owner.UID}
 }

@@ -1,4 +1,4 @@
-package cluster
+package hostnames
 
 import (
 	"slices"
@@ -6,7 +6,12 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/draws"
 )
+
+var _ = draws.Fixed()
 
 func TestFold(t *testing.T) {
 	t.Parallel()
@@ -30,7 +35,7 @@ func TestFold(t *testing.T) {
 		if c.in != "" {
 			names = strings.Split(c.in, ",")
 		}
-		if got := FoldNames(names); got != c.order {
+		if got := Fold(names); got != c.order {
 			t.Errorf("FoldNames(%s) = %s, want %s", c.in, got, c.order)
 		}
 		if got := FoldSet(names); got != c.set {
@@ -44,16 +49,16 @@ func TestFold(t *testing.T) {
 func TestFoldsAreRead(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		names := rapid.SliceOfNDistinct(rapid.Map(rapid.StringMatching(`[a-c]{1,2}[0-9]{0,11}`), func(s string) NodeID { return NodeID(s) }), 1, 60, rapid.ID).Draw(t, "names")
-		read := func(text string) []NodeID {
-			h, err := ParseHostList(text)
+		names := rapid.SliceOfNDistinct(rapid.Map(rapid.StringMatching(`[a-c]{1,2}[0-9]{0,11}`), func(s string) cluster.NodeID { return cluster.NodeID(s) }), 1, 60, rapid.ID).Draw(t, "names")
+		read := func(text string) []cluster.NodeID {
+			h, err := cluster.ParseHostList(text)
 			if err != nil {
 				t.Fatalf("%s: %v", text, err)
 			}
 			return h.Names()
 		}
-		if got := read(FoldNames(names)); !slices.Equal(got, names) {
-			t.Fatalf("got %v, want %v by way of %s", got, names, FoldNames(names))
+		if got := read(Fold(names)); !slices.Equal(got, names) {
+			t.Fatalf("got %v, want %v by way of %s", got, names, Fold(names))
 		}
 		got := read(FoldSet(names))
 		slices.Sort(got)

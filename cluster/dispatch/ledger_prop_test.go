@@ -1,4 +1,4 @@
-package cluster
+package dispatch
 
 import (
 	"fmt"
@@ -6,42 +6,47 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/draws"
 )
 
-func genNode(t *rapid.T, id NodeID) *Node {
-	n := &Node{
-		ID: id, State: NodeReady, Drain: rapid.Bool().Draw(t, "drain") && rapid.Bool().Draw(t, "drain again"),
+var _ = draws.Fixed()
+
+func genNode(t *rapid.T, id cluster.NodeID) *cluster.Node {
+	n := &cluster.Node{
+		ID: id, State: cluster.NodeReady, Drain: rapid.Bool().Draw(t, "drain") && rapid.Bool().Draw(t, "drain again"),
 		CPUMilli: rapid.Int64Range(0, 8000).Draw(t, "cpu"), MemMiB: rapid.Int64Range(0, 4096).Draw(t, "mem"),
 	}
 	for i := range 4 {
 		if !rapid.Bool().Draw(t, "has") {
 			continue
 		}
-		n.GPUs = append(n.GPUs, GPU{
-			ID: GPUID(fmt.Sprintf("%s-%d", id, i)), Type: "T", SellableMiB: rapid.Int64Range(0, 1000).Draw(t, "sellable"),
+		n.GPUs = append(n.GPUs, cluster.GPU{
+			ID: cluster.GPUID(fmt.Sprintf("%s-%d", id, i)), Type: "T", SellableMiB: rapid.Int64Range(0, 1000).Draw(t, "sellable"),
 			MaxShares: rapid.IntRange(0, 4).Draw(t, "max shares"), CapMode: rapid.SampledFrom([]string{"sim", "none"}).Draw(t, "cap"),
 		})
 	}
 	return n
 }
 
-func genBerth(t *rapid.T) *Berth {
-	node := NodeID(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "node"))
-	b := &Berth{Node: node, CPUMilli: rapid.Int64Range(0, 3000).Draw(t, "cpu"), MemMiB: rapid.Int64Range(0, 2048).Draw(t, "mem")}
+func genBerth(t *rapid.T) *cluster.Berth {
+	node := cluster.NodeID(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "node"))
+	b := &cluster.Berth{Node: node, CPUMilli: rapid.Int64Range(0, 3000).Draw(t, "cpu"), MemMiB: rapid.Int64Range(0, 2048).Draw(t, "mem")}
 	for i := range 4 {
 		if rapid.IntRange(0, 2).Draw(t, "on") > 0 {
 			continue
 		}
-		s := Share{MemMiB: rapid.Int64Range(0, 600).Draw(t, "share"), Milli: rapid.Int64Range(0, 600).Draw(t, "milli")}
+		s := cluster.Share{MemMiB: rapid.Int64Range(0, 600).Draw(t, "share"), Milli: rapid.Int64Range(0, 600).Draw(t, "milli")}
 		s.Exclusive = rapid.IntRange(0, 4).Draw(t, "exclusive") == 0
-		b.GPUs = append(b.GPUs, GPUShare{GPUID(fmt.Sprintf("%s-%d", node, i)), s})
+		b.GPUs = append(b.GPUs, cluster.GPUShare{GPU: cluster.GPUID(fmt.Sprintf("%s-%d", node, i)), Share: s})
 	}
 	return b
 }
 
 // recount makes the ledger anew from what is there and what is held.
-func recount(nodes map[NodeID]*Node, held []*Berth) *Ledger {
-	var ns []*Node
+func recount(nodes map[cluster.NodeID]*cluster.Node, held []*cluster.Berth) *Ledger {
+	var ns []*cluster.Node
 	for _, n := range nodes {
 		ns = append(ns, n)
 	}
@@ -61,12 +66,12 @@ func recount(nodes map[NodeID]*Node, held []*Berth) *Ledger {
 func TestLedgerProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		l, nodes, shrunk := NewLedger(nil), map[NodeID]*Node{}, false
-		var held []*Berth
+		l, nodes, shrunk := NewLedger(nil), map[cluster.NodeID]*cluster.Node{}, false
+		var held []*cluster.Berth
 		var clone, cloned *Ledger
 		t.Repeat(map[string]func(*rapid.T){
 			"register": func(t *rapid.T) {
-				n := genNode(t, NodeID(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "id")))
+				n := genNode(t, cluster.NodeID(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "id")))
 				shrunk = shrunk || len(held) > 0
 				l.SetNode(n)
 				nodes[n.ID] = n
@@ -93,8 +98,8 @@ func TestLedgerProperties(t *testing.T) {
 				shrunk = shrunk && len(held) > 0
 			},
 			"remove": func(t *rapid.T) {
-				id := NodeID(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "id"))
-				if slices.ContainsFunc(held, func(b *Berth) bool { return b.Node == id }) {
+				id := cluster.NodeID(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "id"))
+				if slices.ContainsFunc(held, func(b *cluster.Berth) bool { return b.Node == id }) {
 					return
 				}
 				l.RemoveNode(id)
@@ -121,9 +126,9 @@ func TestLedgerProperties(t *testing.T) {
 func TestWhatIf(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		l := NewLedger([]*Node{genNode(t, "a"), genNode(t, "b"), genNode(t, "c")})
+		l := NewLedger([]*cluster.Node{genNode(t, "a"), genNode(t, "b"), genNode(t, "c")})
 		was, try := l.Clone(), l.Clone()
-		var taken []*Berth
+		var taken []*cluster.Berth
 		for range rapid.IntRange(0, 12).Draw(t, "tries") {
 			if b := genBerth(t); try.Fits(b).Code == "" {
 				try.Take(b)
@@ -145,9 +150,9 @@ func TestWhatIf(t *testing.T) {
 }
 
 func BenchmarkLedgerClone(b *testing.B) {
-	var nodes []*Node
+	var nodes []*cluster.Node
 	for i := range 1000 {
-		nodes = append(nodes, testNode(NodeID(fmt.Sprintf("n%d", i)), 8))
+		nodes = append(nodes, testNode(cluster.NodeID(fmt.Sprintf("n%d", i)), 8))
 	}
 	l := NewLedger(nodes)
 	for b.Loop() {
@@ -158,7 +163,7 @@ func BenchmarkLedgerClone(b *testing.B) {
 }
 
 func BenchmarkLedgerFits(b *testing.B) {
-	l := NewLedger([]*Node{testNode("a", 8)})
+	l := NewLedger([]*cluster.Node{testNode("a", 8)})
 	try := berthOf("a", part("a-0", 400, 400), part("a-7", 400, 400))
 	for b.Loop() {
 		if r := l.Fits(try); r.Code != "" {

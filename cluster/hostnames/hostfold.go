@@ -1,4 +1,5 @@
-package cluster
+// Package hostnames writes many names of hosts as one short text, and in their order.
+package hostnames
 
 import (
 	"cmp"
@@ -14,10 +15,10 @@ type foldRun struct {
 	nums   []string
 }
 
-// FoldNames writes node names as a host list, gpu[01-03],login1. Names that
+// Fold writes node names as a host list, gpu[01-03],login1. Names that
 // follow each other and differ only in a rising number at their end are folded,
 // so that the list names the nodes in the order in which they are given.
-func FoldNames[S ~string](names []S) string {
+func Fold[S ~string](names []S) string {
 	var runs []foldRun
 	for _, name := range names {
 		prefix, num := cutNumber(string(name))

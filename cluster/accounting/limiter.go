@@ -1,8 +1,10 @@
-package cluster
+package accounting
 
 import (
 	"fmt"
 	"maps"
+
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 // Tally is what a subject has now.
@@ -25,7 +27,7 @@ type Limiter struct {
 	tallies  map[Subject]*Tally
 	bounds   map[Holder][]bound
 	// spent is the use that counts against a budget, asked for seldom.
-	spent func(Subject, Period) GPUTime
+	spent func(Subject, Period) cluster.GPUTime
 }
 
 // bound is one quota that holds for a holder.
@@ -38,12 +40,12 @@ type bound struct {
 // NewLimiter returns a limiter for quotas; neither map may change while it is
 // used. spent tells the use of a subject in the period that runs now; it may be
 // nil where no quota has a budget.
-func NewLimiter(accounts map[string]*Account, quotas map[Subject]*Quota, spent func(Subject, Period) GPUTime) *Limiter {
+func NewLimiter(accounts map[string]*Account, quotas map[Subject]*Quota, spent func(Subject, Period) cluster.GPUTime) *Limiter {
 	return &Limiter{accounts: accounts, quotas: quotas, tallies: map[Subject]*Tally{}, bounds: map[Holder][]bound{}, spent: spent}
 }
 
 // Spend replaces what tells the use of a subject.
-func (l *Limiter) Spend(spent func(Subject, Period) GPUTime) { l.spent = spent }
+func (l *Limiter) Spend(spent func(Subject, Period) cluster.GPUTime) { l.spent = spent }
 
 // Clone returns a copy for a pass, nil of nil. It may be made while others make
 // one; budgets are told as they are by l, until Spend says otherwise.
@@ -127,7 +129,7 @@ func (l *Limiter) Budgets(h Holder, fn func(Subject, Period)) {
 
 // Overspent calls fn for each budget of a holder of which nothing is left, with
 // the limits that it is of and what was used.
-func (l *Limiter) Overspent(h Holder, fn func(*Limits, GPUTime)) {
+func (l *Limiter) Overspent(h Holder, fn func(*Limits, cluster.GPUTime)) {
 	for _, b := range l.of(h) {
 		if used := l.Spent(b.subject, b.limits.Period); b.limits.GPUTime > 0 && used >= b.limits.GPUTime {
 			fn(&b.limits, used)
@@ -175,7 +177,7 @@ func (l *Limiter) Tally(s Subject) Tally {
 }
 
 // Spent is what counts against a budget of a subject.
-func (l *Limiter) Spent(s Subject, p Period) GPUTime {
+func (l *Limiter) Spent(s Subject, p Period) cluster.GPUTime {
 	if l.spent == nil {
 		return 0
 	}
@@ -196,35 +198,35 @@ func (l *Limiter) Used() map[Subject]Tally {
 // MayStart returns why a job of a holder that takes so much of GPUs, in
 // thousandths, may not start now: the limit, its value and the use. The zero
 // Reason is that it may.
-func (l *Limiter) MayStart(h Holder, gpuMilli int64) Reason {
+func (l *Limiter) MayStart(h Holder, gpuMilli int64) cluster.Reason {
 	for _, b := range l.of(h) {
 		switch lim := &b.limits; {
 		case lim.Running > 0 && b.tally.Running >= lim.Running:
-			return Reason{b.code("Running"), fmt.Sprintf("%s may run %s at once, and %d run", b.who(), plural(lim.Running, "job"), b.tally.Running)}
+			return cluster.Reason{Code: b.code("Running"), Detail: fmt.Sprintf("%s may run %s at once, and %d run", b.who(), plural(lim.Running, "job"), b.tally.Running)}
 		case lim.GPUMilli > 0 && gpuMilli > 0 && b.tally.GPUMilli+gpuMilli > lim.GPUMilli:
-			return Reason{b.code("GPUs"), fmt.Sprintf("%s may hold %s GPUs at once and holds %s; this job takes %s", b.who(), Milli(lim.GPUMilli), Milli(b.tally.GPUMilli), Milli(gpuMilli))}
+			return cluster.Reason{Code: b.code("GPUs"), Detail: fmt.Sprintf("%s may hold %s GPUs at once and holds %s; this job takes %s", b.who(), Milli(lim.GPUMilli), Milli(b.tally.GPUMilli), Milli(gpuMilli))}
 		case lim.GPUTime > 0 && l.spent != nil:
 			if used := l.spent(b.subject, lim.Period); used >= lim.GPUTime {
-				return Reason{b.code("Budget"), fmt.Sprintf("%s may use %s, and %s are used", b.who(), budget(lim), hours(used))}
+				return cluster.Reason{Code: b.code("Budget"), Detail: fmt.Sprintf("%s may use %s, and %s are used", b.who(), budget(lim), hours(used))}
 			}
 		}
 	}
-	return Reason{}
+	return cluster.Reason{}
 }
 
 // MaySubmit returns why n more jobs of a holder may not be submitted now.
-func (l *Limiter) MaySubmit(h Holder, n int) Reason {
+func (l *Limiter) MaySubmit(h Holder, n int) cluster.Reason {
 	for _, b := range l.of(h) {
 		if lim := b.limits.Jobs; lim > 0 && b.tally.Jobs+int64(n) > lim {
-			return Reason{b.code("Jobs"), fmt.Sprintf("%s may have %s waiting or running and has %d; %d more are asked for", b.who(), plural(lim, "job"), b.tally.Jobs, n)}
+			return cluster.Reason{Code: b.code("Jobs"), Detail: fmt.Sprintf("%s may have %s waiting or running and has %d; %d more are asked for", b.who(), plural(lim, "job"), b.tally.Jobs, n)}
 		}
 	}
-	return Reason{}
+	return cluster.Reason{}
 }
 
 // Enter holds a job's spec against what no job of its holder may ever ask for,
 // and gives one that asks for no time the most that it may have.
-func (l *Limiter) Enter(h Holder, s *Spec) Reason {
+func (l *Limiter) Enter(h Holder, s *cluster.Spec) cluster.Reason {
 	gpus := int64(s.GPUs * s.NodeCount())
 	for _, b := range l.of(h) {
 		lim := &b.limits
@@ -233,24 +235,24 @@ func (l *Limiter) Enter(h Holder, s *Spec) Reason {
 		}
 		least := gpus * max(1, s.GPUMilli)
 		if s.Exclusive {
-			least = gpus * WholeGPU
+			least = gpus * cluster.WholeGPU
 		}
-		cost := GPUTime(0)
+		cost := cluster.GPUTime(0)
 		if s.Exclusive {
-			cost = GPUTime(gpus) * GPUTimeOf(s.TimeLimit)
+			cost = cluster.GPUTime(gpus) * cluster.GPUTimeOf(s.TimeLimit)
 		}
 		switch {
 		case lim.MaxTime > 0 && s.TimeLimit > lim.MaxTime:
-			return Reason{b.code("Time"), fmt.Sprintf("%s may ask for %s, and %s are asked for; give a shorter --time", b.jobsOf(), TimeText(lim.MaxTime), TimeText(s.TimeLimit))}
+			return cluster.Reason{Code: b.code("Time"), Detail: fmt.Sprintf("%s may ask for %s, and %s are asked for; give a shorter --time", b.jobsOf(), cluster.TimeText(lim.MaxTime), cluster.TimeText(s.TimeLimit))}
 		case lim.MaxGPUs > 0 && gpus > lim.MaxGPUs:
-			return Reason{b.code("JobGPUs"), fmt.Sprintf("%s may ask for %s, and %d are asked for", b.jobsOf(), plural(lim.MaxGPUs, "GPU"), gpus)}
+			return cluster.Reason{Code: b.code("JobGPUs"), Detail: fmt.Sprintf("%s may ask for %s, and %d are asked for", b.jobsOf(), plural(lim.MaxGPUs, "GPU"), gpus)}
 		case lim.GPUMilli > 0 && gpus > 0 && least > lim.GPUMilli:
-			return Reason{b.code("GPUs"), fmt.Sprintf("%s may hold %s GPUs at once and holds %s; this job alone would take %s", b.who(), Milli(lim.GPUMilli), Milli(b.tally.GPUMilli), Milli(least))}
+			return cluster.Reason{Code: b.code("GPUs"), Detail: fmt.Sprintf("%s may hold %s GPUs at once and holds %s; this job alone would take %s", b.who(), Milli(lim.GPUMilli), Milli(b.tally.GPUMilli), Milli(least))}
 		case lim.GPUTime > 0 && cost > lim.GPUTime:
-			return Reason{b.code("Budget"), fmt.Sprintf("%s may use %s, and %s are used; this job alone may use %s; give a shorter --time", b.who(), budget(lim), hours(l.Spent(b.subject, lim.Period)), hours(cost))}
+			return cluster.Reason{Code: b.code("Budget"), Detail: fmt.Sprintf("%s may use %s, and %s are used; this job alone may use %s; give a shorter --time", b.who(), budget(lim), hours(l.Spent(b.subject, lim.Period)), hours(cost))}
 		}
 	}
-	return Reason{}
+	return cluster.Reason{}
 }
 
 // who names the subject in a sentence.
@@ -272,7 +274,7 @@ func (b *bound) who() string {
 func (b *bound) jobsOf() string { return "each job of " + b.who() }
 
 // code is what Slurm calls the limit.
-func (b *bound) code(limit string) ReasonCode {
+func (b *bound) code(limit string) cluster.ReasonCode {
 	class := 0
 	switch {
 	case b.subject.QOS != "" && b.subject.User:
@@ -287,7 +289,7 @@ func (b *bound) code(limit string) ReasonCode {
 
 // limitCodes are Slurm's words for a limit of an account, of a user, of a QOS,
 // and of each user of one.
-var limitCodes = map[string][4]ReasonCode{
+var limitCodes = map[string][4]cluster.ReasonCode{
 	"GPUs":    {"AssocGrpGRES", "AssocGrpGRES", "QOSGrpGRES", "QOSMaxGRESPerUser"},
 	"Running": {"AssocGrpJobsLimit", "AssocMaxJobsLimit", "QOSGrpJobsLimit", "QOSMaxJobsPerUserLimit"},
 	"Jobs":    {"AssocGrpSubmitJobsLimit", "AssocMaxSubmitJobLimit", "QOSGrpSubmitJobsLimit", "QOSMaxSubmitJobPerUserLimit"},
@@ -297,7 +299,7 @@ var limitCodes = map[string][4]ReasonCode{
 }
 
 // LimitReason reports whether a job waits for a quota.
-func LimitReason(c ReasonCode) bool {
+func LimitReason(c cluster.ReasonCode) bool {
 	for _, codes := range limitCodes {
 		for _, x := range codes {
 			if c == x {
@@ -327,7 +329,7 @@ func plural(n int64, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-func hours(d GPUTime) string { return fmt.Sprintf("%.1f GPU-hours", d.Hours()) }
+func hours(d cluster.GPUTime) string { return fmt.Sprintf("%.1f GPU-hours", d.Hours()) }
 
 func budget(l *Limits) string {
 	if l.Period == Decaying {

@@ -1,9 +1,12 @@
-package cluster
+// Package ladder says what a job asks for next that ran out of memory.
+package ladder
 
 import (
 	"fmt"
 	"iter"
 	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 // maxSharedOOMs is how often a job may run out of memory on a share of a GPU.
@@ -28,9 +31,9 @@ const maxSharedOOMs = 2
 // It reads nodes only, in any order, and changes nothing.
 type Ladder struct {
 	// Nodes are all of the cluster, those out of service too.
-	Nodes iter.Seq[*Node]
+	Nodes iter.Seq[*cluster.Node]
 	// Partition is the job's, nil for none.
-	Partition *Partition
+	Partition *cluster.Partition
 	// TrustPeak takes a job above its declared share for innocent beside others,
 	// and EndAtWhole ends one for which a whole GPU was too small: both were once
 	// the rule, and stay so for what was committed then.
@@ -55,8 +58,8 @@ type Rung struct {
 }
 
 // Next is the rung after a, the latest attempt of j, which ended in want of memory.
-func (l *Ladder) Next(j *Job, a *Attempt) Rung {
-	if !a.Usage.GPUOOM && a.State == JobOutOfMemory {
+func (l *Ladder) Next(j *cluster.Job, a *cluster.Attempt) Rung {
+	if !a.Usage.GPUOOM && a.State == cluster.JobOutOfMemory {
 		return l.hostRung(j, a)
 	}
 	r := l.gpuRung(j, a)
@@ -67,7 +70,7 @@ func (l *Ladder) Next(j *Job, a *Attempt) Rung {
 }
 
 // gpuRung is the rung of a job that ran out of GPU memory.
-func (l *Ladder) gpuRung(j *Job, a *Attempt) Rung {
+func (l *Ladder) gpuRung(j *cluster.Job, a *cluster.Attempt) Rung {
 	if !a.Usage.GPUOOM || len(a.Berth.GPUs) == 0 {
 		return Rung{}
 	}
@@ -105,7 +108,7 @@ func (l *Ladder) gpuRung(j *Job, a *Attempt) Rung {
 func withMargin(peakMiB int64) int64 { return peakMiB * 11 / 10 }
 
 // larger is the rung of a job that had whole GPUs.
-func (l *Ladder) larger(j *Job, a *Attempt) Rung {
+func (l *Ladder) larger(j *cluster.Job, a *cluster.Attempt) Rung {
 	had := a.Berth.GPUs[0].Share.MemMiB
 	gpuType := a.Estimate.GPUType
 	most, on := int64(0), ""
@@ -132,7 +135,7 @@ func (l *Ladder) larger(j *Job, a *Attempt) Rung {
 }
 
 // may is which types of GPU of a node the job may have, by its partition.
-func (l *Ladder) may(n *Node) func(gpuType string) bool {
+func (l *Ladder) may(n *cluster.Node) func(gpuType string) bool {
 	p := l.Partition
 	if p == nil {
 		return nil
@@ -142,7 +145,7 @@ func (l *Ladder) may(n *Node) func(gpuType string) bool {
 
 // mostFor is the most memory that a share of one GPU can have for a job, so that
 // none waits for more than there is.
-func (l *Ladder) mostFor(spec *Spec) int64 {
+func (l *Ladder) mostFor(spec *cluster.Spec) int64 {
 	most := int64(0)
 	for n := range l.Nodes { // the maximum does not depend on the order
 		if spec.Node != "" && spec.Node != n.ID {
@@ -155,7 +158,7 @@ func (l *Ladder) mostFor(spec *Spec) int64 {
 		}
 	}
 	if most == 0 {
-		return MaxMemMiB
+		return cluster.MaxMemMiB
 	}
 	return most
 }
@@ -163,8 +166,8 @@ func (l *Ladder) mostFor(spec *Spec) int64 {
 // hadAsMuch reports whether the job ran out of memory before with a whole GPU as
 // large as that of a. So it is when the larger ones are out of service: it must
 // not die on the same card again and again until they are back.
-func hadAsMuch(j *Job, a *Attempt) bool {
-	return slices.ContainsFunc(j.Attempts, func(o Attempt) bool {
+func hadAsMuch(j *cluster.Job, a *cluster.Attempt) bool {
+	return slices.ContainsFunc(j.Attempts, func(o cluster.Attempt) bool {
 		return o.No < a.No && o.Usage.GPUOOM && len(o.Berth.GPUs) > 0 && o.Berth.GPUs[0].Share.Exclusive &&
 			o.Berth.GPUs[0].Share.MemMiB >= a.Berth.GPUs[0].Share.MemMiB
 	})
@@ -179,13 +182,13 @@ const maxHostOOMs = 3
 // GPUs are of the node's, and at least twice as much again, after the third with all
 // that a node has. Each is more than the last and at most what the largest node has
 // that could ever run it. Jobs without GPUs have the default, which is final.
-func (l *Ladder) hostRung(j *Job, a *Attempt) Rung {
+func (l *Ladder) hostRung(j *cluster.Job, a *cluster.Attempt) Rung {
 	if l.HostFinal || j.Spec.MemMiB > 0 || j.Spec.GPUs == 0 || a.Berth.MemMiB <= 0 {
 		return Rung{}
 	}
 	had, ooms := a.Berth.MemMiB, 0
 	for i := range j.Attempts {
-		if o := &j.Attempts[i]; o.State == JobOutOfMemory && !o.Usage.GPUOOM {
+		if o := &j.Attempts[i]; o.State == cluster.JobOutOfMemory && !o.Usage.GPUOOM {
 			ooms++
 		}
 	}
@@ -211,7 +214,7 @@ func (l *Ladder) hostRung(j *Job, a *Attempt) Rung {
 
 // hostMost is the most host memory of a node that could ever run j, and the most
 // that falls to its GPUs on one if all of a node's have equal parts.
-func (l *Ladder) hostMost(j *Job, onCores bool) (most, part int64) {
+func (l *Ladder) hostMost(j *cluster.Job, onCores bool) (most, part int64) {
 	for n := range l.Nodes { // the maximum of both does not depend on the order
 		able := onCores && j.Spec.Allows(n) && (l.Partition == nil || l.Partition.Nodes.Holds(n.ID))
 		if mib, _ := n.Largest(j.Spec, l.may(n)); mib >= max(1, j.MinGPUMemMiB) {

@@ -1,78 +1,85 @@
-package cluster
+package dispatch
 
 import (
 	"fmt"
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 // testNode has GPUs <id>-0, <id>-1, … of 1,000 sellable MiB for 3 jobs each.
-func testNode(id NodeID, gpus int) *Node {
-	n := &Node{ID: id, State: NodeReady, CPUMilli: 8000, MemMiB: 4096}
+func testNode(id cluster.NodeID, gpus int) *cluster.Node {
+	n := &cluster.Node{ID: id, State: cluster.NodeReady, CPUMilli: 8000, MemMiB: 4096}
 	for i := range gpus {
-		n.GPUs = append(n.GPUs, GPU{ID: GPUID(fmt.Sprintf("%s-%d", id, i)), Type: "T", MemMiB: 1100, SellableMiB: 1000, MaxShares: 3, CapMode: "sim"})
+		n.GPUs = append(n.GPUs, cluster.GPU{ID: cluster.GPUID(fmt.Sprintf("%s-%d", id, i)), Type: "T", MemMiB: 1100, SellableMiB: 1000, MaxShares: 3, CapMode: "sim"})
 	}
 	return n
 }
 
-func berthOf(node NodeID, shares ...GPUShare) *Berth {
-	return &Berth{Node: node, GPUs: shares, CPUMilli: 1000, MemMiB: 512}
+func berthOf(node cluster.NodeID, shares ...cluster.GPUShare) *cluster.Berth {
+	return &cluster.Berth{Node: node, GPUs: shares, CPUMilli: 1000, MemMiB: 512}
 }
 
-func part(gpu GPUID, mib, milli int64) GPUShare { return GPUShare{gpu, Share{mib, milli, false}} }
+func part(gpu cluster.GPUID, mib, milli int64) cluster.GPUShare {
+	return cluster.GPUShare{GPU: gpu, Share: cluster.Share{MemMiB: mib, Milli: milli, Exclusive: false}}
+}
 
-func alone(gpu GPUID) GPUShare { return GPUShare{gpu, Share{1000, WholeGPU, true}} }
+func alone(gpu cluster.GPUID) cluster.GPUShare {
+	return cluster.GPUShare{GPU: gpu, Share: cluster.Share{MemMiB: 1000, Milli: cluster.WholeGPU, Exclusive: true}}
+}
 
 func TestFits(t *testing.T) {
 	t.Parallel()
 	shared, unshared, drained, silent := testNode("a", 2), testNode("b", 1), testNode("c", 1), testNode("d", 1)
 	unshared.GPUs[0].CapMode = "none"
 	drained.Drain = true
-	silent.State = NodeUnreachable
-	taken := []*Berth{berthOf("a", part("a-0", 600, 400))}
+	silent.State = cluster.NodeUnreachable
+	taken := []*cluster.Berth{berthOf("a", part("a-0", 600, 400))}
 	for _, tt := range []struct {
 		name  string
-		taken []*Berth
-		b     Berth
-		want  ReasonCode
+		taken []*cluster.Berth
+		b     cluster.Berth
+		want  cluster.ReasonCode
 		says  string
 	}{
 		{name: "empty GPU", b: *berthOf("a", part("a-0", 1000, 1000))},
 		{name: "no GPU", b: *berthOf("a")},
 		{name: "beside another", taken: taken, b: *berthOf("a", part("a-0", 400, 600))},
 		{name: "two GPUs", taken: taken, b: *berthOf("a", part("a-0", 400, 600), part("a-1", 1000, 1000))},
-		{name: "one MiB too much", taken: taken, b: *berthOf("a", part("a-0", 401, 600)), want: ReasonGPUMem, says: "GPU a-0: 400 MiB free, needs 401"},
-		{name: "compute", taken: taken, b: *berthOf("a", part("a-0", 400, 601)), want: ReasonGPUCompute, says: "60 %"},
-		{name: "alone beside another", taken: taken, b: *berthOf("a", alone("a-0")), want: ReasonExclusive, says: "1 jobs on it"},
-		{name: "beside one that is alone", taken: []*Berth{berthOf("a", alone("a-0"))}, b: *berthOf("a", part("a-0", 0, 0)), want: ReasonGPUSlots},
+		{name: "one MiB too much", taken: taken, b: *berthOf("a", part("a-0", 401, 600)), want: cluster.ReasonGPUMem, says: "GPU a-0: 400 MiB free, needs 401"},
+		{name: "compute", taken: taken, b: *berthOf("a", part("a-0", 400, 601)), want: cluster.ReasonGPUCompute, says: "60 %"},
+		{name: "alone beside another", taken: taken, b: *berthOf("a", alone("a-0")), want: cluster.ReasonExclusive, says: "1 jobs on it"},
+		{name: "beside one that is alone", taken: []*cluster.Berth{berthOf("a", alone("a-0"))}, b: *berthOf("a", part("a-0", 0, 0)), want: cluster.ReasonGPUSlots},
 		{
-			name: "fourth of three", taken: []*Berth{berthOf("a", part("a-0", 1, 1)), berthOf("a", part("a-0", 1, 1)), berthOf("a", part("a-0", 1, 1))},
-			b: *berthOf("a", part("a-0", 1, 1)), want: ReasonGPUSlots, says: "at most 3",
+			name: "fourth of three", taken: []*cluster.Berth{berthOf("a", part("a-0", 1, 1)), berthOf("a", part("a-0", 1, 1)), berthOf("a", part("a-0", 1, 1))},
+			b: *berthOf("a", part("a-0", 1, 1)), want: cluster.ReasonGPUSlots, says: "at most 3",
 		},
-		{name: "second on a card without caps", taken: []*Berth{berthOf("b", part("b-0", 1, 1))}, b: *berthOf("b", part("b-0", 1, 1)), want: ReasonGPUSlots},
-		{name: "cores", b: Berth{Node: "a", CPUMilli: 8001}, want: ReasonCPU, says: "8 cores free, needs 8.0"},
-		{name: "host memory", taken: taken, b: Berth{Node: "a", MemMiB: 4096}, want: ReasonHostMem, says: "3584 MiB of host memory free, needs 4096"},
-		{name: "sum of cores would overflow", taken: taken, b: Berth{Node: "a", CPUMilli: math.MaxInt64}, want: ReasonCPU},
-		{name: "sum of memory would overflow", taken: taken, b: Berth{Node: "a", MemMiB: math.MaxInt64}, want: ReasonHostMem},
-		{name: "negative cores", b: Berth{Node: "a", CPUMilli: -1}, want: ReasonStale},
-		{name: "negative memory", b: Berth{Node: "a", MemMiB: -1}, want: ReasonStale},
-		{name: "negative share", b: *berthOf("a", part("a-0", -1, 0)), want: ReasonStale},
-		{name: "negative compute", b: *berthOf("a", part("a-0", 0, -1)), want: ReasonStale},
-		{name: "more than a whole GPU", b: *berthOf("a", part("a-0", 0, 1001)), want: ReasonStale},
-		{name: "unknown node", b: *berthOf("z"), want: ReasonNodeDown, says: "not registered"},
-		{name: "drained node", b: *berthOf("c"), want: ReasonNodeDown, says: "drained or silent"},
-		{name: "silent node", b: *berthOf("d"), want: ReasonNodeDown, says: "drained or silent"},
-		{name: "unknown GPU", b: *berthOf("a", part("zz", 1, 1)), want: ReasonStale},
-		{name: "GPU of another node", b: *berthOf("a", part("b-0", 1, 1)), want: ReasonStale, says: "node a has no GPU b-0"},
-		{name: "one GPU twice", b: *berthOf("a", part("a-0", 1, 1), part("a-0", 1, 1)), want: ReasonStale, says: "not sorted or repeat"},
-		{name: "GPUs not sorted", b: *berthOf("a", part("a-1", 1, 1), part("a-0", 1, 1)), want: ReasonStale},
+		{name: "second on a card without caps", taken: []*cluster.Berth{berthOf("b", part("b-0", 1, 1))}, b: *berthOf("b", part("b-0", 1, 1)), want: cluster.ReasonGPUSlots},
+		{name: "cores", b: cluster.Berth{Node: "a", CPUMilli: 8001}, want: cluster.ReasonCPU, says: "8 cores free, needs 8.0"},
+		{name: "host memory", taken: taken, b: cluster.Berth{Node: "a", MemMiB: 4096}, want: cluster.ReasonHostMem, says: "3584 MiB of host memory free, needs 4096"},
+		{name: "sum of cores would overflow", taken: taken, b: cluster.Berth{Node: "a", CPUMilli: math.MaxInt64}, want: cluster.ReasonCPU},
+		{name: "sum of memory would overflow", taken: taken, b: cluster.Berth{Node: "a", MemMiB: math.MaxInt64}, want: cluster.ReasonHostMem},
+		{name: "negative cores", b: cluster.Berth{Node: "a", CPUMilli: -1}, want: cluster.ReasonStale},
+		{name: "negative memory", b: cluster.Berth{Node: "a", MemMiB: -1}, want: cluster.ReasonStale},
+		{name: "negative share", b: *berthOf("a", part("a-0", -1, 0)), want: cluster.ReasonStale},
+		{name: "negative compute", b: *berthOf("a", part("a-0", 0, -1)), want: cluster.ReasonStale},
+		{name: "more than a whole GPU", b: *berthOf("a", part("a-0", 0, 1001)), want: cluster.ReasonStale},
+		{name: "unknown node", b: *berthOf("z"), want: cluster.ReasonNodeDown, says: "not registered"},
+		{name: "drained node", b: *berthOf("c"), want: cluster.ReasonNodeDown, says: "drained or silent"},
+		{name: "silent node", b: *berthOf("d"), want: cluster.ReasonNodeDown, says: "drained or silent"},
+		{name: "unknown GPU", b: *berthOf("a", part("zz", 1, 1)), want: cluster.ReasonStale},
+		{name: "GPU of another node", b: *berthOf("a", part("b-0", 1, 1)), want: cluster.ReasonStale, says: "node a has no GPU b-0"},
+		{name: "one GPU twice", b: *berthOf("a", part("a-0", 1, 1), part("a-0", 1, 1)), want: cluster.ReasonStale, says: "not sorted or repeat"},
+		{name: "GPUs not sorted", b: *berthOf("a", part("a-1", 1, 1), part("a-0", 1, 1)), want: cluster.ReasonStale},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			l := NewLedger([]*Node{shared, unshared, drained, silent})
+			l := NewLedger([]*cluster.Node{shared, unshared, drained, silent})
 			for _, b := range tt.taken {
 				if !l.Take(b) {
 					t.Fatalf("cannot take %+v", b)
@@ -110,9 +117,9 @@ func TestFree(t *testing.T) {
 
 func TestTakeUnknownTakesNothing(t *testing.T) {
 	t.Parallel()
-	l := NewLedger([]*Node{testNode("a", 1)})
+	l := NewLedger([]*cluster.Node{testNode("a", 1)})
 	want := l.Clone()
-	for _, b := range []*Berth{berthOf("z"), berthOf("a", part("a-0", 1, 1), part("zz", 1, 1))} {
+	for _, b := range []*cluster.Berth{berthOf("z"), berthOf("a", part("a-0", 1, 1), part("zz", 1, 1))} {
 		if l.Take(b) || l.Release(b) {
 			t.Fatalf("took or released %+v", b)
 		}
@@ -125,7 +132,7 @@ func TestTakeUnknownTakesNothing(t *testing.T) {
 // What comes to a ledger later is not in copies of it.
 func TestLedgerCopiesAreApart(t *testing.T) {
 	t.Parallel()
-	l := NewLedger([]*Node{testNode("a", 1)})
+	l := NewLedger([]*cluster.Node{testNode("a", 1)})
 	before := l.Clone()
 	l.SetNode(testNode("b", 1))
 	if _, ok := before.Node("b"); ok {
@@ -144,7 +151,7 @@ func TestLedgerCopiesAreApart(t *testing.T) {
 func TestMovedGPU(t *testing.T) {
 	t.Parallel()
 	a, b := testNode("a", 1), testNode("b", 1)
-	l := NewLedger([]*Node{a, b})
+	l := NewLedger([]*cluster.Node{a, b})
 	b.GPUs = append(b.GPUs, a.GPUs...)
 	l.SetNode(b)
 	if g, _ := l.GPU("a-0"); g.Node != "b" {
@@ -155,7 +162,7 @@ func TestMovedGPU(t *testing.T) {
 	if g, ok := l.GPU("a-0"); ok {
 		t.Errorf("the card that is gone has an account: %+v", g)
 	}
-	if want := NewLedger([]*Node{testNode("a", 0), testNode("b", 1)}); !l.Equal(want) {
+	if want := NewLedger([]*cluster.Node{testNode("a", 0), testNode("b", 1)}); !l.Equal(want) {
 		t.Error("not the ledger of what is there")
 	}
 }
@@ -163,7 +170,7 @@ func TestMovedGPU(t *testing.T) {
 // A card that vanishes under a job keeps its account until the job ends.
 func TestVanishedGPU(t *testing.T) {
 	t.Parallel()
-	l := NewLedger([]*Node{testNode("a", 2)})
+	l := NewLedger([]*cluster.Node{testNode("a", 2)})
 	b := berthOf("a", part("a-0", 600, 400), part("a-1", 10, 10))
 	l.Take(b)
 	l.SetNode(testNode("a", 1)) // a-1 is gone
@@ -181,7 +188,7 @@ func TestVanishedGPU(t *testing.T) {
 	if !l.Release(b) {
 		t.Fatal("release failed")
 	}
-	if !l.Equal(NewLedger([]*Node{testNode("a", 1)})) {
+	if !l.Equal(NewLedger([]*cluster.Node{testNode("a", 1)})) {
 		t.Fatalf("something is left: %+v", l)
 	}
 	if g, ok := clone.GPU("a-1"); !ok || g.Shares != 1 {
@@ -194,7 +201,7 @@ func TestVanishedGPU(t *testing.T) {
 
 func TestRemember(t *testing.T) {
 	t.Parallel()
-	l := NewLedger([]*Node{testNode("a", 1)})
+	l := NewLedger([]*cluster.Node{testNode("a", 1)})
 	l.Remember("a", "a-0") // is there: nothing to do
 	if g, _ := l.GPU("a-0"); g.SellableMiB != 1000 {
 		t.Fatalf("an account was replaced: %+v", g)
@@ -210,14 +217,14 @@ func TestRemember(t *testing.T) {
 	if _, ok := l.GPU("old"); ok {
 		t.Fatal("the remembered account stays open when it holds nothing")
 	}
-	if !l.Equal(NewLedger([]*Node{testNode("a", 1)})) {
+	if !l.Equal(NewLedger([]*cluster.Node{testNode("a", 1)})) {
 		t.Fatal("accounts differ from the start")
 	}
 }
 
 func TestGPUMovesToAnotherNode(t *testing.T) {
 	t.Parallel()
-	l := NewLedger([]*Node{testNode("a", 2), testNode("b", 0)})
+	l := NewLedger([]*cluster.Node{testNode("a", 2), testNode("b", 0)})
 	l.SetNode(testNode("a", 1))
 	b := testNode("b", 0)
 	b.GPUs = testNode("a", 2).GPUs[1:]
@@ -225,14 +232,14 @@ func TestGPUMovesToAnotherNode(t *testing.T) {
 	if r := l.Fits(berthOf("b", part("a-1", 10, 10))); r.Code != "" {
 		t.Fatal(r)
 	}
-	if r := l.Fits(berthOf("a", part("a-1", 10, 10))); r.Code != ReasonStale {
+	if r := l.Fits(berthOf("a", part("a-1", 10, 10))); r.Code != cluster.ReasonStale {
 		t.Fatal(r)
 	}
 }
 
 func TestSetNodeShrinks(t *testing.T) {
 	t.Parallel()
-	l := NewLedger([]*Node{testNode("a", 1)})
+	l := NewLedger([]*cluster.Node{testNode("a", 1)})
 	b := berthOf("a", part("a-0", 600, 400))
 	l.Take(b)
 	n := testNode("a", 1)
@@ -241,7 +248,7 @@ func TestSetNodeShrinks(t *testing.T) {
 	if err := l.Check(); err == nil {
 		t.Fatal("Check is content with more taken than there is")
 	}
-	if r := l.Fits(berthOf("a")); r.Code != ReasonCPU || !strings.Contains(r.Detail, "0 cores free") {
+	if r := l.Fits(berthOf("a")); r.Code != cluster.ReasonCPU || !strings.Contains(r.Detail, "0 cores free") {
 		t.Fatalf("Fits = %q", r)
 	}
 	l.Release(b)
@@ -255,7 +262,7 @@ func TestSetNodeShrinks(t *testing.T) {
 
 func TestRemoveNode(t *testing.T) {
 	t.Parallel()
-	l := NewLedger([]*Node{testNode("a", 2), testNode("b", 1), testNode("c", 2)})
+	l := NewLedger([]*cluster.Node{testNode("a", 2), testNode("b", 1), testNode("c", 2)})
 	b := berthOf("c", part("c-1", 7, 7))
 	l.Take(b)
 	old := l.Clone()
@@ -267,7 +274,7 @@ func TestRemoveNode(t *testing.T) {
 	if _, ok := l.GPU("b-0"); ok {
 		t.Fatal("its GPU is still there")
 	}
-	want := NewLedger([]*Node{testNode("c", 2), testNode("a", 2)})
+	want := NewLedger([]*cluster.Node{testNode("c", 2), testNode("a", 2)})
 	want.Take(b)
 	if !l.Equal(want) {
 		t.Fatal("the others' accounts changed")
@@ -300,7 +307,7 @@ func TestCheckNamesTheFault(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			l := NewLedger([]*Node{testNode("a", 1)})
+			l := NewLedger([]*cluster.Node{testNode("a", 1)})
 			tt.spoil(l)
 			err := l.Check()
 			if tt.want == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), tt.want) {
@@ -312,16 +319,16 @@ func TestCheckNamesTheFault(t *testing.T) {
 
 func TestLedgerEqual(t *testing.T) {
 	t.Parallel()
-	base := []*Node{testNode("a", 1), testNode("b", 2)}
+	base := []*cluster.Node{testNode("a", 1), testNode("b", 2)}
 	for _, tt := range []struct {
 		name   string
 		change func(*Ledger)
 		want   bool
 	}{
 		{"nothing", func(*Ledger) {}, true},
-		{"another order", func(l *Ledger) { *l = *NewLedger([]*Node{base[1], base[0]}) }, true},
+		{"another order", func(l *Ledger) { *l = *NewLedger([]*cluster.Node{base[1], base[0]}) }, true},
 		{"something is taken", func(l *Ledger) { l.Take(berthOf("a")) }, false},
-		{"a share is taken", func(l *Ledger) { l.Take(&Berth{Node: "a", GPUs: []GPUShare{part("a-0", 1, 0)}}) }, false},
+		{"a share is taken", func(l *Ledger) { l.Take(&cluster.Berth{Node: "a", GPUs: []cluster.GPUShare{part("a-0", 1, 0)}}) }, false},
 		{"a node more", func(l *Ledger) { l.SetNode(testNode("c", 0)) }, false},
 		{"a GPU less", func(l *Ledger) { l.SetNode(testNode("b", 1)) }, false},
 		{"another node", func(l *Ledger) { l.RemoveNode("a"); l.SetNode(testNode("c", 1)) }, false},
@@ -339,7 +346,7 @@ func TestLedgerEqual(t *testing.T) {
 
 func TestNodeUseIsACopy(t *testing.T) {
 	t.Parallel()
-	l := NewLedger([]*Node{testNode("a", 1)})
+	l := NewLedger([]*cluster.Node{testNode("a", 1)})
 	u, _ := l.Node("a")
 	u.UsedCPU = 99
 	g, _ := l.GPU("a-0")
@@ -353,5 +360,78 @@ func TestNodeUseIsACopy(t *testing.T) {
 	}
 	if g, ok := l.GPU("z"); ok || g != (GPUUse{}) {
 		t.Fatal("an unknown GPU has an account")
+	}
+}
+
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name  string
+		gpu   cluster.GPU
+		order *cluster.GPUOrder
+		why   string
+	}{
+		{"a sound card", cluster.GPU{ID: "g"}, nil, ""},
+		{"one that was resumed", cluster.GPU{ID: "g"}, &cluster.GPUOrder{GPU: "g", Resumed: 9}, ""},
+		{"another one is drained", cluster.GPU{ID: "g"}, &cluster.GPUOrder{GPU: "h", Drain: true}, ""},
+		{"drained", cluster.GPU{ID: "g"}, &cluster.GPUOrder{GPU: "g", Drain: true}, "drained"},
+		{"drained for a reason", cluster.GPU{ID: "g", State: cluster.GPULost}, &cluster.GPUOrder{GPU: "g", Drain: true, Reason: "fans"}, "drained: fans"},
+		{"unknown", cluster.GPU{ID: "g", State: cluster.GPUUnknown}, nil, "unknown"},
+		{"failing", cluster.GPU{ID: "g", State: cluster.GPUFailing, StateReason: "Xid 79"}, nil, "failing: Xid 79"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			n := &cluster.Node{ID: "n", State: cluster.NodeReady, CPUMilli: 1000, MemMiB: 1000, GPUs: []cluster.GPU{tc.gpu}}
+			n.GPUs[0].SellableMiB, n.GPUs[0].MaxShares, n.GPUs[0].CapMode = 1000, 3, "sim"
+			if tc.order != nil {
+				n.Orders = []cluster.GPUOrder{*tc.order}
+			}
+			if got := n.Why(&n.GPUs[0]); got != tc.why || n.Open(&n.GPUs[0]) != (tc.why == "") {
+				t.Errorf("open %t, because %q, want %q", n.Open(&n.GPUs[0]), got, tc.why)
+			}
+			led := NewLedger([]*cluster.Node{n})
+			b := &cluster.Berth{Node: "n", GPUs: []cluster.GPUShare{{GPU: "g", Share: cluster.Share{MemMiB: 10, Milli: 10}}}}
+			if r := led.Fits(b); (r.Code == "") != (tc.why == "") {
+				t.Errorf("fits: %s", r)
+			}
+			// What lies there stays there, and the account balances.
+			led.Take(b)
+			if u, _ := led.GPU("g"); u.Shares != 1 || u.Closed != (tc.why != "") || u.Idle() {
+				t.Errorf("account %+v", u)
+			}
+			if err := led.Check(); err != nil {
+				t.Error(err)
+			}
+			led.Release(b)
+			if !led.Equal(NewLedger([]*cluster.Node{n})) {
+				t.Error("the ledger is another one after a release")
+			}
+		})
+	}
+}
+
+func TestQuantitiesInWords(t *testing.T) {
+	t.Parallel()
+	for v, want := range map[int64]string{0: "0", 1000: "1", 1500: "1.5", -3: "0", 64_000: "64"} {
+		if got := milli(v); got != want {
+			t.Errorf("milli(%d) = %q, want %q", v, got, want)
+		}
+	}
+	for v, want := range map[int64]string{0: "0 %", 4: "0 %", 5: "1 %", 1000: "100 %"} {
+		if got := percent(v); got != want {
+			t.Errorf("percent(%d) = %q, want %q", v, got, want)
+		}
+	}
+	if got := cluster.Time(0).Add(time.Second); got != 1_000_000 {
+		t.Errorf("a second is %d µs", got)
+	}
+}
+
+// TestStartHidesItsSecret: a start that is printed tells nobody how to speak for its attempt.
+func TestStartHidesItsSecret(t *testing.T) {
+	t.Parallel()
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
+		if text := fmt.Sprintf(verb, Start{Secret: "0123456789abcdef"}); strings.Contains(text, "0123456789abcdef") {
+			t.Errorf("%s prints the secret: %s", verb, text)
+		}
 	}
 }
