@@ -5,6 +5,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/scheduler/rules"
 )
 
 // TestFactsByHand: what was done before counts for who goes on from there, and as
@@ -38,6 +39,31 @@ func TestFactsByHand(t *testing.T) {
 		f := factsOf(j, dispatch.Terms{Preemptible: c.may}, int64(60*m), now)
 		if f.ran != int64(c.ran) || f.Left != int64(c.left) || f.Attained != int64(c.had) || f.GPUTime() != 2*int64(c.left) || f.Weight != 1000 {
 			t.Errorf("%s: ran %d, left %d, had %d, want %d, %d, %d", c.name, f.ran, f.Left, f.Attained, c.ran, c.left, c.had)
+		}
+	}
+}
+
+// TestProgressTellsTheEnd: what a running job says of how far it is counts more than
+// what was predicted.
+func TestProgressTellsTheEnd(t *testing.T) {
+	t.Parallel()
+	now := cluster.Time(0).Add(100 * time.Hour)
+	for _, c := range []struct {
+		name     string
+		progress *cluster.Progress
+		want     time.Duration // from now on
+	}{
+		{"predicted", nil, time.Hour},
+		{"half done", &cluster.Progress{At: now.Add(-time.Minute), Step: 50, Total: 100, StepTime: 6 * time.Second}, 4 * time.Minute},
+		{"far behind", &cluster.Progress{At: now, Step: 1, Total: 101, StepTime: 6 * time.Minute}, 10 * time.Hour},
+	} {
+		j := &cluster.Job{ID: 1, State: cluster.JobRunning, Spec: &cluster.Spec{GPUs: 1}, Attempts: []cluster.Attempt{{
+			State: cluster.JobRunning, Started: now.Add(-time.Hour), Progress: c.progress, Estimate: cluster.Estimate{Duration: 2 * time.Hour},
+		}}}
+		led := dispatch.NewLedger(nil)
+		p := New(&dispatch.Snapshot{Now: now, Running: []*cluster.Job{j}, Ledger: led}, led, &Settings{Pol: rules.Default()}, &Memory{})
+		if got := cluster.Time(p.Fleet.Runs[0].End).Sub(now); got != c.want {
+			t.Errorf("%s: ends in %s, want %s", c.name, got, c.want)
 		}
 	}
 }
