@@ -2,6 +2,7 @@ package scene
 
 import (
 	"testing"
+	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
