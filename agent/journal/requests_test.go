@@ -119,8 +119,9 @@ func TestRequestsAreBounded(t *testing.T) {
 		}
 		for i := range maxRequests {
 			if i == maxRequests/2 {
-				time.Sleep(requestLife)
+				time.Sleep(requestLife - 10*time.Millisecond)
 			}
+			time.Sleep(time.Microsecond) // each is older than the next
 			if err := ask(i); err != nil {
 				t.Fatal(err)
 			}
