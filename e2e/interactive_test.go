@@ -90,7 +90,7 @@ func TestSessions(t *testing.T) {
 		t.Errorf("the allocation ended %s (%s)", j.State, j.Reason)
 	}
 	term := c.atTerminal(alice, 33, 90, "srun", "-D", dir, "--pty", "sh")
-	term.expect("allocated resources")
+	term.expect("$ ")
 	term.typed("stty size; echo job=$SLURM_JOB_ID.$SLURM_PROCID; exit 6\n")
 	term.expect("33 90\n")
 	term.expect("job=3.0\n")
