@@ -182,6 +182,13 @@ func (l *lab) since(mark int, of func(*logv1.Command) bool) (out []committed) {
 	return out
 }
 
+// refusals is how many proposals were refused.
+func (l *lab) refusals() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.refused
+}
+
 func (l *lab) mark() int {
 	synctest.Wait()
 	l.mu.Lock()

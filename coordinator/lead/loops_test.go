@@ -83,7 +83,7 @@ func TestDeadlinesPass(t *testing.T) {
 		l.loop(l.l.expire)
 		time.Sleep(59 * time.Second)
 		synctest.Wait()
-		if n := l.refused; n != 0 {
+		if n := l.refusals(); n != 0 {
 			t.Errorf("asked for %d times before", n)
 		}
 		time.Sleep(10 * time.Second)
@@ -91,8 +91,8 @@ func TestDeadlinesPass(t *testing.T) {
 		for _, c := range l.since(0, func(c *logv1.Command) bool { return c.GetExpireJobs() != nil }) {
 			sizes = append(sizes, len(c.cmd.GetExpireJobs().Jobs))
 		}
-		if d := cmp.Diff([]int{1000, 100}, sizes); d != "" || l.refused == 0 {
-			t.Errorf("after %d refusals: %s", l.refused, d)
+		if d := cmp.Diff([]int{1000, 100}, sizes); d != "" || l.refusals() == 0 {
+			t.Errorf("after %d refusals: %s", l.refusals(), d)
 		}
 		ended, _ := l.f.Jobs(fsm.Query{Keep: func(j *cluster.Job) bool { return j.State.Terminal() }})
 		if len(ended) != n || l.job(other).State != cluster.JobPending {
@@ -437,8 +437,8 @@ func TestNoticesAreSettledForSure(t *testing.T) {
 		l.refuse = func(c *logv1.Command) bool { left--; return left >= 0 }
 		l.mu.Unlock()
 		began := time.Now()
-		if err := l.l.settleNotices(t.Context(), &logv1.SettleNotices{}); err != nil || l.refused != 4 || time.Since(began) < 4*settlePause {
-			t.Errorf("after %d refusals and %s: %v", l.refused, time.Since(began), err)
+		if err := l.l.settleNotices(t.Context(), &logv1.SettleNotices{}); err != nil || l.refusals() != 4 || time.Since(began) < 4*settlePause {
+			t.Errorf("after %d refusals and %s: %v", l.refusals(), time.Since(began), err)
 		}
 		if n := len(l.since(0, func(c *logv1.Command) bool { return c.GetSettleNotices() != nil })); n != 1 {
 			t.Errorf("written %d times", n)

@@ -147,8 +147,8 @@ func TestPlansThatFail(t *testing.T) {
 		id := l.submit(job(1, nil))[0]
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
-		if l.refused != 3 || l.job(id).State != cluster.JobStarting {
-			t.Errorf("after %d refusals the job is %s", l.refused, l.job(id).State)
+		if l.refusals() != 3 || l.job(id).State != cluster.JobStarting {
+			t.Errorf("after %d refusals the job is %s", l.refusals(), l.job(id).State)
 		}
 	})
 }
