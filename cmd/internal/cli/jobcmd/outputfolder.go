@@ -35,7 +35,7 @@ func outputFolders(e *console.Env, spec *cluster.Spec) (said []string) {
 		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if ownedBy(filepath.Dir(dir), e.User()) && os.Mkdir(dir, 0o777) == nil {
+		if ownedBy(filepath.Dir(dir), e.User()) && os.Mkdir(dir, 0o777) == nil { // #nosec G301 -- as mkdir does: the umask is the user's own to choose
 			if e.Prog == "" { // sbatch has no word for it
 				said = append(said, fmt.Sprintf("made the folder %s for the job's output", dir))
 			}
