@@ -20,6 +20,9 @@ CHECKS   ?= 1000
 BENCH    ?= .
 COUNT    ?= 10
 GO       ?= go
+# Without folders' names in what is compiled, one cache serves programs, tests, checks
+# and other clones.
+export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 # What soak runs, and how much of it: PART=0.1 is a tenth of the full form.
 SOAK     ?= ^TestSoak
 PART     ?= 1
@@ -46,8 +49,8 @@ help: ## list the targets
 # traces. The agent needs C to reach the NVIDIA driver.
 BIN      := bin/
 build: ## build bin/berth, berthd, berth-job, berth-lab and berth-top, with the commit from git
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -tags grpcnotrace -ldflags '-s -w' -o $(BIN) ./cmd/berth ./cmd/berth-job ./cmd/berth-top
-	$(GO) build -trimpath -buildvcs=auto -o $(BIN) ./cmd/berthd ./cmd/berth-lab
+	CGO_ENABLED=0 $(GO) build -buildvcs=auto -tags grpcnotrace -ldflags '-s -w' -o $(BIN) ./cmd/berth ./cmd/berth-job ./cmd/berth-top
+	$(GO) build -buildvcs=auto -o $(BIN) ./cmd/berthd ./cmd/berth-lab
 
 install: build ## install the programs, manual pages, completion and links (PREFIX=, DESTDIR=, LINKDIR=)
 	for p in $(PROGRAMS); do install -D -m 0755 bin/$$p $(DESTDIR)$(PREFIX)/bin/$$p || exit; done
@@ -75,28 +78,30 @@ demo: build ## show a whole cluster at work on this machine
 # At its end each process waits for reports of races, by default for a second:
 # tests start hundreds.
 export GORACE ?= atexit_sleep_ms=50
-# The longest come first, those of containerd before those that compute.
-RACE   = ./agent/containerdrt ./agent/faulttest ./coordinator ./agent/...
-# These wait for who has no race detector, so that both cores have work to the end.
-LATER  = $(filter-out %/berth/coordinator,$(shell $(GO) list ./coordinator/... ./cmd/internal/daemon ./cmd/internal/gate ./cmd/internal/tlsconf \
-	./cmd/internal/doctor ./cmd/internal/sdnotify ./cmd/internal/cli/client ./cmd/internal/cli/enter ./cmd/internal/cli/sruncmd ./cmd/internal/cli/console))
-OTHERS = $(filter-out $(LATER) $(shell $(GO) list $(RACE)),$(shell $(GO) list ./...))
-# The end-to-end tests take longest, and wait most of their time: they begin first.
+RACE   = ./agent/containerdrt ./coordinator ./agent/... ./coordinator/... ./cmd/internal/daemon ./cmd/internal/gate \
+	./cmd/internal/tlsconf ./cmd/internal/doctor ./cmd/internal/sdnotify ./cmd/internal/cli/client ./cmd/internal/cli/enter \
+	./cmd/internal/cli/sruncmd ./cmd/internal/cli/console
+# These wait most of their time, for processes to start, fail and be missed.
+WAIT   = ./agent/faulttest
+RACED  = $(filter-out $(shell $(GO) list $(WAIT)),$(shell $(GO) list $(RACE)))
+PLAIN  = $(filter-out %/e2e $(shell $(GO) list $(WAIT) $(RACE)),$(shell $(GO) list ./...))
 # Linking takes as much processor as the tests: no tables for debuggers. All of
 # vet is part of make check.
 LIGHT  = -ldflags=-w -vet=off
 # A third of their processor would be garbage collection, of small heaps.
 LARGE  = export GOGC=400 GOMEMLIMIT=4GiB
-PLAIN  = ./e2e $(filter-out %/e2e,$(OTHERS))
 
+# Three at once keep two cores at work: what waits, what runs under the race detector,
+# and what computes.
 test: SHELL := bash
 test: test-deps ## run all tests, end to end ones too, with the race detector where goroutines meet
 	@mkdir -p bin; $(LARGE); { \
-	{ $(GO) test $(LIGHT) $(TESTFLAGS) -p $(P) -parallel $(PARALLEL) -timeout 40m $(PLAIN); rc=$$?; \
-	$(GO) test $(LIGHT) $(TESTFLAGS) -race -p $(P) -parallel $(PARALLEL) -timeout 40m $(LATER) && exit $$rc; } & plain=$$!; rc=0; \
-	$(GO) test $(LIGHT) $(TESTFLAGS) -race -p $(P) -parallel $(PARALLEL) -timeout 40m $(RACE) || rc=1; \
-	$(GO) test $(LIGHT) $(TESTFLAGS) -race -timeout 20m -run 'While|Waiters|WaitEnded' ./fsm || rc=1; \
+	these() { $(GO) test $(LIGHT) $(TESTFLAGS) -p $(P) -parallel $(PARALLEL) -timeout 40m "$$@"; }; \
+	{ these ./e2e; rc=$$?; these -race $(WAIT) && exit $$rc; } & waits=$$!; \
+	{ these $(PLAIN); rc=$$?; these -race -run 'While|Waiters|WaitEnded' ./fsm && exit $$rc; } & plain=$$!; rc=0; \
+	these -race $(RACED) || rc=1; \
 	wait $$plain || rc=1; \
+	wait $$waits || rc=1; \
 	exit $$rc; } 2>&1 | tee bin/test.log; rc=$${PIPESTATUS[0]}; \
 	[ $$rc = 0 ] || { echo "what failed (the whole output: bin/test.log):"; \
 	grep -E '^ *--- FAIL|^FAIL.|^panic:|^	*Test[A-Z].* \([0-9hms.]+\)$$|DATA RACE|^ *[a-z0-9_]+_test\.go:[0-9]+:' bin/test.log | head -n 100; }; \

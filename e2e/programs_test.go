@@ -6,7 +6,8 @@ import (
 )
 
 // buildPrograms builds Berth's programs into a folder, as make build does. No test
-// looks at debugging tables, and writing them takes the linker longest.
+// looks at debugging tables, and writing them takes the linker longest. Their version is
+// the release alone, as of programs built of it.
 func buildPrograms(dir string) error {
 	for _, b := range []struct {
 		env  string
@@ -15,7 +16,7 @@ func buildPrograms(dir string) error {
 		{"CGO_ENABLED=0", []string{"-tags", "grpcnotrace", "../cmd/berth", "../cmd/berth-job", "../cmd/berth-top"}},
 		{"", []string{"../cmd/berthd", "../cmd/berth-lab"}},
 	} {
-		build := exec.Command("go", append([]string{"build", "-ldflags=-s -w", "-o", dir + "/"}, b.args...)...)
+		build := exec.Command("go", append([]string{"build", "-buildvcs=false", "-ldflags=-s -w", "-o", dir + "/"}, b.args...)...)
 		build.Stderr = os.Stderr
 		if b.env != "" {
 			build.Env = append(os.Environ(), b.env)

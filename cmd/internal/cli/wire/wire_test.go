@@ -305,7 +305,7 @@ func TestSlowReceiverHoldsTheSender(t *testing.T) {
 	})
 }
 
-// says is a server that says one thing, whatever it is told.
+// says is a server that says one thing, whatever it is told, and then listens to the end.
 func says(t *testing.T, text []byte) *served {
 	s := &served{}
 	s.Conn = &Conn{Most: 1 << 20, Sent: func() { s.sent.Add(1) }, Unsent: func() { s.unsents.Add(1) }}
@@ -323,7 +323,12 @@ func says(t *testing.T, text []byte) *served {
 			}
 		}
 		here, there := ends[0], ends[1]
-		go func() { _, _ = there.Write(text); there.Close() }()
+		go func() {
+			defer there.Close()
+			_, _ = there.Write(text)
+			_ = there.(*net.UnixConn).CloseWrite()
+			_, _ = io.Copy(io.Discard, there)
+		}()
 		return here, nil
 	}
 	t.Cleanup(s.Close)
