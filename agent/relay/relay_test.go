@@ -406,11 +406,11 @@ func TestPathsAreBytes(t *testing.T) {
 		t.Errorf("got %+v, want that there is no such file", h)
 	}
 	bad := proto.CloneOf(as)
-	bad.Job, bad.Stdout = 4712, []byte("/none/caf\xe9")
+	bad.Job, bad.Stdout = 4712, []byte("/dev/null/caf\xe9")
 	r.leader.Assign(bad)
 	r.until("the report of a path that is not UTF-8", func() bool {
 		last := r.leader.Last(attempt(bad))
-		return last.GetState() == nodev1.AttemptState_ATTEMPT_STATE_FAILED && strings.Contains(last.GetDetail(), "/none/caf")
+		return last.GetState() == nodev1.AttemptState_ATTEMPT_STATE_FAILED && strings.Contains(last.GetDetail(), "/dev/null/caf")
 	})
 }
 

@@ -1,7 +1,10 @@
 // Package tail finds the last lines of files, on nodes and where users are.
 package tail
 
-import "io"
+import (
+	"bytes"
+	"io"
+)
 
 // block is how much is read at once while looking for lines.
 const block = 64 << 10
@@ -29,15 +32,21 @@ func Offset(f io.ReaderAt, size, lines int64) (int64, error) {
 			}
 			return 0, err
 		}
-		for i := len(part) - 1; i >= 0; i-- {
-			if part[i] != '\n' || from+int64(i) == size-1 {
-				continue
-			}
-			if lines--; lines == 0 {
+		if end == size && part[len(part)-1] == '\n' {
+			part = part[:len(part)-1]
+		}
+		if n := int64(bytes.Count(part, []byte{'\n'})); n < lines {
+			lines -= n
+			end = from
+			continue
+		}
+		for ; ; lines-- {
+			i := bytes.LastIndexByte(part, '\n')
+			if lines == 1 {
 				return from + int64(i) + 1, nil
 			}
+			part = part[:i]
 		}
-		end = from
 	}
 	return first, nil
 }
