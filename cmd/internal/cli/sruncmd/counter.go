@@ -17,13 +17,15 @@ import (
 // for GPUs and cores that steps have: a lock ends with its process.
 type counter struct{ f *os.File }
 
-// lockBase is where the bytes begin that stand for GPUs, coreBase for cores; a node has
-// maxGPUs and maxCores.
+// lockBase is where the bytes begin that stand for GPUs, coreBase for cores, memBase for
+// MiB of memory; a node has maxGPUs, maxCores and maxMiB.
 const (
 	lockBase = 1 << 20
 	maxGPUs  = 64
 	coreBase = 1 << 30
 	maxCores = 1 << 12
+	memBase  = 1 << 40
+	maxMiB   = 1 << 32
 )
 
 // openCounter opens the file that $BERTH_STEPS names; without it all steps have
@@ -61,15 +63,19 @@ func (c *counter) next() (int, error) {
 type claim struct {
 	at      int64
 	have, n int
+	row     bool // n that stand side by side
 }
 
 // claims are what a step must have for itself on a place: its GPUs, and its cores if it
 // asked to have them alone.
 func (l *layout) claims(p place, j *job) []claim {
-	out := []claim{{lockBase + int64(p.inJob*maxGPUs), j.gpus, l.gpus}}
+	out := []claim{{at: lockBase + int64(p.inJob*maxGPUs), have: j.gpus, n: l.gpus}}
 	if l.exact && j.cpus != nil {
 		have := min(j.cpus[p.inJob], maxCores)
-		out = append(out, claim{coreBase + int64(p.inJob*maxCores), have, min(have, p.tasks*max(1, l.cpus))})
+		out = append(out, claim{at: coreBase + int64(p.inJob*maxCores), have: have, n: min(have, p.tasks*max(1, l.cpus))})
+	}
+	if n := l.memory(&p); n > 0 && j.memMiB != nil {
+		out = append(out, claim{at: memBase + int64(p.inJob)*maxMiB, have: int(min(j.memMiB[p.inJob], maxMiB)), n: int(n), row: true})
 	}
 	return out
 }
@@ -78,6 +84,9 @@ func (l *layout) claims(p place, j *job) []claim {
 // free. Locks of one open file do not stand in each other's way, so each step opens it
 // anew.
 func (c *counter) take(x claim) ([]int, bool) {
+	if x.row {
+		return c.takeRow(x)
+	}
 	var got []int
 	for i := 0; i < x.have && len(got) < x.n; i++ {
 		if c.f == nil || c.lock(x, i, unix.F_WRLCK) {
@@ -91,6 +100,22 @@ func (c *counter) take(x claim) ([]int, bool) {
 	return nil, false
 }
 
+// takeRow locks the first n that are free side by side, of which the kernel says who
+// stands in the way; it returns where they begin.
+func (c *counter) takeRow(x claim) ([]int, bool) {
+	for at := x.at; at+int64(x.n) <= x.at+int64(x.have); {
+		row := unix.Flock_t{Type: unix.F_WRLCK, Start: at, Len: int64(x.n)}
+		if c.f == nil || unix.FcntlFlock(c.f.Fd(), unix.F_OFD_SETLK, &row) == nil {
+			return []int{int(at - x.at)}, true
+		}
+		if unix.FcntlFlock(c.f.Fd(), unix.F_OFD_GETLK, &row) != nil || row.Type == unix.F_UNLCK || row.Len <= 0 {
+			return nil, false // who stood there ended meanwhile: the next try has it
+		}
+		at = row.Start + row.Len
+	}
+	return nil, false
+}
+
 func (c *counter) free(x claim, got []int) {
 	for _, i := range got {
 		if c.f != nil {
@@ -100,7 +125,11 @@ func (c *counter) free(x claim, got []int) {
 }
 
 func (c *counter) lock(x claim, i int, how int16) bool {
-	return unix.FcntlFlock(c.f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: how, Start: x.at + int64(i), Len: 1}) == nil
+	n := int64(1)
+	if x.row {
+		n = int64(x.n)
+	}
+	return unix.FcntlFlock(c.f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: how, Start: x.at + int64(i), Len: n}) == nil
 }
 
 // tryAll takes what all places of a step claim, or nothing; it returns their GPUs.

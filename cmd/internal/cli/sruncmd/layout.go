@@ -1,7 +1,9 @@
 package sruncmd
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,7 +39,10 @@ type layout struct {
 	// eachGPUs how many of them each task sees, 0 is all.
 	gpus, eachGPUs int
 	exact          bool // the step has its cores to itself
-	warnings       []string
+	// memMiB is what the step asked for of each node's memory, memPerCPU for each core
+	// of its tasks; 0 is not.
+	memMiB, memPerCPU int64
+	warnings          []string
 }
 
 func (l *layout) nodes() []string {
@@ -103,7 +108,8 @@ type job struct {
 	nodes  []string
 	counts []int // of tasks on each
 	cpus   []int
-	gpus   int // on each
+	memMiB []int64 // on each; nil is not known
+	gpus   int     // on each
 	tasks  int
 	here   string // the node that this runs on within the job, "" outside
 }
@@ -129,7 +135,27 @@ func jobFrom(getenv func(string) string) (*job, error) {
 	j.counts, j.cpus = fill(unfoldCounts(getenv("SLURM_TASKS_PER_NODE"))), fill(unfoldCounts(getenv("SLURM_JOB_CPUS_PER_NODE")))
 	j.tasks, _ = strconv.Atoi(getenv("SLURM_NTASKS"))      // 0 is not asked for
 	j.gpus, _ = strconv.Atoi(getenv("SLURM_GPUS_ON_NODE")) // 0 is none
+	j.memMiB = j.memory(getenv)
 	return j, nil
+}
+
+// memory is what the job has of each node's, as its environment says it.
+func (j *job) memory(getenv func(string) string) []int64 {
+	out := make([]int64, len(j.nodes))
+	for i := range out {
+		for _, per := range []struct {
+			name string
+			n    int
+		}{{"NODE", 1}, {"CPU", append(j.cpus, make([]int, len(out))...)[i]}, {"GPU", j.gpus}} {
+			if mib, err := strconv.ParseInt(getenv("SLURM_MEM_PER_"+per.name), 10, 32); err == nil && out[i] == 0 {
+				out[i] = mib * int64(per.n)
+			}
+		}
+		if out[i] <= 0 {
+			return nil
+		}
+	}
+	return out
 }
 
 // lay finds the places of a step in its job.
@@ -181,7 +207,39 @@ func lay(o *options, j *job) (*layout, error) {
 	if err := l.spread(j, chosen, tasks, perNode, o.has("overcommit")); err != nil {
 		return nil, err
 	}
-	return l, l.takeGPUs(o, j)
+	return l, errors.Join(l.takeGPUs(o, j), l.takeMemory(o, j))
+}
+
+// takeMemory reads how much of the job's memory the step wants to be free. With
+// --overlap it shares it, and 0 is all of it, shared as well.
+func (l *layout) takeMemory(o *options, j *job) error {
+	for name, to := range map[string]*int64{"mem": &l.memMiB, "mem-per-cpu": &l.memPerCPU} {
+		if !o.has(name) {
+			continue
+		}
+		mib, err := sbatch.ParseMem(o.values[name])
+		if err != nil {
+			return fmt.Errorf("--%s: %q: %w", name, o.values[name], err)
+		}
+		if !o.has("overlap") {
+			*to = mib
+		}
+	}
+	for _, p := range l.places {
+		if j.memMiB != nil && l.memory(&p) > j.memMiB[p.inJob] {
+			return stepError{j.id, "Memory required by task is not available"}
+		}
+	}
+	return nil
+}
+
+// memory is what the step asked for on a place, MiB.
+func (l *layout) memory(p *place) int64 {
+	if l.memMiB > 0 {
+		return l.memMiB
+	}
+	cores := int64(max(1, p.tasks) * max(1, l.cpus))
+	return min(l.memPerCPU, math.MaxInt64/cores) * cores
 }
 
 func either(o *options, a, b string) string {

@@ -213,23 +213,23 @@ func TestGPUsAreShared(t *testing.T) {
 	if two, err := b.next(); err != nil || two != 1 {
 		t.Fatal(two, err)
 	}
-	first, ok := a.take(claim{0, 2, 1})
-	second, ok2 := b.take(claim{0, 2, 1})
+	first, ok := a.take(claim{at: 0, have: 2, n: 1})
+	second, ok2 := b.take(claim{at: 0, have: 2, n: 1})
 	if !ok || !ok2 || first[0] == second[0] {
 		t.Fatalf("%v %v", first, second)
 	}
-	if _, ok := b.take(claim{maxGPUs, 2, 2}); !ok {
+	if _, ok := b.take(claim{at: maxGPUs, have: 2, n: 2}); !ok {
 		t.Error("another node's are not free")
 	}
 	c := openCounter(path)
-	if got, ok := c.take(claim{0, 2, 1}); ok {
+	if got, ok := c.take(claim{at: 0, have: 2, n: 1}); ok {
 		t.Errorf("a third step has %v", got)
 	}
 	a.f.Close()
-	if got, ok := c.take(claim{0, 2, 1}); !ok || got[0] != first[0] {
+	if got, ok := c.take(claim{at: 0, have: 2, n: 1}); !ok || got[0] != first[0] {
 		t.Errorf("what a step gave back is not free: %v %v", got, ok)
 	}
-	c.take(claim{lockBase, 1, 1})
+	c.take(claim{at: lockBase, have: 1, n: 1})
 	c = openCounter(path)
 	l := &layout{gpus: 2, places: []place{{}}}
 	ctx, cancel := context.WithCancel(t.Context())

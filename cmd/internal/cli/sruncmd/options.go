@@ -62,7 +62,7 @@ var refusedOptions = map[string]string{
 
 // bothOptions count inside of a job as well as for a job of its own; those
 // of sbatch beside them are for jobs alone.
-var bothOptions = []string{"ntasks", "nodes", "nodelist", "exclude", "cpus-per-task", "gpus", "gpus-per-node", "gpus-per-task", "gres", "ntasks-per-node", "tasks-per-node", "chdir", "export", "job-name", "overcommit", "open-mode", "exclusive"}
+var bothOptions = []string{"ntasks", "nodes", "nodelist", "exclude", "cpus-per-task", "gpus", "gpus-per-node", "gpus-per-task", "gres", "ntasks-per-node", "tasks-per-node", "chdir", "export", "job-name", "overcommit", "open-mode", "exclusive", "mem", "mem-per-cpu"}
 
 // options are the words before the command.
 type options struct {

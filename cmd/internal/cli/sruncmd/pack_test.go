@@ -18,6 +18,9 @@ func TestStepsPack(t *testing.T) {
 		{"-n1 --exact", "", 1, 4}, {"-n1 --exclusive", "", 1, 4}, {"-n1 -c2", "", 1, 2}, {"-n1 -c2 --exact", "", 1, 2}, {"-n3 --exact", "", 1, 1}, {"-n4 --exact", "", 1, 1},
 		{"-n1 --exact --overlap", "", 1, 8}, {"-n1", "", 1, 8}, {"-n1", "SLURM_EXACT", 1, 4}, {"-n1 --exact", "SLURM_OVERLAP", 1, 8},
 		{"-N2 -n2 --exact", "", 2, 4}, {"-N1 -n1 --exact -r1", "", 2, 4}, {"-n4 --exact", "", 2, 2},
+		// Of 1000 MiB a node.
+		{"-n1 --mem=300", "", 1, 3}, {"-n1 --mem=250M", "", 1, 4}, {"-n1 --mem=1000", "", 1, 1}, {"-n1 --mem=0", "", 1, 8}, {"-n1 --mem=300 --overlap", "", 1, 8},
+		{"-n2 --mem-per-cpu=100", "", 1, 5}, {"-n1 -c2 --mem-per-cpu=200", "", 1, 2}, {"-n2 -N2 --mem=500", "", 2, 2}, {"-n1 -N1 --mem=501 --exact", "", 2, 1},
 	} {
 		t.Run(tc.args+" "+tc.env, func(t *testing.T) {
 			t.Parallel()
@@ -25,7 +28,7 @@ func TestStepsPack(t *testing.T) {
 			if err := writeEmpty(path); err != nil {
 				t.Fatal(err)
 			}
-			j := &job{id: 1, nodes: []string{"n1", "n2"}[:tc.nodes], counts: []int{4, 4}[:tc.nodes], cpus: []int{4, 4}[:tc.nodes], tasks: 4 * tc.nodes}
+			j := &job{id: 1, nodes: []string{"n1", "n2"}[:tc.nodes], counts: []int{4, 4}[:tc.nodes], cpus: []int{4, 4}[:tc.nodes], memMiB: []int64{1000, 1000}[:tc.nodes], tasks: 4 * tc.nodes}
 			ran := 0
 			var steps []*counter // to be held until all have been tried
 			for range 8 {
