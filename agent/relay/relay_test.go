@@ -102,7 +102,7 @@ func newRig(t *testing.T) *rig {
 	}
 	r.cfg = agent.Config{
 		Node: "n1", BootID: "boot", Dir: filepath.Join(dir, "a"), Coordinators: []string{"leader"}, Dial: r.leader.Dial, Host: rt,
-		Users: users{}, CPUMilli: 8000, MemMiB: 1024, Grace: time.Second, Heartbeat: 50 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
+		Users: users{}, CPUMilli: 8000, MemMiB: 1024, Grace: time.Second, Log: slog.New(slog.DiscardHandler),
 	}
 	r.start()
 	t.Cleanup(func() {
