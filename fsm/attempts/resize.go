@@ -49,7 +49,11 @@ func (s *Steward) idle(c *logv1.IdleAttempt) command.Result {
 	switch to {
 	case cluster.IdleNone:
 		j.Reason, b.Idle = cluster.Reason{}, nil
-		if len(mark.Was) > 0 && !s.fleet.GiveBack(a, b, mark.Was) {
+		was := mark.Was
+		if a.Resize != nil { // it may have more by now than it had then
+			was = nodes.Larger(was, a.Berth.GPUs)
+		}
+		if len(was) > 0 && !s.fleet.GiveBack(a, b, was) {
 			b.Idle = &cluster.IdleMark{At: s.at.Now, Was: mark.Was} // others have it by now
 		}
 	case cluster.IdleEnded:

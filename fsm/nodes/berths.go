@@ -83,3 +83,14 @@ func Smaller(cut, have []cluster.GPUShare) bool {
 			(whole || c.Share.MemMiB <= h.Share.MemMiB && c.Share.Milli <= h.Share.Milli) && c.Share.Milli <= cluster.WholeGPU
 	})
 }
+
+// Larger returns a, shares of the same GPUs in the same order as b, each with what it has
+// more of in b.
+func Larger(a, b []cluster.GPUShare) []cluster.GPUShare {
+	out := slices.Clone(a)
+	for i := range out {
+		x, y := &out[i].Share, b[i].Share
+		x.MemMiB, x.Milli, x.Exclusive = max(x.MemMiB, y.MemMiB), max(x.Milli, y.Milli), x.Exclusive || y.Exclusive
+	}
+	return out
+}
