@@ -65,6 +65,9 @@ func TestIdleStages(t *testing.T) {
 		t.Error("a restore has another hash")
 	}
 	m.must(idleCmd(1, cluster.IdleEnded))
+	if c := m.job(1).Cancel; c == nil || !c.Admin {
+		t.Errorf("who asked for its end: %+v, want the site", c)
+	}
 	m.must(m.says(1, cluster.JobCancelled))
 	if j := m.job(1); j.State != cluster.JobCancelled || j.Reason.Code != cluster.ReasonIdle || !strings.Contains(j.Reason.Detail, "policy") {
 		t.Errorf("%s, %s", j.State, j.Reason)
@@ -259,6 +262,12 @@ func TestProgressIsOfTheAttemptThatRuns(t *testing.T) {
 	m.must(note(77, 1, &cluster.Progress{Step: 3}))
 	if m.wantState(1, cluster.JobRunning) != before {
 		t.Error("what is said of attempts that do not run changed something")
+	}
+	m.must(submitCmd(2, "r2", 1000, spec(1)))
+	m.start(2, share1("n1-g1", 8000, 300)) // and was not seen running yet
+	m.must(note(2, 1, &cluster.Progress{Step: 3}))
+	if a := m.job(2).Last(); a.Progress != nil {
+		t.Errorf("one that has not begun is at %+v", a.Progress)
 	}
 	for _, at := range []cluster.Time{1, m.f.Now().Add(time.Hour)} {
 		m.must(note(1, 1, &cluster.Progress{At: at, Step: 3, Total: 2, StepTime: -1}))

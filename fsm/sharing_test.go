@@ -121,6 +121,27 @@ func TestSharingOffRefuses(t *testing.T) {
 	}
 }
 
+// TestSharingOffForAnotherReason: who switches it off again says why it is off now; the
+// same words again change nothing.
+func TestSharingOffForAnotherReason(t *testing.T) {
+	t.Parallel()
+	m := twoNodes(t)
+	off := func(why string) *logv1.Command {
+		c := sharingCmd(&logv1.SharingOff{Node: "n1"}, true)
+		c.GetSetSharing().Place.Reason = why
+		return c
+	}
+	for _, why := range []string{"caps do not hold", "a benchmark"} {
+		m.must(off(why))
+		now := m.now
+		hash := entitiesHash(m.f)
+		m.must(off(why))
+		if o := m.f.SharingOff(); len(o) != 1 || o[0].Reason != why || o[0].At != now || hash != entitiesHash(m.f) {
+			t.Errorf("it is off since %d for %q, want since %d for %q", o[0].At, o[0].Reason, now, why)
+		}
+	}
+}
+
 // TestSharingOffRejectsPlans: a plan that was made before, and lays a job beside
 // another, is rejected when it is applied; who lies there goes on, and a card with
 // nobody on it takes one.

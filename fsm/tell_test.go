@@ -297,4 +297,18 @@ func TestFloodsAreBounded(t *testing.T) {
 	if !bytes.Equal(a, b) {
 		t.Error("a restore has another hash")
 	}
+	// What has gone makes room for as many, and what was sent is no dead one, whoever says so.
+	again := m.must(submitCmd(m.f.NextJobID(), "again", 1000, mailed(cluster.MailEnd), mailed(cluster.MailEnd))).Jobs
+	for _, id := range again {
+		m.must(cancelCmd(id, 1000))
+	}
+	ns := m.f.Notices(0, maxNotices)
+	if _, counts := m.f.Webhooks(); len(ns) != 2 || counts.Lost != 50 {
+		t.Fatalf("%d wait, %d lost", len(ns), counts.Lost)
+	}
+	m.must(settleCmd([]uint64{ns[0].Seq}, &logv1.SettleNotices_GivenUp{Seq: ns[0].Seq}, &logv1.SettleNotices_GivenUp{Seq: ns[1].Seq}))
+	last := m.f.DeadNotices()
+	if _, counts := m.f.Webhooks(); counts.MailsSent != 1 || counts.MailsDead != uint64(len(dead)+1) || last[len(last)-1].Notice.Seq != ns[1].Seq || last[len(last)-2].Notice.Seq == ns[0].Seq {
+		t.Errorf("%d were sent and %d given up", counts.MailsSent, counts.MailsDead)
+	}
 }
