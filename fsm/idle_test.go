@@ -156,6 +156,9 @@ func TestResize(t *testing.T) {
 		t.Errorf("%+v", a.Resize)
 	}
 	m.refused(cluster.CodeInvalid, resizeCmd(1, share1("n1-g0", 1000, 300))) // not twice
+	alone := share1("n1-g0", 8000, 300)
+	alone.Share.Exclusive = true
+	m.refused(cluster.CodeInvalid, resizeCmd(1, alone)) // it was granted a part of the card
 	m.must(submitCmd(2, "r2", 1000, spec(1)))
 	m.must(planCmd(dispatch.Plan{Starts: []dispatch.Start{{Job: 2, Attempt: 1, Why: "x",
 		Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{share1("n1-g0", 34_000, 300)}, CPUMilli: 1000, MemMiB: 512}}}}))
