@@ -285,6 +285,30 @@ func TestRulesGoTogether(t *testing.T) {
 	}
 }
 
+// TestNoDefaultAccount: who is in accounts of which none is the default one is told to
+// name one, and not that there is none.
+func TestNoDefaultAccount(t *testing.T) {
+	t.Parallel()
+	m := accounted(t)
+	m.must(setCmd(&accounting.AccountPolicy{HalfLife: time.Hour, Require: true}, 0))
+	m.must(setCmd(&accounting.Account{Name: "chem", Shares: 1}, 0))
+	for _, name := range []string{"site", "chem"} {
+		m.must(setCmd(&accounting.Member{Account: name, UID: 1000, Shares: 1}, 0))
+	}
+	enters := func(want string) {
+		t.Helper()
+		if e := m.f.EnterStanding(1000, false, spec(1)); (e == nil) != (want == "") || e != nil && !strings.Contains(e.Msg, want) {
+			t.Errorf("refused with %v, want %q", e, want)
+		}
+	}
+	enters("")
+	m.must(unsetCmd(&accounting.Member{Account: "bio", UID: 1000, Shares: 1})) // which was the default one
+	enters("name it: chem, site")
+	m.must(unsetCmd(&accounting.Member{Account: "site", UID: 1000, Shares: 1}))
+	m.must(unsetCmd(&accounting.Member{Account: "chem", UID: 1000, Shares: 1}))
+	enters("user 1000 is in no account")
+}
+
 // TestChargedAndDecays: what an attempt took is charged to its user, and counts
 // half after a half-life.
 func TestChargedAndDecays(t *testing.T) {

@@ -2,6 +2,7 @@ package accounts
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/accounting"
@@ -41,6 +42,9 @@ func (d *rules) enterAccount(uid cluster.UID, admin bool, spec *cluster.Spec) *c
 	}
 	switch home := d.home[uid]; {
 	case spec.Account == "" && home == "" && d.Policy().Require && !admin:
+		if in := d.accountsOf(uid); len(in) > 0 {
+			return refuse("none of the accounts of user %d is the default one, and this cluster asks for one; name it: %s", uid, strings.Join(in, ", "))
+		}
 		return refuse("user %d is in no account, and this cluster asks for one; ask an administrator", uid)
 	case spec.Account == "":
 		spec.Account = home
@@ -51,6 +55,16 @@ func (d *rules) enterAccount(uid cluster.UID, admin bool, spec *cluster.Spec) *c
 		return refuse("user %d is not in account %s; see: berth account list", uid, spec.Account)
 	}
 	return nil
+}
+
+// accountsOf are the accounts that a user is in, by name.
+func (d *rules) accountsOf(uid cluster.UID) (in []string) {
+	for _, a := range d.members.Keys() {
+		if a.UID == uid {
+			in = append(in, a.Account)
+		}
+	}
+	return in
 }
 
 func (d *rules) enterQOS(spec *cluster.Spec) *cluster.Error {
