@@ -174,6 +174,24 @@ func (a *Attempt) Granted(i int) int64 {
 // it was cut to what it used.
 func (a *Attempt) WasCut() bool { return a.Resize != nil && len(a.Resize.Was) > 0 }
 
+// BeforeCut are the shares that the attempt had before they were cut to what it used,
+// whether to make room or since it stood idle; nil where they were not.
+func (a *Attempt) BeforeCut() []GPUShare {
+	switch {
+	case a.WasCut():
+		return a.Resize.Was
+	case a.Idle != nil && len(a.Idle.Was) > 0:
+		return a.Idle.Was
+	}
+	return nil
+}
+
+// OutgrewCut reports whether the job ran out of GPU memory in an attempt whose shares
+// were ever cut.
+func (j *Job) OutgrewCut() bool {
+	return slices.ContainsFunc(j.Attempts, func(o Attempt) bool { return o.Usage.GPUOOM && (o.Resize != nil || o.BeforeCut() != nil) })
+}
+
 // MayResize reports whether the shares of the job's live attempt may be cut: it lies
 // on one node, the job allows it and does not need a whole GPU, and it was not cut
 // before, now or in an attempt that then ran out of memory.
@@ -183,5 +201,5 @@ func (j *Job) MayResize() bool {
 		a.Preempt != nil || j.Cancel != nil || a.Resize != nil || a.Idle != nil && len(a.Idle.Was) > 0 {
 		return false
 	}
-	return !slices.ContainsFunc(j.Attempts, func(o Attempt) bool { return o.Resize != nil && o.Usage.GPUOOM })
+	return !j.OutgrewCut()
 }

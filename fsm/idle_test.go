@@ -247,6 +247,46 @@ func TestCutThenOutOfMemory(t *testing.T) {
 	m.refused(cluster.CodeConflict, conv.Resize(cluster.AttemptID{Job: 1, No: 2}, []cluster.GPUShare{share1("n1-g0", 2000, 300)}))
 }
 
+// TestIdleThenOutOfMemory: a job that was cut as it stood idle and then takes what it had
+// declared runs again with that, whether or not it is alone; it is not cut for standing
+// idle again. By entries of before it was its own doing.
+func TestIdleThenOutOfMemory(t *testing.T) {
+	t.Parallel()
+	for _, version := range []uint32{command.OutgrewVersion - 1, command.OutgrewVersion} {
+		m := slept(t)
+		s := spec(1)
+		s.Partition, s.GPUMemMiB = "gpu", 6000
+		id := m.submit(s)
+		start := func() {
+			m.start(id, share1("n1-g1", 6000, 300))
+			m.report(id, cluster.JobRunning)
+		}
+		shrink := func() *logv1.Command {
+			c := idleCmd(id, cluster.IdleShrunk, share1("n1-g1", 900, 10))
+			c.GetIdleAttempt().Attempt = uint32(len(m.job(id).Attempts))
+			return c
+		}
+		start()
+		m.must(shrink())
+		r := m.reportOf(id, cluster.JobOutOfMemory)
+		r.Usage = &logv1.Usage{GpuMemPeakMib: 1000, GpuOom: true}
+		m.reported(version, r)
+		if version < command.OutgrewVersion {
+			m.wantState(id, cluster.JobOutOfMemory)
+			continue
+		}
+		j := m.wantState(id, cluster.JobPending)
+		if detail := j.Last().Reason.Detail; j.MinGPUMemMiB != 6000 || j.NeedWhole || !strings.Contains(detail, "runs again with the 6000 MiB that it was granted") {
+			t.Errorf("next time at least %d MiB, whole: %t; its owner reads %q", j.MinGPUMemMiB, j.NeedWhole, detail)
+		}
+		start()
+		m.must(shrink())
+		if a := m.job(id).Last(); a.Idle == nil || a.Idle.Stage != cluster.IdleShrunk || a.BeforeCut() != nil || a.Berth.GPUs[0].Share.MemMiB != 6000 {
+			t.Errorf("it is cut again: %+v, %+v", a.Idle, a.Berth)
+		}
+	}
+}
+
 // TestProgressIsOfTheAttemptThatRuns: what is said of others is passed over, and no
 // clock of a node puts it before the start or after now.
 func TestProgressIsOfTheAttemptThatRuns(t *testing.T) {

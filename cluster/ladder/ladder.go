@@ -22,9 +22,9 @@ const maxSharedOOMs = 2
 // its share may have taken what this job was refused, and so it gets the benefit
 // of the doubt, unless it was itself above its share.
 //
-// A job whose share was cut to what it used, and that then took more than was left
-// to it but no more than it had been granted, runs again with what it had been granted:
-// that is no fault of its own and counts for nothing.
+// A job whose share was cut to what it used, to make room or since it stood idle, and
+// that then took more than was left to it but no more than it had been granted, runs
+// again with what it had been granted: that is no fault of its own and counts for nothing.
 //
 // Out of host memory it is hostRung that says.
 //
@@ -40,6 +40,9 @@ type Ladder struct {
 	TrustPeak, EndAtWhole bool
 	// HostFinal ends a job at its host memory whoever chose that, as once was the rule.
 	HostFinal bool
+	// IdleIsOwn takes a share that was cut since its job stood idle for all that the
+	// job was granted, as once was the rule.
+	IdleIsOwn bool
 }
 
 // Rung is where an out-of-memory leads.
@@ -74,8 +77,9 @@ func (l *Ladder) gpuRung(j *cluster.Job, a *cluster.Attempt) Rung {
 	if !a.Usage.GPUOOM || len(a.Berth.GPUs) == 0 {
 		return Rung{}
 	}
-	if a.WasCut() && a.Usage.GPUMemPeakMiB <= a.Granted(0) {
-		was := a.Resize.Was[0].Share
+	granted, outgrew := l.granted(a)
+	if outgrew {
+		was := granted
 		return Rung{
 			Again: true, Whole: was.Exclusive, MinGPUMemMiB: was.MemMiB,
 			Why: fmt.Sprintf("its share had been cut to what it used; it runs again with the %d MiB that it was granted", was.MemMiB),
@@ -87,21 +91,36 @@ func (l *Ladder) gpuRung(j *cluster.Job, a *cluster.Attempt) Rung {
 		}
 		return l.larger(j, a)
 	}
-	share := a.Granted(0)
+	share := granted.MemMiB
 	own := len(a.Neighbours) == 0 || !l.TrustPeak && a.Usage.GPUMemPeakMiB > share
 	if j.Spec.GPUMemMiB > 0 && share <= j.Spec.GPUMemMiB && own {
 		return Rung{}
 	}
 	ooms := 0
 	for i := range j.Attempts {
-		if o := &j.Attempts[i]; o.Usage.GPUOOM && (!o.WasCut() || o.Usage.GPUMemPeakMiB > o.Granted(0)) {
-			ooms++
+		if o := &j.Attempts[i]; o.Usage.GPUOOM {
+			if _, outgrew := l.granted(o); !outgrew {
+				ooms++
+			}
 		}
 	}
 	if ooms > maxSharedOOMs {
 		return Rung{}
 	}
 	return Rung{Again: true, Whole: ooms == maxSharedOOMs, MinGPUMemMiB: min(max(share+share/2, withMargin(a.Usage.GPUMemPeakMiB)), l.mostFor(j.Spec))}
+}
+
+// granted is what an attempt was granted of its first GPU, and reports whether it ran
+// out of memory since that was cut.
+func (l *Ladder) granted(a *cluster.Attempt) (cluster.Share, bool) {
+	was := a.BeforeCut()
+	if len(was) == 0 || l.IdleIsOwn && !a.WasCut() {
+		if len(a.Berth.GPUs) == 0 {
+			return cluster.Share{}, false
+		}
+		return a.Berth.GPUs[0].Share, false
+	}
+	return was[0].Share, a.Usage.GPUMemPeakMiB <= was[0].Share.MemMiB
 }
 
 // withMargin is what a job asks for that is known to have had a peak.

@@ -115,7 +115,7 @@ func (l *Leader) idleStep(j *cluster.Job, w *idle.Window, p cluster.IdlePolicy) 
 	to = nextStage(p, stage)
 	cmd.Stage, cmd.SinceUs, cmd.BusyMs, cmd.KnownMs = uint32(to), int64(since), u.BusyMs, u.KnownMs
 	cmd.Why = fmt.Sprintf("its GPUs have stood idle, below %g %%, for %s; %s", float64(p.BelowMilli)/10, cluster.TimeText(u.At.Sub(since).Round(time.Second)), l.idleWords(j, p, to))
-	if to == cluster.IdleShrunk {
+	if to == cluster.IdleShrunk && !j.OutgrewCut() {
 		if b := l.cutDown(a, u.PeakMiB); b != nil {
 			cmd.Berth = conv.BerthToLog(b)
 		}

@@ -153,6 +153,7 @@ func (s *Steward) againLarger(j *cluster.Job, a *cluster.Attempt) bool {
 	ladder := ladder.Ladder{
 		Nodes: maps.Values(s.fleet.Nodes()), Partition: s.fleet.Partition(j.Spec.Partition),
 		TrustPeak: s.at.Version < command.SharingVersion, EndAtWhole: s.at.Version < command.LargerVersion, HostFinal: s.at.Version < command.HostVersion,
+		IdleIsOwn: s.at.Version < command.OutgrewVersion,
 	}
 	next := ladder.Next(j, a)
 	if next.Again {

@@ -36,7 +36,8 @@ func (s *Steward) idle(c *logv1.IdleAttempt) command.Result {
 		mark.Was = a.Idle.Was
 	}
 	var freed []cluster.GPUID
-	if to == cluster.IdleShrunk && c.Berth != nil && len(mark.Was) == 0 {
+	spared := s.at.Version >= command.OutgrewVersion && old.OutgrewCut()
+	if to == cluster.IdleShrunk && c.Berth != nil && len(mark.Was) == 0 && !spared {
 		cut := conv.BerthFromLog(c.Berth)
 		if !nodes.Smaller(cut.GPUs, a.Berth.GPUs) {
 			return command.Refuse(cluster.CodeInvalid, "what job %d is cut to is no part of what it has", c.Job)

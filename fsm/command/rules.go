@@ -39,4 +39,7 @@ const (
 	BulkVersion = 12
 	// Out of host memory is not final for a job that did not declare it, and is learnt.
 	HostVersion = 13
+	// A job that outgrows what was left to it as it stood idle runs again with what it
+	// had, and is not cut for that again.
+	OutgrewVersion = 13
 )
