@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -249,4 +250,27 @@ func sameArrays(a, b *State) error {
 		}
 		return nil
 	}())
+}
+
+// TestForgottenTasksAreFinished: of tasks that ended and were forgotten whoever changes
+// them hears what is heard of those that ended: they are over.
+func TestForgottenTasksAreFinished(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.must(initCmd("c1", 2))
+	s := spec(1)
+	s.Array, _ = cluster.ParseArray("0-5")
+	id := m.submit(s)
+	for k := range cluster.JobID(4) {
+		m.must(cancelCmd(id+k, 0))
+	}
+	if _, there := m.f.Job(id + 1); there {
+		t.Fatal("task 1 is not forgotten")
+	}
+	for tasks, want := range map[string]TaskCounts{"0-1": {Finished: 2}, "1,2": {Finished: 2}, "": {Done: 2, Finished: 4}, "3-4": {Done: 1, Finished: 1}} {
+		r := m.must(tasksCmd(changeCmd(id, tasks, logv1.TaskChange_TASK_CHANGE_HOLD)))
+		if r.Tasks.Done != want.Done || r.Tasks.Finished != want.Finished || r.Tasks.Refused != 0 {
+			t.Errorf("tasks %q: %+v, want %+v", tasks, r.Tasks, want)
+		}
+	}
 }
