@@ -237,9 +237,7 @@ func (c *caretaker) orders() {
 	g := c.cards(id)[c.draw("card", 3)]
 	cmd := drainGPUCmd(id, g, c.draw("drain", 2) == 0)
 	d := cmd.GetDrainGpu()
-	if d.Drain {
-		d.Reason = rapid.SampledFrom([]string{"fans", "dust"}).Draw(c.t, "why")
-	}
+	d.Reason = rapid.SampledFrom([]string{"fans", "dust"}).Draw(c.t, "why") // of a resume nobody keeps one
 	var was cluster.GPUOrder
 	ordered := false
 	if r != nil {
@@ -253,9 +251,9 @@ func (c *caretaker) orders() {
 	o := cluster.GPUOrder{GPU: g, Drain: d.Drain, Reason: d.Reason, By: 7, At: c.m.now, Resumed: was.Resumed}
 	kind := "drained"
 	if !d.Drain {
-		kind, o.Resumed = "resumed", c.m.index
+		kind, o.Reason, o.Resumed = "resumed", "", c.m.index
 	}
-	c.note(r, cluster.NodeEvent{GPU: g, Kind: kind, Detail: d.Reason, Asked: true, By: 7})
+	c.note(r, cluster.NodeEvent{GPU: g, Kind: kind, Detail: o.Reason, Asked: true, By: 7})
 	if r.orders[g] = o; !d.Drain && r.plate(g) == nil {
 		delete(r.orders, g)
 	}

@@ -32,14 +32,14 @@ func (g *registrar) of(what string, names ...string) string {
 	return rapid.SampledFrom(names).Draw(g.t, what)
 }
 
-func (g *registrar) account(what string) string { return g.of(what, "a", "b", "c", "d") }
+func (g *registrar) account(what string) string { return g.of(what, "a", "b", "c") }
 
 func (g *registrar) quality(what string) string { return g.of(what, "low", "mid", "high") }
 
 // some are a few qualities of service, sorted.
 func (g *registrar) some(what string) (out []string) {
 	for _, q := range []string{"high", "low", "mid"} {
-		if g.draw(what+" "+q, 4) == 0 {
+		if g.draw(what+" "+q, 5) == 0 {
 			out = append(out, q)
 		}
 	}
@@ -72,7 +72,7 @@ func (g *registrar) puts(r conv.Ruling, want cluster.Code) bool {
 	if old := g.m.f.st.books.Find(r); old != nil {
 		base = revisionOf(old)
 	}
-	if g.draw("late", 10) == 0 {
+	if g.draw("late", 20) == 0 {
 		base, want = base+1, cluster.CodeConflict
 	}
 	return g.answers(g.m.do(setCmd(r, base))[0], want)
@@ -90,7 +90,7 @@ func (g *registrar) answers(r Result, want cluster.Code) bool {
 }
 
 func (g *registrar) setAccount() {
-	x := accounting.Account{Name: g.account("name"), Parent: g.of("parent", "", "a", "b", "c", "d"), Shares: 1, QOS: g.some("allows"), DefaultQOS: g.of("usual", "", "", "low", "mid")}
+	x := accounting.Account{Name: g.account("name"), Parent: g.of("parent", "", "a", "b", "c"), Shares: 1, QOS: g.some("allows"), DefaultQOS: g.of("usual", "", "", "low", "mid")}
 	_, there := g.accounts[x.Parent]
 	want := done
 	switch {
@@ -112,6 +112,7 @@ func (g *registrar) setAccount() {
 
 func (g *registrar) dropAccount() {
 	name := g.account("name")
+	g.limits(accounting.Subject{Account: name, User: true, UID: 1000}) // which goes with it
 	_, there := g.accounts[name]
 	want := done
 	switch {
@@ -159,6 +160,7 @@ func (g *registrar) setMember() {
 
 func (g *registrar) dropMember() {
 	key := accounting.Assoc{Account: g.account("of"), UID: cluster.UID(1000 + g.draw("uid", 2))}
+	g.limits(accounting.Subject{Account: key.Account, User: true, UID: key.UID})
 	want := done
 	if _, there := g.members[key]; !there {
 		want = cluster.CodeNotFound
@@ -202,6 +204,7 @@ func (g *registrar) setQOS() {
 
 func (g *registrar) dropQOS() {
 	name := g.quality("name")
+	g.limits(accounting.Subject{QOS: name, Each: g.draw("each", 2) == 0})
 	_, there := g.qos[name]
 	used := g.open(func(h accounting.Holder) bool { return h.QOS == name }) > 0
 	for _, o := range g.qos {
@@ -223,7 +226,7 @@ func (g *registrar) dropQOS() {
 	}
 }
 
-// quota sets one, or takes it away. None is small enough to keep a job out.
+// quota sets one, or takes it away.
 func (g *registrar) quota() {
 	s := accounting.Subject{Each: true}
 	switch g.draw("of", 6) {
@@ -236,7 +239,7 @@ func (g *registrar) quota() {
 	case 4:
 		s = accounting.Subject{QOS: g.quality("of"), Each: g.draw("each", 2) == 0}
 	}
-	if g.draw("remove", 4) == 0 {
+	if g.draw("remove", 6) == 0 {
 		want := done
 		if !g.quotas[s] {
 			want = cluster.CodeNotFound
@@ -246,6 +249,11 @@ func (g *registrar) quota() {
 		}
 		return
 	}
+	g.limits(s)
+}
+
+// limits sets a quota that is not small enough to keep a job out.
+func (g *registrar) limits(s accounting.Subject) {
 	want := done
 	if _, there := g.accounts[s.Account]; s.Account != "" && !there {
 		want = cluster.CodeNotFound
@@ -272,7 +280,7 @@ func (g *registrar) job() {
 		delete(g.jobs, id)
 		return
 	}
-	h := accounting.Holder{Account: g.of("account", "", "a", "b", "c", "d"), QOS: g.of("qos", "", "low", "mid", "high"), UID: 1000}
+	h := accounting.Holder{Account: g.of("account", "", "a", "b", "c"), QOS: g.of("qos", "", "low", "mid", "high"), UID: 1000}
 	_, account := g.accounts[h.Account]
 	_, qos := g.qos[h.QOS]
 	want := done
@@ -339,6 +347,27 @@ func (g *registrar) enters(uid cluster.UID, admin bool, s *cluster.Spec) bool {
 	return true
 }
 
+// opens makes what most sites have: accounts below each other, users in several, three
+// qualities of service.
+func (g *registrar) opens() {
+	for i, name := range []string{"low", "mid", "high"} {
+		g.qos[name] = accounting.QOS{Name: name, Priority: int64(i)}
+		g.m.must(setCmd(&accounting.QOS{Name: name, Priority: int64(i)}, 0))
+	}
+	parent := ""
+	for _, name := range []string{"a", "b", "c"} {
+		x := accounting.Account{Name: name, Parent: parent, Shares: 1, QOS: g.some("allows")}
+		parent, g.accounts[name] = name, x
+		g.m.must(setCmd(&x, 0))
+		for uid := cluster.UID(1000); uid < 1002; uid++ {
+			y := accounting.Member{Account: name, UID: uid, Shares: 1}
+			g.m.must(setCmd(&y, 0))
+			y.Default = name == "a" // the first one
+			g.members[accounting.Assoc{Account: name, UID: uid}] = y
+		}
+	}
+}
+
 // check holds the cards against the machine.
 func (g *registrar) check() {
 	d := g.m.f.Standing(0)
@@ -357,7 +386,7 @@ func (g *registrar) check() {
 	if !same {
 		g.t.Fatalf("there are %v, %v, %v, %v, by the cards %+v", d.Accounts, d.Members, d.QOS, d.Quotas, *g)
 	}
-	for _, account := range []string{"", "a", "b", "c", "d"} {
+	for _, account := range []string{"", "a", "b", "c"} {
 		if _, there := g.accounts[account]; there && !slices.Equal(g.m.f.AccountsFrom(account), g.chain(account)) {
 			g.t.Fatalf("above %s are %v, by the cards %v", account, g.m.f.AccountsFrom(account), g.chain(account))
 		}
@@ -391,9 +420,12 @@ func TestRulesByTheCards(t *testing.T) {
 			quotas: map[accounting.Subject]bool{}, jobs: map[cluster.JobID]accounting.Holder{},
 		}
 		g.m.must(initCmd("c1", 1000))
+		if g.draw("a site", 3) > 0 {
+			g.opens()
+		}
 		steps := []func(){
 			g.setAccount, g.setAccount, g.setAccount, g.setAccount, g.setMember, g.setMember, g.setMember, g.setQOS, g.setQOS, g.setQOS,
-			g.quota, g.quota, g.job, g.job, g.policy, g.dropAccount, g.dropMember, g.dropQOS,
+			g.quota, g.quota, g.quota, g.quota, g.job, g.policy, g.dropAccount, g.dropAccount, g.dropMember, g.dropQOS, g.dropQOS,
 		}
 		for range rapid.IntRange(10, 50).Draw(t, "steps") {
 			steps[g.draw("step", len(steps))]()
