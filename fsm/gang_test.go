@@ -307,3 +307,22 @@ func TestGangStartsWholeOrNot(t *testing.T) {
 		t.Error("a gang waits in a queue")
 	}
 }
+
+// TestLongReasonOfAGang: why a gang is given up is cut where it is too long, but never
+// within a character: no replica could write that, or take a hash of it.
+func TestLongReasonOfAGang(t *testing.T) {
+	t.Parallel()
+	for _, before := range []string{"", "x"} {
+		m := trio(t)
+		id := m.gangOn(spec(1), "n1-g0", "n2-g0")
+		c := undoCmd(id, 1)
+		c.GetUndoGang().Why = before + strings.Repeat("é", 600)
+		m.must(c)
+		if why := m.job(id).Reason.Detail; len(why) > 1024 || len(why) < 1023 || !strings.HasPrefix(why, before+"é") {
+			t.Errorf("it says %d bytes, %.10q", len(why), why)
+		}
+		if again := restored(t, snapshotOf(t, m.f)); string(again.Hash()) != string(m.f.Hash()) {
+			t.Error("a restore has another hash")
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/fsm/command"
 	"github.com/berth-scheduler/berth/fsm/jobs"
 	"github.com/berth-scheduler/berth/fsm/learned"
+	"github.com/berth-scheduler/berth/fsm/notices"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -208,7 +209,7 @@ func (s *Steward) undoGang(c *logv1.UndoGang) command.Result {
 		return command.Result{}
 	}
 	j, _, g := gangOf(old)
-	g.Undo = conv.ReasonFromLog(&logv1.Reason{Code: string(cluster.ReasonNotReady), Detail: c.Why[:min(len(c.Why), maxWhy)]})
+	g.Undo = conv.ReasonFromLog(&logv1.Reason{Code: string(cluster.ReasonNotReady), Detail: notices.Clip(c.Why, maxWhy)})
 	s.putGang(old, j, nil)
 	return command.Result{}
 }
