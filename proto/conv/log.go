@@ -3,6 +3,7 @@ package conv
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -87,6 +88,9 @@ func SpecFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 	return SpecNamed(m, func([]byte) cluster.Bulk { return nil })
 }
 
+// maxStoredUs is the longest time that a duration holds.
+const maxStoredUs = math.MaxInt64 / int64(time.Microsecond)
+
 func specFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 	switch {
 	case m == nil:
@@ -99,6 +103,8 @@ func specFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		m.DeadlineUs < 0 || m.MaxPowerW < 0 || m.MaxCostMilli < 0 || m.CheckpointGraceUs < 0 || m.BeginUs < 0 ||
 		m.GetWarning().GetBeforeUs() < 0 || m.GetContainer().GetTmpMib() < 0 || m.GetContainer().GetShmMib() < 0 || m.IdleOkUs < 0:
 		return nil, errors.New("spec with a negative amount")
+	case max(m.DurationUs, m.TimeLimitUs, m.CheckpointGraceUs, m.GetWarning().GetBeforeUs(), m.IdleOkUs) > maxStoredUs:
+		return nil, errors.New("spec with a time beyond all") // as a duration it would be negative
 	}
 	array, err := arrayFromLog(m.GetArray())
 	if err != nil {
