@@ -173,3 +173,23 @@ func TestOneSessionANode(t *testing.T) {
 		t.Fatal("a session of before the fence goes on")
 	}
 }
+
+// TestASessionEndsWithTheTermOfOffice: a coordinator that leads no more lets go of the
+// agents that call it, which then look for the one that does, though they say nothing that
+// it would have to refuse.
+func TestASessionEndsWithTheTermOfOffice(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 3})
+	l := c.Leader()
+	a := c.Agent(l, "n1", "b1", coordtest.T4("GPU-1"))
+	awaitNode(t, c.Dial(l, "gate", "g"), "n1", "ready")
+	for range 12 { // another one may not be voted for at once
+		c.Elect(l)
+		select {
+		case <-a.Ended:
+			return
+		case <-time.After(5 * time.Second):
+		}
+	}
+	t.Fatal("the session goes on with who leads no more")
+}
