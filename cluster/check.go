@@ -202,6 +202,9 @@ func (s *Spec) checkConflicts() error {
 	case s.GPUs == 0 && s.OrCPU:
 		return Errorf(CodeInvalid, "or_cpu and gpus: a job without GPUs runs on cores anyway; add --gpus or drop --or-cpu")
 	}
+	if err := s.checkElastic(); err != nil {
+		return err
+	}
 	if err := s.checkGang(); err != nil {
 		return err
 	}
@@ -210,6 +213,31 @@ func (s *Spec) checkConflicts() error {
 	}
 	if s.Node != "" {
 		return CheckName("node", string(s.Node))
+	}
+	return nil
+}
+
+// checkElastic refuses ranges that cannot be, and what makes no sense of several sizes.
+func (s *Spec) checkElastic() error {
+	r := s.GPURange
+	switch {
+	case !s.Elastic():
+		return nil
+	case r.Min < 1 || r.Max > MaxGPUsPerJob || r.Min >= r.Max:
+		return Errorf(CodeInvalid, "gpus: %d-%d is no range; want two numbers from 1 to %d, the smaller one first", r.Min, r.Max, MaxGPUsPerJob)
+	case s.GPUs < r.Min || s.GPUs > r.Max:
+		return Errorf(CodeInvalid, "gpus: %d is outside %d-%d", s.GPUs, r.Min, r.Max)
+	}
+	for _, no := range []struct {
+		bad  bool
+		name string
+	}{
+		{s.NodeCount() > 1, "nodes"}, {s.Array != nil, "array"}, {s.OrCPU, "or_cpu"}, {s.Deadline > 0 || s.DeadlineIn > 0, "deadline"},
+		{s.WholeNodes(), "exclusive"}, {s.MaxPowerW > 0, "max_power"}, {s.MaxCostMilli > 0, "max_cost"},
+	} {
+		if no.bad {
+			return Errorf(CodeInvalid, "gpus and %s: a job of %d to %d GPUs runs alone on one node, and when it ends depends on how many it gets; ask for one number of GPUs", no.name, r.Min, r.Max)
+		}
 	}
 	return nil
 }

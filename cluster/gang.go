@@ -218,3 +218,26 @@ func (a *Attempt) undone() bool {
 // MaxUndone is how often a gang may be given up before it started; the last
 // time is final.
 const MaxUndone = 3
+
+// GPURange is between how many GPUs a job of elastic size runs on one node: as many as
+// are chosen when it starts. The zero value is a job of fixed size.
+type GPURange struct{ Min, Max int }
+
+// Elastic reports whether the job may run with more or fewer GPUs. Spec.GPUs is what
+// it has while it runs, and the least that it can do with while it waits.
+func (s *Spec) Elastic() bool { return s.GPURange != GPURange{} }
+
+// Takes reports whether the job can run with n GPUs on each of its nodes.
+func (s *Spec) Takes(n int) bool {
+	return n == s.GPUs || s.Elastic() && s.GPURange.Min <= n && n <= s.GPURange.Max
+}
+
+// Sized is the spec of the same job with n GPUs.
+func (s *Spec) Sized(n int) *Spec {
+	if n == s.GPUs {
+		return s
+	}
+	other := *s
+	other.GPUs = n
+	return &other
+}

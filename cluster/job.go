@@ -25,7 +25,8 @@ type Spec struct {
 	Dir string
 	// Image is an image reference, or "" for a host job.
 	Image string
-	// GPUs is how many GPUs of each of its nodes the job needs, 0–16.
+	// GPUs is how many GPUs of each of its nodes the job needs, 0–16; of an elastic job
+	// see GPURange.
 	GPUs int
 	// Exclusive asks for whole GPUs alone.
 	Exclusive bool
@@ -114,6 +115,8 @@ type Spec struct {
 	Host HostTerms
 	// Array makes the job one for each of many task numbers; nil is one job.
 	Array *Array
+	// GPURange is between how many GPUs it runs, as many as are chosen when it starts.
+	GPURange GPURange
 }
 
 // Job is one submitted job. Values are immutable.

@@ -97,6 +97,9 @@ func (s *starter) start(st *dispatch.Start) {
 		}
 	}
 	j.Attempts = append(j.Attempts, a)
+	if n := len(st.Berth.GPUs); j.Spec.Elastic() {
+		j.Spec = j.Spec.Sized(n)
+	}
 	j.State, j.Reason = cluster.JobStarting, cluster.Reason{}
 	j.Started, j.Ended = 0, 0
 	s.roll.Change(old, j, command.Change{})

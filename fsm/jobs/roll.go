@@ -94,6 +94,9 @@ func (r *Roll) Put(old, j *cluster.Job) {
 	if r.At.Version >= command.ChangeVersion && j.State.Terminal() && !j.InArray() {
 		j.Spec = j.Spec.Lean() // nobody runs it again
 	}
+	if j.State.Waiting() && j.Spec.Elastic() {
+		j.Spec = j.Spec.Sized(j.Spec.GPURange.Min)
+	}
 	r.place(old, j)
 	if r.Outbox.Wants(j) && r.At.Version >= command.TellVersion {
 		r.Outbox.Tell(*r.At, old, j, r.farOf(j))

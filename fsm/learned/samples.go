@@ -85,6 +85,13 @@ func (l *Store) Learn(at command.Entry, r Run) bool {
 	if a.State == cluster.JobCompleted {
 		x.Duration = a.Ended.Sub(max(a.Started, a.Placed))
 	}
+	if n := int64(len(a.Berth.GPUs)); j.Spec.Elastic() && n > 0 { // it is predicted by the least that it runs with
+		least := int64(j.Spec.GPURange.Min)
+		if n != least {
+			x.Duration = 0
+		}
+		x.HostMemMiB, x.CPUMilli = x.HostMemMiB*least/n, x.CPUMilli*least/n
+	}
 	if at.Version >= command.CheckedVersion {
 		x.PowerW, x.Steps, x.Neighbours = a.Usage.PowerW, a.Usage.Steps, len(a.Neighbours)
 		x.Predicted, x.At = a.Estimate, a.Ended

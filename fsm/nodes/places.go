@@ -168,7 +168,7 @@ func (f *Fleet) Unlike(j *cluster.Job, st *dispatch.Start) cluster.Reason {
 
 // unlikeBerth does so for the berth on one node.
 func (f *Fleet) unlikeBerth(j *cluster.Job, b *cluster.Berth) cluster.Reason {
-	if n := len(b.GPUs); n != j.Spec.GPUs && !(n == 0 && j.Spec.OrCPU) && !(n > j.Spec.GPUs && j.Spec.GPUs > 0 && j.Spec.WholeNodes()) {
+	if n := len(b.GPUs); !j.Spec.Takes(n) && !(n == 0 && j.Spec.OrCPU) && !(n > j.Spec.GPUs && j.Spec.GPUs > 0 && j.Spec.WholeNodes()) {
 		return Stale("%d GPUs were planned, %d are asked for", n, j.Spec.GPUs)
 	}
 	if r := f.outside(j, b); r.Code != "" {

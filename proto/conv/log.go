@@ -56,6 +56,7 @@ func specToLog(s *cluster.Spec) *logv1.Spec {
 		Warning: warningToLog(s.Warning), Truncate: s.Truncate, Container: containerToLog(&s.Container),
 		Where:      whereToLog(s.Where),
 		MailEvents: uint32(s.Mail.Events), MailUser: s.Mail.To, IdleOkUs: s.IdleOK.Microseconds(), NoResize: s.NoResize,
+		LeastGpus: uint32(s.GPURange.Min), MostGpus: uint32(s.GPURange.Max),
 		Account: s.Account, Qos: s.QOS, Nice: s.Nice, Host: hostToLog(s.Host),
 		Array: arrayToLog(s.Array),
 	}
@@ -97,6 +98,8 @@ func specFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		return nil, errors.New("spec is missing")
 	case m.Gpus > apiconv.MaxStored:
 		return nil, fmt.Errorf("spec with %d GPUs", m.Gpus)
+	case m.LeastGpus > apiconv.MaxStored || m.MostGpus > apiconv.MaxStored || (m.LeastGpus == 0) != (m.MostGpus == 0):
+		return nil, fmt.Errorf("spec with %d to %d GPUs", m.LeastGpus, m.MostGpus)
 	case m.Nodes > apiconv.MaxStored || m.Tasks > apiconv.MaxStored:
 		return nil, fmt.Errorf("spec with %d nodes and %d tasks on each", m.Nodes, m.Tasks)
 	case m.GpuMemMib < 0 || m.GpuMilli < 0 || m.MemMib < 0 || m.CpuMilli < 0 || m.DurationUs < 0 || m.TimeLimitUs < 0 ||
@@ -132,7 +135,8 @@ func specFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		DependAny: m.GetDependAny(), KillInvalidDepend: m.GetKillInvalidDepend(),
 		Warning: warningFromLog(m.GetWarning()), Truncate: m.GetTruncate(), Container: apiconv.ContainerFrom(m.GetContainer()),
 		Mail: cluster.Mail{Events: cluster.MailEvents(m.GetMailEvents()), To: m.GetMailUser()}, IdleOK: us(m.GetIdleOkUs()), NoResize: m.GetNoResize(),
-		Account: m.GetAccount(), QOS: m.GetQos(), Nice: m.GetNice(), Host: hostFromLog(m.GetHost()),
+		GPURange: cluster.GPURange{Min: int(m.GetLeastGpus()), Max: int(m.GetMostGpus())},
+		Account:  m.GetAccount(), QOS: m.GetQos(), Nice: m.GetNice(), Host: hostFromLog(m.GetHost()),
 	}, nil
 }
 

@@ -170,7 +170,7 @@ func (p *plain) apply(now cluster.Time, plan *dispatch.Plan) ([]cluster.AttemptI
 
 // mayStart is the check of the state machine.
 func (p *plain) mayStart(j *cluster.Job, st *dispatch.Start) bool {
-	if !j.State.Waiting() || st.Attempt != uint32(len(j.Attempts))+1 || len(st.Berth.GPUs) != j.Spec.GPUs {
+	if !j.State.Waiting() || st.Attempt != uint32(len(j.Attempts))+1 || !j.Spec.Takes(len(st.Berth.GPUs)) {
 		return false
 	}
 	for _, g := range st.Berth.GPUs {

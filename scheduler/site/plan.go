@@ -6,6 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/elastic"
 )
 
 // Pass is how much a pass looks at.
@@ -78,10 +79,19 @@ func newcomer(j *cluster.Job) bool {
 // snap it changes the ledger and the map of queues, and nothing else: both are
 // the caller's to give away.
 func Plan(snap *dispatch.Snapshot, s *Site, p Pass) dispatch.Plan {
-	if len(snap.Partitions) > 0 {
-		return planPartitions(snap, s, p == Arrival)
+	plan := func() dispatch.Plan {
+		if len(snap.Partitions) > 0 {
+			return planPartitions(snap, s, p == Arrival)
+		}
+		return s.pass(snap)
 	}
-	return s.pass(snap)
+	if p != Full || !slices.ContainsFunc(snap.Running, func(j *cluster.Job) bool { return j.Spec.Elastic() }) {
+		return plan()
+	}
+	before := snap.Ledger.Clone()
+	out := plan()
+	out.Preempt = append(out.Preempt, elastic.Restarts(snap, before, &out)...)
+	return out
 }
 
 // started is a job as the state will have it once a start is committed, for

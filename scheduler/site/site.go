@@ -7,6 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/elastic"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 )
 
@@ -35,8 +36,18 @@ func (c *Chosen) within(p *cluster.Partition) *Chosen {
 	return &out
 }
 
-// pass makes one pass over what a snapshot shows.
+// pass makes one pass over what a snapshot shows, in which jobs of elastic size want as
+// many GPUs as they can start with.
 func (c *Chosen) pass(snap *dispatch.Snapshot) dispatch.Plan {
+	for sizes := elastic.Sizes(snap); len(sizes) > 0; {
+		if plan := c.passSized(elastic.Sized(snap, sizes)); !elastic.Less(snap, sizes, &plan) {
+			return plan
+		}
+	}
+	return c.passSized(snap)
+}
+
+func (c *Chosen) passSized(snap *dispatch.Snapshot) dispatch.Plan {
 	if c.Planner != nil {
 		return planApart(snap, c.planWithin)
 	}

@@ -56,7 +56,7 @@ var rooms = map[string][]string{
 	"cluster/hostnames":  {},
 	// Planning a site is laid over passes: the coordinator and the simulator run
 	// the same functions, so it may know of neither.
-	"scheduler/site": {"scheduler", "scheduler/policies", "scheduler/cells", "scheduler/rules", "scheduler/deadline"},
+	"scheduler/site": {"scheduler", "scheduler/elastic", "scheduler/policies", "scheduler/cells", "scheduler/rules", "scheduler/deadline"},
 	// What passes stand on is laid over each other in this order, and knows of no pass.
 	"scheduler/say":      {},
 	"scheduler/fair":     {},
@@ -75,7 +75,8 @@ var rooms = map[string][]string{
 		"scheduler/company", "scheduler/fleet", "scheduler/fragment", "scheduler/policies/mirror", "scheduler/policies/order", "scheduler/policies/scene", "scheduler/rules",
 	},
 	// So do both with what running jobs hold.
-	"scheduler/resize": {},
+	"scheduler/resize":  {},
+	"scheduler/elastic": {},
 	// What is true of a simulation, how jobs slow each other down, and what no schedule can
 	// beat: they know of no run, as readers of traces do not.
 	"scheduler/sim/workload": {},

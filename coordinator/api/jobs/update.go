@@ -151,7 +151,7 @@ func change(spec *cluster.Spec, req *apiv1.UpdateJobRequest) error {
 		spec.Nodes = int(min(req.GetNodes(), cluster.MaxNodes+1))
 	}
 	if req.Gpus != nil {
-		spec.GPUs = int(min(req.GetGpus(), cluster.MaxGPUsPerJob+1))
+		spec.GPUs, spec.GPURange = int(min(req.GetGpus(), cluster.MaxGPUsPerJob+1)), cluster.GPURange{}
 	}
 	switch {
 	case req.BeginNow:

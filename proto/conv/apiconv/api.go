@@ -36,6 +36,8 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 		return nil, cluster.Errorf(cluster.CodeInvalid, "gpus: %d is outside 0 to %d on each node; --nodes asks for several", m.GetGpus(), cluster.MaxGPUsPerJob)
 	}
 	s.GPUs = int(m.GetGpus())
+	// One more than there can be is refused in words, as all that is larger.
+	s.GPURange = cluster.GPURange{Min: int(min(m.GetLeastGpus(), cluster.MaxGPUsPerJob+1)), Max: int(min(m.GetMostGpus(), cluster.MaxGPUsPerJob+1))}
 	var err error
 	if s.Duration, err = duration("expect", m.GetExpected()); err != nil {
 		return nil, err
@@ -135,6 +137,7 @@ func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 		Warning: warningToAPI(s.Warning), Truncate: s.Truncate, Container: containerToAPI(&s.Container),
 		Where:    whereToAPI(s.Where),
 		MailType: s.Mail.Events.String(), MailUser: s.Mail.To, IdleOk: ToDuration(s.IdleOK), NoResize: s.NoResize,
+		LeastGpus: uint32(max(0, s.GPURange.Min)), MostGpus: uint32(max(0, s.GPURange.Max)),
 		Account: s.Account, Qos: s.QOS, Nice: s.Nice,
 		Array: arrayToAPI(s.Array),
 	}

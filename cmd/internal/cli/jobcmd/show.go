@@ -202,7 +202,8 @@ func specKeys(j *apiv1.Job) []string {
 			asked = append(asked, fmt.Sprintf(format, args...))
 		}
 	}
-	add(s.GetGpus() > 0, "%s", console.Plural(int(s.GetGpus()), "GPU", "GPUs"))
+	add(s.GetGpus() > 0 && s.GetMostGpus() == 0, "%s", console.Plural(int(s.GetGpus()), "GPU", "GPUs"))
+	add(s.GetMostGpus() > 0, "%d to %d GPUs", s.GetLeastGpus(), s.GetMostGpus())
 	add(s.GetOrCpu(), "or none, on its cores")
 	add(s.GetExclusive(), "exclusive")
 	add(s.GetGpuType() != "", "type %s", s.GetGpuType())

@@ -241,8 +241,18 @@ func setCPUs(r *Request, v string) error {
 
 func gpuFields() []Field {
 	return []Field{
-		{"gpus", "G", kindAmount, "`NUMBER` of GPUs on each of its nodes, 1 to 16", func(r *Request, v string) (err error) {
-			r.Gpus = true
+		{"gpus", "G", kindAmount, "`NUMBER` of GPUs on each of its nodes, 1 to 16, or a range such as 1-8: as many as are free", func(r *Request, v string) (err error) {
+			r.Gpus, r.Spec.GPURange = true, cluster.GPURange{}
+			if least, most, ranged := strings.Cut(v, "-"); ranged && least != "" {
+				r.Spec.GPURange.Min, err = units.ParseGPUs(least)
+				if err == nil {
+					r.Spec.GPURange.Max, err = units.ParseGPUs(most)
+				}
+				if r.Spec.GPUs = r.Spec.GPURange.Min; err != nil || r.Spec.GPURange.Max <= r.Spec.GPUs {
+					return fmt.Errorf("range of GPUs %s: want two numbers from %d to %d, the smaller one first, such as 1-8", console.ShortQuote(v), units.MinGPUs, units.MaxGPUs)
+				}
+				return nil
+			}
 			if r.Spec.GPUs, err = units.ParseGPUs(v); err != nil {
 				return fmt.Errorf("%w; leave it out for a job without GPUs", err)
 			}

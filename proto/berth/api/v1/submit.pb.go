@@ -213,6 +213,9 @@ type JobSpec struct {
 	IdleOk *durationpb.Duration `protobuf:"bytes,44,opt,name=idle_ok,json=idleOk,proto3" json:"idle_ok,omitempty"`
 	// Its shares of GPUs are never cut to what it uses.
 	NoResize bool `protobuf:"varint,51,opt,name=no_resize,json=noResize,proto3" json:"no_resize,omitempty"`
+	// Of an elastic job between how many GPUs it runs; 0 and 0 is as many as gpus.
+	LeastGpus uint32 `protobuf:"varint,52,opt,name=least_gpus,json=leastGpus,proto3" json:"least_gpus,omitempty"`
+	MostGpus  uint32 `protobuf:"varint,53,opt,name=most_gpus,json=mostGpus,proto3" json:"most_gpus,omitempty"`
 	// Who is charged, "" is the user's default account; and the quality of
 	// service, "" is the account's default.
 	Account string `protobuf:"bytes,45,opt,name=account,proto3" json:"account,omitempty"`
@@ -570,6 +573,20 @@ func (x *JobSpec) GetNoResize() bool {
 		return x.NoResize
 	}
 	return false
+}
+
+func (x *JobSpec) GetLeastGpus() uint32 {
+	if x != nil {
+		return x.LeastGpus
+	}
+	return 0
+}
+
+func (x *JobSpec) GetMostGpus() uint32 {
+	if x != nil {
+		return x.MostGpus
+	}
+	return 0
 }
 
 func (x *JobSpec) GetAccount() string {
@@ -975,7 +992,7 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"\x12SubmitJobsResponse\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\x90\r\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xcc\r\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -1025,7 +1042,10 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"\tmail_type\x18* \x01(\tR\bmailType\x12\x1b\n" +
 	"\tmail_user\x18+ \x01(\tR\bmailUser\x122\n" +
 	"\aidle_ok\x18, \x01(\v2\x19.google.protobuf.DurationR\x06idleOk\x12\x1b\n" +
-	"\tno_resize\x183 \x01(\bR\bnoResize\x12\x18\n" +
+	"\tno_resize\x183 \x01(\bR\bnoResize\x12\x1d\n" +
+	"\n" +
+	"least_gpus\x184 \x01(\rR\tleastGpus\x12\x1b\n" +
+	"\tmost_gpus\x185 \x01(\rR\bmostGpus\x12\x18\n" +
 	"\aaccount\x18- \x01(\tR\aaccount\x12\x10\n" +
 	"\x03qos\x18. \x01(\tR\x03qos\x12\x12\n" +
 	"\x04nice\x18/ \x01(\x11R\x04nice\x12\x14\n" +

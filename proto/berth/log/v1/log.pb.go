@@ -4589,7 +4589,10 @@ type Spec struct {
 	Host  *HostTerms `protobuf:"bytes,61,opt,name=host,proto3" json:"host,omitempty"`
 	Where *Where     `protobuf:"bytes,50,opt,name=where,proto3" json:"where,omitempty"`
 	// Its shares of GPUs are never cut to what it uses.
-	NoResize      bool `protobuf:"varint,51,opt,name=no_resize,json=noResize,proto3" json:"no_resize,omitempty"`
+	NoResize bool `protobuf:"varint,51,opt,name=no_resize,json=noResize,proto3" json:"no_resize,omitempty"`
+	// Of an elastic job between how many GPUs it runs; 0 and 0 is as many as gpus.
+	LeastGpus     uint32 `protobuf:"varint,52,opt,name=least_gpus,json=leastGpus,proto3" json:"least_gpus,omitempty"`
+	MostGpus      uint32 `protobuf:"varint,53,opt,name=most_gpus,json=mostGpus,proto3" json:"most_gpus,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4986,6 +4989,20 @@ func (x *Spec) GetNoResize() bool {
 		return x.NoResize
 	}
 	return false
+}
+
+func (x *Spec) GetLeastGpus() uint32 {
+	if x != nil {
+		return x.LeastGpus
+	}
+	return 0
+}
+
+func (x *Spec) GetMostGpus() uint32 {
+	if x != nil {
+		return x.MostGpus
+	}
+	return 0
 }
 
 // Array is the task numbers of a job that runs once for each.
@@ -10367,7 +10384,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05Owner\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xaa\f\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xe6\f\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -10426,7 +10443,10 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05array\x18< \x01(\v2\x13.berth.log.v1.ArrayR\x05array\x12+\n" +
 	"\x04host\x18= \x01(\v2\x17.berth.log.v1.HostTermsR\x04host\x12)\n" +
 	"\x05where\x182 \x01(\v2\x13.berth.log.v1.WhereR\x05where\x12\x1b\n" +
-	"\tno_resize\x183 \x01(\bR\bnoResize\"7\n" +
+	"\tno_resize\x183 \x01(\bR\bnoResize\x12\x1d\n" +
+	"\n" +
+	"least_gpus\x184 \x01(\rR\tleastGpus\x12\x1b\n" +
+	"\tmost_gpus\x185 \x01(\rR\bmostGpus\"7\n" +
 	"\x05Array\x12\x12\n" +
 	"\x04runs\x18\x01 \x03(\rR\x04runs\x12\x1a\n" +
 	"\bthrottle\x18\x02 \x01(\rR\bthrottle\"\x8b\x01\n" +

@@ -1,0 +1,215 @@
+package elastic_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/cluster/draws"
+	"github.com/berth-scheduler/berth/scheduler/elastic"
+)
+
+var _ = draws.Fixed()
+
+const now = cluster.Time(1e15)
+
+// world is nodes with idle GPUs, as many on each as idle says, of four that it has.
+func world(idle ...int) *dispatch.Snapshot {
+	s := &dispatch.Snapshot{Now: now, Ledger: dispatch.NewLedger(nil)}
+	for i, free := range idle {
+		n := &cluster.Node{ID: cluster.NodeID(fmt.Sprint("n", i)), State: cluster.NodeReady, CPUMilli: 1e6, MemMiB: 1e6}
+		for k := range 4 {
+			n.GPUs = append(n.GPUs, cluster.GPU{ID: cluster.GPUID(fmt.Sprint("n", i, "-g", k)), Type: "T4", MemMiB: 16_000, SellableMiB: 15_000, MaxShares: 4, CapMode: "sim"})
+		}
+		s.Nodes = append(s.Nodes, n)
+		s.Ledger.SetNode(n)
+		for k := free; k < 4; k++ {
+			s.Ledger.Take(&cluster.Berth{Node: n.ID, GPUs: []cluster.GPUShare{{GPU: n.GPUs[k].ID, Share: cluster.Share{MemMiB: 15_000, Milli: 1000, Exclusive: true}}}})
+		}
+	}
+	return s
+}
+
+// waits adds a job that wants least GPUs, or up to most where that is more.
+func waits(s *dispatch.Snapshot, least, most int, since time.Duration) *cluster.Job {
+	j := &cluster.Job{ID: cluster.JobID(len(s.Waiting) + len(s.Running) + 1), State: cluster.JobPending, Eligible: now.Add(-since),
+		Spec: &cluster.Spec{GPUs: least}, Estimates: []cluster.Estimate{{GPUType: "T4", Duration: time.Hour, CPUMilli: 2000, HostMemMiB: 4000}}}
+	if most > least {
+		j.Spec.GPURange = cluster.GPURange{Min: least, Max: most}
+	}
+	s.Waiting = append(s.Waiting, j)
+	return j
+}
+
+// runs adds a job of 1 to 4 GPUs that has n of a node's taken ones.
+func runs(s *dispatch.Snapshot, node cluster.NodeID, n int, since time.Duration) *cluster.Job {
+	j := &cluster.Job{ID: cluster.JobID(len(s.Waiting) + len(s.Running) + 1), State: cluster.JobRunning,
+		Spec: &cluster.Spec{GPUs: n, GPURange: cluster.GPURange{Min: 1, Max: 4}, Checkpoint: cluster.Checkpoint{Signal: "USR1", Grace: time.Minute}}}
+	j.Attempts = []cluster.Attempt{{No: 1, State: cluster.JobRunning, Started: now.Add(-since), Berth: cluster.Berth{Node: node}, Estimate: cluster.Estimate{GPUType: "T4"}}}
+	s.Running = append(s.Running, j)
+	return j
+}
+
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	type want struct{ least, most, gets int }
+	for name, tc := range map[string]struct {
+		idle []int
+		jobs []want
+	}{
+		"all that is idle":             {[]int{4}, []want{{1, 8, 4}}},
+		"no more than it can use":      {[]int{4}, []want{{1, 3, 3}}},
+		"the node with most":           {[]int{1, 3, 2}, []want{{1, 8, 3}}},
+		"two are made equal":           {[]int{4}, []want{{1, 4, 2}, {1, 4, 2}}},
+		"each a node of its own":       {[]int{4, 4}, []want{{1, 4, 4}, {1, 4, 4}}},
+		"what others wait for is kept": {[]int{4}, []want{{1, 4, 2}, {2, 0, 2}}},
+		"all wait for more than there": {[]int{4}, []want{{1, 4, 1}, {4, 0, 4}}},
+		"nothing is idle":              {[]int{0}, []want{{1, 4, 1}}},
+		"more than is idle at least":   {[]int{1, 1}, []want{{2, 4, 2}}},
+		"fixed jobs stay as they are":  {[]int{4}, []want{{2, 0, 2}}},
+		"who has less gains more":      {[]int{4, 3}, []want{{3, 4, 4}, {1, 4, 3}}},
+	} {
+		s := world(tc.idle...)
+		for _, w := range tc.jobs {
+			waits(s, w.least, w.most, time.Hour)
+		}
+		got := elastic.Sizes(s)
+		for i, w := range tc.jobs {
+			n := got[s.Waiting[i].ID]
+			if n == 0 {
+				n = w.least
+			}
+			if n != w.gets {
+				t.Errorf("%s: job %d gets %d GPUs, want %d", name, i+1, n, w.gets)
+			}
+		}
+	}
+}
+
+// TestSizesFit: nobody gets more or less than it can run with, all that grow fit on
+// nodes at once with those that do not, and what others wait for is left.
+func TestSizesFit(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		idle := rapid.SliceOfN(rapid.IntRange(0, 4), 1, 5).Draw(t, "idle")
+		s := world(idle...)
+		total := 0
+		for _, n := range idle {
+			total += n
+		}
+		for range rapid.IntRange(1, 6).Draw(t, "jobs") {
+			least := rapid.IntRange(1, 3).Draw(t, "least")
+			waits(s, least, least+rapid.IntRange(0, 4).Draw(t, "more"), time.Duration(rapid.IntRange(0, 9).Draw(t, "since"))*time.Minute)
+		}
+		got, sum := elastic.Sizes(s), 0
+		for _, j := range s.Waiting {
+			n, ok := got[j.ID]
+			if !ok {
+				n = j.Spec.GPUs
+			} else if n <= j.Spec.GPURange.Min || n > j.Spec.GPURange.Max || !j.Spec.Takes(n) {
+				t.Errorf("job %d of %+v gets %d", j.ID, j.Spec.GPURange, n)
+			}
+			sum += n
+		}
+		if len(got) > 0 && sum > total {
+			t.Errorf("%v: %d GPUs for all who wait, %d are idle", got, sum, total)
+		}
+		sized := elastic.Sized(s, got)
+		for i, j := range sized.Waiting {
+			was := s.Waiting[i]
+			n, ok := got[j.ID]
+			if !ok {
+				if j != was {
+					t.Errorf("job %d is another", j.ID)
+				}
+				continue
+			}
+			e := j.Estimates[0]
+			if want := 2000 * int64(n) / int64(was.Spec.GPUs); j.Spec.GPUs != n || was.Spec.GPUs != was.Spec.GPURange.Min || e.CPUMilli != want || e.Duration >= time.Hour {
+				t.Errorf("job %d with %d GPUs: %+v, want %d thousandths of cores and less than an hour", j.ID, j.Spec.GPUs, e, want)
+			}
+		}
+	})
+}
+
+// TestLess ends, and lowers only those that did not start.
+func TestLess(t *testing.T) {
+	t.Parallel()
+	s := world(4, 4)
+	a, b := waits(s, 1, 4, 0), waits(s, 1, 4, 0)
+	sizes := map[cluster.JobID]int{a.ID: 4, b.ID: 4}
+	plan := &dispatch.Plan{Starts: []dispatch.Start{{Job: a.ID}}}
+	for _, want := range []int{2, 0} {
+		if !elastic.Less(s, sizes, plan) || sizes[a.ID] != 4 || sizes[b.ID] != want {
+			t.Errorf("sizes %v, want %d of job %d", sizes, want, b.ID)
+		}
+	}
+	if elastic.Less(s, sizes, plan) {
+		t.Error("all of them start, and one was lowered")
+	}
+}
+
+func TestSpeedup(t *testing.T) {
+	t.Parallel()
+	if elastic.Speedup(1) != 1 {
+		t.Errorf("one GPU is %g times one", elastic.Speedup(1))
+	}
+	gain := math.Inf(1)
+	for n := 1; n < 64; n++ {
+		more := elastic.Speedup(n+1) - elastic.Speedup(n)
+		if more <= 0 || more > gain || elastic.Speedup(n) > float64(n) {
+			t.Errorf("the GPU after %d gains %g, the one before %g", n, more, gain)
+		}
+		gain = more
+	}
+}
+
+func TestRestarts(t *testing.T) {
+	t.Parallel()
+	const long, short = elastic.Every, elastic.Every - time.Second
+	for name, tc := range map[string]struct {
+		idle        int
+		make        func(s *dispatch.Snapshot)
+		grows, for_ bool
+	}{
+		"more are idle":                  {2, func(s *dispatch.Snapshot) { runs(s, "n0", 2, long) }, true, false},
+		"it began a moment ago":          {2, func(s *dispatch.Snapshot) { runs(s, "n0", 2, short) }, false, false},
+		"it has all that it can use":     {2, func(s *dispatch.Snapshot) { runs(s, "n0", 4, long) }, false, false},
+		"nothing is idle":                {0, func(s *dispatch.Snapshot) { runs(s, "n0", 2, long) }, false, false},
+		"of fixed size":                  {2, func(s *dispatch.Snapshot) { runs(s, "n0", 2, long).Spec.GPURange = cluster.GPURange{} }, false, false},
+		"it cannot save its state":       {2, func(s *dispatch.Snapshot) { runs(s, "n0", 2, long).Spec.Checkpoint = cluster.Checkpoint{} }, false, false},
+		"it is about to end":             {2, func(s *dispatch.Snapshot) { runs(s, "n0", 2, long).Live().Estimate.Duration = long + time.Minute }, false, false},
+		"hardly faster":                  {1, func(s *dispatch.Snapshot) { j := runs(s, "n0", 12, long); j.Spec.GPURange.Max = 16 }, false, false},
+		"somebody waits":                 {0, func(s *dispatch.Snapshot) { runs(s, "n0", 3, long); waits(s, 2, 2, time.Hour) }, false, true},
+		"somebody waits for more":        {0, func(s *dispatch.Snapshot) { runs(s, "n0", 3, long); waits(s, 3, 3, time.Hour) }, false, false},
+		"with what is idle it is enough": {1, func(s *dispatch.Snapshot) { runs(s, "n0", 3, long); waits(s, 3, 3, time.Hour) }, false, true},
+		"somebody came just now":         {0, func(s *dispatch.Snapshot) { runs(s, "n0", 3, long); waits(s, 1, 1, time.Second) }, false, false},
+		"for another type":               {0, func(s *dispatch.Snapshot) { runs(s, "n0", 3, long); waits(s, 1, 1, time.Hour).Spec.GPUType = "H100" }, false, false},
+		"on another node":                {0, func(s *dispatch.Snapshot) { runs(s, "n0", 3, long); waits(s, 1, 1, time.Hour).Spec.Node = "n9" }, false, false},
+		"in another partition":           {0, func(s *dispatch.Snapshot) { runs(s, "n0", 3, long); waits(s, 1, 1, time.Hour).Spec.Partition = "b" }, false, false},
+		"for cores alone":                {2, func(s *dispatch.Snapshot) { runs(s, "n0", 2, long); waits(s, 0, 0, time.Hour) }, true, false},
+		"several that could":             {0, func(s *dispatch.Snapshot) { runs(s, "n0", 2, long); runs(s, "n0", 2, long); waits(s, 1, 1, time.Hour) }, false, true},
+	} {
+		s := world(tc.idle)
+		tc.make(s)
+		got := elastic.Restarts(s, s.Ledger.Clone(), &dispatch.Plan{})
+		if n := len(got); n != map[bool]int{true: 1}[tc.grows || tc.for_] || n == 1 && (got[0].For != 0) != tc.for_ {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if len(got) == 1 { // who goes already is not asked again
+			if again := elastic.Restarts(s, s.Ledger.Clone(), &dispatch.Plan{Preempt: got}); len(again) > 0 && again[0].Job == got[0].Job {
+				t.Errorf("%s: it was asked already", name)
+			}
+		}
+		for _, w := range s.Waiting { // who starts needs no room
+			if got := elastic.Restarts(s, s.Ledger.Clone(), &dispatch.Plan{Starts: []dispatch.Start{{Job: w.ID, Berth: cluster.Berth{Node: "n0"}}}}); len(got) > 0 && got[0].For != 0 {
+				t.Errorf("%s: room for job %d, which starts", name, w.ID)
+			}
+		}
+	}
+}
