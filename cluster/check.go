@@ -221,7 +221,7 @@ func (s *Spec) checkConflicts() error {
 func (s *Spec) checkElastic() error {
 	r := s.GPURange
 	switch {
-	case !s.Elastic():
+	case r == GPURange{}:
 		return nil
 	case r.Min < 1 || r.Max > MaxGPUsPerJob || r.Min >= r.Max:
 		return Errorf(CodeInvalid, "gpus: %d-%d is no range; want two numbers from 1 to %d, the smaller one first", r.Min, r.Max, MaxGPUsPerJob)

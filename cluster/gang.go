@@ -225,7 +225,7 @@ type GPURange struct{ Min, Max int }
 
 // Elastic reports whether the job may run with more or fewer GPUs. Spec.GPUs is what
 // it has while it runs, and the least that it can do with while it waits.
-func (s *Spec) Elastic() bool { return s.GPURange != GPURange{} }
+func (s *Spec) Elastic() bool { return 0 < s.GPURange.Min && s.GPURange.Min < s.GPURange.Max }
 
 // Takes reports whether the job can run with n GPUs on each of its nodes.
 func (s *Spec) Takes(n int) bool {

@@ -98,7 +98,7 @@ func specFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		return nil, errors.New("spec is missing")
 	case m.Gpus > apiconv.MaxStored:
 		return nil, fmt.Errorf("spec with %d GPUs", m.Gpus)
-	case m.LeastGpus > apiconv.MaxStored || m.MostGpus > apiconv.MaxStored || (m.LeastGpus == 0) != (m.MostGpus == 0):
+	case m.LeastGpus > apiconv.MaxStored || m.MostGpus > apiconv.MaxStored:
 		return nil, fmt.Errorf("spec with %d to %d GPUs", m.LeastGpus, m.MostGpus)
 	case m.Nodes > apiconv.MaxStored || m.Tasks > apiconv.MaxStored:
 		return nil, fmt.Errorf("spec with %d nodes and %d tasks on each", m.Nodes, m.Tasks)
