@@ -94,6 +94,9 @@ func ownEnd(j *cluster.Job, a *cluster.Attempt, q Quantile, now int64, pol *Poli
 		}
 	}
 	if end > now {
+		if q == Tail { // nor before the middle, which may be over and put off
+			end = max(end, ownEnd(j, a, Middle, now, pol))
+		}
 		return end
 	}
 	more := max(1_000_000, (now-began)/4*int64(1+q))

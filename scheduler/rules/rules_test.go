@@ -28,7 +28,7 @@ func TestWhenAttemptsEnd(t *testing.T) {
 		{"by its limit alone", 0, 0, 2 * h, 30 * m, 0, 90 * m, 90 * m, 90 * m, 90 * m},
 		{"half as sure", h, 0, 0, 0, 500, h, h, h, 2*h + 15*m},
 		{"a quarter of its age again", h, 0, 0, 2 * h, 1000, 30 * m, 30 * m, 30 * m, h},
-		{"a second at least", time.Second, 0, 0, time.Second, 1000, time.Second, time.Second, time.Second, time.Second / 2},
+		{"a second at least", time.Second, 0, 0, time.Second, 1000, time.Second, time.Second, time.Second, time.Second},
 		{"but not beyond its limit", h, 0, 2*h + 10*m, 2 * h, 1000, 10 * m, 10 * m, 10 * m, 10 * m},
 	} {
 		t.Run(c.name, func(t *testing.T) {
