@@ -1,0 +1,538 @@
+package rules_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/cluster/draws"
+	"github.com/berth-scheduler/berth/scheduler/rules"
+	"github.com/berth-scheduler/berth/scheduler/schedtest"
+)
+
+var _ = draws.Fixed()
+
+func hostList(t interface{ Fatal(...any) }, text string) (l cluster.HostList) {
+	if text == "" {
+		return l
+	}
+	l, err := cluster.ParseHostList(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func featuresOf(t interface{ Fatal(...any) }, text string) cluster.Features {
+	x, err := cluster.ParseFeatures(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// drawFleet draws a few nodes of two types of card, some of which sell less, cannot
+// be shared or sell nothing.
+func drawFleet(t *rapid.T, most int) (nodes []*cluster.Node) {
+	for i := range rapid.IntRange(1, most).Draw(t, "nodes") {
+		n := schedtest.Node(cluster.NodeID(fmt.Sprintf("n%d", i)), rapid.IntRange(0, 4).Draw(t, "cards"), "A",
+			schedtest.Host(rapid.Int64Range(1, 9).Draw(t, "cores"), rapid.Int64Range(1, 9).Draw(t, "memory")))
+		for k := range n.GPUs {
+			g := &n.GPUs[k]
+			g.Type = rapid.SampledFrom([]string{"A", "A", "B"}).Draw(t, "type")
+			g.SellableMiB = rapid.SampledFrom([]int64{100, 100, 60, 0}).Draw(t, "sells")
+			g.CapMode = rapid.SampledFrom([]string{"sim", "sim", "none"}).Draw(t, "cap")
+			g.MaxShares = rapid.IntRange(1, 3).Draw(t, "shares")
+		}
+		if rapid.IntRange(0, 5).Draw(t, "drained") == 0 {
+			schedtest.Drained(n)
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes
+}
+
+func drawEstimates(t *rapid.T) (es []cluster.Estimate) {
+	for _, gpuType := range []string{"A", "B"} {
+		if rapid.IntRange(0, 3).Draw(t, "known") == 0 {
+			continue
+		}
+		e := cluster.Estimate{
+			GPUType: gpuType, GPUMemMiB: rapid.Int64Range(0, 120).Draw(t, "peak"), Milli: rapid.Int64Range(0, 1100).Draw(t, "compute"),
+			ConfidenceMilli: rapid.SampledFrom([]int64{0, 299, 300, 900}).Draw(t, "confidence"), PowerW: rapid.Int64Range(0, 300).Draw(t, "watts"),
+			Duration: time.Duration(rapid.IntRange(0, 3).Draw(t, "hours")) * time.Hour,
+		}
+		e.GPUMemP95MiB = e.GPUMemMiB + rapid.Int64Range(0, 30).Draw(t, "spread")
+		es = append(es, e)
+	}
+	return es
+}
+
+func drawAsking(t *rapid.T) *cluster.Job {
+	j := schedtest.Job(1)
+	s := j.Spec
+	s.GPUs = rapid.IntRange(0, 3).Draw(t, "GPUs")
+	s.CPUMilli, s.MemMiB = rapid.Int64Range(1, 10).Draw(t, "asks cores"), rapid.Int64Range(1, 10).Draw(t, "asks memory")
+	s.GPUType = rapid.SampledFrom([]string{"", "", "A", "B"}).Draw(t, "asks type")
+	s.GPUMemMiB = rapid.SampledFrom([]int64{0, 0, 1, 60, 61, 100, 101}).Draw(t, "declares")
+	s.GPUMilli = rapid.SampledFrom([]int64{0, 0, 400, 1000}).Draw(t, "declares compute")
+	s.Exclusive = rapid.IntRange(0, 7).Draw(t, "alone") == 0
+	s.Nodes = rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "gang")
+	s.MaxPowerW = rapid.SampledFrom([]int64{0, 0, 200, 500}).Draw(t, "most power")
+	s.MaxCostMilli = rapid.SampledFrom([]int64{0, 0, 2000, 6000}).Draw(t, "most cost")
+	j.MinGPUMemMiB = rapid.SampledFrom([]int64{0, 0, 0, 80, 130}).Draw(t, "proved too little")
+	j.NeedWhole = rapid.IntRange(0, 9).Draw(t, "needs whole") == 0
+	j.Estimates = drawEstimates(t)
+	return j
+}
+
+func drawChoice(t *rapid.T) rules.Policy {
+	pol := rules.Default()
+	pol.Mode = rapid.SampledFrom([]rules.Mode{rules.ModeFFD, rules.ModeFFD, rules.ModeFFD, rules.ModeSlot}).Draw(t, "mode")
+	pol.MaxShares = rapid.SampledFrom([]int{1, 3, 3}).Draw(t, "most shares")
+	if rapid.Bool().Draw(t, "priced") {
+		pol.Prices = &rules.Prices{PerHourMilli: map[string]int64{"A": 2000}}
+	}
+	return pol
+}
+
+// shareByWords is what ShareOn's comment says, clause by clause.
+func shareByWords(j *cluster.Job, g *cluster.GPU, pol *rules.Policy) (share cluster.Share, can bool) {
+	var e cluster.Estimate
+	known := false
+	for _, x := range j.Estimates {
+		if x.GPUType == g.Type {
+			e, known = x, true
+		}
+	}
+	confident := known && e.ConfidenceMilli >= pol.MinConfidenceMilli
+	declared := j.Spec.GPUMemMiB > 0
+	switch {
+	case g.SellableMiB <= 0,
+		j.Spec.GPUType != "" && j.Spec.GPUType != g.Type,
+		declared && j.Spec.GPUMemMiB > g.SellableMiB,
+		!declared && confident && e.GPUMemMiB > g.SellableMiB:
+		return share, false
+	}
+	memory := j.Spec.GPUMemMiB
+	if !declared {
+		memory = e.GPUMemP95MiB
+	}
+	if memory < j.MinGPUMemMiB {
+		memory = j.MinGPUMemMiB
+	}
+	if memory == 0 {
+		memory = 1
+	}
+	compute := j.Spec.GPUMilli
+	if compute == 0 {
+		compute = e.Milli
+	}
+	if compute == 0 || compute > 1000 {
+		compute = 1000
+	}
+	alone := pol.Mode == rules.ModeSlot || pol.MaxShares < 2 || // nobody shares at this site
+		j.Spec.Exclusive || j.NeedWhole || memory >= g.SellableMiB || // it asks to, or needs all that is sold
+		g.CapMode == "none" || g.MaxShares < 2 || // the card cannot be capped, or holds one
+		!declared && j.Spec.GPUs > 1 || !declared && !confident
+	share = cluster.Share{MemMiB: memory, Milli: compute}
+	if alone {
+		share = cluster.Share{MemMiB: g.SellableMiB, Milli: 1000, Exclusive: true}
+	}
+	cards := int64(j.Spec.NodeCount())
+	if j.Spec.GPUs > 0 {
+		cards *= int64(j.Spec.GPUs)
+	}
+	if w := j.Spec.MaxPowerW; w > 0 && e.PowerW*cards > w {
+		return share, false
+	}
+	hours := int64(1) // AssumedDuration
+	if h := int64(e.Duration / time.Hour); h > 0 {
+		hours = h
+	}
+	if pol.Prices != nil && j.Spec.MaxCostMilli > 0 {
+		part := max(share.Milli, share.MemMiB*1000/g.SellableMiB)
+		if pol.Prices.PerHourMilli[g.Type]*hours*cards*part/1000 > j.Spec.MaxCostMilli {
+			return share, false
+		}
+	}
+	return share, true
+}
+
+// TestShareAsWritten: what a job takes of a card, or that it cannot, as the comment of
+// ShareOn says.
+func TestShareAsWritten(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		pol, j := drawChoice(t), drawAsking(t)
+		for _, n := range drawFleet(t, 2) {
+			for k := range n.GPUs {
+				g := &n.GPUs[k]
+				got, _, why := rules.ShareOn(j, g, pol)
+				want, can := shareByWords(j, g, &pol)
+				if can != (why.Code == "") || can && got != want {
+					t.Fatalf("%+v (%v), want %+v (%t)\n%+v\n%+v\n%+v", got, why, want, can, g, j.Spec, j.Estimates)
+				}
+				if why.Code != "" && why.Detail == "" {
+					t.Fatalf("no words for %s", why.Code)
+				}
+			}
+		}
+	})
+}
+
+// everFits tries each set of nodes that is as large as the job needs, on each kind of
+// card, were all empty.
+func everFits(nodes []*cluster.Node, j *cluster.Job, pol *rules.Policy) bool {
+	type kind struct {
+		gpuType string
+		sells   int64
+		shared  bool
+	}
+	kinds := map[kind]bool{{}: true}
+	if j.Spec.GPUs > 0 {
+		kinds = map[kind]bool{}
+	}
+	for _, n := range nodes {
+		for _, g := range n.GPUs {
+			if j.Spec.GPUs > 0 {
+				kinds[kind{g.Type, g.SellableMiB, g.Shareable()}] = true
+			}
+		}
+	}
+	holds := func(n *cluster.Node, of kind) bool {
+		cards := 0
+		for k := range n.GPUs {
+			g := &n.GPUs[k]
+			if _, _, why := rules.ShareOn(j, g, *pol); why.Code == "" && of == (kind{g.Type, g.SellableMiB, g.Shareable()}) {
+				cards++
+			}
+		}
+		return j.Spec.Refuses(n) == "" && cards >= j.Spec.GPUs && n.CPUMilli >= j.Spec.CPUMilli && n.MemMiB >= j.Spec.MemMiB
+	}
+	for of := range kinds {
+		for set := range 1 << len(nodes) {
+			size, all, named := 0, true, 0
+			for i, n := range nodes {
+				if set>>i&1 == 0 {
+					continue
+				}
+				size++
+				all = all && holds(n, of)
+				if j.Spec.Where.Named() && j.Spec.Where.Nodes.Holds(n.ID) {
+					named++
+				}
+			}
+			if all && size == j.Spec.NodeCount() && (!j.Spec.Where.Named() || named == j.Spec.Where.Nodes.Len()) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// TestNeverFitsAsTried: a job is refused exactly when no set of empty nodes could run
+// it. Drained nodes count.
+func TestNeverFitsAsTried(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		pol, nodes, j := drawChoice(t), drawFleet(t, 7), drawAsking(t)
+		for _, n := range nodes {
+			if rapid.Bool().Draw(t, "has ib") {
+				n.Features = []string{"ib"}
+			}
+		}
+		switch rapid.IntRange(0, 5).Draw(t, "where") {
+		case 0:
+			j.Spec.Where = &cluster.Where{Nodes: hostList(t, "n0")}
+		case 1:
+			j.Spec.Where = &cluster.Where{Exclude: hostList(t, "n[0-2]"), Features: featuresOf(t, "ib")}
+		case 2:
+			j.Spec.Where = &cluster.Where{Nodes: hostList(t, "n[0-1]")}
+			j.Spec.Nodes = max(2, j.Spec.Nodes)
+		}
+		err, want := rules.NeverFits(nodes, j, pol), everFits(nodes, j, &pol)
+		if (err == nil) != want {
+			t.Fatalf("refused with %v; some set of nodes could run it: %t\n%+v", err, want, j.Spec)
+		}
+		if err != nil && err.Code != cluster.CodeInvalid {
+			t.Fatalf("code %v", err.Code)
+		}
+	})
+}
+
+// TestBestPartsAsChosen: of all sets of as many nodes as a job needs, the best: those
+// that it names first, then those that never held it up, then by order and number.
+func TestBestPartsAsChosen(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		j := schedtest.Job(1, schedtest.Nodes(rapid.IntRange(1, 4).Draw(t, "needs")))
+		if rapid.Bool().Draw(t, "names some") {
+			j.Spec.Where = &cluster.Where{Nodes: hostList(t, "n[1-2]")}
+		}
+		var parts []rules.Part
+		type key [4]int64
+		var keys []key
+		for host := range int32(rapid.IntRange(0, 6).Draw(t, "offers")) {
+			id := cluster.NodeID(fmt.Sprintf("n%d", host))
+			late := rapid.IntRange(0, 2).Draw(t, "late") == 0
+			p := rules.NewPart(j, id, rules.Part{Host: host, Order: rapid.Int64Range(0, 2).Draw(t, "order")})
+			p.Late = late
+			k := key{1, 0, p.Order, int64(host)}
+			if j.Spec.Where != nil && (host == 1 || host == 2) {
+				k[0] = 0
+			}
+			if late {
+				k[1] = 1
+			}
+			parts, keys = append(parts, p), append(keys, k)
+		}
+		slices.SortFunc(keys, func(a, b key) int { return slices.Compare(a[:], b[:]) })
+		n := j.Spec.NodeCount()
+		can := len(keys) >= n
+		if can && j.Spec.Where != nil {
+			can = n >= 2 && len(keys) > 2 // both that it names are there, first, and there is a place for each
+		}
+		for i := len(parts) - 1; i > 0; i-- {
+			k := rapid.IntRange(0, i).Draw(t, "shuffle")
+			parts[i], parts[k] = parts[k], parts[i]
+		}
+		best, ok := rules.BestParts(j, parts)
+		if ok != can {
+			t.Fatalf("%v: %t, want %t", keys, ok, can)
+		}
+		last := int64(0)
+		for i := range best {
+			if int64(best[i].Host) != keys[i][3] {
+				t.Fatalf("place %d: node %d, want %d", i, best[i].Host, keys[i][3])
+			}
+			last = max(last, keys[i][2])
+		}
+		if ok && (len(best) != n || rules.LastOrder(best) != last) {
+			t.Fatalf("%d parts, greatest order %d; want %d, %d", len(best), rules.LastOrder(best), n, last)
+		}
+	})
+}
+
+// TestBulkyAsTried: a job is too bulky for a kind of card when no open node that could
+// hold it keeps enough for the cards that then stay idle.
+func TestBulkyAsTried(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		nodes, j, pol := drawFleet(t, 4), drawAsking(t), rules.Default()
+		pol.KeepCPUMilli, pol.KeepMemMiB = rapid.Int64Range(0, 2).Draw(t, "cores kept"), rapid.Int64Range(0, 2).Draw(t, "memory kept")
+		j.Spec.GPUs = max(1, j.Spec.GPUs)
+		g := cluster.GPU{Type: "A", SellableMiB: 100, CapMode: "sim", MaxShares: 3}
+		want := true
+		for _, n := range nodes {
+			alike := 0
+			for _, o := range n.GPUs {
+				if o.Type == "A" && o.SellableMiB == 100 && o.CapMode == "sim" && o.MaxShares > 1 {
+					alike++
+				}
+			}
+			if n.Drain || alike < j.Spec.GPUs {
+				continue
+			}
+			spares := true
+			for _, r := range [][3]int64{{n.CPUMilli, j.Spec.CPUMilli, pol.KeepCPUMilli}, {n.MemMiB, j.Spec.MemMiB, pol.KeepMemMiB}} {
+				part := r[0] / int64(len(n.GPUs))
+				left, keep := r[0]-r[1], min(part, r[2])*int64(len(n.GPUs)-j.Spec.GPUs)
+				off := pol.KeepCPUMilli == 0 && pol.KeepMemMiB == 0
+				spares = spares && left >= 0 && (off || r[1] <= part*int64(j.Spec.GPUs) || left >= keep)
+			}
+			want = want && !spares
+		}
+		if got := rules.BulkyEver(nodes, &g, j, &pol); got != want {
+			t.Fatalf("too bulky: %t, want %t", got, want)
+		}
+	})
+}
+
+// TestWhoLeavesSmallCards: a job that ran out of memory leaves cards alone that sell
+// less than it then needs, and one that may outgrow a card, where another would do:
+// an open one that sells enough, on a node with enough of the kind, cores and memory.
+func TestWhoLeavesSmallCards(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		nodes, j, pol := drawFleet(t, 4), drawAsking(t), rules.Default()
+		j.Spec.GPUs, j.Spec.MaxPowerW, j.Spec.MaxCostMilli = max(1, j.Spec.GPUs), 0, 0
+		tightOn := func(g *cluster.GPU) bool {
+			for _, e := range j.Estimates {
+				if e.GPUType == g.Type && e.ConfidenceMilli >= 300 && j.Spec.GPUMemMiB == 0 && e.GPUMemP95MiB > g.SellableMiB {
+					return true
+				}
+			}
+			return false
+		}
+		roomy, untight := false, false
+		for pass := range 2 {
+			for _, n := range nodes {
+				for i := range n.GPUs {
+					g, alike := &n.GPUs[i], 0
+					for k := range n.GPUs {
+						if rules.Twins(g, &n.GPUs[k]) {
+							alike++
+						}
+					}
+					_, can := shareByWords(j, g, &pol)
+					if n.Drain || !can || alike < j.Spec.GPUs || n.CPUMilli < j.Spec.CPUMilli || n.MemMiB < j.Spec.MemMiB {
+						continue
+					}
+					enough := j.MinGPUMemMiB > 0 && g.SellableMiB >= j.MinGPUMemMiB
+					if pass == 0 {
+						roomy = roomy || enough
+						continue
+					}
+					untight = untight || !tightOn(g) && (!roomy || enough)
+				}
+			}
+		}
+		s := rules.SparingOf(rules.PlacesOf(nodes), j, &pol)
+		for _, n := range nodes {
+			for i := range n.GPUs {
+				g := &n.GPUs[i]
+				e, _ := cluster.EstimateFor(j.Estimates, g.Type)
+				nd := rules.NeedOn(j, g, &e, &pol)
+				if nd.Way == rules.WayNone {
+					continue
+				}
+				want := rules.VetoNone
+				switch {
+				case roomy && g.SellableMiB < j.MinGPUMemMiB:
+					want = rules.VetoObserved
+				case untight && tightOn(g):
+					want = rules.VetoTight
+				}
+				if got := s.Veto(g, &nd); got != want {
+					t.Fatalf("veto %d on a card that sells %d, want %d", got, g.SellableMiB, want)
+				}
+			}
+		}
+	})
+}
+
+// TestRateAsDefined: the type with the least of what an objective counts, of equals
+// the one that ends sooner and then the first; what nobody knows counts as the worst.
+func TestRateAsDefined(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		pol := rules.Default()
+		pol.Prices = &rules.Prices{PerHourMilli: map[string]int64{}}
+		j := schedtest.Job(1)
+		j.Spec.GPUs = 1
+		type measure struct{ us, work, joules, milli int64 }
+		var goals []rules.GoalOf
+		var by []measure
+		for i := range rapid.IntRange(1, 4).Draw(t, "types") {
+			gpuType := fmt.Sprint("T", i)
+			hours, watts, price := rapid.Int64Range(1, 4).Draw(t, "hours"), rapid.Int64Range(0, 3).Draw(t, "watts"), rapid.Int64Range(0, 3).Draw(t, "price")
+			pol.Prices.PerHourMilli[gpuType] = price * 1000
+			nd := rules.Need{Dur: hours * time.Hour.Microseconds(), Milli: 1000, Mem: 1, Way: rules.WayShare}
+			goals = append(goals, pol.Goal(j, gpuType, &cluster.Estimate{PowerW: watts}, &nd, 100))
+			by = append(by, measure{hours * time.Hour.Microseconds(), hours * time.Hour.Microseconds(), watts * hours * 3600, price * 1000 * hours})
+		}
+		worst := measure{}
+		for _, m := range by {
+			worst.joules, worst.milli = max(worst.joules, m.joules), max(worst.milli, m.milli)
+		}
+		least := measure{1 << 62, 1 << 62, 1 << 62, 1 << 62}
+		for i := range by {
+			m := &by[i]
+			if m.joules == 0 {
+				m.joules = worst.joules
+			}
+			if m.milli == 0 {
+				m.milli = worst.milli
+			}
+			least.us, least.joules, least.milli = min(least.us, m.us), min(least.joules, m.joules), min(least.milli, m.milli)
+		}
+		times := func(v, of int64) int64 {
+			if of == 0 {
+				return 0 // nobody knows any, or all is free
+			}
+			return v * 1000 / of
+		}
+		for o, score := range map[cluster.Objective]func(m measure) int64{
+			cluster.ObjectiveLatency:    func(m measure) int64 { return m.us },
+			cluster.ObjectiveThroughput: func(m measure) int64 { return m.work },
+			cluster.ObjectiveEnergy:     func(m measure) int64 { return m.joules },
+			cluster.ObjectiveCost:       func(m measure) int64 { return m.milli },
+			cluster.ObjectiveBalanced: func(m measure) int64 {
+				return times(m.us, least.us) + times(m.joules, least.joules) + times(m.milli, least.milli)
+			},
+		} {
+			want := 0
+			for i := range by {
+				if cmp.Or(cmp.Compare(score(by[i]), score(by[want])), cmp.Compare(by[i].us, by[want].us)) < 0 {
+					want = i
+				}
+			}
+			if got := rules.Rate(o, slices.Clone(goals)); got != want {
+				t.Fatalf("%s: type %d, want %d of %+v", o, got, want, by)
+			}
+		}
+	})
+}
+
+// TestLeastAnywhere: the least of GPUs that a job is charged for on any card that can
+// hold it, to the thousandth, rounded up.
+func TestLeastAnywhere(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		pol, nodes, j := drawChoice(t), drawFleet(t, 3), drawAsking(t)
+		want := int64(0)
+		for _, n := range nodes {
+			for k := range n.GPUs {
+				share, can := shareByWords(j, &n.GPUs[k], &pol)
+				if !can || j.Spec.GPUs == 0 {
+					continue
+				}
+				part := int64(1)
+				for part < 1000 && (part < share.Milli || part*n.GPUs[k].SellableMiB < min(share.MemMiB, n.GPUs[k].SellableMiB)*1000) {
+					part++
+				}
+				if part *= int64(j.Spec.GPUs * j.Spec.NodeCount()); want == 0 || part < want {
+					want = part
+				}
+			}
+		}
+		if got := rules.LeastMilli(nodes, j, pol); got != want {
+			t.Fatalf("%d thousandths, want %d", got, want)
+		}
+		j.Spec.OrCPU = true
+		if got := rules.LeastMilli(nodes, j, pol); got != 0 {
+			t.Fatalf("%d thousandths of a job that may do without", got)
+		}
+	})
+}
+
+// TestSpareOfEdges: nothing is kept without GPUs or with the rule off, and never more
+// for a GPU than its part of the node.
+func TestSpareOfEdges(t *testing.T) {
+	t.Parallel()
+	node := &dispatch.NodeUse{CPUMilli: 10, MemMiB: 7}
+	for _, c := range []struct {
+		gpus     int
+		cpu, mem int64
+		want     rules.Spare
+	}{
+		{0, 2, 2, rules.Spare{}}, {4, 0, 0, rules.Spare{}}, {4, -1, -1, rules.Spare{}},
+		{4, 1, 1, rules.Spare{GPUs: 4, PartCPU: 2, PartMem: 1, LeastCPU: 1, LeastMem: 1}},
+		{4, 9, 9, rules.Spare{GPUs: 4, PartCPU: 2, PartMem: 1, LeastCPU: 2, LeastMem: 1}},
+		{1, 3, 0, rules.Spare{GPUs: 1, PartCPU: 10, PartMem: 7, LeastCPU: 3}},
+		{3, 0, 2, rules.Spare{GPUs: 3, PartCPU: 3, PartMem: 2, LeastMem: 2}},
+	} {
+		pol := rules.Default()
+		pol.KeepCPUMilli, pol.KeepMemMiB = c.cpu, c.mem
+		if got := rules.SpareOf(node, c.gpus, &pol); got != c.want {
+			t.Errorf("%d GPUs, %d and %d kept: %+v, want %+v", c.gpus, c.cpu, c.mem, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package rules_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/rules"
+	"github.com/berth-scheduler/berth/scheduler/schedtest"
+)
+
+// TestNeverFitsNamesWhatLacks: the first thing that no node has, and the most that
+// could be had of it from those nodes that have all before it.
+func TestNeverFitsNamesWhatLacks(t *testing.T) {
+	t.Parallel()
+	small := schedtest.Node("a", 2, "T4", schedtest.Host(8_000, 16_384))
+	large := schedtest.Node("b", 4, "A100-SXM4-80GB", schedtest.Host(32_000, 65_536))
+	bare := schedtest.Node("c", 0, "", schedtest.Host(128_000, 262_144))
+	small.Features, large.Features = []string{"eth"}, []string{"ib", "nvme"}
+	all := []*cluster.Node{bare, large, small} // in no order
+	where := func(w cluster.Where) schedtest.JobOption { return func(j *cluster.Job) { j.Spec.Where = &w } }
+	power := func(j *cluster.Job) { j.Spec.MaxPowerW = 250 }
+	draws := func(j *cluster.Job) { j.Estimates[0].PowerW = 300 }
+	for _, c := range []struct {
+		name  string
+		nodes []*cluster.Node
+		opts  []schedtest.JobOption
+		want  string // "" when it fits
+	}{
+		{"no node at all", nil, []schedtest.JobOption{schedtest.GPUs(9)}, ""},
+		{"it fits", all, nil, ""},
+		{"a node that is not there", all, []schedtest.JobOption{schedtest.On("z")}, "node z is not registered"},
+		{"no GPU anywhere", all[:1], nil, "no node has a GPU"},
+		{"no GPU on that node", all, []schedtest.JobOption{schedtest.On("c")}, "node c has no GPU"},
+		{"another type", all, []schedtest.JobOption{schedtest.Type("H100")}, "no GPU of type H100; the types are A100-SXM4-80GB, T4"},
+		{"another type on that node", all, []schedtest.JobOption{schedtest.Type("H100"), schedtest.On("a")}, "no GPU of type H100 on node a; the types are T4"},
+		{"memory", all, []schedtest.JobOption{schedtest.Mem(80_001)}, "80001 MiB of GPU memory; the largest GPU sells 80000 MiB (A100-SXM4-80GB, node b)"},
+		{"memory of a type", all, []schedtest.JobOption{schedtest.Mem(15_001), schedtest.Type("T4")}, "15001 MiB of GPU memory; the largest GPU sells 15000 MiB (T4, node a)"},
+		{"predicted memory", all[2:], []schedtest.JobOption{schedtest.Predict("T4", 20_000, 100, time.Hour)}, "20000 MiB of GPU memory (predicted; declare the memory to overrule it); the largest GPU sells 15000 MiB (T4, node a)"},
+		{"GPUs", all, []schedtest.JobOption{schedtest.GPUs(5)}, "5 GPUs on one node; the largest is node b with 4 × A100-SXM4-80GB"},
+		{"GPUs with so much", all, []schedtest.JobOption{schedtest.GPUs(5), schedtest.Mem(20_000)}, "5 GPUs with 20000 MiB on one node; the largest is node b with 4 × A100-SXM4-80GB"},
+		{"GPUs of a type", all, []schedtest.JobOption{schedtest.GPUs(3), schedtest.Type("T4")}, "3 GPUs on one node; the largest is node a with 2 × T4"},
+		{"cores", all, []schedtest.JobOption{schedtest.Cores(40_000)}, "40 cores beside 1 GPU; the most is node b with 32 cores"},
+		{"cores alone", all, []schedtest.JobOption{schedtest.GPUs(0), schedtest.Cores(129_000)}, "129 cores; the most is node c with 128 cores"},
+		{"memory beside GPUs", all, []schedtest.JobOption{schedtest.HostMem(70_000)}, "70000 MiB of host memory beside 1 GPU and 1 core; the most is node b with 65536 MiB"},
+		{"memory of those with the cores", all, []schedtest.JobOption{schedtest.GPUs(0), schedtest.Cores(9_000), schedtest.HostMem(300_000)}, "300000 MiB of host memory beside 9 cores; the most is node c with 262144 MiB"},
+		{"power", all[1:2], []schedtest.JobOption{schedtest.Predict("A100-SXM4-80GB", 100, 100, time.Hour), power, draws}, "on A100-SXM4-80GB it is predicted to draw 300 W on A100-SXM4-80GB, at most 250 W are allowed (--max-power)"},
+		{"nodes at once", all, []schedtest.JobOption{schedtest.Nodes(2)}, "2 nodes with 1 GPU of one type on each; the largest set is 1 node with 1 GPU of A100-SXM4-80GB"},
+		{"nodes without GPUs at once", all, []schedtest.JobOption{schedtest.GPUs(0), schedtest.Nodes(3), schedtest.Cores(9_000)}, "3 nodes at once; the largest set that has what it needs on each is 2 nodes"},
+		{"a named node among others", all, []schedtest.JobOption{schedtest.GPUs(0), schedtest.Nodes(2), schedtest.Cores(9_000), where(cluster.Where{Nodes: hostList(t, "a")})}, "node a, which it asks for, with all that it needs"},
+		{"named nodes that are not there", all, []schedtest.JobOption{where(cluster.Where{Nodes: hostList(t, "z")})}, "no node of z is registered, or in its partition"},
+		{"all are excluded", all, []schedtest.JobOption{where(cluster.Where{Exclude: hostList(t, "a,b,c")})}, "all nodes are excluded (a,b,c)"},
+		{"a feature that none has", all, []schedtest.JobOption{where(cluster.Where{Features: featuresOf(t, "tpu")})}, "no node has the features tpu; there are eth, ib, nvme"},
+		{"features that none has at once", all, []schedtest.JobOption{where(cluster.Where{Features: featuresOf(t, "ib&eth")})}, "no node that it may use has the features ib&eth all at once; there are eth, ib, nvme"},
+		{"a feature where none has any", all[:1], []schedtest.JobOption{where(cluster.Where{Features: featuresOf(t, "ib")})}, "no node has the features ib; none has any (features in the configuration of agents)"},
+	} {
+		got := ""
+		if err := rules.NeverFits(c.nodes, schedtest.Job(1, c.opts...), rules.Default()); err != nil {
+			got = err.Msg
+		}
+		if want := c.want; want != "" {
+			c.want = "never satisfiable: " + want
+		}
+		if got != c.want {
+			t.Errorf("%s:\n %q, want\n %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestVetoInWords: the words name what the card has and what the job wants, by kind
+// of veto, with the code that a user sees.
+func TestVetoInWords(t *testing.T) {
+	t.Parallel()
+	g := schedtest.Node("n", 1, "T4").GPUs[0]
+	pol := rules.Default()
+	pol.Prices = &rules.Prices{PerHourMilli: map[string]int64{"T4": 1000}}
+	for _, c := range []struct {
+		name   string
+		change func(*cluster.Job)
+		code   cluster.ReasonCode
+		words  string
+	}{
+		{"type", func(j *cluster.Job) { j.Spec.GPUType = "A100" }, cluster.ReasonGPUType, "wants A100, this is T4"},
+		{"declared", func(j *cluster.Job) { j.Spec.GPUMemMiB = 20_480 }, cluster.ReasonNeverFits, "needs 20.0 GiB, T4 sells 14.6 GiB"},
+		{"predicted", func(j *cluster.Job) { j.Estimates[0].GPUMemMiB = 20_480 }, cluster.ReasonNeverFits, "is predicted to need 20.0 GiB, T4 sells 14.6 GiB; declare its memory to overrule the prediction"},
+		{"power", func(j *cluster.Job) { j.Spec.MaxPowerW = 139; j.Spec.Nodes = 2 }, cluster.ReasonNeverFits, "is predicted to draw 140 W on T4, at most 139 W are allowed (--max-power)"},
+		{"cost", func(j *cluster.Job) { j.Spec.MaxCostMilli = 199 }, cluster.ReasonNeverFits, "is predicted to take ~2 h, 70 W, 0.14 kWh, price 0.20 on T4, a price of at most 0.199 is allowed (--max-cost)"},
+	} {
+		j := schedtest.Job(1, schedtest.Predict("T4", 1500, 100, 2*time.Hour))
+		j.Estimates[0].PowerW = 70
+		c.change(j)
+		if _, _, got := rules.ShareOn(j, &g, pol); got.Code != c.code || got.Detail != c.words {
+			t.Errorf("%s: %s %q, want %s %q", c.name, got.Code, got.Detail, c.code, c.words)
+		}
+	}
+}
