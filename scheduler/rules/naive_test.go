@@ -86,7 +86,7 @@ func drawAsking(t *rapid.T) *cluster.Job {
 	s.Nodes = rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "gang")
 	s.MaxPowerW = rapid.SampledFrom([]int64{0, 0, 200, 500}).Draw(t, "most power")
 	s.MaxCostMilli = rapid.SampledFrom([]int64{0, 0, 2000, 6000}).Draw(t, "most cost")
-	j.MinGPUMemMiB = rapid.SampledFrom([]int64{0, 0, 0, 80, 130}).Draw(t, "proved too little")
+	j.MinGPUMemMiB = rapid.SampledFrom([]int64{0, 0, 60, 80, 100, 130}).Draw(t, "proved too little")
 	j.NeedWhole = rapid.IntRange(0, 9).Draw(t, "needs whole") == 0
 	j.Estimates = drawEstimates(t)
 	return j
@@ -171,7 +171,7 @@ func TestShareAsWritten(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		pol, j := drawChoice(t), drawAsking(t)
-		for _, n := range drawFleet(t, 2) {
+		for _, n := range drawFleet(t, 5) {
 			for k := range n.GPUs {
 				g := &n.GPUs[k]
 				got, _, why := rules.ShareOn(j, g, pol)
@@ -242,29 +242,35 @@ func everFits(nodes []*cluster.Node, j *cluster.Job, pol *rules.Policy) bool {
 func TestNeverFitsAsTried(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		pol, nodes, j := drawChoice(t), drawFleet(t, 7), drawAsking(t)
+		pol, nodes := drawChoice(t), drawFleet(t, 7)
 		for _, n := range nodes {
 			if rapid.Bool().Draw(t, "has ib") {
 				n.Features = []string{"ib"}
 			}
 		}
-		switch rapid.IntRange(0, 5).Draw(t, "where") {
-		case 0:
-			j.Spec.Where = &cluster.Where{Nodes: hostList(t, "n0")}
-		case 1:
-			j.Spec.Where = &cluster.Where{Exclude: hostList(t, "n[0-2]"), Features: featuresOf(t, "ib")}
-		case 2:
-			j.Spec.Where = &cluster.Where{Nodes: hostList(t, "n[0-1]")}
-			j.Spec.Nodes = max(2, j.Spec.Nodes)
-		}
-		err, want := rules.NeverFits(nodes, j, pol), everFits(nodes, j, &pol)
-		if (err == nil) != want {
-			t.Fatalf("refused with %v; some set of nodes could run it: %t\n%+v", err, want, j.Spec)
-		}
-		if err != nil && err.Code != cluster.CodeInvalid {
-			t.Fatalf("code %v", err.Code)
+		for range 4 {
+			neverFitsAsTried(t, nodes, drawAsking(t), pol)
 		}
 	})
+}
+
+func neverFitsAsTried(t *rapid.T, nodes []*cluster.Node, j *cluster.Job, pol rules.Policy) {
+	switch rapid.IntRange(0, 5).Draw(t, "where") {
+	case 0:
+		j.Spec.Where = &cluster.Where{Nodes: hostList(t, "n0")}
+	case 1:
+		j.Spec.Where = &cluster.Where{Exclude: hostList(t, "n[0-2]"), Features: featuresOf(t, "ib")}
+	case 2:
+		j.Spec.Where = &cluster.Where{Nodes: hostList(t, "n[0-1]")}
+		j.Spec.Nodes = max(2, j.Spec.Nodes)
+	}
+	err, want := rules.NeverFits(nodes, j, pol), everFits(nodes, j, &pol)
+	if (err == nil) != want {
+		t.Fatalf("refused with %v; some set of nodes could run it: %t\n%+v", err, want, j.Spec)
+	}
+	if err != nil && err.Code != cluster.CodeInvalid {
+		t.Fatalf("code %v", err.Code)
+	}
 }
 
 // TestBestPartsAsChosen: of all sets of as many nodes as a job needs, the best: those
@@ -361,61 +367,67 @@ func TestBulkyAsTried(t *testing.T) {
 func TestWhoLeavesSmallCards(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		nodes, j, pol := drawFleet(t, 4), drawAsking(t), rules.Default()
-		j.Spec.GPUs, j.Spec.MaxPowerW, j.Spec.MaxCostMilli = max(1, j.Spec.GPUs), 0, 0
-		tightOn := func(g *cluster.GPU) bool {
-			for _, e := range j.Estimates {
-				if e.GPUType == g.Type && e.ConfidenceMilli >= 300 && j.Spec.GPUMemMiB == 0 && e.GPUMemP95MiB > g.SellableMiB {
-					return true
-				}
-			}
-			return false
-		}
-		roomy, untight := false, false
-		for pass := range 2 {
-			for _, n := range nodes {
-				for i := range n.GPUs {
-					g, alike := &n.GPUs[i], 0
-					for k := range n.GPUs {
-						if rules.Twins(g, &n.GPUs[k]) {
-							alike++
-						}
-					}
-					_, can := shareByWords(j, g, &pol)
-					if n.Drain || !can || alike < j.Spec.GPUs || n.CPUMilli < j.Spec.CPUMilli || n.MemMiB < j.Spec.MemMiB {
-						continue
-					}
-					enough := j.MinGPUMemMiB > 0 && g.SellableMiB >= j.MinGPUMemMiB
-					if pass == 0 {
-						roomy = roomy || enough
-						continue
-					}
-					untight = untight || !tightOn(g) && (!roomy || enough)
-				}
-			}
-		}
-		s := rules.SparingOf(rules.PlacesOf(nodes), j, &pol)
-		for _, n := range nodes {
-			for i := range n.GPUs {
-				g := &n.GPUs[i]
-				e, _ := cluster.EstimateFor(j.Estimates, g.Type)
-				nd := rules.NeedOn(j, g, &e, &pol)
-				if nd.Way == rules.WayNone {
-					continue
-				}
-				want := rules.VetoNone
-				switch {
-				case roomy && g.SellableMiB < j.MinGPUMemMiB:
-					want = rules.VetoObserved
-				case untight && tightOn(g):
-					want = rules.VetoTight
-				}
-				if got := s.Veto(g, &nd); got != want {
-					t.Fatalf("veto %d on a card that sells %d, want %d", got, g.SellableMiB, want)
-				}
-			}
+		nodes, pol := drawFleet(t, 4), rules.Default()
+		for range 4 {
+			leavesAsWritten(t, nodes, drawAsking(t), pol)
 		}
 	})
+}
+
+func leavesAsWritten(t *rapid.T, nodes []*cluster.Node, j *cluster.Job, pol rules.Policy) {
+	j.Spec.GPUs, j.Spec.MaxPowerW, j.Spec.MaxCostMilli = max(1, j.Spec.GPUs), 0, 0
+	tightOn := func(g *cluster.GPU) bool {
+		for _, e := range j.Estimates {
+			if e.GPUType == g.Type && e.ConfidenceMilli >= 300 && j.Spec.GPUMemMiB == 0 && e.GPUMemP95MiB > g.SellableMiB {
+				return true
+			}
+		}
+		return false
+	}
+	roomy, untight := false, false
+	for pass := range 2 {
+		for _, n := range nodes {
+			for i := range n.GPUs {
+				g, alike := &n.GPUs[i], 0
+				for k := range n.GPUs {
+					if rules.Twins(g, &n.GPUs[k]) {
+						alike++
+					}
+				}
+				_, can := shareByWords(j, g, &pol)
+				if n.Drain || !can || alike < j.Spec.GPUs || n.CPUMilli < j.Spec.CPUMilli || n.MemMiB < j.Spec.MemMiB {
+					continue
+				}
+				enough := j.MinGPUMemMiB > 0 && g.SellableMiB >= j.MinGPUMemMiB
+				if pass == 0 {
+					roomy = roomy || enough
+					continue
+				}
+				untight = untight || !tightOn(g) && (!roomy || enough)
+			}
+		}
+	}
+	s := rules.SparingOf(rules.PlacesOf(nodes), j, &pol)
+	for _, n := range nodes {
+		for i := range n.GPUs {
+			g := &n.GPUs[i]
+			e, _ := cluster.EstimateFor(j.Estimates, g.Type)
+			nd := rules.NeedOn(j, g, &e, &pol)
+			if nd.Way == rules.WayNone {
+				continue
+			}
+			want := rules.VetoNone
+			switch {
+			case roomy && g.SellableMiB < j.MinGPUMemMiB:
+				want = rules.VetoObserved
+			case untight && tightOn(g):
+				want = rules.VetoTight
+			}
+			if got := s.Veto(g, &nd); got != want {
+				t.Fatalf("veto %d on a card that sells %d, want %d", got, g.SellableMiB, want)
+			}
+		}
+	}
 }
 
 // TestRateAsDefined: the type with the least of what an objective counts, of equals

@@ -87,6 +87,7 @@ func TestLeftByHand(t *testing.T) {
 		{"just outlived", hour, 0, 0, ran(hour), nil, hour},
 		{"nobody knows", 0, 0, 0, nil, nil, hour},
 		{"nobody knows, and it ran for long", 0, 0, 0, ran(3 * hour), nil, 3 * hour},
+		{"nobody knows, and it was promoted since", 0, 0, 0, []tried{{30 * hour, 3 * hour, cluster.JobPreempted}}, nil, hour},
 		{"nobody knows, and it ran shortly", 0, 0, 0, ran(minute), nil, hour},
 		{"a limit tells nothing of what is left", 0, 0, 2 * hour, ran(hour), nil, 2 * hour},
 		{"it says so itself", 3 * hour, 0, 0, []tried{{hour, 0, cluster.JobRunning}}, &cluster.Progress{Step: 10, Total: 40, StepTime: minute, At: schedtest.Now}, 30 * minute},

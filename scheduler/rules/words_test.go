@@ -17,6 +17,13 @@ func TestNeverFitsNamesWhatLacks(t *testing.T) {
 	large := schedtest.Node("b", 4, "A100-SXM4-80GB", schedtest.Host(32_000, 65_536))
 	bare := schedtest.Node("c", 0, "", schedtest.Host(128_000, 262_144))
 	small.Features, large.Features = []string{"eth"}, []string{"ib", "nvme"}
+	mixed := func(id cluster.NodeID, of ...string) *cluster.Node {
+		n := schedtest.Node(id, len(of), "")
+		for i := range of {
+			n.GPUs[i].Type, n.GPUs[i].SellableMiB = of[i], 15_000
+		}
+		return n
+	}
 	all := []*cluster.Node{bare, large, small} // in no order
 	where := func(w cluster.Where) schedtest.JobOption { return func(j *cluster.Job) { j.Spec.Where = &w } }
 	power := func(j *cluster.Job) { j.Spec.MaxPowerW = 250 }
@@ -45,6 +52,9 @@ func TestNeverFitsNamesWhatLacks(t *testing.T) {
 		{"memory beside GPUs", all, []schedtest.JobOption{schedtest.HostMem(70_000)}, "70000 MiB of host memory beside 1 GPU and 1 core; the most is node b with 65536 MiB"},
 		{"memory of those with the cores", all, []schedtest.JobOption{schedtest.GPUs(0), schedtest.Cores(9_000), schedtest.HostMem(300_000)}, "300000 MiB of host memory beside 9 cores; the most is node c with 262144 MiB"},
 		{"power", all[1:2], []schedtest.JobOption{schedtest.Predict("A100-SXM4-80GB", 100, 100, time.Hour), power, draws}, "on A100-SXM4-80GB it is predicted to draw 300 W on A100-SXM4-80GB, at most 250 W are allowed (--max-power)"},
+		{"power, where others are left out for another reason", all, []schedtest.JobOption{schedtest.Type("A100-SXM4-80GB"), schedtest.Predict("A100-SXM4-80GB", 100, 100, time.Hour), power, draws}, "on A100-SXM4-80GB it is predicted to draw 300 W on A100-SXM4-80GB, at most 250 W are allowed (--max-power)"},
+		{"power, beside cards of another type", []*cluster.Node{mixed("m", "T4", "L4")}, []schedtest.JobOption{schedtest.Type("T4"), schedtest.Predict("T4", 100, 100, time.Hour), power, draws}, "on T4 it is predicted to draw 300 W on T4, at most 250 W are allowed (--max-power)"},
+		{"two nodes with two of a type, but not the same", []*cluster.Node{mixed("m", "T4", "T4", "L4"), mixed("o", "T4", "L4", "L4")}, []schedtest.JobOption{schedtest.GPUs(2), schedtest.Nodes(2)}, "2 nodes with 2 GPUs of one type on each; the largest set is 1 node with 2 GPUs of L4"},
 		{"nodes at once", all, []schedtest.JobOption{schedtest.Nodes(2)}, "2 nodes with 1 GPU of one type on each; the largest set is 1 node with 1 GPU of A100-SXM4-80GB"},
 		{"nodes without GPUs at once", all, []schedtest.JobOption{schedtest.GPUs(0), schedtest.Nodes(3), schedtest.Cores(9_000)}, "3 nodes at once; the largest set that has what it needs on each is 2 nodes"},
 		{"a named node among others", all, []schedtest.JobOption{schedtest.GPUs(0), schedtest.Nodes(2), schedtest.Cores(9_000), where(cluster.Where{Nodes: hostList(t, "a")})}, "node a, which it asks for, with all that it needs"},
@@ -91,6 +101,27 @@ func TestVetoInWords(t *testing.T) {
 		c.change(j)
 		if _, _, got := rules.ShareOn(j, &g, pol); got.Code != c.code || got.Detail != c.words {
 			t.Errorf("%s: %s %q, want %s %q", c.name, got.Code, got.Detail, c.code, c.words)
+		}
+	}
+}
+
+// TestNoCardIsLeftForOneTooSmall: a card that a job may outgrow is left alone only
+// for one that also sells what the job was seen to need.
+func TestNoCardIsLeftForOneTooSmall(t *testing.T) {
+	t.Parallel()
+	n := schedtest.Node("n", 2, "A")
+	n.GPUs[0].SellableMiB, n.GPUs[1].SellableMiB, n.GPUs[1].Type = 100, 60, "B"
+	j := schedtest.Job(1)
+	j.MinGPUMemMiB = 80
+	j.Estimates = []cluster.Estimate{
+		{GPUType: "A", GPUMemMiB: 90, GPUMemP95MiB: 110, ConfidenceMilli: 900}, {GPUType: "B", GPUMemMiB: 40, GPUMemP95MiB: 50, ConfidenceMilli: 900},
+	}
+	pol := rules.Default()
+	s := rules.SparingOf(rules.PlacesOf([]*cluster.Node{n}), j, &pol)
+	for i, want := range []rules.Veto{rules.VetoNone, rules.VetoObserved} {
+		nd := rules.NeedOn(j, &n.GPUs[i], &j.Estimates[i], &pol)
+		if got := s.Veto(&n.GPUs[i], &nd); got != want {
+			t.Errorf("%s: veto %d, want %d", n.GPUs[i].Type, got, want)
 		}
 	}
 }
