@@ -45,7 +45,7 @@ func BulkyEver(nodes []*cluster.Node, g *cluster.GPU, job *cluster.Job, pol *Pol
 	for _, n := range nodes {
 		alike := 0
 		for i := range n.GPUs {
-			if o := &n.GPUs[i]; o.Type == g.Type && o.SellableMiB == g.SellableMiB && o.Shareable() == g.Shareable() {
+			if o := &n.GPUs[i]; n.Open(o) && o.Type == g.Type && o.SellableMiB == g.SellableMiB && o.Shareable() == g.Shareable() {
 				alike++
 			}
 		}

@@ -338,7 +338,11 @@ func TestBulkyAsTried(t *testing.T) {
 		want := true
 		for _, n := range nodes {
 			alike := 0
-			for _, o := range n.GPUs {
+			for k, o := range n.GPUs {
+				if rapid.IntRange(0, 4).Draw(t, "lost") == 0 {
+					n.GPUs[k].State = cluster.GPULost
+					continue
+				}
 				if o.Type == "A" && o.SellableMiB == 100 && o.CapMode == "sim" && o.MaxShares > 1 {
 					alike++
 				}
