@@ -28,6 +28,8 @@ func drawNodes(t *rapid.T) (nodes []*cluster.Node) {
 				n.GPUs[k].State = cluster.GPULost
 			case 1:
 				n.GPUs[k].CapMode = "none"
+			case 2:
+				n.GPUs[k].Type = "B"
 			}
 		}
 		switch rapid.IntRange(0, 7).Draw(t, "node") {
@@ -55,7 +57,8 @@ func drawJob(t *rapid.T, id cluster.JobID) *cluster.Job {
 
 // drawRunning is a world in which some jobs run, as passes laid them at several
 // instants, and one that just came waits.
-func drawRunning(t *rapid.T, pol rules.Policy) (*schedtest.World, *cluster.Job) {
+func drawRunning(t *rapid.T, pol *rules.Policy) (*schedtest.World, *cluster.Job) {
+	pol.MaxShares = rapid.IntRange(1, 3).Draw(t, "shares")
 	w := schedtest.NewWorld(drawNodes(t))
 	id := cluster.JobID(1)
 	for range rapid.IntRange(0, 3).Draw(t, "passes") {
@@ -63,7 +66,7 @@ func drawRunning(t *rapid.T, pol rules.Policy) (*schedtest.World, *cluster.Job) 
 			w.Submit(drawJob(t, id))
 			id++
 		}
-		p := scheduler.Schedule(w.Snapshot(), pol)
+		p := scheduler.Schedule(w.Snapshot(), *pol)
 		p.Moves = nil
 		w.Apply(&p)
 		for _, j := range w.Snapshot().Waiting {
@@ -83,7 +86,7 @@ func TestExplanationsAgreeWithThePass(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		pol := scheduler.Default()
-		w, j := drawRunning(t, pol)
+		w, j := drawRunning(t, &pol)
 		plan, said := scheduler.Schedule(w.Snapshot(), pol), scheduler.Explain(w.Snapshot(), j, pol)
 		var room []string
 		for _, e := range said {
@@ -123,7 +126,7 @@ func TestExplanationsAsTheLedgerSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pol := scheduler.Default()
 		pol.KeepCPUMilli, pol.KeepMemMiB = 0, 0
-		w, j := drawRunning(t, pol)
+		w, j := drawRunning(t, &pol)
 		j.Spec.GPUs = 1
 		if rules.NeverFits(w.Nodes, j, pol) != nil {
 			return // counted for all places at once
@@ -154,7 +157,11 @@ func TestExplanationsAsTheLedgerSays(t *testing.T) {
 					if node.MemMiB-node.UsedMem < j.Spec.MemMiB {
 						u.code = cluster.ReasonHostMem
 					}
-				case cluster.ReasonGPUSlots:
+				}
+				if u.code != cluster.ReasonNodeDown && u.gpuType != "" && !share.Exclusive && !card.Exclusive && card.Shares >= pol.MaxShares {
+					u.code = cluster.ReasonGPUSlots // the policy's bound, of which the ledger does not know
+				}
+				if u.code == cluster.ReasonGPUSlots {
 					switch {
 					case share.Exclusive:
 						u.code = cluster.ReasonExclusive
@@ -181,7 +188,7 @@ func TestForecastsAreNeitherEarlyNorLate(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		pol := scheduler.Default()
-		w, j := drawRunning(t, pol)
+		w, j := drawRunning(t, &pol)
 		f, ok := scheduler.ForecastStart(w.Snapshot(), j, pol)
 		if !ok {
 			if p := scheduler.Schedule(w.Snapshot(), pol); len(p.Starts) > 0 {
@@ -211,7 +218,7 @@ func TestForecastNamesItsPlace(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		pol := scheduler.Default()
-		w, j := drawRunning(t, pol)
+		w, j := drawRunning(t, &pol)
 		f, ok := scheduler.ForecastStart(w.Snapshot(), j, pol)
 		if !ok {
 			return
