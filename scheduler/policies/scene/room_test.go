@@ -202,3 +202,31 @@ func TestEverFitsAsNeverFits(t *testing.T) {
 		}
 	})
 }
+
+// TestExactlyWhatIsLeft: a share of all that a card has left is given, and a card that
+// is kept from an instant on is given to who is gone by then, not a microsecond later.
+func TestExactlyWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	n := schedtest.Node("n", 1, "A")
+	led := dispatch.NewLedger([]*cluster.Node{n})
+	led.Take(&cluster.Berth{Node: "n", GPUs: []cluster.GPUShare{{GPU: "n-00", Share: cluster.Share{MemMiB: 20_000, Milli: 700}}}})
+	waits := func(mem, milli int64) *cluster.Job {
+		return schedtest.Job(cluster.JobID(mem*1000+milli), schedtest.Mem(mem), schedtest.Util(milli), schedtest.Limit(time.Minute))
+	}
+	snap := &dispatch.Snapshot{Now: schedtest.Now, Nodes: []*cluster.Node{n}, Ledger: led, Waiting: []*cluster.Job{waits(4000, 300), waits(4001, 300), waits(4000, 301)}}
+	sc := New(snap, led.Clone(), &Settings{Pol: rules.Default()}, &Memory{})
+	sc.Rule = anyone{}
+	for _, task := range sc.Tasks {
+		want := task.Job.Spec.GPUMemMiB == 4000 && task.Job.Spec.GPUMilli == 300
+		if may, room := sc.MayHold(task, 0), sc.RoomOn(task, 0); may != want || room != want {
+			t.Errorf("%d MiB and %d thousandths: may be held %t, has room %t", task.Job.Spec.GPUMemMiB, task.Job.Spec.GPUMilli, may, room)
+		}
+	}
+	first := sc.Tasks[0]
+	for late, want := range map[int64]bool{0: true, 1: false} {
+		sc.Fleet.Cards[0].Until = sc.Now + time.Minute.Microseconds() - late
+		if got := sc.HasRoom(first, 0); got != want {
+			t.Errorf("kept %d us before its end: room %t", late, got)
+		}
+	}
+}
