@@ -169,13 +169,19 @@ func TestKeptFromPlainJobs(t *testing.T) {
 		gpus             int   // of the one that waits for some
 		theirs, theirMem int64
 		waited           time.Duration
-		kept             bool
+		lost, kept       bool
 	}{
 		// A node of 8 cores and 8 GiB with two idle cards: 4 of each beside one.
-		{4, 4, 1, 2, 2, 0, false}, {5, 4, 1, 2, 2, 0, true}, {4, 5, 1, 2, 2, 0, true}, {7, 7, 1, 9, 1, 0, true}, {1, 1, 1, 9, 9, 0, true},
-		{4, 4, 3, 6, 6, 0, false}, {5, 1, 3, 6, 6, 0, true}, {8, 8, 0, 9, 9, 0, false}, {5, 5, 1, 2, 2, 5 * time.Hour, false},
+		{4, 4, 1, 2, 2, 0, false, false}, {5, 4, 1, 2, 2, 0, false, true}, {4, 5, 1, 2, 2, 0, false, true}, {7, 7, 1, 9, 1, 0, false, true}, {1, 1, 1, 9, 9, 0, false, true},
+		{4, 4, 3, 6, 6, 0, false, false}, {5, 1, 3, 6, 6, 0, false, true}, {8, 8, 0, 9, 9, 0, false, false}, {5, 5, 1, 2, 2, 5 * time.Hour, false, false},
+		// One of the cards is lost, and keeps nothing.
+		{6, 6, 1, 2, 2, 0, true, false}, {7, 6, 1, 2, 2, 0, true, true},
 	} {
-		w := schedtest.NewWorld([]*cluster.Node{schedtest.Node("n", 2, "A", schedtest.Host(8000, 8192))})
+		n := schedtest.Node("n", 2, "A", schedtest.Host(8000, 8192))
+		if c.lost {
+			n.GPUs[0].State = cluster.GPULost
+		}
+		w := schedtest.NewWorld([]*cluster.Node{n})
 		j := schedtest.Job(9, schedtest.GPUs(0), schedtest.Cores(c.cores*1000), schedtest.HostMem(c.mem*1024), schedtest.Waited(c.waited))
 		w.Submit(j)
 		// It asks for a type that is not there, so that the cards stay idle.
@@ -183,6 +189,10 @@ func TestKeptFromPlainJobs(t *testing.T) {
 		said := scheduler.Explain(w.Snapshot(), j, scheduler.Default())
 		if got := saying(said, cluster.ReasonUnconfirmed) == ""; got != c.kept {
 			t.Errorf("%+v: %+v", c, said)
+		}
+		starts := slices.ContainsFunc(scheduler.Schedule(w.Snapshot(), scheduler.Default()).Starts, func(st dispatch.Start) bool { return st.Job == 9 })
+		if starts == c.kept {
+			t.Errorf("%+v: a pass starts it: %t", c, starts)
 		}
 	}
 }
