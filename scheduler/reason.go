@@ -208,6 +208,9 @@ func (tl *teller) neverReason(it *item) cluster.Reason {
 	if len(tl.f.Hosts) == 0 {
 		return cluster.Reason{Code: cluster.ReasonNoNodes, Detail: "no node is registered"}
 	}
+	if len(tl.f.Cards) == 0 {
+		return cluster.Reason{Code: cluster.ReasonNeverFits, Detail: "no node has a GPU"}
+	}
 	if len(tl.f.Classes) == 0 {
 		if closed := tl.f.ClosedInAll(); closed > 0 {
 			return cluster.Reason{Code: cluster.ReasonNodeDown, Detail: say.GPUs(closed) + " drained or not sound, and no other on a node that takes jobs"}

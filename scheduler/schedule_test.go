@@ -250,6 +250,7 @@ func TestScheduleReasons(t *testing.T) {
 		{"no node", NewWorld(nil), Job(1), "NoNodes: no node is registered"},
 		{"no node for a job without GPUs", NewWorld(nil), Job(1, GPUs(0)), "NoNodes: no node is registered"},
 		{"all drained", NewWorld([]*cluster.Node{Node("n1", 1, a100, Drained)}), Job(1), "ReqNodeNotAvail: every node with GPUs is drained or silent"},
+		{"none has a GPU", NewWorld([]*cluster.Node{Node("n1", 0, ""), Node("n2", 0, "", Drained)}), Job(1), "NeverFits: no node has a GPU"},
 		{"type", full(Node("n1", 1, a100)), Job(1, Type(t4)), "GPUType: wants T4, this is A100-SXM4-80GB"},
 		{"too large", full(Node("n1", 1, a100)), Job(1, Mem(90000)), "NeverFits: needs 87.9 GiB, A100-SXM4-80GB sells 78.1 GiB"},
 		{"predicted too large", full(Node("n1", 1, a100)), Job(1, Predict(a100, 90000, 1, time.Hour)), "NeverFits: is predicted to need 87.9 GiB, A100-SXM4-80GB sells 78.1 GiB; declare its memory to overrule the prediction"},

@@ -2,6 +2,7 @@ package policies
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
@@ -71,6 +72,8 @@ func (tl *teller) reason(t *scene.Task, most []left, plain *left) cluster.Reason
 			n = &scene.Need{}
 		case t.Never.Code != "":
 			return t.Never
+		case !slices.ContainsFunc(tl.Snap.Nodes, func(n *cluster.Node) bool { return len(n.GPUs) > 0 }):
+			return cluster.Reason{Code: cluster.ReasonNeverFits, Detail: "no node has a GPU"}
 		default:
 			return cluster.Reason{Code: cluster.ReasonNodeDown, Detail: "every node with GPUs is drained or silent"}
 		}
