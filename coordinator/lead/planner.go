@@ -68,6 +68,7 @@ type planner struct {
 	begins cluster.Time
 	// lastPreempt is when preemptions were carried out last; only run looks at it.
 	lastPreempt time.Time
+	lastLook    time.Time // at who runs, while nobody waits
 	// less tells that the last pass gave away less than the ledger has, because of
 	// gossip, whose changes wake nobody; only run looks at it.
 	less bool
@@ -267,7 +268,11 @@ func (p *planner) pass(ctx context.Context, kind site.Pass) (took time.Duration,
 	p.begins = 0
 	counts := p.fsm.Counts()
 	if counts[cluster.JobPending] == 0 && (arrival || counts[cluster.JobQueued] == 0) {
-		return 0, nil
+		// Nobody waits: now and then it is seen who may grow.
+		if kind != site.Full || counts[cluster.JobRunning] == 0 || p.clock().Sub(p.lastLook) < sched.preemptEvery() {
+			return 0, nil
+		}
+		p.lastLook = p.clock()
 	}
 	began := time.Now()
 	var snap *dispatch.Snapshot
