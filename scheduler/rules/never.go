@@ -320,7 +320,7 @@ func (s *sieve) enough() string {
 		seen := map[ClassKey]bool{}
 		for i := range node.GPUs {
 			k := classOf(&node.GPUs[i])
-			if seen[k] || s.same(node, &node.GPUs[i]) < s.job.Spec.GPUs {
+			if seen[k] || s.same(node, &node.GPUs[i]) < s.job.Spec.GPUs || !s.named(k) {
 				continue
 			}
 			seen[k] = true
@@ -329,8 +329,25 @@ func (s *sieve) enough() string {
 			}
 		}
 	}
-	if most >= n {
+	switch {
+	case most >= n:
 		return ""
+	case most == 0: // each has some, or it were not among them
+		return fmt.Sprintf("%s of one type on each of %s, which it asks for", say.GPUs(s.job.Spec.GPUs), s.job.Spec.Where.Nodes)
 	}
 	return fmt.Sprintf("%d nodes with %s of one type on each; the largest set is %s with %s of %s", n, say.GPUs(s.job.Spec.GPUs), say.Nodes(most), say.GPUs(s.job.Spec.GPUs), of)
+}
+
+// named reports whether each node that the job names has enough cards of a kind.
+func (s *sieve) named(k ClassKey) bool {
+	w := s.job.Spec.Where
+	if !w.Named() {
+		return true
+	}
+	for _, n := range s.able {
+		if w.Nodes.Holds(n.ID) && !slices.ContainsFunc(n.GPUs, func(g cluster.GPU) bool { return classOf(&g) == k && s.same(n, &g) >= s.job.Spec.GPUs }) {
+			return false
+		}
+	}
+	return true
 }
