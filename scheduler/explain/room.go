@@ -67,6 +67,9 @@ func (x *explainer) strands(n *cluster.Node, u *dispatch.NodeUse, free []int) bo
 			takes++
 		}
 	}
+	if k := x.job.Spec.GPUs; k > 1 { // a pass takes those in use first, and no others then
+		takes = max(0, k-(len(free)-takes))
+	}
 	s := rules.SpareOf(u, len(n.GPUs), &x.pol)
 	return s.Strands(u, idle, min(takes, x.job.Spec.GPUs), x.cpu, x.mem) && !rules.BulkyEver(x.snap.Nodes, &n.GPUs[free[0]], x.job, &x.pol)
 }
