@@ -125,3 +125,21 @@ func TestNoCardIsLeftForOneTooSmall(t *testing.T) {
 		}
 	}
 }
+
+// TestNamedNodesOfOneType: a gang has cards of one type, so that a node which it names and
+// which has another type keeps it from those of which there are enough.
+func TestNamedNodesOfOneType(t *testing.T) {
+	t.Parallel()
+	kinds := map[cluster.NodeID]string{"n0": "A", "n1": "B", "n2": "B"}
+	var nodes []*cluster.Node
+	for _, id := range []cluster.NodeID{"n0", "n1", "n2"} {
+		nodes = append(nodes, &cluster.Node{ID: id, CPUMilli: 4000, MemMiB: 4096, GPUs: []cluster.GPU{{ID: cluster.GPUID(id), Type: kinds[id], SellableMiB: 1000, MaxShares: 3, CapMode: "sim"}}})
+	}
+	for name, never := range map[string]bool{"n0": true, "n1": false, "n[0-1]": true, "n[1-2]": false} {
+		j := &cluster.Job{Spec: &cluster.Spec{GPUs: 1, Nodes: 2, CPUMilli: 1000, MemMiB: 1024, GPUMemMiB: 500, Where: &cluster.Where{}}}
+		j.Spec.Where.Nodes, _ = cluster.ParseHostList(name)
+		if err := rules.NeverFits(nodes, j, rules.Default()); (err != nil) != never {
+			t.Errorf("two nodes with %s: %v", name, err)
+		}
+	}
+}
