@@ -158,6 +158,7 @@ func TestShimSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Kill(shim, syscall.SIGCONT) })
+	b.until("every thread of the shim to have stopped", func() bool { return frozen(t, shim) })
 	if task, err := b.rt.Inspect(t.Context(), l.ID); !errors.Is(err, errSilent) {
 		t.Fatalf("inspect: got %+v, %v", task, err)
 	}
@@ -214,6 +215,23 @@ func parentOf(t *testing.T, pid int) int {
 	}
 	t.Fatalf("process %d has no parent", pid)
 	return 0
+}
+
+// frozen reports whether a stop signal has reached all of the process's threads:
+// until then one of them may still answer.
+func frozen(t *testing.T, pid int) bool {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(threads) == 0 {
+		t.Fatalf("process %d has no threads (%v)", pid, err)
+	}
+	for _, path := range threads {
+		stat, err := os.ReadFile(path)
+		if err == nil && !strings.Contains(string(stat), ") T ") {
+			return false
+		}
+	}
+	return true
 }
 
 func TestLaunchError(t *testing.T) {
