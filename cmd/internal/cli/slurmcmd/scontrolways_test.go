@@ -18,6 +18,8 @@ func TestScontrolWords(t *testing.T) {
 		"scontrol show assoc_mgr": "scontrol: error: accounts are shown", "scontrol show lic": "scontrol: error: licenses are not managed",
 		"scontrol show config": "SchedulerTimeSlice      = 30 sec", "scontrol show con": "MinJobAge               = 300 sec",
 		"scontrol show nosuch": "invalid entity:nosuch for keyword:show", "scontrol frob": "invalid keyword: frob",
+		"scontrol sho par debug": "PartitionName=debug", "scontrol LIST": "scontrol: error: processes of jobs are not listed", "scontrol s": "invalid keyword: s",
+		"scontrol req x": "Invalid job id specified for job x", "scontrol ver": "slurm-berth", "scontrol re": "invalid keyword: re", "scontrol setdebugf": "scontrol: error: logs are set",
 	} {
 		w := clitest.NewWorld(t)
 		w.ServeParted("/a", clitest.NewParted())

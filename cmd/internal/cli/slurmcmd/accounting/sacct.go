@@ -68,6 +68,8 @@ func (o *acctOptions) flags(fs *pflag.FlagSet) {
 	fs.BoolVarP(&o.allocations, "allocations", "X", false, "no steps: jobs alone")
 	fs.BoolVarP(&o.print.Brief, "brief", "b", false, "JobID, State and ExitCode")
 	fs.BoolVarP(&o.print.Long, "long", "l", false, "a long list of fields")
+	option.Variables(fs, "SACCT_FORMAT=format")
+	option.Mark(fs, "format", option.MarkUnless, "brief", "long")
 	fs.BoolVarP(&o.help, "helpformat", "e", false, "list the fields")
 	fs.StringVar(&o.unit, "units", "", "the unit of amounts: K, M, G, T or P; else the one that fits")
 	fs.BoolVar(&o.json, "json", false, "print JSON, as Slurm does")

@@ -42,12 +42,12 @@ func NewScontrolCmd(e *console.Env, c *client.Client) *cobra.Command {
 		if len(args) == 0 {
 			return errNoAction
 		}
-		rest := args[1:]
-		switch strings.ToLower(args[0]) {
+		verb, rest := verbOf(args[0]), args[1:]
+		switch verb {
 		case "show":
 			return runScontrolShow(ctx, e, c, &r, rest)
 		case "hold", "uhold", "holdu", "release", "requeue", "requeuehold":
-			return runScontrolJobs(ctx, e, c, strings.ToLower(args[0]), rest)
+			return runScontrolJobs(ctx, e, c, verb, rest)
 		case "update":
 			return runScontrolChange(ctx, e, c, rest)
 		case "create":
@@ -64,7 +64,7 @@ func NewScontrolCmd(e *console.Env, c *client.Client) *cobra.Command {
 			e.Printf("%s\n", slurm.Versioned)
 			return nil
 		}
-		if way := scontrolWays[strings.ToLower(args[0])]; way != "" {
+		if way := scontrolWays[verb]; way != "" {
 			return errors.New(way)
 		}
 		return option.Bare("invalid keyword: " + args[0])

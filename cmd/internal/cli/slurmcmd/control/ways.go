@@ -1,6 +1,7 @@
 package control
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -18,7 +19,32 @@ var scontrolWays = map[string]string{
 	"abort": "stop the daemons with systemctl", "takeover": "coordinators elect a leader by themselves; berth cluster status shows it",
 	"reboot": "nodes are not booted; berth node drain empties one", "cancel_reboot": "nodes are not booted; berth node resume takes one back",
 	"setdebug": "logs are set in the daemons' configuration", "setdebugflags": "logs are set in the daemons' configuration", "schedloglevel": "logs are set in the daemons' configuration",
-	"token": "users are known by their uid; there are no tokens for them", "errnumstr": "errors have no numbers", "fsdampeningfactor": "shares are set by berth account set",
+	"token": "users are known by their uid; there are no tokens for them", "errnumstr": "errors have no numbers", "getaddrs": "berth node show NODE says its address", "fsdampeningfactor": "shares are set by berth account set",
+}
+
+// verbs are the words of scontrol that it obeys.
+var verbs = []string{"show", "hold", "uhold", "holdu", "release", "requeue", "requeuehold", "update", "create", "delete", "ping", "top", "wait_job", "version"}
+
+// verbOf is the word of scontrol that another one is or begins, where one alone
+// begins so or all others go on from it, as requeuehold from requeue; otherwise the
+// word itself. Slurm's manual has any word shortened while it is unique.
+func verbOf(word string) string {
+	word = strings.ToLower(word)
+	all := slices.Sorted(maps.Keys(scontrolWays))
+	var found []string
+	for _, v := range append(all, verbs...) {
+		switch {
+		case v == word:
+			return word
+		case word != "" && strings.HasPrefix(v, word):
+			found = append(found, v)
+		}
+	}
+	slices.Sort(found)
+	if len(found) == 0 || slices.ContainsFunc(found, func(v string) bool { return !strings.HasPrefix(v, found[0]) }) {
+		return word
+	}
+	return found[0]
 }
 
 // showWays are what scontrol show shows and is not there.
