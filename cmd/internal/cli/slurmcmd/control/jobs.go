@@ -96,7 +96,11 @@ func controlJobs(ctx context.Context, e *console.Env, c *client.Client, word str
 	for _, r := range results {
 		if r.GetFault() != "" {
 			fault := slurmFault(r)
-			faults = append(faults, jobFault{fault, fmt.Sprintf("%s for job %s", fault, console.JobOrTasks(r.GetId(), r.GetTasks()))})
+			line := fmt.Sprintf("%s for job %s", fault, console.JobOrTasks(r.GetId(), r.GetTasks()))
+			if strings.Contains(r.GetMessage(), "submit it again") { // Slurm would run it again
+				line += "\nscontrol: error: " + r.GetMessage()
+			}
+			faults = append(faults, jobFault{fault, line})
 		}
 	}
 	return faults, nil
