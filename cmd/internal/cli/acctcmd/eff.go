@@ -81,13 +81,13 @@ func runEff(ctx context.Context, e *console.Env, c *client.Client, f console.For
 	if err != nil && len(jobs) == 0 {
 		return err
 	}
-	now := nowOn(ctx, c, jobs)
+	now := client.OnCards(ctx, c, jobs)
 	views := []effView{}
 	for _, group := range byArray(jobs) {
 		v := effOf(group, e.Now())
 		for _, j := range group {
 			if text := now[j.GetId()]; text != "" {
-				v.Notes = append(v.Notes, text)
+				v.Notes = append(v.Notes, "right now "+text)
 			}
 		}
 		views = append(views, v)
@@ -118,35 +118,6 @@ func effJobs(ctx context.Context, e *console.Env, c *client.Client, refs client.
 	}
 	warnGaps(e, gaps)
 	return jobs, refs.Missing(jobs)
-}
-
-// nowOn says of the jobs that run, and have their cards to themselves, what those
-// show right now. It is a help, so that nodes that cannot be read are no error.
-func nowOn(ctx context.Context, c *client.Client, jobs []*apiv1.Job) map[uint64]string {
-	on := map[string]uint64{}
-	for _, j := range jobs {
-		if j.GetState() == cluster.JobRunning.String() && len(j.GetGpus()) > 0 && j.GetMeasured().GetSeconds() == 0 {
-			on[j.GetGpus()[0].GetUuid()] = j.GetId()
-		}
-	}
-	if len(on) == 0 {
-		return nil
-	}
-	nodes, err := client.GetNodes(ctx, c, nil)
-	if err != nil {
-		return nil
-	}
-	out := map[uint64]string{}
-	for _, n := range nodes {
-		for _, g := range n.GetGpus() {
-			id, ok := on[g.GetUuid()]
-			if ok && len(g.GetJobs()) == 1 && g.GetMeasuredUtilMilli() >= 0 && g.GetMeasuredUsedMib() >= 0 {
-				out[id] = fmt.Sprintf("right now GPU %d of %s, which it has to itself, is %s busy and has %s in use", g.GetIndex(), n.GetId(),
-					console.PercentOf(g.GetMeasuredUtilMilli()), console.MemOrDash(g.GetMeasuredUsedMib()))
-			}
-		}
-	}
-	return out
 }
 
 // byArray puts the tasks of an array together, in the order of their first.

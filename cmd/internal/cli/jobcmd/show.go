@@ -105,13 +105,17 @@ func runShow(ctx context.Context, e *console.Env, c *client.Client, f console.Fo
 			jobs = append(jobs, j)
 		}
 	}
-	if err := printShown(e, f, jobs, len(wanted) == 1); err != nil {
+	var now map[uint64]string
+	if f == console.FormatTable {
+		now = client.OnCards(ctx, c, jobs)
+	}
+	if err := printShown(e, f, jobs, len(wanted) == 1, now); err != nil {
 		return err
 	}
 	return errors.Join(failed...)
 }
 
-func printShown(e *console.Env, f console.Format, jobs []*apiv1.Job, single bool) error {
+func printShown(e *console.Env, f console.Format, jobs []*apiv1.Job, single bool, now map[uint64]string) error {
 	if len(jobs) == 0 {
 		return nil
 	}
@@ -134,12 +138,13 @@ func printShown(e *console.Env, f console.Format, jobs []*apiv1.Job, single bool
 		if i > 0 {
 			e.Printf("\n")
 		}
-		showJob(e, j)
+		showJob(e, j, now[j.GetId()])
 	}
 	return nil
 }
 
-func showJob(e *console.Env, j *apiv1.Job) {
+// showJob prints a job, and what its GPUs show right now, "" where nothing is known.
+func showJob(e *console.Env, j *apiv1.Job, now string) {
 	s := j.GetSpec()
 	queue := ""
 	if j.GetQueue() != "" {
@@ -178,6 +183,7 @@ func showJob(e *console.Env, j *apiv1.Job) {
 		"Ended", console.When(e, j.GetEnded()),
 		"Run time", runTime(e, j),
 		"Progress", view.ProgressText(j, e.Now()),
+		"Right now", now,
 		"Predicted", predictedText(j.GetPredicted()),
 		"Measured", measuredText(j.GetMeasured()),
 	}

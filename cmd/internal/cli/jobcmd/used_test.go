@@ -1,6 +1,8 @@
 package jobcmd_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,4 +55,30 @@ func TestShowUsed(t *testing.T) {
 	w.Serve("/a", f)
 	golden.Check(t, "show-used", w.Transcript("show", "40", "42", "43"))
 	golden.Check(t, "show-used-json", w.Transcript("show", "-o", "json", "40"))
+}
+
+// TestShowRightNow: of a running job that has its GPUs to itself stands what those
+// show, and nothing where one is shared or was not read.
+func TestShowRightNow(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(g []*apiv1.GPU)
+		want   string
+	}{
+		"alone on both": {func(g []*apiv1.GPU) { g[1].MeasuredUsedMib, g[1].MeasuredUtilMilli = 1024, 70 }, "its 2 GPUs, which it has to itself, are 50% busy on average and have up to 68.5 GiB in use"},
+		"one not read":  {func([]*apiv1.GPU) {}, ""},
+		"one shared": {func(g []*apiv1.GPU) {
+			g[1].MeasuredUsedMib, g[1].MeasuredUtilMilli, g[1].Jobs = 1024, 70, []uint64{13, 14}
+		}, ""},
+	} {
+		w, f := clitest.NewWorld(t), clitest.NewFake()
+		i := slices.IndexFunc(f.Nodes, func(n *apiv1.Node) bool { return n.GetId() == "n2" })
+		tc.change(f.Nodes[i].Gpus)
+		w.Serve("/a", f)
+		code := w.Run("show", "13")
+		at := strings.Index(w.Out.String(), "Right now")
+		if code != 0 || (at >= 0) != (tc.want != "") || !strings.Contains(w.Out.String(), tc.want) {
+			t.Errorf("%s: exit code %d: %s%s\nwant %q", name, code, w.Out.String(), w.Errs.String(), tc.want)
+		}
+	}
 }

@@ -18,7 +18,7 @@ var elsewhere = []struct{ name, short, way string }{
 	{"sgather", "Say how files get from nodes", "files are not fetched from nodes; write them where all nodes do, or copy them in the job by srun cp"},
 	{"sprio", "Say what the order is made of", "priorities are no sums of factors: berth queue shows the order, berth why JOB why a job waits, sshare the shares"},
 	{"sreport", "Say where reports are", "use is reported by berth report, of accounts by berth report --by account"},
-	{"sstat", "Say where a running job's use is", "steps are not measured one by one; berth show JOB says what a running job uses, sacct what one used"},
+	{"sstat", "Say where a running job's use is", "steps are not measured one by one; berth show JOB says how a running job's GPUs are used, sacct what a job used in all"},
 	{"strigger", "Say how to be told", "programs are told of events by webhooks, see berth webhook list, and people by sbatch --mail-type"},
 }
 
