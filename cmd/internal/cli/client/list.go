@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -123,7 +124,7 @@ next:
 			most, busy = max(most, on.gpu.GetMeasuredUsedMib()), busy+on.gpu.GetMeasuredUtilMilli()
 		}
 		n := len(j.GetGpus())
-		percent, held := console.PercentOf(busy/int64(n)), console.MemOrDash(most)
+		percent, held := console.PercentOf(busy/int64(n)), units.HumanMiB(most)
 		out[j.GetId()] = fmt.Sprintf("GPU %d of %s, which it has to itself, is %s busy and has %s in use", on.gpu.GetIndex(), on.node, percent, held)
 		if n > 1 {
 			out[j.GetId()] = fmt.Sprintf("its %d GPUs, which it has to itself, are %s busy on average and have up to %s in use", n, percent, held)
