@@ -81,12 +81,12 @@ func runEff(ctx context.Context, e *console.Env, c *client.Client, f console.For
 	if err != nil && len(jobs) == 0 {
 		return err
 	}
-	now := client.OnCards(ctx, c, jobs)
+	cards := client.CardsOf(ctx, c, jobs)
 	views := []effView{}
 	for _, group := range byArray(jobs) {
 		v := effOf(group, e.Now())
 		for _, j := range group {
-			if text := now[j.GetId()]; text != "" {
+			if text := cards.Now(j); text != "" {
 				v.Notes = append(v.Notes, "right now "+text)
 			}
 		}

@@ -2,13 +2,11 @@ package client
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
-	"github.com/berth-scheduler/berth/cmd/internal/units"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -82,53 +80,4 @@ func Control(ctx context.Context, e *console.Env, c *Client, req *apiv1.ControlJ
 		return err
 	})
 	return resp.GetResults(), err
-}
-
-// OnCards says of the jobs that run, and have all their GPUs to themselves, what
-// those show right now, by job. It is a help: nodes that cannot be read are no error.
-func OnCards(ctx context.Context, c *Client, jobs []*apiv1.Job) map[uint64]string {
-	runs := func(j *apiv1.Job) bool {
-		return j.GetState() == cluster.JobRunning.String() && len(j.GetGpus()) > 0 && len(j.GetNeighbours()) == 0 && j.GetMeasured().GetSeconds() == 0
-	}
-	if !slices.ContainsFunc(jobs, runs) {
-		return nil
-	}
-	nodes, err := GetNodes(ctx, c, nil)
-	if err != nil {
-		return nil
-	}
-	type card struct {
-		gpu  *apiv1.GPU
-		node string
-	}
-	cards, out := map[string]card{}, map[uint64]string{}
-	for _, n := range nodes {
-		for _, g := range n.GetGpus() {
-			if len(g.GetJobs()) == 1 && g.GetMeasuredUtilMilli() >= 0 && g.GetMeasuredUsedMib() >= 0 {
-				cards[g.GetUuid()] = card{g, n.GetId()}
-			}
-		}
-	}
-next:
-	for _, j := range jobs {
-		if !runs(j) {
-			continue
-		}
-		var on card
-		var most, busy int64
-		for _, share := range j.GetGpus() {
-			var known bool
-			if on, known = cards[share.GetUuid()]; !known {
-				continue next
-			}
-			most, busy = max(most, on.gpu.GetMeasuredUsedMib()), busy+on.gpu.GetMeasuredUtilMilli()
-		}
-		n := len(j.GetGpus())
-		percent, held := console.PercentOf(busy/int64(n)), units.HumanMiB(most)
-		out[j.GetId()] = fmt.Sprintf("GPU %d of %s, which it has to itself, is %s busy and has %s in use", on.gpu.GetIndex(), on.node, percent, held)
-		if n > 1 {
-			out[j.GetId()] = fmt.Sprintf("its %d GPUs, which it has to itself, are %s busy on average and have up to %s in use", n, percent, held)
-		}
-	}
-	return out
 }

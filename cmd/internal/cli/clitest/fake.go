@@ -280,11 +280,11 @@ func (f *Fake) ExplainJob(ctx context.Context, r *apiv1.ExplainJobRequest) (*api
 	resp := &apiv1.ExplainJobResponse{Job: g.GetJob()}
 	if console.Waiting(g.GetJob().GetState()) {
 		resp.Explanations = []*apiv1.Explanation{
-			{Code: "GPUMemory", Detail: "most free: GPU 1 of n1 with 11.2 GiB, needs 13.0 GiB", Count: 2, GpuType: "A100-SXM4-80GB"},
+			{Code: "GPUMemory", Detail: "most free: GPU 0 of n1 with 11.2 GiB, needs 13.0 GiB", Count: 2, GpuType: "A100-SXM4-80GB"},
 			{Code: "GPUSlots", Detail: "3 jobs share each of them already", Count: 1, GpuType: "T4"},
 		}
 		resp.Forecast = &apiv1.Forecast{
-			Node: "n1", Gpu: "GPU-1a", GpuType: "A100-SXM4-80GB", Missing: "GPU 1 of n1: 11.2 GiB free, needs 13.0 GiB; 2 jobs end in ~25 min",
+			Node: "n1", Gpu: "GPU-1a", GpuType: "A100-SXM4-80GB", Missing: "GPU 0 of n1: 11.2 GiB free, needs 13.0 GiB; 2 jobs end in ~25 min",
 			StartP50: timestamppb.New(Now.Add(25 * time.Minute)), StartP90: timestamppb.New(Now.Add(48 * time.Minute)),
 		}
 	}
@@ -373,7 +373,7 @@ func (f *Fake) ListForecasts(_ context.Context, r *apiv1.ListForecastsRequest) (
 	for _, id := range r.GetIds() {
 		m := &apiv1.JobForecast{Id: id, CannotSay: "JobHeldUser: by its owner; berth release lets it go"}
 		if id%2 == 0 {
-			m.CannotSay, m.Forecast = "", &apiv1.Forecast{Node: "n1", Missing: "GPU 1 of n1: is taken", Ahead: 3,
+			m.CannotSay, m.Forecast = "", &apiv1.Forecast{Node: "n1", Missing: "GPU 0 of n1: is taken", Ahead: 3,
 				StartP50: timestamppb.New(Now.Add(25 * time.Minute)), StartP90: timestamppb.New(Now.Add(48 * time.Minute))}
 		}
 		if n, ok := f.Ahead[id]; ok {

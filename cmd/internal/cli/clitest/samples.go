@@ -40,7 +40,7 @@ func SampleJobs() []*apiv1.Job {
 		},
 		{
 			Id: 14, Name: "eval", User: "ann", Uid: 1001, State: "QUEUED", GpusWanted: 1, Queue: "GPU-1a", QueuePosition: 1,
-			Reason: "GPUMemory", ReasonDetail: "GPU 1 of n1: 11.2 GiB free, needs 13.0 GiB", Submitted: Ago(10 * time.Minute),
+			Reason: "GPUMemory", ReasonDetail: "GPU 0 of n1: 11.2 GiB free, needs 13.0 GiB", Submitted: Ago(10 * time.Minute),
 			EstimatedStart: timestamppb.New(Now.Add(25 * time.Minute)), Predicted: SamplePrediction("A100-SXM4-80GB"),
 			Spec: &apiv1.JobSpec{Name: "eval", Command: [][]byte{[]byte("./eval.sh")}, Dir: []byte("/home/ann/run"), Gpus: 1, Stdout: []byte("berth-%j.out")},
 		},

@@ -105,17 +105,17 @@ func runShow(ctx context.Context, e *console.Env, c *client.Client, f console.Fo
 			jobs = append(jobs, j)
 		}
 	}
-	var now map[uint64]string
+	var cards client.Cards
 	if f == console.FormatTable {
-		now = client.OnCards(ctx, c, jobs)
+		cards = client.CardsOf(ctx, c, jobs)
 	}
-	if err := printShown(e, f, jobs, len(wanted) == 1, now); err != nil {
+	if err := printShown(e, f, jobs, len(wanted) == 1, cards); err != nil {
 		return err
 	}
 	return errors.Join(failed...)
 }
 
-func printShown(e *console.Env, f console.Format, jobs []*apiv1.Job, single bool, now map[uint64]string) error {
+func printShown(e *console.Env, f console.Format, jobs []*apiv1.Job, single bool, cards client.Cards) error {
 	if len(jobs) == 0 {
 		return nil
 	}
@@ -138,17 +138,16 @@ func printShown(e *console.Env, f console.Format, jobs []*apiv1.Job, single bool
 		if i > 0 {
 			e.Printf("\n")
 		}
-		showJob(e, j, now[j.GetId()])
+		showJob(e, j, cards)
 	}
 	return nil
 }
 
-// showJob prints a job, and what its GPUs show right now, "" where nothing is known.
-func showJob(e *console.Env, j *apiv1.Job, now string) {
+func showJob(e *console.Env, j *apiv1.Job, cards client.Cards) {
 	s := j.GetSpec()
 	queue := ""
 	if j.GetQueue() != "" {
-		queue = fmt.Sprintf("of %s, place %d", j.GetQueue(), j.GetQueuePosition())
+		queue = fmt.Sprintf("of %s, place %d", cards.Name(j.GetQueue()), j.GetQueuePosition())
 	}
 	state := j.GetState()
 	if j.GetCancelRequested() && !console.Terminal(state) {
@@ -183,7 +182,7 @@ func showJob(e *console.Env, j *apiv1.Job, now string) {
 		"Ended", console.When(e, j.GetEnded()),
 		"Run time", runTime(e, j),
 		"Progress", view.ProgressText(j, e.Now()),
-		"Right now", now,
+		"Right now", cards.Now(j),
 		"Predicted", predictedText(j.GetPredicted()),
 		"Measured", measuredText(j.GetMeasured()),
 	}

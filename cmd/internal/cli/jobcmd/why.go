@@ -103,7 +103,7 @@ func runWhy(ctx context.Context, e *console.Env, c *client.Client, f console.For
 	if done, err := console.PrintList(e, f, view); done {
 		return err
 	}
-	e.Printf("%s\n", console.Escape(whySentence(e, resp.GetJob())))
+	e.Printf("%s\n", console.Escape(whySentence(e, resp.GetJob(), client.CardsOf(ctx, c, []*apiv1.Job{resp.GetJob()}))))
 	for _, x := range resp.GetExplanations() {
 		line := console.ReasonText(x.GetCode(), x.GetDetail())
 		if x.GetCount() > 1 {
@@ -153,7 +153,7 @@ func printStanding(e *console.Env, r *apiv1.ExplainJobResponse) {
 }
 
 // whySentence says where the job stands.
-func whySentence(e *console.Env, j *apiv1.Job) string {
+func whySentence(e *console.Env, j *apiv1.Job, cards client.Cards) string {
 	head := fmt.Sprintf("Job %s (%s)", client.JobLabel(j), j.GetName())
 	if a := j.GetArray(); a.GetSize() > 1 {
 		head = fmt.Sprintf("Array %d: %s. Job %s (%s)", j.GetArrayJobId(), client.TaskStates(a), client.JobLabel(j), j.GetName())
@@ -166,7 +166,7 @@ func whySentence(e *console.Env, j *apiv1.Job) string {
 	case console.Waiting(j.GetState()):
 		text := head + " waits"
 		if j.GetQueue() != "" {
-			text += fmt.Sprintf(", place %d in the queue of %s", j.GetQueuePosition(), j.GetQueue())
+			text += fmt.Sprintf(", place %d in the queue of %s", j.GetQueuePosition(), cards.Name(j.GetQueue()))
 		}
 		return text + reason
 	case console.Terminal(j.GetState()):
