@@ -448,7 +448,7 @@ func (r *resolver) finishMem() {
 			r.override(name, said)
 		}
 	}
-	if map[string]int64{"mem": r.mem, "mem-per-cpu": r.memPerCPU, "mem-per-gpu": r.memPerGPU}[said] == 0 { // all memory of the node
+	if map[string]int64{"mem": r.mem, "mem-per-cpu": r.memPerCPU, "mem-per-gpu": r.memPerGPU}[said] == 0 { // was told of
 		return
 	}
 	switch said {

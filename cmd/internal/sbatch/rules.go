@@ -316,7 +316,7 @@ func readMem(option string, p func(*resolver) *int64) func(*resolver, string) (*
 		}
 		r.memFrom[option] = len(r.out)
 		if n == 0 {
-			return &verdict{fate: Mapped, note: "the job's memory is not capped; --exclusive keeps others off its nodes"}, nil
+			return &verdict{fate: Ignored, note: "all memory of a node can't be asked for: the cap is what is predicted, and 2 GiB without GPUs", fix: "say how much it needs, as --" + option + "=16G"}, nil
 		}
 		return nil, nil
 	}
