@@ -199,6 +199,8 @@ func (s *Spec) checkConflicts() error {
 		return Errorf(CodeInvalid, "gpu_util and gpus: a job without GPUs uses none of one; add --gpus or drop --gpu-util")
 	case s.GPUs == 0 && s.GPUType != "":
 		return Errorf(CodeInvalid, "gpu_type and gpus: a job without GPUs has no GPU type; add --gpus or drop --gpu-type")
+	case s.AllMem && s.MemMiB > 0:
+		return Errorf(CodeInvalid, "mem: is all that a node has and also %d MiB", s.MemMiB)
 	case s.GPUs == 0 && s.OrCPU:
 		return Errorf(CodeInvalid, "or_cpu and gpus: a job without GPUs runs on cores anyway; add --gpus or drop --or-cpu")
 	}

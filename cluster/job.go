@@ -38,8 +38,8 @@ type Spec struct {
 	// given. A declared memory is also the cap.
 	GPUMemMiB, GPUMilli int64
 	Duration            time.Duration
-	// MemMiB caps host memory on each node; 0 takes the cluster's default.
-	// CPUMilli likewise.
+	// MemMiB caps host memory on each node; 0 takes what is predicted, else the
+	// cluster's default, and all of nodes that are the job's own. CPUMilli likewise.
 	MemMiB, CPUMilli int64
 	// TimeLimit ends the job; 0 means none.
 	TimeLimit time.Duration
@@ -117,6 +117,9 @@ type Spec struct {
 	Array *Array
 	// GPURange is between how many GPUs it runs, as many as are chosen when it starts.
 	GPURange GPURange
+	// AllMem asks for all memory of a node, in a request only: coordinators make a
+	// MemMiB of it.
+	AllMem bool
 }
 
 // Job is one submitted job. Values are immutable.

@@ -14,7 +14,7 @@ type Where struct {
 	// Features is what its nodes must have.
 	Features Features
 	// Whole tells that nobody else may be on its nodes, and that it takes all
-	// cores of each.
+	// cores of each; of the memory see Spec.TakesAllMem.
 	Whole bool
 	// Reservation is the name of the one inside of which it runs, "" for none.
 	Reservation string
@@ -33,6 +33,10 @@ func (w *Where) InReservation() string {
 
 // WholeNodes reports whether the job wants its nodes for itself.
 func (s *Spec) WholeNodes() bool { return s.Where != nil && s.Where.Whole }
+
+// TakesAllMem reports whether the job takes all memory of its nodes: those that are
+// its own, unless it says how much it needs.
+func (s *Spec) TakesAllMem() bool { return s.WholeNodes() && s.MemMiB == 0 }
 
 // Allows reports whether a node, by its name and features alone, may be one of
 // the job's.

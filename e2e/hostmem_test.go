@@ -61,3 +61,35 @@ func TestHostMemoryOfAPartition(t *testing.T) {
 		t.Errorf("%s (%s), want 3 GiB and 2 cores\n%s", j.State, j.Reason, c.run("show", fmt.Sprint(id)))
 	}
 }
+
+// TestAllMemoryOfANode: what asks for all memory has it, on a node of its own also
+// without asking, unless it says how much.
+func TestAllMemoryOfANode(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, "--nodes", "1x1xA100-SXM4-80GB")
+	c.run("partition", "set", "gpu", "--nodes", "ALL", "--default", "--def-mem-per-gpu", "512M", "--least-mem", "512M")
+	all := strings.TrimSpace(c.run("sinfo", "-h", "-o", "%m"))
+	dir := openDir(t)
+	for _, tc := range []struct {
+		ask  []string
+		want string
+	}{
+		{[]string{"--mem=0"}, all},
+		{[]string{"--mem-per-cpu=0"}, all},
+		{[]string{"--exclusive"}, all},
+		{[]string{"--exclusive", "--mem=0"}, all},
+		{[]string{"--exclusive", "--mem=300M"}, "300"},
+	} {
+		args := append([]string{"sbatch", "--parsable", "-D", dir, "--gpus=1"}, tc.ask...)
+		id := parseID(t, c.run(append(args, "--wrap", "echo it has $SLURM_MEM_PER_NODE; test $SLURM_MEM_PER_NODE -lt 600 || "+takesHostMemory)...))
+		if j := c.await(id, "COMPLETED", "FAILED", "OUT_OF_MEMORY"); j.State != "COMPLETED" {
+			t.Errorf("%q: %s (%s)\n%s", tc.ask, j.State, j.Reason, c.run("show", fmt.Sprint(id)))
+		}
+		if got, want := read(t, fmt.Sprintf("%s/slurm-%d.out", dir, id)), "it has "+tc.want+"\n"; !strings.HasPrefix(got, want) {
+			t.Errorf("%q: %q, want %q", tc.ask, got, want)
+		}
+	}
+	if out := c.run("show", fmt.Sprint(c.submit("-D", dir, "--gpus", "1", "--mem", "all", "--", "true"))); !strings.Contains(out, "1 GPU, memory 128.0 GiB") {
+		t.Errorf("show does not say what --mem all is:\n%s", out)
+	}
+}

@@ -155,7 +155,7 @@ func (p *pass) berthOn(it *item, c int, s *rules.Part, st *dispatch.Start) clust
 	h := &p.f.Hosts[s.Host]
 	b := cluster.Berth{Node: h.Node.ID, CPUMilli: it.cpu, MemMiB: it.mem}
 	if it.whole {
-		b.CPUMilli = h.Use.CPUMilli
+		b.CPUMilli, b.MemMiB = h.Use.CPUMilli, it.memOn(h)
 	}
 	takes := 0
 	for _, i := range s.Cards {
@@ -169,7 +169,7 @@ func (p *pass) berthOn(it *item, c int, s *rules.Part, st *dispatch.Start) clust
 	}
 	slices.SortFunc(b.GPUs, func(a, b cluster.GPUShare) int { return cmp.Compare(a.GPU, b.GPU) })
 	if len(s.Cards) > 0 {
-		h.Occupy(it.cpu, it.mem, takes)
+		h.Occupy(it.cpu, b.MemMiB, takes)
 	}
 	return b
 }
@@ -211,7 +211,7 @@ func (kp *keeper) keepParts(it *item, best []rules.Part, shadow int64) {
 		}
 		h := &kp.f.Hosts[best[i].Host]
 		h.KeptCPU += kp.coresOn(it, h)
-		h.KeptMem += it.mem
+		h.KeptMem += it.memOn(h)
 		h.KeptFor = cmp.Or(h.KeptFor, it.job.ID)
 		kp.f.Keeps(best[i].Host, best[i].Cards)
 	}
@@ -385,6 +385,14 @@ func (kp *keeper) coresOn(it *item, h *fleet.Host) int64 {
 		return h.Use.CPUMilli
 	}
 	return it.cpu
+}
+
+// memOn is how much memory of a node a job takes, in MiB.
+func (it *item) memOn(h *fleet.Host) int64 {
+	if it.job.Spec.TakesAllMem() {
+		return h.Use.MemMiB
+	}
+	return it.mem
 }
 
 func (ft *fitter) partOn(it *item, host int32, cards []int32, order int64) rules.Part {

@@ -179,7 +179,7 @@ func (c *yielding) claim(w *wish, p *pass) (at []int32) {
 	c.cpu -= it.cpu
 	c.mem -= it.mem
 	if it.whole {
-		c.cpu = 0
+		c.cpu, c.mem = 0, 0 // also where it asks for less memory: nobody else may be there
 	}
 	n := &it.needs[class]
 	s := n.Share(p.f.Classes[class].Sellable)

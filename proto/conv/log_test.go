@@ -186,7 +186,7 @@ func TestOwnerRoundTrip(t *testing.T) {
 func TestStoredSpecRoundTrip(t *testing.T) {
 	t.Parallel()
 	latin1 := func(t *rapid.T, s *cluster.Spec) { // paths and arguments are bytes
-		s.DeadlineIn = 0 // in requests only
+		s.DeadlineIn, s.AllMem = 0, false // in requests only
 		if rapid.Bool().Draw(t, "latin1") {
 			s.Command, s.Env = append(s.Command, "\xe9"), append(s.Env, "A=\xe9")
 			s.Dir, s.Stdin, s.Stdout, s.Stderr = "/\xe9", "/\xe9", "\xe9", "\xe9"
@@ -225,7 +225,7 @@ func validJob(t *rapid.T, j *cluster.Job) {
 		j.Estimates = []cluster.Estimate{}
 	}
 	if j.Spec != nil {
-		j.Spec.DeadlineIn = 0 // in requests only
+		j.Spec.DeadlineIn, j.Spec.AllMem = 0, false // in requests only
 		validWaits(t, j)
 	}
 	j.ID = cluster.JobID(rapid.Uint64Min(1).Draw(t, "id"))

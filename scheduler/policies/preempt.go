@@ -108,7 +108,7 @@ func (ev *evictor) claim(t *scene.Task, gi int32) {
 	g := &ev.Fleet.Groups[gi]
 	h := &ev.Fleet.Hosts[g.Host]
 	share := t.Needs[g.Class].Share
-	b := cluster.Berth{Node: h.Node.ID, CPUMilli: t.CoresOn(h), MemMiB: t.Mem}
+	b := cluster.Berth{Node: h.Node.ID, CPUMilli: t.CoresOn(h), MemMiB: t.MemOn(h)}
 	undo := ev.Fleet.Remember(gi)
 	cards := slices.Clone(ev.AnyOf(t, gi))
 	undo()

@@ -142,6 +142,7 @@ func drawSpan(t *rapid.T, j *cluster.Job) {
 	case 2:
 		Nodes(rapid.IntRange(1, 2).Draw(t, "whole nodes"))(j)
 		j.Spec.Where = &cluster.Where{Whole: true}
+		j.Spec.MemMiB *= int64(j.ID % 2) // the others take all
 	}
 	if j.Spec.NodeCount() == 1 {
 		return

@@ -87,10 +87,10 @@ func (k *keeper) holdCards(t *scene.Task) {
 func (k *keeper) keepHost(t *scene.Task, hi int32, until int64) {
 	h := &k.Fleet.Hosts[hi]
 	if h.Foreign {
-		h.KeptCPU, h.KeptMem, h.Until = h.KeptCPU+t.CoresOn(h), h.KeptMem+t.Mem, min(h.Until, until)
+		h.KeptCPU, h.KeptMem, h.Until = h.KeptCPU+t.CoresOn(h), h.KeptMem+t.MemOn(h), min(h.Until, until)
 		return
 	}
-	h.KeptCPU, h.KeptMem, h.Until = t.CoresOn(h), t.Mem, until
+	h.KeptCPU, h.KeptMem, h.Until = t.CoresOn(h), t.MemOn(h), until
 }
 
 // keepCards keeps cards until a time.

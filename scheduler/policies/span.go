@@ -142,7 +142,7 @@ func (st *starter) placeSpan(t *scene.Task, parts []rules.Part) {
 // berthOn is what t holds of a node.
 func (st *starter) berthOn(t *scene.Task, x *rules.Part) cluster.Berth {
 	h := &st.Fleet.Hosts[x.Host]
-	b := cluster.Berth{Node: h.Node.ID, CPUMilli: t.CoresOn(h), MemMiB: t.Mem}
+	b := cluster.Berth{Node: h.Node.ID, CPUMilli: t.CoresOn(h), MemMiB: t.MemOn(h)}
 	for _, ci := range x.Cards {
 		share := t.Needs[st.Fleet.Groups[st.Fleet.Cards[ci].Group].Class].Share
 		b.GPUs = append(b.GPUs, cluster.GPUShare{GPU: st.Fleet.Cards[ci].Use.ID, Share: share})

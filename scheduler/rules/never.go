@@ -45,24 +45,26 @@ func NeverOn(nodes []*cluster.Node, job *cluster.Job, pol Policy) string {
 	return lackOn(nodes, job, pol)
 }
 
+// LeastNodeMem is the memory of the smallest of nodes on which a job could run if it
+// had all of that, in MiB; 0 if it could on none.
+func LeastNodeMem(nodes []*cluster.Node, job *cluster.Job, pol Policy) int64 {
+	s := newSieve(nodes, job, pol)
+	if s.first(s.node, s.gpuType, s.limits, s.gpuMem, s.count, s.cores) != "" {
+		return 0
+	}
+	return slices.MinFunc(s.able, func(a, b *cluster.Node) int { return cmp.Compare(a.MemMiB, b.MemMiB) }).MemMiB
+}
+
 // lackOn is what all of nodes lack, or "".
 func lackOn(nodes []*cluster.Node, job *cluster.Job, pol Policy) string {
 	if len(nodes) == 0 {
 		return ""
 	}
-	able := slices.DeleteFunc(slices.Clone(nodes), func(n *cluster.Node) bool { return !job.Spec.Allows(n) })
-	if len(able) == 0 && job.Spec.Restricted() {
+	s := newSieve(nodes, job, pol)
+	if len(s.able) == 0 && job.Spec.Restricted() {
 		return whereNever(nodes, job)
 	}
-	slices.SortFunc(able, ByNode)
-	s := sieve{job: job, pol: pol, able: able}
-	s.cpu, s.mem = HostOf(job, &pol)
-	for _, lack := range []func() string{s.node, s.gpuType, s.limits, s.gpuMem, s.count, s.cores, s.host, s.enough} {
-		if why := lack(); why != "" {
-			return why
-		}
-	}
-	return ""
+	return s.first(s.node, s.gpuType, s.limits, s.gpuMem, s.count, s.cores, s.host, s.enough)
 }
 
 // sieve keeps the nodes that have all that was looked at so far. Each step
@@ -73,6 +75,24 @@ type sieve struct {
 	pol      Policy
 	cpu, mem int64
 	able     []*cluster.Node // sorted by id
+}
+
+func newSieve(nodes []*cluster.Node, job *cluster.Job, pol Policy) *sieve {
+	able := slices.DeleteFunc(slices.Clone(nodes), func(n *cluster.Node) bool { return !job.Spec.Allows(n) })
+	slices.SortFunc(able, ByNode)
+	s := &sieve{job: job, pol: pol, able: able}
+	s.cpu, s.mem = HostOf(job, &pol)
+	return s
+}
+
+// first is what the first step says that would keep no node, "" when all keep some.
+func (s *sieve) first(steps ...func() string) string {
+	for _, lack := range steps {
+		if why := lack(); why != "" {
+			return why
+		}
+	}
+	return ""
 }
 
 // keep drops the nodes that are not good; it reports whether any is left.

@@ -158,6 +158,9 @@ func (w *World) conflict(st *dispatch.Start) string {
 		if r := w.Ledg.Fits(b); r.Code != "" {
 			return r.Detail
 		}
+		if u, _ := w.Ledg.Node(b.Node); j.Spec.TakesAllMem() && b.MemMiB != u.MemMiB {
+			return fmt.Sprintf("job %d: %d MiB of node %s, it wants all %d", st.Job, b.MemMiB, b.Node, u.MemMiB)
+		}
 		nodes[b.Node] = true
 	}
 	if n := len(st.Rest) + 1; n != j.Spec.NodeCount() || len(nodes) != n {

@@ -20,7 +20,7 @@ var said = map[string][2]string{
 	"gpus":            {"honoured", "`[type:]n`, in all; as many on each of several nodes"},
 	"gpus-per-task":   {"mapped", "times the number of tasks"},
 	"cpus-per-gpu":    {"mapped", "times the number of GPUs"},
-	"mem":             {"honoured or ignored", "0, all memory of a node, can't be asked for: the cap is what is predicted, and 2 GiB without GPUs, also with `--exclusive`"},
+	"mem":             {"honoured", "0 is all memory: with `--exclusive` that of its nodes, else as much as the smallest node has that could run the job"},
 	"mem-per-cpu":     {"mapped", "times the number of cores"},
 	"mem-per-gpu":     {"mapped", "host memory, times the number of GPUs; see `--gpu-mem` for the GPU's own"},
 	"ntasks":          {"mapped", "times `--cpus-per-task` cores; on one node the script runs once, on several once for each task"},

@@ -61,6 +61,7 @@ type Request struct {
 	// processes the script makes on each then. What it asks for is of each node.
 	Nodes, Tasks                  int64
 	CPUs, MemMiB                  int64
+	AllMem                        bool // of a node, in place of MemMiB
 	TimeLimit                     time.Duration
 	Node, Partition, Account, QOS string
 	// NodeList are nodes that it must have, all of them, Exclude those that it must
@@ -448,7 +449,8 @@ func (r *resolver) finishMem() {
 			r.override(name, said)
 		}
 	}
-	if map[string]int64{"mem": r.mem, "mem-per-cpu": r.memPerCPU, "mem-per-gpu": r.memPerGPU}[said] == 0 { // was told of
+	if map[string]int64{"mem": r.mem, "mem-per-cpu": r.memPerCPU, "mem-per-gpu": r.memPerGPU}[said] == 0 {
+		r.req.AllMem = said != ""
 		return
 	}
 	switch said {

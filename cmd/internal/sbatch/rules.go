@@ -304,6 +304,8 @@ func (r *resolver) askGPUs(option string, list []Gres, text string, fate Fate) (
 	return honour()
 }
 
+const allMem = "all memory: with --exclusive that of its nodes, else as much as the smallest node has that could run the job"
+
 func readMem(option string, p func(*resolver) *int64) func(*resolver, string) (*verdict, error) {
 	return func(r *resolver, v string) (*verdict, error) {
 		n, err := ParseMem(v)
@@ -316,7 +318,7 @@ func readMem(option string, p func(*resolver) *int64) func(*resolver, string) (*
 		}
 		r.memFrom[option] = len(r.out)
 		if n == 0 {
-			return &verdict{fate: Ignored, note: "all memory of a node can't be asked for: the cap is what is predicted, and 2 GiB without GPUs", fix: "say how much it needs, as --" + option + "=16G"}, nil
+			return &verdict{fate: Honoured, note: allMem}, nil
 		}
 		return nil, nil
 	}

@@ -54,7 +54,26 @@ func (a *Admission) enterPartition(who authorize.Caller, j *cluster.Job, parts [
 	if err != nil {
 		return nil, err
 	}
+	warnings = append(warnings, a.allMem(nodes, part, j)...)
 	return warnings, a.NeverFits(nodes, part, j)
+}
+
+// allMem makes an amount of memory of a wish for all of a node's: that of the
+// smallest node that could run the job, so that each of these stays open to it. Of
+// nodes that are its own a job has all memory anyway.
+func (a *Admission) allMem(nodes []*cluster.Node, part *cluster.Partition, j *cluster.Job) (warnings []string) {
+	if !j.Spec.AllMem {
+		return nil
+	}
+	j.Spec.AllMem = false
+	if j.Spec.WholeNodes() {
+		return nil
+	}
+	j.Spec.MemMiB = rules.LeastNodeMem(site.NodesOf(a.nodes.Emptied(nodes), part), j, a.lead.PolicyOf(j))
+	if j.Spec.MemMiB == 0 {
+		return []string{"mem: no node is there yet of which the job could have all memory; it gets what is predicted, or the least. To have more, say how much"}
+	}
+	return nil
 }
 
 func isDown(parts []*cluster.Partition, name string) bool {

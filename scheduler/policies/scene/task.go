@@ -187,6 +187,14 @@ func (t *Task) CoresOn(h *mirror.Host) int64 {
 	return t.CPU
 }
 
+// MemOn is how much memory of a host t takes, in MiB.
+func (t *Task) MemOn(h *mirror.Host) int64 {
+	if t.Job.Spec.TakesAllMem() {
+		return h.Use.MemMiB
+	}
+	return t.Mem
+}
+
 // FactsOfRun are the facts of a running job. since is when its attempt began.
 func (p *Scene) FactsOfRun(r *mirror.Run) Facts {
 	f := factsOf(r.Job, p.Snap.Terms[r.Job.ID], rules.DurationOf(r.Job, &r.Est, p.Pol), p.Now)

@@ -121,13 +121,21 @@ func Whole(what string, most int64, p func(*Request) *int64) func(*Request, stri
 	}
 }
 
+func setMem(r *Request, v string) (err error) {
+	r.Spec.MemMiB, r.Spec.AllMem = 0, v == "all"
+	if !r.Spec.AllMem {
+		r.Spec.MemMiB, err = units.ParseMiB(v)
+	}
+	return err
+}
+
 func jobFields() []Field {
 	return []Field{
 		{"name", "J", kindText, "job `NAME`; by default the program's", func(r *Request, v string) error {
 			r.Spec.Name = v
 			return cluster.CheckJobName(v)
 		}},
-		{"mem", "", kindAmount, "host memory, a `SIZE` such as 16G", size(func(r *Request) *int64 { return &r.Spec.MemMiB })},
+		{"mem", "", kindAmount, "host memory, a `SIZE` such as 16G; all is that of a node", setMem},
 		{"cpus", "c", kindAmount, "`CORES`, whole or with one to three decimals", setCPUs},
 		{"time", "t", kindAmount, "end the job after `TIME`, such as 90 (minutes), 1:30:00 or 2h", func(r *Request, v string) (err error) {
 			r.Spec.TimeLimit, err = units.ParseDuration(v)

@@ -332,7 +332,7 @@ func (r *Request) TakeOver(a *sbatch.Request) {
 	s.GPUs, r.Gpus = int(min(a.GPUs, math.MaxInt32)), a.GPUsSaid
 	s.GPUType, r.Slurm.Typed = a.GPUType, a.GPUType != ""
 	r.where = whereText{a.NodeList, a.Exclude, a.Constraint, a.Reservation, a.WholeNodes}
-	s.CPUMilli, s.MemMiB = min(a.CPUs, 1<<30)*1000, a.MemMiB
+	s.CPUMilli, s.MemMiB, s.AllMem = min(a.CPUs, 1<<30)*1000, a.MemMiB, a.AllMem
 	s.TimeLimit, s.Node, s.Partition = a.TimeLimit, cluster.NodeID(a.Node), a.Partition
 	s.Account, s.QOS, s.Nice = a.Account, a.QOS, a.Nice
 	s.RequeueOnLoss = a.Requeue

@@ -71,13 +71,17 @@ func TestWrapTakesTheEnvironment(t *testing.T) {
 	}
 }
 
-// TestAllMemory: --mem=0, all of the node's, is not there, and sbatch says so.
+// TestAllMemory: --mem=0 is all of the node's, and nothing is said of it.
 func TestAllMemory(t *testing.T) {
 	t.Parallel()
-	for _, line := range []string{"sbatch --mem=0 --wrap true", "sbatch --exclusive --mem=0 --wrap true", "sbatch --mem-per-cpu=0 -n 4 --wrap true"} {
+	for _, line := range []string{"sbatch --mem=0 --wrap true", "sbatch --exclusive --mem=0 --wrap true", "sbatch --mem-per-cpu=0 -n 4 --wrap true", "submit --mem all -- true"} {
 		w := clitest.NewWorld(t)
-		if j := scriptJob(t, w, strings.Fields(line)...); j.GetMemMib() != 0 || !strings.Contains(w.Errs.String(), "all memory of a node can't be asked for") {
-			t.Errorf("%s: %d MiB, says %q", line, j.GetMemMib(), w.Errs.String())
+		if j := scriptJob(t, w, strings.Fields(line)...); !j.GetAllMem() || j.GetMemMib() != 0 || w.Errs.Len() > 0 {
+			t.Errorf("%s: all is %t, %d MiB; says %q", line, j.GetAllMem(), j.GetMemMib(), w.Errs.String())
 		}
+	}
+	w := clitest.NewWorld(t)
+	if j := scriptJob(t, w, "submit", "--mem", "all", "--mem", "2G", "--", "true"); j.GetAllMem() || j.GetMemMib() != 2048 {
+		t.Errorf("the last --mem does not win: all is %t, %d MiB", j.GetAllMem(), j.GetMemMib())
 	}
 }

@@ -153,10 +153,12 @@ type JobSpec struct {
 	GpuType   string                 `protobuf:"bytes,8,opt,name=gpu_type,json=gpuType,proto3" json:"gpu_type,omitempty"`
 	Node      string                 `protobuf:"bytes,9,opt,name=node,proto3" json:"node,omitempty"`
 	// 0 when the predictor is to say.
-	GpuMemMib     int64                `protobuf:"varint,10,opt,name=gpu_mem_mib,json=gpuMemMib,proto3" json:"gpu_mem_mib,omitempty"`
-	GpuUtilMilli  int64                `protobuf:"varint,11,opt,name=gpu_util_milli,json=gpuUtilMilli,proto3" json:"gpu_util_milli,omitempty"`
-	Expected      *durationpb.Duration `protobuf:"bytes,12,opt,name=expected,proto3" json:"expected,omitempty"`
-	MemMib        int64                `protobuf:"varint,13,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
+	GpuMemMib    int64                `protobuf:"varint,10,opt,name=gpu_mem_mib,json=gpuMemMib,proto3" json:"gpu_mem_mib,omitempty"`
+	GpuUtilMilli int64                `protobuf:"varint,11,opt,name=gpu_util_milli,json=gpuUtilMilli,proto3" json:"gpu_util_milli,omitempty"`
+	Expected     *durationpb.Duration `protobuf:"bytes,12,opt,name=expected,proto3" json:"expected,omitempty"`
+	MemMib       int64                `protobuf:"varint,13,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
+	// All that a node has, in place of mem_mib; see cluster.Spec.
+	AllMem        bool                 `protobuf:"varint,54,opt,name=all_mem,json=allMem,proto3" json:"all_mem,omitempty"`
 	CpuMilli      int64                `protobuf:"varint,14,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
 	TimeLimit     *durationpb.Duration `protobuf:"bytes,15,opt,name=time_limit,json=timeLimit,proto3" json:"time_limit,omitempty"`
 	Stdin         []byte               `protobuf:"bytes,16,opt,name=stdin,proto3" json:"stdin,omitempty"`
@@ -349,6 +351,13 @@ func (x *JobSpec) GetMemMib() int64 {
 		return x.MemMib
 	}
 	return 0
+}
+
+func (x *JobSpec) GetAllMem() bool {
+	if x != nil {
+		return x.AllMem
+	}
+	return false
 }
 
 func (x *JobSpec) GetCpuMilli() int64 {
@@ -992,7 +1001,7 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"\x12SubmitJobsResponse\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xcc\r\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xe5\r\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -1007,7 +1016,8 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	" \x01(\x03R\tgpuMemMib\x12$\n" +
 	"\x0egpu_util_milli\x18\v \x01(\x03R\fgpuUtilMilli\x125\n" +
 	"\bexpected\x18\f \x01(\v2\x19.google.protobuf.DurationR\bexpected\x12\x17\n" +
-	"\amem_mib\x18\r \x01(\x03R\x06memMib\x12\x1b\n" +
+	"\amem_mib\x18\r \x01(\x03R\x06memMib\x12\x17\n" +
+	"\aall_mem\x186 \x01(\bR\x06allMem\x12\x1b\n" +
 	"\tcpu_milli\x18\x0e \x01(\x03R\bcpuMilli\x128\n" +
 	"\n" +
 	"time_limit\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\ttimeLimit\x12\x14\n" +
