@@ -89,6 +89,9 @@ func TestAllMemoryOfANode(t *testing.T) {
 			t.Errorf("%q: %q, want %q", tc.ask, got, want)
 		}
 	}
+	if out := c.run("show", "3"); !strings.Contains(out, "1 GPU, all cores and memory of its nodes, and nobody else there") {
+		t.Errorf("show does not say what --exclusive is:\n%s", out)
+	}
 	if out := c.run("show", fmt.Sprint(c.submit("-D", dir, "--gpus", "1", "--mem", "all", "--", "true"))); !strings.Contains(out, "1 GPU, memory 128.0 GiB") {
 		t.Errorf("show does not say what --mem all is:\n%s", out)
 	}

@@ -33,7 +33,11 @@ func (p *pass) startSpan(it *item) bool {
 			return false
 		}
 		e, _ := cluster.EstimateFor(it.job.Estimates, cluster.CPUType)
-		p.placeSpan(it, -1, parts, e, fmt.Sprintf("%d nodes with %s free", it.nodes, say.Cores(it.cpu)))
+		why := say.Nodes(it.nodes) + " with " + say.Cores(it.cpu) + " free"
+		if it.whole {
+			why = say.Nodes(it.nodes) + " for itself"
+		}
+		p.placeSpan(it, -1, parts, e, why)
 		return true
 	}
 	best, fastest := -1, int64(rules.Forever)

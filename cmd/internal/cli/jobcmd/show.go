@@ -199,6 +199,13 @@ func showJob(e *console.Env, j *apiv1.Job, cards client.Cards) {
 	}
 }
 
+func coresText(milli int64) string {
+	if milli == 1000 {
+		return "1 core"
+	}
+	return console.Cores(milli) + " cores"
+}
+
 func specKeys(j *apiv1.Job) []string {
 	s := j.GetSpec()
 	var asked []string
@@ -214,7 +221,7 @@ func specKeys(j *apiv1.Job) []string {
 	add(s.GetGpuType() != "", "type %s", s.GetGpuType())
 	add(s.GetGpuMemMib() > 0, "GPU memory %s", units.HumanMiB(s.GetGpuMemMib()))
 	add(s.GetGpuUtilMilli() > 0, "GPU use %s", console.PercentOf(s.GetGpuUtilMilli()))
-	add(s.GetCpuMilli() > 0, "%s cores", console.Cores(s.GetCpuMilli()))
+	add(s.GetCpuMilli() > 0, "%s", coresText(s.GetCpuMilli()))
 	add(s.GetMemMib() > 0, "memory %s", units.HumanMiB(s.GetMemMib()))
 	add(s.GetExpected() != nil, "expected %s", units.HumanDuration(s.GetExpected().AsDuration()))
 	add(s.GetTimeLimit() != nil, "time limit %s", units.FormatDuration(s.GetTimeLimit().AsDuration()))
@@ -223,6 +230,9 @@ func specKeys(j *apiv1.Job) []string {
 	add(s.GetMaxCostMilli() > 0, "at a price of at most %g", float64(s.GetMaxCostMilli())/1000)
 	add(s.GetNode() != "", "node %s", s.GetNode())
 	add(s.GetNodes() > 1, "%d nodes, this on each", s.GetNodes())
+	whole := s.GetWhere().GetWhole()
+	add(whole && s.GetMemMib() > 0, "all cores of its nodes, and nobody else there")
+	add(whole && s.GetMemMib() == 0, "all cores and memory of its nodes, and nobody else there")
 	add(s.GetTasksPerNode() > 1, "%d processes a node", s.GetTasksPerNode())
 	return []string{
 		"Asked for", strings.Join(asked, ", "),
@@ -412,7 +422,7 @@ func predictedText(p *apiv1.Prediction) string {
 		known = "; nothing is known of it"
 	}
 	if p.GetGpuType() == cluster.CPUType {
-		return fmt.Sprintf("host memory %s, %s cores, %s", console.MemOrDash(p.GetHostMemMib()), console.Cores(p.GetCpuMilli()), seconds) + known
+		return fmt.Sprintf("host memory %s, %s, %s", console.MemOrDash(p.GetHostMemMib()), coresText(p.GetCpuMilli()), seconds) + known
 	}
 	return fmt.Sprintf("GPU memory %s (95%%: %s), GPU %s, %s on %s", console.MemOrDash(p.GetGpuMemMib()), console.MemOrDash(p.GetGpuMemP95Mib()),
 		console.PercentOf(p.GetGpuUtilMilli()), seconds, console.OrDash(p.GetGpuType())) + known
@@ -423,9 +433,9 @@ func measuredText(m *apiv1.Measured) string {
 	if m == nil || m.GetProfile() != nil {
 		return ""
 	}
-	text := fmt.Sprintf("GPU memory %s, GPU %s, %s, host memory %s, %s cores",
+	text := fmt.Sprintf("GPU memory %s, GPU %s, %s, host memory %s, %s",
 		console.MemOrDash(m.GetGpuMemMib()), console.PercentOf(m.GetGpuUtilMilli()), console.SecondsText(m.GetSeconds()),
-		console.MemOrDash(m.GetHostMemMib()), console.Cores(m.GetCpuMilli()))
+		console.MemOrDash(m.GetHostMemMib()), coresText(m.GetCpuMilli()))
 	if m.GetGpuOom() {
 		text += "; it was refused GPU memory"
 	}
