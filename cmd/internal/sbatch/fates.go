@@ -28,7 +28,7 @@ var said = map[string][2]string{
 	"ntasks-per-gpu": {"mapped", "tasks for each GPU"}, "ntasks-per-tres": {"mapped", "tasks for each GPU"},
 	"nodes":               {"honoured or refused", "1 to 256; of a range the least"},
 	"time":                {"honoured", "every form, rounded up to minutes; more than 30 days is refused"},
-	"exclusive":           {"honoured or ignored", "whole nodes for itself; `user` and `mcs` are ignored: who shares a GPU with whom is the site's policy"},
+	"exclusive":           {"honoured or ignored", "whole nodes for itself, with all their memory unless it says how much; `user` and `mcs` are ignored: who shares a GPU with whom is the site's policy"},
 	"nodelist":            {"honoured or refused", "a list such as `gpu[01-04]`, of all of which the job gets a part; a file of names is refused"},
 	"partition":           {"honoured or mapped", "of the cluster's, see `berth partition list`; of several the first that takes the job and is up. A cluster without partitions takes no notice, and says so"},
 	"clusters":            {"honoured or ignored", "`berth`, which the answer then names as Slurm's does; others are ignored, there is one cluster"},
