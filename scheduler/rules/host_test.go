@@ -50,3 +50,40 @@ func TestHostOf(t *testing.T) {
 		t.Errorf("after an out-of-memory: %d MiB, want the 5000 of its ladder", mem)
 	}
 }
+
+// TestLeastNodeMem: all memory of a node is that of the smallest one that could run the
+// job, in whatever order they come.
+func TestLeastNodeMem(t *testing.T) {
+	t.Parallel()
+	node := func(id cluster.NodeID, mem int64, gpus ...string) *cluster.Node {
+		n := &cluster.Node{ID: id, State: cluster.NodeReady, CPUMilli: 8000, MemMiB: mem}
+		for i, typ := range gpus {
+			n.GPUs = append(n.GPUs, cluster.GPU{ID: cluster.GPUID(string(id) + typ), Index: i, Type: typ, MemMiB: 16_000, SellableMiB: 15_000, MaxShares: 3, CapMode: "sim"})
+		}
+		return n
+	}
+	nodes := []*cluster.Node{node("big", 9000, "A", "A"), node("cores", 1000), node("mid", 5000, "T"), node("same", 5000, "T")}
+	for name, tc := range map[string]struct {
+		spec cluster.Spec
+		want int64
+	}{
+		"on cores":               {cluster.Spec{}, 1000},
+		"with a GPU":             {cluster.Spec{GPUs: 1}, 5000},
+		"of a type":              {cluster.Spec{GPUs: 1, GPUType: "A"}, 9000},
+		"with two":               {cluster.Spec{GPUs: 2}, 9000},
+		"with more than is":      {cluster.Spec{GPUs: 3}, 0},
+		"with more cores":        {cluster.Spec{CPUMilli: 9000}, 0},
+		"on a node":              {cluster.Spec{Node: "mid"}, 5000},
+		"on one that is not":     {cluster.Spec{Node: "gone"}, 0},
+		"on two nodes":           {cluster.Spec{GPUs: 1, Nodes: 2}, 5000},
+		"with more GPU memory":   {cluster.Spec{GPUs: 1, GPUMemMiB: 20_000}, 0},
+		"whatever else it needs": {cluster.Spec{GPUs: 1, GPUMemMiB: 4000, CPUMilli: 2000}, 5000},
+	} {
+		if got := LeastNodeMem(nodes, &cluster.Job{ID: 1, Spec: &tc.spec}, Default()); got != tc.want {
+			t.Errorf("%s: %d MiB, want %d", name, got, tc.want)
+		}
+	}
+	if got := LeastNodeMem(nil, &cluster.Job{ID: 1, Spec: &cluster.Spec{}}, Default()); got != 0 {
+		t.Errorf("no nodes: %d MiB", got)
+	}
+}

@@ -46,13 +46,19 @@ func NeverOn(nodes []*cluster.Node, job *cluster.Job, pol Policy) string {
 }
 
 // LeastNodeMem is the memory of the smallest of nodes on which a job could run if it
-// had all of that, in MiB; 0 if it could on none.
-func LeastNodeMem(nodes []*cluster.Node, job *cluster.Job, pol Policy) int64 {
-	s := newSieve(nodes, job, pol)
-	if s.first(s.node, s.gpuType, s.limits, s.gpuMem, s.count, s.cores) != "" {
-		return 0
+// had all of that, in MiB; 0 if it could on none. Only nodes smaller than those so far
+// are looked at, as many users may ask at once.
+func LeastNodeMem(nodes []*cluster.Node, job *cluster.Job, pol Policy) (least int64) {
+	for i, n := range nodes {
+		if least > 0 && n.MemMiB >= least {
+			continue
+		}
+		s := newSieve(nodes[i:i+1], job, pol)
+		if s.first(s.node, s.gpuType, s.limits, s.gpuMem, s.count, s.cores) == "" {
+			least = n.MemMiB
+		}
 	}
-	return slices.MinFunc(s.able, func(a, b *cluster.Node) int { return cmp.Compare(a.MemMiB, b.MemMiB) }).MemMiB
+	return least
 }
 
 // lackOn is what all of nodes lack, or "".
