@@ -117,3 +117,97 @@ func (a Access) Refuses(partition string, who *Asker) *Error {
 	}
 	return nil
 }
+
+// MaxNice bounds how far a job steps back or forward, as Slurm does.
+const MaxNice = 2147483645
+
+// What Slurm says of an account or a quality of service that a job may not
+// have; users know these sentences.
+const (
+	WordsNoAccount = "Invalid account or account/partition combination specified"
+	WordsNoQOS     = "Invalid qos specification"
+)
+
+// CheckAccountName reports whether s may name an account, by the rule of
+// CheckName.
+func CheckAccountName(s string) error { return CheckName("account", s) }
+
+// CheckQOSName reports whether s may name a quality of service, by the rule of
+// CheckName.
+func CheckQOSName(s string) error { return CheckName("qos", s) }
+
+// checkStanding bounds what says who is charged and who goes first.
+func (s *Spec) checkStanding() error {
+	if s.Account != "" {
+		if err := CheckAccountName(s.Account); err != nil {
+			return err
+		}
+	}
+	if s.QOS != "" {
+		if err := CheckQOSName(s.QOS); err != nil {
+			return err
+		}
+	}
+	if s.Nice > MaxNice || s.Nice < -MaxNice {
+		return Errorf(CodeInvalid, "nice: %d is outside -%d to %d", s.Nice, MaxNice, MaxNice)
+	}
+	return nil
+}
+
+// Scope says whose jobs may lie beside each other on a GPU.
+type Scope string
+
+// The scopes, from the widest. The empty one, of nodes that say nothing, is
+// ScopeAnyone.
+const (
+	ScopeAnyone    Scope = ""
+	ScopeSameGroup Scope = "same-group" // of users with one primary group
+	ScopeSameUser  Scope = "same-user"
+	ScopeNever     Scope = "never" // one job at a time
+)
+
+// ParseScope reads a scope as agents and operators write it.
+func ParseScope(s string) (Scope, error) {
+	switch sc := Scope(s); sc {
+	case ScopeAnyone, ScopeSameGroup, ScopeSameUser, ScopeNever:
+		return sc, nil
+	case "anyone":
+		return ScopeAnyone, nil
+	}
+	return ScopeNever, fmt.Errorf("scope of sharing %.40q is none of anyone, same-group, same-user, never", s)
+}
+
+// String returns the scope as operators write it.
+func (s Scope) String() string {
+	if s == ScopeAnyone {
+		return "anyone"
+	}
+	return string(s)
+}
+
+// Allows reports whether jobs of two owners may lie beside each other. What is
+// not known allows nobody.
+func (s Scope) Allows(a, b *Owner) bool {
+	switch s {
+	case ScopeAnyone:
+		return true
+	case ScopeSameGroup:
+		return a.GID == b.GID
+	case ScopeSameUser:
+		return a.UID == b.UID
+	}
+	return false
+}
+
+// Among says in words among whom a card with this scope is shared.
+func (s Scope) Among() string {
+	switch s {
+	case ScopeAnyone:
+		return "among all users"
+	case ScopeSameGroup:
+		return "only among users of one primary group"
+	case ScopeSameUser:
+		return "only among jobs of one user"
+	}
+	return "by nobody"
+}

@@ -204,6 +204,9 @@ func (s *Spec) checkConflicts() error {
 	case s.GPUs == 0 && s.OrCPU:
 		return Errorf(CodeInvalid, "or_cpu and gpus: a job without GPUs runs on cores anyway; add --gpus or drop --or-cpu")
 	}
+	if err := s.Retry.Check(); err != nil {
+		return err
+	}
 	if err := s.checkElastic(); err != nil {
 		return err
 	}

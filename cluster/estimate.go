@@ -59,3 +59,146 @@ type Usage struct {
 	// Profile is what else was seen, nil when nothing was.
 	Profile *Profile
 }
+
+// MaxProfileSpans bounds Profile.Neighbours.
+const MaxProfileSpans = 8
+
+// Profile is what an agent saw of an attempt while it ran, beside its Usage.
+// Zero means not measured. Values are immutable.
+type Profile struct {
+	// GPUMemMeanMiB is the mean over time of what the attempt's processes held
+	// on one GPU, of the GPU where it is highest.
+	GPUMemMeanMiB int64
+	// MilliP95 is the utilization that the attempt caused on one of its GPUs
+	// and that it passed for a twentieth of the time; at most 33
+	// thousandths of the GPU too high or too low.
+	MilliP95 int64
+	// MemActivity is the mean part of the time in which the memory of its GPUs
+	// was read or written, in thousandths, neighbours' part included.
+	MemActivity int64
+	// EnergyJ is its part of what its GPUs used: that of each moment is split
+	// by utilization among those on the card, evenly when nobody computed.
+	EnergyJ int64
+	// HighWaterMiB is the kernel's own mark of the most host memory, page cache
+	// included, where Usage.HostMemPeakMiB is anonymous and shared memory only.
+	HighWaterMiB int64
+	// ReadBytes and WrittenBytes went from and to storage.
+	ReadBytes, WrittenBytes int64
+	// Sampled is how long it was looked at, Gap how long nobody looked, as while
+	// the agent was restarted.
+	Sampled, Gap time.Duration
+	// Neighbours are the longest times that others lay on one of its GPUs, in
+	// order of their beginning; MoreNeighbours were dropped.
+	Neighbours     []NeighbourSpan
+	MoreNeighbours int
+}
+
+// NeighbourSpan is a time in which another job lay on one of an attempt's
+// GPUs.
+type NeighbourSpan struct {
+	Job JobID
+	// From is counted from the attempt's start.
+	From, For time.Duration
+	// Milli is the mean utilization that the neighbour caused then on what they
+	// shared, in thousandths of a GPU.
+	Milli int64
+}
+
+// Progress is how far an attempt says that it is: what its program wrote into the file
+// that BERTH_PROGRESS names. It is believed of nobody but the job itself: whatever it
+// says, a time limit stays one, and nothing else of the job is changed by it.
+type Progress struct {
+	// At is when it was at Step. Steps are whatever the program counts.
+	At   Time
+	Step int64
+	// Total is how many steps it wants to take, and StepTime how long one took
+	// lately; 0 is unknown.
+	Total    int64
+	StepTime time.Duration
+}
+
+// ProgressVar is the variable that names a job the file in which it says how far it is.
+const ProgressVar = "BERTH_PROGRESS"
+
+// MaxStep bounds steps, and the time that one may take is MaxStepTime.
+const (
+	MaxStep     = 1_000_000_000_000
+	MaxStepTime = MaxTimeDays * 24 * time.Hour
+)
+
+// Clip returns p within its bounds: a total that is below the step says nothing.
+func (p Progress) Clip() Progress {
+	p.Step = min(max(p.Step, 0), MaxStep)
+	p.StepTime = min(max(p.StepTime, 0), MaxStepTime)
+	if p.Total = min(p.Total, MaxStep); p.Total < p.Step {
+		p.Total = 0
+	}
+	return p
+}
+
+// Rest is how long the steps that are missing take from At on; ok is false where that
+// cannot be said. p may be nil.
+func (p *Progress) Rest() (rest time.Duration, ok bool) {
+	if p == nil || p.Total == 0 || p.StepTime == 0 {
+		return 0, false
+	}
+	if n := p.Total - p.Step; n < int64(MaxStepTime/p.StepTime) {
+		return time.Duration(n) * p.StepTime, true
+	}
+	return MaxStepTime, true
+}
+
+// Milli is how much of its steps it has taken, in thousandths; ok is false where the
+// total is unknown. p may be nil.
+func (p *Progress) Milli() (milli int64, ok bool) {
+	if p == nil || p.Total == 0 {
+		return 0, false
+	}
+	return p.Step * 1000 / p.Total, true
+}
+
+// News reports whether now says so much more than p, which is what is known, that it is
+// worth remembering: a twentieth of all steps, an end that is another one by a tenth of
+// the time that is left and a minute, or, where nobody knows how many steps there are,
+// half as many steps again. A job that goes on as foreseen is so written down some
+// twenty times in its life, however often it tells. p may be nil.
+func (p *Progress) News(now Progress) bool {
+	if p == nil || now.Total != p.Total {
+		return now.Step > 0
+	}
+	if p.Total == 0 {
+		return now.Step < p.Step || now.Step >= p.Step+p.Step/2+1
+	}
+	a, _ := p.Milli()
+	b, _ := now.Milli()
+	if b < a || b >= a+50 || b == 1000 && a < 1000 {
+		return true
+	}
+	was, known := p.Rest()
+	is, ok := now.Rest()
+	off := now.At.Add(is).Sub(p.At.Add(was))
+	return ok && (!known || max(off, -off) > max(time.Minute, is/10))
+}
+
+// Objective is what a job's GPU type is chosen for, as users say it (DOPE-ML).
+type Objective string
+
+// The objectives. The empty one leaves the choice to the cluster's policy.
+const (
+	// ObjectiveLatency takes the type on which the job ends first.
+	ObjectiveLatency Objective = "latency"
+	// ObjectiveThroughput takes the least of the cluster: the type of which it
+	// needs the smallest part of a card for the shortest time.
+	ObjectiveThroughput Objective = "throughput"
+	// ObjectiveEnergy takes the least predicted energy, ObjectiveCost the least
+	// price.
+	ObjectiveEnergy Objective = "energy"
+	ObjectiveCost   Objective = "cost"
+	// ObjectiveBalanced weighs time, energy and price alike.
+	ObjectiveBalanced Objective = "balanced"
+)
+
+// Objectives lists them.
+func Objectives() []Objective {
+	return []Objective{ObjectiveLatency, ObjectiveThroughput, ObjectiveEnergy, ObjectiveCost, ObjectiveBalanced}
+}

@@ -3,9 +3,62 @@ package cluster
 import (
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
+
+// Code classes what may go wrong in terms that a user can act on.
+type Code uint8
+
+// The classes of Error.
+const (
+	CodeInternal        Code = iota // ours to mend; users see no detail
+	CodeInvalid                     // the request can never be right
+	CodeNotFound                    // there is no such object
+	CodeAlreadyExists               // the request id was used for another request
+	CodeDenied                      // the caller may not do this
+	CodeUnauthenticated             // we do not know who the caller is
+	CodeConflict                    // the object is in another state than the request needs
+	CodeExhausted                   // a limit is reached; later it may work
+	CodeUnavailable                 // certainly not done; trying again is safe
+	CodeUnknown                     // may or may not have been done; ask with the same request id
+	CodeOutOfRange                  // a position that is no longer, or not yet, there
+)
+
+// String returns the code in lower case.
+func (c Code) String() string {
+	names := [...]string{"internal", "invalid", "not found", "already exists", "denied",
+		"unauthenticated", "conflict", "exhausted", "unavailable", "unknown outcome", "out of range"}
+	if int(c) < len(names) {
+		return names[c]
+	}
+	return "internal"
+}
+
+// Error is an error that a user may see: Msg says what is wrong, where, what
+// is allowed and what to do next.
+type Error struct {
+	Code Code
+	Msg  string
+	Err  error // cause, for the operator's log; may be nil
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	if e.Err != nil {
+		return e.Msg + ": " + e.Err.Error()
+	}
+	return e.Msg
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Errorf makes an Error of the given class.
+func Errorf(c Code, format string, args ...any) *Error {
+	return &Error{Code: c, Msg: fmt.Sprintf(format, args...)}
+}
 
 // Limits on what a user may ask for, checked by Spec.Check.
 const (
@@ -75,4 +128,64 @@ func CheckReservationName(s string) error {
 		return Errorf(CodeInvalid, "reservation %s", strings.TrimPrefix(err.Error(), "partition "))
 	}
 	return nil
+}
+
+// ClipText cuts s to n bytes of valid UTF-8.
+func ClipText(s string, n int) string {
+	s = strings.ToValidUTF8(s, "?")
+	for len(s) > n || !utf8.ValidString(s) {
+		s = s[:min(n, len(s)-1)]
+	}
+	return s
+}
+
+// EditDistance is how many bytes must be added, left out or changed to make b of
+// a. It takes time in the product of their lengths.
+func EditDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diag := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diag
+			if a[i] != b[j] {
+				cost++
+			}
+			diag = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// LongerLimit reports whether a time limit is above another; 0 is none.
+func LongerLimit(a, b time.Duration) bool { return b != 0 && (a == 0 || a > b) }
+
+// TimeText writes a span as messages do, which is how people type one: 3d, 1d12h,
+// 1h30m, 90s as 1m30s.
+func TimeText(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch days, rest := d/day, d%day; {
+	case days <= 0:
+		return short(d)
+	case rest == 0:
+		return fmt.Sprintf("%dd", days)
+	default:
+		return fmt.Sprintf("%dd%s", days, short(rest))
+	}
+}
+
+// short writes a span without needless zeros.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }

@@ -1,6 +1,11 @@
 package cluster
 
-import "strconv"
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"strconv"
+)
 
 // Count is how many tasks j stands for: 1, or as many as it folds.
 func (j *Job) Count() int {
@@ -69,4 +74,254 @@ func (j *Job) Folding(ranks []Span) *Job {
 		c.Fold = ranks
 	}
 	return c
+}
+
+// maxOverlap bounds how many numbers the runs of a list may name in all where they
+// lie over each other: twice what a list of different numbers can hold.
+const maxOverlap = 2 * (MaxTaskID + 1)
+
+// NewTasks makes a set of runs in any order, which may overlap. A run that
+// counts down or goes beyond MaxTaskID is an error, and so are runs that name the
+// same numbers again and again. It costs no more than there are runs, but where
+// some with steps lie over others.
+func NewTasks(runs []TaskRun) (Tasks, error) {
+	for i := range runs {
+		if r := &runs[i]; r.First > r.Last || r.Last > MaxTaskID {
+			return Tasks{}, Errorf(CodeInvalid, "tasks %d-%d: want FROM-TO with FROM at most TO, and TO at most %d", r.First, r.Last, MaxTaskID)
+		}
+	}
+	if runs = tidy(runs); apart(runs) { // as they are stored
+		return longest(runs), nil
+	}
+	if runs = mergeRuns(runs); apart(runs) {
+		return longest(runs), nil
+	}
+	total := 0
+	for i := range runs {
+		total += runs[i].len()
+	}
+	if total > maxOverlap {
+		return Tasks{}, Errorf(CodeInvalid, "tasks: %d ranges lie over each other and name %d numbers in all, at most %d are read; name each number once", len(runs), total, maxOverlap)
+	}
+	set := make([]uint64, MaxTaskID/64+1)
+	for _, r := range runs {
+		for id := uint64(r.First); id <= uint64(r.Last); id += uint64(r.Step) {
+			set[id/64] |= 1 << (id % 64)
+		}
+	}
+	return longest(runsOf(set)), nil
+}
+
+// apart reports whether each run ends before the next one begins.
+func apart(runs []TaskRun) bool {
+	for i := 1; i < len(runs); i++ {
+		if runs[i-1].Last >= runs[i].First {
+			return false
+		}
+	}
+	return true
+}
+
+// tidy returns the runs with their last number as the last, and 1 for a step that
+// is none. What is given stays as it is.
+func tidy(runs []TaskRun) []TaskRun {
+	out := make([]TaskRun, len(runs))
+	for i, r := range runs {
+		r.Step, r.at = max(1, r.Step), 0
+		if r.Last -= (r.Last - r.First) % r.Step; r.First == r.Last {
+			r.Step = 1
+		}
+		out[i] = r
+	}
+	return out
+}
+
+// mergeRuns puts tidy runs in order of their first numbers, with those made one that
+// have the same step and meet.
+func mergeRuns(out []TaskRun) []TaskRun {
+	// Those of one step and one remainder beside each other.
+	slices.SortFunc(out, func(a, b TaskRun) int {
+		return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(a.First%a.Step, b.First%b.Step), cmp.Compare(a.First, b.First))
+	})
+	n := 0
+	for _, r := range out {
+		if n > 0 {
+			if p := &out[n-1]; p.Step == r.Step && p.First%p.Step == r.First%r.Step && uint64(r.First) <= uint64(p.Last)+uint64(p.Step) {
+				p.Last = max(p.Last, r.Last)
+				continue
+			}
+		}
+		out[n] = r
+		n++
+	}
+	out = out[:n]
+	slices.SortFunc(out, func(a, b TaskRun) int { return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Step, b.Step)) })
+	// A range of all numbers says what one with steps within it says.
+	whole := TaskRun{First: 1}
+	return slices.DeleteFunc(out, func(r TaskRun) bool {
+		if r.Step == 1 {
+			whole = r
+			return false
+		}
+		return whole.First <= r.First && r.Last <= whole.Last
+	})
+}
+
+// runsOf are the stretches of bits that are set.
+func runsOf(set []uint64) []TaskRun {
+	var out []TaskRun
+	for w, x := range set {
+		for x != 0 {
+			from := bits.TrailingZeros64(x)
+			to := from + bits.TrailingZeros64(^(x >> from)) // behind the last one
+			x &^= (1<<(to-from) - 1) << from
+			first, last := uint32(w*64+from), uint32(w*64+to-1)
+			if n := len(out); n > 0 && out[n-1].Last+1 == first {
+				out[n-1].Last = last
+				continue
+			}
+			out = append(out, TaskRun{First: first, Last: last, Step: 1})
+		}
+	}
+	return out
+}
+
+// longest makes the set of runs that lie behind each other: the longest runs from
+// the first number on, so that equal sets have equal runs.
+func longest(runs []TaskRun) Tasks {
+	var t Tasks
+	var r *TaskRun // the last of t, which may go on
+	for _, q := range runs {
+		for more := true; more; {
+			if r != nil && (r.First == r.Last || q.First-r.Last == r.Step) {
+				// It goes on with the first of q, and with the rest if the step is the same.
+				if r.First == r.Last {
+					r.Step = q.First - r.Last
+				}
+				switch {
+				case q.First == q.Last:
+					r.Last, more = q.First, false
+				case q.Step == r.Step:
+					r.Last, more = q.Last, false
+				default:
+					r.Last = q.First
+					q.First += q.Step
+				}
+				if q.First == q.Last {
+					q.Step = 1
+				}
+				continue
+			}
+			t.runs = append(t.runs, q)
+			r, more = &t.runs[len(t.runs)-1], false
+		}
+	}
+	for i := range t.runs {
+		t.runs[i].at = t.n
+		t.n += t.runs[i].len()
+	}
+	return t
+}
+
+// In is the ranks of those of the tasks that are also in o.
+func (t *Tasks) In(o *Tasks) []Span {
+	out, _ := t.InAtMost(o, MaxTaskID+1)
+	return out
+}
+
+// InAtMost is In where that is at most so many spans, and false where it is more.
+// It costs no more than there are runs in both, and spans in the answer.
+func (t *Tasks) InAtMost(o *Tasks, spans int) (out []Span, ok bool) {
+	for i, k := 0, 0; i < len(t.runs) && k < len(o.runs); {
+		r, q := &t.runs[i], &o.runs[k]
+		if first, step, meets := r.meet(q); meets {
+			rank := r.at + int((first-r.First)/r.Step)
+			by := int(step / r.Step)
+			n := int((min(r.Last, q.Last) - first) / step)
+			for at := rank; at <= rank+n*by; at += by {
+				to := at
+				if by == 1 {
+					to = rank + n
+				}
+				if l := len(out); l > 0 && out[l-1].To+1 == at {
+					out[l-1].To = to
+				} else if out = append(out, Span{at, to}); len(out) > spans {
+					return nil, false
+				}
+				if by == 1 {
+					break
+				}
+			}
+		}
+		if r.Last <= q.Last {
+			i++
+		} else {
+			k++
+		}
+	}
+	return out, true
+}
+
+// meet is the first number that both runs have, and the distance to the next.
+func (r *TaskRun) meet(q *TaskRun) (first, step uint32, ok bool) {
+	lo, hi := uint64(max(r.First, q.First)), uint64(min(r.Last, q.Last))
+	if lo > hi {
+		return 0, 0, false
+	}
+	// x = r.First + a·r.Step is to be q.First modulo q.Step.
+	p, s := int64(r.Step), int64(q.Step)
+	g, inv := gcd(p%s, s)
+	diff := int64(q.First) - int64(r.First)
+	if diff%g != 0 {
+		return 0, 0, false
+	}
+	m := s / g
+	a := (diff/g%m*(inv%m)%m + m) % m
+	lcm := uint64(p) * uint64(m)
+	x := uint64(r.First) + uint64(a)*uint64(p)
+	if x < lo {
+		x += (lo - x + lcm - 1) / lcm * lcm
+	}
+	if x > hi {
+		return 0, 0, false
+	}
+	return uint32(x), uint32(min(lcm, MaxTaskID+1)), true
+}
+
+// gcd returns the greatest common divisor of a and b, which is above 0, and a
+// number by which a is that modulo b.
+func gcd(a, b int64) (g, inv int64) {
+	x, y := int64(1), int64(0)
+	for b != 0 {
+		q := a / b
+		a, b, x, y = b, a-q*b, y, x-q*y
+	}
+	return a, x
+}
+
+// Select is the tasks of some ranks.
+func (t *Tasks) Select(ranks []Span) Tasks {
+	var runs []TaskRun
+	for _, sp := range ranks {
+		for i, k := t.runAt(sp.From), sp.From; k <= sp.To; i++ {
+			r := &t.runs[i]
+			end := min(sp.To, r.at+r.len()-1)
+			run := TaskRun{First: r.First + uint32(k-r.at)*r.Step, Last: r.First + uint32(end-r.at)*r.Step, Step: r.Step}
+			if run.First == run.Last {
+				run.Step = 1
+			}
+			runs = append(runs, run)
+			k = end + 1
+		}
+	}
+	return longest(runs)
+}
+
+// runAt is the index of the run that has a rank.
+func (t *Tasks) runAt(rank int) int {
+	i, found := slices.BinarySearchFunc(t.runs, rank, func(r TaskRun, n int) int { return cmp.Compare(r.at, n) })
+	if !found {
+		i--
+	}
+	return i
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/cluster/sharing"
 	"github.com/berth-scheduler/berth/fsm/jobs"
 	"github.com/berth-scheduler/berth/fsm/orders"
 )
@@ -331,8 +332,8 @@ func (f NodesReader) Reservations() dispatch.Reservations {
 func (s *State) Reservations() dispatch.Reservations { return s.fleet.Reservations() }
 
 // SharingOff returns where sharing is switched off, by place.
-func (f NodesReader) SharingOff() cluster.SharingSwitches {
-	return read(f.held, func(s *State) cluster.SharingSwitches { return s.fleet.SharingOff() })
+func (f NodesReader) SharingOff() sharing.Switches {
+	return read(f.held, func(s *State) sharing.Switches { return s.fleet.SharingOff() })
 }
 
 // ArrayInfo is what there is to know of an array as a whole.

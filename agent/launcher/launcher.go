@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu/caps"
 	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/outputpath"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -255,7 +256,7 @@ func (la *Launcher) setOutput(l *launch.Launch, as *nodev1.Assignment, submitDir
 // expandPath replaces Slurm's patterns in an output path, as on a node, with a given
 // rank; "" is that of the node's first process.
 func expandPath(p string, as *nodev1.Assignment, node, rank string) string {
-	n := cluster.OutputNames{
+	n := outputpath.Names{
 		Job: cluster.JobID(as.Job), Array: cluster.JobID(as.GetArray().GetJob()), Name: as.Name, User: as.User,
 		Node: node, NodeRank: int(as.GetRanks().GetNodeRank()), Rank: rank,
 	}
@@ -265,7 +266,7 @@ func expandPath(p string, as *nodev1.Assignment, node, rank string) string {
 	if rank == "" {
 		n.Rank = strconv.FormatUint(uint64(as.GetRanks().GetNodeRank()*as.GetRanks().GetTasks()), 10)
 	}
-	return cluster.OutputPath(p, &n)
+	return outputpath.Expand(p, &n)
 }
 
 // steersHooks reports whether a variable is an order to the NVIDIA toolkit and

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/cluster/sharing"
 	"github.com/berth-scheduler/berth/fsm/command"
 	"github.com/berth-scheduler/berth/fsm/table"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
@@ -22,7 +23,7 @@ import (
 type rules struct {
 	parts    *table.Table[string, *cluster.Partition]
 	reserved dispatch.Reservations // by name; replaced, never changed
-	unshared cluster.SharingSwitches
+	unshared sharing.Switches
 	digests  digests
 }
 
@@ -128,7 +129,7 @@ func (f *Fleet) Remove(n *cluster.Node) {
 	}
 	f.nodes.Drop(n.ID)
 	f.ledger.RemoveNode(n.ID)
-	f.ShareAgain((&cluster.SharingOff{Node: n.ID}).Key())
+	f.ShareAgain((&sharing.Off{Node: n.ID}).Key())
 	f.rest.Changed(n.ID)
 }
 
@@ -177,12 +178,12 @@ func (f *rules) Partition(name string) *cluster.Partition { return f.parts.Get(n
 func (f *rules) Reservations() dispatch.Reservations { return f.reserved }
 
 // SharingOff returns where sharing is switched off, by place.
-func (f *rules) SharingOff() cluster.SharingSwitches { return f.unshared }
+func (f *rules) SharingOff() sharing.Switches { return f.unshared }
 
 // DropPartition forgets a partition.
 func (f *Fleet) DropPartition(name string) {
 	f.parts.Drop(name)
-	f.ShareAgain((&cluster.SharingOff{Partition: name}).Key())
+	f.ShareAgain((&sharing.Off{Partition: name}).Key())
 }
 
 // View is a copy to write from, which stays as it is.

@@ -3,6 +3,7 @@ package nodes
 import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/cluster/sharing"
 	"github.com/berth-scheduler/berth/fsm/command"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -30,8 +31,8 @@ func (f *Fleet) setSharing(c *logv1.SetSharing) command.Result {
 		return command.Refuse(cluster.CodeNotFound, "partition %q is not known", o.Partition)
 	case o.GPU != "" && f.gpuNode[o.GPU] == "":
 		return command.Refuse(cluster.CodeNotFound, "GPU %q is not known", o.GPU)
-	case old == nil && len(f.unshared) >= cluster.MaxSharingOff:
-		return command.Refuse(cluster.CodeExhausted, "sharing is off in %d places, at most %d are allowed; switch it on where it may be, or off on nodes or partitions", len(f.unshared), cluster.MaxSharingOff)
+	case old == nil && len(f.unshared) >= sharing.MaxOff:
+		return command.Refuse(cluster.CodeExhausted, "sharing is off in %d places, at most %d are allowed; switch it on where it may be, or off on nodes or partitions", len(f.unshared), sharing.MaxOff)
 	}
 	o.At = f.rest.At().Now
 	f.putSharing(o)
@@ -39,7 +40,7 @@ func (f *Fleet) setSharing(c *logv1.SetSharing) command.Result {
 	return command.Result{}
 }
 
-func (f *rules) putSharing(o *cluster.SharingOff) {
+func (f *rules) putSharing(o *sharing.Off) {
 	f.unshared = f.unshared.With(o)
 	f.digests.unshared.Touch(o.Key())
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/sharing"
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
 	"github.com/berth-scheduler/berth/coordinator/nodes"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -51,7 +52,7 @@ func (s *clusterServer) switchSharing(ctx context.Context, req *apiv1.SetSharing
 
 // sharingPlace is the one place that a request names. To be switched on it need
 // not be there any more.
-func (s *clusterServer) sharingPlace(req *apiv1.SetSharingRequest) (*cluster.SharingOff, error) {
+func (s *clusterServer) sharingPlace(req *apiv1.SetSharingRequest) (*sharing.Off, error) {
 	gpu, places := req.Gpu != "" || req.Index != nil, 0
 	for _, named := range []bool{gpu, req.Node != "" && !gpu, req.Partition != "", req.Cluster} {
 		if named {
@@ -62,11 +63,11 @@ func (s *clusterServer) sharingPlace(req *apiv1.SetSharingRequest) (*cluster.Sha
 		return nil, cluster.Errorf(cluster.CodeInvalid, "sharing: name a GPU, a node, a partition or the cluster, and only one of them")
 	}
 	if !gpu {
-		return &cluster.SharingOff{Node: cluster.NodeID(req.Node), Partition: req.Partition}, nil
+		return &sharing.Off{Node: cluster.NodeID(req.Node), Partition: req.Partition}, nil
 	}
 	if req.Gpu != "" && !req.Off {
-		return &cluster.SharingOff{GPU: cluster.GPUID(req.Gpu)}, nil
+		return &sharing.Off{GPU: cluster.GPUID(req.Gpu)}, nil
 	}
 	_, id, err := s.c.findGPU(gpuName{req.Gpu, req.Node, req.Index})
-	return &cluster.SharingOff{GPU: id}, err
+	return &sharing.Off{GPU: id}, err
 }

@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/agent/step"
-	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/draws"
+	"github.com/berth-scheduler/berth/cluster/outputpath"
 )
 
 var _ = draws.Fixed()
@@ -190,7 +190,7 @@ func TestLabels(t *testing.T) {
 func TestPatterns(t *testing.T) {
 	t.Parallel()
 	two, one := 2, uint32(1)
-	p := patterns{names: cluster.OutputNames{Job: 7, Step: &two, User: "ann", Name: "x", Array: 7, Task: &one}, nodeOf: func(task int) (string, int) { return fmt.Sprintf("n%d", task), task }}
+	p := patterns{names: outputpath.Names{Job: 7, Step: &two, User: "ann", Name: "x", Array: 7, Task: &one}, nodeOf: func(task int) (string, int) { return fmt.Sprintf("n%d", task), task }}
 	for path, want := range map[string]string{"o.%t": "o.3", "%J-%04t": "7.2-0003", "%N.%n.%s": "n3.3.2", "%A_%a.%u": "7_1.ann", `\%t`: "%t", "%%%z%": "%%z%"} {
 		if got := p.expand(path, 3); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)

@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/berth-scheduler/berth/agent/step"
-	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/outputpath"
 )
 
 // outputs take what the tasks write: to srun's own, or to files.
@@ -25,7 +25,7 @@ type outputs struct {
 
 // patterns are what paths may hold.
 type patterns struct {
-	names        cluster.OutputNames
+	names        outputpath.Names
 	nodeOf       func(task int) (name string, id int)
 	openTruncate bool
 }
@@ -85,7 +85,7 @@ func (p patterns) expand(path string, task int) string {
 	n := p.names
 	n.Node, n.NodeRank = p.nodeOf(task)
 	n.Rank = strconv.Itoa(task)
-	return cluster.OutputPath(path, &n)
+	return outputpath.Expand(path, &n)
 }
 
 // write takes what a task wrote.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/berth-scheduler/berth/agent/step"
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/outputpath"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
@@ -250,7 +251,7 @@ func (s *stepRun) patterns(set settings) patterns {
 		return "", 0
 	}
 	get := s.e.Getenv
-	n := cluster.OutputNames{Job: cluster.JobID(s.j.id), Step: &s.number, User: get("USER"), Name: get("SLURM_JOB_NAME")}
+	n := outputpath.Names{Job: cluster.JobID(s.j.id), Step: &s.number, User: get("USER"), Name: get("SLURM_JOB_NAME")}
 	if array, err := strconv.ParseUint(get("SLURM_ARRAY_JOB_ID"), 10, 64); err == nil {
 		n.Array = cluster.JobID(array)
 	}

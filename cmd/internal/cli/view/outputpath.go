@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/outputpath"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -13,7 +14,7 @@ import (
 // job's directory.
 func OutputPath(j *apiv1.Job, pattern string) (string, error) {
 	names := outputNames(j)
-	name := cluster.OutputPath(pattern, &names)
+	name := outputpath.Expand(pattern, &names)
 	if name == "" {
 		return "", fmt.Errorf("job %d has no output file", j.GetId())
 	}
@@ -28,15 +29,15 @@ func OutputPath(j *apiv1.Job, pattern string) (string, error) {
 func PathText(j *apiv1.Job, pattern string) string {
 	here, there := outputNames(j), outputNames(j)
 	there.Node, there.NodeRank, there.Rank = "there", 1, "1"
-	path := cluster.OutputPath(pattern, &here)
-	if j.GetArrayCount() > 1 || path != cluster.OutputPath(pattern, &there) {
+	path := outputpath.Expand(pattern, &here)
+	if j.GetArrayCount() > 1 || path != outputpath.Expand(pattern, &there) {
 		return pattern
 	}
 	return path
 }
 
-func outputNames(j *apiv1.Job) cluster.OutputNames {
-	n := cluster.OutputNames{Job: cluster.JobID(j.GetId()), Array: cluster.JobID(j.GetArrayJobId()), Name: j.GetName(), User: j.GetUser(), Node: j.GetNode()}
+func outputNames(j *apiv1.Job) outputpath.Names {
+	n := outputpath.Names{Job: cluster.JobID(j.GetId()), Array: cluster.JobID(j.GetArrayJobId()), Name: j.GetName(), User: j.GetUser(), Node: j.GetNode()}
 	if n.Array != 0 && j.GetArrayCount() < 2 {
 		n.Task = j.ArrayTaskId
 	}

@@ -1,18 +1,18 @@
-package cluster
+package outputpath
 
 import (
 	"strings"
 	"testing"
 )
 
-func TestOutputPath(t *testing.T) {
+func TestExpand(t *testing.T) {
 	t.Parallel()
 	seven, step := uint32(7), 3
-	alone := OutputNames{Job: 42, Name: "train", User: "ann", Node: "n1"}
-	task := OutputNames{Job: 49, Array: 42, Task: &seven, Name: "train", User: "ann", Node: "n1"}
-	inStep := OutputNames{Job: 42, Step: &step, Name: "train", User: "ann", Node: "n2", NodeRank: 1, Rank: "12"}
+	alone := Names{Job: 42, Name: "train", User: "ann", Node: "n1"}
+	task := Names{Job: 49, Array: 42, Task: &seven, Name: "train", User: "ann", Node: "n1"}
+	inStep := Names{Job: 42, Step: &step, Name: "train", User: "ann", Node: "n2", NodeRank: 1, Rank: "12"}
 	for _, c := range []struct {
-		names         OutputNames
+		names         Names
 		pattern, want string
 	}{
 		{alone, "slurm-%j.out", "slurm-42.out"},
@@ -40,20 +40,20 @@ func TestOutputPath(t *testing.T) {
 		{inStep, "%J.%s.%n.%t", "42.3.3.1.12"},
 		{inStep, "%4t.%3s.%8J", "0012.003.42.3"},
 	} {
-		if got := OutputPath(c.pattern, &c.names); got != c.want {
+		if got := Expand(c.pattern, &c.names); got != c.want {
 			t.Errorf("%q of job %d becomes %q, want %q", c.pattern, c.names.Job, got, c.want)
 		}
 	}
 }
 
-// FuzzOutputPath: no pattern is lost or read twice.
-func FuzzOutputPath(f *testing.F) {
+// FuzzExpand: no pattern is lost or read twice.
+func FuzzExpand(f *testing.F) {
 	for _, s := range []string{"slurm-%A_%a.out", "%", "%%", "%5", "%99999999999999999999j", `\%j`, "%%%j%", "%é%5x", "a/b%4a.txt"} {
 		f.Add(s, "na%jme")
 	}
 	f.Fuzz(func(t *testing.T, pattern, name string) {
-		n := OutputNames{Job: 42, Name: name, User: "u", Node: "n"}
-		got := OutputPath(pattern, &n)
+		n := Names{Job: 42, Name: name, User: "u", Node: "n"}
+		got := Expand(pattern, &n)
 		switch {
 		case strings.Contains(pattern, `\`):
 			if got != strings.ReplaceAll(pattern, `\`, "") {
@@ -65,7 +65,7 @@ func FuzzOutputPath(f *testing.F) {
 		// Each part by itself is what it is in company, unless the cut is in a pattern.
 		for i := range pattern {
 			if pattern[i] == '/' && !strings.Contains(pattern, `\`) && !strings.HasSuffix(strings.TrimRight(pattern[:i], "0123456789"), "%") {
-				if want := OutputPath(pattern[:i], &n) + OutputPath(pattern[i:], &n); got != want {
+				if want := Expand(pattern[:i], &n) + Expand(pattern[i:], &n); got != want {
 					t.Fatalf("%q becomes %q, its parts %q", pattern, got, want)
 				}
 			}

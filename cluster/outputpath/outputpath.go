@@ -1,6 +1,9 @@
-package cluster
+// Package outputpath expands Slurm's patterns in the names of jobs' output files. It
+// is pure: no clock, no I/O.
+package outputpath
 
 import (
+	"github.com/berth-scheduler/berth/cluster"
 	"strconv"
 	"strings"
 )
@@ -11,11 +14,11 @@ const NoTask = 4294967294
 // maxPad is how wide a pattern's number is made at most.
 const maxPad = 10
 
-// OutputNames is what the patterns in the names of a job's files stand for.
-type OutputNames struct {
-	Job, Array JobID   // Array is 0 for a job that is no task
-	Task       *uint32 // its number in the array, nil for none
-	Step       *int    // nil outside of steps
+// Names is what the patterns in the names of a job's files stand for.
+type Names struct {
+	Job, Array cluster.JobID // Array is 0 for a job that is no task
+	Task       *uint32       // its number in the array, nil for none
+	Step       *int          // nil outside of steps
 	Name, User string
 	Node       string
 	NodeRank   int
@@ -23,12 +26,12 @@ type OutputNames struct {
 	Rank string
 }
 
-// OutputPath replaces Slurm's patterns in the name of a file: %j the job, %A its array
+// Expand replaces Slurm's patterns in the name of a file: %j the job, %A its array
 // or the job, %a the number of the task, %J job and step, %s the step, %x the job's
 // name, %u the user, %N the node, %n its rank, %t that of the process, %% a percent
 // sign. A number before the letter pads with zeros, up to ten digits. What is no
 // pattern stays, and a backslash anywhere turns all of them off and is removed.
-func OutputPath(pattern string, n *OutputNames) string {
+func Expand(pattern string, n *Names) string {
 	if strings.Contains(pattern, `\`) {
 		return strings.ReplaceAll(pattern, `\`, "")
 	}
@@ -60,7 +63,7 @@ func OutputPath(pattern string, n *OutputNames) string {
 }
 
 // field is what a letter stands for, and whether that is padded.
-func (n *OutputNames) field(letter byte) (val string, number, ok bool) {
+func (n *Names) field(letter byte) (val string, number, ok bool) {
 	switch letter {
 	case '%':
 		return "%", false, true

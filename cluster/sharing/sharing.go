@@ -1,41 +1,47 @@
-package cluster
+// Package sharing holds the switches by which administrators turn the sharing of
+// cards off. It is pure: no clock, no I/O.
+package sharing
 
-import "slices"
+import (
+	"slices"
 
-// SharingOff is a switch that an administrator put off: on the cards that it
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// Off is a switch that an administrator put off: on the cards that it
 // covers nobody new lies beside somebody else. It names one of GPU, Node and
 // Partition, or none for all cards. Values are immutable.
-type SharingOff struct {
-	GPU       GPUID
-	Node      NodeID
+type Off struct {
+	GPU       cluster.GPUID
+	Node      cluster.NodeID
 	Partition string
 	Reason    string
-	By        UID
-	At        Time
+	By        cluster.UID
+	At        cluster.Time
 }
 
-// MaxSharingOff is how many switches there may be.
-const MaxSharingOff = 1024
+// MaxOff is how many switches there may be.
+const MaxOff = 1024
 
 // Check returns an error unless o names one place or none.
-func (o *SharingOff) Check() error {
+func (o *Off) Check() error {
 	n := 0
 	for _, s := range []string{string(o.GPU), string(o.Node), o.Partition} {
 		if s != "" {
 			n++
 		}
-		if len(s) > MaxNameLen*4 {
-			return Errorf(CodeInvalid, "a name of %d bytes", len(s))
+		if len(s) > cluster.MaxNameLen*4 {
+			return cluster.Errorf(cluster.CodeInvalid, "a name of %d bytes", len(s))
 		}
 	}
 	if n > 1 {
-		return Errorf(CodeInvalid, "sharing: name a GPU, a node, a partition or the cluster, and only one of them")
+		return cluster.Errorf(cluster.CodeInvalid, "sharing: name a GPU, a node, a partition or the cluster, and only one of them")
 	}
 	return nil
 }
 
-// Key tells places apart.
-func (o *SharingOff) Key() string {
+// Key identifies the place.
+func (o *Off) Key() string {
 	switch {
 	case o.GPU != "":
 		return "gpu/" + string(o.GPU)
@@ -48,7 +54,7 @@ func (o *SharingOff) Key() string {
 }
 
 // Words say where it is off, and why.
-func (o *SharingOff) Words() string {
+func (o *Off) Words() string {
 	where := "in the whole cluster"
 	switch {
 	case o.GPU != "":
@@ -64,12 +70,12 @@ func (o *SharingOff) Words() string {
 	return "sharing is off " + where
 }
 
-// SharingSwitches are the places where sharing is off, by Key.
-type SharingSwitches []*SharingOff
+// Switches are the places where sharing is off, by Key.
+type Switches []*Off
 
 // With returns the switches with o in place of the one of its key. The receiver
 // is not changed.
-func (w SharingSwitches) With(o *SharingOff) SharingSwitches {
+func (w Switches) With(o *Off) Switches {
 	at, found := w.at(o.Key())
 	out := slices.Clone(w)
 	if found {
@@ -80,7 +86,7 @@ func (w SharingSwitches) With(o *SharingOff) SharingSwitches {
 }
 
 // Without returns the switches but the one of a key. The receiver is not changed.
-func (w SharingSwitches) Without(key string) SharingSwitches {
+func (w Switches) Without(key string) Switches {
 	at, found := w.at(key)
 	if !found {
 		return w
@@ -89,15 +95,15 @@ func (w SharingSwitches) Without(key string) SharingSwitches {
 }
 
 // Get returns the switch of a key, or nil.
-func (w SharingSwitches) Get(key string) *SharingOff {
+func (w Switches) Get(key string) *Off {
 	if at, found := w.at(key); found {
 		return w[at]
 	}
 	return nil
 }
 
-func (w SharingSwitches) at(key string) (int, bool) {
-	return slices.BinarySearchFunc(w, key, func(o *SharingOff, key string) int {
+func (w Switches) at(key string) (int, bool) {
+	return slices.BinarySearchFunc(w, key, func(o *Off, key string) int {
 		switch k := o.Key(); {
 		case k < key:
 			return -1
@@ -110,7 +116,7 @@ func (w SharingSwitches) at(key string) (int, bool) {
 
 // Mark returns n with each card's Unshared as the switches have it; n itself when
 // that changes nothing. Parts are the partitions there are.
-func (w SharingSwitches) Mark(n *Node, parts map[string]*Partition) *Node {
+func (w Switches) Mark(n *cluster.Node, parts map[string]*cluster.Partition) *cluster.Node {
 	out := n
 	for i := range n.GPUs {
 		why := w.on(n, &n.GPUs[i], parts)
@@ -127,7 +133,7 @@ func (w SharingSwitches) Mark(n *Node, parts map[string]*Partition) *Node {
 	return out
 }
 
-func (w SharingSwitches) on(n *Node, g *GPU, parts map[string]*Partition) string {
+func (w Switches) on(n *cluster.Node, g *cluster.GPU, parts map[string]*cluster.Partition) string {
 	for _, o := range w {
 		p := parts[o.Partition]
 		switch {
