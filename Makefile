@@ -83,7 +83,9 @@ RACE   = ./agent/containerdrt ./coordinator ./agent/... ./coordinator/... ./cmd/
 	./cmd/internal/cli/sruncmd ./cmd/internal/cli/console
 # These wait most of their time, for processes to start, fail and be missed.
 WAIT   = ./agent/faulttest
-RACED  = $(filter-out $(shell $(GO) list $(WAIT)),$(shell $(GO) list $(RACE)))
+# These of RACE come when what waits is done, for the streams to end together.
+LATE   = ./coordinator/raftnode ./coordinator/history ./coordinator/web/...
+RACED  = $(filter-out $(shell $(GO) list $(WAIT) $(LATE)),$(shell $(GO) list $(RACE)))
 PLAIN  = $(filter-out %/e2e $(shell $(GO) list $(WAIT) $(RACE)),$(shell $(GO) list ./...))
 # Linking takes as much processor as the tests: no tables for debuggers. All of
 # vet is part of make check.
@@ -97,7 +99,7 @@ test: SHELL := bash
 test: test-deps ## run all tests, end to end ones too, with the race detector where goroutines meet
 	@mkdir -p bin; $(LARGE); { \
 	these() { $(GO) test $(LIGHT) $(TESTFLAGS) -p $(P) -parallel $(PARALLEL) -timeout 40m "$$@"; }; \
-	{ these ./e2e; rc=$$?; these -race $(WAIT) && exit $$rc; } & waits=$$!; \
+	{ these ./e2e; rc=$$?; these -race $(WAIT) $(LATE) && exit $$rc; } & waits=$$!; \
 	{ these $(PLAIN); rc=$$?; these -race -run 'While|Waiters|WaitEnded' ./fsm && exit $$rc; } & plain=$$!; rc=0; \
 	these -race $(RACED) || rc=1; \
 	wait $$plain || rc=1; \
