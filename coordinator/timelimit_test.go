@@ -131,3 +131,44 @@ func TestTimeLimitsOfTasks(t *testing.T) {
 }
 
 func ptr[T any](v T) *T { return &v }
+
+// TestRetriesOfAJobThatRuns: its owner says how often it is tried after this run, within
+// what there may be, and takes it back.
+func TestRetriesOfAJobThatRuns(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1})
+	cc := c.Dial(0, "gate", "g")
+	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	ids, err := submit(t, cc, alice, reqID(1), spec(2000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := ids[0]
+	as1 := next(t, a)
+	a.Report(as1, running, 0)
+	await(t, cc, id, "RUNNING")
+	for _, step := range []struct {
+		req     *apiv1.UpdateJobRequest
+		refused string
+	}{
+		{&apiv1.UpdateJobRequest{RetryOn: ptr("75")}, "say how often"},
+		{&apiv1.UpdateJobRequest{Retries: ptr(uint32(51))}, "outside 0 to 50"},
+		{&apiv1.UpdateJobRequest{Retries: ptr(uint32(1)), RetryOn: ptr("COMPLETED")}, "neither an exit code"},
+		{&apiv1.UpdateJobRequest{Retries: ptr(uint32(3)), RetryOn: ptr("75")}, ""},
+		{&apiv1.UpdateJobRequest{Retries: ptr(uint32(0))}, ""},
+		{&apiv1.UpdateJobRequest{Retries: ptr(uint32(1))}, ""},
+	} {
+		step.req.Id = id
+		_, err := apirpc.NewJobServiceClient(cc).UpdateJob(as(t, alice), step.req)
+		if (err == nil) != (step.refused == "") || err != nil && !strings.Contains(err.Error(), step.refused) {
+			t.Errorf("%v: %v, want %q", step.req, err, step.refused)
+		}
+	}
+	if s := job(t, cc, alice, id).Spec; s.Retries != 1 || s.RetryOn != "" {
+		t.Errorf("it is tried %d times after %q", s.Retries, s.RetryOn)
+	}
+	a.Report(as1, failed, 3)
+	if again := next(t, a); again.Job != id || again.Attempt != 2 {
+		t.Errorf("then job %d, attempt %d", again.Job, again.Attempt)
+	}
+}

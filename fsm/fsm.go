@@ -27,7 +27,7 @@ const (
 // EntryVersion is the highest version of log entries that is read here. What each
 // may hold stands in the table of package command; by which rules it is applied, in
 // rules.go.
-const EntryVersion = 14
+const EntryVersion = 15
 
 // Options configures an FSM.
 type Options struct {

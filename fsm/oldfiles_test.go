@@ -75,6 +75,9 @@ func TestOldFilesAreReadAsTheyWere(t *testing.T) {
 	if thirteenth := restored(t, unhex(t, "snapshot.v13.hex")); thirteenth.EntryVersion() != 13 {
 		t.Errorf("a snapshot of version 13 is read as one of %d", thirteenth.EntryVersion())
 	}
+	if fourteenth := restored(t, unhex(t, "snapshot.v14.hex")); fourteenth.EntryVersion() != 14 {
+		t.Errorf("a snapshot of version 14 is read as one of %d", fourteenth.EntryVersion())
+	}
 	if got := v2Hash(t); got != "338a3d1cebcc7c75c8e68dc6d26d76e8586d44b4bb35547f08859d14c8ef5d85" {
 		t.Errorf("an entry of version 2 makes a state with hash %s", got)
 	}

@@ -112,12 +112,30 @@ func (s *Steward) again(j *cluster.Job, a *cluster.Attempt) bool {
 		return true // it never ran
 	case s.at.Version >= command.HealthVersion && unsoundEnd(a):
 		return true // it never began
-	case a.State == cluster.JobNodeFail:
-		return j.Spec.RequeueOnLoss || a.Preempt != nil && a.Preempt.Requeue
-	case a.State == cluster.JobOutOfMemory:
-		return s.againLarger(j, a)
+	case a.State == cluster.JobNodeFail && (j.Spec.RequeueOnLoss || a.Preempt != nil && a.Preempt.Requeue):
+		return true
+	case a.State == cluster.JobOutOfMemory && s.againLarger(j, a):
+		return true
 	}
-	return false
+	return retried(j, a)
+}
+
+// retried reports whether a job runs once more because its owner asked for that after
+// such an end, and adds to the end which try that is, or why there is none.
+func retried(j *cluster.Job, a *cluster.Attempt) bool {
+	again, why := j.Retries()
+	explain(a, why)
+	return again
+}
+
+// explain adds to the end of an attempt what follows from it.
+func explain(a *cluster.Attempt, why string) {
+	switch {
+	case why != "" && a.Reason.Detail != "":
+		a.Reason.Detail += "; " + why
+	case why != "":
+		a.Reason.Detail = why
+	}
 }
 
 // againGang reports whether a gang that was given up before it started is tried
@@ -159,11 +177,6 @@ func (s *Steward) againLarger(j *cluster.Job, a *cluster.Attempt) bool {
 	if next.Again {
 		j.NeedWhole, j.MinGPUMemMiB, j.MinHostMemMiB = next.Whole, next.MinGPUMemMiB, next.MinHostMemMiB
 	}
-	switch {
-	case next.Why != "" && a.Reason.Detail != "":
-		a.Reason.Detail += "; " + next.Why
-	case next.Why != "":
-		a.Reason.Detail = next.Why
-	}
+	explain(a, next.Why)
 	return next.Again
 }

@@ -126,9 +126,9 @@ func limitText(d time.Duration) string {
 // its agents were told when it began.
 func mayChangeLive(j *cluster.Job, spec *cluster.Spec) error {
 	was := *j.Spec
-	was.Name, was.Comment, was.RequeueOnLoss, was.Nice, was.TimeLimit = spec.Name, spec.Comment, spec.RequeueOnLoss, spec.Nice, spec.TimeLimit
+	was.Name, was.Comment, was.RequeueOnLoss, was.Nice, was.TimeLimit, was.Retry = spec.Name, spec.Comment, spec.RequeueOnLoss, spec.Nice, spec.TimeLimit, spec.Retry
 	if !proto.Equal(conv.SpecNaming(&was), conv.SpecNaming(spec)) {
-		return cluster.Errorf(cluster.CodeConflict, "job %d is %s: only its time limit, name, comment, nice and requeueing can be changed now; the rest when it waits again", j.ID, j.State)
+		return cluster.Errorf(cluster.CodeConflict, "job %d is %s: only its time limit, name, comment, nice, requeueing and retries can be changed now; the rest when it waits again", j.ID, j.State)
 	}
 	return spec.Check()
 }
@@ -147,6 +147,13 @@ func change(spec *cluster.Spec, req *apiv1.UpdateJobRequest) error {
 	set(&spec.RequeueOnLoss, req.RequeueOnLoss)
 	set(&spec.CPUMilli, req.CpuMilli)
 	set(&spec.MemMiB, req.MemMib)
+	if req.Retries != nil {
+		spec.Retry.Times = int(min(req.GetRetries(), cluster.MaxRetries+1))
+	}
+	set(&spec.Retry.On, req.RetryOn)
+	if spec.Retry.Times == 0 && req.RetryOn == nil {
+		spec.Retry.On = ""
+	}
 	if req.Nodes != nil {
 		spec.Nodes = int(min(req.GetNodes(), cluster.MaxNodes+1))
 	}

@@ -38,6 +38,7 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 	s.GPUs = int(m.GetGpus())
 	// One more than there can be is refused in words, as all that is larger.
 	s.GPURange = cluster.GPURange{Min: int(min(m.GetLeastGpus(), cluster.MaxGPUsPerJob+1)), Max: int(min(m.GetMostGpus(), cluster.MaxGPUsPerJob+1))}
+	s.Retry = cluster.Retry{Times: int(min(m.GetRetries(), cluster.MaxRetries+1)), On: m.GetRetryOn()}
 	var err error
 	if s.Duration, err = duration("expect", m.GetExpected()); err != nil {
 		return nil, err
@@ -138,6 +139,7 @@ func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 		Where:    whereToAPI(s.Where),
 		MailType: s.Mail.Events.String(), MailUser: s.Mail.To, IdleOk: ToDuration(s.IdleOK), NoResize: s.NoResize,
 		LeastGpus: uint32(max(0, s.GPURange.Min)), MostGpus: uint32(max(0, s.GPURange.Max)),
+		Retries: uint32(max(0, s.Retry.Times)), RetryOn: s.Retry.On,
 		Account: s.Account, Qos: s.QOS, Nice: s.Nice,
 		Array: arrayToAPI(s.Array),
 	}
@@ -282,6 +284,7 @@ func attemptToAPI(a *cluster.Attempt, gpu GPULookup) *apiv1.Attempt {
 		Why: a.Why, Overtook: a.Overtook, Neighbours: jobIDs(a.Neighbours),
 		Predicted: EstimateToAPI(a.Estimate), Measured: MeasuredToAPI(a.Usage), Token: uint64(a.Token),
 		Parts: partsToAPI(a, gpu), Port: uint32(a.Port), Progress: progressToAPI(a.Progress),
+		CpuMilli: a.Berth.CPUMilli, MemMib: a.Berth.MemMiB,
 	}
 	m.ExitCode, m.Signal = exitToAPI(a.Exit)
 	return m

@@ -63,8 +63,12 @@ func (b *columns) spec(i int, j *cluster.Job) {
 		set(&m.NodesWanted, i, uint32(s.NodeCount()), b.n)
 		set(&m.TasksPerNode, i, uint32(s.TaskCount()), b.n)
 	}
-	set(&m.CpuMilli, i, s.CPUMilli, b.n)
-	set(&m.MemMib, i, s.MemMiB, b.n)
+	cpu, mem := s.CPUMilli, s.MemMiB
+	if a := j.Last(); a != nil && !j.State.Waiting() && a.Berth.MemMiB > 0 {
+		cpu, mem = a.Berth.CPUMilli, a.Berth.MemMiB
+	}
+	set(&m.CpuMilli, i, cpu, b.n)
+	set(&m.MemMib, i, mem, b.n)
 	b.text(&m.AskedNodes, i, string(s.Node))
 	if s.Begin > 0 {
 		set(&m.Eligible, i, int64(s.Begin), b.n)

@@ -170,6 +170,7 @@ func showJob(e *console.Env, j *apiv1.Job, cards client.Cards) {
 		"Exit", exitText(j.ExitCode, j.GetSignal()),
 		"Node", console.NodesOf(j),
 		"GPUs", jobShares(j),
+		"Host", hostText(j),
 		"Queue", queue,
 		"Neighbours", console.IDList(j.GetNeighbours()),
 		"Deadline", deadlineText(e, j),
@@ -237,6 +238,7 @@ func specKeys(j *apiv1.Job) []string {
 	return []string{
 		"Asked for", strings.Join(asked, ", "),
 		"Checkpoint", checkpointText(j),
+		"Retry", cluster.Retry{Times: int(s.GetRetries()), On: s.GetRetryOn()}.String(),
 		"Warning", jobspec.WarningText(s),
 		"Command", QuoteCommand(view.Texts(s.GetCommand())),
 		"Image", s.GetImage(),
@@ -377,6 +379,19 @@ func jobShares(j *apiv1.Job) string {
 	return sharesText(j.GetGpus(), j.GetGpusWanted())
 }
 
+// hostText says what a job has, or had, of its first node beside GPUs.
+func hostText(j *apiv1.Job) string {
+	cpu, mem := view.Host(j)
+	if j.GetNode() == "" || mem == 0 {
+		return ""
+	}
+	text := coresText(cpu) + ", memory " + units.HumanMiB(mem)
+	if j.GetNodesWanted() > 1 {
+		text += ", on " + j.GetNode()
+	}
+	return text
+}
+
 func attemptShares(a *apiv1.Attempt, s *apiv1.JobSpec) string {
 	if len(a.GetGpus()) == 0 && s.GetOrCpu() {
 		return cluster.CPUType
@@ -413,14 +428,13 @@ func predictedText(p *apiv1.Prediction) string {
 	if p.GetSeconds() > 0 {
 		seconds = console.SecondsText(p.GetSeconds())
 	}
-	known := fmt.Sprintf("; confidence %.0f%%, from %s", 100*p.GetConfidence(), p.GetSource())
-	none := p.GetSource() == "" || p.GetSource() == string(model.SourceNone)
-	switch {
-	case none && p.GetGpuType() != cluster.CPUType:
+	if p.GetSource() == "" || p.GetSource() == string(model.SourceNone) {
+		if p.GetGpuType() == cluster.CPUType {
+			return "nothing is known of it, " + seconds
+		}
 		return "nothing is known of it: whole GPUs until a run was measured, " + seconds
-	case none:
-		known = "; nothing is known of it"
 	}
+	known := fmt.Sprintf("; confidence %.0f%%, from %s", 100*p.GetConfidence(), p.GetSource())
 	if p.GetGpuType() == cluster.CPUType {
 		return fmt.Sprintf("host memory %s, %s, %s", console.MemOrDash(p.GetHostMemMib()), coresText(p.GetCpuMilli()), seconds) + known
 	}

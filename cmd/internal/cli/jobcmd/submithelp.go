@@ -25,7 +25,7 @@ var allFlags = []section{
 	{"Where", "partition nodes tasks-per-node node nodelist exclude constraint reservation whole-nodes"},
 	{"When", "hold begin dependency kill-on-invalid-dep array nice"},
 	{"Accounts", "account qos"},
-	{"Ends and new starts", "signal checkpoint requeue-on-loss open-mode"},
+	{"Ends and new starts", "signal checkpoint retry retry-on requeue-on-loss open-mode"},
 	{"Name, files and messages", "name comment chdir output error input export mail-type mail-user"},
 	{"Images", "image mount read-only tmp shm net"},
 	{"Model", "onnx config model features batch seq-len steps optimizer precision inference lora-rank weight-bits checkpointing framework"},

@@ -30,6 +30,8 @@ var updateFlags = []struct {
 	{"account", "`NAME` of the account to charge", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Account })},
 	{"qos", "`NAME` of the quality of service", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Qos })},
 	{"nice", "a `NUMBER`: how far it steps back; only administrators lower it", setUpdateNice},
+	{"retry", "run it again up to `NUMBER` times when it fails, earlier runs included", setUpdateRetry},
+	{"retry-on", "after what it runs again: a `LIST` such as 75,NODE_FAIL; \"\" for any failure", text(func(r *apiv1.UpdateJobRequest) **string { return &r.RetryOn })},
 	{"nodelist", "run on all nodes of this `LIST`; \"\" for any", text(func(r *apiv1.UpdateJobRequest) **string { return &r.NodeList })},
 	{"exclude", "run on no node of this `LIST`", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Exclude })},
 	{"constraint", "run on nodes with these `FEATURES` only", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Features })},
@@ -44,8 +46,8 @@ func NewUpdateCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var throttle uint32
 	cmd := &cobra.Command{
 		Use: "update (JOB|ARRAY_TASK) [flags]", Short: "Change what a job asked for",
-		Long: "Change what a job asked for while it waits. Of a job that runs its time limit, name, comment and nice\n" +
-			"can be changed; of an array, or some of its tasks, the time limit. Users may lower time limits,\n" +
+		Long: "Change what a job asked for while it waits. Of a job that runs its time limit, name, comment, nice\n" +
+			"and retries can be changed; of an array, or some of its tasks, the time limit. Users may lower time limits,\n" +
 			"administrators also raise them.",
 		Example: "  berth update 12 --time 2h --constraint a100\n  berth update 12 --time +30\n  berth update '30_[5-9]' --time 2:00:00\n  berth update 12 --reservation ''",
 		Args:    console.OneArg("job"),
@@ -162,6 +164,16 @@ func SetUpdateTime(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error {
 	d, err := units.ParseDuration(v)
 	r.TimeLimit = durationpb.New(d)
 	return err
+}
+
+func setUpdateRetry(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error {
+	n, err := strconv.ParseUint(v, 10, 32)
+	if err != nil || n > cluster.MaxRetries {
+		return console.Usagef("%s: want a whole number from 0 to %d", console.ShortQuote(v), cluster.MaxRetries)
+	}
+	times := uint32(n)
+	r.Retries = &times
+	return nil
 }
 
 func setUpdateNice(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error {

@@ -22,15 +22,15 @@ import (
 type Request struct {
 	Spec cluster.Spec
 	Gpus bool // Gpus was given
-	// nodes and tasks are how many there are, 0 for one.
-	nodes, tasks int64
-	where        whereText
-	export       string
-	env          []string // NAME=value of the file, over what export takes
-	Run          runFlags
-	Flags        []FlagText
-	Slurm        slurmArgs
-	begin        string // what was said of when to begin
+	// nodes and tasks are how many there are, 0 for one, retries how often it runs again.
+	nodes, tasks, retries int64
+	where                 whereText
+	export                string
+	env                   []string // NAME=value of the file, over what export takes
+	Run                   runFlags
+	Flags                 []FlagText
+	Slurm                 slurmArgs
+	begin                 string // what was said of when to begin
 	// deadline is what was said of it in Slurm's way.
 	deadline string
 }

@@ -114,7 +114,7 @@ func (r *Request) Complete(e *console.Env) (warnings []string, err error) {
 	if err := r.settleWhere(); err != nil {
 		return nil, console.Usagef("%w", err)
 	}
-	s.Nodes, s.Tasks = int(r.nodes), int(r.tasks)
+	s.Nodes, s.Tasks, s.Retry.Times = int(r.nodes), int(r.tasks), int(r.retries)
 	if err := s.Check(); err != nil {
 		return nil, console.Usagef("%w", err)
 	}

@@ -35,6 +35,12 @@ func tellingFields() []Field {
 			r.Spec.Mail.To = v
 			return r.Spec.Mail.Check()
 		}},
+		{"retry", "", kindAmount, "run again up to `NUMBER` times when it fails", Whole("times", cluster.MaxRetries, func(r *Request) *int64 { return &r.retries })},
+		{"retry-on", "", kindText, "after what --retry runs it again: a `LIST` of exit codes, such as 75 or 64-78, and of FAILED, NODE_FAIL, OUT_OF_MEMORY and TIMEOUT (default \"FAILED,NODE_FAIL\")", func(r *Request, v string) error {
+			r.Spec.Retry.On = v
+			_, err := cluster.ParseRetryOn(v)
+			return err
+		}},
 		{"no-resize", "", KindTruth, "keep what it holds of GPUs at what it is granted, whatever it uses and its partition says", truth(func(r *Request) *bool { return &r.Spec.NoResize })},
 		{"idle-ok", "", kindAmount, "its GPUs may stand idle for `TIME` on end, as far as the partition allows, before its idle policy counts", func(r *Request, v string) (err error) {
 			r.Spec.IdleOK, err = units.ParseDuration(v)

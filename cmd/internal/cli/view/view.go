@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/jobspec"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -170,6 +171,9 @@ type attemptView struct {
 	Port  uint32         `json:"port"`
 	// Progress is null while it says nothing of how far it is.
 	Progress *ProgressView `json:"progress"`
+	// What it has of its first node beside GPUs.
+	CPUMilli int64 `json:"cpu_milli"`
+	MemMiB   int64 `json:"mem_mib"`
 }
 
 type gangPartView struct {
@@ -213,6 +217,8 @@ type specView struct {
 	MailUser      string   `json:"mail_user"`
 	IdleOKSeconds float64  `json:"idle_ok_seconds"`
 	NoResize      bool     `json:"no_resize,omitempty"`
+	Retries       uint32   `json:"retries,omitempty"`
+	RetryOn       string   `json:"retry_on,omitempty"`
 
 	Deadline  *time.Time `json:"deadline"`
 	Objective string     `json:"objective"`
@@ -265,9 +271,22 @@ func Job(j *apiv1.Job) JobView {
 			Why: a.GetWhy(), Overtook: a.GetOvertook(), Neighbours: list(a.GetNeighbours()),
 			Predicted: Prediction(a.GetPredicted()), Measured: viewMeasured(a.GetMeasured()), Token: a.GetToken(),
 			Parts: viewParts(a.GetParts()), Port: a.GetPort(), Progress: viewProgress(a.GetProgress()),
+			CPUMilli: a.GetCpuMilli(), MemMiB: a.GetMemMib(),
 		})
 	}
 	return v
+}
+
+// Host is what a job has, or had, of its first node beside GPUs: thousandths of a core,
+// and the MiB of host memory that it is capped at. While it waits that is what it asks
+// for, 0 where it asks for nothing.
+func Host(j *apiv1.Job) (cpuMilli, memMiB int64) {
+	as := j.GetAttempts()
+	if console.Waiting(j.GetState()) || len(as) == 0 || as[len(as)-1].GetMemMib() == 0 {
+		return j.GetSpec().GetCpuMilli(), j.GetSpec().GetMemMib()
+	}
+	a := as[len(as)-1]
+	return a.GetCpuMilli(), a.GetMemMib()
 }
 
 func viewParts(in []*apiv1.Part) []gangPartView {
@@ -324,7 +343,7 @@ func viewSpec(s *apiv1.JobSpec) *specView {
 		GPUMemMiB: s.GetGpuMemMib(), GPUUtil: float64(s.GetGpuUtilMilli()) / 1000, ExpectSeconds: s.GetExpected().AsDuration().Seconds(),
 		MemMiB: s.GetMemMib(), CPUMilli: s.GetCpuMilli(), TimeSeconds: s.GetTimeLimit().AsDuration().Seconds(),
 		Stdin: string(s.GetStdin()), Stdout: string(s.GetStdout()), Stderr: string(s.GetStderr()),
-		RequeueOnLoss: s.GetRequeueOnLoss(), Comment: s.GetComment(), MailType: s.GetMailType(), MailUser: s.GetMailUser(), IdleOKSeconds: s.GetIdleOk().AsDuration().Seconds(), NoResize: s.GetNoResize(),
+		RequeueOnLoss: s.GetRequeueOnLoss(), Comment: s.GetComment(), MailType: s.GetMailType(), MailUser: s.GetMailUser(), IdleOKSeconds: s.GetIdleOk().AsDuration().Seconds(), NoResize: s.GetNoResize(), Retries: s.GetRetries(), RetryOn: s.GetRetryOn(),
 		Deadline: Stamp(s.GetDeadline()), Objective: s.GetObjective(), MaxPowerW: s.GetMaxPowerW(), MaxCost: float64(s.GetMaxCostMilli()) / 1000,
 		Checkpoint: cluster.Checkpoint{Signal: s.GetCheckpointSignal(), Grace: s.GetCheckpointGrace().AsDuration()}.String(),
 		Signal:     jobspec.WarningOf(s), OpenMode: jobspec.OpenMode(s), Net: s.GetContainer().GetNetwork(), Mounts: jobspec.MountTexts(s),

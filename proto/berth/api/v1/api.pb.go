@@ -5806,6 +5806,8 @@ type UpdateJobRequest struct {
 	CpuMilli      *int64                 `protobuf:"varint,21,opt,name=cpu_milli,json=cpuMilli,proto3,oneof" json:"cpu_milli,omitempty"`
 	MemMib        *int64                 `protobuf:"varint,22,opt,name=mem_mib,json=memMib,proto3,oneof" json:"mem_mib,omitempty"`
 	Gpus          *uint32                `protobuf:"varint,23,opt,name=gpus,proto3,oneof" json:"gpus,omitempty"`
+	Retries       *uint32                `protobuf:"varint,24,opt,name=retries,proto3,oneof" json:"retries,omitempty"`
+	RetryOn       *string                `protobuf:"bytes,25,opt,name=retry_on,json=retryOn,proto3,oneof" json:"retry_on,omitempty"`
 	// Some tasks of the array that id names, as 3-9,12; "" is all of it. Of arrays
 	// only the time limit can be changed, also while tasks run.
 	Tasks         string `protobuf:"bytes,40,opt,name=tasks,proto3" json:"tasks,omitempty"`
@@ -6002,6 +6004,20 @@ func (x *UpdateJobRequest) GetGpus() uint32 {
 		return *x.Gpus
 	}
 	return 0
+}
+
+func (x *UpdateJobRequest) GetRetries() uint32 {
+	if x != nil && x.Retries != nil {
+		return *x.Retries
+	}
+	return 0
+}
+
+func (x *UpdateJobRequest) GetRetryOn() string {
+	if x != nil && x.RetryOn != nil {
+		return *x.RetryOn
+	}
+	return ""
 }
 
 func (x *UpdateJobRequest) GetTasks() string {
@@ -6575,7 +6591,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\bwarnings\x18\x02 \x03(\tR\bwarnings\".\n" +
 	"\x18RemoveReservationRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x1b\n" +
-	"\x19RemoveReservationResponse\"\xf9\a\n" +
+	"\x19RemoveReservationResponse\"\xd1\b\n" +
 	"\x10UpdateJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x128\n" +
 	"\n" +
@@ -6604,7 +6620,9 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\bdeadline\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12 \n" +
 	"\tcpu_milli\x18\x15 \x01(\x03H\fR\bcpuMilli\x88\x01\x01\x12\x1c\n" +
 	"\amem_mib\x18\x16 \x01(\x03H\rR\x06memMib\x88\x01\x01\x12\x17\n" +
-	"\x04gpus\x18\x17 \x01(\rH\x0eR\x04gpus\x88\x01\x01\x12\x14\n" +
+	"\x04gpus\x18\x17 \x01(\rH\x0eR\x04gpus\x88\x01\x01\x12\x1d\n" +
+	"\aretries\x18\x18 \x01(\rH\x0fR\aretries\x88\x01\x01\x12\x1e\n" +
+	"\bretry_on\x18\x19 \x01(\tH\x10R\aretryOn\x88\x01\x01\x12\x14\n" +
 	"\x05tasks\x18( \x01(\tR\x05tasksB\f\n" +
 	"\n" +
 	"_partitionB\a\n" +
@@ -6627,7 +6645,10 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"_cpu_milliB\n" +
 	"\n" +
 	"\b_mem_mibB\a\n" +
-	"\x05_gpus\"T\n" +
+	"\x05_gpusB\n" +
+	"\n" +
+	"\b_retriesB\v\n" +
+	"\t_retry_on\"T\n" +
 	"\x11UpdateJobResponse\x12#\n" +
 	"\x03job\x18\x01 \x01(\v2\x11.berth.api.v1.JobR\x03job\x12\x1a\n" +
 	"\bwarnings\x18\x02 \x03(\tR\bwarnings*\xa2\x01\n" +

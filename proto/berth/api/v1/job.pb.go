@@ -1313,7 +1313,11 @@ type Attempt struct {
 	// Where its processes meet on the first node, 0 when there is but one.
 	Port uint32 `protobuf:"varint,19,opt,name=port,proto3" json:"port,omitempty"`
 	// How far it said that it is, absent while it said nothing.
-	Progress      *Progress `protobuf:"bytes,30,opt,name=progress,proto3" json:"progress,omitempty"`
+	Progress *Progress `protobuf:"bytes,30,opt,name=progress,proto3" json:"progress,omitempty"`
+	// What it has of its first node beside GPUs: cores, and the host memory that it is
+	// capped at.
+	CpuMilli      int64 `protobuf:"varint,31,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
+	MemMib        int64 `protobuf:"varint,32,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1486,6 +1490,20 @@ func (x *Attempt) GetProgress() *Progress {
 		return x.Progress
 	}
 	return nil
+}
+
+func (x *Attempt) GetCpuMilli() int64 {
+	if x != nil {
+		return x.CpuMilli
+	}
+	return 0
+}
+
+func (x *Attempt) GetMemMib() int64 {
+	if x != nil {
+		return x.MemMib
+	}
+	return 0
 }
 
 // Progress is how far a job says that it is, in steps of its own.
@@ -1991,8 +2009,9 @@ type JobColumns struct {
 	GpuTypes     []uint32               `protobuf:"varint,11,rep,packed,name=gpu_types,json=gpuTypes,proto3" json:"gpu_types,omitempty"`
 	NodesWanted  []uint32               `protobuf:"varint,12,rep,packed,name=nodes_wanted,json=nodesWanted,proto3" json:"nodes_wanted,omitempty"`
 	TasksPerNode []uint32               `protobuf:"varint,13,rep,packed,name=tasks_per_node,json=tasksPerNode,proto3" json:"tasks_per_node,omitempty"`
-	CpuMilli     []int64                `protobuf:"varint,14,rep,packed,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
-	MemMib       []int64                `protobuf:"varint,15,rep,packed,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
+	// What it had of its first node where it ran last, else what it asks for on each.
+	CpuMilli []int64 `protobuf:"varint,14,rep,packed,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
+	MemMib   []int64 `protobuf:"varint,15,rep,packed,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
 	// Where it runs, or ran last, as a host list, and the node that it asks for.
 	NodeLists  []uint32 `protobuf:"varint,16,rep,packed,name=node_lists,json=nodeLists,proto3" json:"node_lists,omitempty"`
 	AskedNodes []uint32 `protobuf:"varint,17,rep,packed,name=asked_nodes,json=askedNodes,proto3" json:"asked_nodes,omitempty"`
@@ -2651,7 +2670,7 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12!\n" +
 	"\ffrom_seconds\x18\x02 \x01(\x01R\vfromSeconds\x12\x18\n" +
 	"\aseconds\x18\x03 \x01(\x01R\aseconds\x12$\n" +
-	"\x0egpu_util_milli\x18\x04 \x01(\x03R\fgpuUtilMilli\"\xd2\x05\n" +
+	"\x0egpu_util_milli\x18\x04 \x01(\x03R\fgpuUtilMilli\"\x88\x06\n" +
 	"\aAttempt\x12\x0e\n" +
 	"\x02no\x18\x01 \x01(\rR\x02no\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
@@ -2675,7 +2694,9 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\x05token\x18\x11 \x01(\x04R\x05token\x12(\n" +
 	"\x05parts\x18\x12 \x03(\v2\x12.berth.api.v1.PartR\x05parts\x12\x12\n" +
 	"\x04port\x18\x13 \x01(\rR\x04port\x122\n" +
-	"\bprogress\x18\x1e \x01(\v2\x16.berth.api.v1.ProgressR\bprogressB\f\n" +
+	"\bprogress\x18\x1e \x01(\v2\x16.berth.api.v1.ProgressR\bprogress\x12\x1b\n" +
+	"\tcpu_milli\x18\x1f \x01(\x03R\bcpuMilli\x12\x17\n" +
+	"\amem_mib\x18  \x01(\x03R\x06memMibB\f\n" +
 	"\n" +
 	"_exit_code\"\xc8\x01\n" +
 	"\bProgress\x12*\n" +

@@ -218,6 +218,9 @@ type JobSpec struct {
 	// Of an elastic job between how many GPUs it runs; 0 and 0 is as many as gpus.
 	LeastGpus uint32 `protobuf:"varint,52,opt,name=least_gpus,json=leastGpus,proto3" json:"least_gpus,omitempty"`
 	MostGpus  uint32 `protobuf:"varint,53,opt,name=most_gpus,json=mostGpus,proto3" json:"most_gpus,omitempty"`
+	// How often it runs again after it failed, and after what; see cluster.Retry.
+	Retries uint32 `protobuf:"varint,55,opt,name=retries,proto3" json:"retries,omitempty"`
+	RetryOn string `protobuf:"bytes,56,opt,name=retry_on,json=retryOn,proto3" json:"retry_on,omitempty"`
 	// Who is charged, "" is the user's default account; and the quality of
 	// service, "" is the account's default.
 	Account string `protobuf:"bytes,45,opt,name=account,proto3" json:"account,omitempty"`
@@ -596,6 +599,20 @@ func (x *JobSpec) GetMostGpus() uint32 {
 		return x.MostGpus
 	}
 	return 0
+}
+
+func (x *JobSpec) GetRetries() uint32 {
+	if x != nil {
+		return x.Retries
+	}
+	return 0
+}
+
+func (x *JobSpec) GetRetryOn() string {
+	if x != nil {
+		return x.RetryOn
+	}
+	return ""
 }
 
 func (x *JobSpec) GetAccount() string {
@@ -1001,7 +1018,7 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"\x12SubmitJobsResponse\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xe5\r\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\x9a\x0e\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -1056,6 +1073,8 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"\n" +
 	"least_gpus\x184 \x01(\rR\tleastGpus\x12\x1b\n" +
 	"\tmost_gpus\x185 \x01(\rR\bmostGpus\x12\x18\n" +
+	"\aretries\x187 \x01(\rR\aretries\x12\x19\n" +
+	"\bretry_on\x188 \x01(\tR\aretryOn\x12\x18\n" +
 	"\aaccount\x18- \x01(\tR\aaccount\x12\x10\n" +
 	"\x03qos\x18. \x01(\tR\x03qos\x12\x12\n" +
 	"\x04nice\x18/ \x01(\x11R\x04nice\x12\x14\n" +

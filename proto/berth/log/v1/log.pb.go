@@ -4591,8 +4591,11 @@ type Spec struct {
 	// Its shares of GPUs are never cut to what it uses.
 	NoResize bool `protobuf:"varint,51,opt,name=no_resize,json=noResize,proto3" json:"no_resize,omitempty"`
 	// Of an elastic job between how many GPUs it runs; 0 and 0 is as many as gpus.
-	LeastGpus     uint32 `protobuf:"varint,52,opt,name=least_gpus,json=leastGpus,proto3" json:"least_gpus,omitempty"`
-	MostGpus      uint32 `protobuf:"varint,53,opt,name=most_gpus,json=mostGpus,proto3" json:"most_gpus,omitempty"`
+	LeastGpus uint32 `protobuf:"varint,52,opt,name=least_gpus,json=leastGpus,proto3" json:"least_gpus,omitempty"`
+	MostGpus  uint32 `protobuf:"varint,53,opt,name=most_gpus,json=mostGpus,proto3" json:"most_gpus,omitempty"`
+	// How often it runs again after it failed, and after what; see cluster.Retry.
+	Retries       uint32 `protobuf:"varint,55,opt,name=retries,proto3" json:"retries,omitempty"`
+	RetryOn       string `protobuf:"bytes,56,opt,name=retry_on,json=retryOn,proto3" json:"retry_on,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5003,6 +5006,20 @@ func (x *Spec) GetMostGpus() uint32 {
 		return x.MostGpus
 	}
 	return 0
+}
+
+func (x *Spec) GetRetries() uint32 {
+	if x != nil {
+		return x.Retries
+	}
+	return 0
+}
+
+func (x *Spec) GetRetryOn() string {
+	if x != nil {
+		return x.RetryOn
+	}
+	return ""
 }
 
 // Array is the task numbers of a job that runs once for each.
@@ -10384,7 +10401,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05Owner\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xe6\f\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\x9b\r\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -10446,7 +10463,9 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\tno_resize\x183 \x01(\bR\bnoResize\x12\x1d\n" +
 	"\n" +
 	"least_gpus\x184 \x01(\rR\tleastGpus\x12\x1b\n" +
-	"\tmost_gpus\x185 \x01(\rR\bmostGpus\"7\n" +
+	"\tmost_gpus\x185 \x01(\rR\bmostGpus\x12\x18\n" +
+	"\aretries\x187 \x01(\rR\aretries\x12\x19\n" +
+	"\bretry_on\x188 \x01(\tR\aretryOn\"7\n" +
 	"\x05Array\x12\x12\n" +
 	"\x04runs\x18\x01 \x03(\rR\x04runs\x12\x1a\n" +
 	"\bthrottle\x18\x02 \x01(\rR\bthrottle\"\x8b\x01\n" +

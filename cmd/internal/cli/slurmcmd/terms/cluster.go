@@ -74,9 +74,10 @@ func addSpec(v *Viewer, s *slurm.Job, j *apiv1.Job, spec *apiv1.JobSpec) {
 	now := v.now
 	// Slurm counts cores and memory of all nodes, a spec those of one.
 	nodes := int64(s.Nodes)
-	s.MinCPUs = max(1, (spec.GetCpuMilli()+999)/1000)
+	cpu, mem := view.Host(j)
+	s.MinCPUs = max(1, (cpu+999)/1000)
 	s.CPUs = nodes * s.MinCPUs
-	s.MinMemMiB, s.MemUsedMiB = spec.GetMemMib(), nodes*spec.GetMemMib()
+	s.MinMemMiB, s.MemUsedMiB = mem, nodes*mem
 	s.Limit, s.Comment, s.Dir = spec.GetTimeLimit().AsDuration(), console.Escape(spec.GetComment()), console.Escape(string(spec.GetDir()))
 	s.Dependency = j.GetDependency()
 	s.MailType, s.MailUser = spec.GetMailType(), cmp.Or(spec.GetMailUser(), j.GetUser())
