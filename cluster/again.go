@@ -317,7 +317,7 @@ func (j *Job) Retries() (again bool, why string) {
 	case tries > j.Spec.Retry.Times:
 		return false, fmt.Sprintf("no retry is left of %d", j.Spec.Retry.Times)
 	case a.State == JobFailed && a.Gang != nil && a.Started > 0 && ran < EarlyFailure:
-		return false, fmt.Sprintf("not tried again: %s after its start on %d nodes it is the program that fails", TimeText(ran.Round(time.Second/10)), j.Spec.NodeCount())
+		return false, fmt.Sprintf("not tried again: on %d nodes a failure within a minute of the start is final", j.Spec.NodeCount())
 	}
 	return true, fmt.Sprintf("retry %d of %d", tries, j.Spec.Retry.Times)
 }

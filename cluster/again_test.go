@@ -67,7 +67,7 @@ func TestRetries(t *testing.T) {
 		"room made is no try":   {Retry{Times: 1}, []Attempt{moved, moved, failed(1, 5)}, true, "retry 1 of 1"},
 		"not that end":          {Retry{Times: 2, On: "75"}, []Attempt{failed(1, 5)}, false, ""},
 		"other ends do not add": {Retry{Times: 1, On: "75"}, []Attempt{{State: JobNodeFail}, failed(75, 5)}, true, "retry 1 of 1"},
-		"several nodes, early":  {Retry{Times: 2}, []Attempt{gang(failed(1, 3))}, false, "not tried again: 3s after its start on 8 nodes it is the program that fails"},
+		"several nodes, early":  {Retry{Times: 2}, []Attempt{gang(failed(1, 3))}, false, "not tried again: on 8 nodes a failure within a minute of the start is final"},
 		"several nodes, late":   {Retry{Times: 2}, []Attempt{gang(failed(1, 60))}, true, "retry 1 of 2"},
 		"several, one is lost":  {Retry{Times: 2}, []Attempt{gang(Attempt{State: JobNodeFail, Started: at(1), Ended: at(2)})}, true, "retry 1 of 2"},
 		"several, none started": {Retry{Times: 2}, []Attempt{gang(unstarted)}, true, "retry 1 of 2"},

@@ -85,7 +85,7 @@ func TestWhatEndsATryForGood(t *testing.T) {
 	m.runs(early)
 	m.part(early, 0, cluster.JobFailed)
 	m.part(early, 1, cluster.JobCancelled)
-	if j := m.wantState(early, cluster.JobFailed); !strings.Contains(j.Reason.Detail, "after its start on 2 nodes it is the program that fails") {
+	if j := m.wantState(early, cluster.JobFailed); !strings.Contains(j.Reason.Detail, "on 2 nodes a failure within a minute of the start is final") {
 		t.Errorf("a gang that failed at once: %s", j.Reason)
 	}
 	late := m.gangOn(s, "n1-g0", "n2-g0")
