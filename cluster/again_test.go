@@ -8,7 +8,9 @@ import (
 
 func TestParseRetryOn(t *testing.T) {
 	t.Parallel()
-	exit := func(code, signal int32) *Attempt { return &Attempt{State: JobFailed, Exit: &Exit{Code: code, Signal: signal}} }
+	exit := func(code, signal int32) *Attempt {
+		return &Attempt{State: JobFailed, Exit: &Exit{Code: code, Signal: signal}}
+	}
 	unstarted, lost, oom, late := &Attempt{State: JobFailed}, &Attempt{State: JobNodeFail}, &Attempt{State: JobOutOfMemory, Exit: &Exit{Code: 137, Signal: 9}}, &Attempt{State: JobTimeout}
 	done, gone, moved := &Attempt{State: JobCompleted, Exit: &Exit{}}, &Attempt{State: JobCancelled, Exit: &Exit{Code: 75}}, &Attempt{State: JobPreempted, Exit: &Exit{Code: 75}}
 	for _, c := range []struct {
