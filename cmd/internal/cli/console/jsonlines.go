@@ -1,24 +1,16 @@
 package console
 
-import (
-	"bytes"
-	"encoding/json"
-	"strings"
-)
-
 // FormatJSONLines is one JSON object a line, for what is read while it is
 // written.
 const FormatJSONLines Format = "jsonl"
 
 // PrintJSONLine writes v as one line, with the escapes of -o json.
 func PrintJSONLine(e *Env, v any) error {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	raw, err := marshalJSON(v)
+	if err != nil {
 		return err
 	}
-	e.Printf("%s", unicodeEscapes(b.String(), pairs16))
+	e.Printf("%s\n", escapedJSON(raw))
 	return nil
 }
 
@@ -31,13 +23,13 @@ func (l *JSONList) Add(e *Env, v any) error {
 	if err != nil {
 		return err
 	}
-	text := strings.TrimSuffix(unicodeEscapes(string(raw), pairs16), "\n")
 	head := "[\n  "
 	if l.n > 0 {
 		head = ",\n  "
 	}
 	l.n++
-	e.Printf("%s%s", head, strings.ReplaceAll(text, "\n", "\n  "))
+	e.Printf("%s", head)
+	indentJSON(e.Out, escapedJSON(raw), 1)
 	return nil
 }
 

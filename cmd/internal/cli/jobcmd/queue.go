@@ -159,16 +159,25 @@ func listOnce(ctx context.Context, e *console.Env, c *client.Client, o *QueueOpt
 }
 
 func printJobs(e *console.Env, o *QueueOptions, jobs []*apiv1.Job) error {
-	views := make([]view.JobView, 0, len(jobs))
 	f := console.Format(o.Output)
-	if f == console.FormatJSON || f == console.FormatYAML {
+	switch f {
+	case console.FormatJSON:
+		var list console.JSONList
+		for _, j := range jobs {
+			if err := list.Add(e, view.Job(j)); err != nil {
+				return err
+			}
+		}
+		list.Close(e)
+		return nil
+	case console.FormatYAML:
+		views := make([]view.JobView, 0, len(jobs))
 		for _, j := range jobs {
 			views = append(views, view.Job(j))
 		}
 		_, err := console.PrintList(e, f, views)
 		return err
-	}
-	if f == console.FormatName {
+	case console.FormatName:
 		for _, j := range jobs {
 			e.Printf("%s\n", client.JobLabel(j))
 		}
