@@ -53,6 +53,10 @@ type keeper struct {
 	keptPlain bool
 	reserved  int // how many cards are kept for who is not old
 	vacated   map[cluster.JobID]struct{}
+	aheads    []ahead
+	// looked is set once nodes were kept ahead of turns, lookedAt of which class.
+	looked   bool
+	lookedAt int8
 }
 
 // cardsAKeep is for how many cards of the fleet one job that is not old has

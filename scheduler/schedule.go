@@ -93,11 +93,13 @@ func schedule(snap *dispatch.Snapshot, pol Policy) *pass {
 	order := p.turns.order()
 	p.keepPromises(order, snap)
 	y := yielder{p: p}
-	for _, r := range order {
+	for k, r := range order {
 		it := &p.items[r.item]
 		if it.gone {
 			continue
 		}
+		p.keeper.keepAhead(order[k:], p.items)
+		p.keeper.turnOf(it)
 		if r.tier == tierPlain && !p.plains.keepsIdle {
 			p.plains.keepForIdle()
 		}

@@ -186,17 +186,7 @@ func (kp *keeper) keepSpan(it *item) bool {
 	if it.gpus == 0 {
 		return false // cores come free all the time; the old go first
 	}
-	kp.lines.needResidents()
-	var best []rules.Part
-	shadow, class := int64(rules.Forever), -1
-	for c := range it.needs {
-		if !kp.fitter.leads(it, c) {
-			continue
-		}
-		if s, ok := rules.BestParts(it.job, kp.clearing(it, c)); ok && (class < 0 || rules.LastOrder(s) < shadow) {
-			best, shadow, class = s, rules.LastOrder(s), c
-		}
-	}
+	best, shadow, class := kp.clearest(it)
 	if class < 0 {
 		return false
 	}
@@ -205,6 +195,23 @@ func (kp *keeper) keepSpan(it *item) bool {
 	}
 	kp.keepParts(it, best, shadow)
 	return true
+}
+
+// clearest finds the nodes that are first clear for a job that needs several, until
+// when that takes, and the class of their cards; the class is below 0 where there are
+// none.
+func (kp *keeper) clearest(it *item) (best []rules.Part, shadow int64, class int) {
+	kp.lines.needResidents()
+	shadow, class = rules.Forever, -1
+	for c := range it.needs {
+		if !kp.fitter.leads(it, c) {
+			continue
+		}
+		if s, ok := rules.BestParts(it.job, kp.clearing(it, c)); ok && (class < 0 || rules.LastOrder(s) < shadow) {
+			best, shadow, class = s, rules.LastOrder(s), c
+		}
+	}
+	return best, shadow, class
 }
 
 // keepParts keeps what a job is to have of several nodes until a time.

@@ -1,0 +1,79 @@
+package scheduler_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler"
+	. "github.com/berth-scheduler/berth/scheduler/schedtest"
+)
+
+// TestWhoPassesAGang: a job that comes before one on several nodes in the order lies on
+// its nodes if that delays it by no more than it would run itself, less what it waited.
+func TestWhoPassesAGang(t *testing.T) {
+	t.Parallel()
+	const m = time.Minute
+	// The second card of n1 is busy for 10 minutes; three cards are free. Job 1 wants all
+	// four, for 20 minutes: 80 minutes of GPUs, so that who takes an hour of one goes first.
+	nodes := func() []*cluster.Node { return []*cluster.Node{Node("n1", 2, a100), Node("n2", 2, a100)} }
+	busy := []lies{held(0, "n1-01", 10*m)}
+	gang := func(waited time.Duration, opts ...JobOption) *cluster.Job {
+		return Job(1, GPUs(2), Exclusive, onNodes(2), Lasts(20*m), Waited(waited), attached(opts...))
+	}
+	alone := func(d time.Duration, opts ...JobOption) *cluster.Job {
+		return Job(2, Exclusive, Lasts(d), attached(opts...))
+	}
+	noMoves := func(p *scheduler.Policy) { p.MaxMoves, p.MaxRebalance, p.ShortPart, p.LongPart, p.YieldAfter = 0, 0, 0, 0, 0 }
+	playScenes(t, []scene{
+		{name: "before ReserveAge anybody", nodes: nodes(), runs: busy, waits: []*cluster.Job{gang(29 * time.Second), alone(30*m + time.Second)}, pol: noMoves, want: "2@n1-00"},
+		{name: "who delays it by less than its run", nodes: nodes(), runs: busy, waits: []*cluster.Job{gang(2 * m), alone(28 * m)}, pol: noMoves, want: "2@n1-00"},
+		{name: "not by a moment more", nodes: nodes(), runs: busy, waits: []*cluster.Job{gang(2 * m), alone(28*m + time.Second)}, pol: noMoves, want: ""},
+		{name: "the longer it waited the less", nodes: nodes(), runs: busy, waits: []*cluster.Job{gang(15 * m), alone(15*m + time.Second)}, pol: noMoves, want: ""},
+		{name: "and then nobody who delays it", nodes: nodes(), runs: busy, waits: []*cluster.Job{gang(30 * m), alone(10*m + time.Second)}, pol: noMoves, want: ""},
+		{name: "but who does not", nodes: nodes(), runs: busy, waits: []*cluster.Job{gang(30 * m), alone(10 * m)}, pol: noMoves, want: "2@n1-00"},
+		{name: "a third node is not kept", nodes: append(nodes(), Node("n3", 1, a100)), runs: busy, waits: []*cluster.Job{gang(30 * m), alone(60 * m)}, pol: noMoves, want: "2@n3-00"},
+		{name: "deadlines are not held up", nodes: nodes(), runs: busy, waits: []*cluster.Job{gang(30 * m), alone(60*m, func(j *cluster.Job) { j.Spec.Deadline = Now.Add(61 * time.Minute) })}, pol: noMoves, want: "2@n1-00"},
+		{name: "nor the old", nodes: nodes(), runs: busy, waits: []*cluster.Job{gang(30 * m), alone(60*m, Waited(5*time.Hour))}, pol: func(p *scheduler.Policy) { noMoves(p); p.OldDrains = 0 }, want: "2@n1-00"},
+		{name: "nor a higher class", nodes: nodes(), runs: busy, waits: []*cluster.Job{gang(30 * m), alone(60*m, inQOS("urgent"))}, pol: noMoves, snap: ranked, want: "2@n1-00"},
+		{name: "in a class of its own it is kept as well", nodes: nodes(), runs: busy, waits: []*cluster.Job{gang(30*m, inQOS("urgent")), alone(60*m, inQOS("urgent"))}, pol: noMoves, snap: ranked, want: ""},
+		{name: "a whole node for one", nodes: nodes(), runs: []lies{held(0, "n1-01", 10*m), held(1, "n2-01", 30*m)}, pol: noMoves,
+			waits: []*cluster.Job{Job(1, GPUs(1), Exclusive, Lasts(45*m), Waited(50*m), func(j *cluster.Job) { j.Spec.Where = &cluster.Where{Whole: true} }), alone(40 * m)}, want: "2@n2-00"},
+		{name: "what is kept is over when it starts", nodes: append(nodes(), Node("n3", 2, a100)), waits: []*cluster.Job{gang(30 * m), alone(60 * m), Job(3, Exclusive, Lasts(60*m))}, pol: noMoves,
+			want: "1@n1-00+n1-01,n2-00+n2-01; 2@n3-00; 3@n3-01"},
+	})
+}
+
+// TestAStreamOfShortJobsDoesNotHoldAGang: an hour of one card comes before a gang in
+// every pass, and there are always such; the gang starts when what ran as it came is
+// over and it has waited about as long as it runs, not when it is old.
+func TestAStreamOfShortJobsDoesNotHoldAGang(t *testing.T) {
+	t.Parallel()
+	w, pol := NewWorld(farmOf(2, 2, a100)), scheduler.Default()
+	next := cluster.JobID(10)
+	keepBusy := func() {
+		for len(w.Snapshot().Waiting) < 3 {
+			w.Submit(Job(next, Exclusive, Predict(a100, 1000, 500, time.Duration(40+next*7%20)*time.Minute)))
+			next++
+		}
+		p := scheduler.Schedule(w.Snapshot(), pol)
+		w.Apply(&p)
+	}
+	for range 4 {
+		keepBusy()
+		w.Advance(7 * time.Minute)
+	}
+	came := w.Clock
+	w.Submit(Job(1, GPUs(2), Exclusive, onNodes(2), Predict(a100, 1000, 500, 20*time.Minute)))
+	for w.Jobs[1].State != cluster.JobRunning {
+		keepBusy()
+		if err := w.Check(); err != nil {
+			t.Fatal(err)
+		}
+		w.Advance(time.Minute)
+		if waits := w.Clock.Sub(came); waits > 90*time.Minute {
+			t.Fatalf("it waits for %s", waits)
+		}
+	}
+	t.Logf("it waited for %s", w.Clock.Sub(came))
+}
