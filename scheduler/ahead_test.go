@@ -24,7 +24,9 @@ func TestWhoPassesAGang(t *testing.T) {
 	alone := func(d time.Duration, opts ...JobOption) *cluster.Job {
 		return Job(2, Exclusive, Lasts(d), attached(opts...))
 	}
-	noMoves := func(p *scheduler.Policy) { p.MaxMoves, p.MaxRebalance, p.ShortPart, p.LongPart, p.YieldAfter = 0, 0, 0, 0, 0 }
+	noMoves := func(p *scheduler.Policy) {
+		p.MaxMoves, p.MaxRebalance, p.ShortPart, p.LongPart, p.YieldAfter = 0, 0, 0, 0, 0
+	}
 	playScenes(t, []scene{
 		{name: "before ReserveAge anybody", nodes: nodes(), runs: busy, waits: []*cluster.Job{gang(29 * time.Second), alone(30*m + time.Second)}, pol: noMoves, want: "2@n1-00"},
 		{name: "who delays it by less than its run", nodes: nodes(), runs: busy, waits: []*cluster.Job{gang(2 * m), alone(28 * m)}, pol: noMoves, want: "2@n1-00"},
