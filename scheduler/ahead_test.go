@@ -1,6 +1,8 @@
 package scheduler_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -78,4 +80,35 @@ func TestAStreamOfShortJobsDoesNotHoldAGang(t *testing.T) {
 		}
 	}
 	t.Logf("it waited for %s", w.Clock.Sub(came))
+}
+
+// TestWhyBehindAGang: a job that nodes are kept from is told for whom, and the gang's
+// forecast counts only those before it that may delay it.
+func TestWhyBehindAGang(t *testing.T) {
+	t.Parallel()
+	const m = time.Minute
+	gang := Job(1, GPUs(2), Exclusive, onNodes(2), Lasts(20*m), Waited(5*m))
+	long := Job(2, Exclusive, Lasts(60*m), queued("n1-01", 10*m))
+	sc := scene{nodes: []*cluster.Node{Node("n1", 2, a100), Node("n2", 2, a100)}, runs: []lies{held(0, "n1-01", 10*m)}, waits: []*cluster.Job{gang, long}}
+	s, pol := sc.world(t).Snapshot(), scheduler.Default()
+	var said []string
+	for _, e := range scheduler.Explain(s, long, pol) {
+		said = append(said, fmt.Sprintf("%d × %s", e.Count, e.Reason))
+	}
+	if want := "3 × Priority: GPU 0 of n1 (A100-SXM4-80GB) has room, but is kept for job 1, which waits"; !slices.Contains(said, want) {
+		t.Errorf("it is said %q, want %q", said, want)
+	}
+	if f, ok := scheduler.ForecastStart(s, gang, pol); !ok || f.P50.Sub(s.Now) != 10*m || f.Ahead != 0 {
+		t.Errorf("the gang is expected in %s, %d ahead", f.P50.Sub(s.Now), f.Ahead)
+	}
+	if f, ok := scheduler.ForecastStart(s, long, pol); !ok || f.P50.Sub(s.Now) != 30*m || f.Ahead != 1 {
+		t.Errorf("who waits behind it is expected in %s, %d ahead", f.P50.Sub(s.Now), f.Ahead)
+	}
+	// Who delays it by less than its run goes before it.
+	short := Job(2, Exclusive, Lasts(24*m), queued("n1-01", 10*m))
+	sc.waits = []*cluster.Job{Job(1, GPUs(2), Exclusive, onNodes(2), Lasts(20*m), Waited(5*m)), short}
+	s = sc.world(t).Snapshot()
+	if f, ok := scheduler.ForecastStart(s, sc.waits[0], pol); !ok || f.P50.Sub(s.Now) <= 10*m || f.Ahead != 1 {
+		t.Errorf("with one that passes the gang is expected in %s, %d ahead", f.P50.Sub(s.Now), f.Ahead)
+	}
 }

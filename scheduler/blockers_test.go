@@ -211,7 +211,9 @@ func TestExplainAgreesWithTheLedger(t *testing.T) {
 				continue // which cards those leave to others is another rule
 			}
 			want, got := blockers(w, j, pol), map[string]int{}
-			for _, e := range scheduler.Explain(s, j, pol) {
+			alone := *s // of what is kept for others the ledger knows nothing
+			alone.Waiting = []*cluster.Job{j}
+			for _, e := range scheduler.Explain(&alone, j, pol) {
 				got[fmt.Sprintf("%s %s", e.Reason.Code, e.GPUType)] += e.Count
 			}
 			if d := cmp.Diff(want, got); d != "" {

@@ -64,17 +64,19 @@ func newPass(s *scene) *pass {
 // Unplaced; the first Policy.MaxReasons shapes of them have it in words.
 func Schedule(snap *dispatch.Snapshot, pol Policy) dispatch.Plan { return schedule(snap, pol).plan }
 
+var passes = explain.Passes{Schedule: Schedule, Before: spanBefore, Kept: keptFrom}
+
 // Explain says why job waits, worst first, from every GPU of the snapshot. It
 // is for a user who asks about one job; Schedule never calls it.
 func Explain(snap *dispatch.Snapshot, job *cluster.Job, pol Policy) []explain.Explanation {
-	return explain.Why(snap, job, pol, explain.Passes{Schedule: Schedule, Before: spanBefore})
+	return explain.Why(snap, job, pol, passes)
 }
 
 // ForecastStart finds the place where job is likely to start, and when: that of
 // its queue, or the place that is free first. ok is false when no node that
 // takes jobs could ever run it. Like Explain it is for a user who asks.
 func ForecastStart(snap *dispatch.Snapshot, job *cluster.Job, pol Policy) (f explain.Forecast, ok bool) {
-	return explain.When(snap, job, pol, explain.Passes{Schedule: Schedule, Before: spanBefore})
+	return explain.When(snap, job, pol, passes)
 }
 
 // schedule makes a pass, and returns it with its plan.

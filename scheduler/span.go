@@ -297,6 +297,22 @@ func spanBefore(snap *dispatch.Snapshot, job *cluster.Job, alone *dispatch.Plan,
 	return before, false
 }
 
+// keptFrom makes a pass and returns for whom each card is kept from a job, 0 for nobody
+// or where the job starts.
+func keptFrom(snap *dispatch.Snapshot, job *cluster.Job, pol Policy) func(cluster.GPUID) cluster.JobID {
+	p := schedule(snap, pol)
+	if slices.ContainsFunc(p.plan.Starts, func(st dispatch.Start) bool { return st.Job == job.ID }) {
+		return func(cluster.GPUID) cluster.JobID { return 0 }
+	}
+	return func(id cluster.GPUID) cluster.JobID {
+		at, ok := p.f.CardAt[id]
+		if !ok || p.f.Cards[at].Until == rules.Forever {
+			return 0
+		}
+		return p.f.Hosts[p.f.Cards[at].Host].KeptFor
+	}
+}
+
 // tellSpan puts the reason why a job waits into the state, when it is another
 // than is there: it stands in no queue, with whose moves the reasons of others
 // come. Why an attempt of it was given up is of more use to its owner.

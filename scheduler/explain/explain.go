@@ -59,8 +59,8 @@ func Why(snap *dispatch.Snapshot, job *cluster.Job, pol rules.Policy, by Passes)
 		out = append(out, x.span(pol))
 	}
 	for _, f := range x.out {
-		if several && f.code == cluster.ReasonUnconfirmed {
-			continue // one node decides nothing
+		if several && (f.code == cluster.ReasonUnconfirmed || f.code == cluster.ReasonQueueOrder) {
+			continue // one node decides nothing, and such a job stands in no queue
 		}
 		out = append(out, Explanation{Reason: cluster.Reason{Code: f.code, Detail: f.words()}, Count: f.count, GPUType: f.gpuType})
 	}
@@ -143,6 +143,7 @@ type explainer struct {
 	closed   []string // cards that take no jobs, and why
 	places   []rules.Place
 	spares   map[cluster.JobID]*rules.Sparing
+	kept     func(cluster.GPUID) cluster.JobID // see keptFor; nil until it is asked
 	out      []finding
 }
 
@@ -423,8 +424,7 @@ func (x *explainer) queue() {
 	x.tally(code, 1, math.MinInt64, b.String)
 }
 
-// Passes is what is asked of passes about a job on several nodes, which stands in no
-// queue.
+// Passes is what is asked of passes.
 type Passes struct {
 	// Schedule makes one.
 	Schedule func(*dispatch.Snapshot, rules.Policy) dispatch.Plan
@@ -432,4 +432,7 @@ type Passes struct {
 	// waiting, by a pass over all who wait: for whom they are kept, or who starts there; 0
 	// when it starts itself.
 	Before func(snap *dispatch.Snapshot, job *cluster.Job, alone *dispatch.Plan, pol rules.Policy) (before cluster.JobID, kept bool)
+	// Kept makes a pass over all who wait, and returns for whom each card is kept from
+	// a job, 0 for nobody or where the job starts.
+	Kept func(snap *dispatch.Snapshot, job *cluster.Job, pol rules.Policy) func(cluster.GPUID) cluster.JobID
 }

@@ -80,8 +80,13 @@ func When(snap *dispatch.Snapshot, job *cluster.Job, pol rules.Policy, by Passes
 	early, _ = best.shifted(max(now, early), best.length)
 	late, _ = best.shifted(max(now, late), best.length)
 	f.P50, f.P90 = cluster.Time(max(now, early)), cluster.Time(max(now, early, late))
-	if job.Spec.GPUs > 0 && int64(f.P50) <= now {
+	switch {
+	case job.Spec.GPUs > 0 && int64(f.P50) <= now:
 		x.afterOthers(&f)
+	case job.Spec.GPUs > 0 && slices.ContainsFunc(snap.Waiting, inNoQueue):
+		g := &best.node.GPUs[best.cards[0]]
+		nd, _ := x.need(job, g)
+		x.after(&f, x.keptFor(g), nd.Dur)
 	}
 	return f, true
 }
@@ -95,6 +100,7 @@ type clearing struct {
 	cards   []int // of the node, where it then fits
 	ends    int   // how many must end for that
 	length  int64 // how long the job may last there
+	bound   int64 // who would end later does not go before the job; 0 is no bound
 }
 
 // leave is a release in the play.
@@ -281,7 +287,8 @@ func (c *clearing) ahead() (out []*cluster.Job, all int) {
 			if w.Job == c.x.job.ID {
 				break
 			}
-			if k, ok := slices.BinarySearchFunc(c.x.snap.Waiting, w.Job, func(j *cluster.Job, id cluster.JobID) int { return cmp.Compare(j.ID, id) }); ok {
+			k, ok := slices.BinarySearchFunc(c.x.snap.Waiting, w.Job, func(j *cluster.Job, id cluster.JobID) int { return cmp.Compare(j.ID, id) })
+			if ok && c.passes(c.x.snap.Waiting[k], &c.node.GPUs[i]) {
 				ps = append(ps, place{w, c.x.snap.Waiting[k]})
 			}
 		}
@@ -294,6 +301,16 @@ func (c *clearing) ahead() (out []*cluster.Job, all int) {
 		out = append(out, p.job)
 	}
 	return out, all
+}
+
+// passes reports whether a job that stands in the queue of a card goes before one that
+// the node is kept for.
+func (c *clearing) passes(j *cluster.Job, g *cluster.GPU) bool {
+	if c.bound == 0 || j.Spec.Deadline > 0 || c.x.snap.Standing.Priority(j) > c.x.snap.Standing.Priority(c.x.job) {
+		return true
+	}
+	nd, _ := c.x.need(j, g)
+	return int64(c.x.snap.Now)+nd.Dur <= c.bound
 }
 
 // play returns when the job starts once those before it had their turn: a

@@ -47,15 +47,55 @@ func (x *explainer) room(n *cluster.Node, free []int) {
 		})
 		return
 	}
+	var kept, open []int
+	for _, i := range free {
+		if x.keptFor(&n.GPUs[i]) != 0 {
+			kept = append(kept, i)
+		} else {
+			open = append(open, i)
+		}
+	}
+	if x.job.Spec.GPUs > 1 { // all or none
+		if len(open) < x.job.Spec.GPUs {
+			kept, open = append(kept, open...), nil
+		} else {
+			kept, open = nil, free
+		}
+	}
+	if len(kept) > 0 {
+		first := &n.GPUs[kept[0]]
+		x.tallyOn(g.Type, cluster.ReasonQueueOrder, len(kept), -1, func() string {
+			return fmt.Sprintf("%s has room, but is kept for job %d, which waits", cardName(n, first), x.keptFor(first))
+		})
+	}
+	if len(open) > 0 {
+		x.free(n, open)
+	}
+}
+
+// free looks at cards that nothing keeps from the job but who stands before it.
+func (x *explainer) free(n *cluster.Node, open []int) {
+	g := &n.GPUs[open[0]]
 	if q := x.snap.Queues[g.ID]; len(q) > 0 && q[0].Job != x.job.ID {
-		x.tallyOn(g.Type, cluster.ReasonQueueOrder, len(free), int64(len(q)), func() string {
+		x.tallyOn(g.Type, cluster.ReasonQueueOrder, len(open), int64(len(q)), func() string {
 			return fmt.Sprintf("%s has room, but job %d stands before it in the queue there", cardName(n, g), q[0].Job)
 		})
 		return
 	}
-	x.tallyOn(g.Type, cluster.ReasonUnconfirmed, len(free), 0, func() string {
+	x.tallyOn(g.Type, cluster.ReasonUnconfirmed, len(open), 0, func() string {
 		return fmt.Sprintf("%s has room; the next pass decides", cardName(n, g))
 	})
+}
+
+// keptFor is for whom a pass keeps a card from a job on one node, 0 for nobody.
+func (x *explainer) keptFor(g *cluster.GPU) cluster.JobID {
+	if len(x.snap.Waiting) < 2 || inNoQueue(x.job) || x.by.Kept == nil {
+		return 0
+	}
+	if x.kept == nil {
+		x.kept = x.by.Kept(x.snap, x.job, x.pol)
+	}
+	return x.kept(g.ID)
 }
 
 // strands reports whether the job, on the GPUs that have room, would leave too

@@ -55,14 +55,23 @@ func (x *explainer) afterOthers(f *Forecast) {
 	alone.Waiting = []*cluster.Job{x.job}
 	plan := x.by.Schedule(&alone, x.pol)
 	id, _ := x.by.Before(x.snap, x.job, &plan, x.pol)
+	x.after(f, id, 0)
+}
+
+// after moves a forecast to when another job has ended, unless that one is expected to
+// start no sooner than the job ends, which takes it length.
+func (x *explainer) after(f *Forecast, id cluster.JobID, length int64) {
 	i := slices.IndexFunc(x.snap.Waiting, func(j *cluster.Job) bool { return j.ID == id })
 	if i < 0 {
 		return
 	}
+	if length > 0 && !inNoQueue(x.snap.Waiting[i]) {
+		return // it is counted where it stands
+	}
 	before, less := x.snap.Waiting[i], *x.snap
 	less.Waiting = slices.DeleteFunc(slices.Clone(x.snap.Waiting), func(j *cluster.Job) bool { return j.ID == x.job.ID })
 	g, ok := When(&less, before, x.pol, x.by)
-	if !ok {
+	if !ok || length > 0 && int64(f.P50)+length <= int64(g.P50) {
 		return
 	}
 	e, _ := cluster.EstimateFor(before.Estimates, x.typeOn(g.Node))
@@ -71,6 +80,12 @@ func (x *explainer) afterOthers(f *Forecast) {
 	f.P90 = max(f.P90, f.P50, g.P90+cluster.Time(rules.Stretched(d, rules.Tail, &e, before.Spec.TimeLimit)))
 	f.Ahead++
 	f.Missing += fmt.Sprintf("; job %d comes before it", id)
+}
+
+// inNoQueue reports whether a job needs several GPU nodes, or all of one, for which it
+// stands in no queue.
+func inNoQueue(j *cluster.Job) bool {
+	return j.Spec.GPUs > 0 && (j.Spec.NodeCount() > 1 || j.Spec.WholeNodes())
 }
 
 func (x *explainer) typeOn(id cluster.NodeID) string {
@@ -85,9 +100,10 @@ func (x *explainer) typeOn(id cluster.NodeID) string {
 // forecastSpan is the forecast of a job on several nodes: when the last of as many
 // as it needs is free for its part, on cards of one type, those taken together
 // that are so soonest. A node that is free before is taken to be kept for it, as
-// passes do once it has waited for a while.
+// passes do once it has waited for a while, and who stands before it to delay it by
+// no more than they let them.
 func (x *explainer) forecastSpan(live map[cluster.NodeID][]*cluster.Job) (f Forecast, ok bool) {
-	want, free, all := x.job.Spec.NodeCount(), 0, 0
+	want, free, all, now := x.job.Spec.NodeCount(), 0, 0, int64(x.snap.Now)
 	byType := map[string][]spanPlace{}
 	for _, n := range rules.SortedNodes(x.snap.Nodes) {
 		c := &clearing{x: x, node: n, running: live[n.ID]}
@@ -98,13 +114,23 @@ func (x *explainer) forecastSpan(live map[cluster.NodeID][]*cluster.Job) (f Fore
 		if len(c.cards) > 0 {
 			typ = n.GPUs[c.cards[0]].Type
 		}
-		byType[typ] = append(byType[typ], spanPlace{c, c.play(rules.Middle), c.play(rules.Tail)})
+		byType[typ] = append(byType[typ], spanPlace{clearing: c})
 	}
-	now := int64(x.snap.Now)
 	for _, typ := range sortedTypes(byType) {
 		ps := byType[typ]
 		if len(ps) < want {
 			continue
+		}
+		slices.SortStableFunc(ps, func(a, b spanPlace) int { return cmp.Compare(a.at, b.at) })
+		e, _ := cluster.EstimateFor(x.job.Estimates, cmp.Or(typ, cluster.CPUType))
+		waited := max(now-int64(x.job.Eligible), x.pol.ReserveAge.Microseconds())
+		bound := ps[want-1].at + max(0, rules.DurationOf(x.job, &e, &x.pol)-waited)
+		for i := range ps {
+			p := &ps[i]
+			if typ != "" {
+				p.bound = bound
+			}
+			p.early, p.late = p.play(rules.Middle), p.play(rules.Tail)
 		}
 		slices.SortStableFunc(ps, func(a, b spanPlace) int { return cmp.Compare(a.early, b.early) })
 		early, last, open := together(ps, want, now, func(p *spanPlace) int64 { return p.early })
@@ -163,7 +189,7 @@ func (x *explainer) span(pol rules.Policy) Explanation {
 	case len(plan.Starts) == 0 && len(plan.Unplaced) > 0:
 		e.Reason = plan.Unplaced[0].Reason
 	case kept:
-		e.Reason = cluster.Reason{Code: cluster.ReasonQueueOrder, Detail: fmt.Sprintf("%s, but they are kept for job %d, which waits and comes before it", room, before)}
+		e.Reason = cluster.Reason{Code: cluster.ReasonQueueOrder, Detail: fmt.Sprintf("%s, but they are kept for job %d, which waits", room, before)}
 	case before != 0:
 		e.Reason = cluster.Reason{Code: cluster.ReasonQueueOrder, Detail: fmt.Sprintf("%s, but job %d comes before it and starts there", room, before)}
 	}
