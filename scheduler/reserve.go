@@ -234,7 +234,7 @@ type ahead struct {
 // of a class that is not old.
 func (kp *keeper) keepAhead(order []rank, items []item) {
 	class := order[0].class
-	if items[order[0].item].old || kp.looked && class == kp.lookedAt {
+	if !kp.spanning || items[order[0].item].old || kp.looked && class == kp.lookedAt {
 		return
 	}
 	kp.looked, kp.lookedAt = true, class

@@ -30,6 +30,7 @@ type scene struct {
 	realms       *fleet.Realms // nil where every job may lie everywhere
 	standing     *accounting.Standing
 	niced        bool                // somebody steps back or forward
+	spanning     bool                // somebody needs several nodes, or all of one
 	unseen       bool                // somebody stands in a queue whom the snapshot does not hold
 	limits       *accounting.Limiter // ours, nil without quotas
 	plan         dispatch.Plan
@@ -77,6 +78,7 @@ func (s *scene) gather(waiting []*cluster.Job) {
 		it := newItem(s, j, needs[:classes:classes])
 		needs = needs[classes:]
 		s.niced = s.niced || j.Spec.Nice != 0
+		s.spanning = s.spanning || j.Spec.NodeCount() > 1 || j.Spec.WholeNodes()
 		if j.Queue != "" {
 			if c, ok := s.f.CardAt[j.Queue]; ok {
 				it.queue = c
