@@ -73,6 +73,10 @@ func (l *Leader) resize(ctx context.Context, j *cluster.Job, s *resize.Steady, u
 	if to == nil {
 		return
 	}
+	if a.WasCut() && !resize.HasRoom(n, l.fsm.NodeJobs(n.ID), j, to) {
+		l.yield(ctx, j) // to propose what is refused costs an entry of the log each time
+		return
+	}
 	cmd := conv.Resize(cluster.AttemptID{Job: j.ID, No: a.No}, to)
 	if fsm.NeedsVersion(cmd) > l.prop.Version() {
 		return // not before every coordinator reads it

@@ -109,6 +109,32 @@ func WhoYields(jobs []*cluster.Job, j *cluster.Job, now cluster.Time) (newest *c
 	return newest
 }
 
+// HasRoom reports whether the cards of a running job have the memory and the compute for
+// other shares of them, beside those of the jobs on its node.
+func HasRoom(n *cluster.Node, jobs []*cluster.Job, j *cluster.Job, to []cluster.GPUShare) bool {
+	for _, want := range to {
+		g := n.GPU(want.GPU)
+		if g == nil {
+			return false
+		}
+		mem, milli := want.Share.MemMiB, want.Share.Milli
+		for _, o := range jobs {
+			if o.ID == j.ID || o.Live() == nil {
+				continue
+			}
+			for _, has := range o.Live().HeldGPUs() {
+				if has.GPU == want.GPU {
+					mem, milli = mem+has.Share.MemMiB, milli+has.Share.Milli
+				}
+			}
+		}
+		if mem > g.SellableMiB || milli > cluster.WholeGPU {
+			return false
+		}
+	}
+	return true
+}
+
 // meet reports whether two attempts have shares of one GPU.
 func meet(a, b *cluster.Attempt) bool {
 	for _, x := range a.Berth.GPUs {

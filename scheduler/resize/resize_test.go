@@ -88,3 +88,35 @@ func TestSteady(t *testing.T) {
 		t.Errorf("after a new beginning %+v", s)
 	}
 }
+
+// TestHasRoom: what others hold of the same card counts, and nothing else.
+func TestHasRoom(t *testing.T) {
+	t.Parallel()
+	n := &cluster.Node{ID: "n", GPUs: []cluster.GPU{{ID: "a", SellableMiB: 1000}, {ID: "b", SellableMiB: 1000}}}
+	on := func(id cluster.JobID, gpu cluster.GPUID, mem, milli int64) *cluster.Job {
+		return &cluster.Job{ID: id, State: cluster.JobRunning, Spec: &cluster.Spec{GPUs: 1}, Attempts: []cluster.Attempt{{No: 1, State: cluster.JobRunning,
+			Berth: cluster.Berth{Node: "n", GPUs: []cluster.GPUShare{{GPU: gpu, Share: cluster.Share{MemMiB: mem, Milli: milli}}}}}}}
+	}
+	ended := on(5, "a", 900, 900)
+	ended.State, ended.Attempts[0].State = cluster.JobCompleted, cluster.JobCompleted
+	grows := on(1, "a", 100, 100)
+	for _, c := range []struct {
+		gpu        cluster.GPUID
+		mem, milli int64
+		others     []*cluster.Job
+		want       bool
+	}{
+		{"a", 1000, 1000, nil, true},
+		{"a", 1001, 100, nil, false},
+		{"a", 100, 1001, nil, false},
+		{"a", 600, 500, []*cluster.Job{grows, on(2, "a", 400, 500), on(3, "b", 900, 900), ended}, true},
+		{"a", 601, 500, []*cluster.Job{grows, on(2, "a", 400, 500)}, false},
+		{"a", 600, 501, []*cluster.Job{grows, on(2, "a", 300, 300), on(4, "a", 100, 200)}, false},
+		{"gone", 1, 1, nil, false},
+	} {
+		to := []cluster.GPUShare{{GPU: c.gpu, Share: cluster.Share{MemMiB: c.mem, Milli: c.milli}}}
+		if got := HasRoom(n, c.others, grows, to); got != c.want {
+			t.Errorf("%d MiB and %d of %s beside %d: %t", c.mem, c.milli, c.gpu, len(c.others), got)
+		}
+	}
+}
