@@ -129,6 +129,8 @@ func (g *registrar) dropAccount() {
 	if g.answers(g.m.do(unsetCmd(&accounting.Account{Name: name, Shares: 1}))[0], want) {
 		delete(g.accounts, name)
 		maps.DeleteFunc(g.members, func(a accounting.Assoc, _ accounting.Member) bool { return a.Account == name })
+		g.rehome(1000, "")
+		g.rehome(1001, "")
 		maps.DeleteFunc(g.quotas, func(s accounting.Subject, _ bool) bool { return s.Account == name })
 	}
 }
@@ -156,6 +158,28 @@ func (g *registrar) setMember() {
 	}
 	x.Default = x.Default || only
 	g.members[key] = x
+	g.rehome(x.UID, x.Account)
+}
+
+// rehome gives a user without a default account the first by name, last of all the one
+// that was just changed.
+func (g *registrar) rehome(uid cluster.UID, last string) {
+	var names []string
+	for k, o := range g.members {
+		if k.UID == uid {
+			if o.Default {
+				return
+			}
+			names = append(names, k.Account)
+		}
+	}
+	slices.Sort(names)
+	if i := slices.IndexFunc(names, func(n string) bool { return n != last }); i >= 0 {
+		key := accounting.Assoc{Account: names[i], UID: uid}
+		o := g.members[key]
+		o.Default = true
+		g.members[key] = o
+	}
 }
 
 func (g *registrar) dropMember() {
@@ -167,6 +191,7 @@ func (g *registrar) dropMember() {
 	}
 	if g.answers(g.m.do(unsetCmd(&accounting.Member{Account: key.Account, UID: key.UID, Shares: 1}))[0], want) {
 		delete(g.members, key)
+		g.rehome(key.UID, "")
 		delete(g.quotas, accounting.Subject{Account: key.Account, User: true, UID: key.UID})
 	}
 }

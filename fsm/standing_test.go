@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster/accounting"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/fsm/accounts"
+	"github.com/berth-scheduler/berth/fsm/command"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -285,8 +286,95 @@ func TestRulesGoTogether(t *testing.T) {
 	}
 }
 
-// TestNoDefaultAccount: who is in accounts of which none is the default one is told to
-// name one, and not that there is none.
+// as applies a command as an entry of a version does.
+func (m *machine) as(version uint32, cmd *logv1.Command) {
+	m.t.Helper()
+	m.index++
+	data, err := EncodeEntry(version, testTerm, m.now, []*logv1.Command{cmd})
+	if err != nil {
+		m.t.Fatalf("%v", err)
+	}
+	if r := applyTo(m.t, m.f, m.index, testTerm, data)[0]; r.Err != nil {
+		m.t.Fatalf("%v", r.Err)
+	}
+}
+
+// TestWhoLosesTheDefaultAccount has the first of the others by name; in entries of before
+// nobody had.
+func TestWhoLosesTheDefaultAccount(t *testing.T) {
+	t.Parallel()
+	home := func(m *machine) string {
+		for k, o := range m.f.Standing(0).Members {
+			if k.UID == 1000 && o.Default {
+				return k.Account
+			}
+		}
+		return ""
+	}
+	of := func(version uint32) *machine {
+		m := accounted(t)
+		m.must(setCmd(&accounting.Account{Name: "chem", Shares: 1}, 0))
+		for _, name := range []string{"site", "chem"} {
+			m.must(setCmd(&accounting.Member{Account: name, UID: 1000, Shares: 1}, 0))
+		}
+		m.as(version, unsetCmd(&accounting.Member{Account: "bio", UID: 1000, Shares: 1})) // which was the default one
+		return m
+	}
+	if got := home(of(command.HomeVersion - 1)); got != "" {
+		t.Errorf("by an older entry the default one is %q", got)
+	}
+	m := of(command.HomeVersion)
+	if got := home(m); got != "chem" {
+		t.Errorf("the default one is %q", got)
+	}
+	j := m.submit(spec(1))
+	if got := m.job(j).Spec.Account; got != "" && got != "chem" {
+		t.Errorf("charged to %q", got)
+	}
+	m.must(setCmd(&accounting.Member{Account: "chem", UID: 1000, Shares: 7}, m.f.Standing(0).Members[accounting.Assoc{Account: "chem", UID: 1000}].Revision))
+	if got := home(m); got != "site" { // it is taken away from chem
+		t.Errorf("then it is %q", got)
+	}
+	m.must(unsetCmd(&accounting.Member{Account: "site", UID: 1000, Shares: 1}))
+	m.must(unsetCmd(&accounting.Member{Account: "chem", UID: 1000, Shares: 1}))
+	if got := home(m); got != "" {
+		t.Errorf("without accounts it is %q", got)
+	}
+	if again := restored(t, snapshotOf(t, m.f)); !bytes.Equal(again.Hash(), m.f.Hash()) {
+		t.Error("a restore has another hash")
+	}
+}
+
+// TestAccountsMoveWithWhatIsBelow: no deeper than accounts may be, by which quotas go.
+func TestAccountsMoveWithWhatIsBelow(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	chain := func(prefix string, n int) {
+		parent := ""
+		for i := range n {
+			name := fmt.Sprintf("%s%d", prefix, i)
+			m.must(setCmd(&accounting.Account{Name: name, Parent: parent, Shares: 1}, 0))
+			parent = name
+		}
+	}
+	chain("a", accounting.MaxAccountDepth/2)
+	chain("b", accounting.MaxAccountDepth/2+1)
+	move := func(to string) *logv1.Command {
+		return setCmd(&accounting.Account{Name: "b0", Parent: to, Shares: 1}, m.f.Standing(0).Accounts["b0"].Revision)
+	}
+	last := fmt.Sprintf("a%d", accounting.MaxAccountDepth/2-1)
+	m.must(move(last)) // 16 above the last
+	m.must(move(""))
+	m.must(setCmd(&accounting.Account{Name: "deeper", Parent: last, Shares: 1}, 0))
+	if e := m.refused(cluster.CodeInvalid, move("deeper")); !strings.Contains(e.Msg, "more than 16 deep") {
+		t.Error(e.Msg)
+	}
+	m.as(command.HomeVersion-1, move("deeper"))
+	m.must(setCmd(&accounting.Account{Name: "b0", Parent: "deeper", Shares: 5}, m.f.Standing(0).Accounts["b0"].Revision)) // what is there can be changed
+}
+
+// TestNoDefaultAccount: who is in accounts of which none is the default one, as older
+// releases left it, is told to name one, and not that there is none.
 func TestNoDefaultAccount(t *testing.T) {
 	t.Parallel()
 	m := accounted(t)
@@ -302,7 +390,7 @@ func TestNoDefaultAccount(t *testing.T) {
 		}
 	}
 	enters("")
-	m.must(unsetCmd(&accounting.Member{Account: "bio", UID: 1000, Shares: 1})) // which was the default one
+	m.as(command.HomeVersion-1, unsetCmd(&accounting.Member{Account: "bio", UID: 1000, Shares: 1})) // which was the default one
 	enters("name it: chem, site")
 	m.must(unsetCmd(&accounting.Member{Account: "site", UID: 1000, Shares: 1}))
 	m.must(unsetCmd(&accounting.Member{Account: "chem", UID: 1000, Shares: 1}))

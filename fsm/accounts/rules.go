@@ -79,6 +79,9 @@ func (d *Books) set(at command.Entry, c *logv1.SetStanding) command.Result {
 			return command.Result{Err: e}
 		}
 		d.forgetRuling(r)
+		if at.Version >= command.HomeVersion {
+			d.rehome(at.Index, r)
+		}
 	} else {
 		if e := d.mayRule(r, old); e != nil {
 			return command.Result{Err: e}
@@ -89,6 +92,9 @@ func (d *Books) set(at command.Entry, c *logv1.SetStanding) command.Result {
 			d.settleSpent(p)
 		}
 		d.putRuling(r)
+		if at.Version >= command.HomeVersion {
+			d.rehome(at.Index, r)
+		}
 	}
 	switch r.(type) {
 	case *accounting.Account, *accounting.Quota:
@@ -99,6 +105,29 @@ func (d *Books) set(at command.Entry, c *logv1.SetStanding) command.Result {
 		}
 	}
 	return command.Result{}
+}
+
+// rehome gives each user who lost a default account by a change of r, and has others,
+// the first of those by name: jobs that name none are charged to somebody.
+func (d *Books) rehome(index uint64, r conv.Ruling) {
+	change, ofUser := r.(*accounting.Member)
+	if _, ofAccount := r.(*accounting.Account); !ofUser && !ofAccount {
+		return
+	}
+	first := map[cluster.UID]*accounting.Member{}
+	for _, m := range d.members.Rows() {
+		if d.home[m.UID] != "" || ofUser && m.UID != change.UID {
+			continue
+		}
+		if f := first[m.UID]; f == nil || f == change || m != change && m.Account < f.Account {
+			first[m.UID] = m
+		}
+	}
+	for _, m := range first {
+		home := *m
+		home.Default, home.Revision = true, index
+		d.putRuling(&home)
+	}
 }
 
 func wordsOf(r conv.Ruling) string {
@@ -218,7 +247,7 @@ func (d *Books) mayForget(r conv.Ruling) *cluster.Error {
 }
 
 // mayRule refuses a rule that does not go with the others.
-func (d *rules) mayRule(r, old conv.Ruling) *cluster.Error {
+func (d *Books) mayRule(r, old conv.Ruling) *cluster.Error {
 	bound := func(n, most int, what string) *cluster.Error {
 		if old == nil && n >= most {
 			return cluster.Errorf(cluster.CodeExhausted, "there are %d %s, at most %d are allowed", n, what, most)
@@ -270,9 +299,13 @@ func (d *rules) mayRule(r, old conv.Ruling) *cluster.Error {
 	return nil
 }
 
-// checkParent refuses an account that is its own ancestor, or too deep.
-func (d *rules) checkParent(x *accounting.Account) *cluster.Error {
+// checkParent refuses an account that is its own ancestor, or too deep with what is
+// below it.
+func (d *Books) checkParent(x *accounting.Account) *cluster.Error {
 	depth := 1
+	if old := d.accounts.Get(x.Name); old != nil && old.Parent != x.Parent && d.rest.At().Version >= command.HomeVersion {
+		depth = d.height(x.Name)
+	}
 	for name := x.Parent; name != ""; depth++ {
 		a := d.accounts.Get(name)
 		switch {
@@ -284,6 +317,22 @@ func (d *rules) checkParent(x *accounting.Account) *cluster.Error {
 		name = a.Parent
 	}
 	return nil
+}
+
+// height is how deep the accounts below one go, itself included.
+func (d *rules) height(name string) int {
+	most := 1
+	for _, a := range d.accounts.Rows() {
+		n := 1
+		for up := a; up != nil && up.Name != name; up = d.accounts.Get(up.Parent) {
+			if n++; up.Parent == "" {
+				n = 1
+				break
+			}
+		}
+		most = max(most, n)
+	}
+	return most
 }
 
 // onlyDefault takes from others of its kind what a rule is to have alone.

@@ -42,4 +42,7 @@ const (
 	// A job that outgrows what was left to it as it stood idle runs again with what it
 	// had, and is not cut for that again.
 	OutgrewVersion = 13
+	// A user of accounts always has a default one, and an account is moved with what is
+	// below it no deeper than accounts may be.
+	HomeVersion = 15
 )
