@@ -225,7 +225,12 @@ func (s *Spec) checkConflicts() error {
 // checkElastic refuses ranges that cannot be, and what makes no sense of several sizes.
 func (s *Spec) checkElastic() error {
 	r := s.GPURange
+	if _, err := ParseBatchScaling(string(s.BatchScaling)); err != nil {
+		return err
+	}
 	switch {
+	case r == GPURange{} && s.BatchScaling != "":
+		return Errorf(CodeInvalid, "batch_scaling: says what a job does with more GPUs, and this one has always as many; ask for a range, such as --gpus 1-8")
 	case r == GPURange{}:
 		return nil
 	case r.Min < 1 || r.Max > MaxGPUsPerJob || r.Min >= r.Max:

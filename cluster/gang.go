@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"iter"
+	"math"
 	"slices"
 )
 
@@ -218,6 +219,42 @@ func (a *Attempt) undone() bool {
 // MaxUndone is how often a gang may be given up before it started; the last
 // time is final.
 const MaxUndone = 3
+
+// BatchScaling is what a program does with its batch when it has more GPUs.
+type BatchScaling string
+
+// BatchFixed, which "" stands for, has a batch of one size, spread over the GPUs; a step is
+// worth the same. BatchLinear grows it with them, and a step does as much more; with
+// BatchSqrt it grows as well, and a step is worth as much more as noise goes down, by the
+// root (Krizhevsky, arXiv:1404.5997).
+const (
+	BatchFixed  BatchScaling = "fixed"
+	BatchLinear BatchScaling = "linear"
+	BatchSqrt   BatchScaling = "sqrt"
+)
+
+// ParseBatchScaling reads fixed, linear or sqrt; "" is fixed. The error is an *Error of
+// CodeInvalid.
+func ParseBatchScaling(text string) (BatchScaling, error) {
+	switch s := BatchScaling(text); s {
+	case "", BatchFixed:
+		return "", nil
+	case BatchLinear, BatchSqrt:
+		return s, nil
+	}
+	return "", Errorf(CodeInvalid, "batch_scaling: %s is not one of %s, %s, %s", QuoteShort(text), BatchFixed, BatchLinear, BatchSqrt)
+}
+
+// Worth is what a step with n GPUs is worth over one with one GPU.
+func (s BatchScaling) Worth(n int) float64 {
+	switch s {
+	case BatchLinear:
+		return float64(n)
+	case BatchSqrt:
+		return math.Sqrt(float64(n))
+	}
+	return 1
+}
 
 // GPURange is between how many GPUs a job of elastic size runs on one node: as many as
 // are chosen when it starts. The zero value is a job of fixed size.

@@ -140,6 +140,8 @@ type Spec struct {
 	AllMem bool
 	// Retry is how often it runs again after it failed.
 	Retry Retry
+	// BatchScaling is what it does with more GPUs, of a job of elastic size; "" is BatchFixed.
+	BatchScaling BatchScaling
 }
 
 // Job is one submitted job. Values are immutable.

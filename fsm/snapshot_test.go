@@ -350,7 +350,7 @@ func TestGolden(t *testing.T) {
 		estimateCmd(estimated([]cluster.Estimate{{GPUType: "A100", GPUMemMiB: 900, HostConfidenceMilli: 400}, {GPUType: "T4", GPUMemMiB: 800, Source: "history"}}, 2, 9)),
 		partitionCmd(&cluster.Partition{Name: "b", Nodes: hosts(t, "n1"), Host: cluster.HostTerms{MemPerGPUMiB: 16_000, CPUPerGPUMilli: 4000, LeastMemMiB: 1024, LeastCPUMilli: 500}, Resize: cluster.ResizeEager, MaxGPUs: 8, Preempt: cluster.PreemptOff}, 0), submitCmd(9, "request-9", 1000, &cluster.Spec{Name: "f", NoResize: true}), resizeCmd(1, share1("n1-g0", 100, 200)),
 		submitCmd(10, "request-10", 1000, &cluster.Spec{Name: "g", GPUs: 1, GPURange: cluster.GPURange{Min: 1, Max: 4}}),
-		submitCmd(11, "request-11", 1000, &cluster.Spec{Name: "h", Retry: cluster.Retry{Times: 3, On: "75,NODE_FAIL"}}),
+		submitCmd(11, "request-11", 1000, &cluster.Spec{Name: "h", GPUs: 1, GPURange: cluster.GPURange{Min: 1, Max: 4}, BatchScaling: cluster.BatchSqrt, Retry: cluster.Retry{Times: 3, On: "75,NODE_FAIL"}}),
 	)
 	for name, got := range map[string][]byte{"entry.v15.hex": entry, "snapshot.v15.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)

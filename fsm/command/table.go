@@ -35,7 +35,7 @@ var table = []row{
 	{"Spec", 12, "bulk"},
 	{"Spec", 13, "host no_resize"},
 	{"Spec", 14, "least_gpus most_gpus"},
-	{"Spec", 15, "retries retry_on"},
+	{"Spec", 15, "retries retry_on batch_scaling"},
 	{"HostTerms", 13, "mem_per_gpu_mib cpu_per_gpu_milli least_mem_mib least_cpu_milli"},
 	{"Dependency", 7, "kind job"},
 	{"Dependency", 9, "one_task task delay_us"},

@@ -81,6 +81,8 @@ func genSpec(t *rapid.T) *cluster.Spec {
 	}
 	if s.GPURange = (cluster.GPURange{Min: max(1, s.GPUs), Max: s.GPUs + 3}); s.Check() != nil || rapid.Bool().Draw(t, "of fixed size") {
 		s.GPURange = cluster.GPURange{}
+	} else {
+		s.BatchScaling = rapid.SampledFrom([]cluster.BatchScaling{"", cluster.BatchLinear, cluster.BatchSqrt}).Draw(t, "batch")
 	}
 	if rapid.Bool().Draw(t, "tried again") {
 		s.Retry = cluster.Retry{Times: rapid.IntRange(1, cluster.MaxRetries).Draw(t, "times"), On: rapid.SampledFrom([]string{"", "75,NODE_FAIL"}).Draw(t, "after")}

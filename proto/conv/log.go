@@ -56,7 +56,7 @@ func specToLog(s *cluster.Spec) *logv1.Spec {
 		Warning: warningToLog(s.Warning), Truncate: s.Truncate, Container: containerToLog(&s.Container),
 		Where:      whereToLog(s.Where),
 		MailEvents: uint32(s.Mail.Events), MailUser: s.Mail.To, IdleOkUs: s.IdleOK.Microseconds(), NoResize: s.NoResize,
-		LeastGpus: uint32(s.GPURange.Min), MostGpus: uint32(s.GPURange.Max), Retries: uint32(s.Retry.Times), RetryOn: s.Retry.On,
+		LeastGpus: uint32(s.GPURange.Min), MostGpus: uint32(s.GPURange.Max), Retries: uint32(s.Retry.Times), RetryOn: s.Retry.On, BatchScaling: string(s.BatchScaling),
 		Account: s.Account, Qos: s.QOS, Nice: s.Nice, Host: hostToLog(s.Host),
 		Array: arrayToLog(s.Array),
 	}
@@ -136,7 +136,7 @@ func specFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		Warning: warningFromLog(m.GetWarning()), Truncate: m.GetTruncate(), Container: apiconv.ContainerFrom(m.GetContainer()),
 		Mail: cluster.Mail{Events: cluster.MailEvents(m.GetMailEvents()), To: m.GetMailUser()}, IdleOK: us(m.GetIdleOkUs()), NoResize: m.GetNoResize(),
 		GPURange: cluster.GPURange{Min: int(m.GetLeastGpus()), Max: int(m.GetMostGpus())},
-		Retry:    cluster.Retry{Times: int(m.GetRetries()), On: m.GetRetryOn()},
+		Retry:    cluster.Retry{Times: int(m.GetRetries()), On: m.GetRetryOn()}, BatchScaling: cluster.BatchScaling(m.GetBatchScaling()),
 		Account:  m.GetAccount(), QOS: m.GetQos(), Nice: m.GetNice(), Host: hostFromLog(m.GetHost()),
 	}, nil
 }

@@ -1,7 +1,7 @@
 // Package elastic chooses with how many GPUs jobs of elastic size run. One that waits
 // gets what is idle at its start beside what others wait for, card after card to whom one
 // more speeds up most: the marginal gain of Optimus (Peng et al., EuroSys 2018) and AFS
-// (Hwang et al., NSDI 2021). One that runs and can save its state begins again with fewer
+// (Hwang et al., NSDI 2021), by what runs of the job showed. One that runs and can save its state begins again with fewer
 // when others wait, and with more when cards stay idle.
 package elastic
 
@@ -16,9 +16,6 @@ import (
 )
 
 const (
-	// exchange is the time that GPUs take to exchange their gradients in a ring, for
-	// very many of them, over that of a step on one.
-	exchange = 0.1
 	// Every is the least time that a job runs with one number of GPUs: each change
 	// costs it a save and a start.
 	Every = 10 * time.Minute
@@ -27,14 +24,6 @@ const (
 	// worth is by how much a job must speed up for it to begin again.
 	worth = 1.2
 )
-
-// Speedup is how many times as fast as one GPU n are together, in data parallel
-// training of a fixed batch: computing takes 1/n of the time, and the exchange of
-// gradients in a ring (n-1)/n of exchange (Patarasuk and Yuan, "Bandwidth optimal
-// all-reduce algorithms for clusters of workstations", JPDC 2009).
-func Speedup(n int) float64 {
-	return float64(n) / (1 + exchange*float64(n-1))
-}
 
 // block is the idle GPUs of one type on a node.
 type block struct {
@@ -71,9 +60,10 @@ func (b *block) serves(j *cluster.Job) bool {
 
 // choice is an elastic job that waits, and what it is to have.
 type choice struct {
-	job *cluster.Job
-	on  *block
-	n   int
+	job   *cluster.Job
+	curve Curve
+	on    *block
+	n     int
 }
 
 // Sizes returns with how many GPUs jobs that wait should start, of those that should
@@ -90,7 +80,7 @@ func Sizes(snap *dispatch.Snapshot) map[cluster.JobID]int {
 	for _, j := range snap.Waiting {
 		spare -= j.Spec.GPUs * j.Spec.NodeCount() * (1 + snap.More[j.ID])
 		if j.Spec.Elastic() {
-			all = append(all, &choice{job: j, n: j.Spec.GPURange.Min})
+			all = append(all, &choice{job: j, curve: CurveOf(j), n: j.Spec.GPURange.Min})
 		}
 		if spare < 1 {
 			return nil
@@ -110,10 +100,10 @@ func Sizes(snap *dispatch.Snapshot) map[cluster.JobID]int {
 	for ; spare > 0; spare-- {
 		var best *choice
 		for _, c := range all {
-			if c.on == nil || c.on.idle < 1 || c.n >= c.job.Spec.GPURange.Max {
+			if c.on == nil || c.on.idle < 1 || c.n >= c.job.Spec.GPURange.Max || !c.curve.pays(c.n) {
 				continue
 			}
-			if best == nil || Speedup(c.n+1)-Speedup(c.n) > Speedup(best.n+1)-Speedup(best.n) {
+			if best == nil || c.curve.Speedup(c.n+1)-c.curve.Speedup(c.n) > best.curve.Speedup(best.n+1)-best.curve.Speedup(best.n) {
 				best = c
 			}
 		}
@@ -147,11 +137,11 @@ func Sized(snap *dispatch.Snapshot, sizes map[cluster.JobID]int) *dispatch.Snaps
 			continue
 		}
 		sized := j.Clone()
-		least := j.Spec.GPUs
+		least, curve := j.Spec.GPUs, CurveOf(j)
 		sized.Spec, sized.Estimates = j.Spec.Sized(n), slices.Clone(j.Estimates)
 		for k := range sized.Estimates {
 			e := &sized.Estimates[k]
-			e.Duration = time.Duration(float64(e.Duration) * Speedup(least) / Speedup(n))
+			e.Duration = time.Duration(float64(e.Duration) * curve.Speedup(least) / curve.Speedup(n))
 			e.HostMemMiB, e.CPUMilli = e.HostMemMiB*int64(n)/int64(least), e.CPUMilli*int64(n)/int64(least)
 		}
 		out.Waiting[i] = sized
@@ -201,8 +191,15 @@ func Restarts(snap *dispatch.Snapshot, led *dispatch.Ledger, plan *dispatch.Plan
 		if a == nil || !nobody {
 			continue
 		}
+		if rest := a.Estimate.Duration - snap.Now.Sub(a.Started); a.Estimate.Duration > 0 && rest < Every {
+			continue
+		}
+		curve := CurveOf(r)
+		if m := curve.fewer(r.Spec.GPUs); m >= r.Spec.GPURange.Min {
+			return []dispatch.Preemption{{Job: r.ID, Attempt: a.No, Why: fmt.Sprintf("begins again with fewer GPUs than %d: its steps took no longer with %d", r.Spec.GPUs, m)}}
+		}
 		n := min(r.Spec.GPURange.Max, r.Spec.GPUs+idleBeside(r, a, free))
-		if rest := a.Estimate.Duration - snap.Now.Sub(a.Started); a.Estimate.Duration > 0 && rest < Every || Speedup(n) < worth*Speedup(r.Spec.GPUs) {
+		if curve.Speedup(n) < worth*curve.Speedup(r.Spec.GPUs) {
 			continue
 		}
 		return []dispatch.Preemption{{Job: r.ID, Attempt: a.No, Why: fmt.Sprintf("begins again with more GPUs than %d: %d of its node are idle, and nobody waits", r.Spec.GPUs, n-r.Spec.GPUs)}}

@@ -156,13 +156,14 @@ func TestLess(t *testing.T) {
 
 func TestSpeedup(t *testing.T) {
 	t.Parallel()
-	if elastic.Speedup(1) != 1 {
-		t.Errorf("one GPU is %g times one", elastic.Speedup(1))
+	common := elastic.CurveOf(&cluster.Job{Spec: &cluster.Spec{}})
+	if common.Speedup(1) != 1 {
+		t.Errorf("one GPU is %g times one", common.Speedup(1))
 	}
 	gain := math.Inf(1)
 	for n := 1; n < 64; n++ {
-		more := elastic.Speedup(n+1) - elastic.Speedup(n)
-		if more <= 0 || more > gain || elastic.Speedup(n) > float64(n) {
+		more := common.Speedup(n+1) - common.Speedup(n)
+		if more <= 0 || more > gain || common.Speedup(n) > float64(n) {
 			t.Errorf("the GPU after %d gains %g, the one before %g", n, more, gain)
 		}
 		gain = more

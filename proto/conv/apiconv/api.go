@@ -38,6 +38,7 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 	s.GPUs = int(m.GetGpus())
 	// One more than there can be is refused in words, as all that is larger.
 	s.GPURange = cluster.GPURange{Min: int(min(m.GetLeastGpus(), cluster.MaxGPUsPerJob+1)), Max: int(min(m.GetMostGpus(), cluster.MaxGPUsPerJob+1))}
+	s.BatchScaling = cluster.BatchScaling(m.GetBatchScaling())
 	s.Retry = cluster.Retry{Times: int(min(m.GetRetries(), cluster.MaxRetries+1)), On: m.GetRetryOn()}
 	var err error
 	if s.Duration, err = duration("expect", m.GetExpected()); err != nil {
@@ -139,7 +140,7 @@ func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 		Where:    whereToAPI(s.Where),
 		MailType: s.Mail.Events.String(), MailUser: s.Mail.To, IdleOk: ToDuration(s.IdleOK), NoResize: s.NoResize,
 		LeastGpus: uint32(max(0, s.GPURange.Min)), MostGpus: uint32(max(0, s.GPURange.Max)),
-		Retries: uint32(max(0, s.Retry.Times)), RetryOn: s.Retry.On,
+		Retries: uint32(max(0, s.Retry.Times)), RetryOn: s.Retry.On, BatchScaling: string(s.BatchScaling),
 		Account: s.Account, Qos: s.QOS, Nice: s.Nice,
 		Array: arrayToAPI(s.Array),
 	}

@@ -217,6 +217,7 @@ func specKeys(j *apiv1.Job) []string {
 	}
 	add(s.GetGpus() > 0 && s.GetMostGpus() == 0, "%s", console.Plural(int(s.GetGpus()), "GPU", "GPUs"))
 	add(s.GetMostGpus() > 0, "%d to %d GPUs", s.GetLeastGpus(), s.GetMostGpus())
+	add(s.GetBatchScaling() != "", "batch grows %s", map[string]string{"linear": "with them", "sqrt": "with them, steps by the root"}[s.GetBatchScaling()])
 	add(s.GetOrCpu(), "or none, on its cores")
 	add(s.GetExclusive(), "exclusive")
 	add(s.GetGpuType() != "", "type %s", s.GetGpuType())

@@ -266,6 +266,10 @@ func gpuFields() []Field {
 			}
 			return nil
 		}},
+		{"batch-scaling", "", kindText, "what it does with more GPUs of a range: batch `SIZE` fixed, linear or sqrt, by which steps are worth more (default \"fixed\")", func(r *Request, v string) (err error) {
+			r.Spec.BatchScaling, err = cluster.ParseBatchScaling(v)
+			return err
+		}},
 		{"gpu-type", "", kindText, "only GPUs of this `TYPE`, as berth node list shows it, or a part of it such as a100", func(r *Request, v string) error {
 			if v == "" || len(v) > 64 || console.Escape(v) != v {
 				return fmt.Errorf("GPU type %s: want a name as berth node list shows it", console.ShortQuote(v))

@@ -221,6 +221,8 @@ type JobSpec struct {
 	// How often it runs again after it failed, and after what; see cluster.Retry.
 	Retries uint32 `protobuf:"varint,55,opt,name=retries,proto3" json:"retries,omitempty"`
 	RetryOn string `protobuf:"bytes,56,opt,name=retry_on,json=retryOn,proto3" json:"retry_on,omitempty"`
+	// What an elastic job does with more GPUs: fixed (also ""), linear or sqrt.
+	BatchScaling string `protobuf:"bytes,57,opt,name=batch_scaling,json=batchScaling,proto3" json:"batch_scaling,omitempty"`
 	// Who is charged, "" is the user's default account; and the quality of
 	// service, "" is the account's default.
 	Account string `protobuf:"bytes,45,opt,name=account,proto3" json:"account,omitempty"`
@@ -611,6 +613,13 @@ func (x *JobSpec) GetRetries() uint32 {
 func (x *JobSpec) GetRetryOn() string {
 	if x != nil {
 		return x.RetryOn
+	}
+	return ""
+}
+
+func (x *JobSpec) GetBatchScaling() string {
+	if x != nil {
+		return x.BatchScaling
 	}
 	return ""
 }
@@ -1018,7 +1027,7 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"\x12SubmitJobsResponse\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\x9a\x0e\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xbf\x0e\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -1074,7 +1083,8 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"least_gpus\x184 \x01(\rR\tleastGpus\x12\x1b\n" +
 	"\tmost_gpus\x185 \x01(\rR\bmostGpus\x12\x18\n" +
 	"\aretries\x187 \x01(\rR\aretries\x12\x19\n" +
-	"\bretry_on\x188 \x01(\tR\aretryOn\x12\x18\n" +
+	"\bretry_on\x188 \x01(\tR\aretryOn\x12#\n" +
+	"\rbatch_scaling\x189 \x01(\tR\fbatchScaling\x12\x18\n" +
 	"\aaccount\x18- \x01(\tR\aaccount\x12\x10\n" +
 	"\x03qos\x18. \x01(\tR\x03qos\x12\x12\n" +
 	"\x04nice\x18/ \x01(\x11R\x04nice\x12\x14\n" +

@@ -4594,8 +4594,10 @@ type Spec struct {
 	LeastGpus uint32 `protobuf:"varint,52,opt,name=least_gpus,json=leastGpus,proto3" json:"least_gpus,omitempty"`
 	MostGpus  uint32 `protobuf:"varint,53,opt,name=most_gpus,json=mostGpus,proto3" json:"most_gpus,omitempty"`
 	// How often it runs again after it failed, and after what; see cluster.Retry.
-	Retries       uint32 `protobuf:"varint,55,opt,name=retries,proto3" json:"retries,omitempty"`
-	RetryOn       string `protobuf:"bytes,56,opt,name=retry_on,json=retryOn,proto3" json:"retry_on,omitempty"`
+	Retries uint32 `protobuf:"varint,55,opt,name=retries,proto3" json:"retries,omitempty"`
+	RetryOn string `protobuf:"bytes,56,opt,name=retry_on,json=retryOn,proto3" json:"retry_on,omitempty"`
+	// What an elastic job does with more GPUs: fixed (also ""), linear or sqrt.
+	BatchScaling  string `protobuf:"bytes,57,opt,name=batch_scaling,json=batchScaling,proto3" json:"batch_scaling,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5018,6 +5020,13 @@ func (x *Spec) GetRetries() uint32 {
 func (x *Spec) GetRetryOn() string {
 	if x != nil {
 		return x.RetryOn
+	}
+	return ""
+}
+
+func (x *Spec) GetBatchScaling() string {
+	if x != nil {
+		return x.BatchScaling
 	}
 	return ""
 }
@@ -10401,7 +10410,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05Owner\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\x9b\r\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xc0\r\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -10465,7 +10474,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"least_gpus\x184 \x01(\rR\tleastGpus\x12\x1b\n" +
 	"\tmost_gpus\x185 \x01(\rR\bmostGpus\x12\x18\n" +
 	"\aretries\x187 \x01(\rR\aretries\x12\x19\n" +
-	"\bretry_on\x188 \x01(\tR\aretryOn\"7\n" +
+	"\bretry_on\x188 \x01(\tR\aretryOn\x12#\n" +
+	"\rbatch_scaling\x189 \x01(\tR\fbatchScaling\"7\n" +
 	"\x05Array\x12\x12\n" +
 	"\x04runs\x18\x01 \x03(\rR\x04runs\x12\x1a\n" +
 	"\bthrottle\x18\x02 \x01(\rR\bthrottle\"\x8b\x01\n" +

@@ -1,0 +1,90 @@
+package elastic
+
+import (
+	"math"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+const (
+	// exchange is the time that GPUs take to exchange their gradients in a ring, for
+	// very many of them, over that of a step on one, where no run of a job says more.
+	exchange = 0.1
+	// worst bounds what runs are believed to say of it: two GPUs at half the speed of one.
+	worst = 3
+	// knee is the least that one more GPU must add to a job's speed, in parts of what one
+	// alone gives (Han et al., "MARBLE: A Multi-GPU Aware Job Scheduler for Deep Learning
+	// on HPC Systems", CCGrid 2020, ends at the knee of the curve).
+	knee = 0.1
+)
+
+// Curve is how a job's speed grows with its GPUs, in data parallel training: computing
+// takes 1/n of the time, and the exchange of gradients in a ring (n-1)/n of what very
+// many would take (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for
+// clusters of workstations", JPDC 2009).
+type Curve struct {
+	exchange float64
+	// steps are the times of a step that runs of the job said, by their number of GPUs.
+	steps map[int]float64
+}
+
+// CurveOf is the curve of a job: that of the times which its attempts with least and
+// with most GPUs of one type said that a step takes, where they said them, else a common
+// one. With more GPUs a step is worth more where the batch grows with them.
+func CurveOf(j *cluster.Job) Curve {
+	c := Curve{exchange: exchange, steps: map[int]float64{}}
+	var typ string
+	for i := range j.Attempts {
+		a := &j.Attempts[i]
+		n := len(a.Berth.GPUs)
+		if a.Progress == nil || a.Progress.StepTime <= 0 || n == 0 {
+			continue
+		}
+		if a.Estimate.GPUType != typ {
+			typ = a.Estimate.GPUType
+			clear(c.steps)
+		}
+		c.steps[n] = a.Progress.StepTime.Seconds() / j.Spec.BatchScaling.Worth(n)
+	}
+	least, most := math.MaxInt, 0
+	for n := range c.steps {
+		least, most = min(least, n), max(most, n)
+	}
+	if least < most {
+		c.exchange = exchangeOf(least, most, c.steps[least]/c.steps[most])
+	}
+	return c
+}
+
+// exchangeOf solves a curve for its exchange: with b GPUs it is r times as fast as with a.
+func exchangeOf(a, b int, r float64) float64 {
+	x, y := float64(a), float64(b)
+	under := r*x*(y-1) - y*(x-1)
+	if under <= 0 { // slower than any exchange makes it
+		return worst
+	}
+	return min(max((y-r*x)/under, 0), worst)
+}
+
+// Speedup is how many times as fast as one GPU n are together.
+func (c Curve) Speedup(n int) float64 {
+	return float64(n) / (1 + c.exchange*float64(n-1))
+}
+
+// pays reports whether one more GPU than n is worth having.
+func (c Curve) pays(n int) bool { return c.Speedup(n+1)-c.Speedup(n) >= knee }
+
+// fewer is the least number of GPUs with which runs of a job were about as fast as with
+// n, 0 where that is n itself or no run says it.
+func (c Curve) fewer(n int) int {
+	if c.steps[n] == 0 {
+		return 0
+	}
+	least := 0
+	for m, step := range c.steps {
+		if m < n && step <= c.steps[n]*(1+knee) && (least == 0 || m < least) {
+			least = m
+		}
+	}
+	return least
+}
