@@ -85,6 +85,12 @@ func TestCurveOfOddRuns(t *testing.T) {
 // same times mean that it gains.
 func TestWhatRunsShowIsUsed(t *testing.T) {
 	t.Parallel()
+	alone := world(4)
+	ran(waits(alone, 1, 4, time.Hour), 1, time.Second)
+	ran(alone.Waiting[0], 4, time.Second)
+	if got := elastic.Sizes(alone); len(got) > 0 {
+		t.Errorf("who gains nothing has sizes %v", got)
+	}
 	s := world(4)
 	flat, other := waits(s, 1, 4, time.Hour), waits(s, 1, 4, time.Hour)
 	ran(flat, 1, time.Second)
