@@ -23,11 +23,24 @@ func (p *planner) beside(snap *dispatch.Snapshot, sched *Scheduling, kind site.P
 		return plan
 	}
 	// Nobody is ended because of gossip: only who would be without it.
-	without := site.Plan(snap, &sched.Site, kind).Preempt
-	plan.Preempt = slices.DeleteFunc(plan.Preempt, func(v dispatch.Preemption) bool {
-		return !slices.ContainsFunc(without, func(w dispatch.Preemption) bool { return w.Job == v.Job && w.Attempt == v.Attempt })
-	})
+	plan.Preempt = onlyAmong(plan.Preempt, site.Plan(snap, &sched.Site, kind).Preempt)
 	return plan
+}
+
+// onlyAmong leaves of preemptions those that others name as well, and for each job that
+// is to have the room all of them or none: one on several nodes has nothing of a part.
+func onlyAmong(preempt, others []dispatch.Preemption) []dispatch.Preemption {
+	named := func(v dispatch.Preemption) bool {
+		return slices.ContainsFunc(others, func(w dispatch.Preemption) bool { return w.Job == v.Job && w.Attempt == v.Attempt })
+	}
+	var out []dispatch.Preemption
+	for _, v := range preempt {
+		missing := func(w dispatch.Preemption) bool { return w.For == v.For && !named(w) }
+		if named(v) && (v.For == 0 || !slices.ContainsFunc(preempt, missing)) {
+			out = append(out, v)
+		}
+	}
+	return out
 }
 
 // Wary returns a snapshot as the planner looks at it: what strays hold of a card as its

@@ -1,6 +1,7 @@
 package lead
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -37,5 +38,20 @@ func TestWary(t *testing.T) {
 	}
 	if wary(snap, nil) != snap {
 		t.Error("where nothing is held there is nothing to copy")
+	}
+}
+
+// TestOnlyAmong: all who make room for a job, or nobody.
+func TestOnlyAmong(t *testing.T) {
+	t.Parallel()
+	ends := func(job, forJob cluster.JobID) dispatch.Preemption { return dispatch.Preemption{Job: job, Attempt: 1, For: forJob} }
+	plan := []dispatch.Preemption{ends(1, 9), ends(2, 8), ends(3, 9), ends(4, 0), ends(5, 0), ends(6, 7), ends(7, 7)}
+	others := []dispatch.Preemption{ends(1, 9), ends(2, 6), ends(4, 0), ends(6, 7), ends(7, 7), {Job: 3, Attempt: 2, For: 9}}
+	var got []cluster.JobID
+	for _, p := range onlyAmong(plan, others) {
+		got = append(got, p.Job)
+	}
+	if want := []cluster.JobID{2, 4, 6, 7}; !slices.Equal(got, want) {
+		t.Errorf("jobs %v are preempted, want %v", got, want)
 	}
 }
