@@ -44,7 +44,9 @@ func TestWary(t *testing.T) {
 // TestOnlyAmong: all who make room for a job, or nobody.
 func TestOnlyAmong(t *testing.T) {
 	t.Parallel()
-	ends := func(job, forJob cluster.JobID) dispatch.Preemption { return dispatch.Preemption{Job: job, Attempt: 1, For: forJob} }
+	ends := func(job, forJob cluster.JobID) dispatch.Preemption {
+		return dispatch.Preemption{Job: job, Attempt: 1, For: forJob}
+	}
 	plan := []dispatch.Preemption{ends(1, 9), ends(2, 8), ends(3, 9), ends(4, 0), ends(5, 0), ends(6, 7), ends(7, 7)}
 	others := []dispatch.Preemption{ends(1, 9), ends(2, 6), ends(4, 0), ends(6, 7), ends(7, 7), {Job: 3, Attempt: 2, For: 9}}
 	var got []cluster.JobID
