@@ -112,3 +112,38 @@ func TestWhyBehindAGang(t *testing.T) {
 		t.Errorf("with one that passes the gang is expected in %s, %d ahead", f.P50.Sub(s.Now), f.Ahead)
 	}
 }
+
+// TestAGangWithoutCoresKeepsNoCards: where jobs without GPUs have the cores of a node for
+// hours, its cards are nobody's until then.
+func TestAGangWithoutCoresKeepsNoCards(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		hours []int // of those that have the cores of n1, five and two
+		other time.Duration
+		want  string
+	}{
+		{nil, time.Hour, ""},
+		{[]int{10, 10}, time.Hour, "2@n2-00"},
+		{[]int{10, 10}, 10 * time.Hour, "2@n2-00"},
+		{[]int{10, 10}, 10*time.Hour + time.Second, ""},
+		{[]int{3, 10}, 3 * time.Hour, "2@n2-00"}, // the two are enough then
+		{[]int{3, 10}, 3*time.Hour + time.Second, ""},
+	} {
+		pol := scheduler.Default()
+		pol.KeepCPUMilli, pol.KeepMemMiB, pol.MaxMoves, pol.MaxRebalance, pol.ShortPart, pol.LongPart = 0, 0, 0, 0, 0, 0
+		w := NewWorld([]*cluster.Node{Node("n1", 1, a100, Host(8000, 64<<10)), Node("n2", 1, a100, Host(8000, 64<<10))})
+		running(w, Job(100, Lasts(10*time.Minute)), "n1-00", whole(80_000))
+		for i, h := range c.hours {
+			w.Submit(Job(cluster.JobID(101+i), GPUs(0), Cores([]int64{5000, 2000}[i]), Lasts(time.Duration(h)*time.Hour), func(j *cluster.Job) { j.Spec.Node = "n1" }))
+		}
+		w.Apply(ptr(scheduler.Schedule(w.Snapshot(), pol)))
+		w.Submit(Job(1, GPUs(1), Exclusive, Cores(4000), onNodes(2), Lasts(20*time.Minute), Waited(30*time.Minute)))
+		w.Submit(Job(2, Exclusive, Cores(1000), Lasts(c.other)))
+		if err := w.Check(); err != nil || len(w.Rejected) > 0 {
+			t.Fatalf("%v, rejected %v", err, w.Rejected)
+		}
+		if p := scheduler.Schedule(w.Snapshot(), pol); brief(&p) != c.want {
+			t.Errorf("%v hours, and one of %s: %q, want %q", c.hours, c.other, brief(&p), c.want)
+		}
+	}
+}

@@ -54,6 +54,7 @@ type keeper struct {
 	reserved  int // how many cards are kept for who is not old
 	vacated   map[cluster.JobID]struct{}
 	aheads    []ahead
+	leaves    [][]leaving // of each node, who ends first first; nil until it is asked
 	// looked is set once nodes were kept ahead of turns, lookedAt of which class.
 	looked   bool
 	lookedAt int8

@@ -241,13 +241,56 @@ func (kp *keeper) clearing(it *item, c int) []rules.Part {
 		if !it.whole {
 			all = all[:it.gpus]
 		}
-		s := kp.fitter.partOn(it, g.Host, nil, all[len(all)-1].At)
+		roomy, ok := kp.roomy(it, g.Host)
+		if !ok {
+			continue
+		}
+		s := kp.fitter.partOn(it, g.Host, nil, max(all[len(all)-1].At, roomy))
 		for _, f := range all {
 			s.Cards = append(s.Cards, f.Card)
 		}
 		out = append(out, s)
 	}
 	return out
+}
+
+// leaving is what a job leaves of a node's cores and host memory, and when at the latest.
+type leaving struct{ end, cpu, mem int64 }
+
+// roomy is when a node has the cores and the host memory of a job, by the latest ends of
+// those there; ok is false where others have them kept.
+func (kp *keeper) roomy(it *item, host int32) (at int64, ok bool) {
+	h := &kp.f.Hosts[host]
+	cpu, mem := kp.coresOn(it, h), it.memOn(h)
+	if h.FreeCPU() >= cpu && h.FreeMem() >= mem {
+		return kp.now, true
+	}
+	if kp.leaves == nil {
+		kp.leaves = make([][]leaving, len(kp.f.Hosts))
+		for _, j := range kp.running {
+			a := j.Live()
+			if a == nil {
+				continue
+			}
+			_, latest := rules.EndsAt(j, a, kp.now, &kp.pol)
+			for _, b := range a.Held() {
+				if i, there := kp.f.HostAt[b.Node]; there {
+					kp.leaves[i] = append(kp.leaves[i], leaving{latest, b.CPUMilli, b.MemMiB})
+				}
+			}
+		}
+		for _, ls := range kp.leaves {
+			slices.SortFunc(ls, func(a, b leaving) int { return cmp.Compare(a.end, b.end) })
+		}
+	}
+	at, freeCPU, freeMem := kp.now, h.FreeCPU(), h.FreeMem()
+	for _, l := range kp.leaves[host] {
+		if freeCPU >= cpu && freeMem >= mem {
+			break
+		}
+		at, freeCPU, freeMem = max(at, l.end), freeCPU+l.cpu, freeMem+l.mem
+	}
+	return at, cpu <= h.Use.CPUMilli-h.KeptCPU && mem <= h.Use.MemMiB-h.KeptMem
 }
 
 // spanReason says how many nodes have room for a job that needs several.
