@@ -239,15 +239,17 @@ func (kp *keeper) keepAhead(order []rank, items []item) {
 		return
 	}
 	kp.looked, kp.lookedAt = true, class
+	tries := 0 // each looks at all nodes
 	for _, r := range order {
 		it := &items[r.item]
-		if r.class != class || len(kp.aheads) > len(kp.f.Cards)/cardsAKeep {
+		if r.class != class || tries > len(kp.f.Cards)/cardsAKeep {
 			return
 		}
 		waited := kp.now - int64(it.job.Eligible)
 		if it.gone || it.old || it.gpus == 0 || !it.spans() || waited < kp.pol.ReserveAge.Microseconds() {
 			continue
 		}
+		tries++
 		parts, shadow, class := kp.clearest(it)
 		if class < 0 || kp.keepsAny(parts) || kp.limits != nil && kp.overLimit(it, class) {
 			continue
