@@ -202,7 +202,7 @@ func Restarts(snap *dispatch.Snapshot, led *dispatch.Ledger, plan *dispatch.Plan
 		if curve.Speedup(n) < worth*curve.Speedup(r.Spec.GPUs) {
 			continue
 		}
-		return []dispatch.Preemption{{Job: r.ID, Attempt: a.No, Why: fmt.Sprintf("begins again with more GPUs than %d: %d of its node are idle, and nobody waits", r.Spec.GPUs, n-r.Spec.GPUs)}}
+		return []dispatch.Preemption{{Job: r.ID, Attempt: a.No, Why: fmt.Sprintf("begins again with %d GPUs instead of %d: they are idle, and nobody waits", n, r.Spec.GPUs)}}
 	}
 	return nil
 }
