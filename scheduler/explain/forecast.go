@@ -32,6 +32,10 @@ type Forecast struct {
 // of the rest is taken in proportion.
 const mostAhead = 256
 
+// mostReplayed is up to how many waiters a forecast makes a pass over all of them to know
+// for whom cards are kept; with more it would cost too much for a list of forecasts.
+const mostReplayed = 2000
+
 // When finds the place where job is likely to start, and when: that of
 // its queue, or the place that is free first. ok is false when no node that
 // takes jobs could ever run it. Like Why it is for a user who asks.
@@ -83,7 +87,7 @@ func When(snap *dispatch.Snapshot, job *cluster.Job, pol rules.Policy, by Passes
 	switch {
 	case job.Spec.GPUs > 0 && int64(f.P50) <= now:
 		x.afterOthers(&f)
-	case job.Spec.GPUs > 0 && slices.ContainsFunc(snap.Waiting, inNoQueue):
+	case job.Spec.GPUs > 0 && len(snap.Waiting) <= mostReplayed && slices.ContainsFunc(snap.Waiting, inNoQueue):
 		g := &best.node.GPUs[best.cards[0]]
 		nd, _ := x.need(job, g)
 		x.after(&f, x.keptFor(g), nd.Dur)
