@@ -137,7 +137,7 @@ func specFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		Mail: cluster.Mail{Events: cluster.MailEvents(m.GetMailEvents()), To: m.GetMailUser()}, IdleOK: us(m.GetIdleOkUs()), NoResize: m.GetNoResize(),
 		GPURange: cluster.GPURange{Min: int(m.GetLeastGpus()), Max: int(m.GetMostGpus())},
 		Retry:    cluster.Retry{Times: int(m.GetRetries()), On: m.GetRetryOn()}, BatchScaling: cluster.BatchScaling(m.GetBatchScaling()),
-		Account:  m.GetAccount(), QOS: m.GetQos(), Nice: m.GetNice(), Host: hostFromLog(m.GetHost()),
+		Account: m.GetAccount(), QOS: m.GetQos(), Nice: m.GetNice(), Host: hostFromLog(m.GetHost()),
 	}, nil
 }
 
