@@ -199,8 +199,9 @@ func (j *Job) Unpreemptible(now Time) string {
 }
 
 const (
-	// MaxRetries bounds Retry.Times: each run is kept with its job.
-	MaxRetries = 50
+	// MaxRetries bounds Retry.Times: each run is kept with its job, in the memory of every
+	// coordinator.
+	MaxRetries = 10
 	// MaxRetryOn bounds Retry.On, in bytes.
 	MaxRetryOn = 256
 	// EarlyFailure is how soon after its start a job on several nodes fails in a way

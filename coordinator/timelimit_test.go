@@ -152,7 +152,7 @@ func TestRetriesOfAJobThatRuns(t *testing.T) {
 		refused string
 	}{
 		{&apiv1.UpdateJobRequest{RetryOn: ptr("75")}, "say how often"},
-		{&apiv1.UpdateJobRequest{Retries: ptr(uint32(51))}, "outside 0 to 50"},
+		{&apiv1.UpdateJobRequest{Retries: ptr(uint32(11))}, "outside 0 to 10"},
 		{&apiv1.UpdateJobRequest{Retries: ptr(uint32(1)), RetryOn: ptr("COMPLETED")}, "neither an exit code"},
 		{&apiv1.UpdateJobRequest{Retries: ptr(uint32(3)), RetryOn: ptr("75")}, ""},
 		{&apiv1.UpdateJobRequest{Retries: ptr(uint32(0))}, ""},
