@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster/study"
 )
 
 // MaxTaskID bounds the numbers of an array's tasks, and so how many it has.
@@ -366,4 +369,30 @@ func SpanRank(spans []Span, k int) int {
 		return s.From + k
 	}
 	panic("cluster: a rank that spans do not have")
+}
+
+// GPUTime is how much time of whole GPUs a job has used until now, in all its attempts.
+func (j *Job) GPUTime(now Time) (sum time.Duration) {
+	for i := range j.Attempts {
+		a := &j.Attempts[i]
+		end := a.Ended
+		if end == 0 {
+			end = now
+		}
+		if a.Started > 0 && end > a.Started {
+			sum += end.Sub(a.Started) / WholeGPU * time.Duration(a.GPUMilli)
+		}
+	}
+	return sum
+}
+
+// Seen is what a trial said of its metric in its newest attempt that said something, nil
+// for nothing.
+func (j *Job) Seen() *study.Seen {
+	for i := range slices.Backward(j.Attempts) {
+		if p := j.Attempts[i].Progress; p != nil && p.Seen != nil {
+			return p.Seen
+		}
+	}
+	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/berth-scheduler/berth/cluster/study"
 )
 
 // Check reports whether s is a request that some cluster could run. It returns
@@ -213,6 +215,9 @@ func (s *Spec) checkConflicts() error {
 	if err := s.checkGang(); err != nil {
 		return err
 	}
+	if err := s.checkStudy(); err != nil {
+		return err
+	}
 	if err := s.Where.Check(s.NodeCount()); err != nil {
 		return err
 	}
@@ -248,6 +253,27 @@ func (s *Spec) checkElastic() error {
 		if no.bad {
 			return Errorf(CodeInvalid, "gpus and %s: a job of %d to %d GPUs runs alone on one node, and when it ends depends on how many it gets; ask for one number of GPUs", no.name, r.Min, r.Max)
 		}
+	}
+	return nil
+}
+
+// checkStudy refuses studies that cannot be.
+func (s *Spec) checkStudy() error {
+	if s.Study == nil {
+		return nil
+	}
+	if err := s.Study.Check(); err != nil {
+		return Errorf(CodeInvalid, "study: %v", err)
+	}
+	switch {
+	case s.Array == nil || s.Array.Tasks.Len() == 0:
+		return Errorf(CodeInvalid, "study: has no trials")
+	case s.Array.Tasks.Max() >= study.MaxTrials:
+		return Errorf(CodeInvalid, "study: trial %d, and they are numbered from 0 to %d", s.Array.Tasks.Max(), study.MaxTrials-1)
+	case s.Study.Grid && int(s.Array.Tasks.Max()) >= s.Study.Combinations():
+		return Errorf(CodeInvalid, "study: trial %d of a grid of %d", s.Array.Tasks.Max(), s.Study.Combinations())
+	case s.Study.Places(s.Command) > study.MaxPlaces:
+		return Errorf(CodeInvalid, "study: the command names parameters %d times, at most %d are allowed", s.Study.Places(s.Command), study.MaxPlaces)
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package cluster
 import (
 	"sort"
 	"time"
+
+	"github.com/berth-scheduler/berth/cluster/study"
 )
 
 // CPUType is the GPU type of an Estimate for a run without a GPU.
@@ -115,6 +117,8 @@ type Progress struct {
 	// lately; 0 is unknown.
 	Total    int64
 	StepTime time.Duration
+	// Seen is what it said of the metric of its study, nil while it said nothing.
+	Seen *study.Seen
 }
 
 // ProgressVar is the variable that names a job the file in which it says how far it is.

@@ -21,6 +21,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/berth-scheduler/berth/cluster/study"
 )
 
 // Owner is who submitted a job, as the kernel named them.
@@ -142,6 +144,8 @@ type Spec struct {
 	Retry Retry
 	// BatchScaling is what it does with more GPUs, of a job of elastic size; "" is BatchFixed.
 	BatchScaling BatchScaling
+	// Study makes the tasks of an array the trials of a search, nil for none.
+	Study *study.Study
 }
 
 // Job is one submitted job. Values are immutable.
@@ -200,6 +204,8 @@ type CancelRequest struct {
 	At    Time
 	By    UID
 	Admin bool
+	// Why is the reason of a study's rule that ended a trial, "" for all others.
+	Why string
 }
 
 // Last returns the newest attempt, or nil.

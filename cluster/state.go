@@ -169,6 +169,7 @@ const (
 	ReasonPreempted         ReasonCode = "Preempted"                // made room for others, with its state saved
 	ReasonDeadline          ReasonCode = "DeadLine"                 // its deadline passed before it started
 	ReasonIdle              ReasonCode = "GPUIdle"                  // its GPUs stand idle
+	ReasonStudy             ReasonCode = "StoppedEarly"             // a trial that its study's rule ended
 	ReasonOvertake          ReasonCode = "OvertakeNoReason"         // a plan that overtakes must say why
 )
 

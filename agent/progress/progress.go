@@ -4,7 +4,8 @@
 //
 //	{"step": 120, "total": 1000}
 //
-// The last line counts, and other keys are the job's own. What is no such line is as if
+// The last line counts. Of other keys, which are the job's own, the one that is the
+// metric of its study is told, too. What is no such line is as if
 // it was not there. The file is emptied when it has grown large, so that a job which
 // adds lines for days fills no disk.
 package progress
@@ -48,11 +49,14 @@ type Feed struct {
 
 // feed is what one attempt said.
 type feed struct {
-	path  string
-	mod   time.Time
-	size  int64
-	total int64
-	seen  []seen // the oldest first, at most a window old but for one
+	path string
+	// metric is the key whose value is told, "" for none, and value what it had last.
+	metric string
+	value  *float64
+	mod    time.Time
+	size   int64
+	total  int64
+	seen   []seen // the oldest first, at most a window old but for one
 }
 
 type seen struct {
@@ -65,12 +69,13 @@ func New(now func() time.Time) *Feed {
 	return &Feed{now: now, feeds: map[cluster.AttemptID]*feed{}}
 }
 
-// Begin reads an attempt's file from now on.
-func (f *Feed) Begin(id cluster.AttemptID, path string) {
+// Begin reads an attempt's file from now on, and the values of a metric in it, "" for
+// none.
+func (f *Feed) Begin(id cluster.AttemptID, path, metric string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.feeds[id] == nil {
-		f.feeds[id] = &feed{path: path}
+		f.feeds[id] = &feed{path: path, metric: metric}
 	}
 }
 
@@ -143,6 +148,9 @@ func (e *feed) look() {
 	if l, ok := last(tail[:n]); ok {
 		e.add(l, e.mod)
 	}
+	if v, ok := lastOf(e.metric, tail[:n]); ok {
+		e.value = &v
+	}
 }
 
 // line is one line of a file.
@@ -162,6 +170,25 @@ func last(tail []byte) (line, bool) {
 		}
 	}
 	return line{}, false
+}
+
+// lastOf is the last value of a key in the lines that say a step.
+func lastOf(key string, tail []byte) (float64, bool) {
+	if key == "" {
+		return 0, false
+	}
+	lines := bytes.Split(tail, []byte("\n"))
+	for _, text := range slices.Backward(lines) {
+		var all map[string]json.RawMessage
+		var v float64
+		if len(text) > lineBytes || json.Unmarshal(text, &all) != nil || all["step"] == nil {
+			continue
+		}
+		if raw := all[key]; raw != nil && string(raw) != "null" && json.Unmarshal(raw, &v) == nil {
+			return v, true
+		}
+	}
+	return 0, false
 }
 
 // add takes over what was written at a time. Who begins to count anew is measured anew.
@@ -190,7 +217,7 @@ func (e *feed) steps(now time.Time) *nodev1.Steps {
 		return nil
 	}
 	first, last := e.seen[0], e.seen[len(e.seen)-1]
-	s := &nodev1.Steps{Step: last.step, Total: e.total, AgoMs: max(0, now.Sub(last.at).Milliseconds())}
+	s := &nodev1.Steps{Step: last.step, Total: e.total, AgoMs: max(0, now.Sub(last.at).Milliseconds()), Metric: e.value}
 	if n := last.step - first.step; n > 0 {
 		s.StepUs = max(1, last.at.Sub(first.at).Microseconds()/n)
 	}

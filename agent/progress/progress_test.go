@@ -26,7 +26,7 @@ func begin(t *testing.T) *scene {
 	s := &scene{T: t, path: filepath.Join(t.TempDir(), "progress"), now: time.Unix(1_700_000_000, 0)}
 	s.feed = New(func() time.Time { return s.now })
 	s.write("")
-	s.feed.Begin(id, s.path)
+	s.feed.Begin(id, s.path, "loss")
 	return s
 }
 

@@ -58,18 +58,23 @@ func (l *Leader) noteProgress(ctx context.Context) error {
 			}
 		}
 		paces = there
-		for len(news) > 0 && ctx.Err() == nil {
-			n := min(len(news), progressOf)
-			cmd := &logv1.Command{Kind: &logv1.Command_NoteProgress{NoteProgress: &logv1.NoteProgress{Attempts: news[:n]}}}
-			news = news[n:]
-			if fsm.NeedsVersion(cmd) > l.prop.Version() {
-				break // not before every coordinator reads it
-			}
-			if _, err := l.prop.One(ctx, cmd); err != nil && ctx.Err() == nil {
-				l.log.WarnContext(ctx, "cannot write down how far jobs are", "err", err)
-				break
-			}
-		}
+		l.writeDown(ctx, news)
 	}
 	return ctx.Err()
+}
+
+// writeDown puts how far attempts are into the log.
+func (l *Leader) writeDown(ctx context.Context, news []*logv1.AttemptProgress) {
+	for len(news) > 0 && ctx.Err() == nil {
+		n := min(len(news), progressOf)
+		cmd := &logv1.Command{Kind: &logv1.Command_NoteProgress{NoteProgress: &logv1.NoteProgress{Attempts: news[:n]}}}
+		news = news[n:]
+		if fsm.NeedsVersion(cmd) > l.prop.Version() {
+			return // not before every coordinator reads it
+		}
+		if _, err := l.prop.One(ctx, cmd); err != nil && ctx.Err() == nil {
+			l.log.WarnContext(ctx, "cannot write down how far jobs are", "err", err)
+			return
+		}
+	}
 }

@@ -2,6 +2,7 @@ package attempts
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/study"
 	"github.com/berth-scheduler/berth/fsm/command"
 	"github.com/berth-scheduler/berth/fsm/nodes"
 	"github.com/berth-scheduler/berth/fsm/notices"
@@ -124,7 +125,23 @@ func (s *Steward) noteProgress(c *logv1.NoteProgress) {
 		*p = p.Clip()
 		p.At = min(max(p.At, old.Live().Started), max(s.at.Now, old.Live().Started))
 		j := old.Clone()
+		p.Seen = saw(j, p)
 		j.Last().Progress, j.Revision = p, s.at.Index
 		s.roll.Change(old, j, command.Change{})
 	}
+}
+
+// saw is what is known of a trial with what it says now; of other jobs nothing is.
+func saw(j *cluster.Job, now *cluster.Progress) *study.Seen {
+	if j.Spec.Study == nil || !j.InArray() {
+		return nil
+	}
+	var was *study.Seen
+	if p := j.Last().Progress; p != nil {
+		was = p.Seen
+	}
+	if now.Seen == nil {
+		return was
+	}
+	return j.Spec.Study.Saw(j.ArrayTaskID, was, now.Step, now.Seen.Last)
 }

@@ -265,6 +265,9 @@ func CancelReason(j *cluster.Job) cluster.Reason {
 	if a := j.Last(); a != nil && a.Idle != nil && a.Idle.Stage == cluster.IdleEnded {
 		return cluster.Reason{Code: cluster.ReasonIdle, Detail: "ended by its partition's policy: its GPUs stood idle"}
 	}
+	if j.Cancel != nil && j.Cancel.Why != "" {
+		return cluster.Reason{Code: cluster.ReasonStudy, Detail: j.Cancel.Why}
+	}
 	if j.Cancel != nil && j.Cancel.Admin {
 		return cluster.Reason{Code: cluster.ReasonByAdmin}
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm/command"
 	"github.com/berth-scheduler/berth/fsm/jobs"
+	"github.com/berth-scheduler/berth/fsm/notices"
 	"github.com/berth-scheduler/berth/fsm/table"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
@@ -50,11 +51,14 @@ func (d *Desk) cancel(c *logv1.CancelJob) command.Result {
 	if old != nil && !old.State.Terminal() {
 		old = d.roll.Own(old.ID)
 	}
-	return command.Result{Cancel: d.cancelJob(old, cluster.UID(c.By), c.Admin)}
+	return command.Result{Cancel: d.cancelJob(old, cluster.CancelRequest{By: cluster.UID(c.By), Admin: c.Admin, Why: notices.Clip(c.Why, maxWhy)})}
 }
 
+// maxWhy bounds the reason of a cancel, in bytes.
+const maxWhy = 1024
+
 // cancelJob does so to a job, or to all that it folds.
-func (d *Desk) cancelJob(old *cluster.Job, by cluster.UID, admin bool) command.CancelOutcome {
+func (d *Desk) cancelJob(old *cluster.Job, asked cluster.CancelRequest) command.CancelOutcome {
 	switch {
 	case old == nil:
 		return command.NotFound
@@ -64,7 +68,8 @@ func (d *Desk) cancelJob(old *cluster.Job, by cluster.UID, admin bool) command.C
 		return command.Cancelled // on its way; who asked first stays on record
 	}
 	j := old.Clone()
-	j.Cancel = &cluster.CancelRequest{At: d.roll.At.Now, By: by, Admin: admin}
+	asked.At = d.roll.At.Now
+	j.Cancel = &asked
 	if j.State.Waiting() {
 		d.roll.Queues.Leave(j)
 		j.Hold = nil

@@ -65,7 +65,7 @@ func (d *Desk) changeTask(old *cluster.Job, part []cluster.Span, c *logv1.Change
 	}
 	switch c.Change {
 	case logv1.TaskChange_TASK_CHANGE_CANCEL:
-		d.cancelJob(mine(), cluster.UID(c.By), c.Admin)
+		d.cancelJob(mine(), cluster.CancelRequest{By: cluster.UID(c.By), Admin: c.Admin})
 	case logv1.TaskChange_TASK_CHANGE_HOLD, logv1.TaskChange_TASK_CHANGE_RELEASE:
 		h := &logv1.HoldJob{By: c.By, Admin: c.Admin, Release: c.Change == logv1.TaskChange_TASK_CHANGE_RELEASE}
 		if err := unholdable(old, h); err != nil {

@@ -57,6 +57,7 @@ func specToLog(s *cluster.Spec) *logv1.Spec {
 		Where:      whereToLog(s.Where),
 		MailEvents: uint32(s.Mail.Events), MailUser: s.Mail.To, IdleOkUs: s.IdleOK.Microseconds(), NoResize: s.NoResize,
 		LeastGpus: uint32(s.GPURange.Min), MostGpus: uint32(s.GPURange.Max), Retries: uint32(s.Retry.Times), RetryOn: s.Retry.On, BatchScaling: string(s.BatchScaling),
+		Study:   studyToLog(s.Study),
 		Account: s.Account, Qos: s.QOS, Nice: s.Nice, Host: hostToLog(s.Host),
 		Array: arrayToLog(s.Array),
 	}
@@ -137,6 +138,7 @@ func specFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		Mail: cluster.Mail{Events: cluster.MailEvents(m.GetMailEvents()), To: m.GetMailUser()}, IdleOK: us(m.GetIdleOkUs()), NoResize: m.GetNoResize(),
 		GPURange: cluster.GPURange{Min: int(m.GetLeastGpus()), Max: int(m.GetMostGpus())},
 		Retry:    cluster.Retry{Times: int(m.GetRetries()), On: m.GetRetryOn()}, BatchScaling: cluster.BatchScaling(m.GetBatchScaling()),
+		Study:   studyFromLog(m.GetStudy()),
 		Account: m.GetAccount(), QOS: m.GetQos(), Nice: m.GetNice(), Host: hostFromLog(m.GetHost()),
 	}, nil
 }
@@ -289,7 +291,7 @@ func jobToLog(j *cluster.Job, spec func(*cluster.Spec) *logv1.Spec) *logv1.Job {
 		Queue: string(j.Queue), EstStartUs: int64(j.EstStart), EstimatedUs: int64(j.Estimated), MinHostMemMib: j.MinHostMemMiB,
 	}
 	if c := j.Cancel; c != nil {
-		m.Cancel = &logv1.CancelRequest{AtUs: int64(c.At), By: uint32(c.By), Admin: c.Admin}
+		m.Cancel = &logv1.CancelRequest{AtUs: int64(c.At), By: uint32(c.By), Admin: c.Admin, Why: c.Why}
 	}
 	holdToLog(m, j)
 	taskToLog(m, j)
@@ -348,7 +350,7 @@ func jobFromLog(m *logv1.Job, spec *cluster.Spec, estimates []cluster.Estimate) 
 		return nil, fmt.Errorf("job %d in state %d", m.GetId(), m.GetState())
 	}
 	if c := m.GetCancel(); c != nil {
-		j.Cancel = &cluster.CancelRequest{At: cluster.Time(c.AtUs), By: cluster.UID(c.By), Admin: c.Admin}
+		j.Cancel = &cluster.CancelRequest{At: cluster.Time(c.AtUs), By: cluster.UID(c.By), Admin: c.Admin, Why: c.Why}
 	}
 	if err := holdFromLog(j, m); err != nil {
 		return nil, err

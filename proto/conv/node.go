@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/study"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
@@ -152,6 +153,7 @@ func AttemptOf(m interface {
 func Assignment(j *cluster.Job, a *cluster.Attempt, rank int) *nodev1.Assignment {
 	s, b := j.Spec, a.BerthAt(rank)
 	env, script := slurmPartition(s)
+	command := s.Command
 	as := &nodev1.Assignment{
 		Job: uint64(j.ID), Attempt: a.No, Token: uint64(a.Token),
 		Uid: uint32(j.Owner.UID), Gid: j.Owner.GID, User: j.Owner.Name, Name: s.Name,
@@ -171,7 +173,11 @@ func Assignment(j *cluster.Job, a *cluster.Attempt, rank int) *nodev1.Assignment
 	if s.TimeLimit > 0 {
 		as.TimeLimit = durationpb.New(s.TimeLimit.Round(time.Microsecond))
 	}
-	for _, c := range s.Command {
+	if s.Study != nil && j.InArray() {
+		params := s.Study.Params(j.ArrayTaskID)
+		command, env, as.Metric = study.Fill(command, params), slices.Concat(env, paramEnv(params)), s.Study.Metric
+	}
+	for _, c := range command {
 		as.Command = append(as.Command, []byte(c))
 	}
 	for _, e := range env {

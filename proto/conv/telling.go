@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/study"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
@@ -61,6 +62,9 @@ func ProgressFromNode(m *nodev1.Steps, now cluster.Time) *cluster.Progress {
 		At: now.Add(-time.Duration(min(max(m.AgoMs, 0), cluster.MaxStepTime.Milliseconds())) * time.Millisecond), Step: m.Step, Total: m.Total,
 		StepTime: us(min(max(m.StepUs, 0), cluster.MaxStepTime.Microseconds())),
 	}.Clip()
+	if m.Metric != nil {
+		p.Seen = &study.Seen{Last: *m.Metric}
+	}
 	return &p
 }
 
@@ -74,7 +78,7 @@ func progressToLog(p *cluster.Progress) *logv1.Progress {
 	if p == nil {
 		return nil
 	}
-	return &logv1.Progress{AtUs: int64(p.At), Step: p.Step, Total: p.Total, StepUs: p.StepTime.Microseconds()}
+	return &logv1.Progress{AtUs: int64(p.At), Step: p.Step, Total: p.Total, StepUs: p.StepTime.Microseconds(), Seen: seenToLog(p.Seen)}
 }
 
 // ProgressFromLog reads what progressToLog wrote; nil stays nil.
@@ -82,5 +86,5 @@ func ProgressFromLog(m *logv1.Progress) *cluster.Progress {
 	if m == nil {
 		return nil
 	}
-	return &cluster.Progress{At: cluster.Time(m.AtUs), Step: m.Step, Total: m.Total, StepTime: us(min(max(m.StepUs, 0), cluster.MaxStepTime.Microseconds()))}
+	return &cluster.Progress{At: cluster.Time(m.AtUs), Step: m.Step, Total: m.Total, StepTime: us(min(max(m.StepUs, 0), cluster.MaxStepTime.Microseconds())), Seen: seenFromLog(m.Seen)}
 }

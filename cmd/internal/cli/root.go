@@ -20,6 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/control"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/sruncmd"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/statuscmd"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/studycmd"
 	"github.com/berth-scheduler/berth/cmd/internal/programs"
 )
 
@@ -64,6 +65,7 @@ func jobs() []frame.Command {
 		{Name: "release", New: jobcmd.NewReleaseCmd},
 		{Name: "requeue", New: jobcmd.NewRequeueCmd},
 		{Name: "update", New: jobcmd.NewUpdateCmd},
+		{Name: "study", New: studycmd.NewStudyCmd},
 		{Name: "webhook", New: notifycmd.NewWebhookCmd},
 	}
 }

@@ -30,7 +30,7 @@ func (c *Jobs) view(j *cluster.Job, who authorize.Caller, d detail) *apiv1.Job {
 func (c *Jobs) viewAt(j *cluster.Job, who authorize.Caller, d detail, place int) *apiv1.Job {
 	m := apiconv.JobToAPI(j, apiconv.JobDetail{
 		Reason: c.arrayReason(j), Throttle: c.throttleOf(j),
-		GPU: c.gpuName, QueuePosition: place, Brief: d == brief, Whole: d == whole,
+		GPU: c.gpuName, QueuePosition: place, Brief: d == brief, Whole: d == whole, Now: cluster.TimeOf(c.clock()),
 		Redact: c.auth.May(who, authorize.ReadJob, &j.Owner) != nil,
 	})
 	if d != brief {

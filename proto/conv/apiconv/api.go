@@ -39,6 +39,7 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 	// One more than there can be is refused in words, as all that is larger.
 	s.GPURange = cluster.GPURange{Min: int(min(m.GetLeastGpus(), cluster.MaxGPUsPerJob+1)), Max: int(min(m.GetMostGpus(), cluster.MaxGPUsPerJob+1))}
 	s.BatchScaling = cluster.BatchScaling(m.GetBatchScaling())
+	s.Study = studyFromAPI(m.GetStudy())
 	s.Retry = cluster.Retry{Times: int(min(m.GetRetries(), cluster.MaxRetries+1)), On: m.GetRetryOn()}
 	var err error
 	if s.Duration, err = duration("expect", m.GetExpected()); err != nil {
@@ -141,6 +142,7 @@ func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 		MailType: s.Mail.Events.String(), MailUser: s.Mail.To, IdleOk: ToDuration(s.IdleOK), NoResize: s.NoResize,
 		LeastGpus: uint32(max(0, s.GPURange.Min)), MostGpus: uint32(max(0, s.GPURange.Max)),
 		Retries: uint32(max(0, s.Retry.Times)), RetryOn: s.Retry.On, BatchScaling: string(s.BatchScaling),
+		Study:   StudyToAPI(s.Study),
 		Account: s.Account, Qos: s.QOS, Nice: s.Nice,
 		Array: arrayToAPI(s.Array),
 	}
@@ -170,6 +172,8 @@ type JobDetail struct {
 	// command, environment, image, mounts, paths, comment and features, and
 	// the details of reasons.
 	Redact bool
+	// Now is until when what runs has used its GPUs.
+	Now cluster.Time
 }
 
 // JobToAPI converts j for users. The prediction is that of the last attempt,
@@ -204,8 +208,8 @@ func JobToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
 		m.NodeList = hostnames.Fold(a.NodeIDs())
 		m.ExitCode, m.Signal = exitToAPI(a.Exit)
 	}
-	if d.Redact {
-		m.ReasonDetail = ""
+	if m.Trial = trialToAPI(j, d.Now); d.Redact {
+		m.ReasonDetail, m.Trial = "", nil
 	}
 	if d.Brief {
 		return m
@@ -249,7 +253,7 @@ func redact(m *apiv1.Job) {
 	if s == nil {
 		return
 	}
-	s.Command, s.Image, s.Container = nil, "", nil
+	s.Command, s.Image, s.Container, s.Study = nil, "", nil, nil
 	s.Env, s.Features, s.Comment = nil, nil, ""
 	s.Dir, s.Stdin, s.Stdout, s.Stderr = nil, nil, nil, nil
 	s.MailType, s.MailUser = "", ""

@@ -54,14 +54,15 @@ func plotGPU(e *console.Env, g *apiv1.GPUSeries) {
 	for i := range at {
 		utils, watts = append(utils, int64(g.GetUtilMilli()[i])), append(watts, int64(g.GetPowerW()[i]))
 	}
-	plot(e, "memory", at, g.GetUsedMib(), max(1, g.GetMemMib()), console.MemOrDash)
-	plot(e, "busy", at, utils, 1000, console.PercentOf)
+	Plot(e, "memory", at, g.GetUsedMib(), max(1, g.GetMemMib()), console.MemOrDash)
+	Plot(e, "busy", at, utils, 1000, console.PercentOf)
 	if most := slices.Max(watts); most > 0 {
-		plot(e, "power", at, watts, most, func(w int64) string { return fmt.Sprintf("%d W", w) })
+		Plot(e, "power", at, watts, most, func(w int64) string { return fmt.Sprintf("%d W", w) })
 	}
 }
 
-func plot(e *console.Env, name string, at, values []int64, most int64, text func(int64) string) {
+// Plot draws values of at least 0 over times, which rise, beside most as text and name.
+func Plot(e *console.Env, name string, at, values []int64, most int64, text func(int64) string) {
 	for i, row := range braille(at, values, most) {
 		head := ""
 		switch i {

@@ -16,7 +16,7 @@ import (
 // Limits on spec files.
 const (
 	MaxSpecBytes = 64 << 10
-	maxSpecDepth = 4
+	maxSpecDepth = 5
 )
 
 // readSpecFile fills r from a YAML file, or from standard input for "-".
@@ -145,7 +145,7 @@ func pairs(m *yaml.Node, do func(key string, k, v *yaml.Node) error) error {
 func (r *Request) applyMapping(root *yaml.Node) (command []string, err error) {
 	all := Fields()
 	byKey := make(map[string]*Field, len(all))
-	known := []string{"command", "env"}
+	known := []string{"command", "env", "study"}
 	for i := range all {
 		byKey[all[i].key()] = &all[i]
 		known = append(known, all[i].key())
@@ -158,6 +158,8 @@ func (r *Request) applyMapping(root *yaml.Node) (command []string, err error) {
 		case key == "env":
 			r.env, err = environment(v)
 			return err
+		case key == "study":
+			return r.study(v)
 		case f == nil:
 			return lineError(k, "unknown key %s%s", console.ShortQuote(key), console.DidYouMean(key, known))
 		default:

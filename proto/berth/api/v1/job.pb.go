@@ -194,7 +194,9 @@ type Job struct {
 	ArrayThrottle uint32 `protobuf:"varint,64,opt,name=array_throttle,json=arrayThrottle,proto3" json:"array_throttle,omitempty"`
 	// Only in GetJob and ExplainJob, when they were asked for an array and not for one
 	// of its tasks.
-	Array         *ArrayInfo `protobuf:"bytes,65,opt,name=array,proto3" json:"array,omitempty"`
+	Array *ArrayInfo `protobuf:"bytes,65,opt,name=array,proto3" json:"array,omitempty"`
+	// Of a trial of a study; also there in the brief form.
+	Trial         *Trial `protobuf:"bytes,66,opt,name=trial,proto3" json:"trial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -523,6 +525,117 @@ func (x *Job) GetArray() *ArrayInfo {
 	return nil
 }
 
+func (x *Job) GetTrial() *Trial {
+	if x != nil {
+		return x.Trial
+	}
+	return nil
+}
+
+// Trial is how far a trial of a study has come.
+type Trial struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Metric   string                 `protobuf:"bytes,1,opt,name=metric,proto3" json:"metric,omitempty"`
+	Maximize bool                   `protobuf:"varint,2,opt,name=maximize,proto3" json:"maximize,omitempty"`
+	// What it said of the metric last, and the best; absent while it said nothing.
+	Last     *float64 `protobuf:"fixed64,3,opt,name=last,proto3,oneof" json:"last,omitempty"`
+	Best     *float64 `protobuf:"fixed64,4,opt,name=best,proto3,oneof" json:"best,omitempty"`
+	BestStep int64    `protobuf:"varint,5,opt,name=best_step,json=bestStep,proto3" json:"best_step,omitempty"`
+	// How far it is, how many rungs it has come to, and for how long it has run on how
+	// many GPUs in all, in seconds of one.
+	Step          int64   `protobuf:"varint,6,opt,name=step,proto3" json:"step,omitempty"`
+	Rungs         uint32  `protobuf:"varint,7,opt,name=rungs,proto3" json:"rungs,omitempty"`
+	GpuSeconds    float64 `protobuf:"fixed64,8,opt,name=gpu_seconds,json=gpuSeconds,proto3" json:"gpu_seconds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Trial) Reset() {
+	*x = Trial{}
+	mi := &file_berth_api_v1_job_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Trial) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Trial) ProtoMessage() {}
+
+func (x *Trial) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_job_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Trial.ProtoReflect.Descriptor instead.
+func (*Trial) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Trial) GetMetric() string {
+	if x != nil {
+		return x.Metric
+	}
+	return ""
+}
+
+func (x *Trial) GetMaximize() bool {
+	if x != nil {
+		return x.Maximize
+	}
+	return false
+}
+
+func (x *Trial) GetLast() float64 {
+	if x != nil && x.Last != nil {
+		return *x.Last
+	}
+	return 0
+}
+
+func (x *Trial) GetBest() float64 {
+	if x != nil && x.Best != nil {
+		return *x.Best
+	}
+	return 0
+}
+
+func (x *Trial) GetBestStep() int64 {
+	if x != nil {
+		return x.BestStep
+	}
+	return 0
+}
+
+func (x *Trial) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *Trial) GetRungs() uint32 {
+	if x != nil {
+		return x.Rungs
+	}
+	return 0
+}
+
+func (x *Trial) GetGpuSeconds() float64 {
+	if x != nil {
+		return x.GpuSeconds
+	}
+	return 0
+}
+
 // ArrayInfo is an array as a whole.
 type ArrayInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -541,7 +654,7 @@ type ArrayInfo struct {
 
 func (x *ArrayInfo) Reset() {
 	*x = ArrayInfo{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[1]
+	mi := &file_berth_api_v1_job_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -553,7 +666,7 @@ func (x *ArrayInfo) String() string {
 func (*ArrayInfo) ProtoMessage() {}
 
 func (x *ArrayInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[1]
+	mi := &file_berth_api_v1_job_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -566,7 +679,7 @@ func (x *ArrayInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayInfo.ProtoReflect.Descriptor instead.
 func (*ArrayInfo) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{1}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ArrayInfo) GetTasks() string {
@@ -614,7 +727,7 @@ type ArrayCount struct {
 
 func (x *ArrayCount) Reset() {
 	*x = ArrayCount{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[2]
+	mi := &file_berth_api_v1_job_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -626,7 +739,7 @@ func (x *ArrayCount) String() string {
 func (*ArrayCount) ProtoMessage() {}
 
 func (x *ArrayCount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[2]
+	mi := &file_berth_api_v1_job_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -639,7 +752,7 @@ func (x *ArrayCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayCount.ProtoReflect.Descriptor instead.
 func (*ArrayCount) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{2}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ArrayCount) GetState() string {
@@ -671,7 +784,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[3]
+	mi := &file_berth_api_v1_job_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -683,7 +796,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[3]
+	mi := &file_berth_api_v1_job_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -696,7 +809,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{3}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *GPUShare) GetUuid() string {
@@ -748,7 +861,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[4]
+	mi := &file_berth_api_v1_job_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -760,7 +873,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[4]
+	mi := &file_berth_api_v1_job_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -773,7 +886,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{4}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Share) GetMemMib() int64 {
@@ -823,7 +936,7 @@ type Prediction struct {
 
 func (x *Prediction) Reset() {
 	*x = Prediction{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[5]
+	mi := &file_berth_api_v1_job_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -835,7 +948,7 @@ func (x *Prediction) String() string {
 func (*Prediction) ProtoMessage() {}
 
 func (x *Prediction) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[5]
+	mi := &file_berth_api_v1_job_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -848,7 +961,7 @@ func (x *Prediction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prediction.ProtoReflect.Descriptor instead.
 func (*Prediction) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{5}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Prediction) GetGpuType() string {
@@ -939,7 +1052,7 @@ type PredictionPart struct {
 
 func (x *PredictionPart) Reset() {
 	*x = PredictionPart{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[6]
+	mi := &file_berth_api_v1_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -951,7 +1064,7 @@ func (x *PredictionPart) String() string {
 func (*PredictionPart) ProtoMessage() {}
 
 func (x *PredictionPart) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[6]
+	mi := &file_berth_api_v1_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -964,7 +1077,7 @@ func (x *PredictionPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictionPart.ProtoReflect.Descriptor instead.
 func (*PredictionPart) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{6}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PredictionPart) GetName() string {
@@ -999,7 +1112,7 @@ type Measured struct {
 
 func (x *Measured) Reset() {
 	*x = Measured{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[7]
+	mi := &file_berth_api_v1_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1011,7 +1124,7 @@ func (x *Measured) String() string {
 func (*Measured) ProtoMessage() {}
 
 func (x *Measured) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[7]
+	mi := &file_berth_api_v1_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1024,7 +1137,7 @@ func (x *Measured) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Measured.ProtoReflect.Descriptor instead.
 func (*Measured) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{7}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Measured) GetGpuMemMib() int64 {
@@ -1112,7 +1225,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[8]
+	mi := &file_berth_api_v1_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1124,7 +1237,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[8]
+	mi := &file_berth_api_v1_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1137,7 +1250,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{8}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Profile) GetGpuMemMeanMib() int64 {
@@ -1232,7 +1345,7 @@ type NeighbourSpan struct {
 
 func (x *NeighbourSpan) Reset() {
 	*x = NeighbourSpan{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[9]
+	mi := &file_berth_api_v1_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1244,7 +1357,7 @@ func (x *NeighbourSpan) String() string {
 func (*NeighbourSpan) ProtoMessage() {}
 
 func (x *NeighbourSpan) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[9]
+	mi := &file_berth_api_v1_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1257,7 +1370,7 @@ func (x *NeighbourSpan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NeighbourSpan.ProtoReflect.Descriptor instead.
 func (*NeighbourSpan) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{9}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *NeighbourSpan) GetJob() uint64 {
@@ -1324,7 +1437,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[10]
+	mi := &file_berth_api_v1_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1336,7 +1449,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[10]
+	mi := &file_berth_api_v1_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1349,7 +1462,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{10}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -1522,7 +1635,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[11]
+	mi := &file_berth_api_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1534,7 +1647,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[11]
+	mi := &file_berth_api_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1547,7 +1660,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Progress) GetAt() *timestamppb.Timestamp {
@@ -1603,7 +1716,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[12]
+	mi := &file_berth_api_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1615,7 +1728,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[12]
+	mi := &file_berth_api_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1628,7 +1741,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Part) GetNode() string {
@@ -1698,7 +1811,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[13]
+	mi := &file_berth_api_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1710,7 +1823,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[13]
+	mi := &file_berth_api_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1723,7 +1836,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetJobRequest) GetId() uint64 {
@@ -1750,7 +1863,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[14]
+	mi := &file_berth_api_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1762,7 +1875,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[14]
+	mi := &file_berth_api_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1775,7 +1888,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -1811,14 +1924,16 @@ type ListJobsRequest struct {
 	Nodes []string `protobuf:"bytes,10,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	// Which jobs come as columns and not one by one; pages then hold up to
 	// 200,000. A coordinator that is older sends none so.
-	Columns       JobColumnsOf `protobuf:"varint,11,opt,name=columns,proto3,enum=berth.api.v1.JobColumnsOf" json:"columns,omitempty"`
+	Columns JobColumnsOf `protobuf:"varint,11,opt,name=columns,proto3,enum=berth.api.v1.JobColumnsOf" json:"columns,omitempty"`
+	// Only trials of studies.
+	Trials        bool `protobuf:"varint,12,opt,name=trials,proto3" json:"trials,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[15]
+	mi := &file_berth_api_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1830,7 +1945,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[15]
+	mi := &file_berth_api_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1843,7 +1958,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListJobsRequest) GetStates() []string {
@@ -1923,6 +2038,13 @@ func (x *ListJobsRequest) GetColumns() JobColumnsOf {
 	return JobColumnsOf_JOB_COLUMNS_OF_UNSPECIFIED
 }
 
+func (x *ListJobsRequest) GetTrials() bool {
+	if x != nil {
+		return x.Trials
+	}
+	return false
+}
+
 type ListJobsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Jobs          []*Job                 `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
@@ -1935,7 +2057,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[16]
+	mi := &file_berth_api_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1947,7 +2069,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[16]
+	mi := &file_berth_api_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1960,7 +2082,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -2042,7 +2164,7 @@ type JobColumns struct {
 
 func (x *JobColumns) Reset() {
 	*x = JobColumns{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[17]
+	mi := &file_berth_api_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2176,7 @@ func (x *JobColumns) String() string {
 func (*JobColumns) ProtoMessage() {}
 
 func (x *JobColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[17]
+	mi := &file_berth_api_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2189,7 @@ func (x *JobColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobColumns.ProtoReflect.Descriptor instead.
 func (*JobColumns) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *JobColumns) GetTexts() []string {
@@ -2321,7 +2443,7 @@ type CancelJobsRequest struct {
 
 func (x *CancelJobsRequest) Reset() {
 	*x = CancelJobsRequest{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[18]
+	mi := &file_berth_api_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2333,7 +2455,7 @@ func (x *CancelJobsRequest) String() string {
 func (*CancelJobsRequest) ProtoMessage() {}
 
 func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[18]
+	mi := &file_berth_api_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2346,7 +2468,7 @@ func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CancelJobsRequest) GetRequestId() string {
@@ -2382,7 +2504,7 @@ type ArrayTasks struct {
 
 func (x *ArrayTasks) Reset() {
 	*x = ArrayTasks{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[19]
+	mi := &file_berth_api_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2394,7 +2516,7 @@ func (x *ArrayTasks) String() string {
 func (*ArrayTasks) ProtoMessage() {}
 
 func (x *ArrayTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[19]
+	mi := &file_berth_api_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2407,7 +2529,7 @@ func (x *ArrayTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayTasks.ProtoReflect.Descriptor instead.
 func (*ArrayTasks) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{19}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ArrayTasks) GetArray() uint64 {
@@ -2433,7 +2555,7 @@ type CancelJobsResponse struct {
 
 func (x *CancelJobsResponse) Reset() {
 	*x = CancelJobsResponse{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[20]
+	mi := &file_berth_api_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2445,7 +2567,7 @@ func (x *CancelJobsResponse) String() string {
 func (*CancelJobsResponse) ProtoMessage() {}
 
 func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[20]
+	mi := &file_berth_api_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2458,7 +2580,7 @@ func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CancelJobsResponse) GetResults() []*CancelResult {
@@ -2481,7 +2603,7 @@ type CancelResult struct {
 
 func (x *CancelResult) Reset() {
 	*x = CancelResult{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[21]
+	mi := &file_berth_api_v1_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2493,7 +2615,7 @@ func (x *CancelResult) String() string {
 func (*CancelResult) ProtoMessage() {}
 
 func (x *CancelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[21]
+	mi := &file_berth_api_v1_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2506,7 +2628,7 @@ func (x *CancelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResult.ProtoReflect.Descriptor instead.
 func (*CancelResult) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{21}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CancelResult) GetId() uint64 {
@@ -2541,7 +2663,7 @@ var File_berth_api_v1_job_proto protoreflect.FileDescriptor
 
 const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\n" +
-	"\x16berth/api/v1/job.proto\x12\fberth.api.v1\x1a\x19berth/api/v1/submit.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x95\f\n" +
+	"\x16berth/api/v1/job.proto\x12\fberth.api.v1\x1a\x19berth/api/v1/submit.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\f\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -2593,10 +2715,23 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\varray_count\x18? \x01(\rR\n" +
 	"arrayCount\x12%\n" +
 	"\x0earray_throttle\x18@ \x01(\rR\rarrayThrottle\x12-\n" +
-	"\x05array\x18A \x01(\v2\x17.berth.api.v1.ArrayInfoR\x05arrayB\f\n" +
+	"\x05array\x18A \x01(\v2\x17.berth.api.v1.ArrayInfoR\x05array\x12)\n" +
+	"\x05trial\x18B \x01(\v2\x13.berth.api.v1.TrialR\x05trialB\f\n" +
 	"\n" +
 	"_exit_codeB\x10\n" +
-	"\x0e_array_task_id\"\x9b\x01\n" +
+	"\x0e_array_task_id\"\xe7\x01\n" +
+	"\x05Trial\x12\x16\n" +
+	"\x06metric\x18\x01 \x01(\tR\x06metric\x12\x1a\n" +
+	"\bmaximize\x18\x02 \x01(\bR\bmaximize\x12\x17\n" +
+	"\x04last\x18\x03 \x01(\x01H\x00R\x04last\x88\x01\x01\x12\x17\n" +
+	"\x04best\x18\x04 \x01(\x01H\x01R\x04best\x88\x01\x01\x12\x1b\n" +
+	"\tbest_step\x18\x05 \x01(\x03R\bbestStep\x12\x12\n" +
+	"\x04step\x18\x06 \x01(\x03R\x04step\x12\x14\n" +
+	"\x05rungs\x18\a \x01(\rR\x05rungs\x12\x1f\n" +
+	"\vgpu_seconds\x18\b \x01(\x01R\n" +
+	"gpuSecondsB\a\n" +
+	"\x05_lastB\a\n" +
+	"\x05_best\"\x9b\x01\n" +
 	"\tArrayInfo\x12\x14\n" +
 	"\x05tasks\x18\x01 \x01(\tR\x05tasks\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\rR\x04size\x12\x14\n" +
@@ -2722,7 +2857,7 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\x05_task\"K\n" +
 	"\x0eGetJobResponse\x12#\n" +
 	"\x03job\x18\x01 \x01(\v2\x11.berth.api.v1.JobR\x03job\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xc1\x02\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xd9\x02\n" +
 	"\x0fListJobsRequest\x12\x16\n" +
 	"\x06states\x18\x01 \x03(\tR\x06states\x12\x1a\n" +
 	"\bfinished\x18\x02 \x01(\bR\bfinished\x12\x14\n" +
@@ -2738,7 +2873,8 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\x05names\x18\t \x03(\tR\x05names\x12\x14\n" +
 	"\x05nodes\x18\n" +
 	" \x03(\tR\x05nodes\x124\n" +
-	"\acolumns\x18\v \x01(\x0e2\x1a.berth.api.v1.JobColumnsOfR\acolumns\"\xab\x01\n" +
+	"\acolumns\x18\v \x01(\x0e2\x1a.berth.api.v1.JobColumnsOfR\acolumns\x12\x16\n" +
+	"\x06trials\x18\f \x01(\bR\x06trials\"\xab\x01\n" +
 	"\x10ListJobsResponse\x12%\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x11.berth.api.v1.JobR\x04jobs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x14\n" +
@@ -2828,78 +2964,80 @@ func file_berth_api_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_api_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_berth_api_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_berth_api_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_berth_api_v1_job_proto_goTypes = []any{
 	(JobColumnsOf)(0),             // 0: berth.api.v1.JobColumnsOf
 	(CancelOutcome)(0),            // 1: berth.api.v1.CancelOutcome
 	(*Job)(nil),                   // 2: berth.api.v1.Job
-	(*ArrayInfo)(nil),             // 3: berth.api.v1.ArrayInfo
-	(*ArrayCount)(nil),            // 4: berth.api.v1.ArrayCount
-	(*GPUShare)(nil),              // 5: berth.api.v1.GPUShare
-	(*Share)(nil),                 // 6: berth.api.v1.Share
-	(*Prediction)(nil),            // 7: berth.api.v1.Prediction
-	(*PredictionPart)(nil),        // 8: berth.api.v1.PredictionPart
-	(*Measured)(nil),              // 9: berth.api.v1.Measured
-	(*Profile)(nil),               // 10: berth.api.v1.Profile
-	(*NeighbourSpan)(nil),         // 11: berth.api.v1.NeighbourSpan
-	(*Attempt)(nil),               // 12: berth.api.v1.Attempt
-	(*Progress)(nil),              // 13: berth.api.v1.Progress
-	(*Part)(nil),                  // 14: berth.api.v1.Part
-	(*GetJobRequest)(nil),         // 15: berth.api.v1.GetJobRequest
-	(*GetJobResponse)(nil),        // 16: berth.api.v1.GetJobResponse
-	(*ListJobsRequest)(nil),       // 17: berth.api.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 18: berth.api.v1.ListJobsResponse
-	(*JobColumns)(nil),            // 19: berth.api.v1.JobColumns
-	(*CancelJobsRequest)(nil),     // 20: berth.api.v1.CancelJobsRequest
-	(*ArrayTasks)(nil),            // 21: berth.api.v1.ArrayTasks
-	(*CancelJobsResponse)(nil),    // 22: berth.api.v1.CancelJobsResponse
-	(*CancelResult)(nil),          // 23: berth.api.v1.CancelResult
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
-	(*JobSpec)(nil),               // 25: berth.api.v1.JobSpec
-	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
+	(*Trial)(nil),                 // 3: berth.api.v1.Trial
+	(*ArrayInfo)(nil),             // 4: berth.api.v1.ArrayInfo
+	(*ArrayCount)(nil),            // 5: berth.api.v1.ArrayCount
+	(*GPUShare)(nil),              // 6: berth.api.v1.GPUShare
+	(*Share)(nil),                 // 7: berth.api.v1.Share
+	(*Prediction)(nil),            // 8: berth.api.v1.Prediction
+	(*PredictionPart)(nil),        // 9: berth.api.v1.PredictionPart
+	(*Measured)(nil),              // 10: berth.api.v1.Measured
+	(*Profile)(nil),               // 11: berth.api.v1.Profile
+	(*NeighbourSpan)(nil),         // 12: berth.api.v1.NeighbourSpan
+	(*Attempt)(nil),               // 13: berth.api.v1.Attempt
+	(*Progress)(nil),              // 14: berth.api.v1.Progress
+	(*Part)(nil),                  // 15: berth.api.v1.Part
+	(*GetJobRequest)(nil),         // 16: berth.api.v1.GetJobRequest
+	(*GetJobResponse)(nil),        // 17: berth.api.v1.GetJobResponse
+	(*ListJobsRequest)(nil),       // 18: berth.api.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),      // 19: berth.api.v1.ListJobsResponse
+	(*JobColumns)(nil),            // 20: berth.api.v1.JobColumns
+	(*CancelJobsRequest)(nil),     // 21: berth.api.v1.CancelJobsRequest
+	(*ArrayTasks)(nil),            // 22: berth.api.v1.ArrayTasks
+	(*CancelJobsResponse)(nil),    // 23: berth.api.v1.CancelJobsResponse
+	(*CancelResult)(nil),          // 24: berth.api.v1.CancelResult
+	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*JobSpec)(nil),               // 26: berth.api.v1.JobSpec
+	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
 }
 var file_berth_api_v1_job_proto_depIdxs = []int32{
-	5,  // 0: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
-	7,  // 1: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
-	9,  // 2: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	24, // 3: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	24, // 4: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	24, // 5: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	24, // 6: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
-	25, // 7: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
-	12, // 8: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
-	26, // 9: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
-	7,  // 10: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
-	3,  // 11: berth.api.v1.Job.array:type_name -> berth.api.v1.ArrayInfo
-	4,  // 12: berth.api.v1.ArrayInfo.states:type_name -> berth.api.v1.ArrayCount
-	6,  // 13: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
-	8,  // 14: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
-	10, // 15: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
-	11, // 16: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
-	5,  // 17: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	24, // 18: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	24, // 19: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	24, // 20: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
-	7,  // 21: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
-	9,  // 22: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
-	14, // 23: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
-	13, // 24: berth.api.v1.Attempt.progress:type_name -> berth.api.v1.Progress
-	24, // 25: berth.api.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	26, // 26: berth.api.v1.Progress.step_time:type_name -> google.protobuf.Duration
-	24, // 27: berth.api.v1.Progress.ends:type_name -> google.protobuf.Timestamp
-	5,  // 28: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
-	2,  // 29: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
-	0,  // 30: berth.api.v1.ListJobsRequest.columns:type_name -> berth.api.v1.JobColumnsOf
-	2,  // 31: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
-	19, // 32: berth.api.v1.ListJobsResponse.columns:type_name -> berth.api.v1.JobColumns
-	21, // 33: berth.api.v1.CancelJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
-	23, // 34: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
-	1,  // 35: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
-	36, // [36:36] is the sub-list for method output_type
-	36, // [36:36] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	6,  // 0: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
+	8,  // 1: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
+	10, // 2: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
+	25, // 3: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	25, // 4: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	25, // 5: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	25, // 6: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	26, // 7: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
+	13, // 8: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
+	27, // 9: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
+	8,  // 10: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
+	4,  // 11: berth.api.v1.Job.array:type_name -> berth.api.v1.ArrayInfo
+	3,  // 12: berth.api.v1.Job.trial:type_name -> berth.api.v1.Trial
+	5,  // 13: berth.api.v1.ArrayInfo.states:type_name -> berth.api.v1.ArrayCount
+	7,  // 14: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
+	9,  // 15: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
+	11, // 16: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
+	12, // 17: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
+	6,  // 18: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
+	25, // 19: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	25, // 20: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	25, // 21: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	8,  // 22: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
+	10, // 23: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
+	15, // 24: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
+	14, // 25: berth.api.v1.Attempt.progress:type_name -> berth.api.v1.Progress
+	25, // 26: berth.api.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	27, // 27: berth.api.v1.Progress.step_time:type_name -> google.protobuf.Duration
+	25, // 28: berth.api.v1.Progress.ends:type_name -> google.protobuf.Timestamp
+	6,  // 29: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
+	2,  // 30: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
+	0,  // 31: berth.api.v1.ListJobsRequest.columns:type_name -> berth.api.v1.JobColumnsOf
+	2,  // 32: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
+	20, // 33: berth.api.v1.ListJobsResponse.columns:type_name -> berth.api.v1.JobColumns
+	22, // 34: berth.api.v1.CancelJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
+	24, // 35: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
+	1,  // 36: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
+	37, // [37:37] is the sub-list for method output_type
+	37, // [37:37] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_job_proto_init() }
@@ -2909,16 +3047,17 @@ func file_berth_api_v1_job_proto_init() {
 	}
 	file_berth_api_v1_submit_proto_init()
 	file_berth_api_v1_job_proto_msgTypes[0].OneofWrappers = []any{}
-	file_berth_api_v1_job_proto_msgTypes[10].OneofWrappers = []any{}
-	file_berth_api_v1_job_proto_msgTypes[12].OneofWrappers = []any{}
+	file_berth_api_v1_job_proto_msgTypes[1].OneofWrappers = []any{}
+	file_berth_api_v1_job_proto_msgTypes[11].OneofWrappers = []any{}
 	file_berth_api_v1_job_proto_msgTypes[13].OneofWrappers = []any{}
+	file_berth_api_v1_job_proto_msgTypes[14].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_job_proto_rawDesc), len(file_berth_api_v1_job_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

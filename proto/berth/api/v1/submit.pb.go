@@ -223,6 +223,8 @@ type JobSpec struct {
 	RetryOn string `protobuf:"bytes,56,opt,name=retry_on,json=retryOn,proto3" json:"retry_on,omitempty"`
 	// What an elastic job does with more GPUs: fixed (also ""), linear or sqrt.
 	BatchScaling string `protobuf:"bytes,57,opt,name=batch_scaling,json=batchScaling,proto3" json:"batch_scaling,omitempty"`
+	// Its tasks are the trials of a search.
+	Study *Study `protobuf:"bytes,62,opt,name=study,proto3" json:"study,omitempty"`
 	// Who is charged, "" is the user's default account; and the quality of
 	// service, "" is the account's default.
 	Account string `protobuf:"bytes,45,opt,name=account,proto3" json:"account,omitempty"`
@@ -624,6 +626,13 @@ func (x *JobSpec) GetBatchScaling() string {
 	return ""
 }
 
+func (x *JobSpec) GetStudy() *Study {
+	if x != nil {
+		return x.Study
+	}
+	return nil
+}
+
 func (x *JobSpec) GetAccount() string {
 	if x != nil {
 		return x.Account
@@ -659,6 +668,195 @@ func (x *JobSpec) GetWhere() *Where {
 	return nil
 }
 
+// Study is a search over parameters; see study.Study.
+type Study struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Metric   string                 `protobuf:"bytes,1,opt,name=metric,proto3" json:"metric,omitempty"`
+	Maximize bool                   `protobuf:"varint,2,opt,name=maximize,proto3" json:"maximize,omitempty"`
+	// asha, hyperband, median or none.
+	Rule  string `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
+	First int64  `protobuf:"varint,4,opt,name=first,proto3" json:"first,omitempty"`
+	Eta   uint32 `protobuf:"varint,5,opt,name=eta,proto3" json:"eta,omitempty"`
+	Grid  bool   `protobuf:"varint,6,opt,name=grid,proto3" json:"grid,omitempty"`
+	Seed  uint64 `protobuf:"varint,7,opt,name=seed,proto3" json:"seed,omitempty"`
+	// Of whole GPUs.
+	Budget        *durationpb.Duration `protobuf:"bytes,8,opt,name=budget,proto3" json:"budget,omitempty"`
+	Space         []*Axis              `protobuf:"bytes,9,rep,name=space,proto3" json:"space,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Study) Reset() {
+	*x = Study{}
+	mi := &file_berth_api_v1_submit_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Study) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Study) ProtoMessage() {}
+
+func (x *Study) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_submit_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Study.ProtoReflect.Descriptor instead.
+func (*Study) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Study) GetMetric() string {
+	if x != nil {
+		return x.Metric
+	}
+	return ""
+}
+
+func (x *Study) GetMaximize() bool {
+	if x != nil {
+		return x.Maximize
+	}
+	return false
+}
+
+func (x *Study) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *Study) GetFirst() int64 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *Study) GetEta() uint32 {
+	if x != nil {
+		return x.Eta
+	}
+	return 0
+}
+
+func (x *Study) GetGrid() bool {
+	if x != nil {
+		return x.Grid
+	}
+	return false
+}
+
+func (x *Study) GetSeed() uint64 {
+	if x != nil {
+		return x.Seed
+	}
+	return 0
+}
+
+func (x *Study) GetBudget() *durationpb.Duration {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+func (x *Study) GetSpace() []*Axis {
+	if x != nil {
+		return x.Space
+	}
+	return nil
+}
+
+// Axis is one parameter of a study; see study.Axis.
+type Axis struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// values, int, uniform or log.
+	Kind          string   `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Low           float64  `protobuf:"fixed64,3,opt,name=low,proto3" json:"low,omitempty"`
+	High          float64  `protobuf:"fixed64,4,opt,name=high,proto3" json:"high,omitempty"`
+	Values        []string `protobuf:"bytes,5,rep,name=values,proto3" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Axis) Reset() {
+	*x = Axis{}
+	mi := &file_berth_api_v1_submit_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Axis) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Axis) ProtoMessage() {}
+
+func (x *Axis) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_submit_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Axis.ProtoReflect.Descriptor instead.
+func (*Axis) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Axis) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Axis) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Axis) GetLow() float64 {
+	if x != nil {
+		return x.Low
+	}
+	return 0
+}
+
+func (x *Axis) GetHigh() float64 {
+	if x != nil {
+		return x.High
+	}
+	return 0
+}
+
+func (x *Axis) GetValues() []string {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
 // Where is on which nodes a job may run; see cluster.Where.
 type Where struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -678,7 +876,7 @@ type Where struct {
 
 func (x *Where) Reset() {
 	*x = Where{}
-	mi := &file_berth_api_v1_submit_proto_msgTypes[3]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -690,7 +888,7 @@ func (x *Where) String() string {
 func (*Where) ProtoMessage() {}
 
 func (x *Where) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_submit_proto_msgTypes[3]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -703,7 +901,7 @@ func (x *Where) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Where.ProtoReflect.Descriptor instead.
 func (*Where) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{3}
+	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Where) GetNodes() string {
@@ -757,7 +955,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_api_v1_submit_proto_msgTypes[4]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -769,7 +967,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_submit_proto_msgTypes[4]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -782,7 +980,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{4}
+	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Container) GetNetwork() string {
@@ -831,7 +1029,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_api_v1_submit_proto_msgTypes[5]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -843,7 +1041,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_submit_proto_msgTypes[5]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -856,7 +1054,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{5}
+	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -894,7 +1092,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_api_v1_submit_proto_msgTypes[6]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -906,7 +1104,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_submit_proto_msgTypes[6]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -919,7 +1117,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{6}
+	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Warning) GetSignal() string {
@@ -959,7 +1157,7 @@ type Dependency struct {
 
 func (x *Dependency) Reset() {
 	*x = Dependency{}
-	mi := &file_berth_api_v1_submit_proto_msgTypes[7]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -971,7 +1169,7 @@ func (x *Dependency) String() string {
 func (*Dependency) ProtoMessage() {}
 
 func (x *Dependency) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_submit_proto_msgTypes[7]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -984,7 +1182,7 @@ func (x *Dependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
 func (*Dependency) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{7}
+	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Dependency) GetKind() string {
@@ -1027,7 +1225,7 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"\x12SubmitJobsResponse\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xbf\x0e\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xea\x0e\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -1084,12 +1282,29 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"\tmost_gpus\x185 \x01(\rR\bmostGpus\x12\x18\n" +
 	"\aretries\x187 \x01(\rR\aretries\x12\x19\n" +
 	"\bretry_on\x188 \x01(\tR\aretryOn\x12#\n" +
-	"\rbatch_scaling\x189 \x01(\tR\fbatchScaling\x12\x18\n" +
+	"\rbatch_scaling\x189 \x01(\tR\fbatchScaling\x12)\n" +
+	"\x05study\x18> \x01(\v2\x13.berth.api.v1.StudyR\x05study\x12\x18\n" +
 	"\aaccount\x18- \x01(\tR\aaccount\x12\x10\n" +
 	"\x03qos\x18. \x01(\tR\x03qos\x12\x12\n" +
 	"\x04nice\x18/ \x01(\x11R\x04nice\x12\x14\n" +
 	"\x05array\x18< \x01(\tR\x05array\x12)\n" +
-	"\x05where\x182 \x01(\v2\x13.berth.api.v1.WhereR\x05where\"\x8b\x01\n" +
+	"\x05where\x182 \x01(\v2\x13.berth.api.v1.WhereR\x05where\"\xfc\x01\n" +
+	"\x05Study\x12\x16\n" +
+	"\x06metric\x18\x01 \x01(\tR\x06metric\x12\x1a\n" +
+	"\bmaximize\x18\x02 \x01(\bR\bmaximize\x12\x12\n" +
+	"\x04rule\x18\x03 \x01(\tR\x04rule\x12\x14\n" +
+	"\x05first\x18\x04 \x01(\x03R\x05first\x12\x10\n" +
+	"\x03eta\x18\x05 \x01(\rR\x03eta\x12\x12\n" +
+	"\x04grid\x18\x06 \x01(\bR\x04grid\x12\x12\n" +
+	"\x04seed\x18\a \x01(\x04R\x04seed\x121\n" +
+	"\x06budget\x18\b \x01(\v2\x19.google.protobuf.DurationR\x06budget\x12(\n" +
+	"\x05space\x18\t \x03(\v2\x12.berth.api.v1.AxisR\x05space\"l\n" +
+	"\x04Axis\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x10\n" +
+	"\x03low\x18\x03 \x01(\x01R\x03low\x12\x12\n" +
+	"\x04high\x18\x04 \x01(\x01R\x04high\x12\x16\n" +
+	"\x06values\x18\x05 \x03(\tR\x06values\"\x8b\x01\n" +
 	"\x05Where\x12\x14\n" +
 	"\x05nodes\x18\x01 \x01(\tR\x05nodes\x12\x18\n" +
 	"\aexclude\x18\x02 \x01(\tR\aexclude\x12\x1a\n" +
@@ -1130,40 +1345,45 @@ func file_berth_api_v1_submit_proto_rawDescGZIP() []byte {
 	return file_berth_api_v1_submit_proto_rawDescData
 }
 
-var file_berth_api_v1_submit_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_berth_api_v1_submit_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_berth_api_v1_submit_proto_goTypes = []any{
 	(*SubmitJobsRequest)(nil),     // 0: berth.api.v1.SubmitJobsRequest
 	(*SubmitJobsResponse)(nil),    // 1: berth.api.v1.SubmitJobsResponse
 	(*JobSpec)(nil),               // 2: berth.api.v1.JobSpec
-	(*Where)(nil),                 // 3: berth.api.v1.Where
-	(*Container)(nil),             // 4: berth.api.v1.Container
-	(*Mount)(nil),                 // 5: berth.api.v1.Mount
-	(*Warning)(nil),               // 6: berth.api.v1.Warning
-	(*Dependency)(nil),            // 7: berth.api.v1.Dependency
-	(*durationpb.Duration)(nil),   // 8: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
+	(*Study)(nil),                 // 3: berth.api.v1.Study
+	(*Axis)(nil),                  // 4: berth.api.v1.Axis
+	(*Where)(nil),                 // 5: berth.api.v1.Where
+	(*Container)(nil),             // 6: berth.api.v1.Container
+	(*Mount)(nil),                 // 7: berth.api.v1.Mount
+	(*Warning)(nil),               // 8: berth.api.v1.Warning
+	(*Dependency)(nil),            // 9: berth.api.v1.Dependency
+	(*durationpb.Duration)(nil),   // 10: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
 }
 var file_berth_api_v1_submit_proto_depIdxs = []int32{
 	2,  // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
-	8,  // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
-	8,  // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
-	9,  // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	8,  // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
-	8,  // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
-	9,  // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
-	7,  // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
-	6,  // 8: berth.api.v1.JobSpec.warning:type_name -> berth.api.v1.Warning
-	4,  // 9: berth.api.v1.JobSpec.container:type_name -> berth.api.v1.Container
-	8,  // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
-	3,  // 11: berth.api.v1.JobSpec.where:type_name -> berth.api.v1.Where
-	5,  // 12: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
-	8,  // 13: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
-	8,  // 14: berth.api.v1.Dependency.delay:type_name -> google.protobuf.Duration
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	10, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
+	10, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
+	11, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	10, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
+	10, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
+	11, // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
+	9,  // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
+	8,  // 8: berth.api.v1.JobSpec.warning:type_name -> berth.api.v1.Warning
+	6,  // 9: berth.api.v1.JobSpec.container:type_name -> berth.api.v1.Container
+	10, // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
+	3,  // 11: berth.api.v1.JobSpec.study:type_name -> berth.api.v1.Study
+	5,  // 12: berth.api.v1.JobSpec.where:type_name -> berth.api.v1.Where
+	10, // 13: berth.api.v1.Study.budget:type_name -> google.protobuf.Duration
+	4,  // 14: berth.api.v1.Study.space:type_name -> berth.api.v1.Axis
+	7,  // 15: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
+	10, // 16: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
+	10, // 17: berth.api.v1.Dependency.delay:type_name -> google.protobuf.Duration
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_submit_proto_init() }
@@ -1171,14 +1391,14 @@ func file_berth_api_v1_submit_proto_init() {
 	if File_berth_api_v1_submit_proto != nil {
 		return
 	}
-	file_berth_api_v1_submit_proto_msgTypes[7].OneofWrappers = []any{}
+	file_berth_api_v1_submit_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_submit_proto_rawDesc), len(file_berth_api_v1_submit_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1218,10 +1218,12 @@ func (x *NewJob) GetEstimates() []*Estimate {
 }
 
 type CancelJob struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
-	By            uint32                 `protobuf:"varint,2,opt,name=by,proto3" json:"by,omitempty"`
-	Admin         bool                   `protobuf:"varint,3,opt,name=admin,proto3" json:"admin,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Job   uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	By    uint32                 `protobuf:"varint,2,opt,name=by,proto3" json:"by,omitempty"`
+	Admin bool                   `protobuf:"varint,3,opt,name=admin,proto3" json:"admin,omitempty"`
+	// Of a trial that its study's rule ends.
+	Why           string `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1275,6 +1277,13 @@ func (x *CancelJob) GetAdmin() bool {
 		return x.Admin
 	}
 	return false
+}
+
+func (x *CancelJob) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
 }
 
 type ApplyPlan struct {
@@ -4597,7 +4606,9 @@ type Spec struct {
 	Retries uint32 `protobuf:"varint,55,opt,name=retries,proto3" json:"retries,omitempty"`
 	RetryOn string `protobuf:"bytes,56,opt,name=retry_on,json=retryOn,proto3" json:"retry_on,omitempty"`
 	// What an elastic job does with more GPUs: fixed (also ""), linear or sqrt.
-	BatchScaling  string `protobuf:"bytes,57,opt,name=batch_scaling,json=batchScaling,proto3" json:"batch_scaling,omitempty"`
+	BatchScaling string `protobuf:"bytes,57,opt,name=batch_scaling,json=batchScaling,proto3" json:"batch_scaling,omitempty"`
+	// Its tasks are the trials of a search.
+	Study         *Study `protobuf:"bytes,62,opt,name=study,proto3" json:"study,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5031,6 +5042,199 @@ func (x *Spec) GetBatchScaling() string {
 	return ""
 }
 
+func (x *Spec) GetStudy() *Study {
+	if x != nil {
+		return x.Study
+	}
+	return nil
+}
+
+// Study is a search over parameters; see study.Study.
+type Study struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Metric        string                 `protobuf:"bytes,1,opt,name=metric,proto3" json:"metric,omitempty"`
+	Maximize      bool                   `protobuf:"varint,2,opt,name=maximize,proto3" json:"maximize,omitempty"`
+	Rule          string                 `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
+	First         int64                  `protobuf:"varint,4,opt,name=first,proto3" json:"first,omitempty"`
+	Eta           uint32                 `protobuf:"varint,5,opt,name=eta,proto3" json:"eta,omitempty"`
+	Grid          bool                   `protobuf:"varint,6,opt,name=grid,proto3" json:"grid,omitempty"`
+	Seed          uint64                 `protobuf:"varint,7,opt,name=seed,proto3" json:"seed,omitempty"`
+	BudgetUs      int64                  `protobuf:"varint,8,opt,name=budget_us,json=budgetUs,proto3" json:"budget_us,omitempty"`
+	Space         []*Axis                `protobuf:"bytes,9,rep,name=space,proto3" json:"space,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Study) Reset() {
+	*x = Study{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Study) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Study) ProtoMessage() {}
+
+func (x *Study) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Study.ProtoReflect.Descriptor instead.
+func (*Study) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *Study) GetMetric() string {
+	if x != nil {
+		return x.Metric
+	}
+	return ""
+}
+
+func (x *Study) GetMaximize() bool {
+	if x != nil {
+		return x.Maximize
+	}
+	return false
+}
+
+func (x *Study) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *Study) GetFirst() int64 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *Study) GetEta() uint32 {
+	if x != nil {
+		return x.Eta
+	}
+	return 0
+}
+
+func (x *Study) GetGrid() bool {
+	if x != nil {
+		return x.Grid
+	}
+	return false
+}
+
+func (x *Study) GetSeed() uint64 {
+	if x != nil {
+		return x.Seed
+	}
+	return 0
+}
+
+func (x *Study) GetBudgetUs() int64 {
+	if x != nil {
+		return x.BudgetUs
+	}
+	return 0
+}
+
+func (x *Study) GetSpace() []*Axis {
+	if x != nil {
+		return x.Space
+	}
+	return nil
+}
+
+// Axis is one parameter of a study; see study.Axis.
+type Axis struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Low           float64                `protobuf:"fixed64,3,opt,name=low,proto3" json:"low,omitempty"`
+	High          float64                `protobuf:"fixed64,4,opt,name=high,proto3" json:"high,omitempty"`
+	Values        []string               `protobuf:"bytes,5,rep,name=values,proto3" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Axis) Reset() {
+	*x = Axis{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Axis) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Axis) ProtoMessage() {}
+
+func (x *Axis) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Axis.ProtoReflect.Descriptor instead.
+func (*Axis) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *Axis) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Axis) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Axis) GetLow() float64 {
+	if x != nil {
+		return x.Low
+	}
+	return 0
+}
+
+func (x *Axis) GetHigh() float64 {
+	if x != nil {
+		return x.High
+	}
+	return 0
+}
+
+func (x *Axis) GetValues() []string {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
 // Array is the task numbers of a job that runs once for each.
 type Array struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -5044,7 +5248,7 @@ type Array struct {
 
 func (x *Array) Reset() {
 	*x = Array{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5056,7 +5260,7 @@ func (x *Array) String() string {
 func (*Array) ProtoMessage() {}
 
 func (x *Array) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5069,7 +5273,7 @@ func (x *Array) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Array.ProtoReflect.Descriptor instead.
 func (*Array) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Array) GetRuns() []uint32 {
@@ -5101,7 +5305,7 @@ type Where struct {
 
 func (x *Where) Reset() {
 	*x = Where{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5113,7 +5317,7 @@ func (x *Where) String() string {
 func (*Where) ProtoMessage() {}
 
 func (x *Where) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5126,7 +5330,7 @@ func (x *Where) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Where.ProtoReflect.Descriptor instead.
 func (*Where) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Where) GetNodes() string {
@@ -5180,7 +5384,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5192,7 +5396,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5205,7 +5409,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Container) GetNetwork() string {
@@ -5254,7 +5458,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5266,7 +5470,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5279,7 +5483,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -5317,7 +5521,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5329,7 +5533,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5342,7 +5546,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Warning) GetSignal() string {
@@ -5380,7 +5584,7 @@ type Dependency struct {
 
 func (x *Dependency) Reset() {
 	*x = Dependency{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5392,7 +5596,7 @@ func (x *Dependency) String() string {
 func (*Dependency) ProtoMessage() {}
 
 func (x *Dependency) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5405,7 +5609,7 @@ func (x *Dependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
 func (*Dependency) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Dependency) GetKind() string {
@@ -5463,7 +5667,7 @@ type Estimate struct {
 
 func (x *Estimate) Reset() {
 	*x = Estimate{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5475,7 +5679,7 @@ func (x *Estimate) String() string {
 func (*Estimate) ProtoMessage() {}
 
 func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5488,7 +5692,7 @@ func (x *Estimate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
 func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Estimate) GetGpuType() string {
@@ -5578,7 +5782,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5590,7 +5794,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5603,7 +5807,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Reason) GetCode() string {
@@ -5630,7 +5834,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5642,7 +5846,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5655,7 +5859,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -5690,7 +5894,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5702,7 +5906,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5715,7 +5919,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Usage) GetGpuMemPeakMib() int64 {
@@ -5804,7 +6008,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5816,7 +6020,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5829,7 +6033,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Profile) GetGpuMemMeanMib() int64 {
@@ -5921,7 +6125,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5933,7 +6137,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5946,7 +6150,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *GPUShare) GetGpu() string {
@@ -5989,7 +6193,7 @@ type Berth struct {
 
 func (x *Berth) Reset() {
 	*x = Berth{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6001,7 +6205,7 @@ func (x *Berth) String() string {
 func (*Berth) ProtoMessage() {}
 
 func (x *Berth) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6014,7 +6218,7 @@ func (x *Berth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Berth.ProtoReflect.Descriptor instead.
 func (*Berth) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Berth) GetNode() string {
@@ -6088,7 +6292,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6100,7 +6304,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6113,7 +6317,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Job) GetId() uint64 {
@@ -6309,7 +6513,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6321,7 +6525,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6334,7 +6538,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Hold) GetAtUs() int64 {
@@ -6363,13 +6567,14 @@ type CancelRequest struct {
 	AtUs          int64                  `protobuf:"varint,1,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
 	By            uint32                 `protobuf:"varint,2,opt,name=by,proto3" json:"by,omitempty"`
 	Admin         bool                   `protobuf:"varint,3,opt,name=admin,proto3" json:"admin,omitempty"`
+	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6381,7 +6586,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6394,7 +6599,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *CancelRequest) GetAtUs() int64 {
@@ -6416,6 +6621,13 @@ func (x *CancelRequest) GetAdmin() bool {
 		return x.Admin
 	}
 	return false
+}
+
+func (x *CancelRequest) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
 }
 
 type Attempt struct {
@@ -6458,7 +6670,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6470,7 +6682,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6483,7 +6695,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -6656,18 +6868,20 @@ func (x *Attempt) GetProgress() *Progress {
 
 // Progress is how far an attempt says that it is; see cluster.Progress.
 type Progress struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	AtUs          int64                  `protobuf:"varint,1,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
-	Step          int64                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
-	Total         int64                  `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
-	StepUs        int64                  `protobuf:"varint,4,opt,name=step_us,json=stepUs,proto3" json:"step_us,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	AtUs   int64                  `protobuf:"varint,1,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	Step   int64                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
+	Total  int64                  `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
+	StepUs int64                  `protobuf:"varint,4,opt,name=step_us,json=stepUs,proto3" json:"step_us,omitempty"`
+	// What it said of the metric of its study; in a command the last value alone.
+	Seen          *Seen `protobuf:"bytes,5,opt,name=seen,proto3" json:"seen,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6679,7 +6893,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6692,7 +6906,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Progress) GetAtUs() int64 {
@@ -6723,6 +6937,134 @@ func (x *Progress) GetStepUs() int64 {
 	return 0
 }
 
+func (x *Progress) GetSeen() *Seen {
+	if x != nil {
+		return x.Seen
+	}
+	return nil
+}
+
+// Seen is what a trial said of its metric; see study.Seen.
+type Seen struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Last          float64                `protobuf:"fixed64,1,opt,name=last,proto3" json:"last,omitempty"`
+	Best          float64                `protobuf:"fixed64,2,opt,name=best,proto3" json:"best,omitempty"`
+	BestStep      int64                  `protobuf:"varint,3,opt,name=best_step,json=bestStep,proto3" json:"best_step,omitempty"`
+	Marks         []*Mark                `protobuf:"bytes,4,rep,name=marks,proto3" json:"marks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Seen) Reset() {
+	*x = Seen{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Seen) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Seen) ProtoMessage() {}
+
+func (x *Seen) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Seen.ProtoReflect.Descriptor instead.
+func (*Seen) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *Seen) GetLast() float64 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
+func (x *Seen) GetBest() float64 {
+	if x != nil {
+		return x.Best
+	}
+	return 0
+}
+
+func (x *Seen) GetBestStep() int64 {
+	if x != nil {
+		return x.BestStep
+	}
+	return 0
+}
+
+func (x *Seen) GetMarks() []*Mark {
+	if x != nil {
+		return x.Marks
+	}
+	return nil
+}
+
+type Mark struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rung          uint32                 `protobuf:"varint,1,opt,name=rung,proto3" json:"rung,omitempty"`
+	Value         float64                `protobuf:"fixed64,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Mark) Reset() {
+	*x = Mark{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Mark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Mark) ProtoMessage() {}
+
+func (x *Mark) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Mark.ProtoReflect.Descriptor instead.
+func (*Mark) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *Mark) GetRung() uint32 {
+	if x != nil {
+		return x.Rung
+	}
+	return 0
+}
+
+func (x *Mark) GetValue() float64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
 // NoteProgress keeps what running attempts say of how far they are. Those that have
 // ended are passed over.
 type NoteProgress struct {
@@ -6734,7 +7076,7 @@ type NoteProgress struct {
 
 func (x *NoteProgress) Reset() {
 	*x = NoteProgress{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6746,7 +7088,7 @@ func (x *NoteProgress) String() string {
 func (*NoteProgress) ProtoMessage() {}
 
 func (x *NoteProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6759,7 +7101,7 @@ func (x *NoteProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteProgress.ProtoReflect.Descriptor instead.
 func (*NoteProgress) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *NoteProgress) GetAttempts() []*AttemptProgress {
@@ -6780,7 +7122,7 @@ type AttemptProgress struct {
 
 func (x *AttemptProgress) Reset() {
 	*x = AttemptProgress{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6792,7 +7134,7 @@ func (x *AttemptProgress) String() string {
 func (*AttemptProgress) ProtoMessage() {}
 
 func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6805,7 +7147,7 @@ func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptProgress.ProtoReflect.Descriptor instead.
 func (*AttemptProgress) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *AttemptProgress) GetJob() uint64 {
@@ -6843,7 +7185,7 @@ type Gang struct {
 
 func (x *Gang) Reset() {
 	*x = Gang{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6855,7 +7197,7 @@ func (x *Gang) String() string {
 func (*Gang) ProtoMessage() {}
 
 func (x *Gang) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6868,7 +7210,7 @@ func (x *Gang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gang.ProtoReflect.Descriptor instead.
 func (*Gang) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Gang) GetRest() []*Berth {
@@ -6922,7 +7264,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6934,7 +7276,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6947,7 +7289,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Part) GetBootId() string {
@@ -7022,7 +7364,7 @@ type IdleMark struct {
 
 func (x *IdleMark) Reset() {
 	*x = IdleMark{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7034,7 +7376,7 @@ func (x *IdleMark) String() string {
 func (*IdleMark) ProtoMessage() {}
 
 func (x *IdleMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7047,7 +7389,7 @@ func (x *IdleMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdleMark.ProtoReflect.Descriptor instead.
 func (*IdleMark) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *IdleMark) GetStage() uint32 {
@@ -7112,7 +7454,7 @@ type IdleAttempt struct {
 
 func (x *IdleAttempt) Reset() {
 	*x = IdleAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7124,7 +7466,7 @@ func (x *IdleAttempt) String() string {
 func (*IdleAttempt) ProtoMessage() {}
 
 func (x *IdleAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7137,7 +7479,7 @@ func (x *IdleAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdleAttempt.ProtoReflect.Descriptor instead.
 func (*IdleAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *IdleAttempt) GetJob() uint64 {
@@ -7209,7 +7551,7 @@ type ResizeMark struct {
 
 func (x *ResizeMark) Reset() {
 	*x = ResizeMark{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7221,7 +7563,7 @@ func (x *ResizeMark) String() string {
 func (*ResizeMark) ProtoMessage() {}
 
 func (x *ResizeMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7234,7 +7576,7 @@ func (x *ResizeMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeMark.ProtoReflect.Descriptor instead.
 func (*ResizeMark) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ResizeMark) GetAtUs() int64 {
@@ -7271,7 +7613,7 @@ type ResizeAttempt struct {
 
 func (x *ResizeAttempt) Reset() {
 	*x = ResizeAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7283,7 +7625,7 @@ func (x *ResizeAttempt) String() string {
 func (*ResizeAttempt) ProtoMessage() {}
 
 func (x *ResizeAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7296,7 +7638,7 @@ func (x *ResizeAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeAttempt.ProtoReflect.Descriptor instead.
 func (*ResizeAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ResizeAttempt) GetJob() uint64 {
@@ -7336,7 +7678,7 @@ type PreemptRequest struct {
 
 func (x *PreemptRequest) Reset() {
 	*x = PreemptRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7348,7 +7690,7 @@ func (x *PreemptRequest) String() string {
 func (*PreemptRequest) ProtoMessage() {}
 
 func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7361,7 +7703,7 @@ func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptRequest.ProtoReflect.Descriptor instead.
 func (*PreemptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *PreemptRequest) GetAtUs() int64 {
@@ -7437,7 +7779,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7449,7 +7791,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7462,7 +7804,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *GPU) GetId() string {
@@ -7572,7 +7914,7 @@ type GPUOrder struct {
 
 func (x *GPUOrder) Reset() {
 	*x = GPUOrder{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7584,7 +7926,7 @@ func (x *GPUOrder) String() string {
 func (*GPUOrder) ProtoMessage() {}
 
 func (x *GPUOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7597,7 +7939,7 @@ func (x *GPUOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUOrder.ProtoReflect.Descriptor instead.
 func (*GPUOrder) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *GPUOrder) GetGpu() string {
@@ -7659,7 +8001,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7671,7 +8013,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7684,7 +8026,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *NodeEvent) GetAtUs() int64 {
@@ -7764,7 +8106,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7776,7 +8118,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7789,7 +8131,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Node) GetId() string {
@@ -7962,7 +8304,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7974,7 +8316,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7987,7 +8329,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Reservation) GetName() string {
@@ -8109,7 +8451,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8121,7 +8463,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8134,7 +8476,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Partition) GetName() string {
@@ -8264,7 +8606,7 @@ type HostTerms struct {
 
 func (x *HostTerms) Reset() {
 	*x = HostTerms{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8276,7 +8618,7 @@ func (x *HostTerms) String() string {
 func (*HostTerms) ProtoMessage() {}
 
 func (x *HostTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8289,7 +8631,7 @@ func (x *HostTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostTerms.ProtoReflect.Descriptor instead.
 func (*HostTerms) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *HostTerms) GetMemPerGpuMib() int64 {
@@ -8333,7 +8675,7 @@ type AccessList struct {
 
 func (x *AccessList) Reset() {
 	*x = AccessList{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8345,7 +8687,7 @@ func (x *AccessList) String() string {
 func (*AccessList) ProtoMessage() {}
 
 func (x *AccessList) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8358,7 +8700,7 @@ func (x *AccessList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessList.ProtoReflect.Descriptor instead.
 func (*AccessList) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *AccessList) GetList() string {
@@ -8385,7 +8727,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8397,7 +8739,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8410,7 +8752,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Queue) GetGpu() string {
@@ -8437,7 +8779,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8449,7 +8791,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8462,7 +8804,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -8493,7 +8835,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8505,7 +8847,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8518,7 +8860,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Request) GetKey() []byte {
@@ -8563,7 +8905,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8575,7 +8917,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8588,7 +8930,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Token) GetHash() []byte {
@@ -8637,7 +8979,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8649,7 +8991,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8662,7 +9004,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -8699,7 +9041,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[92]
+	mi := &file_berth_log_v1_log_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8711,7 +9053,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[92]
+	mi := &file_berth_log_v1_log_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8724,7 +9066,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -8788,7 +9130,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[93]
+	mi := &file_berth_log_v1_log_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8800,7 +9142,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[93]
+	mi := &file_berth_log_v1_log_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8813,7 +9155,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{93}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -8890,7 +9232,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[94]
+	mi := &file_berth_log_v1_log_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8902,7 +9244,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[94]
+	mi := &file_berth_log_v1_log_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8915,7 +9257,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{94}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -8947,7 +9289,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[95]
+	mi := &file_berth_log_v1_log_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8959,7 +9301,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[95]
+	mi := &file_berth_log_v1_log_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8972,7 +9314,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{95}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -9031,7 +9373,7 @@ type Company struct {
 
 func (x *Company) Reset() {
 	*x = Company{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[96]
+	mi := &file_berth_log_v1_log_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9043,7 +9385,7 @@ func (x *Company) String() string {
 func (*Company) ProtoMessage() {}
 
 func (x *Company) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[96]
+	mi := &file_berth_log_v1_log_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9056,7 +9398,7 @@ func (x *Company) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Company.ProtoReflect.Descriptor instead.
 func (*Company) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{96}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Company) GetSignature() string {
@@ -9092,7 +9434,7 @@ type ImportRuns struct {
 
 func (x *ImportRuns) Reset() {
 	*x = ImportRuns{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[97]
+	mi := &file_berth_log_v1_log_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9104,7 +9446,7 @@ func (x *ImportRuns) String() string {
 func (*ImportRuns) ProtoMessage() {}
 
 func (x *ImportRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[97]
+	mi := &file_berth_log_v1_log_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9117,7 +9459,7 @@ func (x *ImportRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRuns.ProtoReflect.Descriptor instead.
 func (*ImportRuns) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{97}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ImportRuns) GetSamples() []*Sample {
@@ -9170,7 +9512,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[98]
+	mi := &file_berth_log_v1_log_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9182,7 +9524,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[98]
+	mi := &file_berth_log_v1_log_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9195,7 +9537,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{98}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -9350,7 +9692,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[99]
+	mi := &file_berth_log_v1_log_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9362,7 +9704,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[99]
+	mi := &file_berth_log_v1_log_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9375,7 +9717,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{99}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Standing) GetKind() isStanding_Kind {
@@ -9484,7 +9826,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[100]
+	mi := &file_berth_log_v1_log_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9496,7 +9838,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[100]
+	mi := &file_berth_log_v1_log_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9509,7 +9851,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{100}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *Account) GetName() string {
@@ -9561,7 +9903,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[101]
+	mi := &file_berth_log_v1_log_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9573,7 +9915,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[101]
+	mi := &file_berth_log_v1_log_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9586,7 +9928,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{101}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *Member) GetAccount() string {
@@ -9645,7 +9987,7 @@ type QOS struct {
 
 func (x *QOS) Reset() {
 	*x = QOS{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[102]
+	mi := &file_berth_log_v1_log_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9657,7 +9999,7 @@ func (x *QOS) String() string {
 func (*QOS) ProtoMessage() {}
 
 func (x *QOS) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[102]
+	mi := &file_berth_log_v1_log_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9670,7 +10012,7 @@ func (x *QOS) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QOS.ProtoReflect.Descriptor instead.
 func (*QOS) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{102}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *QOS) GetName() string {
@@ -9736,7 +10078,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[103]
+	mi := &file_berth_log_v1_log_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9748,7 +10090,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[103]
+	mi := &file_berth_log_v1_log_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9761,7 +10103,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{103}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *Quota) GetAccount() string {
@@ -9868,7 +10210,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[104]
+	mi := &file_berth_log_v1_log_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9880,7 +10222,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[104]
+	mi := &file_berth_log_v1_log_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9893,7 +10235,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{104}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *AccountPolicy) GetHalfLifeUs() int64 {
@@ -9935,7 +10277,7 @@ type GPUWeight struct {
 
 func (x *GPUWeight) Reset() {
 	*x = GPUWeight{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[105]
+	mi := &file_berth_log_v1_log_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9947,7 +10289,7 @@ func (x *GPUWeight) String() string {
 func (*GPUWeight) ProtoMessage() {}
 
 func (x *GPUWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[105]
+	mi := &file_berth_log_v1_log_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9960,7 +10302,7 @@ func (x *GPUWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUWeight.ProtoReflect.Descriptor instead.
 func (*GPUWeight) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{105}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *GPUWeight) GetGpuType() string {
@@ -9994,7 +10336,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[106]
+	mi := &file_berth_log_v1_log_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10006,7 +10348,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[106]
+	mi := &file_berth_log_v1_log_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10019,7 +10361,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{106}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *Spent) GetAccount() string {
@@ -10169,11 +10511,12 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x03uid\x18\x05 \x01(\rR\x03uid\"f\n" +
 	"\x06NewJob\x12&\n" +
 	"\x04spec\x18\x01 \x01(\v2\x12.berth.log.v1.SpecR\x04spec\x124\n" +
-	"\testimates\x18\x02 \x03(\v2\x16.berth.log.v1.EstimateR\testimates\"C\n" +
+	"\testimates\x18\x02 \x03(\v2\x16.berth.log.v1.EstimateR\testimates\"U\n" +
 	"\tCancelJob\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
-	"\x05admin\x18\x03 \x01(\bR\x05admin\"\x86\x01\n" +
+	"\x05admin\x18\x03 \x01(\bR\x05admin\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"\x86\x01\n" +
 	"\tApplyPlan\x12\x1d\n" +
 	"\n" +
 	"base_index\x18\x01 \x01(\x04R\tbaseIndex\x12+\n" +
@@ -10410,7 +10753,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05Owner\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xc0\r\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xeb\r\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -10475,7 +10818,24 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\tmost_gpus\x185 \x01(\rR\bmostGpus\x12\x18\n" +
 	"\aretries\x187 \x01(\rR\aretries\x12\x19\n" +
 	"\bretry_on\x188 \x01(\tR\aretryOn\x12#\n" +
-	"\rbatch_scaling\x189 \x01(\tR\fbatchScaling\"7\n" +
+	"\rbatch_scaling\x189 \x01(\tR\fbatchScaling\x12)\n" +
+	"\x05study\x18> \x01(\v2\x13.berth.log.v1.StudyR\x05study\"\xe6\x01\n" +
+	"\x05Study\x12\x16\n" +
+	"\x06metric\x18\x01 \x01(\tR\x06metric\x12\x1a\n" +
+	"\bmaximize\x18\x02 \x01(\bR\bmaximize\x12\x12\n" +
+	"\x04rule\x18\x03 \x01(\tR\x04rule\x12\x14\n" +
+	"\x05first\x18\x04 \x01(\x03R\x05first\x12\x10\n" +
+	"\x03eta\x18\x05 \x01(\rR\x03eta\x12\x12\n" +
+	"\x04grid\x18\x06 \x01(\bR\x04grid\x12\x12\n" +
+	"\x04seed\x18\a \x01(\x04R\x04seed\x12\x1b\n" +
+	"\tbudget_us\x18\b \x01(\x03R\bbudgetUs\x12(\n" +
+	"\x05space\x18\t \x03(\v2\x12.berth.log.v1.AxisR\x05space\"l\n" +
+	"\x04Axis\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x10\n" +
+	"\x03low\x18\x03 \x01(\x01R\x03low\x12\x12\n" +
+	"\x04high\x18\x04 \x01(\x01R\x04high\x12\x16\n" +
+	"\x06values\x18\x05 \x03(\tR\x06values\"7\n" +
 	"\x05Array\x12\x12\n" +
 	"\x04runs\x18\x01 \x03(\rR\x04runs\x12\x1a\n" +
 	"\bthrottle\x18\x02 \x01(\rR\bthrottle\"\x8b\x01\n" +
@@ -10604,11 +10964,12 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04Hold\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
-	"\x05admin\x18\x03 \x01(\bR\x05admin\"J\n" +
+	"\x05admin\x18\x03 \x01(\bR\x05admin\"\\\n" +
 	"\rCancelRequest\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
-	"\x05admin\x18\x03 \x01(\bR\x05admin\"\xb4\x06\n" +
+	"\x05admin\x18\x03 \x01(\bR\x05admin\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"\xb4\x06\n" +
 	"\aAttempt\x12\x0e\n" +
 	"\x02no\x18\x01 \x01(\rR\x02no\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x14\n" +
@@ -10637,12 +10998,21 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04idle\x18\x15 \x01(\v2\x16.berth.log.v1.IdleMarkR\x04idle\x120\n" +
 	"\x06resize\x18\x17 \x01(\v2\x18.berth.log.v1.ResizeMarkR\x06resize\x12\x16\n" +
 	"\x06secret\x18\x16 \x01(\fR\x06secret\x122\n" +
-	"\bprogress\x18\x18 \x01(\v2\x16.berth.log.v1.ProgressR\bprogress\"b\n" +
+	"\bprogress\x18\x18 \x01(\v2\x16.berth.log.v1.ProgressR\bprogress\"\x8a\x01\n" +
 	"\bProgress\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x14\n" +
 	"\x05total\x18\x03 \x01(\x03R\x05total\x12\x17\n" +
-	"\astep_us\x18\x04 \x01(\x03R\x06stepUs\"I\n" +
+	"\astep_us\x18\x04 \x01(\x03R\x06stepUs\x12&\n" +
+	"\x04seen\x18\x05 \x01(\v2\x12.berth.log.v1.SeenR\x04seen\"u\n" +
+	"\x04Seen\x12\x12\n" +
+	"\x04last\x18\x01 \x01(\x01R\x04last\x12\x12\n" +
+	"\x04best\x18\x02 \x01(\x01R\x04best\x12\x1b\n" +
+	"\tbest_step\x18\x03 \x01(\x03R\bbestStep\x12(\n" +
+	"\x05marks\x18\x04 \x03(\v2\x12.berth.log.v1.MarkR\x05marks\"0\n" +
+	"\x04Mark\x12\x12\n" +
+	"\x04rung\x18\x01 \x01(\rR\x04rung\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value\"I\n" +
 	"\fNoteProgress\x129\n" +
 	"\battempts\x18\x01 \x03(\v2\x1d.berth.log.v1.AttemptProgressR\battempts\"q\n" +
 	"\x0fAttemptProgress\x12\x10\n" +
@@ -10969,7 +11339,7 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_log_v1_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 107)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 111)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(TaskChange)(0),             // 0: berth.log.v1.TaskChange
 	(*Entry)(nil),               // 1: berth.log.v1.Entry
@@ -11024,69 +11394,73 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*Config)(nil),              // 50: berth.log.v1.Config
 	(*Owner)(nil),               // 51: berth.log.v1.Owner
 	(*Spec)(nil),                // 52: berth.log.v1.Spec
-	(*Array)(nil),               // 53: berth.log.v1.Array
-	(*Where)(nil),               // 54: berth.log.v1.Where
-	(*Container)(nil),           // 55: berth.log.v1.Container
-	(*Mount)(nil),               // 56: berth.log.v1.Mount
-	(*Warning)(nil),             // 57: berth.log.v1.Warning
-	(*Dependency)(nil),          // 58: berth.log.v1.Dependency
-	(*Estimate)(nil),            // 59: berth.log.v1.Estimate
-	(*Reason)(nil),              // 60: berth.log.v1.Reason
-	(*Exit)(nil),                // 61: berth.log.v1.Exit
-	(*Usage)(nil),               // 62: berth.log.v1.Usage
-	(*Profile)(nil),             // 63: berth.log.v1.Profile
-	(*GPUShare)(nil),            // 64: berth.log.v1.GPUShare
-	(*Berth)(nil),               // 65: berth.log.v1.Berth
-	(*Job)(nil),                 // 66: berth.log.v1.Job
-	(*Hold)(nil),                // 67: berth.log.v1.Hold
-	(*CancelRequest)(nil),       // 68: berth.log.v1.CancelRequest
-	(*Attempt)(nil),             // 69: berth.log.v1.Attempt
-	(*Progress)(nil),            // 70: berth.log.v1.Progress
-	(*NoteProgress)(nil),        // 71: berth.log.v1.NoteProgress
-	(*AttemptProgress)(nil),     // 72: berth.log.v1.AttemptProgress
-	(*Gang)(nil),                // 73: berth.log.v1.Gang
-	(*Part)(nil),                // 74: berth.log.v1.Part
-	(*IdleMark)(nil),            // 75: berth.log.v1.IdleMark
-	(*IdleAttempt)(nil),         // 76: berth.log.v1.IdleAttempt
-	(*ResizeMark)(nil),          // 77: berth.log.v1.ResizeMark
-	(*ResizeAttempt)(nil),       // 78: berth.log.v1.ResizeAttempt
-	(*PreemptRequest)(nil),      // 79: berth.log.v1.PreemptRequest
-	(*GPU)(nil),                 // 80: berth.log.v1.GPU
-	(*GPUOrder)(nil),            // 81: berth.log.v1.GPUOrder
-	(*NodeEvent)(nil),           // 82: berth.log.v1.NodeEvent
-	(*Node)(nil),                // 83: berth.log.v1.Node
-	(*Reservation)(nil),         // 84: berth.log.v1.Reservation
-	(*Partition)(nil),           // 85: berth.log.v1.Partition
-	(*HostTerms)(nil),           // 86: berth.log.v1.HostTerms
-	(*AccessList)(nil),          // 87: berth.log.v1.AccessList
-	(*Queue)(nil),               // 88: berth.log.v1.Queue
-	(*Waiter)(nil),              // 89: berth.log.v1.Waiter
-	(*Request)(nil),             // 90: berth.log.v1.Request
-	(*Token)(nil),               // 91: berth.log.v1.Token
-	(*DeniedIdentity)(nil),      // 92: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),             // 93: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),       // 94: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),          // 95: berth.log.v1.WeightsPin
-	(*Interference)(nil),        // 96: berth.log.v1.Interference
-	(*Company)(nil),             // 97: berth.log.v1.Company
-	(*ImportRuns)(nil),          // 98: berth.log.v1.ImportRuns
-	(*Sample)(nil),              // 99: berth.log.v1.Sample
-	(*Standing)(nil),            // 100: berth.log.v1.Standing
-	(*Account)(nil),             // 101: berth.log.v1.Account
-	(*Member)(nil),              // 102: berth.log.v1.Member
-	(*QOS)(nil),                 // 103: berth.log.v1.QOS
-	(*Quota)(nil),               // 104: berth.log.v1.Quota
-	(*AccountPolicy)(nil),       // 105: berth.log.v1.AccountPolicy
-	(*GPUWeight)(nil),           // 106: berth.log.v1.GPUWeight
-	(*Spent)(nil),               // 107: berth.log.v1.Spent
-	(*AddWebhook)(nil),          // 108: berth.log.v1.AddWebhook
-	(*RemoveWebhook)(nil),       // 109: berth.log.v1.RemoveWebhook
-	(*SettleNotices)(nil),       // 110: berth.log.v1.SettleNotices
-	(*MarkAttempt)(nil),         // 111: berth.log.v1.MarkAttempt
-	(*Notice)(nil),              // 112: berth.log.v1.Notice
-	(*Webhook)(nil),             // 113: berth.log.v1.Webhook
-	(*DeadNotice)(nil),          // 114: berth.log.v1.DeadNotice
-	(*Telling)(nil),             // 115: berth.log.v1.Telling
+	(*Study)(nil),               // 53: berth.log.v1.Study
+	(*Axis)(nil),                // 54: berth.log.v1.Axis
+	(*Array)(nil),               // 55: berth.log.v1.Array
+	(*Where)(nil),               // 56: berth.log.v1.Where
+	(*Container)(nil),           // 57: berth.log.v1.Container
+	(*Mount)(nil),               // 58: berth.log.v1.Mount
+	(*Warning)(nil),             // 59: berth.log.v1.Warning
+	(*Dependency)(nil),          // 60: berth.log.v1.Dependency
+	(*Estimate)(nil),            // 61: berth.log.v1.Estimate
+	(*Reason)(nil),              // 62: berth.log.v1.Reason
+	(*Exit)(nil),                // 63: berth.log.v1.Exit
+	(*Usage)(nil),               // 64: berth.log.v1.Usage
+	(*Profile)(nil),             // 65: berth.log.v1.Profile
+	(*GPUShare)(nil),            // 66: berth.log.v1.GPUShare
+	(*Berth)(nil),               // 67: berth.log.v1.Berth
+	(*Job)(nil),                 // 68: berth.log.v1.Job
+	(*Hold)(nil),                // 69: berth.log.v1.Hold
+	(*CancelRequest)(nil),       // 70: berth.log.v1.CancelRequest
+	(*Attempt)(nil),             // 71: berth.log.v1.Attempt
+	(*Progress)(nil),            // 72: berth.log.v1.Progress
+	(*Seen)(nil),                // 73: berth.log.v1.Seen
+	(*Mark)(nil),                // 74: berth.log.v1.Mark
+	(*NoteProgress)(nil),        // 75: berth.log.v1.NoteProgress
+	(*AttemptProgress)(nil),     // 76: berth.log.v1.AttemptProgress
+	(*Gang)(nil),                // 77: berth.log.v1.Gang
+	(*Part)(nil),                // 78: berth.log.v1.Part
+	(*IdleMark)(nil),            // 79: berth.log.v1.IdleMark
+	(*IdleAttempt)(nil),         // 80: berth.log.v1.IdleAttempt
+	(*ResizeMark)(nil),          // 81: berth.log.v1.ResizeMark
+	(*ResizeAttempt)(nil),       // 82: berth.log.v1.ResizeAttempt
+	(*PreemptRequest)(nil),      // 83: berth.log.v1.PreemptRequest
+	(*GPU)(nil),                 // 84: berth.log.v1.GPU
+	(*GPUOrder)(nil),            // 85: berth.log.v1.GPUOrder
+	(*NodeEvent)(nil),           // 86: berth.log.v1.NodeEvent
+	(*Node)(nil),                // 87: berth.log.v1.Node
+	(*Reservation)(nil),         // 88: berth.log.v1.Reservation
+	(*Partition)(nil),           // 89: berth.log.v1.Partition
+	(*HostTerms)(nil),           // 90: berth.log.v1.HostTerms
+	(*AccessList)(nil),          // 91: berth.log.v1.AccessList
+	(*Queue)(nil),               // 92: berth.log.v1.Queue
+	(*Waiter)(nil),              // 93: berth.log.v1.Waiter
+	(*Request)(nil),             // 94: berth.log.v1.Request
+	(*Token)(nil),               // 95: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 96: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 97: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 98: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 99: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 100: berth.log.v1.Interference
+	(*Company)(nil),             // 101: berth.log.v1.Company
+	(*ImportRuns)(nil),          // 102: berth.log.v1.ImportRuns
+	(*Sample)(nil),              // 103: berth.log.v1.Sample
+	(*Standing)(nil),            // 104: berth.log.v1.Standing
+	(*Account)(nil),             // 105: berth.log.v1.Account
+	(*Member)(nil),              // 106: berth.log.v1.Member
+	(*QOS)(nil),                 // 107: berth.log.v1.QOS
+	(*Quota)(nil),               // 108: berth.log.v1.Quota
+	(*AccountPolicy)(nil),       // 109: berth.log.v1.AccountPolicy
+	(*GPUWeight)(nil),           // 110: berth.log.v1.GPUWeight
+	(*Spent)(nil),               // 111: berth.log.v1.Spent
+	(*AddWebhook)(nil),          // 112: berth.log.v1.AddWebhook
+	(*RemoveWebhook)(nil),       // 113: berth.log.v1.RemoveWebhook
+	(*SettleNotices)(nil),       // 114: berth.log.v1.SettleNotices
+	(*MarkAttempt)(nil),         // 115: berth.log.v1.MarkAttempt
+	(*Notice)(nil),              // 116: berth.log.v1.Notice
+	(*Webhook)(nil),             // 117: berth.log.v1.Webhook
+	(*DeadNotice)(nil),          // 118: berth.log.v1.DeadNotice
+	(*Telling)(nil),             // 119: berth.log.v1.Telling
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	2,   // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -11118,12 +11492,12 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	39,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
 	16,  // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
 	40,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
-	98,  // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
-	108, // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
-	109, // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
-	110, // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
-	111, // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
-	76,  // 34: berth.log.v1.Command.idle_attempt:type_name -> berth.log.v1.IdleAttempt
+	102, // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
+	112, // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
+	113, // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
+	114, // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
+	115, // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
+	80,  // 34: berth.log.v1.Command.idle_attempt:type_name -> berth.log.v1.IdleAttempt
 	32,  // 35: berth.log.v1.Command.set_reservation:type_name -> berth.log.v1.SetReservation
 	33,  // 36: berth.log.v1.Command.remove_reservation:type_name -> berth.log.v1.RemoveReservation
 	34,  // 37: berth.log.v1.Command.update_job:type_name -> berth.log.v1.UpdateJob
@@ -11131,119 +11505,123 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	17,  // 39: berth.log.v1.Command.set_sharing:type_name -> berth.log.v1.SetSharing
 	6,   // 40: berth.log.v1.Command.put_bulk:type_name -> berth.log.v1.PutBulk
 	3,   // 41: berth.log.v1.Command.estimate_jobs:type_name -> berth.log.v1.EstimateJobs
-	78,  // 42: berth.log.v1.Command.resize_attempt:type_name -> berth.log.v1.ResizeAttempt
-	71,  // 43: berth.log.v1.Command.note_progress:type_name -> berth.log.v1.NoteProgress
+	82,  // 42: berth.log.v1.Command.resize_attempt:type_name -> berth.log.v1.ResizeAttempt
+	75,  // 43: berth.log.v1.Command.note_progress:type_name -> berth.log.v1.NoteProgress
 	4,   // 44: berth.log.v1.EstimateJobs.groups:type_name -> berth.log.v1.EstimatedJobs
-	59,  // 45: berth.log.v1.EstimatedJobs.estimates:type_name -> berth.log.v1.Estimate
+	61,  // 45: berth.log.v1.EstimatedJobs.estimates:type_name -> berth.log.v1.Estimate
 	51,  // 46: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
 	7,   // 47: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
 	52,  // 48: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	59,  // 49: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	61,  // 49: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
 	10,  // 50: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
 	11,  // 51: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	65,  // 52: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	59,  // 53: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	65,  // 54: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
-	60,  // 55: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	61,  // 56: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	62,  // 57: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	83,  // 58: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	67,  // 52: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	61,  // 53: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	67,  // 54: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
+	62,  // 55: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	63,  // 56: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	64,  // 57: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	87,  // 58: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
 	18,  // 59: berth.log.v1.SetSharing.place:type_name -> berth.log.v1.SharingOff
-	91,  // 60: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	94,  // 61: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	85,  // 62: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
-	84,  // 63: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
+	95,  // 60: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	98,  // 61: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	89,  // 62: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
+	88,  // 63: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
 	52,  // 64: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
 	0,   // 65: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
-	100, // 66: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
+	104, // 66: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
 	50,  // 67: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
 	49,  // 68: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
 	50,  // 69: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	83,  // 70: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	66,  // 71: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	88,  // 72: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	90,  // 73: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	91,  // 74: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	92,  // 75: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	93,  // 76: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	99,  // 77: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	87,  // 70: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	68,  // 71: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	92,  // 72: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	94,  // 73: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	95,  // 74: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	96,  // 75: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	97,  // 76: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	103, // 77: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
 	48,  // 78: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	93,  // 79: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	95,  // 80: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	96,  // 81: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
-	85,  // 82: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
-	100, // 83: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
-	107, // 84: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
-	112, // 85: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
-	113, // 86: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
-	114, // 87: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
-	115, // 88: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
-	84,  // 89: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
+	97,  // 79: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	99,  // 80: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	100, // 81: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	89,  // 82: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
+	104, // 83: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
+	111, // 84: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
+	116, // 85: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
+	117, // 86: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
+	118, // 87: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
+	119, // 88: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
+	88,  // 89: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
 	47,  // 90: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
 	18,  // 91: berth.log.v1.Record.sharing_off:type_name -> berth.log.v1.SharingOff
 	45,  // 92: berth.log.v1.Record.bulk:type_name -> berth.log.v1.Bulk
 	46,  // 93: berth.log.v1.Record.upload:type_name -> berth.log.v1.Upload
 	52,  // 94: berth.log.v1.ArrayRecord.spec:type_name -> berth.log.v1.Spec
-	59,  // 95: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
-	58,  // 96: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
-	57,  // 97: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
-	55,  // 98: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
-	53,  // 99: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
-	86,  // 100: berth.log.v1.Spec.host:type_name -> berth.log.v1.HostTerms
-	54,  // 101: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
-	56,  // 102: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
-	63,  // 103: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
-	64,  // 104: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	51,  // 105: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	52,  // 106: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	60,  // 107: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	59,  // 108: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	68,  // 109: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	69,  // 110: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	67,  // 111: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
-	60,  // 112: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	65,  // 113: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	59,  // 114: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	61,  // 115: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	62,  // 116: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	79,  // 117: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
-	73,  // 118: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
-	75,  // 119: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
-	77,  // 120: berth.log.v1.Attempt.resize:type_name -> berth.log.v1.ResizeMark
-	70,  // 121: berth.log.v1.Attempt.progress:type_name -> berth.log.v1.Progress
-	72,  // 122: berth.log.v1.NoteProgress.attempts:type_name -> berth.log.v1.AttemptProgress
-	70,  // 123: berth.log.v1.AttemptProgress.progress:type_name -> berth.log.v1.Progress
-	65,  // 124: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
-	74,  // 125: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
-	60,  // 126: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
-	61,  // 127: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
-	60,  // 128: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
-	62,  // 129: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
-	64,  // 130: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
-	65,  // 131: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
-	64,  // 132: berth.log.v1.ResizeMark.was:type_name -> berth.log.v1.GPUShare
-	64,  // 133: berth.log.v1.ResizeAttempt.gpus:type_name -> berth.log.v1.GPUShare
-	80,  // 134: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	81,  // 135: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
-	82,  // 136: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
-	87,  // 137: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
-	86,  // 138: berth.log.v1.Partition.host:type_name -> berth.log.v1.HostTerms
-	89,  // 139: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	94,  // 140: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	99,  // 141: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
-	59,  // 142: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	97,  // 143: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	101, // 144: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
-	102, // 145: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
-	103, // 146: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
-	104, // 147: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
-	105, // 148: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
-	106, // 149: berth.log.v1.AccountPolicy.gpu_weights:type_name -> berth.log.v1.GPUWeight
-	150, // [150:150] is the sub-list for method output_type
-	150, // [150:150] is the sub-list for method input_type
-	150, // [150:150] is the sub-list for extension type_name
-	150, // [150:150] is the sub-list for extension extendee
-	0,   // [0:150] is the sub-list for field type_name
+	61,  // 95: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
+	60,  // 96: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
+	59,  // 97: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
+	57,  // 98: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
+	55,  // 99: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
+	90,  // 100: berth.log.v1.Spec.host:type_name -> berth.log.v1.HostTerms
+	56,  // 101: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
+	53,  // 102: berth.log.v1.Spec.study:type_name -> berth.log.v1.Study
+	54,  // 103: berth.log.v1.Study.space:type_name -> berth.log.v1.Axis
+	58,  // 104: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
+	65,  // 105: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
+	66,  // 106: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	51,  // 107: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	52,  // 108: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	62,  // 109: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	61,  // 110: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	70,  // 111: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	71,  // 112: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	69,  // 113: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
+	62,  // 114: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	67,  // 115: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	61,  // 116: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	63,  // 117: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	64,  // 118: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	83,  // 119: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
+	77,  // 120: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
+	79,  // 121: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
+	81,  // 122: berth.log.v1.Attempt.resize:type_name -> berth.log.v1.ResizeMark
+	72,  // 123: berth.log.v1.Attempt.progress:type_name -> berth.log.v1.Progress
+	73,  // 124: berth.log.v1.Progress.seen:type_name -> berth.log.v1.Seen
+	74,  // 125: berth.log.v1.Seen.marks:type_name -> berth.log.v1.Mark
+	76,  // 126: berth.log.v1.NoteProgress.attempts:type_name -> berth.log.v1.AttemptProgress
+	72,  // 127: berth.log.v1.AttemptProgress.progress:type_name -> berth.log.v1.Progress
+	67,  // 128: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
+	78,  // 129: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
+	62,  // 130: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
+	63,  // 131: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
+	62,  // 132: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
+	64,  // 133: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
+	66,  // 134: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
+	67,  // 135: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
+	66,  // 136: berth.log.v1.ResizeMark.was:type_name -> berth.log.v1.GPUShare
+	66,  // 137: berth.log.v1.ResizeAttempt.gpus:type_name -> berth.log.v1.GPUShare
+	84,  // 138: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	85,  // 139: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
+	86,  // 140: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
+	91,  // 141: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
+	90,  // 142: berth.log.v1.Partition.host:type_name -> berth.log.v1.HostTerms
+	93,  // 143: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	98,  // 144: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	103, // 145: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
+	61,  // 146: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	101, // 147: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	105, // 148: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
+	106, // 149: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
+	107, // 150: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
+	108, // 151: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
+	109, // 152: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
+	110, // 153: berth.log.v1.AccountPolicy.gpu_weights:type_name -> berth.log.v1.GPUWeight
+	154, // [154:154] is the sub-list for method output_type
+	154, // [154:154] is the sub-list for method input_type
+	154, // [154:154] is the sub-list for extension type_name
+	154, // [154:154] is the sub-list for extension extendee
+	0,   // [0:154] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -11325,8 +11703,8 @@ func file_berth_log_v1_log_proto_init() {
 		(*Record_Bulk)(nil),
 		(*Record_Upload)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[65].OneofWrappers = []any{}
-	file_berth_log_v1_log_proto_msgTypes[99].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[67].OneofWrappers = []any{}
+	file_berth_log_v1_log_proto_msgTypes[103].OneofWrappers = []any{
 		(*Standing_Account)(nil),
 		(*Standing_Member)(nil),
 		(*Standing_Qos)(nil),
@@ -11339,7 +11717,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   107,
+			NumMessages:   111,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

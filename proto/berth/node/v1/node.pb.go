@@ -1600,8 +1600,10 @@ type Steps struct {
 	Step  int64                  `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"`
 	Total int64                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	// How long a step took lately, and how long ago it was at this one.
-	StepUs        int64 `protobuf:"varint,3,opt,name=step_us,json=stepUs,proto3" json:"step_us,omitempty"`
-	AgoMs         int64 `protobuf:"varint,4,opt,name=ago_ms,json=agoMs,proto3" json:"ago_ms,omitempty"`
+	StepUs int64 `protobuf:"varint,3,opt,name=step_us,json=stepUs,proto3" json:"step_us,omitempty"`
+	AgoMs  int64 `protobuf:"varint,4,opt,name=ago_ms,json=agoMs,proto3" json:"ago_ms,omitempty"`
+	// What it said last of the metric that its assignment names.
+	Metric        *float64 `protobuf:"fixed64,5,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1660,6 +1662,13 @@ func (x *Steps) GetStepUs() int64 {
 func (x *Steps) GetAgoMs() int64 {
 	if x != nil {
 		return x.AgoMs
+	}
+	return 0
+}
+
+func (x *Steps) GetMetric() float64 {
+	if x != nil && x.Metric != nil {
+		return *x.Metric
 	}
 	return 0
 }
@@ -2138,7 +2147,9 @@ type Assignment struct {
 	// What the job shows to be believed; empty for one that nobody asks for it.
 	Credential string `protobuf:"bytes,44,opt,name=credential,proto3" json:"credential,omitempty"`
 	// Nobody asked for the cores: they are a weight, and never a cap.
-	WeighCores    bool `protobuf:"varint,45,opt,name=weigh_cores,json=weighCores,proto3" json:"weigh_cores,omitempty"`
+	WeighCores bool `protobuf:"varint,45,opt,name=weigh_cores,json=weighCores,proto3" json:"weigh_cores,omitempty"`
+	// The key in its progress whose values are to be told, "" for none.
+	Metric        string `protobuf:"bytes,62,opt,name=metric,proto3" json:"metric,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2409,6 +2420,13 @@ func (x *Assignment) GetWeighCores() bool {
 		return x.WeighCores
 	}
 	return false
+}
+
+func (x *Assignment) GetMetric() string {
+	if x != nil {
+		return x.Metric
+	}
+	return ""
 }
 
 // KeptRequest is what an agent remembers of a request that it must not do twice.
@@ -3759,12 +3777,14 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\bknown_ms\x18\x04 \x01(\x03R\aknownMs\x12\x19\n" +
 	"\bpeak_mib\x18\x05 \x01(\x03R\apeakMib\x12*\n" +
 	"\x05steps\x18\n" +
-	" \x01(\v2\x14.berth.node.v1.StepsR\x05steps\"a\n" +
+	" \x01(\v2\x14.berth.node.v1.StepsR\x05steps\"\x89\x01\n" +
 	"\x05Steps\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x17\n" +
 	"\astep_us\x18\x03 \x01(\x03R\x06stepUs\x12\x15\n" +
-	"\x06ago_ms\x18\x04 \x01(\x03R\x05agoMs\"\xfc\x01\n" +
+	"\x06ago_ms\x18\x04 \x01(\x03R\x05agoMs\x12\x1b\n" +
+	"\x06metric\x18\x05 \x01(\x01H\x00R\x06metric\x88\x01\x01B\t\n" +
+	"\a_metric\"\xfc\x01\n" +
 	"\bGPUUsage\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x19\n" +
 	"\bused_mib\x18\x02 \x01(\x03R\ausedMib\x12\x1d\n" +
@@ -3797,7 +3817,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"AttemptRef\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xf9\b\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\"\x91\t\n" +
 	"\n" +
 	"Assignment\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
@@ -3838,7 +3858,8 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"credential\x18, \x01(\tR\n" +
 	"credential\x12\x1f\n" +
 	"\vweigh_cores\x18- \x01(\bR\n" +
-	"weighCores\"\xce\x01\n" +
+	"weighCores\x12\x16\n" +
+	"\x06metric\x18> \x01(\tR\x06metric\"\xce\x01\n" +
 	"\vKeptRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x12\n" +
@@ -4105,6 +4126,7 @@ func file_berth_node_v1_node_proto_init() {
 		(*SessionResponse_LeaseGranted)(nil),
 		(*SessionResponse_Visit)(nil),
 	}
+	file_berth_node_v1_node_proto_msgTypes[13].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

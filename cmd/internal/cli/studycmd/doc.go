@@ -1,0 +1,2 @@
+// Package studycmd is searches over parameters: berth study.
+package studycmd

@@ -1,0 +1,123 @@
+package lead
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/study"
+	"github.com/berth-scheduler/berth/coordinator/wait"
+	"github.com/berth-scheduler/berth/fsm"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// trialsEvery is how often the trials of studies are looked at.
+const trialsEvery = 2 * time.Second
+
+// trials writes down how good trials are when they come to a rung of their study, and ends
+// those that its rule or its budget lets not go on, until ctx ends. All that it judges by
+// is in the state, so that a new leader judges alike.
+func (l *Leader) trials(ctx context.Context) error {
+	marks := map[cluster.JobID]int{} // of studies when they were judged last
+	for wait.Sleep(ctx, trialsEvery) {
+		running, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobRunning}, Keep: func(j *cluster.Job) bool {
+			return j.Spec.Study != nil && j.InArray() && j.Live() != nil
+		}})
+		l.noteTrials(ctx, running)
+		there := map[cluster.JobID]int{}
+		for _, j := range running {
+			id := j.ArrayJobID
+			if _, done := there[id]; done {
+				continue
+			}
+			all, _ := l.fsm.Jobs(fsm.Query{After: id - 1, Limit: j.Spec.Array.Tasks.Len(), Keep: func(j *cluster.Job) bool { return j.ArrayJobID == id }})
+			n := 0
+			for _, t := range all {
+				if s := t.Seen(); s != nil {
+					n += len(s.Marks)
+				}
+			}
+			if was, known := marks[id]; !known || was != n {
+				l.judge(ctx, j.Spec.Study, all)
+			}
+			there[id] = n
+			if b := j.Spec.Study.Budget; b > 0 {
+				l.holdToBudget(ctx, b, all)
+			}
+		}
+		marks = there
+	}
+	return ctx.Err()
+}
+
+// noteTrials writes down what running trials said that have come to a rung.
+func (l *Leader) noteTrials(ctx context.Context, running []*cluster.Job) {
+	var news []*logv1.AttemptProgress
+	for _, j := range running {
+		a := j.Live()
+		id := cluster.AttemptID{Job: j.ID, No: a.No}
+		u, _ := l.useOf(id, a)
+		if u.Progress == nil || u.Progress.Seen == nil {
+			continue
+		}
+		var was *study.Seen
+		if a.Progress != nil {
+			was = a.Progress.Seen
+		}
+		if j.Spec.Study.News(j.ArrayTaskID, was, u.Progress.Step) {
+			news = append(news, conv.NoteProgress(id, u.Progress))
+		}
+	}
+	l.writeDown(ctx, news)
+}
+
+// judge ends the running trials of a study that its rule does not let go on.
+func (l *Leader) judge(ctx context.Context, s *study.Study, all []*cluster.Job) {
+	var trials []study.Trial
+	for _, j := range all {
+		if seen := j.Seen(); seen != nil {
+			trials = append(trials, study.Trial{No: j.ArrayTaskID, Seen: seen})
+		}
+	}
+	for _, j := range all {
+		a := j.Live()
+		if a == nil || a.Started == 0 || a.Progress == nil {
+			continue
+		}
+		if why := s.Verdict(study.Trial{No: j.ArrayTaskID, Seen: a.Progress.Seen}, trials); why != "" {
+			l.endTrial(ctx, j, why)
+		}
+	}
+}
+
+// holdToBudget ends all trials of a study that has used its budget.
+func (l *Leader) holdToBudget(ctx context.Context, budget time.Duration, all []*cluster.Job) {
+	used, now := time.Duration(0), cluster.TimeOf(l.clock())
+	for _, j := range all {
+		used += j.GPUTime(now)
+	}
+	if used < budget {
+		return
+	}
+	for _, j := range all {
+		if !j.State.Terminal() {
+			l.endTrial(ctx, j, fmt.Sprintf("the trials have used the %.6g GPU-hours that their study may", budget.Hours()))
+		}
+	}
+}
+
+// endTrial ends a trial, or all that its job folds.
+func (l *Leader) endTrial(ctx context.Context, j *cluster.Job, why string) {
+	if j.Cancel != nil {
+		return
+	}
+	_, err := l.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_CancelJob{CancelJob: &logv1.CancelJob{Job: uint64(j.ID), Admin: true, Why: why}}})
+	switch {
+	case err != nil && ctx.Err() == nil:
+		l.log.WarnContext(ctx, "cannot end a trial", "job", j.ID.String(), "err", err)
+	case err == nil:
+		l.log.InfoContext(ctx, "trial ends early", "job", j.ID.String(), "reason", why)
+	}
+}
