@@ -120,6 +120,8 @@ func one(fd protoreflect.FieldDescriptor) protoreflect.Value {
 		return protoreflect.ValueOfUint32(1)
 	case protoreflect.Uint64Kind:
 		return protoreflect.ValueOfUint64(1)
+	case protoreflect.DoubleKind:
+		return protoreflect.ValueOfFloat64(1)
 	case protoreflect.Int32Kind, protoreflect.Sint32Kind:
 		return protoreflect.ValueOfInt32(1)
 	}

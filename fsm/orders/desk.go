@@ -6,7 +6,6 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm/command"
 	"github.com/berth-scheduler/berth/fsm/jobs"
-	"github.com/berth-scheduler/berth/fsm/notices"
 	"github.com/berth-scheduler/berth/fsm/table"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
@@ -47,11 +46,14 @@ func (d *Desk) Apply(cmd *logv1.Command) command.Result {
 
 // cancel ends a waiting job at once, and asks the agent to end a live one.
 func (d *Desk) cancel(c *logv1.CancelJob) command.Result {
+	if len(c.Why) > maxWhy {
+		return command.Refuse(cluster.CodeInvalid, "cancel of job %d: a reason of %d bytes, at most %d are kept", c.Job, len(c.Why), maxWhy)
+	}
 	old := d.roll.Job(cluster.JobID(c.Job))
 	if old != nil && !old.State.Terminal() {
 		old = d.roll.Own(old.ID)
 	}
-	return command.Result{Cancel: d.cancelJob(old, cluster.CancelRequest{By: cluster.UID(c.By), Admin: c.Admin, Why: notices.Clip(c.Why, maxWhy)})}
+	return command.Result{Cancel: d.cancelJob(old, cluster.CancelRequest{By: cluster.UID(c.By), Admin: c.Admin, Why: c.Why})}
 }
 
 // maxWhy bounds the reason of a cancel, in bytes.

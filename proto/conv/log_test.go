@@ -64,6 +64,8 @@ func (f filler) fill(v reflect.Value) {
 		v.SetString(rapid.StringMatching(`[a-zA-Zäé0-9=/%]{1,12}`).Draw(f.t, "text"))
 	case reflect.Bool:
 		v.SetBool(true)
+	case reflect.Float64:
+		v.SetFloat(rapid.Float64Range(1e-9, 1e9).Draw(f.t, "float"))
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		v.SetInt(rapid.Int64Range(1, apiconv.MaxStored).Draw(f.t, "int"))
 	case reflect.Uint8:

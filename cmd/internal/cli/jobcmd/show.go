@@ -183,6 +183,7 @@ func showJob(e *console.Env, j *apiv1.Job, cards client.Cards) {
 		"Ended", console.When(e, j.GetEnded()),
 		"Run time", runTime(e, j),
 		"Progress", view.ProgressText(j, e.Now()),
+		"Trial", view.TrialText(j),
 		"Right now", cards.Now(j),
 		"Predicted", predictedText(j.GetPredicted()),
 		"Measured", measuredText(j.GetMeasured()),

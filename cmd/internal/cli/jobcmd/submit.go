@@ -95,12 +95,7 @@ func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitO
 	if w := jobspec.SecretsWarning(o.Spec.Env, o.Spec.Command); w != "" {
 		e.Warnf("warning: %s", console.Escape(w))
 	}
-	find := client.GPUType
-	if o.Slurm.Typed && o.Spec.GPUType == o.Slurm.Asked.GPUType {
-		find = client.SlurmType
-	}
-	var err error
-	if o.Spec.GPUType, err = find(ctx, c, o.Spec.GPUType); err != nil {
+	if err := o.findType(ctx, c); err != nil {
 		return err
 	}
 	if a := o.Slurm.Asked; a != nil && a.Test {
@@ -116,7 +111,7 @@ func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitO
 	}
 	said := outputFolders(e, &o.Spec)
 	var resp *apiv1.SubmitJobsResponse
-	err = c.Jobs(ctx, client.Changes, func(ctx context.Context, s client.JobService) (err error) {
+	err := c.Jobs(ctx, client.Changes, func(ctx context.Context, s client.JobService) (err error) {
 		resp, err = s.SubmitJobs(ctx, req)
 		return err
 	})
@@ -138,6 +133,16 @@ func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitO
 		return w.run(ctx, 0)
 	}
 	return nil
+}
+
+// findType makes a type of GPU of what was typed.
+func (o *SubmitOptions) findType(ctx context.Context, c *client.Client) (err error) {
+	find := client.GPUType
+	if o.Slurm.Typed && o.Spec.GPUType == o.Slurm.Asked.GPUType {
+		find = client.SlurmType
+	}
+	o.Spec.GPUType, err = find(ctx, c, o.Spec.GPUType)
+	return err
 }
 
 // say tells of a submit's surroundings, unless its owner wants to hear nothing.

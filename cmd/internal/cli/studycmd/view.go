@@ -257,14 +257,15 @@ func paramText(params []study.Param) string {
 	return strings.Join(parts, " ")
 }
 
-// plot draws the best that was known by when trials ended.
+// plot draws the best that was known by when trials ended, those that run by now.
 func (s *shown) plot(e *console.Env) {
 	const parts = 1000
-	ended := slices.DeleteFunc(slices.Clone(s.Trials), func(t *trial) bool { return t.Best == nil || t.ended == 0 })
+	when := func(t *trial) int64 { return cmp.Or(t.ended, e.Now().Unix()) }
+	ended := slices.DeleteFunc(slices.Clone(s.Trials), func(t *trial) bool { return t.Best == nil })
 	if len(ended) < 3 {
 		return
 	}
-	slices.SortStableFunc(ended, func(a, b *trial) int { return cmp.Compare(a.ended, b.ended) })
+	slices.SortStableFunc(ended, func(a, b *trial) int { return cmp.Compare(when(a), when(b)) })
 	var at []int64
 	var bests []float64
 	for i, t := range ended {
@@ -272,7 +273,7 @@ func (s *shown) plot(e *console.Env) {
 		if i > 0 && !better(s.spec.Maximize, b, bests[i-1]) {
 			b = bests[i-1]
 		}
-		at, bests = append(at, t.ended), append(bests, b)
+		at, bests = append(at, when(t)), append(bests, b)
 	}
 	low, high := slices.Min(bests), slices.Max(bests)
 	if low == high {

@@ -56,6 +56,8 @@ type JobView struct {
 	Revision     uint64        `json:"revision"`
 
 	arrayFields
+	// Trial is only there of a trial of a study.
+	Trial *trialView `json:"trial,omitempty"`
 }
 
 // arrayFields are those of tasks of arrays; null of other jobs.
@@ -261,7 +263,8 @@ func Job(j *apiv1.Job) JobView {
 		EstimatedStart: Stamp(j.GetEstimatedStart()), Queue: j.GetQueue(), QueuePosition: j.GetQueuePosition(),
 		CancelRequested: j.GetCancelRequested(), Neighbours: list(j.GetNeighbours()),
 		PredictedSlowdown: j.GetPredictedSlowdown(), SlackSeconds: slackSeconds(j),
-		Spec: viewSpec(j.GetSpec()), Attempts: []attemptView{}, Revision: j.GetRevision(),
+		Trial: viewTrial(j),
+		Spec:  viewSpec(j.GetSpec()), Attempts: []attemptView{}, Revision: j.GetRevision(),
 		arrayFields: viewArray(j),
 	}
 	for _, a := range j.GetAttempts() {
