@@ -202,3 +202,34 @@ func FuzzLast(f *testing.F) {
 		}
 	})
 }
+
+// TestTheMetricIsTold: of the lines that say a step the last value of the metric counts,
+// also when a later line has none, and what is no number counts for nothing.
+func TestTheMetricIsTold(t *testing.T) {
+	s := begin(t)
+	for _, say := range []struct {
+		text string
+		want any
+	}{
+		{"{\"step\": 1}\n", nil},
+		{"{\"step\": 2, \"loss\": \"low\"}\n{\"loss\": 3}\n{\"step\": 2, \"loss\": null}\n", nil},
+		{"{\"step\": 3, \"loss\": 0.5}\n{\"step\": 4, \"acc\": 1}\n", 0.5},
+		{"{\"step\": 5}\n", 0.5},
+		{"{\"step\": 6, \"loss\": -2e3}\n{\"step\": 7, \"loss\": 1e999}\n", -2000.0},
+	} {
+		s.now = s.now.Add(time.Second)
+		s.write(say.text)
+		var got any
+		if m := s.feed.Steps(id).Metric; m != nil {
+			got = *m
+		}
+		if got != say.want {
+			t.Errorf("%s: %v, want %v", say.text, got, say.want)
+		}
+	}
+	other := cluster.AttemptID{Job: 8, No: 1}
+	s.feed.Begin(other, s.path, "")
+	if got := s.feed.Steps(other); got == nil || got.Metric != nil {
+		t.Errorf("where no metric was asked for: %v", got)
+	}
+}
