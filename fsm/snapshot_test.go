@@ -351,6 +351,10 @@ func TestGolden(t *testing.T) {
 		partitionCmd(&cluster.Partition{Name: "b", Nodes: hosts(t, "n1"), Host: cluster.HostTerms{MemPerGPUMiB: 16_000, CPUPerGPUMilli: 4000, LeastMemMiB: 1024, LeastCPUMilli: 500}, Resize: cluster.ResizeEager, MaxGPUs: 8, Preempt: cluster.PreemptOff}, 0), submitCmd(9, "request-9", 1000, &cluster.Spec{Name: "f", NoResize: true}), resizeCmd(1, share1("n1-g0", 100, 200)),
 		submitCmd(10, "request-10", 1000, &cluster.Spec{Name: "g", GPUs: 1, GPURange: cluster.GPURange{Min: 1, Max: 4}}),
 		submitCmd(11, "request-11", 1000, &cluster.Spec{Name: "h", GPUs: 1, GPURange: cluster.GPURange{Min: 1, Max: 4}, BatchScaling: cluster.BatchSqrt, Retry: cluster.Retry{Times: 3, On: "75,NODE_FAIL"}}),
+		&logv1.Command{Kind: &logv1.Command_SubmitJob{SubmitJob: &logv1.SubmitJob{FirstJob: 12, RequestId: "request-12", BodyHash: make([]byte, 32), Owner: &logv1.Owner{Uid: 1000}, Jobs: []*logv1.NewJob{{Spec: &logv1.Spec{
+			Name: "i", Array: &logv1.Array{Runs: []uint32{0, 2, 1}}, Study: &logv1.Study{Metric: "loss", Maximize: true, Rule: "median", First: 10, Eta: 3, Grid: true, Seed: 5, BudgetUs: 60e6, Space: []*logv1.Axis{{Name: "n", Kind: "int", Low: 1, High: 3}, {Name: "w", Kind: "values", Values: []string{"1"}}}},
+		}}}}}},
+		says(1, 1, 12, 0.5), &logv1.Command{Kind: &logv1.Command_CancelJob{CancelJob: &logv1.CancelJob{Job: 12, Admin: true, Why: "worse than others"}}},
 	)
 	for name, got := range map[string][]byte{"entry.v15.hex": entry, "snapshot.v15.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)
