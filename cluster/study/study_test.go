@@ -99,17 +99,20 @@ func TestValuesAreInTheirSpace(t *testing.T) {
 			}
 		}
 	})
-	s, seen, low, layers := sweep(), map[string]bool{}, 0, map[string]int{}
+	s, seen, low, both, layers := sweep(), map[string]bool{}, 0, 0, map[string]int{}
 	for n := range uint32(1000) {
 		ps := s.Params(n)
 		seen[ps[0].Value+ps[1].Value] = true
 		layers[ps[2].Value]++
 		if v, _ := strconv.ParseFloat(ps[0].Value, 64); v < 1e-3 {
 			low++
+			if v, _ := strconv.ParseFloat(ps[1].Value, 64); v < -0.25 {
+				both++
+			}
 		}
 	}
-	if len(seen) < 999 || low < 450 || low > 550 || len(layers) != 8 || layers["1"] < 90 || layers["8"] < 90 {
-		t.Errorf("of 1000 trials %d differ, %d have lr below the middle of its logarithm, and layers are %v", len(seen), low, layers)
+	if len(seen) < 999 || low < 450 || low > 550 || both < 200 || both > 300 || len(layers) != 8 || layers["1"] < 90 || layers["8"] < 90 {
+		t.Errorf("of 1000 trials %d differ, %d have lr below the middle of its logarithm, %d also drop below its own, and layers are %v", len(seen), low, both, layers)
 	}
 	other := sweep()
 	if other.Seed = 8; slices.Equal(s.Params(0), other.Params(0)) {

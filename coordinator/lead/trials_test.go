@@ -73,12 +73,18 @@ func TestTrialsEndEarly(t *testing.T) {
 		if keys := slices.Sorted(maps.Keys(got)); !slices.Equal(keys, []uint64{2, 3}) || got[2] != "loss 3 at step 10 is number 3 of 3 trials there, and the best 1 go on" {
 			t.Fatalf("ended: %v", got)
 		}
+		l.hear(4, 14, 0.5) // now it is the best, and the others are judged again
+		time.Sleep(time.Minute)
+		again := l.ended()
+		if !strings.Contains(again[1], "number 2 of 4") || len(again) != 3 || again[2] != got[2] || again[3] != got[3] {
+			t.Errorf("after a fourth: %v", again)
+		}
 		notes := 0
 		for _, c := range l.since(0, func(c *logv1.Command) bool { return c.GetNoteProgress() != nil }) {
 			notes += len(c.cmd.GetNoteProgress().Attempts)
 		}
-		if notes != 3 {
-			t.Errorf("%d notes of three trials at one rung", notes)
+		if notes != 4 {
+			t.Errorf("%d notes of four trials at one rung", notes)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
