@@ -17,24 +17,26 @@ import time
 _EVERY = 1.0  # seconds between two lines; the last step is always told
 _LARGE = 1 << 18  # bytes from which on the file is begun anew
 _last = 0.0
+_more = {}  # numbers that no line has said yet
 
 
 def report(step, total=None, **more):
-    """Says that the job has taken `step` of `total` steps; more are numbers such as a loss."""
+    """Says that the job has taken `step` of `total` steps; more are numbers such as a loss.
+
+    Of what is said more often than once a second the last is written, with all numbers
+    since the line before."""
     global _last
     path = os.environ.get("BERTH_PROGRESS")
     now = time.monotonic()
     done = total is not None and step >= total
+    note(more)
     if not path or _rank() != 0 or (now - _last < _EVERY and _last and not done):
         return
     _last = now
-    line = {"step": int(step)}
+    line = dict(_more, step=int(step))
     if total is not None:
         line["total"] = int(total)
-    for name, value in more.items():
-        value = float(value)
-        if math.isfinite(value):  # JSON knows no other numbers
-            line[name] = value
+    _more.clear()
     try:
         with open(path, "a") as f:
             if f.tell() > _LARGE:
@@ -42,6 +44,17 @@ def report(step, total=None, **more):
             f.write(json.dumps(line) + "\n")
     except OSError:
         pass
+
+
+def note(numbers):
+    """Keeps numbers by name for the next line that is written; what is no number is left out."""
+    for name, value in numbers.items():
+        try:
+            value = float(value)
+        except (TypeError, ValueError):
+            continue
+        if math.isfinite(value):  # JSON knows no other numbers
+            _more[name] = value
 
 
 def _rank():
@@ -59,6 +72,9 @@ def transformers_callback():
         def on_step_end(self, args, state, control, **kwargs):
             report(state.global_step, state.max_steps)
 
+        def on_log(self, args, state, control, logs=None, **kwargs):
+            note(logs or {})
+
     return Progress()
 
 
@@ -73,5 +89,8 @@ def lightning_callback():
         def on_train_batch_end(self, trainer, *args, **kwargs):
             total = trainer.estimated_stepping_batches
             report(trainer.global_step, total if math.isfinite(total) else None)
+
+        def on_validation_end(self, trainer, *args, **kwargs):
+            note(trainer.callback_metrics)
 
     return Progress()
