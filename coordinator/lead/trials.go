@@ -14,7 +14,7 @@ import (
 )
 
 // trialsEvery is how often the trials of studies are looked at.
-const trialsEvery = 2 * time.Second
+const trialsEvery = time.Second
 
 // trials writes down how good trials are when they come to a rung of their study, and ends
 // those that its rule or its budget lets not go on, until ctx ends. All that it judges by

@@ -152,6 +152,7 @@ func TestHostileText(t *testing.T) {
 	const name = `<img src=x onerror="window.hit=1"><svg onload=window.hit=1>`
 	bad := spec(name)
 	bad.Command = append(bad.Command, []byte("\x1b]0;owned\a\xff<b>"))
+	bad.Array, bad.Study = "0", &apiv1.Study{Space: []*apiv1.Axis{{Name: "w", Kind: "values", Values: []string{"<img src=y onerror=window.hit=1>"}}}}
 	id := submit(t, c.Dial(0, "gate", "g"), alice, bad)[0]
 	asg := <-a.Assigned
 	a.Report(asg, nodev1.AttemptState_ATTEMPT_STATE_RUNNING, 0)
@@ -164,6 +165,7 @@ func TestHostileText(t *testing.T) {
 			t.Errorf("%s reads a name as HTML", page)
 		}
 	}
+	b.says("w=<img src=y onerror=window.hit=1>")
 	v := <-a.Visits
 	end := a.Answer(t.Context(), v.Id)
 	send := func(at int64, data string) {

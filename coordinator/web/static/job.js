@@ -40,6 +40,12 @@ function path(j, pattern) {
   return pattern.replace(/%(%|[jJAaxu])/g, (all, c) => (c === '%' ? '%' : as[c] ?? all));
 }
 
+// trial is the values of a trial of a study, and how good it is.
+function trial(j) {
+  const t = j.trial, best = t?.best === undefined ? '' : `${t.metric} ${Number(t.last).toPrecision(5)}, the best ${Number(t.best).toPrecision(5)} at step ${t.bestStep || 0}`;
+  return clean([(t?.params ?? []).join(' '), best].filter(Boolean).join('; '));
+}
+
 // progress is how far a job said that it is, as berth show has it.
 function progress(j) {
   const p = (j.attempts ?? []).at(-1)?.progress, total = Number(p?.total || 0), step = Number(p?.step || 0), left = (time(p?.ends) - Date.now()) / 1000;
@@ -56,7 +62,7 @@ function what(j) {
     'Exit', exit, 'Node', clean(j.nodeList || j.node), 'Cards', (j.gpus ?? []).map(share).join(', '), 'Partition', clean(j.partition), 'Account', clean(j.account),
     'Beside', (j.neighbours ?? []).length ? j.neighbours.map((id) => [jobLink(id), ' ']) : '', 'Slowed down', j.predictedSlowdown ? `${j.predictedSlowdown.toFixed(2)} times by those beside it, as predicted` : '',
     'Submitted', when(time(j.submitted)), 'Expected start', when(time(j.estimatedStart)), 'Started', when(time(j.started)), 'Ended', when(time(j.ended)),
-    'Ran', j.started && !waits(j.state) ? span(((time(j.ended) || Date.now()) - time(j.started)) / 1000) : '', 'Progress', progress(j), 'Waits for', clean(j.dependency),
+    'Ran', j.started && !waits(j.state) ? span(((time(j.ended) || Date.now()) - time(j.started)) / 1000) : '', 'Progress', progress(j), 'Trial', trial(j), 'Waits for', clean(j.dependency),
     'Predicted', p && `${mib(p.gpuMemMib)} of a card, ${milli(p.gpuUtilMilli)} busy, ${p.seconds ? span(p.seconds) : 'time unknown'} on ${clean(p.gpuType)}; confidence ${pct(p.confidence || 0)}, from ${clean(p.source)}`,
     'Asked for', asked.filter(Boolean).join(', '), 'Command', (s.command ?? []).map((c) => clean(quote(raw(c)))).join(' '), 'Image', clean(s.image), 'Directory', s.dir && text(s.dir), 'Output', s.stdout && path(j, text(s.stdout)), 'Comment', clean(s.comment));
 }

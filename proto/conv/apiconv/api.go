@@ -208,7 +208,7 @@ func JobToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
 		m.NodeList = hostnames.Fold(a.NodeIDs())
 		m.ExitCode, m.Signal = exitToAPI(a.Exit)
 	}
-	if m.Trial = trialToAPI(j, d.Now); d.Redact {
+	if m.Trial = trialToAPI(j, d.Now, d.Brief); d.Redact {
 		m.ReasonDetail, m.Trial = "", nil
 	}
 	if d.Brief {

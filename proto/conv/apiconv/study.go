@@ -44,7 +44,7 @@ func studyFromAPI(m *apiv1.Study) *study.Study {
 }
 
 // trialToAPI is how far a trial of a study has come; nil for other jobs.
-func trialToAPI(j *cluster.Job, now cluster.Time) *apiv1.Trial {
+func trialToAPI(j *cluster.Job, now cluster.Time, brief bool) *apiv1.Trial {
 	if j.Spec == nil || j.Spec.Study == nil || !j.InArray() {
 		return nil
 	}
@@ -55,6 +55,11 @@ func trialToAPI(j *cluster.Job, now cluster.Time) *apiv1.Trial {
 	}
 	if seen := j.Seen(); seen != nil {
 		m.Last, m.Best, m.BestStep, m.Rungs = &seen.Last, &seen.Best, seen.BestStep, uint32(len(seen.Marks))
+	}
+	if !brief && j.Count() == 1 {
+		for _, p := range s.Params(j.ArrayTaskID) {
+			m.Params = append(m.Params, p.Name+"="+p.Value)
+		}
 	}
 	return m
 }

@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/berth-scheduler/berth/cluster/study"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // trialView is the JSON of a trial of a study. Last and Best are null while it said
@@ -25,31 +23,19 @@ func viewTrial(j *apiv1.Job) *trialView {
 		return nil
 	}
 	v := &trialView{Metric: t.GetMetric(), Last: t.Last, Best: t.Best, BestStep: t.GetBestStep()}
-	for _, p := range paramsOf(j) {
+	for _, p := range t.GetParams() {
 		if v.Params == nil {
 			v.Params = map[string]string{}
 		}
-		v.Params[p.Name] = p.Value
+		name, value, _ := strings.Cut(p, "=")
+		v.Params[name] = value
 	}
 	return v
 }
 
-// paramsOf are the values of a trial, none where its spec is not there or is no study.
-func paramsOf(j *apiv1.Job) []study.Param {
-	s := apiconv.StudyFromAPI(j.GetSpec().GetStudy())
-	if s == nil || s.Check() != nil || j.GetArrayCount() > 1 {
-		return nil
-	}
-	return s.Params(j.GetArrayTaskId())
-}
-
 // TrialText is the values of a trial and how good it is, "" of other jobs.
 func TrialText(j *apiv1.Job) string {
-	var parts []string
-	for _, p := range paramsOf(j) {
-		parts = append(parts, p.Name+"="+p.Value)
-	}
-	text := strings.Join(parts, " ")
+	text := strings.Join(j.GetTrial().GetParams(), " ")
 	if t := j.GetTrial(); t != nil && t.Best != nil {
 		text += fmt.Sprintf("; %s %.5g, the best %.5g at step %s", t.GetMetric(), t.GetLast(), t.GetBest(), grouped(t.GetBestStep()))
 	}

@@ -543,9 +543,11 @@ type Trial struct {
 	BestStep int64    `protobuf:"varint,5,opt,name=best_step,json=bestStep,proto3" json:"best_step,omitempty"`
 	// How far it is, how many rungs it has come to, and for how long it has run on how
 	// many GPUs in all, in seconds of one.
-	Step          int64   `protobuf:"varint,6,opt,name=step,proto3" json:"step,omitempty"`
-	Rungs         uint32  `protobuf:"varint,7,opt,name=rungs,proto3" json:"rungs,omitempty"`
-	GpuSeconds    float64 `protobuf:"fixed64,8,opt,name=gpu_seconds,json=gpuSeconds,proto3" json:"gpu_seconds,omitempty"`
+	Step       int64   `protobuf:"varint,6,opt,name=step,proto3" json:"step,omitempty"`
+	Rungs      uint32  `protobuf:"varint,7,opt,name=rungs,proto3" json:"rungs,omitempty"`
+	GpuSeconds float64 `protobuf:"fixed64,8,opt,name=gpu_seconds,json=gpuSeconds,proto3" json:"gpu_seconds,omitempty"`
+	// Its values as NAME=VALUE, in the order of the space; not in the brief form.
+	Params        []string `protobuf:"bytes,9,rep,name=params,proto3" json:"params,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -634,6 +636,13 @@ func (x *Trial) GetGpuSeconds() float64 {
 		return x.GpuSeconds
 	}
 	return 0
+}
+
+func (x *Trial) GetParams() []string {
+	if x != nil {
+		return x.Params
+	}
+	return nil
 }
 
 // ArrayInfo is an array as a whole.
@@ -2719,7 +2728,7 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\x05trial\x18B \x01(\v2\x13.berth.api.v1.TrialR\x05trialB\f\n" +
 	"\n" +
 	"_exit_codeB\x10\n" +
-	"\x0e_array_task_id\"\xe7\x01\n" +
+	"\x0e_array_task_id\"\xff\x01\n" +
 	"\x05Trial\x12\x16\n" +
 	"\x06metric\x18\x01 \x01(\tR\x06metric\x12\x1a\n" +
 	"\bmaximize\x18\x02 \x01(\bR\bmaximize\x12\x17\n" +
@@ -2729,7 +2738,8 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\x04step\x18\x06 \x01(\x03R\x04step\x12\x14\n" +
 	"\x05rungs\x18\a \x01(\rR\x05rungs\x12\x1f\n" +
 	"\vgpu_seconds\x18\b \x01(\x01R\n" +
-	"gpuSecondsB\a\n" +
+	"gpuSeconds\x12\x16\n" +
+	"\x06params\x18\t \x03(\tR\x06paramsB\a\n" +
 	"\x05_lastB\a\n" +
 	"\x05_best\"\x9b\x01\n" +
 	"\tArrayInfo\x12\x14\n" +
