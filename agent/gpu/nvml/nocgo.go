@@ -15,6 +15,7 @@ type Provider struct{}
 var (
 	_ gpu.Provider     = (*Provider)(nil)
 	_ gpu.HealthReader = (*Provider)(nil)
+	_ gpu.Tuner        = (*Provider)(nil)
 )
 
 // New always fails: this build cannot load the library.
@@ -40,6 +41,17 @@ func (*Provider) Retire(context.Context, string) error { return nil }
 
 // Health implements gpu.HealthReader.
 func (*Provider) Health(context.Context) ([]gpu.Health, error) { return nil, gpu.ErrNoDriver }
+
+// Tuning implements gpu.Tuner.
+func (*Provider) Tuning(context.Context, string) (gpu.Tuning, error) {
+	return gpu.Tuning{}, gpu.ErrNoDriver
+}
+
+// SetPowerLimit implements gpu.Tuner.
+func (*Provider) SetPowerLimit(context.Context, string, int64) error { return gpu.ErrNoDriver }
+
+// LockClock implements gpu.Tuner.
+func (*Provider) LockClock(context.Context, string, int64) error { return gpu.ErrNoDriver }
 
 // Watch always fails.
 func (*Provider) Watch(context.Context, func(gpu.Event)) error { return gpu.ErrNoDriver }

@@ -115,12 +115,12 @@ func (c *child) copyLog(log *slog.Logger) {
 const maxLogLines = 200
 
 // ask sends a question.
-func (c *child) ask(k kind) (id uint32, err error) {
+func (c *child) ask(k kind, body []byte) (id uint32, err error) {
 	c.lastID++
 	if err := c.in.SetWriteDeadline(time.Now().Add(time.Second)); err != nil && !errors.Is(err, os.ErrNoDeadline) {
 		return 0, err
 	}
-	return c.lastID, frame{kind: k, id: c.lastID}.write(c.in)
+	return c.lastID, frame{kind: k, id: c.lastID, body: body}.write(c.in)
 }
 
 // end makes the process end, without waiting for it: one that hangs in the

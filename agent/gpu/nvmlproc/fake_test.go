@@ -208,6 +208,65 @@ func TestThroughAChild(t *testing.T) {
 	within(t, "the child's standard output is logged", func() bool { return n.log.count("a library that prints") == 1 })
 }
 
+// What is set of a card outlives the child; a driver that refuses says so, and one that
+// hangs costs no card its state.
+func TestPowerAndClock(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, quick(), cardA+cardB)
+	tuning := func() gpu.Tuning {
+		t.Helper()
+		got, err := n.Tuning(t.Context(), "GPU-bbbb")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	want := gpu.Tuning{LimitMilliW: 350_000, DefaultMilliW: 350_000, MinMilliW: 100_000, MaxMilliW: 366_000, ClocksMHz: []int64{2100, 1800, 1200, 600}}
+	if d := cmp.Diff(want, tuning()); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	kept := func() string {
+		data, err := os.ReadFile(n.script + ".power.GPU-bbbb")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	if err := errors.Join(n.SetPowerLimit(t.Context(), "GPU-bbbb", 250_000), n.LockClock(t.Context(), "GPU-bbbb", 1200)); err != nil || kept() != "250000 1200" {
+		t.Errorf("set: %v, %s", err, kept())
+	}
+	n.write(cardA + cardB + "crash nvmlDeviceGetCount_v2\n")
+	_, _ = n.usage()
+	n.write(cardA + cardB)
+	within(t, "the driver is loaded again", func() bool { _, err := n.usage(); return err == nil })
+	if want.LimitMilliW = 250_000; cmp.Diff(want, tuning()) != "" {
+		t.Errorf("another child finds %+v", tuning())
+	}
+	if err := n.LockClock(t.Context(), "GPU-bbbb", 0); err != nil || kept() != "250000 0" {
+		t.Errorf("reset: %v, %s", err, kept())
+	}
+	if err := n.SetPowerLimit(t.Context(), "GPU-cccc", 250_000); err == nil || !strings.Contains(err.Error(), "unknown GPU") {
+		t.Errorf("a card of elsewhere: %v", err)
+	}
+	n.write(cardA + cardB + "fail 1 nvmlDeviceSetPowerManagementLimit 4\nfail -1 nvmlDeviceGetSupportedMemoryClocks 3\n")
+	if _, err := n.usage(); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.SetPowerLimit(t.Context(), "GPU-bbbb", 200_000); err == nil || !strings.Contains(err.Error(), "no permission") {
+		t.Errorf("without permission: %v", err)
+	}
+	if got := tuning(); got.ClocksMHz != nil {
+		t.Errorf("without a list of clocks: %v", got.ClocksMHz)
+	}
+	n.write(cardA + cardB + "hang nvmlDeviceSetGpuLockedClocks\n")
+	if _, err := n.usage(); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.LockClock(t.Context(), "GPU-bbbb", 600); !errors.Is(err, gpu.ErrSilent) || n.states() != "GPU-aaaa=ok GPU-bbbb=ok" {
+		t.Errorf("a driver that hangs: %v, %s", err, n.states())
+	}
+}
+
 // The child gets three descriptors and the environment it was given.
 func TestChildInheritsNothing(t *testing.T) {
 	t.Parallel()

@@ -53,7 +53,7 @@ func (l *loop) run() {
 			if r.ctx.Err() != nil {
 				continue
 			}
-			a, err := l.answer(r.kind)
+			a, err := l.answer(r.kind, r.body)
 			r.reply <- result{a, err}
 			if err == nil {
 				l.owed()
@@ -64,16 +64,19 @@ func (l *loop) run() {
 }
 
 // answer asks the child within the deadline and draws the conclusions.
-func (l *loop) answer(k kind) (answer, error) {
+func (l *loop) answer(k kind, body []byte) (answer, error) {
 	late, stop := l.p.cfg.late(l.p.cfg.Deadline)
 	defer stop()
-	a, err := l.exchange(k, late)
+	a, err := l.exchange(k, body, late)
 	if errors.Is(err, errClosed) {
 		return a, err
 	}
 	if err != nil {
 		l.miss(k, err)
 		return a, fmt.Errorf("%w: %w", gpu.ErrSilent, err)
+	}
+	if k == kindTune {
+		return a, nil
 	}
 	if n := l.missed[k]; n > 0 {
 		l.p.log.Info("the driver answers again", "call", k.String(), "missed", n)
@@ -105,8 +108,13 @@ func (l *loop) silent() bool {
 	return n >= l.p.cfg.Misses
 }
 
-// miss counts a question that was not answered.
+// miss counts a question that was not answered. A tune is not asked again: the others
+// tell whether the driver answers.
 func (l *loop) miss(k kind, err error) {
+	if k == kindTune {
+		l.p.log.Warn("the driver did not answer", "call", k.String(), "err", err)
+		return
+	}
 	l.missed[k]++
 	if n := l.missed[k]; n <= l.p.cfg.Misses {
 		l.p.log.Warn("the driver did not answer", "call", k.String(), "missed", n, "err", err)
@@ -126,7 +134,7 @@ func (l *loop) owed() {
 		if n > 0 {
 			l.checked = time.Now()
 			// What it says is in the state of the cards.
-			_, _ = l.answer(kind(k))
+			_, _ = l.answer(kind(k), nil)
 		}
 	}
 }
@@ -136,16 +144,16 @@ func (l *loop) owed() {
 func (l *loop) refresh() {
 	if time.Since(l.looked) > lookEvery {
 		l.looked = time.Now()
-		_, _ = l.answer(kindInventory)
+		_, _ = l.answer(kindInventory, nil)
 	}
 }
 
 // exchange puts one question and waits for its answer.
-func (l *loop) exchange(k kind, late <-chan time.Time) (answer, error) {
+func (l *loop) exchange(k kind, body []byte, late <-chan time.Time) (answer, error) {
 	if err := l.running(late); err != nil {
 		return answer{}, err
 	}
-	id, err := l.child.ask(k)
+	id, err := l.child.ask(k, body)
 	if err != nil {
 		return answer{}, l.giveUp(fmt.Errorf("%s: %w", k, err))
 	}

@@ -96,12 +96,14 @@ var (
 	_ gpu.EventSource  = (*Provider)(nil)
 	_ gpu.HealthReader = (*Provider)(nil)
 	_ gpu.StateSource  = (*Provider)(nil)
+	_ gpu.Tuner        = (*Provider)(nil)
 )
 
 // request is one question of a caller.
 type request struct {
 	ctx   context.Context
 	kind  kind
+	body  []byte // of a tune
 	reply chan result
 }
 
@@ -131,7 +133,7 @@ func Open(ctx context.Context, cfg Config) (*Provider, error) {
 	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout)
 	defer cancel()
 	for {
-		_, err := p.ask(ctx, kindInventory)
+		_, err := p.ask(ctx, kindInventory, nil)
 		switch {
 		case errors.Is(err, gpu.ErrNoDriver):
 			return nil, errors.Join(err, p.Close())
@@ -154,7 +156,7 @@ func (p *Provider) Name() string { return "nvml" }
 func (p *Provider) Inventory(ctx context.Context) ([]gpu.Card, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.patience)
 	defer cancel()
-	a, err := p.ask(ctx, kindInventory)
+	a, err := p.ask(ctx, kindInventory, nil)
 	return p.cards.inventory(), errors.Join(err, errorsOf(a.Faults), p.cards.unseen())
 }
 
@@ -164,7 +166,7 @@ func (p *Provider) Usage(ctx context.Context) ([]gpu.Usage, error) {
 	if p.cfg.Owners != nil {
 		name = p.cfg.Owners()
 	}
-	a, err := p.ask(ctx, kindUsage)
+	a, err := p.ask(ctx, kindUsage, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -174,11 +176,40 @@ func (p *Provider) Usage(ctx context.Context) ([]gpu.Usage, error) {
 
 // Health implements gpu.HealthReader.
 func (p *Provider) Health(ctx context.Context) ([]gpu.Health, error) {
-	a, err := p.ask(ctx, kindHealth)
+	a, err := p.ask(ctx, kindHealth, nil)
 	if err != nil {
 		return nil, err
 	}
 	return a.Health, errorsOf(a.Faults)
+}
+
+// Tuning implements gpu.Tuner.
+func (p *Provider) Tuning(ctx context.Context, uuid string) (gpu.Tuning, error) {
+	return p.tune(ctx, tune{UUID: uuid})
+}
+
+// SetPowerLimit implements gpu.Tuner.
+func (p *Provider) SetPowerLimit(ctx context.Context, uuid string, milliW int64) error {
+	_, err := p.tune(ctx, tune{UUID: uuid, SetMilliW: milliW})
+	return err
+}
+
+// LockClock implements gpu.Tuner.
+func (p *Provider) LockClock(ctx context.Context, uuid string, mhz int64) error {
+	_, err := p.tune(ctx, tune{UUID: uuid, LockMHz: &mhz})
+	return err
+}
+
+func (p *Provider) tune(ctx context.Context, q tune) (gpu.Tuning, error) {
+	f, err := encode(kindTune, 0, q)
+	if err != nil {
+		return gpu.Tuning{}, err
+	}
+	a, err := p.ask(ctx, kindTune, f.body)
+	if err != nil {
+		return gpu.Tuning{}, err
+	}
+	return a.Tuning, errorsOf(a.Faults)
 }
 
 // Events implements gpu.EventSource.
@@ -218,8 +249,8 @@ func (p *Provider) Close() error {
 }
 
 // ask has the loop put a question to the child.
-func (p *Provider) ask(ctx context.Context, k kind) (answer, error) {
-	r := &request{ctx: ctx, kind: k, reply: make(chan result, 1)}
+func (p *Provider) ask(ctx context.Context, k kind, body []byte) (answer, error) {
+	r := &request{ctx: ctx, kind: k, body: body, reply: make(chan result, 1)}
 	select {
 	case p.requests <- r:
 	case <-ctx.Done():

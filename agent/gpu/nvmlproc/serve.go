@@ -22,6 +22,7 @@ type Driver interface {
 	// wrap errors.ErrUnsupported when there will never be any.
 	Watch(ctx context.Context, emit func(gpu.Event)) error
 	Versions() (driver, cuda string)
+	gpu.Tuner
 }
 
 // Between two attempts to wait for events.
@@ -59,7 +60,7 @@ func Serve(in io.Reader, out io.Writer, open func() (Driver, error), log *slog.L
 		if err != nil {
 			return err
 		}
-		a, err := reply(ctx, d, q.kind)
+		a, err := reply(ctx, d, q)
 		if err != nil {
 			return err
 		}
@@ -70,21 +71,38 @@ func Serve(in io.Reader, out io.Writer, open func() (Driver, error), log *slog.L
 }
 
 // reply asks the driver. What went wrong with some cards is part of the answer.
-func reply(ctx context.Context, d Driver, k kind) (answer, error) {
+func reply(ctx context.Context, d Driver, f frame) (answer, error) {
 	var a answer
 	var err error
-	switch k {
+	switch f.kind {
 	case kindInventory:
 		a.Cards, err = d.Inventory(ctx)
 	case kindUsage:
 		a.Usage, err = d.Usage(ctx)
 	case kindHealth:
 		a.Health, err = d.Health(ctx)
+	case kindTune:
+		q, bad := decodeTune(f)
+		if bad != nil {
+			return a, bad
+		}
+		a.Tuning, err = turn(ctx, d, q)
 	default:
-		return a, fmt.Errorf("%w: nobody asks for %s", errFrame, k)
+		return a, fmt.Errorf("%w: nobody asks for %s", errFrame, f.kind)
 	}
 	a.Faults = faultsOf(err)
 	return a, nil
+}
+
+// turn sets what is to be set, or tells what is.
+func turn(ctx context.Context, d Driver, q tune) (gpu.Tuning, error) {
+	switch {
+	case q.SetMilliW > 0:
+		return gpu.Tuning{}, d.SetPowerLimit(ctx, q.UUID, q.SetMilliW)
+	case q.LockMHz != nil:
+		return gpu.Tuning{}, d.LockClock(ctx, q.UUID, *q.LockMHz)
+	}
+	return d.Tuning(ctx, q.UUID)
 }
 
 // watch passes events on until ctx ends. That waiting fails is logged and says

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/berth-scheduler/berth/agent/gpu"
@@ -21,7 +22,7 @@ import (
 //	4  4  id: an answer has that of its question; 0 for what was not asked
 //	8  4  length of the body
 //
-// A question has no body. Both ends are the same program, so another version
+// A question has no body, but for a tune. Both ends are the same program, so another version
 // is an error and nothing is negotiated.
 const (
 	wireVersion = 1
@@ -30,6 +31,7 @@ const (
 	// maxCards and maxProcesses bound what a body may hold.
 	maxCards     = 256 // instances of MIG count in a look at use
 	maxProcesses = 1 << 14
+	maxClocks    = 1 << 10
 )
 
 var magic = [2]byte{'B', 'N'}
@@ -43,6 +45,8 @@ const (
 	kindUsage
 	kindHealth
 	kindEvent // from the child, unasked
+	kindTune  // a question with a body
+	kindEnd   // one more than the last
 )
 
 func (k kind) String() string {
@@ -57,6 +61,8 @@ func (k kind) String() string {
 		return "health"
 	case kindEvent:
 		return "event"
+	case kindTune:
+		return "power and clock"
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }
@@ -102,7 +108,7 @@ func readFrame(r io.Reader) (frame, error) {
 		return f, fmt.Errorf("%w: begins with %q", errFrame, h[:2])
 	case h[2] != wireVersion:
 		return f, fmt.Errorf("%w: version %d, this end speaks %d", errFrame, h[2], wireVersion)
-	case f.kind < kindHello || f.kind > kindEvent:
+	case f.kind < kindHello || f.kind >= kindEnd:
 		return f, fmt.Errorf("%w: %s", errFrame, f.kind)
 	case n > maxBody:
 		return f, fmt.Errorf("%w: %s of %d bytes, at most %d are allowed", errFrame, f.kind, n, maxBody)
@@ -130,6 +136,15 @@ type answer struct {
 	Usage  []gpu.Usage  `json:",omitempty"`
 	Health []gpu.Health `json:",omitempty"`
 	Faults []fault      `json:",omitempty"`
+	Tuning gpu.Tuning   `json:",omitzero"`
+}
+
+// tune asks of one card what its power limit and clocks are, once the limit is set to
+// SetMilliW, for more than 0, or the clock to LockMHz, with 0 for none.
+type tune struct {
+	UUID      string
+	SetMilliW int64  `json:",omitempty"`
+	LockMHz   *int64 `json:",omitempty"`
 }
 
 // fault is one of the errors joined to an answer. Index is negative when it is
@@ -228,10 +243,22 @@ func decodeAnswer(f frame) (answer, error) {
 	for i := range a.Health {
 		errs = append(errs, card(a.Health[i].UUID))
 	}
-	if len(a.Cards) > maxCards || len(a.Usage) > maxCards || len(a.Health) > maxCards || procs > maxProcesses {
+	if len(a.Tuning.ClocksMHz) > maxClocks || len(a.Cards) > maxCards || len(a.Usage) > maxCards || len(a.Health) > maxCards || procs > maxProcesses {
 		errs = append(errs, fmt.Errorf("%w: %s of %d cards and %d processes", errFrame, f.kind, max(len(a.Cards), len(a.Usage), len(a.Health)), procs))
 	}
 	return a, errors.Join(errs...)
+}
+
+// decodeTune reads a question about power and clock.
+func decodeTune(f frame) (tune, error) {
+	var q tune
+	if err := decode(f, &q); err != nil {
+		return q, err
+	}
+	if q.UUID == "" || len(q.UUID) > 128 || q.SetMilliW < 0 || q.SetMilliW > math.MaxUint32 || q.LockMHz != nil && (*q.LockMHz < 0 || *q.LockMHz > math.MaxUint32) {
+		return q, fmt.Errorf("%w: %s out of bounds", errFrame, f.kind)
+	}
+	return q, nil
 }
 
 // decodeEvent reads an event.

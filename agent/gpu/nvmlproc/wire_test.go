@@ -128,7 +128,7 @@ func TestFramesRoundTrip(t *testing.T) {
 		var want []frame
 		for range rapid.IntRange(0, 5).Draw(t, "frames") {
 			f := frame{
-				kind: kind(rapid.IntRange(int(kindHello), int(kindEvent)).Draw(t, "kind")),
+				kind: kind(rapid.IntRange(int(kindHello), int(kindEnd)-1).Draw(t, "kind")),
 				id:   rapid.Uint32().Draw(t, "id"), body: rapid.SliceOfN(rapid.Byte(), 1, 300).Draw(t, "body"),
 			}
 			if err := f.write(&buf); err != nil {
@@ -156,6 +156,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(raw(1, 3, 52, `{"Usage":[{"UUID":"a","Processes":[{"PID":1}]}]}    `))
 	f.Add(raw(1, 5, 30, `{"UUID":"a","Kind":1,"Xid":79}`))
 	f.Add(raw(1, 3, maxBody, `{`))
+	f.Add(raw(1, 6, 28, `{"UUID":"a","SetMilliW":100}`))
 	f.Add([]byte("BN"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r := bytes.NewReader(data)
@@ -167,6 +168,10 @@ func FuzzDecode(f *testing.F) {
 			switch fr.kind {
 			case kindHello:
 				_, _ = decodeHello(fr)
+			case kindTune:
+				if q, err := decodeTune(fr); err == nil && (q.UUID == "" || q.SetMilliW < 0 || q.LockMHz != nil && *q.LockMHz < 0) {
+					t.Errorf("accepted %+v", q)
+				}
 			case kindEvent:
 				if e, err := decodeEvent(fr); err == nil && (e.UUID == "" || e.Kind.String() == "") {
 					t.Errorf("accepted %+v", e)
@@ -182,7 +187,10 @@ func FuzzDecode(f *testing.F) {
 }
 
 // stillDriver answers nothing but events.
-type stillDriver struct{ events []gpu.Event }
+type stillDriver struct {
+	gpu.Tuner
+	events []gpu.Event
+}
 
 func (stillDriver) Inventory(context.Context) ([]gpu.Card, error) { return nil, nil }
 func (stillDriver) Usage(context.Context) ([]gpu.Usage, error)    { return nil, errors.New("no") }
@@ -209,6 +217,10 @@ func TestServeRefusesNonsense(t *testing.T) {
 		{"nothing", nil, nil},
 		{"a question", raw(1, 3, 0, ""), nil},
 		{"an event", raw(1, 5, 0, ""), errFrame},
+		{"nothing to set", raw(1, 6, 0, ""), errFrame},
+		{"power of no card", raw(1, 6, 2, "{}"), errFrame},
+		{"power below nothing", raw(1, 6, 27, `{"UUID":"a","SetMilliW":-1}`), errFrame},
+		{"a clock beyond counting", raw(1, 6, 34, `{"UUID":"a","LockMHz":99999999999}`), errFrame},
 		{"noise", []byte("GET / HTTP/1.1\r\n\r\n"), errFrame},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

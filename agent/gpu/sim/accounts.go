@@ -40,6 +40,10 @@ type card struct {
 	load     int64 // Σ utilization asked, may pass 1000
 	busy     meter
 	tallies  []*tally // of the grants on it
+	set      setting
+	// counted is the energy in millijoules above that at rest, under limits before this
+	// one: up to upTo milliseconds of full load.
+	counted, upTo int64
 }
 
 // grant is an admitted attempt.
@@ -368,10 +372,9 @@ func (b *bank) usage() []gpu.Usage {
 		util := min(c.load, fullLoad)
 		u := gpu.Usage{
 			UUID: c.info.UUID, UsedMiB: c.used >> 20, UtilMilli: util,
-			PowerW: c.model.idleW + (c.model.limitW-c.model.idleW)*util/fullLoad, TemperatureC: idleC + (loadC-idleC)*util/fullLoad,
+			PowerW: c.model.idleW + (c.limitW()-c.model.idleW)*util/fullLoad, TemperatureC: idleC + (loadC-idleC)*util/fullLoad,
 			MemActivityMilli: gpu.Unknown,
-			EnergyMJ: c.model.idleW*b.now.Round(time.Millisecond).Milliseconds() +
-				(c.model.limitW-c.model.idleW)*c.busy.total.Round(time.Millisecond).Milliseconds(),
+			EnergyMJ:         c.energyMJ(b.now),
 		}
 		seen := map[*tally]struct{}{}
 		for _, cl := range b.clients {

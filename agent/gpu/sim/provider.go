@@ -87,6 +87,7 @@ var (
 	_ gpu.Provider   = (*Provider)(nil)
 	_ gpu.Accountant = (*Provider)(nil)
 	_ gpu.Regranter  = (*Provider)(nil)
+	_ gpu.Tuner      = (*Provider)(nil)
 )
 
 // New opens the socket and starts to serve. The caller ends it with Close.
@@ -138,6 +139,7 @@ func newProvider(cfg Config, ln net.Listener, peerOf func(net.Conn) (peer, error
 		p.log = slog.New(slog.DiscardHandler)
 	}
 	b.unenforced = cfg.Unenforced
+	p.remember()
 	p.wg.Go(p.accept)
 	p.wg.Go(p.pace)
 	return p, nil
@@ -185,8 +187,10 @@ func (p *Provider) SocketDir() string { return filepath.Dir(p.cfg.Socket) }
 
 // Inventory implements gpu.Provider.
 func (p *Provider) Inventory(context.Context) ([]gpu.Card, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	var out []gpu.Card
-	for _, c := range p.bank.cards { // never changes
+	for _, c := range p.bank.cards {
 		out = append(out, c.info)
 	}
 	return out, nil

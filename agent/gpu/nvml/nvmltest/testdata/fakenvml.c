@@ -21,6 +21,8 @@
  *   ecc INDEX CORRECTED UNCORRECTED TOTAL
  *   retired INDEX PAGES PENDING
  *   event UUID TYPE DATA            given once, in the order of the script
+ *   (power limits and clocks that are set are kept in files SCRIPT.power.UUID, as
+ *   "MILLIWATT MHZ", and outlive the process, as in a card)
  *   bare                            every call that may be missing is not supported
  *   fail INDEX CALL CODE            CALL on that card returns CODE; -1: any card
  *   hang CALL                       CALL never returns, for any card; a file
@@ -435,7 +437,98 @@ int nvmlDeviceGetCudaComputeCapability(void *dev, int *major, int *minor) {
 	return OK;
 }
 
-int nvmlDeviceGetEnforcedPowerLimit(void *dev, unsigned *mw) { BEGIN(dev); *mw = 350000; return OK; }
+struct power { unsigned limit, clock; };
+
+/* power reads what a card was set to, or keeps it. */
+static struct power power(const struct card *c, const struct power *set) {
+	struct power p = {350000, 0};
+	char path[4096];
+	snprintf(path, sizeof path, "%s.power.%s", getenv("FAKE_NVML_SCRIPT"), c->uuid);
+	FILE *f = fopen(path, set ? "w" : "r");
+	if (f && set) {
+		fprintf(f, "%u %u", set->limit, set->clock);
+	} else if (f && fscanf(f, "%u %u", &p.limit, &p.clock) != 2) {
+		abort();
+	}
+	if (f) {
+		fclose(f);
+	}
+	return p;
+}
+
+int nvmlDeviceGetEnforcedPowerLimit(void *dev, unsigned *mw) { BEGIN(dev); *mw = power(c, NULL).limit; return OK; }
+int nvmlDeviceGetPowerManagementLimit(void *dev, unsigned *mw) { BEGIN(dev); *mw = power(c, NULL).limit; return OK; }
+int nvmlDeviceGetPowerManagementDefaultLimit(void *dev, unsigned *mw) { BEGIN(dev); *mw = 350000; return OK; }
+
+int nvmlDeviceGetPowerManagementLimitConstraints(void *dev, unsigned *least, unsigned *most) {
+	BEGIN(dev);
+	*least = 100000;
+	*most = 366000;
+	return OK;
+}
+
+int nvmlDeviceSetPowerManagementLimit(void *dev, unsigned mw) {
+	BEGIN(dev);
+	struct power p = power(c, NULL);
+	if (mw < 100000 || mw > 366000) {
+		return INVALID;
+	}
+	p.limit = mw;
+	power(c, &p);
+	return OK;
+}
+
+int nvmlDeviceSetGpuLockedClocks(void *dev, unsigned least, unsigned most) {
+	BEGIN(dev);
+	struct power p = power(c, NULL);
+	if (least > most) {
+		return INVALID;
+	}
+	p.clock = most;
+	power(c, &p);
+	return OK;
+}
+
+int nvmlDeviceResetGpuLockedClocks(void *dev) {
+	BEGIN(dev);
+	struct power p = power(c, NULL);
+	p.clock = 0;
+	power(c, &p);
+	return OK;
+}
+
+static int clocks(const unsigned *from, unsigned have, unsigned *n, unsigned *to) {
+	unsigned room = *n;
+	*n = have;
+	if (have > room) {
+		return TOO_SMALL;
+	}
+	memcpy(to, from, have * sizeof *to);
+	return OK;
+}
+
+int nvmlDeviceGetSupportedMemoryClocks(void *dev, unsigned *n, unsigned *to) {
+	static const unsigned mem[] = {405, 9501};
+	BEGIN(dev);
+	return clocks(mem, 2, n, to);
+}
+
+int nvmlDeviceGetSupportedGraphicsClocks(void *dev, unsigned mem, unsigned *n, unsigned *to) {
+	static const unsigned slow[] = {420}, fast[] = {2100, 1800, 1200, 600};
+	BEGIN(dev);
+	return mem == 9501 ? clocks(fast, 4, n, to) : clocks(slow, 1, n, to);
+}
+
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **dev) {
+	for (int i = 0; i < s.ncard; i++) {
+		if (strcmp(s.card[i].uuid, uuid) == 0) {
+			*dev = &s.card[i];
+			return script(i, __func__);
+		}
+	}
+	return NOT_FOUND;
+}
+
 int nvmlDeviceGetPowerUsage(void *dev, unsigned *mw) { BEGIN(dev); *mw = c->mw; return OK; }
 
 struct putil { unsigned pid; u64 at; unsigned sm, mem, enc, dec; };
