@@ -209,6 +209,9 @@ func (s *Spec) checkConflicts() error {
 	if err := s.Retry.Check(); err != nil {
 		return err
 	}
+	if err := s.checkPower(); err != nil {
+		return err
+	}
 	if err := s.checkElastic(); err != nil {
 		return err
 	}
@@ -225,6 +228,24 @@ func (s *Spec) checkConflicts() error {
 		return CheckName("node", string(s.Node))
 	}
 	return nil
+}
+
+// checkPower refuses a limit or a clock for cards that others may be on as well.
+func (s *Spec) checkPower() error {
+	if s.Power == (GPUPower{}) {
+		return nil
+	}
+	what := "power_cap"
+	if s.Power.Cap == "" {
+		what = "gpu_freq"
+	}
+	switch {
+	case s.GPUs == 0:
+		return Errorf(CodeInvalid, "%s and gpus: a job without GPUs has none to set it for; add --gpus, or leave it out", what)
+	case !s.Exclusive && !s.WholeNodes():
+		return Errorf(CodeInvalid, "%s: holds for a whole GPU and would slow down others on it; add --exclusive to have whole GPUs, or leave it out", what)
+	}
+	return s.Power.Check()
 }
 
 // checkElastic refuses ranges that cannot be, and what makes no sense of several sizes.

@@ -146,6 +146,8 @@ type Spec struct {
 	BatchScaling BatchScaling
 	// Study makes the tasks of an array the trials of a search, nil for none.
 	Study *study.Study
+	// Power is what it asks of the power and clock of its GPUs, which are then its own.
+	Power GPUPower
 }
 
 // Job is one submitted job. Values are immutable.
@@ -275,6 +277,9 @@ type Attempt struct {
 	// Secret is what its credentials are made from, "" once it ended; see
 	// Credential.
 	Secret Secret
+	// Power is what was done to the power and clock of its cards, of all its nodes, in
+	// the order in which they told; nil where nothing was asked for.
+	Power []CardPower
 }
 
 // MaxNeighbours bounds Attempt.Neighbours.

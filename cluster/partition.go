@@ -44,6 +44,8 @@ type Partition struct {
 	// Preempt is whether its running jobs with a checkpoint hook make room for those of
 	// it that wait and have much less left to do.
 	Preempt PreemptMode
+	// Power is what its jobs with whole GPUs ask of them that say nothing of it.
+	Power GPUPower
 }
 
 // Bounds of Partition.SessionIdle.
@@ -130,6 +132,8 @@ func (p *Partition) Check() error {
 		return Errorf(CodeInvalid, "resize: %s is neither default nor off, conservative or eager", QuoteShort(string(p.Resize)))
 	case p.Preempt != PreemptDefault && p.Preempt != PreemptOff:
 		return Errorf(CodeInvalid, "preempt: %s is neither default nor off", QuoteShort(string(p.Preempt)))
+	case p.Power.Check() != nil:
+		return p.Power.Check()
 	case p.Access.Check() != nil:
 		return p.Access.Check()
 	case p.Host.Check() != nil:

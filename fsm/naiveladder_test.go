@@ -267,6 +267,13 @@ func TestRulesOfBefore(t *testing.T) {
 			u := m.job(id).Last().Usage
 			return u.PowerW == 200 && u.Steps == 7
 		}},
+		{"what was done to the power of cards is kept", 15, func(_ *testing.T, m *machine, version uint32) bool {
+			id := run(m, version, spec(1))
+			ends(m, version, id, cluster.JobCompleted, func(r *logv1.ReportAttempt) {
+				r.Power = []*logv1.CardPower{{Gpu: "n1-g0", CapW: 250}}
+			})
+			return len(m.job(id).Last().Power) == 1
+		}},
 		{"samples say when they were made", 2, func(_ *testing.T, m *machine, version uint32) bool {
 			id := run(m, version, spec(1))
 			ends(m, version, id, cluster.JobCompleted, func(r *logv1.ReportAttempt) { r.Usage = &logv1.Usage{GpuMemPeakMib: 6000, Milli: 10} })

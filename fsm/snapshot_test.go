@@ -355,6 +355,11 @@ func TestGolden(t *testing.T) {
 			Name: "i", Array: &logv1.Array{Runs: []uint32{0, 2, 1}}, Study: &logv1.Study{Metric: "loss", Maximize: true, Rule: "median", First: 10, Eta: 3, Grid: true, Seed: 5, BudgetUs: 60e6, Space: []*logv1.Axis{{Name: "n", Kind: "int", Low: 1, High: 3}, {Name: "w", Kind: "values", Values: []string{"1"}}}},
 		}}}}}},
 		says(1, 1, 12, 0.5), &logv1.Command{Kind: &logv1.Command_CancelJob{CancelJob: &logv1.CancelJob{Job: 12, Admin: true, Why: "worse than others"}}},
+		submitCmd(15, "request-15", 1000, &cluster.Spec{Name: "j", GPUs: 1, Exclusive: true, Power: cluster.GPUPower{Cap: "250W", Freq: "1200"}}),
+		partitionCmd(&cluster.Partition{Name: "c", Nodes: hosts(t, "n1"), Power: cluster.GPUPower{Cap: "70%", Freq: "highm1"}}, 0),
+		registerCmd(node("n3", "boot3", 1)),
+		planCmd(dispatch.Plan{Starts: []dispatch.Start{{Job: 15, Attempt: 1, Berth: cluster.Berth{Node: "n3", GPUs: []cluster.GPUShare{whole("n3-g0")}, CPUMilli: 1000, MemMiB: 512}}}}),
+		reportCmd(&logv1.ReportAttempt{Node: "n3", Job: 15, Attempt: 1, Token: 1, State: uint32(cluster.JobRunning), Power: []*logv1.CardPower{{Gpu: "n3-g0", CapW: 250, ClockMhz: 1200, Why: "w"}}}),
 	)
 	for name, got := range map[string][]byte{"entry.v15.hex": entry, "snapshot.v15.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)

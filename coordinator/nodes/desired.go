@@ -44,9 +44,14 @@ func (ss *session) sendDesired(full bool) error {
 		if was, known := ss.sent[id]; full || !known || was != end {
 			as := conv.Assignment(j, a, rank)
 			as.Stop = end.stop
-			if p, ok := ss.n.fsm.Partition(j.Spec.Partition); ok && p.SessionIdle > 0 {
-				as.SessionIdle = durationpb.New(p.SessionIdle)
+			var usual cluster.GPUPower
+			if p, ok := ss.n.fsm.Partition(j.Spec.Partition); ok {
+				if usual = p.Power; p.SessionIdle > 0 {
+					as.SessionIdle = durationpb.New(p.SessionIdle)
+				}
 			}
+			power := a.BerthAt(rank).Power(j.Spec.Power, usual)
+			as.PowerCap, as.GpuFreq = string(power.Cap), string(power.Freq)
 			if as.Ranks != nil {
 				as.Ranks.MasterAddr = masterAddr(ss.n.fsm, a)
 			}

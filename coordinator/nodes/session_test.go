@@ -361,7 +361,7 @@ func TestWhatAgentsCannotIsNotSent(t *testing.T) {
 		w, other := l.dial(roles.Agent, "n1"), l.agent("n2")
 		w.hello(old)
 		all, _ := cluster.ParseHostList("n[1-2]")
-		l.do(&logv1.Command{Kind: &logv1.Command_SetPartition{SetPartition: &logv1.SetPartition{Partition: conv.PartitionToLog(&cluster.Partition{Name: "p", Nodes: all, SessionIdle: 7 * time.Minute, Idle: cluster.IdlePolicy{BelowMilli: 50, Window: time.Minute, Shrink: time.Hour}})}}})
+		l.do(&logv1.Command{Kind: &logv1.Command_SetPartition{SetPartition: &logv1.SetPartition{Partition: conv.PartitionToLog(&cluster.Partition{Name: "p", Nodes: all, SessionIdle: 7 * time.Minute, Power: cluster.GPUPower{Cap: "70%", Freq: "low"}, Idle: cluster.IdlePolicy{BelowMilli: 50, Window: time.Minute, Shrink: time.Hour}})}}})
 		sent := func(w *wire) (out []*nodev1.Assignment) {
 			for _, m := range w.take() {
 				out = append(out, m.GetDesired().GetAssignments()...)

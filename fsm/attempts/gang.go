@@ -58,6 +58,7 @@ func (s *Steward) reportPart(old *cluster.Job, rank int, to cluster.JobState, r 
 			a.Started, j.Started = p.Started, p.Started
 		}
 	}
+	a.Power = s.powered(a.Power, a.BerthAt(rank), r)
 	p.State = to
 	p.Ready = p.Ready || to != cluster.JobStarting
 	if g.Waits() == 0 && !g.Stopping() && j.Cancel == nil && a.Preempt == nil {
@@ -72,6 +73,7 @@ func (s *Steward) partReported(old *cluster.Job, rank int, to cluster.JobState, 
 	was := old.Last()
 	one := cluster.Attempt{Placed: was.Placed, Started: was.Gang.Parts[rank].Started, State: to, Neighbours: was.Neighbours}
 	s.ended(&one, r)
+	one.Power = s.powered(was.Power, was.BerthAt(rank), r)
 	var card *cluster.GPU
 	if b := was.BerthAt(rank); len(b.GPUs) > 0 {
 		card = s.fleet.Card(b.Node, b.GPUs[0].GPU)
@@ -91,6 +93,9 @@ func (s *Steward) endPart(old *cluster.Job, rank int, one *cluster.Attempt) {
 	j, a, g := gangOf(old)
 	p := &g.Parts[rank]
 	p.State, p.Started, p.Ended, p.Exit, p.Usage = one.State, one.Started, one.Ended, one.Exit, one.Usage
+	if one.Power != nil {
+		a.Power = one.Power
+	}
 	if p.Reason = one.Reason; p.Reason.Code == "" {
 		p.Reason = defaultReason(one)
 	}

@@ -44,7 +44,9 @@ func (s *Steward) report(r *logv1.ReportAttempt) command.Result {
 	}
 	j := old.Clone()
 	if to.Terminal() {
-		s.ended(j.Last(), r)
+		a := j.Last()
+		s.ended(a, r)
+		a.Power = s.powered(a.Power, &a.Berth, r)
 		s.finish(old, j, to)
 		return command.Result{Released: true, Absurd: !s.learn(j, j.Last(), r)}
 	}
@@ -69,6 +71,7 @@ func (s *Steward) rose(old, j *cluster.Job, to cluster.JobState, r *logv1.Report
 		}
 		j.Started = a.Started
 	}
+	a.Power = s.powered(a.Power, &a.Berth, r)
 	a.State, j.State, j.Reason = to, to, cluster.Reason{}
 	if a.Preempt != nil { // a node that was silent came back
 		j.Reason = a.Preempt.Reason()
@@ -126,6 +129,29 @@ func (s *Steward) ended(a *cluster.Attempt, r *logv1.ReportAttempt) {
 		a.Usage.Profile = nil
 	}
 	a.Reason = conv.ReasonFromLog(r.Reason)
+}
+
+// powered is what was done to the power and clock of cards, with what an agent says of
+// those of a berth. What it says of others, or beyond what there can be, is passed over.
+func (s *Steward) powered(was []cluster.CardPower, b *cluster.Berth, r *logv1.ReportAttempt) []cluster.CardPower {
+	if s.at.Version < command.PowerVersion || len(r.Power) == 0 {
+		return was
+	}
+	said := conv.CardPowerFromLog(r.Power)
+	now := slices.DeleteFunc(slices.Clone(was), func(p cluster.CardPower) bool {
+		return slices.ContainsFunc(b.GPUs, func(g cluster.GPUShare) bool { return g.GPU == p.GPU })
+	})
+	for _, g := range b.GPUs {
+		i := slices.IndexFunc(said, func(p cluster.CardPower) bool { return p.GPU == g.GPU })
+		if i < 0 {
+			continue
+		}
+		if p := said[i]; p.CapW >= 0 && p.CapW <= cluster.MaxPowerCapW && p.ClockMHz >= 0 && p.ClockMHz <= cluster.MaxGPUClockMHz && len(p.Why) <= cluster.MaxPowerWhy {
+			p.GPU = g.GPU // one text for both
+			now = append(now, p)
+		}
+	}
+	return now
 }
 
 // clamp brings a node's clock between earliest and now; 0 stays unknown.

@@ -45,4 +45,6 @@ const (
 	// A user of accounts always has a default one, and an account is moved with what is
 	// below it no deeper than accounts may be.
 	HomeVersion = 15
+	// An attempt keeps what its agents did to the power and clock of its cards.
+	PowerVersion = 15
 )

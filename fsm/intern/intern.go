@@ -88,6 +88,8 @@ func (t *Texts) Spec(uid cluster.UID, s *cluster.Spec) {
 	Share(t, &s.Signature)
 	Share(t, &s.Retry.On)
 	Share(t, &s.BatchScaling)
+	Share(t, &s.Power.Cap)
+	Share(t, &s.Power.Freq)
 	Share(t, &s.Stdout)
 	Share(t, &s.Stderr)
 	shareLines(t.envs, uid, &s.Env)

@@ -84,6 +84,9 @@ func genSpec(t *rapid.T) *cluster.Spec {
 	} else {
 		s.BatchScaling = rapid.SampledFrom([]cluster.BatchScaling{"", cluster.BatchLinear, cluster.BatchSqrt}).Draw(t, "batch")
 	}
+	if s.Exclusive && rapid.Bool().Draw(t, "capped") {
+		s.Power = cluster.GPUPower{Cap: rapid.SampledFrom([]cluster.PowerCap{"", "250W", "70%"}).Draw(t, "cap"), Freq: rapid.SampledFrom([]cluster.GPUFreq{"", "1200", "high"}).Draw(t, "freq")}
+	}
 	if rapid.Bool().Draw(t, "tried again") {
 		s.Retry = cluster.Retry{Times: rapid.IntRange(1, cluster.MaxRetries).Draw(t, "times"), On: rapid.SampledFrom([]string{"", "75,NODE_FAIL"}).Draw(t, "after")}
 	}

@@ -118,6 +118,9 @@ func ReportToLog(node cluster.NodeID, r *nodev1.Report) *logv1.ReportAttempt {
 		out.EndedUs = int64(cluster.TimeOf(t.AsTime()))
 	}
 	out.Ready = r.Ready
+	for _, p := range r.Power {
+		out.Power = append(out.Power, &logv1.CardPower{Gpu: p.Uuid, CapW: p.CapW, ClockMhz: p.ClockMhz, Why: clip(p.Why, cluster.MaxPowerWhy)})
+	}
 	if u := r.Usage; u != nil {
 		out.Usage = &logv1.Usage{
 			GpuMemPeakMib: u.GpuMemPeakMib, Milli: u.GpuMilli, HostMemPeakMib: u.HostMemPeakMib,

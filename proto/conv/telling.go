@@ -88,3 +88,18 @@ func ProgressFromLog(m *logv1.Progress) *cluster.Progress {
 	}
 	return &cluster.Progress{At: cluster.Time(m.AtUs), Step: m.Step, Total: m.Total, StepTime: us(min(max(m.StepUs, 0), cluster.MaxStepTime.Microseconds())), Seen: seenFromLog(m.Seen)}
 }
+
+func cardPowerToLog(cards []cluster.CardPower) (out []*logv1.CardPower) {
+	for _, p := range cards {
+		out = append(out, &logv1.CardPower{Gpu: string(p.GPU), CapW: p.CapW, ClockMhz: p.ClockMHz, Why: p.Why})
+	}
+	return out
+}
+
+// CardPowerFromLog converts what was done to the power and clock of cards.
+func CardPowerFromLog(cards []*logv1.CardPower) (out []cluster.CardPower) {
+	for _, p := range cards {
+		out = append(out, cluster.CardPower{GPU: cluster.GPUID(p.GetGpu()), CapW: p.GetCapW(), ClockMHz: p.GetClockMhz(), Why: p.GetWhy()})
+	}
+	return out
+}

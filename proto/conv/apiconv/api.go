@@ -38,7 +38,7 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 	s.GPUs = int(m.GetGpus())
 	// One more than there can be is refused in words, as all that is larger.
 	s.GPURange = cluster.GPURange{Min: int(min(m.GetLeastGpus(), cluster.MaxGPUsPerJob+1)), Max: int(min(m.GetMostGpus(), cluster.MaxGPUsPerJob+1))}
-	s.BatchScaling = cluster.BatchScaling(m.GetBatchScaling())
+	s.BatchScaling, s.Power = cluster.BatchScaling(m.GetBatchScaling()), PowerFrom(m)
 	s.Study = studyFromAPI(m.GetStudy())
 	s.Retry = cluster.Retry{Times: int(min(m.GetRetries(), cluster.MaxRetries+1)), On: m.GetRetryOn()}
 	var err error
@@ -142,7 +142,8 @@ func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 		MailType: s.Mail.Events.String(), MailUser: s.Mail.To, IdleOk: ToDuration(s.IdleOK), NoResize: s.NoResize,
 		LeastGpus: uint32(max(0, s.GPURange.Min)), MostGpus: uint32(max(0, s.GPURange.Max)),
 		Retries: uint32(max(0, s.Retry.Times)), RetryOn: s.Retry.On, BatchScaling: string(s.BatchScaling),
-		Study:   StudyToAPI(s.Study),
+		Study:    StudyToAPI(s.Study),
+		PowerCap: string(s.Power.Cap), GpuFreq: string(s.Power.Freq),
 		Account: s.Account, Qos: s.QOS, Nice: s.Nice,
 		Array: arrayToAPI(s.Array),
 	}
@@ -289,10 +290,34 @@ func attemptToAPI(a *cluster.Attempt, gpu GPULookup) *apiv1.Attempt {
 		Why: a.Why, Overtook: a.Overtook, Neighbours: jobIDs(a.Neighbours),
 		Predicted: EstimateToAPI(a.Estimate), Measured: MeasuredToAPI(a.Usage), Token: uint64(a.Token),
 		Parts: partsToAPI(a, gpu), Port: uint32(a.Port), Progress: progressToAPI(a.Progress),
-		CpuMilli: a.Berth.CPUMilli, MemMib: a.Berth.MemMiB,
+		CpuMilli: a.Berth.CPUMilli, MemMib: a.Berth.MemMiB, Power: cardPowerToAPI(a, gpu),
 	}
 	m.ExitCode, m.Signal = exitToAPI(a.Exit)
 	return m
+}
+
+// PowerFrom is what a message asks of the power and clock of GPUs.
+func PowerFrom(m interface {
+	GetPowerCap() string
+	GetGpuFreq() string
+}) cluster.GPUPower {
+	return cluster.GPUPower{Cap: cluster.PowerCap(m.GetPowerCap()), Freq: cluster.GPUFreq(m.GetGpuFreq())}
+}
+
+// cardPowerToAPI is what was done to the power and clock of an attempt's cards, by the
+// rank of their nodes.
+func cardPowerToAPI(a *cluster.Attempt, gpu GPULookup) (out []*apiv1.CardPower) {
+	for _, b := range a.Berths() {
+		for _, g := range b.GPUs {
+			for _, p := range a.Power {
+				if p.GPU == g.GPU {
+					_, index := gpu(b.Node, g.GPU)
+					out = append(out, &apiv1.CardPower{Node: string(b.Node), Index: uint32(max(0, index)), Uuid: string(p.GPU), CapW: p.CapW, ClockMhz: p.ClockMHz, Why: p.Why})
+				}
+			}
+		}
+	}
+	return out
 }
 
 // attemptShares are the shares of an attempt on its first node.

@@ -4341,6 +4341,9 @@ type Partition struct {
 	// Whether running jobs with a checkpoint hook make room for those that wait and have
 	// much less left to do: off, or empty for as the cluster does it.
 	Preempt string `protobuf:"bytes,45,opt,name=preempt,proto3" json:"preempt,omitempty"`
+	// What its jobs with whole GPUs have that ask for nothing of the kind; see JobSpec.
+	PowerCap string `protobuf:"bytes,70,opt,name=power_cap,json=powerCap,proto3" json:"power_cap,omitempty"`
+	GpuFreq  string `protobuf:"bytes,71,opt,name=gpu_freq,json=gpuFreq,proto3" json:"gpu_freq,omitempty"`
 	// What its jobs with GPUs get that ask for no host memory or cores; absent is
 	// what is predicted, and the scheduler's defaults.
 	Host          *HostTerms `protobuf:"bytes,23,opt,name=host,proto3" json:"host,omitempty"`
@@ -4521,6 +4524,20 @@ func (x *Partition) GetMaxGpus() int64 {
 func (x *Partition) GetPreempt() string {
 	if x != nil {
 		return x.Preempt
+	}
+	return ""
+}
+
+func (x *Partition) GetPowerCap() string {
+	if x != nil {
+		return x.PowerCap
+	}
+	return ""
+}
+
+func (x *Partition) GetGpuFreq() string {
+	if x != nil {
+		return x.GpuFreq
 	}
 	return ""
 }
@@ -4782,6 +4799,8 @@ type SetPartitionRequest struct {
 	MaxGpus *int64 `protobuf:"varint,41,opt,name=max_gpus,json=maxGpus,proto3,oneof" json:"max_gpus,omitempty"`
 	// default or off.
 	Preempt       *string `protobuf:"bytes,45,opt,name=preempt,proto3,oneof" json:"preempt,omitempty"`
+	PowerCap      *string `protobuf:"bytes,70,opt,name=power_cap,json=powerCap,proto3,oneof" json:"power_cap,omitempty"`
+	GpuFreq       *string `protobuf:"bytes,71,opt,name=gpu_freq,json=gpuFreq,proto3,oneof" json:"gpu_freq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4952,6 +4971,20 @@ func (x *SetPartitionRequest) GetMaxGpus() int64 {
 func (x *SetPartitionRequest) GetPreempt() string {
 	if x != nil && x.Preempt != nil {
 		return *x.Preempt
+	}
+	return ""
+}
+
+func (x *SetPartitionRequest) GetPowerCap() string {
+	if x != nil && x.PowerCap != nil {
+		return *x.PowerCap
+	}
+	return ""
+}
+
+func (x *SetPartitionRequest) GetGpuFreq() string {
+	if x != nil && x.GpuFreq != nil {
+		return *x.GpuFreq
 	}
 	return ""
 }
@@ -6439,7 +6472,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"a\n" +
 	"\x13CreateTokenResponse\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x124\n" +
-	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\xea\x05\n" +
+	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\xa2\x06\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05nodes\x18\x02 \x01(\tR\x05nodes\x12\x1b\n" +
@@ -6465,7 +6498,9 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\fsession_idle\x18\x16 \x01(\v2\x19.google.protobuf.DurationR\vsessionIdle\x12\x16\n" +
 	"\x06resize\x18( \x01(\tR\x06resize\x12\x19\n" +
 	"\bmax_gpus\x18) \x01(\x03R\amaxGpus\x12\x18\n" +
-	"\apreempt\x18- \x01(\tR\apreempt\x12+\n" +
+	"\apreempt\x18- \x01(\tR\apreempt\x12\x1b\n" +
+	"\tpower_cap\x18F \x01(\tR\bpowerCap\x12\x19\n" +
+	"\bgpu_freq\x18G \x01(\tR\agpuFreq\x12+\n" +
 	"\x04host\x18\x17 \x01(\v2\x17.berth.api.v1.HostTermsR\x04host\"\xa9\x01\n" +
 	"\tHostTerms\x12%\n" +
 	"\x0fmem_per_gpu_mib\x18\x01 \x01(\x03R\fmemPerGpuMib\x12)\n" +
@@ -6481,7 +6516,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x16ListPartitionsResponse\x127\n" +
 	"\n" +
 	"partitions\x18\x01 \x03(\v2\x17.berth.api.v1.PartitionR\n" +
-	"partitions\"\xa3\a\n" +
+	"partitions\"\x80\b\n" +
 	"\x13SetPartitionRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\x05nodes\x18\x02 \x01(\tH\x00R\x05nodes\x88\x01\x01\x12\"\n" +
@@ -6504,7 +6539,9 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x06resize\x18( \x01(\tH\bR\x06resize\x88\x01\x01\x12\x1e\n" +
 	"\bmax_gpus\x18) \x01(\x03H\tR\amaxGpus\x88\x01\x01\x12\x1d\n" +
 	"\apreempt\x18- \x01(\tH\n" +
-	"R\apreempt\x88\x01\x01B\b\n" +
+	"R\apreempt\x88\x01\x01\x12 \n" +
+	"\tpower_cap\x18F \x01(\tH\vR\bpowerCap\x88\x01\x01\x12\x1e\n" +
+	"\bgpu_freq\x18G \x01(\tH\fR\agpuFreq\x88\x01\x01B\b\n" +
 	"\x06_nodesB\n" +
 	"\n" +
 	"\b_defaultB\a\n" +
@@ -6517,7 +6554,10 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\a_resizeB\v\n" +
 	"\t_max_gpusB\n" +
 	"\n" +
-	"\b_preempt\"i\n" +
+	"\b_preemptB\f\n" +
+	"\n" +
+	"_power_capB\v\n" +
+	"\t_gpu_freq\"i\n" +
 	"\x14SetPartitionResponse\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.berth.api.v1.PartitionR\tpartition\x12\x1a\n" +
 	"\bwarnings\x18\x02 \x03(\tR\bwarnings\",\n" +

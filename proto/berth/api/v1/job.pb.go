@@ -1438,8 +1438,11 @@ type Attempt struct {
 	Progress *Progress `protobuf:"bytes,30,opt,name=progress,proto3" json:"progress,omitempty"`
 	// What it has of its first node beside GPUs: cores, and the host memory that it is
 	// capped at.
-	CpuMilli      int64 `protobuf:"varint,31,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
-	MemMib        int64 `protobuf:"varint,32,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
+	CpuMilli int64 `protobuf:"varint,31,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
+	MemMib   int64 `protobuf:"varint,32,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
+	// What was done to the power and clock of its GPUs, of all its nodes; none where
+	// nothing was asked for.
+	Power         []*CardPower `protobuf:"bytes,70,rep,name=power,proto3" json:"power,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1628,6 +1631,100 @@ func (x *Attempt) GetMemMib() int64 {
 	return 0
 }
 
+func (x *Attempt) GetPower() []*CardPower {
+	if x != nil {
+		return x.Power
+	}
+	return nil
+}
+
+// CardPower is what was done to the power and clock of one GPU.
+type CardPower struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Index uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Uuid  string                 `protobuf:"bytes,3,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	// What was set, 0 for nothing.
+	CapW     int64 `protobuf:"varint,4,opt,name=cap_w,json=capW,proto3" json:"cap_w,omitempty"`
+	ClockMhz int64 `protobuf:"varint,5,opt,name=clock_mhz,json=clockMhz,proto3" json:"clock_mhz,omitempty"`
+	// What was not set as it was asked for and why, for people; "" for nothing.
+	Why           string `protobuf:"bytes,6,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CardPower) Reset() {
+	*x = CardPower{}
+	mi := &file_berth_api_v1_job_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CardPower) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CardPower) ProtoMessage() {}
+
+func (x *CardPower) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_job_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CardPower.ProtoReflect.Descriptor instead.
+func (*CardPower) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *CardPower) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *CardPower) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *CardPower) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *CardPower) GetCapW() int64 {
+	if x != nil {
+		return x.CapW
+	}
+	return 0
+}
+
+func (x *CardPower) GetClockMhz() int64 {
+	if x != nil {
+		return x.ClockMhz
+	}
+	return 0
+}
+
+func (x *CardPower) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 // Progress is how far a job says that it is, in steps of its own.
 type Progress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1644,7 +1741,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[12]
+	mi := &file_berth_api_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1656,7 +1753,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[12]
+	mi := &file_berth_api_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1669,7 +1766,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Progress) GetAt() *timestamppb.Timestamp {
@@ -1725,7 +1822,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[13]
+	mi := &file_berth_api_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1737,7 +1834,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[13]
+	mi := &file_berth_api_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1750,7 +1847,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Part) GetNode() string {
@@ -1820,7 +1917,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[14]
+	mi := &file_berth_api_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1832,7 +1929,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[14]
+	mi := &file_berth_api_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1845,7 +1942,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetJobRequest) GetId() uint64 {
@@ -1872,7 +1969,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[15]
+	mi := &file_berth_api_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1884,7 +1981,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[15]
+	mi := &file_berth_api_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1897,7 +1994,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -1942,7 +2039,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[16]
+	mi := &file_berth_api_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1954,7 +2051,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[16]
+	mi := &file_berth_api_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1967,7 +2064,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListJobsRequest) GetStates() []string {
@@ -2066,7 +2163,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[17]
+	mi := &file_berth_api_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2078,7 +2175,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[17]
+	mi := &file_berth_api_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2091,7 +2188,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -2173,7 +2270,7 @@ type JobColumns struct {
 
 func (x *JobColumns) Reset() {
 	*x = JobColumns{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[18]
+	mi := &file_berth_api_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2185,7 +2282,7 @@ func (x *JobColumns) String() string {
 func (*JobColumns) ProtoMessage() {}
 
 func (x *JobColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[18]
+	mi := &file_berth_api_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2198,7 +2295,7 @@ func (x *JobColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobColumns.ProtoReflect.Descriptor instead.
 func (*JobColumns) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *JobColumns) GetTexts() []string {
@@ -2452,7 +2549,7 @@ type CancelJobsRequest struct {
 
 func (x *CancelJobsRequest) Reset() {
 	*x = CancelJobsRequest{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[19]
+	mi := &file_berth_api_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2464,7 +2561,7 @@ func (x *CancelJobsRequest) String() string {
 func (*CancelJobsRequest) ProtoMessage() {}
 
 func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[19]
+	mi := &file_berth_api_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2477,7 +2574,7 @@ func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{19}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CancelJobsRequest) GetRequestId() string {
@@ -2513,7 +2610,7 @@ type ArrayTasks struct {
 
 func (x *ArrayTasks) Reset() {
 	*x = ArrayTasks{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[20]
+	mi := &file_berth_api_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2525,7 +2622,7 @@ func (x *ArrayTasks) String() string {
 func (*ArrayTasks) ProtoMessage() {}
 
 func (x *ArrayTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[20]
+	mi := &file_berth_api_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2538,7 +2635,7 @@ func (x *ArrayTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayTasks.ProtoReflect.Descriptor instead.
 func (*ArrayTasks) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ArrayTasks) GetArray() uint64 {
@@ -2564,7 +2661,7 @@ type CancelJobsResponse struct {
 
 func (x *CancelJobsResponse) Reset() {
 	*x = CancelJobsResponse{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[21]
+	mi := &file_berth_api_v1_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2576,7 +2673,7 @@ func (x *CancelJobsResponse) String() string {
 func (*CancelJobsResponse) ProtoMessage() {}
 
 func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[21]
+	mi := &file_berth_api_v1_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2589,7 +2686,7 @@ func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{21}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CancelJobsResponse) GetResults() []*CancelResult {
@@ -2612,7 +2709,7 @@ type CancelResult struct {
 
 func (x *CancelResult) Reset() {
 	*x = CancelResult{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[22]
+	mi := &file_berth_api_v1_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2624,7 +2721,7 @@ func (x *CancelResult) String() string {
 func (*CancelResult) ProtoMessage() {}
 
 func (x *CancelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[22]
+	mi := &file_berth_api_v1_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2637,7 +2734,7 @@ func (x *CancelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResult.ProtoReflect.Descriptor instead.
 func (*CancelResult) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{22}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CancelResult) GetId() uint64 {
@@ -2815,7 +2912,7 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12!\n" +
 	"\ffrom_seconds\x18\x02 \x01(\x01R\vfromSeconds\x12\x18\n" +
 	"\aseconds\x18\x03 \x01(\x01R\aseconds\x12$\n" +
-	"\x0egpu_util_milli\x18\x04 \x01(\x03R\fgpuUtilMilli\"\x88\x06\n" +
+	"\x0egpu_util_milli\x18\x04 \x01(\x03R\fgpuUtilMilli\"\xb7\x06\n" +
 	"\aAttempt\x12\x0e\n" +
 	"\x02no\x18\x01 \x01(\rR\x02no\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
@@ -2841,9 +2938,17 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\x04port\x18\x13 \x01(\rR\x04port\x122\n" +
 	"\bprogress\x18\x1e \x01(\v2\x16.berth.api.v1.ProgressR\bprogress\x12\x1b\n" +
 	"\tcpu_milli\x18\x1f \x01(\x03R\bcpuMilli\x12\x17\n" +
-	"\amem_mib\x18  \x01(\x03R\x06memMibB\f\n" +
+	"\amem_mib\x18  \x01(\x03R\x06memMib\x12-\n" +
+	"\x05power\x18F \x03(\v2\x17.berth.api.v1.CardPowerR\x05powerB\f\n" +
 	"\n" +
-	"_exit_code\"\xc8\x01\n" +
+	"_exit_code\"\x8d\x01\n" +
+	"\tCardPower\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
+	"\x04uuid\x18\x03 \x01(\tR\x04uuid\x12\x13\n" +
+	"\x05cap_w\x18\x04 \x01(\x03R\x04capW\x12\x1b\n" +
+	"\tclock_mhz\x18\x05 \x01(\x03R\bclockMhz\x12\x10\n" +
+	"\x03why\x18\x06 \x01(\tR\x03why\"\xc8\x01\n" +
 	"\bProgress\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x14\n" +
@@ -2974,7 +3079,7 @@ func file_berth_api_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_api_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_berth_api_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_berth_api_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_berth_api_v1_job_proto_goTypes = []any{
 	(JobColumnsOf)(0),             // 0: berth.api.v1.JobColumnsOf
 	(CancelOutcome)(0),            // 1: berth.api.v1.CancelOutcome
@@ -2990,32 +3095,33 @@ var file_berth_api_v1_job_proto_goTypes = []any{
 	(*Profile)(nil),               // 11: berth.api.v1.Profile
 	(*NeighbourSpan)(nil),         // 12: berth.api.v1.NeighbourSpan
 	(*Attempt)(nil),               // 13: berth.api.v1.Attempt
-	(*Progress)(nil),              // 14: berth.api.v1.Progress
-	(*Part)(nil),                  // 15: berth.api.v1.Part
-	(*GetJobRequest)(nil),         // 16: berth.api.v1.GetJobRequest
-	(*GetJobResponse)(nil),        // 17: berth.api.v1.GetJobResponse
-	(*ListJobsRequest)(nil),       // 18: berth.api.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 19: berth.api.v1.ListJobsResponse
-	(*JobColumns)(nil),            // 20: berth.api.v1.JobColumns
-	(*CancelJobsRequest)(nil),     // 21: berth.api.v1.CancelJobsRequest
-	(*ArrayTasks)(nil),            // 22: berth.api.v1.ArrayTasks
-	(*CancelJobsResponse)(nil),    // 23: berth.api.v1.CancelJobsResponse
-	(*CancelResult)(nil),          // 24: berth.api.v1.CancelResult
-	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
-	(*JobSpec)(nil),               // 26: berth.api.v1.JobSpec
-	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
+	(*CardPower)(nil),             // 14: berth.api.v1.CardPower
+	(*Progress)(nil),              // 15: berth.api.v1.Progress
+	(*Part)(nil),                  // 16: berth.api.v1.Part
+	(*GetJobRequest)(nil),         // 17: berth.api.v1.GetJobRequest
+	(*GetJobResponse)(nil),        // 18: berth.api.v1.GetJobResponse
+	(*ListJobsRequest)(nil),       // 19: berth.api.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),      // 20: berth.api.v1.ListJobsResponse
+	(*JobColumns)(nil),            // 21: berth.api.v1.JobColumns
+	(*CancelJobsRequest)(nil),     // 22: berth.api.v1.CancelJobsRequest
+	(*ArrayTasks)(nil),            // 23: berth.api.v1.ArrayTasks
+	(*CancelJobsResponse)(nil),    // 24: berth.api.v1.CancelJobsResponse
+	(*CancelResult)(nil),          // 25: berth.api.v1.CancelResult
+	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
+	(*JobSpec)(nil),               // 27: berth.api.v1.JobSpec
+	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
 }
 var file_berth_api_v1_job_proto_depIdxs = []int32{
 	6,  // 0: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
 	8,  // 1: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
 	10, // 2: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	25, // 3: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	25, // 4: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	25, // 5: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	25, // 6: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
-	26, // 7: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
+	26, // 3: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	26, // 4: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	26, // 5: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	26, // 6: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	27, // 7: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
 	13, // 8: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
-	27, // 9: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
+	28, // 9: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
 	8,  // 10: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
 	4,  // 11: berth.api.v1.Job.array:type_name -> berth.api.v1.ArrayInfo
 	3,  // 12: berth.api.v1.Job.trial:type_name -> berth.api.v1.Trial
@@ -3025,29 +3131,30 @@ var file_berth_api_v1_job_proto_depIdxs = []int32{
 	11, // 16: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
 	12, // 17: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
 	6,  // 18: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	25, // 19: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	25, // 20: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	25, // 21: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	26, // 19: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	26, // 20: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	26, // 21: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
 	8,  // 22: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
 	10, // 23: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
-	15, // 24: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
-	14, // 25: berth.api.v1.Attempt.progress:type_name -> berth.api.v1.Progress
-	25, // 26: berth.api.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	27, // 27: berth.api.v1.Progress.step_time:type_name -> google.protobuf.Duration
-	25, // 28: berth.api.v1.Progress.ends:type_name -> google.protobuf.Timestamp
-	6,  // 29: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
-	2,  // 30: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
-	0,  // 31: berth.api.v1.ListJobsRequest.columns:type_name -> berth.api.v1.JobColumnsOf
-	2,  // 32: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
-	20, // 33: berth.api.v1.ListJobsResponse.columns:type_name -> berth.api.v1.JobColumns
-	22, // 34: berth.api.v1.CancelJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
-	24, // 35: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
-	1,  // 36: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
-	37, // [37:37] is the sub-list for method output_type
-	37, // [37:37] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	16, // 24: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
+	15, // 25: berth.api.v1.Attempt.progress:type_name -> berth.api.v1.Progress
+	14, // 26: berth.api.v1.Attempt.power:type_name -> berth.api.v1.CardPower
+	26, // 27: berth.api.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	28, // 28: berth.api.v1.Progress.step_time:type_name -> google.protobuf.Duration
+	26, // 29: berth.api.v1.Progress.ends:type_name -> google.protobuf.Timestamp
+	6,  // 30: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
+	2,  // 31: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
+	0,  // 32: berth.api.v1.ListJobsRequest.columns:type_name -> berth.api.v1.JobColumnsOf
+	2,  // 33: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
+	21, // 34: berth.api.v1.ListJobsResponse.columns:type_name -> berth.api.v1.JobColumns
+	23, // 35: berth.api.v1.CancelJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
+	25, // 36: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
+	1,  // 37: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_job_proto_init() }
@@ -3059,15 +3166,15 @@ func file_berth_api_v1_job_proto_init() {
 	file_berth_api_v1_job_proto_msgTypes[0].OneofWrappers = []any{}
 	file_berth_api_v1_job_proto_msgTypes[1].OneofWrappers = []any{}
 	file_berth_api_v1_job_proto_msgTypes[11].OneofWrappers = []any{}
-	file_berth_api_v1_job_proto_msgTypes[13].OneofWrappers = []any{}
 	file_berth_api_v1_job_proto_msgTypes[14].OneofWrappers = []any{}
+	file_berth_api_v1_job_proto_msgTypes[15].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_job_proto_rawDesc), len(file_berth_api_v1_job_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

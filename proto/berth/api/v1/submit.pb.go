@@ -225,6 +225,10 @@ type JobSpec struct {
 	BatchScaling string `protobuf:"bytes,57,opt,name=batch_scaling,json=batchScaling,proto3" json:"batch_scaling,omitempty"`
 	// Its tasks are the trials of a search.
 	Study *Study `protobuf:"bytes,62,opt,name=study,proto3" json:"study,omitempty"`
+	// The power limit of its GPUs, as 250W or 70%, and their clock in MHz or as low,
+	// medium, high or highm1; "" leaves them as they are. They need whole GPUs.
+	PowerCap string `protobuf:"bytes,70,opt,name=power_cap,json=powerCap,proto3" json:"power_cap,omitempty"`
+	GpuFreq  string `protobuf:"bytes,71,opt,name=gpu_freq,json=gpuFreq,proto3" json:"gpu_freq,omitempty"`
 	// Who is charged, "" is the user's default account; and the quality of
 	// service, "" is the account's default.
 	Account string `protobuf:"bytes,45,opt,name=account,proto3" json:"account,omitempty"`
@@ -631,6 +635,20 @@ func (x *JobSpec) GetStudy() *Study {
 		return x.Study
 	}
 	return nil
+}
+
+func (x *JobSpec) GetPowerCap() string {
+	if x != nil {
+		return x.PowerCap
+	}
+	return ""
+}
+
+func (x *JobSpec) GetGpuFreq() string {
+	if x != nil {
+		return x.GpuFreq
+	}
+	return ""
 }
 
 func (x *JobSpec) GetAccount() string {
@@ -1225,7 +1243,7 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"\x12SubmitJobsResponse\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xea\x0e\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xa2\x0f\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -1283,7 +1301,9 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"\aretries\x187 \x01(\rR\aretries\x12\x19\n" +
 	"\bretry_on\x188 \x01(\tR\aretryOn\x12#\n" +
 	"\rbatch_scaling\x189 \x01(\tR\fbatchScaling\x12)\n" +
-	"\x05study\x18> \x01(\v2\x13.berth.api.v1.StudyR\x05study\x12\x18\n" +
+	"\x05study\x18> \x01(\v2\x13.berth.api.v1.StudyR\x05study\x12\x1b\n" +
+	"\tpower_cap\x18F \x01(\tR\bpowerCap\x12\x19\n" +
+	"\bgpu_freq\x18G \x01(\tR\agpuFreq\x12\x18\n" +
 	"\aaccount\x18- \x01(\tR\aaccount\x12\x10\n" +
 	"\x03qos\x18. \x01(\tR\x03qos\x12\x12\n" +
 	"\x04nice\x18/ \x01(\x11R\x04nice\x12\x14\n" +

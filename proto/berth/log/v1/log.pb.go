@@ -1548,7 +1548,9 @@ type ReportAttempt struct {
 	StartedUs int64 `protobuf:"varint,9,opt,name=started_us,json=startedUs,proto3" json:"started_us,omitempty"`
 	EndedUs   int64 `protobuf:"varint,10,opt,name=ended_us,json=endedUs,proto3" json:"ended_us,omitempty"`
 	// Its part of an attempt on several nodes is prepared and waits for the others.
-	Ready         bool `protobuf:"varint,11,opt,name=ready,proto3" json:"ready,omitempty"`
+	Ready bool `protobuf:"varint,11,opt,name=ready,proto3" json:"ready,omitempty"`
+	// What was done to the power and clock of its cards.
+	Power         []*CardPower `protobuf:"bytes,70,rep,name=power,proto3" json:"power,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1660,6 +1662,83 @@ func (x *ReportAttempt) GetReady() bool {
 	return false
 }
 
+func (x *ReportAttempt) GetPower() []*CardPower {
+	if x != nil {
+		return x.Power
+	}
+	return nil
+}
+
+// CardPower is what was done to the power and clock of one card; see
+// cluster.CardPower.
+type CardPower struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Gpu           string                 `protobuf:"bytes,1,opt,name=gpu,proto3" json:"gpu,omitempty"`
+	CapW          int64                  `protobuf:"varint,2,opt,name=cap_w,json=capW,proto3" json:"cap_w,omitempty"`
+	ClockMhz      int64                  `protobuf:"varint,3,opt,name=clock_mhz,json=clockMhz,proto3" json:"clock_mhz,omitempty"`
+	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CardPower) Reset() {
+	*x = CardPower{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CardPower) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CardPower) ProtoMessage() {}
+
+func (x *CardPower) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CardPower.ProtoReflect.Descriptor instead.
+func (*CardPower) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *CardPower) GetGpu() string {
+	if x != nil {
+		return x.Gpu
+	}
+	return ""
+}
+
+func (x *CardPower) GetCapW() int64 {
+	if x != nil {
+		return x.CapW
+	}
+	return 0
+}
+
+func (x *CardPower) GetClockMhz() int64 {
+	if x != nil {
+		return x.ClockMhz
+	}
+	return 0
+}
+
+func (x *CardPower) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 type RegisterNode struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -1669,7 +1748,7 @@ type RegisterNode struct {
 
 func (x *RegisterNode) Reset() {
 	*x = RegisterNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[12]
+	mi := &file_berth_log_v1_log_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1681,7 +1760,7 @@ func (x *RegisterNode) String() string {
 func (*RegisterNode) ProtoMessage() {}
 
 func (x *RegisterNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[12]
+	mi := &file_berth_log_v1_log_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1694,7 +1773,7 @@ func (x *RegisterNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterNode.ProtoReflect.Descriptor instead.
 func (*RegisterNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{12}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RegisterNode) GetNode() *Node {
@@ -1716,7 +1795,7 @@ type SetNodeState struct {
 
 func (x *SetNodeState) Reset() {
 	*x = SetNodeState{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[13]
+	mi := &file_berth_log_v1_log_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1728,7 +1807,7 @@ func (x *SetNodeState) String() string {
 func (*SetNodeState) ProtoMessage() {}
 
 func (x *SetNodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[13]
+	mi := &file_berth_log_v1_log_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1741,7 +1820,7 @@ func (x *SetNodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeState.ProtoReflect.Descriptor instead.
 func (*SetNodeState) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{13}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SetNodeState) GetNode() string {
@@ -1781,7 +1860,7 @@ type DrainNode struct {
 
 func (x *DrainNode) Reset() {
 	*x = DrainNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[14]
+	mi := &file_berth_log_v1_log_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1793,7 +1872,7 @@ func (x *DrainNode) String() string {
 func (*DrainNode) ProtoMessage() {}
 
 func (x *DrainNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[14]
+	mi := &file_berth_log_v1_log_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1806,7 +1885,7 @@ func (x *DrainNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNode.ProtoReflect.Descriptor instead.
 func (*DrainNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{14}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DrainNode) GetNode() string {
@@ -1859,7 +1938,7 @@ type DrainGPU struct {
 
 func (x *DrainGPU) Reset() {
 	*x = DrainGPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[15]
+	mi := &file_berth_log_v1_log_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1871,7 +1950,7 @@ func (x *DrainGPU) String() string {
 func (*DrainGPU) ProtoMessage() {}
 
 func (x *DrainGPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[15]
+	mi := &file_berth_log_v1_log_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1884,7 +1963,7 @@ func (x *DrainGPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPU.ProtoReflect.Descriptor instead.
 func (*DrainGPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{15}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DrainGPU) GetNode() string {
@@ -1934,7 +2013,7 @@ type SetSharing struct {
 
 func (x *SetSharing) Reset() {
 	*x = SetSharing{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[16]
+	mi := &file_berth_log_v1_log_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1946,7 +2025,7 @@ func (x *SetSharing) String() string {
 func (*SetSharing) ProtoMessage() {}
 
 func (x *SetSharing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[16]
+	mi := &file_berth_log_v1_log_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1959,7 +2038,7 @@ func (x *SetSharing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSharing.ProtoReflect.Descriptor instead.
 func (*SetSharing) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{16}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SetSharing) GetPlace() *SharingOff {
@@ -1992,7 +2071,7 @@ type SharingOff struct {
 
 func (x *SharingOff) Reset() {
 	*x = SharingOff{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[17]
+	mi := &file_berth_log_v1_log_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +2083,7 @@ func (x *SharingOff) String() string {
 func (*SharingOff) ProtoMessage() {}
 
 func (x *SharingOff) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[17]
+	mi := &file_berth_log_v1_log_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +2096,7 @@ func (x *SharingOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharingOff.ProtoReflect.Descriptor instead.
 func (*SharingOff) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{17}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SharingOff) GetGpu() string {
@@ -2072,7 +2151,7 @@ type RemoveNode struct {
 
 func (x *RemoveNode) Reset() {
 	*x = RemoveNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[18]
+	mi := &file_berth_log_v1_log_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2084,7 +2163,7 @@ func (x *RemoveNode) String() string {
 func (*RemoveNode) ProtoMessage() {}
 
 func (x *RemoveNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[18]
+	mi := &file_berth_log_v1_log_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2097,7 +2176,7 @@ func (x *RemoveNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNode.ProtoReflect.Descriptor instead.
 func (*RemoveNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{18}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RemoveNode) GetNode() string {
@@ -2116,7 +2195,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[19]
+	mi := &file_berth_log_v1_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2128,7 +2207,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[19]
+	mi := &file_berth_log_v1_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2141,7 +2220,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{19}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CreateToken) GetToken() *Token {
@@ -2161,7 +2240,7 @@ type UseToken struct {
 
 func (x *UseToken) Reset() {
 	*x = UseToken{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[20]
+	mi := &file_berth_log_v1_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2173,7 +2252,7 @@ func (x *UseToken) String() string {
 func (*UseToken) ProtoMessage() {}
 
 func (x *UseToken) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[20]
+	mi := &file_berth_log_v1_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2186,7 +2265,7 @@ func (x *UseToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseToken.ProtoReflect.Descriptor instead.
 func (*UseToken) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{20}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *UseToken) GetHash() []byte {
@@ -2217,7 +2296,7 @@ type DenyIdentity struct {
 
 func (x *DenyIdentity) Reset() {
 	*x = DenyIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[21]
+	mi := &file_berth_log_v1_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2229,7 +2308,7 @@ func (x *DenyIdentity) String() string {
 func (*DenyIdentity) ProtoMessage() {}
 
 func (x *DenyIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[21]
+	mi := &file_berth_log_v1_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2242,7 +2321,7 @@ func (x *DenyIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DenyIdentity.ProtoReflect.Descriptor instead.
 func (*DenyIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{21}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DenyIdentity) GetRole() string {
@@ -2279,7 +2358,7 @@ type FenceNode struct {
 
 func (x *FenceNode) Reset() {
 	*x = FenceNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[22]
+	mi := &file_berth_log_v1_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2291,7 +2370,7 @@ func (x *FenceNode) String() string {
 func (*FenceNode) ProtoMessage() {}
 
 func (x *FenceNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[22]
+	mi := &file_berth_log_v1_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2304,7 +2383,7 @@ func (x *FenceNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNode.ProtoReflect.Descriptor instead.
 func (*FenceNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{22}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FenceNode) GetNode() string {
@@ -2334,7 +2413,7 @@ type PublishWeights struct {
 
 func (x *PublishWeights) Reset() {
 	*x = PublishWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[23]
+	mi := &file_berth_log_v1_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2346,7 +2425,7 @@ func (x *PublishWeights) String() string {
 func (*PublishWeights) ProtoMessage() {}
 
 func (x *PublishWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[23]
+	mi := &file_berth_log_v1_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2359,7 +2438,7 @@ func (x *PublishWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishWeights.ProtoReflect.Descriptor instead.
 func (*PublishWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{23}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PublishWeights) GetVersion() uint64 {
@@ -2398,7 +2477,7 @@ type InstallWeights struct {
 
 func (x *InstallWeights) Reset() {
 	*x = InstallWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[24]
+	mi := &file_berth_log_v1_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2410,7 +2489,7 @@ func (x *InstallWeights) String() string {
 func (*InstallWeights) ProtoMessage() {}
 
 func (x *InstallWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[24]
+	mi := &file_berth_log_v1_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2423,7 +2502,7 @@ func (x *InstallWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallWeights.ProtoReflect.Descriptor instead.
 func (*InstallWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{24}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *InstallWeights) GetVersion() uint64 {
@@ -2466,7 +2545,7 @@ type RollbackWeights struct {
 
 func (x *RollbackWeights) Reset() {
 	*x = RollbackWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[25]
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2478,7 +2557,7 @@ func (x *RollbackWeights) String() string {
 func (*RollbackWeights) ProtoMessage() {}
 
 func (x *RollbackWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[25]
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2491,7 +2570,7 @@ func (x *RollbackWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackWeights.ProtoReflect.Descriptor instead.
 func (*RollbackWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{25}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RollbackWeights) GetVersion() uint64 {
@@ -2528,7 +2607,7 @@ type PinWeights struct {
 
 func (x *PinWeights) Reset() {
 	*x = PinWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2540,7 +2619,7 @@ func (x *PinWeights) String() string {
 func (*PinWeights) ProtoMessage() {}
 
 func (x *PinWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2553,7 +2632,7 @@ func (x *PinWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PinWeights.ProtoReflect.Descriptor instead.
 func (*PinWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PinWeights) GetVersion() uint64 {
@@ -2595,7 +2674,7 @@ type InstallInterference struct {
 
 func (x *InstallInterference) Reset() {
 	*x = InstallInterference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2607,7 +2686,7 @@ func (x *InstallInterference) String() string {
 func (*InstallInterference) ProtoMessage() {}
 
 func (x *InstallInterference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2620,7 +2699,7 @@ func (x *InstallInterference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallInterference.ProtoReflect.Descriptor instead.
 func (*InstallInterference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *InstallInterference) GetVersion() uint64 {
@@ -2668,7 +2747,7 @@ type ExpireJobs struct {
 
 func (x *ExpireJobs) Reset() {
 	*x = ExpireJobs{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2680,7 +2759,7 @@ func (x *ExpireJobs) String() string {
 func (*ExpireJobs) ProtoMessage() {}
 
 func (x *ExpireJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2693,7 +2772,7 @@ func (x *ExpireJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireJobs.ProtoReflect.Descriptor instead.
 func (*ExpireJobs) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExpireJobs) GetJobs() []uint64 {
@@ -2716,7 +2795,7 @@ type SetPartition struct {
 
 func (x *SetPartition) Reset() {
 	*x = SetPartition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2728,7 +2807,7 @@ func (x *SetPartition) String() string {
 func (*SetPartition) ProtoMessage() {}
 
 func (x *SetPartition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2741,7 +2820,7 @@ func (x *SetPartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartition.ProtoReflect.Descriptor instead.
 func (*SetPartition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SetPartition) GetPartition() *Partition {
@@ -2768,7 +2847,7 @@ type RemovePartition struct {
 
 func (x *RemovePartition) Reset() {
 	*x = RemovePartition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2780,7 +2859,7 @@ func (x *RemovePartition) String() string {
 func (*RemovePartition) ProtoMessage() {}
 
 func (x *RemovePartition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2793,7 +2872,7 @@ func (x *RemovePartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartition.ProtoReflect.Descriptor instead.
 func (*RemovePartition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RemovePartition) GetName() string {
@@ -2816,7 +2895,7 @@ type SetReservation struct {
 
 func (x *SetReservation) Reset() {
 	*x = SetReservation{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2828,7 +2907,7 @@ func (x *SetReservation) String() string {
 func (*SetReservation) ProtoMessage() {}
 
 func (x *SetReservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2841,7 +2920,7 @@ func (x *SetReservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservation.ProtoReflect.Descriptor instead.
 func (*SetReservation) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SetReservation) GetReservation() *Reservation {
@@ -2869,7 +2948,7 @@ type RemoveReservation struct {
 
 func (x *RemoveReservation) Reset() {
 	*x = RemoveReservation{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2881,7 +2960,7 @@ func (x *RemoveReservation) String() string {
 func (*RemoveReservation) ProtoMessage() {}
 
 func (x *RemoveReservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2894,7 +2973,7 @@ func (x *RemoveReservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservation.ProtoReflect.Descriptor instead.
 func (*RemoveReservation) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RemoveReservation) GetName() string {
@@ -2917,7 +2996,7 @@ type UpdateJob struct {
 
 func (x *UpdateJob) Reset() {
 	*x = UpdateJob{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2929,7 +3008,7 @@ func (x *UpdateJob) String() string {
 func (*UpdateJob) ProtoMessage() {}
 
 func (x *UpdateJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2942,7 +3021,7 @@ func (x *UpdateJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJob.ProtoReflect.Descriptor instead.
 func (*UpdateJob) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *UpdateJob) GetJob() uint64 {
@@ -2982,7 +3061,7 @@ type PreemptAttempt struct {
 
 func (x *PreemptAttempt) Reset() {
 	*x = PreemptAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2994,7 +3073,7 @@ func (x *PreemptAttempt) String() string {
 func (*PreemptAttempt) ProtoMessage() {}
 
 func (x *PreemptAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3007,7 +3086,7 @@ func (x *PreemptAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptAttempt.ProtoReflect.Descriptor instead.
 func (*PreemptAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PreemptAttempt) GetJob() uint64 {
@@ -3052,7 +3131,7 @@ type HoldJob struct {
 
 func (x *HoldJob) Reset() {
 	*x = HoldJob{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3064,7 +3143,7 @@ func (x *HoldJob) String() string {
 func (*HoldJob) ProtoMessage() {}
 
 func (x *HoldJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3077,7 +3156,7 @@ func (x *HoldJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldJob.ProtoReflect.Descriptor instead.
 func (*HoldJob) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *HoldJob) GetJob() uint64 {
@@ -3122,7 +3201,7 @@ type RequeueJob struct {
 
 func (x *RequeueJob) Reset() {
 	*x = RequeueJob{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3134,7 +3213,7 @@ func (x *RequeueJob) String() string {
 func (*RequeueJob) ProtoMessage() {}
 
 func (x *RequeueJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3147,7 +3226,7 @@ func (x *RequeueJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueJob.ProtoReflect.Descriptor instead.
 func (*RequeueJob) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RequeueJob) GetJob() uint64 {
@@ -3198,7 +3277,7 @@ type ChangeTasks struct {
 
 func (x *ChangeTasks) Reset() {
 	*x = ChangeTasks{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3210,7 +3289,7 @@ func (x *ChangeTasks) String() string {
 func (*ChangeTasks) ProtoMessage() {}
 
 func (x *ChangeTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3223,7 +3302,7 @@ func (x *ChangeTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeTasks.ProtoReflect.Descriptor instead.
 func (*ChangeTasks) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ChangeTasks) GetArray() uint64 {
@@ -3288,7 +3367,7 @@ type UndoGang struct {
 
 func (x *UndoGang) Reset() {
 	*x = UndoGang{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3300,7 +3379,7 @@ func (x *UndoGang) String() string {
 func (*UndoGang) ProtoMessage() {}
 
 func (x *UndoGang) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3313,7 +3392,7 @@ func (x *UndoGang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoGang.ProtoReflect.Descriptor instead.
 func (*UndoGang) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *UndoGang) GetJob() uint64 {
@@ -3352,7 +3431,7 @@ type SetStanding struct {
 
 func (x *SetStanding) Reset() {
 	*x = SetStanding{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3364,7 +3443,7 @@ func (x *SetStanding) String() string {
 func (*SetStanding) ProtoMessage() {}
 
 func (x *SetStanding) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3377,7 +3456,7 @@ func (x *SetStanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStanding.ProtoReflect.Descriptor instead.
 func (*SetStanding) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SetStanding) GetStanding() *Standing {
@@ -3419,7 +3498,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3431,7 +3510,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3444,7 +3523,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Checkpoint) GetIndex() uint64 {
@@ -3470,7 +3549,7 @@ type InitCluster struct {
 
 func (x *InitCluster) Reset() {
 	*x = InitCluster{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3482,7 +3561,7 @@ func (x *InitCluster) String() string {
 func (*InitCluster) ProtoMessage() {}
 
 func (x *InitCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3495,7 +3574,7 @@ func (x *InitCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitCluster.ProtoReflect.Descriptor instead.
 func (*InitCluster) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *InitCluster) GetConfig() *Config {
@@ -3520,7 +3599,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3532,7 +3611,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3545,7 +3624,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -3613,7 +3692,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3625,7 +3704,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3638,7 +3717,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Record) GetKind() isRecord_Kind {
@@ -4057,7 +4136,7 @@ type Bulk struct {
 
 func (x *Bulk) Reset() {
 	*x = Bulk{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4069,7 +4148,7 @@ func (x *Bulk) String() string {
 func (*Bulk) ProtoMessage() {}
 
 func (x *Bulk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4082,7 +4161,7 @@ func (x *Bulk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bulk.ProtoReflect.Descriptor instead.
 func (*Bulk) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Bulk) GetData() []byte {
@@ -4108,7 +4187,7 @@ type Upload struct {
 
 func (x *Upload) Reset() {
 	*x = Upload{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4120,7 +4199,7 @@ func (x *Upload) String() string {
 func (*Upload) ProtoMessage() {}
 
 func (x *Upload) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4133,7 +4212,7 @@ func (x *Upload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Upload.ProtoReflect.Descriptor instead.
 func (*Upload) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Upload) GetSum() []byte {
@@ -4188,7 +4267,7 @@ type ArrayRecord struct {
 
 func (x *ArrayRecord) Reset() {
 	*x = ArrayRecord{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4200,7 +4279,7 @@ func (x *ArrayRecord) String() string {
 func (*ArrayRecord) ProtoMessage() {}
 
 func (x *ArrayRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4213,7 +4292,7 @@ func (x *ArrayRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayRecord.ProtoReflect.Descriptor instead.
 func (*ArrayRecord) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ArrayRecord) GetId() uint64 {
@@ -4269,7 +4348,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4281,7 +4360,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4294,7 +4373,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SnapshotEnd) GetHash() []byte {
@@ -4327,7 +4406,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4339,7 +4418,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4352,7 +4431,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Meta) GetIndex() uint64 {
@@ -4416,7 +4495,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4428,7 +4507,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4441,7 +4520,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Config) GetClusterId() string {
@@ -4476,7 +4555,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4488,7 +4567,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4501,7 +4580,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Owner) GetUid() uint32 {
@@ -4608,14 +4687,17 @@ type Spec struct {
 	// What an elastic job does with more GPUs: fixed (also ""), linear or sqrt.
 	BatchScaling string `protobuf:"bytes,57,opt,name=batch_scaling,json=batchScaling,proto3" json:"batch_scaling,omitempty"`
 	// Its tasks are the trials of a search.
-	Study         *Study `protobuf:"bytes,62,opt,name=study,proto3" json:"study,omitempty"`
+	Study *Study `protobuf:"bytes,62,opt,name=study,proto3" json:"study,omitempty"`
+	// The power limit and clock of its GPUs; see cluster.GPUPower.
+	PowerCap      string `protobuf:"bytes,70,opt,name=power_cap,json=powerCap,proto3" json:"power_cap,omitempty"`
+	GpuFreq       string `protobuf:"bytes,71,opt,name=gpu_freq,json=gpuFreq,proto3" json:"gpu_freq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Spec) Reset() {
 	*x = Spec{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4627,7 +4709,7 @@ func (x *Spec) String() string {
 func (*Spec) ProtoMessage() {}
 
 func (x *Spec) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4640,7 +4722,7 @@ func (x *Spec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spec.ProtoReflect.Descriptor instead.
 func (*Spec) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Spec) GetName() string {
@@ -5049,6 +5131,20 @@ func (x *Spec) GetStudy() *Study {
 	return nil
 }
 
+func (x *Spec) GetPowerCap() string {
+	if x != nil {
+		return x.PowerCap
+	}
+	return ""
+}
+
+func (x *Spec) GetGpuFreq() string {
+	if x != nil {
+		return x.GpuFreq
+	}
+	return ""
+}
+
 // Study is a search over parameters; see study.Study.
 type Study struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5067,7 +5163,7 @@ type Study struct {
 
 func (x *Study) Reset() {
 	*x = Study{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5079,7 +5175,7 @@ func (x *Study) String() string {
 func (*Study) ProtoMessage() {}
 
 func (x *Study) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5092,7 +5188,7 @@ func (x *Study) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Study.ProtoReflect.Descriptor instead.
 func (*Study) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Study) GetMetric() string {
@@ -5172,7 +5268,7 @@ type Axis struct {
 
 func (x *Axis) Reset() {
 	*x = Axis{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5184,7 +5280,7 @@ func (x *Axis) String() string {
 func (*Axis) ProtoMessage() {}
 
 func (x *Axis) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5197,7 +5293,7 @@ func (x *Axis) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Axis.ProtoReflect.Descriptor instead.
 func (*Axis) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Axis) GetName() string {
@@ -5248,7 +5344,7 @@ type Array struct {
 
 func (x *Array) Reset() {
 	*x = Array{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5260,7 +5356,7 @@ func (x *Array) String() string {
 func (*Array) ProtoMessage() {}
 
 func (x *Array) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5273,7 +5369,7 @@ func (x *Array) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Array.ProtoReflect.Descriptor instead.
 func (*Array) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Array) GetRuns() []uint32 {
@@ -5305,7 +5401,7 @@ type Where struct {
 
 func (x *Where) Reset() {
 	*x = Where{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5317,7 +5413,7 @@ func (x *Where) String() string {
 func (*Where) ProtoMessage() {}
 
 func (x *Where) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5330,7 +5426,7 @@ func (x *Where) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Where.ProtoReflect.Descriptor instead.
 func (*Where) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Where) GetNodes() string {
@@ -5384,7 +5480,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5396,7 +5492,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5409,7 +5505,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Container) GetNetwork() string {
@@ -5458,7 +5554,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5470,7 +5566,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5483,7 +5579,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -5521,7 +5617,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5533,7 +5629,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5546,7 +5642,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Warning) GetSignal() string {
@@ -5584,7 +5680,7 @@ type Dependency struct {
 
 func (x *Dependency) Reset() {
 	*x = Dependency{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5596,7 +5692,7 @@ func (x *Dependency) String() string {
 func (*Dependency) ProtoMessage() {}
 
 func (x *Dependency) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5609,7 +5705,7 @@ func (x *Dependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
 func (*Dependency) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Dependency) GetKind() string {
@@ -5667,7 +5763,7 @@ type Estimate struct {
 
 func (x *Estimate) Reset() {
 	*x = Estimate{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5679,7 +5775,7 @@ func (x *Estimate) String() string {
 func (*Estimate) ProtoMessage() {}
 
 func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5692,7 +5788,7 @@ func (x *Estimate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
 func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Estimate) GetGpuType() string {
@@ -5782,7 +5878,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5794,7 +5890,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5807,7 +5903,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Reason) GetCode() string {
@@ -5834,7 +5930,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5846,7 +5942,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5859,7 +5955,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -5894,7 +5990,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5906,7 +6002,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5919,7 +6015,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Usage) GetGpuMemPeakMib() int64 {
@@ -6008,7 +6104,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6020,7 +6116,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6033,7 +6129,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Profile) GetGpuMemMeanMib() int64 {
@@ -6125,7 +6221,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6137,7 +6233,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6150,7 +6246,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *GPUShare) GetGpu() string {
@@ -6193,7 +6289,7 @@ type Berth struct {
 
 func (x *Berth) Reset() {
 	*x = Berth{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6205,7 +6301,7 @@ func (x *Berth) String() string {
 func (*Berth) ProtoMessage() {}
 
 func (x *Berth) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6218,7 +6314,7 @@ func (x *Berth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Berth.ProtoReflect.Descriptor instead.
 func (*Berth) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Berth) GetNode() string {
@@ -6292,7 +6388,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6304,7 +6400,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6317,7 +6413,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Job) GetId() uint64 {
@@ -6513,7 +6609,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6525,7 +6621,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6538,7 +6634,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Hold) GetAtUs() int64 {
@@ -6574,7 +6670,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6586,7 +6682,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6599,7 +6695,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CancelRequest) GetAtUs() int64 {
@@ -6663,14 +6759,16 @@ type Attempt struct {
 	// What its credentials are made from, until it has ended.
 	Secret []byte `protobuf:"bytes,22,opt,name=secret,proto3" json:"secret,omitempty"`
 	// There once it said how far it is.
-	Progress      *Progress `protobuf:"bytes,24,opt,name=progress,proto3" json:"progress,omitempty"`
+	Progress *Progress `protobuf:"bytes,24,opt,name=progress,proto3" json:"progress,omitempty"`
+	// What was done to the power and clock of its cards, of all its nodes.
+	Power         []*CardPower `protobuf:"bytes,70,rep,name=power,proto3" json:"power,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6682,7 +6780,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6695,7 +6793,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -6866,6 +6964,13 @@ func (x *Attempt) GetProgress() *Progress {
 	return nil
 }
 
+func (x *Attempt) GetPower() []*CardPower {
+	if x != nil {
+		return x.Power
+	}
+	return nil
+}
+
 // Progress is how far an attempt says that it is; see cluster.Progress.
 type Progress struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -6881,7 +6986,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6893,7 +6998,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6906,7 +7011,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Progress) GetAtUs() int64 {
@@ -6957,7 +7062,7 @@ type Seen struct {
 
 func (x *Seen) Reset() {
 	*x = Seen{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6969,7 +7074,7 @@ func (x *Seen) String() string {
 func (*Seen) ProtoMessage() {}
 
 func (x *Seen) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6982,7 +7087,7 @@ func (x *Seen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seen.ProtoReflect.Descriptor instead.
 func (*Seen) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Seen) GetLast() float64 {
@@ -7023,7 +7128,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7035,7 +7140,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7048,7 +7153,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Mark) GetRung() uint32 {
@@ -7076,7 +7181,7 @@ type NoteProgress struct {
 
 func (x *NoteProgress) Reset() {
 	*x = NoteProgress{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7088,7 +7193,7 @@ func (x *NoteProgress) String() string {
 func (*NoteProgress) ProtoMessage() {}
 
 func (x *NoteProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7101,7 +7206,7 @@ func (x *NoteProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteProgress.ProtoReflect.Descriptor instead.
 func (*NoteProgress) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *NoteProgress) GetAttempts() []*AttemptProgress {
@@ -7122,7 +7227,7 @@ type AttemptProgress struct {
 
 func (x *AttemptProgress) Reset() {
 	*x = AttemptProgress{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7134,7 +7239,7 @@ func (x *AttemptProgress) String() string {
 func (*AttemptProgress) ProtoMessage() {}
 
 func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7147,7 +7252,7 @@ func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptProgress.ProtoReflect.Descriptor instead.
 func (*AttemptProgress) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *AttemptProgress) GetJob() uint64 {
@@ -7185,7 +7290,7 @@ type Gang struct {
 
 func (x *Gang) Reset() {
 	*x = Gang{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7197,7 +7302,7 @@ func (x *Gang) String() string {
 func (*Gang) ProtoMessage() {}
 
 func (x *Gang) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7210,7 +7315,7 @@ func (x *Gang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gang.ProtoReflect.Descriptor instead.
 func (*Gang) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Gang) GetRest() []*Berth {
@@ -7264,7 +7369,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7276,7 +7381,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7289,7 +7394,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Part) GetBootId() string {
@@ -7364,7 +7469,7 @@ type IdleMark struct {
 
 func (x *IdleMark) Reset() {
 	*x = IdleMark{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7376,7 +7481,7 @@ func (x *IdleMark) String() string {
 func (*IdleMark) ProtoMessage() {}
 
 func (x *IdleMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7389,7 +7494,7 @@ func (x *IdleMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdleMark.ProtoReflect.Descriptor instead.
 func (*IdleMark) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *IdleMark) GetStage() uint32 {
@@ -7454,7 +7559,7 @@ type IdleAttempt struct {
 
 func (x *IdleAttempt) Reset() {
 	*x = IdleAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7466,7 +7571,7 @@ func (x *IdleAttempt) String() string {
 func (*IdleAttempt) ProtoMessage() {}
 
 func (x *IdleAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7479,7 +7584,7 @@ func (x *IdleAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdleAttempt.ProtoReflect.Descriptor instead.
 func (*IdleAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *IdleAttempt) GetJob() uint64 {
@@ -7551,7 +7656,7 @@ type ResizeMark struct {
 
 func (x *ResizeMark) Reset() {
 	*x = ResizeMark{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7563,7 +7668,7 @@ func (x *ResizeMark) String() string {
 func (*ResizeMark) ProtoMessage() {}
 
 func (x *ResizeMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7576,7 +7681,7 @@ func (x *ResizeMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeMark.ProtoReflect.Descriptor instead.
 func (*ResizeMark) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ResizeMark) GetAtUs() int64 {
@@ -7613,7 +7718,7 @@ type ResizeAttempt struct {
 
 func (x *ResizeAttempt) Reset() {
 	*x = ResizeAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7625,7 +7730,7 @@ func (x *ResizeAttempt) String() string {
 func (*ResizeAttempt) ProtoMessage() {}
 
 func (x *ResizeAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7638,7 +7743,7 @@ func (x *ResizeAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeAttempt.ProtoReflect.Descriptor instead.
 func (*ResizeAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ResizeAttempt) GetJob() uint64 {
@@ -7678,7 +7783,7 @@ type PreemptRequest struct {
 
 func (x *PreemptRequest) Reset() {
 	*x = PreemptRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7690,7 +7795,7 @@ func (x *PreemptRequest) String() string {
 func (*PreemptRequest) ProtoMessage() {}
 
 func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7703,7 +7808,7 @@ func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptRequest.ProtoReflect.Descriptor instead.
 func (*PreemptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *PreemptRequest) GetAtUs() int64 {
@@ -7779,7 +7884,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7791,7 +7896,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7804,7 +7909,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *GPU) GetId() string {
@@ -7914,7 +8019,7 @@ type GPUOrder struct {
 
 func (x *GPUOrder) Reset() {
 	*x = GPUOrder{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7926,7 +8031,7 @@ func (x *GPUOrder) String() string {
 func (*GPUOrder) ProtoMessage() {}
 
 func (x *GPUOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7939,7 +8044,7 @@ func (x *GPUOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUOrder.ProtoReflect.Descriptor instead.
 func (*GPUOrder) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *GPUOrder) GetGpu() string {
@@ -8001,7 +8106,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8013,7 +8118,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8026,7 +8131,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *NodeEvent) GetAtUs() int64 {
@@ -8106,7 +8211,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8118,7 +8223,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8131,7 +8236,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Node) GetId() string {
@@ -8304,7 +8409,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8316,7 +8421,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8329,7 +8434,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Reservation) GetName() string {
@@ -8444,14 +8549,17 @@ type Partition struct {
 	// As cluster.ParsePreemptMode reads it; empty is default.
 	Preempt string `protobuf:"bytes,45,opt,name=preempt,proto3" json:"preempt,omitempty"`
 	// What its jobs get that ask for no host memory or cores; see cluster.HostTerms.
-	Host          *HostTerms `protobuf:"bytes,23,opt,name=host,proto3" json:"host,omitempty"`
+	Host *HostTerms `protobuf:"bytes,23,opt,name=host,proto3" json:"host,omitempty"`
+	// The power limit and clock of whole GPUs of its jobs; see cluster.GPUPower.
+	PowerCap      string `protobuf:"bytes,70,opt,name=power_cap,json=powerCap,proto3" json:"power_cap,omitempty"`
+	GpuFreq       string `protobuf:"bytes,71,opt,name=gpu_freq,json=gpuFreq,proto3" json:"gpu_freq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8463,7 +8571,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8476,7 +8584,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Partition) GetName() string {
@@ -8591,6 +8699,20 @@ func (x *Partition) GetHost() *HostTerms {
 	return nil
 }
 
+func (x *Partition) GetPowerCap() string {
+	if x != nil {
+		return x.PowerCap
+	}
+	return ""
+}
+
+func (x *Partition) GetGpuFreq() string {
+	if x != nil {
+		return x.GpuFreq
+	}
+	return ""
+}
+
 // HostTerms is what jobs with GPUs get of each node that ask for no host memory or
 // cores: so much for each GPU where nothing is predicted, and at least the rest where
 // something is. 0 leaves it to the scheduler.
@@ -8606,7 +8728,7 @@ type HostTerms struct {
 
 func (x *HostTerms) Reset() {
 	*x = HostTerms{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8618,7 +8740,7 @@ func (x *HostTerms) String() string {
 func (*HostTerms) ProtoMessage() {}
 
 func (x *HostTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8631,7 +8753,7 @@ func (x *HostTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostTerms.ProtoReflect.Descriptor instead.
 func (*HostTerms) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *HostTerms) GetMemPerGpuMib() int64 {
@@ -8675,7 +8797,7 @@ type AccessList struct {
 
 func (x *AccessList) Reset() {
 	*x = AccessList{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8687,7 +8809,7 @@ func (x *AccessList) String() string {
 func (*AccessList) ProtoMessage() {}
 
 func (x *AccessList) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8700,7 +8822,7 @@ func (x *AccessList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessList.ProtoReflect.Descriptor instead.
 func (*AccessList) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *AccessList) GetList() string {
@@ -8727,7 +8849,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8739,7 +8861,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8752,7 +8874,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Queue) GetGpu() string {
@@ -8779,7 +8901,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[92]
+	mi := &file_berth_log_v1_log_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8791,7 +8913,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[92]
+	mi := &file_berth_log_v1_log_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8804,7 +8926,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -8835,7 +8957,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[93]
+	mi := &file_berth_log_v1_log_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8847,7 +8969,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[93]
+	mi := &file_berth_log_v1_log_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8860,7 +8982,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{93}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Request) GetKey() []byte {
@@ -8905,7 +9027,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[94]
+	mi := &file_berth_log_v1_log_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8917,7 +9039,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[94]
+	mi := &file_berth_log_v1_log_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8930,7 +9052,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{94}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Token) GetHash() []byte {
@@ -8979,7 +9101,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[95]
+	mi := &file_berth_log_v1_log_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8991,7 +9113,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[95]
+	mi := &file_berth_log_v1_log_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9004,7 +9126,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{95}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -9041,7 +9163,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[96]
+	mi := &file_berth_log_v1_log_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9053,7 +9175,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[96]
+	mi := &file_berth_log_v1_log_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9066,7 +9188,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{96}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -9130,7 +9252,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[97]
+	mi := &file_berth_log_v1_log_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9142,7 +9264,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[97]
+	mi := &file_berth_log_v1_log_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9155,7 +9277,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{97}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -9232,7 +9354,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[98]
+	mi := &file_berth_log_v1_log_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9244,7 +9366,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[98]
+	mi := &file_berth_log_v1_log_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9257,7 +9379,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{98}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -9289,7 +9411,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[99]
+	mi := &file_berth_log_v1_log_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9301,7 +9423,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[99]
+	mi := &file_berth_log_v1_log_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9314,7 +9436,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{99}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -9373,7 +9495,7 @@ type Company struct {
 
 func (x *Company) Reset() {
 	*x = Company{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[100]
+	mi := &file_berth_log_v1_log_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9385,7 +9507,7 @@ func (x *Company) String() string {
 func (*Company) ProtoMessage() {}
 
 func (x *Company) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[100]
+	mi := &file_berth_log_v1_log_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9398,7 +9520,7 @@ func (x *Company) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Company.ProtoReflect.Descriptor instead.
 func (*Company) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{100}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *Company) GetSignature() string {
@@ -9434,7 +9556,7 @@ type ImportRuns struct {
 
 func (x *ImportRuns) Reset() {
 	*x = ImportRuns{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[101]
+	mi := &file_berth_log_v1_log_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9446,7 +9568,7 @@ func (x *ImportRuns) String() string {
 func (*ImportRuns) ProtoMessage() {}
 
 func (x *ImportRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[101]
+	mi := &file_berth_log_v1_log_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9459,7 +9581,7 @@ func (x *ImportRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRuns.ProtoReflect.Descriptor instead.
 func (*ImportRuns) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{101}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ImportRuns) GetSamples() []*Sample {
@@ -9512,7 +9634,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[102]
+	mi := &file_berth_log_v1_log_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9524,7 +9646,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[102]
+	mi := &file_berth_log_v1_log_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9537,7 +9659,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{102}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -9692,7 +9814,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[103]
+	mi := &file_berth_log_v1_log_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9704,7 +9826,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[103]
+	mi := &file_berth_log_v1_log_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9717,7 +9839,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{103}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *Standing) GetKind() isStanding_Kind {
@@ -9826,7 +9948,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[104]
+	mi := &file_berth_log_v1_log_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9838,7 +9960,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[104]
+	mi := &file_berth_log_v1_log_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9851,7 +9973,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{104}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *Account) GetName() string {
@@ -9903,7 +10025,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[105]
+	mi := &file_berth_log_v1_log_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9915,7 +10037,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[105]
+	mi := &file_berth_log_v1_log_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9928,7 +10050,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{105}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *Member) GetAccount() string {
@@ -9987,7 +10109,7 @@ type QOS struct {
 
 func (x *QOS) Reset() {
 	*x = QOS{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[106]
+	mi := &file_berth_log_v1_log_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9999,7 +10121,7 @@ func (x *QOS) String() string {
 func (*QOS) ProtoMessage() {}
 
 func (x *QOS) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[106]
+	mi := &file_berth_log_v1_log_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10012,7 +10134,7 @@ func (x *QOS) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QOS.ProtoReflect.Descriptor instead.
 func (*QOS) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{106}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *QOS) GetName() string {
@@ -10078,7 +10200,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[107]
+	mi := &file_berth_log_v1_log_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10090,7 +10212,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[107]
+	mi := &file_berth_log_v1_log_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10103,7 +10225,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{107}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *Quota) GetAccount() string {
@@ -10210,7 +10332,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[108]
+	mi := &file_berth_log_v1_log_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10222,7 +10344,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[108]
+	mi := &file_berth_log_v1_log_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10235,7 +10357,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{108}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *AccountPolicy) GetHalfLifeUs() int64 {
@@ -10277,7 +10399,7 @@ type GPUWeight struct {
 
 func (x *GPUWeight) Reset() {
 	*x = GPUWeight{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[109]
+	mi := &file_berth_log_v1_log_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10289,7 +10411,7 @@ func (x *GPUWeight) String() string {
 func (*GPUWeight) ProtoMessage() {}
 
 func (x *GPUWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[109]
+	mi := &file_berth_log_v1_log_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10302,7 +10424,7 @@ func (x *GPUWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUWeight.ProtoReflect.Descriptor instead.
 func (*GPUWeight) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{109}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *GPUWeight) GetGpuType() string {
@@ -10336,7 +10458,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[110]
+	mi := &file_berth_log_v1_log_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10348,7 +10470,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[110]
+	mi := &file_berth_log_v1_log_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10361,7 +10483,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{110}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *Spent) GetAccount() string {
@@ -10538,7 +10660,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04rank\x18\x03 \x01(\x03R\x04rank\x12 \n" +
 	"\fest_start_us\x18\x04 \x01(\x03R\n" +
 	"estStartUs\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xcc\x02\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xfb\x02\n" +
 	"\rReportAttempt\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\x04R\x03job\x12\x18\n" +
@@ -10552,7 +10674,13 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"started_us\x18\t \x01(\x03R\tstartedUs\x12\x19\n" +
 	"\bended_us\x18\n" +
 	" \x01(\x03R\aendedUs\x12\x14\n" +
-	"\x05ready\x18\v \x01(\bR\x05ready\"6\n" +
+	"\x05ready\x18\v \x01(\bR\x05ready\x12-\n" +
+	"\x05power\x18F \x03(\v2\x17.berth.log.v1.CardPowerR\x05power\"a\n" +
+	"\tCardPower\x12\x10\n" +
+	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12\x13\n" +
+	"\x05cap_w\x18\x02 \x01(\x03R\x04capW\x12\x1b\n" +
+	"\tclock_mhz\x18\x03 \x01(\x03R\bclockMhz\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"6\n" +
 	"\fRegisterNode\x12&\n" +
 	"\x04node\x18\x01 \x01(\v2\x12.berth.log.v1.NodeR\x04node\"Q\n" +
 	"\fSetNodeState\x12\x12\n" +
@@ -10753,7 +10881,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05Owner\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xeb\r\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xa3\x0e\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -10819,7 +10947,9 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aretries\x187 \x01(\rR\aretries\x12\x19\n" +
 	"\bretry_on\x188 \x01(\tR\aretryOn\x12#\n" +
 	"\rbatch_scaling\x189 \x01(\tR\fbatchScaling\x12)\n" +
-	"\x05study\x18> \x01(\v2\x13.berth.log.v1.StudyR\x05study\"\xe6\x01\n" +
+	"\x05study\x18> \x01(\v2\x13.berth.log.v1.StudyR\x05study\x12\x1b\n" +
+	"\tpower_cap\x18F \x01(\tR\bpowerCap\x12\x19\n" +
+	"\bgpu_freq\x18G \x01(\tR\agpuFreq\"\xe6\x01\n" +
 	"\x05Study\x12\x16\n" +
 	"\x06metric\x18\x01 \x01(\tR\x06metric\x12\x1a\n" +
 	"\bmaximize\x18\x02 \x01(\bR\bmaximize\x12\x12\n" +
@@ -10969,7 +11099,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
 	"\x05admin\x18\x03 \x01(\bR\x05admin\x12\x10\n" +
-	"\x03why\x18\x04 \x01(\tR\x03why\"\xb4\x06\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"\xe3\x06\n" +
 	"\aAttempt\x12\x0e\n" +
 	"\x02no\x18\x01 \x01(\rR\x02no\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x14\n" +
@@ -10998,7 +11128,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04idle\x18\x15 \x01(\v2\x16.berth.log.v1.IdleMarkR\x04idle\x120\n" +
 	"\x06resize\x18\x17 \x01(\v2\x18.berth.log.v1.ResizeMarkR\x06resize\x12\x16\n" +
 	"\x06secret\x18\x16 \x01(\fR\x06secret\x122\n" +
-	"\bprogress\x18\x18 \x01(\v2\x16.berth.log.v1.ProgressR\bprogress\"\x8a\x01\n" +
+	"\bprogress\x18\x18 \x01(\v2\x16.berth.log.v1.ProgressR\bprogress\x12-\n" +
+	"\x05power\x18F \x03(\v2\x17.berth.log.v1.CardPowerR\x05power\"\x8a\x01\n" +
 	"\bProgress\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x14\n" +
@@ -11137,7 +11268,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05maint\x18\n" +
 	" \x01(\bR\x05maint\x12\x1a\n" +
 	"\bfeatures\x18\v \x01(\tR\bfeatures\x12\x18\n" +
-	"\acomment\x18\f \x01(\tR\acomment\"\xe8\x03\n" +
+	"\acomment\x18\f \x01(\tR\acomment\"\xa0\x04\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
@@ -11154,7 +11285,9 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x06resize\x18( \x01(\tR\x06resize\x12\x19\n" +
 	"\bmax_gpus\x18) \x01(\x03R\amaxGpus\x12\x18\n" +
 	"\apreempt\x18- \x01(\tR\apreempt\x12+\n" +
-	"\x04host\x18\x17 \x01(\v2\x17.berth.log.v1.HostTermsR\x04host\"\xa9\x01\n" +
+	"\x04host\x18\x17 \x01(\v2\x17.berth.log.v1.HostTermsR\x04host\x12\x1b\n" +
+	"\tpower_cap\x18F \x01(\tR\bpowerCap\x12\x19\n" +
+	"\bgpu_freq\x18G \x01(\tR\agpuFreq\"\xa9\x01\n" +
 	"\tHostTerms\x12%\n" +
 	"\x0fmem_per_gpu_mib\x18\x01 \x01(\x03R\fmemPerGpuMib\x12)\n" +
 	"\x11cpu_per_gpu_milli\x18\x02 \x01(\x03R\x0ecpuPerGpuMilli\x12\"\n" +
@@ -11339,7 +11472,7 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_log_v1_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 111)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 112)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(TaskChange)(0),             // 0: berth.log.v1.TaskChange
 	(*Entry)(nil),               // 1: berth.log.v1.Entry
@@ -11354,113 +11487,114 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*Start)(nil),               // 10: berth.log.v1.Start
 	(*QueueMove)(nil),           // 11: berth.log.v1.QueueMove
 	(*ReportAttempt)(nil),       // 12: berth.log.v1.ReportAttempt
-	(*RegisterNode)(nil),        // 13: berth.log.v1.RegisterNode
-	(*SetNodeState)(nil),        // 14: berth.log.v1.SetNodeState
-	(*DrainNode)(nil),           // 15: berth.log.v1.DrainNode
-	(*DrainGPU)(nil),            // 16: berth.log.v1.DrainGPU
-	(*SetSharing)(nil),          // 17: berth.log.v1.SetSharing
-	(*SharingOff)(nil),          // 18: berth.log.v1.SharingOff
-	(*RemoveNode)(nil),          // 19: berth.log.v1.RemoveNode
-	(*CreateToken)(nil),         // 20: berth.log.v1.CreateToken
-	(*UseToken)(nil),            // 21: berth.log.v1.UseToken
-	(*DenyIdentity)(nil),        // 22: berth.log.v1.DenyIdentity
-	(*FenceNode)(nil),           // 23: berth.log.v1.FenceNode
-	(*PublishWeights)(nil),      // 24: berth.log.v1.PublishWeights
-	(*InstallWeights)(nil),      // 25: berth.log.v1.InstallWeights
-	(*RollbackWeights)(nil),     // 26: berth.log.v1.RollbackWeights
-	(*PinWeights)(nil),          // 27: berth.log.v1.PinWeights
-	(*InstallInterference)(nil), // 28: berth.log.v1.InstallInterference
-	(*ExpireJobs)(nil),          // 29: berth.log.v1.ExpireJobs
-	(*SetPartition)(nil),        // 30: berth.log.v1.SetPartition
-	(*RemovePartition)(nil),     // 31: berth.log.v1.RemovePartition
-	(*SetReservation)(nil),      // 32: berth.log.v1.SetReservation
-	(*RemoveReservation)(nil),   // 33: berth.log.v1.RemoveReservation
-	(*UpdateJob)(nil),           // 34: berth.log.v1.UpdateJob
-	(*PreemptAttempt)(nil),      // 35: berth.log.v1.PreemptAttempt
-	(*HoldJob)(nil),             // 36: berth.log.v1.HoldJob
-	(*RequeueJob)(nil),          // 37: berth.log.v1.RequeueJob
-	(*ChangeTasks)(nil),         // 38: berth.log.v1.ChangeTasks
-	(*UndoGang)(nil),            // 39: berth.log.v1.UndoGang
-	(*SetStanding)(nil),         // 40: berth.log.v1.SetStanding
-	(*Checkpoint)(nil),          // 41: berth.log.v1.Checkpoint
-	(*InitCluster)(nil),         // 42: berth.log.v1.InitCluster
-	(*SnapshotHeader)(nil),      // 43: berth.log.v1.SnapshotHeader
-	(*Record)(nil),              // 44: berth.log.v1.Record
-	(*Bulk)(nil),                // 45: berth.log.v1.Bulk
-	(*Upload)(nil),              // 46: berth.log.v1.Upload
-	(*ArrayRecord)(nil),         // 47: berth.log.v1.ArrayRecord
-	(*SnapshotEnd)(nil),         // 48: berth.log.v1.SnapshotEnd
-	(*Meta)(nil),                // 49: berth.log.v1.Meta
-	(*Config)(nil),              // 50: berth.log.v1.Config
-	(*Owner)(nil),               // 51: berth.log.v1.Owner
-	(*Spec)(nil),                // 52: berth.log.v1.Spec
-	(*Study)(nil),               // 53: berth.log.v1.Study
-	(*Axis)(nil),                // 54: berth.log.v1.Axis
-	(*Array)(nil),               // 55: berth.log.v1.Array
-	(*Where)(nil),               // 56: berth.log.v1.Where
-	(*Container)(nil),           // 57: berth.log.v1.Container
-	(*Mount)(nil),               // 58: berth.log.v1.Mount
-	(*Warning)(nil),             // 59: berth.log.v1.Warning
-	(*Dependency)(nil),          // 60: berth.log.v1.Dependency
-	(*Estimate)(nil),            // 61: berth.log.v1.Estimate
-	(*Reason)(nil),              // 62: berth.log.v1.Reason
-	(*Exit)(nil),                // 63: berth.log.v1.Exit
-	(*Usage)(nil),               // 64: berth.log.v1.Usage
-	(*Profile)(nil),             // 65: berth.log.v1.Profile
-	(*GPUShare)(nil),            // 66: berth.log.v1.GPUShare
-	(*Berth)(nil),               // 67: berth.log.v1.Berth
-	(*Job)(nil),                 // 68: berth.log.v1.Job
-	(*Hold)(nil),                // 69: berth.log.v1.Hold
-	(*CancelRequest)(nil),       // 70: berth.log.v1.CancelRequest
-	(*Attempt)(nil),             // 71: berth.log.v1.Attempt
-	(*Progress)(nil),            // 72: berth.log.v1.Progress
-	(*Seen)(nil),                // 73: berth.log.v1.Seen
-	(*Mark)(nil),                // 74: berth.log.v1.Mark
-	(*NoteProgress)(nil),        // 75: berth.log.v1.NoteProgress
-	(*AttemptProgress)(nil),     // 76: berth.log.v1.AttemptProgress
-	(*Gang)(nil),                // 77: berth.log.v1.Gang
-	(*Part)(nil),                // 78: berth.log.v1.Part
-	(*IdleMark)(nil),            // 79: berth.log.v1.IdleMark
-	(*IdleAttempt)(nil),         // 80: berth.log.v1.IdleAttempt
-	(*ResizeMark)(nil),          // 81: berth.log.v1.ResizeMark
-	(*ResizeAttempt)(nil),       // 82: berth.log.v1.ResizeAttempt
-	(*PreemptRequest)(nil),      // 83: berth.log.v1.PreemptRequest
-	(*GPU)(nil),                 // 84: berth.log.v1.GPU
-	(*GPUOrder)(nil),            // 85: berth.log.v1.GPUOrder
-	(*NodeEvent)(nil),           // 86: berth.log.v1.NodeEvent
-	(*Node)(nil),                // 87: berth.log.v1.Node
-	(*Reservation)(nil),         // 88: berth.log.v1.Reservation
-	(*Partition)(nil),           // 89: berth.log.v1.Partition
-	(*HostTerms)(nil),           // 90: berth.log.v1.HostTerms
-	(*AccessList)(nil),          // 91: berth.log.v1.AccessList
-	(*Queue)(nil),               // 92: berth.log.v1.Queue
-	(*Waiter)(nil),              // 93: berth.log.v1.Waiter
-	(*Request)(nil),             // 94: berth.log.v1.Request
-	(*Token)(nil),               // 95: berth.log.v1.Token
-	(*DeniedIdentity)(nil),      // 96: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),             // 97: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),       // 98: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),          // 99: berth.log.v1.WeightsPin
-	(*Interference)(nil),        // 100: berth.log.v1.Interference
-	(*Company)(nil),             // 101: berth.log.v1.Company
-	(*ImportRuns)(nil),          // 102: berth.log.v1.ImportRuns
-	(*Sample)(nil),              // 103: berth.log.v1.Sample
-	(*Standing)(nil),            // 104: berth.log.v1.Standing
-	(*Account)(nil),             // 105: berth.log.v1.Account
-	(*Member)(nil),              // 106: berth.log.v1.Member
-	(*QOS)(nil),                 // 107: berth.log.v1.QOS
-	(*Quota)(nil),               // 108: berth.log.v1.Quota
-	(*AccountPolicy)(nil),       // 109: berth.log.v1.AccountPolicy
-	(*GPUWeight)(nil),           // 110: berth.log.v1.GPUWeight
-	(*Spent)(nil),               // 111: berth.log.v1.Spent
-	(*AddWebhook)(nil),          // 112: berth.log.v1.AddWebhook
-	(*RemoveWebhook)(nil),       // 113: berth.log.v1.RemoveWebhook
-	(*SettleNotices)(nil),       // 114: berth.log.v1.SettleNotices
-	(*MarkAttempt)(nil),         // 115: berth.log.v1.MarkAttempt
-	(*Notice)(nil),              // 116: berth.log.v1.Notice
-	(*Webhook)(nil),             // 117: berth.log.v1.Webhook
-	(*DeadNotice)(nil),          // 118: berth.log.v1.DeadNotice
-	(*Telling)(nil),             // 119: berth.log.v1.Telling
+	(*CardPower)(nil),           // 13: berth.log.v1.CardPower
+	(*RegisterNode)(nil),        // 14: berth.log.v1.RegisterNode
+	(*SetNodeState)(nil),        // 15: berth.log.v1.SetNodeState
+	(*DrainNode)(nil),           // 16: berth.log.v1.DrainNode
+	(*DrainGPU)(nil),            // 17: berth.log.v1.DrainGPU
+	(*SetSharing)(nil),          // 18: berth.log.v1.SetSharing
+	(*SharingOff)(nil),          // 19: berth.log.v1.SharingOff
+	(*RemoveNode)(nil),          // 20: berth.log.v1.RemoveNode
+	(*CreateToken)(nil),         // 21: berth.log.v1.CreateToken
+	(*UseToken)(nil),            // 22: berth.log.v1.UseToken
+	(*DenyIdentity)(nil),        // 23: berth.log.v1.DenyIdentity
+	(*FenceNode)(nil),           // 24: berth.log.v1.FenceNode
+	(*PublishWeights)(nil),      // 25: berth.log.v1.PublishWeights
+	(*InstallWeights)(nil),      // 26: berth.log.v1.InstallWeights
+	(*RollbackWeights)(nil),     // 27: berth.log.v1.RollbackWeights
+	(*PinWeights)(nil),          // 28: berth.log.v1.PinWeights
+	(*InstallInterference)(nil), // 29: berth.log.v1.InstallInterference
+	(*ExpireJobs)(nil),          // 30: berth.log.v1.ExpireJobs
+	(*SetPartition)(nil),        // 31: berth.log.v1.SetPartition
+	(*RemovePartition)(nil),     // 32: berth.log.v1.RemovePartition
+	(*SetReservation)(nil),      // 33: berth.log.v1.SetReservation
+	(*RemoveReservation)(nil),   // 34: berth.log.v1.RemoveReservation
+	(*UpdateJob)(nil),           // 35: berth.log.v1.UpdateJob
+	(*PreemptAttempt)(nil),      // 36: berth.log.v1.PreemptAttempt
+	(*HoldJob)(nil),             // 37: berth.log.v1.HoldJob
+	(*RequeueJob)(nil),          // 38: berth.log.v1.RequeueJob
+	(*ChangeTasks)(nil),         // 39: berth.log.v1.ChangeTasks
+	(*UndoGang)(nil),            // 40: berth.log.v1.UndoGang
+	(*SetStanding)(nil),         // 41: berth.log.v1.SetStanding
+	(*Checkpoint)(nil),          // 42: berth.log.v1.Checkpoint
+	(*InitCluster)(nil),         // 43: berth.log.v1.InitCluster
+	(*SnapshotHeader)(nil),      // 44: berth.log.v1.SnapshotHeader
+	(*Record)(nil),              // 45: berth.log.v1.Record
+	(*Bulk)(nil),                // 46: berth.log.v1.Bulk
+	(*Upload)(nil),              // 47: berth.log.v1.Upload
+	(*ArrayRecord)(nil),         // 48: berth.log.v1.ArrayRecord
+	(*SnapshotEnd)(nil),         // 49: berth.log.v1.SnapshotEnd
+	(*Meta)(nil),                // 50: berth.log.v1.Meta
+	(*Config)(nil),              // 51: berth.log.v1.Config
+	(*Owner)(nil),               // 52: berth.log.v1.Owner
+	(*Spec)(nil),                // 53: berth.log.v1.Spec
+	(*Study)(nil),               // 54: berth.log.v1.Study
+	(*Axis)(nil),                // 55: berth.log.v1.Axis
+	(*Array)(nil),               // 56: berth.log.v1.Array
+	(*Where)(nil),               // 57: berth.log.v1.Where
+	(*Container)(nil),           // 58: berth.log.v1.Container
+	(*Mount)(nil),               // 59: berth.log.v1.Mount
+	(*Warning)(nil),             // 60: berth.log.v1.Warning
+	(*Dependency)(nil),          // 61: berth.log.v1.Dependency
+	(*Estimate)(nil),            // 62: berth.log.v1.Estimate
+	(*Reason)(nil),              // 63: berth.log.v1.Reason
+	(*Exit)(nil),                // 64: berth.log.v1.Exit
+	(*Usage)(nil),               // 65: berth.log.v1.Usage
+	(*Profile)(nil),             // 66: berth.log.v1.Profile
+	(*GPUShare)(nil),            // 67: berth.log.v1.GPUShare
+	(*Berth)(nil),               // 68: berth.log.v1.Berth
+	(*Job)(nil),                 // 69: berth.log.v1.Job
+	(*Hold)(nil),                // 70: berth.log.v1.Hold
+	(*CancelRequest)(nil),       // 71: berth.log.v1.CancelRequest
+	(*Attempt)(nil),             // 72: berth.log.v1.Attempt
+	(*Progress)(nil),            // 73: berth.log.v1.Progress
+	(*Seen)(nil),                // 74: berth.log.v1.Seen
+	(*Mark)(nil),                // 75: berth.log.v1.Mark
+	(*NoteProgress)(nil),        // 76: berth.log.v1.NoteProgress
+	(*AttemptProgress)(nil),     // 77: berth.log.v1.AttemptProgress
+	(*Gang)(nil),                // 78: berth.log.v1.Gang
+	(*Part)(nil),                // 79: berth.log.v1.Part
+	(*IdleMark)(nil),            // 80: berth.log.v1.IdleMark
+	(*IdleAttempt)(nil),         // 81: berth.log.v1.IdleAttempt
+	(*ResizeMark)(nil),          // 82: berth.log.v1.ResizeMark
+	(*ResizeAttempt)(nil),       // 83: berth.log.v1.ResizeAttempt
+	(*PreemptRequest)(nil),      // 84: berth.log.v1.PreemptRequest
+	(*GPU)(nil),                 // 85: berth.log.v1.GPU
+	(*GPUOrder)(nil),            // 86: berth.log.v1.GPUOrder
+	(*NodeEvent)(nil),           // 87: berth.log.v1.NodeEvent
+	(*Node)(nil),                // 88: berth.log.v1.Node
+	(*Reservation)(nil),         // 89: berth.log.v1.Reservation
+	(*Partition)(nil),           // 90: berth.log.v1.Partition
+	(*HostTerms)(nil),           // 91: berth.log.v1.HostTerms
+	(*AccessList)(nil),          // 92: berth.log.v1.AccessList
+	(*Queue)(nil),               // 93: berth.log.v1.Queue
+	(*Waiter)(nil),              // 94: berth.log.v1.Waiter
+	(*Request)(nil),             // 95: berth.log.v1.Request
+	(*Token)(nil),               // 96: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 97: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 98: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 99: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 100: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 101: berth.log.v1.Interference
+	(*Company)(nil),             // 102: berth.log.v1.Company
+	(*ImportRuns)(nil),          // 103: berth.log.v1.ImportRuns
+	(*Sample)(nil),              // 104: berth.log.v1.Sample
+	(*Standing)(nil),            // 105: berth.log.v1.Standing
+	(*Account)(nil),             // 106: berth.log.v1.Account
+	(*Member)(nil),              // 107: berth.log.v1.Member
+	(*QOS)(nil),                 // 108: berth.log.v1.QOS
+	(*Quota)(nil),               // 109: berth.log.v1.Quota
+	(*AccountPolicy)(nil),       // 110: berth.log.v1.AccountPolicy
+	(*GPUWeight)(nil),           // 111: berth.log.v1.GPUWeight
+	(*Spent)(nil),               // 112: berth.log.v1.Spent
+	(*AddWebhook)(nil),          // 113: berth.log.v1.AddWebhook
+	(*RemoveWebhook)(nil),       // 114: berth.log.v1.RemoveWebhook
+	(*SettleNotices)(nil),       // 115: berth.log.v1.SettleNotices
+	(*MarkAttempt)(nil),         // 116: berth.log.v1.MarkAttempt
+	(*Notice)(nil),              // 117: berth.log.v1.Notice
+	(*Webhook)(nil),             // 118: berth.log.v1.Webhook
+	(*DeadNotice)(nil),          // 119: berth.log.v1.DeadNotice
+	(*Telling)(nil),             // 120: berth.log.v1.Telling
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	2,   // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -11468,160 +11602,162 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	8,   // 2: berth.log.v1.Command.cancel_job:type_name -> berth.log.v1.CancelJob
 	9,   // 3: berth.log.v1.Command.apply_plan:type_name -> berth.log.v1.ApplyPlan
 	12,  // 4: berth.log.v1.Command.report_attempt:type_name -> berth.log.v1.ReportAttempt
-	13,  // 5: berth.log.v1.Command.register_node:type_name -> berth.log.v1.RegisterNode
-	14,  // 6: berth.log.v1.Command.set_node_state:type_name -> berth.log.v1.SetNodeState
-	15,  // 7: berth.log.v1.Command.drain_node:type_name -> berth.log.v1.DrainNode
-	20,  // 8: berth.log.v1.Command.create_token:type_name -> berth.log.v1.CreateToken
-	21,  // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
-	22,  // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
-	24,  // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
-	41,  // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
-	42,  // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
-	19,  // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
-	25,  // 15: berth.log.v1.Command.install_weights:type_name -> berth.log.v1.InstallWeights
-	26,  // 16: berth.log.v1.Command.rollback_weights:type_name -> berth.log.v1.RollbackWeights
-	27,  // 17: berth.log.v1.Command.pin_weights:type_name -> berth.log.v1.PinWeights
-	23,  // 18: berth.log.v1.Command.fence_node:type_name -> berth.log.v1.FenceNode
-	28,  // 19: berth.log.v1.Command.install_interference:type_name -> berth.log.v1.InstallInterference
-	29,  // 20: berth.log.v1.Command.expire_jobs:type_name -> berth.log.v1.ExpireJobs
-	35,  // 21: berth.log.v1.Command.preempt_attempt:type_name -> berth.log.v1.PreemptAttempt
-	30,  // 22: berth.log.v1.Command.set_partition:type_name -> berth.log.v1.SetPartition
-	31,  // 23: berth.log.v1.Command.remove_partition:type_name -> berth.log.v1.RemovePartition
-	36,  // 24: berth.log.v1.Command.hold_job:type_name -> berth.log.v1.HoldJob
-	37,  // 25: berth.log.v1.Command.requeue_job:type_name -> berth.log.v1.RequeueJob
-	39,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
-	16,  // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
-	40,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
-	102, // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
-	112, // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
-	113, // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
-	114, // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
-	115, // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
-	80,  // 34: berth.log.v1.Command.idle_attempt:type_name -> berth.log.v1.IdleAttempt
-	32,  // 35: berth.log.v1.Command.set_reservation:type_name -> berth.log.v1.SetReservation
-	33,  // 36: berth.log.v1.Command.remove_reservation:type_name -> berth.log.v1.RemoveReservation
-	34,  // 37: berth.log.v1.Command.update_job:type_name -> berth.log.v1.UpdateJob
-	38,  // 38: berth.log.v1.Command.change_tasks:type_name -> berth.log.v1.ChangeTasks
-	17,  // 39: berth.log.v1.Command.set_sharing:type_name -> berth.log.v1.SetSharing
+	14,  // 5: berth.log.v1.Command.register_node:type_name -> berth.log.v1.RegisterNode
+	15,  // 6: berth.log.v1.Command.set_node_state:type_name -> berth.log.v1.SetNodeState
+	16,  // 7: berth.log.v1.Command.drain_node:type_name -> berth.log.v1.DrainNode
+	21,  // 8: berth.log.v1.Command.create_token:type_name -> berth.log.v1.CreateToken
+	22,  // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
+	23,  // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
+	25,  // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
+	42,  // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
+	43,  // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
+	20,  // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
+	26,  // 15: berth.log.v1.Command.install_weights:type_name -> berth.log.v1.InstallWeights
+	27,  // 16: berth.log.v1.Command.rollback_weights:type_name -> berth.log.v1.RollbackWeights
+	28,  // 17: berth.log.v1.Command.pin_weights:type_name -> berth.log.v1.PinWeights
+	24,  // 18: berth.log.v1.Command.fence_node:type_name -> berth.log.v1.FenceNode
+	29,  // 19: berth.log.v1.Command.install_interference:type_name -> berth.log.v1.InstallInterference
+	30,  // 20: berth.log.v1.Command.expire_jobs:type_name -> berth.log.v1.ExpireJobs
+	36,  // 21: berth.log.v1.Command.preempt_attempt:type_name -> berth.log.v1.PreemptAttempt
+	31,  // 22: berth.log.v1.Command.set_partition:type_name -> berth.log.v1.SetPartition
+	32,  // 23: berth.log.v1.Command.remove_partition:type_name -> berth.log.v1.RemovePartition
+	37,  // 24: berth.log.v1.Command.hold_job:type_name -> berth.log.v1.HoldJob
+	38,  // 25: berth.log.v1.Command.requeue_job:type_name -> berth.log.v1.RequeueJob
+	40,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
+	17,  // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
+	41,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
+	103, // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
+	113, // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
+	114, // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
+	115, // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
+	116, // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
+	81,  // 34: berth.log.v1.Command.idle_attempt:type_name -> berth.log.v1.IdleAttempt
+	33,  // 35: berth.log.v1.Command.set_reservation:type_name -> berth.log.v1.SetReservation
+	34,  // 36: berth.log.v1.Command.remove_reservation:type_name -> berth.log.v1.RemoveReservation
+	35,  // 37: berth.log.v1.Command.update_job:type_name -> berth.log.v1.UpdateJob
+	39,  // 38: berth.log.v1.Command.change_tasks:type_name -> berth.log.v1.ChangeTasks
+	18,  // 39: berth.log.v1.Command.set_sharing:type_name -> berth.log.v1.SetSharing
 	6,   // 40: berth.log.v1.Command.put_bulk:type_name -> berth.log.v1.PutBulk
 	3,   // 41: berth.log.v1.Command.estimate_jobs:type_name -> berth.log.v1.EstimateJobs
-	82,  // 42: berth.log.v1.Command.resize_attempt:type_name -> berth.log.v1.ResizeAttempt
-	75,  // 43: berth.log.v1.Command.note_progress:type_name -> berth.log.v1.NoteProgress
+	83,  // 42: berth.log.v1.Command.resize_attempt:type_name -> berth.log.v1.ResizeAttempt
+	76,  // 43: berth.log.v1.Command.note_progress:type_name -> berth.log.v1.NoteProgress
 	4,   // 44: berth.log.v1.EstimateJobs.groups:type_name -> berth.log.v1.EstimatedJobs
-	61,  // 45: berth.log.v1.EstimatedJobs.estimates:type_name -> berth.log.v1.Estimate
-	51,  // 46: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
+	62,  // 45: berth.log.v1.EstimatedJobs.estimates:type_name -> berth.log.v1.Estimate
+	52,  // 46: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
 	7,   // 47: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
-	52,  // 48: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	61,  // 49: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	53,  // 48: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
+	62,  // 49: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
 	10,  // 50: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
 	11,  // 51: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	67,  // 52: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	61,  // 53: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	67,  // 54: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
-	62,  // 55: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	63,  // 56: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	64,  // 57: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	87,  // 58: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	18,  // 59: berth.log.v1.SetSharing.place:type_name -> berth.log.v1.SharingOff
-	95,  // 60: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	98,  // 61: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	89,  // 62: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
-	88,  // 63: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
-	52,  // 64: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
-	0,   // 65: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
-	104, // 66: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
-	50,  // 67: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
-	49,  // 68: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
-	50,  // 69: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	87,  // 70: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	68,  // 71: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	92,  // 72: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	94,  // 73: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	95,  // 74: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	96,  // 75: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	97,  // 76: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	103, // 77: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
-	48,  // 78: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	97,  // 79: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	99,  // 80: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	100, // 81: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
-	89,  // 82: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
-	104, // 83: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
-	111, // 84: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
-	116, // 85: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
-	117, // 86: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
-	118, // 87: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
-	119, // 88: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
-	88,  // 89: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
-	47,  // 90: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
-	18,  // 91: berth.log.v1.Record.sharing_off:type_name -> berth.log.v1.SharingOff
-	45,  // 92: berth.log.v1.Record.bulk:type_name -> berth.log.v1.Bulk
-	46,  // 93: berth.log.v1.Record.upload:type_name -> berth.log.v1.Upload
-	52,  // 94: berth.log.v1.ArrayRecord.spec:type_name -> berth.log.v1.Spec
-	61,  // 95: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
-	60,  // 96: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
-	59,  // 97: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
-	57,  // 98: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
-	55,  // 99: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
-	90,  // 100: berth.log.v1.Spec.host:type_name -> berth.log.v1.HostTerms
-	56,  // 101: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
-	53,  // 102: berth.log.v1.Spec.study:type_name -> berth.log.v1.Study
-	54,  // 103: berth.log.v1.Study.space:type_name -> berth.log.v1.Axis
-	58,  // 104: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
-	65,  // 105: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
-	66,  // 106: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	51,  // 107: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	52,  // 108: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	62,  // 109: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	61,  // 110: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	70,  // 111: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	71,  // 112: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	69,  // 113: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
-	62,  // 114: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	67,  // 115: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	61,  // 116: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	63,  // 117: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	64,  // 118: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	83,  // 119: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
-	77,  // 120: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
-	79,  // 121: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
-	81,  // 122: berth.log.v1.Attempt.resize:type_name -> berth.log.v1.ResizeMark
-	72,  // 123: berth.log.v1.Attempt.progress:type_name -> berth.log.v1.Progress
-	73,  // 124: berth.log.v1.Progress.seen:type_name -> berth.log.v1.Seen
-	74,  // 125: berth.log.v1.Seen.marks:type_name -> berth.log.v1.Mark
-	76,  // 126: berth.log.v1.NoteProgress.attempts:type_name -> berth.log.v1.AttemptProgress
-	72,  // 127: berth.log.v1.AttemptProgress.progress:type_name -> berth.log.v1.Progress
-	67,  // 128: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
-	78,  // 129: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
-	62,  // 130: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
-	63,  // 131: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
-	62,  // 132: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
-	64,  // 133: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
-	66,  // 134: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
-	67,  // 135: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
-	66,  // 136: berth.log.v1.ResizeMark.was:type_name -> berth.log.v1.GPUShare
-	66,  // 137: berth.log.v1.ResizeAttempt.gpus:type_name -> berth.log.v1.GPUShare
-	84,  // 138: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	85,  // 139: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
-	86,  // 140: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
-	91,  // 141: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
-	90,  // 142: berth.log.v1.Partition.host:type_name -> berth.log.v1.HostTerms
-	93,  // 143: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	98,  // 144: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	103, // 145: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
-	61,  // 146: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	101, // 147: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	105, // 148: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
-	106, // 149: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
-	107, // 150: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
-	108, // 151: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
-	109, // 152: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
-	110, // 153: berth.log.v1.AccountPolicy.gpu_weights:type_name -> berth.log.v1.GPUWeight
-	154, // [154:154] is the sub-list for method output_type
-	154, // [154:154] is the sub-list for method input_type
-	154, // [154:154] is the sub-list for extension type_name
-	154, // [154:154] is the sub-list for extension extendee
-	0,   // [0:154] is the sub-list for field type_name
+	68,  // 52: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	62,  // 53: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	68,  // 54: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
+	63,  // 55: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	64,  // 56: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	65,  // 57: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	13,  // 58: berth.log.v1.ReportAttempt.power:type_name -> berth.log.v1.CardPower
+	88,  // 59: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	19,  // 60: berth.log.v1.SetSharing.place:type_name -> berth.log.v1.SharingOff
+	96,  // 61: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	99,  // 62: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	90,  // 63: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
+	89,  // 64: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
+	53,  // 65: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
+	0,   // 66: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
+	105, // 67: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
+	51,  // 68: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
+	50,  // 69: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
+	51,  // 70: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
+	88,  // 71: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	69,  // 72: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	93,  // 73: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	95,  // 74: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	96,  // 75: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	97,  // 76: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	98,  // 77: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	104, // 78: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	49,  // 79: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
+	98,  // 80: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	100, // 81: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	101, // 82: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	90,  // 83: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
+	105, // 84: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
+	112, // 85: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
+	117, // 86: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
+	118, // 87: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
+	119, // 88: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
+	120, // 89: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
+	89,  // 90: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
+	48,  // 91: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
+	19,  // 92: berth.log.v1.Record.sharing_off:type_name -> berth.log.v1.SharingOff
+	46,  // 93: berth.log.v1.Record.bulk:type_name -> berth.log.v1.Bulk
+	47,  // 94: berth.log.v1.Record.upload:type_name -> berth.log.v1.Upload
+	53,  // 95: berth.log.v1.ArrayRecord.spec:type_name -> berth.log.v1.Spec
+	62,  // 96: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
+	61,  // 97: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
+	60,  // 98: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
+	58,  // 99: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
+	56,  // 100: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
+	91,  // 101: berth.log.v1.Spec.host:type_name -> berth.log.v1.HostTerms
+	57,  // 102: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
+	54,  // 103: berth.log.v1.Spec.study:type_name -> berth.log.v1.Study
+	55,  // 104: berth.log.v1.Study.space:type_name -> berth.log.v1.Axis
+	59,  // 105: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
+	66,  // 106: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
+	67,  // 107: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	52,  // 108: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	53,  // 109: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	63,  // 110: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	62,  // 111: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	71,  // 112: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	72,  // 113: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	70,  // 114: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
+	63,  // 115: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	68,  // 116: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	62,  // 117: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	64,  // 118: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	65,  // 119: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	84,  // 120: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
+	78,  // 121: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
+	80,  // 122: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
+	82,  // 123: berth.log.v1.Attempt.resize:type_name -> berth.log.v1.ResizeMark
+	73,  // 124: berth.log.v1.Attempt.progress:type_name -> berth.log.v1.Progress
+	13,  // 125: berth.log.v1.Attempt.power:type_name -> berth.log.v1.CardPower
+	74,  // 126: berth.log.v1.Progress.seen:type_name -> berth.log.v1.Seen
+	75,  // 127: berth.log.v1.Seen.marks:type_name -> berth.log.v1.Mark
+	77,  // 128: berth.log.v1.NoteProgress.attempts:type_name -> berth.log.v1.AttemptProgress
+	73,  // 129: berth.log.v1.AttemptProgress.progress:type_name -> berth.log.v1.Progress
+	68,  // 130: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
+	79,  // 131: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
+	63,  // 132: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
+	64,  // 133: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
+	63,  // 134: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
+	65,  // 135: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
+	67,  // 136: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
+	68,  // 137: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
+	67,  // 138: berth.log.v1.ResizeMark.was:type_name -> berth.log.v1.GPUShare
+	67,  // 139: berth.log.v1.ResizeAttempt.gpus:type_name -> berth.log.v1.GPUShare
+	85,  // 140: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	86,  // 141: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
+	87,  // 142: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
+	92,  // 143: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
+	91,  // 144: berth.log.v1.Partition.host:type_name -> berth.log.v1.HostTerms
+	94,  // 145: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	99,  // 146: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	104, // 147: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
+	62,  // 148: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	102, // 149: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	106, // 150: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
+	107, // 151: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
+	108, // 152: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
+	109, // 153: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
+	110, // 154: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
+	111, // 155: berth.log.v1.AccountPolicy.gpu_weights:type_name -> berth.log.v1.GPUWeight
+	156, // [156:156] is the sub-list for method output_type
+	156, // [156:156] is the sub-list for method input_type
+	156, // [156:156] is the sub-list for extension type_name
+	156, // [156:156] is the sub-list for extension extendee
+	0,   // [0:156] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -11675,7 +11811,7 @@ func file_berth_log_v1_log_proto_init() {
 		(*Command_ResizeAttempt)(nil),
 		(*Command_NoteProgress)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[43].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[44].OneofWrappers = []any{
 		(*Record_Meta)(nil),
 		(*Record_Config)(nil),
 		(*Record_Node)(nil),
@@ -11703,8 +11839,8 @@ func file_berth_log_v1_log_proto_init() {
 		(*Record_Bulk)(nil),
 		(*Record_Upload)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[67].OneofWrappers = []any{}
-	file_berth_log_v1_log_proto_msgTypes[103].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[68].OneofWrappers = []any{}
+	file_berth_log_v1_log_proto_msgTypes[104].OneofWrappers = []any{
 		(*Standing_Account)(nil),
 		(*Standing_Member)(nil),
 		(*Standing_Qos)(nil),
@@ -11717,7 +11853,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   111,
+			NumMessages:   112,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

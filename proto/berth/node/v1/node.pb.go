@@ -962,7 +962,9 @@ type Report struct {
 	// empty when it may.
 	Drain string `protobuf:"bytes,12,opt,name=drain,proto3" json:"drain,omitempty"`
 	// With an end: how far it said that it is.
-	Steps         *Steps `protobuf:"bytes,20,opt,name=steps,proto3" json:"steps,omitempty"`
+	Steps *Steps `protobuf:"bytes,20,opt,name=steps,proto3" json:"steps,omitempty"`
+	// What was done to the power and clock of its cards, from its start on.
+	Power         []*CardPower `protobuf:"bytes,70,rep,name=power,proto3" json:"power,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1088,6 +1090,84 @@ func (x *Report) GetSteps() *Steps {
 	return nil
 }
 
+func (x *Report) GetPower() []*CardPower {
+	if x != nil {
+		return x.Power
+	}
+	return nil
+}
+
+// CardPower is what was done to the power and clock of one card; see
+// cluster.CardPower.
+type CardPower struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uuid  string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	// What was set, 0 for nothing.
+	CapW          int64  `protobuf:"varint,2,opt,name=cap_w,json=capW,proto3" json:"cap_w,omitempty"`
+	ClockMhz      int64  `protobuf:"varint,3,opt,name=clock_mhz,json=clockMhz,proto3" json:"clock_mhz,omitempty"`
+	Why           string `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CardPower) Reset() {
+	*x = CardPower{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CardPower) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CardPower) ProtoMessage() {}
+
+func (x *CardPower) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CardPower.ProtoReflect.Descriptor instead.
+func (*CardPower) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *CardPower) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *CardPower) GetCapW() int64 {
+	if x != nil {
+		return x.CapW
+	}
+	return 0
+}
+
+func (x *CardPower) GetClockMhz() int64 {
+	if x != nil {
+		return x.ClockMhz
+	}
+	return 0
+}
+
+func (x *CardPower) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 type Exit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 0–255; 128 + signal when signal is not 0.
@@ -1099,7 +1179,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[7]
+	mi := &file_berth_node_v1_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1111,7 +1191,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[7]
+	mi := &file_berth_node_v1_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1124,7 +1204,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{7}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -1159,7 +1239,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[8]
+	mi := &file_berth_node_v1_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1171,7 +1251,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[8]
+	mi := &file_berth_node_v1_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1184,7 +1264,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Usage) GetGpuMemPeakMib() int64 {
@@ -1269,7 +1349,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[9]
+	mi := &file_berth_node_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1281,7 +1361,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[9]
+	mi := &file_berth_node_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1294,7 +1374,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Profile) GetGpuMemMeanMib() int64 {
@@ -1388,7 +1468,7 @@ type NeighbourSpan struct {
 
 func (x *NeighbourSpan) Reset() {
 	*x = NeighbourSpan{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[10]
+	mi := &file_berth_node_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1400,7 +1480,7 @@ func (x *NeighbourSpan) String() string {
 func (*NeighbourSpan) ProtoMessage() {}
 
 func (x *NeighbourSpan) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[10]
+	mi := &file_berth_node_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1413,7 +1493,7 @@ func (x *NeighbourSpan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NeighbourSpan.ProtoReflect.Descriptor instead.
 func (*NeighbourSpan) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *NeighbourSpan) GetJob() uint64 {
@@ -1456,7 +1536,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[11]
+	mi := &file_berth_node_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1468,7 +1548,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[11]
+	mi := &file_berth_node_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1481,7 +1561,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Heartbeat) GetSequence() uint64 {
@@ -1524,7 +1604,7 @@ type AttemptUse struct {
 
 func (x *AttemptUse) Reset() {
 	*x = AttemptUse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[12]
+	mi := &file_berth_node_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1536,7 +1616,7 @@ func (x *AttemptUse) String() string {
 func (*AttemptUse) ProtoMessage() {}
 
 func (x *AttemptUse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[12]
+	mi := &file_berth_node_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1549,7 +1629,7 @@ func (x *AttemptUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptUse.ProtoReflect.Descriptor instead.
 func (*AttemptUse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AttemptUse) GetJob() uint64 {
@@ -1610,7 +1690,7 @@ type Steps struct {
 
 func (x *Steps) Reset() {
 	*x = Steps{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[13]
+	mi := &file_berth_node_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1622,7 +1702,7 @@ func (x *Steps) String() string {
 func (*Steps) ProtoMessage() {}
 
 func (x *Steps) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[13]
+	mi := &file_berth_node_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1635,7 +1715,7 @@ func (x *Steps) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Steps.ProtoReflect.Descriptor instead.
 func (*Steps) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Steps) GetStep() int64 {
@@ -1694,7 +1774,7 @@ type GPUUsage struct {
 
 func (x *GPUUsage) Reset() {
 	*x = GPUUsage{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[14]
+	mi := &file_berth_node_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1706,7 +1786,7 @@ func (x *GPUUsage) String() string {
 func (*GPUUsage) ProtoMessage() {}
 
 func (x *GPUUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[14]
+	mi := &file_berth_node_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1719,7 +1799,7 @@ func (x *GPUUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUUsage.ProtoReflect.Descriptor instead.
 func (*GPUUsage) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GPUUsage) GetUuid() string {
@@ -1788,7 +1868,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[15]
+	mi := &file_berth_node_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1800,7 +1880,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[15]
+	mi := &file_berth_node_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1813,7 +1893,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LeaseGranted) GetSequence() uint64 {
@@ -1842,7 +1922,7 @@ type Redirect struct {
 
 func (x *Redirect) Reset() {
 	*x = Redirect{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	mi := &file_berth_node_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1854,7 +1934,7 @@ func (x *Redirect) String() string {
 func (*Redirect) ProtoMessage() {}
 
 func (x *Redirect) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	mi := &file_berth_node_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1867,7 +1947,7 @@ func (x *Redirect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Redirect.ProtoReflect.Descriptor instead.
 func (*Redirect) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Redirect) GetLeaderId() string {
@@ -1911,7 +1991,7 @@ type Desired struct {
 
 func (x *Desired) Reset() {
 	*x = Desired{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[17]
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1923,7 +2003,7 @@ func (x *Desired) String() string {
 func (*Desired) ProtoMessage() {}
 
 func (x *Desired) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[17]
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1936,7 +2016,7 @@ func (x *Desired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Desired.ProtoReflect.Descriptor instead.
 func (*Desired) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Desired) GetTerm() uint64 {
@@ -1994,7 +2074,7 @@ type GPUResume struct {
 
 func (x *GPUResume) Reset() {
 	*x = GPUResume{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2006,7 +2086,7 @@ func (x *GPUResume) String() string {
 func (*GPUResume) ProtoMessage() {}
 
 func (x *GPUResume) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2019,7 +2099,7 @@ func (x *GPUResume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUResume.ProtoReflect.Descriptor instead.
 func (*GPUResume) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GPUResume) GetUuid() string {
@@ -2053,7 +2133,7 @@ type AttemptRef struct {
 
 func (x *AttemptRef) Reset() {
 	*x = AttemptRef{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2065,7 +2145,7 @@ func (x *AttemptRef) String() string {
 func (*AttemptRef) ProtoMessage() {}
 
 func (x *AttemptRef) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2078,7 +2158,7 @@ func (x *AttemptRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptRef.ProtoReflect.Descriptor instead.
 func (*AttemptRef) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AttemptRef) GetJob() uint64 {
@@ -2149,14 +2229,18 @@ type Assignment struct {
 	// Nobody asked for the cores: they are a weight, and never a cap.
 	WeighCores bool `protobuf:"varint,45,opt,name=weigh_cores,json=weighCores,proto3" json:"weigh_cores,omitempty"`
 	// The key in its progress whose values are to be told, "" for none.
-	Metric        string `protobuf:"bytes,62,opt,name=metric,proto3" json:"metric,omitempty"`
+	Metric string `protobuf:"bytes,62,opt,name=metric,proto3" json:"metric,omitempty"`
+	// The power limit and clock that its cards, which are its own, have while it runs;
+	// see cluster.GPUPower.
+	PowerCap      string `protobuf:"bytes,70,opt,name=power_cap,json=powerCap,proto3" json:"power_cap,omitempty"`
+	GpuFreq       string `protobuf:"bytes,71,opt,name=gpu_freq,json=gpuFreq,proto3" json:"gpu_freq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2168,7 +2252,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2181,7 +2265,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Assignment) GetJob() uint64 {
@@ -2429,6 +2513,20 @@ func (x *Assignment) GetMetric() string {
 	return ""
 }
 
+func (x *Assignment) GetPowerCap() string {
+	if x != nil {
+		return x.PowerCap
+	}
+	return ""
+}
+
+func (x *Assignment) GetGpuFreq() string {
+	if x != nil {
+		return x.GpuFreq
+	}
+	return ""
+}
+
 // KeptRequest is what an agent remembers of a request that it must not do twice.
 type KeptRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2447,7 +2545,7 @@ type KeptRequest struct {
 
 func (x *KeptRequest) Reset() {
 	*x = KeptRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2459,7 +2557,7 @@ func (x *KeptRequest) String() string {
 func (*KeptRequest) ProtoMessage() {}
 
 func (x *KeptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2472,7 +2570,7 @@ func (x *KeptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptRequest.ProtoReflect.Descriptor instead.
 func (*KeptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *KeptRequest) GetId() string {
@@ -2540,7 +2638,7 @@ type ArrayTask struct {
 
 func (x *ArrayTask) Reset() {
 	*x = ArrayTask{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2552,7 +2650,7 @@ func (x *ArrayTask) String() string {
 func (*ArrayTask) ProtoMessage() {}
 
 func (x *ArrayTask) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2565,7 +2663,7 @@ func (x *ArrayTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayTask.ProtoReflect.Descriptor instead.
 func (*ArrayTask) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ArrayTask) GetJob() uint64 {
@@ -2630,7 +2728,7 @@ type MemBreach struct {
 
 func (x *MemBreach) Reset() {
 	*x = MemBreach{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2642,7 +2740,7 @@ func (x *MemBreach) String() string {
 func (*MemBreach) ProtoMessage() {}
 
 func (x *MemBreach) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2655,7 +2753,7 @@ func (x *MemBreach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemBreach.ProtoReflect.Descriptor instead.
 func (*MemBreach) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *MemBreach) GetUuid() string {
@@ -2724,7 +2822,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[24]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2736,7 +2834,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[24]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2749,7 +2847,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Progress) GetWarned() bool {
@@ -2796,7 +2894,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[25]
+	mi := &file_berth_node_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2808,7 +2906,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[25]
+	mi := &file_berth_node_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2821,7 +2919,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Container) GetNetwork() string {
@@ -2870,7 +2968,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[26]
+	mi := &file_berth_node_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2882,7 +2980,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[26]
+	mi := &file_berth_node_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2895,7 +2993,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{26}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -2933,7 +3031,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[27]
+	mi := &file_berth_node_v1_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2945,7 +3043,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[27]
+	mi := &file_berth_node_v1_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2958,7 +3056,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{27}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Warning) GetSignal() string {
@@ -3002,7 +3100,7 @@ type Ranks struct {
 
 func (x *Ranks) Reset() {
 	*x = Ranks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[28]
+	mi := &file_berth_node_v1_node_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3014,7 +3112,7 @@ func (x *Ranks) String() string {
 func (*Ranks) ProtoMessage() {}
 
 func (x *Ranks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[28]
+	mi := &file_berth_node_v1_node_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3027,7 +3125,7 @@ func (x *Ranks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ranks.ProtoReflect.Descriptor instead.
 func (*Ranks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{28}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Ranks) GetNodes() []string {
@@ -3089,7 +3187,7 @@ type Preempt struct {
 
 func (x *Preempt) Reset() {
 	*x = Preempt{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[29]
+	mi := &file_berth_node_v1_node_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3101,7 +3199,7 @@ func (x *Preempt) String() string {
 func (*Preempt) ProtoMessage() {}
 
 func (x *Preempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[29]
+	mi := &file_berth_node_v1_node_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3114,7 +3212,7 @@ func (x *Preempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preempt.ProtoReflect.Descriptor instead.
 func (*Preempt) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{29}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Preempt) GetSignal() string {
@@ -3160,7 +3258,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[30]
+	mi := &file_berth_node_v1_node_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3172,7 +3270,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[30]
+	mi := &file_berth_node_v1_node_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3185,7 +3283,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{30}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Share) GetUuid() string {
@@ -3232,7 +3330,7 @@ type Acks struct {
 
 func (x *Acks) Reset() {
 	*x = Acks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[31]
+	mi := &file_berth_node_v1_node_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3244,7 +3342,7 @@ func (x *Acks) String() string {
 func (*Acks) ProtoMessage() {}
 
 func (x *Acks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[31]
+	mi := &file_berth_node_v1_node_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3257,7 +3355,7 @@ func (x *Acks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acks.ProtoReflect.Descriptor instead.
 func (*Acks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{31}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Acks) GetAcks() []*Ack {
@@ -3280,7 +3378,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[32]
+	mi := &file_berth_node_v1_node_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3292,7 +3390,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[32]
+	mi := &file_berth_node_v1_node_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3305,7 +3403,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{32}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Ack) GetJob() uint64 {
@@ -3347,7 +3445,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[33]
+	mi := &file_berth_node_v1_node_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3359,7 +3457,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[33]
+	mi := &file_berth_node_v1_node_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3372,7 +3470,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{33}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *JoinRequest) GetTokenSecret() string {
@@ -3411,7 +3509,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[34]
+	mi := &file_berth_node_v1_node_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3423,7 +3521,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[34]
+	mi := &file_berth_node_v1_node_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3436,7 +3534,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{34}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *JoinResponse) GetCertificate() []byte {
@@ -3489,7 +3587,7 @@ type GetClockRequest struct {
 
 func (x *GetClockRequest) Reset() {
 	*x = GetClockRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[35]
+	mi := &file_berth_node_v1_node_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3501,7 +3599,7 @@ func (x *GetClockRequest) String() string {
 func (*GetClockRequest) ProtoMessage() {}
 
 func (x *GetClockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[35]
+	mi := &file_berth_node_v1_node_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3514,7 +3612,7 @@ func (x *GetClockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClockRequest.ProtoReflect.Descriptor instead.
 func (*GetClockRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{35}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{36}
 }
 
 type GetClockResponse struct {
@@ -3526,7 +3624,7 @@ type GetClockResponse struct {
 
 func (x *GetClockResponse) Reset() {
 	*x = GetClockResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[36]
+	mi := &file_berth_node_v1_node_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3538,7 +3636,7 @@ func (x *GetClockResponse) String() string {
 func (*GetClockResponse) ProtoMessage() {}
 
 func (x *GetClockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[36]
+	mi := &file_berth_node_v1_node_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3551,7 +3649,7 @@ func (x *GetClockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClockResponse.ProtoReflect.Descriptor instead.
 func (*GetClockResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{36}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetClockResponse) GetNow() *timestamppb.Timestamp {
@@ -3570,7 +3668,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[37]
+	mi := &file_berth_node_v1_node_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3582,7 +3680,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[37]
+	mi := &file_berth_node_v1_node_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3595,7 +3693,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{37}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RenewRequest) GetCsr() []byte {
@@ -3615,7 +3713,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[38]
+	mi := &file_berth_node_v1_node_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3627,7 +3725,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[38]
+	mi := &file_berth_node_v1_node_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3640,7 +3738,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{38}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RenewResponse) GetCertificate() []byte {
@@ -3715,7 +3813,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\tstray_mib\x18\r \x01(\x03R\bstrayMib\x12/\n" +
 	"\x06detail\x18\x0e \x01(\v2\x17.berth.api.v1.GPUDetailR\x06detail\":\n" +
 	"\aReports\x12/\n" +
-	"\areports\x18\x01 \x03(\v2\x15.berth.node.v1.ReportR\areports\"\xc2\x03\n" +
+	"\areports\x18\x01 \x03(\v2\x15.berth.node.v1.ReportR\areports\"\xf2\x03\n" +
 	"\x06Report\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
@@ -3730,7 +3828,13 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	" \x01(\v2\x14.berth.node.v1.UsageR\x05usage\x12\x14\n" +
 	"\x05ready\x18\v \x01(\bR\x05ready\x12\x14\n" +
 	"\x05drain\x18\f \x01(\tR\x05drain\x12*\n" +
-	"\x05steps\x18\x14 \x01(\v2\x14.berth.node.v1.StepsR\x05steps\"2\n" +
+	"\x05steps\x18\x14 \x01(\v2\x14.berth.node.v1.StepsR\x05steps\x12.\n" +
+	"\x05power\x18F \x03(\v2\x18.berth.node.v1.CardPowerR\x05power\"c\n" +
+	"\tCardPower\x12\x12\n" +
+	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x13\n" +
+	"\x05cap_w\x18\x02 \x01(\x03R\x04capW\x12\x1b\n" +
+	"\tclock_mhz\x18\x03 \x01(\x03R\bclockMhz\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"2\n" +
 	"\x04Exit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\"\x8f\x02\n" +
@@ -3817,7 +3921,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"AttemptRef\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\rR\aattempt\"\x91\t\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xc9\t\n" +
 	"\n" +
 	"Assignment\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
@@ -3859,7 +3963,9 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"credential\x12\x1f\n" +
 	"\vweigh_cores\x18- \x01(\bR\n" +
 	"weighCores\x12\x16\n" +
-	"\x06metric\x18> \x01(\tR\x06metric\"\xce\x01\n" +
+	"\x06metric\x18> \x01(\tR\x06metric\x12\x1b\n" +
+	"\tpower_cap\x18F \x01(\tR\bpowerCap\x12\x19\n" +
+	"\bgpu_freq\x18G \x01(\tR\agpuFreq\"\xce\x01\n" +
 	"\vKeptRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x12\n" +
@@ -3995,7 +4101,7 @@ func file_berth_node_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_node_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_berth_node_v1_node_proto_goTypes = []any{
 	(GPUState)(0),                 // 0: berth.node.v1.GPUState
 	(AttemptState)(0),             // 1: berth.node.v1.AttemptState
@@ -4008,105 +4114,107 @@ var file_berth_node_v1_node_proto_goTypes = []any{
 	(*GPU)(nil),                   // 8: berth.node.v1.GPU
 	(*Reports)(nil),               // 9: berth.node.v1.Reports
 	(*Report)(nil),                // 10: berth.node.v1.Report
-	(*Exit)(nil),                  // 11: berth.node.v1.Exit
-	(*Usage)(nil),                 // 12: berth.node.v1.Usage
-	(*Profile)(nil),               // 13: berth.node.v1.Profile
-	(*NeighbourSpan)(nil),         // 14: berth.node.v1.NeighbourSpan
-	(*Heartbeat)(nil),             // 15: berth.node.v1.Heartbeat
-	(*AttemptUse)(nil),            // 16: berth.node.v1.AttemptUse
-	(*Steps)(nil),                 // 17: berth.node.v1.Steps
-	(*GPUUsage)(nil),              // 18: berth.node.v1.GPUUsage
-	(*LeaseGranted)(nil),          // 19: berth.node.v1.LeaseGranted
-	(*Redirect)(nil),              // 20: berth.node.v1.Redirect
-	(*Desired)(nil),               // 21: berth.node.v1.Desired
-	(*GPUResume)(nil),             // 22: berth.node.v1.GPUResume
-	(*AttemptRef)(nil),            // 23: berth.node.v1.AttemptRef
-	(*Assignment)(nil),            // 24: berth.node.v1.Assignment
-	(*KeptRequest)(nil),           // 25: berth.node.v1.KeptRequest
-	(*ArrayTask)(nil),             // 26: berth.node.v1.ArrayTask
-	(*MemBreach)(nil),             // 27: berth.node.v1.MemBreach
-	(*Progress)(nil),              // 28: berth.node.v1.Progress
-	(*Container)(nil),             // 29: berth.node.v1.Container
-	(*Mount)(nil),                 // 30: berth.node.v1.Mount
-	(*Warning)(nil),               // 31: berth.node.v1.Warning
-	(*Ranks)(nil),                 // 32: berth.node.v1.Ranks
-	(*Preempt)(nil),               // 33: berth.node.v1.Preempt
-	(*Share)(nil),                 // 34: berth.node.v1.Share
-	(*Acks)(nil),                  // 35: berth.node.v1.Acks
-	(*Ack)(nil),                   // 36: berth.node.v1.Ack
-	(*JoinRequest)(nil),           // 37: berth.node.v1.JoinRequest
-	(*JoinResponse)(nil),          // 38: berth.node.v1.JoinResponse
-	(*GetClockRequest)(nil),       // 39: berth.node.v1.GetClockRequest
-	(*GetClockResponse)(nil),      // 40: berth.node.v1.GetClockResponse
-	(*RenewRequest)(nil),          // 41: berth.node.v1.RenewRequest
-	(*RenewResponse)(nil),         // 42: berth.node.v1.RenewResponse
-	(*v1.AttachOpen)(nil),         // 43: berth.api.v1.AttachOpen
-	(*v1.GPUDetail)(nil),          // 44: berth.api.v1.GPUDetail
-	(*timestamppb.Timestamp)(nil), // 45: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 46: google.protobuf.Duration
+	(*CardPower)(nil),             // 11: berth.node.v1.CardPower
+	(*Exit)(nil),                  // 12: berth.node.v1.Exit
+	(*Usage)(nil),                 // 13: berth.node.v1.Usage
+	(*Profile)(nil),               // 14: berth.node.v1.Profile
+	(*NeighbourSpan)(nil),         // 15: berth.node.v1.NeighbourSpan
+	(*Heartbeat)(nil),             // 16: berth.node.v1.Heartbeat
+	(*AttemptUse)(nil),            // 17: berth.node.v1.AttemptUse
+	(*Steps)(nil),                 // 18: berth.node.v1.Steps
+	(*GPUUsage)(nil),              // 19: berth.node.v1.GPUUsage
+	(*LeaseGranted)(nil),          // 20: berth.node.v1.LeaseGranted
+	(*Redirect)(nil),              // 21: berth.node.v1.Redirect
+	(*Desired)(nil),               // 22: berth.node.v1.Desired
+	(*GPUResume)(nil),             // 23: berth.node.v1.GPUResume
+	(*AttemptRef)(nil),            // 24: berth.node.v1.AttemptRef
+	(*Assignment)(nil),            // 25: berth.node.v1.Assignment
+	(*KeptRequest)(nil),           // 26: berth.node.v1.KeptRequest
+	(*ArrayTask)(nil),             // 27: berth.node.v1.ArrayTask
+	(*MemBreach)(nil),             // 28: berth.node.v1.MemBreach
+	(*Progress)(nil),              // 29: berth.node.v1.Progress
+	(*Container)(nil),             // 30: berth.node.v1.Container
+	(*Mount)(nil),                 // 31: berth.node.v1.Mount
+	(*Warning)(nil),               // 32: berth.node.v1.Warning
+	(*Ranks)(nil),                 // 33: berth.node.v1.Ranks
+	(*Preempt)(nil),               // 34: berth.node.v1.Preempt
+	(*Share)(nil),                 // 35: berth.node.v1.Share
+	(*Acks)(nil),                  // 36: berth.node.v1.Acks
+	(*Ack)(nil),                   // 37: berth.node.v1.Ack
+	(*JoinRequest)(nil),           // 38: berth.node.v1.JoinRequest
+	(*JoinResponse)(nil),          // 39: berth.node.v1.JoinResponse
+	(*GetClockRequest)(nil),       // 40: berth.node.v1.GetClockRequest
+	(*GetClockResponse)(nil),      // 41: berth.node.v1.GetClockResponse
+	(*RenewRequest)(nil),          // 42: berth.node.v1.RenewRequest
+	(*RenewResponse)(nil),         // 43: berth.node.v1.RenewResponse
+	(*v1.AttachOpen)(nil),         // 44: berth.api.v1.AttachOpen
+	(*v1.GPUDetail)(nil),          // 45: berth.api.v1.GPUDetail
+	(*timestamppb.Timestamp)(nil), // 46: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 47: google.protobuf.Duration
 }
 var file_berth_node_v1_node_proto_depIdxs = []int32{
 	7,  // 0: berth.node.v1.SessionRequest.hello:type_name -> berth.node.v1.Hello
 	9,  // 1: berth.node.v1.SessionRequest.reports:type_name -> berth.node.v1.Reports
-	15, // 2: berth.node.v1.SessionRequest.heartbeat:type_name -> berth.node.v1.Heartbeat
-	20, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
-	21, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
-	35, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
-	19, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
+	16, // 2: berth.node.v1.SessionRequest.heartbeat:type_name -> berth.node.v1.Heartbeat
+	21, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
+	22, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
+	36, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
+	20, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
 	6,  // 7: berth.node.v1.SessionResponse.visit:type_name -> berth.node.v1.Visit
-	43, // 8: berth.node.v1.Visit.open:type_name -> berth.api.v1.AttachOpen
-	24, // 9: berth.node.v1.Visit.of:type_name -> berth.node.v1.Assignment
+	44, // 8: berth.node.v1.Visit.open:type_name -> berth.api.v1.AttachOpen
+	25, // 9: berth.node.v1.Visit.of:type_name -> berth.node.v1.Assignment
 	8,  // 10: berth.node.v1.Hello.gpus:type_name -> berth.node.v1.GPU
 	0,  // 11: berth.node.v1.GPU.state:type_name -> berth.node.v1.GPUState
-	44, // 12: berth.node.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
+	45, // 12: berth.node.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
 	10, // 13: berth.node.v1.Reports.reports:type_name -> berth.node.v1.Report
 	1,  // 14: berth.node.v1.Report.state:type_name -> berth.node.v1.AttemptState
-	11, // 15: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
-	45, // 16: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
-	45, // 17: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
-	12, // 18: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
-	17, // 19: berth.node.v1.Report.steps:type_name -> berth.node.v1.Steps
-	13, // 20: berth.node.v1.Usage.profile:type_name -> berth.node.v1.Profile
-	14, // 21: berth.node.v1.Profile.neighbours:type_name -> berth.node.v1.NeighbourSpan
-	18, // 22: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
-	16, // 23: berth.node.v1.Heartbeat.attempts:type_name -> berth.node.v1.AttemptUse
-	17, // 24: berth.node.v1.AttemptUse.steps:type_name -> berth.node.v1.Steps
-	45, // 25: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
-	46, // 26: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
-	24, // 27: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
-	23, // 28: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
-	22, // 29: berth.node.v1.Desired.resumes:type_name -> berth.node.v1.GPUResume
-	45, // 30: berth.node.v1.GPUResume.at:type_name -> google.protobuf.Timestamp
-	46, // 31: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
-	46, // 32: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
-	34, // 33: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
-	33, // 34: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
-	27, // 35: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
-	31, // 36: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
-	29, // 37: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
-	28, // 38: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
-	32, // 39: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
-	26, // 40: berth.node.v1.Assignment.array:type_name -> berth.node.v1.ArrayTask
-	46, // 41: berth.node.v1.Assignment.session_idle:type_name -> google.protobuf.Duration
-	25, // 42: berth.node.v1.Assignment.request:type_name -> berth.node.v1.KeptRequest
-	45, // 43: berth.node.v1.KeptRequest.at:type_name -> google.protobuf.Timestamp
-	2,  // 44: berth.node.v1.KeptRequest.state:type_name -> berth.node.v1.RequestState
-	45, // 45: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
-	45, // 46: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
-	3,  // 47: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
-	3,  // 48: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
-	30, // 49: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
-	46, // 50: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
-	46, // 51: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
-	45, // 52: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
-	36, // 53: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
-	1,  // 54: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
-	45, // 55: berth.node.v1.GetClockResponse.now:type_name -> google.protobuf.Timestamp
-	56, // [56:56] is the sub-list for method output_type
-	56, // [56:56] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	12, // 15: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
+	46, // 16: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
+	46, // 17: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
+	13, // 18: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
+	18, // 19: berth.node.v1.Report.steps:type_name -> berth.node.v1.Steps
+	11, // 20: berth.node.v1.Report.power:type_name -> berth.node.v1.CardPower
+	14, // 21: berth.node.v1.Usage.profile:type_name -> berth.node.v1.Profile
+	15, // 22: berth.node.v1.Profile.neighbours:type_name -> berth.node.v1.NeighbourSpan
+	19, // 23: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
+	17, // 24: berth.node.v1.Heartbeat.attempts:type_name -> berth.node.v1.AttemptUse
+	18, // 25: berth.node.v1.AttemptUse.steps:type_name -> berth.node.v1.Steps
+	46, // 26: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
+	47, // 27: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
+	25, // 28: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
+	24, // 29: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
+	23, // 30: berth.node.v1.Desired.resumes:type_name -> berth.node.v1.GPUResume
+	46, // 31: berth.node.v1.GPUResume.at:type_name -> google.protobuf.Timestamp
+	47, // 32: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
+	47, // 33: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
+	35, // 34: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
+	34, // 35: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
+	28, // 36: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
+	32, // 37: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
+	30, // 38: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
+	29, // 39: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
+	33, // 40: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
+	27, // 41: berth.node.v1.Assignment.array:type_name -> berth.node.v1.ArrayTask
+	47, // 42: berth.node.v1.Assignment.session_idle:type_name -> google.protobuf.Duration
+	26, // 43: berth.node.v1.Assignment.request:type_name -> berth.node.v1.KeptRequest
+	46, // 44: berth.node.v1.KeptRequest.at:type_name -> google.protobuf.Timestamp
+	2,  // 45: berth.node.v1.KeptRequest.state:type_name -> berth.node.v1.RequestState
+	46, // 46: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
+	46, // 47: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
+	3,  // 48: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
+	3,  // 49: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
+	31, // 50: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
+	47, // 51: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
+	47, // 52: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
+	46, // 53: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
+	37, // 54: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
+	1,  // 55: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
+	46, // 56: berth.node.v1.GetClockResponse.now:type_name -> google.protobuf.Timestamp
+	57, // [57:57] is the sub-list for method output_type
+	57, // [57:57] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_berth_node_v1_node_proto_init() }
@@ -4126,14 +4234,14 @@ func file_berth_node_v1_node_proto_init() {
 		(*SessionResponse_LeaseGranted)(nil),
 		(*SessionResponse_Visit)(nil),
 	}
-	file_berth_node_v1_node_proto_msgTypes[13].OneofWrappers = []any{}
+	file_berth_node_v1_node_proto_msgTypes[14].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_node_v1_node_proto_rawDesc), len(file_berth_node_v1_node_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   39,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,63 @@
+package coordinator_test
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/berth-scheduler/berth/coordinator/coordtest"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// TestPowerOfJobsAndPartitions: what a job asks of its whole GPUs is sent along, and of what
+// its partition gives the rest; what agents tell is shown. Bad settings change nothing.
+func TestPowerOfJobsAndPartitions(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1})
+	cc := c.Dial(0, "gate", "g")
+	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"), coordtest.T4("GPU-2"))
+	set := &apiv1.SetPartitionRequest{Name: "a", Nodes: proto.String("n1"), Default: proto.Bool(true), PowerCap: proto.String("70"), GpuFreq: proto.String("Low")}
+	if p := setPartition(t, cc, set).Partition; p.GetPowerCap() != "70W" || p.GetGpuFreq() != "low" {
+		t.Errorf("shown as %v", p)
+	}
+	for _, bad := range []*apiv1.SetPartitionRequest{{PowerCap: proto.String("101%")}, {GpuFreq: proto.String("fast")}} {
+		bad.Name = "a"
+		if _, err := apirpc.NewClusterServiceClient(cc).SetPartition(as(t, admin), bad); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+	shares := spec(0)
+	shares.Gpus, shares.PowerCap = 1, "60W"
+	if _, err := submit(t, cc, alice, reqID(1), shares); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "power_cap: holds for a whole GPU") {
+		t.Errorf("one that shares: %v", err)
+	}
+	begins := func(n int, s *apiv1.JobSpec) (uint64, *nodev1.Assignment) {
+		t.Helper()
+		ids, err := submit(t, cc, alice, reqID(n), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ids[0], assigned(t, a, ids[0])
+	}
+	whole := spec(0)
+	whole.Gpus, whole.Exclusive, whole.PowerCap = 1, true, "60W"
+	id, sent := begins(2, whole)
+	if sent.PowerCap != "60W" || sent.GpuFreq != "low" {
+		t.Errorf("sent along: %q, %q", sent.PowerCap, sent.GpuFreq)
+	}
+	a.SendReport(&nodev1.Report{Job: sent.Job, Attempt: sent.Attempt, Token: sent.Token, State: running, Power: []*nodev1.CardPower{{Uuid: sent.Gpus[0].Uuid, CapW: 60, ClockMhz: 300, Why: "w"}}})
+	await(t, cc, id, "RUNNING")
+	got := job(t, cc, alice, id)
+	want := &apiv1.CardPower{Node: "n1", Index: got.Gpus[0].Index, Uuid: sent.Gpus[0].Uuid, CapW: 60, ClockMhz: 300, Why: "w"}
+	if p := got.Attempts[0].Power; len(p) != 1 || !proto.Equal(p[0], want) || got.Spec.PowerCap != "60W" || got.Spec.GpuFreq != "" {
+		t.Errorf("shown: %v of %v", p, got.Spec)
+	}
+	if _, sent := begins(3, spec(1000)); sent.Gpus[0].Exclusive || sent.PowerCap != "" || sent.GpuFreq != "" {
+		t.Errorf("to one with a part of a GPU: %v", sent)
+	}
+}

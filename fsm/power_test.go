@@ -1,0 +1,103 @@
+package fsm
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/cluster"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+)
+
+// TestPowerOfCardsIsKept as agents tell it, of the attempt's own cards alone and within
+// what there can be; what came earlier and is told again is replaced.
+func TestPowerOfCardsIsKept(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.must(registerCmd(node("n1", "b1", 2)))
+	m.must(registerCmd(node("n2", "b1", 2)))
+	s := spec(1)
+	s.Exclusive, s.Power = true, cluster.GPUPower{Cap: "250W", Freq: "1200"}
+	id := m.submit(s)
+	m.start(id, whole("n1-g0"))
+	say := func(state cluster.JobState, cards ...*logv1.CardPower) {
+		t.Helper()
+		r := m.reportOf(id, state)
+		r.Power = cards
+		m.must(reportCmd(r))
+	}
+	has := func(want ...cluster.CardPower) {
+		t.Helper()
+		if d := cmp.Diff(want, m.job(id).Last().Power); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	}
+	set := cluster.CardPower{GPU: "n1-g0", CapW: 250, ClockMHz: 1200, Why: "of which not all"}
+	say(cluster.JobRunning, &logv1.CardPower{Gpu: "n2-g0", CapW: 1}, &logv1.CardPower{Gpu: "n1-g0", CapW: 250, ClockMhz: 1200, Why: "of which not all"}, &logv1.CardPower{Gpu: "n1-g0", CapW: 7})
+	has(set)
+	say(cluster.JobCompleting)
+	has(set)
+	m.f = restored(t, snapshotOf(t, m.f))
+	has(set)
+	if !bytes.Equal(restored(t, snapshotOf(t, m.f)).Hash(), m.f.Hash()) {
+		t.Error("a restore has another hash")
+	}
+	say(cluster.JobCompleted, &logv1.CardPower{Gpu: "n1-g0", Why: "no permission"})
+	has(cluster.CardPower{GPU: "n1-g0", Why: "no permission"})
+
+	id = m.submit(s)
+	m.start(id, whole("n1-g0"))
+	for _, bad := range []*logv1.CardPower{{CapW: -1}, {CapW: cluster.MaxPowerCapW + 1}, {ClockMhz: -1}, {ClockMhz: cluster.MaxGPUClockMHz + 1}, {Why: strings.Repeat("x", cluster.MaxPowerWhy+1)}} {
+		bad.Gpu = "n1-g0"
+		say(cluster.JobRunning, bad)
+	}
+	has()
+	say(cluster.JobCompleted)
+
+	id = m.gangOn(s, "n1-g0", "n2-g1")
+	m.ready(id, 0, 1)
+	for rank, gpu := range []string{"n1-g0", "n2-g1"} {
+		r := m.partOf(id, rank, cluster.JobRunning, false)
+		r.Power = []*logv1.CardPower{{Gpu: gpu, CapW: int64(200 + rank)}}
+		m.must(reportCmd(r))
+	}
+	has(cluster.CardPower{GPU: "n1-g0", CapW: 200}, cluster.CardPower{GPU: "n2-g1", CapW: 201})
+	r := m.partOf(id, 1, cluster.JobCompleted, false)
+	r.Power = []*logv1.CardPower{{Gpu: "n2-g1", CapW: 300}}
+	m.must(reportCmd(r))
+	m.part(id, 0, cluster.JobCompleted)
+	m.wantState(id, cluster.JobCompleted)
+	has(cluster.CardPower{GPU: "n1-g0", CapW: 200}, cluster.CardPower{GPU: "n2-g1", CapW: 300})
+}
+
+// TestPowerNeedsEveryMember: a job or a partition that asks for a limit waits until all
+// coordinators know of limits; a report of what was set never does.
+func TestPowerNeedsEveryMember(t *testing.T) {
+	t.Parallel()
+	capped := spec(1)
+	capped.Power.Cap = "70%"
+	clocked := spec(1)
+	clocked.Power.Freq = "low"
+	for _, c := range []struct {
+		cmd  *logv1.Command
+		want uint32
+	}{
+		{submitCmd(9, "r", 1000, capped), 15},
+		{submitCmd(9, "r", 1000, clocked), 15},
+		{partitionCmd(&cluster.Partition{Name: "a", Power: cluster.GPUPower{Cap: "250W"}}, 0), 15},
+		{reportCmd(&logv1.ReportAttempt{Power: []*logv1.CardPower{{Gpu: "a", CapW: 9, ClockMhz: 9, Why: "w"}}}), 1},
+	} {
+		if need := NeedsVersion(c.cmd); need != c.want {
+			t.Errorf("%v needs version %d, want %d", c.cmd, need, c.want)
+		}
+	}
+	m := newMachine(t)
+	m.must(partitionCmd(&cluster.Partition{Name: "a", Nodes: hosts(t, "n1"), Power: cluster.GPUPower{Cap: "250W", Freq: "high"}}, 0))
+	m.f = restored(t, snapshotOf(t, m.f))
+	if p, ok := m.f.Partition("a"); !ok || p.Power != (cluster.GPUPower{Cap: "250W", Freq: "high"}) {
+		t.Errorf("restored: %+v", p)
+	}
+	m.refused(cluster.CodeInvalid, partitionCmd(&cluster.Partition{Name: "b", Nodes: hosts(t, "n1"), Power: cluster.GPUPower{Cap: "0W"}}, 0))
+}
