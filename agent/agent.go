@@ -27,6 +27,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/agent/launcher"
 	"github.com/berth-scheduler/berth/agent/outbox"
+	"github.com/berth-scheduler/berth/agent/power"
 	"github.com/berth-scheduler/berth/agent/profile"
 	"github.com/berth-scheduler/berth/agent/progress"
 	"github.com/berth-scheduler/berth/agent/runtime"
@@ -146,6 +147,7 @@ type Agent struct {
 	recorder *profile.Recorder
 	progress *progress.Feed
 	power    *cards.PowerMeter
+	tuned    *power.Keeper
 	outputs  *outputs
 	shares   *shares
 	cards    *cards.Cards
@@ -200,10 +202,11 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a.outputs = &outputs{tail: cfg.Tail, launcher: l, oomLog: caps.NewOOMLog(), log: a.log}
 	a.shares = &shares{daemons: cfg.MemCaps.Daemons, limiter: cfg.MemCaps.Limiter, cards: a.cards, log: a.log}
 	a.observe()
-	if err := errors.Join(a.openHealth(), a.adopt(ctx)); err != nil {
+	if err := errors.Join(a.openHealth(), a.openPower(), a.adopt(ctx)); err != nil {
 		return nil, errors.Join(err, j.Close())
 	}
 	a.adoptHealth()
+	a.tuned.Adopt(func(attempt string) bool { return a.named(attempt) != nil })
 	return a, nil
 }
 
@@ -299,6 +302,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		g.Go(func() error { return a.watchExits(ctx, rt) })
 	}
 	g.Go(func() error { return a.cards.Sampler.Run(ctx) })
+	g.Go(func() error { return a.tuned.Run(ctx) })
 	g.Go(func() error { return a.recorder.Run(ctx) })
 	g.Go(func() error { return a.cards.WatchProvider(ctx) })
 	if a.health != nil {

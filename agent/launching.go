@@ -195,6 +195,9 @@ func (t *launching) start(ctx context.Context) error {
 	if err := t.agent.shares.limit(ctx, t.rt, t.id, as); err != nil {
 		return t.launchFailed(err)
 	}
+	if t.setPower(ctx, as); ctx.Err() != nil {
+		return ctx.Err()
+	}
 	cctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := t.rt.Start(cctx, t.id); err != nil {

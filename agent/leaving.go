@@ -34,6 +34,9 @@ func (t *leaving) finish(ctx context.Context) (done bool, err error) {
 	if back, err := t.returnCards(ctx); !back || err != nil {
 		return false, err
 	}
+	if t.agent.tuned.Leave(ctx, t.id.String()) {
+		t.agent.cards.States.Again() // for the limits to be told
+	}
 	if g := t.agent.cfg.GPUs; g != nil {
 		if err := g.Retire(ctx, t.id.String()); err != nil {
 			return false, fmt.Errorf("retire GPUs: %w", err)

@@ -53,6 +53,7 @@ type task struct {
 	life    attempt.Life
 	drain   string      // why the node is to be drained, see prolog
 	points  *milestones // for visitors
+	power   []*nodev1.CardPower
 	end     *nodev1.Report
 
 	// What belongs to one phase.
@@ -133,7 +134,8 @@ func (t *task) resumeAt(ctx context.Context, s runtime.Task, as *nodev1.Assignme
 		t.phase = phaseRunning
 		t.lives(as)
 		t.agent.cards.Mem.Hold(as)
-		if as.GetRanks() != nil && s.Phase == runtime.Running {
+		t.power = powerToNode(t.agent.tuned.Of(t.id.String()))
+		if (as.GetRanks() != nil || t.power != nil) && s.Phase == runtime.Running {
 			t.sayRunning() // whoever started it may have died before it could
 		}
 	}
@@ -186,7 +188,7 @@ func (t *task) sayRunning() {
 
 // of makes r a report of the attempt.
 func (t *task) of(r *nodev1.Report) *nodev1.Report {
-	r.Job, r.Attempt, r.Token = uint64(t.id.Job), t.id.No, uint64(t.token)
+	r.Job, r.Attempt, r.Token, r.Power = uint64(t.id.Job), t.id.No, uint64(t.token), t.power
 	return r
 }
 

@@ -1,0 +1,287 @@
+// Package power holds whole cards to the power limit and the clock that the attempt on
+// them is to have, and brings back what was before when it is over. What a card is set to
+// outlives the agent: what is to be brought back is on disk before anything is set.
+package power
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berth-scheduler/berth/agent/gpu"
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// againEvery is how often it is tried to bring back what could not be.
+const againEvery = 30 * time.Second
+
+// Keeper knows which cards are set otherwise than they were, for whom, and what they were.
+//
+//	(as it was) ─▶ kept on disk ─▶ set ─▶ brought back ─▶ (as it was)
+//
+// It is safe for concurrent use; calls wait for each other, and for the driver.
+type Keeper struct {
+	gpus gpu.Tuner // nil where cards cannot be set
+	file file
+	log  *slog.Logger
+	step func(name string) // tests end the process there
+
+	mu    sync.Mutex
+	cards map[string]*held // by UUID
+}
+
+// held is one card that is set, or is about to be.
+type held struct {
+	// Attempt is for whom, "" once it is over and the card is still to be brought back.
+	Attempt string `json:"attempt,omitempty"`
+	// WasMilliW is the power limit before, 0 where it is not changed; Clock says that the
+	// card's clock is not its own.
+	WasMilliW int64 `json:"was_milliwatts,omitempty"`
+	Clock     bool  `json:"clock,omitempty"`
+	// Done is what was set, once it was.
+	Done *cluster.CardPower `json:"done,omitempty"`
+	// setMilliW and setMHz are what to set, 0 for nothing.
+	setMilliW, setMHz int64
+}
+
+// Open reads what agents before this one set, of which Adopt says what is still to be so.
+// gpus is nil where cards cannot be set.
+func Open(dir string, gpus gpu.Tuner, log *slog.Logger) (*Keeper, error) {
+	k := &Keeper{gpus: gpus, file: fileIn(dir), log: log.With("component", "power"), step: func(string) {}, cards: map[string]*held{}}
+	return k, k.file.load(&k.cards)
+}
+
+// Failpoint makes step be called at each step. It is set before anything else is done.
+func (k *Keeper) Failpoint(step func(name string)) { k.step = step }
+
+// Adopt says which attempts go on. The cards of others are to be brought back.
+func (k *Keeper) Adopt(goesOn func(attempt string) bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, h := range k.cards {
+		if !goesOn(h.Attempt) {
+			h.Attempt = ""
+		}
+	}
+}
+
+// Run brings back, until ctx ends, what could not be or what agents before this one left.
+func (k *Keeper) Run(ctx context.Context) error {
+	tick := time.NewTicker(againEvery)
+	defer tick.Stop()
+	for {
+		k.Leave(ctx, "")
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// Set has cards, which are an attempt's own, be as it asks, and returns what was set of
+// each and what was not, in their order: what cannot be is no reason not to start it. Doing
+// it again, after a restart, changes nothing. Whoever asks for nothing gets cards that
+// are as they were, as far as that can be.
+func (k *Keeper) Set(ctx context.Context, attempt string, uuids []string, ask cluster.GPUPower) []cluster.CardPower {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.bringBack(ctx, func(uuid string, h *held) bool { return h.Attempt != attempt && slices.Contains(uuids, uuid) })
+	if ask == (cluster.GPUPower{}) || len(uuids) == 0 {
+		return nil
+	}
+	before := maps.Clone(k.cards)
+	out := make([]cluster.CardPower, 0, len(uuids))
+	for _, uuid := range uuids {
+		out = append(out, k.plan(ctx, attempt, uuid, ask))
+	}
+	k.step("before power kept")
+	if err := k.file.save(k.cards); err != nil {
+		k.log.ErrorContext(ctx, "cannot keep what GPUs are to be set to; they are left alone", "attempt", attempt, "err", err)
+		k.cards = before
+		for i := range out {
+			out[i] = cluster.CardPower{GPU: out[i].GPU, Why: short("nothing is set, since it could not be kept on disk: " + err.Error())}
+		}
+		return out
+	}
+	k.step("after power kept")
+	for i := range out {
+		k.act(ctx, &out[i])
+	}
+	k.step("after power set")
+	if err := k.file.save(k.cards); err != nil {
+		k.log.WarnContext(ctx, "cannot keep what GPUs were set to", "attempt", attempt, "err", err)
+	}
+	return out
+}
+
+// plan decides what one card is to be set to, and notes what it was.
+func (k *Keeper) plan(ctx context.Context, attempt, uuid string, ask cluster.GPUPower) cluster.CardPower {
+	p := cluster.CardPower{GPU: cluster.GPUID(uuid)}
+	h := &held{Attempt: attempt}
+	if was := k.cards[uuid]; was != nil { // it is set already, or could not be brought back
+		h.WasMilliW, h.Clock = was.WasMilliW, was.Clock
+	}
+	k.cards[uuid] = h
+	var t gpu.Tuning
+	err := ask.Check()
+	switch {
+	case err != nil:
+	case strings.HasPrefix(uuid, "MIG-"):
+		err = errors.New("a part of a card (MIG) has no power limit and no clock of its own")
+	case k.gpus == nil:
+		err = errors.New("power and clocks of this node's GPUs cannot be set")
+	default:
+		t, err = k.gpus.Tuning(ctx, uuid)
+	}
+	if err != nil {
+		p.Why = short(err.Error())
+		return p
+	}
+	if h.WasMilliW > 0 {
+		t.LimitMilliW = h.WasMilliW
+	}
+	var words []string
+	if ask.Cap != "" {
+		milliW, why := limitOf(ask.Cap, t)
+		if h.setMilliW = milliW; milliW > 0 {
+			h.WasMilliW = t.LimitMilliW
+		}
+		words = append(words, why)
+	}
+	if ask.Freq != "" {
+		mhz, why := clockOf(ask.Freq, t)
+		h.setMHz, h.Clock = mhz, h.Clock || mhz > 0
+		words = append(words, why)
+	}
+	p.Why = short(sentence(words))
+	return p
+}
+
+// limitOf is the limit of a card that is asked for, in milliwatts, no higher than the one
+// in force: a job asks for less, and never for more than its site gives. It is 0 where
+// there can be none. why says where it is another than what was asked for.
+func limitOf(c cluster.PowerCap, t gpu.Tuning) (milliW int64, why string) {
+	milliW = max(1, c.Watts(t.DefaultMilliW/1000)) * 1000
+	most := t.LimitMilliW
+	switch {
+	case t.LimitMilliW == 0 || t.DefaultMilliW == 0 && strings.HasSuffix(string(c), "%"):
+		return 0, "no cap: the driver tells no power limit of the card"
+	case milliW > most:
+		return most, fmt.Sprintf("%d W is above the card's limit of %d W", milliW/1000, most/1000)
+	case milliW < t.MinMilliW:
+		return min(t.MinMilliW, most), fmt.Sprintf("%d W is below the card's least of %d W", milliW/1000, t.MinMilliW/1000)
+	}
+	return milliW, ""
+}
+
+// clockOf is the clock of a card that is asked for, in MHz, likewise.
+func clockOf(f cluster.GPUFreq, t gpu.Tuning) (mhz int64, why string) {
+	mhz = f.Choose(t.ClocksMHz)
+	switch asked := string(f); {
+	case mhz == 0:
+		return 0, "no clock: the driver tells none of the card"
+	case asked[0] >= '0' && asked[0] <= '9' && asked != fmt.Sprint(mhz):
+		return mhz, fmt.Sprintf("%d MHz is the nearest clock to %s", mhz, asked)
+	}
+	return mhz, ""
+}
+
+// act sets a card to what was planned and says what came of it.
+func (k *Keeper) act(ctx context.Context, p *cluster.CardPower) {
+	h, uuid, words := k.cards[string(p.GPU)], string(p.GPU), []string{p.Why}
+	if h.setMilliW > 0 {
+		if err := k.gpus.SetPowerLimit(ctx, uuid, h.setMilliW); err != nil {
+			words = append(words, "no cap: "+err.Error())
+		} else {
+			p.CapW = h.setMilliW / 1000
+		}
+	}
+	if h.setMHz > 0 {
+		if err := k.gpus.LockClock(ctx, uuid, h.setMHz); err != nil {
+			words = append(words, "no clock: "+err.Error())
+		} else {
+			p.ClockMHz = h.setMHz
+		}
+	}
+	p.Why = short(sentence(words))
+	done := *p
+	h.Done = &done
+	k.log.InfoContext(ctx, "power and clock of a GPU", "attempt", h.Attempt, "gpu", uuid, "cap_w", p.CapW, "clock_mhz", p.ClockMHz, "err", p.Why)
+}
+
+// Of is what was set for an attempt, by UUID; nil for nothing.
+func (k *Keeper) Of(attempt string) (out []cluster.CardPower) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, h := range k.cards {
+		if h.Attempt == attempt && h.Done != nil {
+			out = append(out, *h.Done)
+		}
+	}
+	slices.SortFunc(out, func(a, b cluster.CardPower) int { return strings.Compare(string(a.GPU), string(b.GPU)) })
+	return out
+}
+
+// Leave brings back the cards of an attempt that is over, and reports whether there were
+// any. What cannot be is tried again by Run, and by whoever gets the card next.
+func (k *Keeper) Leave(ctx context.Context, attempt string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.bringBack(ctx, func(_ string, h *held) bool { return h.Attempt == attempt })
+}
+
+// bringBack has those cards be again as they were, and reports whether there were any.
+func (k *Keeper) bringBack(ctx context.Context, which func(uuid string, h *held) bool) bool {
+	some := false
+	for uuid, h := range k.cards {
+		if !which(uuid, h) {
+			continue
+		}
+		if !some {
+			k.step("before power back")
+		}
+		some, h.Attempt, h.Done = true, "", nil
+		var errs []error
+		if k.gpus == nil && (h.WasMilliW > 0 || h.Clock) {
+			errs = append(errs, errors.New("the node has no driver for its GPUs now"))
+		}
+		if h.WasMilliW > 0 && k.gpus != nil {
+			errs = append(errs, k.gpus.SetPowerLimit(ctx, uuid, h.WasMilliW))
+		}
+		if h.Clock && k.gpus != nil {
+			errs = append(errs, k.gpus.LockClock(ctx, uuid, 0))
+		}
+		if err := errors.Join(errs...); err != nil {
+			k.log.WarnContext(ctx, "a GPU's power limit or clock cannot be brought back; it will be tried again", "gpu", uuid, "was_milliwatts", h.WasMilliW, "err", err)
+			continue
+		}
+		delete(k.cards, uuid)
+	}
+	if some {
+		k.step("after power back")
+		if err := k.file.save(k.cards); err != nil {
+			k.log.WarnContext(ctx, "cannot keep that GPUs are as they were", "err", err)
+		}
+	}
+	return some
+}
+
+func sentence(words []string) string {
+	return strings.Join(slices.DeleteFunc(slices.Clone(words), func(s string) bool { return s == "" }), "; ")
+}
+
+// short makes text fit for a report.
+func short(s string) string {
+	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\n", "; "), "?")
+	if len(s) > cluster.MaxPowerWhy {
+		s = strings.ToValidUTF8(s[:cluster.MaxPowerWhy-len("…")], "") + "…"
+	}
+	return s
+}
