@@ -42,7 +42,7 @@ func (r *resolver) finishEnv() {
 	for _, v := range []struct{ option, name string }{
 		{"gpus", "SLURM_GPUS"}, {"gpus-per-node", "SLURM_GPUS_PER_NODE"}, {"gpus-per-task", "SLURM_GPUS_PER_TASK"},
 		{"partition", "SLURM_JOB_PARTITION"}, {"account", "SLURM_JOB_ACCOUNT"}, {"qos", "SLURM_JOB_QOS"}, {"reservation", "SLURM_JOB_RESERVATION"},
-		{"dependency", "SLURM_JOB_DEPENDENCY"}, {"open-mode", "SLURM_OPEN_MODE"},
+		{"dependency", "SLURM_JOB_DEPENDENCY"}, {"open-mode", "SLURM_OPEN_MODE"}, {"gpu-freq", "SLURM_GPU_FREQ"},
 	} {
 		if text := r.gpuText[v.option]; text != "" {
 			set(v.name, text)

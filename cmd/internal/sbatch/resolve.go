@@ -57,6 +57,8 @@ type Request struct {
 	GPUs          int64
 	GPUsSaid      bool // also when it is 0
 	GPUType       string
+	// GPUFreq is the clock of its GPUs, which are whole ones then; "" leaves it to them.
+	GPUFreq cluster.GPUFreq
 	// Nodes is on how many it runs at once, 0 for one; Tasks is how many
 	// processes the script makes on each then. What it asks for is of each node.
 	Nodes, Tasks                  int64
@@ -160,7 +162,7 @@ var ownReplace = map[string][]string{
 	"name": {"job-name"}, "mem": {"mem", "mem-per-cpu", "mem-per-gpu"}, "time": {"time"}, "node": {"nodelist", "nodefile"}, "partition": {"partition"}, "account": {"account"}, "qos": {"qos"}, "nice": {"nice"},
 	"cpus": {"cpus-per-task", "cpus-per-gpu", "mincpus", "ntasks", "ntasks-per-node", "tasks-per-node", "ntasks-per-gpu"},
 	"gpus": {"gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"}, "gpu-type": {"constraint", "prefer"}, "nodes": {"nodes"},
-	"image": {"container"}, "requeue-on-loss": {"requeue", "no-requeue"}, "exclusive": {"exclusive", "oversubscribe"},
+	"image": {"container"}, "requeue-on-loss": {"requeue", "no-requeue"}, "exclusive": {"exclusive", "oversubscribe"}, "gpu-freq": {"gpu-freq"},
 	"comment": {"comment"}, "mail-type": {"mail-type"}, "mail-user": {"mail-user"}, "signal": {"signal"}, "open-mode": {"open-mode"}, "deadline": {"deadline"}, "chdir": {"chdir"}, "output": {"output"}, "error": {"error"}, "input": {"input"},
 	"hold": {"hold"}, "begin": {"begin"}, "dependency": {"dependency"}, "kill-on-invalid-dep": {"kill-on-invalid-dep"},
 	"export": {"export", "export-file", "get-user-env"},
@@ -273,6 +275,7 @@ func (r *resolver) finish() {
 	r.finishWhere()
 	r.finishNodes()
 	r.finishGPUs()
+	r.finishFreq()
 	r.finishTasks()
 	r.finishCPUs()
 	r.finishMem()
@@ -337,6 +340,19 @@ func (r *resolver) finishGPUs() {
 			return
 		}
 		said, r.req.GPUs, r.req.GPUsSaid, r.req.GPUType = name, n, true, max(r.req.GPUType, typ)
+	}
+}
+
+// finishFreq leaves out a clock where there are no GPUs for it.
+func (r *resolver) finishFreq() {
+	if r.req.GPUFreq == "" || r.req.GPUs > 0 {
+		return
+	}
+	r.req.GPUFreq = ""
+	for i := range r.out {
+		if o := &r.out[i]; strings.HasPrefix(o.Option, "--gpu-freq=") && o.Fate == Mapped {
+			o.Fate, o.Note, o.Fix = Ignored, "the job asks for no GPUs", "add --gpus"
+		}
 	}
 }
 

@@ -173,7 +173,7 @@ var rules = sync.OnceValue(func() map[string]rule {
 		"core-spec": ignored(layout), "thread-spec": ignored(layout), "cores-per-socket": ignored(layout), "sockets-per-node": ignored(layout),
 		"threads-per-core": ignored(layout), "extra-node-info": ignored(layout), "ntasks-per-core": ignored(layout), "ntasks-per-socket": ignored(layout),
 		"distribution": ignored(layout), "hint": ignored(layout), "mem-bind": ignored(layout), "gpu-bind": ignored(layout), "gres-flags": ignored(layout),
-		"cpu-freq": ignored("clocks are not set for jobs"), "gpu-freq": ignored("clocks are not set for jobs"), "power": ignored("power is not set for jobs"),
+		"cpu-freq": ignored("clocks are not set for jobs"), "gpu-freq": {fate: Mapped, note: "its GPUs are whole ones, since a clock is of a whole card; berth show says what was set", read: readGPUFreq}, "power": ignored("power is not set for jobs"),
 		"network": ignored(network),
 	}
 })
@@ -302,6 +302,17 @@ func (r *resolver) askGPUs(option string, list []Gres, text string, fate Fate) (
 		return nil, nil
 	}
 	return honour()
+}
+
+func readGPUFreq(r *resolver, v string) (*verdict, error) {
+	freq, err := cluster.ParseGPUFreq(strings.TrimSuffix(v, ",verbose"))
+	if err != nil {
+		_, why, _ := strings.Cut(err.Error(), ": ")
+		return &verdict{Refused, why, "use --gpu-freq=medium, for one"}, nil
+	}
+	r.req.GPUFreq = freq
+	r.keep("gpu-freq", v)
+	return nil, nil
 }
 
 const allMem = "all memory: with --exclusive that of its nodes, else as much as the smallest node has that could run the job"

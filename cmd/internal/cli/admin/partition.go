@@ -201,6 +201,7 @@ func runPartitionShow(ctx context.Context, e *console.Env, c *client.Client, f c
 			"Host", hostText(p.GetHost()),
 			"GPU shares", resizeText(p),
 			"Preempted", preemptText(p),
+			"GPU power", powerText(p),
 			"Policy", p.GetPolicy(),
 			"Access", accessText(p),
 			"There now", fmt.Sprintf("%d of %s ready, %d of %s in use", p.GetNodesReady(), console.Plural(int(p.GetNodesTotal()), "node", "nodes"),
@@ -224,6 +225,7 @@ type partitionOptions struct {
 	nodes, types, maxTime, defaultTime, maxGPUs, state, networks, idle, sessionIdle, resize, preempt string
 	standard                                                                                         bool
 	host                                                                                             hostOptions
+	power                                                                                            powerOptions
 	access                                                                                           map[string]*string // names by list
 }
 
@@ -257,6 +259,7 @@ func newPartitionSetCmd(e *console.Env, c *client.Client) *cobra.Command {
 	fs.StringVar(&o.sessionIdle, "session-idle", "", "end sessions (salloc, srun outside of jobs) that stand idle for so much `TIME`, or none")
 	fs.StringVar(&o.resize, "resize", "", "whether what its running jobs hold of GPUs is cut to what they use: `MODE`, off, conservative, eager, or default, which is conservative for jobs with --checkpoint and off for others")
 	fs.StringVar(&o.preempt, "preempt", "", "whether its running jobs with --checkpoint make room for those of it that wait and have much less left to do: `MODE`, off, or default, which is as scheduling.preempt_wait says; for deadlines and QOS they do in any case")
+	o.power.add(fs)
 	fs.StringVar(&o.state, "state", "", "`STATE`, up or down")
 	o.host.add(fs)
 	o.access = map[string]*string{}
@@ -347,6 +350,9 @@ func (o *partitionOptions) unused(req *apiv1.SetPartitionRequest, said func(stri
 		}
 		req.Resize = &o.resize
 	}
+	if err := o.power.request(req, said); err != nil {
+		return err
+	}
 	if said("preempt") {
 		if _, err := cluster.ParsePreemptMode(o.preempt); err != nil {
 			return console.Usagef("--%w", err)
@@ -429,6 +435,8 @@ type partitionView struct {
 	Resize         string  `json:"resize"`
 	Preempt        string  `json:"preempt"`
 	SessionIdle    float64 `json:"session_idle_seconds"`
+	PowerCap       string  `json:"power_cap"`
+	GPUFreq        string  `json:"gpu_freq"`
 	// Host is what jobs with GPUs get that ask for no host memory or cores; 0 leaves
 	// it to the scheduler.
 	Host hostView `json:"host"`
@@ -453,7 +461,7 @@ func viewPartitions(in []*apiv1.Partition) []partitionView {
 		}
 		out = append(out, partitionView{
 			Name: p.GetName(), State: partitionState(p), Default: p.GetDefault(), Nodes: p.GetNodes(), GPUTypes: append([]string{}, p.GetGpuTypes()...),
-			MaxSeconds: p.GetMaxTime().AsDuration().Seconds(), DefaultSeconds: p.GetDefaultTime().AsDuration().Seconds(), MaxGPUs: p.GetMaxGpus(), Policy: p.GetPolicy(), Resize: cluster.ResizeMode(p.GetResize()).String(), Preempt: cluster.PreemptMode(p.GetPreempt()).String(), SessionIdle: p.GetSessionIdle().AsDuration().Seconds(),
+			MaxSeconds: p.GetMaxTime().AsDuration().Seconds(), DefaultSeconds: p.GetDefaultTime().AsDuration().Seconds(), MaxGPUs: p.GetMaxGpus(), Policy: p.GetPolicy(), Resize: cluster.ResizeMode(p.GetResize()).String(), Preempt: cluster.PreemptMode(p.GetPreempt()).String(), SessionIdle: p.GetSessionIdle().AsDuration().Seconds(), PowerCap: p.GetPowerCap(), GPUFreq: p.GetGpuFreq(),
 			Networks: append([]string{}, p.GetNetworks()...), NodesTotal: p.GetNodesTotal(), NodesReady: p.GetNodesReady(), GPUsTotal: p.GetGpusTotal(), GPUsUsed: p.GetGpusUsed(),
 			JobsRunning: p.GetJobsRunning(), JobsWaiting: p.GetJobsWaiting(), Access: access, Host: viewHost(p.GetHost()),
 		})

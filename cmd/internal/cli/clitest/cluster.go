@@ -96,7 +96,7 @@ type Parted struct {
 func NewParted() *Parted {
 	p := &Parted{Fake: NewFake(), Parts: []*apiv1.Partition{
 		{Name: "debug", Nodes: "n1", MaxTime: durationpb.New(30 * time.Minute), Policy: "slot+fifo", NodesTotal: 1, NodesReady: 1, GpusTotal: 1, GpusUsed: 1, JobsRunning: 1},
-		{Name: "gpu", Nodes: "n[1-4]", GpuTypes: []string{"A100-SXM4-80GB", "T4"}, Default: true, Down: true, DefaultTime: durationpb.New(time.Hour), SessionIdle: durationpb.New(2 * time.Hour),
+		{Name: "gpu", Nodes: "n[1-4]", GpuTypes: []string{"A100-SXM4-80GB", "T4"}, Default: true, Down: true, DefaultTime: durationpb.New(time.Hour), SessionIdle: durationpb.New(2 * time.Hour), PowerCap: "70%", GpuFreq: "high",
 			Policy: "ffd", NodesTotal: 3, NodesReady: 1, GpusTotal: 3, GpusUsed: 2, JobsRunning: 1, JobsWaiting: 4},
 	}}
 	for i, j := range p.Jobs {

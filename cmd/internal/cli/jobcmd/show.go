@@ -171,6 +171,7 @@ func showJob(e *console.Env, j *apiv1.Job, cards client.Cards) {
 		"Node", console.NodesOf(j),
 		"GPUs", jobShares(j),
 		"Host", hostText(j),
+		"Power", powerText(j),
 		"Queue", queue,
 		"Neighbours", console.IDList(j.GetNeighbours()),
 		"Deadline", deadlineText(e, j),
@@ -221,6 +222,8 @@ func specKeys(j *apiv1.Job) []string {
 	add(s.GetBatchScaling() != "", "batch grows %s", map[string]string{"linear": "with them", "sqrt": "with them, steps by the root"}[s.GetBatchScaling()])
 	add(s.GetOrCpu(), "or none, on its cores")
 	add(s.GetExclusive(), "exclusive")
+	add(s.GetPowerCap() != "", "power cap %s", s.GetPowerCap())
+	add(s.GetGpuFreq() != "", "GPU clock %s", s.GetGpuFreq())
 	add(s.GetGpuType() != "", "type %s", s.GetGpuType())
 	add(s.GetGpuMemMib() > 0, "GPU memory %s", units.HumanMiB(s.GetGpuMemMib()))
 	add(s.GetGpuUtilMilli() > 0, "GPU use %s", console.PercentOf(s.GetGpuUtilMilli()))
@@ -392,6 +395,16 @@ func hostText(j *apiv1.Job) string {
 		text += ", on " + j.GetNode()
 	}
 	return text
+}
+
+// powerText says what was done to the power and clock of a job's GPUs where it runs, or
+// ran last.
+func powerText(j *apiv1.Job) string {
+	as := j.GetAttempts()
+	if console.Waiting(j.GetState()) || len(as) == 0 {
+		return ""
+	}
+	return view.PowerText(as[len(as)-1].GetPower())
 }
 
 func attemptShares(a *apiv1.Attempt, s *apiv1.JobSpec) string {

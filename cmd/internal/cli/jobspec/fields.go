@@ -288,6 +288,14 @@ func gpuFields() []Field {
 		}},
 		{"or-cpu", "", KindTruth, "it can also run without GPUs, on its cores: where that serves its --objective better, or no GPU could ever run it", truth(func(r *Request) *bool { return &r.Spec.OrCPU })},
 		{"exclusive", "", KindTruth, "whole GPUs, not shared with other jobs", truth(func(r *Request) *bool { return &r.Spec.Exclusive })},
+		{"power-cap", "", kindAmount, "each of its GPUs, which must be whole ones, draws at most `POWER`: watts such as 250W, or a part of the card's default limit such as 70%", func(r *Request, v string) (err error) {
+			r.Spec.Power.Cap, err = cluster.ParsePowerCap(v)
+			return err
+		}},
+		{"gpu-freq", "", kindAmount, "`CLOCK` of each of its GPUs, which must be whole ones: MHz, low, medium, high or highm1", func(r *Request, v string) (err error) {
+			r.Spec.Power.Freq, err = cluster.ParseGPUFreq(v)
+			return err
+		}},
 	}
 }
 

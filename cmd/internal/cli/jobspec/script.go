@@ -340,6 +340,7 @@ func (r *Request) TakeOver(a *sbatch.Request) {
 	s.Array = a.Array
 	s.Hold, r.begin, s.Depends, s.DependAny, s.KillInvalidDepend = a.Hold, a.Begin, a.Depends, a.DependAny, a.KillInvalidDepend
 	s.Warning, s.Truncate, r.deadline = a.Warning, a.Truncate, a.Deadline
+	s.Power.Freq, s.Exclusive = a.GPUFreq, a.GPUFreq != "" // a clock is of a whole card
 	if a.Export != "" {
 		r.export = a.Export
 	}

@@ -176,6 +176,8 @@ type attemptView struct {
 	// What it has of its first node beside GPUs.
 	CPUMilli int64 `json:"cpu_milli"`
 	MemMiB   int64 `json:"mem_mib"`
+	// Power is what was done to the power and clock of its GPUs.
+	Power []cardPowerView `json:"power,omitempty"`
 }
 
 type gangPartView struct {
@@ -222,6 +224,8 @@ type specView struct {
 	Retries       uint32   `json:"retries,omitempty"`
 	RetryOn       string   `json:"retry_on,omitempty"`
 	BatchScaling  string   `json:"batch_scaling,omitempty"`
+	PowerCap      string   `json:"power_cap,omitempty"`
+	GPUFreq       string   `json:"gpu_freq,omitempty"`
 
 	Deadline  *time.Time `json:"deadline"`
 	Objective string     `json:"objective"`
@@ -275,7 +279,7 @@ func Job(j *apiv1.Job) JobView {
 			Why: a.GetWhy(), Overtook: a.GetOvertook(), Neighbours: list(a.GetNeighbours()),
 			Predicted: Prediction(a.GetPredicted()), Measured: viewMeasured(a.GetMeasured()), Token: a.GetToken(),
 			Parts: viewParts(a.GetParts()), Port: a.GetPort(), Progress: viewProgress(a.GetProgress()),
-			CPUMilli: a.GetCpuMilli(), MemMiB: a.GetMemMib(),
+			CPUMilli: a.GetCpuMilli(), MemMiB: a.GetMemMib(), Power: viewPower(a.GetPower()),
 		})
 	}
 	return v
@@ -348,6 +352,7 @@ func viewSpec(s *apiv1.JobSpec) *specView {
 		MemMiB: s.GetMemMib(), CPUMilli: s.GetCpuMilli(), TimeSeconds: s.GetTimeLimit().AsDuration().Seconds(),
 		Stdin: string(s.GetStdin()), Stdout: string(s.GetStdout()), Stderr: string(s.GetStderr()),
 		RequeueOnLoss: s.GetRequeueOnLoss(), Comment: s.GetComment(), MailType: s.GetMailType(), MailUser: s.GetMailUser(), IdleOKSeconds: s.GetIdleOk().AsDuration().Seconds(), NoResize: s.GetNoResize(), Retries: s.GetRetries(), RetryOn: s.GetRetryOn(), BatchScaling: s.GetBatchScaling(),
+		PowerCap: s.GetPowerCap(), GPUFreq: s.GetGpuFreq(),
 		Deadline: Stamp(s.GetDeadline()), Objective: s.GetObjective(), MaxPowerW: s.GetMaxPowerW(), MaxCost: float64(s.GetMaxCostMilli()) / 1000,
 		Checkpoint: cluster.Checkpoint{Signal: s.GetCheckpointSignal(), Grace: s.GetCheckpointGrace().AsDuration()}.String(),
 		Signal:     jobspec.WarningOf(s), OpenMode: jobspec.OpenMode(s), Net: s.GetContainer().GetNetwork(), Mounts: jobspec.MountTexts(s),

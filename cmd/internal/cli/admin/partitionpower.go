@@ -1,0 +1,60 @@
+package admin
+
+import (
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// powerOptions are the power limit and the clock that a partition gives whole GPUs.
+type powerOptions struct{ cap, freq string }
+
+func (o *powerOptions) add(fs *pflag.FlagSet) {
+	fs.StringVar(&o.cap, "power-cap", "", "the most `POWER` that each whole GPU draws of jobs that say nothing of it: watts such as 250W, a part of the card's default limit such as 70%, or none")
+	fs.StringVar(&o.freq, "gpu-freq", "", "the `CLOCK` of each whole GPU of jobs that say nothing of it: MHz, low, medium, high, highm1, or none")
+}
+
+// request is what the flags change.
+func (o *powerOptions) request(req *apiv1.SetPartitionRequest, said func(string) bool) error {
+	noneIsEmpty := func(text string) string {
+		if text == "none" {
+			return ""
+		}
+		return text
+	}
+	if said("power-cap") {
+		most, err := cluster.ParsePowerCap(noneIsEmpty(o.cap))
+		if err != nil {
+			return console.Usagef("--%w; or none", err)
+		}
+		req.PowerCap = (*string)(&most)
+	}
+	if said("gpu-freq") {
+		freq, err := cluster.ParseGPUFreq(noneIsEmpty(o.freq))
+		if err != nil {
+			return console.Usagef("--%w; or none", err)
+		}
+		req.GpuFreq = (*string)(&freq)
+	}
+	return nil
+}
+
+// powerText is what whole GPUs of jobs have that ask for nothing of the kind, "" for what
+// the cards have by themselves.
+func powerText(p *apiv1.Partition) string {
+	var words []string
+	if c := p.GetPowerCap(); c != "" {
+		words = append(words, "cap "+c)
+	}
+	if f := p.GetGpuFreq(); f != "" {
+		words = append(words, "clock "+f)
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return strings.Join(words, ", ") + ", of whole GPUs"
+}
