@@ -20,7 +20,10 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/power"
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/draws"
 )
+
+var _ = draws.Fixed()
 
 // cards are two cards that outlive agents, as real ones do.
 type cards struct {

@@ -10,7 +10,9 @@ import (
 )
 
 // Provider cannot exist in this build.
-type Provider struct{}
+type Provider struct{ tuner }
+
+type tuner struct{}
 
 var (
 	_ gpu.Provider     = (*Provider)(nil)
@@ -43,15 +45,15 @@ func (*Provider) Retire(context.Context, string) error { return nil }
 func (*Provider) Health(context.Context) ([]gpu.Health, error) { return nil, gpu.ErrNoDriver }
 
 // Tuning implements gpu.Tuner.
-func (*Provider) Tuning(context.Context, string) (gpu.Tuning, error) {
+func (tuner) Tuning(context.Context, string) (gpu.Tuning, error) {
 	return gpu.Tuning{}, gpu.ErrNoDriver
 }
 
 // SetPowerLimit implements gpu.Tuner.
-func (*Provider) SetPowerLimit(context.Context, string, int64) error { return gpu.ErrNoDriver }
+func (tuner) SetPowerLimit(context.Context, string, int64) error { return gpu.ErrNoDriver }
 
 // LockClock implements gpu.Tuner.
-func (*Provider) LockClock(context.Context, string, int64) error { return gpu.ErrNoDriver }
+func (tuner) LockClock(context.Context, string, int64) error { return gpu.ErrNoDriver }
 
 // Watch always fails.
 func (*Provider) Watch(context.Context, func(gpu.Event)) error { return gpu.ErrNoDriver }

@@ -40,11 +40,15 @@ import (
 
 var _ gpu.Tuner = (*Provider)(nil)
 
+// tuner is the part of a Provider that sets power limits and clocks.
+type tuner struct{ p *Provider }
+
 // maxClocks is above how many clocks any card lists.
 const maxClocks = 1024
 
 // onCard calls f with the handle of a card.
-func (p *Provider) onCard(uuid string, f func(lib.Device) error) error {
+func (t tuner) onCard(uuid string, f func(lib.Device) error) error {
+	p := t.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -64,38 +68,38 @@ func (p *Provider) onCard(uuid string, f func(lib.Device) error) error {
 }
 
 // Tuning implements gpu.Tuner. What the driver does not tell is left 0.
-func (p *Provider) Tuning(_ context.Context, uuid string) (t gpu.Tuning, err error) {
-	err = p.onCard(uuid, func(d lib.Device) error {
+func (t tuner) Tuning(_ context.Context, uuid string) (got gpu.Tuning, err error) {
+	err = t.onCard(uuid, func(d lib.Device) error {
 		for _, q := range []struct {
 			call string
 			read func() (uint32, lib.Return)
 			to   *int64
 		}{
-			{"nvmlDeviceGetPowerManagementLimit", d.GetPowerManagementLimit, &t.LimitMilliW},
-			{"nvmlDeviceGetPowerManagementDefaultLimit", d.GetPowerManagementDefaultLimit, &t.DefaultMilliW},
+			{"nvmlDeviceGetPowerManagementLimit", d.GetPowerManagementLimit, &got.LimitMilliW},
+			{"nvmlDeviceGetPowerManagementDefaultLimit", d.GetPowerManagementDefaultLimit, &got.DefaultMilliW},
 		} {
-			if !p.has(q.call) {
+			if !t.p.has(q.call) {
 				continue
 			}
 			if mw, ret := q.read(); ret == lib.SUCCESS {
 				*q.to = int64(mw)
 			}
 		}
-		if p.has("nvmlDeviceGetPowerManagementLimitConstraints") {
+		if t.p.has("nvmlDeviceGetPowerManagementLimitConstraints") {
 			if least, most, ret := d.GetPowerManagementLimitConstraints(); ret == lib.SUCCESS {
-				t.MinMilliW, t.MaxMilliW = int64(least), int64(most)
+				got.MinMilliW, got.MaxMilliW = int64(least), int64(most)
 			}
 		}
-		t.ClocksMHz = p.clocks(uuid)
+		got.ClocksMHz = t.clocks(uuid)
 		return nil
 	})
-	return t, err
+	return got, err
 }
 
 // clocks lists the clocks that go with the fastest one of the memory. The library is
 // asked by itself: its Go bindings have room for one clock.
-func (p *Provider) clocks(uuid string) []int64 {
-	path := p.cfg.LibraryPath
+func (t tuner) clocks(uuid string) []int64 {
+	path := t.p.cfg.LibraryPath
 	if path == "" {
 		path = defaultLibrary
 	}
@@ -120,10 +124,10 @@ func (p *Provider) clocks(uuid string) []int64 {
 }
 
 // SetPowerLimit implements gpu.Tuner. Drivers let root alone do it.
-func (p *Provider) SetPowerLimit(_ context.Context, uuid string, milliW int64) error {
+func (t tuner) SetPowerLimit(_ context.Context, uuid string, milliW int64) error {
 	const call = "nvmlDeviceSetPowerManagementLimit"
-	return p.onCard(uuid, func(d lib.Device) error {
-		if !p.has(call) {
+	return t.onCard(uuid, func(d lib.Device) error {
+		if !t.p.has(call) {
 			return check(call, lib.ERROR_NOT_SUPPORTED)
 		}
 		return check(call, d.SetPowerManagementLimit(uint32(milliW)))
@@ -131,13 +135,13 @@ func (p *Provider) SetPowerLimit(_ context.Context, uuid string, milliW int64) e
 }
 
 // LockClock implements gpu.Tuner, for cards since Volta. Drivers let root alone do it.
-func (p *Provider) LockClock(_ context.Context, uuid string, mhz int64) error {
+func (t tuner) LockClock(_ context.Context, uuid string, mhz int64) error {
 	call, change := "nvmlDeviceSetGpuLockedClocks", func(d lib.Device) lib.Return { return d.SetGpuLockedClocks(uint32(mhz), uint32(mhz)) }
 	if mhz == 0 {
 		call, change = "nvmlDeviceResetGpuLockedClocks", lib.Device.ResetGpuLockedClocks
 	}
-	return p.onCard(uuid, func(d lib.Device) error {
-		if !p.has(call) {
+	return t.onCard(uuid, func(d lib.Device) error {
+		if !t.p.has(call) {
 			return check(call, lib.ERROR_NOT_SUPPORTED)
 		}
 		return check(call, change(d))

@@ -29,14 +29,14 @@ func (o *powerOptions) request(req *apiv1.SetPartitionRequest, said func(string)
 	if said("power-cap") {
 		most, err := cluster.ParsePowerCap(noneIsEmpty(o.cap))
 		if err != nil {
-			return console.Usagef("--%w; or none", err)
+			return console.Usagef("--power-cap: %w; or none", err)
 		}
 		req.PowerCap = (*string)(&most)
 	}
 	if said("gpu-freq") {
 		freq, err := cluster.ParseGPUFreq(noneIsEmpty(o.freq))
 		if err != nil {
-			return console.Usagef("--%w; or none", err)
+			return console.Usagef("--gpu-freq: %w; or none", err)
 		}
 		req.GpuFreq = (*string)(&freq)
 	}
