@@ -1,7 +1,6 @@
 package power
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,9 +22,7 @@ func (f file) load(cards *map[string]*held) error {
 	}
 	var got map[string]*held
 	if err == nil {
-		d := json.NewDecoder(bytes.NewReader(data))
-		d.DisallowUnknownFields()
-		err = d.Decode(&got)
+		err = json.Unmarshal(data, &got)
 	}
 	for uuid, h := range got {
 		if uuid == "" || h == nil || h.WasMilliW < 0 {

@@ -176,7 +176,7 @@ func TestWhatCannotBeSet(t *testing.T) {
 	if got := k.Of("j1-a1"); got != nil {
 		t.Errorf("it is taken to be set: %v", got)
 	}
-	for _, bad := range []string{"{", `{"GPU-a":null}`, `{"":{}}`, `{"GPU-a":{"was_milliwatts":-1}}`, `{"GPU-a":{"colour":1}}`} {
+	for _, bad := range []string{"{", `{"GPU-a":null}`, `{"":{}}`, `{"GPU-a":{"was_milliwatts":-1}}`} {
 		if err := os.WriteFile(filepath.Join(dir, "power.json"), []byte(bad), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -215,6 +215,13 @@ func TestTriedAgain(t *testing.T) {
 		k.Leave(t.Context(), "j2-a1")
 		if k.Set(t.Context(), "j3-a1", both, cluster.GPUPower{}); !c.untouched() {
 			t.Errorf("who asks for nothing gets %v, %v", c.limit, c.clock)
+		}
+		k.Set(t.Context(), "j4-a1", both, cluster.GPUPower{Cap: "250W"}) // its shares are cut, and another comes onto its card
+		if k.Set(t.Context(), "j5-a1", both[1:], cluster.GPUPower{}); c.limit["GPU-a"] != 250_000 || c.limit["GPU-b"] != 400_000 {
+			t.Errorf("beside another: %v", c.limit)
+		}
+		if k.Leave(t.Context(), "j4-a1"); !c.untouched() {
+			t.Errorf("after both: %v", c.limit)
 		}
 		stuck()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -323,7 +330,7 @@ func TestCardsAreAsTheyWere(t *testing.T) {
 			k = open(t, dir, c)
 			k.Adopt(func(attempt string) bool { return attempt == live && live != "" })
 		}
-		for i := range rapid.IntRange(1, 6).Draw(t, "steps") {
+		for i := range rapid.IntRange(1, 4).Draw(t, "steps") {
 			at := rapid.SampledFrom([]string{"", "", "before power kept", "after power kept", "after power set", "before power back", "after power back"}).Draw(t, "killed")
 			ask := cluster.GPUPower{
 				Cap:  rapid.SampledFrom([]cluster.PowerCap{"", "250W", "70%"}).Draw(t, "cap"),

@@ -21,6 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/nvml"
 	"github.com/berth-scheduler/berth/agent/gpu/nvml/nvmltest"
+	"github.com/berth-scheduler/berth/agent/gpu/tunetest"
 )
 
 const (
@@ -213,6 +214,7 @@ func TestThroughAChild(t *testing.T) {
 func TestPowerAndClock(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, quick(), cardA+cardB)
+	tunetest.Run(t, n, "GPU-aaaa")
 	tuning := func() gpu.Tuning {
 		t.Helper()
 		got, err := n.Tuning(t.Context(), "GPU-bbbb")

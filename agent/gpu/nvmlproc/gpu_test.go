@@ -65,6 +65,22 @@ func TestRealInventory(t *testing.T) {
 	t.Logf("health: %+v", health)
 }
 
+// TestRealTuning reads only: a card's limits are its site's.
+func TestRealTuning(t *testing.T) {
+	p := realNode(t)
+	cards, err := p.Inventory(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cards {
+		got, err := p.Tuning(t.Context(), c.UUID)
+		t.Logf("%s: %+v, %v", c.UUID, got, err)
+		if err != nil || got.LimitMilliW > 0 && (got.LimitMilliW < got.MinMilliW || got.LimitMilliW > got.MaxMilliW) || len(got.ClocksMHz) == 1 {
+			t.Errorf("not sane: %+v, %v", got, err)
+		}
+	}
+}
+
 func TestRealUsage(t *testing.T) {
 	p := realNode(t)
 	began := time.Now()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/agent/gpu/sim/simclient"
+	"github.com/berth-scheduler/berth/agent/gpu/tunetest"
 )
 
 // TestSettingsOutliveTheAgent: a limit and a clock stay until they are brought back, for
@@ -88,6 +89,7 @@ func TestSettingsOutliveTheAgent(t *testing.T) {
 		if err := n.prov.LockClock(t.Context(), uuid, 0); err != nil {
 			t.Fatal(err)
 		}
+		tunetest.Run(t, n.prov, UUID("n1", 0))
 		if data, err := os.ReadFile(filepath.Join(dir, "cards.power")); err != nil || string(data) != "{}" {
 			t.Errorf("kept: %s, %v", data, err)
 		}
