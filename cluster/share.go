@@ -478,5 +478,10 @@ type CardPower struct {
 	Why string
 }
 
+// Slowed reports whether any card of an attempt was held to a power limit or a clock.
+func (a *Attempt) Slowed() bool {
+	return slices.ContainsFunc(a.Power, func(p CardPower) bool { return p.CapW > 0 || p.ClockMHz > 0 })
+}
+
 // MaxPowerWhy bounds CardPower.Why, in bytes.
 const MaxPowerWhy = 200

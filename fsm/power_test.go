@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -100,4 +101,46 @@ func TestPowerNeedsEveryMember(t *testing.T) {
 		t.Errorf("restored: %+v", p)
 	}
 	m.refused(cluster.CodeInvalid, partitionCmd(&cluster.Partition{Name: "b", Nodes: hosts(t, "n1"), Power: cluster.GPUPower{Cap: "0W"}}, 0))
+}
+
+// TestSlowedRunsTeachNoTime: what cards take that are held to a limit or a clock says
+// nothing of others, in no part of a job; what was asked for and could not be set holds
+// nobody up.
+func TestSlowedRunsTeachNoTime(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.must(registerCmd(node("n1", "b1", 1)))
+	s := spec(1)
+	s.Exclusive, s.Signature, s.Checkpoint = true, "sig", cluster.Checkpoint{Signal: "USR1", Grace: time.Minute}
+	run := func(id cluster.JobID, state cluster.JobState, power *logv1.CardPower) {
+		t.Helper()
+		m.start(id, whole("n1-g0"))
+		m.report(id, cluster.JobRunning)
+		if state == cluster.JobPreempted {
+			m.must(&logv1.Command{Kind: &logv1.Command_PreemptAttempt{PreemptAttempt: &logv1.PreemptAttempt{Job: uint64(id), Attempt: 1, Why: "w"}}})
+		}
+		r := m.reportOf(id, state)
+		r.Usage, r.Exit = &logv1.Usage{GpuMemPeakMib: 5000, Milli: 400, PowerW: 200}, exit(0)
+		if power != nil {
+			power.Gpu = "n1-g0"
+			r.Power = []*logv1.CardPower{power}
+		}
+		m.must(reportCmd(r))
+	}
+	for _, c := range []struct {
+		power   *logv1.CardPower
+		teaches bool
+	}{{nil, true}, {&logv1.CardPower{Why: "no permission"}, true}, {&logv1.CardPower{CapW: 200}, false}, {&logv1.CardPower{ClockMhz: 900}, false}} {
+		run(m.submit(s), cluster.JobCompleted, c.power)
+		if x := m.newest(); (x.Duration > 0) != c.teaches || (x.PowerW > 0) != c.teaches || x.GPUMemPeakMiB != 5000 {
+			t.Errorf("with %v it teaches %+v", c.power, x)
+		}
+	}
+	id := m.submit(s)
+	run(id, cluster.JobPreempted, &logv1.CardPower{CapW: 200})
+	m.wantState(id, cluster.JobPending)
+	run(id, cluster.JobCompleted, nil)
+	if x := m.newest(); x.Duration != 0 || x.GPUMemPeakMiB != 5000 {
+		t.Errorf("after a part that was slowed it teaches %+v", x)
+	}
 }

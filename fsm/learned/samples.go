@@ -96,6 +96,9 @@ func (l *Store) Learn(at command.Entry, r Run) bool {
 		x.PowerW, x.Steps, x.Neighbours = a.Usage.PowerW, a.Usage.Steps, len(a.Neighbours)
 		x.Predicted, x.At = a.Estimate, a.Ended
 	}
+	if a.Slowed() { // its cards were held to less than they can
+		x.Duration, x.PowerW = 0, 0
+	}
 	if at.Version >= command.CompanyVersion {
 		if x.Company = r.Company(); len(x.Company) > 0 && r.Card != nil {
 			x.CapMode = r.Card.CapMode
@@ -120,7 +123,7 @@ func addEarlier(j *cluster.Job, x *Sample) {
 		if a.Preempt == nil || a.State != cluster.JobPreempted || !j.Spec.Checkpoint.Set() {
 			continue
 		}
-		known = known && a.Estimate.GPUType == x.GPUType
+		known = known && a.Estimate.GPUType == x.GPUType && !a.Slowed()
 		x.Duration += a.Ended.Sub(max(a.Started, a.Placed))
 		if x.Steps > 0 && a.Usage.Steps > 0 {
 			x.Steps = min(x.Steps+a.Usage.Steps, maxSteps)
