@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/berth-scheduler/berth/cluster/study"
 )
 
 func goodSpec() *Spec {
@@ -134,4 +136,39 @@ func FuzzSpecCheck(f *testing.F) {
 			t.Fatalf("fault without class: %v", err)
 		}
 	})
+}
+
+// TestStudiesAreBounded: a study needs trials that it has values for, its command names few
+// parameters, and what it takes counts among the bytes of its user.
+func TestStudiesAreBounded(t *testing.T) {
+	t.Parallel()
+	search := study.Study{Grid: true, Space: []study.Axis{{Name: "n", Kind: study.KindInt, Low: 1, High: 4}, {Name: "w", Kind: study.KindChoice, Values: []string{strings.Repeat("x", 200)}}}}
+	spec := func(array string) *Spec {
+		s := &Spec{Name: "a", Command: []string{"true", "{n}"}, Dir: "/", Study: &search}
+		s.Array, _ = ParseArray(array)
+		return s
+	}
+	if err := spec("0-3").Check(); err != nil {
+		t.Fatal(err)
+	}
+	many := spec("0-3")
+	many.Command = append(many.Command, strings.Repeat("{w}", study.MaxPlaces))
+	none := spec("0")
+	none.Array = nil
+	bad := spec("0")
+	bad.Study = &study.Study{}
+	for want, s := range map[string]*Spec{
+		"trial 4 of a grid of 4": spec("4"), "trial 10000, and they are numbered": spec("10000"), "has no trials": none, "space: has no parameter": bad,
+		"names parameters 257 times": many,
+	} {
+		if err := s.Check(); err == nil || !strings.Contains(err.Error(), "study: "+want) && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	with, _ := spec("0").Weight()
+	plain := spec("0")
+	plain.Study = nil
+	if without, _ := plain.Weight(); with-without < 200 {
+		t.Errorf("a study of more than 200 bytes weighs %d", with-without)
+	}
 }

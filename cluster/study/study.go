@@ -21,11 +21,11 @@ const (
 	MaxTrials, MaxAxes, MaxValues = 10_000, 32, 1000
 	// MaxPlaces is how often its command may name parameters.
 	MaxPlaces = 256
-	// maxValueBytes and maxSpaceBytes bound one value and all text of the space.
-	maxValueBytes, maxSpaceBytes = 256, 16 << 10
-	maxName                      = 64
-	maxFirst                     = 1_000_000_000
-	maxBudget                    = 876_000 * time.Hour
+	// maxValueBytes and maxBytes bound one value and all of a study, see Bytes.
+	maxValueBytes, maxBytes = 256, 48 << 10
+	maxName                 = 64
+	maxFirst                = 1_000_000_000
+	maxBudget               = 876_000 * time.Hour
 )
 
 // Study is one search. Values are immutable.
@@ -104,7 +104,7 @@ func (s *Study) Check() error {
 	case len(s.Space) > MaxAxes:
 		return fmt.Errorf("space: %d parameters, at most %d are allowed", len(s.Space), MaxAxes)
 	}
-	names, bytes := map[string]bool{}, 0
+	names := map[string]bool{}
 	for i := range s.Space {
 		a := &s.Space[i]
 		if err := a.check(s.Grid); err != nil {
@@ -115,14 +115,27 @@ func (s *Study) Check() error {
 		} else {
 			names[name] = true
 		}
-		for _, v := range a.Values {
-			bytes += len(v)
-		}
 	}
-	if bytes > maxSpaceBytes {
-		return fmt.Errorf("space: %d bytes of values, at most %d are allowed", bytes, maxSpaceBytes)
+	if n := s.Bytes(); n > maxBytes {
+		return fmt.Errorf("space: takes %d bytes, at most %d are allowed; give a range in place of a long list", n, maxBytes)
 	}
 	return nil
+}
+
+// Bytes is about how much memory a study takes, 0 for nil.
+func (s *Study) Bytes() int {
+	const word, axis = 16, 96 // of a text, and of a parameter beside its values
+	if s == nil {
+		return 0
+	}
+	n := axis
+	for i := range s.Space {
+		n += axis
+		for _, v := range s.Space[i].Values {
+			n += word + len(v)
+		}
+	}
+	return n
 }
 
 func (s *Study) stops() bool { return s.Rule != "" && s.Rule != RuleNone }

@@ -56,7 +56,12 @@ func TestWhatIsNoStudy(t *testing.T) {
 		`value "a\nb"`:              func(s *Study) { s.Space[3].Values[0] = "a\nb" },
 		"log: a grid needs a list":  func(s *Study) { s.Grid = true },
 		"a grid takes at most 1000": func(s *Study) { s.Grid, s.Space = true, []Axis{{Name: "n", Kind: KindInt, Low: 0, High: 1000}} },
-		"25600 bytes of values":     func(s *Study) { s.Space[3].Values = slices.Repeat([]string{strings.Repeat("x", 256)}, 100) },
+		"takes 54880 bytes":         func(s *Study) { s.Space[3].Values = slices.Repeat([]string{strings.Repeat("x", 256)}, 200) },
+		"takes 64480 bytes": func(s *Study) {
+			for i := range 4 {
+				s.Space[i] = Axis{Name: fmt.Sprint("a", i), Kind: KindChoice, Values: make([]string, 1000)}
+			}
+		},
 		`value "` + strings.Repeat("x", 64) + "...": func(s *Study) { s.Space[3].Values[0] = strings.Repeat("x", 257) },
 	} {
 		s := sweep()
