@@ -60,4 +60,28 @@ func TestPowerOfJobsAndPartitions(t *testing.T) {
 	if _, sent := begins(3, spec(1000)); sent.Gpus[0].Exclusive || sent.PowerCap != "" || sent.GpuFreq != "" {
 		t.Errorf("to one with a part of a GPU: %v", sent)
 	}
+	held := spec(0)
+	held.Gpus, held.Exclusive, held.Hold = 1, true, true
+	ids, err := submit(t, cc, alice, reqID(4), held)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		req  *apiv1.UpdateJobRequest
+		want string
+	}{
+		{&apiv1.UpdateJobRequest{PowerCap: proto.String("0W")}, "power_cap: \"0W\" is neither watts"},
+		{&apiv1.UpdateJobRequest{GpuFreq: proto.String("fast")}, "gpu_freq: \"fast\" is neither MHz"},
+		{&apiv1.UpdateJobRequest{PowerCap: proto.String("50"), GpuFreq: proto.String("high")}, ""},
+		{&apiv1.UpdateJobRequest{GpuFreq: proto.String("")}, ""},
+	} {
+		c.req.Id = ids[0]
+		_, err := apirpc.NewJobServiceClient(cc).UpdateJob(as(t, alice), c.req)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v", c.req, err)
+		}
+	}
+	if s := job(t, cc, alice, ids[0]).Spec; s.PowerCap != "50W" || s.GpuFreq != "" {
+		t.Errorf("it asks for %q and %q", s.PowerCap, s.GpuFreq)
+	}
 }

@@ -32,6 +32,8 @@ var updateFlags = []struct {
 	{"nice", "a `NUMBER`: how far it steps back; only administrators lower it", setUpdateNice},
 	{"retry", "run it again up to `NUMBER` times when it fails, earlier runs included", setUpdateRetry},
 	{"retry-on", "after what it runs again: a `LIST` such as 75,NODE_FAIL; \"\" for any failure", text(func(r *apiv1.UpdateJobRequest) **string { return &r.RetryOn })},
+	{"power-cap", "the most `POWER` that each of its whole GPUs draws, such as 250W or 70%; \"\" for what the card has", text(func(r *apiv1.UpdateJobRequest) **string { return &r.PowerCap })},
+	{"gpu-freq", "the `CLOCK` of each of its whole GPUs: MHz, low, medium, high or highm1; \"\" for the card's own", text(func(r *apiv1.UpdateJobRequest) **string { return &r.GpuFreq })},
 	{"nodelist", "run on all nodes of this `LIST`; \"\" for any", text(func(r *apiv1.UpdateJobRequest) **string { return &r.NodeList })},
 	{"exclude", "run on no node of this `LIST`", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Exclude })},
 	{"constraint", "run on nodes with these `FEATURES` only", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Features })},

@@ -5841,6 +5841,9 @@ type UpdateJobRequest struct {
 	Gpus          *uint32                `protobuf:"varint,23,opt,name=gpus,proto3,oneof" json:"gpus,omitempty"`
 	Retries       *uint32                `protobuf:"varint,24,opt,name=retries,proto3,oneof" json:"retries,omitempty"`
 	RetryOn       *string                `protobuf:"bytes,25,opt,name=retry_on,json=retryOn,proto3,oneof" json:"retry_on,omitempty"`
+	// As of a submit; "" leaves its GPUs as they are.
+	PowerCap *string `protobuf:"bytes,70,opt,name=power_cap,json=powerCap,proto3,oneof" json:"power_cap,omitempty"`
+	GpuFreq  *string `protobuf:"bytes,71,opt,name=gpu_freq,json=gpuFreq,proto3,oneof" json:"gpu_freq,omitempty"`
 	// Some tasks of the array that id names, as 3-9,12; "" is all of it. Of arrays
 	// only the time limit can be changed, also while tasks run.
 	Tasks         string `protobuf:"bytes,40,opt,name=tasks,proto3" json:"tasks,omitempty"`
@@ -6049,6 +6052,20 @@ func (x *UpdateJobRequest) GetRetries() uint32 {
 func (x *UpdateJobRequest) GetRetryOn() string {
 	if x != nil && x.RetryOn != nil {
 		return *x.RetryOn
+	}
+	return ""
+}
+
+func (x *UpdateJobRequest) GetPowerCap() string {
+	if x != nil && x.PowerCap != nil {
+		return *x.PowerCap
+	}
+	return ""
+}
+
+func (x *UpdateJobRequest) GetGpuFreq() string {
+	if x != nil && x.GpuFreq != nil {
+		return *x.GpuFreq
 	}
 	return ""
 }
@@ -6631,7 +6648,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\bwarnings\x18\x02 \x03(\tR\bwarnings\".\n" +
 	"\x18RemoveReservationRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x1b\n" +
-	"\x19RemoveReservationResponse\"\xd1\b\n" +
+	"\x19RemoveReservationResponse\"\xae\t\n" +
 	"\x10UpdateJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x128\n" +
 	"\n" +
@@ -6662,7 +6679,9 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\amem_mib\x18\x16 \x01(\x03H\rR\x06memMib\x88\x01\x01\x12\x17\n" +
 	"\x04gpus\x18\x17 \x01(\rH\x0eR\x04gpus\x88\x01\x01\x12\x1d\n" +
 	"\aretries\x18\x18 \x01(\rH\x0fR\aretries\x88\x01\x01\x12\x1e\n" +
-	"\bretry_on\x18\x19 \x01(\tH\x10R\aretryOn\x88\x01\x01\x12\x14\n" +
+	"\bretry_on\x18\x19 \x01(\tH\x10R\aretryOn\x88\x01\x01\x12 \n" +
+	"\tpower_cap\x18F \x01(\tH\x11R\bpowerCap\x88\x01\x01\x12\x1e\n" +
+	"\bgpu_freq\x18G \x01(\tH\x12R\agpuFreq\x88\x01\x01\x12\x14\n" +
 	"\x05tasks\x18( \x01(\tR\x05tasksB\f\n" +
 	"\n" +
 	"_partitionB\a\n" +
@@ -6688,7 +6707,10 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x05_gpusB\n" +
 	"\n" +
 	"\b_retriesB\v\n" +
-	"\t_retry_on\"T\n" +
+	"\t_retry_onB\f\n" +
+	"\n" +
+	"_power_capB\v\n" +
+	"\t_gpu_freq\"T\n" +
 	"\x11UpdateJobResponse\x12#\n" +
 	"\x03job\x18\x01 \x01(\v2\x11.berth.api.v1.JobR\x03job\x12\x1a\n" +
 	"\bwarnings\x18\x02 \x03(\tR\bwarnings*\xa2\x01\n" +
