@@ -53,9 +53,11 @@ func studied() []*apiv1.Job {
 	stopped.Reason, stopped.ReasonDetail = string(cluster.ReasonStudy), "loss 0.5 at step 10 is number 3 of 3 trials there, and the best 1 go on"
 	waits := trial(9, "PENDING", 0, 0, 0)
 	waits.ArrayCount, waits.ArrayTasks = 5, "5-9"
+	cancelled := trial(10, "CANCELLED", 0.75, 20, 4*time.Minute) // by ann
+	cancelled.Reason = string(cluster.ReasonByUser)
 	return []*apiv1.Job{
 		trial(0, "COMPLETED", 0.25, 100, time.Minute), stopped, trial(2, "COMPLETED", -3.125, 100, 3*time.Minute), trial(3, "RUNNING", 0.125, 40, 0),
-		trial(4, "RUNNING", 0, 0, 0), waits,
+		trial(4, "RUNNING", 0, 0, 0), waits, cancelled,
 	}
 }
 

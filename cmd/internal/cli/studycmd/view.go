@@ -117,6 +117,7 @@ type trial struct {
 	Params   map[string]string `json:"params"`
 
 	params []study.Param
+	early  bool // its study's rule or budget ended it
 	ended  int64
 }
 
@@ -153,7 +154,7 @@ func read(ctx context.Context, c *client.Client, id uint64) (*shown, error) {
 		t, params := j.GetTrial(), s.spec.Params(j.GetArrayTaskId())
 		row := &trial{
 			Trial: j.GetArrayTaskId(), State: j.GetState(), Reason: j.GetReasonDetail(), Step: t.GetStep(), BestStep: t.GetBestStep(), Rungs: t.GetRungs(),
-			GPUHours: t.GetGpuSeconds() / 3600, Params: map[string]string{}, params: params, ended: j.GetEnded().GetSeconds(),
+			GPUHours: t.GetGpuSeconds() / 3600, Params: map[string]string{}, params: params, early: j.GetReason() == string(cluster.ReasonStudy), ended: j.GetEnded().GetSeconds(),
 		}
 		if t != nil {
 			row.Last, row.Best = t.Last, t.Best
@@ -220,7 +221,7 @@ func (s *shown) print(e *console.Env, f console.Format, all bool) error {
 			break
 		}
 		state := r.State
-		if strings.HasPrefix(state, "CANCELLED") && r.Rungs > 0 {
+		if r.early {
 			state = "STOPPED"
 		}
 		t.Add(fmt.Sprint(r.Trial), state, fmt.Sprint(r.Step), number(r.Last), number(r.Best), fmt.Sprint(r.BestStep), fmt.Sprint(r.Rungs), fmt.Sprintf("%.3f", r.GPUHours), paramText(r.params))
