@@ -57,8 +57,8 @@ func hostText(h *apiv1.HostTerms) string {
 		v    int64
 		text string
 	}{
-		{h.GetMemPerGpuMib(), units.FormatMiB(h.GetMemPerGpuMib()) + " a GPU"}, {h.GetCpuPerGpuMilli(), coresText(h.GetCpuPerGpuMilli()) + " a GPU"},
-		{h.GetLeastMemMib(), "at least " + units.FormatMiB(h.GetLeastMemMib()) + " predicted"}, {h.GetLeastCpuMilli(), "at least " + coresText(h.GetLeastCpuMilli()) + " predicted"},
+		{h.GetMemPerGpuMib(), units.FormatMiB(h.GetMemPerGpuMib()) + " a GPU"}, {h.GetCpuPerGpuMilli(), console.CoresText(h.GetCpuPerGpuMilli()) + " a GPU"},
+		{h.GetLeastMemMib(), "at least " + units.FormatMiB(h.GetLeastMemMib()) + " predicted"}, {h.GetLeastCpuMilli(), "at least " + console.CoresText(h.GetLeastCpuMilli()) + " predicted"},
 	} {
 		if n.v > 0 {
 			out = append(out, n.text)
@@ -77,13 +77,6 @@ func coresMilli(text string) (int64, error) {
 		return 0, fmt.Errorf("%s: want a number of cores from 0.001 to %d", console.ShortQuote(text), maxCores)
 	}
 	return int64(math.Round(n * 1000)), nil
-}
-
-func coresText(milli int64) string {
-	if milli == 1000 {
-		return "1 core"
-	}
-	return console.Cores(milli) + " cores"
 }
 
 type hostView struct {

@@ -169,6 +169,14 @@ func Cores(milli int64) string {
 	return strconv.FormatFloat(float64(milli)/1000, 'f', -1, 64)
 }
 
+// CoresText is thousandths of a core in words, such as 1 core or 2.5 cores.
+func CoresText(milli int64) string {
+	if milli == 1000 {
+		return "1 core"
+	}
+	return Cores(milli) + " cores"
+}
+
 // MemOrDash prints MiB as people do, or "-" for none.
 func MemOrDash(mib int64) string {
 	if mib <= 0 {

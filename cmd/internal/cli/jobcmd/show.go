@@ -202,13 +202,6 @@ func showJob(e *console.Env, j *apiv1.Job, cards client.Cards) {
 	}
 }
 
-func coresText(milli int64) string {
-	if milli == 1000 {
-		return "1 core"
-	}
-	return console.Cores(milli) + " cores"
-}
-
 func specKeys(j *apiv1.Job) []string {
 	s := j.GetSpec()
 	var asked []string
@@ -227,7 +220,7 @@ func specKeys(j *apiv1.Job) []string {
 	add(s.GetGpuType() != "", "type %s", s.GetGpuType())
 	add(s.GetGpuMemMib() > 0, "GPU memory %s", units.HumanMiB(s.GetGpuMemMib()))
 	add(s.GetGpuUtilMilli() > 0, "GPU use %s", console.PercentOf(s.GetGpuUtilMilli()))
-	add(s.GetCpuMilli() > 0, "%s", coresText(s.GetCpuMilli()))
+	add(s.GetCpuMilli() > 0, "%s", console.CoresText(s.GetCpuMilli()))
 	add(s.GetMemMib() > 0, "memory %s", units.HumanMiB(s.GetMemMib()))
 	add(s.GetExpected() != nil, "expected %s", units.HumanDuration(s.GetExpected().AsDuration()))
 	add(s.GetTimeLimit() != nil, "time limit %s", units.FormatDuration(s.GetTimeLimit().AsDuration()))
@@ -390,7 +383,7 @@ func hostText(j *apiv1.Job) string {
 	if j.GetNode() == "" || mem == 0 {
 		return ""
 	}
-	text := coresText(cpu) + ", memory " + units.HumanMiB(mem)
+	text := console.CoresText(cpu) + ", memory " + units.HumanMiB(mem)
 	if j.GetNodesWanted() > 1 {
 		text += ", on " + j.GetNode()
 	}
@@ -451,7 +444,7 @@ func predictedText(p *apiv1.Prediction) string {
 	}
 	known := fmt.Sprintf("; confidence %.0f%%, from %s", 100*p.GetConfidence(), p.GetSource())
 	if p.GetGpuType() == cluster.CPUType {
-		return fmt.Sprintf("host memory %s, %s, %s", console.MemOrDash(p.GetHostMemMib()), coresText(p.GetCpuMilli()), seconds) + known
+		return fmt.Sprintf("host memory %s, %s, %s", console.MemOrDash(p.GetHostMemMib()), console.CoresText(p.GetCpuMilli()), seconds) + known
 	}
 	return fmt.Sprintf("GPU memory %s (95%%: %s), GPU %s, %s on %s", console.MemOrDash(p.GetGpuMemMib()), console.MemOrDash(p.GetGpuMemP95Mib()),
 		console.PercentOf(p.GetGpuUtilMilli()), seconds, console.OrDash(p.GetGpuType())) + known
@@ -464,7 +457,7 @@ func measuredText(m *apiv1.Measured) string {
 	}
 	text := fmt.Sprintf("GPU memory %s, GPU %s, %s, host memory %s, %s",
 		console.MemOrDash(m.GetGpuMemMib()), console.PercentOf(m.GetGpuUtilMilli()), console.SecondsText(m.GetSeconds()),
-		console.MemOrDash(m.GetHostMemMib()), coresText(m.GetCpuMilli()))
+		console.MemOrDash(m.GetHostMemMib()), console.CoresText(m.GetCpuMilli()))
 	if m.GetGpuOom() {
 		text += "; it was refused GPU memory"
 	}
