@@ -287,6 +287,8 @@ func (s *Spec) checkStudy() error {
 		return Errorf(CodeInvalid, "study: %v", err)
 	}
 	switch {
+	case !s.Study.Searches():
+		return nil
 	case s.Array == nil || s.Array.Tasks.Len() == 0:
 		return Errorf(CodeInvalid, "study: has no trials")
 	case s.Array.Tasks.Max() >= study.MaxTrials:

@@ -63,11 +63,15 @@ func TestWhatTrialsSaidIsKept(t *testing.T) {
 	if used := m.job(id).GPUTime(m.f.Now()); used <= 0 {
 		t.Errorf("it has used %s of GPUs", used)
 	}
+	alone := spec(1)
+	alone.Study = &study.Study{Metric: "loss"}
+	m.must(says(m.running(alone, "n1-g0"), 1, 11, 3))
+	if seen := m.job(id + 3).Seen(); seen == nil || seen.Last != 3 || len(seen.Marks) > 0 {
+		t.Errorf("of a job with a metric and no study %+v is kept", seen)
+	}
 	plain := newMachine(t)
 	plain.must(registerCmd(node("n1", "b1", 1)))
-	other := plain.submit(spec(1))
-	plain.start(other, share1("n1-g0", 8000, 300))
-	plain.report(other, cluster.JobRunning)
+	other := plain.running(spec(1), "n1-g0")
 	plain.must(says(other, 1, 11, 3))
 	if seen := plain.job(other).Seen(); seen != nil || plain.job(other).Last().Progress.Step != 11 {
 		t.Errorf("of a job of no study %+v is kept", seen)
@@ -104,4 +108,12 @@ func TestATrialEndsWithItsReason(t *testing.T) {
 	if j := m.job(id + 1); j.Reason.Code != cluster.ReasonByUser {
 		t.Errorf("cancelled by its user: %s", j.Reason)
 	}
+}
+
+// running is a job that runs on a card.
+func (m *machine) running(s *cluster.Spec, gpu cluster.GPUID) cluster.JobID {
+	id := m.submit(s)
+	m.start(id, share1(gpu, 8000, 300))
+	m.report(id, cluster.JobRunning)
+	return id
 }

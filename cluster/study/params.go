@@ -1,6 +1,7 @@
 package study
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -83,6 +84,17 @@ func unit(words ...uint64) float64 {
 		h ^= h >> 31
 	}
 	return float64(h>>11) / (1 << 53)
+}
+
+// ParseMetric reads the metric of a job that is no trial, as loss, of which less is better,
+// or as accuracy:max.
+func ParseMetric(text string) (*Study, error) {
+	name, goal, _ := strings.Cut(text, ":")
+	s := &Study{Metric: name, Maximize: goal == "max"}
+	if goal != "" && goal != "max" && goal != "min" {
+		return nil, fmt.Errorf("metric %q: want the name of a number in BERTH_PROGRESS, such as loss, or accuracy:max where more is better", short(text))
+	}
+	return s, s.Check()
 }
 
 // Places is how often a command names parameters of the study, as {lr}.

@@ -28,7 +28,8 @@ const (
 	maxBudget               = 876_000 * time.Hour
 )
 
-// Study is one search. Values are immutable.
+// Study is one search, or without a Space the metric of one job that is no trial. Values
+// are immutable.
 type Study struct {
 	// Metric is the key under which trials say in their progress how good they are, and
 	// Maximize reports whether more is better.
@@ -99,7 +100,7 @@ func (s *Study) Check() error {
 		return fmt.Errorf("eta %d: want from 2 to 10: of that many trials the best goes on", s.Eta)
 	case s.Budget < 0 || s.Budget > maxBudget:
 		return errors.New("budget: want a number of GPU-hours from 0 to 876000")
-	case len(s.Space) == 0:
+	case len(s.Space) == 0 && (s.Metric == "" || s.stops() || s.Grid || s.Budget > 0):
 		return errors.New("space: has no parameter")
 	case len(s.Space) > MaxAxes:
 		return fmt.Errorf("space: %d parameters, at most %d are allowed", len(s.Space), MaxAxes)
@@ -137,6 +138,9 @@ func (s *Study) Bytes() int {
 	}
 	return n
 }
+
+// Searches reports whether there is a space, and jobs are its trials; nil does not.
+func (s *Study) Searches() bool { return s != nil && len(s.Space) > 0 }
 
 func (s *Study) stops() bool { return s.Rule != "" && s.Rule != RuleNone }
 

@@ -160,3 +160,31 @@ func TestACommandHasItsValues(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// TestAMetricAlone: a job that is no trial may have a metric, and nothing else of a study.
+func TestAMetricAlone(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]*Study{
+		"loss": {Metric: "loss"}, "loss:min": {Metric: "loss"}, "val/acc:max": {Metric: "val/acc", Maximize: true}, "": nil, ":max": nil, "loss:up": nil, "a b": nil, "x:max:min": nil,
+	} {
+		s, err := ParseMetric(text)
+		if (err == nil) != (want != nil) || want != nil && (s.Metric != want.Metric || s.Maximize != want.Maximize || s.Searches()) {
+			t.Errorf("%q: %+v, %v", text, s, err)
+		}
+	}
+	for name, change := range map[string]func(*Study){
+		"rule": func(s *Study) { s.Rule, s.First, s.Eta = RuleASHA, 1, 3 }, "grid": func(s *Study) { s.Grid = true }, "budget": func(s *Study) { s.Budget = time.Hour },
+	} {
+		s := &Study{Metric: "loss"}
+		if change(s); s.Check() == nil {
+			t.Errorf("a metric with a %s and no space is taken", name)
+		}
+	}
+	if !sweep().Searches() || (*Study)(nil).Searches() || (*Study)(nil).Bytes() != 0 {
+		t.Error("what has a space is no search, or what is not there is one")
+	}
+	plain := &Study{Metric: "loss"}
+	if got := plain.Saw(0, plain.Saw(0, nil, 3, 2), 5, 4); got.Best != 2 || got.BestStep != 3 || got.Last != 4 || len(got.Marks) != 0 {
+		t.Errorf("it said %+v", got)
+	}
+}

@@ -23,7 +23,7 @@ func (l *Leader) trials(ctx context.Context) error {
 	marks := map[cluster.JobID]int{} // of studies when they were judged last
 	for wait.Sleep(ctx, trialsEvery) {
 		running, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobRunning}, Keep: func(j *cluster.Job) bool {
-			return j.Spec.Study != nil && j.InArray() && j.Live() != nil
+			return j.Spec.Study.Searches() && j.InArray() && j.Live() != nil
 		}})
 		l.noteTrials(ctx, running)
 		there := map[cluster.JobID]int{}

@@ -131,9 +131,10 @@ func (s *Steward) noteProgress(c *logv1.NoteProgress) {
 	}
 }
 
-// saw is what is known of a trial with what it says now; of other jobs nothing is.
+// saw is what is known of a job's metric with what it says now; of jobs without one
+// nothing is.
 func saw(j *cluster.Job, now *cluster.Progress) *study.Seen {
-	if j.Spec.Study == nil || !j.InArray() {
+	if j.Spec.Study == nil {
 		return nil
 	}
 	var was *study.Seen

@@ -176,9 +176,12 @@ func Assignment(j *cluster.Job, a *cluster.Attempt, rank int) *nodev1.Assignment
 	if s.TimeLimit > 0 {
 		as.TimeLimit = durationpb.New(s.TimeLimit.Round(time.Microsecond))
 	}
-	if s.Study != nil && j.InArray() {
+	if s.Study != nil {
+		as.Metric = s.Study.Metric
+	}
+	if s.Study.Searches() && j.InArray() {
 		params := s.Study.Params(j.ArrayTaskID)
-		command, env, as.Metric = study.Fill(command, params), slices.Concat(env, paramEnv(params)), s.Study.Metric
+		command, env = study.Fill(command, params), slices.Concat(env, paramEnv(params))
 	}
 	for _, c := range command {
 		as.Command = append(as.Command, []byte(c))

@@ -42,6 +42,10 @@ func TestATrialIsToldItsValues(t *testing.T) {
 	if command, _, _ = at(0); command[1] != "--lr=0.1" || command[2] != "sgd" {
 		t.Errorf("the first has %q", command)
 	}
+	spec.Study = &study.Study{Metric: "acc"}
+	if command, env, metric = at(3); command[1] != "--lr={lr}" || len(env) != 1 || metric != "acc" {
+		t.Errorf("of a metric alone: %q, %q, %q", command, env, metric)
+	}
 	spec.Study = nil
 	if command, env, metric = at(3); command[1] != "--lr={lr}" || len(env) != 1 || metric != "" {
 		t.Errorf("of no study: %q, %q, %q", command, env, metric)

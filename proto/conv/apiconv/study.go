@@ -43,9 +43,10 @@ func studyFromAPI(m *apiv1.Study) *study.Study {
 	return s
 }
 
-// trialToAPI is how far a trial of a study has come; nil for other jobs.
+// trialToAPI is what a job said of its metric, and the values of a trial of a study; nil
+// for jobs without either.
 func trialToAPI(j *cluster.Job, now cluster.Time, brief bool) *apiv1.Trial {
-	if j.Spec == nil || j.Spec.Study == nil || !j.InArray() {
+	if j.Spec == nil || j.Spec.Study == nil {
 		return nil
 	}
 	s := j.Spec.Study
@@ -56,7 +57,7 @@ func trialToAPI(j *cluster.Job, now cluster.Time, brief bool) *apiv1.Trial {
 	if seen := j.Seen(); seen != nil {
 		m.Last, m.Best, m.BestStep, m.Rungs = &seen.Last, &seen.Best, seen.BestStep, uint32(len(seen.Marks))
 	}
-	if !brief && j.Count() == 1 {
+	if !brief && s.Searches() && j.Count() == 1 {
 		for _, p := range s.Params(j.ArrayTaskID) {
 			m.Params = append(m.Params, p.Name+"="+p.Value)
 		}

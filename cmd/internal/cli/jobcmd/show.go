@@ -184,7 +184,7 @@ func showJob(e *console.Env, j *apiv1.Job, cards client.Cards) {
 		"Ended", console.When(e, j.GetEnded()),
 		"Run time", runTime(e, j),
 		"Progress", view.ProgressText(j, e.Now()),
-		"Trial", view.TrialText(j),
+		trialKey(j), view.TrialText(j),
 		"Right now", cards.Now(j),
 		"Predicted", predictedText(j.GetPredicted()),
 		"Measured", measuredText(j.GetMeasured()),
@@ -200,6 +200,14 @@ func showJob(e *console.Env, j *apiv1.Job, cards client.Cards) {
 			showAttempt(e, a, s)
 		}
 	}
+}
+
+// trialKey is what the line is called that says what a job said of its metric.
+func trialKey(j *apiv1.Job) string {
+	if len(j.GetTrial().GetParams()) > 0 {
+		return "Trial"
+	}
+	return "Metric"
 }
 
 func specKeys(j *apiv1.Job) []string {

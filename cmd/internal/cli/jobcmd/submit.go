@@ -89,7 +89,7 @@ func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitO
 	if err := o.Read(e, args, dash); err != nil {
 		return err
 	}
-	if o.Study && o.Spec.Study == nil {
+	if o.Study && !o.Spec.Study.Searches() {
 		return console.Usagef("there is no study; it is a key of a spec file: berth study create --help shows one")
 	}
 	if w := jobspec.SecretsWarning(o.Spec.Env, o.Spec.Command); w != "" {
@@ -223,7 +223,7 @@ func (o *SubmitOptions) printSubmitted(e *console.Env, ids []uint64) error {
 		for _, id := range ids {
 			e.Printf("%d%s\n", id, after)
 		}
-	case len(ids) == 1 && o.Spec.Study != nil:
+	case len(ids) == 1 && o.Spec.Study.Searches():
 		e.Printf("Submitted study %d%s of %s; berth study show %d shows how they do\n", ids[0], on, console.Plural(o.Spec.Array.Tasks.Len(), "trial", "trials"), ids[0])
 	case len(ids) == 1:
 		e.Printf("Submitted batch job %d%s\n", ids[0], on)

@@ -26,7 +26,7 @@ var allFlags = []section{
 	{"When", "hold begin dependency kill-on-invalid-dep array nice"},
 	{"Accounts", "account qos"},
 	{"Ends and new starts", "signal checkpoint retry retry-on requeue-on-loss open-mode"},
-	{"Name, files and messages", "name comment chdir output error input export mail-type mail-user"},
+	{"Name, files and messages", "name comment chdir output error input export mail-type mail-user metric"},
 	{"Images", "image mount read-only tmp shm net"},
 	{"Model", "onnx config model features batch seq-len steps optimizer precision inference lora-rank weight-bits checkpointing framework"},
 	{"How to submit", "spec count parsable wait strict quiet request-id help-all help"},

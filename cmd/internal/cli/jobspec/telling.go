@@ -2,8 +2,10 @@ package jobspec
 
 import (
 	"cmp"
+	"errors"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/study"
 	"github.com/berth-scheduler/berth/cmd/internal/units"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -39,6 +41,13 @@ func tellingFields() []Field {
 		{"retry-on", "", kindText, "after what --retry runs it again: a `LIST` of exit codes, such as 75 or 64-78, and of FAILED, NODE_FAIL, OUT_OF_MEMORY and TIMEOUT (default \"FAILED,NODE_FAIL\")", func(r *Request, v string) error {
 			r.Spec.Retry.On = v
 			_, err := cluster.ParseRetryOn(v)
+			return err
+		}},
+		{"metric", "", kindText, "the `NAME` of a number that it says in BERTH_PROGRESS, such as loss, or accuracy:max where more is better: shown and drawn by berth show", func(r *Request, v string) (err error) {
+			if r.Spec.Study.Searches() {
+				return errors.New("the study in the spec file has its own")
+			}
+			r.Spec.Study, err = study.ParseMetric(v)
 			return err
 		}},
 		{"no-resize", "", KindTruth, "keep what it holds of GPUs at what it is granted, whatever it uses and its partition says", truth(func(r *Request) *bool { return &r.Spec.NoResize })},

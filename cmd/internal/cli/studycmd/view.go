@@ -135,7 +135,7 @@ func read(ctx context.Context, c *client.Client, id uint64) (*shown, error) {
 	if err != nil {
 		return nil, err
 	}
-	if first.GetArrayJobId() != id || first.GetTrial() == nil || first.GetSpec().GetStudy() == nil {
+	if first.GetArrayJobId() != id || first.GetTrial() == nil || len(first.GetSpec().GetStudy().GetSpace()) == 0 {
 		return nil, cluster.Errorf(cluster.CodeNotFound, "job %d is no study that you may see; berth study list shows those there are", id)
 	}
 	s := &shown{Summary: &summary{ID: id, Name: first.GetName(), User: first.GetUser()}, spec: apiconv.StudyFromAPI(first.GetSpec().GetStudy())}
