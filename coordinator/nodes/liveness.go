@@ -39,6 +39,8 @@ type contact struct {
 	gpus map[cluster.GPUID]*nodev1.GPUUsage
 	// uses are what its attempts had used at last.
 	uses map[cluster.AttemptID]Use
+	// curves are what they said of their metrics.
+	curves curves
 	// detail is what the node's newest hello says of its cards; replaced, never
 	// changed.
 	detail map[cluster.GPUID]*apiv1.GPUDetail

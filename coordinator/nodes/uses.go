@@ -29,7 +29,14 @@ func (l *liveness) used(node cluster.NodeID, us []*nodev1.AttemptUse) {
 	us = us[:min(len(us), maxUses)]
 	n.uses = make(map[cluster.AttemptID]Use, len(us))
 	for _, u := range us {
-		n.uses[cluster.AttemptID{Job: cluster.JobID(u.Job), No: u.Attempt}] = Use{at, max(0, u.BusyMs), max(0, u.KnownMs), max(0, u.PeakMib), conv.ProgressFromNode(u.Steps, at)}
+		id := cluster.AttemptID{Job: cluster.JobID(u.Job), No: u.Attempt}
+		if s := u.Steps; s != nil && s.Metric != nil {
+			if n.curves == nil {
+				n.curves = curves{}
+			}
+			n.curves.add(id, l.clock(), Point{s.Step, *s.Metric})
+		}
+		n.uses[id] = Use{at, max(0, u.BusyMs), max(0, u.KnownMs), max(0, u.PeakMib), conv.ProgressFromNode(u.Steps, at)}
 	}
 }
 

@@ -152,20 +152,24 @@ func TestHostileText(t *testing.T) {
 	const name = `<img src=x onerror="window.hit=1"><svg onload=window.hit=1>`
 	bad := spec(name)
 	bad.Command = append(bad.Command, []byte("\x1b]0;owned\a\xff<b>"))
-	bad.Array, bad.Study = "0", &apiv1.Study{Space: []*apiv1.Axis{{Name: "w", Kind: "values", Values: []string{"<img src=y onerror=window.hit=1>"}}}}
+	bad.Array, bad.Study = "0", &apiv1.Study{Metric: "loss", Space: []*apiv1.Axis{{Name: "w", Kind: "values", Values: []string{"<img src=y onerror=window.hit=1>"}}}}
 	id := submit(t, c.Dial(0, "gate", "g"), alice, bad)[0]
 	asg := <-a.Assigned
 	a.Report(asg, nodev1.AttemptState_ATTEMPT_STATE_RUNNING, 0)
+	for step, loss := range []float64{0.75, 0.25, 0.5} {
+		a.Heartbeat(&nodev1.AttemptUse{Job: asg.Job, Attempt: asg.Attempt, Steps: &nodev1.Steps{Step: int64(step), Metric: &loss}})
+	}
 	b.open(link(t, c, 0, alice))
 	base := "http://" + c.WebAddr(0)
 	for _, page := range []string{"jobs", fmt.Sprintf("job/%d", id)} {
 		b.open(base + "/#/" + page)
 		b.says(name)
-		if b.text("window.hit") != "undefined" || b.text("document.querySelectorAll('main img, main script, main svg').length") != "0" {
+		if b.text("window.hit") != "undefined" || b.text("document.querySelectorAll('main img, main script, main svg:not(.curve)').length") != "0" {
 			t.Errorf("%s reads a name as HTML", page)
 		}
 	}
 	b.says("w=<img src=y onerror=window.hit=1>")
+	b.says("loss: 0.5 at step 2, from 0.25 to 0.75 since step 0")
 	v := <-a.Visits
 	end := a.Answer(t.Context(), v.Id)
 	send := func(at int64, data string) {

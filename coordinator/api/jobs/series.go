@@ -17,7 +17,8 @@ type seriesServer struct {
 	c *Jobs
 }
 
-// GetSeries says what the GPUs of a job's last attempt showed while it was on them.
+// GetSeries says what the GPUs of a job's last attempt showed while it was on them, and
+// what it said of its metric.
 func (s *seriesServer) GetSeries(ctx context.Context, req *apiv1.GetSeriesRequest) (*apiv1.GetSeriesResponse, error) {
 	if err := s.c.office.Verify(ctx); err != nil {
 		return nil, err
@@ -33,6 +34,12 @@ func (s *seriesServer) GetSeries(ctx context.Context, req *apiv1.GetSeriesReques
 	a := j.Last()
 	if a == nil || a.Started == 0 {
 		return resp, nil
+	}
+	if st := j.Spec.Study; st != nil {
+		resp.Metric = st.Metric
+		for _, p := range s.c.nodes.Curve(j.ID, a) {
+			resp.Steps, resp.Values = append(resp.Steps, p.Step), append(resp.Values, p.Value)
+		}
 	}
 	to := s.c.clock()
 	if a.Ended != 0 {

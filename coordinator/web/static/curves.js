@@ -25,6 +25,16 @@ function curve(name, at, values, most, say, step) {
   return h('figure', {}, h('figcaption', {class: 'dim'}, words), h('svg', {class: 'curve', viewBox: '0 0 100 100', preserveAspectRatio: 'none', role: 'img', 'aria-label': words}, h('path', {d: line(at, values, most, step)})));
 }
 
+// metric is what the job said of its metric over its steps; null where there is no curve.
+function metric(got) {
+  const steps = (got.steps ?? []).map(Number), values = (got.values ?? []).map(Number);
+  if (steps.length < 2 || steps.length !== values.length) return null;
+  const low = Math.min(...values), high = Math.max(...values), width = Math.max(1, steps.at(-1) - steps[0]), say = (v) => String(Number(v.toPrecision(5)));
+  const d = steps.map((s, i) => `${i ? 'L' : 'M'}${((100 * (s - steps[0])) / width).toFixed(2)} ${(98 - (96 * (values[i] - low)) / (high - low || 1)).toFixed(2)}`).join('');
+  const words = `${clean(got.metric)}: ${say(values.at(-1))} at step ${steps.at(-1)}, from ${say(low)} to ${say(high)} since step ${steps[0]}`;
+  return h('section', {'aria-label': 'Metric'}, h('figure', {}, h('figcaption', {class: 'dim'}, words), h('svg', {class: 'curve', viewBox: '0 0 100 100', preserveAspectRatio: 'none', role: 'img', 'aria-label': words}, h('path', {d}))));
+}
+
 export function curves(root, id, ended) {
   const draw = (got) => {
     const parts = (got.gpus ?? []).filter((g) => g.at?.length).map((g) => {
@@ -33,7 +43,7 @@ export function curves(root, id, ended) {
         curve('Memory in use', at, g.usedMib.map(Number), Number(g.memMib), (v) => mib(Math.round(v)), step), curve('Busy', at, g.utilMilli, 1000, (v) => pct(v / 1000), step),
         curve('Power', at, watts, Math.max(...watts, 1), (v) => `${Math.round(v)} W`, step)];
     });
-    root.replaceChildren(...(parts.length ? [h('section', {'aria-label': 'The last hour'}, h('h2', {}, 'The last hour'), h('p', {class: 'dim'}, 'Of the whole card, others on it included, as far as the present leader heard.'), parts.flat())] : []));
+    root.replaceChildren(...[metric(got)].filter(Boolean), ...(parts.length ? [h('section', {'aria-label': 'The last hour'}, h('h2', {}, 'The last hour'), h('p', {class: 'dim'}, 'Of the whole card, others on it included, as far as the present leader heard.'), parts.flat())] : []));
   };
   return poll(10000, async () => (ended() && root.firstChild ? null : call('SeriesService/GetSeries', {id})), (got) => { if (got) draw(got); }, () => {});
 }

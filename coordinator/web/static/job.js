@@ -62,7 +62,7 @@ function what(j) {
     'Exit', exit, 'Node', clean(j.nodeList || j.node), 'Cards', (j.gpus ?? []).map(share).join(', '), 'Partition', clean(j.partition), 'Account', clean(j.account),
     'Beside', (j.neighbours ?? []).length ? j.neighbours.map((id) => [jobLink(id), ' ']) : '', 'Slowed down', j.predictedSlowdown ? `${j.predictedSlowdown.toFixed(2)} times by those beside it, as predicted` : '',
     'Submitted', when(time(j.submitted)), 'Expected start', when(time(j.estimatedStart)), 'Started', when(time(j.started)), 'Ended', when(time(j.ended)),
-    'Ran', j.started && !waits(j.state) ? span(((time(j.ended) || Date.now()) - time(j.started)) / 1000) : '', 'Progress', progress(j), 'Trial', trial(j), 'Waits for', clean(j.dependency),
+    'Ran', j.started && !waits(j.state) ? span(((time(j.ended) || Date.now()) - time(j.started)) / 1000) : '', 'Progress', progress(j), j.trial?.params ? 'Trial' : 'Metric', trial(j), 'Waits for', clean(j.dependency),
     'Predicted', p && `${mib(p.gpuMemMib)} of a card, ${milli(p.gpuUtilMilli)} busy, ${p.seconds ? span(p.seconds) : 'time unknown'} on ${clean(p.gpuType)}; confidence ${pct(p.confidence || 0)}, from ${clean(p.source)}`,
     'Asked for', asked.filter(Boolean).join(', '), 'Command', (s.command ?? []).map((c) => clean(quote(raw(c)))).join(' '), 'Image', clean(s.image), 'Directory', s.dir && text(s.dir), 'Output', s.stdout && path(j, text(s.stdout)), 'Comment', clean(s.comment));
 }

@@ -3,6 +3,7 @@ package jobcmd
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +20,8 @@ const (
 	plotRows  = 4
 )
 
-// plotJobs draws what the GPUs of jobs showed over the last hour.
+// plotJobs draws what jobs said of their metrics, and what their GPUs showed over the last
+// hour.
 func plotJobs(ctx context.Context, e *console.Env, c *client.Client, wanted []oneShown) error {
 	for _, w := range wanted {
 		var resp *apiv1.GetSeriesResponse
@@ -30,6 +32,7 @@ func plotJobs(ctx context.Context, e *console.Env, c *client.Client, wanted []on
 		if err != nil {
 			return err
 		}
+		plotMetric(e, resp)
 		told := false
 		for _, g := range resp.GetGpus() {
 			told = told || len(g.GetAt()) > 0
@@ -40,6 +43,22 @@ func plotJobs(ctx context.Context, e *console.Env, c *client.Client, wanted []on
 		}
 	}
 	return nil
+}
+
+// plotMetric draws what a job said of its metric over its steps.
+func plotMetric(e *console.Env, resp *apiv1.GetSeriesResponse) {
+	const parts = 1000
+	steps, values := resp.GetSteps(), resp.GetValues()
+	if len(steps) < 2 || len(steps) != len(values) {
+		return
+	}
+	low, high := slices.Min(values), slices.Max(values)
+	scaled := make([]int64, len(values))
+	for i, v := range values {
+		scaled[i] = int64((v - low) / max(high-low, math.SmallestNonzeroFloat64) * parts)
+	}
+	e.Printf("\n%s, step %d to %d\n", console.Escape(resp.GetMetric()), steps[0], steps[len(steps)-1])
+	Plot(e, fmt.Sprintf("%.5g", low), steps, scaled, parts, func(int64) string { return fmt.Sprintf("%.5g", high) })
 }
 
 // plotGPU draws one GPU, others on it included.

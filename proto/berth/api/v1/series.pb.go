@@ -79,7 +79,12 @@ type GetSeriesResponse struct {
 	// The GPUs of the last attempt.
 	Gpus []*GPUSeries `protobuf:"bytes,1,rep,name=gpus,proto3" json:"gpus,omitempty"`
 	// The time that a sample stands for.
-	StepSeconds   uint32 `protobuf:"varint,2,opt,name=step_seconds,json=stepSeconds,proto3" json:"step_seconds,omitempty"`
+	StepSeconds uint32 `protobuf:"varint,2,opt,name=step_seconds,json=stepSeconds,proto3" json:"step_seconds,omitempty"`
+	// What the attempt said of its metric, "" for none: by rising steps, of the whole run
+	// and the coarser the longer it is.
+	Metric        string    `protobuf:"bytes,3,opt,name=metric,proto3" json:"metric,omitempty"`
+	Steps         []int64   `protobuf:"varint,4,rep,packed,name=steps,proto3" json:"steps,omitempty"`
+	Values        []float64 `protobuf:"fixed64,5,rep,packed,name=values,proto3" json:"values,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -126,6 +131,27 @@ func (x *GetSeriesResponse) GetStepSeconds() uint32 {
 		return x.StepSeconds
 	}
 	return 0
+}
+
+func (x *GetSeriesResponse) GetMetric() string {
+	if x != nil {
+		return x.Metric
+	}
+	return ""
+}
+
+func (x *GetSeriesResponse) GetSteps() []int64 {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *GetSeriesResponse) GetValues() []float64 {
+	if x != nil {
+		return x.Values
+	}
+	return nil
 }
 
 // GPUSeries is what a whole GPU showed while the job was on it, those beside the job
@@ -258,10 +284,13 @@ const file_berth_api_v1_series_proto_rawDesc = "" +
 	"\x10GetSeriesRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x17\n" +
 	"\x04task\x18\x02 \x01(\rH\x00R\x04task\x88\x01\x01B\a\n" +
-	"\x05_task\"c\n" +
+	"\x05_task\"\xa9\x01\n" +
 	"\x11GetSeriesResponse\x12+\n" +
 	"\x04gpus\x18\x01 \x03(\v2\x17.berth.api.v1.GPUSeriesR\x04gpus\x12!\n" +
-	"\fstep_seconds\x18\x02 \x01(\rR\vstepSeconds\"\xf4\x01\n" +
+	"\fstep_seconds\x18\x02 \x01(\rR\vstepSeconds\x12\x16\n" +
+	"\x06metric\x18\x03 \x01(\tR\x06metric\x12\x14\n" +
+	"\x05steps\x18\x04 \x03(\x03R\x05steps\x12\x16\n" +
+	"\x06values\x18\x05 \x03(\x01R\x06values\"\xf4\x01\n" +
 	"\tGPUSeries\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03gpu\x18\x02 \x01(\tR\x03gpu\x12\x14\n" +
