@@ -445,6 +445,20 @@ func (p GPUPower) Or(usual GPUPower) GPUPower {
 	return GPUPower{Cap: cmp.Or(p.Cap, usual.Cap), Freq: cmp.Or(p.Freq, usual.Freq)}
 }
 
+// Set takes over a cap and a clock as ParsePowerCap and ParseGPUFreq read them, nil for what
+// stays as it is.
+func (p *GPUPower) Set(most, freq *string) (err error) {
+	if most != nil {
+		if p.Cap, err = ParsePowerCap(*most); err != nil {
+			return err
+		}
+	}
+	if freq != nil {
+		p.Freq, err = ParseGPUFreq(*freq)
+	}
+	return err
+}
+
 // Check reports whether p is as ParsePowerCap and ParseGPUFreq write it, else as an *Error
 // of CodeInvalid.
 func (p GPUPower) Check() error {

@@ -197,6 +197,7 @@ func (f JobsReader) Counts() map[cluster.JobState]int {
 // Query selects jobs. A zero field selects all.
 type Query struct {
 	After  cluster.JobID // ids above this
+	Until  cluster.JobID // and up to this, 0 is all
 	Limit  int
 	States []cluster.JobState
 	UIDs   []cluster.UID
@@ -213,6 +214,9 @@ func (f JobsReader) Jobs(q Query) ([]*cluster.Job, uint64) {
 	}
 	var out []*cluster.Job
 	jobs.Merge(sets, q.After, func(j *cluster.Job) bool {
+		if q.Until > 0 && j.ID > q.Until {
+			return false
+		}
 		if (len(q.UIDs) == 0 || slices.Contains(q.UIDs, j.Owner.UID)) && (q.Keep == nil || q.Keep(j)) {
 			out = append(out, j)
 		}

@@ -50,6 +50,9 @@ func TestWhatTrialsSaidIsKept(t *testing.T) {
 		Attempts: []*logv1.AttemptProgress{conv.NoteProgress(cluster.AttemptID{Job: id, No: 1}, &cluster.Progress{Step: 96})}, // of the metric nothing
 	}}})
 	m.report(id, cluster.JobCompleted)
+	if of, _ := m.f.Jobs(Query{After: id - 1, Until: id + 1}); len(of) != 2 || of[0].ID != id || of[1].ID != id+1 {
+		t.Errorf("jobs up to the second trial are %v", of)
+	}
 	got := m.job(id).Seen()
 	if want := []study.Mark{{Rung: 0, Value: 3}, {Rung: 2, Value: 6}}; got == nil || got.Best != 3 || got.BestStep != 11 || got.Last != 6 || !slices.Equal(got.Marks, want) {
 		t.Errorf("kept: %+v, want the best 3 and marks %v", got, want)

@@ -1,6 +1,7 @@
 package study
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -116,46 +117,97 @@ type Trial struct {
 	Seen *Seen // nil when it said nothing
 }
 
-// Verdict says why a trial is to end, "" when it goes on. all are those of the study that
-// said something, ended ones and the trial itself among them. It is judged at the highest
-// rung that it has come to, as often as others come there: who was among the first is not
-// spared for that.
-func (s *Study) Verdict(t Trial, all []Trial) string {
+// Field is what the trials of a study said at each rung, by which one of them is judged.
+type Field struct {
+	s  *Study
+	at map[place][]float64 // sorted, the best first
+}
+
+// place is a rung of a bracket.
+type place struct {
+	bracket int
+	rung    uint32
+}
+
+// Field puts those of a study's trials side by side that said something, ended ones among
+// them. It takes about as long as sorting their marks.
+func (s *Study) Field(all []Trial) *Field {
+	f := &Field{s: s, at: map[place][]float64{}}
+	for _, t := range all {
+		if t.Seen == nil {
+			continue
+		}
+		b := s.bracket(t.No)
+		for i, m := range t.Seen.Marks {
+			f.at[place{b, m.Rung}] = append(f.at[place{b, m.Rung}], f.worth(t.Seen.Marks[:i+1]))
+		}
+	}
+	for _, values := range f.at {
+		slices.SortFunc(values, f.byWorth)
+	}
+	return f
+}
+
+// worth is what a trial is compared by at the last of its marks: what it said there, or
+// under the median rule the mean until then.
+func (f *Field) worth(marks []Mark) float64 {
+	if f.s.Rule != RuleMedian {
+		return marks[len(marks)-1].Value
+	}
+	sum := 0.0
+	for _, m := range marks {
+		sum += m.Value
+	}
+	return sum / float64(len(marks))
+}
+
+// byWorth puts the better first.
+func (f *Field) byWorth(a, b float64) int {
+	if f.s.Maximize {
+		return cmp.Compare(b, a)
+	}
+	return cmp.Compare(a, b)
+}
+
+// Verdict says why a trial of the field is to end, "" when it goes on. It is judged at the
+// highest rung that it has come to, as often as others come there: who was among the first
+// is not spared for that.
+func (f *Field) Verdict(t Trial) string {
+	s := f.s
 	if !s.stops() || t.Seen == nil || len(t.Seen.Marks) == 0 {
 		return ""
 	}
-	mark := t.Seen.Marks[len(t.Seen.Marks)-1]
-	var others []Trial
-	for _, o := range all {
-		if o.No != t.No && s.bracket(o.No) == s.bracket(t.No) && o.at(mark.Rung) != nil {
-			others = append(others, o)
-		}
-	}
-	if s.Rule == RuleMedian {
-		return s.belowMedian(t, mark, others)
-	}
-	n := len(others) + 1
-	if n < s.Eta {
+	marks := t.Seen.Marks
+	mark := marks[len(marks)-1]
+	values := f.at[place{s.bracket(t.No), mark.Rung}]
+	n := len(values)
+	own, found := slices.BinarySearchFunc(values, f.worth(marks), f.byWorth) // the first of equal ones
+	switch {
+	case !found: // it is none of the field
+		return ""
+	case s.Rule == RuleMedian:
+		return s.belowMedian(t, mark, values, own)
+	case n < s.Eta || own < n/s.Eta:
 		return ""
 	}
-	place := 1
-	for _, o := range others {
-		if s.better(o.at(mark.Rung).Value, mark.Value) {
-			place++
-		}
-	}
-	if place <= n/s.Eta {
-		return ""
-	}
-	return fmt.Sprintf("%s %.6g at step %d is number %d of %d trials there, and the best %d go on", s.Metric, mark.Value, s.Step(t.No, mark.Rung), place, n, n/s.Eta)
+	return fmt.Sprintf("%s %.6g at step %d is number %d of %d trials there, and the best %d go on", s.Metric, mark.Value, s.Step(t.No, mark.Rung), own+1, n, n/s.Eta)
 }
 
 // leastOthers is of how many others Vizier's rule needs the median.
 const leastOthers = 3
 
-func (s *Study) belowMedian(t Trial, mark Mark, others []Trial) string {
-	if len(others) < leastOthers {
+// belowMedian holds the best of a trial against the means of the others; means are in
+// order, and own is its place among them.
+func (s *Study) belowMedian(t Trial, mark Mark, means []float64, own int) string {
+	n := len(means) - 1
+	if n < leastOthers {
 		return ""
+	}
+	other := func(i int) float64 {
+		if i >= own {
+			i++
+		}
+		return means[i]
 	}
 	best := mark.Value
 	for _, m := range t.Seen.Marks {
@@ -163,33 +215,9 @@ func (s *Study) belowMedian(t Trial, mark Mark, others []Trial) string {
 			best = m.Value
 		}
 	}
-	var means []float64
-	for _, o := range others {
-		sum, n := 0.0, 0.0
-		for _, m := range o.Seen.Marks {
-			if m.Rung <= mark.Rung {
-				sum, n = sum+m.Value, n+1
-			}
-		}
-		means = append(means, sum/n)
-	}
-	slices.Sort(means)
-	median := (means[(len(means)-1)/2] + means[len(means)/2]) / 2
+	median := (other((n-1)/2) + other(n/2)) / 2
 	if !s.better(median, best) {
 		return ""
 	}
-	return fmt.Sprintf("%s %.6g until step %d is worse than the median %.6g of %d other trials", s.Metric, best, s.Step(t.No, mark.Rung), median, len(others))
-}
-
-// at is what a trial said when it came to a rung, nil when it did not or passed over it.
-func (t *Trial) at(rung uint32) *Mark {
-	if t.Seen == nil {
-		return nil
-	}
-	for i := range t.Seen.Marks {
-		if t.Seen.Marks[i].Rung == rung {
-			return &t.Seen.Marks[i]
-		}
-	}
-	return nil
+	return fmt.Sprintf("%s %.6g until step %d is worse than the median %.6g of %d other trials", s.Metric, best, s.Step(t.No, mark.Rung), median, n)
 }

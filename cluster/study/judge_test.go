@@ -62,24 +62,24 @@ func TestHalving(t *testing.T) {
 	s := sweep()
 	all := []Trial{seen(0, 5), seen(1, 4)}
 	for _, x := range all {
-		if why := s.Verdict(x, all); why != "" {
+		if why := s.Field(all).Verdict(x); why != "" {
 			t.Errorf("of two trials %d ends: %s", x.No, why)
 		}
 	}
 	all = append(all, seen(2, 3), Trial{No: 3}, seen(4))
 	for i, ends := range []bool{true, true, false, false, false} {
-		if why := s.Verdict(all[i], all); (why != "") != ends {
+		if why := s.Field(all).Verdict(all[i]); (why != "") != ends {
 			t.Errorf("trial %d: %q", i, why)
 		}
 	}
-	if why := s.Verdict(all[0], all); why != "loss 5 at step 10 is number 3 of 3 trials there, and the best 1 go on" {
+	if why := s.Field(all).Verdict(all[0]); why != "loss 5 at step 10 is number 3 of 3 trials there, and the best 1 go on" {
 		t.Error(why)
 	}
 	all[0] = seen(0, 5, 2) // it has come on meanwhile, and is alone there
-	if why := s.Verdict(all[0], all); why != "" {
+	if why := s.Field(all).Verdict(all[0]); why != "" {
 		t.Errorf("alone at its rung: %s", why)
 	}
-	if s.Rule = RuleNone; s.Verdict(all[1], all) != "" {
+	if s.Rule = RuleNone; s.Field(all).Verdict(all[1]) != "" {
 		t.Error("without a rule a trial ends")
 	}
 }
@@ -106,7 +106,7 @@ func TestBrackets(t *testing.T) {
 		}
 	}
 	all := []Trial{seen(9, 3), seen(0, 1), seen(1, 1), seen(2, 1)}
-	if why := s.Verdict(all[0], all); why != "" {
+	if why := s.Field(all).Verdict(all[0]); why != "" {
 		t.Errorf("it is compared with other brackets: %s", why)
 	}
 }
@@ -120,15 +120,15 @@ func TestMedian(t *testing.T) {
 	others := []Trial{seen(1, 4, 2), seen(2, 6, 6), seen(3, 1, 1)} // means 3, 6, 1 at rung 1
 	for value, ends := range map[float64]bool{3.5: true, 3: false, 2: false} {
 		x := seen(0, 9, value)
-		if why := s.Verdict(x, append(others, x)); (why != "") != ends || ends && !strings.Contains(why, "worse than the median 3 of 3 other") {
+		if why := s.Field(append(others, x)).Verdict(x); (why != "") != ends || ends && !strings.Contains(why, "worse than the median 3 of 3 other") {
 			t.Errorf("%g: %q", value, why)
 		}
 	}
 	x := seen(0, 2, 9) // it was good once
-	if why := s.Verdict(x, append(others, x)); why != "" {
+	if why := s.Field(append(others, x)).Verdict(x); why != "" {
 		t.Errorf("its best counts: %s", why)
 	}
-	if x = seen(0, 9, 9); s.Verdict(x, append(others[:2:2], x)) != "" {
+	if x = seen(0, 9, 9); s.Field(append(others[:2:2], x)).Verdict(x) != "" {
 		t.Error("the median of two others ends it")
 	}
 }
@@ -154,12 +154,12 @@ func TestTheBestGoesOn(t *testing.T) {
 			if was, ok := best[b]; !ok || s.better(x.Seen.Best, was.Seen.Best) {
 				best[b] = x
 			}
-			if s.Verdict(x, all) == "" {
+			if s.Field(all).Verdict(x) == "" {
 				on[b]++
 			}
 		}
 		for b, x := range best {
-			if why := s.Verdict(x, all); why != "" {
+			if why := s.Field(all).Verdict(x); why != "" {
 				t.Fatalf("the best of bracket %d ends: %s", b, why)
 			}
 			if s.Rule != RuleMedian && of[b] >= s.Eta && on[b] != of[b]/s.Eta {
@@ -167,4 +167,20 @@ func TestTheBestGoesOn(t *testing.T) {
 			}
 		}
 	})
+}
+
+// BenchmarkVerdicts judges a tenth of the largest study there can be.
+func BenchmarkVerdicts(b *testing.B) {
+	s := sweep()
+	var all []Trial
+	for n := range uint32(MaxTrials) {
+		v := unit(uint64(n))
+		all = append(all, seen(n, v, v, v, v))
+	}
+	for b.Loop() {
+		f := s.Field(all)
+		for _, t := range all[:MaxTrials/10] {
+			f.Verdict(t)
+		}
+	}
 }

@@ -32,7 +32,7 @@ func (l *Leader) trials(ctx context.Context) error {
 			if _, done := there[id]; done {
 				continue
 			}
-			all, _ := l.fsm.Jobs(fsm.Query{After: id - 1, Limit: j.Spec.Array.Tasks.Len(), Keep: func(j *cluster.Job) bool { return j.ArrayJobID == id }})
+			all, _ := l.fsm.Jobs(fsm.Query{After: id - 1, Until: id + cluster.JobID(j.Spec.Array.Tasks.Len()) - 1, Keep: func(j *cluster.Job) bool { return j.ArrayJobID == id }})
 			n := 0
 			for _, t := range all {
 				if s := t.Seen(); s != nil {
@@ -81,12 +81,13 @@ func (l *Leader) judge(ctx context.Context, s *study.Study, all []*cluster.Job) 
 			trials = append(trials, study.Trial{No: j.ArrayTaskID, Seen: seen})
 		}
 	}
+	field := s.Field(trials)
 	for _, j := range all {
 		a := j.Live()
 		if a == nil || a.Started == 0 || a.Progress == nil {
 			continue
 		}
-		if why := s.Verdict(study.Trial{No: j.ArrayTaskID, Seen: a.Progress.Seen}, trials); why != "" {
+		if why := field.Verdict(study.Trial{No: j.ArrayTaskID, Seen: a.Progress.Seen}); why != "" {
 			l.endTrial(ctx, j, why)
 		}
 	}

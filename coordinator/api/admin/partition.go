@@ -206,15 +206,8 @@ func setModes(p *cluster.Partition, req *apiv1.SetPartitionRequest) (err error) 
 			return err
 		}
 	}
-	if req.PowerCap != nil {
-		if p.Power.Cap, err = cluster.ParsePowerCap(req.GetPowerCap()); err != nil {
-			return err
-		}
-	}
-	if req.GpuFreq != nil {
-		if p.Power.Freq, err = cluster.ParseGPUFreq(req.GetGpuFreq()); err != nil {
-			return err
-		}
+	if err := p.Power.Set(req.PowerCap, req.GpuFreq); err != nil {
+		return err
 	}
 	if req.Preempt != nil {
 		p.Preempt, err = cluster.ParsePreemptMode(req.GetPreempt())

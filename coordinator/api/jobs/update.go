@@ -133,19 +133,6 @@ func mayChangeLive(j *cluster.Job, spec *cluster.Spec) error {
 	return spec.Check()
 }
 
-// changePower takes over what a request says of power and clocks.
-func changePower(p *cluster.GPUPower, req *apiv1.UpdateJobRequest) (err error) {
-	if req.PowerCap != nil {
-		if p.Cap, err = cluster.ParsePowerCap(req.GetPowerCap()); err != nil {
-			return err
-		}
-	}
-	if req.GpuFreq != nil {
-		p.Freq, err = cluster.ParseGPUFreq(req.GetGpuFreq())
-	}
-	return err
-}
-
 // change takes over the plain fields of a request.
 func change(spec *cluster.Spec, req *apiv1.UpdateJobRequest) error {
 	if req.TimeLimit != nil {
@@ -182,7 +169,7 @@ func change(spec *cluster.Spec, req *apiv1.UpdateJobRequest) error {
 	if req.Deadline != nil {
 		return cluster.Errorf(cluster.CodeInvalid, "deadline: was promised when the job was submitted and cannot be changed; cancel it and submit it again")
 	}
-	if err := changePower(&spec.Power, req); err != nil {
+	if err := spec.Power.Set(req.PowerCap, req.GpuFreq); err != nil {
 		return err
 	}
 	if req.SetDepends {

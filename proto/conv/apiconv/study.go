@@ -23,11 +23,9 @@ func StudyToAPI(s *study.Study) *apiv1.Study {
 	return m
 }
 
-// StudyFromAPI converts a study that a coordinator sent; nil stays nil.
-func StudyFromAPI(m *apiv1.Study) *study.Study { return studyFromAPI(m) }
-
-// studyFromAPI narrows what is too large to what is refused in words.
-func studyFromAPI(m *apiv1.Study) *study.Study {
+// StudyFromAPI converts a study, and narrows what is too large to what Check refuses in
+// words; nil stays nil.
+func StudyFromAPI(m *apiv1.Study) *study.Study {
 	if m == nil {
 		return nil
 	}

@@ -195,7 +195,7 @@ type Job struct {
 	// Only in GetJob and ExplainJob, when they were asked for an array and not for one
 	// of its tasks.
 	Array *ArrayInfo `protobuf:"bytes,65,opt,name=array,proto3" json:"array,omitempty"`
-	// Of a trial of a study; also there in the brief form.
+	// Of a job that has a metric, or is a trial of a study; also there in the brief form.
 	Trial         *Trial `protobuf:"bytes,66,opt,name=trial,proto3" json:"trial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -532,7 +532,7 @@ func (x *Job) GetTrial() *Trial {
 	return nil
 }
 
-// Trial is how far a trial of a study has come.
+// Trial is what a job said of its metric and, of a trial of a study, how far that is.
 type Trial struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Metric   string                 `protobuf:"bytes,1,opt,name=metric,proto3" json:"metric,omitempty"`
