@@ -59,7 +59,7 @@ func (m *meter) begin(rt runtime.Runtime, as *nodev1.Assignment, started time.Ti
 		a.Cards = append(a.Cards, g.Uuid)
 	}
 	m.recorder.Begin(a)
-	m.progress.Begin(m.id, m.says, as.GetMetric())
+	m.progress.Begin(m.id, m.says, as.GetMetric(), as.GetMetricMaximize())
 }
 
 // observed tells the recorder which process the runtime sees.

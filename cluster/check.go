@@ -295,6 +295,8 @@ func (s *Spec) checkStudy() error {
 		return Errorf(CodeInvalid, "study: trial %d, and they are numbered from 0 to %d", s.Array.Tasks.Max(), study.MaxTrials-1)
 	case s.Study.Grid && int(s.Array.Tasks.Max()) >= s.Study.Combinations():
 		return Errorf(CodeInvalid, "study: trial %d of a grid of %d", s.Array.Tasks.Max(), s.Study.Combinations())
+	case s.Study.Budget > 0 && s.GPUs == 0:
+		return Errorf(CodeInvalid, "study: budget: is of GPU-hours, and trials without GPUs use none; add gpus, or leave it out")
 	case s.Study.Places(s.Command) > study.MaxPlaces:
 		return Errorf(CodeInvalid, "study: the command names parameters %d times, at most %d are allowed", s.Study.Places(s.Command), study.MaxPlaces)
 	}

@@ -157,8 +157,11 @@ func TestStudiesAreBounded(t *testing.T) {
 	none.Array = nil
 	bad := spec("0")
 	bad.Study = &study.Study{}
+	costly := spec("0")
+	costly.Study = &study.Study{Budget: time.Hour, Grid: true, Space: search.Space}
 	for want, s := range map[string]*Spec{
-		"trial 4 of a grid of 4": spec("4"), "trial 10000, and they are numbered": spec("10000"), "has no trials": none, "space: has no parameter": bad,
+		"budget: is of GPU-hours": costly,
+		"trial 4 of a grid of 4":  spec("4"), "trial 10000, and they are numbered": spec("10000"), "has no trials": none, "space: has no parameter": bad,
 		"names parameters 257 times": many,
 	} {
 		if err := s.Check(); err == nil || !strings.Contains(err.Error(), "study: "+want) && !strings.Contains(err.Error(), want) {

@@ -51,12 +51,15 @@ type Feed struct {
 type feed struct {
 	path string
 	// metric is the key whose value is told, "" for none, and value what it had last.
-	metric string
-	value  *float64
-	mod    time.Time
-	size   int64
-	total  int64
-	seen   []seen // the oldest first, at most a window old but for one
+	metric   string
+	maximize bool
+	value    *float64
+	best     float64
+	bestStep int64
+	mod      time.Time
+	size     int64
+	total    int64
+	seen     []seen // the oldest first, at most a window old but for one
 }
 
 type seen struct {
@@ -70,12 +73,12 @@ func New(now func() time.Time) *Feed {
 }
 
 // Begin reads an attempt's file from now on, and the values of a metric in it, "" for
-// none.
-func (f *Feed) Begin(id cluster.AttemptID, path, metric string) {
+// none, of which more or less is better.
+func (f *Feed) Begin(id cluster.AttemptID, path, metric string, maximize bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.feeds[id] == nil {
-		f.feeds[id] = &feed{path: path, metric: metric}
+		f.feeds[id] = &feed{path: path, metric: metric, maximize: maximize}
 	}
 }
 
@@ -148,8 +151,8 @@ func (e *feed) look() {
 	if l, ok := last(tail[:n]); ok {
 		e.add(l, e.mod)
 	}
-	if v, ok := lastOf(e.metric, tail[:n]); ok {
-		e.value = &v
+	if e.metric != "" {
+		e.values(tail[:n])
 	}
 }
 
@@ -172,23 +175,24 @@ func last(tail []byte) (line, bool) {
 	return line{}, false
 }
 
-// lastOf is the last value of a key in the lines that say a step.
-func lastOf(key string, tail []byte) (float64, bool) {
-	if key == "" {
-		return 0, false
-	}
-	lines := bytes.Split(tail, []byte("\n"))
-	for _, text := range slices.Backward(lines) {
+// values takes over what lines that say a step say of the metric: the last counts, and the
+// best of all.
+func (e *feed) values(tail []byte) {
+	for text := range bytes.SplitSeq(tail, []byte("\n")) {
+		var l line
 		var all map[string]json.RawMessage
 		var v float64
-		if len(text) > lineBytes || json.Unmarshal(text, &all) != nil || all["step"] == nil {
+		if len(text) > lineBytes || json.Unmarshal(text, &l) != nil || l.Step == nil || json.Unmarshal(text, &all) != nil {
 			continue
 		}
-		if raw := all[key]; raw != nil && string(raw) != "null" && json.Unmarshal(raw, &v) == nil {
-			return v, true
+		if raw := all[e.metric]; raw == nil || string(raw) == "null" || json.Unmarshal(raw, &v) != nil {
+			continue
 		}
+		if e.value == nil || v < e.best && !e.maximize || v > e.best && e.maximize {
+			e.best, e.bestStep = v, min(max(*l.Step, 0), cluster.MaxStep)
+		}
+		e.value = &v
 	}
-	return 0, false
 }
 
 // add takes over what was written at a time. Who begins to count anew is measured anew.
@@ -217,7 +221,7 @@ func (e *feed) steps(now time.Time) *nodev1.Steps {
 		return nil
 	}
 	first, last := e.seen[0], e.seen[len(e.seen)-1]
-	s := &nodev1.Steps{Step: last.step, Total: e.total, AgoMs: max(0, now.Sub(last.at).Milliseconds()), Metric: e.value}
+	s := &nodev1.Steps{Step: last.step, Total: e.total, AgoMs: max(0, now.Sub(last.at).Milliseconds()), Metric: e.value, Best: e.best, BestStep: e.bestStep}
 	if n := last.step - first.step; n > 0 {
 		s.StepUs = max(1, last.at.Sub(first.at).Microseconds()/n)
 	}

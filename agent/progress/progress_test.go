@@ -26,7 +26,7 @@ func begin(t *testing.T) *scene {
 	s := &scene{T: t, path: filepath.Join(t.TempDir(), "progress"), now: time.Unix(1_700_000_000, 0)}
 	s.feed = New(func() time.Time { return s.now })
 	s.write("")
-	s.feed.Begin(id, s.path, "loss")
+	s.feed.Begin(id, s.path, "loss", false)
 	return s
 }
 
@@ -227,8 +227,18 @@ func TestTheMetricIsTold(t *testing.T) {
 			t.Errorf("%s: %v, want %v", say.text, got, say.want)
 		}
 	}
+	if got := s.feed.Steps(id); got.Best != -2000 || got.BestStep != 6 {
+		t.Errorf("the best is %g at step %d", got.Best, got.BestStep)
+	}
+	more := cluster.AttemptID{Job: 9, No: 1}
+	s.feed.Begin(more, s.path, "loss", true)
+	s.now = s.now.Add(time.Second)
+	s.write("{\"step\": 1, \"loss\": 2}\n{\"step\": 2, \"loss\": 9}\n{\"step\": 3, \"loss\": 4}\n{\"loss\": 99}\n")
+	if got := s.feed.Steps(more); got.Best != 9 || got.BestStep != 2 || *got.Metric != 4 || got.Step != 3 {
+		t.Errorf("where more is better: %v", got)
+	}
 	other := cluster.AttemptID{Job: 8, No: 1}
-	s.feed.Begin(other, s.path, "")
+	s.feed.Begin(other, s.path, "", false)
 	if got := s.feed.Steps(other); got == nil || got.Metric != nil {
 		t.Errorf("where no metric was asked for: %v", got)
 	}

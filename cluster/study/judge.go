@@ -91,16 +91,21 @@ func (s *Study) News(trial uint32, was *Seen, step int64) bool {
 	return ok && (was == nil || len(was.Marks) == 0 || was.Marks[len(was.Marks)-1].Rung < r)
 }
 
-// Saw is what is known of a trial that was seen, nil for never, when it says value after so
-// many steps. What is no number changes nothing.
-func (s *Study) Saw(trial uint32, was *Seen, step int64, value float64) *Seen {
-	if math.IsNaN(value) || math.IsInf(value, 0) {
+// Saw is what is known of a trial that was seen, nil for never, when it has said something
+// after so many steps: the last and, with a BestStep above 0, the best until then. What is no
+// number changes nothing.
+func (s *Study) Saw(trial uint32, was *Seen, step int64, said Seen) *Seen {
+	value := said.Last
+	if !finite(value) {
 		return was
 	}
 	now := &Seen{Last: value, Best: value, BestStep: step}
+	if said.BestStep > 0 && finite(said.Best) && !s.better(value, said.Best) {
+		now.Best, now.BestStep = said.Best, min(said.BestStep, step)
+	}
 	if was != nil {
 		now.Marks = was.Marks
-		if !s.better(value, was.Best) {
+		if !s.better(now.Best, was.Best) {
 			now.Best, now.BestStep = was.Best, was.BestStep
 		}
 	}
@@ -110,6 +115,8 @@ func (s *Study) Saw(trial uint32, was *Seen, step int64, value float64) *Seen {
 	}
 	return now
 }
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 // Trial is one of a study's, as far as it has come.
 type Trial struct {

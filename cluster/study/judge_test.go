@@ -29,7 +29,7 @@ func TestRungs(t *testing.T) {
 		step  int64
 		value float64
 	}{{9, 5}, {11, 4}, {29, 1}, {95, 3}, {96, 2}, {300, math.NaN()}, {300, math.Inf(-1)}, {301, 6}} {
-		now = s.Saw(0, now, say.step, say.value)
+		now = s.Saw(0, now, say.step, Seen{Last: say.value})
 	}
 	want := []Mark{{0, 4}, {2, 3}, {3, 6}}
 	if !slices.Equal(now.Marks, want) || now.Best != 1 || now.BestStep != 29 || now.Last != 6 {
@@ -50,8 +50,27 @@ func TestRungs(t *testing.T) {
 		t.Errorf("after all steps that there are: rung %d, %v", r, ok)
 	}
 	s.Maximize = true
-	if b := s.Saw(0, seen(0, 4).Seen, 12, 9); b.Best != 9 || b.BestStep != 12 {
+	if b := s.Saw(0, seen(0, 4).Seen, 12, Seen{Last: 9}); b.Best != 9 || b.BestStep != 12 {
 		t.Errorf("more is better, and the best is %+v", b)
+	}
+}
+
+// TestTheBestBetweenLooks: what was best between two that were seen counts, if it is a
+// number and no later than now.
+func TestTheBestBetweenLooks(t *testing.T) {
+	t.Parallel()
+	s, was := sweep(), &Seen{Last: 4, Best: 4, BestStep: 2}
+	for _, c := range []struct {
+		said Seen
+		best float64
+		step int64
+	}{
+		{Seen{Last: 5, Best: 1, BestStep: 7}, 1, 7}, {Seen{Last: 5, Best: 1, BestStep: 99}, 1, 9}, {Seen{Last: 5, Best: 4.5, BestStep: 7}, 4, 2},
+		{Seen{Last: 3, Best: 3.5, BestStep: 7}, 3, 9}, {Seen{Last: 5, Best: math.NaN(), BestStep: 7}, 4, 2}, {Seen{Last: 5}, 4, 2},
+	} {
+		if got := s.Saw(0, was, 9, c.said); got.Best != c.best || got.BestStep != c.step || got.Last != c.said.Last {
+			t.Errorf("after %+v: %+v, want the best %g at step %d", c.said, got, c.best, c.step)
+		}
 	}
 }
 

@@ -184,7 +184,7 @@ func TestAMetricAlone(t *testing.T) {
 		t.Error("what has a space is no search, or what is not there is one")
 	}
 	plain := &Study{Metric: "loss"}
-	if got := plain.Saw(0, plain.Saw(0, nil, 3, 2), 5, 4); got.Best != 2 || got.BestStep != 3 || got.Last != 4 || len(got.Marks) != 0 {
+	if got := plain.Saw(0, plain.Saw(0, nil, 3, Seen{Last: 2}), 5, Seen{Last: 4}); got.Best != 2 || got.BestStep != 3 || got.Last != 4 || len(got.Marks) != 0 {
 		t.Errorf("it said %+v", got)
 	}
 }

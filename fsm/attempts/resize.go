@@ -144,5 +144,5 @@ func saw(j *cluster.Job, now *cluster.Progress) *study.Seen {
 	if now.Seen == nil {
 		return was
 	}
-	return j.Spec.Study.Saw(j.ArrayTaskID, was, now.Step, now.Seen.Last)
+	return j.Spec.Study.Saw(j.ArrayTaskID, was, now.Step, *now.Seen)
 }

@@ -177,7 +177,7 @@ func Assignment(j *cluster.Job, a *cluster.Attempt, rank int) *nodev1.Assignment
 		as.TimeLimit = durationpb.New(s.TimeLimit.Round(time.Microsecond))
 	}
 	if s.Study != nil {
-		as.Metric = s.Study.Metric
+		as.Metric, as.MetricMaximize = s.Study.Metric, s.Study.Maximize
 	}
 	if s.Study.Searches() && j.InArray() {
 		params := s.Study.Params(j.ArrayTaskID)

@@ -63,7 +63,7 @@ func ProgressFromNode(m *nodev1.Steps, now cluster.Time) *cluster.Progress {
 		StepTime: us(min(max(m.StepUs, 0), cluster.MaxStepTime.Microseconds())),
 	}.Clip()
 	if m.Metric != nil {
-		p.Seen = &study.Seen{Last: *m.Metric}
+		p.Seen = &study.Seen{Last: *m.Metric, Best: m.Best, BestStep: m.BestStep}
 	}
 	return &p
 }

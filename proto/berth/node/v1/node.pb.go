@@ -1683,7 +1683,10 @@ type Steps struct {
 	StepUs int64 `protobuf:"varint,3,opt,name=step_us,json=stepUs,proto3" json:"step_us,omitempty"`
 	AgoMs  int64 `protobuf:"varint,4,opt,name=ago_ms,json=agoMs,proto3" json:"ago_ms,omitempty"`
 	// What it said last of the metric that its assignment names.
-	Metric        *float64 `protobuf:"fixed64,5,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
+	Metric *float64 `protobuf:"fixed64,5,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
+	// The best that it said, and at which step; there when metric is.
+	Best          float64 `protobuf:"fixed64,6,opt,name=best,proto3" json:"best,omitempty"`
+	BestStep      int64   `protobuf:"varint,7,opt,name=best_step,json=bestStep,proto3" json:"best_step,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1749,6 +1752,20 @@ func (x *Steps) GetAgoMs() int64 {
 func (x *Steps) GetMetric() float64 {
 	if x != nil && x.Metric != nil {
 		return *x.Metric
+	}
+	return 0
+}
+
+func (x *Steps) GetBest() float64 {
+	if x != nil {
+		return x.Best
+	}
+	return 0
+}
+
+func (x *Steps) GetBestStep() int64 {
+	if x != nil {
+		return x.BestStep
 	}
 	return 0
 }
@@ -2230,6 +2247,8 @@ type Assignment struct {
 	WeighCores bool `protobuf:"varint,45,opt,name=weigh_cores,json=weighCores,proto3" json:"weigh_cores,omitempty"`
 	// The key in its progress whose values are to be told, "" for none.
 	Metric string `protobuf:"bytes,62,opt,name=metric,proto3" json:"metric,omitempty"`
+	// More of it is better.
+	MetricMaximize bool `protobuf:"varint,63,opt,name=metric_maximize,json=metricMaximize,proto3" json:"metric_maximize,omitempty"`
 	// The power limit and clock that its cards, which are its own, have while it runs;
 	// see cluster.GPUPower.
 	PowerCap      string `protobuf:"bytes,70,opt,name=power_cap,json=powerCap,proto3" json:"power_cap,omitempty"`
@@ -2511,6 +2530,13 @@ func (x *Assignment) GetMetric() string {
 		return x.Metric
 	}
 	return ""
+}
+
+func (x *Assignment) GetMetricMaximize() bool {
+	if x != nil {
+		return x.MetricMaximize
+	}
+	return false
 }
 
 func (x *Assignment) GetPowerCap() string {
@@ -3881,13 +3907,15 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\bknown_ms\x18\x04 \x01(\x03R\aknownMs\x12\x19\n" +
 	"\bpeak_mib\x18\x05 \x01(\x03R\apeakMib\x12*\n" +
 	"\x05steps\x18\n" +
-	" \x01(\v2\x14.berth.node.v1.StepsR\x05steps\"\x89\x01\n" +
+	" \x01(\v2\x14.berth.node.v1.StepsR\x05steps\"\xba\x01\n" +
 	"\x05Steps\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x17\n" +
 	"\astep_us\x18\x03 \x01(\x03R\x06stepUs\x12\x15\n" +
 	"\x06ago_ms\x18\x04 \x01(\x03R\x05agoMs\x12\x1b\n" +
-	"\x06metric\x18\x05 \x01(\x01H\x00R\x06metric\x88\x01\x01B\t\n" +
+	"\x06metric\x18\x05 \x01(\x01H\x00R\x06metric\x88\x01\x01\x12\x12\n" +
+	"\x04best\x18\x06 \x01(\x01R\x04best\x12\x1b\n" +
+	"\tbest_step\x18\a \x01(\x03R\bbestStepB\t\n" +
 	"\a_metric\"\xfc\x01\n" +
 	"\bGPUUsage\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x19\n" +
@@ -3921,7 +3949,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"AttemptRef\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xc9\t\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xf2\t\n" +
 	"\n" +
 	"Assignment\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
@@ -3963,7 +3991,8 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"credential\x12\x1f\n" +
 	"\vweigh_cores\x18- \x01(\bR\n" +
 	"weighCores\x12\x16\n" +
-	"\x06metric\x18> \x01(\tR\x06metric\x12\x1b\n" +
+	"\x06metric\x18> \x01(\tR\x06metric\x12'\n" +
+	"\x0fmetric_maximize\x18? \x01(\bR\x0emetricMaximize\x12\x1b\n" +
 	"\tpower_cap\x18F \x01(\tR\bpowerCap\x12\x19\n" +
 	"\bgpu_freq\x18G \x01(\tR\agpuFreq\"\xce\x01\n" +
 	"\vKeptRequest\x12\x0e\n" +
