@@ -28,6 +28,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/launcher"
 	"github.com/berth-scheduler/berth/agent/outbox"
 	"github.com/berth-scheduler/berth/agent/power"
+	"github.com/berth-scheduler/berth/agent/probe"
 	"github.com/berth-scheduler/berth/agent/profile"
 	"github.com/berth-scheduler/berth/agent/progress"
 	"github.com/berth-scheduler/berth/agent/runtime"
@@ -146,6 +147,7 @@ type Agent struct {
 	out      *outbox.Outbox
 	recorder *profile.Recorder
 	progress *progress.Feed
+	prober   *probe.Prober
 	power    *cards.PowerMeter
 	tuned    *power.Keeper
 	outputs  *outputs
@@ -212,7 +214,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 
 // observe has the sampler tell everybody who wants to know what the cards show.
 func (a *Agent) observe() {
-	a.progress = progress.New(time.Now)
+	a.progress, a.prober = progress.New(time.Now), probe.New(probe.Answers)
 	a.recorder = profile.New(filepath.Join(a.cfg.Dir, profilesFile), a.log)
 	a.cards.Sampler.Observe(a.observeMemory)
 	a.cards.FollowStrays()
@@ -315,6 +317,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	err := g.Wait()
 	a.workers.Wait()
+	a.prober.Close()
 	if cerr := a.journal.Close(); err == nil || errors.Is(err, context.Canceled) {
 		err = cerr
 	}
@@ -350,7 +353,7 @@ func (a *Agent) leaders() []string {
 func (a *Agent) link() *link {
 	return &link{
 		coordinators: a.Coordinators, leaders: a.leaders, dial: a.cfg.Dial, every: a.cfg.Heartbeat,
-		hello: a.hello, apply: a.apply, acked: a.acked, visit: a.visit, out: a.out, cards: a.cards, recorder: a.recorder, progress: a.progress, log: a.log,
+		hello: a.hello, apply: a.apply, acked: a.acked, visit: a.visit, out: a.out, cards: a.cards, recorder: a.recorder, progress: a.progress, prober: a.prober, log: a.log,
 	}
 }
 

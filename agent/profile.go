@@ -8,6 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/cards"
 	"github.com/berth-scheduler/berth/agent/cgroup"
 	"github.com/berth-scheduler/berth/agent/gpu"
+	"github.com/berth-scheduler/berth/agent/probe"
 	"github.com/berth-scheduler/berth/agent/profile"
 	"github.com/berth-scheduler/berth/agent/progress"
 	"github.com/berth-scheduler/berth/agent/runtime"
@@ -37,6 +38,7 @@ type meter struct {
 	id       cluster.AttemptID
 	recorder *profile.Recorder
 	progress *progress.Feed
+	prober   *probe.Prober
 	says     string // the file in which it says how far it is
 	power    *cards.PowerMeter
 	sampler  *cards.Sampler
@@ -60,6 +62,7 @@ func (m *meter) begin(rt runtime.Runtime, as *nodev1.Assignment, started time.Ti
 	}
 	m.recorder.Begin(a)
 	m.progress.Begin(m.id, m.says, as.GetMetric(), as.GetMetricMaximize())
+	m.prober.Begin(m.id, as.GetUid(), as.GetReplica())
 }
 
 // observed tells the recorder which process the runtime sees.
@@ -74,6 +77,7 @@ func (m *meter) observed(s runtime.Task) {
 func (m *meter) end(at time.Time) {
 	m.recorder.End(m.id, at) // whoever lay beside it is alone from now on
 	m.progress.End(m.id)
+	m.prober.End(m.id)
 	if m.release != nil {
 		m.release()
 	}

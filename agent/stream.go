@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/cards"
 	"github.com/berth-scheduler/berth/agent/outbox"
 	"github.com/berth-scheduler/berth/agent/profile"
+	"github.com/berth-scheduler/berth/agent/probe"
 	"github.com/berth-scheduler/berth/agent/progress"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
@@ -49,6 +50,7 @@ type link struct {
 	cards        *cards.Cards
 	recorder     *profile.Recorder
 	progress     *progress.Feed
+	prober       *probe.Prober
 	log          *slog.Logger
 }
 
@@ -236,7 +238,7 @@ func (k *link) send(ctx context.Context, stream noderpc.NodeService_SessionClien
 			if unanswered++; unanswered > leaseRounds {
 				return fmt.Errorf("no answer to %d heartbeats", leaseRounds)
 			}
-			m = &nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{Sequence: seq, Gpus: k.cards.Usage(), Attempts: k.progress.Add(k.recorder.Uses())}}}
+			m = &nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{Sequence: seq, Gpus: k.cards.Usage(), Attempts: k.prober.Add(k.progress.Add(k.recorder.Uses()))}}}
 			seq++
 		}
 		if err := stream.Send(m); err != nil {

@@ -68,7 +68,7 @@ func newTask(a *Agent, id cluster.AttemptID, as *nodev1.Assignment) *task {
 		inbox: inbox{assignment: as, wake: make(chan struct{}, 1)},
 	}
 	t.launching.task, t.leaving.task = t, t
-	t.running = running{task: t, meter: meter{id: id, recorder: a.recorder, progress: a.progress, says: a.launcher.ProgressFile(id), power: a.power, sampler: a.cards.Sampler, gpus: a.cfg.GPUs, log: a.log}}
+	t.running = running{task: t, meter: meter{id: id, recorder: a.recorder, progress: a.progress, prober: a.prober, says: a.launcher.ProgressFile(id), power: a.power, sampler: a.cards.Sampler, gpus: a.cfg.GPUs, log: a.log}}
 	return t
 }
 

@@ -72,7 +72,7 @@ func (s *Spec) Lean() *Spec {
 // Weight is how many bytes a spec takes by itself, and how many its environment and
 // script do where they are large enough to be kept apart.
 func (s *Spec) Weight() (own, bulk int64) {
-	n := len(s.Name) + len(s.Dir) + len(s.Image) + len(s.Stdin) + len(s.Stdout) + len(s.Stderr) + len(s.Comment) + len(s.Features) + s.Study.Bytes()
+	n := len(s.Name) + len(s.Dir) + len(s.Image) + len(s.Stdin) + len(s.Stdout) + len(s.Stderr) + len(s.Comment) + len(s.Features) + s.Study.Bytes() + s.Service.Bytes()
 	for _, a := range s.Command {
 		n += len(a)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/berth-scheduler/berth/cluster/service"
 	"github.com/berth-scheduler/berth/cluster/study"
 )
 
@@ -221,6 +222,9 @@ func (s *Spec) checkConflicts() error {
 	if err := s.checkStudy(); err != nil {
 		return err
 	}
+	if err := s.checkService(); err != nil {
+		return err
+	}
 	if err := s.Where.Check(s.NodeCount()); err != nil {
 		return err
 	}
@@ -299,6 +303,38 @@ func (s *Spec) checkStudy() error {
 		return Errorf(CodeInvalid, "study: budget: is of GPU-hours, and trials without GPUs use none; add gpus, or leave it out")
 	case s.Study.Places(s.Command) > study.MaxPlaces:
 		return Errorf(CodeInvalid, "study: the command names parameters %d times, at most %d are allowed", s.Study.Places(s.Command), study.MaxPlaces)
+	}
+	return nil
+}
+
+// checkService refuses services that cannot be, and what makes no sense of what runs for
+// good and takes requests.
+func (s *Spec) checkService() error {
+	v := s.Service
+	if v == nil {
+		return nil
+	}
+	if err := v.Check(); err != nil {
+		return Errorf(CodeInvalid, "service: %v", err)
+	}
+	if a := s.Array; a == nil || a.Tasks.Len() != v.Max || int(a.Tasks.Max()) != v.Max-1 || a.Throttle < 1 || a.Throttle > v.Max {
+		return Errorf(CodeInvalid, "service and array: a service of up to %d replicas has the array 0-%d, and of these at most %d run", v.Max, v.Max-1, v.Max)
+	}
+	if on := v.Scale.On; on != "" && on != service.GPU && (s.Study == nil || s.Study.Metric != on) {
+		return Errorf(CodeInvalid, "service and metric: a service that is scaled on %s needs that as its metric", QuoteShort(on))
+	}
+	for _, no := range []struct {
+		bad       bool
+		name, why string
+	}{
+		{s.Study.Searches(), "study", "its tasks are replicas, and no trials"}, {s.Ranked(), "nodes", "a replica is one process on one node; ask for more replicas"},
+		{s.GPURange != GPURange{}, "gpus", "a replica always has as many; give one number"}, {s.Retry != Retry{}, "retry", "replicas are always started again"},
+		{s.Deadline > 0 || s.DeadlineIn > 0, "deadline", "it runs until somebody ends it"}, {v.Scale.On == service.GPU && s.GPUs == 0, "gpus", "it is scaled on its use of GPUs and has none; add --gpus"},
+		{s.Container.Network == NetNone || s.Image != "" && s.Container.Network == "", "net", "nobody reaches a replica in a network of its own; use --net host"},
+	} {
+		if no.bad {
+			return Errorf(CodeInvalid, "service and %s: %s", no.name, no.why)
+		}
 	}
 	return nil
 }

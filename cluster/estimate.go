@@ -4,6 +4,7 @@ import (
 	"sort"
 	"time"
 
+	"github.com/berth-scheduler/berth/cluster/service"
 	"github.com/berth-scheduler/berth/cluster/study"
 )
 
@@ -104,6 +105,13 @@ type NeighbourSpan struct {
 	// Milli is the mean utilization that the neighbour caused then on what they
 	// shared, in thousandths of a GPU.
 	Milli int64
+}
+
+// Serving is how a replica of a service stands, since when and why.
+type Serving struct {
+	State service.State
+	Since Time
+	Why   string
 }
 
 // Progress is how far an attempt says that it is: what its program wrote into the file

@@ -174,7 +174,7 @@ func (j *Job) Barred(now Time) Reason {
 			return Reason{Code: ReasonDependency}
 		}
 	}
-	if j.Spec.Begin > now {
+	if j.Spec.Begin > now || j.Spec.Service != nil && j.DependAt > now {
 		return Reason{Code: ReasonBeginTime}
 	}
 	return Reason{}

@@ -22,6 +22,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-scheduler/berth/cluster/service"
 	"github.com/berth-scheduler/berth/cluster/study"
 )
 
@@ -148,6 +149,8 @@ type Spec struct {
 	Study *study.Study
 	// Power is what it asks of the power and clock of its GPUs, which are then its own.
 	Power GPUPower
+	// Service makes the tasks of an array the replicas of a service, nil for none.
+	Service *service.Service
 }
 
 // Job is one submitted job. Values are immutable.
@@ -186,7 +189,8 @@ type Job struct {
 	// dependencies stands; neither is changed in place.
 	Hold    *Hold
 	Depends []DependState
-	// DependAt is when dependencies that are met begin to count, 0 is at once.
+	// DependAt is when dependencies that are met begin to count, 0 is at once; of a replica
+	// that ended soon after its start it is when it may start again.
 	DependAt Time
 	Attempts []Attempt
 	// ArrayJobID is the array that it is a task of, which has the id of its first
@@ -246,8 +250,8 @@ type Attempt struct {
 	BootID string
 	// Gang is what it has on further nodes, nil when it has one.
 	Gang *Gang
-	// Port is where its processes find each other on the first node, 0 when
-	// there is but one process.
+	// Port is where its processes find each other on the first node, or where a
+	// replica of a service takes requests; 0 when there is but one process.
 	Port uint16
 	// Estimate is the one that placed it.
 	Estimate Estimate
@@ -280,6 +284,8 @@ type Attempt struct {
 	// Power is what was done to the power and clock of its cards, of all its nodes, in
 	// the order in which they told; nil where nothing was asked for.
 	Power []CardPower
+	// Serving is how a replica of a service stands, nil while it starts.
+	Serving *Serving
 }
 
 // MaxNeighbours bounds Attempt.Neighbours.

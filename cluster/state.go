@@ -126,6 +126,7 @@ const (
 	ReasonDependNever       ReasonCode = "DependencyNeverSatisfied" // other jobs ended otherwise than it needs
 	ReasonBeginTime         ReasonCode = "BeginTime"                // its time has not come
 	ReasonArrayLimit        ReasonCode = "JobArrayTaskLimit"        // as many tasks of its array run as may
+	ReasonStandby           ReasonCode = "Standby"                  // its service has as many replicas as it is to have
 	ReasonNodeDown          ReasonCode = "ReqNodeNotAvail"          // every node that could run it is drained or silent
 	ReasonPartitionDown     ReasonCode = "PartitionDown"            // its partition starts nothing
 	ReasonReservationGone   ReasonCode = "ReservationDeleted"       // the reservation that it asks for is not there any more
@@ -170,6 +171,7 @@ const (
 	ReasonDeadline          ReasonCode = "DeadLine"                 // its deadline passed before it started
 	ReasonIdle              ReasonCode = "GPUIdle"                  // its GPUs stand idle
 	ReasonStudy             ReasonCode = "StoppedEarly"             // a trial that its study's rule ended
+	ReasonReplaced          ReasonCode = "Replaced"                 // a replica that its service has no use for any more
 	ReasonOvertake          ReasonCode = "OvertakeNoReason"         // a plan that overtakes must say why
 )
 

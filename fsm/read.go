@@ -380,6 +380,33 @@ func (f JobsReader) Array(id cluster.JobID) (ArrayInfo, bool) {
 	return out, true
 }
 
+// Revision is an array of a service, and the jobs of it that have not ended, by id; those
+// that wait alike are one.
+type Revision struct {
+	ArrayInfo
+	Jobs []*cluster.Job
+}
+
+// Services returns the arrays of services that have not ended, by id.
+func (f JobsReader) Services() []Revision {
+	return read(f.held, func(s *State) (out []Revision) {
+		for _, id := range s.roll.ArrayIDs {
+			a := s.roll.Arrays[id]
+			if a.Spec.Service == nil || a.Done() {
+				continue
+			}
+			r := Revision{ArrayInfo: ArrayInfo{ID: id, Spec: a.Spec, Throttle: a.Throttle, Live: a.Live, Queued: a.Queued, Over: a.Over.N, Good: a.Good.N}}
+			for _, j := range s.roll.Overlapping(a, a.Spec.Array.Tasks.All()) {
+				if r.Owner = j.Owner; !j.State.Terminal() {
+					r.Jobs = append(r.Jobs, j)
+				}
+			}
+			out = append(out, r)
+		}
+		return out
+	})
+}
+
 // ArrayStates returns how many tasks of an array are in each state. Those that
 // were forgotten are in none.
 func (f JobsReader) ArrayStates(id cluster.JobID) map[cluster.JobState]int {

@@ -33,14 +33,15 @@ func (u ports) on(host string) map[uint16]struct{} {
 	return u[host]
 }
 
-// assignPorts gives each start of several processes a port for them to meet at:
-// the same for the same attempt, but where a live one on the same host has it.
+// assignPorts gives each start of several processes a port for them to meet at, and
+// replicas of services one to take requests at: the same for the same attempt, but where
+// a live one on the same host has it.
 func (p *planner) assignPorts(starts []dispatch.Start) {
 	var used ports
 	for i := range starts {
 		st := &starts[i]
 		j, ok := p.fsm.Job(st.Job)
-		if !ok || !j.Spec.Ranked() {
+		if !ok || !j.Spec.Ranked() && j.Spec.Service == nil {
 			continue
 		}
 		if used == nil {

@@ -95,7 +95,7 @@ func (l *Leader) Run(ctx context.Context) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, loop := range []func(context.Context) error{
-		l.plan.run, l.expire, l.undoLate, l.checkpoints, l.sendNotices, l.markLimits, l.watchIdle, l.resizeAll, l.noteProgress, l.trials,
+		l.plan.run, l.expire, l.undoLate, l.checkpoints, l.sendNotices, l.markLimits, l.watchIdle, l.resizeAll, l.noteProgress, l.trials, l.services,
 	} {
 		g.Go(func() error { return loop(ctx) })
 	}

@@ -2,6 +2,7 @@ package nodes
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/service"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -15,6 +16,8 @@ type Use struct {
 	BusyMs, KnownMs, PeakMiB int64
 	// Progress is how far it says that it is, nil when it says nothing.
 	Progress *cluster.Progress
+	// Probe is what asking for its health gave, nil for none.
+	Probe *service.Probe
 }
 
 // used takes over what a node's attempts have used.
@@ -36,7 +39,7 @@ func (l *liveness) used(node cluster.NodeID, us []*nodev1.AttemptUse) {
 			}
 			n.curves.add(id, l.clock(), Point{s.Step, *s.Metric})
 		}
-		n.uses[id] = Use{at, max(0, u.BusyMs), max(0, u.KnownMs), max(0, u.PeakMib), conv.ProgressFromNode(u.Steps, at)}
+		n.uses[id] = Use{at, max(0, u.BusyMs), max(0, u.KnownMs), max(0, u.PeakMib), conv.ProgressFromNode(u.Steps, at), conv.ProbeFromNode(u.Probe)}
 	}
 }
 
@@ -62,6 +65,7 @@ func (l *liveness) useOf(id cluster.AttemptID, a *cluster.Attempt) (sum Use, ok 
 			sum.At = u.At
 		}
 		sum.BusyMs, sum.KnownMs, sum.PeakMiB = sum.BusyMs+u.BusyMs, sum.KnownMs+u.KnownMs, max(sum.PeakMiB, u.PeakMiB)
+		sum.Probe = u.Probe // of replicas, which are on one node
 		if p := u.Progress; p != nil && (sum.Progress == nil || p.Step > sum.Progress.Step) {
 			sum.Progress = p
 		}

@@ -3,9 +3,11 @@ package attempts
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/ladder"
+	"github.com/berth-scheduler/berth/cluster/service"
 	"github.com/berth-scheduler/berth/fsm/command"
 	"github.com/berth-scheduler/berth/fsm/jobs"
 )
@@ -35,6 +37,10 @@ func (s *Steward) finish(old, j *cluster.Job, to cluster.JobState) {
 	}
 	if madeRoom && !s.books.EndsForGood(j, a, s.roll.Jobs.Get) || !madeRoom && s.again(j, a) {
 		j.State, j.Reason, j.Eligible = cluster.JobPending, cluster.Reason{Code: cluster.ReasonRequeued, Detail: a.Reason.String()}, s.at.Now
+		if j.Spec.Service != nil && !madeRoom {
+			j.DependAt = s.at.Now.Add(service.Backoff(soonEnds(j)))
+			j.Eligible = j.DependAt
+		}
 		if p := a.Preempt; p != nil && p.Hold {
 			j.Hold = &cluster.Hold{At: s.at.Now, By: p.By, Admin: p.Admin}
 		}
@@ -117,7 +123,22 @@ func (s *Steward) again(j *cluster.Job, a *cluster.Attempt) bool {
 	case a.State == cluster.JobOutOfMemory && s.againLarger(j, a):
 		return true
 	}
-	return retried(j, a)
+	return j.Spec.Service != nil || retried(j, a)
+}
+
+// soonEnds is how many of the last attempts of a replica ended of themselves soon after
+// they started.
+func soonEnds(j *cluster.Job) (n int) {
+	for _, a := range slices.Backward(j.Attempts) {
+		if !counts(&a) {
+			continue
+		}
+		if a.Started > 0 && a.Ended.Sub(a.Started) >= service.Soon {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 // retried reports whether a job runs once more because its owner asked for that after

@@ -118,6 +118,13 @@ func (s *Steward) noteProgress(c *logv1.NoteProgress) {
 		if old == nil || old.Live() == nil || old.Live().No != n.GetAttempt() || old.Live().Started == 0 {
 			continue
 		}
+		if v := conv.ServingFromLog(n.GetServing()); v != nil && old.Spec.Service != nil {
+			v.Since = s.at.Now
+			j := old.Clone()
+			j.Last().Serving = v
+			s.roll.Change(old, j, command.Change{})
+			continue
+		}
 		p := conv.ProgressFromLog(n.GetProgress())
 		if p == nil {
 			continue

@@ -241,6 +241,9 @@ func (r *Roll) BarredBy(j *cluster.Job, now cluster.Time) cluster.Reason {
 		if j.State == cluster.JobQueued && a.Live < a.Throttle || a.Room() > 0 {
 			return cluster.Reason{}
 		}
+		if j.Spec.Service != nil {
+			return cluster.Reason{Code: cluster.ReasonStandby}
+		}
 		return cluster.Reason{Code: cluster.ReasonArrayLimit}
 	}
 	return cluster.Reason{}
@@ -264,6 +267,9 @@ func (r *Roll) farOf(j *cluster.Job) *notices.Array {
 func CancelReason(j *cluster.Job) cluster.Reason {
 	if a := j.Last(); a != nil && a.Idle != nil && a.Idle.Stage == cluster.IdleEnded {
 		return cluster.Reason{Code: cluster.ReasonIdle, Detail: "ended by its partition's policy: its GPUs stood idle"}
+	}
+	if j.Cancel != nil && j.Cancel.Why != "" && j.Spec.Service != nil {
+		return cluster.Reason{Code: cluster.ReasonReplaced, Detail: j.Cancel.Why}
 	}
 	if j.Cancel != nil && j.Cancel.Why != "" {
 		return cluster.Reason{Code: cluster.ReasonStudy, Detail: j.Cancel.Why}

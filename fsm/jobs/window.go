@@ -90,8 +90,12 @@ func Startable(r *Roll, now cluster.Time) (ready []*cluster.Job, more map[cluste
 			}
 			room[j.ArrayJobID] = left - min(left, j.Count())
 		case cluster.ReasonBeginTime:
-			if next == 0 || j.Spec.Begin < next {
-				next = j.Spec.Begin
+			at := j.Spec.Begin
+			if j.Spec.Service != nil {
+				at = max(at, j.DependAt)
+			}
+			if next == 0 || at < next {
+				next = at
 			}
 		case cluster.ReasonDependency:
 			if j.DependAt > now && j.Depend() == cluster.DependMet && (next == 0 || j.DependAt < next) {

@@ -58,6 +58,7 @@ func specToLog(s *cluster.Spec) *logv1.Spec {
 		MailEvents: uint32(s.Mail.Events), MailUser: s.Mail.To, IdleOkUs: s.IdleOK.Microseconds(), NoResize: s.NoResize,
 		LeastGpus: uint32(s.GPURange.Min), MostGpus: uint32(s.GPURange.Max), Retries: uint32(s.Retry.Times), RetryOn: s.Retry.On, BatchScaling: string(s.BatchScaling),
 		Study:    studyToLog(s.Study),
+		Service:  serviceToLog(s.Service),
 		PowerCap: string(s.Power.Cap), GpuFreq: string(s.Power.Freq),
 		Account: s.Account, Qos: s.QOS, Nice: s.Nice, Host: hostToLog(s.Host),
 		Array: arrayToLog(s.Array),
@@ -140,6 +141,7 @@ func specFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		GPURange: cluster.GPURange{Min: int(m.GetLeastGpus()), Max: int(m.GetMostGpus())},
 		Retry:    cluster.Retry{Times: int(m.GetRetries()), On: m.GetRetryOn()}, BatchScaling: cluster.BatchScaling(m.GetBatchScaling()), Power: apiconv.PowerFrom(m),
 		Study:   studyFromLog(m.GetStudy()),
+		Service: serviceFromLog(m.GetService()),
 		Account: m.GetAccount(), QOS: m.GetQos(), Nice: m.GetNice(), Host: hostFromLog(m.GetHost()),
 	}, nil
 }
@@ -307,7 +309,7 @@ func attemptToLog(a *cluster.Attempt) *logv1.Attempt {
 		No: a.No, Token: uint64(a.Token), State: uint32(a.State), Reason: reasonToLog(a.Reason), Berth: BerthToLog(&a.Berth),
 		BootId: a.BootID, Estimate: EstimateToLog(a.Estimate), PlacedUs: int64(a.Placed), StartedUs: int64(a.Started), EndedUs: int64(a.Ended),
 		Why: a.Why, Overtook: a.Overtook, Gang: gangToLog(a.Gang), Port: uint32(a.Port), GpuMilli: a.GPUMilli, Marks: uint32(a.Marks), Idle: idleToLog(a.Idle), Resize: resizeToLog(a.Resize), Progress: progressToLog(a.Progress),
-		Secret: []byte(a.Secret), Power: cardPowerToLog(a.Power),
+		Secret: []byte(a.Secret), Power: cardPowerToLog(a.Power), Serving: ServingToLog(a.Serving),
 	}
 	if p := a.Preempt; p != nil {
 		m.Preempt = preemptRequestToLog(p)
@@ -382,7 +384,7 @@ func attemptFromLog(m *logv1.Attempt) (cluster.Attempt, error) {
 		No: m.No, Token: cluster.Token(m.Token), State: state(m.State), Reason: ReasonFromLog(m.Reason), Berth: BerthFromLog(m.Berth),
 		BootID: m.BootId, Estimate: EstimateFromLog(m.Estimate), Placed: cluster.Time(m.PlacedUs), Started: cluster.Time(m.StartedUs), Ended: cluster.Time(m.EndedUs),
 		Why: m.Why, Overtook: m.Overtook, Usage: UsageFromLog(m.Usage), Port: uint16(m.Port), GPUMilli: m.GpuMilli, Marks: cluster.MailEvents(m.Marks), Idle: idleFromLog(m.Idle), Resize: resizeFromLog(m.Resize), Progress: ProgressFromLog(m.Progress),
-		Secret: cluster.Secret(m.Secret), Power: CardPowerFromLog(m.Power),
+		Secret: cluster.Secret(m.Secret), Power: CardPowerFromLog(m.Power), Serving: ServingFromLog(m.Serving),
 	}
 	if p := m.Preempt; p != nil {
 		a.Preempt = preemptRequestFromLog(p)

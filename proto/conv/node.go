@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/service"
 	"github.com/berth-scheduler/berth/cluster/study"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
@@ -182,6 +183,9 @@ func Assignment(j *cluster.Job, a *cluster.Attempt, rank int) *nodev1.Assignment
 	if s.Study.Searches() && j.InArray() {
 		params := s.Study.Params(j.ArrayTaskID)
 		command, env = study.Fill(command, params), slices.Concat(env, paramEnv(params))
+	}
+	if s.Service != nil {
+		command, env = service.Fill(command, a.Port), slices.Concat(env, replica(as, j, a))
 	}
 	for _, c := range command {
 		as.Command = append(as.Command, []byte(c))

@@ -74,6 +74,11 @@ func NoteProgress(id cluster.AttemptID, p *cluster.Progress) *logv1.AttemptProgr
 	return &logv1.AttemptProgress{Job: uint64(id.Job), Attempt: id.No, Progress: progressToLog(p)}
 }
 
+// NoteServing keeps how a replica stands, as NoteProgress does.
+func NoteServing(id cluster.AttemptID, s cluster.Serving) *logv1.AttemptProgress {
+	return &logv1.AttemptProgress{Job: uint64(id.Job), Attempt: id.No, Serving: ServingToLog(&s)}
+}
+
 func progressToLog(p *cluster.Progress) *logv1.Progress {
 	if p == nil {
 		return nil

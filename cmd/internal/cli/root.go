@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/jobcmd"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/modelcmd"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/notifycmd"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/servicecmd"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/accounting"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd/control"
@@ -66,6 +67,7 @@ func jobs() []frame.Command {
 		{Name: "requeue", New: jobcmd.NewRequeueCmd},
 		{Name: "update", New: jobcmd.NewUpdateCmd},
 		{Name: "study", New: studycmd.NewStudyCmd},
+		{Name: "service", New: servicecmd.NewServiceCmd},
 		{Name: "webhook", New: notifycmd.NewWebhookCmd},
 	}
 }

@@ -108,6 +108,19 @@ func ParseGPUs(s string) (int, error) {
 	return int(n), nil
 }
 
+// ParsePart reads a part of one GPU, 0.01 to 0.99, in thousandths; false when it is none.
+func ParsePart(s string) (milli int64, ok bool) {
+	digits, ok := strings.CutPrefix(s, "0.")
+	n, whole := digitsOf(digits)
+	if !ok || !whole || len(digits) > 2 || n == 0 {
+		return 0, false
+	}
+	if len(digits) == 1 {
+		n *= 10
+	}
+	return n * 10, true
+}
+
 // wholeNumber reads 1 to 18 decimal digits without a leading zero, but for
 // zero itself: 010 is 8 to some and 10 to others.
 func wholeNumber(s string) (int64, bool) {

@@ -77,6 +77,7 @@ type Entry struct {
 func (a *Admission) Enter(e *Entry) error {
 	for _, step := range [...]func(*Entry) error{
 		a.array,     // it has few enough tasks, and there is room for them
+		a.service,   // its service runs already: it takes that one's place
 		deadline,    // its deadline is to come
 		a.partition, // a partition lets it in, and a reservation; some node could run it
 		a.mail,      // whoever wants mail and will have none is told

@@ -145,7 +145,7 @@ func keeper(req *apiv1.ListJobsRequest) func(*cluster.Job) bool {
 	for _, n := range req.Nodes {
 		nodes[cluster.NodeID(n)] = struct{}{}
 	}
-	if len(users)+len(ids)+len(nodes)+len(req.Partitions)+len(req.Names) == 0 && !req.Trials {
+	if len(users)+len(ids)+len(nodes)+len(req.Partitions)+len(req.Names) == 0 && !req.Trials && !req.Replicas {
 		return nil
 	}
 	owner := func(o *cluster.Owner) bool {
@@ -166,7 +166,7 @@ func keeper(req *apiv1.ListJobsRequest) func(*cluster.Job) bool {
 		return slices.ContainsFunc(a.NodeIDs(), func(id cluster.NodeID) bool { _, ok := nodes[id]; return ok })
 	}
 	return func(j *cluster.Job) bool {
-		return (len(ids) == 0 || among(ids, j)) && (!req.Trials || j.Spec.Study.Searches()) && (len(req.Partitions) == 0 || slices.Contains(req.Partitions, j.Spec.Partition)) &&
+		return (len(ids) == 0 || among(ids, j)) && (!req.Trials || j.Spec.Study.Searches()) && (!req.Replicas || j.Spec.Service != nil) && (len(req.Partitions) == 0 || slices.Contains(req.Partitions, j.Spec.Partition)) &&
 			(len(req.Names) == 0 || slices.Contains(req.Names, j.Spec.Name)) && owner(&j.Owner) && on(j)
 	}
 }

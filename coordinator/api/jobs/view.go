@@ -5,6 +5,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
+	"github.com/berth-scheduler/berth/coordinator/nodes"
 	"github.com/berth-scheduler/berth/fsm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
@@ -30,7 +31,7 @@ func (c *Jobs) view(j *cluster.Job, who authorize.Caller, d detail) *apiv1.Job {
 func (c *Jobs) viewAt(j *cluster.Job, who authorize.Caller, d detail, place int) *apiv1.Job {
 	m := apiconv.JobToAPI(j, apiconv.JobDetail{
 		Reason: c.arrayReason(j), Throttle: c.throttleOf(j),
-		GPU: c.gpuName, QueuePosition: place, Brief: d == brief, Whole: d == whole, Now: cluster.TimeOf(c.clock()),
+		GPU: c.gpuName, Host: c.hostOf, QueuePosition: place, Brief: d == brief, Whole: d == whole, Now: cluster.TimeOf(c.clock()),
 		Redact: c.auth.May(who, authorize.ReadJob, &j.Owner) != nil,
 	})
 	if d != brief {
@@ -42,6 +43,9 @@ func (c *Jobs) viewAt(j *cluster.Job, who authorize.Caller, d detail, place int)
 	}
 	return m
 }
+
+// hostOf is where the processes of a node are reached.
+func (c *Jobs) hostOf(id cluster.NodeID) string { return nodes.HostOf(c.fsm, id) }
 
 // gpuName looks up what a listing calls a card. The node may be "": a UUID
 // says it all.

@@ -39,7 +39,7 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 	// One more than there can be is refused in words, as all that is larger.
 	s.GPURange = cluster.GPURange{Min: int(min(m.GetLeastGpus(), cluster.MaxGPUsPerJob+1)), Max: int(min(m.GetMostGpus(), cluster.MaxGPUsPerJob+1))}
 	s.BatchScaling, s.Power = cluster.BatchScaling(m.GetBatchScaling()), PowerFrom(m)
-	s.Study = StudyFromAPI(m.GetStudy())
+	s.Study, s.Service = StudyFromAPI(m.GetStudy()), ServiceFromAPI(m.GetService())
 	s.Retry = cluster.Retry{Times: int(min(m.GetRetries(), cluster.MaxRetries+1)), On: m.GetRetryOn()}
 	var err error
 	if s.Duration, err = duration("expect", m.GetExpected()); err != nil {
@@ -143,6 +143,7 @@ func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 		LeastGpus: uint32(max(0, s.GPURange.Min)), MostGpus: uint32(max(0, s.GPURange.Max)),
 		Retries: uint32(max(0, s.Retry.Times)), RetryOn: s.Retry.On, BatchScaling: string(s.BatchScaling),
 		Study:    StudyToAPI(s.Study),
+		Service:  ServiceToAPI(s.Service),
 		PowerCap: string(s.Power.Cap), GpuFreq: string(s.Power.Freq),
 		Account: s.Account, Qos: s.QOS, Nice: s.Nice,
 		Array: arrayToAPI(s.Array),
@@ -161,6 +162,8 @@ type JobDetail struct {
 	GPU GPULookup
 	// QueuePosition is the job's place in its GPU's queue from 1, 0 for none.
 	QueuePosition int
+	// Host is where the processes of a node are reached; nil for nowhere.
+	Host func(cluster.NodeID) string
 	// Reason replaces the stored reason when its code is set: the planner
 	// keeps the numbers of why a job waits outside the state.
 	Reason cluster.Reason
@@ -209,6 +212,7 @@ func JobToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
 		m.NodeList = hostnames.Fold(a.NodeIDs())
 		m.ExitCode, m.Signal = exitToAPI(a.Exit)
 	}
+	m.Replica = replicaToAPI(j, d)
 	if m.Trial = trialToAPI(j, d.Now, d.Brief); d.Redact {
 		m.ReasonDetail, m.Trial = "", nil
 	}
@@ -254,7 +258,7 @@ func redact(m *apiv1.Job) {
 	if s == nil {
 		return
 	}
-	s.Command, s.Image, s.Container, s.Study = nil, "", nil, nil
+	s.Command, s.Image, s.Container, s.Study, s.Service = nil, "", nil, nil, nil
 	s.Env, s.Features, s.Comment = nil, nil, ""
 	s.Dir, s.Stdin, s.Stdout, s.Stderr = nil, nil, nil, nil
 	s.MailType, s.MailUser = "", ""

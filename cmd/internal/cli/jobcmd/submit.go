@@ -34,6 +34,8 @@ type SubmitOptions struct {
 	wait      bool
 	// Study tells that there must be one.
 	Study bool
+	// Prepare changes what was read before it is submitted, nil does nothing.
+	Prepare func(*cluster.Spec) error
 }
 
 // NewSubmitCmd returns the command submit.
@@ -91,6 +93,11 @@ func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitO
 	}
 	if o.Study && !o.Spec.Study.Searches() {
 		return console.Usagef("there is no study; it is a key of a spec file: berth study create --help shows one")
+	}
+	if o.Prepare != nil {
+		if err := o.Prepare(&o.Spec); err != nil {
+			return err
+		}
 	}
 	if w := jobspec.SecretsWarning(o.Spec.Env, o.Spec.Command); w != "" {
 		e.Warnf("warning: %s", console.Escape(w))
@@ -225,6 +232,8 @@ func (o *SubmitOptions) printSubmitted(e *console.Env, ids []uint64) error {
 		}
 	case len(ids) == 1 && o.Spec.Study.Searches():
 		e.Printf("Submitted study %d%s of %s; berth study show %d shows how they do\n", ids[0], on, console.Plural(o.Spec.Array.Tasks.Len(), "trial", "trials"), ids[0])
+	case len(ids) == 1 && o.Spec.Service != nil:
+		e.Printf("Submitted service %s%s as job %d; berth service show %s shows its replicas\n", o.Spec.Service.Name, on, ids[0], o.Spec.Service.Name)
 	case len(ids) == 1:
 		e.Printf("Submitted batch job %d%s\n", ids[0], on)
 	default:

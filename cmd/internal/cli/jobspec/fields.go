@@ -249,7 +249,7 @@ func setCPUs(r *Request, v string) error {
 
 func gpuFields() []Field {
 	return []Field{
-		{"gpus", "G", kindAmount, "`NUMBER` of GPUs on each of its nodes, 1 to 16, or a range such as 1-8: as many as are free", func(r *Request, v string) (err error) {
+		{"gpus", "G", kindAmount, "`NUMBER` of GPUs on each of its nodes, 1 to 16, a range such as 1-8: as many as are free, or a part of one such as 0.25: one GPU with --gpu-util 25%", func(r *Request, v string) (err error) {
 			r.Gpus, r.Spec.GPURange = true, cluster.GPURange{}
 			if least, most, ranged := strings.Cut(v, "-"); ranged && least != "" {
 				r.Spec.GPURange.Min, err = units.ParseGPUs(least)
@@ -258,6 +258,12 @@ func gpuFields() []Field {
 				}
 				if r.Spec.GPUs = r.Spec.GPURange.Min; err != nil || r.Spec.GPURange.Max <= r.Spec.GPUs {
 					return fmt.Errorf("range of GPUs %s: want two numbers from %d to %d, the smaller one first, such as 1-8", console.ShortQuote(v), units.MinGPUs, units.MaxGPUs)
+				}
+				return nil
+			}
+			if part, ok := units.ParsePart(v); ok {
+				if r.Spec.GPUs = 1; r.Spec.GPUMilli == 0 {
+					r.Spec.GPUMilli = part
 				}
 				return nil
 			}

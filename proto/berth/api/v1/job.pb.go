@@ -196,7 +196,9 @@ type Job struct {
 	// of its tasks.
 	Array *ArrayInfo `protobuf:"bytes,65,opt,name=array,proto3" json:"array,omitempty"`
 	// Of a job that has a metric, or is a trial of a study; also there in the brief form.
-	Trial         *Trial `protobuf:"bytes,66,opt,name=trial,proto3" json:"trial,omitempty"`
+	Trial *Trial `protobuf:"bytes,66,opt,name=trial,proto3" json:"trial,omitempty"`
+	// Of a replica of a service; also there in the brief form.
+	Replica       *Replica `protobuf:"bytes,72,opt,name=replica,proto3" json:"replica,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -532,6 +534,142 @@ func (x *Job) GetTrial() *Trial {
 	return nil
 }
 
+func (x *Job) GetReplica() *Replica {
+	if x != nil {
+		return x.Replica
+	}
+	return nil
+}
+
+// Replica is one process of a service.
+type Replica struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// Where it takes requests; absent while it does not run.
+	Address  string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	Port     uint32 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
+	PortName string `protobuf:"bytes,4,opt,name=port_name,json=portName,proto3" json:"port_name,omitempty"`
+	// starting, ready, unhealthy or draining, since when and why; "" while it does not run.
+	State string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
+	Since *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3" json:"since,omitempty"`
+	Why   string                 `protobuf:"bytes,7,opt,name=why,proto3" json:"why,omitempty"`
+	// How many replicas its service is to have now, between how many it is scaled and by
+	// what, as gpu=70%.
+	Want          uint32 `protobuf:"varint,8,opt,name=want,proto3" json:"want,omitempty"`
+	Least         uint32 `protobuf:"varint,9,opt,name=least,proto3" json:"least,omitempty"`
+	Most          uint32 `protobuf:"varint,10,opt,name=most,proto3" json:"most,omitempty"`
+	ScaleOn       string `protobuf:"bytes,11,opt,name=scale_on,json=scaleOn,proto3" json:"scale_on,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Replica) Reset() {
+	*x = Replica{}
+	mi := &file_berth_api_v1_job_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Replica) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Replica) ProtoMessage() {}
+
+func (x *Replica) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_job_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Replica.ProtoReflect.Descriptor instead.
+func (*Replica) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Replica) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *Replica) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Replica) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *Replica) GetPortName() string {
+	if x != nil {
+		return x.PortName
+	}
+	return ""
+}
+
+func (x *Replica) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Replica) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *Replica) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *Replica) GetWant() uint32 {
+	if x != nil {
+		return x.Want
+	}
+	return 0
+}
+
+func (x *Replica) GetLeast() uint32 {
+	if x != nil {
+		return x.Least
+	}
+	return 0
+}
+
+func (x *Replica) GetMost() uint32 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
+}
+
+func (x *Replica) GetScaleOn() string {
+	if x != nil {
+		return x.ScaleOn
+	}
+	return ""
+}
+
 // Trial is what a job said of its metric and, of a trial of a study, how far that is.
 type Trial struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -554,7 +692,7 @@ type Trial struct {
 
 func (x *Trial) Reset() {
 	*x = Trial{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[1]
+	mi := &file_berth_api_v1_job_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -566,7 +704,7 @@ func (x *Trial) String() string {
 func (*Trial) ProtoMessage() {}
 
 func (x *Trial) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[1]
+	mi := &file_berth_api_v1_job_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -579,7 +717,7 @@ func (x *Trial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trial.ProtoReflect.Descriptor instead.
 func (*Trial) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{1}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Trial) GetMetric() string {
@@ -663,7 +801,7 @@ type ArrayInfo struct {
 
 func (x *ArrayInfo) Reset() {
 	*x = ArrayInfo{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[2]
+	mi := &file_berth_api_v1_job_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -675,7 +813,7 @@ func (x *ArrayInfo) String() string {
 func (*ArrayInfo) ProtoMessage() {}
 
 func (x *ArrayInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[2]
+	mi := &file_berth_api_v1_job_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -688,7 +826,7 @@ func (x *ArrayInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayInfo.ProtoReflect.Descriptor instead.
 func (*ArrayInfo) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{2}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ArrayInfo) GetTasks() string {
@@ -736,7 +874,7 @@ type ArrayCount struct {
 
 func (x *ArrayCount) Reset() {
 	*x = ArrayCount{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[3]
+	mi := &file_berth_api_v1_job_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -748,7 +886,7 @@ func (x *ArrayCount) String() string {
 func (*ArrayCount) ProtoMessage() {}
 
 func (x *ArrayCount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[3]
+	mi := &file_berth_api_v1_job_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -761,7 +899,7 @@ func (x *ArrayCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayCount.ProtoReflect.Descriptor instead.
 func (*ArrayCount) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{3}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ArrayCount) GetState() string {
@@ -793,7 +931,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[4]
+	mi := &file_berth_api_v1_job_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -805,7 +943,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[4]
+	mi := &file_berth_api_v1_job_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -818,7 +956,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{4}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GPUShare) GetUuid() string {
@@ -870,7 +1008,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[5]
+	mi := &file_berth_api_v1_job_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -882,7 +1020,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[5]
+	mi := &file_berth_api_v1_job_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -895,7 +1033,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{5}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Share) GetMemMib() int64 {
@@ -945,7 +1083,7 @@ type Prediction struct {
 
 func (x *Prediction) Reset() {
 	*x = Prediction{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[6]
+	mi := &file_berth_api_v1_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -957,7 +1095,7 @@ func (x *Prediction) String() string {
 func (*Prediction) ProtoMessage() {}
 
 func (x *Prediction) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[6]
+	mi := &file_berth_api_v1_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -970,7 +1108,7 @@ func (x *Prediction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prediction.ProtoReflect.Descriptor instead.
 func (*Prediction) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{6}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Prediction) GetGpuType() string {
@@ -1061,7 +1199,7 @@ type PredictionPart struct {
 
 func (x *PredictionPart) Reset() {
 	*x = PredictionPart{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[7]
+	mi := &file_berth_api_v1_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1073,7 +1211,7 @@ func (x *PredictionPart) String() string {
 func (*PredictionPart) ProtoMessage() {}
 
 func (x *PredictionPart) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[7]
+	mi := &file_berth_api_v1_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1086,7 +1224,7 @@ func (x *PredictionPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictionPart.ProtoReflect.Descriptor instead.
 func (*PredictionPart) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{7}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PredictionPart) GetName() string {
@@ -1121,7 +1259,7 @@ type Measured struct {
 
 func (x *Measured) Reset() {
 	*x = Measured{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[8]
+	mi := &file_berth_api_v1_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1133,7 +1271,7 @@ func (x *Measured) String() string {
 func (*Measured) ProtoMessage() {}
 
 func (x *Measured) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[8]
+	mi := &file_berth_api_v1_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1146,7 +1284,7 @@ func (x *Measured) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Measured.ProtoReflect.Descriptor instead.
 func (*Measured) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{8}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Measured) GetGpuMemMib() int64 {
@@ -1234,7 +1372,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[9]
+	mi := &file_berth_api_v1_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1246,7 +1384,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[9]
+	mi := &file_berth_api_v1_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1259,7 +1397,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{9}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Profile) GetGpuMemMeanMib() int64 {
@@ -1354,7 +1492,7 @@ type NeighbourSpan struct {
 
 func (x *NeighbourSpan) Reset() {
 	*x = NeighbourSpan{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[10]
+	mi := &file_berth_api_v1_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1366,7 +1504,7 @@ func (x *NeighbourSpan) String() string {
 func (*NeighbourSpan) ProtoMessage() {}
 
 func (x *NeighbourSpan) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[10]
+	mi := &file_berth_api_v1_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1379,7 +1517,7 @@ func (x *NeighbourSpan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NeighbourSpan.ProtoReflect.Descriptor instead.
 func (*NeighbourSpan) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{10}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *NeighbourSpan) GetJob() uint64 {
@@ -1449,7 +1587,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[11]
+	mi := &file_berth_api_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1461,7 +1599,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[11]
+	mi := &file_berth_api_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1474,7 +1612,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -1655,7 +1793,7 @@ type CardPower struct {
 
 func (x *CardPower) Reset() {
 	*x = CardPower{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[12]
+	mi := &file_berth_api_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1667,7 +1805,7 @@ func (x *CardPower) String() string {
 func (*CardPower) ProtoMessage() {}
 
 func (x *CardPower) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[12]
+	mi := &file_berth_api_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1680,7 +1818,7 @@ func (x *CardPower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardPower.ProtoReflect.Descriptor instead.
 func (*CardPower) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CardPower) GetNode() string {
@@ -1741,7 +1879,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[13]
+	mi := &file_berth_api_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1753,7 +1891,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[13]
+	mi := &file_berth_api_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1766,7 +1904,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Progress) GetAt() *timestamppb.Timestamp {
@@ -1822,7 +1960,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[14]
+	mi := &file_berth_api_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1834,7 +1972,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[14]
+	mi := &file_berth_api_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1847,7 +1985,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Part) GetNode() string {
@@ -1917,7 +2055,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[15]
+	mi := &file_berth_api_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1929,7 +2067,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[15]
+	mi := &file_berth_api_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1942,7 +2080,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetJobRequest) GetId() uint64 {
@@ -1969,7 +2107,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[16]
+	mi := &file_berth_api_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1981,7 +2119,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[16]
+	mi := &file_berth_api_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1994,7 +2132,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -2031,15 +2169,16 @@ type ListJobsRequest struct {
 	// Which jobs come as columns and not one by one; pages then hold up to
 	// 200,000. A coordinator that is older sends none so.
 	Columns JobColumnsOf `protobuf:"varint,11,opt,name=columns,proto3,enum=berth.api.v1.JobColumnsOf" json:"columns,omitempty"`
-	// Only trials of studies.
+	// Only trials of studies, and only replicas of services.
 	Trials        bool `protobuf:"varint,12,opt,name=trials,proto3" json:"trials,omitempty"`
+	Replicas      bool `protobuf:"varint,13,opt,name=replicas,proto3" json:"replicas,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[17]
+	mi := &file_berth_api_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2051,7 +2190,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[17]
+	mi := &file_berth_api_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2064,7 +2203,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListJobsRequest) GetStates() []string {
@@ -2151,6 +2290,13 @@ func (x *ListJobsRequest) GetTrials() bool {
 	return false
 }
 
+func (x *ListJobsRequest) GetReplicas() bool {
+	if x != nil {
+		return x.Replicas
+	}
+	return false
+}
+
 type ListJobsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Jobs          []*Job                 `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
@@ -2163,7 +2309,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[18]
+	mi := &file_berth_api_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2175,7 +2321,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[18]
+	mi := &file_berth_api_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2188,7 +2334,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -2270,7 +2416,7 @@ type JobColumns struct {
 
 func (x *JobColumns) Reset() {
 	*x = JobColumns{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[19]
+	mi := &file_berth_api_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2282,7 +2428,7 @@ func (x *JobColumns) String() string {
 func (*JobColumns) ProtoMessage() {}
 
 func (x *JobColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[19]
+	mi := &file_berth_api_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2295,7 +2441,7 @@ func (x *JobColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobColumns.ProtoReflect.Descriptor instead.
 func (*JobColumns) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{19}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *JobColumns) GetTexts() []string {
@@ -2549,7 +2695,7 @@ type CancelJobsRequest struct {
 
 func (x *CancelJobsRequest) Reset() {
 	*x = CancelJobsRequest{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[20]
+	mi := &file_berth_api_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2561,7 +2707,7 @@ func (x *CancelJobsRequest) String() string {
 func (*CancelJobsRequest) ProtoMessage() {}
 
 func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[20]
+	mi := &file_berth_api_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2574,7 +2720,7 @@ func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CancelJobsRequest) GetRequestId() string {
@@ -2610,7 +2756,7 @@ type ArrayTasks struct {
 
 func (x *ArrayTasks) Reset() {
 	*x = ArrayTasks{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[21]
+	mi := &file_berth_api_v1_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +2768,7 @@ func (x *ArrayTasks) String() string {
 func (*ArrayTasks) ProtoMessage() {}
 
 func (x *ArrayTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[21]
+	mi := &file_berth_api_v1_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2635,7 +2781,7 @@ func (x *ArrayTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayTasks.ProtoReflect.Descriptor instead.
 func (*ArrayTasks) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{21}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ArrayTasks) GetArray() uint64 {
@@ -2661,7 +2807,7 @@ type CancelJobsResponse struct {
 
 func (x *CancelJobsResponse) Reset() {
 	*x = CancelJobsResponse{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[22]
+	mi := &file_berth_api_v1_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2673,7 +2819,7 @@ func (x *CancelJobsResponse) String() string {
 func (*CancelJobsResponse) ProtoMessage() {}
 
 func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[22]
+	mi := &file_berth_api_v1_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2686,7 +2832,7 @@ func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{22}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CancelJobsResponse) GetResults() []*CancelResult {
@@ -2709,7 +2855,7 @@ type CancelResult struct {
 
 func (x *CancelResult) Reset() {
 	*x = CancelResult{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[23]
+	mi := &file_berth_api_v1_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2721,7 +2867,7 @@ func (x *CancelResult) String() string {
 func (*CancelResult) ProtoMessage() {}
 
 func (x *CancelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[23]
+	mi := &file_berth_api_v1_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2734,7 +2880,7 @@ func (x *CancelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResult.ProtoReflect.Descriptor instead.
 func (*CancelResult) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{23}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CancelResult) GetId() uint64 {
@@ -2769,7 +2915,7 @@ var File_berth_api_v1_job_proto protoreflect.FileDescriptor
 
 const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\n" +
-	"\x16berth/api/v1/job.proto\x12\fberth.api.v1\x1a\x19berth/api/v1/submit.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\f\n" +
+	"\x16berth/api/v1/job.proto\x12\fberth.api.v1\x1a\x19berth/api/v1/submit.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf1\f\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -2822,10 +2968,24 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"arrayCount\x12%\n" +
 	"\x0earray_throttle\x18@ \x01(\rR\rarrayThrottle\x12-\n" +
 	"\x05array\x18A \x01(\v2\x17.berth.api.v1.ArrayInfoR\x05array\x12)\n" +
-	"\x05trial\x18B \x01(\v2\x13.berth.api.v1.TrialR\x05trialB\f\n" +
+	"\x05trial\x18B \x01(\v2\x13.berth.api.v1.TrialR\x05trial\x12/\n" +
+	"\areplica\x18H \x01(\v2\x15.berth.api.v1.ReplicaR\areplicaB\f\n" +
 	"\n" +
 	"_exit_codeB\x10\n" +
-	"\x0e_array_task_id\"\xff\x01\n" +
+	"\x0e_array_task_id\"\xa1\x02\n" +
+	"\aReplica\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\rR\x04port\x12\x1b\n" +
+	"\tport_name\x18\x04 \x01(\tR\bportName\x12\x14\n" +
+	"\x05state\x18\x05 \x01(\tR\x05state\x120\n" +
+	"\x05since\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x10\n" +
+	"\x03why\x18\a \x01(\tR\x03why\x12\x12\n" +
+	"\x04want\x18\b \x01(\rR\x04want\x12\x14\n" +
+	"\x05least\x18\t \x01(\rR\x05least\x12\x12\n" +
+	"\x04most\x18\n" +
+	" \x01(\rR\x04most\x12\x19\n" +
+	"\bscale_on\x18\v \x01(\tR\ascaleOn\"\xff\x01\n" +
 	"\x05Trial\x12\x16\n" +
 	"\x06metric\x18\x01 \x01(\tR\x06metric\x12\x1a\n" +
 	"\bmaximize\x18\x02 \x01(\bR\bmaximize\x12\x17\n" +
@@ -2972,7 +3132,7 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\x05_task\"K\n" +
 	"\x0eGetJobResponse\x12#\n" +
 	"\x03job\x18\x01 \x01(\v2\x11.berth.api.v1.JobR\x03job\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xd9\x02\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xf5\x02\n" +
 	"\x0fListJobsRequest\x12\x16\n" +
 	"\x06states\x18\x01 \x03(\tR\x06states\x12\x1a\n" +
 	"\bfinished\x18\x02 \x01(\bR\bfinished\x12\x14\n" +
@@ -2989,7 +3149,8 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\x05nodes\x18\n" +
 	" \x03(\tR\x05nodes\x124\n" +
 	"\acolumns\x18\v \x01(\x0e2\x1a.berth.api.v1.JobColumnsOfR\acolumns\x12\x16\n" +
-	"\x06trials\x18\f \x01(\bR\x06trials\"\xab\x01\n" +
+	"\x06trials\x18\f \x01(\bR\x06trials\x12\x1a\n" +
+	"\breplicas\x18\r \x01(\bR\breplicas\"\xab\x01\n" +
 	"\x10ListJobsResponse\x12%\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x11.berth.api.v1.JobR\x04jobs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x14\n" +
@@ -3079,82 +3240,85 @@ func file_berth_api_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_api_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_berth_api_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_berth_api_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_berth_api_v1_job_proto_goTypes = []any{
 	(JobColumnsOf)(0),             // 0: berth.api.v1.JobColumnsOf
 	(CancelOutcome)(0),            // 1: berth.api.v1.CancelOutcome
 	(*Job)(nil),                   // 2: berth.api.v1.Job
-	(*Trial)(nil),                 // 3: berth.api.v1.Trial
-	(*ArrayInfo)(nil),             // 4: berth.api.v1.ArrayInfo
-	(*ArrayCount)(nil),            // 5: berth.api.v1.ArrayCount
-	(*GPUShare)(nil),              // 6: berth.api.v1.GPUShare
-	(*Share)(nil),                 // 7: berth.api.v1.Share
-	(*Prediction)(nil),            // 8: berth.api.v1.Prediction
-	(*PredictionPart)(nil),        // 9: berth.api.v1.PredictionPart
-	(*Measured)(nil),              // 10: berth.api.v1.Measured
-	(*Profile)(nil),               // 11: berth.api.v1.Profile
-	(*NeighbourSpan)(nil),         // 12: berth.api.v1.NeighbourSpan
-	(*Attempt)(nil),               // 13: berth.api.v1.Attempt
-	(*CardPower)(nil),             // 14: berth.api.v1.CardPower
-	(*Progress)(nil),              // 15: berth.api.v1.Progress
-	(*Part)(nil),                  // 16: berth.api.v1.Part
-	(*GetJobRequest)(nil),         // 17: berth.api.v1.GetJobRequest
-	(*GetJobResponse)(nil),        // 18: berth.api.v1.GetJobResponse
-	(*ListJobsRequest)(nil),       // 19: berth.api.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 20: berth.api.v1.ListJobsResponse
-	(*JobColumns)(nil),            // 21: berth.api.v1.JobColumns
-	(*CancelJobsRequest)(nil),     // 22: berth.api.v1.CancelJobsRequest
-	(*ArrayTasks)(nil),            // 23: berth.api.v1.ArrayTasks
-	(*CancelJobsResponse)(nil),    // 24: berth.api.v1.CancelJobsResponse
-	(*CancelResult)(nil),          // 25: berth.api.v1.CancelResult
-	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
-	(*JobSpec)(nil),               // 27: berth.api.v1.JobSpec
-	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
+	(*Replica)(nil),               // 3: berth.api.v1.Replica
+	(*Trial)(nil),                 // 4: berth.api.v1.Trial
+	(*ArrayInfo)(nil),             // 5: berth.api.v1.ArrayInfo
+	(*ArrayCount)(nil),            // 6: berth.api.v1.ArrayCount
+	(*GPUShare)(nil),              // 7: berth.api.v1.GPUShare
+	(*Share)(nil),                 // 8: berth.api.v1.Share
+	(*Prediction)(nil),            // 9: berth.api.v1.Prediction
+	(*PredictionPart)(nil),        // 10: berth.api.v1.PredictionPart
+	(*Measured)(nil),              // 11: berth.api.v1.Measured
+	(*Profile)(nil),               // 12: berth.api.v1.Profile
+	(*NeighbourSpan)(nil),         // 13: berth.api.v1.NeighbourSpan
+	(*Attempt)(nil),               // 14: berth.api.v1.Attempt
+	(*CardPower)(nil),             // 15: berth.api.v1.CardPower
+	(*Progress)(nil),              // 16: berth.api.v1.Progress
+	(*Part)(nil),                  // 17: berth.api.v1.Part
+	(*GetJobRequest)(nil),         // 18: berth.api.v1.GetJobRequest
+	(*GetJobResponse)(nil),        // 19: berth.api.v1.GetJobResponse
+	(*ListJobsRequest)(nil),       // 20: berth.api.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),      // 21: berth.api.v1.ListJobsResponse
+	(*JobColumns)(nil),            // 22: berth.api.v1.JobColumns
+	(*CancelJobsRequest)(nil),     // 23: berth.api.v1.CancelJobsRequest
+	(*ArrayTasks)(nil),            // 24: berth.api.v1.ArrayTasks
+	(*CancelJobsResponse)(nil),    // 25: berth.api.v1.CancelJobsResponse
+	(*CancelResult)(nil),          // 26: berth.api.v1.CancelResult
+	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
+	(*JobSpec)(nil),               // 28: berth.api.v1.JobSpec
+	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
 }
 var file_berth_api_v1_job_proto_depIdxs = []int32{
-	6,  // 0: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
-	8,  // 1: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
-	10, // 2: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	26, // 3: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	26, // 4: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	26, // 5: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	26, // 6: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
-	27, // 7: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
-	13, // 8: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
-	28, // 9: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
-	8,  // 10: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
-	4,  // 11: berth.api.v1.Job.array:type_name -> berth.api.v1.ArrayInfo
-	3,  // 12: berth.api.v1.Job.trial:type_name -> berth.api.v1.Trial
-	5,  // 13: berth.api.v1.ArrayInfo.states:type_name -> berth.api.v1.ArrayCount
-	7,  // 14: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
-	9,  // 15: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
-	11, // 16: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
-	12, // 17: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
-	6,  // 18: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	26, // 19: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	26, // 20: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	26, // 21: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
-	8,  // 22: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
-	10, // 23: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
-	16, // 24: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
-	15, // 25: berth.api.v1.Attempt.progress:type_name -> berth.api.v1.Progress
-	14, // 26: berth.api.v1.Attempt.power:type_name -> berth.api.v1.CardPower
-	26, // 27: berth.api.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	28, // 28: berth.api.v1.Progress.step_time:type_name -> google.protobuf.Duration
-	26, // 29: berth.api.v1.Progress.ends:type_name -> google.protobuf.Timestamp
-	6,  // 30: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
-	2,  // 31: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
-	0,  // 32: berth.api.v1.ListJobsRequest.columns:type_name -> berth.api.v1.JobColumnsOf
-	2,  // 33: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
-	21, // 34: berth.api.v1.ListJobsResponse.columns:type_name -> berth.api.v1.JobColumns
-	23, // 35: berth.api.v1.CancelJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
-	25, // 36: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
-	1,  // 37: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
-	38, // [38:38] is the sub-list for method output_type
-	38, // [38:38] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	7,  // 0: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
+	9,  // 1: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
+	11, // 2: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
+	27, // 3: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	27, // 4: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	27, // 5: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	27, // 6: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	28, // 7: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
+	14, // 8: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
+	29, // 9: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
+	9,  // 10: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
+	5,  // 11: berth.api.v1.Job.array:type_name -> berth.api.v1.ArrayInfo
+	4,  // 12: berth.api.v1.Job.trial:type_name -> berth.api.v1.Trial
+	3,  // 13: berth.api.v1.Job.replica:type_name -> berth.api.v1.Replica
+	27, // 14: berth.api.v1.Replica.since:type_name -> google.protobuf.Timestamp
+	6,  // 15: berth.api.v1.ArrayInfo.states:type_name -> berth.api.v1.ArrayCount
+	8,  // 16: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
+	10, // 17: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
+	12, // 18: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
+	13, // 19: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
+	7,  // 20: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
+	27, // 21: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	27, // 22: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	27, // 23: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	9,  // 24: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
+	11, // 25: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
+	17, // 26: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
+	16, // 27: berth.api.v1.Attempt.progress:type_name -> berth.api.v1.Progress
+	15, // 28: berth.api.v1.Attempt.power:type_name -> berth.api.v1.CardPower
+	27, // 29: berth.api.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	29, // 30: berth.api.v1.Progress.step_time:type_name -> google.protobuf.Duration
+	27, // 31: berth.api.v1.Progress.ends:type_name -> google.protobuf.Timestamp
+	7,  // 32: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
+	2,  // 33: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
+	0,  // 34: berth.api.v1.ListJobsRequest.columns:type_name -> berth.api.v1.JobColumnsOf
+	2,  // 35: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
+	22, // 36: berth.api.v1.ListJobsResponse.columns:type_name -> berth.api.v1.JobColumns
+	24, // 37: berth.api.v1.CancelJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
+	26, // 38: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
+	1,  // 39: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
+	40, // [40:40] is the sub-list for method output_type
+	40, // [40:40] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_job_proto_init() }
@@ -3164,17 +3328,17 @@ func file_berth_api_v1_job_proto_init() {
 	}
 	file_berth_api_v1_submit_proto_init()
 	file_berth_api_v1_job_proto_msgTypes[0].OneofWrappers = []any{}
-	file_berth_api_v1_job_proto_msgTypes[1].OneofWrappers = []any{}
-	file_berth_api_v1_job_proto_msgTypes[11].OneofWrappers = []any{}
-	file_berth_api_v1_job_proto_msgTypes[14].OneofWrappers = []any{}
+	file_berth_api_v1_job_proto_msgTypes[2].OneofWrappers = []any{}
+	file_berth_api_v1_job_proto_msgTypes[12].OneofWrappers = []any{}
 	file_berth_api_v1_job_proto_msgTypes[15].OneofWrappers = []any{}
+	file_berth_api_v1_job_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_job_proto_rawDesc), len(file_berth_api_v1_job_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   24,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -225,6 +225,8 @@ type JobSpec struct {
 	BatchScaling string `protobuf:"bytes,57,opt,name=batch_scaling,json=batchScaling,proto3" json:"batch_scaling,omitempty"`
 	// Its tasks are the trials of a search.
 	Study *Study `protobuf:"bytes,62,opt,name=study,proto3" json:"study,omitempty"`
+	// Its tasks are the replicas of a service.
+	Service *Service `protobuf:"bytes,72,opt,name=service,proto3" json:"service,omitempty"`
 	// The power limit of its GPUs, as 250W or 70%, and their clock in MHz or as low,
 	// medium, high or highm1; "" leaves them as they are. They need whole GPUs.
 	PowerCap string `protobuf:"bytes,70,opt,name=power_cap,json=powerCap,proto3" json:"power_cap,omitempty"`
@@ -637,6 +639,13 @@ func (x *JobSpec) GetStudy() *Study {
 	return nil
 }
 
+func (x *JobSpec) GetService() *Service {
+	if x != nil {
+		return x.Service
+	}
+	return nil
+}
+
 func (x *JobSpec) GetPowerCap() string {
 	if x != nil {
 		return x.PowerCap
@@ -686,6 +695,144 @@ func (x *JobSpec) GetWhere() *Where {
 	return nil
 }
 
+// Service is what runs until somebody ends it and takes requests; see service.Service.
+type Service struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the owner's; the latest of several with one name takes the place of the others.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// How many replicas it begins with, and between how many it is scaled.
+	Replicas uint32 `protobuf:"varint,2,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	Least    uint32 `protobuf:"varint,3,opt,name=least,proto3" json:"least,omitempty"`
+	Most     uint32 `protobuf:"varint,4,opt,name=most,proto3" json:"most,omitempty"`
+	// What its port is called, as http.
+	Port string `protobuf:"bytes,5,opt,name=port,proto3" json:"port,omitempty"`
+	// The path that is asked whether a replica is healthy, "" is that it takes connections.
+	Health      string               `protobuf:"bytes,6,opt,name=health,proto3" json:"health,omitempty"`
+	Every       *durationpb.Duration `protobuf:"bytes,7,opt,name=every,proto3" json:"every,omitempty"`
+	Fails       uint32               `protobuf:"varint,8,opt,name=fails,proto3" json:"fails,omitempty"`
+	StartWithin *durationpb.Duration `protobuf:"bytes,9,opt,name=start_within,json=startWithin,proto3" json:"start_within,omitempty"`
+	Drain       *durationpb.Duration `protobuf:"bytes,10,opt,name=drain,proto3" json:"drain,omitempty"`
+	// gpu, or a key of the progress, and how much of it each replica is to have.
+	ScaleOn       string  `protobuf:"bytes,11,opt,name=scale_on,json=scaleOn,proto3" json:"scale_on,omitempty"`
+	ScaleTarget   float64 `protobuf:"fixed64,12,opt,name=scale_target,json=scaleTarget,proto3" json:"scale_target,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Service) Reset() {
+	*x = Service{}
+	mi := &file_berth_api_v1_submit_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Service) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Service) ProtoMessage() {}
+
+func (x *Service) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_submit_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Service.ProtoReflect.Descriptor instead.
+func (*Service) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Service) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Service) GetReplicas() uint32 {
+	if x != nil {
+		return x.Replicas
+	}
+	return 0
+}
+
+func (x *Service) GetLeast() uint32 {
+	if x != nil {
+		return x.Least
+	}
+	return 0
+}
+
+func (x *Service) GetMost() uint32 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
+}
+
+func (x *Service) GetPort() string {
+	if x != nil {
+		return x.Port
+	}
+	return ""
+}
+
+func (x *Service) GetHealth() string {
+	if x != nil {
+		return x.Health
+	}
+	return ""
+}
+
+func (x *Service) GetEvery() *durationpb.Duration {
+	if x != nil {
+		return x.Every
+	}
+	return nil
+}
+
+func (x *Service) GetFails() uint32 {
+	if x != nil {
+		return x.Fails
+	}
+	return 0
+}
+
+func (x *Service) GetStartWithin() *durationpb.Duration {
+	if x != nil {
+		return x.StartWithin
+	}
+	return nil
+}
+
+func (x *Service) GetDrain() *durationpb.Duration {
+	if x != nil {
+		return x.Drain
+	}
+	return nil
+}
+
+func (x *Service) GetScaleOn() string {
+	if x != nil {
+		return x.ScaleOn
+	}
+	return ""
+}
+
+func (x *Service) GetScaleTarget() float64 {
+	if x != nil {
+		return x.ScaleTarget
+	}
+	return 0
+}
+
 // Study is a search over parameters; see study.Study.
 type Study struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -706,7 +853,7 @@ type Study struct {
 
 func (x *Study) Reset() {
 	*x = Study{}
-	mi := &file_berth_api_v1_submit_proto_msgTypes[3]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -718,7 +865,7 @@ func (x *Study) String() string {
 func (*Study) ProtoMessage() {}
 
 func (x *Study) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_submit_proto_msgTypes[3]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -731,7 +878,7 @@ func (x *Study) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Study.ProtoReflect.Descriptor instead.
 func (*Study) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{3}
+	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Study) GetMetric() string {
@@ -812,7 +959,7 @@ type Axis struct {
 
 func (x *Axis) Reset() {
 	*x = Axis{}
-	mi := &file_berth_api_v1_submit_proto_msgTypes[4]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -824,7 +971,7 @@ func (x *Axis) String() string {
 func (*Axis) ProtoMessage() {}
 
 func (x *Axis) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_submit_proto_msgTypes[4]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -837,7 +984,7 @@ func (x *Axis) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Axis.ProtoReflect.Descriptor instead.
 func (*Axis) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{4}
+	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Axis) GetName() string {
@@ -894,7 +1041,7 @@ type Where struct {
 
 func (x *Where) Reset() {
 	*x = Where{}
-	mi := &file_berth_api_v1_submit_proto_msgTypes[5]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -906,7 +1053,7 @@ func (x *Where) String() string {
 func (*Where) ProtoMessage() {}
 
 func (x *Where) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_submit_proto_msgTypes[5]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -919,7 +1066,7 @@ func (x *Where) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Where.ProtoReflect.Descriptor instead.
 func (*Where) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{5}
+	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Where) GetNodes() string {
@@ -973,7 +1120,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_api_v1_submit_proto_msgTypes[6]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -985,7 +1132,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_submit_proto_msgTypes[6]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -998,7 +1145,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{6}
+	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Container) GetNetwork() string {
@@ -1047,7 +1194,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_api_v1_submit_proto_msgTypes[7]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1059,7 +1206,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_submit_proto_msgTypes[7]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1072,7 +1219,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{7}
+	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -1110,7 +1257,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_api_v1_submit_proto_msgTypes[8]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1122,7 +1269,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_submit_proto_msgTypes[8]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1135,7 +1282,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{8}
+	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Warning) GetSignal() string {
@@ -1175,7 +1322,7 @@ type Dependency struct {
 
 func (x *Dependency) Reset() {
 	*x = Dependency{}
-	mi := &file_berth_api_v1_submit_proto_msgTypes[9]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1187,7 +1334,7 @@ func (x *Dependency) String() string {
 func (*Dependency) ProtoMessage() {}
 
 func (x *Dependency) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_submit_proto_msgTypes[9]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1200,7 +1347,7 @@ func (x *Dependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
 func (*Dependency) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{9}
+	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Dependency) GetKind() string {
@@ -1243,7 +1390,7 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"\x12SubmitJobsResponse\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xa2\x0f\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xd3\x0f\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -1301,14 +1448,29 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"\aretries\x187 \x01(\rR\aretries\x12\x19\n" +
 	"\bretry_on\x188 \x01(\tR\aretryOn\x12#\n" +
 	"\rbatch_scaling\x189 \x01(\tR\fbatchScaling\x12)\n" +
-	"\x05study\x18> \x01(\v2\x13.berth.api.v1.StudyR\x05study\x12\x1b\n" +
+	"\x05study\x18> \x01(\v2\x13.berth.api.v1.StudyR\x05study\x12/\n" +
+	"\aservice\x18H \x01(\v2\x15.berth.api.v1.ServiceR\aservice\x12\x1b\n" +
 	"\tpower_cap\x18F \x01(\tR\bpowerCap\x12\x19\n" +
 	"\bgpu_freq\x18G \x01(\tR\agpuFreq\x12\x18\n" +
 	"\aaccount\x18- \x01(\tR\aaccount\x12\x10\n" +
 	"\x03qos\x18. \x01(\tR\x03qos\x12\x12\n" +
 	"\x04nice\x18/ \x01(\x11R\x04nice\x12\x14\n" +
 	"\x05array\x18< \x01(\tR\x05array\x12)\n" +
-	"\x05where\x182 \x01(\v2\x13.berth.api.v1.WhereR\x05where\"\xfc\x01\n" +
+	"\x05where\x182 \x01(\v2\x13.berth.api.v1.WhereR\x05where\"\x83\x03\n" +
+	"\aService\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\breplicas\x18\x02 \x01(\rR\breplicas\x12\x14\n" +
+	"\x05least\x18\x03 \x01(\rR\x05least\x12\x12\n" +
+	"\x04most\x18\x04 \x01(\rR\x04most\x12\x12\n" +
+	"\x04port\x18\x05 \x01(\tR\x04port\x12\x16\n" +
+	"\x06health\x18\x06 \x01(\tR\x06health\x12/\n" +
+	"\x05every\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05every\x12\x14\n" +
+	"\x05fails\x18\b \x01(\rR\x05fails\x12<\n" +
+	"\fstart_within\x18\t \x01(\v2\x19.google.protobuf.DurationR\vstartWithin\x12/\n" +
+	"\x05drain\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\x05drain\x12\x19\n" +
+	"\bscale_on\x18\v \x01(\tR\ascaleOn\x12!\n" +
+	"\fscale_target\x18\f \x01(\x01R\vscaleTarget\"\xfc\x01\n" +
 	"\x05Study\x12\x16\n" +
 	"\x06metric\x18\x01 \x01(\tR\x06metric\x12\x1a\n" +
 	"\bmaximize\x18\x02 \x01(\bR\bmaximize\x12\x12\n" +
@@ -1365,45 +1527,50 @@ func file_berth_api_v1_submit_proto_rawDescGZIP() []byte {
 	return file_berth_api_v1_submit_proto_rawDescData
 }
 
-var file_berth_api_v1_submit_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_berth_api_v1_submit_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_berth_api_v1_submit_proto_goTypes = []any{
 	(*SubmitJobsRequest)(nil),     // 0: berth.api.v1.SubmitJobsRequest
 	(*SubmitJobsResponse)(nil),    // 1: berth.api.v1.SubmitJobsResponse
 	(*JobSpec)(nil),               // 2: berth.api.v1.JobSpec
-	(*Study)(nil),                 // 3: berth.api.v1.Study
-	(*Axis)(nil),                  // 4: berth.api.v1.Axis
-	(*Where)(nil),                 // 5: berth.api.v1.Where
-	(*Container)(nil),             // 6: berth.api.v1.Container
-	(*Mount)(nil),                 // 7: berth.api.v1.Mount
-	(*Warning)(nil),               // 8: berth.api.v1.Warning
-	(*Dependency)(nil),            // 9: berth.api.v1.Dependency
-	(*durationpb.Duration)(nil),   // 10: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*Service)(nil),               // 3: berth.api.v1.Service
+	(*Study)(nil),                 // 4: berth.api.v1.Study
+	(*Axis)(nil),                  // 5: berth.api.v1.Axis
+	(*Where)(nil),                 // 6: berth.api.v1.Where
+	(*Container)(nil),             // 7: berth.api.v1.Container
+	(*Mount)(nil),                 // 8: berth.api.v1.Mount
+	(*Warning)(nil),               // 9: berth.api.v1.Warning
+	(*Dependency)(nil),            // 10: berth.api.v1.Dependency
+	(*durationpb.Duration)(nil),   // 11: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
 }
 var file_berth_api_v1_submit_proto_depIdxs = []int32{
 	2,  // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
-	10, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
-	10, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
-	11, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	10, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
-	10, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
-	11, // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
-	9,  // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
-	8,  // 8: berth.api.v1.JobSpec.warning:type_name -> berth.api.v1.Warning
-	6,  // 9: berth.api.v1.JobSpec.container:type_name -> berth.api.v1.Container
-	10, // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
-	3,  // 11: berth.api.v1.JobSpec.study:type_name -> berth.api.v1.Study
-	5,  // 12: berth.api.v1.JobSpec.where:type_name -> berth.api.v1.Where
-	10, // 13: berth.api.v1.Study.budget:type_name -> google.protobuf.Duration
-	4,  // 14: berth.api.v1.Study.space:type_name -> berth.api.v1.Axis
-	7,  // 15: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
-	10, // 16: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
-	10, // 17: berth.api.v1.Dependency.delay:type_name -> google.protobuf.Duration
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	11, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
+	11, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
+	12, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	11, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
+	11, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
+	12, // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
+	10, // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
+	9,  // 8: berth.api.v1.JobSpec.warning:type_name -> berth.api.v1.Warning
+	7,  // 9: berth.api.v1.JobSpec.container:type_name -> berth.api.v1.Container
+	11, // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
+	4,  // 11: berth.api.v1.JobSpec.study:type_name -> berth.api.v1.Study
+	3,  // 12: berth.api.v1.JobSpec.service:type_name -> berth.api.v1.Service
+	6,  // 13: berth.api.v1.JobSpec.where:type_name -> berth.api.v1.Where
+	11, // 14: berth.api.v1.Service.every:type_name -> google.protobuf.Duration
+	11, // 15: berth.api.v1.Service.start_within:type_name -> google.protobuf.Duration
+	11, // 16: berth.api.v1.Service.drain:type_name -> google.protobuf.Duration
+	11, // 17: berth.api.v1.Study.budget:type_name -> google.protobuf.Duration
+	5,  // 18: berth.api.v1.Study.space:type_name -> berth.api.v1.Axis
+	8,  // 19: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
+	11, // 20: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
+	11, // 21: berth.api.v1.Dependency.delay:type_name -> google.protobuf.Duration
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_submit_proto_init() }
@@ -1411,14 +1578,14 @@ func file_berth_api_v1_submit_proto_init() {
 	if File_berth_api_v1_submit_proto != nil {
 		return
 	}
-	file_berth_api_v1_submit_proto_msgTypes[9].OneofWrappers = []any{}
+	file_berth_api_v1_submit_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_submit_proto_rawDesc), len(file_berth_api_v1_submit_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -4689,8 +4689,10 @@ type Spec struct {
 	// Its tasks are the trials of a search.
 	Study *Study `protobuf:"bytes,62,opt,name=study,proto3" json:"study,omitempty"`
 	// The power limit and clock of its GPUs; see cluster.GPUPower.
-	PowerCap      string `protobuf:"bytes,70,opt,name=power_cap,json=powerCap,proto3" json:"power_cap,omitempty"`
-	GpuFreq       string `protobuf:"bytes,71,opt,name=gpu_freq,json=gpuFreq,proto3" json:"gpu_freq,omitempty"`
+	PowerCap string `protobuf:"bytes,70,opt,name=power_cap,json=powerCap,proto3" json:"power_cap,omitempty"`
+	GpuFreq  string `protobuf:"bytes,71,opt,name=gpu_freq,json=gpuFreq,proto3" json:"gpu_freq,omitempty"`
+	// Its tasks are the replicas of a service.
+	Service       *Service `protobuf:"bytes,72,opt,name=service,proto3" json:"service,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5145,6 +5147,146 @@ func (x *Spec) GetGpuFreq() string {
 	return ""
 }
 
+func (x *Spec) GetService() *Service {
+	if x != nil {
+		return x.Service
+	}
+	return nil
+}
+
+// Service is what runs until somebody ends it and takes requests; see service.Service.
+type Service struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Replicas      uint32                 `protobuf:"varint,2,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	Least         uint32                 `protobuf:"varint,3,opt,name=least,proto3" json:"least,omitempty"`
+	Most          uint32                 `protobuf:"varint,4,opt,name=most,proto3" json:"most,omitempty"`
+	Port          string                 `protobuf:"bytes,5,opt,name=port,proto3" json:"port,omitempty"`
+	Health        string                 `protobuf:"bytes,6,opt,name=health,proto3" json:"health,omitempty"`
+	EveryUs       int64                  `protobuf:"varint,7,opt,name=every_us,json=everyUs,proto3" json:"every_us,omitempty"`
+	Fails         uint32                 `protobuf:"varint,8,opt,name=fails,proto3" json:"fails,omitempty"`
+	StartWithinUs int64                  `protobuf:"varint,9,opt,name=start_within_us,json=startWithinUs,proto3" json:"start_within_us,omitempty"`
+	DrainUs       int64                  `protobuf:"varint,10,opt,name=drain_us,json=drainUs,proto3" json:"drain_us,omitempty"`
+	ScaleOn       string                 `protobuf:"bytes,11,opt,name=scale_on,json=scaleOn,proto3" json:"scale_on,omitempty"`
+	ScaleTarget   float64                `protobuf:"fixed64,12,opt,name=scale_target,json=scaleTarget,proto3" json:"scale_target,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Service) Reset() {
+	*x = Service{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Service) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Service) ProtoMessage() {}
+
+func (x *Service) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Service.ProtoReflect.Descriptor instead.
+func (*Service) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *Service) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Service) GetReplicas() uint32 {
+	if x != nil {
+		return x.Replicas
+	}
+	return 0
+}
+
+func (x *Service) GetLeast() uint32 {
+	if x != nil {
+		return x.Least
+	}
+	return 0
+}
+
+func (x *Service) GetMost() uint32 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
+}
+
+func (x *Service) GetPort() string {
+	if x != nil {
+		return x.Port
+	}
+	return ""
+}
+
+func (x *Service) GetHealth() string {
+	if x != nil {
+		return x.Health
+	}
+	return ""
+}
+
+func (x *Service) GetEveryUs() int64 {
+	if x != nil {
+		return x.EveryUs
+	}
+	return 0
+}
+
+func (x *Service) GetFails() uint32 {
+	if x != nil {
+		return x.Fails
+	}
+	return 0
+}
+
+func (x *Service) GetStartWithinUs() int64 {
+	if x != nil {
+		return x.StartWithinUs
+	}
+	return 0
+}
+
+func (x *Service) GetDrainUs() int64 {
+	if x != nil {
+		return x.DrainUs
+	}
+	return 0
+}
+
+func (x *Service) GetScaleOn() string {
+	if x != nil {
+		return x.ScaleOn
+	}
+	return ""
+}
+
+func (x *Service) GetScaleTarget() float64 {
+	if x != nil {
+		return x.ScaleTarget
+	}
+	return 0
+}
+
 // Study is a search over parameters; see study.Study.
 type Study struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5163,7 +5305,7 @@ type Study struct {
 
 func (x *Study) Reset() {
 	*x = Study{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5175,7 +5317,7 @@ func (x *Study) String() string {
 func (*Study) ProtoMessage() {}
 
 func (x *Study) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5188,7 +5330,7 @@ func (x *Study) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Study.ProtoReflect.Descriptor instead.
 func (*Study) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Study) GetMetric() string {
@@ -5268,7 +5410,7 @@ type Axis struct {
 
 func (x *Axis) Reset() {
 	*x = Axis{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5280,7 +5422,7 @@ func (x *Axis) String() string {
 func (*Axis) ProtoMessage() {}
 
 func (x *Axis) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5293,7 +5435,7 @@ func (x *Axis) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Axis.ProtoReflect.Descriptor instead.
 func (*Axis) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Axis) GetName() string {
@@ -5344,7 +5486,7 @@ type Array struct {
 
 func (x *Array) Reset() {
 	*x = Array{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5356,7 +5498,7 @@ func (x *Array) String() string {
 func (*Array) ProtoMessage() {}
 
 func (x *Array) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5369,7 +5511,7 @@ func (x *Array) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Array.ProtoReflect.Descriptor instead.
 func (*Array) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Array) GetRuns() []uint32 {
@@ -5401,7 +5543,7 @@ type Where struct {
 
 func (x *Where) Reset() {
 	*x = Where{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5413,7 +5555,7 @@ func (x *Where) String() string {
 func (*Where) ProtoMessage() {}
 
 func (x *Where) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5426,7 +5568,7 @@ func (x *Where) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Where.ProtoReflect.Descriptor instead.
 func (*Where) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Where) GetNodes() string {
@@ -5480,7 +5622,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5492,7 +5634,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5505,7 +5647,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Container) GetNetwork() string {
@@ -5554,7 +5696,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5566,7 +5708,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5579,7 +5721,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -5617,7 +5759,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5629,7 +5771,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5642,7 +5784,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Warning) GetSignal() string {
@@ -5680,7 +5822,7 @@ type Dependency struct {
 
 func (x *Dependency) Reset() {
 	*x = Dependency{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5692,7 +5834,7 @@ func (x *Dependency) String() string {
 func (*Dependency) ProtoMessage() {}
 
 func (x *Dependency) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5705,7 +5847,7 @@ func (x *Dependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
 func (*Dependency) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Dependency) GetKind() string {
@@ -5763,7 +5905,7 @@ type Estimate struct {
 
 func (x *Estimate) Reset() {
 	*x = Estimate{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5775,7 +5917,7 @@ func (x *Estimate) String() string {
 func (*Estimate) ProtoMessage() {}
 
 func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5788,7 +5930,7 @@ func (x *Estimate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
 func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Estimate) GetGpuType() string {
@@ -5878,7 +6020,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5890,7 +6032,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5903,7 +6045,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Reason) GetCode() string {
@@ -5930,7 +6072,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5942,7 +6084,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5955,7 +6097,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -5990,7 +6132,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6002,7 +6144,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6015,7 +6157,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Usage) GetGpuMemPeakMib() int64 {
@@ -6104,7 +6246,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6116,7 +6258,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6129,7 +6271,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Profile) GetGpuMemMeanMib() int64 {
@@ -6221,7 +6363,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6233,7 +6375,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6246,7 +6388,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *GPUShare) GetGpu() string {
@@ -6289,7 +6431,7 @@ type Berth struct {
 
 func (x *Berth) Reset() {
 	*x = Berth{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6301,7 +6443,7 @@ func (x *Berth) String() string {
 func (*Berth) ProtoMessage() {}
 
 func (x *Berth) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6314,7 +6456,7 @@ func (x *Berth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Berth.ProtoReflect.Descriptor instead.
 func (*Berth) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Berth) GetNode() string {
@@ -6388,7 +6530,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6400,7 +6542,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6413,7 +6555,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Job) GetId() uint64 {
@@ -6609,7 +6751,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6621,7 +6763,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6634,7 +6776,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Hold) GetAtUs() int64 {
@@ -6670,7 +6812,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6682,7 +6824,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6695,7 +6837,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *CancelRequest) GetAtUs() int64 {
@@ -6761,14 +6903,16 @@ type Attempt struct {
 	// There once it said how far it is.
 	Progress *Progress `protobuf:"bytes,24,opt,name=progress,proto3" json:"progress,omitempty"`
 	// What was done to the power and clock of its cards, of all its nodes.
-	Power         []*CardPower `protobuf:"bytes,70,rep,name=power,proto3" json:"power,omitempty"`
+	Power []*CardPower `protobuf:"bytes,70,rep,name=power,proto3" json:"power,omitempty"`
+	// How a replica of a service stands; absent while it starts.
+	Serving       *Serving `protobuf:"bytes,72,opt,name=serving,proto3" json:"serving,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6780,7 +6924,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6793,7 +6937,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -6971,6 +7115,74 @@ func (x *Attempt) GetPower() []*CardPower {
 	return nil
 }
 
+func (x *Attempt) GetServing() *Serving {
+	if x != nil {
+		return x.Serving
+	}
+	return nil
+}
+
+// Serving is how a replica stands; see cluster.Serving.
+type Serving struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	State         uint32                 `protobuf:"varint,1,opt,name=state,proto3" json:"state,omitempty"`
+	SinceUs       int64                  `protobuf:"varint,2,opt,name=since_us,json=sinceUs,proto3" json:"since_us,omitempty"`
+	Why           string                 `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Serving) Reset() {
+	*x = Serving{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Serving) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Serving) ProtoMessage() {}
+
+func (x *Serving) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Serving.ProtoReflect.Descriptor instead.
+func (*Serving) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *Serving) GetState() uint32 {
+	if x != nil {
+		return x.State
+	}
+	return 0
+}
+
+func (x *Serving) GetSinceUs() int64 {
+	if x != nil {
+		return x.SinceUs
+	}
+	return 0
+}
+
+func (x *Serving) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 // Progress is how far an attempt says that it is; see cluster.Progress.
 type Progress struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -6986,7 +7198,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6998,7 +7210,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7011,7 +7223,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Progress) GetAtUs() int64 {
@@ -7062,7 +7274,7 @@ type Seen struct {
 
 func (x *Seen) Reset() {
 	*x = Seen{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7074,7 +7286,7 @@ func (x *Seen) String() string {
 func (*Seen) ProtoMessage() {}
 
 func (x *Seen) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7087,7 +7299,7 @@ func (x *Seen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seen.ProtoReflect.Descriptor instead.
 func (*Seen) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Seen) GetLast() float64 {
@@ -7128,7 +7340,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7140,7 +7352,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7153,7 +7365,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Mark) GetRung() uint32 {
@@ -7181,7 +7393,7 @@ type NoteProgress struct {
 
 func (x *NoteProgress) Reset() {
 	*x = NoteProgress{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7193,7 +7405,7 @@ func (x *NoteProgress) String() string {
 func (*NoteProgress) ProtoMessage() {}
 
 func (x *NoteProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7206,7 +7418,7 @@ func (x *NoteProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteProgress.ProtoReflect.Descriptor instead.
 func (*NoteProgress) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *NoteProgress) GetAttempts() []*AttemptProgress {
@@ -7217,17 +7429,19 @@ func (x *NoteProgress) GetAttempts() []*AttemptProgress {
 }
 
 type AttemptProgress struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
-	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Progress      *Progress              `protobuf:"bytes,3,opt,name=progress,proto3" json:"progress,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Job      uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	Attempt  uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Progress *Progress              `protobuf:"bytes,3,opt,name=progress,proto3" json:"progress,omitempty"`
+	// Of a replica that stands otherwise now; its time is that of the entry.
+	Serving       *Serving `protobuf:"bytes,4,opt,name=serving,proto3" json:"serving,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AttemptProgress) Reset() {
 	*x = AttemptProgress{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7239,7 +7453,7 @@ func (x *AttemptProgress) String() string {
 func (*AttemptProgress) ProtoMessage() {}
 
 func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7252,7 +7466,7 @@ func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptProgress.ProtoReflect.Descriptor instead.
 func (*AttemptProgress) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *AttemptProgress) GetJob() uint64 {
@@ -7276,6 +7490,13 @@ func (x *AttemptProgress) GetProgress() *Progress {
 	return nil
 }
 
+func (x *AttemptProgress) GetServing() *Serving {
+	if x != nil {
+		return x.Serving
+	}
+	return nil
+}
+
 type Gang struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Rest  []*Berth               `protobuf:"bytes,1,rep,name=rest,proto3" json:"rest,omitempty"`
@@ -7290,7 +7511,7 @@ type Gang struct {
 
 func (x *Gang) Reset() {
 	*x = Gang{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7302,7 +7523,7 @@ func (x *Gang) String() string {
 func (*Gang) ProtoMessage() {}
 
 func (x *Gang) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7315,7 +7536,7 @@ func (x *Gang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gang.ProtoReflect.Descriptor instead.
 func (*Gang) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Gang) GetRest() []*Berth {
@@ -7369,7 +7590,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7381,7 +7602,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7394,7 +7615,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Part) GetBootId() string {
@@ -7469,7 +7690,7 @@ type IdleMark struct {
 
 func (x *IdleMark) Reset() {
 	*x = IdleMark{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7481,7 +7702,7 @@ func (x *IdleMark) String() string {
 func (*IdleMark) ProtoMessage() {}
 
 func (x *IdleMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7494,7 +7715,7 @@ func (x *IdleMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdleMark.ProtoReflect.Descriptor instead.
 func (*IdleMark) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *IdleMark) GetStage() uint32 {
@@ -7559,7 +7780,7 @@ type IdleAttempt struct {
 
 func (x *IdleAttempt) Reset() {
 	*x = IdleAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7571,7 +7792,7 @@ func (x *IdleAttempt) String() string {
 func (*IdleAttempt) ProtoMessage() {}
 
 func (x *IdleAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7584,7 +7805,7 @@ func (x *IdleAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdleAttempt.ProtoReflect.Descriptor instead.
 func (*IdleAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *IdleAttempt) GetJob() uint64 {
@@ -7656,7 +7877,7 @@ type ResizeMark struct {
 
 func (x *ResizeMark) Reset() {
 	*x = ResizeMark{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7668,7 +7889,7 @@ func (x *ResizeMark) String() string {
 func (*ResizeMark) ProtoMessage() {}
 
 func (x *ResizeMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7681,7 +7902,7 @@ func (x *ResizeMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeMark.ProtoReflect.Descriptor instead.
 func (*ResizeMark) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ResizeMark) GetAtUs() int64 {
@@ -7718,7 +7939,7 @@ type ResizeAttempt struct {
 
 func (x *ResizeAttempt) Reset() {
 	*x = ResizeAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7730,7 +7951,7 @@ func (x *ResizeAttempt) String() string {
 func (*ResizeAttempt) ProtoMessage() {}
 
 func (x *ResizeAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7743,7 +7964,7 @@ func (x *ResizeAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeAttempt.ProtoReflect.Descriptor instead.
 func (*ResizeAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ResizeAttempt) GetJob() uint64 {
@@ -7783,7 +8004,7 @@ type PreemptRequest struct {
 
 func (x *PreemptRequest) Reset() {
 	*x = PreemptRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7795,7 +8016,7 @@ func (x *PreemptRequest) String() string {
 func (*PreemptRequest) ProtoMessage() {}
 
 func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7808,7 +8029,7 @@ func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptRequest.ProtoReflect.Descriptor instead.
 func (*PreemptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *PreemptRequest) GetAtUs() int64 {
@@ -7884,7 +8105,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7896,7 +8117,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7909,7 +8130,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *GPU) GetId() string {
@@ -8019,7 +8240,7 @@ type GPUOrder struct {
 
 func (x *GPUOrder) Reset() {
 	*x = GPUOrder{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8031,7 +8252,7 @@ func (x *GPUOrder) String() string {
 func (*GPUOrder) ProtoMessage() {}
 
 func (x *GPUOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8044,7 +8265,7 @@ func (x *GPUOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUOrder.ProtoReflect.Descriptor instead.
 func (*GPUOrder) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *GPUOrder) GetGpu() string {
@@ -8106,7 +8327,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8118,7 +8339,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8131,7 +8352,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *NodeEvent) GetAtUs() int64 {
@@ -8211,7 +8432,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8223,7 +8444,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8236,7 +8457,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Node) GetId() string {
@@ -8409,7 +8630,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8421,7 +8642,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8434,7 +8655,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Reservation) GetName() string {
@@ -8559,7 +8780,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8571,7 +8792,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8584,7 +8805,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Partition) GetName() string {
@@ -8728,7 +8949,7 @@ type HostTerms struct {
 
 func (x *HostTerms) Reset() {
 	*x = HostTerms{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8740,7 +8961,7 @@ func (x *HostTerms) String() string {
 func (*HostTerms) ProtoMessage() {}
 
 func (x *HostTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8753,7 +8974,7 @@ func (x *HostTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostTerms.ProtoReflect.Descriptor instead.
 func (*HostTerms) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *HostTerms) GetMemPerGpuMib() int64 {
@@ -8797,7 +9018,7 @@ type AccessList struct {
 
 func (x *AccessList) Reset() {
 	*x = AccessList{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8809,7 +9030,7 @@ func (x *AccessList) String() string {
 func (*AccessList) ProtoMessage() {}
 
 func (x *AccessList) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8822,7 +9043,7 @@ func (x *AccessList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessList.ProtoReflect.Descriptor instead.
 func (*AccessList) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *AccessList) GetList() string {
@@ -8849,7 +9070,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[92]
+	mi := &file_berth_log_v1_log_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8861,7 +9082,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[92]
+	mi := &file_berth_log_v1_log_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8874,7 +9095,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Queue) GetGpu() string {
@@ -8901,7 +9122,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[93]
+	mi := &file_berth_log_v1_log_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8913,7 +9134,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[93]
+	mi := &file_berth_log_v1_log_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8926,7 +9147,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{93}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -8957,7 +9178,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[94]
+	mi := &file_berth_log_v1_log_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8969,7 +9190,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[94]
+	mi := &file_berth_log_v1_log_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8982,7 +9203,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{94}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Request) GetKey() []byte {
@@ -9027,7 +9248,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[95]
+	mi := &file_berth_log_v1_log_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9039,7 +9260,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[95]
+	mi := &file_berth_log_v1_log_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9052,7 +9273,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{95}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Token) GetHash() []byte {
@@ -9101,7 +9322,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[96]
+	mi := &file_berth_log_v1_log_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9113,7 +9334,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[96]
+	mi := &file_berth_log_v1_log_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9126,7 +9347,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{96}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -9163,7 +9384,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[97]
+	mi := &file_berth_log_v1_log_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9175,7 +9396,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[97]
+	mi := &file_berth_log_v1_log_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9188,7 +9409,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{97}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -9252,7 +9473,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[98]
+	mi := &file_berth_log_v1_log_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9264,7 +9485,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[98]
+	mi := &file_berth_log_v1_log_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9277,7 +9498,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{98}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -9354,7 +9575,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[99]
+	mi := &file_berth_log_v1_log_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9366,7 +9587,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[99]
+	mi := &file_berth_log_v1_log_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9379,7 +9600,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{99}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -9411,7 +9632,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[100]
+	mi := &file_berth_log_v1_log_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9423,7 +9644,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[100]
+	mi := &file_berth_log_v1_log_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9436,7 +9657,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{100}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -9495,7 +9716,7 @@ type Company struct {
 
 func (x *Company) Reset() {
 	*x = Company{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[101]
+	mi := &file_berth_log_v1_log_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9507,7 +9728,7 @@ func (x *Company) String() string {
 func (*Company) ProtoMessage() {}
 
 func (x *Company) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[101]
+	mi := &file_berth_log_v1_log_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9520,7 +9741,7 @@ func (x *Company) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Company.ProtoReflect.Descriptor instead.
 func (*Company) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{101}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Company) GetSignature() string {
@@ -9556,7 +9777,7 @@ type ImportRuns struct {
 
 func (x *ImportRuns) Reset() {
 	*x = ImportRuns{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[102]
+	mi := &file_berth_log_v1_log_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9568,7 +9789,7 @@ func (x *ImportRuns) String() string {
 func (*ImportRuns) ProtoMessage() {}
 
 func (x *ImportRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[102]
+	mi := &file_berth_log_v1_log_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9581,7 +9802,7 @@ func (x *ImportRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRuns.ProtoReflect.Descriptor instead.
 func (*ImportRuns) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{102}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ImportRuns) GetSamples() []*Sample {
@@ -9634,7 +9855,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[103]
+	mi := &file_berth_log_v1_log_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9646,7 +9867,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[103]
+	mi := &file_berth_log_v1_log_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9659,7 +9880,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{103}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -9814,7 +10035,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[104]
+	mi := &file_berth_log_v1_log_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9826,7 +10047,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[104]
+	mi := &file_berth_log_v1_log_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9839,7 +10060,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{104}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *Standing) GetKind() isStanding_Kind {
@@ -9948,7 +10169,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[105]
+	mi := &file_berth_log_v1_log_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9960,7 +10181,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[105]
+	mi := &file_berth_log_v1_log_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9973,7 +10194,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{105}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *Account) GetName() string {
@@ -10025,7 +10246,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[106]
+	mi := &file_berth_log_v1_log_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10037,7 +10258,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[106]
+	mi := &file_berth_log_v1_log_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10050,7 +10271,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{106}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *Member) GetAccount() string {
@@ -10109,7 +10330,7 @@ type QOS struct {
 
 func (x *QOS) Reset() {
 	*x = QOS{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[107]
+	mi := &file_berth_log_v1_log_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10121,7 +10342,7 @@ func (x *QOS) String() string {
 func (*QOS) ProtoMessage() {}
 
 func (x *QOS) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[107]
+	mi := &file_berth_log_v1_log_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10134,7 +10355,7 @@ func (x *QOS) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QOS.ProtoReflect.Descriptor instead.
 func (*QOS) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{107}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *QOS) GetName() string {
@@ -10200,7 +10421,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[108]
+	mi := &file_berth_log_v1_log_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10212,7 +10433,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[108]
+	mi := &file_berth_log_v1_log_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10225,7 +10446,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{108}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *Quota) GetAccount() string {
@@ -10332,7 +10553,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[109]
+	mi := &file_berth_log_v1_log_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10344,7 +10565,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[109]
+	mi := &file_berth_log_v1_log_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10357,7 +10578,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{109}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *AccountPolicy) GetHalfLifeUs() int64 {
@@ -10399,7 +10620,7 @@ type GPUWeight struct {
 
 func (x *GPUWeight) Reset() {
 	*x = GPUWeight{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[110]
+	mi := &file_berth_log_v1_log_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10411,7 +10632,7 @@ func (x *GPUWeight) String() string {
 func (*GPUWeight) ProtoMessage() {}
 
 func (x *GPUWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[110]
+	mi := &file_berth_log_v1_log_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10424,7 +10645,7 @@ func (x *GPUWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUWeight.ProtoReflect.Descriptor instead.
 func (*GPUWeight) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{110}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *GPUWeight) GetGpuType() string {
@@ -10458,7 +10679,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[111]
+	mi := &file_berth_log_v1_log_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10470,7 +10691,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[111]
+	mi := &file_berth_log_v1_log_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10483,7 +10704,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{111}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Spent) GetAccount() string {
@@ -10881,7 +11102,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05Owner\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xa3\x0e\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xd4\x0e\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -10949,7 +11170,22 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\rbatch_scaling\x189 \x01(\tR\fbatchScaling\x12)\n" +
 	"\x05study\x18> \x01(\v2\x13.berth.log.v1.StudyR\x05study\x12\x1b\n" +
 	"\tpower_cap\x18F \x01(\tR\bpowerCap\x12\x19\n" +
-	"\bgpu_freq\x18G \x01(\tR\agpuFreq\"\xe6\x01\n" +
+	"\bgpu_freq\x18G \x01(\tR\agpuFreq\x12/\n" +
+	"\aservice\x18H \x01(\v2\x15.berth.log.v1.ServiceR\aservice\"\xc1\x02\n" +
+	"\aService\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\breplicas\x18\x02 \x01(\rR\breplicas\x12\x14\n" +
+	"\x05least\x18\x03 \x01(\rR\x05least\x12\x12\n" +
+	"\x04most\x18\x04 \x01(\rR\x04most\x12\x12\n" +
+	"\x04port\x18\x05 \x01(\tR\x04port\x12\x16\n" +
+	"\x06health\x18\x06 \x01(\tR\x06health\x12\x19\n" +
+	"\bevery_us\x18\a \x01(\x03R\aeveryUs\x12\x14\n" +
+	"\x05fails\x18\b \x01(\rR\x05fails\x12&\n" +
+	"\x0fstart_within_us\x18\t \x01(\x03R\rstartWithinUs\x12\x19\n" +
+	"\bdrain_us\x18\n" +
+	" \x01(\x03R\adrainUs\x12\x19\n" +
+	"\bscale_on\x18\v \x01(\tR\ascaleOn\x12!\n" +
+	"\fscale_target\x18\f \x01(\x01R\vscaleTarget\"\xe6\x01\n" +
 	"\x05Study\x12\x16\n" +
 	"\x06metric\x18\x01 \x01(\tR\x06metric\x12\x1a\n" +
 	"\bmaximize\x18\x02 \x01(\bR\bmaximize\x12\x12\n" +
@@ -11099,7 +11335,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
 	"\x05admin\x18\x03 \x01(\bR\x05admin\x12\x10\n" +
-	"\x03why\x18\x04 \x01(\tR\x03why\"\xe3\x06\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"\x94\a\n" +
 	"\aAttempt\x12\x0e\n" +
 	"\x02no\x18\x01 \x01(\rR\x02no\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x14\n" +
@@ -11129,7 +11365,12 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x06resize\x18\x17 \x01(\v2\x18.berth.log.v1.ResizeMarkR\x06resize\x12\x16\n" +
 	"\x06secret\x18\x16 \x01(\fR\x06secret\x122\n" +
 	"\bprogress\x18\x18 \x01(\v2\x16.berth.log.v1.ProgressR\bprogress\x12-\n" +
-	"\x05power\x18F \x03(\v2\x17.berth.log.v1.CardPowerR\x05power\"\x8a\x01\n" +
+	"\x05power\x18F \x03(\v2\x17.berth.log.v1.CardPowerR\x05power\x12/\n" +
+	"\aserving\x18H \x01(\v2\x15.berth.log.v1.ServingR\aserving\"L\n" +
+	"\aServing\x12\x14\n" +
+	"\x05state\x18\x01 \x01(\rR\x05state\x12\x19\n" +
+	"\bsince_us\x18\x02 \x01(\x03R\asinceUs\x12\x10\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\"\x8a\x01\n" +
 	"\bProgress\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x14\n" +
@@ -11145,11 +11386,12 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04rung\x18\x01 \x01(\rR\x04rung\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value\"I\n" +
 	"\fNoteProgress\x129\n" +
-	"\battempts\x18\x01 \x03(\v2\x1d.berth.log.v1.AttemptProgressR\battempts\"q\n" +
+	"\battempts\x18\x01 \x03(\v2\x1d.berth.log.v1.AttemptProgressR\battempts\"\xa2\x01\n" +
 	"\x0fAttemptProgress\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x122\n" +
-	"\bprogress\x18\x03 \x01(\v2\x16.berth.log.v1.ProgressR\bprogress\"\xa9\x01\n" +
+	"\bprogress\x18\x03 \x01(\v2\x16.berth.log.v1.ProgressR\bprogress\x12/\n" +
+	"\aserving\x18\x04 \x01(\v2\x15.berth.log.v1.ServingR\aserving\"\xa9\x01\n" +
 	"\x04Gang\x12'\n" +
 	"\x04rest\x18\x01 \x03(\v2\x13.berth.log.v1.BerthR\x04rest\x12(\n" +
 	"\x05parts\x18\x02 \x03(\v2\x12.berth.log.v1.PartR\x05parts\x12\x0e\n" +
@@ -11472,7 +11714,7 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_log_v1_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 112)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 114)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(TaskChange)(0),             // 0: berth.log.v1.TaskChange
 	(*Entry)(nil),               // 1: berth.log.v1.Entry
@@ -11528,73 +11770,75 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*Config)(nil),              // 51: berth.log.v1.Config
 	(*Owner)(nil),               // 52: berth.log.v1.Owner
 	(*Spec)(nil),                // 53: berth.log.v1.Spec
-	(*Study)(nil),               // 54: berth.log.v1.Study
-	(*Axis)(nil),                // 55: berth.log.v1.Axis
-	(*Array)(nil),               // 56: berth.log.v1.Array
-	(*Where)(nil),               // 57: berth.log.v1.Where
-	(*Container)(nil),           // 58: berth.log.v1.Container
-	(*Mount)(nil),               // 59: berth.log.v1.Mount
-	(*Warning)(nil),             // 60: berth.log.v1.Warning
-	(*Dependency)(nil),          // 61: berth.log.v1.Dependency
-	(*Estimate)(nil),            // 62: berth.log.v1.Estimate
-	(*Reason)(nil),              // 63: berth.log.v1.Reason
-	(*Exit)(nil),                // 64: berth.log.v1.Exit
-	(*Usage)(nil),               // 65: berth.log.v1.Usage
-	(*Profile)(nil),             // 66: berth.log.v1.Profile
-	(*GPUShare)(nil),            // 67: berth.log.v1.GPUShare
-	(*Berth)(nil),               // 68: berth.log.v1.Berth
-	(*Job)(nil),                 // 69: berth.log.v1.Job
-	(*Hold)(nil),                // 70: berth.log.v1.Hold
-	(*CancelRequest)(nil),       // 71: berth.log.v1.CancelRequest
-	(*Attempt)(nil),             // 72: berth.log.v1.Attempt
-	(*Progress)(nil),            // 73: berth.log.v1.Progress
-	(*Seen)(nil),                // 74: berth.log.v1.Seen
-	(*Mark)(nil),                // 75: berth.log.v1.Mark
-	(*NoteProgress)(nil),        // 76: berth.log.v1.NoteProgress
-	(*AttemptProgress)(nil),     // 77: berth.log.v1.AttemptProgress
-	(*Gang)(nil),                // 78: berth.log.v1.Gang
-	(*Part)(nil),                // 79: berth.log.v1.Part
-	(*IdleMark)(nil),            // 80: berth.log.v1.IdleMark
-	(*IdleAttempt)(nil),         // 81: berth.log.v1.IdleAttempt
-	(*ResizeMark)(nil),          // 82: berth.log.v1.ResizeMark
-	(*ResizeAttempt)(nil),       // 83: berth.log.v1.ResizeAttempt
-	(*PreemptRequest)(nil),      // 84: berth.log.v1.PreemptRequest
-	(*GPU)(nil),                 // 85: berth.log.v1.GPU
-	(*GPUOrder)(nil),            // 86: berth.log.v1.GPUOrder
-	(*NodeEvent)(nil),           // 87: berth.log.v1.NodeEvent
-	(*Node)(nil),                // 88: berth.log.v1.Node
-	(*Reservation)(nil),         // 89: berth.log.v1.Reservation
-	(*Partition)(nil),           // 90: berth.log.v1.Partition
-	(*HostTerms)(nil),           // 91: berth.log.v1.HostTerms
-	(*AccessList)(nil),          // 92: berth.log.v1.AccessList
-	(*Queue)(nil),               // 93: berth.log.v1.Queue
-	(*Waiter)(nil),              // 94: berth.log.v1.Waiter
-	(*Request)(nil),             // 95: berth.log.v1.Request
-	(*Token)(nil),               // 96: berth.log.v1.Token
-	(*DeniedIdentity)(nil),      // 97: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),             // 98: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),       // 99: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),          // 100: berth.log.v1.WeightsPin
-	(*Interference)(nil),        // 101: berth.log.v1.Interference
-	(*Company)(nil),             // 102: berth.log.v1.Company
-	(*ImportRuns)(nil),          // 103: berth.log.v1.ImportRuns
-	(*Sample)(nil),              // 104: berth.log.v1.Sample
-	(*Standing)(nil),            // 105: berth.log.v1.Standing
-	(*Account)(nil),             // 106: berth.log.v1.Account
-	(*Member)(nil),              // 107: berth.log.v1.Member
-	(*QOS)(nil),                 // 108: berth.log.v1.QOS
-	(*Quota)(nil),               // 109: berth.log.v1.Quota
-	(*AccountPolicy)(nil),       // 110: berth.log.v1.AccountPolicy
-	(*GPUWeight)(nil),           // 111: berth.log.v1.GPUWeight
-	(*Spent)(nil),               // 112: berth.log.v1.Spent
-	(*AddWebhook)(nil),          // 113: berth.log.v1.AddWebhook
-	(*RemoveWebhook)(nil),       // 114: berth.log.v1.RemoveWebhook
-	(*SettleNotices)(nil),       // 115: berth.log.v1.SettleNotices
-	(*MarkAttempt)(nil),         // 116: berth.log.v1.MarkAttempt
-	(*Notice)(nil),              // 117: berth.log.v1.Notice
-	(*Webhook)(nil),             // 118: berth.log.v1.Webhook
-	(*DeadNotice)(nil),          // 119: berth.log.v1.DeadNotice
-	(*Telling)(nil),             // 120: berth.log.v1.Telling
+	(*Service)(nil),             // 54: berth.log.v1.Service
+	(*Study)(nil),               // 55: berth.log.v1.Study
+	(*Axis)(nil),                // 56: berth.log.v1.Axis
+	(*Array)(nil),               // 57: berth.log.v1.Array
+	(*Where)(nil),               // 58: berth.log.v1.Where
+	(*Container)(nil),           // 59: berth.log.v1.Container
+	(*Mount)(nil),               // 60: berth.log.v1.Mount
+	(*Warning)(nil),             // 61: berth.log.v1.Warning
+	(*Dependency)(nil),          // 62: berth.log.v1.Dependency
+	(*Estimate)(nil),            // 63: berth.log.v1.Estimate
+	(*Reason)(nil),              // 64: berth.log.v1.Reason
+	(*Exit)(nil),                // 65: berth.log.v1.Exit
+	(*Usage)(nil),               // 66: berth.log.v1.Usage
+	(*Profile)(nil),             // 67: berth.log.v1.Profile
+	(*GPUShare)(nil),            // 68: berth.log.v1.GPUShare
+	(*Berth)(nil),               // 69: berth.log.v1.Berth
+	(*Job)(nil),                 // 70: berth.log.v1.Job
+	(*Hold)(nil),                // 71: berth.log.v1.Hold
+	(*CancelRequest)(nil),       // 72: berth.log.v1.CancelRequest
+	(*Attempt)(nil),             // 73: berth.log.v1.Attempt
+	(*Serving)(nil),             // 74: berth.log.v1.Serving
+	(*Progress)(nil),            // 75: berth.log.v1.Progress
+	(*Seen)(nil),                // 76: berth.log.v1.Seen
+	(*Mark)(nil),                // 77: berth.log.v1.Mark
+	(*NoteProgress)(nil),        // 78: berth.log.v1.NoteProgress
+	(*AttemptProgress)(nil),     // 79: berth.log.v1.AttemptProgress
+	(*Gang)(nil),                // 80: berth.log.v1.Gang
+	(*Part)(nil),                // 81: berth.log.v1.Part
+	(*IdleMark)(nil),            // 82: berth.log.v1.IdleMark
+	(*IdleAttempt)(nil),         // 83: berth.log.v1.IdleAttempt
+	(*ResizeMark)(nil),          // 84: berth.log.v1.ResizeMark
+	(*ResizeAttempt)(nil),       // 85: berth.log.v1.ResizeAttempt
+	(*PreemptRequest)(nil),      // 86: berth.log.v1.PreemptRequest
+	(*GPU)(nil),                 // 87: berth.log.v1.GPU
+	(*GPUOrder)(nil),            // 88: berth.log.v1.GPUOrder
+	(*NodeEvent)(nil),           // 89: berth.log.v1.NodeEvent
+	(*Node)(nil),                // 90: berth.log.v1.Node
+	(*Reservation)(nil),         // 91: berth.log.v1.Reservation
+	(*Partition)(nil),           // 92: berth.log.v1.Partition
+	(*HostTerms)(nil),           // 93: berth.log.v1.HostTerms
+	(*AccessList)(nil),          // 94: berth.log.v1.AccessList
+	(*Queue)(nil),               // 95: berth.log.v1.Queue
+	(*Waiter)(nil),              // 96: berth.log.v1.Waiter
+	(*Request)(nil),             // 97: berth.log.v1.Request
+	(*Token)(nil),               // 98: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 99: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 100: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 101: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 102: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 103: berth.log.v1.Interference
+	(*Company)(nil),             // 104: berth.log.v1.Company
+	(*ImportRuns)(nil),          // 105: berth.log.v1.ImportRuns
+	(*Sample)(nil),              // 106: berth.log.v1.Sample
+	(*Standing)(nil),            // 107: berth.log.v1.Standing
+	(*Account)(nil),             // 108: berth.log.v1.Account
+	(*Member)(nil),              // 109: berth.log.v1.Member
+	(*QOS)(nil),                 // 110: berth.log.v1.QOS
+	(*Quota)(nil),               // 111: berth.log.v1.Quota
+	(*AccountPolicy)(nil),       // 112: berth.log.v1.AccountPolicy
+	(*GPUWeight)(nil),           // 113: berth.log.v1.GPUWeight
+	(*Spent)(nil),               // 114: berth.log.v1.Spent
+	(*AddWebhook)(nil),          // 115: berth.log.v1.AddWebhook
+	(*RemoveWebhook)(nil),       // 116: berth.log.v1.RemoveWebhook
+	(*SettleNotices)(nil),       // 117: berth.log.v1.SettleNotices
+	(*MarkAttempt)(nil),         // 118: berth.log.v1.MarkAttempt
+	(*Notice)(nil),              // 119: berth.log.v1.Notice
+	(*Webhook)(nil),             // 120: berth.log.v1.Webhook
+	(*DeadNotice)(nil),          // 121: berth.log.v1.DeadNotice
+	(*Telling)(nil),             // 122: berth.log.v1.Telling
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	2,   // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -11626,12 +11870,12 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	40,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
 	17,  // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
 	41,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
-	103, // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
-	113, // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
-	114, // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
-	115, // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
-	116, // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
-	81,  // 34: berth.log.v1.Command.idle_attempt:type_name -> berth.log.v1.IdleAttempt
+	105, // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
+	115, // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
+	116, // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
+	117, // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
+	118, // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
+	83,  // 34: berth.log.v1.Command.idle_attempt:type_name -> berth.log.v1.IdleAttempt
 	33,  // 35: berth.log.v1.Command.set_reservation:type_name -> berth.log.v1.SetReservation
 	34,  // 36: berth.log.v1.Command.remove_reservation:type_name -> berth.log.v1.RemoveReservation
 	35,  // 37: berth.log.v1.Command.update_job:type_name -> berth.log.v1.UpdateJob
@@ -11639,125 +11883,128 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	18,  // 39: berth.log.v1.Command.set_sharing:type_name -> berth.log.v1.SetSharing
 	6,   // 40: berth.log.v1.Command.put_bulk:type_name -> berth.log.v1.PutBulk
 	3,   // 41: berth.log.v1.Command.estimate_jobs:type_name -> berth.log.v1.EstimateJobs
-	83,  // 42: berth.log.v1.Command.resize_attempt:type_name -> berth.log.v1.ResizeAttempt
-	76,  // 43: berth.log.v1.Command.note_progress:type_name -> berth.log.v1.NoteProgress
+	85,  // 42: berth.log.v1.Command.resize_attempt:type_name -> berth.log.v1.ResizeAttempt
+	78,  // 43: berth.log.v1.Command.note_progress:type_name -> berth.log.v1.NoteProgress
 	4,   // 44: berth.log.v1.EstimateJobs.groups:type_name -> berth.log.v1.EstimatedJobs
-	62,  // 45: berth.log.v1.EstimatedJobs.estimates:type_name -> berth.log.v1.Estimate
+	63,  // 45: berth.log.v1.EstimatedJobs.estimates:type_name -> berth.log.v1.Estimate
 	52,  // 46: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
 	7,   // 47: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
 	53,  // 48: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	62,  // 49: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	63,  // 49: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
 	10,  // 50: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
 	11,  // 51: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	68,  // 52: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	62,  // 53: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	68,  // 54: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
-	63,  // 55: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	64,  // 56: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	65,  // 57: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	69,  // 52: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	63,  // 53: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	69,  // 54: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
+	64,  // 55: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	65,  // 56: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	66,  // 57: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
 	13,  // 58: berth.log.v1.ReportAttempt.power:type_name -> berth.log.v1.CardPower
-	88,  // 59: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	90,  // 59: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
 	19,  // 60: berth.log.v1.SetSharing.place:type_name -> berth.log.v1.SharingOff
-	96,  // 61: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	99,  // 62: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	90,  // 63: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
-	89,  // 64: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
+	98,  // 61: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	101, // 62: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	92,  // 63: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
+	91,  // 64: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
 	53,  // 65: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
 	0,   // 66: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
-	105, // 67: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
+	107, // 67: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
 	51,  // 68: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
 	50,  // 69: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
 	51,  // 70: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	88,  // 71: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	69,  // 72: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	93,  // 73: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	95,  // 74: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	96,  // 75: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	97,  // 76: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	98,  // 77: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	104, // 78: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	90,  // 71: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	70,  // 72: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	95,  // 73: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	97,  // 74: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	98,  // 75: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	99,  // 76: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	100, // 77: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	106, // 78: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
 	49,  // 79: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	98,  // 80: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	100, // 81: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	101, // 82: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
-	90,  // 83: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
-	105, // 84: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
-	112, // 85: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
-	117, // 86: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
-	118, // 87: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
-	119, // 88: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
-	120, // 89: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
-	89,  // 90: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
+	100, // 80: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	102, // 81: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	103, // 82: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	92,  // 83: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
+	107, // 84: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
+	114, // 85: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
+	119, // 86: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
+	120, // 87: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
+	121, // 88: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
+	122, // 89: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
+	91,  // 90: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
 	48,  // 91: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
 	19,  // 92: berth.log.v1.Record.sharing_off:type_name -> berth.log.v1.SharingOff
 	46,  // 93: berth.log.v1.Record.bulk:type_name -> berth.log.v1.Bulk
 	47,  // 94: berth.log.v1.Record.upload:type_name -> berth.log.v1.Upload
 	53,  // 95: berth.log.v1.ArrayRecord.spec:type_name -> berth.log.v1.Spec
-	62,  // 96: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
-	61,  // 97: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
-	60,  // 98: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
-	58,  // 99: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
-	56,  // 100: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
-	91,  // 101: berth.log.v1.Spec.host:type_name -> berth.log.v1.HostTerms
-	57,  // 102: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
-	54,  // 103: berth.log.v1.Spec.study:type_name -> berth.log.v1.Study
-	55,  // 104: berth.log.v1.Study.space:type_name -> berth.log.v1.Axis
-	59,  // 105: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
-	66,  // 106: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
-	67,  // 107: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	52,  // 108: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	53,  // 109: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	63,  // 110: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	62,  // 111: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	71,  // 112: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	72,  // 113: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	70,  // 114: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
-	63,  // 115: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	68,  // 116: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	62,  // 117: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	64,  // 118: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	65,  // 119: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	84,  // 120: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
-	78,  // 121: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
-	80,  // 122: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
-	82,  // 123: berth.log.v1.Attempt.resize:type_name -> berth.log.v1.ResizeMark
-	73,  // 124: berth.log.v1.Attempt.progress:type_name -> berth.log.v1.Progress
-	13,  // 125: berth.log.v1.Attempt.power:type_name -> berth.log.v1.CardPower
-	74,  // 126: berth.log.v1.Progress.seen:type_name -> berth.log.v1.Seen
-	75,  // 127: berth.log.v1.Seen.marks:type_name -> berth.log.v1.Mark
-	77,  // 128: berth.log.v1.NoteProgress.attempts:type_name -> berth.log.v1.AttemptProgress
-	73,  // 129: berth.log.v1.AttemptProgress.progress:type_name -> berth.log.v1.Progress
-	68,  // 130: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
-	79,  // 131: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
-	63,  // 132: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
-	64,  // 133: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
-	63,  // 134: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
-	65,  // 135: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
-	67,  // 136: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
-	68,  // 137: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
-	67,  // 138: berth.log.v1.ResizeMark.was:type_name -> berth.log.v1.GPUShare
-	67,  // 139: berth.log.v1.ResizeAttempt.gpus:type_name -> berth.log.v1.GPUShare
-	85,  // 140: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	86,  // 141: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
-	87,  // 142: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
-	92,  // 143: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
-	91,  // 144: berth.log.v1.Partition.host:type_name -> berth.log.v1.HostTerms
-	94,  // 145: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	99,  // 146: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	104, // 147: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
-	62,  // 148: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	102, // 149: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	106, // 150: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
-	107, // 151: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
-	108, // 152: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
-	109, // 153: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
-	110, // 154: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
-	111, // 155: berth.log.v1.AccountPolicy.gpu_weights:type_name -> berth.log.v1.GPUWeight
-	156, // [156:156] is the sub-list for method output_type
-	156, // [156:156] is the sub-list for method input_type
-	156, // [156:156] is the sub-list for extension type_name
-	156, // [156:156] is the sub-list for extension extendee
-	0,   // [0:156] is the sub-list for field type_name
+	63,  // 96: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
+	62,  // 97: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
+	61,  // 98: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
+	59,  // 99: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
+	57,  // 100: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
+	93,  // 101: berth.log.v1.Spec.host:type_name -> berth.log.v1.HostTerms
+	58,  // 102: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
+	55,  // 103: berth.log.v1.Spec.study:type_name -> berth.log.v1.Study
+	54,  // 104: berth.log.v1.Spec.service:type_name -> berth.log.v1.Service
+	56,  // 105: berth.log.v1.Study.space:type_name -> berth.log.v1.Axis
+	60,  // 106: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
+	67,  // 107: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
+	68,  // 108: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	52,  // 109: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	53,  // 110: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	64,  // 111: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	63,  // 112: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	72,  // 113: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	73,  // 114: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	71,  // 115: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
+	64,  // 116: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	69,  // 117: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	63,  // 118: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	65,  // 119: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	66,  // 120: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	86,  // 121: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
+	80,  // 122: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
+	82,  // 123: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
+	84,  // 124: berth.log.v1.Attempt.resize:type_name -> berth.log.v1.ResizeMark
+	75,  // 125: berth.log.v1.Attempt.progress:type_name -> berth.log.v1.Progress
+	13,  // 126: berth.log.v1.Attempt.power:type_name -> berth.log.v1.CardPower
+	74,  // 127: berth.log.v1.Attempt.serving:type_name -> berth.log.v1.Serving
+	76,  // 128: berth.log.v1.Progress.seen:type_name -> berth.log.v1.Seen
+	77,  // 129: berth.log.v1.Seen.marks:type_name -> berth.log.v1.Mark
+	79,  // 130: berth.log.v1.NoteProgress.attempts:type_name -> berth.log.v1.AttemptProgress
+	75,  // 131: berth.log.v1.AttemptProgress.progress:type_name -> berth.log.v1.Progress
+	74,  // 132: berth.log.v1.AttemptProgress.serving:type_name -> berth.log.v1.Serving
+	69,  // 133: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
+	81,  // 134: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
+	64,  // 135: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
+	65,  // 136: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
+	64,  // 137: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
+	66,  // 138: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
+	68,  // 139: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
+	69,  // 140: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
+	68,  // 141: berth.log.v1.ResizeMark.was:type_name -> berth.log.v1.GPUShare
+	68,  // 142: berth.log.v1.ResizeAttempt.gpus:type_name -> berth.log.v1.GPUShare
+	87,  // 143: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	88,  // 144: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
+	89,  // 145: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
+	94,  // 146: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
+	93,  // 147: berth.log.v1.Partition.host:type_name -> berth.log.v1.HostTerms
+	96,  // 148: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	101, // 149: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	106, // 150: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
+	63,  // 151: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	104, // 152: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	108, // 153: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
+	109, // 154: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
+	110, // 155: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
+	111, // 156: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
+	112, // 157: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
+	113, // 158: berth.log.v1.AccountPolicy.gpu_weights:type_name -> berth.log.v1.GPUWeight
+	159, // [159:159] is the sub-list for method output_type
+	159, // [159:159] is the sub-list for method input_type
+	159, // [159:159] is the sub-list for extension type_name
+	159, // [159:159] is the sub-list for extension extendee
+	0,   // [0:159] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -11839,8 +12086,8 @@ func file_berth_log_v1_log_proto_init() {
 		(*Record_Bulk)(nil),
 		(*Record_Upload)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[68].OneofWrappers = []any{}
-	file_berth_log_v1_log_proto_msgTypes[104].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[69].OneofWrappers = []any{}
+	file_berth_log_v1_log_proto_msgTypes[106].OneofWrappers = []any{
 		(*Standing_Account)(nil),
 		(*Standing_Member)(nil),
 		(*Standing_Qos)(nil),
@@ -11853,7 +12100,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   112,
+			NumMessages:   114,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1596,8 +1596,10 @@ type AttemptUse struct {
 	BusyMs  int64 `protobuf:"varint,3,opt,name=busy_ms,json=busyMs,proto3" json:"busy_ms,omitempty"`
 	KnownMs int64 `protobuf:"varint,4,opt,name=known_ms,json=knownMs,proto3" json:"known_ms,omitempty"`
 	// The most that it held on one GPU.
-	PeakMib       int64  `protobuf:"varint,5,opt,name=peak_mib,json=peakMib,proto3" json:"peak_mib,omitempty"`
-	Steps         *Steps `protobuf:"bytes,10,opt,name=steps,proto3" json:"steps,omitempty"`
+	PeakMib int64  `protobuf:"varint,5,opt,name=peak_mib,json=peakMib,proto3" json:"peak_mib,omitempty"`
+	Steps   *Steps `protobuf:"bytes,10,opt,name=steps,proto3" json:"steps,omitempty"`
+	// What asking a replica of a service for its health gave last.
+	Probe         *Probe `protobuf:"bytes,11,opt,name=probe,proto3" json:"probe,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1674,6 +1676,74 @@ func (x *AttemptUse) GetSteps() *Steps {
 	return nil
 }
 
+func (x *AttemptUse) GetProbe() *Probe {
+	if x != nil {
+		return x.Probe
+	}
+	return nil
+}
+
+type Probe struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Ok    bool                   `protobuf:"varint,1,opt,name=ok,proto3" json:"ok,omitempty"`
+	// How often in a row it was not.
+	Fails         uint32 `protobuf:"varint,2,opt,name=fails,proto3" json:"fails,omitempty"`
+	Why           string `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Probe) Reset() {
+	*x = Probe{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Probe) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Probe) ProtoMessage() {}
+
+func (x *Probe) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Probe.ProtoReflect.Descriptor instead.
+func (*Probe) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Probe) GetOk() bool {
+	if x != nil {
+		return x.Ok
+	}
+	return false
+}
+
+func (x *Probe) GetFails() uint32 {
+	if x != nil {
+		return x.Fails
+	}
+	return 0
+}
+
+func (x *Probe) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 // Steps is how far an attempt says that it is; see cluster.Progress.
 type Steps struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1693,7 +1763,7 @@ type Steps struct {
 
 func (x *Steps) Reset() {
 	*x = Steps{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[14]
+	mi := &file_berth_node_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1705,7 +1775,7 @@ func (x *Steps) String() string {
 func (*Steps) ProtoMessage() {}
 
 func (x *Steps) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[14]
+	mi := &file_berth_node_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1718,7 +1788,7 @@ func (x *Steps) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Steps.ProtoReflect.Descriptor instead.
 func (*Steps) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Steps) GetStep() int64 {
@@ -1791,7 +1861,7 @@ type GPUUsage struct {
 
 func (x *GPUUsage) Reset() {
 	*x = GPUUsage{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[15]
+	mi := &file_berth_node_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1803,7 +1873,7 @@ func (x *GPUUsage) String() string {
 func (*GPUUsage) ProtoMessage() {}
 
 func (x *GPUUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[15]
+	mi := &file_berth_node_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1816,7 +1886,7 @@ func (x *GPUUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUUsage.ProtoReflect.Descriptor instead.
 func (*GPUUsage) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GPUUsage) GetUuid() string {
@@ -1885,7 +1955,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	mi := &file_berth_node_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1897,7 +1967,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	mi := &file_berth_node_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1910,7 +1980,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LeaseGranted) GetSequence() uint64 {
@@ -1939,7 +2009,7 @@ type Redirect struct {
 
 func (x *Redirect) Reset() {
 	*x = Redirect{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[17]
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1951,7 +2021,7 @@ func (x *Redirect) String() string {
 func (*Redirect) ProtoMessage() {}
 
 func (x *Redirect) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[17]
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1964,7 +2034,7 @@ func (x *Redirect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Redirect.ProtoReflect.Descriptor instead.
 func (*Redirect) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Redirect) GetLeaderId() string {
@@ -2008,7 +2078,7 @@ type Desired struct {
 
 func (x *Desired) Reset() {
 	*x = Desired{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2020,7 +2090,7 @@ func (x *Desired) String() string {
 func (*Desired) ProtoMessage() {}
 
 func (x *Desired) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2033,7 +2103,7 @@ func (x *Desired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Desired.ProtoReflect.Descriptor instead.
 func (*Desired) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Desired) GetTerm() uint64 {
@@ -2091,7 +2161,7 @@ type GPUResume struct {
 
 func (x *GPUResume) Reset() {
 	*x = GPUResume{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2103,7 +2173,7 @@ func (x *GPUResume) String() string {
 func (*GPUResume) ProtoMessage() {}
 
 func (x *GPUResume) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2116,7 +2186,7 @@ func (x *GPUResume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUResume.ProtoReflect.Descriptor instead.
 func (*GPUResume) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GPUResume) GetUuid() string {
@@ -2150,7 +2220,7 @@ type AttemptRef struct {
 
 func (x *AttemptRef) Reset() {
 	*x = AttemptRef{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2162,7 +2232,7 @@ func (x *AttemptRef) String() string {
 func (*AttemptRef) ProtoMessage() {}
 
 func (x *AttemptRef) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2175,7 +2245,7 @@ func (x *AttemptRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptRef.ProtoReflect.Descriptor instead.
 func (*AttemptRef) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AttemptRef) GetJob() uint64 {
@@ -2251,15 +2321,17 @@ type Assignment struct {
 	MetricMaximize bool `protobuf:"varint,63,opt,name=metric_maximize,json=metricMaximize,proto3" json:"metric_maximize,omitempty"`
 	// The power limit and clock that its cards, which are its own, have while it runs;
 	// see cluster.GPUPower.
-	PowerCap      string `protobuf:"bytes,70,opt,name=power_cap,json=powerCap,proto3" json:"power_cap,omitempty"`
-	GpuFreq       string `protobuf:"bytes,71,opt,name=gpu_freq,json=gpuFreq,proto3" json:"gpu_freq,omitempty"`
+	PowerCap string `protobuf:"bytes,70,opt,name=power_cap,json=powerCap,proto3" json:"power_cap,omitempty"`
+	GpuFreq  string `protobuf:"bytes,71,opt,name=gpu_freq,json=gpuFreq,proto3" json:"gpu_freq,omitempty"`
+	// There when it is a replica of a service, whose health the agent asks for.
+	Replica       *Replica `protobuf:"bytes,72,opt,name=replica,proto3" json:"replica,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2271,7 +2343,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2284,7 +2356,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Assignment) GetJob() uint64 {
@@ -2553,6 +2625,91 @@ func (x *Assignment) GetGpuFreq() string {
 	return ""
 }
 
+func (x *Assignment) GetReplica() *Replica {
+	if x != nil {
+		return x.Replica
+	}
+	return nil
+}
+
+// Replica is one process of a service.
+type Replica struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Service  string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	PortName string                 `protobuf:"bytes,2,opt,name=port_name,json=portName,proto3" json:"port_name,omitempty"`
+	Port     uint32                 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
+	// The path of a GET, "" is that it takes connections.
+	Health        string               `protobuf:"bytes,4,opt,name=health,proto3" json:"health,omitempty"`
+	Every         *durationpb.Duration `protobuf:"bytes,5,opt,name=every,proto3" json:"every,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Replica) Reset() {
+	*x = Replica{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Replica) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Replica) ProtoMessage() {}
+
+func (x *Replica) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Replica.ProtoReflect.Descriptor instead.
+func (*Replica) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Replica) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *Replica) GetPortName() string {
+	if x != nil {
+		return x.PortName
+	}
+	return ""
+}
+
+func (x *Replica) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *Replica) GetHealth() string {
+	if x != nil {
+		return x.Health
+	}
+	return ""
+}
+
+func (x *Replica) GetEvery() *durationpb.Duration {
+	if x != nil {
+		return x.Every
+	}
+	return nil
+}
+
 // KeptRequest is what an agent remembers of a request that it must not do twice.
 type KeptRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2571,7 +2728,7 @@ type KeptRequest struct {
 
 func (x *KeptRequest) Reset() {
 	*x = KeptRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2583,7 +2740,7 @@ func (x *KeptRequest) String() string {
 func (*KeptRequest) ProtoMessage() {}
 
 func (x *KeptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2596,7 +2753,7 @@ func (x *KeptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptRequest.ProtoReflect.Descriptor instead.
 func (*KeptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *KeptRequest) GetId() string {
@@ -2664,7 +2821,7 @@ type ArrayTask struct {
 
 func (x *ArrayTask) Reset() {
 	*x = ArrayTask{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2676,7 +2833,7 @@ func (x *ArrayTask) String() string {
 func (*ArrayTask) ProtoMessage() {}
 
 func (x *ArrayTask) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2689,7 +2846,7 @@ func (x *ArrayTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayTask.ProtoReflect.Descriptor instead.
 func (*ArrayTask) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ArrayTask) GetJob() uint64 {
@@ -2754,7 +2911,7 @@ type MemBreach struct {
 
 func (x *MemBreach) Reset() {
 	*x = MemBreach{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[24]
+	mi := &file_berth_node_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2766,7 +2923,7 @@ func (x *MemBreach) String() string {
 func (*MemBreach) ProtoMessage() {}
 
 func (x *MemBreach) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[24]
+	mi := &file_berth_node_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2779,7 +2936,7 @@ func (x *MemBreach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemBreach.ProtoReflect.Descriptor instead.
 func (*MemBreach) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *MemBreach) GetUuid() string {
@@ -2848,7 +3005,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[25]
+	mi := &file_berth_node_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2860,7 +3017,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[25]
+	mi := &file_berth_node_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2873,7 +3030,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Progress) GetWarned() bool {
@@ -2920,7 +3077,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[26]
+	mi := &file_berth_node_v1_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2932,7 +3089,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[26]
+	mi := &file_berth_node_v1_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2945,7 +3102,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{26}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Container) GetNetwork() string {
@@ -2994,7 +3151,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[27]
+	mi := &file_berth_node_v1_node_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3006,7 +3163,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[27]
+	mi := &file_berth_node_v1_node_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3019,7 +3176,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{27}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -3057,7 +3214,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[28]
+	mi := &file_berth_node_v1_node_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3069,7 +3226,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[28]
+	mi := &file_berth_node_v1_node_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3082,7 +3239,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{28}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Warning) GetSignal() string {
@@ -3126,7 +3283,7 @@ type Ranks struct {
 
 func (x *Ranks) Reset() {
 	*x = Ranks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[29]
+	mi := &file_berth_node_v1_node_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3138,7 +3295,7 @@ func (x *Ranks) String() string {
 func (*Ranks) ProtoMessage() {}
 
 func (x *Ranks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[29]
+	mi := &file_berth_node_v1_node_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3151,7 +3308,7 @@ func (x *Ranks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ranks.ProtoReflect.Descriptor instead.
 func (*Ranks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{29}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Ranks) GetNodes() []string {
@@ -3213,7 +3370,7 @@ type Preempt struct {
 
 func (x *Preempt) Reset() {
 	*x = Preempt{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[30]
+	mi := &file_berth_node_v1_node_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3225,7 +3382,7 @@ func (x *Preempt) String() string {
 func (*Preempt) ProtoMessage() {}
 
 func (x *Preempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[30]
+	mi := &file_berth_node_v1_node_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3238,7 +3395,7 @@ func (x *Preempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preempt.ProtoReflect.Descriptor instead.
 func (*Preempt) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{30}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Preempt) GetSignal() string {
@@ -3284,7 +3441,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[31]
+	mi := &file_berth_node_v1_node_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3296,7 +3453,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[31]
+	mi := &file_berth_node_v1_node_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3309,7 +3466,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{31}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Share) GetUuid() string {
@@ -3356,7 +3513,7 @@ type Acks struct {
 
 func (x *Acks) Reset() {
 	*x = Acks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[32]
+	mi := &file_berth_node_v1_node_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3368,7 +3525,7 @@ func (x *Acks) String() string {
 func (*Acks) ProtoMessage() {}
 
 func (x *Acks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[32]
+	mi := &file_berth_node_v1_node_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3381,7 +3538,7 @@ func (x *Acks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acks.ProtoReflect.Descriptor instead.
 func (*Acks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{32}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Acks) GetAcks() []*Ack {
@@ -3404,7 +3561,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[33]
+	mi := &file_berth_node_v1_node_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3416,7 +3573,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[33]
+	mi := &file_berth_node_v1_node_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3429,7 +3586,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{33}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Ack) GetJob() uint64 {
@@ -3471,7 +3628,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[34]
+	mi := &file_berth_node_v1_node_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3483,7 +3640,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[34]
+	mi := &file_berth_node_v1_node_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3496,7 +3653,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{34}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *JoinRequest) GetTokenSecret() string {
@@ -3535,7 +3692,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[35]
+	mi := &file_berth_node_v1_node_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3547,7 +3704,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[35]
+	mi := &file_berth_node_v1_node_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3560,7 +3717,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{35}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *JoinResponse) GetCertificate() []byte {
@@ -3613,7 +3770,7 @@ type GetClockRequest struct {
 
 func (x *GetClockRequest) Reset() {
 	*x = GetClockRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[36]
+	mi := &file_berth_node_v1_node_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3625,7 +3782,7 @@ func (x *GetClockRequest) String() string {
 func (*GetClockRequest) ProtoMessage() {}
 
 func (x *GetClockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[36]
+	mi := &file_berth_node_v1_node_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3638,7 +3795,7 @@ func (x *GetClockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClockRequest.ProtoReflect.Descriptor instead.
 func (*GetClockRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{36}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{38}
 }
 
 type GetClockResponse struct {
@@ -3650,7 +3807,7 @@ type GetClockResponse struct {
 
 func (x *GetClockResponse) Reset() {
 	*x = GetClockResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[37]
+	mi := &file_berth_node_v1_node_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3662,7 +3819,7 @@ func (x *GetClockResponse) String() string {
 func (*GetClockResponse) ProtoMessage() {}
 
 func (x *GetClockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[37]
+	mi := &file_berth_node_v1_node_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3675,7 +3832,7 @@ func (x *GetClockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClockResponse.ProtoReflect.Descriptor instead.
 func (*GetClockResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{37}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetClockResponse) GetNow() *timestamppb.Timestamp {
@@ -3694,7 +3851,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[38]
+	mi := &file_berth_node_v1_node_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3706,7 +3863,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[38]
+	mi := &file_berth_node_v1_node_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3719,7 +3876,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{38}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RenewRequest) GetCsr() []byte {
@@ -3739,7 +3896,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[39]
+	mi := &file_berth_node_v1_node_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3751,7 +3908,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[39]
+	mi := &file_berth_node_v1_node_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3764,7 +3921,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{39}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RenewResponse) GetCertificate() []byte {
@@ -3898,7 +4055,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\tHeartbeat\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12+\n" +
 	"\x04gpus\x18\x02 \x03(\v2\x17.berth.node.v1.GPUUsageR\x04gpus\x125\n" +
-	"\battempts\x18\x03 \x03(\v2\x19.berth.node.v1.AttemptUseR\battempts\"\xb3\x01\n" +
+	"\battempts\x18\x03 \x03(\v2\x19.berth.node.v1.AttemptUseR\battempts\"\xdf\x01\n" +
 	"\n" +
 	"AttemptUse\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
@@ -3907,7 +4064,12 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\bknown_ms\x18\x04 \x01(\x03R\aknownMs\x12\x19\n" +
 	"\bpeak_mib\x18\x05 \x01(\x03R\apeakMib\x12*\n" +
 	"\x05steps\x18\n" +
-	" \x01(\v2\x14.berth.node.v1.StepsR\x05steps\"\xba\x01\n" +
+	" \x01(\v2\x14.berth.node.v1.StepsR\x05steps\x12*\n" +
+	"\x05probe\x18\v \x01(\v2\x14.berth.node.v1.ProbeR\x05probe\"?\n" +
+	"\x05Probe\x12\x0e\n" +
+	"\x02ok\x18\x01 \x01(\bR\x02ok\x12\x14\n" +
+	"\x05fails\x18\x02 \x01(\rR\x05fails\x12\x10\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\"\xba\x01\n" +
 	"\x05Steps\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x17\n" +
@@ -3949,7 +4111,8 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"AttemptRef\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xf2\t\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xa4\n" +
+	"\n" +
 	"\n" +
 	"Assignment\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
@@ -3994,7 +4157,14 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x06metric\x18> \x01(\tR\x06metric\x12'\n" +
 	"\x0fmetric_maximize\x18? \x01(\bR\x0emetricMaximize\x12\x1b\n" +
 	"\tpower_cap\x18F \x01(\tR\bpowerCap\x12\x19\n" +
-	"\bgpu_freq\x18G \x01(\tR\agpuFreq\"\xce\x01\n" +
+	"\bgpu_freq\x18G \x01(\tR\agpuFreq\x120\n" +
+	"\areplica\x18H \x01(\v2\x16.berth.node.v1.ReplicaR\areplica\"\x9d\x01\n" +
+	"\aReplica\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1b\n" +
+	"\tport_name\x18\x02 \x01(\tR\bportName\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\rR\x04port\x12\x16\n" +
+	"\x06health\x18\x04 \x01(\tR\x06health\x12/\n" +
+	"\x05every\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x05every\"\xce\x01\n" +
 	"\vKeptRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x12\n" +
@@ -4130,7 +4300,7 @@ func file_berth_node_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_node_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_berth_node_v1_node_proto_goTypes = []any{
 	(GPUState)(0),                 // 0: berth.node.v1.GPUState
 	(AttemptState)(0),             // 1: berth.node.v1.AttemptState
@@ -4150,100 +4320,105 @@ var file_berth_node_v1_node_proto_goTypes = []any{
 	(*NeighbourSpan)(nil),         // 15: berth.node.v1.NeighbourSpan
 	(*Heartbeat)(nil),             // 16: berth.node.v1.Heartbeat
 	(*AttemptUse)(nil),            // 17: berth.node.v1.AttemptUse
-	(*Steps)(nil),                 // 18: berth.node.v1.Steps
-	(*GPUUsage)(nil),              // 19: berth.node.v1.GPUUsage
-	(*LeaseGranted)(nil),          // 20: berth.node.v1.LeaseGranted
-	(*Redirect)(nil),              // 21: berth.node.v1.Redirect
-	(*Desired)(nil),               // 22: berth.node.v1.Desired
-	(*GPUResume)(nil),             // 23: berth.node.v1.GPUResume
-	(*AttemptRef)(nil),            // 24: berth.node.v1.AttemptRef
-	(*Assignment)(nil),            // 25: berth.node.v1.Assignment
-	(*KeptRequest)(nil),           // 26: berth.node.v1.KeptRequest
-	(*ArrayTask)(nil),             // 27: berth.node.v1.ArrayTask
-	(*MemBreach)(nil),             // 28: berth.node.v1.MemBreach
-	(*Progress)(nil),              // 29: berth.node.v1.Progress
-	(*Container)(nil),             // 30: berth.node.v1.Container
-	(*Mount)(nil),                 // 31: berth.node.v1.Mount
-	(*Warning)(nil),               // 32: berth.node.v1.Warning
-	(*Ranks)(nil),                 // 33: berth.node.v1.Ranks
-	(*Preempt)(nil),               // 34: berth.node.v1.Preempt
-	(*Share)(nil),                 // 35: berth.node.v1.Share
-	(*Acks)(nil),                  // 36: berth.node.v1.Acks
-	(*Ack)(nil),                   // 37: berth.node.v1.Ack
-	(*JoinRequest)(nil),           // 38: berth.node.v1.JoinRequest
-	(*JoinResponse)(nil),          // 39: berth.node.v1.JoinResponse
-	(*GetClockRequest)(nil),       // 40: berth.node.v1.GetClockRequest
-	(*GetClockResponse)(nil),      // 41: berth.node.v1.GetClockResponse
-	(*RenewRequest)(nil),          // 42: berth.node.v1.RenewRequest
-	(*RenewResponse)(nil),         // 43: berth.node.v1.RenewResponse
-	(*v1.AttachOpen)(nil),         // 44: berth.api.v1.AttachOpen
-	(*v1.GPUDetail)(nil),          // 45: berth.api.v1.GPUDetail
-	(*timestamppb.Timestamp)(nil), // 46: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 47: google.protobuf.Duration
+	(*Probe)(nil),                 // 18: berth.node.v1.Probe
+	(*Steps)(nil),                 // 19: berth.node.v1.Steps
+	(*GPUUsage)(nil),              // 20: berth.node.v1.GPUUsage
+	(*LeaseGranted)(nil),          // 21: berth.node.v1.LeaseGranted
+	(*Redirect)(nil),              // 22: berth.node.v1.Redirect
+	(*Desired)(nil),               // 23: berth.node.v1.Desired
+	(*GPUResume)(nil),             // 24: berth.node.v1.GPUResume
+	(*AttemptRef)(nil),            // 25: berth.node.v1.AttemptRef
+	(*Assignment)(nil),            // 26: berth.node.v1.Assignment
+	(*Replica)(nil),               // 27: berth.node.v1.Replica
+	(*KeptRequest)(nil),           // 28: berth.node.v1.KeptRequest
+	(*ArrayTask)(nil),             // 29: berth.node.v1.ArrayTask
+	(*MemBreach)(nil),             // 30: berth.node.v1.MemBreach
+	(*Progress)(nil),              // 31: berth.node.v1.Progress
+	(*Container)(nil),             // 32: berth.node.v1.Container
+	(*Mount)(nil),                 // 33: berth.node.v1.Mount
+	(*Warning)(nil),               // 34: berth.node.v1.Warning
+	(*Ranks)(nil),                 // 35: berth.node.v1.Ranks
+	(*Preempt)(nil),               // 36: berth.node.v1.Preempt
+	(*Share)(nil),                 // 37: berth.node.v1.Share
+	(*Acks)(nil),                  // 38: berth.node.v1.Acks
+	(*Ack)(nil),                   // 39: berth.node.v1.Ack
+	(*JoinRequest)(nil),           // 40: berth.node.v1.JoinRequest
+	(*JoinResponse)(nil),          // 41: berth.node.v1.JoinResponse
+	(*GetClockRequest)(nil),       // 42: berth.node.v1.GetClockRequest
+	(*GetClockResponse)(nil),      // 43: berth.node.v1.GetClockResponse
+	(*RenewRequest)(nil),          // 44: berth.node.v1.RenewRequest
+	(*RenewResponse)(nil),         // 45: berth.node.v1.RenewResponse
+	(*v1.AttachOpen)(nil),         // 46: berth.api.v1.AttachOpen
+	(*v1.GPUDetail)(nil),          // 47: berth.api.v1.GPUDetail
+	(*timestamppb.Timestamp)(nil), // 48: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 49: google.protobuf.Duration
 }
 var file_berth_node_v1_node_proto_depIdxs = []int32{
 	7,  // 0: berth.node.v1.SessionRequest.hello:type_name -> berth.node.v1.Hello
 	9,  // 1: berth.node.v1.SessionRequest.reports:type_name -> berth.node.v1.Reports
 	16, // 2: berth.node.v1.SessionRequest.heartbeat:type_name -> berth.node.v1.Heartbeat
-	21, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
-	22, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
-	36, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
-	20, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
+	22, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
+	23, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
+	38, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
+	21, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
 	6,  // 7: berth.node.v1.SessionResponse.visit:type_name -> berth.node.v1.Visit
-	44, // 8: berth.node.v1.Visit.open:type_name -> berth.api.v1.AttachOpen
-	25, // 9: berth.node.v1.Visit.of:type_name -> berth.node.v1.Assignment
+	46, // 8: berth.node.v1.Visit.open:type_name -> berth.api.v1.AttachOpen
+	26, // 9: berth.node.v1.Visit.of:type_name -> berth.node.v1.Assignment
 	8,  // 10: berth.node.v1.Hello.gpus:type_name -> berth.node.v1.GPU
 	0,  // 11: berth.node.v1.GPU.state:type_name -> berth.node.v1.GPUState
-	45, // 12: berth.node.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
+	47, // 12: berth.node.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
 	10, // 13: berth.node.v1.Reports.reports:type_name -> berth.node.v1.Report
 	1,  // 14: berth.node.v1.Report.state:type_name -> berth.node.v1.AttemptState
 	12, // 15: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
-	46, // 16: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
-	46, // 17: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
+	48, // 16: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
+	48, // 17: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
 	13, // 18: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
-	18, // 19: berth.node.v1.Report.steps:type_name -> berth.node.v1.Steps
+	19, // 19: berth.node.v1.Report.steps:type_name -> berth.node.v1.Steps
 	11, // 20: berth.node.v1.Report.power:type_name -> berth.node.v1.CardPower
 	14, // 21: berth.node.v1.Usage.profile:type_name -> berth.node.v1.Profile
 	15, // 22: berth.node.v1.Profile.neighbours:type_name -> berth.node.v1.NeighbourSpan
-	19, // 23: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
+	20, // 23: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
 	17, // 24: berth.node.v1.Heartbeat.attempts:type_name -> berth.node.v1.AttemptUse
-	18, // 25: berth.node.v1.AttemptUse.steps:type_name -> berth.node.v1.Steps
-	46, // 26: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
-	47, // 27: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
-	25, // 28: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
-	24, // 29: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
-	23, // 30: berth.node.v1.Desired.resumes:type_name -> berth.node.v1.GPUResume
-	46, // 31: berth.node.v1.GPUResume.at:type_name -> google.protobuf.Timestamp
-	47, // 32: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
-	47, // 33: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
-	35, // 34: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
-	34, // 35: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
-	28, // 36: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
-	32, // 37: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
-	30, // 38: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
-	29, // 39: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
-	33, // 40: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
-	27, // 41: berth.node.v1.Assignment.array:type_name -> berth.node.v1.ArrayTask
-	47, // 42: berth.node.v1.Assignment.session_idle:type_name -> google.protobuf.Duration
-	26, // 43: berth.node.v1.Assignment.request:type_name -> berth.node.v1.KeptRequest
-	46, // 44: berth.node.v1.KeptRequest.at:type_name -> google.protobuf.Timestamp
-	2,  // 45: berth.node.v1.KeptRequest.state:type_name -> berth.node.v1.RequestState
-	46, // 46: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
-	46, // 47: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
-	3,  // 48: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
-	3,  // 49: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
-	31, // 50: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
-	47, // 51: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
-	47, // 52: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
-	46, // 53: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
-	37, // 54: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
-	1,  // 55: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
-	46, // 56: berth.node.v1.GetClockResponse.now:type_name -> google.protobuf.Timestamp
-	57, // [57:57] is the sub-list for method output_type
-	57, // [57:57] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	19, // 25: berth.node.v1.AttemptUse.steps:type_name -> berth.node.v1.Steps
+	18, // 26: berth.node.v1.AttemptUse.probe:type_name -> berth.node.v1.Probe
+	48, // 27: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
+	49, // 28: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
+	26, // 29: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
+	25, // 30: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
+	24, // 31: berth.node.v1.Desired.resumes:type_name -> berth.node.v1.GPUResume
+	48, // 32: berth.node.v1.GPUResume.at:type_name -> google.protobuf.Timestamp
+	49, // 33: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
+	49, // 34: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
+	37, // 35: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
+	36, // 36: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
+	30, // 37: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
+	34, // 38: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
+	32, // 39: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
+	31, // 40: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
+	35, // 41: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
+	29, // 42: berth.node.v1.Assignment.array:type_name -> berth.node.v1.ArrayTask
+	49, // 43: berth.node.v1.Assignment.session_idle:type_name -> google.protobuf.Duration
+	28, // 44: berth.node.v1.Assignment.request:type_name -> berth.node.v1.KeptRequest
+	27, // 45: berth.node.v1.Assignment.replica:type_name -> berth.node.v1.Replica
+	49, // 46: berth.node.v1.Replica.every:type_name -> google.protobuf.Duration
+	48, // 47: berth.node.v1.KeptRequest.at:type_name -> google.protobuf.Timestamp
+	2,  // 48: berth.node.v1.KeptRequest.state:type_name -> berth.node.v1.RequestState
+	48, // 49: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
+	48, // 50: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
+	3,  // 51: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
+	3,  // 52: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
+	33, // 53: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
+	49, // 54: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
+	49, // 55: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
+	48, // 56: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
+	39, // 57: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
+	1,  // 58: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
+	48, // 59: berth.node.v1.GetClockResponse.now:type_name -> google.protobuf.Timestamp
+	60, // [60:60] is the sub-list for method output_type
+	60, // [60:60] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_berth_node_v1_node_proto_init() }
@@ -4263,14 +4438,14 @@ func file_berth_node_v1_node_proto_init() {
 		(*SessionResponse_LeaseGranted)(nil),
 		(*SessionResponse_Visit)(nil),
 	}
-	file_berth_node_v1_node_proto_msgTypes[14].OneofWrappers = []any{}
+	file_berth_node_v1_node_proto_msgTypes[15].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_node_v1_node_proto_rawDesc), len(file_berth_node_v1_node_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   40,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,180 @@
+// Package probe asks replicas of services whether they are healthy. Each has a port of its
+// node that was chosen for it, and answers there. What answers must belong to the replica's
+// user: another's process that took the port gets no requests that were meant for it.
+package probe
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+const (
+	// patience is how long a replica may take to answer.
+	patience = 2 * time.Second
+	// mostBytes is how much of an answer is read.
+	mostBytes = 4 << 10
+	// MaxWhy bounds what is told of a failure.
+	maxWhy = 160
+)
+
+// Ask asks a replica of a user once, and returns what is wrong with it.
+type Ask func(ctx context.Context, r *nodev1.Replica, uid uint32) error
+
+// Prober asks the replicas of a node in turns. It is safe for concurrent use.
+type Prober struct {
+	ask Ask
+
+	mu      sync.Mutex
+	each    map[cluster.AttemptID]*probed
+	running sync.WaitGroup
+}
+
+type probed struct {
+	stop context.CancelFunc
+	last *nodev1.Probe // nil before the first answer
+}
+
+// New makes one that asks nobody yet; ask is Answers but in tests.
+func New(ask Ask) *Prober { return &Prober{ask: ask, each: map[cluster.AttemptID]*probed{}} }
+
+// Begin asks an attempt of a user from now on; nil is no replica.
+func (p *Prober) Begin(id cluster.AttemptID, uid uint32, r *nodev1.Replica) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r == nil || p.each[id] != nil {
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	e := &probed{stop: stop}
+	p.each[id] = e
+	p.running.Go(func() { p.run(ctx, e, uid, r) })
+}
+
+// End asks an attempt no more.
+func (p *Prober) End(id cluster.AttemptID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e := p.each[id]; e != nil {
+		e.stop()
+		delete(p.each, id)
+	}
+}
+
+// Close asks nobody any more.
+func (p *Prober) Close() {
+	p.mu.Lock()
+	for _, e := range p.each {
+		e.stop()
+	}
+	clear(p.each)
+	p.mu.Unlock()
+	p.running.Wait()
+}
+
+// Add tells with what attempts have used how healthy they are, those that have used
+// nothing, too.
+func (p *Prober) Add(uses []*nodev1.AttemptUse) []*nodev1.AttemptUse {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.each) == 0 {
+		return uses
+	}
+	by := map[cluster.AttemptID]*nodev1.AttemptUse{}
+	for _, u := range uses {
+		by[cluster.AttemptID{Job: cluster.JobID(u.Job), No: u.Attempt}] = u
+	}
+	for id, e := range p.each {
+		if e.last == nil {
+			continue
+		}
+		u := by[id]
+		if u == nil {
+			u = &nodev1.AttemptUse{Job: uint64(id.Job), Attempt: id.No}
+			uses = append(uses, u)
+		}
+		u.Probe = e.last
+	}
+	return uses
+}
+
+func (p *Prober) run(ctx context.Context, e *probed, uid uint32, r *nodev1.Replica) {
+	every := max(time.Second, r.GetEvery().AsDuration())
+	fails := uint32(0)
+	for ctx.Err() == nil {
+		ask, cancel := context.WithTimeout(ctx, patience)
+		err := p.ask(ask, r, uid)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		now := &nodev1.Probe{Ok: err == nil}
+		if fails++; err == nil {
+			fails = 0
+		} else {
+			now.Fails, now.Why = fails, err.Error()
+			now.Why = now.Why[:min(len(now.Why), maxWhy)]
+		}
+		p.mu.Lock()
+		e.last = now
+		p.mu.Unlock()
+		wait := every
+		if fails > 0 { // also while it starts: it is to be found soon
+			wait = time.Second
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+}
+
+// Answers reports why a replica cannot be sent requests: its port is another's, or it
+// takes no connection there, or does not answer a GET of its health by 2xx or 3xx.
+func Answers(ctx context.Context, r *nodev1.Replica, uid uint32) error {
+	switch owner, there, err := listener(uint16(r.GetPort())); {
+	case err != nil:
+		return err
+	case !there:
+		return fmt.Errorf("nothing listens at port %d, which is in PORT", r.GetPort())
+	case owner != uid:
+		return fmt.Errorf("port %d is held by a process of another user, with uid %d", r.GetPort(), owner)
+	}
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(int(r.GetPort())))
+	if r.GetHealth() == "" {
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+r.GetHealth(), http.NoBody)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("User-Agent", "berth")
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, _ = io.CopyN(io.Discard, resp.Body, mostBytes) // what it says is not looked at
+	if resp.StatusCode < 200 || resp.StatusCode > 399 {
+		return fmt.Errorf("GET %s: %s", r.GetHealth(), resp.Status)
+	}
+	return nil
+}
+
+// client follows no redirection: a replica that answers by one is up.
+var client = &http.Client{
+	Transport:     &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: 16 << 10},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}

@@ -1,0 +1,237 @@
+package service
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// State is how a replica stands that runs.
+type State uint8
+
+// The states. One that never was healthy is Starting; nobody is sent to one that is not
+// Ready.
+const (
+	Starting State = iota
+	Ready
+	Unhealthy
+	Draining
+)
+
+// String implements fmt.Stringer.
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return fmt.Sprintf("state %d", s)
+}
+
+var stateNames = [...]string{"starting", "ready", "unhealthy", "draining"}
+
+// Serving is a state, since when and why.
+type Serving struct {
+	State State
+	Since time.Duration // since 1970
+	Why   string
+}
+
+// MaxWhy bounds Serving.Why, in bytes.
+const MaxWhy = 160
+
+// Probe is what the node of a replica found out last.
+type Probe struct {
+	OK bool
+	// Fails is how often in a row it was not.
+	Fails int
+	Why   string
+}
+
+// Replica is one task of a service with a live attempt.
+type Replica struct {
+	Task uint32
+	// Started is when its process began, 0 before; Ending reports whether it was told to
+	// end.
+	Started time.Duration
+	Ending  bool
+	Serving Serving
+	// Probe is nil while nothing is known.
+	Probe *Probe
+}
+
+// Revision is one array of a service.
+type Revision struct {
+	ID uint64
+	// Want is how many replicas may run at once; Waiting reports whether some wait, and
+	// Since when the first of them that could start has.
+	Want    int
+	Waiting bool
+	Since   time.Duration
+	Live    []Replica
+}
+
+// ready is how many replicas take requests.
+func (r *Revision) ready() (n int) {
+	for i := range r.Live {
+		if s := &r.Live[i]; s.Serving.State == Ready && !s.Ending {
+			n++
+		}
+	}
+	return n
+}
+
+// staying is how many replicas are there that nobody ends.
+func (r *Revision) staying() (n int) {
+	for i := range r.Live {
+		if s := &r.Live[i]; s.Serving.State != Draining && !s.Ending {
+			n++
+		}
+	}
+	return n
+}
+
+// Kind is what an action does.
+type Kind uint8
+
+// The kinds.
+const (
+	Note       Kind = iota // a replica stands otherwise
+	Restart                // a replica ends, and starts again where one may
+	End                    // a replica ends for good
+	EndWaiting             // replicas of a revision that wait never start
+	SetWant                // a revision may have more replicas, or fewer
+)
+
+// Action is one thing to do, about a revision or one replica of it.
+type Action struct {
+	Kind     Kind
+	Revision uint64
+	Task     uint32
+	State    State // of Note
+	Want     int   // of SetWant
+	Why      string
+}
+
+// patience is how long the first replica of a new revision waits for room until one of the
+// old ones makes it.
+const patience = 30 * time.Second
+
+// Plan is what there is to do about a service now. Revisions are in the order in which they
+// were submitted; the last one is what its owner wants, want replicas of it, and the others
+// go as it comes. It is called again when what it asked for is done: it may ask for the same
+// twice.
+func Plan(s *Service, want int, revisions []Revision, now time.Duration) []Action {
+	p := plan{s: s, now: now}
+	if len(revisions) == 0 {
+		return nil
+	}
+	newest, old := &revisions[len(revisions)-1], revisions[:len(revisions)-1]
+	for i := range revisions {
+		for k := range revisions[i].Live {
+			p.look(&revisions[i], &revisions[i].Live[k], i < len(old))
+		}
+	}
+	if len(old) == 0 {
+		p.surplus(newest, newest.staying()-newest.Want, false)
+		return p.do
+	}
+	p.roll(newest, old, want)
+	return p.do
+}
+
+type plan struct {
+	s   *Service
+	now time.Duration
+	do  []Action
+}
+
+func (p *plan) add(r *Revision, l *Replica, k Kind, to State, why string) {
+	p.do = append(p.do, Action{Kind: k, Revision: r.ID, Task: l.Task, State: to, Why: why})
+}
+
+// look is what follows for a replica from how it is.
+func (p *plan) look(r *Revision, l *Replica, isOld bool) {
+	stop := Restart
+	if isOld {
+		stop = End
+	}
+	probe := l.Probe
+	switch fails := 0; {
+	case l.Ending || l.Started == 0:
+	case l.Serving.State == Draining:
+		if p.now-l.Serving.Since >= p.s.Drain {
+			p.add(r, l, stop, 0, l.Serving.Why)
+		}
+	case probe != nil && probe.OK:
+		if l.Serving.State != Ready {
+			p.add(r, l, Note, Ready, "")
+		}
+	default:
+		why := "nothing is known of its health yet"
+		if probe != nil {
+			fails, why = probe.Fails, probe.Why
+		}
+		switch {
+		case l.Serving.State == Starting && p.now-l.Started >= p.s.StartWithin:
+			p.add(r, l, stop, 0, fmt.Sprintf("not healthy within %s of its start: %s", p.s.StartWithin, why))
+		case l.Serving.State != Starting && fails >= 2*p.s.Fails:
+			p.add(r, l, stop, 0, fmt.Sprintf("unhealthy %d times in a row: %s", fails, why))
+		case l.Serving.State == Ready && fails >= p.s.Fails:
+			p.add(r, l, Note, Unhealthy, why)
+		}
+	}
+}
+
+// surplus lets n replicas of a revision go: those first that nobody is sent to, then those
+// with the highest numbers. It returns how many there were.
+func (p *plan) surplus(r *Revision, n int, isOld bool) int {
+	stay := make([]*Replica, 0, len(r.Live))
+	for i := range r.Live {
+		if l := &r.Live[i]; l.Serving.State != Draining && !l.Ending {
+			stay = append(stay, l)
+		}
+	}
+	slices.SortFunc(stay, func(a, b *Replica) int {
+		if ready := a.Serving.State == Ready; ready != (b.Serving.State == Ready) {
+			if ready {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Compare(b.Task, a.Task)
+	})
+	n = min(n, len(stay))
+	for _, l := range stay[:max(0, n)] {
+		switch {
+		case l.Serving.State == Ready:
+			p.add(r, l, Note, Draining, "it is one more than there are to be")
+		case isOld:
+			p.add(r, l, End, 0, "a newer revision takes its place")
+		default:
+			p.add(r, l, Restart, 0, "it is one more than there are to be")
+		}
+	}
+	return max(0, n)
+}
+
+// roll puts replicas of the newest revision in the place of those of old ones, one more than
+// are wanted at a time.
+func (p *plan) roll(newest *Revision, old []Revision, want int) {
+	stay := 0
+	for i := range old {
+		if old[i].Waiting {
+			p.do = append(p.do, Action{Kind: EndWaiting, Revision: old[i].ID, Why: "a newer revision takes its place"})
+		}
+		stay += old[i].staying()
+	}
+	if n := min(max(want-stay+1, 1), want); n != newest.Want {
+		p.do = append(p.do, Action{Kind: SetWant, Revision: newest.ID, Want: n})
+	}
+	surplus := stay + newest.ready() - want
+	if surplus <= 0 && stay > 1 && stay+newest.staying() <= want && newest.Waiting && newest.Since > 0 && p.now-newest.Since >= patience {
+		surplus = 1 // there is no room for one more
+	}
+	for i := range old {
+		surplus -= p.surplus(&old[i], surplus, true)
+	}
+}

@@ -1,0 +1,99 @@
+package servicecmd
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cluster/service"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+)
+
+// The forms of a list of endpoints.
+const (
+	formatLines      console.Format = "lines"
+	formatPrometheus console.Format = "prometheus"
+	formatHAProxy    console.Format = "haproxy"
+	formatNginx      console.Format = "nginx"
+)
+
+func newEndpointsCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use: "endpoints NAME", Short: "List where the replicas of a service take requests",
+		Long: "List where the replicas that are ready take requests: a line each, or a part of the configuration\n" +
+			"of HAProxy (servers of a backend), of nginx (an upstream) or of Prometheus (file_sd_configs).\n" +
+			"The metrics port of each coordinator has them for Prometheus, too: /services.",
+		Example: "  berth service endpoints chat\n  berth service endpoints chat -o nginx > /etc/nginx/upstreams/chat.conf",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := one(cmd.Context(), e, c, args[0])
+			if err != nil {
+				return err
+			}
+			text, err := s.endpoints(console.Format(output))
+			if err == nil {
+				e.Printf("%s", text)
+			}
+			return err
+		},
+	}
+	console.AddFormat(cmd, &output, formatLines, formatHAProxy, formatNginx, formatPrometheus, console.FormatJSON)
+	return cmd
+}
+
+// endpoint is one replica that takes requests.
+type endpoint struct {
+	Address string `json:"address"`
+	Replica string `json:"replica"`
+	Node    string `json:"node"`
+}
+
+func (s *shown) endpoints(f console.Format) (string, error) {
+	ready := []endpoint{}
+	for _, r := range s.Replicas {
+		if r.State == service.Ready.String() {
+			ready = append(ready, endpoint{net.JoinHostPort(r.Address, strconv.FormatUint(uint64(r.Port), 10)), fmt.Sprintf("%d-%d", r.Revision, r.Replica), r.Node})
+		}
+	}
+	var b strings.Builder
+	switch f {
+	case console.FormatJSON:
+		text, err := json.MarshalIndent(ready, "", "  ")
+		return string(text) + "\n", err
+	case formatPrometheus:
+		type group struct {
+			Targets []string          `json:"targets"`
+			Labels  map[string]string `json:"labels"`
+		}
+		groups := []group{}
+		for _, r := range ready {
+			groups = append(groups, group{[]string{r.Address}, map[string]string{"service": s.Name, "user": s.User, "port": s.PortName, "node": r.Node, "replica": r.Replica}})
+		}
+		text, err := json.MarshalIndent(groups, "", "  ")
+		return string(text) + "\n", err
+	case formatNginx:
+		fmt.Fprintf(&b, "upstream %s {\n", s.Name)
+		for _, r := range ready {
+			fmt.Fprintf(&b, "    server %s;\n", r.Address)
+		}
+		if len(ready) == 0 { // without one it is no upstream
+			b.WriteString("    server 127.0.0.1:9 down;\n")
+		}
+		b.WriteString("}\n")
+	default:
+		for _, r := range ready {
+			if f == formatHAProxy {
+				fmt.Fprintf(&b, "    server %s-%s %s check\n", s.Name, r.Replica, r.Address)
+			} else {
+				fmt.Fprintf(&b, "%s\n", r.Address)
+			}
+		}
+	}
+	return b.String(), nil
+}

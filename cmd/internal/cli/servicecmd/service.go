@@ -1,0 +1,281 @@
+package servicecmd
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/service"
+	"github.com/berth-scheduler/berth/cluster/study"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/enter"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/jobcmd"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// NewServiceCmd returns the command service.
+func NewServiceCmd(e *console.Env, c *client.Client) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "service", Short: "Run servers that are kept healthy, replaced and scaled",
+		Long: "A service is a number of replicas of a server, each a job with a share of a GPU. Each finds in\n" +
+			"PORT where to take requests; one that is not healthy is ended and started again, a new\n" +
+			"revision takes the place of the old one replica by replica, and a list of the replicas that\n" +
+			"take requests is there for load balancers and for Prometheus.",
+		Example: "  berth service create chat --replicas 2 --gpus 0.25 --health /healthz -- python serve.py\n" +
+			"  berth service show chat\n  berth service scale chat 4\n  berth service endpoints chat\n  berth service delete chat",
+	}
+	cmd.AddCommand(newCreateCmd(e, c), newUpdateCmd(e, c), newListCmd(e, c), newShowCmd(e, c), newScaleCmd(e, c), newLogsCmd(e, c), newEndpointsCmd(e, c), newDeleteCmd(e, c))
+	return cmd
+}
+
+// options are the flags of create and update beside those of submit.
+type options struct {
+	jobcmd.SubmitOptions
+	replicas, every, startWithin, drain, scaleOn string
+	s                                            service.Service
+	named                                        bool // by --name
+}
+
+func (o *options) register(fs *pflag.FlagSet) {
+	fs.StringVar(&o.replicas, "replicas", "1", "how many there are, or a range such as 1-8: begin with the first, scale up to the second")
+	fs.StringVar(&o.s.Port, "port", service.DefaultPort, "what its port is called; its number is chosen anew for each replica and stands in PORT, and for {port} in the command")
+	fs.StringVar(&o.s.Health, "health", "", "the `PATH` whose GET answers 2xx or 3xx while a replica is healthy, such as /healthz; without it that it takes connections")
+	fs.StringVar(&o.every, "health-every", units.FormatDuration(service.DefaultEvery), "ask for the health each time after `TIME`")
+	fs.IntVar(&o.s.Fails, "health-fails", service.DefaultFails, "a replica is sent no requests after `N` failures in a row, and ended after twice as many")
+	fs.StringVar(&o.startWithin, "start-within", units.FormatDuration(service.DefaultStartWithin), "end a replica that is not healthy for the first time within `TIME`")
+	fs.StringVar(&o.drain, "drain", units.FormatDuration(service.DefaultDrain), "a replica that is to end goes on for `TIME` after it is sent no more requests")
+	fs.StringVar(&o.scaleOn, "scale-on", "", "within the range of --replicas, have as many that each has this `LOAD`: gpu=70%, or KEY=NUMBER of a number in BERTH_PROGRESS such as in_flight=4")
+}
+
+// fill reads the flags into o.s.
+func (o *options) fill(name string) error {
+	o.s.Name = name
+	for _, d := range []struct {
+		flag, text string
+		to         *int64
+	}{{"health-every", o.every, (*int64)(&o.s.Every)}, {"start-within", o.startWithin, (*int64)(&o.s.StartWithin)}, {"drain", o.drain, (*int64)(&o.s.Drain)}} {
+		v, err := units.ParseDuration(d.text)
+		if err != nil {
+			return console.Usagef("--%s: %w", d.flag, err)
+		}
+		*d.to = int64(v)
+	}
+	var err error
+	if o.s.Replicas, o.s.Max, err = parseReplicas(o.replicas); err != nil {
+		return err
+	}
+	o.s.Min = 1
+	if o.s.Scale, err = parseScale(o.scaleOn); err != nil {
+		return err
+	}
+	if o.s.Scale != (service.Scale{}) {
+		o.s.Min = o.s.Replicas
+	}
+	if err := o.s.Check(); err != nil {
+		return console.Usagef("service: %w", err)
+	}
+	return nil
+}
+
+// parseReplicas reads 2 or 1-8. Without a range there is room to scale by hand.
+func parseReplicas(text string) (first, most int, err error) {
+	from, to, ranged := strings.Cut(text, "-")
+	a, err := strconv.ParseUint(from, 10, 16)
+	b := a
+	if err == nil && ranged {
+		b, err = strconv.ParseUint(to, 10, 16)
+	}
+	if err != nil {
+		return 0, 0, console.Usagef("--replicas %s: want a number from 1 to %d, or a range such as 1-8", console.ShortQuote(text), service.MaxReplicas)
+	}
+	if !ranged && b > 0 {
+		b = max(b, min(b+service.Spare, service.MaxReplicas))
+	}
+	return int(a), int(b), nil
+}
+
+// parseScale reads gpu=70% or KEY=NUMBER, "" for none.
+func parseScale(text string) (service.Scale, error) {
+	if text == "" {
+		return service.Scale{}, nil
+	}
+	on, v, ok := strings.Cut(text, "=")
+	number, percent := strings.CutSuffix(v, "%")
+	f, err := strconv.ParseFloat(number, 64)
+	if !ok || err != nil || math.IsNaN(f) || percent != (on == service.GPU) {
+		return service.Scale{}, console.Usagef("--scale-on %s: want gpu=70%%, or the key and number of a load such as in_flight=4", console.ShortQuote(text))
+	}
+	if percent {
+		f /= 100
+	}
+	return service.Scale{On: on, Target: f}, nil
+}
+
+// prepare makes the spec of a job that of the service.
+func (o *options) prepare(s *cluster.Spec) error {
+	if s.Array != nil || s.Study.Searches() {
+		return console.Usagef("a service has replicas, and no tasks of an array or trials; leave out --array, and the study of the spec file")
+	}
+	tasks, err := cluster.ParseTasks(fmt.Sprintf("0-%d", o.s.Max-1))
+	if err != nil {
+		return err
+	}
+	s.Service, s.Array = &o.s, &cluster.Array{Tasks: tasks, Throttle: o.s.Replicas}
+	if s.Name == "" || !o.named {
+		s.Name = o.s.Name
+	}
+	if on := o.s.Scale.On; on != "" && on != service.GPU {
+		if s.Study, err = study.ParseMetric(on); err != nil {
+			return console.Usagef("--scale-on: %w", err)
+		}
+	}
+	if s.Image != "" && s.Container.Network == "" {
+		s.Container.Network = cluster.NetHost
+	}
+	return nil
+}
+
+func newCreateCmd(e *console.Env, c *client.Client) *cobra.Command {
+	return submitCmd(e, c, &cobra.Command{
+		Use: "create NAME [flags] (SCRIPT | FILE.yaml | -- COMMAND [ARG…])", Short: "Start a service",
+		Long: "Start a service. All options of berth submit are taken beside those below: what a replica needs\n" +
+			"of GPUs, memory and time is predicted, capped and learnt like that of any job. Each replica\n" +
+			"finds its port in PORT and BERTH_PORT_NAME, and in the place of {port} in the command.",
+		Example: "  berth service create chat --replicas 2 --gpus 0.25 --health /healthz -- python serve.py\n" +
+			"  berth service create embed --replicas 1-8 --gpus 0.5 --scale-on gpu=70% -- ./embed --port {port}",
+	}, func(ctx context.Context, name string) error {
+		all, err := read(ctx, c, e.User(), name)
+		if err == nil && len(all) > 0 && len(all[0].alive()) > 0 {
+			return cluster.Errorf(cluster.CodeConflict, "service %s is there; berth service update %s changes it, berth service delete %s ends it", name, name, name)
+		}
+		return err
+	})
+}
+
+func newUpdateCmd(e *console.Env, c *client.Client) *cobra.Command {
+	return submitCmd(e, c, &cobra.Command{
+		Use: "update NAME [flags] (SCRIPT | FILE.yaml | -- COMMAND [ARG…])", Short: "Put a new revision in the place of a service, replica by replica",
+		Long: "Put a new revision in the place of a service. It is described in full, as to create. Its first\n" +
+			"replica starts beside the old ones; when it is healthy an old one takes no more requests and\n" +
+			"ends, and so on. A revision that never becomes healthy takes nothing away: cancel it by its id.",
+		Example: "  berth service update chat --replicas 2 --gpus 0.25 --health /healthz -- python serve.py --v2",
+	}, func(ctx context.Context, name string) error {
+		_, err := one(ctx, e, c, name)
+		return err
+	})
+}
+
+func submitCmd(e *console.Env, c *client.Client, cmd *cobra.Command, before func(context.Context, string) error) *cobra.Command {
+	o := options{SubmitOptions: jobcmd.SubmitOptions{Count: "1"}}
+	cmd.Args = cobra.MinimumNArgs(1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		dash := cmd.ArgsLenAtDash()
+		if dash == 0 {
+			return console.Usagef("the name of the service is missing before --")
+		}
+		if err := o.fill(args[0]); err != nil {
+			return err
+		}
+		if err := before(cmd.Context(), args[0]); err != nil {
+			return err
+		}
+		o.Prepare = o.prepare
+		o.named = cmd.Flags().Changed("name")
+		return jobcmd.RunSubmit(cmd.Context(), e, c, &o.SubmitOptions, args[1:], max(-1, dash-1))
+	}
+	o.Register(cmd)
+	o.register(cmd.Flags())
+	cmd.Args = cobra.MinimumNArgs(1)
+	return cmd
+}
+
+func newScaleCmd(e *console.Env, c *client.Client) *cobra.Command {
+	return &cobra.Command{
+		Use: "scale NAME REPLICAS", Short: "Have more replicas, or fewer",
+		Long:    "Have more replicas, or fewer. Those that are too many take no more requests, and end after the time to drain.",
+		Example: "  berth service scale chat 4", Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := one(cmd.Context(), e, c, args[0])
+			if err != nil {
+				return err
+			}
+			n, err := strconv.ParseUint(args[1], 10, 16)
+			switch most := s.newest().Most; {
+			case err != nil || n < 1 || n > uint64(most):
+				return console.Usagef("replicas %s: want a number from 1 to %d, which is the most that %s was made with; berth service update %s --replicas 1-N allows more", console.ShortQuote(args[1]), most, s.Name, s.Name)
+			case s.Updating:
+				return cluster.Errorf(cluster.CodeConflict, "service %s is being updated; scale it when that is done, see berth service show %s", s.Name, s.Name)
+			}
+			quiet := *e
+			quiet.Out = bufio.NewWriter(io.Discard)
+			if err := jobcmd.Throttle(cmd.Context(), &quiet, c, s.newest().ID, uint32(n)); err != nil {
+				return err
+			}
+			e.Printf("service %s: %s\n", s.Name, console.Plural(int(n), "replica", "replicas"))
+			return nil
+		},
+	}
+}
+
+func newDeleteCmd(e *console.Env, c *client.Client) *cobra.Command {
+	return &cobra.Command{
+		Use: "delete NAME…", Short: "End a service", Aliases: []string{"rm"}, Example: "  berth service delete chat", Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, name := range args {
+				s, err := one(cmd.Context(), e, c, name)
+				if err != nil {
+					return err
+				}
+				req := &apiv1.CancelJobsRequest{RequestId: e.RequestID()}
+				for _, r := range s.alive() {
+					req.Ids = append(req.Ids, r.ID)
+				}
+				err = c.Jobs(cmd.Context(), client.Changes, func(ctx context.Context, api client.JobService) error {
+					resp, err := api.CancelJobs(ctx, req)
+					for _, r := range resp.GetResults() {
+						if r.GetOutcome() == apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED {
+							return cluster.Errorf(cluster.CodeDenied, "service %s: only its owner and administrators may end it", name)
+						}
+					}
+					return err
+				})
+				if err != nil {
+					return err
+				}
+				e.Printf("service %s: ended\n", s.Name)
+			}
+			return nil
+		},
+	}
+}
+
+func newLogsCmd(e *console.Env, c *client.Client) *cobra.Command {
+	cmd := enter.NewLogsCmd(e, c)
+	run, replica := cmd.RunE, ""
+	cmd.Use, cmd.Short, cmd.Example = "logs NAME", "Print what a replica has written", "  berth service logs chat\n  berth service logs chat --replica 3 -f"
+	cmd.Long = "Print what a replica has written: one that takes requests, or the one that is named."
+	cmd.Args = cobra.ExactArgs(1)
+	cmd.Flags().StringVar(&replica, "replica", "", "the replica with this `NUMBER`")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		s, err := one(cmd.Context(), e, c, args[0])
+		if err != nil {
+			return err
+		}
+		r := s.pick(replica)
+		if r == nil {
+			return cluster.Errorf(cluster.CodeNotFound, "service %s has no such replica that ran; berth service show %s shows those there are", s.Name, s.Name)
+		}
+		return run(cmd, []string{strconv.FormatUint(r.Job, 10)})
+	}
+	return cmd
+}

@@ -1,0 +1,289 @@
+package servicecmd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/service"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// replica is one replica of a service that runs, or that waits for another reason than that
+// there are enough.
+type replica struct {
+	Replica  uint32     `json:"replica"`
+	Job      uint64     `json:"job"`
+	Revision uint64     `json:"revision"`
+	State    string     `json:"state"`
+	Since    *time.Time `json:"since,omitempty"`
+	Node     string     `json:"node,omitempty"`
+	Address  string     `json:"address,omitempty"`
+	Port     uint32     `json:"port,omitempty"`
+	Why      string     `json:"why,omitempty"`
+
+	running bool
+}
+
+// revision is one array of a service.
+type revision struct {
+	ID    uint64 `json:"id"`
+	Want  uint32 `json:"want"`
+	Least uint32 `json:"least"`
+	Most  uint32 `json:"most"`
+	Alive int    `json:"alive"` // tasks that have not ended
+}
+
+// shown is a service.
+type shown struct {
+	Name      string      `json:"name"`
+	User      string      `json:"user"`
+	PortName  string      `json:"port_name"`
+	ScaleOn   string      `json:"scale_on,omitempty"`
+	Want      uint32      `json:"want"`
+	Ready     int         `json:"ready"`
+	Updating  bool        `json:"updating"`
+	Revisions []*revision `json:"revisions"`
+	Replicas  []*replica  `json:"replicas"`
+}
+
+func (s *shown) newest() *revision { return s.Revisions[len(s.Revisions)-1] }
+
+// alive are the revisions of which something has not ended.
+func (s *shown) alive() (out []*revision) {
+	for _, r := range s.Revisions {
+		if r.Alive > 0 {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// pick is the replica with a number, or with "" one that takes requests, or any that runs.
+func (s *shown) pick(number string) *replica {
+	var best *replica
+	for _, r := range s.Replicas {
+		switch {
+		case !r.running || number != "" && strconv.FormatUint(uint64(r.Replica), 10) != number:
+		case best == nil, best.State != service.Ready.String() && r.State == service.Ready.String(), number != "" && r.Revision > best.Revision:
+			best = r
+		}
+	}
+	return best
+}
+
+// add takes a job of the service into account.
+func (s *shown) add(j *apiv1.Job) {
+	p := j.GetReplica()
+	if n := len(s.Revisions); n == 0 || s.newest().ID != j.GetArrayJobId() {
+		s.Revisions = append(s.Revisions, &revision{ID: j.GetArrayJobId()})
+	}
+	r := s.newest()
+	r.Want, r.Least, r.Most = p.GetWant(), p.GetLeast(), p.GetMost()
+	s.PortName, s.ScaleOn = p.GetPortName(), p.GetScaleOn()
+	if console.Terminal(j.GetState()) {
+		return
+	}
+	r.Alive += max(1, int(j.GetArrayCount()))
+	if j.GetReason() == string(cluster.ReasonStandby) && console.Waiting(j.GetState()) || j.GetArrayCount() > 1 {
+		return
+	}
+	row := &replica{
+		Replica: j.GetArrayTaskId(), Job: j.GetId(), Revision: j.GetArrayJobId(), State: p.GetState(), Node: j.GetNode(), Address: p.GetAddress(), Port: p.GetPort(), Why: p.GetWhy(),
+		running: p.GetState() != "",
+	}
+	if t := p.GetSince(); t != nil {
+		at := t.AsTime()
+		row.Since = &at
+	}
+	if row.State == "" {
+		row.State = strings.ToLower(j.GetState())
+		row.Why = j.GetReason()
+		if d := j.GetReasonDetail(); d != "" {
+			row.Why += ": " + d
+		}
+	}
+	s.Replicas = append(s.Replicas, row)
+}
+
+// settle counts once all jobs are known.
+func (s *shown) settle() {
+	for _, r := range s.Replicas {
+		if r.State == service.Ready.String() {
+			s.Ready++
+		}
+	}
+	alive := s.alive()
+	s.Updating = len(alive) > 1
+	if len(alive) > 0 {
+		s.Want = alive[len(alive)-1].Want
+	}
+	slices.SortStableFunc(s.Replicas, func(a, b *replica) int {
+		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Replica, b.Replica))
+	})
+}
+
+// read reads the services of a user, "" for everybody, with a name, "" for any.
+func read(ctx context.Context, c *client.Client, user, name string) ([]*shown, error) {
+	req := &apiv1.ListJobsRequest{Brief: true, Replicas: true}
+	if user != "" {
+		req.Users = []string{user}
+	}
+	jobs, err := client.ListJobs(ctx, c, req)
+	if err != nil {
+		return nil, err
+	}
+	by := map[[2]string]*shown{}
+	out := []*shown{}
+	for _, j := range jobs { // by id: those of an array follow each other
+		key := [2]string{j.GetUser(), j.GetReplica().GetService()}
+		if name != "" && key[1] != name {
+			continue
+		}
+		if by[key] == nil {
+			by[key] = &shown{Name: key[1], User: key[0], Replicas: []*replica{}}
+			out = append(out, by[key])
+		}
+		by[key].add(j)
+	}
+	for _, s := range out {
+		s.settle()
+	}
+	slices.SortStableFunc(out, func(a, b *shown) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.User, b.User)) })
+	return out, nil
+}
+
+// one is the service with a name: the user's own, or else the only one there is.
+func one(ctx context.Context, e *console.Env, c *client.Client, name string) (*shown, error) {
+	all, err := read(ctx, c, "", name)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range all {
+		if s.User == e.User() {
+			return s, nil
+		}
+	}
+	switch len(all) {
+	case 0:
+		return nil, cluster.Errorf(cluster.CodeNotFound, "no service %s runs; berth service list --all shows those that do", console.ShortQuote(name))
+	case 1:
+		return all[0], nil
+	}
+	return nil, cluster.Errorf(cluster.CodeConflict, "service %s is that of %d users and not yours; berth service list --all shows them", name, len(all))
+}
+
+func newListCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var output string
+	var all bool
+	cmd := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List my services", Example: "  berth service list\n  berth service list --all -o json", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			user := e.User()
+			if all {
+				user = ""
+			}
+			services, err := read(cmd.Context(), c, user, "")
+			if err != nil {
+				return err
+			}
+			return printServices(e, console.Format(output), services)
+		},
+	}
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "also those of others")
+	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
+	return cmd
+}
+
+func printServices(e *console.Env, f console.Format, all []*shown) error {
+	if done, err := console.PrintList(e, f, all); done {
+		return err
+	}
+	t := console.Table{Cols: []console.Column{{Head: "SERVICE", Shrink: true}, {Head: "USER", Shrink: true}, {Head: "REVISION", Right: true}, {Head: "READY", Right: true}, {Head: "SCALED ON"}, {Head: "STATE"}}}
+	for _, s := range all {
+		if f == console.FormatName {
+			e.Printf("%s\n", s.Name)
+			continue
+		}
+		t.Add(s.Name, s.User, strconv.FormatUint(s.newest().ID, 10), fmt.Sprintf("%d/%d", s.Ready, s.Want), console.OrDash(s.ScaleOn), s.state())
+	}
+	if f != console.FormatName {
+		t.Print(e)
+	}
+	return nil
+}
+
+// state is how a service stands, in words.
+func (s *shown) state() string {
+	switch {
+	case s.Updating:
+		return "updating"
+	case s.newest().Alive < int(s.Want):
+		return fmt.Sprintf("worn out: %d replicas can still run", s.newest().Alive)
+	case s.Ready >= int(s.Want):
+		return "ready"
+	case s.Ready == 0:
+		return "not ready"
+	}
+	return "some ready"
+}
+
+func newShowCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use: "show NAME", Short: "Show a service and its replicas", Example: "  berth service show chat", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := one(cmd.Context(), e, c, args[0])
+			if err != nil {
+				return err
+			}
+			return s.print(e, console.Format(output))
+		},
+	}
+	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML)
+	return cmd
+}
+
+func (s *shown) print(e *console.Env, f console.Format) error {
+	if done, err := console.PrintList(e, f, s); done {
+		return err
+	}
+	r := s.newest()
+	scaled := ""
+	if s.ScaleOn != "" {
+		scaled = fmt.Sprintf("from %d to %d by %s each", r.Least, r.Most, s.ScaleOn)
+	}
+	id := strconv.FormatUint(r.ID, 10)
+	if alive := s.alive(); len(alive) > 1 {
+		id += fmt.Sprintf(", in the place of %d", alive[0].ID)
+	}
+	console.KeyValues(e, "", "Service", s.Name, "User", s.User, "State", s.state(), "Revision", id,
+		"Replicas", fmt.Sprintf("%d of %d ready, at most %d", s.Ready, s.Want, r.Most), "Scaled", scaled)
+	if len(s.Replicas) == 0 {
+		return nil
+	}
+	e.Printf("\n")
+	t := console.Table{Cols: []console.Column{{Head: "REPLICA", Right: true}, {Head: "JOB", Right: true}, {Head: "STATE"}, {Head: "FOR", Right: true}, {Head: "NODE"}, {Head: "ADDRESS"}, {Head: "WHY", Shrink: true}}}
+	for _, p := range s.Replicas {
+		since, addr := "-", "-"
+		if p.Since != nil {
+			since = units.FormatDuration(max(0, e.Now().Sub(*p.Since)).Truncate(time.Second))
+		}
+		if p.Port != 0 {
+			addr = fmt.Sprintf("%s:%d", p.Address, p.Port)
+		}
+		t.Add(fmt.Sprintf("%d_%d", p.Revision, p.Replica), strconv.FormatUint(p.Job, 10), p.State, since, console.OrDash(p.Node), addr, p.Why)
+	}
+	t.Print(e)
+	return nil
+}

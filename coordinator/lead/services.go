@@ -1,0 +1,216 @@
+package lead
+
+import (
+	"context"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/service"
+	"github.com/berth-scheduler/berth/coordinator/nodes"
+	"github.com/berth-scheduler/berth/coordinator/wait"
+	"github.com/berth-scheduler/berth/fsm"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// servicesEvery is how often services are looked at.
+const servicesEvery = time.Second
+
+// served is what a leader keeps of a service: how it was scaled lately, and how busy its
+// replicas keep their GPUs.
+type served struct {
+	scaler service.Scaler
+	busy   map[cluster.AttemptID]*busy
+}
+
+// busy is what an attempt has used, and the part that it used lately of what it holds.
+type busy struct {
+	busyMs, knownMs int64
+	part            float64
+	known           bool
+}
+
+// busyOver is over how long it is measured how busy a GPU is, in milliseconds.
+const busyOver = 10_000
+
+// saw takes over what an attempt has used that holds so many thousandths of GPUs.
+func (b *busy) saw(u *nodes.Use, milli int64) {
+	if u.KnownMs < b.knownMs || u.BusyMs < b.busyMs {
+		*b = busy{busyMs: u.BusyMs, knownMs: u.KnownMs}
+	}
+	if d := u.KnownMs - b.knownMs; d >= busyOver && milli > 0 {
+		b.part, b.known = float64(u.BusyMs-b.busyMs)/float64(d)/float64(milli), true
+		b.busyMs, b.knownMs = u.BusyMs, u.KnownMs
+	}
+}
+
+// serviceName is a service: names are their owner's own.
+type serviceName struct {
+	owner cluster.UID
+	name  string
+}
+
+// services writes down which replicas of services are healthy, ends those that are not and
+// those that are too many, puts new revisions in the place of old ones, and scales, until
+// ctx ends. All but loads is in the state, so that a new leader goes on where the last one
+// was.
+func (l *Leader) services(ctx context.Context) error {
+	known := map[serviceName]*served{}
+	for wait.Sleep(ctx, servicesEvery) {
+		groups := map[serviceName][]fsm.Revision{}
+		for _, r := range l.fsm.Services() {
+			n := serviceName{r.Owner.UID, r.Spec.Service.Name}
+			groups[n] = append(groups[n], r)
+		}
+		there := map[serviceName]*served{}
+		for n, rs := range groups {
+			if there[n] = known[n]; there[n] == nil {
+				there[n] = &served{busy: map[cluster.AttemptID]*busy{}}
+			}
+			l.serve(ctx, there[n], rs)
+		}
+		known = there
+	}
+	return ctx.Err()
+}
+
+// serve does what there is to do about one service.
+func (l *Leader) serve(ctx context.Context, kept *served, rs []fsm.Revision) {
+	newest := &rs[len(rs)-1]
+	s, now := newest.Spec.Service, time.Duration(cluster.TimeOf(l.clock()))*time.Microsecond
+	revisions := make([]service.Revision, len(rs))
+	ids := map[uint64]map[uint32]*cluster.Job{}
+	for i := range rs {
+		revisions[i], ids[uint64(rs[i].ID)] = l.revision(&rs[i])
+	}
+	var notes []*logv1.AttemptProgress
+	for _, a := range service.Plan(s, s.Replicas, revisions, now) {
+		if a.Kind == service.Note {
+			notes = append(notes, conv.NoteServing(attemptOf(ids[a.Revision][a.Task]), cluster.Serving{State: a.State, Why: a.Why}))
+		}
+		l.carryOut(ctx, &a, rs, ids[a.Revision][a.Task])
+	}
+	l.writeDown(ctx, notes)
+	if len(rs) > 1 {
+		kept.scaler = service.Scaler{} // what is being replaced is not scaled
+		return
+	}
+	if want := kept.scaler.Next(s, newest.Throttle, l.loads(newest, kept), now); want != newest.Throttle {
+		l.log.InfoContext(ctx, "service is scaled", "service", s.Name, "user", newest.Owner.Name, "from", newest.Throttle, "to", want)
+		l.setWant(ctx, newest.ID, want)
+	}
+}
+
+func attemptOf(j *cluster.Job) cluster.AttemptID {
+	return cluster.AttemptID{Job: j.ID, No: j.Live().No}
+}
+
+// revision is an array of a service as it is planned with, and its jobs that run by their
+// tasks.
+func (l *Leader) revision(r *fsm.Revision) (service.Revision, map[uint32]*cluster.Job) {
+	out, jobs := service.Revision{ID: uint64(r.ID), Want: r.Throttle}, map[uint32]*cluster.Job{}
+	for _, j := range r.Jobs {
+		a := j.Live()
+		if a == nil {
+			out.Waiting = true
+			if since := time.Duration(j.Eligible) * time.Microsecond; out.Since == 0 || since < out.Since {
+				out.Since = since
+			}
+			continue
+		}
+		jobs[j.ArrayTaskID] = j
+		rep := service.Replica{Task: j.ArrayTaskID, Started: time.Duration(a.Started) * time.Microsecond, Ending: a.Preempt != nil || j.Cancel != nil || j.State == cluster.JobCompleting}
+		if v := a.Serving; v != nil {
+			rep.Serving = service.Serving{State: v.State, Since: time.Duration(v.Since) * time.Microsecond, Why: v.Why}
+		}
+		if j.State == cluster.JobRunning {
+			u, _ := l.useOf(cluster.AttemptID{Job: j.ID, No: a.No}, a)
+			rep.Probe = u.Probe
+		}
+		out.Live = append(out.Live, rep)
+	}
+	return out, jobs
+}
+
+// carryOut does what was planned, but for notes.
+func (l *Leader) carryOut(ctx context.Context, a *service.Action, rs []fsm.Revision, j *cluster.Job) {
+	switch a.Kind {
+	case service.Note:
+		return
+	case service.Restart:
+		l.log.InfoContext(ctx, "replica ends to start again", "job", j.ID.String(), "reason", a.Why)
+		if why := j.Unrequeueable(); why == "" {
+			l.propose(ctx, &logv1.Command{Kind: &logv1.Command_RequeueJob{RequeueJob: &logv1.RequeueJob{Job: uint64(j.ID), Admin: true}}})
+			return
+		}
+		l.endReplica(ctx, j, a.Why)
+	case service.End:
+		l.endReplica(ctx, j, a.Why)
+	case service.EndWaiting:
+		for i := range rs {
+			for _, w := range rs[i].Jobs {
+				if uint64(rs[i].ID) == a.Revision && w.State.Waiting() {
+					l.endReplica(ctx, w, a.Why)
+				}
+			}
+		}
+	case service.SetWant:
+		l.setWant(ctx, cluster.JobID(a.Revision), a.Want)
+	}
+}
+
+// endReplica ends a replica for good, or all that its job folds.
+func (l *Leader) endReplica(ctx context.Context, j *cluster.Job, why string) {
+	l.propose(ctx, &logv1.Command{Kind: &logv1.Command_CancelJob{CancelJob: &logv1.CancelJob{Job: uint64(j.ID), Admin: true, Why: why}}})
+}
+
+// setWant sets how many replicas of a revision may run at once.
+func (l *Leader) setWant(ctx context.Context, id cluster.JobID, n int) {
+	l.propose(ctx, &logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: &logv1.ChangeTasks{
+		Array: uint64(id), Change: logv1.TaskChange_TASK_CHANGE_THROTTLE, Admin: true, Throttle: uint32(n),
+	}}})
+}
+
+// propose puts a command about a service into the log.
+func (l *Leader) propose(ctx context.Context, cmd *logv1.Command) {
+	if _, err := l.prop.One(ctx, cmd); err != nil && ctx.Err() == nil {
+		l.log.WarnContext(ctx, "cannot change a service", "err", err)
+	}
+}
+
+// loads are what replicas that take requests have to do, of those of which that is known.
+func (l *Leader) loads(r *fsm.Revision, kept *served) []float64 {
+	on := r.Spec.Service.Scale.On
+	if on == "" {
+		return nil
+	}
+	var out []float64
+	there := map[cluster.AttemptID]*busy{}
+	for _, j := range r.Jobs {
+		a := j.Live()
+		if a == nil || a.Serving == nil || a.Serving.State != service.Ready {
+			continue
+		}
+		id := cluster.AttemptID{Job: j.ID, No: a.No}
+		u, ok := l.useOf(id, a)
+		if on != service.GPU {
+			if u.Progress != nil && u.Progress.Seen != nil {
+				out = append(out, u.Progress.Seen.Last)
+			}
+			continue
+		}
+		b := kept.busy[id]
+		if b == nil {
+			b = &busy{}
+		}
+		there[id] = b
+		if ok {
+			b.saw(&u, a.GPUMilli/max(1, int64(j.Spec.GPUs)))
+		}
+		if b.known {
+			out = append(out, b.part)
+		}
+	}
+	kept.busy = there
+	return out
+}

@@ -1,0 +1,81 @@
+package apiconv
+
+import (
+	"math"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/service"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// ServiceToAPI converts a service; nil stays nil.
+func ServiceToAPI(s *service.Service) *apiv1.Service {
+	if s == nil {
+		return nil
+	}
+	return &apiv1.Service{
+		Name: s.Name, Replicas: uint32(max(0, s.Replicas)), Least: uint32(max(0, s.Min)), Most: uint32(max(0, s.Max)), Port: s.Port, Health: s.Health,
+		Every: ToDuration(s.Every), Fails: uint32(max(0, s.Fails)), StartWithin: ToDuration(s.StartWithin), Drain: ToDuration(s.Drain),
+		ScaleOn: s.Scale.On, ScaleTarget: s.Scale.Target,
+	}
+}
+
+// ServiceFromAPI converts a service, fills in what is not said, and narrows what is too
+// large to what Check refuses in words; nil stays nil.
+func ServiceFromAPI(m *apiv1.Service) *service.Service {
+	if m == nil {
+		return nil
+	}
+	narrow := func(n uint32) int { return int(min(n, math.MaxInt16)) }
+	s := &service.Service{
+		Name: m.GetName(), Replicas: narrow(m.GetReplicas()), Min: narrow(m.GetLeast()), Max: narrow(m.GetMost()), Port: m.GetPort(), Health: m.GetHealth(),
+		Every: service.DefaultEvery, Fails: narrow(m.GetFails()), StartWithin: service.DefaultStartWithin, Drain: service.DefaultDrain,
+		Scale: service.Scale{On: m.GetScaleOn(), Target: m.GetScaleTarget()},
+	}
+	if s.Port == "" {
+		s.Port = service.DefaultPort
+	}
+	if s.Fails == 0 {
+		s.Fails = service.DefaultFails
+	}
+	if d := m.GetEvery(); d != nil {
+		s.Every = d.AsDuration().Round(time.Microsecond)
+	}
+	if d := m.GetStartWithin(); d != nil {
+		s.StartWithin = d.AsDuration().Round(time.Microsecond)
+	}
+	if d := m.GetDrain(); d != nil {
+		s.Drain = d.AsDuration().Round(time.Microsecond)
+	}
+	return s
+}
+
+// replicaToAPI is how a replica of a service stands and where it is; nil for other jobs.
+func replicaToAPI(j *cluster.Job, d JobDetail) *apiv1.Replica {
+	if j.Spec == nil || j.Spec.Service == nil {
+		return nil
+	}
+	s := j.Spec.Service
+	m := &apiv1.Replica{
+		Service: s.Name, PortName: s.Port, Want: uint32(max(0, d.Throttle)), Least: uint32(max(0, s.Min)), Most: uint32(max(0, s.Max)), ScaleOn: s.Scale.String(),
+	}
+	a := j.Live()
+	if a == nil || a.Started == 0 || j.State != cluster.JobRunning {
+		return m
+	}
+	m.Port, m.State, m.Since = uint32(a.Port), service.Starting.String(), ToTime(a.Started)
+	if d.Host != nil {
+		m.Address = d.Host(a.Berth.Node)
+	}
+	if v := a.Serving; v != nil {
+		m.State, m.Since, m.Why = v.State.String(), ToTime(v.Since), v.Why
+	}
+	if a.Preempt != nil || j.Cancel != nil {
+		m.State = service.Draining.String()
+	}
+	if d.Redact {
+		m.Why = ""
+	}
+	return m
+}

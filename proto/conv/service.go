@@ -1,0 +1,74 @@
+package conv
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/service"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+func serviceToLog(s *service.Service) *logv1.Service {
+	if s == nil {
+		return nil
+	}
+	return &logv1.Service{
+		Name: s.Name, Replicas: uint32(s.Replicas), Least: uint32(s.Min), Most: uint32(s.Max), Port: s.Port, Health: s.Health, EveryUs: s.Every.Microseconds(),
+		Fails: uint32(s.Fails), StartWithinUs: s.StartWithin.Microseconds(), DrainUs: s.Drain.Microseconds(), ScaleOn: s.Scale.On, ScaleTarget: s.Scale.Target,
+	}
+}
+
+func serviceFromLog(m *logv1.Service) *service.Service {
+	if m == nil {
+		return nil
+	}
+	return &service.Service{
+		Name: m.Name, Replicas: int(m.Replicas), Min: int(m.Least), Max: int(m.Most), Port: m.Port, Health: m.Health, Every: us(m.EveryUs),
+		Fails: int(m.Fails), StartWithin: us(m.StartWithinUs), Drain: us(m.DrainUs), Scale: service.Scale{On: m.ScaleOn, Target: m.ScaleTarget},
+	}
+}
+
+// ServingToLog converts how a replica stands; nil stays nil.
+func ServingToLog(s *cluster.Serving) *logv1.Serving {
+	if s == nil {
+		return nil
+	}
+	return &logv1.Serving{State: uint32(s.State), SinceUs: int64(s.Since), Why: s.Why}
+}
+
+// ServingFromLog converts back; what is no state is nil.
+func ServingFromLog(m *logv1.Serving) *cluster.Serving {
+	if m == nil || m.State == uint32(service.Starting) || m.State > uint32(service.Draining) {
+		return nil
+	}
+	return &cluster.Serving{State: service.State(m.State), Since: cluster.Time(m.SinceUs), Why: clip(m.Why, service.MaxWhy)}
+}
+
+// ProbeFromNode is what an agent found out about the health of a replica, nil for nothing.
+func ProbeFromNode(m *nodev1.Probe) *service.Probe {
+	if m == nil {
+		return nil
+	}
+	return &service.Probe{OK: m.Ok, Fails: int(min(m.Fails, 1<<20)), Why: clip(m.Why, service.MaxWhy)}
+}
+
+// replica makes an assignment that of a replica, which finds in its environment where it
+// takes requests.
+func replica(as *nodev1.Assignment, j *cluster.Job, a *cluster.Attempt) []string {
+	s := j.Spec.Service
+	as.Replica = &nodev1.Replica{Service: s.Name, PortName: s.Port, Port: uint32(a.Port), Health: s.Health, Every: durationpb.New(s.Every.Round(time.Microsecond))}
+	if on := s.Scale.On; on != "" && on != service.GPU {
+		as.Metric = on
+	}
+	port := strconv.Itoa(int(a.Port))
+	return []string{
+		"PORT=" + port, "BERTH_PORT=" + port, "BERTH_PORT_" + strings.ToUpper(strings.ReplaceAll(s.Port, "-", "_")) + "=" + port,
+		"BERTH_SERVICE=" + s.Name, fmt.Sprintf("BERTH_REPLICA=%d", j.ArrayTaskID),
+	}
+}
