@@ -15,8 +15,8 @@ import (
 
 	"github.com/berth-scheduler/berth/agent/cards"
 	"github.com/berth-scheduler/berth/agent/outbox"
-	"github.com/berth-scheduler/berth/agent/profile"
 	"github.com/berth-scheduler/berth/agent/probe"
+	"github.com/berth-scheduler/berth/agent/profile"
 	"github.com/berth-scheduler/berth/agent/progress"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"

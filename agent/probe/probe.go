@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/service"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -22,8 +23,6 @@ const (
 	patience = 2 * time.Second
 	// mostBytes is how much of an answer is read.
 	mostBytes = 4 << 10
-	// MaxWhy bounds what is told of a failure.
-	maxWhy = 160
 )
 
 // Ask asks a replica of a user once, and returns what is wrong with it.
@@ -121,7 +120,7 @@ func (p *Prober) run(ctx context.Context, e *probed, uid uint32, r *nodev1.Repli
 			fails = 0
 		} else {
 			now.Fails, now.Why = fails, err.Error()
-			now.Why = now.Why[:min(len(now.Why), maxWhy)]
+			now.Why = service.ClipWhy(now.Why)
 		}
 		p.mu.Lock()
 		e.last = now

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -38,6 +39,9 @@ type Serving struct {
 
 // MaxWhy bounds Serving.Why, in bytes.
 const MaxWhy = 160
+
+// ClipWhy cuts a reason to MaxWhy bytes.
+func ClipWhy(s string) string { return strings.ToValidUTF8(s[:min(len(s), MaxWhy)], "") }
 
 // Probe is what the node of a replica found out last.
 type Probe struct {

@@ -140,7 +140,7 @@ func (l *Leader) carryOut(ctx context.Context, a *service.Action, rs []fsm.Revis
 	case service.Restart:
 		l.log.InfoContext(ctx, "replica ends to start again", "job", j.ID.String(), "reason", a.Why)
 		if why := j.Unrequeueable(); why == "" {
-			l.propose(ctx, &logv1.Command{Kind: &logv1.Command_RequeueJob{RequeueJob: &logv1.RequeueJob{Job: uint64(j.ID), Admin: true}}})
+			l.propose(ctx, &logv1.Command{Kind: &logv1.Command_RequeueJob{RequeueJob: &logv1.RequeueJob{Job: uint64(j.ID), Admin: true, Why: a.Why}}})
 			return
 		}
 		l.endReplica(ctx, j, a.Why)

@@ -123,7 +123,7 @@ func (s *Steward) again(j *cluster.Job, a *cluster.Attempt) bool {
 	case a.State == cluster.JobOutOfMemory && s.againLarger(j, a):
 		return true
 	}
-	return j.Spec.Service != nil || retried(j, a)
+	return j.Spec.Service != nil && j.Cancel == nil || retried(j, a)
 }
 
 // soonEnds is how many of the last attempts of a replica ended of themselves soon after

@@ -2,6 +2,7 @@ package attempts
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/service"
 	"github.com/berth-scheduler/berth/cluster/study"
 	"github.com/berth-scheduler/berth/fsm/command"
 	"github.com/berth-scheduler/berth/fsm/nodes"
@@ -118,8 +119,8 @@ func (s *Steward) noteProgress(c *logv1.NoteProgress) {
 		if old == nil || old.Live() == nil || old.Live().No != n.GetAttempt() || old.Live().Started == 0 {
 			continue
 		}
-		if v := conv.ServingFromLog(n.GetServing()); v != nil && old.Spec.Service != nil {
-			v.Since = s.at.Now
+		if v := conv.ServingFromLog(n.GetServing()); v != nil && old.Spec.Service != nil && v.State > service.Starting && v.State <= service.Draining {
+			v.Since, v.Why = s.at.Now, service.ClipWhy(v.Why)
 			j := old.Clone()
 			j.Last().Serving = v
 			s.roll.Change(old, j, command.Change{})

@@ -54,6 +54,7 @@ var table = []row{
 	{"CancelJob", 15, "why"},
 	{"HoldJob", 7, "job by admin release"},
 	{"RequeueJob", 7, "job by admin hold"},
+	{"RequeueJob", 15, "why"},
 	{"UpdateJob", 9, "job spec base"},
 	{"ChangeTasks", 9, "array runs change by admin throttle"},
 	{"ChangeTasks", 10, "time_limit_us"},

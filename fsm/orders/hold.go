@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/service"
 	"github.com/berth-scheduler/berth/fsm/command"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
@@ -80,6 +81,9 @@ func (d *Desk) requeueJob(old *cluster.Job, c *logv1.RequeueJob) {
 	p := &cluster.PreemptRequest{At: d.roll.At.Now, Requeue: true, Hold: c.Hold, By: cluster.UID(c.By), Admin: c.Admin, Why: fmt.Sprintf("by uid %d", c.By)}
 	if c.Admin {
 		p.Why = "by an administrator"
+	}
+	if c.Why != "" && old.Spec.Service != nil {
+		p.Why = service.ClipWhy(c.Why)
 	}
 	j.Last().Preempt = p
 	j.Reason = p.Reason()

@@ -42,12 +42,12 @@ func ServingToLog(s *cluster.Serving) *logv1.Serving {
 	return &logv1.Serving{State: uint32(s.State), SinceUs: int64(s.Since), Why: s.Why}
 }
 
-// ServingFromLog converts back; what is no state is nil.
+// ServingFromLog converts back; nil stays nil.
 func ServingFromLog(m *logv1.Serving) *cluster.Serving {
-	if m == nil || m.State == uint32(service.Starting) || m.State > uint32(service.Draining) {
+	if m == nil {
 		return nil
 	}
-	return &cluster.Serving{State: service.State(m.State), Since: cluster.Time(m.SinceUs), Why: clip(m.Why, service.MaxWhy)}
+	return &cluster.Serving{State: service.State(m.State), Since: cluster.Time(m.SinceUs), Why: m.Why}
 }
 
 // ProbeFromNode is what an agent found out about the health of a replica, nil for nothing.
@@ -55,7 +55,7 @@ func ProbeFromNode(m *nodev1.Probe) *service.Probe {
 	if m == nil {
 		return nil
 	}
-	return &service.Probe{OK: m.Ok, Fails: int(min(m.Fails, 1<<20)), Why: clip(m.Why, service.MaxWhy)}
+	return &service.Probe{OK: m.Ok, Fails: int(min(m.Fails, 1<<20)), Why: service.ClipWhy(m.Why)}
 }
 
 // replica makes an assignment that of a replica, which finds in its environment where it

@@ -36,9 +36,20 @@ func (c *Chosen) within(p *cluster.Partition) *Chosen {
 	return &out
 }
 
-// pass makes one pass over what a snapshot shows, in which jobs of elastic size want as
-// many GPUs as they can start with.
+// pass makes one pass over what a snapshot shows, in which replicas of services keep apart
+// where there is room for that.
 func (c *Chosen) pass(snap *dispatch.Snapshot) dispatch.Plan {
+	if apart := spread(snap); apart != nil {
+		if plan := c.passElastic(apart); startsAll(apart, &plan) {
+			return plan
+		}
+	}
+	return c.passElastic(snap)
+}
+
+// passElastic makes a pass in which jobs of elastic size want as many GPUs as they can
+// start with.
+func (c *Chosen) passElastic(snap *dispatch.Snapshot) dispatch.Plan {
 	for sizes := elastic.Sizes(snap); len(sizes) > 0; {
 		if plan := c.passSized(elastic.Sized(snap, sizes)); !elastic.Less(snap, sizes, &plan) {
 			return plan

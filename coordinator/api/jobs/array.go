@@ -408,7 +408,7 @@ func (c *Jobs) arrayReason(j *cluster.Job) cluster.Reason {
 	if !j.InArray() || j.State != cluster.JobPending {
 		return cluster.Reason{}
 	}
-	if r := c.fsm.Barred(j, cluster.TimeOf(c.clock())); r.Code == cluster.ReasonArrayLimit {
+	if r := c.fsm.Barred(j, cluster.TimeOf(c.clock())); r.Code == cluster.ReasonArrayLimit || r.Code == cluster.ReasonStandby || r.Code == cluster.ReasonBeginTime && j.Spec.Service != nil {
 		return r
 	}
 	return cluster.Reason{}

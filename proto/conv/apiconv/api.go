@@ -212,8 +212,7 @@ func JobToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
 		m.NodeList = hostnames.Fold(a.NodeIDs())
 		m.ExitCode, m.Signal = exitToAPI(a.Exit)
 	}
-	m.Replica = replicaToAPI(j, d)
-	if m.Trial = trialToAPI(j, d.Now, d.Brief); d.Redact {
+	if m.Replica, m.Trial = replicaToAPI(j, d), trialToAPI(j, d.Now, d.Brief); d.Redact {
 		m.ReasonDetail, m.Trial = "", nil
 	}
 	if d.Brief {

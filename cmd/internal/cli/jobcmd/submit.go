@@ -88,16 +88,8 @@ func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitO
 	} else if err := checkRequestID(o.requestID); err != nil {
 		return err
 	}
-	if err := o.Read(e, args, dash); err != nil {
+	if err := o.read(e, args, dash); err != nil {
 		return err
-	}
-	if o.Study && !o.Spec.Study.Searches() {
-		return console.Usagef("there is no study; it is a key of a spec file: berth study create --help shows one")
-	}
-	if o.Prepare != nil {
-		if err := o.Prepare(&o.Spec); err != nil {
-			return err
-		}
 	}
 	if w := jobspec.SecretsWarning(o.Spec.Env, o.Spec.Command); w != "" {
 		e.Warnf("warning: %s", console.Escape(w))
@@ -138,6 +130,20 @@ func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitO
 			w.jobs = append(w.jobs, client.JobRef{ID: id})
 		}
 		return w.run(ctx, 0)
+	}
+	return nil
+}
+
+// read reads what is described, and changes it as is wanted of it.
+func (o *SubmitOptions) read(e *console.Env, args []string, dash int) error {
+	if err := o.Read(e, args, dash); err != nil {
+		return err
+	}
+	if o.Study && !o.Spec.Study.Searches() {
+		return console.Usagef("there is no study; it is a key of a spec file: berth study create --help shows one")
+	}
+	if o.Prepare != nil {
+		return o.Prepare(&o.Spec)
 	}
 	return nil
 }

@@ -3194,7 +3194,9 @@ type RequeueJob struct {
 	By    uint32                 `protobuf:"varint,2,opt,name=by,proto3" json:"by,omitempty"`
 	Admin bool                   `protobuf:"varint,3,opt,name=admin,proto3" json:"admin,omitempty"`
 	// It is held from then on.
-	Hold          bool `protobuf:"varint,4,opt,name=hold,proto3" json:"hold,omitempty"`
+	Hold bool `protobuf:"varint,4,opt,name=hold,proto3" json:"hold,omitempty"`
+	// Of a replica that its service ends, why.
+	Why           string `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3255,6 +3257,13 @@ func (x *RequeueJob) GetHold() bool {
 		return x.Hold
 	}
 	return false
+}
+
+func (x *RequeueJob) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
 }
 
 // ChangeTasks does one thing to tasks of an array: those that it cannot be done
@@ -10998,13 +11007,14 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
 	"\x05admin\x18\x03 \x01(\bR\x05admin\x12\x18\n" +
-	"\arelease\x18\x04 \x01(\bR\arelease\"X\n" +
+	"\arelease\x18\x04 \x01(\bR\arelease\"j\n" +
 	"\n" +
 	"RequeueJob\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
 	"\x05admin\x18\x03 \x01(\bR\x05admin\x12\x12\n" +
-	"\x04hold\x18\x04 \x01(\bR\x04hold\"\xcf\x01\n" +
+	"\x04hold\x18\x04 \x01(\bR\x04hold\x12\x10\n" +
+	"\x03why\x18\x05 \x01(\tR\x03why\"\xcf\x01\n" +
 	"\vChangeTasks\x12\x14\n" +
 	"\x05array\x18\x01 \x01(\x04R\x05array\x12\x12\n" +
 	"\x04runs\x18\x02 \x03(\rR\x04runs\x120\n" +

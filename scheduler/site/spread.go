@@ -1,0 +1,95 @@
+package site
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/cluster/hostnames"
+)
+
+// spread is a snapshot in which replicas of services that wait keep away from nodes which
+// have more of the others than some node that they may be on; of each service the first one
+// alone waits in it, since the others are to go by where that one goes. nil is that nothing
+// speaks for such a snapshot. Its ledger and queues are its own.
+func spread(snap *dispatch.Snapshot) *dispatch.Snapshot {
+	if len(snap.Nodes) < 2 || !slices.ContainsFunc(snap.Waiting, waitsToServe) {
+		return nil
+	}
+	there := map[cluster.JobID]map[cluster.NodeID]int{}
+	for _, j := range snap.Running {
+		if a := j.Live(); j.Spec.Service != nil && a != nil {
+			if there[j.ArrayJobID] == nil {
+				there[j.ArrayJobID] = map[cluster.NodeID]int{}
+			}
+			there[j.ArrayJobID][a.Berth.Node]++
+		}
+	}
+	out := *snap
+	out.Waiting = nil
+	seen := map[cluster.JobID]bool{}
+	for _, j := range snap.Waiting {
+		if !waitsToServe(j) {
+			out.Waiting = append(out.Waiting, j)
+			continue
+		}
+		if seen[j.ArrayJobID] {
+			continue
+		}
+		seen[j.ArrayJobID] = true
+		out.Waiting = append(out.Waiting, keptApart(j, snap.Nodes, there[j.ArrayJobID]))
+	}
+	out.Ledger = snap.Ledger.Clone()
+	out.Queues = make(map[cluster.GPUID][]dispatch.Waiter, len(snap.Queues))
+	for id, q := range snap.Queues {
+		out.Queues[id] = q
+	}
+	return &out
+}
+
+// waitsToServe reports whether a job is a replica that waits in no queue.
+func waitsToServe(j *cluster.Job) bool {
+	return j.Spec.Service != nil && j.State == cluster.JobPending && j.Spec.Node == ""
+}
+
+// keptApart is j kept from nodes with more replicas than the one with the fewest.
+func keptApart(j *cluster.Job, nodes []*cluster.Node, there map[cluster.NodeID]int) *cluster.Job {
+	least, most := -1, 0
+	for _, n := range nodes {
+		if n.Schedulable() && j.Spec.Allows(n) {
+			if k := there[n.ID]; least < 0 || k < least {
+				least = k
+			}
+			most = max(most, there[n.ID])
+		}
+	}
+	if most <= least {
+		return j
+	}
+	var full []cluster.NodeID
+	where := cluster.Where{}
+	if w := j.Spec.Where; w != nil {
+		where = *w
+	}
+	for _, n := range nodes {
+		if there[n.ID] > least || where.Exclude.Holds(n.ID) {
+			full = append(full, n.ID)
+		}
+	}
+	list, err := cluster.ParseHostList(hostnames.Fold(full))
+	if err != nil { // there are too many
+		return j
+	}
+	where.Exclude = list
+	out, spec := j.Clone(), *j.Spec
+	spec.Where = &where
+	out.Spec = &spec
+	return out
+}
+
+// startsAll reports whether a plan starts all replicas that wait.
+func startsAll(snap *dispatch.Snapshot, plan *dispatch.Plan) bool {
+	return !slices.ContainsFunc(snap.Waiting, func(j *cluster.Job) bool {
+		return waitsToServe(j) && !slices.ContainsFunc(plan.Starts, func(s dispatch.Start) bool { return s.Job == j.ID })
+	})
+}
