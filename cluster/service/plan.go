@@ -67,11 +67,13 @@ type Replica struct {
 type Revision struct {
 	ID uint64
 	// Want is how many replicas may run at once; Waiting reports whether some wait, and
-	// Since when the first of them that could start has.
+	// Since when the last of them has.
 	Want    int
 	Waiting bool
 	Since   time.Duration
-	Live    []Replica
+	// Crashing reports whether some wait to start again after they ended by themselves.
+	Crashing bool
+	Live     []Replica
 }
 
 // ready is how many replicas take requests.
@@ -136,7 +138,7 @@ func Plan(s *Service, want int, revisions []Revision, now time.Duration) []Actio
 		}
 	}
 	if len(old) == 0 {
-		p.surplus(newest, newest.staying()-newest.Want, false)
+		p.surplus(revisions, newest.staying()-newest.Want, false)
 		return p.do
 	}
 	p.roll(newest, old, want)
@@ -186,36 +188,51 @@ func (p *plan) look(r *Revision, l *Replica, isOld bool) {
 	}
 }
 
-// surplus lets n replicas of a revision go: those first that nobody is sent to, then those
-// with the highest numbers. It returns how many there were.
-func (p *plan) surplus(r *Revision, n int, isOld bool) int {
-	stay := make([]*Replica, 0, len(r.Live))
-	for i := range r.Live {
-		if l := &r.Live[i]; l.Serving.State != Draining && !l.Ending {
-			stay = append(stay, l)
-		}
+// surplus lets n replicas of some revisions go: those first that nobody is sent to, then
+// those with the highest numbers.
+func (p *plan) surplus(of []Revision, n int, isOld bool) {
+	type one struct {
+		r *Revision
+		l *Replica
 	}
-	slices.SortFunc(stay, func(a, b *Replica) int {
-		if ready := a.Serving.State == Ready; ready != (b.Serving.State == Ready) {
-			if ready {
-				return 1
+	var stay []one
+	for i := range of {
+		for k := range of[i].Live {
+			if l := &of[i].Live[k]; l.Serving.State != Draining && !l.Ending {
+				stay = append(stay, one{&of[i], l})
 			}
-			return -1
-		}
-		return cmp.Compare(b.Task, a.Task)
-	})
-	n = min(n, len(stay))
-	for _, l := range stay[:max(0, n)] {
-		switch {
-		case l.Serving.State == Ready:
-			p.add(r, l, Note, Draining, "it is one more than there are to be")
-		case isOld:
-			p.add(r, l, End, 0, "a newer revision takes its place")
-		default:
-			p.add(r, l, Restart, 0, "it is one more than there are to be")
 		}
 	}
-	return max(0, n)
+	serves := func(o one) int {
+		if o.l.Serving.State == Ready {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(stay, func(a, b one) int {
+		return cmp.Or(cmp.Compare(serves(a), serves(b)), cmp.Compare(b.l.Task, a.l.Task))
+	})
+	for _, o := range stay[:max(0, min(n, len(stay)))] {
+		switch {
+		case serves(o) == 1:
+			p.add(o.r, o.l, Note, Draining, "it is one more than there are to be")
+		case isOld:
+			p.add(o.r, o.l, End, 0, "a newer revision takes its place")
+		default:
+			p.add(o.r, o.l, Restart, 0, "it is one more than there are to be")
+		}
+	}
+}
+
+// lastNews is since when nothing came of a revision that waits for room.
+func lastNews(newest *Revision, old []Revision) time.Duration {
+	at := newest.Since
+	for _, r := range append(old[:len(old):len(old)], *newest) {
+		for i := range r.Live {
+			at = max(at, r.Live[i].Started, r.Live[i].Serving.Since)
+		}
+	}
+	return at
 }
 
 // roll puts replicas of the newest revision in the place of those of old ones, one more than
@@ -232,10 +249,8 @@ func (p *plan) roll(newest *Revision, old []Revision, want int) {
 		p.do = append(p.do, Action{Kind: SetWant, Revision: newest.ID, Want: n})
 	}
 	surplus := stay + newest.ready() - want
-	if surplus <= 0 && stay > 1 && stay+newest.staying() <= want && newest.Waiting && newest.Since > 0 && p.now-newest.Since >= patience {
+	if surplus <= 0 && stay+newest.ready() > 1 && newest.Waiting && !newest.Crashing && len(newest.Live) < newest.Want && p.now-lastNews(newest, old) >= patience {
 		surplus = 1 // there is no room for one more
 	}
-	for i := range old {
-		surplus -= p.surplus(&old[i], surplus, true)
-	}
+	p.surplus(old, surplus, true)
 }

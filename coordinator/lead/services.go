@@ -2,6 +2,7 @@ package lead
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -54,7 +55,12 @@ type serviceName struct {
 // those that are too many, puts new revisions in the place of old ones, and scales, until
 // ctx ends. All but loads is in the state, so that a new leader goes on where the last one
 // was.
-func (l *Leader) services(ctx context.Context) error {
+func (l *Leader) services(ctx context.Context) error { return (&servants{l}).run(ctx) }
+
+// servants do a leader's work on services.
+type servants struct{ *Leader }
+
+func (l *servants) run(ctx context.Context) error {
 	known := map[serviceName]*served{}
 	for wait.Sleep(ctx, servicesEvery) {
 		groups := map[serviceName][]fsm.Revision{}
@@ -75,7 +81,7 @@ func (l *Leader) services(ctx context.Context) error {
 }
 
 // serve does what there is to do about one service.
-func (l *Leader) serve(ctx context.Context, kept *served, rs []fsm.Revision) {
+func (l *servants) serve(ctx context.Context, kept *served, rs []fsm.Revision) {
 	newest := &rs[len(rs)-1]
 	s, now := newest.Spec.Service, time.Duration(cluster.TimeOf(l.clock()))*time.Microsecond
 	revisions := make([]service.Revision, len(rs))
@@ -107,15 +113,16 @@ func attemptOf(j *cluster.Job) cluster.AttemptID {
 
 // revision is an array of a service as it is planned with, and its jobs that run by their
 // tasks.
-func (l *Leader) revision(r *fsm.Revision) (service.Revision, map[uint32]*cluster.Job) {
+func (l *servants) revision(r *fsm.Revision) (service.Revision, map[uint32]*cluster.Job) {
 	out, jobs := service.Revision{ID: uint64(r.ID), Want: r.Throttle}, map[uint32]*cluster.Job{}
 	for _, j := range r.Jobs {
 		a := j.Live()
 		if a == nil {
 			out.Waiting = true
-			if since := time.Duration(j.Eligible) * time.Microsecond; out.Since == 0 || since < out.Since {
-				out.Since = since
+			if last := j.Last(); last != nil && last.Preempt == nil {
+				out.Crashing = true
 			}
+			out.Since = max(out.Since, time.Duration(j.Eligible)*time.Microsecond)
 			continue
 		}
 		jobs[j.ArrayTaskID] = j
@@ -133,7 +140,7 @@ func (l *Leader) revision(r *fsm.Revision) (service.Revision, map[uint32]*cluste
 }
 
 // carryOut does what was planned, but for notes.
-func (l *Leader) carryOut(ctx context.Context, a *service.Action, rs []fsm.Revision, j *cluster.Job) {
+func (l *servants) carryOut(ctx context.Context, a *service.Action, rs []fsm.Revision, j *cluster.Job) {
 	switch a.Kind {
 	case service.Note:
 		return
@@ -148,10 +155,8 @@ func (l *Leader) carryOut(ctx context.Context, a *service.Action, rs []fsm.Revis
 		l.endReplica(ctx, j, a.Why)
 	case service.EndWaiting:
 		for i := range rs {
-			for _, w := range rs[i].Jobs {
-				if uint64(rs[i].ID) == a.Revision && w.State.Waiting() {
-					l.endReplica(ctx, w, a.Why)
-				}
+			if uint64(rs[i].ID) == a.Revision {
+				l.endTasks(ctx, slices.DeleteFunc(slices.Clone(rs[i].Jobs), func(j *cluster.Job) bool { return !j.State.Waiting() }), a.Why)
 			}
 		}
 	case service.SetWant:
@@ -159,27 +164,27 @@ func (l *Leader) carryOut(ctx context.Context, a *service.Action, rs []fsm.Revis
 	}
 }
 
-// endReplica ends a replica for good, or all that its job folds.
-func (l *Leader) endReplica(ctx context.Context, j *cluster.Job, why string) {
+// endReplica ends a replica for good.
+func (l *servants) endReplica(ctx context.Context, j *cluster.Job, why string) {
 	l.propose(ctx, &logv1.Command{Kind: &logv1.Command_CancelJob{CancelJob: &logv1.CancelJob{Job: uint64(j.ID), Admin: true, Why: why}}})
 }
 
 // setWant sets how many replicas of a revision may run at once.
-func (l *Leader) setWant(ctx context.Context, id cluster.JobID, n int) {
+func (l *servants) setWant(ctx context.Context, id cluster.JobID, n int) {
 	l.propose(ctx, &logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: &logv1.ChangeTasks{
 		Array: uint64(id), Change: logv1.TaskChange_TASK_CHANGE_THROTTLE, Admin: true, Throttle: uint32(n),
 	}}})
 }
 
 // propose puts a command about a service into the log.
-func (l *Leader) propose(ctx context.Context, cmd *logv1.Command) {
+func (l *servants) propose(ctx context.Context, cmd *logv1.Command) {
 	if _, err := l.prop.One(ctx, cmd); err != nil && ctx.Err() == nil {
 		l.log.WarnContext(ctx, "cannot change a service", "err", err)
 	}
 }
 
 // loads are what replicas that take requests have to do, of those of which that is known.
-func (l *Leader) loads(r *fsm.Revision, kept *served) []float64 {
+func (l *servants) loads(r *fsm.Revision, kept *served) []float64 {
 	on := r.Spec.Service.Scale.On
 	if on == "" {
 		return nil

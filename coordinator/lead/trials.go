@@ -102,14 +102,32 @@ func (l *Leader) holdToBudget(ctx context.Context, budget time.Duration, all []*
 	if used < budget {
 		return
 	}
-	for _, j := range all {
-		if !j.State.Terminal() {
-			l.endTrial(ctx, j, fmt.Sprintf("the trials have used the %.6g GPU-hours that their study may", budget.Hours()))
+	l.endTasks(ctx, all, fmt.Sprintf("the trials have used the %.6g GPU-hours that their study may", budget.Hours()))
+}
+
+// endTasks ends those of some jobs of an array that have not ended, and all that they fold.
+func (l *Leader) endTasks(ctx context.Context, of []*cluster.Job, why string) {
+	var ranks []cluster.Span
+	var array *cluster.Job
+	for _, j := range of {
+		if !j.State.Terminal() && j.Cancel == nil {
+			array, ranks = j, cluster.SpanOr(ranks, j.Ranks())
 		}
+	}
+	if array == nil {
+		return
+	}
+	tasks, err := cluster.ParseTasks(array.Spec.Array.Tasks.Format(ranks))
+	if err != nil {
+		return // never: they are of an array
+	}
+	cmd := &logv1.ChangeTasks{Array: uint64(array.ArrayJobID), Runs: conv.RunsToLog(&tasks), Change: logv1.TaskChange_TASK_CHANGE_CANCEL, Admin: true, Why: why}
+	if _, err := l.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: cmd}}); err != nil && ctx.Err() == nil {
+		l.log.WarnContext(ctx, "cannot end tasks", "array", array.ArrayJobID.String(), "err", err)
 	}
 }
 
-// endTrial ends a trial, or all that its job folds.
+// endTrial ends a trial that runs.
 func (l *Leader) endTrial(ctx context.Context, j *cluster.Job, why string) {
 	if j.Cancel != nil {
 		return

@@ -116,18 +116,20 @@ func TestABudgetEndsAll(t *testing.T) {
 		milli := l.job(1).Live().GPUMilli
 		need := 10 * time.Minute * 1000 / time.Duration(2*milli)
 		time.Sleep(need - 3*time.Second)
-		if got := l.ended(); len(got) != 0 {
+		all := func() []committed {
+			return l.since(0, func(c *logv1.Command) bool { return c.GetChangeTasks() != nil })
+		}
+		if got := all(); len(got) != 0 {
 			t.Fatalf("before the budget is used: %v", got)
 		}
 		time.Sleep(10 * time.Second)
-		got := l.ended()
-		for _, why := range got {
-			if !strings.HasPrefix(why, "the trials have used the 0.166667 GPU-hours that their study may") {
-				t.Errorf("ended: %s", why)
-			}
+		if got := all(); len(got) != 1 || !strings.HasPrefix(got[0].cmd.GetChangeTasks().Why, "the trials have used the 0.166667 GPU-hours that their study may") {
+			t.Errorf("ended: %v", got)
 		}
-		if j, ok := l.f.Job(4); len(got) != 4 || !ok || j.State != cluster.JobCancelled {
-			t.Errorf("ended: %v; the last is %v", got, j)
+		for id := cluster.JobID(1); id <= 4; id++ {
+			if j, ok := l.f.Job(id); !ok || j.Cancel == nil || (id > 2) != (j.State == cluster.JobCancelled) {
+				t.Errorf("trial %d goes on: %v", id, j)
+			}
 		}
 	})
 }

@@ -54,6 +54,12 @@ func (a *Array) Room() int {
 	return max(0, a.Throttle-a.Live-a.Queued)
 }
 
+// standby reports whether j is a replica that never ran, and that as many have begun of its
+// service as it is to have: one that waits to start again keeps its place.
+func (a *Array) standby(j *cluster.Job) bool {
+	return a.Spec.Service != nil && len(j.Attempts) == 0 && a.Begun >= a.Throttle
+}
+
 // Clone is a copy that stays as it is.
 func (a *Array) Clone() *Array {
 	c := *a

@@ -238,6 +238,9 @@ func (r *Roll) BarredBy(j *cluster.Job, now cluster.Time) cluster.Reason {
 		return why
 	}
 	if a := r.Arrays[j.ArrayJobID]; a != nil && a.Throttle > 0 {
+		if a.standby(j) {
+			return cluster.Reason{Code: cluster.ReasonStandby}
+		}
 		if j.State == cluster.JobQueued && a.Live < a.Throttle || a.Room() > 0 {
 			return cluster.Reason{}
 		}

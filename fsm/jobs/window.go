@@ -82,13 +82,18 @@ func Startable(r *Roll, now cluster.Time) (ready []*cluster.Job, more map[cluste
 				break
 			}
 			left, seen := room[j.ArrayJobID]
+			a := r.Arrays[j.ArrayJobID]
 			if !seen {
-				left = r.Arrays[j.ArrayJobID].Room()
+				left = a.Room()
 			}
-			for k := range min(left, j.Count()) {
+			n := min(left, j.Count())
+			if a.Spec.Service != nil && len(j.Attempts) == 0 {
+				n = max(0, min(n, a.Throttle-a.Begun))
+			}
+			for k := range n {
 				due.Put(j.Task(cluster.SpanRank(j.Ranks(), k)))
 			}
-			room[j.ArrayJobID] = left - min(left, j.Count())
+			room[j.ArrayJobID] = left - n
 		case cluster.ReasonBeginTime:
 			at := j.Spec.Begin
 			if j.Spec.Service != nil {

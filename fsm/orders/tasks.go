@@ -16,6 +16,9 @@ func (d *Desk) changeTasks(c *logv1.ChangeTasks) command.Result {
 	if a == nil {
 		return command.Refuse(cluster.CodeNotFound, "job array %d is not known", c.Array)
 	}
+	if len(c.Why) > maxWhy {
+		return command.Refuse(cluster.CodeInvalid, "tasks of %d: a reason of %d bytes, at most %d are kept", c.Array, len(c.Why), maxWhy)
+	}
 	ranks := a.Spec.Array.Tasks.All()
 	if len(c.Runs) > 0 {
 		some, err := conv.RunsFromLog(c.Runs)
@@ -65,7 +68,7 @@ func (d *Desk) changeTask(old *cluster.Job, part []cluster.Span, c *logv1.Change
 	}
 	switch c.Change {
 	case logv1.TaskChange_TASK_CHANGE_CANCEL:
-		d.cancelJob(mine(), cluster.CancelRequest{By: cluster.UID(c.By), Admin: c.Admin})
+		d.cancelJob(mine(), cluster.CancelRequest{By: cluster.UID(c.By), Admin: c.Admin, Why: c.Why})
 	case logv1.TaskChange_TASK_CHANGE_HOLD, logv1.TaskChange_TASK_CHANGE_RELEASE:
 		h := &logv1.HoldJob{By: c.By, Admin: c.Admin, Release: c.Change == logv1.TaskChange_TASK_CHANGE_RELEASE}
 		if err := unholdable(old, h); err != nil {

@@ -3279,7 +3279,9 @@ type ChangeTasks struct {
 	// How many may run at once from now on, 0 is any number; it is the array's as a whole.
 	Throttle uint32 `protobuf:"varint,6,opt,name=throttle,proto3" json:"throttle,omitempty"`
 	// With TASK_CHANGE_TIME_LIMIT, 0 is none. It is raised by administrators alone.
-	TimeLimitUs   int64 `protobuf:"varint,7,opt,name=time_limit_us,json=timeLimitUs,proto3" json:"time_limit_us,omitempty"`
+	TimeLimitUs int64 `protobuf:"varint,7,opt,name=time_limit_us,json=timeLimitUs,proto3" json:"time_limit_us,omitempty"`
+	// With TASK_CHANGE_CANCEL, of what a study or a service ends by itself.
+	Why           string `protobuf:"bytes,8,opt,name=why,proto3" json:"why,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3361,6 +3363,13 @@ func (x *ChangeTasks) GetTimeLimitUs() int64 {
 		return x.TimeLimitUs
 	}
 	return 0
+}
+
+func (x *ChangeTasks) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
 }
 
 // UndoGang gives up an attempt on several nodes of which not all became ready
@@ -11014,7 +11023,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
 	"\x05admin\x18\x03 \x01(\bR\x05admin\x12\x12\n" +
 	"\x04hold\x18\x04 \x01(\bR\x04hold\x12\x10\n" +
-	"\x03why\x18\x05 \x01(\tR\x03why\"\xcf\x01\n" +
+	"\x03why\x18\x05 \x01(\tR\x03why\"\xe1\x01\n" +
 	"\vChangeTasks\x12\x14\n" +
 	"\x05array\x18\x01 \x01(\x04R\x05array\x12\x12\n" +
 	"\x04runs\x18\x02 \x03(\rR\x04runs\x120\n" +
@@ -11022,7 +11031,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x02by\x18\x04 \x01(\rR\x02by\x12\x14\n" +
 	"\x05admin\x18\x05 \x01(\bR\x05admin\x12\x1a\n" +
 	"\bthrottle\x18\x06 \x01(\rR\bthrottle\x12\"\n" +
-	"\rtime_limit_us\x18\a \x01(\x03R\vtimeLimitUs\"H\n" +
+	"\rtime_limit_us\x18\a \x01(\x03R\vtimeLimitUs\x12\x10\n" +
+	"\x03why\x18\b \x01(\tR\x03why\"H\n" +
 	"\bUndoGang\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x10\n" +
