@@ -39,7 +39,11 @@ func (c *Chosen) within(p *cluster.Partition) *Chosen {
 // pass makes one pass over what a snapshot shows, in which replicas of services keep apart
 // where there is room for that.
 func (c *Chosen) pass(snap *dispatch.Snapshot) dispatch.Plan {
-	if apart := spread(snap); apart != nil {
+	for more := range spreads {
+		apart := spread(snap, more)
+		if apart == nil {
+			break
+		}
 		if plan := c.passElastic(apart); startsAll(apart, &plan) {
 			return plan
 		}

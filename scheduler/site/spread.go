@@ -8,11 +8,14 @@ import (
 	"github.com/berth-scheduler/berth/cluster/hostnames"
 )
 
+// spreads is how often a pass is tried in which replicas keep apart, each time less so.
+const spreads = 3
+
 // spread is a snapshot in which replicas of services that wait keep away from nodes which
-// have more of the others than some node that they may be on; of each service the first one
-// alone waits in it, since the others are to go by where that one goes. nil is that nothing
-// speaks for such a snapshot. Its ledger and queues are its own.
-func spread(snap *dispatch.Snapshot) *dispatch.Snapshot {
+// have more of the others, by more than a number, than some node with room for them; of each
+// service the first one alone waits in it, since the others are to go by where that one goes.
+// nil is that nothing speaks for such a snapshot. Its ledger and queues are its own.
+func spread(snap *dispatch.Snapshot, more int) *dispatch.Snapshot {
 	if len(snap.Nodes) < 2 || !slices.ContainsFunc(snap.Waiting, waitsToServe) {
 		return nil
 	}
@@ -37,7 +40,7 @@ func spread(snap *dispatch.Snapshot) *dispatch.Snapshot {
 			continue
 		}
 		seen[j.ArrayJobID] = true
-		out.Waiting = append(out.Waiting, keptApart(j, snap.Nodes, there[j.ArrayJobID]))
+		out.Waiting = append(out.Waiting, keptApart(j, snap, there[j.ArrayJobID], more))
 	}
 	out.Ledger = snap.Ledger.Clone()
 	out.Queues = make(map[cluster.GPUID][]dispatch.Waiter, len(snap.Queues))
@@ -52,18 +55,17 @@ func waitsToServe(j *cluster.Job) bool {
 	return j.Spec.Service != nil && j.State == cluster.JobPending && j.Spec.Node == ""
 }
 
-// keptApart is j kept from nodes with more replicas than the one with the fewest.
-func keptApart(j *cluster.Job, nodes []*cluster.Node, there map[cluster.NodeID]int) *cluster.Job {
+// keptApart is j kept from nodes with more replicas than the one with the fewest of those
+// with room for it, and some more.
+func keptApart(j *cluster.Job, snap *dispatch.Snapshot, there map[cluster.NodeID]int, more int) *cluster.Job {
 	least, most := -1, 0
-	for _, n := range nodes {
-		if n.Schedulable() && j.Spec.Allows(n) {
-			if k := there[n.ID]; least < 0 || k < least {
-				least = k
-			}
-			most = max(most, there[n.ID])
+	for _, n := range snap.Nodes {
+		if k := there[n.ID]; (least < 0 || k < least) && n.Schedulable() && j.Spec.Allows(n) && hasRoom(j, n, snap.Ledger) {
+			least = k
 		}
+		most = max(most, there[n.ID])
 	}
-	if most <= least {
+	if least += more; most <= least {
 		return j
 	}
 	var full []cluster.NodeID
@@ -71,7 +73,7 @@ func keptApart(j *cluster.Job, nodes []*cluster.Node, there map[cluster.NodeID]i
 	if w := j.Spec.Where; w != nil {
 		where = *w
 	}
-	for _, n := range nodes {
+	for _, n := range snap.Nodes {
 		if there[n.ID] > least || where.Exclude.Holds(n.ID) {
 			full = append(full, n.ID)
 		}
@@ -85,6 +87,19 @@ func keptApart(j *cluster.Job, nodes []*cluster.Node, there map[cluster.NodeID]i
 	spec.Where = &where
 	out.Spec = &spec
 	return out
+}
+
+// hasRoom reports whether a node has as many cards as j wants on which there is something
+// free, and of memory what is surely needed. Policies may ask for more.
+func hasRoom(j *cluster.Job, n *cluster.Node, led *dispatch.Ledger) bool {
+	cards := 0
+	for i := range n.GPUs {
+		u, ok := led.GPU(n.GPUs[i].ID)
+		if ok && u.FreeShares() > 0 && u.FreeMilli() > 0 && u.FreeMiB() >= j.Spec.GPUMemMiB && (!j.Spec.Exclusive || u.Idle()) && (j.Spec.GPUType == "" || j.Spec.GPUType == u.Type) {
+			cards++
+		}
+	}
+	return cards >= j.Spec.GPUs
 }
 
 // startsAll reports whether a plan starts all replicas that wait.
