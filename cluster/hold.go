@@ -164,6 +164,9 @@ func (j *Job) Barred(now Time) Reason {
 	if j.Hold != nil {
 		return j.Hold.Reason()
 	}
+	if j.Spec.Service != nil && len(j.Attempts) > 0 && j.DependAt > now {
+		return Reason{Code: ReasonBeginTime}
+	}
 	switch j.Depend() {
 	case DependOpen:
 		return Reason{Code: ReasonDependency}
@@ -174,7 +177,7 @@ func (j *Job) Barred(now Time) Reason {
 			return Reason{Code: ReasonDependency}
 		}
 	}
-	if j.Spec.Begin > now || j.Spec.Service != nil && j.DependAt > now {
+	if j.Spec.Begin > now {
 		return Reason{Code: ReasonBeginTime}
 	}
 	return Reason{}

@@ -67,13 +67,11 @@ type Replica struct {
 type Revision struct {
 	ID uint64
 	// Want is how many replicas may run at once; Waiting reports whether some wait, and
-	// Since when the last of them has.
+	// Since when the last of them has, or from when on it may start again.
 	Want    int
 	Waiting bool
 	Since   time.Duration
-	// Crashing reports whether some wait to start again after they ended by themselves.
-	Crashing bool
-	Live     []Replica
+	Live    []Replica
 }
 
 // ready is how many replicas take requests.
@@ -249,7 +247,7 @@ func (p *plan) roll(newest *Revision, old []Revision, want int) {
 		p.do = append(p.do, Action{Kind: SetWant, Revision: newest.ID, Want: n})
 	}
 	surplus := stay + newest.ready() - want
-	if surplus <= 0 && stay+newest.ready() > 1 && newest.Waiting && !newest.Crashing && len(newest.Live) < newest.Want && p.now-lastNews(newest, old) >= patience {
+	if surplus <= 0 && stay+newest.ready() > 1 && newest.Waiting && len(newest.Live) < newest.Want && p.now-lastNews(newest, old) >= patience {
 		surplus = 1 // there is no room for one more
 	}
 	p.surplus(old, surplus, true)

@@ -94,6 +94,8 @@ type site struct {
 	want int
 	revs []*revision
 	room int
+	// fault is what was planned against the rules, "" for nothing.
+	fault string
 }
 
 type revision struct {
@@ -175,6 +177,9 @@ func (w *site) do(a service.Action) {
 			continue
 		}
 		l := r.live[a.Task]
+		if l != nil && (a.Kind == service.Restart || a.Kind == service.End) && l.Serving.State == service.Draining && w.now-l.Serving.Since < w.s.Drain {
+			w.fault = fmt.Sprintf("replica %d of %d ends %v after it was drained", a.Task, a.Revision, w.now-l.Serving.Since)
+		}
 		switch a.Kind {
 		case service.Note:
 			l.Serving = service.Serving{State: a.State, Since: w.now, Why: a.Why}
@@ -256,6 +261,9 @@ func TestRolls(t *testing.T) {
 				t.Fatalf("%d run and %d are ready of %d", w.running(), w.ready(), n)
 			}
 		}
+		if w.fault != "" {
+			t.Fatal(w.fault)
+		}
 		if a := w.step(); len(a) != 0 {
 			t.Fatalf("at rest there is to do: %v", a)
 		}
@@ -297,6 +305,10 @@ func TestScaler(t *testing.T) {
 		if got := next(x.after, x.have, x.loads...); got != x.want {
 			t.Errorf("step %d: %d, want %d", i, got, x.want)
 		}
+	}
+	var fresh service.Scaler // a new leader's
+	if got := fresh.Next(s, 4, []float64{1}, now); got != 4 {
+		t.Errorf("at the first look: %d", got)
 	}
 	s.Scale = service.Scale{}
 	if got := next(time.Hour, 3, 99); got != 3 {

@@ -119,9 +119,6 @@ func (l *servants) revision(r *fsm.Revision) (service.Revision, map[uint32]*clus
 		a := j.Live()
 		if a == nil {
 			out.Waiting = true
-			if last := j.Last(); last != nil && last.Preempt == nil {
-				out.Crashing = true
-			}
 			out.Since = max(out.Since, time.Duration(j.Eligible)*time.Microsecond)
 			continue
 		}

@@ -88,6 +88,9 @@ func (l *town) live(seconds int) {
 					}
 				}
 				u.Progress = &cluster.Progress{Seen: &study.Seen{Last: l.load}}
+				if why != "" {
+					u.Progress.Seen.Last *= 100
+				}
 				l.use(j.ID, a.No, u)
 			}
 		}
@@ -250,6 +253,28 @@ func TestARoll(t *testing.T) {
 	})
 }
 
+// TestARollThatCrashes: a revision whose replicas end by themselves takes nobody's place.
+func TestARollThatCrashes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newTown(t)
+		l.loop(l.l.services)
+		l.serve(2, 3, 2, nil)
+		l.live(5)
+		second := l.serve(2, 3, 1, nil)
+		for range 120 {
+			l.live(1)
+			if a := l.job(second).Live(); a != nil && a.Started > 0 {
+				l.say(second, cluster.JobFailed, func(r *logv1.ReportAttempt) { r.Exit = &logv1.Exit{Code: 1} })
+			}
+			if got := l.ready(); len(got) != 2 {
+				t.Fatalf("%v take requests", got)
+			}
+		}
+		l.want("1_0", "1_1")
+	})
+}
+
 // TestARollWithoutRoom gives up one of several old replicas when the new one waits for half a
 // minute, and never the only one.
 func TestARollWithoutRoom(t *testing.T) {
@@ -310,6 +335,21 @@ func TestScaling(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTheLoadOfTheSick counts for nothing.
+func TestTheLoadOfTheSick(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newTown(t)
+		l.loop(l.l.services)
+		id := l.serve(2, 6, 2, func(s *service.Service) { s.Scale = service.Scale{On: "in_flight", Target: 4} })
+		l.load, l.sick[id+1] = 4, "sick"
+		l.live(50)
+		if got := l.f.Services()[0].Throttle; got != 2 {
+			t.Errorf("%d are wanted", got)
+		}
+	})
 }
 
 // TestServicesOfTwo: users have names of their own.

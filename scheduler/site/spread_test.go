@@ -35,11 +35,11 @@ func TestReplicasKeepApart(t *testing.T) {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
 			s := &Site{Chosen: byName(t, policy)}
-			nodes := []*cluster.Node{schedtest.Node("n1", 4, "A100"), schedtest.Node("n2", 4, "A100"), schedtest.Node("n3", 4, "A100"), schedtest.Node("n4", 1, "A100"), schedtest.Node("n5", 4, "A100", schedtest.Drained)}
+			nodes := []*cluster.Node{schedtest.Node("n1", 8, "A100"), schedtest.Node("n2", 8, "A100"), schedtest.Node("n3", 8, "A100"), schedtest.Node("n4", 1, "A100"), schedtest.Node("n5", 4, "A100", schedtest.Drained)}
 			w := schedtest.NewWorld(nodes)
 			w.Submit(schedtest.Job(90, schedtest.Exclusive, schedtest.On("n4"))) // nobody else has room there
 			run := func() {
-				for range 12 {
+				for range 20 {
 					snap := w.Snapshot()
 					Prepare(snap, s, Full)
 					plan := Plan(snap, s, Full)
@@ -48,16 +48,16 @@ func TestReplicasKeepApart(t *testing.T) {
 				}
 			}
 			run()
-			for id := range cluster.JobID(6) {
+			for id := range cluster.JobID(15) {
 				w.Submit(schedtest.Job(100+id, replicaOf(100), schedtest.Mem(2000), schedtest.Util(100)))
 			}
-			w.Submit(schedtest.Job(110, schedtest.Mem(2000), schedtest.Util(100)))
+			w.Submit(schedtest.Job(150, schedtest.Mem(2000), schedtest.Util(100)))
 			run()
-			if got := byNode(w, 100); got["n1"] != 2 || got["n2"] != 2 || got["n3"] != 2 {
-				t.Errorf("six replicas are on %v", got)
+			if got := byNode(w, 100); got["n1"] != 5 || got["n2"] != 5 || got["n3"] != 5 {
+				t.Errorf("15 replicas are on %v", got)
 			}
-			if w.Jobs[110].Live() == nil || len(w.Rejected) > 0 {
-				t.Errorf("the other job waits: %v, refused: %v", w.Jobs[110].State, w.Rejected)
+			if w.Jobs[150].Live() == nil || len(w.Rejected) > 0 {
+				t.Errorf("the other job waits: %v, refused: %v", w.Jobs[150].State, w.Rejected)
 			}
 			// Of another service all want what one node alone has: they go there.
 			for id := range cluster.JobID(2) {

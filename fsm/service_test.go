@@ -1,0 +1,124 @@
+package fsm
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/service"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// serves is a spec of a service of up to three replicas.
+func serves(throttle int) *cluster.Spec {
+	s := spec(1)
+	s.Array, _ = cluster.ParseArray("0-2")
+	s.Array.Throttle = throttle
+	s.Service = &service.Service{Name: "web", Replicas: 1, Min: 1, Max: 3, Port: "http", Health: "/h", Every: time.Second, Fails: 3, StartWithin: time.Minute, Drain: time.Second, Scale: service.Scale{On: "gpu", Target: 0.5}}
+	return s
+}
+
+func stands(job cluster.JobID, no uint32, state service.State, why string) *logv1.Command {
+	return &logv1.Command{Kind: &logv1.Command_NoteProgress{NoteProgress: &logv1.NoteProgress{
+		Attempts: []*logv1.AttemptProgress{conv.NoteServing(cluster.AttemptID{Job: job, No: no}, cluster.Serving{State: state, Why: why})},
+	}}}
+}
+
+// TestHowReplicasStand is kept with the attempt that runs, over snapshots, at the log's time
+// and bounded; of a state that is none and of other jobs nothing is.
+func TestHowReplicasStand(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.must(registerCmd(node("n1", "b1", 3)))
+	id := m.submit(serves(2))
+	m.start(id, share1("n1-g0", 8000, 300))
+	early := stands(id, 1, service.Ready, "")
+	if need := NeedsVersion(early); need != 15 {
+		t.Errorf("needs version %d", need)
+	}
+	m.must(early)
+	if m.job(id).Last().Serving != nil {
+		t.Error("one that has not begun takes requests")
+	}
+	m.report(id, cluster.JobRunning)
+	for _, none := range []*logv1.Command{stands(id, 1, service.Starting, ""), stands(id, 1, service.Draining+1, ""), stands(id, 2, service.Ready, ""), stands(id+1, 1, service.Ready, "")} {
+		m.must(none)
+		if m.job(id).Last().Serving != nil {
+			t.Errorf("%v: %+v", none, m.job(id).Last().Serving)
+		}
+	}
+	m.must(stands(id, 1, service.Unhealthy, strings.Repeat("é", 200)))
+	at := m.f.Now()
+	got := m.job(id).Last().Serving
+	if got == nil || got.State != service.Unhealthy || got.Since != at || len(got.Why) > service.MaxWhy || !strings.HasPrefix(got.Why, "éé") {
+		t.Errorf("it stands as %+v", got)
+	}
+	again := restored(t, snapshotOf(t, m.f))
+	if !bytes.Equal(again.Hash(), m.f.Hash()) {
+		t.Error("a restore has another hash")
+	}
+	all := again.Services()
+	if len(all) != 1 || all[0].ID != id || all[0].Throttle != 2 || len(all[0].Jobs) != 2 || all[0].Owner.UID != m.job(id).Owner.UID || all[0].Jobs[0].Last().Serving.State != service.Unhealthy {
+		t.Fatalf("services after a restore: %+v", all)
+	}
+	plain := m.running(spec(1), "n1-g1")
+	m.must(stands(plain, 1, service.Ready, ""))
+	if m.job(plain).Last().Serving != nil {
+		t.Error("a job of no service takes requests")
+	}
+}
+
+// TestReplicasRunOn: whatever way one ends it runs again, and one that somebody ends does
+// not; those that stand by take nobody's place.
+func TestReplicasRunOn(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.must(registerCmd(node("n1", "b1", 3)))
+	id := m.submit(serves(1))
+	barred := func(j cluster.JobID) cluster.ReasonCode { return m.f.Barred(m.job(j), m.f.Now()).Code }
+	for i, end := range []cluster.JobState{cluster.JobCompleted, cluster.JobFailed, cluster.JobTimeout} {
+		m.start(id, share1("n1-g0", 8000, 300))
+		m.report(id, cluster.JobRunning)
+		if barred(id+1) != cluster.ReasonStandby {
+			t.Errorf("the second waits for %s", barred(id+1))
+		}
+		m.report(id, end)
+		j := m.job(id)
+		if j.State != cluster.JobPending || barred(id) != cluster.ReasonBeginTime || j.DependAt.Sub(m.f.Now()) != time.Second<<i || barred(id+1) != cluster.ReasonStandby {
+			t.Fatalf("after %v it is %v until %v (now %v): %s; the second waits for %s", end, j.State, j.DependAt, m.f.Now(), barred(id), barred(id+1))
+		}
+		m.now = m.now.Add(time.Second << i)
+	}
+	m.start(id, share1("n1-g0", 8000, 300))
+	m.report(id, cluster.JobRunning)
+	m.must(&logv1.Command{Kind: &logv1.Command_RequeueJob{RequeueJob: &logv1.RequeueJob{Job: uint64(id), Admin: true, Why: "unhealthy"}}})
+	if p := m.job(id).Last().Preempt; p == nil || p.Why != "unhealthy" {
+		t.Errorf("requeued: %+v", p)
+	}
+	m.report(id, cluster.JobPreempted)
+	if j := m.job(id); j.State != cluster.JobPending || barred(id) != "" {
+		t.Errorf("one that its service ended is %v: %s", j.State, barred(id))
+	}
+	m.start(id, share1("n1-g0", 8000, 300))
+	m.report(id, cluster.JobRunning)
+	m.must(&logv1.Command{Kind: &logv1.Command_CancelJob{CancelJob: &logv1.CancelJob{Job: uint64(id), Admin: true, Why: "replaced"}}})
+	m.report(id, cluster.JobCancelled)
+	if j := m.job(id); j.State != cluster.JobCancelled || j.Reason.Code != cluster.ReasonReplaced || j.Reason.Detail != "replaced" {
+		t.Errorf("one that was ended is %v: %v", j.State, j.Reason)
+	}
+	if barred(id+1) != "" {
+		t.Errorf("the second takes no place that is free: %s", barred(id+1))
+	}
+	m.must(&logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: &logv1.ChangeTasks{Array: uint64(id), Change: logv1.TaskChange_TASK_CHANGE_CANCEL, Admin: true, Why: "all of it"}}})
+	if j := m.job(id + 2); j.State != cluster.JobCancelled || j.Reason.Detail != "all of it" {
+		t.Errorf("one that waits is %v: %v", j.State, j.Reason)
+	}
+	if all := m.f.Services(); len(all) != 0 {
+		t.Errorf("services are left: %+v", all)
+	}
+	long := &logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: &logv1.ChangeTasks{Array: uint64(id), Change: logv1.TaskChange_TASK_CHANGE_CANCEL, Why: strings.Repeat("x", 1025)}}}
+	m.refused(cluster.CodeInvalid, long)
+}
