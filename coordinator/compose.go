@@ -1,6 +1,8 @@
 package coordinator
 
 import (
+	"net/http"
+
 	"google.golang.org/grpc"
 
 	"github.com/berth-scheduler/berth/coordinator/api/accounts"
@@ -11,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/api/jobs"
 	"github.com/berth-scheduler/berth/coordinator/archive"
 	"github.com/berth-scheduler/berth/coordinator/current"
+	"github.com/berth-scheduler/berth/coordinator/endpoints"
 	"github.com/berth-scheduler/berth/coordinator/lead"
 	"github.com/berth-scheduler/berth/coordinator/members"
 	"github.com/berth-scheduler/berth/coordinator/nodes"
@@ -56,6 +59,10 @@ func (c *Coordinator) compose() {
 	})
 	c.web = newWeb(c)
 }
+
+// Endpoints tells over HTTP where the replicas of services take requests; see package
+// endpoints.
+func (c *Coordinator) Endpoints() http.Handler { return endpoints.Handler(c.fsm) }
 
 func newWeb(c *Coordinator) *web.Server {
 	cfg := c.cfg.Web

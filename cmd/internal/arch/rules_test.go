@@ -88,12 +88,13 @@ var rooms = map[string][]string{
 	"scheduler/sim/trace":    {"scheduler", "scheduler/sim/slowdown", "scheduler/sim/workload"},
 	// The rooms of a coordinator are laid over each other in this order; the coordinator
 	// puts them together, and none of them knows it.
-	"coordinator/office":  {"coordinator/proposer", "coordinator/raftnode", "coordinator/wait"},
-	"coordinator/nodes":   {"coordinator/limit", "coordinator/office", "coordinator/proposer", "coordinator/roles", "coordinator/wait"},
-	"coordinator/lead":    {"coordinator/figures", "coordinator/idle", "coordinator/learner", "coordinator/nodes", "coordinator/notify", "coordinator/proposer", "coordinator/wait"},
-	"coordinator/archive": {"coordinator/history", "coordinator/limit", "coordinator/peers", "coordinator/raftnode", "coordinator/wait"},
-	"coordinator/current": {"coordinator/office", "coordinator/peers", "coordinator/wait"},
-	"coordinator/members": {"coordinator/archive", "coordinator/learner", "coordinator/office", "coordinator/peers", "coordinator/raftnode", "coordinator/roles", "coordinator/space"},
+	"coordinator/office":    {"coordinator/proposer", "coordinator/raftnode", "coordinator/wait"},
+	"coordinator/nodes":     {"coordinator/limit", "coordinator/office", "coordinator/proposer", "coordinator/roles", "coordinator/wait"},
+	"coordinator/lead":      {"coordinator/figures", "coordinator/idle", "coordinator/learner", "coordinator/nodes", "coordinator/notify", "coordinator/proposer", "coordinator/wait"},
+	"coordinator/endpoints": {"coordinator/nodes"},
+	"coordinator/archive":   {"coordinator/history", "coordinator/limit", "coordinator/peers", "coordinator/raftnode", "coordinator/wait"},
+	"coordinator/current":   {"coordinator/office", "coordinator/peers", "coordinator/wait"},
+	"coordinator/members":   {"coordinator/archive", "coordinator/learner", "coordinator/office", "coordinator/peers", "coordinator/raftnode", "coordinator/roles", "coordinator/space"},
 	"coordinator/api": {
 		"coordinator/archive", "coordinator/backup", "coordinator/current", "coordinator/figures", "coordinator/history", "coordinator/lead", "coordinator/learner",
 		"coordinator/limit", "coordinator/members", "coordinator/nodes", "coordinator/notify", "coordinator/office", "coordinator/peers", "coordinator/proposer",

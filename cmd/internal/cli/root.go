@@ -68,6 +68,7 @@ func jobs() []frame.Command {
 		{Name: "update", New: jobcmd.NewUpdateCmd},
 		{Name: "study", New: studycmd.NewStudyCmd},
 		{Name: "service", New: servicecmd.NewServiceCmd},
+		frame.Away(programs.Daemon, "service proxy", "Serve one address that hands requests on to the replicas of a service"),
 		{Name: "webhook", New: notifycmd.NewWebhookCmd},
 	}
 }

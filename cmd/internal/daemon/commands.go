@@ -23,6 +23,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 	"github.com/berth-scheduler/berth/cmd/internal/programs"
 	"github.com/berth-scheduler/berth/cmd/internal/safefile"
+	"github.com/berth-scheduler/berth/cmd/internal/serviceproxy"
 	"github.com/berth-scheduler/berth/cmd/internal/telemetry"
 )
 
@@ -42,6 +43,7 @@ func Program() frame.Program {
 		{Name: "config", New: own(newConfigCommand)},
 		{Name: "cluster", New: own(newClusterCommand)},
 		{Name: "cluster", New: backupcmd.NewClusterCmd},
+		{Name: "service", New: serviceproxy.NewCommand},
 		{Name: "image", New: frame.Local(imagecmd.NewCommand)},
 		{Name: "version", New: frame.Local(frame.NewVersionCmd)},
 	}}

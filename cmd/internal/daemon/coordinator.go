@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -91,6 +92,7 @@ func RunCoordinator(ctx context.Context, conf *Configured, version string, log *
 	g.Go(func() error { return renewCoordinator(gctx, src, cfg) })
 	reload := newReloader(conf, c, svc.reg, log)
 	g.Go(func() error { return reload.run(gctx) })
+	svc.pages = map[string]http.Handler{"GET /services": c.Endpoints(), "GET /services/{name}": c.Endpoints()}
 	if err := svc.run(gctx, g, cfg.Listen.Metrics, c.Healthy); err != nil {
 		fail(err)
 	}

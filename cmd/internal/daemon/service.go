@@ -24,6 +24,8 @@ type service struct {
 	reg    *prometheus.Registry
 	notify sdnotify.Notifier
 	log    *slog.Logger
+	// pages are served beside the metrics, by path.
+	pages map[string]http.Handler
 }
 
 func newService(log *slog.Logger) (*service, error) {
@@ -46,7 +48,11 @@ func (s *service) run(ctx context.Context, g *errgroup.Group, addr string, healt
 		if err != nil {
 			return fmt.Errorf("listen.metrics: %w", err)
 		}
-		srv := &http.Server{Handler: telemetry.Handler(s.reg, healthy, s.log), ReadHeaderTimeout: 5 * time.Second}
+		mux := telemetry.Handler(s.reg, healthy, s.log)
+		for path, h := range s.pages {
+			mux.Handle(path, h)
+		}
+		srv := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 		g.Go(func() error {
 			if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 				return err

@@ -73,7 +73,7 @@ func NewRegistry(b build.Facts) (*prometheus.Registry, error) {
 // Handler serves the registry at /metrics and answers /healthz with 200 while
 // healthy returns nil, else with 503 and the reason. At most four scrapes run
 // at once.
-func Handler(reg *prometheus.Registry, healthy func() error, log *slog.Logger) http.Handler {
+func Handler(reg *prometheus.Registry, healthy func() error, log *slog.Logger) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{
 		MaxRequestsInFlight: 4,

@@ -39,6 +39,9 @@ func (s *clusterServer) GetStatus(ctx context.Context, req *apiv1.GetStatusReque
 		resp.Figures = s.c.figures.ToAPI()
 	}
 	for st, n := range s.c.fsm.Counts() {
+		if st == cluster.JobPending {
+			n -= s.c.standby() // nobody waits for these
+		}
 		if n > 0 {
 			resp.Jobs = append(resp.Jobs, &apiv1.JobCount{State: st.String(), Count: uint32(n)})
 		}
@@ -46,6 +49,19 @@ func (s *clusterServer) GetStatus(ctx context.Context, req *apiv1.GetStatusReque
 	sort.Slice(resp.Jobs, func(i, k int) bool { return resp.Jobs[i].State < resp.Jobs[k].State })
 	resp.Now = timestamppb.New(s.c.clock()) // last: the members were asked meanwhile
 	return resp, nil
+}
+
+// standby is how many replicas stand by of services that have as many as they are to have.
+func (c *Admin) standby() (n int) {
+	now := cluster.TimeOf(c.clock())
+	for _, r := range c.fsm.Services() {
+		for _, j := range r.Jobs {
+			if j.State == cluster.JobPending && c.fsm.Barred(j, now).Code == cluster.ReasonStandby {
+				n += j.Count()
+			}
+		}
+	}
+	return n
 }
 
 // askMembers asks all coordinators at once how they stand.

@@ -94,12 +94,14 @@ func (c *Jobs) barredDetail(j *cluster.Job, r cluster.Reason) string {
 	switch r.Code {
 	case cluster.ReasonArrayLimit:
 		return c.throttleDetail(j)
+	case cluster.ReasonStandby:
+		return fmt.Sprintf("service %s has as many replicas as it is to have; berth service scale %s allows more", j.Spec.Service.Name, j.Spec.Service.Name)
 	case cluster.ReasonHeldUser:
 		return fmt.Sprintf("held by uid %d; berth release %d lets it start", j.Hold.By, j.ID)
 	case cluster.ReasonHeldAdmin:
 		return fmt.Sprintf("held by an administrator (uid %d), who alone releases it", j.Hold.By)
 	case cluster.ReasonBeginTime:
-		return "not before " + j.Spec.Begin.Std().UTC().Format(time.RFC3339)
+		return "not before " + max(j.Spec.Begin, j.DependAt).Std().UTC().Format(time.RFC3339)
 	case cluster.ReasonDependency:
 		return "waits for " + j.Dependency()
 	case cluster.ReasonDependNever:

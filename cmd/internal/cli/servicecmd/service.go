@@ -65,6 +65,9 @@ func (o *options) fill(name string) error {
 		to         *int64
 	}{{"health-every", o.every, (*int64)(&o.s.Every)}, {"start-within", o.startWithin, (*int64)(&o.s.StartWithin)}, {"drain", o.drain, (*int64)(&o.s.Drain)}} {
 		v, err := units.ParseDuration(d.text)
+		if d.text == "0" {
+			v, err = 0, nil
+		}
 		if err != nil {
 			return console.Usagef("--%s: %w", d.flag, err)
 		}
@@ -142,7 +145,7 @@ func (o *options) prepare(s *cluster.Spec) error {
 	if s.Image != "" && s.Container.Network == "" {
 		s.Container.Network = cluster.NetHost
 	}
-	return nil
+	return s.Check()
 }
 
 func newCreateCmd(e *console.Env, c *client.Client) *cobra.Command {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -109,6 +110,7 @@ func (f *facts) gather(ctx context.Context, me string, jobs client.JobService, c
 	if me != "" {
 		g.Go(func() (err error) {
 			f.mine, err = client.BriefFrom(ctx, jobs, &apiv1.ListJobsRequest{Users: []string{me}})
+			f.mine = slices.DeleteFunc(f.mine, func(j *apiv1.Job) bool { return j.GetReason() == string(cluster.ReasonStandby) }) // nothing of it is wanted now
 			return err
 		})
 	}

@@ -1,0 +1,118 @@
+package servicecmd_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
+	"github.com/berth-scheduler/berth/cmd/internal/golden"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// running are ann's service chat, which is being updated, and embed of bob's.
+func running() []*apiv1.Job {
+	job := func(array uint64, task uint32, user, name, state, stands string) *apiv1.Job {
+		j := &apiv1.Job{
+			Id: array + uint64(task), ArrayJobId: array, ArrayTaskId: &task, Name: name, User: user, State: state, ArrayThrottle: 2,
+			Replica: &apiv1.Replica{Service: name, PortName: "http", State: stands, Want: 2, Least: 1, Most: 4},
+		}
+		if stands != "" {
+			j.Node, j.Replica.Address, j.Replica.Port, j.Replica.Since = "n1", "10.0.0.1", 20_000+uint32(j.Id), timestamppb.New(clitest.Now.Add(-90*time.Second))
+		}
+		return j
+	}
+	waits := job(20, 1, "ann", "chat", "PENDING", "")
+	waits.Reason, waits.ReasonDetail = "BeginTime", "not before 2026-03-01T12:00:08Z"
+	standby := job(20, 3, "ann", "chat", "PENDING", "")
+	standby.ArrayTasks, standby.ArrayCount, standby.Reason = "2-3", 2, string(cluster.ReasonStandby)
+	sick := job(10, 1, "ann", "chat", "RUNNING", "unhealthy")
+	sick.Replica.Why = "GET /healthz: 503 Service Unavailable"
+	embed := job(30, 0, "bob", "embed", "RUNNING", "ready")
+	embed.Replica.ScaleOn, embed.Replica.Want = "gpu=70%", 1
+	return []*apiv1.Job{
+		job(10, 0, "ann", "chat", "RUNNING", "ready"), sick, job(10, 2, "ann", "chat", "CANCELLED", ""), job(20, 0, "ann", "chat", "RUNNING", "starting"), waits, standby, embed,
+	}
+}
+
+// TestGolden: what the commands print.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string]string{
+		"list": "list", "list-all": "list --all", "list-json": "list -o json", "list-name": "list -o name", "show": "show chat", "show-other": "show embed", "show-none": "show none",
+		"scale-updating": "scale chat 2", "scale": "scale embed 3", "scale-far": "scale embed 9", "delete": "delete chat", "endpoints": "endpoints chat",
+		"endpoints-haproxy": "endpoints chat -o haproxy", "endpoints-nginx": "endpoints chat -o nginx", "endpoints-prometheus": "endpoints chat -o prometheus", "endpoints-json": "endpoints embed -o json",
+		"create-there": "create chat -- x", "update-none": "update none -- x", "logs-none": "logs chat --replica 7",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, f := clitest.NewWorld(t), clitest.NewFake()
+			f.Jobs = running()
+			w.Serve("/a", f)
+			golden.Check(t, name, w.Transcript(append([]string{"service"}, strings.Fields(args)...)...))
+			if name == "list" && (!f.LastList.GetReplicas() || len(f.LastList.GetUsers()) != 1) {
+				t.Errorf("it asked for %v", f.LastList)
+			}
+		})
+	}
+}
+
+// TestCreate: flags become a service, and faults are named.
+func TestCreate(t *testing.T) {
+	t.Parallel()
+	submit := func(args string) (*apiv1.JobSpec, string) {
+		w, f := clitest.NewWorld(t), clitest.NewFake()
+		w.Serve("/a", f)
+		if code := w.Run(append([]string{"service", "create"}, strings.Fields(args)...)...); code != 0 {
+			return nil, w.Errs.String()
+		}
+		return f.Requests[0].GetJobs()[0], w.Out.String()
+	}
+	spec, said := submit("chat --gpus 0.25 --health /healthz -- serve --port {port}")
+	if spec == nil {
+		t.Fatal(said)
+	}
+	s := spec.GetService()
+	if !strings.Contains(said, "Submitted service chat as job ") || spec.GetName() != "chat" || spec.GetArray() != "0-8%1" || spec.GetGpus() != 1 || spec.GetGpuUtilMilli() != 250 ||
+		s.GetReplicas() != 1 || s.GetLeast() != 1 || s.GetMost() != 9 || s.GetPort() != "http" || s.GetHealth() != "/healthz" || s.GetEvery().AsDuration() != 2*time.Second ||
+		s.GetFails() != 3 || s.GetStartWithin().AsDuration() != 10*time.Minute || s.GetDrain().AsDuration() != 10*time.Second || s.GetScaleOn() != "" {
+		t.Errorf("%s submitted %v", said, spec)
+	}
+	spec, said = submit("embed --name other --replicas 2-6 --scale-on in_flight=4 --port grpc --health-every 5s --health-fails 2 --start-within 1h --drain 0 -- x")
+	if s := spec.GetService(); spec.GetName() != "other" || s.GetName() != "embed" || spec.GetArray() != "0-5%2" || s.GetLeast() != 2 || s.GetMost() != 6 || s.GetScaleOn() != "in_flight" || s.GetScaleTarget() != 4 ||
+		spec.GetStudy().GetMetric() != "in_flight" || s.GetPort() != "grpc" || s.GetEvery().AsDuration() != 5*time.Second || s.GetFails() != 2 || s.GetStartWithin().AsDuration() != time.Hour || s.GetDrain().AsDuration() != 0 {
+		t.Errorf("%s submitted %v", said, spec)
+	}
+	if spec, said = submit("embed --gpus 1 --replicas 1-4 --scale-on gpu=70% -- x"); spec.GetService().GetScaleTarget() != 0.7 || spec.GetStudy() != nil {
+		t.Errorf("%s submitted %v", said, spec)
+	}
+	for args, want := range map[string]string{
+		"-- x":                                    "the name of the service is missing before --",
+		"Chat -- x":                               `name "Chat": want`,
+		"chat --replicas 0 -- x":                  "replicas: 0 is outside 1 to 256",
+		"chat --replicas 4-2 -- x":                "replicas: 4 is outside 1-2",
+		"chat --replicas many -- x":               "--replicas \"many\": want a number",
+		"chat --replicas 300 -- x":                "replicas: 300 is outside 1 to 256",
+		"chat --health healthz -- x":              `health "healthz": want a path`,
+		"chat --health-every soon -- x":           "--health-every:",
+		"chat --health-every 0 -- x":              "health every 0s: is outside",
+		"chat --drain 2h -- x":                    "drain 2h0m0s: is outside",
+		"chat --scale-on gpu=70% -- x":            "it is scaled on its use of GPUs and has none",
+		"chat --scale-on gpu=70 -- x":             "--scale-on \"gpu=70\": want gpu=70%",
+		"chat --scale-on q -- x":                  "--scale-on \"q\": want gpu=70%",
+		"chat --replicas 2-2 --scale-on q=1 -- x": "scale_on: has nothing to choose from",
+		"chat --array 1-3 -- x":                   "a service has replicas, and no tasks",
+		"chat --nodes 2 -- x":                     "service and nodes: a replica is one process on one node",
+		"chat --retry 2 -- x":                     "service and retry: replicas are always started again",
+		"chat --gpus 1-4 -- x":                    "gpus and array:",
+		"chat --deadline 1h -- x":                 "deadline: nobody can promise it",
+		"chat --gpus 0.255 -- x":                  `number of GPUs "0.255"`,
+	} {
+		if spec, said := submit(args); spec != nil || !strings.Contains(said, want) {
+			t.Errorf("%s: %v\n%s want %s", args, spec, said, want)
+		}
+	}
+}

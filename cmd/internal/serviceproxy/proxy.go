@@ -1,0 +1,212 @@
+// Package serviceproxy is one stable address for a service: it hands requests on to the
+// replicas that are ready. It runs as whoever starts it, with no rights of its own.
+package serviceproxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// every is how often it is asked where replicas are.
+	every = time.Second
+	// tries is to how many replicas a request is handed that nobody took.
+	tries = 3
+	// avoided is for how long a replica is not tried that took no connection.
+	avoided = 2 * time.Second
+)
+
+// List returns where the replicas of a service take requests, as host:port.
+type List func(context.Context) ([]string, error)
+
+// Proxy hands on requests. It is safe for concurrent use.
+type Proxy struct {
+	list List
+	log  *slog.Logger
+	http httputil.ReverseProxy
+	base http.RoundTripper
+
+	mu    sync.Mutex
+	there []*replica
+	known bool // list has answered
+	turn  uint64
+}
+
+// replica is where requests may go.
+type replica struct {
+	addr     string
+	inFlight int
+	turn     uint64 // when it was handed one last; 0 is never
+	avoid    time.Time
+}
+
+// New makes a proxy for what list lists.
+func New(list List, log *slog.Logger) *Proxy {
+	p := &Proxy{list: list, log: log, base: &http.Transport{
+		DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext, MaxIdleConnsPerHost: 64, IdleConnTimeout: 30 * time.Second,
+	}}
+	p.http = httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetXForwarded()
+			r.Out.URL.Scheme, r.Out.Host = "http", r.In.Host
+		},
+		Transport:     p,
+		FlushInterval: -1, // tokens come one by one
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if errors.Is(err, errNobody) {
+				w.Header().Set("Retry-After", "1")
+				http.Error(w, err.Error(), http.StatusServiceUnavailable)
+				return
+			}
+			p.log.WarnContext(r.Context(), "request failed", "path", r.URL.Path, "err", err)
+			http.Error(w, "the replica did not answer", http.StatusBadGateway)
+		},
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	return p
+}
+
+// ServeHTTP implements http.Handler.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.http.ServeHTTP(w, r) }
+
+// Follow keeps the list of replicas true until ctx ends. While nobody can be asked the last
+// list stands.
+func (p *Proxy) Follow(ctx context.Context) {
+	for ctx.Err() == nil {
+		addrs, err := p.list(ctx)
+		switch {
+		case err == nil:
+			p.set(addrs)
+		case ctx.Err() == nil:
+			p.log.WarnContext(ctx, "cannot learn where the replicas are; the last known stand", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(every):
+		}
+	}
+}
+
+func (p *Proxy) set(addrs []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := make([]*replica, 0, len(addrs))
+	for _, a := range addrs {
+		if i := slices.IndexFunc(p.there, func(r *replica) bool { return r.addr == a }); i >= 0 {
+			now = append(now, p.there[i])
+		} else {
+			now = append(now, &replica{addr: a})
+			p.known = false // something is new
+		}
+	}
+	if !p.known || len(now) != len(p.there) {
+		p.log.Info("replicas", "addresses", addrs)
+	}
+	p.there, p.known = now, true
+}
+
+var errNobody = errors.New("no replica of the service is ready")
+
+// take picks the replica with the fewest requests in flight of those that were not tried,
+// and of several the one whose turn it is.
+func (p *Proxy) take(tried []*replica) *replica {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var best *replica
+	now := time.Now()
+	worse := func(r *replica) bool { // than the best
+		if a, b := r.avoid.After(now), best.avoid.After(now); a != b {
+			return a
+		}
+		return r.inFlight > best.inFlight || r.inFlight == best.inFlight && r.turn > best.turn
+	}
+	for _, r := range p.there {
+		if !slices.Contains(tried, r) && (best == nil || !worse(r)) {
+			best = r
+		}
+	}
+	if best != nil {
+		p.turn++
+		best.inFlight, best.turn = best.inFlight+1, p.turn
+	}
+	return best
+}
+
+func (p *Proxy) done(r *replica, avoid bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.inFlight--; avoid {
+		r.avoid = time.Now().Add(avoided)
+	}
+}
+
+// RoundTrip hands a request to a replica, and to another one where the first took no
+// connection, or lost it before it answered a request that may be sent twice.
+func (p *Proxy) RoundTrip(req *http.Request) (*http.Response, error) {
+	var tried []*replica
+	var last error
+	for range tries {
+		r := p.take(tried)
+		if r == nil {
+			break
+		}
+		tried = append(tried, r)
+		out := req.Clone(req.Context())
+		out.URL.Host = r.addr
+		if out.Body != nil {
+			out.Body = io.NopCloser(req.Body) // another replica may have to be sent it
+		}
+		resp, err := p.base.RoundTrip(out)
+		if err == nil {
+			resp.Body = &body{ReadCloser: resp.Body, done: sync.OnceFunc(func() { p.done(r, false) })}
+			return resp, nil
+		}
+		p.done(r, req.Context().Err() == nil)
+		if last = err; req.Context().Err() != nil || !again(req, err) {
+			return nil, err
+		}
+	}
+	if last != nil {
+		return nil, last
+	}
+	return nil, errNobody
+}
+
+// again reports whether a request that failed can be sent to another replica: nobody saw
+// it, or it changes nothing.
+func again(req *http.Request, err error) bool {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		return true
+	}
+	return (req.Body == nil || req.Body == http.NoBody) && (req.Method == http.MethodGet || req.Method == http.MethodHead || req.Method == http.MethodOptions)
+}
+
+// body tells when an answer was read.
+type body struct {
+	io.ReadCloser
+	done func()
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error {
+	b.done()
+	return b.ReadCloser.Close()
+}
+
+// Write implements io.Writer, for connections that change their protocol.
+func (b *body) Write(data []byte) (int, error) {
+	w, ok := b.ReadCloser.(io.Writer)
+	if !ok {
+		return 0, errors.ErrUnsupported
+	}
+	return w.Write(data)
+}
