@@ -249,7 +249,7 @@ func setCPUs(r *Request, v string) error {
 
 func gpuFields() []Field {
 	return []Field{
-		{"gpus", "G", kindAmount, "`NUMBER` of GPUs on each of its nodes, 1 to 16, a range such as 1-8: as many as are free, or a part of one such as 0.25: one GPU with --gpu-util 25%", func(r *Request, v string) (err error) {
+		{"gpus", "G", kindAmount, "`NUMBER` of GPUs on each of its nodes, 1 to 16; a range such as 1-8: as many as are free; or a part of one, such as 0.25", func(r *Request, v string) (err error) {
 			r.Gpus, r.Spec.GPURange = true, cluster.GPURange{}
 			if least, most, ranged := strings.Cut(v, "-"); ranged && least != "" {
 				r.Spec.GPURange.Min, err = units.ParseGPUs(least)

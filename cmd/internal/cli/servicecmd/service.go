@@ -171,7 +171,7 @@ func newUpdateCmd(e *console.Env, c *client.Client) *cobra.Command {
 		Long: "Put a new revision in the place of a service. It is described in full, as to create. Its first\n" +
 			"replica starts beside the old ones; when it is healthy an old one takes no more requests and\n" +
 			"ends, and so on. A revision that never becomes healthy takes nothing away: cancel it by its id.",
-		Example: "  berth service update chat --replicas 2 --gpus 0.25 --health /healthz -- python serve.py --v2",
+		Example: "  berth service update chat --replicas 2 --gpus 0.25 --health /healthz -- python serve2.py",
 	}, func(ctx context.Context, name string) error {
 		_, err := one(ctx, e, c, name)
 		return err
@@ -243,17 +243,18 @@ func newDeleteCmd(e *console.Env, c *client.Client) *cobra.Command {
 				for _, r := range s.alive() {
 					req.Ids = append(req.Ids, r.ID)
 				}
-				err = c.Jobs(cmd.Context(), client.Changes, func(ctx context.Context, api client.JobService) error {
-					resp, err := api.CancelJobs(ctx, req)
-					for _, r := range resp.GetResults() {
-						if r.GetOutcome() == apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED {
-							return cluster.Errorf(cluster.CodeDenied, "service %s: only its owner and administrators may end it", name)
-						}
-					}
+				var resp *apiv1.CancelJobsResponse
+				err = c.Jobs(cmd.Context(), client.Changes, func(ctx context.Context, api client.JobService) (err error) {
+					resp, err = api.CancelJobs(ctx, req)
 					return err
 				})
 				if err != nil {
 					return err
+				}
+				for _, r := range resp.GetResults() {
+					if r.GetOutcome() == apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED {
+						return cluster.Errorf(cluster.CodeDenied, "service %s: only its owner and administrators may end it", name)
+					}
 				}
 				e.Printf("service %s: ended\n", s.Name)
 			}
