@@ -90,10 +90,79 @@ type Node struct {
 	// Credentials says that its agent gives jobs their credentials: what they ask
 	// of the cluster they must then show them for.
 	Credentials bool
+	// Power is whether its machine is on.
+	Power Power
 }
 
 // Schedulable reports whether new attempts may be placed on n.
-func (n *Node) Schedulable() bool { return n.State == NodeReady && !n.Drain }
+func (n *Node) Schedulable() bool {
+	return n.State == NodeReady && !n.Drain && n.Power.State == PowerUp
+}
+
+// Wakeable reports whether n is off, or about to be, and would be powered up for jobs
+// that could start there.
+func (n *Node) Wakeable() bool {
+	switch n.Power.State {
+	case PoweringDown, PoweredDown:
+		return !n.Drain && !n.Power.Asked
+	case PoweringUp:
+		return !n.Drain
+	}
+	return false
+}
+
+// PowerState is whether the machine of a node is on.
+type PowerState uint8
+
+// The states of power. A node goes up → powering down → powered down → powering up → up.
+// One that cannot be powered down is up again, one that does not come back has failed,
+// and one that registers is up.
+const (
+	// PowerUp is the zero value: nothing was ever done to the node.
+	PowerUp PowerState = iota
+	// PoweringDown: its machine is told to go off, and has not fallen silent yet.
+	PoweringDown
+	PoweredDown
+	// PoweringUp: its machine is told to come on, and has not registered yet.
+	PoweringUp
+	// PowerFailed: it did not come on. An administrator has to look after it.
+	PowerFailed
+)
+
+// String returns the state as users read it.
+func (s PowerState) String() string {
+	switch s {
+	case PowerUp:
+		return "up"
+	case PoweringDown:
+		return "powering-down"
+	case PoweredDown:
+		return "powered-down"
+	case PoweringUp:
+		return "powering-up"
+	case PowerFailed:
+		return "down"
+	}
+	return "unknown"
+}
+
+// Power is whether the machine of a node is on, and how it came to that.
+type Power struct {
+	State PowerState
+	// Since is when it came to State; 0 in PowerUp.
+	Since Time
+	// Asked tells that an administrator, By, had it powered down: it stays down until
+	// one has it powered up, whoever waits.
+	Asked bool
+	By    UID
+	// Why is what went wrong last, or why an administrator wanted it.
+	Why string
+	// NotBefore is when the node may be powered down again after that failed.
+	NotBefore Time
+}
+
+// Off reports whether the machine is known to be off, or was not heard since it was.
+func (p Power) Off() bool { return p.State >= PoweredDown }
 
 // GPU returns the card with the given id, or nil.
 func (n *Node) GPU(id GPUID) *GPU {
@@ -199,6 +268,7 @@ const (
 	EventResumed    = "resumed"
 	EventProblem    = "problem"
 	EventVanished   = "vanished" // its agent no longer reports the card
+	EventPower      = "power"    // it was powered down or up, or was to be; see Detail
 )
 
 // NodeEvent is something that befell a node or one of its cards.

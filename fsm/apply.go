@@ -20,7 +20,7 @@ func (s *State) apply(cmd *logv1.Command) Result {
 	case *logv1.Command_ApplyPlan, *logv1.Command_ReportAttempt, *logv1.Command_PreemptAttempt, *logv1.Command_UndoGang,
 		*logv1.Command_MarkAttempt, *logv1.Command_IdleAttempt, *logv1.Command_ResizeAttempt, *logv1.Command_NoteProgress:
 		r = s.steward.Apply(cmd)
-	case *logv1.Command_RegisterNode, *logv1.Command_SetNodeState, *logv1.Command_FenceNode, *logv1.Command_RemoveNode,
+	case *logv1.Command_RegisterNode, *logv1.Command_SetNodeState, *logv1.Command_FenceNode, *logv1.Command_RemoveNode, *logv1.Command_PowerNode,
 		*logv1.Command_SetPartition, *logv1.Command_RemovePartition, *logv1.Command_SetReservation, *logv1.Command_RemoveReservation:
 		r = s.staff.Apply(cmd)
 	case *logv1.Command_DrainNode, *logv1.Command_DrainGpu, *logv1.Command_SetSharing:

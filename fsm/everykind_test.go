@@ -81,6 +81,7 @@ func (w wholeWorld) source(kind string) func() *logv1.Command {
 		"set_sharing":    w.sharing,
 		"estimate_jobs":  w.estimates,
 		"fence_node":     func() *logv1.Command { return fenceCmd(aNode()) },
+		"power_node":     w.power,
 		"remove_node":    func() *logv1.Command { return removeCmd(aNode()) },
 		"create_token":   func() *logv1.Command { return tokenCmd(secret(), agentRole, "n9", w.f.Now().Add(time.Hour)) },
 		"use_token":      func() *logv1.Command { return useCmd(secret(), "n9") }, "deny_identity": func() *logv1.Command { return denyCmd(agentRole, secret()) },
@@ -101,6 +102,17 @@ func (w wholeWorld) source(kind string) func() *logv1.Command {
 func (w wholeWorld) sharing() *logv1.Command {
 	o := rapid.SampledFrom([]*logv1.SharingOff{{}, {Node: "n1"}, {Node: "n2"}, {Gpu: "n1-g0"}, {Partition: "a"}, {Partition: "b"}, {Node: "n1", Partition: "a"}}).Draw(w.t, "place")
 	return sharingCmd(o, w.draw("off", 3) > 0)
+}
+
+// power is what a leader or an administrator makes of the power of a node, or could.
+func (w wholeWorld) power() *logv1.Command {
+	to := cluster.PowerState(w.draw("to", int(cluster.PowerFailed)+2))
+	id := rapid.SampledFrom(worldNodes).Draw(w.t, "node")
+	return powerCmd(id, to, w.draw("asked", 2) == 0, func(c *logv1.PowerNode) {
+		if c.Why = rapid.SampledFrom([]string{"", "exit status 1"}).Draw(w.t, "why"); to == cluster.PowerUp {
+			c.NotBeforeUs = int64(w.f.Now().Add(time.Duration(w.draw("pause", 2)) * time.Hour))
+		}
+	})
 }
 
 // estimates are new ones of jobs that wait, run, or are not there.

@@ -330,6 +330,17 @@ func fenceCmd(id cluster.NodeID) *logv1.Command {
 	return &logv1.Command{Kind: &logv1.Command_FenceNode{FenceNode: &logv1.FenceNode{Node: string(id), By: 1}}}
 }
 
+func powerCmd(id cluster.NodeID, to cluster.PowerState, asked bool, more func(*logv1.PowerNode)) *logv1.Command {
+	c := &logv1.PowerNode{Node: string(id), To: uint32(to), Asked: asked}
+	if asked {
+		c.By = 3
+	}
+	if more != nil {
+		more(c)
+	}
+	return &logv1.Command{Kind: &logv1.Command_PowerNode{PowerNode: c}}
+}
+
 func initCmd(id string, keep uint32) *logv1.Command {
 	return &logv1.Command{Kind: &logv1.Command_InitCluster{InitCluster: &logv1.InitCluster{Config: &logv1.Config{ClusterId: id, Name: "lab", KeepFinished: keep}}}}
 }

@@ -104,10 +104,13 @@ func (f *Fleet) Register(n *cluster.Node) (old *cluster.Node) {
 	at := f.rest.At()
 	old = f.nodes.Get(n.ID)
 	n.State, n.Revision, n.Changed, n.Registered = cluster.NodeReady, at.Index, at.Now, at.Now
-	n.Drain, n.DrainReason, n.DrainUntil, n.Fence, n.Orders, n.History = false, "", 0, 0, nil, nil
+	n.Drain, n.DrainReason, n.DrainUntil, n.Fence, n.Orders, n.History, n.Power = false, "", 0, 0, nil, nil, cluster.Power{}
 	if old != nil {
 		n.Registered, n.Drain, n.DrainReason, n.DrainUntil, n.Fence = old.Registered, old.Drain, old.DrainReason, old.DrainUntil, old.Fence
 		n.Orders, n.History = ordersFor(n, old.Orders), old.History
+		if !old.Power.Off() && n.BootID == old.BootID {
+			n.Power = old.Power // it only tells more while it goes down
+		}
 		for i := range old.GPUs {
 			if n.GPU(old.GPUs[i].ID) == nil {
 				f.rest.Close(old.GPUs[i].ID)

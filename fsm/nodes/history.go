@@ -143,6 +143,9 @@ func (f *Fleet) drain(c *logv1.DrainNode) command.Result {
 	if !c.Drain {
 		n.DrainReason, n.DrainUntil = "", 0
 	}
+	if !c.Drain && c.UntilUs == 0 && n.Power.State == cluster.PowerFailed {
+		n.Power = cluster.Power{State: cluster.PoweredDown, Since: f.rest.At().Now} // to be tried again
+	}
 	if c.Drain != old.Drain || n.DrainReason != old.DrainReason {
 		e := ordered("", c.Drain, c.Reason, c.By)
 		if !c.Drain && c.UntilUs != 0 {

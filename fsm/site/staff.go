@@ -35,6 +35,8 @@ func (s *Staff) Apply(cmd *logv1.Command) command.Result {
 		return s.register(k.RegisterNode.GetNode())
 	case *logv1.Command_SetNodeState:
 		return s.setNodeState(k.SetNodeState)
+	case *logv1.Command_PowerNode:
+		return s.power(k.PowerNode)
 	case *logv1.Command_FenceNode:
 		return s.fence(k.FenceNode)
 	case *logv1.Command_RemoveNode:
@@ -120,7 +122,11 @@ func (s *Staff) setNodeState(c *logv1.SetNodeState) command.Result {
 	}
 	n := *old
 	n.State, n.Revision, n.Changed = cluster.NodeUnreachable, s.at.Index, s.at.Now
-	nodes.Note(*s.at, &n, cluster.NodeEvent{Kind: cluster.EventLost, Detail: "silent for longer than its lease"})
+	if n.Power.State == cluster.PoweringDown {
+		s.isOff(&n)
+	} else {
+		nodes.Note(*s.at, &n, cluster.NodeEvent{Kind: cluster.EventLost, Detail: "silent for longer than its lease"})
+	}
 	s.fleet.Put(&n)
 	for _, was := range s.roll.On(n.ID).List() {
 		s.steward.NodeSilent(was, n.ID)
@@ -137,6 +143,8 @@ func (s *Staff) fence(c *logv1.FenceNode) command.Result {
 	switch {
 	case old == nil:
 		return command.Refuse(cluster.CodeNotFound, "node %q is not known", c.Node)
+	case old.Power.Off():
+		return command.Refuse(cluster.CodeConflict, "node %s was powered down, and no job is on it that could be given up", c.Node)
 	case old.State == cluster.NodeReady:
 		return command.Refuse(cluster.CodeConflict, "node %s answers, and only a silent node can be fenced; to empty it, drain it and cancel its jobs", c.Node)
 	}

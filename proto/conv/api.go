@@ -21,6 +21,10 @@ func NodeToAPI(n *cluster.Node, led *dispatch.Ledger) *apiv1.Node {
 		Registered: apiconv.ToTime(n.Registered), Problem: n.Problem, History: historyToAPI(n), Features: n.Features,
 		DrainUntil: apiconv.ToTime(n.DrainUntil),
 	}
+	if n.Power.State != cluster.PowerUp {
+		m.State, m.PowerAsked = n.Power.State.String(), n.Power.Asked
+	}
+	m.PowerReason, m.PowerSince = n.Power.Why, apiconv.ToTime(n.Power.Since)
 	if led != nil {
 		if u, ok := led.Node(n.ID); ok {
 			m.CpuUsedMilli, m.MemUsedMib = u.UsedCPU, u.UsedMem

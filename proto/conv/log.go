@@ -406,7 +406,7 @@ func NodeToLog(n *cluster.Node) *logv1.Node {
 		Id: string(n.ID), Revision: n.Revision, Address: n.Address, BootId: n.BootID, State: uint32(n.State), Drain: n.Drain, DrainReason: n.DrainReason,
 		CpuMilli: n.CPUMilli, MemMib: n.MemMiB, Runtimes: n.Runtimes, Version: n.Version, RegisteredUs: int64(n.Registered), ChangedUs: int64(n.Changed),
 		Fence: n.Fence, Problem: n.Problem, Orders: ordersToLog(n.Orders), History: historyToLog(n.History), Features: n.Features,
-		DrainUntilUs: int64(n.DrainUntil), Credentials: n.Credentials,
+		DrainUntilUs: int64(n.DrainUntil), Credentials: n.Credentials, Power: powerToLog(n.Power),
 	}
 	for _, g := range n.GPUs {
 		m.Gpus = append(m.Gpus, &logv1.GPU{
@@ -433,6 +433,9 @@ func NodeFromLog(m *logv1.Node) (*cluster.Node, error) {
 		return nil, err
 	}
 	if n.Features, err = storedFeatures(m.GetId(), m.GetFeatures()); err != nil {
+		return nil, err
+	}
+	if n.Power, err = powerFromLog(m.GetId(), m.GetPower()); err != nil {
 		return nil, err
 	}
 	if n.ID == "" || n.State == 0 || n.CPUMilli < 0 || n.MemMiB < 0 {

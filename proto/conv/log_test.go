@@ -298,6 +298,7 @@ func validNode(t *rapid.T, n *cluster.Node) {
 		n.ID = "n1"
 	}
 	n.State = rapid.SampledFrom([]cluster.NodeState{cluster.NodeReady, cluster.NodeUnreachable}).Draw(t, "state")
+	n.Power.State %= cluster.PowerFailed + 1
 	for i := range n.GPUs {
 		n.GPUs[i].ID = cluster.GPUID(fmt.Sprintf("GPU-%d", i))
 		n.GPUs[i].State %= cluster.GPULost + 1

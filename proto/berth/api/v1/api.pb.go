@@ -2251,7 +2251,12 @@ type Node struct {
 	GossipHeard *timestamppb.Timestamp `protobuf:"bytes,35,opt,name=gossip_heard,json=gossipHeard,proto3" json:"gossip_heard,omitempty"`
 	// What is known of a node that the leader does not hear while others do; empty
 	// for any other.
-	CutOff        string `protobuf:"bytes,36,opt,name=cut_off,json=cutOff,proto3" json:"cut_off,omitempty"`
+	CutOff string `protobuf:"bytes,36,opt,name=cut_off,json=cutOff,proto3" json:"cut_off,omitempty"`
+	// Of a node that is powered down, or was to be: why, since when, and whether an
+	// administrator asked for it. Its state says how far it is.
+	PowerReason   string                 `protobuf:"bytes,60,opt,name=power_reason,json=powerReason,proto3" json:"power_reason,omitempty"`
+	PowerSince    *timestamppb.Timestamp `protobuf:"bytes,61,opt,name=power_since,json=powerSince,proto3" json:"power_since,omitempty"`
+	PowerAsked    bool                   `protobuf:"varint,62,opt,name=power_asked,json=powerAsked,proto3" json:"power_asked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2473,6 +2478,27 @@ func (x *Node) GetCutOff() string {
 		return x.CutOff
 	}
 	return ""
+}
+
+func (x *Node) GetPowerReason() string {
+	if x != nil {
+		return x.PowerReason
+	}
+	return ""
+}
+
+func (x *Node) GetPowerSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PowerSince
+	}
+	return nil
+}
+
+func (x *Node) GetPowerAsked() bool {
+	if x != nil {
+		return x.PowerAsked
+	}
+	return false
 }
 
 type GPU struct {
@@ -3822,6 +3848,112 @@ func (x *ResumeNodeResponse) GetNode() *Node {
 	return nil
 }
 
+type PowerNodeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Power it up; else down.
+	Up bool `protobuf:"varint,2,opt,name=up,proto3" json:"up,omitempty"`
+	// Why it is powered down, for others to see.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PowerNodeRequest) Reset() {
+	*x = PowerNodeRequest{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PowerNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PowerNodeRequest) ProtoMessage() {}
+
+func (x *PowerNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PowerNodeRequest.ProtoReflect.Descriptor instead.
+func (*PowerNodeRequest) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *PowerNodeRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *PowerNodeRequest) GetUp() bool {
+	if x != nil {
+		return x.Up
+	}
+	return false
+}
+
+func (x *PowerNodeRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type PowerNodeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PowerNodeResponse) Reset() {
+	*x = PowerNodeResponse{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PowerNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PowerNodeResponse) ProtoMessage() {}
+
+func (x *PowerNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PowerNodeResponse.ProtoReflect.Descriptor instead.
+func (*PowerNodeResponse) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *PowerNodeResponse) GetNode() *Node {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
 type FenceNodeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -3831,7 +3963,7 @@ type FenceNodeRequest struct {
 
 func (x *FenceNodeRequest) Reset() {
 	*x = FenceNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3843,7 +3975,7 @@ func (x *FenceNodeRequest) String() string {
 func (*FenceNodeRequest) ProtoMessage() {}
 
 func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3856,7 +3988,7 @@ func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeRequest.ProtoReflect.Descriptor instead.
 func (*FenceNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *FenceNodeRequest) GetId() string {
@@ -3878,7 +4010,7 @@ type FenceNodeResponse struct {
 
 func (x *FenceNodeResponse) Reset() {
 	*x = FenceNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3890,7 +4022,7 @@ func (x *FenceNodeResponse) String() string {
 func (*FenceNodeResponse) ProtoMessage() {}
 
 func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3903,7 +4035,7 @@ func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeResponse.ProtoReflect.Descriptor instead.
 func (*FenceNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *FenceNodeResponse) GetNode() *Node {
@@ -3936,7 +4068,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3948,7 +4080,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3961,7 +4093,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RemoveNodeRequest) GetId() string {
@@ -3979,7 +4111,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3991,7 +4123,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4004,7 +4136,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
 }
 
 type SetDeniedRequest struct {
@@ -4023,7 +4155,7 @@ type SetDeniedRequest struct {
 
 func (x *SetDeniedRequest) Reset() {
 	*x = SetDeniedRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4035,7 +4167,7 @@ func (x *SetDeniedRequest) String() string {
 func (*SetDeniedRequest) ProtoMessage() {}
 
 func (x *SetDeniedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4048,7 +4180,7 @@ func (x *SetDeniedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetDeniedRequest.ProtoReflect.Descriptor instead.
 func (*SetDeniedRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SetDeniedRequest) GetLook() bool {
@@ -4089,7 +4221,7 @@ type SetDeniedResponse struct {
 
 func (x *SetDeniedResponse) Reset() {
 	*x = SetDeniedResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4101,7 +4233,7 @@ func (x *SetDeniedResponse) String() string {
 func (*SetDeniedResponse) ProtoMessage() {}
 
 func (x *SetDeniedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4114,7 +4246,7 @@ func (x *SetDeniedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetDeniedResponse.ProtoReflect.Descriptor instead.
 func (*SetDeniedResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SetDeniedResponse) GetDenied() []*Denied {
@@ -4135,7 +4267,7 @@ type Denied struct {
 
 func (x *Denied) Reset() {
 	*x = Denied{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4147,7 +4279,7 @@ func (x *Denied) String() string {
 func (*Denied) ProtoMessage() {}
 
 func (x *Denied) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4160,7 +4292,7 @@ func (x *Denied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Denied.ProtoReflect.Descriptor instead.
 func (*Denied) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Denied) GetRole() string {
@@ -4195,7 +4327,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4207,7 +4339,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4220,7 +4352,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -4254,7 +4386,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4266,7 +4398,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4279,7 +4411,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -4353,7 +4485,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4365,7 +4497,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4378,7 +4510,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Partition) GetName() string {
@@ -4566,7 +4698,7 @@ type HostTerms struct {
 
 func (x *HostTerms) Reset() {
 	*x = HostTerms{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4578,7 +4710,7 @@ func (x *HostTerms) String() string {
 func (*HostTerms) ProtoMessage() {}
 
 func (x *HostTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4591,7 +4723,7 @@ func (x *HostTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostTerms.ProtoReflect.Descriptor instead.
 func (*HostTerms) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *HostTerms) GetMemPerGpuMib() int64 {
@@ -4634,7 +4766,7 @@ type AccessList struct {
 
 func (x *AccessList) Reset() {
 	*x = AccessList{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4646,7 +4778,7 @@ func (x *AccessList) String() string {
 func (*AccessList) ProtoMessage() {}
 
 func (x *AccessList) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4659,7 +4791,7 @@ func (x *AccessList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessList.ProtoReflect.Descriptor instead.
 func (*AccessList) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *AccessList) GetList() string {
@@ -4686,7 +4818,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4698,7 +4830,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4711,7 +4843,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListPartitionsRequest) GetNames() []string {
@@ -4730,7 +4862,7 @@ type ListPartitionsResponse struct {
 
 func (x *ListPartitionsResponse) Reset() {
 	*x = ListPartitionsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4742,7 +4874,7 @@ func (x *ListPartitionsResponse) String() string {
 func (*ListPartitionsResponse) ProtoMessage() {}
 
 func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4755,7 +4887,7 @@ func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListPartitionsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListPartitionsResponse) GetPartitions() []*Partition {
@@ -4807,7 +4939,7 @@ type SetPartitionRequest struct {
 
 func (x *SetPartitionRequest) Reset() {
 	*x = SetPartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[59]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4819,7 +4951,7 @@ func (x *SetPartitionRequest) String() string {
 func (*SetPartitionRequest) ProtoMessage() {}
 
 func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[59]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4832,7 +4964,7 @@ func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionRequest.ProtoReflect.Descriptor instead.
 func (*SetPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SetPartitionRequest) GetName() string {
@@ -4999,7 +5131,7 @@ type SetPartitionResponse struct {
 
 func (x *SetPartitionResponse) Reset() {
 	*x = SetPartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5011,7 +5143,7 @@ func (x *SetPartitionResponse) String() string {
 func (*SetPartitionResponse) ProtoMessage() {}
 
 func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5024,7 +5156,7 @@ func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionResponse.ProtoReflect.Descriptor instead.
 func (*SetPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SetPartitionResponse) GetPartition() *Partition {
@@ -5050,7 +5182,7 @@ type RemovePartitionRequest struct {
 
 func (x *RemovePartitionRequest) Reset() {
 	*x = RemovePartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5062,7 +5194,7 @@ func (x *RemovePartitionRequest) String() string {
 func (*RemovePartitionRequest) ProtoMessage() {}
 
 func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5075,7 +5207,7 @@ func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionRequest.ProtoReflect.Descriptor instead.
 func (*RemovePartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *RemovePartitionRequest) GetName() string {
@@ -5093,7 +5225,7 @@ type RemovePartitionResponse struct {
 
 func (x *RemovePartitionResponse) Reset() {
 	*x = RemovePartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5105,7 +5237,7 @@ func (x *RemovePartitionResponse) String() string {
 func (*RemovePartitionResponse) ProtoMessage() {}
 
 func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5118,7 +5250,7 @@ func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionResponse.ProtoReflect.Descriptor instead.
 func (*RemovePartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
 }
 
 // Reservation keeps nodes or cards for some jobs, or for nobody, for a while.
@@ -5154,7 +5286,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[63]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5166,7 +5298,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[63]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5179,7 +5311,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Reservation) GetName() string {
@@ -5320,7 +5452,7 @@ type ReservedGPU struct {
 
 func (x *ReservedGPU) Reset() {
 	*x = ReservedGPU{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[64]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5332,7 +5464,7 @@ func (x *ReservedGPU) String() string {
 func (*ReservedGPU) ProtoMessage() {}
 
 func (x *ReservedGPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[64]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5345,7 +5477,7 @@ func (x *ReservedGPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservedGPU.ProtoReflect.Descriptor instead.
 func (*ReservedGPU) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ReservedGPU) GetUuid() string {
@@ -5386,7 +5518,7 @@ type ListReservationsRequest struct {
 
 func (x *ListReservationsRequest) Reset() {
 	*x = ListReservationsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[65]
+	mi := &file_berth_api_v1_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5398,7 +5530,7 @@ func (x *ListReservationsRequest) String() string {
 func (*ListReservationsRequest) ProtoMessage() {}
 
 func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[65]
+	mi := &file_berth_api_v1_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5411,7 +5543,7 @@ func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ListReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListReservationsRequest) GetNames() []string {
@@ -5430,7 +5562,7 @@ type ListReservationsResponse struct {
 
 func (x *ListReservationsResponse) Reset() {
 	*x = ListReservationsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[66]
+	mi := &file_berth_api_v1_api_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5442,7 +5574,7 @@ func (x *ListReservationsResponse) String() string {
 func (*ListReservationsResponse) ProtoMessage() {}
 
 func (x *ListReservationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[66]
+	mi := &file_berth_api_v1_api_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5455,7 +5587,7 @@ func (x *ListReservationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsResponse.ProtoReflect.Descriptor instead.
 func (*ListReservationsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListReservationsResponse) GetReservations() []*Reservation {
@@ -5503,7 +5635,7 @@ type SetReservationRequest struct {
 
 func (x *SetReservationRequest) Reset() {
 	*x = SetReservationRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[67]
+	mi := &file_berth_api_v1_api_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5515,7 +5647,7 @@ func (x *SetReservationRequest) String() string {
 func (*SetReservationRequest) ProtoMessage() {}
 
 func (x *SetReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[67]
+	mi := &file_berth_api_v1_api_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5528,7 +5660,7 @@ func (x *SetReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservationRequest.ProtoReflect.Descriptor instead.
 func (*SetReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{67}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SetReservationRequest) GetName() string {
@@ -5688,7 +5820,7 @@ type SetReservationResponse struct {
 
 func (x *SetReservationResponse) Reset() {
 	*x = SetReservationResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[68]
+	mi := &file_berth_api_v1_api_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5700,7 +5832,7 @@ func (x *SetReservationResponse) String() string {
 func (*SetReservationResponse) ProtoMessage() {}
 
 func (x *SetReservationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[68]
+	mi := &file_berth_api_v1_api_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5713,7 +5845,7 @@ func (x *SetReservationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservationResponse.ProtoReflect.Descriptor instead.
 func (*SetReservationResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{68}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SetReservationResponse) GetReservation() *Reservation {
@@ -5739,7 +5871,7 @@ type RemoveReservationRequest struct {
 
 func (x *RemoveReservationRequest) Reset() {
 	*x = RemoveReservationRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[69]
+	mi := &file_berth_api_v1_api_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5751,7 +5883,7 @@ func (x *RemoveReservationRequest) String() string {
 func (*RemoveReservationRequest) ProtoMessage() {}
 
 func (x *RemoveReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[69]
+	mi := &file_berth_api_v1_api_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5764,7 +5896,7 @@ func (x *RemoveReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservationRequest.ProtoReflect.Descriptor instead.
 func (*RemoveReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{69}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *RemoveReservationRequest) GetName() string {
@@ -5782,7 +5914,7 @@ type RemoveReservationResponse struct {
 
 func (x *RemoveReservationResponse) Reset() {
 	*x = RemoveReservationResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[70]
+	mi := &file_berth_api_v1_api_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5794,7 +5926,7 @@ func (x *RemoveReservationResponse) String() string {
 func (*RemoveReservationResponse) ProtoMessage() {}
 
 func (x *RemoveReservationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[70]
+	mi := &file_berth_api_v1_api_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5807,7 +5939,7 @@ func (x *RemoveReservationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservationResponse.ProtoReflect.Descriptor instead.
 func (*RemoveReservationResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{70}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{72}
 }
 
 // UpdateJobRequest changes what is named.
@@ -5853,7 +5985,7 @@ type UpdateJobRequest struct {
 
 func (x *UpdateJobRequest) Reset() {
 	*x = UpdateJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[71]
+	mi := &file_berth_api_v1_api_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5865,7 +5997,7 @@ func (x *UpdateJobRequest) String() string {
 func (*UpdateJobRequest) ProtoMessage() {}
 
 func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[71]
+	mi := &file_berth_api_v1_api_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5878,7 +6010,7 @@ func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
 func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{71}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *UpdateJobRequest) GetId() uint64 {
@@ -6087,7 +6219,7 @@ type UpdateJobResponse struct {
 
 func (x *UpdateJobResponse) Reset() {
 	*x = UpdateJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[72]
+	mi := &file_berth_api_v1_api_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6099,7 +6231,7 @@ func (x *UpdateJobResponse) String() string {
 func (*UpdateJobResponse) ProtoMessage() {}
 
 func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[72]
+	mi := &file_berth_api_v1_api_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6112,7 +6244,7 @@ func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobResponse.ProtoReflect.Descriptor instead.
 func (*UpdateJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{72}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *UpdateJobResponse) GetJob() *Job {
@@ -6307,7 +6439,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x05brief\x18\x02 \x01(\bR\x05brief\"S\n" +
 	"\x11ListNodesResponse\x12(\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x12.berth.api.v1.NodeR\x05nodes\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xab\a\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xac\b\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x14\n" +
@@ -6343,7 +6475,12 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"drain_from\x18\" \x01(\v2\x1a.google.protobuf.TimestampR\tdrainFrom\x12=\n" +
 	"\fgossip_heard\x18# \x01(\v2\x1a.google.protobuf.TimestampR\vgossipHeard\x12\x17\n" +
-	"\acut_off\x18$ \x01(\tR\x06cutOff\"\xa8\a\n" +
+	"\acut_off\x18$ \x01(\tR\x06cutOff\x12!\n" +
+	"\fpower_reason\x18< \x01(\tR\vpowerReason\x12;\n" +
+	"\vpower_since\x18= \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"powerSince\x12\x1f\n" +
+	"\vpower_asked\x18> \x01(\bR\n" +
+	"powerAsked\"\xa8\a\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
@@ -6462,6 +6599,12 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x11ResumeNodeRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"<\n" +
 	"\x12ResumeNodeResponse\x12&\n" +
+	"\x04node\x18\x01 \x01(\v2\x12.berth.api.v1.NodeR\x04node\"J\n" +
+	"\x10PowerNodeRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x0e\n" +
+	"\x02up\x18\x02 \x01(\bR\x02up\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\";\n" +
+	"\x11PowerNodeResponse\x12&\n" +
 	"\x04node\x18\x01 \x01(\v2\x12.berth.api.v1.NodeR\x04node\"\"\n" +
 	"\x10FenceNodeRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"k\n" +
@@ -6736,7 +6879,7 @@ func file_berth_api_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_api_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
+var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 75)
 var file_berth_api_v1_api_proto_goTypes = []any{
 	(JobAction)(0),                    // 0: berth.api.v1.JobAction
 	(*ControlJobsRequest)(nil),        // 1: berth.api.v1.ControlJobsRequest
@@ -6784,126 +6927,130 @@ var file_berth_api_v1_api_proto_goTypes = []any{
 	(*DrainNodeResponse)(nil),         // 43: berth.api.v1.DrainNodeResponse
 	(*ResumeNodeRequest)(nil),         // 44: berth.api.v1.ResumeNodeRequest
 	(*ResumeNodeResponse)(nil),        // 45: berth.api.v1.ResumeNodeResponse
-	(*FenceNodeRequest)(nil),          // 46: berth.api.v1.FenceNodeRequest
-	(*FenceNodeResponse)(nil),         // 47: berth.api.v1.FenceNodeResponse
-	(*RemoveNodeRequest)(nil),         // 48: berth.api.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),        // 49: berth.api.v1.RemoveNodeResponse
-	(*SetDeniedRequest)(nil),          // 50: berth.api.v1.SetDeniedRequest
-	(*SetDeniedResponse)(nil),         // 51: berth.api.v1.SetDeniedResponse
-	(*Denied)(nil),                    // 52: berth.api.v1.Denied
-	(*CreateTokenRequest)(nil),        // 53: berth.api.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),       // 54: berth.api.v1.CreateTokenResponse
-	(*Partition)(nil),                 // 55: berth.api.v1.Partition
-	(*HostTerms)(nil),                 // 56: berth.api.v1.HostTerms
-	(*AccessList)(nil),                // 57: berth.api.v1.AccessList
-	(*ListPartitionsRequest)(nil),     // 58: berth.api.v1.ListPartitionsRequest
-	(*ListPartitionsResponse)(nil),    // 59: berth.api.v1.ListPartitionsResponse
-	(*SetPartitionRequest)(nil),       // 60: berth.api.v1.SetPartitionRequest
-	(*SetPartitionResponse)(nil),      // 61: berth.api.v1.SetPartitionResponse
-	(*RemovePartitionRequest)(nil),    // 62: berth.api.v1.RemovePartitionRequest
-	(*RemovePartitionResponse)(nil),   // 63: berth.api.v1.RemovePartitionResponse
-	(*Reservation)(nil),               // 64: berth.api.v1.Reservation
-	(*ReservedGPU)(nil),               // 65: berth.api.v1.ReservedGPU
-	(*ListReservationsRequest)(nil),   // 66: berth.api.v1.ListReservationsRequest
-	(*ListReservationsResponse)(nil),  // 67: berth.api.v1.ListReservationsResponse
-	(*SetReservationRequest)(nil),     // 68: berth.api.v1.SetReservationRequest
-	(*SetReservationResponse)(nil),    // 69: berth.api.v1.SetReservationResponse
-	(*RemoveReservationRequest)(nil),  // 70: berth.api.v1.RemoveReservationRequest
-	(*RemoveReservationResponse)(nil), // 71: berth.api.v1.RemoveReservationResponse
-	(*UpdateJobRequest)(nil),          // 72: berth.api.v1.UpdateJobRequest
-	(*UpdateJobResponse)(nil),         // 73: berth.api.v1.UpdateJobResponse
-	(*ArrayTasks)(nil),                // 74: berth.api.v1.ArrayTasks
-	(*Job)(nil),                       // 75: berth.api.v1.Job
-	(*timestamppb.Timestamp)(nil),     // 76: google.protobuf.Timestamp
-	(*JobSpec)(nil),                   // 77: berth.api.v1.JobSpec
-	(*Prediction)(nil),                // 78: berth.api.v1.Prediction
-	(*durationpb.Duration)(nil),       // 79: google.protobuf.Duration
-	(*Dependency)(nil),                // 80: berth.api.v1.Dependency
+	(*PowerNodeRequest)(nil),          // 46: berth.api.v1.PowerNodeRequest
+	(*PowerNodeResponse)(nil),         // 47: berth.api.v1.PowerNodeResponse
+	(*FenceNodeRequest)(nil),          // 48: berth.api.v1.FenceNodeRequest
+	(*FenceNodeResponse)(nil),         // 49: berth.api.v1.FenceNodeResponse
+	(*RemoveNodeRequest)(nil),         // 50: berth.api.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),        // 51: berth.api.v1.RemoveNodeResponse
+	(*SetDeniedRequest)(nil),          // 52: berth.api.v1.SetDeniedRequest
+	(*SetDeniedResponse)(nil),         // 53: berth.api.v1.SetDeniedResponse
+	(*Denied)(nil),                    // 54: berth.api.v1.Denied
+	(*CreateTokenRequest)(nil),        // 55: berth.api.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),       // 56: berth.api.v1.CreateTokenResponse
+	(*Partition)(nil),                 // 57: berth.api.v1.Partition
+	(*HostTerms)(nil),                 // 58: berth.api.v1.HostTerms
+	(*AccessList)(nil),                // 59: berth.api.v1.AccessList
+	(*ListPartitionsRequest)(nil),     // 60: berth.api.v1.ListPartitionsRequest
+	(*ListPartitionsResponse)(nil),    // 61: berth.api.v1.ListPartitionsResponse
+	(*SetPartitionRequest)(nil),       // 62: berth.api.v1.SetPartitionRequest
+	(*SetPartitionResponse)(nil),      // 63: berth.api.v1.SetPartitionResponse
+	(*RemovePartitionRequest)(nil),    // 64: berth.api.v1.RemovePartitionRequest
+	(*RemovePartitionResponse)(nil),   // 65: berth.api.v1.RemovePartitionResponse
+	(*Reservation)(nil),               // 66: berth.api.v1.Reservation
+	(*ReservedGPU)(nil),               // 67: berth.api.v1.ReservedGPU
+	(*ListReservationsRequest)(nil),   // 68: berth.api.v1.ListReservationsRequest
+	(*ListReservationsResponse)(nil),  // 69: berth.api.v1.ListReservationsResponse
+	(*SetReservationRequest)(nil),     // 70: berth.api.v1.SetReservationRequest
+	(*SetReservationResponse)(nil),    // 71: berth.api.v1.SetReservationResponse
+	(*RemoveReservationRequest)(nil),  // 72: berth.api.v1.RemoveReservationRequest
+	(*RemoveReservationResponse)(nil), // 73: berth.api.v1.RemoveReservationResponse
+	(*UpdateJobRequest)(nil),          // 74: berth.api.v1.UpdateJobRequest
+	(*UpdateJobResponse)(nil),         // 75: berth.api.v1.UpdateJobResponse
+	(*ArrayTasks)(nil),                // 76: berth.api.v1.ArrayTasks
+	(*Job)(nil),                       // 77: berth.api.v1.Job
+	(*timestamppb.Timestamp)(nil),     // 78: google.protobuf.Timestamp
+	(*JobSpec)(nil),                   // 79: berth.api.v1.JobSpec
+	(*Prediction)(nil),                // 80: berth.api.v1.Prediction
+	(*durationpb.Duration)(nil),       // 81: google.protobuf.Duration
+	(*Dependency)(nil),                // 82: berth.api.v1.Dependency
 }
 var file_berth_api_v1_api_proto_depIdxs = []int32{
 	0,  // 0: berth.api.v1.ControlJobsRequest.action:type_name -> berth.api.v1.JobAction
-	74, // 1: berth.api.v1.ControlJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
+	76, // 1: berth.api.v1.ControlJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
 	3,  // 2: berth.api.v1.ControlJobsResponse.results:type_name -> berth.api.v1.ControlResult
-	75, // 3: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
+	77, // 3: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
 	12, // 4: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
 	8,  // 5: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
 	6,  // 6: berth.api.v1.ExplainJobResponse.room:type_name -> berth.api.v1.QuotaRoom
 	7,  // 7: berth.api.v1.ExplainJobResponse.fair_share:type_name -> berth.api.v1.FairShare
-	76, // 8: berth.api.v1.QuotaRoom.p50:type_name -> google.protobuf.Timestamp
-	76, // 9: berth.api.v1.QuotaRoom.p90:type_name -> google.protobuf.Timestamp
-	76, // 10: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
-	76, // 11: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
+	78, // 8: berth.api.v1.QuotaRoom.p50:type_name -> google.protobuf.Timestamp
+	78, // 9: berth.api.v1.QuotaRoom.p90:type_name -> google.protobuf.Timestamp
+	78, // 10: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
+	78, // 11: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
 	11, // 12: berth.api.v1.ListForecastsResponse.forecasts:type_name -> berth.api.v1.JobForecast
 	8,  // 13: berth.api.v1.JobForecast.forecast:type_name -> berth.api.v1.Forecast
-	77, // 14: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
-	78, // 15: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
+	79, // 14: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
+	80, // 15: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
 	15, // 16: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
 	8,  // 17: berth.api.v1.PredictResponse.forecast:type_name -> berth.api.v1.Forecast
 	16, // 18: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
 	17, // 19: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
-	75, // 20: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
+	77, // 20: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
 	25, // 21: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
 	26, // 22: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
-	76, // 23: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
+	78, // 23: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
 	22, // 24: berth.api.v1.GetStatusResponse.figures:type_name -> berth.api.v1.Figures
-	76, // 25: berth.api.v1.Figures.since:type_name -> google.protobuf.Timestamp
+	78, // 25: berth.api.v1.Figures.since:type_name -> google.protobuf.Timestamp
 	23, // 26: berth.api.v1.Figures.passes:type_name -> berth.api.v1.PassFigures
 	24, // 27: berth.api.v1.Figures.calls:type_name -> berth.api.v1.CallFigures
 	29, // 28: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
 	30, // 29: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	76, // 30: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	76, // 31: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	78, // 30: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	78, // 31: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
 	34, // 32: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
-	76, // 33: berth.api.v1.Node.drain_until:type_name -> google.protobuf.Timestamp
-	76, // 34: berth.api.v1.Node.drain_from:type_name -> google.protobuf.Timestamp
-	76, // 35: berth.api.v1.Node.gossip_heard:type_name -> google.protobuf.Timestamp
-	76, // 36: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
-	31, // 37: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
-	32, // 38: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
-	33, // 39: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
-	76, // 40: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
-	37, // 41: berth.api.v1.SetSharingResponse.off:type_name -> berth.api.v1.SharingOff
-	76, // 42: berth.api.v1.SharingOff.at:type_name -> google.protobuf.Timestamp
-	29, // 43: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
-	29, // 44: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
-	76, // 45: berth.api.v1.DrainNodeRequest.until:type_name -> google.protobuf.Timestamp
-	76, // 46: berth.api.v1.DrainNodeRequest.from:type_name -> google.protobuf.Timestamp
-	29, // 47: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
-	29, // 48: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	29, // 49: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
-	52, // 50: berth.api.v1.SetDeniedResponse.denied:type_name -> berth.api.v1.Denied
-	76, // 51: berth.api.v1.Denied.at:type_name -> google.protobuf.Timestamp
-	79, // 52: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	76, // 53: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	79, // 54: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
-	79, // 55: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
-	57, // 56: berth.api.v1.Partition.access:type_name -> berth.api.v1.AccessList
-	79, // 57: berth.api.v1.Partition.session_idle:type_name -> google.protobuf.Duration
-	56, // 58: berth.api.v1.Partition.host:type_name -> berth.api.v1.HostTerms
-	55, // 59: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
-	79, // 60: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
-	79, // 61: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
-	57, // 62: berth.api.v1.SetPartitionRequest.access:type_name -> berth.api.v1.AccessList
-	79, // 63: berth.api.v1.SetPartitionRequest.session_idle:type_name -> google.protobuf.Duration
-	55, // 64: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
-	76, // 65: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
-	76, // 66: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
-	65, // 67: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
-	64, // 68: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
-	76, // 69: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
-	76, // 70: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
-	79, // 71: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
-	64, // 72: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
-	79, // 73: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
-	76, // 74: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
-	80, // 75: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
-	76, // 76: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
-	75, // 77: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
-	78, // [78:78] is the sub-list for method output_type
-	78, // [78:78] is the sub-list for method input_type
-	78, // [78:78] is the sub-list for extension type_name
-	78, // [78:78] is the sub-list for extension extendee
-	0,  // [0:78] is the sub-list for field type_name
+	78, // 33: berth.api.v1.Node.drain_until:type_name -> google.protobuf.Timestamp
+	78, // 34: berth.api.v1.Node.drain_from:type_name -> google.protobuf.Timestamp
+	78, // 35: berth.api.v1.Node.gossip_heard:type_name -> google.protobuf.Timestamp
+	78, // 36: berth.api.v1.Node.power_since:type_name -> google.protobuf.Timestamp
+	78, // 37: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	31, // 38: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
+	32, // 39: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
+	33, // 40: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
+	78, // 41: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
+	37, // 42: berth.api.v1.SetSharingResponse.off:type_name -> berth.api.v1.SharingOff
+	78, // 43: berth.api.v1.SharingOff.at:type_name -> google.protobuf.Timestamp
+	29, // 44: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
+	29, // 45: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
+	78, // 46: berth.api.v1.DrainNodeRequest.until:type_name -> google.protobuf.Timestamp
+	78, // 47: berth.api.v1.DrainNodeRequest.from:type_name -> google.protobuf.Timestamp
+	29, // 48: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
+	29, // 49: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
+	29, // 50: berth.api.v1.PowerNodeResponse.node:type_name -> berth.api.v1.Node
+	29, // 51: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	54, // 52: berth.api.v1.SetDeniedResponse.denied:type_name -> berth.api.v1.Denied
+	78, // 53: berth.api.v1.Denied.at:type_name -> google.protobuf.Timestamp
+	81, // 54: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	78, // 55: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	81, // 56: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
+	81, // 57: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
+	59, // 58: berth.api.v1.Partition.access:type_name -> berth.api.v1.AccessList
+	81, // 59: berth.api.v1.Partition.session_idle:type_name -> google.protobuf.Duration
+	58, // 60: berth.api.v1.Partition.host:type_name -> berth.api.v1.HostTerms
+	57, // 61: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
+	81, // 62: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
+	81, // 63: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
+	59, // 64: berth.api.v1.SetPartitionRequest.access:type_name -> berth.api.v1.AccessList
+	81, // 65: berth.api.v1.SetPartitionRequest.session_idle:type_name -> google.protobuf.Duration
+	57, // 66: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
+	78, // 67: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
+	78, // 68: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
+	67, // 69: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
+	66, // 70: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
+	78, // 71: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
+	78, // 72: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
+	81, // 73: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
+	66, // 74: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
+	81, // 75: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
+	78, // 76: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
+	82, // 77: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
+	78, // 78: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
+	77, // 79: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
+	80, // [80:80] is the sub-list for method output_type
+	80, // [80:80] is the sub-list for method input_type
+	80, // [80:80] is the sub-list for extension type_name
+	80, // [80:80] is the sub-list for extension extendee
+	0,  // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }
@@ -6918,16 +7065,16 @@ func file_berth_api_v1_api_proto_init() {
 	file_berth_api_v1_api_proto_msgTypes[34].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[37].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[39].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[59].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[67].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[71].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[61].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[69].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[73].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_api_proto_rawDesc), len(file_berth_api_v1_api_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   73,
+			NumMessages:   75,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

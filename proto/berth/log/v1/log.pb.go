@@ -214,6 +214,7 @@ type Command struct {
 	//	*Command_EstimateJobs
 	//	*Command_ResizeAttempt
 	//	*Command_NoteProgress
+	//	*Command_PowerNode
 	Kind          isCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -643,6 +644,15 @@ func (x *Command) GetNoteProgress() *NoteProgress {
 	return nil
 }
 
+func (x *Command) GetPowerNode() *PowerNode {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_PowerNode); ok {
+			return x.PowerNode
+		}
+	}
+	return nil
+}
+
 type isCommand_Kind interface {
 	isCommand_Kind()
 }
@@ -819,6 +829,10 @@ type Command_NoteProgress struct {
 	NoteProgress *NoteProgress `protobuf:"bytes,112,opt,name=note_progress,json=noteProgress,proto3,oneof"`
 }
 
+type Command_PowerNode struct {
+	PowerNode *PowerNode `protobuf:"bytes,120,opt,name=power_node,json=powerNode,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_CancelJob) isCommand_Kind() {}
@@ -904,6 +918,8 @@ func (*Command_EstimateJobs) isCommand_Kind() {}
 func (*Command_ResizeAttempt) isCommand_Kind() {}
 
 func (*Command_NoteProgress) isCommand_Kind() {}
+
+func (*Command_PowerNode) isCommand_Kind() {}
 
 // EstimateJobs puts what is predicted now in place of the estimates of jobs that
 // wait. Jobs that do not wait any more are passed over.
@@ -2141,6 +2157,97 @@ func (x *SharingOff) GetAtUs() int64 {
 	return 0
 }
 
+// PowerNode has a node powered down or up, or says that this failed. That it is off
+// is known when it falls silent, and that it is on when it registers.
+type PowerNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// A cluster.PowerState that it comes to.
+	To uint32 `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"`
+	// An administrator asked for it, and who. Who is powered down by one stays down
+	// until one powers it up.
+	Asked bool   `protobuf:"varint,3,opt,name=asked,proto3" json:"asked,omitempty"`
+	By    uint32 `protobuf:"varint,4,opt,name=by,proto3" json:"by,omitempty"`
+	// Why it failed, or why an administrator wants it.
+	Why string `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`
+	// After a failure: not powered down again before this, in microseconds since the epoch.
+	NotBeforeUs   int64 `protobuf:"varint,6,opt,name=not_before_us,json=notBeforeUs,proto3" json:"not_before_us,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PowerNode) Reset() {
+	*x = PowerNode{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PowerNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PowerNode) ProtoMessage() {}
+
+func (x *PowerNode) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PowerNode.ProtoReflect.Descriptor instead.
+func (*PowerNode) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *PowerNode) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *PowerNode) GetTo() uint32 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *PowerNode) GetAsked() bool {
+	if x != nil {
+		return x.Asked
+	}
+	return false
+}
+
+func (x *PowerNode) GetBy() uint32 {
+	if x != nil {
+		return x.By
+	}
+	return 0
+}
+
+func (x *PowerNode) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *PowerNode) GetNotBeforeUs() int64 {
+	if x != nil {
+		return x.NotBeforeUs
+	}
+	return 0
+}
+
 // RemoveNode forgets a node that holds nothing and denies its identity.
 type RemoveNode struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2151,7 +2258,7 @@ type RemoveNode struct {
 
 func (x *RemoveNode) Reset() {
 	*x = RemoveNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[19]
+	mi := &file_berth_log_v1_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2163,7 +2270,7 @@ func (x *RemoveNode) String() string {
 func (*RemoveNode) ProtoMessage() {}
 
 func (x *RemoveNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[19]
+	mi := &file_berth_log_v1_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2176,7 +2283,7 @@ func (x *RemoveNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNode.ProtoReflect.Descriptor instead.
 func (*RemoveNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{19}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RemoveNode) GetNode() string {
@@ -2195,7 +2302,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[20]
+	mi := &file_berth_log_v1_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +2314,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[20]
+	mi := &file_berth_log_v1_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2327,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{20}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CreateToken) GetToken() *Token {
@@ -2240,7 +2347,7 @@ type UseToken struct {
 
 func (x *UseToken) Reset() {
 	*x = UseToken{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[21]
+	mi := &file_berth_log_v1_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2252,7 +2359,7 @@ func (x *UseToken) String() string {
 func (*UseToken) ProtoMessage() {}
 
 func (x *UseToken) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[21]
+	mi := &file_berth_log_v1_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2265,7 +2372,7 @@ func (x *UseToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseToken.ProtoReflect.Descriptor instead.
 func (*UseToken) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{21}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UseToken) GetHash() []byte {
@@ -2296,7 +2403,7 @@ type DenyIdentity struct {
 
 func (x *DenyIdentity) Reset() {
 	*x = DenyIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[22]
+	mi := &file_berth_log_v1_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2308,7 +2415,7 @@ func (x *DenyIdentity) String() string {
 func (*DenyIdentity) ProtoMessage() {}
 
 func (x *DenyIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[22]
+	mi := &file_berth_log_v1_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2321,7 +2428,7 @@ func (x *DenyIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DenyIdentity.ProtoReflect.Descriptor instead.
 func (*DenyIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{22}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DenyIdentity) GetRole() string {
@@ -2358,7 +2465,7 @@ type FenceNode struct {
 
 func (x *FenceNode) Reset() {
 	*x = FenceNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[23]
+	mi := &file_berth_log_v1_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2370,7 +2477,7 @@ func (x *FenceNode) String() string {
 func (*FenceNode) ProtoMessage() {}
 
 func (x *FenceNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[23]
+	mi := &file_berth_log_v1_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2383,7 +2490,7 @@ func (x *FenceNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNode.ProtoReflect.Descriptor instead.
 func (*FenceNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{23}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *FenceNode) GetNode() string {
@@ -2413,7 +2520,7 @@ type PublishWeights struct {
 
 func (x *PublishWeights) Reset() {
 	*x = PublishWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[24]
+	mi := &file_berth_log_v1_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2425,7 +2532,7 @@ func (x *PublishWeights) String() string {
 func (*PublishWeights) ProtoMessage() {}
 
 func (x *PublishWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[24]
+	mi := &file_berth_log_v1_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2438,7 +2545,7 @@ func (x *PublishWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishWeights.ProtoReflect.Descriptor instead.
 func (*PublishWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{24}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PublishWeights) GetVersion() uint64 {
@@ -2477,7 +2584,7 @@ type InstallWeights struct {
 
 func (x *InstallWeights) Reset() {
 	*x = InstallWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[25]
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2489,7 +2596,7 @@ func (x *InstallWeights) String() string {
 func (*InstallWeights) ProtoMessage() {}
 
 func (x *InstallWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[25]
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2502,7 +2609,7 @@ func (x *InstallWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallWeights.ProtoReflect.Descriptor instead.
 func (*InstallWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{25}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *InstallWeights) GetVersion() uint64 {
@@ -2545,7 +2652,7 @@ type RollbackWeights struct {
 
 func (x *RollbackWeights) Reset() {
 	*x = RollbackWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2557,7 +2664,7 @@ func (x *RollbackWeights) String() string {
 func (*RollbackWeights) ProtoMessage() {}
 
 func (x *RollbackWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2570,7 +2677,7 @@ func (x *RollbackWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackWeights.ProtoReflect.Descriptor instead.
 func (*RollbackWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RollbackWeights) GetVersion() uint64 {
@@ -2607,7 +2714,7 @@ type PinWeights struct {
 
 func (x *PinWeights) Reset() {
 	*x = PinWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2619,7 +2726,7 @@ func (x *PinWeights) String() string {
 func (*PinWeights) ProtoMessage() {}
 
 func (x *PinWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2632,7 +2739,7 @@ func (x *PinWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PinWeights.ProtoReflect.Descriptor instead.
 func (*PinWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PinWeights) GetVersion() uint64 {
@@ -2674,7 +2781,7 @@ type InstallInterference struct {
 
 func (x *InstallInterference) Reset() {
 	*x = InstallInterference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2686,7 +2793,7 @@ func (x *InstallInterference) String() string {
 func (*InstallInterference) ProtoMessage() {}
 
 func (x *InstallInterference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2699,7 +2806,7 @@ func (x *InstallInterference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallInterference.ProtoReflect.Descriptor instead.
 func (*InstallInterference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *InstallInterference) GetVersion() uint64 {
@@ -2747,7 +2854,7 @@ type ExpireJobs struct {
 
 func (x *ExpireJobs) Reset() {
 	*x = ExpireJobs{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2759,7 +2866,7 @@ func (x *ExpireJobs) String() string {
 func (*ExpireJobs) ProtoMessage() {}
 
 func (x *ExpireJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2772,7 +2879,7 @@ func (x *ExpireJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireJobs.ProtoReflect.Descriptor instead.
 func (*ExpireJobs) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ExpireJobs) GetJobs() []uint64 {
@@ -2795,7 +2902,7 @@ type SetPartition struct {
 
 func (x *SetPartition) Reset() {
 	*x = SetPartition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2807,7 +2914,7 @@ func (x *SetPartition) String() string {
 func (*SetPartition) ProtoMessage() {}
 
 func (x *SetPartition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2820,7 +2927,7 @@ func (x *SetPartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartition.ProtoReflect.Descriptor instead.
 func (*SetPartition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SetPartition) GetPartition() *Partition {
@@ -2847,7 +2954,7 @@ type RemovePartition struct {
 
 func (x *RemovePartition) Reset() {
 	*x = RemovePartition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2859,7 +2966,7 @@ func (x *RemovePartition) String() string {
 func (*RemovePartition) ProtoMessage() {}
 
 func (x *RemovePartition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2872,7 +2979,7 @@ func (x *RemovePartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartition.ProtoReflect.Descriptor instead.
 func (*RemovePartition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RemovePartition) GetName() string {
@@ -2895,7 +3002,7 @@ type SetReservation struct {
 
 func (x *SetReservation) Reset() {
 	*x = SetReservation{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2907,7 +3014,7 @@ func (x *SetReservation) String() string {
 func (*SetReservation) ProtoMessage() {}
 
 func (x *SetReservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2920,7 +3027,7 @@ func (x *SetReservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservation.ProtoReflect.Descriptor instead.
 func (*SetReservation) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SetReservation) GetReservation() *Reservation {
@@ -2948,7 +3055,7 @@ type RemoveReservation struct {
 
 func (x *RemoveReservation) Reset() {
 	*x = RemoveReservation{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2960,7 +3067,7 @@ func (x *RemoveReservation) String() string {
 func (*RemoveReservation) ProtoMessage() {}
 
 func (x *RemoveReservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2973,7 +3080,7 @@ func (x *RemoveReservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservation.ProtoReflect.Descriptor instead.
 func (*RemoveReservation) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RemoveReservation) GetName() string {
@@ -2996,7 +3103,7 @@ type UpdateJob struct {
 
 func (x *UpdateJob) Reset() {
 	*x = UpdateJob{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3008,7 +3115,7 @@ func (x *UpdateJob) String() string {
 func (*UpdateJob) ProtoMessage() {}
 
 func (x *UpdateJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3021,7 +3128,7 @@ func (x *UpdateJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJob.ProtoReflect.Descriptor instead.
 func (*UpdateJob) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *UpdateJob) GetJob() uint64 {
@@ -3061,7 +3168,7 @@ type PreemptAttempt struct {
 
 func (x *PreemptAttempt) Reset() {
 	*x = PreemptAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3073,7 +3180,7 @@ func (x *PreemptAttempt) String() string {
 func (*PreemptAttempt) ProtoMessage() {}
 
 func (x *PreemptAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3086,7 +3193,7 @@ func (x *PreemptAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptAttempt.ProtoReflect.Descriptor instead.
 func (*PreemptAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PreemptAttempt) GetJob() uint64 {
@@ -3131,7 +3238,7 @@ type HoldJob struct {
 
 func (x *HoldJob) Reset() {
 	*x = HoldJob{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3143,7 +3250,7 @@ func (x *HoldJob) String() string {
 func (*HoldJob) ProtoMessage() {}
 
 func (x *HoldJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3156,7 +3263,7 @@ func (x *HoldJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldJob.ProtoReflect.Descriptor instead.
 func (*HoldJob) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *HoldJob) GetJob() uint64 {
@@ -3203,7 +3310,7 @@ type RequeueJob struct {
 
 func (x *RequeueJob) Reset() {
 	*x = RequeueJob{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3215,7 +3322,7 @@ func (x *RequeueJob) String() string {
 func (*RequeueJob) ProtoMessage() {}
 
 func (x *RequeueJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3228,7 +3335,7 @@ func (x *RequeueJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueJob.ProtoReflect.Descriptor instead.
 func (*RequeueJob) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RequeueJob) GetJob() uint64 {
@@ -3288,7 +3395,7 @@ type ChangeTasks struct {
 
 func (x *ChangeTasks) Reset() {
 	*x = ChangeTasks{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3300,7 +3407,7 @@ func (x *ChangeTasks) String() string {
 func (*ChangeTasks) ProtoMessage() {}
 
 func (x *ChangeTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3313,7 +3420,7 @@ func (x *ChangeTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeTasks.ProtoReflect.Descriptor instead.
 func (*ChangeTasks) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ChangeTasks) GetArray() uint64 {
@@ -3385,7 +3492,7 @@ type UndoGang struct {
 
 func (x *UndoGang) Reset() {
 	*x = UndoGang{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3397,7 +3504,7 @@ func (x *UndoGang) String() string {
 func (*UndoGang) ProtoMessage() {}
 
 func (x *UndoGang) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3410,7 +3517,7 @@ func (x *UndoGang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoGang.ProtoReflect.Descriptor instead.
 func (*UndoGang) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *UndoGang) GetJob() uint64 {
@@ -3449,7 +3556,7 @@ type SetStanding struct {
 
 func (x *SetStanding) Reset() {
 	*x = SetStanding{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3461,7 +3568,7 @@ func (x *SetStanding) String() string {
 func (*SetStanding) ProtoMessage() {}
 
 func (x *SetStanding) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3474,7 +3581,7 @@ func (x *SetStanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStanding.ProtoReflect.Descriptor instead.
 func (*SetStanding) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SetStanding) GetStanding() *Standing {
@@ -3516,7 +3623,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3528,7 +3635,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3541,7 +3648,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Checkpoint) GetIndex() uint64 {
@@ -3567,7 +3674,7 @@ type InitCluster struct {
 
 func (x *InitCluster) Reset() {
 	*x = InitCluster{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3579,7 +3686,7 @@ func (x *InitCluster) String() string {
 func (*InitCluster) ProtoMessage() {}
 
 func (x *InitCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3592,7 +3699,7 @@ func (x *InitCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitCluster.ProtoReflect.Descriptor instead.
 func (*InitCluster) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *InitCluster) GetConfig() *Config {
@@ -3617,7 +3724,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3629,7 +3736,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3642,7 +3749,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -3710,7 +3817,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3722,7 +3829,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3735,7 +3842,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Record) GetKind() isRecord_Kind {
@@ -4154,7 +4261,7 @@ type Bulk struct {
 
 func (x *Bulk) Reset() {
 	*x = Bulk{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4166,7 +4273,7 @@ func (x *Bulk) String() string {
 func (*Bulk) ProtoMessage() {}
 
 func (x *Bulk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4179,7 +4286,7 @@ func (x *Bulk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bulk.ProtoReflect.Descriptor instead.
 func (*Bulk) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Bulk) GetData() []byte {
@@ -4205,7 +4312,7 @@ type Upload struct {
 
 func (x *Upload) Reset() {
 	*x = Upload{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4217,7 +4324,7 @@ func (x *Upload) String() string {
 func (*Upload) ProtoMessage() {}
 
 func (x *Upload) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4230,7 +4337,7 @@ func (x *Upload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Upload.ProtoReflect.Descriptor instead.
 func (*Upload) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Upload) GetSum() []byte {
@@ -4285,7 +4392,7 @@ type ArrayRecord struct {
 
 func (x *ArrayRecord) Reset() {
 	*x = ArrayRecord{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4297,7 +4404,7 @@ func (x *ArrayRecord) String() string {
 func (*ArrayRecord) ProtoMessage() {}
 
 func (x *ArrayRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4310,7 +4417,7 @@ func (x *ArrayRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayRecord.ProtoReflect.Descriptor instead.
 func (*ArrayRecord) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ArrayRecord) GetId() uint64 {
@@ -4366,7 +4473,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4378,7 +4485,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4391,7 +4498,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SnapshotEnd) GetHash() []byte {
@@ -4424,7 +4531,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4436,7 +4543,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4449,7 +4556,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Meta) GetIndex() uint64 {
@@ -4513,7 +4620,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4525,7 +4632,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4538,7 +4645,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Config) GetClusterId() string {
@@ -4573,7 +4680,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4585,7 +4692,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4598,7 +4705,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Owner) GetUid() uint32 {
@@ -4717,7 +4824,7 @@ type Spec struct {
 
 func (x *Spec) Reset() {
 	*x = Spec{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4729,7 +4836,7 @@ func (x *Spec) String() string {
 func (*Spec) ProtoMessage() {}
 
 func (x *Spec) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4742,7 +4849,7 @@ func (x *Spec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spec.ProtoReflect.Descriptor instead.
 func (*Spec) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Spec) GetName() string {
@@ -5193,7 +5300,7 @@ type Service struct {
 
 func (x *Service) Reset() {
 	*x = Service{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5205,7 +5312,7 @@ func (x *Service) String() string {
 func (*Service) ProtoMessage() {}
 
 func (x *Service) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5218,7 +5325,7 @@ func (x *Service) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Service.ProtoReflect.Descriptor instead.
 func (*Service) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Service) GetName() string {
@@ -5323,7 +5430,7 @@ type Study struct {
 
 func (x *Study) Reset() {
 	*x = Study{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5335,7 +5442,7 @@ func (x *Study) String() string {
 func (*Study) ProtoMessage() {}
 
 func (x *Study) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5348,7 +5455,7 @@ func (x *Study) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Study.ProtoReflect.Descriptor instead.
 func (*Study) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Study) GetMetric() string {
@@ -5428,7 +5535,7 @@ type Axis struct {
 
 func (x *Axis) Reset() {
 	*x = Axis{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5440,7 +5547,7 @@ func (x *Axis) String() string {
 func (*Axis) ProtoMessage() {}
 
 func (x *Axis) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5453,7 +5560,7 @@ func (x *Axis) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Axis.ProtoReflect.Descriptor instead.
 func (*Axis) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Axis) GetName() string {
@@ -5504,7 +5611,7 @@ type Array struct {
 
 func (x *Array) Reset() {
 	*x = Array{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5516,7 +5623,7 @@ func (x *Array) String() string {
 func (*Array) ProtoMessage() {}
 
 func (x *Array) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5529,7 +5636,7 @@ func (x *Array) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Array.ProtoReflect.Descriptor instead.
 func (*Array) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Array) GetRuns() []uint32 {
@@ -5561,7 +5668,7 @@ type Where struct {
 
 func (x *Where) Reset() {
 	*x = Where{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5573,7 +5680,7 @@ func (x *Where) String() string {
 func (*Where) ProtoMessage() {}
 
 func (x *Where) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5586,7 +5693,7 @@ func (x *Where) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Where.ProtoReflect.Descriptor instead.
 func (*Where) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Where) GetNodes() string {
@@ -5640,7 +5747,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5652,7 +5759,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5665,7 +5772,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Container) GetNetwork() string {
@@ -5714,7 +5821,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5726,7 +5833,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5739,7 +5846,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -5777,7 +5884,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5789,7 +5896,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5802,7 +5909,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Warning) GetSignal() string {
@@ -5840,7 +5947,7 @@ type Dependency struct {
 
 func (x *Dependency) Reset() {
 	*x = Dependency{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5852,7 +5959,7 @@ func (x *Dependency) String() string {
 func (*Dependency) ProtoMessage() {}
 
 func (x *Dependency) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5865,7 +5972,7 @@ func (x *Dependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
 func (*Dependency) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Dependency) GetKind() string {
@@ -5923,7 +6030,7 @@ type Estimate struct {
 
 func (x *Estimate) Reset() {
 	*x = Estimate{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5935,7 +6042,7 @@ func (x *Estimate) String() string {
 func (*Estimate) ProtoMessage() {}
 
 func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5948,7 +6055,7 @@ func (x *Estimate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
 func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Estimate) GetGpuType() string {
@@ -6038,7 +6145,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6050,7 +6157,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6063,7 +6170,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Reason) GetCode() string {
@@ -6090,7 +6197,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6102,7 +6209,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6115,7 +6222,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -6150,7 +6257,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6162,7 +6269,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6175,7 +6282,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Usage) GetGpuMemPeakMib() int64 {
@@ -6264,7 +6371,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6276,7 +6383,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6289,7 +6396,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Profile) GetGpuMemMeanMib() int64 {
@@ -6381,7 +6488,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6393,7 +6500,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6406,7 +6513,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *GPUShare) GetGpu() string {
@@ -6449,7 +6556,7 @@ type Berth struct {
 
 func (x *Berth) Reset() {
 	*x = Berth{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6461,7 +6568,7 @@ func (x *Berth) String() string {
 func (*Berth) ProtoMessage() {}
 
 func (x *Berth) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6474,7 +6581,7 @@ func (x *Berth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Berth.ProtoReflect.Descriptor instead.
 func (*Berth) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Berth) GetNode() string {
@@ -6548,7 +6655,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6560,7 +6667,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6573,7 +6680,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Job) GetId() uint64 {
@@ -6769,7 +6876,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6781,7 +6888,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6794,7 +6901,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Hold) GetAtUs() int64 {
@@ -6830,7 +6937,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6842,7 +6949,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6855,7 +6962,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *CancelRequest) GetAtUs() int64 {
@@ -6930,7 +7037,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6942,7 +7049,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6955,7 +7062,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -7152,7 +7259,7 @@ type Serving struct {
 
 func (x *Serving) Reset() {
 	*x = Serving{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7164,7 +7271,7 @@ func (x *Serving) String() string {
 func (*Serving) ProtoMessage() {}
 
 func (x *Serving) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7177,7 +7284,7 @@ func (x *Serving) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Serving.ProtoReflect.Descriptor instead.
 func (*Serving) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Serving) GetState() uint32 {
@@ -7216,7 +7323,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7228,7 +7335,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7241,7 +7348,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Progress) GetAtUs() int64 {
@@ -7292,7 +7399,7 @@ type Seen struct {
 
 func (x *Seen) Reset() {
 	*x = Seen{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7304,7 +7411,7 @@ func (x *Seen) String() string {
 func (*Seen) ProtoMessage() {}
 
 func (x *Seen) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7317,7 +7424,7 @@ func (x *Seen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seen.ProtoReflect.Descriptor instead.
 func (*Seen) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Seen) GetLast() float64 {
@@ -7358,7 +7465,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7370,7 +7477,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7383,7 +7490,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Mark) GetRung() uint32 {
@@ -7411,7 +7518,7 @@ type NoteProgress struct {
 
 func (x *NoteProgress) Reset() {
 	*x = NoteProgress{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7423,7 +7530,7 @@ func (x *NoteProgress) String() string {
 func (*NoteProgress) ProtoMessage() {}
 
 func (x *NoteProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7436,7 +7543,7 @@ func (x *NoteProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteProgress.ProtoReflect.Descriptor instead.
 func (*NoteProgress) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *NoteProgress) GetAttempts() []*AttemptProgress {
@@ -7459,7 +7566,7 @@ type AttemptProgress struct {
 
 func (x *AttemptProgress) Reset() {
 	*x = AttemptProgress{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7471,7 +7578,7 @@ func (x *AttemptProgress) String() string {
 func (*AttemptProgress) ProtoMessage() {}
 
 func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7484,7 +7591,7 @@ func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptProgress.ProtoReflect.Descriptor instead.
 func (*AttemptProgress) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *AttemptProgress) GetJob() uint64 {
@@ -7529,7 +7636,7 @@ type Gang struct {
 
 func (x *Gang) Reset() {
 	*x = Gang{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7541,7 +7648,7 @@ func (x *Gang) String() string {
 func (*Gang) ProtoMessage() {}
 
 func (x *Gang) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7554,7 +7661,7 @@ func (x *Gang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gang.ProtoReflect.Descriptor instead.
 func (*Gang) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Gang) GetRest() []*Berth {
@@ -7608,7 +7715,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7620,7 +7727,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7633,7 +7740,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Part) GetBootId() string {
@@ -7708,7 +7815,7 @@ type IdleMark struct {
 
 func (x *IdleMark) Reset() {
 	*x = IdleMark{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7720,7 +7827,7 @@ func (x *IdleMark) String() string {
 func (*IdleMark) ProtoMessage() {}
 
 func (x *IdleMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7733,7 +7840,7 @@ func (x *IdleMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdleMark.ProtoReflect.Descriptor instead.
 func (*IdleMark) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *IdleMark) GetStage() uint32 {
@@ -7798,7 +7905,7 @@ type IdleAttempt struct {
 
 func (x *IdleAttempt) Reset() {
 	*x = IdleAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7810,7 +7917,7 @@ func (x *IdleAttempt) String() string {
 func (*IdleAttempt) ProtoMessage() {}
 
 func (x *IdleAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7823,7 +7930,7 @@ func (x *IdleAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdleAttempt.ProtoReflect.Descriptor instead.
 func (*IdleAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *IdleAttempt) GetJob() uint64 {
@@ -7895,7 +8002,7 @@ type ResizeMark struct {
 
 func (x *ResizeMark) Reset() {
 	*x = ResizeMark{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7907,7 +8014,7 @@ func (x *ResizeMark) String() string {
 func (*ResizeMark) ProtoMessage() {}
 
 func (x *ResizeMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7920,7 +8027,7 @@ func (x *ResizeMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeMark.ProtoReflect.Descriptor instead.
 func (*ResizeMark) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ResizeMark) GetAtUs() int64 {
@@ -7957,7 +8064,7 @@ type ResizeAttempt struct {
 
 func (x *ResizeAttempt) Reset() {
 	*x = ResizeAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7969,7 +8076,7 @@ func (x *ResizeAttempt) String() string {
 func (*ResizeAttempt) ProtoMessage() {}
 
 func (x *ResizeAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7982,7 +8089,7 @@ func (x *ResizeAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeAttempt.ProtoReflect.Descriptor instead.
 func (*ResizeAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ResizeAttempt) GetJob() uint64 {
@@ -8022,7 +8129,7 @@ type PreemptRequest struct {
 
 func (x *PreemptRequest) Reset() {
 	*x = PreemptRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8034,7 +8141,7 @@ func (x *PreemptRequest) String() string {
 func (*PreemptRequest) ProtoMessage() {}
 
 func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8047,7 +8154,7 @@ func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptRequest.ProtoReflect.Descriptor instead.
 func (*PreemptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *PreemptRequest) GetAtUs() int64 {
@@ -8123,7 +8230,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8135,7 +8242,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8148,7 +8255,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *GPU) GetId() string {
@@ -8258,7 +8365,7 @@ type GPUOrder struct {
 
 func (x *GPUOrder) Reset() {
 	*x = GPUOrder{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8270,7 +8377,7 @@ func (x *GPUOrder) String() string {
 func (*GPUOrder) ProtoMessage() {}
 
 func (x *GPUOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8283,7 +8390,7 @@ func (x *GPUOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUOrder.ProtoReflect.Descriptor instead.
 func (*GPUOrder) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *GPUOrder) GetGpu() string {
@@ -8345,7 +8452,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8357,7 +8464,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8370,7 +8477,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *NodeEvent) GetAtUs() int64 {
@@ -8443,14 +8550,16 @@ type Node struct {
 	// When its drain ends by itself; 0 is never.
 	DrainUntilUs int64 `protobuf:"varint,31,opt,name=drain_until_us,json=drainUntilUs,proto3" json:"drain_until_us,omitempty"`
 	// Its agent gives jobs their credentials.
-	Credentials   bool `protobuf:"varint,32,opt,name=credentials,proto3" json:"credentials,omitempty"`
+	Credentials bool `protobuf:"varint,32,opt,name=credentials,proto3" json:"credentials,omitempty"`
+	// Absent while it is up and no power program failed on it.
+	Power         *NodePower `protobuf:"bytes,60,opt,name=power,proto3" json:"power,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8462,7 +8571,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8475,7 +8584,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Node) GetId() string {
@@ -8625,6 +8734,98 @@ func (x *Node) GetCredentials() bool {
 	return false
 }
 
+func (x *Node) GetPower() *NodePower {
+	if x != nil {
+		return x.Power
+	}
+	return nil
+}
+
+// NodePower is whether a node is powered on; see cluster.Power.
+type NodePower struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	State         uint32                 `protobuf:"varint,1,opt,name=state,proto3" json:"state,omitempty"`
+	SinceUs       int64                  `protobuf:"varint,2,opt,name=since_us,json=sinceUs,proto3" json:"since_us,omitempty"`
+	Asked         bool                   `protobuf:"varint,3,opt,name=asked,proto3" json:"asked,omitempty"`
+	By            uint32                 `protobuf:"varint,4,opt,name=by,proto3" json:"by,omitempty"`
+	Why           string                 `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`
+	NotBeforeUs   int64                  `protobuf:"varint,6,opt,name=not_before_us,json=notBeforeUs,proto3" json:"not_before_us,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodePower) Reset() {
+	*x = NodePower{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodePower) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodePower) ProtoMessage() {}
+
+func (x *NodePower) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodePower.ProtoReflect.Descriptor instead.
+func (*NodePower) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
+}
+
+func (x *NodePower) GetState() uint32 {
+	if x != nil {
+		return x.State
+	}
+	return 0
+}
+
+func (x *NodePower) GetSinceUs() int64 {
+	if x != nil {
+		return x.SinceUs
+	}
+	return 0
+}
+
+func (x *NodePower) GetAsked() bool {
+	if x != nil {
+		return x.Asked
+	}
+	return false
+}
+
+func (x *NodePower) GetBy() uint32 {
+	if x != nil {
+		return x.By
+	}
+	return 0
+}
+
+func (x *NodePower) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *NodePower) GetNotBeforeUs() int64 {
+	if x != nil {
+		return x.NotBeforeUs
+	}
+	return 0
+}
+
 // Reservation keeps nodes or cards for some jobs, for a while.
 type Reservation struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -8648,7 +8849,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8660,7 +8861,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8673,7 +8874,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Reservation) GetName() string {
@@ -8798,7 +8999,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8810,7 +9011,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8823,7 +9024,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Partition) GetName() string {
@@ -8967,7 +9168,7 @@ type HostTerms struct {
 
 func (x *HostTerms) Reset() {
 	*x = HostTerms{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[92]
+	mi := &file_berth_log_v1_log_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8979,7 +9180,7 @@ func (x *HostTerms) String() string {
 func (*HostTerms) ProtoMessage() {}
 
 func (x *HostTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[92]
+	mi := &file_berth_log_v1_log_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8992,7 +9193,7 @@ func (x *HostTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostTerms.ProtoReflect.Descriptor instead.
 func (*HostTerms) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *HostTerms) GetMemPerGpuMib() int64 {
@@ -9036,7 +9237,7 @@ type AccessList struct {
 
 func (x *AccessList) Reset() {
 	*x = AccessList{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[93]
+	mi := &file_berth_log_v1_log_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9048,7 +9249,7 @@ func (x *AccessList) String() string {
 func (*AccessList) ProtoMessage() {}
 
 func (x *AccessList) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[93]
+	mi := &file_berth_log_v1_log_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9061,7 +9262,7 @@ func (x *AccessList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessList.ProtoReflect.Descriptor instead.
 func (*AccessList) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{93}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *AccessList) GetList() string {
@@ -9088,7 +9289,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[94]
+	mi := &file_berth_log_v1_log_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9100,7 +9301,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[94]
+	mi := &file_berth_log_v1_log_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9113,7 +9314,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{94}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Queue) GetGpu() string {
@@ -9140,7 +9341,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[95]
+	mi := &file_berth_log_v1_log_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9152,7 +9353,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[95]
+	mi := &file_berth_log_v1_log_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9165,7 +9366,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{95}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -9196,7 +9397,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[96]
+	mi := &file_berth_log_v1_log_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9208,7 +9409,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[96]
+	mi := &file_berth_log_v1_log_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9221,7 +9422,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{96}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Request) GetKey() []byte {
@@ -9266,7 +9467,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[97]
+	mi := &file_berth_log_v1_log_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9278,7 +9479,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[97]
+	mi := &file_berth_log_v1_log_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9291,7 +9492,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{97}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Token) GetHash() []byte {
@@ -9340,7 +9541,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[98]
+	mi := &file_berth_log_v1_log_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9352,7 +9553,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[98]
+	mi := &file_berth_log_v1_log_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9365,7 +9566,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{98}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -9402,7 +9603,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[99]
+	mi := &file_berth_log_v1_log_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9414,7 +9615,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[99]
+	mi := &file_berth_log_v1_log_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9427,7 +9628,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{99}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -9491,7 +9692,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[100]
+	mi := &file_berth_log_v1_log_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9503,7 +9704,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[100]
+	mi := &file_berth_log_v1_log_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9516,7 +9717,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{100}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -9593,7 +9794,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[101]
+	mi := &file_berth_log_v1_log_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9605,7 +9806,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[101]
+	mi := &file_berth_log_v1_log_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9618,7 +9819,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{101}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -9650,7 +9851,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[102]
+	mi := &file_berth_log_v1_log_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9662,7 +9863,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[102]
+	mi := &file_berth_log_v1_log_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9675,7 +9876,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{102}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -9734,7 +9935,7 @@ type Company struct {
 
 func (x *Company) Reset() {
 	*x = Company{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[103]
+	mi := &file_berth_log_v1_log_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9746,7 +9947,7 @@ func (x *Company) String() string {
 func (*Company) ProtoMessage() {}
 
 func (x *Company) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[103]
+	mi := &file_berth_log_v1_log_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9759,7 +9960,7 @@ func (x *Company) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Company.ProtoReflect.Descriptor instead.
 func (*Company) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{103}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *Company) GetSignature() string {
@@ -9795,7 +9996,7 @@ type ImportRuns struct {
 
 func (x *ImportRuns) Reset() {
 	*x = ImportRuns{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[104]
+	mi := &file_berth_log_v1_log_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9807,7 +10008,7 @@ func (x *ImportRuns) String() string {
 func (*ImportRuns) ProtoMessage() {}
 
 func (x *ImportRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[104]
+	mi := &file_berth_log_v1_log_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9820,7 +10021,7 @@ func (x *ImportRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRuns.ProtoReflect.Descriptor instead.
 func (*ImportRuns) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{104}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ImportRuns) GetSamples() []*Sample {
@@ -9873,7 +10074,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[105]
+	mi := &file_berth_log_v1_log_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9885,7 +10086,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[105]
+	mi := &file_berth_log_v1_log_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9898,7 +10099,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{105}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -10053,7 +10254,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[106]
+	mi := &file_berth_log_v1_log_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10065,7 +10266,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[106]
+	mi := &file_berth_log_v1_log_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10078,7 +10279,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{106}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *Standing) GetKind() isStanding_Kind {
@@ -10187,7 +10388,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[107]
+	mi := &file_berth_log_v1_log_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10199,7 +10400,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[107]
+	mi := &file_berth_log_v1_log_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10212,7 +10413,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{107}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *Account) GetName() string {
@@ -10264,7 +10465,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[108]
+	mi := &file_berth_log_v1_log_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10276,7 +10477,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[108]
+	mi := &file_berth_log_v1_log_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10289,7 +10490,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{108}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *Member) GetAccount() string {
@@ -10348,7 +10549,7 @@ type QOS struct {
 
 func (x *QOS) Reset() {
 	*x = QOS{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[109]
+	mi := &file_berth_log_v1_log_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10360,7 +10561,7 @@ func (x *QOS) String() string {
 func (*QOS) ProtoMessage() {}
 
 func (x *QOS) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[109]
+	mi := &file_berth_log_v1_log_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10373,7 +10574,7 @@ func (x *QOS) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QOS.ProtoReflect.Descriptor instead.
 func (*QOS) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{109}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *QOS) GetName() string {
@@ -10439,7 +10640,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[110]
+	mi := &file_berth_log_v1_log_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10451,7 +10652,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[110]
+	mi := &file_berth_log_v1_log_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10464,7 +10665,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{110}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *Quota) GetAccount() string {
@@ -10571,7 +10772,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[111]
+	mi := &file_berth_log_v1_log_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10583,7 +10784,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[111]
+	mi := &file_berth_log_v1_log_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10596,7 +10797,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{111}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *AccountPolicy) GetHalfLifeUs() int64 {
@@ -10638,7 +10839,7 @@ type GPUWeight struct {
 
 func (x *GPUWeight) Reset() {
 	*x = GPUWeight{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[112]
+	mi := &file_berth_log_v1_log_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10650,7 +10851,7 @@ func (x *GPUWeight) String() string {
 func (*GPUWeight) ProtoMessage() {}
 
 func (x *GPUWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[112]
+	mi := &file_berth_log_v1_log_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10663,7 +10864,7 @@ func (x *GPUWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUWeight.ProtoReflect.Descriptor instead.
 func (*GPUWeight) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{112}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *GPUWeight) GetGpuType() string {
@@ -10697,7 +10898,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[113]
+	mi := &file_berth_log_v1_log_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10709,7 +10910,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[113]
+	mi := &file_berth_log_v1_log_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10722,7 +10923,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{113}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *Spent) GetAccount() string {
@@ -10790,7 +10991,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x15\n" +
 	"\x06now_us\x18\x03 \x01(\x03R\x05nowUs\x121\n" +
-	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xf2\x15\n" +
+	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xac\x16\n" +
 	"\aCommand\x128\n" +
 	"\n" +
 	"submit_job\x18\x01 \x01(\v2\x17.berth.log.v1.SubmitJobH\x00R\tsubmitJob\x128\n" +
@@ -10850,7 +11051,9 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\bput_bulk\x18\\ \x01(\v2\x15.berth.log.v1.PutBulkH\x00R\aputBulk\x12A\n" +
 	"\restimate_jobs\x18n \x01(\v2\x1a.berth.log.v1.EstimateJobsH\x00R\festimateJobs\x12D\n" +
 	"\x0eresize_attempt\x18o \x01(\v2\x1b.berth.log.v1.ResizeAttemptH\x00R\rresizeAttempt\x12A\n" +
-	"\rnote_progress\x18p \x01(\v2\x1a.berth.log.v1.NoteProgressH\x00R\fnoteProgressB\x06\n" +
+	"\rnote_progress\x18p \x01(\v2\x1a.berth.log.v1.NoteProgressH\x00R\fnoteProgress\x128\n" +
+	"\n" +
+	"power_node\x18x \x01(\v2\x17.berth.log.v1.PowerNodeH\x00R\tpowerNodeB\x06\n" +
 	"\x04kind\"C\n" +
 	"\fEstimateJobs\x123\n" +
 	"\x06groups\x18\x01 \x03(\v2\x1b.berth.log.v1.EstimatedJobsR\x06groups\"Y\n" +
@@ -10949,7 +11152,14 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\tpartition\x18\x03 \x01(\tR\tpartition\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x0e\n" +
 	"\x02by\x18\x05 \x01(\rR\x02by\x12\x13\n" +
-	"\x05at_us\x18\x06 \x01(\x03R\x04atUs\" \n" +
+	"\x05at_us\x18\x06 \x01(\x03R\x04atUs\"\x8b\x01\n" +
+	"\tPowerNode\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\rR\x02to\x12\x14\n" +
+	"\x05asked\x18\x03 \x01(\bR\x05asked\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\rR\x02by\x12\x10\n" +
+	"\x03why\x18\x05 \x01(\tR\x03why\x12\"\n" +
+	"\rnot_before_us\x18\x06 \x01(\x03R\vnotBeforeUs\" \n" +
 	"\n" +
 	"RemoveNode\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\"8\n" +
@@ -11491,7 +11701,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\tR\x06detail\x12\x14\n" +
 	"\x05asked\x18\x05 \x01(\bR\x05asked\x12\x0e\n" +
-	"\x02by\x18\x06 \x01(\rR\x02by\"\x82\x05\n" +
+	"\x02by\x18\x06 \x01(\rR\x02by\"\xb1\x05\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x18\n" +
@@ -11515,7 +11725,15 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\ahistory\x18\x12 \x03(\v2\x17.berth.log.v1.NodeEventR\ahistory\x12\x1a\n" +
 	"\bfeatures\x18\x1e \x03(\tR\bfeatures\x12$\n" +
 	"\x0edrain_until_us\x18\x1f \x01(\x03R\fdrainUntilUs\x12 \n" +
-	"\vcredentials\x18  \x01(\bR\vcredentials\"\xb9\x02\n" +
+	"\vcredentials\x18  \x01(\bR\vcredentials\x12-\n" +
+	"\x05power\x18< \x01(\v2\x17.berth.log.v1.NodePowerR\x05power\"\x98\x01\n" +
+	"\tNodePower\x12\x14\n" +
+	"\x05state\x18\x01 \x01(\rR\x05state\x12\x19\n" +
+	"\bsince_us\x18\x02 \x01(\x03R\asinceUs\x12\x14\n" +
+	"\x05asked\x18\x03 \x01(\bR\x05asked\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\rR\x02by\x12\x10\n" +
+	"\x03why\x18\x05 \x01(\tR\x03why\x12\"\n" +
+	"\rnot_before_us\x18\x06 \x01(\x03R\vnotBeforeUs\"\xb9\x02\n" +
 	"\vReservation\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x19\n" +
@@ -11734,7 +11952,7 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_log_v1_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 114)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 116)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(TaskChange)(0),             // 0: berth.log.v1.TaskChange
 	(*Entry)(nil),               // 1: berth.log.v1.Entry
@@ -11756,109 +11974,111 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*DrainGPU)(nil),            // 17: berth.log.v1.DrainGPU
 	(*SetSharing)(nil),          // 18: berth.log.v1.SetSharing
 	(*SharingOff)(nil),          // 19: berth.log.v1.SharingOff
-	(*RemoveNode)(nil),          // 20: berth.log.v1.RemoveNode
-	(*CreateToken)(nil),         // 21: berth.log.v1.CreateToken
-	(*UseToken)(nil),            // 22: berth.log.v1.UseToken
-	(*DenyIdentity)(nil),        // 23: berth.log.v1.DenyIdentity
-	(*FenceNode)(nil),           // 24: berth.log.v1.FenceNode
-	(*PublishWeights)(nil),      // 25: berth.log.v1.PublishWeights
-	(*InstallWeights)(nil),      // 26: berth.log.v1.InstallWeights
-	(*RollbackWeights)(nil),     // 27: berth.log.v1.RollbackWeights
-	(*PinWeights)(nil),          // 28: berth.log.v1.PinWeights
-	(*InstallInterference)(nil), // 29: berth.log.v1.InstallInterference
-	(*ExpireJobs)(nil),          // 30: berth.log.v1.ExpireJobs
-	(*SetPartition)(nil),        // 31: berth.log.v1.SetPartition
-	(*RemovePartition)(nil),     // 32: berth.log.v1.RemovePartition
-	(*SetReservation)(nil),      // 33: berth.log.v1.SetReservation
-	(*RemoveReservation)(nil),   // 34: berth.log.v1.RemoveReservation
-	(*UpdateJob)(nil),           // 35: berth.log.v1.UpdateJob
-	(*PreemptAttempt)(nil),      // 36: berth.log.v1.PreemptAttempt
-	(*HoldJob)(nil),             // 37: berth.log.v1.HoldJob
-	(*RequeueJob)(nil),          // 38: berth.log.v1.RequeueJob
-	(*ChangeTasks)(nil),         // 39: berth.log.v1.ChangeTasks
-	(*UndoGang)(nil),            // 40: berth.log.v1.UndoGang
-	(*SetStanding)(nil),         // 41: berth.log.v1.SetStanding
-	(*Checkpoint)(nil),          // 42: berth.log.v1.Checkpoint
-	(*InitCluster)(nil),         // 43: berth.log.v1.InitCluster
-	(*SnapshotHeader)(nil),      // 44: berth.log.v1.SnapshotHeader
-	(*Record)(nil),              // 45: berth.log.v1.Record
-	(*Bulk)(nil),                // 46: berth.log.v1.Bulk
-	(*Upload)(nil),              // 47: berth.log.v1.Upload
-	(*ArrayRecord)(nil),         // 48: berth.log.v1.ArrayRecord
-	(*SnapshotEnd)(nil),         // 49: berth.log.v1.SnapshotEnd
-	(*Meta)(nil),                // 50: berth.log.v1.Meta
-	(*Config)(nil),              // 51: berth.log.v1.Config
-	(*Owner)(nil),               // 52: berth.log.v1.Owner
-	(*Spec)(nil),                // 53: berth.log.v1.Spec
-	(*Service)(nil),             // 54: berth.log.v1.Service
-	(*Study)(nil),               // 55: berth.log.v1.Study
-	(*Axis)(nil),                // 56: berth.log.v1.Axis
-	(*Array)(nil),               // 57: berth.log.v1.Array
-	(*Where)(nil),               // 58: berth.log.v1.Where
-	(*Container)(nil),           // 59: berth.log.v1.Container
-	(*Mount)(nil),               // 60: berth.log.v1.Mount
-	(*Warning)(nil),             // 61: berth.log.v1.Warning
-	(*Dependency)(nil),          // 62: berth.log.v1.Dependency
-	(*Estimate)(nil),            // 63: berth.log.v1.Estimate
-	(*Reason)(nil),              // 64: berth.log.v1.Reason
-	(*Exit)(nil),                // 65: berth.log.v1.Exit
-	(*Usage)(nil),               // 66: berth.log.v1.Usage
-	(*Profile)(nil),             // 67: berth.log.v1.Profile
-	(*GPUShare)(nil),            // 68: berth.log.v1.GPUShare
-	(*Berth)(nil),               // 69: berth.log.v1.Berth
-	(*Job)(nil),                 // 70: berth.log.v1.Job
-	(*Hold)(nil),                // 71: berth.log.v1.Hold
-	(*CancelRequest)(nil),       // 72: berth.log.v1.CancelRequest
-	(*Attempt)(nil),             // 73: berth.log.v1.Attempt
-	(*Serving)(nil),             // 74: berth.log.v1.Serving
-	(*Progress)(nil),            // 75: berth.log.v1.Progress
-	(*Seen)(nil),                // 76: berth.log.v1.Seen
-	(*Mark)(nil),                // 77: berth.log.v1.Mark
-	(*NoteProgress)(nil),        // 78: berth.log.v1.NoteProgress
-	(*AttemptProgress)(nil),     // 79: berth.log.v1.AttemptProgress
-	(*Gang)(nil),                // 80: berth.log.v1.Gang
-	(*Part)(nil),                // 81: berth.log.v1.Part
-	(*IdleMark)(nil),            // 82: berth.log.v1.IdleMark
-	(*IdleAttempt)(nil),         // 83: berth.log.v1.IdleAttempt
-	(*ResizeMark)(nil),          // 84: berth.log.v1.ResizeMark
-	(*ResizeAttempt)(nil),       // 85: berth.log.v1.ResizeAttempt
-	(*PreemptRequest)(nil),      // 86: berth.log.v1.PreemptRequest
-	(*GPU)(nil),                 // 87: berth.log.v1.GPU
-	(*GPUOrder)(nil),            // 88: berth.log.v1.GPUOrder
-	(*NodeEvent)(nil),           // 89: berth.log.v1.NodeEvent
-	(*Node)(nil),                // 90: berth.log.v1.Node
-	(*Reservation)(nil),         // 91: berth.log.v1.Reservation
-	(*Partition)(nil),           // 92: berth.log.v1.Partition
-	(*HostTerms)(nil),           // 93: berth.log.v1.HostTerms
-	(*AccessList)(nil),          // 94: berth.log.v1.AccessList
-	(*Queue)(nil),               // 95: berth.log.v1.Queue
-	(*Waiter)(nil),              // 96: berth.log.v1.Waiter
-	(*Request)(nil),             // 97: berth.log.v1.Request
-	(*Token)(nil),               // 98: berth.log.v1.Token
-	(*DeniedIdentity)(nil),      // 99: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),             // 100: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),       // 101: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),          // 102: berth.log.v1.WeightsPin
-	(*Interference)(nil),        // 103: berth.log.v1.Interference
-	(*Company)(nil),             // 104: berth.log.v1.Company
-	(*ImportRuns)(nil),          // 105: berth.log.v1.ImportRuns
-	(*Sample)(nil),              // 106: berth.log.v1.Sample
-	(*Standing)(nil),            // 107: berth.log.v1.Standing
-	(*Account)(nil),             // 108: berth.log.v1.Account
-	(*Member)(nil),              // 109: berth.log.v1.Member
-	(*QOS)(nil),                 // 110: berth.log.v1.QOS
-	(*Quota)(nil),               // 111: berth.log.v1.Quota
-	(*AccountPolicy)(nil),       // 112: berth.log.v1.AccountPolicy
-	(*GPUWeight)(nil),           // 113: berth.log.v1.GPUWeight
-	(*Spent)(nil),               // 114: berth.log.v1.Spent
-	(*AddWebhook)(nil),          // 115: berth.log.v1.AddWebhook
-	(*RemoveWebhook)(nil),       // 116: berth.log.v1.RemoveWebhook
-	(*SettleNotices)(nil),       // 117: berth.log.v1.SettleNotices
-	(*MarkAttempt)(nil),         // 118: berth.log.v1.MarkAttempt
-	(*Notice)(nil),              // 119: berth.log.v1.Notice
-	(*Webhook)(nil),             // 120: berth.log.v1.Webhook
-	(*DeadNotice)(nil),          // 121: berth.log.v1.DeadNotice
-	(*Telling)(nil),             // 122: berth.log.v1.Telling
+	(*PowerNode)(nil),           // 20: berth.log.v1.PowerNode
+	(*RemoveNode)(nil),          // 21: berth.log.v1.RemoveNode
+	(*CreateToken)(nil),         // 22: berth.log.v1.CreateToken
+	(*UseToken)(nil),            // 23: berth.log.v1.UseToken
+	(*DenyIdentity)(nil),        // 24: berth.log.v1.DenyIdentity
+	(*FenceNode)(nil),           // 25: berth.log.v1.FenceNode
+	(*PublishWeights)(nil),      // 26: berth.log.v1.PublishWeights
+	(*InstallWeights)(nil),      // 27: berth.log.v1.InstallWeights
+	(*RollbackWeights)(nil),     // 28: berth.log.v1.RollbackWeights
+	(*PinWeights)(nil),          // 29: berth.log.v1.PinWeights
+	(*InstallInterference)(nil), // 30: berth.log.v1.InstallInterference
+	(*ExpireJobs)(nil),          // 31: berth.log.v1.ExpireJobs
+	(*SetPartition)(nil),        // 32: berth.log.v1.SetPartition
+	(*RemovePartition)(nil),     // 33: berth.log.v1.RemovePartition
+	(*SetReservation)(nil),      // 34: berth.log.v1.SetReservation
+	(*RemoveReservation)(nil),   // 35: berth.log.v1.RemoveReservation
+	(*UpdateJob)(nil),           // 36: berth.log.v1.UpdateJob
+	(*PreemptAttempt)(nil),      // 37: berth.log.v1.PreemptAttempt
+	(*HoldJob)(nil),             // 38: berth.log.v1.HoldJob
+	(*RequeueJob)(nil),          // 39: berth.log.v1.RequeueJob
+	(*ChangeTasks)(nil),         // 40: berth.log.v1.ChangeTasks
+	(*UndoGang)(nil),            // 41: berth.log.v1.UndoGang
+	(*SetStanding)(nil),         // 42: berth.log.v1.SetStanding
+	(*Checkpoint)(nil),          // 43: berth.log.v1.Checkpoint
+	(*InitCluster)(nil),         // 44: berth.log.v1.InitCluster
+	(*SnapshotHeader)(nil),      // 45: berth.log.v1.SnapshotHeader
+	(*Record)(nil),              // 46: berth.log.v1.Record
+	(*Bulk)(nil),                // 47: berth.log.v1.Bulk
+	(*Upload)(nil),              // 48: berth.log.v1.Upload
+	(*ArrayRecord)(nil),         // 49: berth.log.v1.ArrayRecord
+	(*SnapshotEnd)(nil),         // 50: berth.log.v1.SnapshotEnd
+	(*Meta)(nil),                // 51: berth.log.v1.Meta
+	(*Config)(nil),              // 52: berth.log.v1.Config
+	(*Owner)(nil),               // 53: berth.log.v1.Owner
+	(*Spec)(nil),                // 54: berth.log.v1.Spec
+	(*Service)(nil),             // 55: berth.log.v1.Service
+	(*Study)(nil),               // 56: berth.log.v1.Study
+	(*Axis)(nil),                // 57: berth.log.v1.Axis
+	(*Array)(nil),               // 58: berth.log.v1.Array
+	(*Where)(nil),               // 59: berth.log.v1.Where
+	(*Container)(nil),           // 60: berth.log.v1.Container
+	(*Mount)(nil),               // 61: berth.log.v1.Mount
+	(*Warning)(nil),             // 62: berth.log.v1.Warning
+	(*Dependency)(nil),          // 63: berth.log.v1.Dependency
+	(*Estimate)(nil),            // 64: berth.log.v1.Estimate
+	(*Reason)(nil),              // 65: berth.log.v1.Reason
+	(*Exit)(nil),                // 66: berth.log.v1.Exit
+	(*Usage)(nil),               // 67: berth.log.v1.Usage
+	(*Profile)(nil),             // 68: berth.log.v1.Profile
+	(*GPUShare)(nil),            // 69: berth.log.v1.GPUShare
+	(*Berth)(nil),               // 70: berth.log.v1.Berth
+	(*Job)(nil),                 // 71: berth.log.v1.Job
+	(*Hold)(nil),                // 72: berth.log.v1.Hold
+	(*CancelRequest)(nil),       // 73: berth.log.v1.CancelRequest
+	(*Attempt)(nil),             // 74: berth.log.v1.Attempt
+	(*Serving)(nil),             // 75: berth.log.v1.Serving
+	(*Progress)(nil),            // 76: berth.log.v1.Progress
+	(*Seen)(nil),                // 77: berth.log.v1.Seen
+	(*Mark)(nil),                // 78: berth.log.v1.Mark
+	(*NoteProgress)(nil),        // 79: berth.log.v1.NoteProgress
+	(*AttemptProgress)(nil),     // 80: berth.log.v1.AttemptProgress
+	(*Gang)(nil),                // 81: berth.log.v1.Gang
+	(*Part)(nil),                // 82: berth.log.v1.Part
+	(*IdleMark)(nil),            // 83: berth.log.v1.IdleMark
+	(*IdleAttempt)(nil),         // 84: berth.log.v1.IdleAttempt
+	(*ResizeMark)(nil),          // 85: berth.log.v1.ResizeMark
+	(*ResizeAttempt)(nil),       // 86: berth.log.v1.ResizeAttempt
+	(*PreemptRequest)(nil),      // 87: berth.log.v1.PreemptRequest
+	(*GPU)(nil),                 // 88: berth.log.v1.GPU
+	(*GPUOrder)(nil),            // 89: berth.log.v1.GPUOrder
+	(*NodeEvent)(nil),           // 90: berth.log.v1.NodeEvent
+	(*Node)(nil),                // 91: berth.log.v1.Node
+	(*NodePower)(nil),           // 92: berth.log.v1.NodePower
+	(*Reservation)(nil),         // 93: berth.log.v1.Reservation
+	(*Partition)(nil),           // 94: berth.log.v1.Partition
+	(*HostTerms)(nil),           // 95: berth.log.v1.HostTerms
+	(*AccessList)(nil),          // 96: berth.log.v1.AccessList
+	(*Queue)(nil),               // 97: berth.log.v1.Queue
+	(*Waiter)(nil),              // 98: berth.log.v1.Waiter
+	(*Request)(nil),             // 99: berth.log.v1.Request
+	(*Token)(nil),               // 100: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 101: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 102: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 103: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 104: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 105: berth.log.v1.Interference
+	(*Company)(nil),             // 106: berth.log.v1.Company
+	(*ImportRuns)(nil),          // 107: berth.log.v1.ImportRuns
+	(*Sample)(nil),              // 108: berth.log.v1.Sample
+	(*Standing)(nil),            // 109: berth.log.v1.Standing
+	(*Account)(nil),             // 110: berth.log.v1.Account
+	(*Member)(nil),              // 111: berth.log.v1.Member
+	(*QOS)(nil),                 // 112: berth.log.v1.QOS
+	(*Quota)(nil),               // 113: berth.log.v1.Quota
+	(*AccountPolicy)(nil),       // 114: berth.log.v1.AccountPolicy
+	(*GPUWeight)(nil),           // 115: berth.log.v1.GPUWeight
+	(*Spent)(nil),               // 116: berth.log.v1.Spent
+	(*AddWebhook)(nil),          // 117: berth.log.v1.AddWebhook
+	(*RemoveWebhook)(nil),       // 118: berth.log.v1.RemoveWebhook
+	(*SettleNotices)(nil),       // 119: berth.log.v1.SettleNotices
+	(*MarkAttempt)(nil),         // 120: berth.log.v1.MarkAttempt
+	(*Notice)(nil),              // 121: berth.log.v1.Notice
+	(*Webhook)(nil),             // 122: berth.log.v1.Webhook
+	(*DeadNotice)(nil),          // 123: berth.log.v1.DeadNotice
+	(*Telling)(nil),             // 124: berth.log.v1.Telling
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	2,   // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -11869,162 +12089,164 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	14,  // 5: berth.log.v1.Command.register_node:type_name -> berth.log.v1.RegisterNode
 	15,  // 6: berth.log.v1.Command.set_node_state:type_name -> berth.log.v1.SetNodeState
 	16,  // 7: berth.log.v1.Command.drain_node:type_name -> berth.log.v1.DrainNode
-	21,  // 8: berth.log.v1.Command.create_token:type_name -> berth.log.v1.CreateToken
-	22,  // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
-	23,  // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
-	25,  // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
-	42,  // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
-	43,  // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
-	20,  // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
-	26,  // 15: berth.log.v1.Command.install_weights:type_name -> berth.log.v1.InstallWeights
-	27,  // 16: berth.log.v1.Command.rollback_weights:type_name -> berth.log.v1.RollbackWeights
-	28,  // 17: berth.log.v1.Command.pin_weights:type_name -> berth.log.v1.PinWeights
-	24,  // 18: berth.log.v1.Command.fence_node:type_name -> berth.log.v1.FenceNode
-	29,  // 19: berth.log.v1.Command.install_interference:type_name -> berth.log.v1.InstallInterference
-	30,  // 20: berth.log.v1.Command.expire_jobs:type_name -> berth.log.v1.ExpireJobs
-	36,  // 21: berth.log.v1.Command.preempt_attempt:type_name -> berth.log.v1.PreemptAttempt
-	31,  // 22: berth.log.v1.Command.set_partition:type_name -> berth.log.v1.SetPartition
-	32,  // 23: berth.log.v1.Command.remove_partition:type_name -> berth.log.v1.RemovePartition
-	37,  // 24: berth.log.v1.Command.hold_job:type_name -> berth.log.v1.HoldJob
-	38,  // 25: berth.log.v1.Command.requeue_job:type_name -> berth.log.v1.RequeueJob
-	40,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
+	22,  // 8: berth.log.v1.Command.create_token:type_name -> berth.log.v1.CreateToken
+	23,  // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
+	24,  // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
+	26,  // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
+	43,  // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
+	44,  // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
+	21,  // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
+	27,  // 15: berth.log.v1.Command.install_weights:type_name -> berth.log.v1.InstallWeights
+	28,  // 16: berth.log.v1.Command.rollback_weights:type_name -> berth.log.v1.RollbackWeights
+	29,  // 17: berth.log.v1.Command.pin_weights:type_name -> berth.log.v1.PinWeights
+	25,  // 18: berth.log.v1.Command.fence_node:type_name -> berth.log.v1.FenceNode
+	30,  // 19: berth.log.v1.Command.install_interference:type_name -> berth.log.v1.InstallInterference
+	31,  // 20: berth.log.v1.Command.expire_jobs:type_name -> berth.log.v1.ExpireJobs
+	37,  // 21: berth.log.v1.Command.preempt_attempt:type_name -> berth.log.v1.PreemptAttempt
+	32,  // 22: berth.log.v1.Command.set_partition:type_name -> berth.log.v1.SetPartition
+	33,  // 23: berth.log.v1.Command.remove_partition:type_name -> berth.log.v1.RemovePartition
+	38,  // 24: berth.log.v1.Command.hold_job:type_name -> berth.log.v1.HoldJob
+	39,  // 25: berth.log.v1.Command.requeue_job:type_name -> berth.log.v1.RequeueJob
+	41,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
 	17,  // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
-	41,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
-	105, // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
-	115, // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
-	116, // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
-	117, // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
-	118, // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
-	83,  // 34: berth.log.v1.Command.idle_attempt:type_name -> berth.log.v1.IdleAttempt
-	33,  // 35: berth.log.v1.Command.set_reservation:type_name -> berth.log.v1.SetReservation
-	34,  // 36: berth.log.v1.Command.remove_reservation:type_name -> berth.log.v1.RemoveReservation
-	35,  // 37: berth.log.v1.Command.update_job:type_name -> berth.log.v1.UpdateJob
-	39,  // 38: berth.log.v1.Command.change_tasks:type_name -> berth.log.v1.ChangeTasks
+	42,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
+	107, // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
+	117, // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
+	118, // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
+	119, // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
+	120, // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
+	84,  // 34: berth.log.v1.Command.idle_attempt:type_name -> berth.log.v1.IdleAttempt
+	34,  // 35: berth.log.v1.Command.set_reservation:type_name -> berth.log.v1.SetReservation
+	35,  // 36: berth.log.v1.Command.remove_reservation:type_name -> berth.log.v1.RemoveReservation
+	36,  // 37: berth.log.v1.Command.update_job:type_name -> berth.log.v1.UpdateJob
+	40,  // 38: berth.log.v1.Command.change_tasks:type_name -> berth.log.v1.ChangeTasks
 	18,  // 39: berth.log.v1.Command.set_sharing:type_name -> berth.log.v1.SetSharing
 	6,   // 40: berth.log.v1.Command.put_bulk:type_name -> berth.log.v1.PutBulk
 	3,   // 41: berth.log.v1.Command.estimate_jobs:type_name -> berth.log.v1.EstimateJobs
-	85,  // 42: berth.log.v1.Command.resize_attempt:type_name -> berth.log.v1.ResizeAttempt
-	78,  // 43: berth.log.v1.Command.note_progress:type_name -> berth.log.v1.NoteProgress
-	4,   // 44: berth.log.v1.EstimateJobs.groups:type_name -> berth.log.v1.EstimatedJobs
-	63,  // 45: berth.log.v1.EstimatedJobs.estimates:type_name -> berth.log.v1.Estimate
-	52,  // 46: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
-	7,   // 47: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
-	53,  // 48: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	63,  // 49: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
-	10,  // 50: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
-	11,  // 51: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	69,  // 52: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	63,  // 53: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	69,  // 54: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
-	64,  // 55: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	65,  // 56: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	66,  // 57: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	13,  // 58: berth.log.v1.ReportAttempt.power:type_name -> berth.log.v1.CardPower
-	90,  // 59: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	19,  // 60: berth.log.v1.SetSharing.place:type_name -> berth.log.v1.SharingOff
-	98,  // 61: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	101, // 62: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	92,  // 63: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
-	91,  // 64: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
-	53,  // 65: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
-	0,   // 66: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
-	107, // 67: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
-	51,  // 68: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
-	50,  // 69: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
-	51,  // 70: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	90,  // 71: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	70,  // 72: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	95,  // 73: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	97,  // 74: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	98,  // 75: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	99,  // 76: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	100, // 77: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	106, // 78: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
-	49,  // 79: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	100, // 80: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	102, // 81: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	103, // 82: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
-	92,  // 83: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
-	107, // 84: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
-	114, // 85: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
-	119, // 86: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
-	120, // 87: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
-	121, // 88: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
-	122, // 89: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
-	91,  // 90: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
-	48,  // 91: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
-	19,  // 92: berth.log.v1.Record.sharing_off:type_name -> berth.log.v1.SharingOff
-	46,  // 93: berth.log.v1.Record.bulk:type_name -> berth.log.v1.Bulk
-	47,  // 94: berth.log.v1.Record.upload:type_name -> berth.log.v1.Upload
-	53,  // 95: berth.log.v1.ArrayRecord.spec:type_name -> berth.log.v1.Spec
-	63,  // 96: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
-	62,  // 97: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
-	61,  // 98: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
-	59,  // 99: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
-	57,  // 100: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
-	93,  // 101: berth.log.v1.Spec.host:type_name -> berth.log.v1.HostTerms
-	58,  // 102: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
-	55,  // 103: berth.log.v1.Spec.study:type_name -> berth.log.v1.Study
-	54,  // 104: berth.log.v1.Spec.service:type_name -> berth.log.v1.Service
-	56,  // 105: berth.log.v1.Study.space:type_name -> berth.log.v1.Axis
-	60,  // 106: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
-	67,  // 107: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
-	68,  // 108: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	52,  // 109: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	53,  // 110: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	64,  // 111: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	63,  // 112: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	72,  // 113: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	73,  // 114: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	71,  // 115: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
-	64,  // 116: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	69,  // 117: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	63,  // 118: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	65,  // 119: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	66,  // 120: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	86,  // 121: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
-	80,  // 122: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
-	82,  // 123: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
-	84,  // 124: berth.log.v1.Attempt.resize:type_name -> berth.log.v1.ResizeMark
-	75,  // 125: berth.log.v1.Attempt.progress:type_name -> berth.log.v1.Progress
-	13,  // 126: berth.log.v1.Attempt.power:type_name -> berth.log.v1.CardPower
-	74,  // 127: berth.log.v1.Attempt.serving:type_name -> berth.log.v1.Serving
-	76,  // 128: berth.log.v1.Progress.seen:type_name -> berth.log.v1.Seen
-	77,  // 129: berth.log.v1.Seen.marks:type_name -> berth.log.v1.Mark
-	79,  // 130: berth.log.v1.NoteProgress.attempts:type_name -> berth.log.v1.AttemptProgress
-	75,  // 131: berth.log.v1.AttemptProgress.progress:type_name -> berth.log.v1.Progress
-	74,  // 132: berth.log.v1.AttemptProgress.serving:type_name -> berth.log.v1.Serving
-	69,  // 133: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
-	81,  // 134: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
-	64,  // 135: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
-	65,  // 136: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
-	64,  // 137: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
-	66,  // 138: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
-	68,  // 139: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
-	69,  // 140: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
-	68,  // 141: berth.log.v1.ResizeMark.was:type_name -> berth.log.v1.GPUShare
-	68,  // 142: berth.log.v1.ResizeAttempt.gpus:type_name -> berth.log.v1.GPUShare
-	87,  // 143: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	88,  // 144: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
-	89,  // 145: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
-	94,  // 146: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
-	93,  // 147: berth.log.v1.Partition.host:type_name -> berth.log.v1.HostTerms
-	96,  // 148: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	101, // 149: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	106, // 150: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
-	63,  // 151: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	104, // 152: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	108, // 153: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
-	109, // 154: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
-	110, // 155: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
-	111, // 156: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
-	112, // 157: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
-	113, // 158: berth.log.v1.AccountPolicy.gpu_weights:type_name -> berth.log.v1.GPUWeight
-	159, // [159:159] is the sub-list for method output_type
-	159, // [159:159] is the sub-list for method input_type
-	159, // [159:159] is the sub-list for extension type_name
-	159, // [159:159] is the sub-list for extension extendee
-	0,   // [0:159] is the sub-list for field type_name
+	86,  // 42: berth.log.v1.Command.resize_attempt:type_name -> berth.log.v1.ResizeAttempt
+	79,  // 43: berth.log.v1.Command.note_progress:type_name -> berth.log.v1.NoteProgress
+	20,  // 44: berth.log.v1.Command.power_node:type_name -> berth.log.v1.PowerNode
+	4,   // 45: berth.log.v1.EstimateJobs.groups:type_name -> berth.log.v1.EstimatedJobs
+	64,  // 46: berth.log.v1.EstimatedJobs.estimates:type_name -> berth.log.v1.Estimate
+	53,  // 47: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
+	7,   // 48: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
+	54,  // 49: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
+	64,  // 50: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	10,  // 51: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
+	11,  // 52: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
+	70,  // 53: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	64,  // 54: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	70,  // 55: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
+	65,  // 56: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	66,  // 57: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	67,  // 58: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	13,  // 59: berth.log.v1.ReportAttempt.power:type_name -> berth.log.v1.CardPower
+	91,  // 60: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	19,  // 61: berth.log.v1.SetSharing.place:type_name -> berth.log.v1.SharingOff
+	100, // 62: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	103, // 63: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	94,  // 64: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
+	93,  // 65: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
+	54,  // 66: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
+	0,   // 67: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
+	109, // 68: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
+	52,  // 69: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
+	51,  // 70: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
+	52,  // 71: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
+	91,  // 72: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	71,  // 73: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	97,  // 74: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	99,  // 75: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	100, // 76: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	101, // 77: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	102, // 78: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	108, // 79: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	50,  // 80: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
+	102, // 81: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	104, // 82: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	105, // 83: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	94,  // 84: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
+	109, // 85: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
+	116, // 86: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
+	121, // 87: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
+	122, // 88: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
+	123, // 89: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
+	124, // 90: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
+	93,  // 91: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
+	49,  // 92: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
+	19,  // 93: berth.log.v1.Record.sharing_off:type_name -> berth.log.v1.SharingOff
+	47,  // 94: berth.log.v1.Record.bulk:type_name -> berth.log.v1.Bulk
+	48,  // 95: berth.log.v1.Record.upload:type_name -> berth.log.v1.Upload
+	54,  // 96: berth.log.v1.ArrayRecord.spec:type_name -> berth.log.v1.Spec
+	64,  // 97: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
+	63,  // 98: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
+	62,  // 99: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
+	60,  // 100: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
+	58,  // 101: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
+	95,  // 102: berth.log.v1.Spec.host:type_name -> berth.log.v1.HostTerms
+	59,  // 103: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
+	56,  // 104: berth.log.v1.Spec.study:type_name -> berth.log.v1.Study
+	55,  // 105: berth.log.v1.Spec.service:type_name -> berth.log.v1.Service
+	57,  // 106: berth.log.v1.Study.space:type_name -> berth.log.v1.Axis
+	61,  // 107: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
+	68,  // 108: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
+	69,  // 109: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	53,  // 110: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	54,  // 111: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	65,  // 112: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	64,  // 113: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	73,  // 114: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	74,  // 115: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	72,  // 116: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
+	65,  // 117: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	70,  // 118: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	64,  // 119: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	66,  // 120: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	67,  // 121: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	87,  // 122: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
+	81,  // 123: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
+	83,  // 124: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
+	85,  // 125: berth.log.v1.Attempt.resize:type_name -> berth.log.v1.ResizeMark
+	76,  // 126: berth.log.v1.Attempt.progress:type_name -> berth.log.v1.Progress
+	13,  // 127: berth.log.v1.Attempt.power:type_name -> berth.log.v1.CardPower
+	75,  // 128: berth.log.v1.Attempt.serving:type_name -> berth.log.v1.Serving
+	77,  // 129: berth.log.v1.Progress.seen:type_name -> berth.log.v1.Seen
+	78,  // 130: berth.log.v1.Seen.marks:type_name -> berth.log.v1.Mark
+	80,  // 131: berth.log.v1.NoteProgress.attempts:type_name -> berth.log.v1.AttemptProgress
+	76,  // 132: berth.log.v1.AttemptProgress.progress:type_name -> berth.log.v1.Progress
+	75,  // 133: berth.log.v1.AttemptProgress.serving:type_name -> berth.log.v1.Serving
+	70,  // 134: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
+	82,  // 135: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
+	65,  // 136: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
+	66,  // 137: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
+	65,  // 138: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
+	67,  // 139: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
+	69,  // 140: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
+	70,  // 141: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
+	69,  // 142: berth.log.v1.ResizeMark.was:type_name -> berth.log.v1.GPUShare
+	69,  // 143: berth.log.v1.ResizeAttempt.gpus:type_name -> berth.log.v1.GPUShare
+	88,  // 144: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	89,  // 145: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
+	90,  // 146: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
+	92,  // 147: berth.log.v1.Node.power:type_name -> berth.log.v1.NodePower
+	96,  // 148: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
+	95,  // 149: berth.log.v1.Partition.host:type_name -> berth.log.v1.HostTerms
+	98,  // 150: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	103, // 151: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	108, // 152: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
+	64,  // 153: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	106, // 154: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	110, // 155: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
+	111, // 156: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
+	112, // 157: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
+	113, // 158: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
+	114, // 159: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
+	115, // 160: berth.log.v1.AccountPolicy.gpu_weights:type_name -> berth.log.v1.GPUWeight
+	161, // [161:161] is the sub-list for method output_type
+	161, // [161:161] is the sub-list for method input_type
+	161, // [161:161] is the sub-list for extension type_name
+	161, // [161:161] is the sub-list for extension extendee
+	0,   // [0:161] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -12077,8 +12299,9 @@ func file_berth_log_v1_log_proto_init() {
 		(*Command_EstimateJobs)(nil),
 		(*Command_ResizeAttempt)(nil),
 		(*Command_NoteProgress)(nil),
+		(*Command_PowerNode)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[44].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[45].OneofWrappers = []any{
 		(*Record_Meta)(nil),
 		(*Record_Config)(nil),
 		(*Record_Node)(nil),
@@ -12106,8 +12329,8 @@ func file_berth_log_v1_log_proto_init() {
 		(*Record_Bulk)(nil),
 		(*Record_Upload)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[69].OneofWrappers = []any{}
-	file_berth_log_v1_log_proto_msgTypes[106].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[70].OneofWrappers = []any{}
+	file_berth_log_v1_log_proto_msgTypes[108].OneofWrappers = []any{
 		(*Standing_Account)(nil),
 		(*Standing_Member)(nil),
 		(*Standing_Qos)(nil),
@@ -12120,7 +12343,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   114,
+			NumMessages:   116,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -25,7 +25,7 @@ var File_berth_api_v1_cluster_service_proto protoreflect.FileDescriptor
 
 const file_berth_api_v1_cluster_service_proto_rawDesc = "" +
 	"\n" +
-	"\"berth/api/v1/cluster_service.proto\x12\fberth.api.v1\x1a\x16berth/api/v1/api.proto2\xb0\v\n" +
+	"\"berth/api/v1/cluster_service.proto\x12\fberth.api.v1\x1a\x16berth/api/v1/api.proto2\xfe\v\n" +
 	"\x0eClusterService\x12L\n" +
 	"\tGetStatus\x12\x1e.berth.api.v1.GetStatusRequest\x1a\x1f.berth.api.v1.GetStatusResponse\x12L\n" +
 	"\tListNodes\x12\x1e.berth.api.v1.ListNodesRequest\x1a\x1f.berth.api.v1.ListNodesResponse\x12L\n" +
@@ -36,6 +36,7 @@ const file_berth_api_v1_cluster_service_proto_rawDesc = "" +
 	"\tResumeGPU\x12\x1e.berth.api.v1.ResumeGPURequest\x1a\x1f.berth.api.v1.ResumeGPUResponse\x12O\n" +
 	"\n" +
 	"SetSharing\x12\x1f.berth.api.v1.SetSharingRequest\x1a .berth.api.v1.SetSharingResponse\x12L\n" +
+	"\tPowerNode\x12\x1e.berth.api.v1.PowerNodeRequest\x1a\x1f.berth.api.v1.PowerNodeResponse\x12L\n" +
 	"\tFenceNode\x12\x1e.berth.api.v1.FenceNodeRequest\x1a\x1f.berth.api.v1.FenceNodeResponse\x12O\n" +
 	"\n" +
 	"RemoveNode\x12\x1f.berth.api.v1.RemoveNodeRequest\x1a .berth.api.v1.RemoveNodeResponse\x12L\n" +
@@ -56,33 +57,35 @@ var file_berth_api_v1_cluster_service_proto_goTypes = []any{
 	(*v1.DrainGPURequest)(nil),           // 4: berth.api.v1.DrainGPURequest
 	(*v1.ResumeGPURequest)(nil),          // 5: berth.api.v1.ResumeGPURequest
 	(*v1.SetSharingRequest)(nil),         // 6: berth.api.v1.SetSharingRequest
-	(*v1.FenceNodeRequest)(nil),          // 7: berth.api.v1.FenceNodeRequest
-	(*v1.RemoveNodeRequest)(nil),         // 8: berth.api.v1.RemoveNodeRequest
-	(*v1.SetDeniedRequest)(nil),          // 9: berth.api.v1.SetDeniedRequest
-	(*v1.CreateTokenRequest)(nil),        // 10: berth.api.v1.CreateTokenRequest
-	(*v1.ListPartitionsRequest)(nil),     // 11: berth.api.v1.ListPartitionsRequest
-	(*v1.SetPartitionRequest)(nil),       // 12: berth.api.v1.SetPartitionRequest
-	(*v1.RemovePartitionRequest)(nil),    // 13: berth.api.v1.RemovePartitionRequest
-	(*v1.ListReservationsRequest)(nil),   // 14: berth.api.v1.ListReservationsRequest
-	(*v1.SetReservationRequest)(nil),     // 15: berth.api.v1.SetReservationRequest
-	(*v1.RemoveReservationRequest)(nil),  // 16: berth.api.v1.RemoveReservationRequest
-	(*v1.GetStatusResponse)(nil),         // 17: berth.api.v1.GetStatusResponse
-	(*v1.ListNodesResponse)(nil),         // 18: berth.api.v1.ListNodesResponse
-	(*v1.DrainNodeResponse)(nil),         // 19: berth.api.v1.DrainNodeResponse
-	(*v1.ResumeNodeResponse)(nil),        // 20: berth.api.v1.ResumeNodeResponse
-	(*v1.DrainGPUResponse)(nil),          // 21: berth.api.v1.DrainGPUResponse
-	(*v1.ResumeGPUResponse)(nil),         // 22: berth.api.v1.ResumeGPUResponse
-	(*v1.SetSharingResponse)(nil),        // 23: berth.api.v1.SetSharingResponse
-	(*v1.FenceNodeResponse)(nil),         // 24: berth.api.v1.FenceNodeResponse
-	(*v1.RemoveNodeResponse)(nil),        // 25: berth.api.v1.RemoveNodeResponse
-	(*v1.SetDeniedResponse)(nil),         // 26: berth.api.v1.SetDeniedResponse
-	(*v1.CreateTokenResponse)(nil),       // 27: berth.api.v1.CreateTokenResponse
-	(*v1.ListPartitionsResponse)(nil),    // 28: berth.api.v1.ListPartitionsResponse
-	(*v1.SetPartitionResponse)(nil),      // 29: berth.api.v1.SetPartitionResponse
-	(*v1.RemovePartitionResponse)(nil),   // 30: berth.api.v1.RemovePartitionResponse
-	(*v1.ListReservationsResponse)(nil),  // 31: berth.api.v1.ListReservationsResponse
-	(*v1.SetReservationResponse)(nil),    // 32: berth.api.v1.SetReservationResponse
-	(*v1.RemoveReservationResponse)(nil), // 33: berth.api.v1.RemoveReservationResponse
+	(*v1.PowerNodeRequest)(nil),          // 7: berth.api.v1.PowerNodeRequest
+	(*v1.FenceNodeRequest)(nil),          // 8: berth.api.v1.FenceNodeRequest
+	(*v1.RemoveNodeRequest)(nil),         // 9: berth.api.v1.RemoveNodeRequest
+	(*v1.SetDeniedRequest)(nil),          // 10: berth.api.v1.SetDeniedRequest
+	(*v1.CreateTokenRequest)(nil),        // 11: berth.api.v1.CreateTokenRequest
+	(*v1.ListPartitionsRequest)(nil),     // 12: berth.api.v1.ListPartitionsRequest
+	(*v1.SetPartitionRequest)(nil),       // 13: berth.api.v1.SetPartitionRequest
+	(*v1.RemovePartitionRequest)(nil),    // 14: berth.api.v1.RemovePartitionRequest
+	(*v1.ListReservationsRequest)(nil),   // 15: berth.api.v1.ListReservationsRequest
+	(*v1.SetReservationRequest)(nil),     // 16: berth.api.v1.SetReservationRequest
+	(*v1.RemoveReservationRequest)(nil),  // 17: berth.api.v1.RemoveReservationRequest
+	(*v1.GetStatusResponse)(nil),         // 18: berth.api.v1.GetStatusResponse
+	(*v1.ListNodesResponse)(nil),         // 19: berth.api.v1.ListNodesResponse
+	(*v1.DrainNodeResponse)(nil),         // 20: berth.api.v1.DrainNodeResponse
+	(*v1.ResumeNodeResponse)(nil),        // 21: berth.api.v1.ResumeNodeResponse
+	(*v1.DrainGPUResponse)(nil),          // 22: berth.api.v1.DrainGPUResponse
+	(*v1.ResumeGPUResponse)(nil),         // 23: berth.api.v1.ResumeGPUResponse
+	(*v1.SetSharingResponse)(nil),        // 24: berth.api.v1.SetSharingResponse
+	(*v1.PowerNodeResponse)(nil),         // 25: berth.api.v1.PowerNodeResponse
+	(*v1.FenceNodeResponse)(nil),         // 26: berth.api.v1.FenceNodeResponse
+	(*v1.RemoveNodeResponse)(nil),        // 27: berth.api.v1.RemoveNodeResponse
+	(*v1.SetDeniedResponse)(nil),         // 28: berth.api.v1.SetDeniedResponse
+	(*v1.CreateTokenResponse)(nil),       // 29: berth.api.v1.CreateTokenResponse
+	(*v1.ListPartitionsResponse)(nil),    // 30: berth.api.v1.ListPartitionsResponse
+	(*v1.SetPartitionResponse)(nil),      // 31: berth.api.v1.SetPartitionResponse
+	(*v1.RemovePartitionResponse)(nil),   // 32: berth.api.v1.RemovePartitionResponse
+	(*v1.ListReservationsResponse)(nil),  // 33: berth.api.v1.ListReservationsResponse
+	(*v1.SetReservationResponse)(nil),    // 34: berth.api.v1.SetReservationResponse
+	(*v1.RemoveReservationResponse)(nil), // 35: berth.api.v1.RemoveReservationResponse
 }
 var file_berth_api_v1_cluster_service_proto_depIdxs = []int32{
 	0,  // 0: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
@@ -92,35 +95,37 @@ var file_berth_api_v1_cluster_service_proto_depIdxs = []int32{
 	4,  // 4: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
 	5,  // 5: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
 	6,  // 6: berth.api.v1.ClusterService.SetSharing:input_type -> berth.api.v1.SetSharingRequest
-	7,  // 7: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	8,  // 8: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	9,  // 9: berth.api.v1.ClusterService.SetDenied:input_type -> berth.api.v1.SetDeniedRequest
-	10, // 10: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	11, // 11: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
-	12, // 12: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
-	13, // 13: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
-	14, // 14: berth.api.v1.ClusterService.ListReservations:input_type -> berth.api.v1.ListReservationsRequest
-	15, // 15: berth.api.v1.ClusterService.SetReservation:input_type -> berth.api.v1.SetReservationRequest
-	16, // 16: berth.api.v1.ClusterService.RemoveReservation:input_type -> berth.api.v1.RemoveReservationRequest
-	17, // 17: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	18, // 18: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	19, // 19: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	20, // 20: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	21, // 21: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
-	22, // 22: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
-	23, // 23: berth.api.v1.ClusterService.SetSharing:output_type -> berth.api.v1.SetSharingResponse
-	24, // 24: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	25, // 25: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	26, // 26: berth.api.v1.ClusterService.SetDenied:output_type -> berth.api.v1.SetDeniedResponse
-	27, // 27: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	28, // 28: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
-	29, // 29: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
-	30, // 30: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
-	31, // 31: berth.api.v1.ClusterService.ListReservations:output_type -> berth.api.v1.ListReservationsResponse
-	32, // 32: berth.api.v1.ClusterService.SetReservation:output_type -> berth.api.v1.SetReservationResponse
-	33, // 33: berth.api.v1.ClusterService.RemoveReservation:output_type -> berth.api.v1.RemoveReservationResponse
-	17, // [17:34] is the sub-list for method output_type
-	0,  // [0:17] is the sub-list for method input_type
+	7,  // 7: berth.api.v1.ClusterService.PowerNode:input_type -> berth.api.v1.PowerNodeRequest
+	8,  // 8: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	9,  // 9: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	10, // 10: berth.api.v1.ClusterService.SetDenied:input_type -> berth.api.v1.SetDeniedRequest
+	11, // 11: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	12, // 12: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
+	13, // 13: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
+	14, // 14: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
+	15, // 15: berth.api.v1.ClusterService.ListReservations:input_type -> berth.api.v1.ListReservationsRequest
+	16, // 16: berth.api.v1.ClusterService.SetReservation:input_type -> berth.api.v1.SetReservationRequest
+	17, // 17: berth.api.v1.ClusterService.RemoveReservation:input_type -> berth.api.v1.RemoveReservationRequest
+	18, // 18: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	19, // 19: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	20, // 20: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	21, // 21: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	22, // 22: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
+	23, // 23: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
+	24, // 24: berth.api.v1.ClusterService.SetSharing:output_type -> berth.api.v1.SetSharingResponse
+	25, // 25: berth.api.v1.ClusterService.PowerNode:output_type -> berth.api.v1.PowerNodeResponse
+	26, // 26: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	27, // 27: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	28, // 28: berth.api.v1.ClusterService.SetDenied:output_type -> berth.api.v1.SetDeniedResponse
+	29, // 29: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	30, // 30: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
+	31, // 31: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
+	32, // 32: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
+	33, // 33: berth.api.v1.ClusterService.ListReservations:output_type -> berth.api.v1.ListReservationsResponse
+	34, // 34: berth.api.v1.ClusterService.SetReservation:output_type -> berth.api.v1.SetReservationResponse
+	35, // 35: berth.api.v1.ClusterService.RemoveReservation:output_type -> berth.api.v1.RemoveReservationResponse
+	18, // [18:36] is the sub-list for method output_type
+	0,  // [0:18] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name

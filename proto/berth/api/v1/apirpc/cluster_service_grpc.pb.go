@@ -27,6 +27,7 @@ const (
 	ClusterService_DrainGPU_FullMethodName          = "/berth.api.v1.ClusterService/DrainGPU"
 	ClusterService_ResumeGPU_FullMethodName         = "/berth.api.v1.ClusterService/ResumeGPU"
 	ClusterService_SetSharing_FullMethodName        = "/berth.api.v1.ClusterService/SetSharing"
+	ClusterService_PowerNode_FullMethodName         = "/berth.api.v1.ClusterService/PowerNode"
 	ClusterService_FenceNode_FullMethodName         = "/berth.api.v1.ClusterService/FenceNode"
 	ClusterService_RemoveNode_FullMethodName        = "/berth.api.v1.ClusterService/RemoveNode"
 	ClusterService_SetDenied_FullMethodName         = "/berth.api.v1.ClusterService/SetDenied"
@@ -55,6 +56,8 @@ type ClusterServiceClient interface {
 	// SetSharing switches sharing off on a GPU, a node, in a partition or
 	// everywhere, or on again, or says only where it is off.
 	SetSharing(ctx context.Context, in *v1.SetSharingRequest, opts ...grpc.CallOption) (*v1.SetSharingResponse, error)
+	// PowerNode powers a node without jobs down, or one that is powered down up.
+	PowerNode(ctx context.Context, in *v1.PowerNodeRequest, opts ...grpc.CallOption) (*v1.PowerNodeResponse, error)
 	// FenceNode gives up a silent node: its jobs end, or wait again.
 	FenceNode(ctx context.Context, in *v1.FenceNodeRequest, opts ...grpc.CallOption) (*v1.FenceNodeResponse, error)
 	// RemoveNode forgets a node on which nothing runs, for good.
@@ -147,6 +150,16 @@ func (c *clusterServiceClient) SetSharing(ctx context.Context, in *v1.SetSharing
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(v1.SetSharingResponse)
 	err := c.cc.Invoke(ctx, ClusterService_SetSharing_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) PowerNode(ctx context.Context, in *v1.PowerNodeRequest, opts ...grpc.CallOption) (*v1.PowerNodeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.PowerNodeResponse)
+	err := c.cc.Invoke(ctx, ClusterService_PowerNode_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -269,6 +282,8 @@ type ClusterServiceServer interface {
 	// SetSharing switches sharing off on a GPU, a node, in a partition or
 	// everywhere, or on again, or says only where it is off.
 	SetSharing(context.Context, *v1.SetSharingRequest) (*v1.SetSharingResponse, error)
+	// PowerNode powers a node without jobs down, or one that is powered down up.
+	PowerNode(context.Context, *v1.PowerNodeRequest) (*v1.PowerNodeResponse, error)
 	// FenceNode gives up a silent node: its jobs end, or wait again.
 	FenceNode(context.Context, *v1.FenceNodeRequest) (*v1.FenceNodeResponse, error)
 	// RemoveNode forgets a node on which nothing runs, for good.
@@ -317,6 +332,9 @@ func (UnimplementedClusterServiceServer) ResumeGPU(context.Context, *v1.ResumeGP
 }
 func (UnimplementedClusterServiceServer) SetSharing(context.Context, *v1.SetSharingRequest) (*v1.SetSharingResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetSharing not implemented")
+}
+func (UnimplementedClusterServiceServer) PowerNode(context.Context, *v1.PowerNodeRequest) (*v1.PowerNodeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PowerNode not implemented")
 }
 func (UnimplementedClusterServiceServer) FenceNode(context.Context, *v1.FenceNodeRequest) (*v1.FenceNodeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FenceNode not implemented")
@@ -491,6 +509,24 @@ func _ClusterService_SetSharing_Handler(srv interface{}, ctx context.Context, de
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ClusterServiceServer).SetSharing(ctx, req.(*v1.SetSharingRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_PowerNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.PowerNodeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).PowerNode(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_PowerNode_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).PowerNode(ctx, req.(*v1.PowerNodeRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -709,6 +745,10 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetSharing",
 			Handler:    _ClusterService_SetSharing_Handler,
+		},
+		{
+			MethodName: "PowerNode",
+			Handler:    _ClusterService_PowerNode_Handler,
 		},
 		{
 			MethodName: "FenceNode",

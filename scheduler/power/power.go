@@ -1,0 +1,156 @@
+// Package power decides which idle nodes are powered down, and which of those that are
+// are powered up again: as few as who waits needs, and no node that somebody has or is
+// planned on. It is decided from values alone; the leader of a cluster carries it out.
+package power
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
+)
+
+// Minute is the time over which Rule.AtOnce counts.
+const Minute = time.Minute
+
+// Rule is what a site wants of idle nodes.
+type Rule struct {
+	// Idle is for how long a node must hold no job, with nobody planned on it.
+	Idle time.Duration
+	// ResumeTimeout is how long a node may take from off to ready: so long before a
+	// reservation its nodes are up.
+	ResumeTimeout time.Duration
+	// KeepIdle is how many idle nodes stay up, AtOnce how many nodes may be powered down
+	// in a minute, and up.
+	KeepIdle, AtOnce int
+	// Exclude are never powered down by themselves; Partitions are those whose nodes
+	// are, all for none.
+	Exclude    cluster.HostList
+	Partitions []string
+}
+
+// Governs reports whether n is one of the nodes that the rule is about.
+func (r *Rule) Governs(n *cluster.Node, parts []*cluster.Partition) bool {
+	if r.Exclude.Holds(n.ID) {
+		return false
+	}
+	return len(r.Partitions) == 0 || slices.ContainsFunc(parts, func(p *cluster.Partition) bool {
+		return slices.Contains(r.Partitions, p.Name) && p.Nodes.Holds(n.ID)
+	})
+}
+
+// Idle is since when nodes have been idle. The zero value has seen none.
+type Idle struct{ since map[cluster.NodeID]cluster.Time }
+
+// Look takes over which nodes of a snapshot are idle: up, with no job on them, nobody in
+// the queues of their cards, no reservation that is open or opens soon, and not among
+// those that are used.
+func (i *Idle) Look(snap *dispatch.Snapshot, r *Rule, used map[cluster.NodeID]struct{}) {
+	busy := busy(snap)
+	since := map[cluster.NodeID]cluster.Time{}
+	for _, n := range snap.Nodes {
+		_, has := busy[n.ID]
+		_, planned := used[n.ID]
+		if has || planned || !n.Schedulable() || awaited(snap, n) || reserved(snap, n.ID, r.ResumeTimeout) {
+			continue
+		}
+		if since[n.ID] = snap.Now; i.since[n.ID] != 0 {
+			since[n.ID] = i.since[n.ID]
+		}
+	}
+	i.since = since
+}
+
+// Down are the nodes to power down now, at most so many, those first that were idle
+// longest. They are as Look saw them last.
+func (i *Idle) Down(snap *dispatch.Snapshot, r *Rule, most int) []cluster.NodeID {
+	var idle, ripe []*cluster.Node
+	for _, n := range snap.Nodes {
+		since, ok := i.since[n.ID]
+		if !ok || !r.Governs(n, snap.Partitions) {
+			continue
+		}
+		idle = append(idle, n)
+		if snap.Now.Sub(since) >= r.Idle && n.Power.NotBefore <= snap.Now {
+			ripe = append(ripe, n)
+		}
+	}
+	slices.SortStableFunc(ripe, func(a, b *cluster.Node) int {
+		return cmp.Or(cmp.Compare(i.since[a.ID], i.since[b.ID]), cmp.Compare(a.ID, b.ID))
+	})
+	return ids(ripe, min(most, len(idle)-r.KeepIdle))
+}
+
+// Next is when another node may have been idle for long enough; 0 for never.
+func (i *Idle) Next(r *Rule) (at cluster.Time) {
+	for _, since := range i.since { // the least does not depend on the order
+		if t := since.Add(r.Idle); at == 0 || t < at {
+			at = t
+		}
+	}
+	return at
+}
+
+// Up are the nodes to power up now, at most so many: those that who waits needs, and
+// those whose reservation opens within the time that they take.
+func Up(snap *dispatch.Snapshot, r *Rule, wake []cluster.NodeID, most int) []cluster.NodeID {
+	var out []*cluster.Node
+	for _, n := range snap.Nodes {
+		if n.Power.State == cluster.PoweredDown && n.Wakeable() && (slices.Contains(wake, n.ID) || reserved(snap, n.ID, r.ResumeTimeout)) {
+			out = append(out, n)
+		}
+	}
+	return ids(out, most)
+}
+
+func ids(nodes []*cluster.Node, most int) []cluster.NodeID {
+	var out []cluster.NodeID
+	for _, n := range nodes[:min(max(0, most), len(nodes))] {
+		out = append(out, n.ID)
+	}
+	return out
+}
+
+// busy are the nodes on which a job has something.
+func busy(snap *dispatch.Snapshot) map[cluster.NodeID]struct{} {
+	out := map[cluster.NodeID]struct{}{}
+	for _, j := range snap.Running {
+		if a := j.Live(); a != nil {
+			for _, id := range a.NodeIDs() {
+				out[id] = struct{}{}
+			}
+		}
+	}
+	return out
+}
+
+// awaited reports whether jobs stand in the queue of a card of n.
+func awaited(snap *dispatch.Snapshot, n *cluster.Node) bool {
+	return slices.ContainsFunc(n.GPUs, func(g cluster.GPU) bool { return len(snap.Queues[g.ID]) > 0 })
+}
+
+// reserved reports whether a reservation for jobs holds something of a node and is open,
+// or opens within a time.
+func reserved(snap *dispatch.Snapshot, id cluster.NodeID, within time.Duration) bool {
+	return slices.ContainsFunc(snap.Reservations, func(r *dispatch.Reservation) bool {
+		if r.Maint || !r.Nodes.Holds(id) {
+			return false
+		}
+		start, _, ok := r.Window(snap.Now)
+		return ok && start <= snap.Now.Add(within)
+	})
+}
+
+// Paced bounds how many times something is done in a minute.
+type Paced struct{ at []cluster.Time }
+
+// Room is how many times more it may be done by now.
+func (p *Paced) Room(most int, now cluster.Time) int {
+	p.at = slices.DeleteFunc(p.at, func(t cluster.Time) bool { return now.Sub(t) >= Minute })
+	return max(0, most-len(p.at))
+}
+
+// Did counts that it was done.
+func (p *Paced) Did(now cluster.Time) { p.at = append(p.at, now) }

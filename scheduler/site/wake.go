@@ -1,0 +1,102 @@
+package site
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
+)
+
+// Needs is what those who wait would start on, were the nodes up that are off.
+type Needs struct {
+	// Wake are the nodes that are powered down and would get jobs, by id.
+	Wake []cluster.NodeID
+	// Used are all nodes on which somebody would start, those that are up as well.
+	Used map[cluster.NodeID]struct{}
+	// For is on which of the nodes that are off a job would start, those that are
+	// coming up already as well.
+	For map[cluster.JobID][]cluster.NodeID
+}
+
+// Needed makes the passes of the site over copies of a snapshot that Prepare has seen:
+// one in which the nodes are up that are coming up, and for those who would not start
+// there one in which those that are powered down are up, too. So nobody has a node woken
+// who starts without it, and a job on several nodes has all of them woken or none. snap
+// is not changed.
+func Needed(snap *dispatch.Snapshot, s *Site) Needs {
+	out := Needs{Used: map[cluster.NodeID]struct{}{}, For: map[cluster.JobID][]cluster.NodeID{}}
+	view := lit(snap, cluster.PoweringUp)
+	out.add(snap, Plan(pass(view), s, Full).Starts, view)
+	if !slices.ContainsFunc(snap.Nodes, func(n *cluster.Node) bool { return n.Power.State == cluster.PoweredDown && n.Wakeable() }) {
+		return out
+	}
+	if len(view.Waiting) == 0 {
+		return out
+	}
+	view = lit(view, cluster.PoweredDown)
+	out.add(snap, Plan(pass(view), s, Full).Starts, view)
+	slices.Sort(out.Wake)
+	return out
+}
+
+// add takes over who would start in a view of snap, and has them start there.
+func (n *Needs) add(snap *dispatch.Snapshot, starts []dispatch.Start, view *dispatch.Snapshot) {
+	off := map[cluster.NodeID]cluster.PowerState{}
+	for _, x := range snap.Nodes {
+		if x.Wakeable() {
+			off[x.ID] = x.Power.State
+		}
+	}
+	for i := range starts {
+		st := &starts[i]
+		at := slices.IndexFunc(view.Waiting, func(j *cluster.Job) bool { return j.ID == st.Job })
+		if at < 0 || !view.Ledger.TakeStart(st) {
+			continue
+		}
+		j := view.Waiting[at]
+		view.Waiting = slices.Delete(view.Waiting, at, at+1)
+		leave(view.Queues, j)
+		if view.Limits != nil {
+			view.Limits.Count(accounting.HolderOf(j), 0, 1, view.Ledger.HeldMilli(st.AllGPUs()))
+		}
+		view.Running = append(view.Running, started(j, st, view.Now))
+		for _, b := range st.Berths() {
+			_, known := n.Used[b.Node]
+			n.Used[b.Node] = struct{}{}
+			state := off[b.Node]
+			if state != cluster.PowerUp {
+				n.For[j.ID] = append(n.For[j.ID], b.Node)
+			}
+			if state == cluster.PoweredDown && !known {
+				n.Wake = append(n.Wake, b.Node)
+			}
+		}
+	}
+	slices.SortFunc(view.Running, func(a, b *cluster.Job) int { return int(a.ID) - int(b.ID) })
+}
+
+// lit is a copy of a snapshot in which the nodes are up that are off in one way and would
+// be woken for jobs.
+func lit(snap *dispatch.Snapshot, state cluster.PowerState) *dispatch.Snapshot {
+	out := pass(snap)
+	out.Waiting, out.Running, out.Nodes = slices.Clone(snap.Waiting), slices.Clone(snap.Running), slices.Clone(snap.Nodes)
+	for i, n := range out.Nodes {
+		if n.Power.State != state || !n.Wakeable() {
+			continue
+		}
+		up := *n
+		up.State, up.Power = cluster.NodeReady, cluster.Power{}
+		out.Nodes[i] = &up
+		out.Ledger.SetNode(&up)
+	}
+	return out
+}
+
+// pass is a snapshot that a pass may change.
+func pass(snap *dispatch.Snapshot) *dispatch.Snapshot {
+	out := *snap
+	out.Ledger, out.Queues, out.Limits = snap.Ledger.Clone(), maps.Clone(snap.Queues), snap.Limits.Clone()
+	return &out
+}
