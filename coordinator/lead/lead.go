@@ -22,6 +22,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/notify"
 	"github.com/berth-scheduler/berth/coordinator/proposer"
 	"github.com/berth-scheduler/berth/fsm"
+	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
 // Config may be left zero, but for its names.
@@ -43,6 +44,8 @@ type Config struct {
 	Guard      notify.Guard
 	Tries      int
 	FirstPause time.Duration
+	// Power is how idle nodes are powered down; nil leaves all of them up.
+	Power *PowerSaving
 }
 
 // Needs is what a leader works on. All fields are required.
@@ -75,6 +78,7 @@ type Leader struct {
 	metrics   *metrics
 	sched     atomic.Pointer[Scheduling]
 	plan      *planner
+	needs     atomic.Pointer[site.Needs]
 }
 
 // New makes a leader that plans by s.
@@ -95,7 +99,7 @@ func (l *Leader) Run(ctx context.Context) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, loop := range []func(context.Context) error{
-		l.plan.run, l.expire, l.undoLate, l.checkpoints, l.sendNotices, l.markLimits, l.watchIdle, l.resizeAll, l.noteProgress, l.trials, l.services,
+		l.plan.run, l.expire, l.undoLate, l.checkpoints, l.sendNotices, l.markLimits, l.watchIdle, l.resizeAll, l.noteProgress, l.trials, l.services, l.savePower,
 	} {
 		g.Go(func() error { return loop(ctx) })
 	}

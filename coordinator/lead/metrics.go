@@ -18,7 +18,17 @@ type metrics struct {
 	rejections *prometheus.CounterVec
 	preempted  *prometheus.CounterVec
 	notices    *notify.Metrics
+	power      *prometheus.CounterVec
 }
+
+// The programs of power saving, and how they ended.
+const (
+	suspends = "suspend"
+	resumes  = "resume"
+	ran      = "ran"
+	failed   = "failed"
+	late     = "late"
+)
 
 func newMetrics(reg prometheus.Registerer, f *figures.Figures) *metrics {
 	m := &metrics{
@@ -37,11 +47,28 @@ func newMetrics(reg prometheus.Registerer, f *figures.Figures) *metrics {
 			Name: "berth_preemptions_total", Help: "Attempts that were asked to make room: order is for a job that goes before them, slowdown because they ran too slowly beside others.",
 		}, []string{"reason"}),
 	}
+	m.power = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "berth_power_programs_total", Help: "Programs that powered a node down (suspend) or up (resume): ran, failed, or ran while the node did not follow in time (late).",
+	}, []string{"program", "result"})
+	for _, program := range []string{suspends, resumes} {
+		for _, result := range []string{ran, failed, late} {
+			m.power.WithLabelValues(program, result)
+		}
+	}
 	for _, why := range []string{forAnother, forSpeed} {
 		m.preempted.WithLabelValues(why) // so that it can be told from one that is missing
 	}
-	reg.MustRegister(m.cycles, m.started, m.rejections, m.preempted)
+	reg.MustRegister(m.cycles, m.started, m.rejections, m.preempted, m.power)
 	return m
+}
+
+// powered counts a program that ended.
+func (m *metrics) powered(program string, well bool) {
+	result := failed
+	if well {
+		result = ran
+	}
+	m.power.WithLabelValues(program, result).Inc()
 }
 
 func (m *metrics) cycle(kind string, d time.Duration, depth int) {

@@ -42,7 +42,9 @@ func (r *Rule) Governs(n *cluster.Node, parts []*cluster.Partition) bool {
 }
 
 // Idle is since when nodes have been idle. The zero value has seen none.
-type Idle struct{ since map[cluster.NodeID]cluster.Time }
+type Idle struct {
+	since map[cluster.NodeID]cluster.Time
+}
 
 // Look takes over which nodes of a snapshot are idle: up, with no job on them, nobody in
 // the queues of their cards, no reservation that is open or opens soon, and not among

@@ -1,0 +1,225 @@
+package lead
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/wait"
+	"github.com/berth-scheduler/berth/fsm"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/scheduler/power"
+	"github.com/berth-scheduler/berth/scheduler/site"
+)
+
+const (
+	// powerEvery is how often it is looked what the power of nodes has come to, powerAnew
+	// after how long at the latest it is decided anew who goes down or comes up, though
+	// nothing has changed; deciding takes at most one part in powerShare of the time.
+	powerEvery = time.Second
+	powerAnew  = 30 * time.Second
+	powerShare = 20
+	// powerPause is for how long a node that could not be powered down is left alone.
+	powerPause = 10 * time.Minute
+	// powerRuns is how many programs run at once.
+	powerRuns = 16
+)
+
+// PowerSaving is what a site wants of idle nodes, and how they are powered down and up.
+type PowerSaving struct {
+	power.Rule
+	// SuspendTimeout is how long a node may take to fall silent once the program has run.
+	// Rule.ResumeTimeout is how long it may take to register.
+	SuspendTimeout time.Duration
+	// Suspend and Resume have a node powered down and up. They may be called again for
+	// what they have done already.
+	Suspend, Resume func(ctx context.Context, node cluster.NodeID) error
+}
+
+// powerKeeper powers nodes down and up during a term of office. What each is to come to
+// stands in the log, so that the next leader goes on; what is here is soft.
+type powerKeeper struct {
+	*Leader
+	cfg       *PowerSaving
+	idle      power.Idle
+	down, up  power.Paced
+	runs      map[cluster.NodeID]*powerRun
+	programs  sync.WaitGroup
+	slots     chan struct{} // as many programs may run at once
+	index     uint64        // as of which it was decided last
+	next, not cluster.Time
+}
+
+// powerRun is a program that this leader runs or ran for a node.
+type powerRun struct {
+	since cluster.Time // of the state that it is for
+	mu    sync.Mutex
+	ended time.Time // zero while it runs
+	err   error
+}
+
+// result is when the program ended, zero while it runs, and how.
+func (r *powerRun) result() (time.Time, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ended, r.err
+}
+
+// SavesPower reports whether nodes are powered down and up here.
+func (l *Leader) SavesPower() bool { return l.cfg.Power != nil }
+
+// WaitsFor are the nodes that are powered down, or coming up, and on which a job would
+// start if they were up, as was decided last.
+func (l *Leader) WaitsFor(id cluster.JobID) []cluster.NodeID {
+	if n := l.needs.Load(); n != nil {
+		return n.For[id]
+	}
+	return nil
+}
+
+// savePower powers idle nodes down, and up again for who waits, until ctx ends.
+func (l *Leader) savePower(ctx context.Context) error {
+	l.needs.Store(nil)
+	if l.cfg.Power == nil {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	k := &powerKeeper{Leader: l, cfg: l.cfg.Power, runs: map[cluster.NodeID]*powerRun{}, slots: make(chan struct{}, powerRuns)}
+	defer k.programs.Wait()
+	for wait.Sleep(ctx, powerEvery) {
+		if now := cluster.TimeOf(l.clock()); k.due(now) {
+			k.decide(ctx, now)
+		}
+		k.carryOut(ctx)
+	}
+	return ctx.Err()
+}
+
+// due reports whether it is time to decide anew.
+func (k *powerKeeper) due(now cluster.Time) bool {
+	return now >= k.not && (k.next == 0 || now >= k.next || k.fsm.Index() != k.index)
+}
+
+// decide orders nodes down and up.
+func (k *powerKeeper) decide(ctx context.Context, now cluster.Time) {
+	began := time.Now()
+	snap, begins := k.fsm.SchedulerSnapshotAt(now)
+	need := site.Needs{}
+	if len(snap.Waiting) > 0 {
+		sched := k.Scheduling()
+		snap.Interference = k.plan.company.ForScheduler(snap.Nodes, snap.Waiting, snap.Running)
+		k.Prepare(snap)
+		need = site.Needed(snap, &sched.Site)
+	}
+	k.needs.Store(&need)
+	for _, id := range power.Up(snap, &k.cfg.Rule, need.Wake, k.up.Room(k.cfg.AtOnce, now)) {
+		if k.order(ctx, &logv1.PowerNode{Node: string(id), To: uint32(cluster.PoweringUp)}) {
+			k.up.Did(now)
+			k.log.InfoContext(ctx, "node is powered up", "node", string(id))
+		}
+	}
+	k.idle.Look(snap, &k.cfg.Rule, need.Used)
+	for _, id := range k.idle.Down(snap, &k.cfg.Rule, k.down.Room(k.cfg.AtOnce, now)) {
+		if k.order(ctx, &logv1.PowerNode{Node: string(id), To: uint32(cluster.PoweringDown)}) {
+			k.down.Did(now)
+			k.log.InfoContext(ctx, "idle node is powered down", "node", string(id))
+		}
+	}
+	k.index, k.next = snap.Index, now.Add(powerAnew)
+	for _, at := range []cluster.Time{begins, k.idle.Next(&k.cfg.Rule)} {
+		if at > now {
+			k.next = min(k.next, at)
+		}
+	}
+	k.not = now.Add(powerShare * time.Since(began))
+}
+
+// order puts a change of a node's power into the log.
+func (k *powerKeeper) order(ctx context.Context, c *logv1.PowerNode) bool {
+	cmd := &logv1.Command{Kind: &logv1.Command_PowerNode{PowerNode: c}}
+	if fsm.NeedsVersion(cmd) > k.prop.Version() {
+		return false // not before every coordinator reads it
+	}
+	_, err := k.prop.One(ctx, cmd)
+	if e, ok := errors.AsType[*cluster.Error](err); ok && e.Code == cluster.CodeConflict {
+		return false // something came in between
+	}
+	if err != nil && ctx.Err() == nil {
+		k.log.WarnContext(ctx, "cannot record the power of a node", "node", c.Node, "err", err)
+	}
+	return err == nil
+}
+
+// carryOut runs the programs for nodes that are to go down or come up, those too that a
+// leader before this one has begun with, and gives up those that do not.
+func (k *powerKeeper) carryOut(ctx context.Context) {
+	there := map[cluster.NodeID]*powerRun{}
+	for _, n := range k.fsm.Nodes() {
+		p := n.Power
+		if p.State != cluster.PoweringDown && p.State != cluster.PoweringUp {
+			continue
+		}
+		r := k.runs[n.ID]
+		if r == nil || r.since != p.Since {
+			r = k.run(ctx, n.ID, p)
+		}
+		there[n.ID] = r
+		k.judge(ctx, n, r)
+	}
+	k.runs = there
+}
+
+// run begins with the program for a node.
+func (k *powerKeeper) run(ctx context.Context, id cluster.NodeID, p cluster.Power) *powerRun {
+	r, program, name := &powerRun{since: p.Since}, k.cfg.Suspend, suspends
+	if p.State == cluster.PoweringUp {
+		program, name = k.cfg.Resume, resumes
+	}
+	k.programs.Go(func() {
+		k.slots <- struct{}{}
+		defer func() { <-k.slots }()
+		err := program(ctx, id)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.ended, r.err = k.clock(), err; ctx.Err() == nil {
+			k.metrics.powered(name, err == nil)
+		}
+	})
+	return r
+}
+
+// judge gives a node up that was not powered down or up: its program failed, or it is not
+// where it should be for too long after that.
+func (k *powerKeeper) judge(ctx context.Context, n *cluster.Node, r *powerRun) {
+	ended, err := r.result()
+	if ended.IsZero() || ctx.Err() != nil {
+		return
+	}
+	down, since := n.Power.State == cluster.PoweringDown, k.clock().Sub(ended)
+	c, program := &logv1.PowerNode{Node: string(n.ID), To: uint32(cluster.PowerFailed)}, resumes
+	if down {
+		program = suspends
+		c.To, c.NotBeforeUs = uint32(cluster.PowerUp), int64(cluster.TimeOf(k.clock()).Add(max(powerPause, k.cfg.Idle)))
+	}
+	switch {
+	case down && err != nil:
+		c.Why = fmt.Sprintf("could not be powered down: %v", err)
+	case down && since >= k.cfg.SuspendTimeout:
+		c.Why = fmt.Sprintf("was still there %s after it was powered down", k.cfg.SuspendTimeout)
+	case !down && err != nil:
+		c.Why = fmt.Sprintf("could not be powered up: %v", err)
+	case !down && since >= k.cfg.ResumeTimeout:
+		c.Why = fmt.Sprintf("did not come back within %s after it was powered up", k.cfg.ResumeTimeout)
+	default:
+		return
+	}
+	if k.order(ctx, c) {
+		if err == nil {
+			k.metrics.power.WithLabelValues(program, late).Inc()
+		}
+		k.log.WarnContext(ctx, "node was not powered down or up", "node", string(n.ID), "reason", c.Why)
+	}
+}

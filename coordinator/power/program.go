@@ -1,0 +1,72 @@
+// Package power runs the programs with which a site powers its nodes down and up.
+package power
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// maxOutput is how much of what a program says is kept.
+const maxOutput = 4096
+
+// Program is a program of the site's that is given the name of one node.
+type Program struct {
+	// Path is absolute; it is run without a shell.
+	Path string
+	// Timeout is after what time it is killed, with all that it started.
+	Timeout time.Duration
+}
+
+// Run has a node powered down or up. The error tells how the program ended, with the
+// first of what it said, in one line.
+func (p Program) Run(ctx context.Context, node cluster.NodeID) error {
+	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, p.Path, string(node))
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	var out limited
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	switch {
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // what it left in the background may hold its output
+		return nil
+	case ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		err = fmt.Errorf("killed, as it took longer than %s", p.Timeout)
+	}
+	if said := out.line(); said != "" {
+		return fmt.Errorf("%s %s: %w: %.200s", p.Path, node, err, said)
+	}
+	return fmt.Errorf("%s %s: %w", p.Path, node, err)
+}
+
+// limited keeps the first bytes and swallows the rest.
+type limited struct{ buf bytes.Buffer }
+
+// Write implements io.Writer.
+func (l *limited) Write(p []byte) (int, error) {
+	l.buf.Write(p[:min(len(p), maxOutput-l.buf.Len())])
+	return len(p), nil
+}
+
+// line is what was kept as one line of printable text.
+func (l *limited) line() string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(l.buf.String(), "?")))
+}
