@@ -80,6 +80,7 @@ var rooms = map[string][]string{
 	// So do both with what running jobs hold.
 	"scheduler/resize":  {},
 	"scheduler/elastic": {},
+	"scheduler/power":   {},
 	// What is true of a simulation, how jobs slow each other down, and what no schedule can
 	// beat: they know of no run, as readers of traces do not.
 	"scheduler/sim/workload": {},
@@ -215,7 +216,7 @@ func foreignImports(f *file) []string {
 var pure = []string{
 	"cluster", "cluster/accounting", "cluster/dispatch", "cluster/hostnames", "cluster/ladder", "cluster/outputpath", "cluster/sharing", "cluster/study", "scheduler", "scheduler/company", "scheduler/deadline", "scheduler/explain", "scheduler/fair", "scheduler/fleet", "scheduler/fragment", "scheduler/policies",
 	"scheduler/policies/mirror", "scheduler/policies/order", "scheduler/policies/place", "scheduler/policies/scene",
-	"scheduler/resize", "scheduler/rules", "scheduler/say", "scheduler/site", "agent/attempt", "fsm",
+	"scheduler/power", "scheduler/resize", "scheduler/rules", "scheduler/say", "scheduler/site", "agent/attempt", "fsm",
 	"fsm/accounts", "fsm/attempts", "fsm/blobs", "fsm/command", "fsm/credentials", "fsm/intern", "fsm/jobs", "fsm/learned", "fsm/nodes", "fsm/notices",
 	"fsm/orders", "fsm/site", "fsm/table",
 }
