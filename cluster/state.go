@@ -128,6 +128,7 @@ const (
 	ReasonArrayLimit        ReasonCode = "JobArrayTaskLimit"        // as many tasks of its array run as may
 	ReasonStandby           ReasonCode = "Standby"                  // its service has as many replicas as it is to have
 	ReasonNodeDown          ReasonCode = "ReqNodeNotAvail"          // every node that could run it is drained or silent
+	ReasonPower             ReasonCode = "NodePoweringUp"           // nodes are powered up for it
 	ReasonPartitionDown     ReasonCode = "PartitionDown"            // its partition starts nothing
 	ReasonReservationGone   ReasonCode = "ReservationDeleted"       // the reservation that it asks for is not there any more
 	ReasonReservationDenied ReasonCode = "ReservationInvalid"       // that reservation is not for it

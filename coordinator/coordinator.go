@@ -163,6 +163,8 @@ type Config struct {
 	// IdleSeen, if it is not nil, is told after each of these looks for how many
 	// milliseconds in all it is known by then what the jobs used.
 	IdleSeen func(knownMs int64)
+	// Power is how idle nodes are powered down; nil leaves all of them up.
+	Power *lead.PowerSaving
 	// Web is the page for browsers; without a listener there is none.
 	Web web.Config
 	// Gossip is the address to gossip at; optional. GossipKey is 32 bytes.

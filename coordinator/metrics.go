@@ -48,6 +48,18 @@ func (m *metrics) watch(c *Coordinator) {
 	}, func() float64 { return float64(c.nodes.Gossip().Refused) }))
 	gauge("berth_nodes_cut_off", "Nodes that the leader does not hear while others do; on the leader.", func() float64 { return float64(c.nodes.Gossip().CutOff) })
 	gauge("berth_nodes", "Registered nodes.", func() float64 { return float64(len(c.fsm.Nodes())) })
+	for st := cluster.PowerUp; st <= cluster.PowerFailed; st++ {
+		m.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "berth_nodes_power", Help: "Nodes by whether they are powered on.", ConstLabels: prometheus.Labels{"state": st.String()},
+		}, func() (count float64) {
+			for _, n := range c.fsm.Nodes() {
+				if n.Power.State == st {
+					count++
+				}
+			}
+			return count
+		}))
+	}
 	for st := cluster.JobPending; st <= cluster.JobDeadline; st++ {
 		m.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "berth_jobs", Help: "Jobs by state.", ConstLabels: prometheus.Labels{"state": st.String()},

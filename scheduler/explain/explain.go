@@ -229,6 +229,10 @@ func (x *explainer) namesOfDown() string {
 			b.WriteString(" is drained: " + n.DrainReason)
 		case n.Drain:
 			b.WriteString(" is drained")
+		case n.Power.State == cluster.PowerFailed && n.Power.Why != "":
+			b.WriteString(" is down: it " + n.Power.Why)
+		case n.Power.State != cluster.PowerUp:
+			b.WriteString(" is " + n.Power.State.String())
 		default:
 			b.WriteString(" is silent")
 		}

@@ -45,7 +45,7 @@ func candidates(r *dispatch.Reservation, want *Want, snap *dispatch.Snapshot) ([
 	}
 	var out []*cluster.Node
 	for _, n := range NodesOf(snap.Nodes, part) {
-		if n.Schedulable() && features.Match(n.Features) {
+		if (n.Schedulable() || n.Wakeable()) && features.Match(n.Features) {
 			out = append(out, n)
 		}
 	}

@@ -27,6 +27,7 @@ type Coordinator struct {
 	Users      Users             `yaml:"users"`
 	Scheduling Scheduling        `yaml:"scheduling"`
 	Lease      Lease             `yaml:"lease"`
+	Power      PowerSaving       `yaml:"power_saving"`
 	Limits     Limits            `yaml:"limits"`
 	Learner    Learner           `yaml:"learner"`
 	History    History           `yaml:"history"`
@@ -302,6 +303,7 @@ func DefaultCoordinator() Coordinator {
 			GangTimeout: 10 * time.Minute, GangPorts: "20000-29999"},
 
 		Lease: Lease{Agent: 60 * time.Second},
+		Power: PowerSaving{ProgramTimeout: time.Minute, SuspendTimeout: 2 * time.Minute, ResumeTimeout: 10 * time.Minute, AtOnce: 10},
 		Limits: Limits{QueuedTotal: 200_000, JobsPerUser: 150_000, SpecMiBTotal: 2048, SpecMiBPerUser: 256, ArrayTasks: 100_000, StreamsTotal: 512, StreamsPerUser: 32,
 			RequestsPerSecond: 500, RequestsPerUser: 128, RequestKiBPerSecond: 1024, ReadsPerUser: 4, ReadsTotal: 16, ReadMsPerSecond: 100, ConnectionsPerUser: 256},
 		Learner: Learner{MinSamples: 32, Interval: 10 * time.Second},
@@ -374,6 +376,7 @@ func (c *Coordinator) Validate() error {
 		p.addf("scheduling.prices", "%v", err)
 	}
 	p.span("lease.agent", c.Lease.Agent, 5*time.Second, time.Hour)
+	p.powerSaving(&c.Power, c.Lease.Agent)
 	p.limits(&c.Limits)
 	p.number("learner.min_samples", c.Learner.MinSamples, 1, 4096)
 	p.span("learner.interval", c.Learner.Interval, time.Second, 24*time.Hour)
@@ -440,6 +443,8 @@ func (c *Coordinator) CheckFiles() error {
 	if c.Gossip.Addr != "" {
 		p.file("gossip.key_file", c.Gossip.KeyFile, true)
 	}
+	p.program("power_saving.suspend_program", c.Power.SuspendProgram)
+	p.program("power_saving.resume_program", c.Power.ResumeProgram)
 	p.dataDir("data.dir", c.Data.Dir)
 	return p.err()
 }

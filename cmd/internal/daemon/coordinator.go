@@ -228,6 +228,9 @@ func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (
 	if cc.Notices, err = noticesOf(&cfg.Notify); err != nil {
 		return nil, err
 	}
+	if cc.Power, err = powerSavingOf(&cfg.Power); err != nil {
+		return nil, err
+	}
 	for _, peer := range cfg.Peers {
 		cc.Peers = append(cc.Peers, raftnode.Server{ID: peer.ID, Addr: peer.Addr})
 	}

@@ -82,7 +82,31 @@ func InMaintenance(state string) string { return state + "+MAINTENANCE+RESERVED"
 // InReservation is the state of a node in a reservation.
 func InReservation(state string) string { return state + "+RESERVED" }
 
+// powerMarks are what sinfo puts behind the state of a node that is powered down, or on
+// its way down or up, by the flag that scontrol writes.
+var powerMarks = map[string]string{PoweredDown: "~", PoweringDown: "%", PoweringUp: "#"}
+
+// The flags of a node whose power is not simply on.
+const (
+	PoweredDown  = "+POWERED_DOWN"
+	PoweringDown = "+POWERING_DOWN"
+	PoweringUp   = "+POWERING_UP"
+)
+
+// unpowered is the state without a flag of power, and the mark of that.
+func (n *Node) unpowered() (state, mark string) {
+	if at := strings.LastIndexByte(n.State, '+'); at >= 0 && powerMarks[n.State[at:]] != "" {
+		return n.State[:at], powerMarks[n.State[at:]]
+	}
+	return n.State, ""
+}
+
 func (n *Node) form(i int) string {
+	if state, mark := n.unpowered(); mark != "" {
+		plain := *n
+		plain.State, plain.Silent = state, false
+		return plain.form(i) + mark
+	}
 	f, ok := stateForms[n.State]
 	switch base, flag, _ := strings.Cut(n.State, "+"); {
 	case strings.HasPrefix(flag, "MAINTENANCE") && base != "DOWN":
@@ -103,12 +127,12 @@ func (n *Node) form(i int) string {
 
 // class is the column of A/I/O/T it counts in.
 func (n *Node) class() int {
-	switch {
-	case strings.HasPrefix(n.State, "DOWN"), n.State == "IDLE+DRAIN":
+	switch state, _ := n.unpowered(); {
+	case strings.HasPrefix(state, "DOWN"), state == "IDLE+DRAIN":
 		return 2
-	case strings.HasPrefix(n.State, "IDLE+MAINTENANCE"):
+	case strings.HasPrefix(state, "IDLE+MAINTENANCE"):
 		return 2
-	case n.State == "IDLE", n.State == "IDLE+RESERVED":
+	case state == "IDLE", state == "IDLE+RESERVED":
 		return 1
 	}
 	return 0

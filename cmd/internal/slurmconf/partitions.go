@@ -38,11 +38,11 @@ var partitionKeys = map[string]string{
 	"prioritytier":         "partitions do not compete; each has its own nodes and policy",
 	"qos":                  "a partition has no quality of service of its own",
 	"reqresv":              "a partition needs no reservation",
-	"resumetimeout":        "nodes are not started and stopped for jobs",
+	"resumetimeout":        whyPower,
 	"rootonly":             "partitions are open to every user",
 	"selecttypeparameters": "cores, memory and shares of GPUs are all accounted for",
-	"suspendtime":          "nodes are not started and stopped for jobs",
-	"suspendtimeout":       "nodes are not started and stopped for jobs",
+	"suspendtime":          whyPower,
+	"suspendtimeout":       whyPower,
 	"tresbillingweights":   "GPU time is charged by the share that was used",
 }
 

@@ -13,7 +13,7 @@ const (
 	whyNoDB     = "there is no database: the coordinators keep what ended"
 	whyMeasured = "jobs are measured all the time"
 	whyPlugins  = "there are no plugins of that kind"
-	whyPower    = "nodes are not started and stopped for jobs"
+	whyPower    = "idle nodes are powered down by power_saving in coordinator.yaml, see docs/power.md"
 	whyLaunch   = "processes of a job are started by its agent, in a control group of its own"
 	whyOrder    = "who goes first is said by the policies of the coordinators' configuration"
 	whyLimits   = "the bounds are fixed: berth cluster status shows what there is"

@@ -303,6 +303,7 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 	if cells.Code != "" {
 		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(cells.Code), Detail: cells.Detail, Count: 1})
 	}
+	resp.Explanations = append(resp.Explanations, s.c.powering(j.ID)...)
 	es, behind := s.c.explain(snap, j, pol)
 	for _, e := range es {
 		if cells.Code != "" && (e.Reason.Code == cluster.ReasonUnconfirmed || e.Reason == cells) {

@@ -21,11 +21,11 @@ import (
 // NewNodeCmd returns the command node.
 func NewNodeCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "node", Short: "List, drain, resume, fence and remove nodes",
+		Use: "node", Short: "List, drain, resume, power, fence and remove nodes",
 		Example: "  berth node list\n  berth node drain n7 --reason 'GPU 2 reports ECC errors'",
 	}
 	cmd.AddCommand(newNodeListCmd(e, c), newNodeShowCmd(e, c), newNodeDrainCmd(e, c), newNodeResumeCmd(e, c),
-		newNodeFenceCmd(e, c), newNodeRemoveCmd(e, c))
+		newNodePowerCmd(e, c, false), newNodePowerCmd(e, c, true), newNodeFenceCmd(e, c), newNodeRemoveCmd(e, c))
 	return cmd
 }
 
@@ -206,6 +206,7 @@ func runNodeShow(ctx context.Context, e *console.Env, c *client.Client, f consol
 			"Reason", n.GetDrainReason(),
 			"Drains from", console.When(e, n.GetDrainFrom()),
 			"Drained until", console.When(e, n.GetDrainUntil()),
+			"Power", nodePowerText(e, n),
 			"Cut off", n.GetCutOff(),
 			"Problem", n.GetProblem(),
 			"Partitions", strings.Join(n.GetPartitions(), ", "),

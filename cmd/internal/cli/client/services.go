@@ -145,6 +145,11 @@ func (s ClusterService) SetSharing(ctx context.Context, r *apiv1.SetSharingReque
 	return ask[apiv1.SetSharingResponse](ctx, s.c, "ClusterService/SetSharing", r)
 }
 
+// PowerNode makes the call of that name.
+func (s ClusterService) PowerNode(ctx context.Context, r *apiv1.PowerNodeRequest) (*apiv1.PowerNodeResponse, error) {
+	return ask[apiv1.PowerNodeResponse](ctx, s.c, "ClusterService/PowerNode", r)
+}
+
 // FenceNode makes the call of that name.
 func (s ClusterService) FenceNode(ctx context.Context, r *apiv1.FenceNodeRequest) (*apiv1.FenceNodeResponse, error) {
 	return ask[apiv1.FenceNodeResponse](ctx, s.c, "ClusterService/FenceNode", r)

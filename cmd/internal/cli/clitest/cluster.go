@@ -27,6 +27,18 @@ func (f *Fake) ListNodes(ctx context.Context, r *apiv1.ListNodesRequest) (*apiv1
 	return resp, nil
 }
 
+// PowerNode implements apirpc.UnsafeJobServiceServer.
+func (f *Fake) PowerNode(ctx context.Context, r *apiv1.PowerNodeRequest) (*apiv1.PowerNodeResponse, error) {
+	if err := f.Enter(ctx, "PowerNode"); err != nil {
+		return nil, err
+	}
+	state := cluster.PoweringDown
+	if r.GetUp() {
+		state = cluster.PoweringUp
+	}
+	return &apiv1.PowerNodeResponse{Node: &apiv1.Node{Id: r.GetId(), State: state.String(), PowerReason: r.GetReason()}}, nil
+}
+
 // FenceNode implements apirpc.UnsafeJobServiceServer.
 func (f *Fake) FenceNode(ctx context.Context, r *apiv1.FenceNodeRequest) (*apiv1.FenceNodeResponse, error) {
 	if err := f.Enter(ctx, "FenceNode"); err != nil {

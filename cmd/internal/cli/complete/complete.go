@@ -38,7 +38,7 @@ var byCommand = map[string]source{
 	"cancel": jobs, "hold": jobs, "release": jobs, "requeue": jobs, "update": jobs, "queue": jobs,
 	"scancel": jobs, "seff": jobs, "scontrol show job": jobs, "scontrol hold": jobs, "scontrol release": jobs, "scontrol requeue": jobs,
 	"scontrol show node": nodes, "scontrol show partition": partitions, "scontrol show reservation": reservations,
-	"node show": nodes, "node drain": nodes, "node resume": nodes, "node fence": nodes, "node remove": nodes,
+	"node show": nodes, "node drain": nodes, "node resume": nodes, "node power-down": nodes, "node power-up": nodes, "node fence": nodes, "node remove": nodes,
 	"gpu list": nodes, "partition show": partitions, "partition list": partitions, "partition set": partitions, "partition remove": partitions,
 	"reservation show": reservations, "reservation update": reservations, "reservation remove": reservations,
 	"account show": accounts, "account set": accounts, "account remove": accounts, "qos set": qos, "qos remove": qos,

@@ -33,7 +33,9 @@ type typeView struct {
 	Total int    `json:"total"`
 	Held  int    `json:"held"`
 	// Out of service are those that nobody holds and that take no jobs.
-	Out               int   `json:"out_of_service"`
+	Out int `json:"out_of_service"`
+	// Off are those on nodes that are powered down, or on their way down or up.
+	Off               int   `json:"powered_down"`
 	GivenMiB          int64 `json:"given_mib"`
 	SellableMiB       int64 `json:"sellable_mib"`
 	MeasuredUtilMilli int64 `json:"measured_util_milli"`
@@ -114,6 +116,8 @@ func typesOf(nodes []*apiv1.Node) []typeView {
 			switch {
 			case g.GetShares() > 0:
 				t.Held++
+			case admin.SavesPower(n) && admin.GpuHealth(g) == cluster.GPUOK.String():
+				t.Off++
 			case !usable || admin.GpuHealth(g) != cluster.GPUOK.String():
 				t.Out++
 			}
@@ -212,8 +216,8 @@ func faultsOf(nodes []*apiv1.Node, mine []*apiv1.Job) []faultView {
 	here := func(jobs []uint64) bool { return slices.ContainsFunc(jobs, func(id uint64) bool { return my[id] }) }
 	out := []faultView{}
 	for _, n := range nodes {
-		if state := admin.NodeState(n); state != cluster.NodeReady.String() || n.GetProblem() != "" || n.GetCutOff() != "" {
-			out = append(out, faultView{n.GetId(), "", state, reasons(admin.CutOff(n), n.GetDrainReason(), n.GetProblem()), here(n.GetJobs())})
+		if state := admin.NodeState(n); state != cluster.NodeReady.String() && !admin.SavesPower(n) || n.GetProblem() != "" || n.GetCutOff() != "" {
+			out = append(out, faultView{n.GetId(), "", state, reasons(admin.CutOff(n), n.GetDrainReason(), n.GetPowerReason(), n.GetProblem()), here(n.GetJobs())})
 		}
 		for _, g := range n.GetGpus() {
 			if state := admin.GpuHealth(g); state != cluster.GPUOK.String() {

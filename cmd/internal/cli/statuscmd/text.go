@@ -64,6 +64,9 @@ func (v *summary) printTypes(line func(string, ...any)) {
 		if t.Out > 0 {
 			text += fmt.Sprintf(", %d out", t.Out)
 		}
+		if t.Off > 0 {
+			text += fmt.Sprintf(", %d powered down", t.Off)
+		}
 		if t.Held > 0 && t.SellableMiB > 0 {
 			text += ", memory " + console.PercentOf(1000*t.GivenMiB/t.SellableMiB)
 		}
@@ -77,8 +80,8 @@ func (v *summary) printTypes(line func(string, ...any)) {
 	}
 }
 
-// bar shows which part of the GPUs is held (#) and which takes no jobs (x); what is
-// there has at least one mark.
+// bar shows which part of the GPUs is held (#), which takes no jobs (x) and which is
+// powered down (-); what is there has at least one mark.
 func (t typeView) bar() string {
 	part := func(n int) int {
 		if n == 0 {
@@ -88,7 +91,8 @@ func (t typeView) bar() string {
 	}
 	held := part(t.Held)
 	out := min(part(t.Out), barWidth-held)
-	return "[" + strings.Repeat("#", held) + strings.Repeat("x", out) + strings.Repeat(".", barWidth-held-out) + "]"
+	off := min(part(t.Off), barWidth-held-out)
+	return "[" + strings.Repeat("#", held) + strings.Repeat("x", out) + strings.Repeat("-", off) + strings.Repeat(".", barWidth-held-out-off) + "]"
 }
 
 func (v *summary) printMine(e *console.Env, line func(string, ...any)) {

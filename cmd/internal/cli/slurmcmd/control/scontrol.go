@@ -175,7 +175,7 @@ func showSlurmPartitions(ctx context.Context, e *console.Env, c *client.Client, 
 	return nil
 }
 
-// runScontrolUpdate drains and resumes nodes.
+// runScontrolUpdate drains, resumes and powers nodes.
 func runScontrolUpdate(ctx context.Context, c *client.Client, args []string) error {
 	set := map[string]string{}
 	for _, a := range args {
@@ -189,21 +189,26 @@ func runScontrolUpdate(ctx context.Context, c *client.Client, args []string) err
 	if err != nil || len(names) == 0 {
 		return option.Bare("No valid entity in update command\nInput line must include \"NodeName\"")
 	}
-	drain := false
+	drain, power := false, false
 	switch state := strings.ToUpper(set["state"]); {
+	case state == "POWER_DOWN", state == "POWER_UP":
+		power = true
 	case (state == "DRAIN" || state == "DOWN") && set["reason"] == "":
 		return option.Bare("You must specify a reason when DOWNING or DRAINING a node. Request denied")
 	case state == "DRAIN", state == "DOWN":
 		drain = true
 	case state != "RESUME" && state != "UNDRAIN" && state != "IDLE":
-		return option.Bare(fmt.Sprintf("Invalid input: state=%s\nRequest aborted\nValid states are: DRAIN, RESUME", set["state"]))
+		return option.Bare(fmt.Sprintf("Invalid input: state=%s\nRequest aborted\nValid states are: DRAIN, RESUME, POWER_DOWN, POWER_UP", set["state"]))
 	}
 	for _, name := range names {
 		err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s client.ClusterService) error {
 			var err error
-			if drain {
+			switch {
+			case power:
+				_, err = s.PowerNode(ctx, &apiv1.PowerNodeRequest{Id: name, Up: strings.EqualFold(set["state"], "POWER_UP"), Reason: set["reason"]})
+			case drain:
 				_, err = s.DrainNode(ctx, &apiv1.DrainNodeRequest{Id: name, Reason: set["reason"]})
-			} else {
+			default:
 				_, err = s.ResumeNode(ctx, &apiv1.ResumeNodeRequest{Id: name})
 			}
 			return err

@@ -137,10 +137,16 @@ func Local(t *timestamppb.Timestamp, now time.Time) time.Time {
 	return t.AsTime().In(now.Location())
 }
 
+// powerFlags are Slurm's for a node that is powered down, or on its way down or up.
+var powerFlags = map[string]string{
+	cluster.PoweredDown.String(): slurm.PoweredDown, cluster.PoweringDown.String(): slurm.PoweringDown, cluster.PoweringUp.String(): slurm.PoweringUp,
+}
+
 // Node is a node in Slurm's terms.
 func Node(v *Viewer, n *apiv1.Node) slurm.Node {
 	now := v.now
-	up := n.GetState() == cluster.NodeReady.String()
+	power := powerFlags[n.GetState()]
+	up := n.GetState() == cluster.NodeReady.String() || power != ""
 	cpus, used := n.GetCpuMilli()/1000, (n.GetCpuUsedMilli()+999)/1000
 	s := slurm.Node{
 		Times: v.times,
@@ -165,6 +171,10 @@ func Node(v *Viewer, n *apiv1.Node) slurm.Node {
 		s.State = slurm.InMaintenance(s.State)
 	} else if n.GetReservation() != "" {
 		s.State = slurm.InReservation(s.State)
+	}
+	s.State += power
+	if s.Reason == "" && s.State != "IDLE" {
+		s.Reason = console.Escape(n.GetPowerReason())
 	}
 	return s
 }

@@ -1,0 +1,81 @@
+package admin
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+func newNodePowerCmd(e *console.Env, c *client.Client, up bool) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: "power-down NODE", Short: "Power a node down on which no job runs, until it is powered up",
+		Long: "Power a node down on which no job runs, with the site's own program; see docs/power.md. It stays\n" +
+			"down until berth node power-up, whoever waits for it.",
+		Example: "  berth node power-down n7 --reason 'moves to another rack'",
+		Args:    console.OneArg("node"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runNodePower(cmd.Context(), e, c, &apiv1.PowerNodeRequest{Id: args[0], Up: up, Reason: reason})
+		},
+	}
+	if up {
+		cmd.Use, cmd.Short = "power-up NODE", "Power up a node that is powered down"
+		cmd.Long = "Power up a node that is powered down, by whomever, or did not come back when it was to. It takes\n" +
+			"jobs once its agent has registered."
+		cmd.Example = "  berth node power-up n7"
+		return cmd
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` that others will see")
+	return cmd
+}
+
+func runNodePower(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.PowerNodeRequest) error {
+	if err := cluster.CheckName("node", req.GetId()); err != nil {
+		return console.Usagef("%w", err)
+	}
+	var node *apiv1.Node
+	err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s client.ClusterService) error {
+		resp, err := s.PowerNode(ctx, req)
+		node = resp.GetNode()
+		return err
+	})
+	if err != nil {
+		return console.UnknownChange(err, "Asking again is safe.")
+	}
+	e.Printf("node %s: %s\n", console.Escape(req.GetId()), NodeState(node))
+	return nil
+}
+
+// SavesPower reports whether a node is powered down, or on its way down or up, as it is
+// meant to be: nothing is wrong with it.
+func SavesPower(n *apiv1.Node) bool {
+	switch n.GetState() {
+	case cluster.PoweringDown.String(), cluster.PoweredDown.String(), cluster.PoweringUp.String():
+		return !n.GetDrain()
+	}
+	return false
+}
+
+// nodePowerText says since when a node is powered down or on its way, and why; of one that is
+// up what went wrong last.
+func nodePowerText(e *console.Env, n *apiv1.Node) string {
+	text := ""
+	if since := n.GetPowerSince(); since != nil {
+		text = n.GetState() + " since " + console.When(e, since)
+		if n.GetPowerAsked() {
+			text += ", by an administrator"
+		}
+	}
+	switch why := n.GetPowerReason(); {
+	case text == "" || why == "":
+		return text + why
+	default:
+		return text + ": " + why
+	}
+}

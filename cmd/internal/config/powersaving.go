@@ -1,0 +1,93 @@
+package config
+
+import (
+	"os"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// PowerSaving says which idle nodes are powered down, and how; see docs/power.md. It is
+// off without programs.
+type PowerSaving struct {
+	// SuspendProgram and ResumeProgram are given a node's name, and power it down and up.
+	// ProgramTimeout is after what time they are killed.
+	SuspendProgram string        `yaml:"suspend_program"`
+	ResumeProgram  string        `yaml:"resume_program"`
+	ProgramTimeout time.Duration `yaml:"program_timeout"`
+	// Idle is for how long a node must hold no job, with nobody planned on it.
+	Idle time.Duration `yaml:"idle"`
+	// SuspendTimeout is how long a node may take to disappear, ResumeTimeout how long it
+	// may take to register again.
+	SuspendTimeout time.Duration `yaml:"suspend_timeout"`
+	ResumeTimeout  time.Duration `yaml:"resume_timeout"`
+	// KeepIdle is how many idle nodes stay up, AtOnce how many are powered down in a
+	// minute at most, and up.
+	KeepIdle int `yaml:"keep_idle"`
+	AtOnce   int `yaml:"at_once"`
+	// Exclude are host lists of nodes that stay up. Partitions are those whose nodes are
+	// powered down; empty is all nodes.
+	Exclude    []string `yaml:"exclude"`
+	Partitions []string `yaml:"partitions"`
+}
+
+// On reports whether the site powers nodes down.
+func (s *PowerSaving) On() bool { return s.SuspendProgram != "" || s.ResumeProgram != "" }
+
+// Excluded are the nodes of Exclude.
+func (s *PowerSaving) Excluded() (cluster.HostList, error) {
+	text := ""
+	for i, x := range s.Exclude {
+		if i > 0 {
+			text += ","
+		}
+		text += x
+	}
+	if text == "" {
+		return cluster.HostList{}, nil
+	}
+	return cluster.ParseHostList(text)
+}
+
+func (p *Problems) powerSaving(s *PowerSaving, lease time.Duration) {
+	if !s.On() {
+		if s.Idle != 0 {
+			p.addf("power_saving.suspend_program", "is missing, and power_saving.idle is given; name the programs that power a node down and up")
+		}
+		return
+	}
+	p.path("power_saving.suspend_program", s.SuspendProgram, required)
+	p.path("power_saving.resume_program", s.ResumeProgram, required)
+	p.span("power_saving.program_timeout", s.ProgramTimeout, time.Second, time.Hour)
+	p.span("power_saving.idle", s.Idle, 10*time.Second, 30*24*time.Hour)
+	p.span("power_saving.suspend_timeout", s.SuspendTimeout, 10*time.Second, time.Hour)
+	if s.SuspendTimeout <= lease {
+		p.addf("power_saving.suspend_timeout", "is %v, want more than lease.agent (%v), after which a node that is off is known to be", s.SuspendTimeout, lease)
+	}
+	p.span("power_saving.resume_timeout", s.ResumeTimeout, 10*time.Second, 24*time.Hour)
+	p.number("power_saving.keep_idle", s.KeepIdle, 0, 100_000)
+	p.number("power_saving.at_once", s.AtOnce, 1, 10_000)
+	if _, err := s.Excluded(); err != nil {
+		p.addf("power_saving.exclude", "%v", err)
+	}
+	for i, name := range s.Partitions {
+		if err := cluster.CheckPartitionName(name); err != nil {
+			p.addf(indexed("power_saving.partitions", i), "%v", err)
+		}
+	}
+}
+
+// program checks that there is a program; an empty path is another check's business.
+func (p *Problems) program(key, path string) {
+	if path == "" {
+		return
+	}
+	switch info, err := os.Stat(path); {
+	case err != nil:
+		*p = append(*p, Problem{Key: key, Text: err.Error(), Err: err})
+	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
+		p.addf(key, "%s is no program; name an executable file", path)
+	case info.Mode()&0o002 != 0:
+		p.addf(key, "%s can be changed by anybody; chmod o-w it", path)
+	}
+}
