@@ -58,7 +58,7 @@ func (s *Staff) powerDown(n, old *cluster.Node, c *logv1.PowerNode) (r command.R
 		if n.Power.State, n.Power.Since = was, old.Power.Since; was == cluster.PowerFailed {
 			n.Power.State = cluster.PoweredDown
 		}
-		return r, old.Power.Asked
+		return r, old.Power.Asked && old.Power.Why == c.Why
 	case live > 0:
 		return command.Refuse(cluster.CodeConflict, "node %s has %d live jobs; drain it and wait, or cancel them", c.Node, live), true
 	case old.State != cluster.NodeReady:

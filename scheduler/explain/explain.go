@@ -232,7 +232,7 @@ func (x *explainer) namesOfDown() string {
 		case n.Power.State == cluster.PowerFailed && n.Power.Why != "":
 			b.WriteString(" is down: it " + n.Power.Why)
 		case n.Power.State != cluster.PowerUp:
-			b.WriteString(" is " + n.Power.State.String())
+			b.WriteString(" is " + strings.ReplaceAll(n.Power.State.String(), "-", " "))
 		default:
 			b.WriteString(" is silent")
 		}

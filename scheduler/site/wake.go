@@ -23,21 +23,38 @@ type Needs struct {
 // Needed makes the passes of the site over copies of a snapshot that Prepare has seen:
 // one in which the nodes are up that are coming up, and for those who would not start
 // there one in which those that are powered down are up, too. So nobody has a node woken
-// who starts without it, and a job on several nodes has all of them woken or none. snap
-// is not changed.
+// who starts without it. A job on several nodes that starts in neither, and for which those
+// that are up are too few however long it waits, has all of its nodes woken, since nothing
+// is kept for it before. snap is not changed.
 func Needed(snap *dispatch.Snapshot, s *Site) Needs {
 	out := Needs{Used: map[cluster.NodeID]struct{}{}, For: map[cluster.JobID][]cluster.NodeID{}}
-	view := lit(snap, cluster.PoweringUp)
+	up := lit(snap, cluster.PoweringUp)
+	view := pass(up)
 	out.add(snap, Plan(pass(view), s, Full).Starts, view)
-	if !slices.ContainsFunc(snap.Nodes, func(n *cluster.Node) bool { return n.Power.State == cluster.PoweredDown && n.Wakeable() }) {
-		return out
-	}
-	if len(view.Waiting) == 0 {
+	if len(view.Waiting) == 0 || !slices.ContainsFunc(snap.Nodes, asleep) {
 		return out
 	}
 	view = lit(view, cluster.PoweredDown)
 	out.add(snap, Plan(pass(view), s, Full).Starts, view)
+	if spans := vacant(up, view.Waiting); len(spans.Waiting) > 0 {
+		for _, st := range Plan(pass(spans), s, Full).Starts {
+			spans.Waiting = slices.DeleteFunc(spans.Waiting, func(j *cluster.Job) bool { return j.ID == st.Job })
+		}
+		spans = lit(spans, cluster.PoweredDown)
+		out.add(snap, Plan(pass(spans), s, Full).Starts, spans)
+	}
 	slices.Sort(out.Wake)
+	return out
+}
+
+// asleep reports whether a node is powered down and would be woken.
+func asleep(n *cluster.Node) bool { return n.Power.State == cluster.PoweredDown && n.Wakeable() }
+
+// vacant is a view in which nothing runs, and those of waiting wait that need several nodes.
+func vacant(view *dispatch.Snapshot, waiting []*cluster.Job) *dispatch.Snapshot {
+	out := pass(view)
+	out.Ledger, out.Running, out.Queues = dispatch.NewLedger(view.Nodes), nil, map[cluster.GPUID][]dispatch.Waiter{}
+	out.Waiting = slices.DeleteFunc(slices.Clone(waiting), func(j *cluster.Job) bool { return j.Spec.NodeCount() == 1 })
 	return out
 }
 
@@ -81,7 +98,7 @@ func (n *Needs) add(snap *dispatch.Snapshot, starts []dispatch.Start, view *disp
 // be woken for jobs.
 func lit(snap *dispatch.Snapshot, state cluster.PowerState) *dispatch.Snapshot {
 	out := pass(snap)
-	out.Waiting, out.Running, out.Nodes = slices.Clone(snap.Waiting), slices.Clone(snap.Running), slices.Clone(snap.Nodes)
+	out.Nodes = slices.Clone(snap.Nodes)
 	for i, n := range out.Nodes {
 		if n.Power.State != state || !n.Wakeable() {
 			continue
@@ -94,9 +111,10 @@ func lit(snap *dispatch.Snapshot, state cluster.PowerState) *dispatch.Snapshot {
 	return out
 }
 
-// pass is a snapshot that a pass may change.
+// pass is a snapshot that a pass may change, and add.
 func pass(snap *dispatch.Snapshot) *dispatch.Snapshot {
 	out := *snap
+	out.Waiting, out.Running = slices.Clone(snap.Waiting), slices.Clone(snap.Running)
 	out.Ledger, out.Queues, out.Limits = snap.Ledger.Clone(), maps.Clone(snap.Queues), snap.Limits.Clone()
 	return &out
 }

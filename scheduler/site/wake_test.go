@@ -99,6 +99,34 @@ func TestNeededOfWhoStandsInAQueue(t *testing.T) {
 	}
 }
 
+// TestNeededByAJobOnSeveralNodes: it is not started on what is left of those that are up,
+// so the scheduler keeps nothing for it before there are enough of them.
+func TestNeededByAJobOnSeveralNodes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		off  []cluster.NodeID
+		span int
+		wake []cluster.NodeID
+	}{
+		"too few are up":                     {[]cluster.NodeID{"n3"}, 3, []cluster.NodeID{"n3"}},
+		"enough are, once the other is done": {[]cluster.NodeID{"n3"}, 2, nil},
+		"there are not enough at all":        {[]cluster.NodeID{"n3"}, 4, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			nodes := []*cluster.Node{schedtest.Node("n1", 1, "T4"), schedtest.Node("n2", 1, "T4"), schedtest.Node("n3", 1, "T4", off(cluster.PoweredDown, false))}
+			w := schedtest.NewWorld(nodes, whole(1, 1), whole(2, 1))
+			first := Plan(w.Snapshot(), usual(), Full)
+			w.Apply(&first)
+			w.Submit(whole(3, 1, schedtest.Nodes(c.span)))
+			got := Needed(w.Snapshot(), usual())
+			if d := cmp.Diff(c.wake, got.Wake); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
 func words(set map[cluster.NodeID]struct{}) string {
 	var ids []string
 	for id := range set {

@@ -59,7 +59,7 @@ func (p *Problems) powerSaving(s *PowerSaving, lease time.Duration) {
 	p.path("power_saving.suspend_program", s.SuspendProgram, required)
 	p.path("power_saving.resume_program", s.ResumeProgram, required)
 	p.span("power_saving.program_timeout", s.ProgramTimeout, time.Second, time.Hour)
-	p.span("power_saving.idle", s.Idle, 10*time.Second, 30*24*time.Hour)
+	p.span("power_saving.idle", s.Idle, time.Second, 30*24*time.Hour)
 	p.span("power_saving.suspend_timeout", s.SuspendTimeout, 10*time.Second, time.Hour)
 	if s.SuspendTimeout <= lease {
 		p.addf("power_saving.suspend_timeout", "is %v, want more than lease.agent (%v), after which a node that is off is known to be", s.SuspendTimeout, lease)

@@ -15,11 +15,7 @@ func (c *Jobs) powering(id cluster.JobID) []*apiv1.Explanation {
 	case 0:
 		return nil
 	case 1:
-		state := cluster.PoweredDown.String()
-		if n, ok := c.fsm.Node(nodes[0]); ok {
-			state = n.Power.State.String()
-		}
-		return []*apiv1.Explanation{{Code: string(cluster.ReasonPower), Detail: fmt.Sprintf("waits for node %s to be powered up, which is %s", nodes[0], state), Count: 1}}
+		return []*apiv1.Explanation{{Code: string(cluster.ReasonPower), Detail: fmt.Sprintf("waits for node %s to be powered up", nodes[0]), Count: 1}}
 	}
 	return []*apiv1.Explanation{{
 		Code: string(cluster.ReasonPower), Detail: fmt.Sprintf("waits for nodes %s to be powered up", hostnames.Fold(nodes)), Count: uint32(len(nodes)),
