@@ -31,7 +31,7 @@ var mayCall = map[string]string{
 	"api.v1.JobService": "SubmitJobs:user GetJob:user ListJobs:user CancelJobs:user ControlJobs:user UpdateJob:user ExplainJob:user " +
 		"ListForecasts:user Predict:user WatchJobs:user",
 	"api.v1.ClusterService": "GetStatus:user ListNodes:user DrainNode:admin ResumeNode:admin DrainGPU:admin ResumeGPU:admin SetSharing:admin " +
-		"FenceNode:admin RemoveNode:admin SetDenied:admin CreateToken:admin ListPartitions:user SetPartition:admin RemovePartition:admin " +
+		"FenceNode:admin PowerNode:admin RemoveNode:admin SetDenied:admin CreateToken:admin ListPartitions:user SetPartition:admin RemovePartition:admin " +
 		"ListReservations:user SetReservation:admin RemoveReservation:admin",
 	"api.v1.AccountService": "ListStanding:user SetStanding:user",
 	"api.v1.ModelService":   "ListModels:user GetModel:user PublishModel:admin RollbackModel:admin PinModel:admin ImportRuns:admin",

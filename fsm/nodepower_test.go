@@ -148,7 +148,7 @@ func TestPowerRefuses(t *testing.T) {
 	m.enqueue(queued, "n2-g0", 1)
 	m.refused(cluster.CodeNotFound, powerCmd("n9", cluster.PoweringDown, true, nil))
 	m.refused(cluster.CodeInvalid, powerCmd("n1", cluster.PoweredDown, false, nil))
-	m.refused(cluster.CodeInvalid, powerCmd("n1", 99, false, nil))
+	m.refused(cluster.CodeInvalid, powerCmd("n1", 0, false, func(c *logv1.PowerNode) { c.To = 256 + uint32(cluster.PoweringDown) }))
 	m.refused(cluster.CodeConflict, powerCmd("n1", cluster.PoweringDown, true, nil))
 	m.refused(cluster.CodeConflict, powerCmd("n2", cluster.PoweringDown, false, nil))
 	m.must(powerCmd("n2", cluster.PoweringDown, true, nil)) // who waits there waits elsewhere

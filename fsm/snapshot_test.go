@@ -360,6 +360,10 @@ func TestGolden(t *testing.T) {
 		registerCmd(node("n3", "boot3", 1)),
 		planCmd(dispatch.Plan{Starts: []dispatch.Start{{Job: 15, Attempt: 1, Berth: cluster.Berth{Node: "n3", GPUs: []cluster.GPUShare{whole("n3-g0")}, CPUMilli: 1000, MemMiB: 512}}}}),
 		reportCmd(&logv1.ReportAttempt{Node: "n3", Job: 15, Attempt: 1, Token: 1, State: uint32(cluster.JobRunning), Power: []*logv1.CardPower{{Gpu: "n3-g0", CapW: 250, ClockMhz: 1200, Why: "w"}}}),
+		registerCmd(node("n4", "boot4", 1)), powerCmd("n4", cluster.PoweringDown, false, nil),
+		powerCmd("n4", cluster.PowerUp, false, func(c *logv1.PowerNode) { c.Why, c.NotBeforeUs = "exit status 1", int64(t0.Add(time.Hour)) }),
+		powerCmd("n4", cluster.PoweringDown, true, func(c *logv1.PowerNode) { c.Why = "moves" }), silentCmd("n4", "boot4"),
+		powerCmd("n4", cluster.PoweringUp, true, nil), powerCmd("n4", cluster.PowerFailed, false, func(c *logv1.PowerNode) { c.Why = "did not come back" }),
 	)
 	for name, got := range map[string][]byte{"entry.v15.hex": entry, "snapshot.v15.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)

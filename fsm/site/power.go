@@ -13,8 +13,11 @@ import (
 // overtaken by what the node itself said, changes nothing.
 func (s *Staff) power(c *logv1.PowerNode) command.Result {
 	old := s.fleet.Node(cluster.NodeID(c.Node))
-	if old == nil {
+	switch {
+	case old == nil:
 		return command.Refuse(cluster.CodeNotFound, "node %q is not known", c.Node)
+	case c.To > uint32(cluster.PowerFailed) || c.To == uint32(cluster.PoweredDown):
+		return command.Refuse(cluster.CodeInvalid, "node %s: it cannot be told to be in state %d of power", c.Node, c.To)
 	}
 	n := *old
 	n.Power = cluster.Power{State: cluster.PowerState(c.To), Since: s.at.Now, Asked: c.Asked, By: cluster.UID(c.By), Why: c.Why}
@@ -30,8 +33,6 @@ func (s *Staff) power(c *logv1.PowerNode) command.Result {
 	case cluster.PowerUp:
 		n.Power = cluster.Power{Why: c.Why, NotBefore: cluster.Time(c.NotBeforeUs)}
 		same = old.Power.State != cluster.PoweringDown
-	default:
-		return command.Refuse(cluster.CodeInvalid, "node %s: it cannot be told to be %s", c.Node, n.Power.State)
 	}
 	if r.Err != nil || same {
 		return r

@@ -11,8 +11,11 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/cluster/draws"
 	"github.com/berth-scheduler/berth/scheduler/schedtest"
 )
+
+var _ = draws.Fixed()
 
 const now = schedtest.Now
 

@@ -9,9 +9,11 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 	"github.com/berth-scheduler/berth/coordinator/lead"
+	"github.com/berth-scheduler/berth/coordinator/power"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/policies/order"
+	powerrule "github.com/berth-scheduler/berth/scheduler/power"
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
 
@@ -74,4 +76,23 @@ func plannerOf(name string, base *scheduler.Policy, opt policies.Options) (polic
 	}
 	opt.Base, opt.Age, opt.HoldAge = *base, base.FIFOAge, base.FIFOAge
 	return policies.New(name, opt)
+}
+
+// powerSavingOf is how idle nodes are powered down, nil where they are not.
+func powerSavingOf(s *config.PowerSaving) (*lead.PowerSaving, error) {
+	if !s.On() {
+		return nil, nil
+	}
+	exclude, err := s.Excluded()
+	if err != nil {
+		return nil, err
+	}
+	return &lead.PowerSaving{
+		Rule: powerrule.Rule{
+			Idle: s.Idle, ResumeTimeout: s.ResumeTimeout, KeepIdle: s.KeepIdle, AtOnce: s.AtOnce, Exclude: exclude, Partitions: s.Partitions,
+		},
+		SuspendTimeout: s.SuspendTimeout,
+		Suspend:        power.Program{Path: s.SuspendProgram, Timeout: s.ProgramTimeout}.Run,
+		Resume:         power.Program{Path: s.ResumeProgram, Timeout: s.ProgramTimeout}.Run,
+	}, nil
 }
