@@ -150,6 +150,7 @@ func TestPowerRefuses(t *testing.T) {
 	m.refused(cluster.CodeInvalid, powerCmd("n1", cluster.PoweredDown, false, nil))
 	m.refused(cluster.CodeInvalid, powerCmd("n1", 0, false, func(c *logv1.PowerNode) { c.To = 256 + uint32(cluster.PoweringDown) }))
 	m.refused(cluster.CodeConflict, powerCmd("n1", cluster.PoweringDown, true, nil))
+	m.refused(cluster.CodeConflict, powerCmd("n1", cluster.PoweringDown, false, nil))
 	m.refused(cluster.CodeConflict, powerCmd("n2", cluster.PoweringDown, false, nil))
 	m.must(powerCmd("n2", cluster.PoweringDown, true, nil)) // who waits there waits elsewhere
 	if j := m.job(queued); j.State != cluster.JobPending {

@@ -189,7 +189,7 @@ func TestNodesThatDoNotFollow(t *testing.T) {
 			t.Fatal(got)
 		}
 		for id, why := range map[cluster.NodeID]string{"n1": "could not be powered down: no route", "n2": "was still there 2m0s after it was powered down"} {
-			if got := l.power(id); got.State != cluster.PowerUp || got.Why != why {
+			if got := l.power(id); got.State != cluster.PowerUp || got.Why != why || got.NotBefore < cluster.TimeOf(p.began.Add(20*time.Minute)) {
 				t.Errorf("%s: %+v", id, got)
 			}
 		}

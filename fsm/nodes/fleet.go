@@ -108,14 +108,14 @@ func (f *Fleet) Register(n *cluster.Node) (old *cluster.Node) {
 	if old != nil {
 		n.Registered, n.Drain, n.DrainReason, n.DrainUntil, n.Fence = old.Registered, old.Drain, old.DrainReason, old.DrainUntil, old.Fence
 		n.Orders, n.History = ordersFor(n, old.Orders), old.History
-		if !old.Power.Off() && n.BootID == old.BootID {
-			n.Power = old.Power // it only tells more while it goes down
-		}
 		for i := range old.GPUs {
 			if n.GPU(old.GPUs[i].ID) == nil {
 				f.rest.Close(old.GPUs[i].ID)
 				delete(f.gpuNode, old.GPUs[i].ID)
 			}
+		}
+		if !old.Power.Off() && n.BootID == old.BootID {
+			n.Power = old.Power // it only tells more while it goes down
 		}
 	}
 	noteRegistered(at, old, n)
