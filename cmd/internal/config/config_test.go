@@ -234,6 +234,7 @@ func TestCheckFiles(t *testing.T) {
 	c.TLS = config.CoordinatorTLS{CA: file("ca.crt", 0o644), Cert: file("c.crt", 0o644), Key: file("c.key", 0o600), CAKey: file("ca.key", 0o400)}
 	c.Gossip.KeyFile = file("gossip.key", 0o600)
 	c.Data.Dir = filepath.Join(dir, "later")
+	c.Power.SuspendProgram = file("sound", 0o755)
 	if err := c.CheckFiles(); err != nil {
 		t.Fatalf("sound files: %v", err)
 	}
@@ -247,13 +248,17 @@ func TestCheckFiles(t *testing.T) {
 	}
 	c.TLS = config.CoordinatorTLS{CA: fifo, Cert: dir, Key: file("open.key", 0o644), CAKey: filepath.Join(dir, "none")}
 	c.Gossip.KeyFile, c.Data.Dir = file("group.key", 0o640), link
+	c.Power.SuspendProgram, c.Power.ResumeProgram = file("down", 0o644), file("up", 0o777)
+	if err := os.Chmod(c.Power.ResumeProgram, 0o777); err != nil { // whatever the umask is
+		t.Fatal(err)
+	}
 	err := c.CheckFiles()
 	for _, want := range []error{safefile.ErrNotRegular, safefile.ErrExposed, fs.ErrNotExist} {
 		if !errors.Is(err, want) {
 			t.Errorf("got %v, want %v within", err, want)
 		}
 	}
-	for _, want := range []string{"tls.ca ", "tls.cert ", "tls.key ", "tls.ca_key ", "gossip.key_file ", "data.dir ", "FIFO", "chmod 600", "symbolic link"} {
+	for _, want := range []string{"tls.ca ", "tls.cert ", "tls.key ", "tls.ca_key ", "gossip.key_file ", "data.dir ", "FIFO", "chmod 600", "symbolic link", "power_saving.suspend_program ", "down is no program", "up can be changed by anybody"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("message lacks %q:\n%v", want, err)
 		}

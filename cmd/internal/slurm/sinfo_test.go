@@ -107,3 +107,35 @@ func TestNoNodesAsRecorded(t *testing.T) {
 		t.Errorf("%q, want %q", got.String(), want)
 	}
 }
+
+// TestPoweredNodes are marked as Slurm 22.05 marks them, and counted as idle ones.
+func TestPoweredNodes(t *testing.T) {
+	t.Parallel()
+	part := []Partition{{Name: "all", Up: true, Nodes: []string{"n1", "n2", "n3", "n4", "n5"}}}
+	var nodes []Node
+	for i, state := range []string{"IDLE" + PoweredDown, "IDLE" + PoweringDown, "IDLE" + PoweringUp, "IDLE+DRAIN" + PoweredDown, InReservation("IDLE") + PoweredDown} {
+		nodes = append(nodes, Node{Name: part[0].Nodes[i], State: state, CPUs: 8})
+	}
+	for format, want := range map[string]string{
+		"%N %t": "n1 idle~|n2 idle%|n3 idle#|n4 drain~|n5 resv~", "%N %T": "n1 idle~|n2 idle%|n3 idle#|n4 drained~|n5 reserved~",
+	} {
+		var got strings.Builder
+		if err := (&Sinfo{NoHead: true, Each: true, Format: format}).Print(&got, part, nodes, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		if lines := strings.ReplaceAll(strings.TrimSpace(got.String()), "\n", "|"); lines != want {
+			t.Errorf("%s: %s, want %s", format, lines, want)
+		}
+	}
+	var got strings.Builder
+	if err := (&Sinfo{NoHead: true, Format: "%F %C"}).Print(&got, part, nodes[:3], time.Time{}); err != nil || strings.TrimSpace(got.String()) != "0/3/0/3 0/24/0/24" {
+		t.Errorf("%q, %v", got.String(), err)
+	}
+	for _, chosen := range []string{"idle~", "idle"} {
+		got.Reset()
+		_ = (&Sinfo{NoHead: true, Each: true, Format: "%N", States: []string{chosen}}).Print(&got, part, nodes, time.Time{})
+		if want := map[string]string{"idle~": "n1\n", "idle": ""}[chosen]; got.String() != want {
+			t.Errorf("-t %s: %q, want %q", chosen, got.String(), want)
+		}
+	}
+}

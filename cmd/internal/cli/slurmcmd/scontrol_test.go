@@ -65,6 +65,8 @@ func TestScontrolGolden(t *testing.T) {
 		"priority":    "scontrol update jobid=14 priority=100",
 		"update":      "scontrol update jobid=14 timelimit=30",
 		"update-none": "scontrol update jobid=99 timelimit=30",
+		"power-down":  "scontrol update nodename=n1 state=power_down reason=moves",
+		"power-what":  "scontrol update nodename=n1 state=power",
 		"denied":      "scontrol update jobid=15 timelimit=30",
 		"partition":   "scontrol update jobid=14 partition=nosuch",
 	} {

@@ -34,6 +34,26 @@ func TestWhoDrained(t *testing.T) {
 	}
 }
 
+// TestPoweredDownInSlurmsTerms: a node that is powered down is not one that does not
+// answer, and one that did not come back is.
+func TestPoweredDownInSlurmsTerms(t *testing.T) {
+	for state, want := range map[string]struct {
+		state, reason string
+		silent        bool
+	}{
+		"powered-down":  {"IDLE+POWERED_DOWN", "moves", false},
+		"powering-down": {"IDLE+POWERING_DOWN", "moves", false},
+		"powering-up":   {"IDLE+POWERING_UP", "moves", false},
+		"down":          {"DOWN", "moves", true},
+		"ready":         {"IDLE", "", false},
+	} {
+		s := Node(onlooker(time.Now()), &apiv1.Node{Id: "n1", State: state, PowerReason: "moves", CpuMilli: 8000})
+		if s.State != want.state || s.Silent != want.silent || s.Reason != want.reason {
+			t.Errorf("%s: %s, silent %t, %q", state, s.State, s.Silent, s.Reason)
+		}
+	}
+}
+
 // onlooker has users 0, root, and 1001, ann of group 7, lab; whatever this
 // machine has.
 func onlooker(now time.Time) *Viewer {
