@@ -129,7 +129,7 @@ func (k *powerKeeper) decide(ctx context.Context, now cluster.Time) {
 		}
 	}
 	k.index, k.next = snap.Index, now.Add(powerAnew)
-	for _, at := range []cluster.Time{begins, k.idle.Next(&k.cfg.Rule)} {
+	for _, at := range []cluster.Time{begins, k.idle.Next(&k.cfg.Rule, now)} {
 		if at > now {
 			k.next = min(k.next, at)
 		}

@@ -85,10 +85,10 @@ func (i *Idle) Down(snap *dispatch.Snapshot, r *Rule, most int) []cluster.NodeID
 	return ids(ripe, min(most, len(idle)-r.KeepIdle))
 }
 
-// Next is when another node may have been idle for long enough; 0 for never.
-func (i *Idle) Next(r *Rule) (at cluster.Time) {
+// Next is when after now another node may have been idle for long enough; 0 for never.
+func (i *Idle) Next(r *Rule, now cluster.Time) (at cluster.Time) {
 	for _, since := range i.since { // the least does not depend on the order
-		if t := since.Add(r.Idle); at == 0 || t < at {
+		if t := since.Add(r.Idle); t > now && (at == 0 || t < at) {
 			at = t
 		}
 	}

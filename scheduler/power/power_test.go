@@ -157,8 +157,10 @@ func TestIdleSinceItsJobEnded(t *testing.T) {
 	if got := at(10 * time.Minute); !slices.Equal(got, []cluster.NodeID{"n3"}) {
 		t.Errorf("%v, want the one that was idle longest", got)
 	}
-	if next := idle.Next(r); next != now.Add(10*time.Minute) {
-		t.Errorf("next at %v", next.Sub(now))
+	for after, want := range map[time.Duration]time.Duration{0: 10 * time.Minute, 10 * time.Minute: 19*time.Minute + time.Second, 20 * time.Minute: 0} {
+		if got := idle.Next(r, now.Add(after)); got != 0 && got.Sub(now) != want || (got == 0) != (want == 0) {
+			t.Errorf("after %s: next at %v, want %s", after, got.Sub(now), want)
+		}
 	}
 }
 

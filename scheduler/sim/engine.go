@@ -75,6 +75,7 @@ type engine struct {
 	here             present
 	touched          []int32
 	zoom             *zoom
+	plugs            plugs
 	fresh            []*cluster.Job // arrived at this moment
 }
 
@@ -152,7 +153,7 @@ func newEngine(w *workload.Workload, f *workload.Fleet, opt *Options) (*engine, 
 	if r, ok := opt.Planner.(Rememberer); ok && !opt.NoZoom {
 		e.asks = r.Remember()
 	}
-	if !opt.NoZoom && opt.Know == nil { // it does not look at who lies where
+	if !opt.NoZoom && opt.Know == nil && opt.Power == nil { // it does not look at who lies where
 		e.zoom = newZoom(e)
 	}
 	e.tasks = make([]task, len(w.Jobs))
@@ -192,6 +193,9 @@ func (e *engine) loop(ctx context.Context) error {
 			return err
 		}
 		if err := e.plan(); err != nil {
+			return err
+		}
+		if err := e.plugs.save(e); err != nil {
 			return err
 		}
 		if e.opt.Paranoid {
@@ -236,6 +240,10 @@ func (e *engine) stale(ev event) bool {
 		return t.state != runs || t.attempt != ev.ver
 	case evNodeUp, evNodeDown:
 		return e.nodeVer[ev.id] != ev.ver
+	case evPowerUp:
+		return false
+	case evPower:
+		return ev.at != e.plugs.tick
 	}
 	return ev.at != e.passAt
 }
@@ -285,6 +293,8 @@ func (e *engine) handle(ev event) error {
 		return e.profiledNow(ev.id)
 	case evNodeUp, evNodeDown:
 		return e.nodeTurns(ev.id, ev.k == evNodeUp)
+	case evPowerUp:
+		return e.plugs.booted(e, ev.id)
 	case evPass:
 		e.passAt, e.changed = -1, true
 	}

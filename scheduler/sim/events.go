@@ -11,6 +11,8 @@ const (
 	evNodeUp
 	evNodeDown
 	evLook
+	evPowerUp
+	evPower
 	evPass
 )
 

@@ -29,7 +29,7 @@ type sums struct {
 }
 
 // area is what levels add up to over time.
-type area struct{ alloc, used, mem, reserved, frag, energy float64 }
+type area struct{ alloc, used, mem, reserved, frag, energy, off float64 }
 
 // point is the value of an integral at a time.
 type point struct {
@@ -58,6 +58,7 @@ func (e *engine) advance(at int64) {
 	e.sums.reserved += dt * float64(e.cur.reserved)
 	e.sums.frag += dt * float64(e.cur.frag)
 	e.sums.energy += dt * e.cur.powerW
+	e.sums.off += dt * float64(e.plugs.off)
 	last := e.sums.crowd[len(e.sums.crowd)-1].v
 	e.sums.crowd = append(e.sums.crowd, point{at, last + dt*max(1, float64(e.here.demand)/float64(max(1, len(e.slots))))})
 	e.now = at
@@ -169,7 +170,13 @@ type Result struct {
 	// ReservedOverUsed is the memory that shares held, over what jobs did, where memory
 	// has a curve.
 	ReservedOverUsed *float64 `json:"reserved_over_used,omitempty"`
-	World            string   `json:"interference"`
+	// NodeHoursOff is how long nodes were powered down, all of them together, NodesOffPct
+	// what part of the time of all nodes that is, and WakeUps how often one was powered up;
+	// nil where all stay up.
+	NodeHoursOff *float64 `json:"node_hours_off,omitempty"`
+	NodesOffPct  *float64 `json:"nodes_off_pct,omitempty"`
+	WakeUps      *int     `json:"wake_ups,omitempty"`
+	World        string   `json:"interference"`
 	// Completions are the completion times in seconds of the jobs that ended
 	// well, in ascending order.
 	Completions []float64 `json:"-"`
@@ -201,6 +208,7 @@ func (e *engine) result(w *workload.Workload, f *workload.Fleet) *Result {
 	if end := e.sums.end; e.opt.Rise.set() && end.mem > 0 {
 		r.ReservedOverUsed = figure(end.reserved / end.mem)
 	}
+	e.plugs.into(e, r)
 	e.perJob(r)
 	e.sums.overTime(r, w, e.cur.memAll)
 	e.sums.speeds(r, e.sums.starts+e.sums.moves)

@@ -115,6 +115,8 @@ type Options struct {
 	// MTBF and Repair break nodes: both are means of exponential times. A job
 	// there starts again from its last checkpoint; Checkpoint 0 is never.
 	MTBF, Repair, Checkpoint time.Duration
+	// Power powers idle nodes down and up again; nil leaves all of them up.
+	Power *Power
 	// NoZoom plans each arrival over the whole fleet, even where a few cards
 	// are all that matters, asks Starters also when nobody fits, and lets
 	// nobody remember.
@@ -170,6 +172,12 @@ func (o *Options) Check() error {
 	}
 	if o.MTBF > 0 && o.Repair == 0 {
 		return fmt.Errorf("repair: is missing; a node that breaks must come back after some time")
+	}
+	if p := o.Power; p != nil && (p.Idle <= 0 || p.Boot < 0 || p.KeepIdle < 0 || p.AtOnce < 1) {
+		return fmt.Errorf("power: needs a time above 0 for which a node is idle, and may power down one node a minute or more")
+	}
+	if o.Power != nil && o.MTBF > 0 {
+		return fmt.Errorf("power: nodes that break are not told from those that are powered down; leave one of the two out")
 	}
 	if o.Log && o.Know != nil {
 		return fmt.Errorf("fsm: the state machine learns by itself; run without it to tell the planner what is known")

@@ -27,21 +27,26 @@ type Needs struct {
 // that are up are too few however long it waits, has all of its nodes woken, since nothing
 // is kept for it before. snap is not changed.
 func Needed(snap *dispatch.Snapshot, s *Site) Needs {
+	return NeededBy(snap, func(view *dispatch.Snapshot) dispatch.Plan { return Plan(view, s, Full) })
+}
+
+// NeededBy is Needed with other passes than a site's. Each is given a snapshot of its own.
+func NeededBy(snap *dispatch.Snapshot, plan func(*dispatch.Snapshot) dispatch.Plan) Needs {
 	out := Needs{Used: map[cluster.NodeID]struct{}{}, For: map[cluster.JobID][]cluster.NodeID{}}
 	up := lit(snap, cluster.PoweringUp)
 	view := pass(up)
-	out.add(snap, Plan(pass(view), s, Full).Starts, view)
+	out.add(snap, plan(pass(view)).Starts, view)
 	if len(view.Waiting) == 0 || !slices.ContainsFunc(snap.Nodes, asleep) {
 		return out
 	}
 	view = lit(view, cluster.PoweredDown)
-	out.add(snap, Plan(pass(view), s, Full).Starts, view)
+	out.add(snap, plan(pass(view)).Starts, view)
 	if spans := vacant(up, view.Waiting); len(spans.Waiting) > 0 {
-		for _, st := range Plan(pass(spans), s, Full).Starts {
+		for _, st := range plan(pass(spans)).Starts {
 			spans.Waiting = slices.DeleteFunc(spans.Waiting, func(j *cluster.Job) bool { return j.ID == st.Job })
 		}
 		spans = lit(spans, cluster.PoweredDown)
-		out.add(snap, Plan(pass(spans), s, Full).Starts, spans)
+		out.add(snap, plan(pass(spans)).Starts, spans)
 	}
 	slices.Sort(out.Wake)
 	return out

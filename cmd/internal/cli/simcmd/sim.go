@@ -22,7 +22,8 @@ type simWorld struct {
 	maxShares, maxJobs                                                                      int
 	strict, pool, preempt, capMemory                                                        bool
 	since, until, start, passEvery, tick, profile, oomAfter                                 time.Duration
-	preemptSmall, preemptLarge, mtbf, repair, checkpoint                                    time.Duration
+	preemptSmall, preemptLarge, mtbf, repair, checkpoint, powerIdle, powerBoot              time.Duration
+	powerKeep                                                                               int
 	capture, last                                                                           string
 }
 
@@ -136,6 +137,9 @@ func (o *simWorld) worldFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.mtbf, "mtbf", 0, "mean time between failures of a node; 0 is never")
 	f.DurationVar(&o.repair, "repair", time.Hour, "mean time to repair a node")
 	f.DurationVar(&o.checkpoint, "checkpoint", 0, "time between checkpoints that survive a failure; 0 is none")
+	f.DurationVar(&o.powerIdle, "power-idle", 0, "power nodes down that were idle for so long, and up again for who waits; 0 leaves all up")
+	f.DurationVar(&o.powerBoot, "power-boot", 5*time.Minute, "how long a node takes from off to ready, with --power-idle")
+	f.IntVar(&o.powerKeep, "power-keep", 0, "idle nodes that stay up, with --power-idle")
 	f.DurationVar(&o.passEvery, "pass-every", time.Second, "least virtual time between two full passes; longer is cheaper, and changes who overtakes whom")
 	f.DurationVar(&o.tick, "tick", 0, "plan at least so often while jobs wait, for orders that go by the clock; 0 lets the order choose")
 	f.StringVar(&o.fsm, "fsm", "auto", "drive the replicated state machine by its log: on, off, or auto for short lists")

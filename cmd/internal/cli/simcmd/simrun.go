@@ -17,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
+	"github.com/berth-scheduler/berth/scheduler/power"
 	"github.com/berth-scheduler/berth/scheduler/sim"
 	"github.com/berth-scheduler/berth/scheduler/sim/slowdown"
 	"github.com/berth-scheduler/berth/scheduler/sim/trace"
@@ -223,6 +224,10 @@ func (o *simOptions) run(ctx context.Context, t *simTask, say func(done, all int
 	return err
 }
 
+// powerAtOnce is how many nodes are powered down in a minute at most, and up: what a
+// coordinator has by default.
+const powerAtOnce = 10
+
 func (p *simPoint) options(planner sim.Planner, seed uint64) (sim.Options, error) {
 	mode, err := resizeMode(p.resize)
 	if err != nil {
@@ -232,8 +237,12 @@ func (p *simPoint) options(planner sim.Planner, seed uint64) (sim.Options, error
 	if mode != cluster.ResizeOff && rise.PeakAt == 0 {
 		rise.PeakAt = sim.DefaultPeakAt
 	}
+	var saving *sim.Power
+	if p.powerIdle != 0 {
+		saving = &sim.Power{Rule: power.Rule{Idle: p.powerIdle, ResumeTimeout: p.powerBoot, KeepIdle: p.powerKeep, AtOnce: powerAtOnce}, Boot: p.powerBoot}
+	}
 	return sim.Options{
-		Planner: planner, Seed: seed, World: p.inter,
+		Power: saving, Planner: planner, Seed: seed, World: p.inter,
 		Errors:    sim.Errors{Mem: p.memError, Util: p.utilError, Duration: p.durError, MemMargin: p.memMargin},
 		PassEvery: p.passEvery, Tick: p.tick, Start: p.start, PreemptSmall: p.preemptSmall, PreemptLarge: p.preemptLarge,
 		Profile: p.profile, OOMAfter: p.oomAfter, CapMemory: p.capMemory, MTBF: p.mtbf, Repair: p.repair, Checkpoint: p.checkpoint,

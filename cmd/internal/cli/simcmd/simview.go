@@ -85,12 +85,19 @@ func printSim(e *console.Env, f console.Format, v View) error {
 	if follows {
 		t.Cols = append(t.Cols, console.Column{Head: "CUT", Right: true}, console.Column{Head: "GROWN", Right: true}, console.Column{Head: "HARMED", Right: true}, console.Column{Head: "RESERVED/USED", Right: true})
 	}
+	sleeps := slices.ContainsFunc(v.Results, func(r *sim.Result) bool { return r.NodeHoursOff != nil })
+	if sleeps {
+		t.Cols = append(t.Cols, console.Column{Head: "NODE_HOURS_OFF", Right: true}, console.Column{Head: "OFF", Right: true}, console.Column{Head: "WOKEN", Right: true})
+	}
 	for _, r := range v.Results {
 		row := []string{r.Policy, strconv.FormatUint(r.Seed, 10), strconv.Itoa(r.Jobs), simPct(r.AllocationPct), simPct(r.GPUUtilPct), simPct(r.MemUtilPct),
 			simFig(r.MeanJCT, 0), simFig(r.P99JCT, 0), simFig(r.Makespan, 0), simFig(r.LowerBoundMakespan, 0), simFig(r.MeanWait, 0),
 			simFig(r.MeanSlowdown, 3), strconv.Itoa(r.OOMs), strconv.Itoa(r.Preemptions)}
 		if follows {
 			row = append(row, simCount(r.Cuts), simCount(r.Growths), simCount(r.Harmed), simFig(r.ReservedOverUsed, 2))
+		}
+		if sleeps {
+			row = append(row, simFig(r.NodeHoursOff, 0), simPct(r.NodesOffPct), simCount(r.WakeUps))
 		}
 		t.Add(row...)
 	}
