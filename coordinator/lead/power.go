@@ -108,7 +108,7 @@ func (k *powerKeeper) decide(ctx context.Context, now cluster.Time) {
 	began := time.Now()
 	snap, begins := k.fsm.SchedulerSnapshotAt(now)
 	need := site.Needs{}
-	if len(snap.Waiting) > 0 {
+	if len(snap.Waiting) > 0 && power.Concerns(snap) {
 		sched := k.Scheduling()
 		snap.Interference = k.plan.company.ForScheduler(snap.Nodes, snap.Waiting, snap.Running)
 		k.Prepare(snap)

@@ -41,6 +41,16 @@ func (r *Rule) Governs(n *cluster.Node, parts []*cluster.Partition) bool {
 	})
 }
 
+// Concerns reports whether some node is idle or off: else it need not be known who waits
+// for what.
+func Concerns(snap *dispatch.Snapshot) bool {
+	busy := busy(snap)
+	return slices.ContainsFunc(snap.Nodes, func(n *cluster.Node) bool {
+		_, has := busy[n.ID]
+		return n.Wakeable() || n.Schedulable() && !has
+	})
+}
+
 // Idle is since when nodes have been idle. The zero value has seen none.
 type Idle struct {
 	since map[cluster.NodeID]cluster.Time

@@ -189,6 +189,27 @@ func TestUp(t *testing.T) {
 	}
 }
 
+func TestConcerns(t *testing.T) {
+	t.Parallel()
+	snap := site()
+	snap.Running = []*cluster.Job{running(1, "n1", "n2", "n3", "n4")}
+	if Concerns(snap) {
+		t.Error("there is nothing to decide, all nodes are in use")
+	}
+	snap.Nodes[0].State = cluster.NodeUnreachable
+	if Concerns(snap) {
+		t.Error("one that is lost is none to decide about")
+	}
+	snap.Nodes[0].Power.State = cluster.PoweredDown
+	if !Concerns(snap) {
+		t.Error("one is off that could be woken")
+	}
+	snap.Nodes[0].Power.State, snap.Running = cluster.PowerUp, []*cluster.Job{running(1, "n1", "n2", "n3")}
+	if !Concerns(snap) {
+		t.Error("one is idle")
+	}
+}
+
 func TestPaced(t *testing.T) {
 	t.Parallel()
 	var p Paced

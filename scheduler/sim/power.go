@@ -51,7 +51,7 @@ func (g *plugs) save(e *engine) error {
 		}
 	}
 	need := site.Needs{}
-	if len(snap.Waiting) > 0 {
+	if len(snap.Waiting) > 0 && power.Concerns(snap) {
 		need = site.NeededBy(snap, func(view *dispatch.Snapshot) dispatch.Plan { return e.opt.Planner.Plan(view) })
 	}
 	for _, id := range power.Up(snap, &p.Rule, need.Wake, g.up.Room(p.AtOnce, now)) {

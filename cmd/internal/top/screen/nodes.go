@@ -89,7 +89,7 @@ func (s drawing) nodeCells(n *apiv1.Node) []cell {
 	}
 	state := admin.NodeState(n)
 	st := green
-	if state != cluster.NodeReady.String() {
+	if state != cluster.NodeReady.String() && !admin.SavesPower(n) {
 		st = red
 	}
 	return []cell{
@@ -103,5 +103,5 @@ func (s drawing) nodeCells(n *apiv1.Node) []cell {
 
 // nodeReason is why a node takes no jobs, or what is wrong with it.
 func nodeReason(n *apiv1.Node) string {
-	return clean(strings.Join(slices.DeleteFunc([]string{n.GetDrainReason(), n.GetProblem()}, func(s string) bool { return s == "" }), "; "))
+	return clean(strings.Join(slices.DeleteFunc([]string{n.GetDrainReason(), n.GetPowerReason(), n.GetProblem()}, func(s string) bool { return s == "" }), "; "))
 }
