@@ -39,6 +39,14 @@ func (p *plug) call(what string, id cluster.NodeID) (stays bool, err error) {
 	return p.stays[id], p.fails[id]
 }
 
+// behave says how a node and the program for it behave from now on: a node that stays
+// does not follow.
+func (p *plug) behave(id cluster.NodeID, stays bool, fails error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stays[id], p.fails[id] = stays, fails
+}
+
 // told is what was asked since it was asked last, in order.
 func (p *plug) told() string {
 	synctest.Wait()
@@ -156,7 +164,7 @@ func TestGangWakesAllOfItsNodes(t *testing.T) {
 		if got := p.told(); got != "10m0s down n1; 10m0s down n2; 10m0s down n3" {
 			t.Fatal(got)
 		}
-		p.stays["n3"] = true // it takes its time
+		p.behave("n3", true, nil) // it takes its time
 		id := l.submit(alone(3))[0]
 		rest(5 * time.Second)
 		if got := p.told(); got != "11m0s up n1; 11m0s up n2; 11m0s up n3" {
@@ -183,7 +191,8 @@ func TestNodesThatDoNotFollow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l, p := saving(t, 2, nil)
-		p.fails["n1"], p.stays["n2"] = errors.New("no route"), true
+		p.behave("n1", false, errors.New("no route"))
+		p.behave("n2", true, nil)
 		rest(15 * time.Minute)
 		if got := p.told(); got != "10m0s down n1; 10m0s down n2" {
 			t.Fatal(got)
@@ -193,13 +202,14 @@ func TestNodesThatDoNotFollow(t *testing.T) {
 				t.Errorf("%s: %+v", id, got)
 			}
 		}
-		delete(p.fails, "n1")
-		delete(p.stays, "n2")
+		p.behave("n1", false, nil)
+		p.behave("n2", false, nil)
 		rest(10 * time.Minute)
 		if got := p.told(); got != "20m0s down n1; 22m0s down n2" {
 			t.Fatal(got)
 		}
-		p.stays["n1"], p.fails["n2"] = true, errors.New("exit status 1")
+		p.behave("n1", true, nil)
+		p.behave("n2", false, errors.New("exit status 1"))
 		l.submit(alone(1))
 		rest(10 * time.Minute)
 		if got := p.told(); got != "25m0s up n1; 30m0s up n2" {
@@ -210,7 +220,7 @@ func TestNodesThatDoNotFollow(t *testing.T) {
 				t.Errorf("%s: %+v", id, got)
 			}
 		}
-		delete(p.stays, "n1")
+		p.behave("n1", false, nil)
 		l.do(&logv1.Command{Kind: &logv1.Command_DrainNode{DrainNode: &logv1.DrainNode{Node: "n1"}}}) // resumed
 		rest(5 * time.Second)
 		if got := p.told(); got != "35m0s up n1" {
@@ -247,7 +257,7 @@ func TestNextLeaderGoesOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l, p := saving(t, 1, func(s *PowerSaving) { s.Exclude, _ = cluster.ParseHostList("n[1-9]") })
-		p.stays["n1"] = true
+		p.behave("n1", true, nil)
 		order := func(to cluster.PowerState) {
 			t.Helper()
 			l.do(&logv1.Command{Kind: &logv1.Command_PowerNode{PowerNode: &logv1.PowerNode{Node: "n1", To: uint32(to), Asked: true, By: 1}}})
