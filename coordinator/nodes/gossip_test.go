@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/roles"
 	"github.com/berth-scheduler/berth/fsm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/gossip"
 )
@@ -164,6 +165,13 @@ func TestGossipBesideTheSession(t *testing.T) {
 		if l.n.Gossip().CutOff != 1 {
 			t.Error("it is not counted")
 		}
+		power := func(to cluster.PowerState) {
+			l.do(&logv1.Command{Kind: &logv1.Command_PowerNode{PowerNode: &logv1.PowerNode{Node: "n1", To: uint32(to)}}})
+		}
+		if power(cluster.PoweringDown); l.n.CutOff("n1") != "" {
+			t.Error("it is powered down, and cut off for that")
+		}
+		power(cluster.PowerUp)
 		w.beat(&nodev1.Heartbeat{})
 		if l.n.CutOff("n1") != "" {
 			t.Error("heard again, and still cut off")

@@ -121,6 +121,10 @@ func (n *Nodes) CutOff(id cluster.NodeID) string {
 	if !ok || n.office.Term() == nil {
 		return ""
 	}
+	// One that is powered down may gossip for longer than it calls.
+	if node, known := n.fsm.Node(id); known && node.Power.State != cluster.PowerUp && node.Power.State != cluster.PowerFailed {
+		return ""
+	}
 	// A node that went down was heard both ways until then.
 	last, now, quiet := n.live.heardAt(id), n.clock(), min(mostQuiet, n.cfg.Lease/2)
 	if now.Sub(last) < quiet || t.at.Sub(last) < quiet/2 {
