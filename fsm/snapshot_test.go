@@ -19,6 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/accounting"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/cluster/service"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -364,6 +365,14 @@ func TestGolden(t *testing.T) {
 		powerCmd("n4", cluster.PowerUp, false, func(c *logv1.PowerNode) { c.Why, c.NotBeforeUs = "exit status 1", int64(t0.Add(time.Hour)) }),
 		powerCmd("n4", cluster.PoweringDown, true, func(c *logv1.PowerNode) { c.Why = "moves" }), silentCmd("n4", "boot4"),
 		powerCmd("n4", cluster.PoweringUp, true, nil), powerCmd("n4", cluster.PowerFailed, false, func(c *logv1.PowerNode) { c.Why = "did not come back" }),
+		&logv1.Command{Kind: &logv1.Command_SubmitJob{SubmitJob: &logv1.SubmitJob{FirstJob: 16, RequestId: "request-16", BodyHash: make([]byte, 32), Owner: &logv1.Owner{Uid: 1000}, Jobs: []*logv1.NewJob{{Spec: &logv1.Spec{
+			Name: "k", Gpus: 1, Array: &logv1.Array{Runs: []uint32{0, 1, 1}, Throttle: 1}, Service: &logv1.Service{Name: "web", Replicas: 1, Least: 1, Most: 2, Port: "http", Health: "/h", EveryUs: 2e6, Fails: 3, StartWithinUs: 60e6, DrainUs: 1e6, ScaleOn: "gpu", ScaleTarget: 0.5},
+		}}}}}},
+		registerCmd(node("n5", "boot5", 1)),
+		planCmd(dispatch.Plan{Starts: []dispatch.Start{{Job: 16, Attempt: 1, Port: 20_002, Berth: cluster.Berth{Node: "n5", GPUs: []cluster.GPUShare{share1("n5-g0", 8000, 300)}, CPUMilli: 1000, MemMiB: 512}}}}),
+		reportCmd(&logv1.ReportAttempt{Node: "n5", Job: 16, Attempt: 1, Token: 68, State: uint32(cluster.JobRunning)}), stands(16, 1, service.Unhealthy, "GET /h: 503"),
+		&logv1.Command{Kind: &logv1.Command_RequeueJob{RequeueJob: &logv1.RequeueJob{Job: 16, Admin: true, Why: "unhealthy"}}},
+		&logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: &logv1.ChangeTasks{Array: 16, Runs: []uint32{1, 1, 1}, Change: logv1.TaskChange_TASK_CHANGE_CANCEL, Admin: true, Why: "replaced"}}},
 	)
 	for name, got := range map[string][]byte{"entry.v15.hex": entry, "snapshot.v15.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)
