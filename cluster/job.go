@@ -302,6 +302,9 @@ type Exit struct {
 // GPU where that is longest. Of whom nobody knows anything it is for ever.
 func (j *Job) LatestEnd(now Time) Time {
 	longest := j.Spec.TimeLimit
+	if longest == 0 && j.Spec.Service != nil {
+		return math.MaxInt64
+	}
 	if longest == 0 {
 		for i := range j.Estimates {
 			e := &j.Estimates[i]

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler/say"
@@ -127,6 +128,9 @@ func DurationOf(job *cluster.Job, e *cluster.Estimate, pol *Policy) int64 {
 	d := e.Duration
 	if d <= 0 {
 		d = job.Spec.Duration
+	}
+	if job.Spec.Service != nil { // it runs until somebody ends it, whatever earlier ones did
+		d = cluster.MaxTimeDays * 24 * time.Hour
 	}
 	if limit := job.Spec.TimeLimit; limit > 0 && (d <= 0 || d > limit) {
 		d = limit

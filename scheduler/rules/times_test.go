@@ -8,7 +8,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/service"
 	"github.com/berth-scheduler/berth/scheduler/rules"
+	"github.com/berth-scheduler/berth/scheduler/say"
 	"github.com/berth-scheduler/berth/scheduler/schedtest"
 )
 
@@ -245,5 +247,26 @@ func TestOwnWordOfTheEnd(t *testing.T) {
 		if middle != now+c.middle.Microseconds() || tail != now+c.tail.Microseconds() {
 			t.Errorf("%s: in %d and %d s, want %s and %s", c.name, (middle-now)/1e6, (tail-now)/1e6, c.middle, c.tail)
 		}
+	}
+}
+
+// TestServicesLast: a replica is not taken to end, whatever earlier ones did, but by its limit.
+func TestServicesLast(t *testing.T) {
+	t.Parallel()
+	pol := &rules.Policy{AssumedDuration: time.Hour}
+	j := &cluster.Job{Spec: &cluster.Spec{Service: &service.Service{Name: "web"}}}
+	e := &cluster.Estimate{Duration: time.Minute}
+	if got := rules.DurationOf(j, e, pol); got != (cluster.MaxTimeDays * 24 * time.Hour).Microseconds() {
+		t.Errorf("it lasts %d µs", got)
+	}
+	if now := cluster.Time(7); j.LatestEnd(now) != math.MaxInt64 {
+		t.Errorf("it ends at %d at the latest", j.LatestEnd(now))
+	}
+	if got := say.TimeWords(j, "A100", 1); got != "runs until it is ended" {
+		t.Errorf("%q", got)
+	}
+	j.Spec.TimeLimit = time.Hour
+	if got := rules.DurationOf(j, e, pol); got != time.Hour.Microseconds() || j.LatestEnd(0) != cluster.Time(time.Hour.Microseconds()) {
+		t.Errorf("within its limit it lasts %d µs", got)
 	}
 }

@@ -88,6 +88,8 @@ func TimeWords(j *cluster.Job, gpuType string, us int64) string {
 	e, _ := cluster.EstimateFor(j.Estimates, gpuType)
 	limit := j.Spec.TimeLimit
 	switch {
+	case j.Spec.Service != nil && limit <= 0:
+		return "runs until it is ended"
 	case e.Duration > 0 && (limit <= 0 || e.Duration <= limit):
 		return "predicted " + About(us)
 	case e.Duration <= 0 && j.Spec.Duration > 0 && (limit <= 0 || j.Spec.Duration <= limit):

@@ -185,6 +185,7 @@ func showJob(e *console.Env, j *apiv1.Job, cards client.Cards) {
 		"Run time", runTime(e, j),
 		"Progress", view.ProgressText(j, e.Now()),
 		trialKey(j), view.TrialText(j),
+		"Service", view.ServiceText(j, e.Now()),
 		"Right now", cards.Now(j),
 		"Predicted", predictedText(j.GetPredicted()),
 		"Measured", measuredText(j.GetMeasured()),

@@ -15,7 +15,6 @@ import (
 	"github.com/berth-scheduler/berth/cluster/service"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
-	"github.com/berth-scheduler/berth/cmd/internal/units"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -277,7 +276,7 @@ func (s *shown) print(e *console.Env, f console.Format) error {
 	for _, p := range s.Replicas {
 		since, addr := "-", "-"
 		if p.Since != nil {
-			since = units.FormatDuration(max(0, e.Now().Sub(*p.Since)).Truncate(time.Second))
+			since = console.Clock(e.Now().Sub(*p.Since))
 		}
 		if p.Port != 0 {
 			addr = fmt.Sprintf("%s:%d", p.Address, p.Port)
