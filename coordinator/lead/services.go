@@ -69,19 +69,22 @@ func (l *servants) run(ctx context.Context) error {
 			groups[n] = append(groups[n], r)
 		}
 		there := map[serviceName]*served{}
+		var notes []*logv1.AttemptProgress
 		for n, rs := range groups {
 			if there[n] = known[n]; there[n] == nil {
 				there[n] = &served{busy: map[cluster.AttemptID]*busy{}}
 			}
-			l.serve(ctx, there[n], rs)
+			notes = append(notes, l.serve(ctx, there[n], rs)...)
 		}
+		l.writeDown(ctx, notes) // together: one that flaps each second fills no log
 		known = there
 	}
 	return ctx.Err()
 }
 
-// serve does what there is to do about one service.
-func (l *servants) serve(ctx context.Context, kept *served, rs []fsm.Revision) {
+// serve does what there is to do about one service, and returns what is to be written down
+// of its replicas.
+func (l *servants) serve(ctx context.Context, kept *served, rs []fsm.Revision) (notes []*logv1.AttemptProgress) {
 	newest := &rs[len(rs)-1]
 	s, now := newest.Spec.Service, time.Duration(cluster.TimeOf(l.clock()))*time.Microsecond
 	revisions := make([]service.Revision, len(rs))
@@ -89,22 +92,21 @@ func (l *servants) serve(ctx context.Context, kept *served, rs []fsm.Revision) {
 	for i := range rs {
 		revisions[i], ids[uint64(rs[i].ID)] = l.revision(&rs[i])
 	}
-	var notes []*logv1.AttemptProgress
 	for _, a := range service.Plan(s, s.Replicas, revisions, now) {
 		if a.Kind == service.Note {
 			notes = append(notes, conv.NoteServing(attemptOf(ids[a.Revision][a.Task]), cluster.Serving{State: a.State, Why: a.Why}))
 		}
 		l.carryOut(ctx, &a, rs, ids[a.Revision][a.Task])
 	}
-	l.writeDown(ctx, notes)
 	if len(rs) > 1 {
 		kept.scaler = service.Scaler{} // what is being replaced is not scaled
-		return
+		return notes
 	}
 	if want := kept.scaler.Next(s, newest.Throttle, l.loads(newest, kept), now); want != newest.Throttle {
 		l.log.InfoContext(ctx, "service is scaled", "service", s.Name, "user", newest.Owner.Name, "from", newest.Throttle, "to", want)
 		l.setWant(ctx, newest.ID, want)
 	}
+	return notes
 }
 
 func attemptOf(j *cluster.Job) cluster.AttemptID {
