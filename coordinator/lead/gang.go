@@ -72,7 +72,7 @@ func (p *planner) choosePort(id cluster.AttemptID, used map[uint16]struct{}) uin
 	}
 	n := uint32(last-first) + 1
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(id.String())) // never fails
+	_, _ = h.Write([]byte(p.cluster + id.String())) // never fails
 	at := h.Sum32() % n
 	for range n {
 		if _, taken := used[first+uint16(at)]; !taken {

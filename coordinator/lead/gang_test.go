@@ -38,11 +38,27 @@ func TestPortsAreChosen(t *testing.T) {
 func TestPortsByDefault(t *testing.T) {
 	t.Parallel()
 	for _, ports := range [][2]uint16{{}, {3000, 2000}} {
-		p := &planner{ports: ports}
+		p := &planner{ports: ports, cluster: "c1"}
 		for job := range cluster.JobID(1000) {
 			if port := p.choosePort(cluster.AttemptID{Job: job, No: 1}, nil); port < firstGangPort || port > lastGangPort {
 				t.Fatalf("range %v: port %d for job %d", ports, port, job)
 			}
 		}
+	}
+}
+
+// TestClustersChooseOtherPorts: two on one machine, whose jobs have the same ids, do not meet.
+func TestClustersChooseOtherPorts(t *testing.T) {
+	t.Parallel()
+	a, b := &planner{cluster: "a"}, &planner{cluster: "b"}
+	same := 0
+	for job := range cluster.JobID(100) {
+		id := cluster.AttemptID{Job: job + 1, No: 1}
+		if a.choosePort(id, nil) == b.choosePort(id, nil) {
+			same++
+		}
+	}
+	if same > 5 {
+		t.Errorf("%d of 100 jobs have the same port in both", same)
 	}
 }
