@@ -66,8 +66,9 @@ func (l *Learner) Run(ctx context.Context) error {
 			l.metrics.accuracy(l.Accuracy())
 		}
 		if now := l.clock(); now.Sub(last) >= l.cfg.Every && l.due(seq, tried) {
-			last, tried = now, seq
-			l.refit(ctx, seq)
+			if last = now; l.refit(ctx, seq) {
+				tried = seq
+			}
 		}
 		if now := l.clock(); now.Sub(lastShared) >= l.cfg.Every && seq > shared {
 			if next := l.refitCompany(ctx, seq, shared); next != shared {
@@ -96,8 +97,9 @@ func (l *Learner) due(seq, tried uint64) bool {
 	return fresh >= enough || 4*fresh >= enough && drifted(l.fsm.NewestSamples(driftLook))
 }
 
-// refit learns, compares and publishes what is better.
-func (l *Learner) refit(ctx context.Context, seq uint64) {
+// refit learns, compares and publishes what is better. It reports whether that is settled:
+// what could not be written down is tried again.
+func (l *Learner) refit(ctx context.Context, seq uint64) (settled bool) {
 	version, _ := l.fsm.Weights()
 	l.mu.Lock()
 	champion, samples := l.usable(), l.modelSamples()
@@ -105,10 +107,11 @@ func (l *Learner) refit(ctx context.Context, seq uint64) {
 	began := time.Now()
 	v, err := l.challenge(ctx, samples, champion)
 	if ctx.Err() != nil {
-		return
+		return false
 	}
 	l.metrics.refit(l.clock(), time.Since(began))
 	reason := ""
+	settled = true
 	switch {
 	case err != nil:
 		reason = rejectError
@@ -118,19 +121,21 @@ func (l *Learner) refit(ctx context.Context, seq uint64) {
 		reason = rejectNotBetter
 	default:
 		reason, err = l.publish(ctx, version, seq, v)
+		settled = reason != rejectError
 	}
 	attrs := []any{"samples", len(samples), "trained", v.Trained, "tested", v.Tested, "error_before", v.ChampionErr, "error_after", v.ChallengerErr, "dur", time.Since(began)}
 	switch {
 	case reason == "":
 		l.metrics.published.Inc()
 		l.log.InfoContext(ctx, "learned weights are published", append(attrs, "version", version+1)...)
-		return
+		return settled
 	case reason == rejectError || reason == rejectUnusable:
 		l.log.WarnContext(ctx, "cannot learn", append(attrs, "err", err)...)
 	default:
 		l.log.DebugContext(ctx, "nothing better was learned", append(attrs, "reason", v.Reason, "err", err)...)
 	}
 	l.metrics.rejected.WithLabelValues(reason).Inc()
+	return settled
 }
 
 // challenge lets what can be learned from samples stand against weights.
