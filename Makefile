@@ -83,9 +83,11 @@ RACE   = ./agent/containerdrt ./coordinator ./agent/... ./coordinator/... ./cmd/
 	./cmd/internal/cli/sruncmd ./cmd/internal/cli/console
 # These wait most of their time, for processes to start, fail and be missed.
 WAIT   = ./agent/faulttest
-# These of RACE come when what waits is done, for the streams to end together.
+# Of RACE these take longest, and wait for half of it; those of LATE come after them. The
+# others are many and short: compiling and linking them is most of their time.
+LONG   = ./agent/containerdrt ./coordinator
 LATE   = ./coordinator/raftnode ./coordinator/history ./coordinator/web/...
-RACED  = $(filter-out $(shell $(GO) list $(WAIT) $(LATE)),$(shell $(GO) list $(RACE)))
+RACED  = $(filter-out $(shell $(GO) list $(WAIT) $(LONG) $(LATE)),$(shell $(GO) list $(RACE)))
 PLAIN  = $(filter-out %/e2e $(shell $(GO) list $(WAIT) $(RACE)),$(shell $(GO) list ./...))
 # Linking takes as much processor as the tests: no tables for debuggers. All of
 # vet is part of make check.
@@ -93,17 +95,17 @@ LIGHT  = -ldflags=-w -vet=off
 # A third of their processor would be garbage collection, of small heaps.
 LARGE  = export GOGC=400 GOMEMLIMIT=4GiB
 
-# Three at once keep two cores at work: what waits, what runs under the race detector,
-# and what computes.
+# Four at once keep two cores at work: two that wait for half of their time, one that
+# computes, and one that compiles and links.
 test: SHELL := bash
 test: test-deps ## run all tests, end to end ones too, with the race detector where goroutines meet
 	@mkdir -p bin; $(LARGE); { \
 	these() { $(GO) test $(LIGHT) $(TESTFLAGS) -p $(P) -parallel $(PARALLEL) -timeout 40m "$$@"; }; \
-	{ these ./e2e; rc=$$?; these -race $(WAIT) $(LATE) && exit $$rc; } & waits=$$!; \
-	{ these $(PLAIN); rc=$$?; these -race -run 'While|Waiters|WaitEnded' ./fsm && exit $$rc; } & plain=$$!; rc=0; \
+	{ these ./e2e; rc=$$?; these -race $(WAIT) && exit $$rc; } & waits=$$!; \
+	{ these $(PLAIN); rc=$$?; these -race -run 'While|Waiters|WaitEnded' ./fsm && exit $$rc; } & plain=$$!; \
+	{ these -race $(LONG); rc=$$?; these -race $(LATE) && exit $$rc; } & long=$$!; rc=0; \
 	these -race $(RACED) || rc=1; \
-	wait $$plain || rc=1; \
-	wait $$waits || rc=1; \
+	for s in $$plain $$long $$waits; do wait $$s || rc=1; done; \
 	exit $$rc; } 2>&1 | tee bin/test.log; rc=$${PIPESTATUS[0]}; \
 	[ $$rc = 0 ] || { echo "what failed (the whole output: bin/test.log):"; \
 	grep -E '^ *--- FAIL|^FAIL.|^panic:|^	*Test[A-Z].* \([0-9hms.]+\)$$|DATA RACE|^ *[a-z0-9_]+_test\.go:[0-9]+:' bin/test.log | head -n 100; }; \
