@@ -3,6 +3,7 @@
 package serviceproxy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -165,6 +166,9 @@ func (p *Proxy) RoundTrip(req *http.Request) (*http.Response, error) {
 			out.Body = io.NopCloser(req.Body) // another replica may have to be sent it
 		}
 		resp, err := p.base.RoundTrip(out)
+		if err == nil && repeatable(req) {
+			err = whole(resp)
+		}
 		if err == nil {
 			resp.Body = &body{ReadCloser: resp.Body, done: sync.OnceFunc(func() { p.done(r, false) })}
 			return resp, nil
@@ -187,7 +191,27 @@ func again(req *http.Request, err error) bool {
 	if errors.As(err, &op) && op.Op == "dial" {
 		return true
 	}
+	return repeatable(req)
+}
+
+// repeatable reports whether a request changes nothing, and has nothing that was sent.
+func repeatable(req *http.Request) bool {
 	return (req.Body == nil || req.Body == http.NoBody) && (req.Method == http.MethodGet || req.Method == http.MethodHead || req.Method == http.MethodOptions)
+}
+
+// smallBytes is how long an answer may be that is read before it is handed on, so that one
+// which breaks off can be asked for again.
+const smallBytes = 64 << 10
+
+// whole reads a small answer to its end.
+func whole(resp *http.Response) error {
+	if resp.ContentLength < 1 || resp.ContentLength > smallBytes || resp.Request.Method == http.MethodHead {
+		return nil
+	}
+	text, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close() // it was read, or is of no use
+	resp.Body = io.NopCloser(bytes.NewReader(text))
+	return err
 }
 
 // body tells when an answer was read.

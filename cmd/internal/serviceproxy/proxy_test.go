@@ -120,10 +120,16 @@ func TestHandsOn(t *testing.T) {
 func TestReplicasGo(t *testing.T) {
 	t.Parallel()
 	breaks := atomic.Bool{}
-	s := serve(t, 3, func(i int, w http.ResponseWriter, _ *http.Request) {
+	s := serve(t, 3, func(i int, w http.ResponseWriter, r *http.Request) {
 		if breaks.Load() && i == 1 {
+			if r.Method == http.MethodGet { // in the middle of its answer
+				w.Header().Set("Content-Length", "100")
+				_, _ = io.WriteString(w, "begins")
+				w.(http.Flusher).Flush()
+			}
 			panic(http.ErrAbortHandler)
 		}
+		_, _ = io.WriteString(w, "all of it")
 	})
 	s.replicas[0].Close()
 	for range 20 {
@@ -133,8 +139,8 @@ func TestReplicasGo(t *testing.T) {
 	}
 	breaks.Store(true)
 	for range 20 {
-		if code, _ := s.ask(t, http.MethodGet, ""); code != 200 {
-			t.Fatalf("a GET while one breaks off: %d", code)
+		if code, body := s.ask(t, http.MethodGet, ""); code != 200 || body != "all of it" {
+			t.Fatalf("a GET while one breaks off: %d %s", code, body)
 		}
 	}
 	s.proxy.mu.Lock()
