@@ -128,6 +128,7 @@ func (v *visitors) since(c *cluster) map[string]int {
 // leader dies, a node is gone, and a new revision takes the place of the old one.
 func TestAServiceUnderFaults(t *testing.T) {
 	t.Parallel()
+	needPython(t, "import http.server")
 	c := startCluster(t, "--coordinators", "3", "--nodes", "2x2xA100-SXM4-80GB")
 	dir := openDir(t)
 	if err := os.WriteFile(filepath.Join(dir, "server.py"), []byte(webServer), 0o644); err != nil {

@@ -107,7 +107,7 @@ func (p *Prober) Add(uses []*nodev1.AttemptUse) []*nodev1.AttemptUse {
 
 func (p *Prober) run(ctx context.Context, e *probed, uid uint32, r *nodev1.Replica) {
 	every := max(time.Second, r.GetEvery().AsDuration())
-	fails := uint32(0)
+	fails, up := uint32(0), false
 	for ctx.Err() == nil {
 		ask, cancel := context.WithTimeout(ctx, patience)
 		err := p.ask(ask, r, uid)
@@ -117,7 +117,7 @@ func (p *Prober) run(ctx context.Context, e *probed, uid uint32, r *nodev1.Repli
 		}
 		now := &nodev1.Probe{Ok: err == nil}
 		if fails++; err == nil {
-			fails = 0
+			fails, up = 0, true
 		} else {
 			now.Fails, now.Why = fails, err.Error()
 			now.Why = service.ClipWhy(now.Why)
@@ -126,7 +126,7 @@ func (p *Prober) run(ctx context.Context, e *probed, uid uint32, r *nodev1.Repli
 		e.last = now
 		p.mu.Unlock()
 		wait := every
-		if fails > 0 { // also while it starts: it is to be found soon
+		if !up { // it starts, and is to be found soon
 			wait = time.Second
 		}
 		select {

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -74,12 +75,20 @@ func TestAnswers(t *testing.T) {
 	if got := ask(ctx, "/silent", me, port); got == "" {
 		t.Error("a silent one is healthy")
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	// One that is bound and does not listen: nobody else can take it meanwhile.
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	free := uint32(l.Addr().(*net.TCPAddr).Port)
-	_ = l.Close()
+	defer unix.Close(fd)
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	bound, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := uint32(bound.(*unix.SockaddrInet4).Port)
 	if got := ask(t.Context(), "/ok", me, free); !strings.Contains(got, "nothing listens at port") {
 		t.Errorf("a port of nobody: %q", got)
 	}
@@ -152,13 +161,13 @@ func TestProber(t *testing.T) {
 			t.Errorf("in 21 seconds it was asked %d times", asked())
 		}
 		answer(errors.New("no\xffanswer" + strings.Repeat("x", 500)))
-		time.Sleep(7500 * time.Millisecond) // at the next turn, and then each second
+		time.Sleep(20 * time.Second)
 		uses := p.Add([]*nodev1.AttemptUse{{Job: 7, Attempt: 2, PeakMib: 9}, {Job: 8, Attempt: 1}})
 		if probe := uses[0].GetProbe(); len(uses) != 2 || uses[0].PeakMib != 9 || probe.GetOk() || probe.GetFails() != 4 || len(probe.GetWhy()) > 160 || !strings.HasPrefix(probe.GetWhy(), "noanswer") || uses[1].Probe != nil {
 			t.Errorf("after failures: %v", uses)
 		}
 		answer(nil)
-		time.Sleep(2 * time.Second)
+		time.Sleep(5 * time.Second)
 		if probe := p.Add(nil)[0].Probe; !probe.Ok || probe.Fails != 0 {
 			t.Errorf("well again: %v", probe)
 		}
@@ -169,7 +178,13 @@ func TestProber(t *testing.T) {
 		if got := p.Add(nil); got != nil || asked() != was {
 			t.Errorf("after its end: %v, asked %d times more", got, asked()-was)
 		}
+		answer(errors.New("it starts"))
 		p.Begin(id, 1000, r)
+		was = asked()
+		time.Sleep(3500 * time.Millisecond)
+		if n := asked() - was; n != 3 {
+			t.Errorf("while it starts it was asked %d times in three seconds", n)
+		}
 		p.Close()
 	})
 }

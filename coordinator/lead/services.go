@@ -55,10 +55,14 @@ type serviceName struct {
 // those that are too many, puts new revisions in the place of old ones, and scales, until
 // ctx ends. All but loads is in the state, so that a new leader goes on where the last one
 // was.
-func (l *Leader) services(ctx context.Context) error { return (&servants{l}).run(ctx) }
+func (l *Leader) services(ctx context.Context) error { return (&servants{Leader: l}).run(ctx) }
 
-// servants do a leader's work on services.
-type servants struct{ *Leader }
+// servants do a leader's work on services. What they ask for in one round goes into the log
+// together: one user with many services that flap keeps nobody else's waiting.
+type servants struct {
+	*Leader
+	ask []*logv1.Command
+}
 
 func (l *servants) run(ctx context.Context) error {
 	known := map[serviceName]*served{}
@@ -76,7 +80,8 @@ func (l *servants) run(ctx context.Context) error {
 			}
 			notes = append(notes, l.serve(ctx, there[n], rs)...)
 		}
-		l.writeDown(ctx, notes) // together: one that flaps each second fills no log
+		l.writeDown(ctx, notes)
+		l.propose(ctx)
 		known = there
 	}
 	return ctx.Err()
@@ -104,7 +109,7 @@ func (l *servants) serve(ctx context.Context, kept *served, rs []fsm.Revision) (
 	}
 	if want := kept.scaler.Next(s, newest.Throttle, l.loads(newest, kept), now); want != newest.Throttle {
 		l.log.InfoContext(ctx, "service is scaled", "service", s.Name, "user", newest.Owner.Name, "from", newest.Throttle, "to", want)
-		l.setWant(ctx, newest.ID, want)
+		l.setWant(newest.ID, want)
 	}
 	return notes
 }
@@ -146,40 +151,51 @@ func (l *servants) carryOut(ctx context.Context, a *service.Action, rs []fsm.Rev
 	case service.Restart:
 		l.log.InfoContext(ctx, "replica ends to start again", "job", j.ID.String(), "reason", a.Why)
 		if why := j.Unrequeueable(); why == "" {
-			l.propose(ctx, &logv1.Command{Kind: &logv1.Command_RequeueJob{RequeueJob: &logv1.RequeueJob{Job: uint64(j.ID), Admin: true, Why: a.Why}}})
+			l.ask = append(l.ask, &logv1.Command{Kind: &logv1.Command_RequeueJob{RequeueJob: &logv1.RequeueJob{Job: uint64(j.ID), Admin: true, Why: a.Why}}})
 			return
 		}
-		l.endReplica(ctx, j, a.Why)
+		l.endReplica(j, a.Why)
 	case service.End:
-		l.endReplica(ctx, j, a.Why)
+		l.endReplica(j, a.Why)
 	case service.EndWaiting:
 		for i := range rs {
-			if uint64(rs[i].ID) == a.Revision {
-				l.endTasks(ctx, slices.DeleteFunc(slices.Clone(rs[i].Jobs), func(j *cluster.Job) bool { return !j.State.Waiting() }), a.Why)
+			if uint64(rs[i].ID) != a.Revision {
+				continue
+			}
+			if cmd := endTasks(slices.DeleteFunc(slices.Clone(rs[i].Jobs), func(j *cluster.Job) bool { return !j.State.Waiting() }), a.Why); cmd != nil {
+				l.ask = append(l.ask, cmd)
 			}
 		}
 	case service.SetWant:
-		l.setWant(ctx, cluster.JobID(a.Revision), a.Want)
+		l.setWant(cluster.JobID(a.Revision), a.Want)
 	}
 }
 
 // endReplica ends a replica for good.
-func (l *servants) endReplica(ctx context.Context, j *cluster.Job, why string) {
-	l.propose(ctx, &logv1.Command{Kind: &logv1.Command_CancelJob{CancelJob: &logv1.CancelJob{Job: uint64(j.ID), Admin: true, Why: why}}})
+func (l *servants) endReplica(j *cluster.Job, why string) {
+	l.ask = append(l.ask, &logv1.Command{Kind: &logv1.Command_CancelJob{CancelJob: &logv1.CancelJob{Job: uint64(j.ID), Admin: true, Why: why}}})
 }
 
 // setWant sets how many replicas of a revision may run at once.
-func (l *servants) setWant(ctx context.Context, id cluster.JobID, n int) {
-	l.propose(ctx, &logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: &logv1.ChangeTasks{
+func (l *servants) setWant(id cluster.JobID, n int) {
+	l.ask = append(l.ask, &logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: &logv1.ChangeTasks{
 		Array: uint64(id), Change: logv1.TaskChange_TASK_CHANGE_THROTTLE, Admin: true, Throttle: uint32(n),
 	}}})
 }
 
-// propose puts a command about a service into the log.
-func (l *servants) propose(ctx context.Context, cmd *logv1.Command) {
-	if _, err := l.prop.One(ctx, cmd); err != nil && ctx.Err() == nil {
-		l.log.WarnContext(ctx, "cannot change a service", "err", err)
+// propose puts what is asked for into the log. What fails is asked for again in the next
+// round.
+func (l *servants) propose(ctx context.Context) {
+	results, err := l.prop.Each(ctx, l.ask...)
+	if err != nil && ctx.Err() == nil {
+		l.log.WarnContext(ctx, "cannot change services", "err", err)
 	}
+	for i := range results {
+		if err := results[i].Err; err != nil {
+			l.log.WarnContext(ctx, "cannot change a service", "err", err)
+		}
+	}
+	l.ask = nil
 }
 
 // loads are what replicas that take requests have to do, of those of which that is known.

@@ -30,13 +30,17 @@ func newTown(t *testing.T) *town {
 }
 
 func (l *town) serve(replicas, most, throttle int, change func(*service.Service)) cluster.JobID {
+	return l.serveBy(1000, replicas, most, throttle, change)
+}
+
+func (l *town) serveBy(uid cluster.UID, replicas, most, throttle int, change func(*service.Service)) cluster.JobID {
 	s := &service.Service{
 		Name: "web", Replicas: replicas, Min: 1, Max: most, Port: "http", Health: "/healthz", Every: 2 * time.Second, Fails: 3, StartWithin: time.Minute, Drain: 10 * time.Second,
 	}
 	if change != nil {
 		change(s)
 	}
-	return l.submit(job(1, func(j *cluster.Spec) {
+	return l.submitBy(uid, job(1, func(j *cluster.Spec) {
 		j.Service = s
 		tasks, err := cluster.ParseTasks(fmt.Sprintf("0-%d", most-1))
 		if err != nil {
@@ -184,7 +188,7 @@ func TestAReplicaThatCrashes(t *testing.T) {
 			ready, next := l.startable()
 			if len(ready) == 0 {
 				if next == 0 {
-					t.Fatal("nobody waits for his time")
+					t.Fatal("nobody waits for its time")
 				}
 				time.Sleep(next.Sub(cluster.TimeOf(time.Now())))
 				continue
@@ -352,15 +356,16 @@ func TestTheLoadOfTheSick(t *testing.T) {
 	})
 }
 
-// TestServicesOfTwo: users have names of their own.
+// TestServicesOfTwo: users have names of their own, and each as many as they like.
 func TestServicesOfTwo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newTown(t)
 		l.loop(l.l.services)
 		l.serve(1, 1, 1, nil)
+		l.serveBy(2000, 1, 1, 1, nil)
 		l.serve(1, 1, 1, func(s *service.Service) { s.Name = "other" })
 		l.live(20)
-		l.want("1_0", "2_0")
+		l.want("1_0", "2_0", "3_0")
 	})
 }

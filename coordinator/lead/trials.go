@@ -102,11 +102,18 @@ func (l *Leader) holdToBudget(ctx context.Context, budget time.Duration, all []*
 	if used < budget {
 		return
 	}
-	l.endTasks(ctx, all, fmt.Sprintf("the trials have used the %.6g GPU-hours that their study may", budget.Hours()))
+	cmd := endTasks(all, fmt.Sprintf("the trials have used the %.6g GPU-hours that their study may", budget.Hours()))
+	if cmd == nil {
+		return
+	}
+	if _, err := l.prop.One(ctx, cmd); err != nil && ctx.Err() == nil {
+		l.log.WarnContext(ctx, "cannot end a study", "array", all[0].ArrayJobID.String(), "err", err)
+	}
 }
 
-// endTasks ends those of some jobs of an array that have not ended, and all that they fold.
-func (l *Leader) endTasks(ctx context.Context, of []*cluster.Job, why string) {
+// endTasks is the command that ends those of some jobs of an array that have not ended, and
+// all that they fold; nil when there are none.
+func endTasks(of []*cluster.Job, why string) *logv1.Command {
 	var ranks []cluster.Span
 	var array *cluster.Job
 	for _, j := range of {
@@ -115,16 +122,15 @@ func (l *Leader) endTasks(ctx context.Context, of []*cluster.Job, why string) {
 		}
 	}
 	if array == nil {
-		return
+		return nil
 	}
 	tasks, err := cluster.ParseTasks(array.Spec.Array.Tasks.Format(ranks))
 	if err != nil {
-		return // never: they are of an array
+		return nil // never: they are of an array
 	}
-	cmd := &logv1.ChangeTasks{Array: uint64(array.ArrayJobID), Runs: conv.RunsToLog(&tasks), Change: logv1.TaskChange_TASK_CHANGE_CANCEL, Admin: true, Why: why}
-	if _, err := l.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: cmd}}); err != nil && ctx.Err() == nil {
-		l.log.WarnContext(ctx, "cannot end tasks", "array", array.ArrayJobID.String(), "err", err)
-	}
+	return &logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: &logv1.ChangeTasks{
+		Array: uint64(array.ArrayJobID), Runs: conv.RunsToLog(&tasks), Change: logv1.TaskChange_TASK_CHANGE_CANCEL, Admin: true, Why: why,
+	}}}
 }
 
 // endTrial ends a trial that runs.

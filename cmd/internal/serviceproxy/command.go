@@ -31,7 +31,7 @@ func NewCommand(e *console.Env, c *client.Client) *cobra.Command {
 		Long: Short + ". A request goes to the\n" +
 			"replica that is ready with the fewest in flight; one that nobody took goes to another. It runs\n" +
 			"until it is ended, as whoever starts it, and goes on with the replicas that it knows while no\n" +
-			"coordinator can be asked. It speaks plain HTTP, and asks nobody who he is: let it listen where\n" +
+			"coordinator can be asked. It speaks plain HTTP, and asks nobody who they are: let it listen where\n" +
 			"those may reach it that may use the service.",
 		Example: "  berth service proxy chat --listen 127.0.0.1:8000", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
