@@ -26,7 +26,6 @@ require (
 	golang.org/x/sys v0.48.0 // system calls that package syscall lacks
 	golang.org/x/term v0.46.0 // raw terminals of shells
 	golang.org/x/time v0.16.0 // token buckets that bound what a user may ask
-	gonum.org/v1/gonum v0.17.0 // linear algebra of the simulator's packing bound
 	gonum.org/v1/plot v0.16.0 // charts of simulations and evaluations
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260825221802-da73d73af1c5 // error details in gRPC statuses
 	google.golang.org/grpc v1.85.0 // all that daemons and commands say to each other

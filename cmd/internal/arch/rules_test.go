@@ -182,7 +182,6 @@ var fences = []struct {
 	{"charm.land/bubbletea", []string{"cmd/internal/top"}},
 	{"go.yaml.in/yaml", []string{"cmd"}},
 	{"gonum.org/v1/plot", []string{"scheduler/sim/plot"}},
-	{"gonum.org/v1/gonum", []string{"scheduler/sim"}},
 	{"google.golang.org/grpc", []string{"proto", "coordinator", "agent", "cmd", "e2e"}},
 	// Never, each for what the standard library or a page of ours does.
 	{"github.com/stretchr/testify", nil},

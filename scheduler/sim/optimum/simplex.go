@@ -2,8 +2,7 @@ package optimum
 
 import (
 	"math"
-
-	"gonum.org/v1/gonum/mat"
+	"slices"
 )
 
 // Limits of the simplex: a program that needs more is given up with the prices
@@ -25,7 +24,7 @@ func (lp *program) solve() []float64 {
 	if !ok {
 		return nil
 	}
-	inv := mat.NewDense(m, m, nil)
+	var inv [][]float64
 	b := make([]float64, m)
 	for c := range n {
 		b[c] = lp.classes[c].work
@@ -33,9 +32,11 @@ func (lp *program) solve() []float64 {
 	var dual []float64
 	for pivot := range maxPivots {
 		if pivot%refactor == 0 {
-			if err := inv.Inverse(lp.matrix(basis)); err != nil {
+			fresh, ok := inverse(lp.matrix(basis))
+			if !ok {
 				break
 			}
+			inv = fresh
 		}
 		dual = lp.duals(basis, inv)
 		enter, gain := lp.price(dual)
@@ -111,22 +112,82 @@ func (lp *program) start() ([]int, bool) {
 	return basis, true
 }
 
-func (lp *program) matrix(basis []int) *mat.Dense {
+func (lp *program) matrix(basis []int) [][]float64 {
 	m := len(basis)
-	a, col := mat.NewDense(m, m, nil), make([]float64, m)
+	a, col := square(m), make([]float64, m)
 	for i, k := range basis {
 		lp.fill(k, col)
-		a.SetCol(i, col)
+		for r, v := range col {
+			a[r][i] = v
+		}
 	}
 	return a
 }
 
-// duals are the prices of the rows: only C has a cost.
-func (lp *program) duals(basis []int, inv *mat.Dense) []float64 {
-	for i, k := range basis {
-		if k == lp.total() {
-			return mat.Row(nil, i, inv)
+func square(m int) [][]float64 {
+	flat, rows := make([]float64, m*m), make([][]float64, m)
+	for r := range rows {
+		rows[r] = flat[r*m : (r+1)*m : (r+1)*m]
+	}
+	return rows
+}
+
+// inverse inverts a, which it destroys, by Gauss and Jordan with the largest
+// pivot of each column; false when a is singular.
+func inverse(a [][]float64) ([][]float64, bool) {
+	inv := square(len(a))
+	for i := range inv {
+		inv[i][i] = 1
+	}
+	for i := range a {
+		best := i
+		for r := i + 1; r < len(a); r++ {
+			if math.Abs(a[r][i]) > math.Abs(a[best][i]) {
+				best = r
+			}
 		}
+		a[i], a[best], inv[i], inv[best] = a[best], a[i], inv[best], inv[i]
+		pivot := a[i][i]
+		if math.Abs(pivot) < tolerance {
+			return nil, false
+		}
+		for k := range a {
+			a[i][k] /= pivot
+			inv[i][k] /= pivot
+		}
+		for r := range a {
+			if r != i {
+				factor := a[r][i]
+				subtract(a[r], factor, a[i])
+				subtract(inv[r], factor, inv[i])
+			}
+		}
+	}
+	return inv, true
+}
+
+// subtract takes factor times other from row.
+func subtract(row []float64, factor float64, other []float64) {
+	if factor == 0 {
+		return
+	}
+	for k, v := range other {
+		row[k] -= factor * v
+	}
+}
+
+func dot(a, b []float64) float64 {
+	sum := 0.0
+	for i, v := range a {
+		sum += v * b[i]
+	}
+	return sum
+}
+
+// duals are the prices of the rows: only C has a cost.
+func (lp *program) duals(basis []int, inv [][]float64) []float64 {
+	if i := slices.Index(basis, lp.total()); i >= 0 {
+		return slices.Clone(inv[i])
 	}
 	return make([]float64, len(basis)) // C is 0: there is no work
 }
@@ -157,20 +218,16 @@ func (lp *program) price(dual []float64) (enter int, gain float64) {
 }
 
 // pivot takes a column into the basis; false when that is not possible.
-func (lp *program) pivot(basis []int, inv *mat.Dense, b []float64, enter int) bool {
-	m := len(basis)
-	col := make([]float64, m)
+func (lp *program) pivot(basis []int, inv [][]float64, b []float64, enter int) bool {
+	col, dir := make([]float64, len(basis)), make([]float64, len(basis))
 	lp.fill(enter, col)
-	var dir, x mat.VecDense
-	dir.MulVec(inv, mat.NewVecDense(m, col))
-	x.MulVec(inv, mat.NewVecDense(m, b))
 	leave, least := -1, math.Inf(1)
-	for i := range m {
-		d := dir.AtVec(i)
-		if d <= tolerance {
+	for i := range inv {
+		dir[i] = dot(inv[i], col)
+		if dir[i] <= tolerance {
 			continue
 		}
-		r := max(0, x.AtVec(i)) / d
+		r := max(0, dot(inv[i], b)) / dir[i]
 		// Of equal ratios the oldest column leaves, which keeps from cycling in practice.
 		if r < least-1e-12 || r <= least+1e-12 && leave >= 0 && basis[i] < basis[leave] {
 			leave, least = i, min(r, least)
@@ -179,16 +236,12 @@ func (lp *program) pivot(basis []int, inv *mat.Dense, b []float64, enter int) bo
 	if leave < 0 {
 		return false
 	}
-	row := inv.RawRowView(leave)
-	for k := range row {
-		row[k] /= dir.AtVec(leave)
+	for k := range inv[leave] {
+		inv[leave][k] /= dir[leave]
 	}
-	for i := range m {
-		if d := dir.AtVec(i); i != leave && d != 0 {
-			r := inv.RawRowView(i)
-			for k := range r {
-				r[k] -= d * row[k]
-			}
+	for i := range inv {
+		if i != leave {
+			subtract(inv[i], dir[i], inv[leave])
 		}
 	}
 	basis[leave] = enter
