@@ -31,7 +31,7 @@ func (o outcome) err() float64 { return float64(o.got.GPUMemMiB)/float64(o.actua
 func replay(t *testing.T, g *graph.Graph, run Run) int64 {
 	t.Helper()
 	ev, err := graph.Trace(g, graph.Options{
-		Batch: run.Batch, Training: run.Mode == Training, Precision: run.Precision, Optimizer: run.Optimizer,
+		Batch: run.Batch, SeqLen: run.SeqLen, Training: run.Mode == Training, Precision: run.Precision, Optimizer: run.Optimizer,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -130,6 +130,47 @@ func TestPredictionAgainstReplay(t *testing.T) {
 	}
 	if covered < 0.90 {
 		t.Errorf("P95 covers %.1f %% of %d runs, must be 90 %% or more", 100*covered, len(all))
+	}
+}
+
+// TestMarginOnSimulatedCards holds what is reserved of simulated cards against
+// what the zoo's graphs take of them: enough for 19 in 20, of any batch and type, and within a third more than they take on average.
+func TestMarginOnSimulatedCards(t *testing.T) {
+	t.Parallel()
+	p, err := NewPredictor(DefaultWeights(), NewHistory(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const libraries = 240 // MiB, as simulated jobs take
+	for _, run := range []Run{
+		{Mode: Training, Precision: graph.FP32, Optimizer: graph.AdamW, SeqLen: 128},
+		{Mode: Training, Precision: graph.AMP, Optimizer: graph.AdamW, SeqLen: 128},
+	} {
+		n, enough, times := 0.0, 0.0, 0.0
+		for _, name := range Catalogue() {
+			g := readZoo(t, name)
+			for run.Batch = 1; run.Batch <= 64; run.Batch *= 4 {
+				f, err := FromGraph(g, name, run)
+				if err != nil {
+					t.Fatal(err)
+				}
+				tensors := replay(t, g, run)
+				for _, gpuType := range []string{"A100-SXM4-80GB", "RTX-3090", "T4"} {
+					spec, _ := gpuspec.Lookup(gpuType)
+					q := p.Predict(Request{Features: f, Types: []TypeInfo{{Name: spec.Name, MemMiB: 1 << 20, Simulated: true}}})[0]
+					takes := tensors + spec.ContextMiB + libraries
+					if q.GPUMemP95MiB >= takes {
+						enough++
+					}
+					times += float64(q.GPUMemP95MiB) / float64(takes)
+					n++
+				}
+			}
+		}
+		t.Logf("%s %s: enough for %.1f %% of %g, %.2f times what they take", run.Precision, run.Optimizer, 100*enough/n, n, times/n)
+		if enough/n < 0.95 || times/n > 4./3 {
+			t.Errorf("%s %s: enough for %.1f %%, %.2f times what they take", run.Precision, run.Optimizer, 100*enough/n, times/n)
+		}
 	}
 }
 

@@ -248,13 +248,14 @@ func GPUTypes(nodes []*cluster.Node) []model.TypeInfo {
 	for _, n := range nodes {
 		for i := range n.GPUs {
 			g := &n.GPUs[i]
-			if i > 0 && n.GPUs[i-1].Type == g.Type && n.GPUs[i-1].MemMiB == g.MemMiB {
+			if i > 0 && n.GPUs[i-1].Type == g.Type && n.GPUs[i-1].MemMiB == g.MemMiB && n.GPUs[i-1].CapMode == g.CapMode {
 				continue // as most are; it is asked at each submit
 			}
-			t := types[g.Type]
+			t, seen := types[g.Type]
 			types[g.Type] = model.TypeInfo{
 				Name: g.Type, MemMiB: max(t.MemMiB, g.MemMiB),
 				HostMiB: max(t.HostMiB, n.MemMiB), HostCPUMilli: max(t.HostCPUMilli, n.CPUMilli),
+				Simulated: g.CapMode == "sim" && (t.Simulated || !seen),
 			}
 		}
 	}

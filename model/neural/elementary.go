@@ -20,7 +20,7 @@ const (
 // that limit.
 func exp(x float64) float64 {
 	x = max(-expLimit, min(expLimit, x))
-	k := math.Floor(x/math.Ln2 + 0.5)
+	k := math.Floor(float64(x/math.Ln2) + 0.5)
 	r := x - float64(k*ln2Hi) - float64(k*ln2Lo)
 	// |r| <= ln(2)/2: 14 terms leave 1e-17.
 	s := 1.0
