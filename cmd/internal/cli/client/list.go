@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"strings"
 
@@ -11,38 +12,62 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
+// JobPages reads jobs page by page, ordered by id: while one page is used, the next is
+// on its way.
+func JobPages(ctx context.Context, c *Client, req *apiv1.ListJobsRequest) iter.Seq2[[]*apiv1.Job, error] {
+	type page struct {
+		resp *apiv1.ListJobsResponse
+		err  error
+	}
+	return func(yield func([]*apiv1.Job, error) bool) {
+		ctx, stop := context.WithCancel(ctx)
+		pages := make(chan page)
+		defer func() {
+			stop()
+			for range pages { // until its last call has ended
+			}
+		}()
+		go func() {
+			defer close(pages)
+			req.PageSize, req.PageToken = 20000, ""
+			if !req.Brief {
+				req.PageSize = 500 // an environment may be large
+			}
+			for more := true; more; more = req.PageToken != "" {
+				var p page
+				p.err = c.Jobs(ctx, Reads, func(ctx context.Context, s JobService) (err error) {
+					p.resp, err = s.ListJobs(ctx, req)
+					return err
+				})
+				select {
+				case pages <- p:
+				case <-ctx.Done():
+					return
+				}
+				if p.err != nil {
+					return
+				}
+				req.PageToken = p.resp.GetNextPageToken()
+			}
+		}()
+		for p := range pages {
+			if !yield(p.resp.GetJobs(), p.err) {
+				return
+			}
+		}
+	}
+}
+
 // ListJobs reads all pages, ordered by id.
 func ListJobs(ctx context.Context, c *Client, req *apiv1.ListJobsRequest) ([]*apiv1.Job, error) {
 	var jobs []*apiv1.Job
-	req.PageSize, req.PageToken = 20000, ""
-	if !req.Brief {
-		req.PageSize = 500 // an environment may be large
-	}
-	for {
-		var resp *apiv1.ListJobsResponse
-		err := c.Jobs(ctx, Reads, func(ctx context.Context, s JobService) (err error) {
-			resp, err = s.ListJobs(ctx, req)
-			return err
-		})
+	for page, err := range JobPages(ctx, c, req) {
 		if err != nil {
 			return nil, err
 		}
-		jobs = append(jobs, resp.GetJobs()...)
-		if resp.GetNextPageToken() == "" {
-			break
-		}
-		req.PageToken = resp.GetNextPageToken()
+		jobs = append(jobs, page...)
 	}
-	slices.SortStableFunc(jobs, func(a, b *apiv1.Job) int {
-		switch {
-		case a.GetId() < b.GetId():
-			return -1
-		case a.GetId() > b.GetId():
-			return 1
-		}
-		return 0
-	})
-	return slices.CompactFunc(jobs, func(a, b *apiv1.Job) bool { return a.GetId() == b.GetId() }), nil
+	return jobs, nil
 }
 
 // GetNodes reads nodes sorted by id, all when ids is empty. Unknown ids are an

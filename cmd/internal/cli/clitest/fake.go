@@ -1,6 +1,7 @@
 package clitest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -199,12 +200,12 @@ func (f *Fake) ListJobs(ctx context.Context, r *apiv1.ListJobsRequest) (*apiv1.L
 		}
 		out = append(out, proto.CloneOf(j))
 	}
-	// Two jobs a page, in falling order, to see that the client puts them right.
+	// By id, as coordinators list; two jobs a page.
 	at := 0
 	if r.GetPageToken() != "" {
 		at = len(r.GetPageToken())
 	}
-	slices.Reverse(out)
+	slices.SortFunc(out, func(a, b *apiv1.Job) int { return cmp.Compare(a.GetId(), b.GetId()) })
 	resp := &apiv1.ListJobsResponse{Jobs: out[at:min(at+2, len(out))]}
 	if at+2 < len(out) {
 		resp.NextPageToken = strings.Repeat("x", at+2)

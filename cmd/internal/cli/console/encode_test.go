@@ -1,7 +1,6 @@
 package console
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"strings"
@@ -71,20 +70,18 @@ func same(t *rapid.T, want, got []string) {
 func FuzzIndentJSON(f *testing.F) {
 	for _, s := range []string{`{}`, `[]`, `[{},[],""]`, `{"a":[1,-2.5e9,true,null],"b\"\\":{"c":"d:,{}[]\\\""}}`, `"x"`, `7`, `[[[["é"]]]]`} {
 		f.Add(s, 1)
+		f.Add(s, 17)
 	}
 	f.Fuzz(func(t *testing.T, text string, depth int) {
-		var compact, want, got bytes.Buffer
-		if json.Compact(&compact, []byte(text)) != nil || depth < 0 || depth > 9 {
+		var compact, want bytes.Buffer
+		if json.Compact(&compact, []byte(text)) != nil || depth < 0 || depth > 20 {
 			return
 		}
 		if err := json.Indent(&want, compact.Bytes(), strings.Repeat("  ", depth), "  "); err != nil {
 			t.Skip(err)
 		}
-		w := bufio.NewWriter(&got)
-		indentJSON(w, compact.Bytes(), depth)
-		_ = w.Flush()
-		if got.String() != want.String() {
-			t.Errorf("%s at depth %d:\n%s\nwant\n%s", text, depth, got.String(), want.String())
+		if got := string(appendIndented(nil, compact.Bytes(), depth)); got != want.String() {
+			t.Errorf("%s at depth %d:\n%s\nwant\n%s", text, depth, got, want.String())
 		}
 	})
 }

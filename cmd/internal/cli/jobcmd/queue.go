@@ -141,15 +141,18 @@ func listOnce(ctx context.Context, e *console.Env, c *client.Client, o *QueueOpt
 	if req.Brief {
 		list = client.ListBrief
 	}
-	jobs, err := list(ctx, c, req)
+	var jobs []*apiv1.Job
+	var err error
+	if console.Format(o.Output) == console.FormatJSON && !o.start {
+		jobs, err = listJSON(ctx, e, c, req, refs)
+	} else if jobs, err = list(ctx, c, req); err == nil {
+		jobs = refs.Keep(jobs)
+		if o.start {
+			return printStarts(ctx, e, c, o, jobs)
+		}
+		err = printJobs(e, o, jobs)
+	}
 	if err != nil {
-		return err
-	}
-	jobs = refs.Keep(jobs)
-	if o.start {
-		return printStarts(ctx, e, c, o, jobs)
-	}
-	if err := printJobs(e, o, jobs); err != nil {
 		return err
 	}
 	if len(req.States) > 0 || len(req.Users) > 0 || len(req.Partitions) > 0 {
@@ -158,18 +161,31 @@ func listOnce(ctx context.Context, e *console.Env, c *client.Client, o *QueueOpt
 	return refs.Missing(jobs)
 }
 
+// listJSON prints jobs while those that come after them are on their way, and returns
+// those that refs name.
+func listJSON(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.ListJobsRequest, refs client.JobRefs) (named []*apiv1.Job, err error) {
+	var list console.JSONList
+	for page, err := range client.JobPages(ctx, c, req) {
+		if err != nil {
+			return nil, err
+		}
+		page = refs.Keep(page)
+		for _, j := range page {
+			if err := list.Add(e, view.Job(j)); err != nil {
+				return nil, err
+			}
+		}
+		if len(refs) > 0 {
+			named = append(named, page...)
+		}
+	}
+	list.Close(e)
+	return named, nil
+}
+
 func printJobs(e *console.Env, o *QueueOptions, jobs []*apiv1.Job) error {
 	f := console.Format(o.Output)
 	switch f {
-	case console.FormatJSON:
-		var list console.JSONList
-		for _, j := range jobs {
-			if err := list.Add(e, view.Job(j)); err != nil {
-				return err
-			}
-		}
-		list.Close(e)
-		return nil
 	case console.FormatYAML:
 		views := make([]view.JobView, 0, len(jobs))
 		for _, j := range jobs {
