@@ -17,7 +17,7 @@ func printJSON(e *Env, v any) error {
 	if err != nil {
 		return err
 	}
-	_, _ = e.Out.Write(append(appendIndented(nil, escapedJSON(raw), 0), '\n')) // errors stay with Out
+	_, _ = e.Out.Write(append(appendIndented(make([]byte, 0, 2*len(raw)), escapedJSON(raw), 0), '\n')) // errors stay with Out
 	return nil
 }
 
