@@ -38,7 +38,7 @@ PROGRAMS := berth berthd berth-job berth-lab berth-top
 LINKS    := sbatch squeue scancel sinfo scontrol sacct seff sshare srun salloc sacctmgr sattach sbcast scrontab sdiag sgather sprio sreport sstat strigger
 
 .DEFAULT_GOAL := help
-.PHONY: help build install packages packages-try demo test hunt stress short e2e bench bench-guard bench-slurm experiments fuzz soak mallory mutants lint vuln generate check cover clean test-deps fmt vet tidy generate-check
+.PHONY: help build install packages packages-try demo test hunt stress short e2e bench bench-guard bench-sides experiments fuzz soak mallory mutants lint vuln generate check cover clean test-deps fmt vet tidy generate-check
 
 help: ## list the targets
 	@echo "targets:"
@@ -132,8 +132,8 @@ bench: ## run benchmarks (BENCH=regexp COUNT=n) into bin/bench.txt, for benchsta
 bench-guard: ## run the tests that count work, not time: fail where an item costs more among ten times as many
 	$(GO) test $(LIGHT) -count=1 -run '^TestWorkOf' $(sort $(dir $(shell grep -rl --include=*_test.go '^func TestWorkOf' .)))
 
-bench-slurm: build ## do the same to Slurm and to Berth, in turns (needs slurm-wlm and munge)
-	$(GO) test ./e2e -run '^$$' -bench '^BenchmarkBesideSlurm' -benchtime 40x -timeout 1h
+bench-sides: build ## do the same to Slurm and to Berth, in turns, and write one table into bin/sides.md (needs slurm-wlm and munge)
+	SIDES=$(CURDIR)/bin/sides.md $(GO) test ./e2e -run '^$$' -bench '^BenchmarkSides$$' -benchtime 1x -timeout 1h
 
 experiments: build ## rebuild published evaluations from the traces in TRACES (QUICK=1: fewer seeds) into bin/experiments
 	@test -n "$(TRACES)" || { echo "set TRACES to a folder with one subfolder a trace"; exit 2; }

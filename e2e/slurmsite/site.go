@@ -85,6 +85,9 @@ func Port(t testing.TB) string {
 	return addr[strings.LastIndexByte(addr, ':')+1:]
 }
 
+// Dir is where its state lies; the command lines of its daemons have it.
+func (s *Site) Dir() string { return s.dir }
+
 // Env is the environment of Slurm's commands.
 func (s *Site) Env() []string { return append(os.Environ(), "SLURM_CONF="+s.dir+"/slurm.conf") }
 
