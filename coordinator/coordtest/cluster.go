@@ -102,6 +102,8 @@ type Options struct {
 	Gossip bool
 	// Web has each coordinator serve the page for browsers, at what WebAddr returns.
 	Web bool
+	// WebProxy is a proxy before the page that says who browsers' users are.
+	WebProxy *web.Proxy
 	// Registry takes the metrics of a cluster of one.
 	Registry prometheus.Registerer
 }
@@ -280,7 +282,7 @@ func (c *Cluster) web(i int) web.Config {
 	if c.webs[i] == "" {
 		return web.Config{}
 	}
-	return web.Config{Listener: c.listen(c.webs[i]), Names: []string{"127.0.0.1", "localhost"}, Address: "http://" + c.webs[i]}
+	return web.Config{Listener: c.listen(c.webs[i]), Names: []string{"127.0.0.1", "localhost"}, Proxy: c.opts.WebProxy, Address: "http://" + c.webs[i]}
 }
 
 // WebAddr is where coordinator i serves the page for browsers.

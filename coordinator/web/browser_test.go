@@ -26,13 +26,14 @@ type browser struct {
 }
 
 // newBrowser starts one that ends with the test.
-func newBrowser(t *testing.T) *browser {
+func newBrowser(t *testing.T, flags ...chromedp.ExecAllocatorOption) *browser {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Skip("there is no chromium on this machine: the page is not looked at in a browser")
 	}
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.WindowSize(1280, 900))
+	opts = append(opts, flags...)
 	if os.Getuid() == 0 {
 		opts = append(opts, chromedp.NoSandbox)
 	}

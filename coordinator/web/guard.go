@@ -88,6 +88,14 @@ func (s *Server) inside(next func(http.ResponseWriter, *http.Request, *session.S
 			refuse(w, http.StatusUnauthorized, err)
 			return
 		}
+		name, err := s.named(r)
+		if err == nil {
+			err = s.same(sess, name)
+		}
+		if err != nil {
+			refuse(w, http.StatusUnauthorized, err)
+			return
+		}
 		if r.Method != http.MethodGet && !sess.Vouches(r.Header.Get(csrfHeader)) {
 			refuse(w, http.StatusForbidden, cluster.Errorf(cluster.CodeDenied, "the request lacks this session's token (%s); load the page again", csrfHeader))
 			return

@@ -46,6 +46,8 @@ type Config struct {
 	// https://HOST:PORT.
 	Names   []string
 	Address string
+	// Proxy lets in whom it names, nil is none.
+	Proxy *Proxy
 	// MaxStreams is how many live streams there may be, MaxStreamsPerUser how many of one
 	// user; 0 means 512 and 16.
 	MaxStreams, MaxStreamsPerUser int
@@ -155,7 +157,7 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("GET /static/{file}", s.asset)
 	mux.HandleFunc("POST /login", s.login)
 	mux.HandleFunc("POST /logout", s.inside(s.logout))
-	mux.HandleFunc("GET /api/me", s.inside(s.me))
+	mux.HandleFunc("GET /api/me", s.arrive)
 	mux.HandleFunc("POST /api/{service}/{method}", s.inside(s.call))
 	mux.HandleFunc("GET /api/watch", s.inside(s.watch))
 	mux.HandleFunc("GET /api/log", s.inside(s.follow))

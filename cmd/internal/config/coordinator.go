@@ -57,6 +57,7 @@ type CoordinatorListen struct {
 	// it beside those of the addresses; the first stands in links.
 	Web      string   `yaml:"web"`
 	WebNames []string `yaml:"web_names"`
+	WebProxy WebProxy `yaml:"web_proxy"`
 }
 
 // Data is where a daemon keeps what must survive it.
@@ -440,6 +441,7 @@ func (c *Coordinator) CheckFiles() error {
 	p.file("tls.ca_key", c.TLS.CAKey, true)
 	p.file("tls.web_cert", c.TLS.WebCert, false)
 	p.file("tls.web_key", c.TLS.WebKey, true)
+	p.file("listen.web_proxy.secret", c.Listen.WebProxy.Secret, true)
 	if c.Gossip.Addr != "" {
 		p.file("gossip.key_file", c.Gossip.KeyFile, true)
 	}

@@ -1,11 +1,63 @@
 package config
 
 import (
+	"fmt"
 	"net"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
 )
+
+// WebProxy is a site's own proxy before the page for browsers: it finds out who they are,
+// and says so in a header. Empty means none.
+type WebProxy struct {
+	// Header has the user's name.
+	Header string `yaml:"header"`
+	// From are the proxy's addresses, or networks of them.
+	From []string `yaml:"from"`
+	// Secret is a file with what the proxy shows as Berth-Proxy-Secret.
+	Secret string `yaml:"secret"`
+}
+
+// Networks are those of From.
+func (w *WebProxy) Networks() ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, text := range w.From {
+		n, err := netip.ParsePrefix(text)
+		if a, aerr := netip.ParseAddr(text); err != nil && aerr == nil {
+			n, err = a.Prefix(a.BitLen())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("is %.80q, want an address such as 10.0.0.5, or a network such as 10.0.0.0/24", text)
+		}
+		out = append(out, n.Masked())
+	}
+	return out, nil
+}
+
+// headerName is an HTTP header.
+var headerName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,63}$`)
+
+func checkWebProxy(p *Problems, c *Coordinator) {
+	w := &c.Listen.WebProxy
+	if w.Header == "" && len(w.From) == 0 && w.Secret == "" {
+		return
+	}
+	if c.Listen.Web == "" {
+		p.addf("listen.web_proxy", "is of use only with listen.web")
+	}
+	if !headerName.MatchString(w.Header) {
+		p.addf("listen.web_proxy.header", "is %.80q, want the header in which the proxy names the user, such as X-Remote-User", w.Header)
+	}
+	if len(w.From) < 1 || len(w.From) > 32 {
+		p.addf("listen.web_proxy.from", "has %d addresses, want those of the proxy, 1 to 32", len(w.From))
+	}
+	if _, err := w.Networks(); err != nil {
+		p.addf("listen.web_proxy.from", "%v", err)
+	}
+	p.path("listen.web_proxy.secret", w.Secret, required)
+}
 
 // hostName is a host as browsers name it.
 var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
@@ -20,6 +72,7 @@ func (p *Problems) web(c *Coordinator) {
 			p.addf(indexed("listen.web_names", i), "is %.80q, want a host name or an address without a port, such as gpu.example.org", n)
 		}
 	}
+	checkWebProxy(p, c)
 	p.path("tls.web_cert", c.TLS.WebCert, optional)
 	p.path("tls.web_key", c.TLS.WebKey, optional)
 	if (c.TLS.WebCert == "") != (c.TLS.WebKey == "") {

@@ -210,11 +210,15 @@ func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (
 	if err != nil {
 		return nil, err
 	}
+	page, err := webOf(cfg, src, p.web)
+	if err != nil {
+		return nil, err
+	}
 	cc := &coordinator.Config{
 		ID: cfg.ID, ClusterID: cfg.Cluster.ID, ClusterName: cfg.Cluster.Name,
 		Dir: cfg.Data.Dir, Space: spaceOf(&cfg.Disk), Advertise: advertise(cfg), Timing: timing(cfg.Raft),
 		Raft: p.stream, Listener: p.mux.Listener(tlsconf.ProtoGRPC), Joins: p.mux.Listener(tlsconf.ProtoJoin), Credentials: tlsconf.HandshakenCredentials(),
-		Web: webOf(cfg, src, p.web), Socket: p.socket, Peer: peerRole, Dial: Dialer(src, tlsconf.RoleCoordinator), Users: newNames().name, InGroup: inGroup,
+		Web: page, Socket: p.socket, Peer: peerRole, Dial: Dialer(src, tlsconf.RoleCoordinator), Users: newNames().name, InGroup: inGroup,
 		AllowRoot: cfg.Users.AllowRoot, MinUID: cluster.UID(cfg.Users.MinUID), Admins: admins,
 		Lease: cfg.Lease.Agent, HeadroomMiB: int64(cfg.Scheduling.MemoryHeadroomMiB), MaxShares: cfg.Scheduling.MaxShares,
 		Policy: sched.Policy, Planner: sched.Planner, Partitions: sched.Partitions, Interval: sched.Interval, PreemptEvery: sched.PreemptEvery,

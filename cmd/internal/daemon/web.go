@@ -5,30 +5,69 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/user"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/config"
+	"github.com/berth-scheduler/berth/cmd/internal/safefile"
 	"github.com/berth-scheduler/berth/cmd/internal/tlsconf"
 	"github.com/berth-scheduler/berth/coordinator/web"
+	"github.com/berth-scheduler/berth/coordinator/web/session"
 )
 
 // webOf is the page for browsers on a listener, nil for none.
-func webOf(cfg *config.Coordinator, src *tlsconf.Source, ln net.Listener) web.Config {
+func webOf(cfg *config.Coordinator, src *tlsconf.Source, ln net.Listener) (web.Config, error) {
 	if ln == nil {
-		return web.Config{}
+		return web.Config{}, nil
 	}
 	names, address := cfg.WebHosts()
-	w := web.Config{Listener: ln, Names: names, Address: address}
-	if cfg.WebPlain() {
-		return w
+	proxy, err := proxyOf(&cfg.Listen.WebProxy, cluster.UID(cfg.Users.MinUID))
+	w := web.Config{Listener: ln, Names: names, Address: address, Proxy: proxy}
+	if cfg.WebPlain() || err != nil {
+		return w, err
 	}
 	var pair func() (*tls.Certificate, error)
 	if cfg.TLS.WebCert != "" {
 		pair = (&pairFile{cert: cfg.TLS.WebCert, key: cfg.TLS.WebKey}).read
 	}
 	w.TLS = tlsconf.BrowserConfig(src, pair)
-	return w
+	return w, nil
+}
+
+// proxyOf is the site's proxy before the page, nil for none. System accounts, whose uids
+// are below the least, are let in by links alone.
+func proxyOf(p *config.WebProxy, least cluster.UID) (*web.Proxy, error) {
+	if p.Header == "" {
+		return nil, nil
+	}
+	secret, err := safefile.ReadSecret(p.Secret, 4096)
+	if err != nil {
+		return nil, fmt.Errorf("listen.web_proxy.secret: %w", err)
+	}
+	text := strings.TrimSpace(string(secret))
+	if len(text) < 16 {
+		return nil, fmt.Errorf("listen.web_proxy.secret: %s has %d characters, want 16 or more, such as openssl rand -base64 32 prints", p.Secret, len(text))
+	}
+	from, err := p.Networks()
+	if err != nil {
+		return nil, fmt.Errorf("listen.web_proxy.from: %w", err)
+	}
+	return &web.Proxy{Header: p.Header, From: from, Secret: text, User: func(name string) (session.User, error) {
+		u, err := user.Lookup(name)
+		if err != nil {
+			return session.User{}, cluster.Errorf(cluster.CodeDenied, "the proxy names user %.100q, whom this machine does not know", name)
+		}
+		uid, uerr := strconv.ParseUint(u.Uid, 10, 32)
+		gid, gerr := strconv.ParseUint(u.Gid, 10, 32)
+		if uerr != nil || gerr != nil || cluster.UID(uid) < max(least, 1) {
+			return session.User{}, cluster.Errorf(cluster.CodeDenied, "the proxy names user %.100q, a system account (users.min_uid)", name)
+		}
+		return session.User{UID: cluster.UID(uid), GID: uint32(gid)}, nil
+	}}, nil
 }
 
 // pairFile is a certificate and its key in files that others renew.

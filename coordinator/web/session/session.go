@@ -35,6 +35,8 @@ type User struct {
 // Session is one browser that was let in. Only Table changes it.
 type Session struct {
 	User User
+	// Name is how a site's proxy names the user, "" for sessions of links.
+	Name string
 	// CSRF is what requests that change something must bring along, which other sites
 	// cannot read.
 	CSRF string
@@ -113,12 +115,26 @@ func (t *Table) Open(text string) (cookie string, s *Session, err error) {
 	if !ok || !now.Before(l.ends) {
 		return "", nil, cluster.Errorf(cluster.CodeUnauthenticated, "this link was used already, or is older than a minute, or is not of coordinator %s; ask for another one: berth web", t.id)
 	}
-	t.makeRoom(l.user, now)
+	cookie, s = t.begin(l.user, now)
+	return cookie, s, nil
+}
+
+// Admit makes a session of u, whom a site's proxy knows by name, and returns its cookie.
+func (t *Table) Admit(u User, name string) (cookie string, s *Session) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	cookie, s = t.begin(u, t.now())
+	s.Name = name
+	return cookie, s
+}
+
+func (t *Table) begin(u User, now time.Time) (cookie string, s *Session) {
+	t.makeRoom(u, now)
 	key := secret()
-	s = &Session{User: l.user, CSRF: secret(), done: make(chan struct{}), began: now, used: now}
+	s = &Session{User: u, CSRF: secret(), done: make(chan struct{}), began: now, used: now}
 	s.Done = s.done
 	t.sessions[sha256.Sum256([]byte(key))] = s
-	return strings.Join([]string{t.cluster, t.id, key}, "/"), s, nil
+	return strings.Join([]string{t.cluster, t.id, key}, "/"), s
 }
 
 // makeRoom ends sessions that are over, and the ones that were not used for longest

@@ -1,0 +1,92 @@
+package web
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/web/session"
+)
+
+// Proxy is a site's own proxy before the page, which asks browsers' users who they are
+// and says so in a header.
+type Proxy struct {
+	// Header has the user's name.
+	Header string
+	// From are the addresses of the proxy: who comes from elsewhere is asked for a link.
+	From []netip.Prefix
+	// Secret is what the proxy shows in secretHeader, since whoever has an account on its
+	// machine comes from its address, too.
+	Secret string
+	// User looks a name up in the user database. It is safe for concurrent use.
+	User func(name string) (session.User, error)
+}
+
+// secretHeader has the secret of the proxy.
+const secretHeader = "Berth-Proxy-Secret" // #nosec G101 -- the name of a header
+
+// mostName is the longest name of a user that is looked up, in bytes.
+const mostName = 256
+
+// named is who a browser's user is as the proxy says, "" for requests that come from no
+// proxy.
+func (s *Server) named(r *http.Request) (string, error) {
+	p := s.cfg.Proxy
+	if p == nil {
+		return "", nil
+	}
+	names := r.Header.Values(p.Header)
+	addr, err := netip.ParseAddrPort(r.RemoteAddr)
+	if len(names) == 0 || err != nil || !slices.ContainsFunc(p.From, func(n netip.Prefix) bool { return n.Contains(addr.Addr().Unmap()) }) {
+		return "", nil
+	}
+	shown, want := sha256.Sum256([]byte(r.Header.Get(secretHeader))), sha256.Sum256([]byte(p.Secret))
+	if subtle.ConstantTimeCompare(shown[:], want[:]) != 1 {
+		return "", cluster.Errorf(cluster.CodeDenied, "the request names a user in %s and lacks the proxy's secret (%s): the proxy must set both, and let neither through", p.Header, secretHeader)
+	}
+	if len(names) != 1 || names[0] == "" || len(names[0]) > mostName || strings.ContainsFunc(names[0], func(c rune) bool { return c <= ' ' || c == 0x7f }) {
+		return "", cluster.Errorf(cluster.CodeDenied, "the proxy's header %s is no name of a user: %.100q", p.Header, strings.Join(names, ", "))
+	}
+	return names[0], nil
+}
+
+// arrive is the page's first question. Whom the proxy names is let in.
+func (s *Server) arrive(w http.ResponseWriter, r *http.Request) {
+	name, err := s.named(r)
+	if err != nil {
+		refuse(w, http.StatusForbidden, err)
+		return
+	}
+	old, missing := s.sessions.Find(s.cookieOf(r))
+	if name == "" || missing == nil && s.same(old, name) == nil {
+		s.inside(s.me)(w, r)
+		return
+	}
+	u, err := s.cfg.Proxy.User(name)
+	if err != nil {
+		refuse(w, http.StatusForbidden, err)
+		return
+	}
+	if missing == nil {
+		s.sessions.End(old) // of whoever sat here before
+	}
+	cookie, sess := s.sessions.Admit(u, name)
+	s.setCookie(w, cookie, int(session.MostLife.Seconds()))
+	s.me(w, r, sess)
+}
+
+// same refuses a session of somebody else than the proxy names now: browsers keep their
+// cookies when somebody else signs in.
+func (s *Server) same(sess *session.Session, name string) error {
+	if name == "" || sess.Name == name {
+		return nil
+	}
+	if u, err := s.cfg.Proxy.User(name); err != nil || u.UID != sess.User.UID {
+		return cluster.Errorf(cluster.CodeUnauthenticated, "this session is another user's than the one who is signed in, %.100q; load the page again", name)
+	}
+	return nil
+}
