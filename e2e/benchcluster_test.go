@@ -22,7 +22,9 @@ type benchSite struct {
 // berth against it and gives its output.
 func benchCluster(b *testing.B, args ...string) func(stdin string, args ...string) string {
 	site := startBenchSite(b, args...)
-	return func(stdin string, args ...string) string { return site.output(stdin, append([]string{berth}, args...)...) }
+	return func(stdin string, args ...string) string {
+		return site.output(stdin, append([]string{berth}, args...)...)
+	}
 }
 
 func startBenchSite(b *testing.B, args ...string) *benchSite {

@@ -50,7 +50,9 @@ func BenchmarkSides(b *testing.B) {
 			bench.submits(s, 16, 240)
 			bench.begins(s)
 			bench.runs(s, "1,000 × `true` by 8 clients' `sbatch`, until the queue is empty", func() { bench.clients(s, 8, 1000, "--gres=gpu:1") })
-			bench.runs(s, "the same as one array", func() { s.output(b, "", "sbatch", "-t", "5", "-o", "/dev/null", "--gres=gpu:1", "-a", "0-999", bench.script()) })
+			bench.runs(s, "the same as one array", func() {
+				s.output(b, "", "sbatch", "-t", "5", "-o", "/dev/null", "--gres=gpu:1", "-a", "0-999", bench.script())
+			})
 		}
 		slices.Reverse(two)
 		b.Logf("round %d of 3 done", round+1)
