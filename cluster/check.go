@@ -259,8 +259,10 @@ func (s *Spec) checkElastic() error {
 		return err
 	}
 	switch {
+	case s.NodeRange != NodeRange{}:
+		return s.checkNodeRange()
 	case r == GPURange{} && s.BatchScaling != "":
-		return Errorf(CodeInvalid, "batch_scaling: says what a job does with more GPUs, and this one has always as many; ask for a range, such as --gpus 1-8")
+		return Errorf(CodeInvalid, "batch_scaling: says what a job does with more GPUs, and this one has always as many; ask for a range, such as --gpus 1-8 or --nodes 1-4")
 	case r == GPURange{}:
 		return nil
 	case r.Min < 1 || r.Max > MaxGPUsPerJob || r.Min >= r.Max:
@@ -277,6 +279,34 @@ func (s *Spec) checkElastic() error {
 	} {
 		if no.bad {
 			return Errorf(CodeInvalid, "gpus and %s: a job of %d to %d GPUs runs alone on one node, and when it ends depends on how many it gets; ask for one number of GPUs", no.name, r.Min, r.Max)
+		}
+	}
+	return nil
+}
+
+// checkNodeRange refuses ranges of nodes that cannot be, and what makes no sense of several
+// sizes.
+func (s *Spec) checkNodeRange() error {
+	r := s.NodeRange
+	switch {
+	case r.Min < 1 || r.Max > MaxNodes || r.Min >= r.Max:
+		return Errorf(CodeInvalid, "nodes: %d-%d is no range; want two numbers from 1 to %d, the smaller one first", r.Min, r.Max, MaxNodes)
+	case s.NodeCount() < r.Min || s.NodeCount() > r.Max:
+		return Errorf(CodeInvalid, "nodes: %d is outside %d-%d", s.NodeCount(), r.Min, r.Max)
+	case s.GPUs == 0:
+		return Errorf(CodeInvalid, "nodes and gpus: of a range of nodes as many are chosen as have GPUs idle, and this job asks for none; add --gpus, or ask for one number of nodes")
+	case s.GPURange != GPURange{}:
+		return Errorf(CodeInvalid, "nodes and gpus: %d to %d nodes have as many GPUs each, and %d-%d is no number; give one number of GPUs, or one of nodes", r.Min, r.Max, s.GPURange.Min, s.GPURange.Max)
+	}
+	for _, no := range []struct {
+		bad  bool
+		name string
+	}{
+		{s.Array != nil, "array"}, {s.OrCPU, "or_cpu"}, {s.Deadline > 0 || s.DeadlineIn > 0, "deadline"}, {s.WholeNodes(), "exclusive"},
+		{s.Node != "", "node"}, {s.MaxPowerW > 0, "max_power"}, {s.MaxCostMilli > 0, "max_cost"},
+	} {
+		if no.bad {
+			return Errorf(CodeInvalid, "nodes and %s: when a job of %d to %d nodes ends and what it costs depends on how many it gets; ask for one number of nodes", no.name, r.Min, r.Max)
 		}
 	}
 	return nil

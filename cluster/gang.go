@@ -18,13 +18,13 @@ func (s *Spec) NodeCount() int { return max(1, s.Nodes) }
 // TaskCount is how many processes it has on each node, at least 1.
 func (s *Spec) TaskCount() int { return max(1, s.Tasks) }
 
-// Ranked reports whether its processes are numbered: there are several.
-func (s *Spec) Ranked() bool { return s.NodeCount() > 1 || s.TaskCount() > 1 }
+// Ranked reports whether its processes are numbered: there are several, or may be.
+func (s *Spec) Ranked() bool { return s.NodeCount() > 1 || s.NodeRange.elastic() || s.TaskCount() > 1 }
 
 // BatchStep reports whether the job is a batch script on several nodes, which runs
 // once, on the first: it starts its tasks on all of them itself. A script that
 // has several processes on each node runs as each of them.
-func (s *Spec) BatchStep() bool { return s.Scripted() && s.NodeCount() > 1 && s.TaskCount() == 1 }
+func (s *Spec) BatchStep() bool { return s.Scripted() && s.Ranked() && s.TaskCount() == 1 }
 
 // Gang is what an attempt on several nodes has beside its first one. It starts
 // as a whole: each part is prepared and says that it is ready, and only when all
@@ -260,21 +260,70 @@ func (s BatchScaling) Worth(n int) float64 {
 // are chosen when it starts. The zero value is a job of fixed size.
 type GPURange struct{ Min, Max int }
 
-// Elastic reports whether the job may run with more or fewer GPUs. Spec.GPUs is what
-// it has while it runs, and the least that it can do with while it waits.
-func (s *Spec) Elastic() bool { return 0 < s.GPURange.Min && s.GPURange.Min < s.GPURange.Max }
+// NodeRange is between how many nodes a job of elastic size runs, with as many GPUs on
+// each: as many as are chosen when it starts. The zero value is a job of fixed size.
+type NodeRange struct{ Min, Max int }
+
+func (r NodeRange) elastic() bool { return 0 < r.Min && r.Min < r.Max }
+
+// Elastic reports whether the job may run with more or fewer GPUs, on one node or on more
+// or fewer nodes. Spec.GPUs and Spec.Nodes are what it has while it runs, and the least
+// that it can do with while it waits.
+func (s *Spec) Elastic() bool {
+	return 0 < s.GPURange.Min && s.GPURange.Min < s.GPURange.Max || s.NodeRange.elastic()
+}
+
+// Sizes is between how many units the job runs, and of how many GPUs each is: nodes with
+// Spec.GPUs, where the number of nodes is chosen, and else single GPUs.
+func (s *Spec) Sizes() (least, most, gpus int) {
+	switch {
+	case s.NodeRange.elastic():
+		return s.NodeRange.Min, s.NodeRange.Max, s.GPUs
+	case s.Elastic():
+		return s.GPURange.Min, s.GPURange.Max, 1
+	}
+	return 1, 1, s.GPUs * s.NodeCount()
+}
+
+// Size is how many of the units that Sizes tells the job has.
+func (s *Spec) Size() int {
+	switch {
+	case s.NodeRange.elastic():
+		return s.NodeCount()
+	case s.Elastic():
+		return s.GPUs
+	}
+	return 1
+}
 
 // Takes reports whether the job can run with n GPUs on each of its nodes.
 func (s *Spec) Takes(n int) bool {
-	return n == s.GPUs || s.Elastic() && s.GPURange.Min <= n && n <= s.GPURange.Max
+	return n == s.GPUs || s.GPURange.Min > 0 && s.GPURange.Min <= n && n <= s.GPURange.Max
 }
 
-// Sized is the spec of the same job with n GPUs.
+// TakesNodes reports whether the job can run on n nodes.
+func (s *Spec) TakesNodes(n int) bool {
+	return n == s.NodeCount() || s.NodeRange.elastic() && s.NodeRange.Min <= n && n <= s.NodeRange.Max
+}
+
+// Sized is the spec of the same job of elastic size with n of its units, see Sizes.
 func (s *Spec) Sized(n int) *Spec {
-	if n == s.GPUs {
+	if n == s.Size() {
 		return s
 	}
 	other := *s
-	other.GPUs = n
+	if s.NodeRange.elastic() {
+		other.Nodes = n
+	} else {
+		other.GPUs = n
+	}
 	return &other
+}
+
+// Size is with how many units of an elastic job with s the attempt ran, see Spec.Sizes.
+func (a *Attempt) Size(s *Spec) int {
+	if s.NodeRange.elastic() {
+		return a.Nodes()
+	}
+	return len(a.Berth.GPUs)
 }

@@ -151,6 +151,8 @@ type Spec struct {
 	Power GPUPower
 	// Service makes the tasks of an array the replicas of a service, nil for none.
 	Service *service.Service
+	// NodeRange is between on how many nodes it runs, as many as are chosen when it starts.
+	NodeRange NodeRange
 }
 
 // Job is one submitted job. Values are immutable.

@@ -42,6 +42,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/web"
 	"github.com/berth-scheduler/berth/fsm"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/elastic"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/site"
 )
@@ -100,11 +101,13 @@ type Config struct {
 	// It is asked whenever something came, ended or changed, and each second
 	// while somebody waits.
 	Planner policies.Policy
+	// Elastic is how jobs of elastic size are sized.
+	Elastic elastic.Rules
 	// PreemptEvery is the least time between two passes whose preemptions are
 	// carried out; 0 means a minute.
 	PreemptEvery time.Duration
 	// Partitions are the policies of partitions that have others than Policy and
-	// Planner. Interval is Scheduling's. These four may be replaced while the
+	// Planner. Interval is Scheduling's. These five may be replaced while the
 	// coordinator runs, see SetScheduling.
 	Partitions map[string]site.Chosen
 	Interval   time.Duration

@@ -373,6 +373,7 @@ func TestGolden(t *testing.T) {
 		reportCmd(&logv1.ReportAttempt{Node: "n5", Job: 16, Attempt: 1, Token: 68, State: uint32(cluster.JobRunning)}), stands(16, 1, service.Unhealthy, "GET /h: 503"),
 		&logv1.Command{Kind: &logv1.Command_RequeueJob{RequeueJob: &logv1.RequeueJob{Job: 16, Admin: true, Why: "unhealthy"}}},
 		&logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: &logv1.ChangeTasks{Array: 16, Runs: []uint32{1, 1, 1}, Change: logv1.TaskChange_TASK_CHANGE_CANCEL, Admin: true, Why: "replaced"}}},
+		submitCmd(18, "request-18", 1000, &cluster.Spec{Name: "l", GPUs: 1, Nodes: 1, NodeRange: cluster.NodeRange{Min: 1, Max: 3}}),
 	)
 	for name, got := range map[string][]byte{"entry.v15.hex": entry, "snapshot.v15.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)

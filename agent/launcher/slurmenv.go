@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -81,15 +82,43 @@ func slurmRanks(as *nodev1.Assignment, cpus string) []string {
 		"SLURM_NODEID=" + num(node), "SLURM_JOB_CPUS_PER_NODE=" + cpus + times,
 	}
 	if batchStep(as) {
-		return env
+		return append(env, stepTasks(as, nodes)...)
 	}
 	return append(env, "SLURM_NTASKS="+num(nodes*tasks), "SLURM_NPROCS="+num(nodes*tasks), "SLURM_NTASKS_PER_NODE="+num(tasks),
 		"SLURM_TASKS_PER_NODE="+num(tasks)+times, "SLURM_GTIDS="+taskIDs(node*tasks, tasks))
 }
 
-// batchStep reports whether an attempt on several nodes is a batch script, which
-// runs on the first of them alone: it starts its tasks on all by srun.
+// stepTasks says how many tasks the steps of a batch script have where its request could
+// not: it left the number of nodes open.
+func stepTasks(as *nodev1.Assignment, nodes int) []string {
+	if sets(as.Env, "SLURM_TASKS_PER_NODE") {
+		return nil
+	}
+	each, said := 1, false
+	for _, line := range as.Env {
+		if v, ok := bytes.CutPrefix(line, []byte("SLURM_NTASKS_PER_NODE=")); ok {
+			n, err := strconv.Atoi(string(v))
+			if err == nil && n > 0 && n <= cluster.MaxTasks {
+				each, said = n, true
+			}
+		}
+	}
+	times := ""
+	if nodes > 1 {
+		times = fmt.Sprintf("(x%d)", nodes)
+	}
+	env := []string{"SLURM_TASKS_PER_NODE=" + strconv.Itoa(each) + times}
+	if said {
+		all := strconv.Itoa(each * nodes)
+		env = append(env, "SLURM_NTASKS="+all, "SLURM_NPROCS="+all)
+	}
+	return env
+}
+
+// batchStep reports whether an attempt on several nodes, or on one of a job that may have
+// several, is a batch script, which runs on the first of them alone: it starts its tasks
+// on all by srun.
 func batchStep(as *nodev1.Assignment) bool {
 	r := as.GetRanks()
-	return len(as.GetScript()) > 0 && len(r.GetNodes()) > 1 && r.GetTasks() < 2
+	return len(as.GetScript()) > 0 && len(r.GetNodes()) > 0 && r.GetTasks() < 2
 }

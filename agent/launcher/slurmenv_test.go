@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -33,10 +34,18 @@ func TestSlurmEnvOfSeveralNodes(t *testing.T) {
 	for name, want := range map[string]string{
 		"SLURM_JOB_CPUS_PER_NODE": "4(x2)", "SLURM_CPUS_ON_NODE": "4", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_NODELIST": "n[1-2]",
 		"SLURM_JOB_NUM_NODES": "2", "SLURM_NNODES": "2", "SLURM_MEM_PER_NODE": "500", "SLURM_GPUS_ON_NODE": "2", "SLURM_JOB_GPUS": "0,1",
-		"SLURM_NODEID": "0", "SLURM_PROCID": "0", "SLURM_GTIDS": "0", "SLURM_NTASKS": "-", "SLURM_TASKS_PER_NODE": "-", // the request says
+		"SLURM_NODEID": "0", "SLURM_PROCID": "0", "SLURM_GTIDS": "0", "SLURM_NTASKS": "-", "SLURM_TASKS_PER_NODE": "1(x2)", // else the request says
 	} {
 		if got := last(env, name); got != want {
 			t.Errorf("%s=%s, want %s", name, got, want)
+		}
+	}
+	// A request that leaves the number of nodes open says how many tasks each has.
+	for nodes, want := range map[int][2]string{1: {"2", "2"}, 2: {"4", "2(x2)"}} {
+		open := &nodev1.Assignment{Script: []byte{1}, Env: [][]byte{[]byte("SLURM_NTASKS_PER_NODE=2")}, Ranks: &nodev1.Ranks{Nodes: []string{"n1", "n2"}[:nodes], Tasks: 1}}
+		env := a.slurmEnv(open)
+		if got := [2]string{last(env, "SLURM_NTASKS"), last(env, "SLURM_TASKS_PER_NODE")}; got != want || last(env, "SLURM_NNODES") != fmt.Sprint(nodes) || last(rankEnv(open), "RANK") != "-" {
+			t.Errorf("on %d nodes there are %v tasks, want %v", nodes, got, want)
 		}
 	}
 	if env := rankEnv(as); last(env, "RANK") != "-" || last(env, "WORLD_SIZE") != "-" {

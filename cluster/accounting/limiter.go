@@ -214,6 +214,17 @@ func (l *Limiter) MayStart(h Holder, gpuMilli int64) cluster.Reason {
 	return cluster.Reason{}
 }
 
+// MostGPUs is how many GPUs one job of a holder may have on all of its nodes, 0 for any
+// number.
+func (l *Limiter) MostGPUs(h Holder) (n int64) {
+	for _, b := range l.of(h) {
+		if lim := b.limits.MaxGPUs; lim > 0 && (n == 0 || lim < n) {
+			n = lim
+		}
+	}
+	return n
+}
+
 // MaySubmit returns why n more jobs of a holder may not be submitted now.
 func (l *Limiter) MaySubmit(h Holder, n int) cluster.Reason {
 	for _, b := range l.of(h) {

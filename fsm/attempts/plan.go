@@ -97,8 +97,8 @@ func (s *starter) start(st *dispatch.Start) {
 		}
 	}
 	j.Attempts = append(j.Attempts, a)
-	if n := len(st.Berth.GPUs); j.Spec.Elastic() {
-		j.Spec = j.Spec.Sized(n)
+	if j.Spec.Elastic() {
+		j.Spec = j.Spec.Sized(j.Last().Size(j.Spec))
 	}
 	j.State, j.Reason = cluster.JobStarting, cluster.Reason{}
 	j.Started, j.Ended = 0, 0

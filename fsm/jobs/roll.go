@@ -95,7 +95,8 @@ func (r *Roll) Put(old, j *cluster.Job) {
 		j.Spec = j.Spec.Lean() // nobody runs it again
 	}
 	if j.State.Waiting() && j.Spec.Elastic() {
-		j.Spec = j.Spec.Sized(j.Spec.GPURange.Min)
+		least, _, _ := j.Spec.Sizes()
+		j.Spec = j.Spec.Sized(least)
 	}
 	r.place(old, j)
 	if r.Outbox.Wants(j) && r.At.Version >= command.TellVersion {

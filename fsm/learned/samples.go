@@ -85,12 +85,14 @@ func (l *Store) Learn(at command.Entry, r Run) bool {
 	if a.State == cluster.JobCompleted {
 		x.Duration = a.Ended.Sub(max(a.Started, a.Placed))
 	}
-	if n := int64(len(a.Berth.GPUs)); j.Spec.Elastic() && n > 0 { // it is predicted by the least that it runs with
-		least := int64(j.Spec.GPURange.Min)
+	if n := a.Size(j.Spec); j.Spec.Elastic() && n > 0 { // it is predicted by the least that it runs with
+		least, _, _ := j.Spec.Sizes()
 		if n != least {
 			x.Duration = 0
 		}
-		x.HostMemMiB, x.CPUMilli = x.HostMemMiB*least/n, x.CPUMilli*least/n
+		if j.Spec.GPURange.Max > 0 { // the rest is of each node
+			x.HostMemMiB, x.CPUMilli = x.HostMemMiB*int64(least)/int64(n), x.CPUMilli*int64(least)/int64(n)
+		}
 	}
 	if at.Version >= command.CheckedVersion {
 		x.PowerW, x.Steps, x.Neighbours = a.Usage.PowerW, a.Usage.Steps, len(a.Neighbours)

@@ -194,7 +194,7 @@ func (f *Fleet) unlikeBerth(j *cluster.Job, b *cluster.Berth) cluster.Reason {
 // unlikeGang tells where the nodes of a start are not what the job asked for:
 // as many, each once, with GPUs of one type.
 func (f *Fleet) unlikeGang(j *cluster.Job, st *dispatch.Start) cluster.Reason {
-	if n := 1 + len(st.Rest); n != j.Spec.NodeCount() {
+	if n := 1 + len(st.Rest); !j.Spec.TakesNodes(n) {
 		return Stale("%d nodes were planned, %d are asked for", n, j.Spec.NodeCount())
 	}
 	if len(st.Rest) == 0 {

@@ -79,6 +79,9 @@ func genSpec(t *rapid.T) *cluster.Spec {
 		a := genArray(t)
 		s.Array = &a
 	}
+	if s.NodeRange = (cluster.NodeRange{Min: max(1, s.Nodes), Max: s.Nodes + 3}); s.Check() != nil || rapid.Bool().Draw(t, "of as many nodes") {
+		s.NodeRange = cluster.NodeRange{}
+	}
 	if s.GPURange = (cluster.GPURange{Min: max(1, s.GPUs), Max: s.GPUs + 3}); s.Check() != nil || rapid.Bool().Draw(t, "of fixed size") {
 		s.GPURange = cluster.GPURange{}
 	} else {

@@ -36,7 +36,7 @@ func CurveOf(j *cluster.Job) Curve {
 	var typ string
 	for i := range j.Attempts {
 		a := &j.Attempts[i]
-		n := len(a.Berth.GPUs)
+		n := len(a.Berth.GPUs) * a.Nodes()
 		if a.Progress == nil || a.Progress.StepTime <= 0 || n == 0 {
 			continue
 		}
@@ -67,12 +67,9 @@ func exchangeOf(a, b int, r float64) float64 {
 }
 
 // Speedup is how many times as fast as one GPU n are together.
-func (c Curve) Speedup(n int) float64 {
-	return float64(n) / (1 + c.exchange*float64(n-1))
-}
+func (c Curve) Speedup(n int) float64 { return c.speedup(float64(n)) }
 
-// pays reports whether one more GPU than n is worth having.
-func (c Curve) pays(n int) bool { return c.Speedup(n+1)-c.Speedup(n) >= knee }
+func (c Curve) speedup(n float64) float64 { return n / (1 + c.exchange*(n-1)) }
 
 // fewer is the least number of GPUs with which runs of a job were about as fast as with
 // n, 0 where that is n itself or no run says it.

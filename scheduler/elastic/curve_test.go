@@ -88,18 +88,18 @@ func TestWhatRunsShowIsUsed(t *testing.T) {
 	alone := world(4)
 	ran(waits(alone, 1, 4, time.Hour), 1, time.Second)
 	ran(alone.Waiting[0], 4, time.Second)
-	if got := elastic.Sizes(alone); len(got) > 0 {
+	if got := (elastic.Rules{}).Sizes(alone); len(got) > 0 {
 		t.Errorf("who gains nothing has sizes %v", got)
 	}
 	s := world(4)
 	flat, other := waits(s, 1, 4, time.Hour), waits(s, 1, 4, time.Hour)
 	ran(flat, 1, time.Second)
 	ran(flat, 4, time.Second)
-	if got := elastic.Sizes(s); got[flat.ID] != 0 || got[other.ID] != 3 {
+	if got := (elastic.Rules{}).Sizes(s); got[flat.ID] != 0 || got[other.ID] != 3 {
 		t.Errorf("sizes %v", got)
 	}
 	flat.Spec.BatchScaling = cluster.BatchLinear
-	if got := elastic.Sizes(s); got[flat.ID] < 2 {
+	if got := (elastic.Rules{}).Sizes(s); got[flat.ID] < 2 {
 		t.Errorf("with a batch that grows: sizes %v", got)
 	}
 	for _, c := range []struct {
@@ -121,7 +121,7 @@ func TestWhatRunsShowIsUsed(t *testing.T) {
 		live.Berth.GPUs, live.Progress = make([]cluster.GPUShare, 4), &cluster.Progress{Step: 7, StepTime: time.Second}
 		r.Attempts = append(r.Attempts, live)
 		got := ""
-		for _, p := range elastic.Restarts(s, s.Ledger, &dispatch.Plan{}) {
+		for _, p := range (elastic.Rules{}).Restarts(s, s.Ledger, &dispatch.Plan{}) {
 			got = p.Why
 		}
 		if (got == "") != (c.want == "") || !strings.HasSuffix(got, c.want) {

@@ -1,13 +1,13 @@
-// Package elastic chooses with how many GPUs jobs of elastic size run. One that waits
-// gets what is idle at its start beside what others wait for, card after card to whom one
-// more speeds up most: the marginal gain of Optimus (Peng et al., EuroSys 2018) and AFS
-// (Hwang et al., NSDI 2021), by what runs of the job showed. One that runs and can save its state begins again with fewer
-// when others wait, and with more when cards stay idle.
+// Package elastic chooses with how many GPUs, on one node or on how many nodes, jobs of
+// elastic size run. One that waits gets what is idle at its start beside what others wait
+// for, unit after unit to whom a sizing gives it: by default to whom one more speeds up
+// most, the marginal gain of Optimus (Peng et al., EuroSys 2018) and AFS (Hwang et al.,
+// NSDI 2021), by what runs of the job showed. One that runs and can save its state begins
+// again with fewer when others wait, and with more when cards stay idle.
 package elastic
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -16,114 +16,93 @@ import (
 )
 
 const (
-	// Every is the least time that a job runs with one number of GPUs: each change
-	// costs it a save and a start.
+	// Every is the least time that a job runs with one number of GPUs, where Rules say
+	// nothing else: each change costs it a save and a start.
 	Every = 10 * time.Minute
-	// patience is how long somebody waits before others begin again with fewer GPUs.
+	// patience is how long somebody waits before others begin again with fewer GPUs,
+	// where Rules say nothing else.
 	patience = time.Minute
 	// worth is by how much a job must speed up for it to begin again.
 	worth = 1.2
 )
 
-// block is the idle GPUs of one type on a node.
-type block struct {
-	node *cluster.Node
-	typ  string
-	idle int
+// Rules are how sizes are chosen. The zero value is what sites have that say nothing.
+type Rules struct {
+	// Sizing is whom one more unit is given to; "" is Marginal.
+	Sizing Sizing
+	// Every is the least time that an attempt runs before its job begins again with
+	// another size, and Patience how long somebody waits before others make room; 0 is ten
+	// minutes and one. No job is asked twice within cluster.PreemptEvery, whatever they say.
+	Every, Patience time.Duration
 }
 
-// blocks are the idle GPUs that a ledger shows, by nodes and types in order.
-func blocks(nodes []*cluster.Node, led *dispatch.Ledger) []*block {
-	var out []*block
-	for _, n := range nodes {
-		if !n.Schedulable() {
-			continue
-		}
-		for i := range n.GPUs {
-			if u, ok := led.GPU(n.GPUs[i].ID); !ok || !u.Idle() {
-				continue
-			}
-			at := slices.IndexFunc(out, func(b *block) bool { return b.node == n && b.typ == n.GPUs[i].Type })
-			if at < 0 {
-				at = len(out)
-				out = append(out, &block{node: n, typ: n.GPUs[i].Type})
-			}
-			out[at].idle++
-		}
-	}
-	return out
-}
+func (r Rules) every() time.Duration    { return cmp.Or(r.Every, Every) }
+func (r Rules) patience() time.Duration { return cmp.Or(r.Patience, patience) }
 
-func (b *block) serves(j *cluster.Job) bool {
-	return (j.Spec.GPUType == "" || j.Spec.GPUType == b.typ) && j.Spec.Allows(b.node)
-}
-
-// choice is an elastic job that waits, and what it is to have.
-type choice struct {
-	job   *cluster.Job
-	curve Curve
-	on    *block
-	n     int
-}
-
-// Sizes returns with how many GPUs jobs that wait should start, of those that should
-// have more than their least number. GPUs that others wait for are left to them.
-func Sizes(snap *dispatch.Snapshot) map[cluster.JobID]int {
-	if !slices.ContainsFunc(snap.Waiting, func(j *cluster.Job) bool { return j.Spec.Elastic() }) {
+// Sizes returns with how many units jobs that wait should start, see Spec.Sizes, of those
+// that should have more than their least number. GPUs that others wait for are left to
+// them.
+func (r Rules) Sizes(snap *dispatch.Snapshot) map[cluster.JobID]int {
+	if r.Sizing == None || !slices.ContainsFunc(snap.Waiting, func(j *cluster.Job) bool { return j.Spec.Elastic() }) {
 		return nil
 	}
-	free, spare := blocks(snap.Nodes, snap.Ledger), 0
-	for _, b := range free {
-		spare += b.idle
-	}
-	var all []*choice
+	free := blocksOf(snap, snap.Ledger)
+	spare := free.idle()
+	var all []*claim
 	for _, j := range snap.Waiting {
 		spare -= j.Spec.GPUs * j.Spec.NodeCount() * (1 + snap.More[j.ID])
 		if j.Spec.Elastic() {
-			all = append(all, &choice{job: j, curve: CurveOf(j), n: j.Spec.GPURange.Min})
+			all = append(all, claimOf(snap, j))
 		}
 		if spare < 1 {
 			return nil
 		}
 	}
-	slices.SortStableFunc(all, func(a, b *choice) int { return cmp.Compare(a.job.Eligible, b.job.Eligible) })
+	slices.SortStableFunc(all, func(a, b *claim) int { return cmp.Compare(a.job.Eligible, b.job.Eligible) })
 	for _, c := range all {
-		for _, b := range free {
-			if b.serves(c.job) && b.idle >= c.n && (c.on == nil || b.idle > c.on.idle) {
-				c.on = b
-			}
-		}
-		if c.on != nil {
-			c.on.idle -= c.n
+		if at, ok := free.place(c.job, c.n); ok {
+			free.take(at, c.unit)
+			c.settle(at, free)
 		}
 	}
-	for ; spare > 0; spare-- {
-		var best *choice
-		for _, c := range all {
-			if c.on == nil || c.on.idle < 1 || c.n >= c.job.Spec.GPURange.Max || !c.curve.pays(c.n) {
-				continue
-			}
-			if best == nil || c.curve.Speedup(c.n+1)-c.curve.Speedup(c.n) > best.curve.Speedup(best.n+1)-best.curve.Speedup(best.n) {
-				best = c
-			}
-		}
-		if best == nil {
-			break
-		}
-		best.n++
-		best.on.idle--
+	waiting := len(all)
+	if r.Sizing.moves() { // what is idle may be worth more to those that run
+		all = append(all, r.running(snap, &dispatch.Plan{}, free)...)
 	}
+	r.share(all, free, spare)
 	out := map[cluster.JobID]int{}
-	for _, c := range all {
-		if c.n > c.job.Spec.GPURange.Min {
+	for _, c := range all[:waiting] {
+		if c.n > c.least {
 			out[c.job.ID] = c.n
 		}
 	}
 	return out
 }
 
-// Sized returns the snapshot in which jobs wait for as many GPUs as sizes says. What they
-// need of time, cores and host memory is of that many. Its ledger and queues are its own.
+// share hands out what is idle, unit after unit, at most spare GPUs of it.
+func (r Rules) share(all []*claim, free blocks, spare int) {
+	r.Sizing.weigh(all, spare)
+	for spare > 0 {
+		var best *claim
+		for _, c := range all {
+			if c.n >= c.most || c.unit > spare || !c.pays() || free.next(c) == nil {
+				continue
+			}
+			if best == nil || r.Sizing.prefers(c, best) {
+				best = c
+			}
+		}
+		if best == nil {
+			return
+		}
+		free.grow(best)
+		spare -= best.unit
+	}
+}
+
+// Sized returns the snapshot in which jobs wait for as many units as sizes says. What they
+// need of time is of that many, and where these are of one node, of cores and host memory,
+// too. Its ledger and queues are its own.
 func Sized(snap *dispatch.Snapshot, sizes map[cluster.JobID]int) *dispatch.Snapshot {
 	out := *snap
 	out.Ledger, out.Waiting = snap.Ledger.Clone(), slices.Clone(snap.Waiting)
@@ -137,12 +116,15 @@ func Sized(snap *dispatch.Snapshot, sizes map[cluster.JobID]int) *dispatch.Snaps
 			continue
 		}
 		sized := j.Clone()
-		least, curve := j.Spec.GPUs, CurveOf(j)
+		least, curve := j.Spec.Size(), CurveOf(j)
+		_, _, unit := j.Spec.Sizes()
 		sized.Spec, sized.Estimates = j.Spec.Sized(n), slices.Clone(j.Estimates)
 		for k := range sized.Estimates {
 			e := &sized.Estimates[k]
-			e.Duration = time.Duration(float64(e.Duration) * curve.Speedup(least) / curve.Speedup(n))
-			e.HostMemMiB, e.CPUMilli = e.HostMemMiB*int64(n)/int64(least), e.CPUMilli*int64(n)/int64(least)
+			e.Duration = time.Duration(float64(e.Duration) * curve.Speedup(least*unit) / curve.Speedup(n*unit))
+			if j.Spec.GPURange.Max > 0 {
+				e.HostMemMiB, e.CPUMilli = e.HostMemMiB*int64(n)/int64(least), e.CPUMilli*int64(n)/int64(least)
+			}
 		}
 		out.Waiting[i] = sized
 	}
@@ -158,87 +140,10 @@ func Less(snap *dispatch.Snapshot, sizes map[cluster.JobID]int, plan *dispatch.P
 			continue
 		}
 		lowered = true
-		if sizes[j.ID] = (n + j.Spec.GPURange.Min) / 2; sizes[j.ID] == j.Spec.GPURange.Min {
+		least, _, _ := j.Spec.Sizes()
+		if sizes[j.ID] = (n + least) / 2; sizes[j.ID] == least {
 			delete(sizes, j.ID)
 		}
 	}
 	return lowered
-}
-
-// Restarts names jobs that should save their state and begin again with another number
-// of GPUs, once a plan is carried out. led is of before the plan. At most one makes room
-// for another job, or, where nobody waits, one gets more.
-func Restarts(snap *dispatch.Snapshot, led *dispatch.Ledger, plan *dispatch.Plan) []dispatch.Preemption {
-	for i := range plan.Starts {
-		led.TakeStart(&plan.Starts[i])
-	}
-	free, nobody := blocks(snap.Nodes, led), true
-	for _, w := range snap.Waiting {
-		if w.Spec.GPUs == 0 || slices.ContainsFunc(plan.Starts, func(s dispatch.Start) bool { return s.Job == w.ID }) {
-			continue
-		}
-		if nobody = false; w.Spec.NodeCount() > 1 || snap.Now.Sub(w.Eligible) < patience {
-			continue
-		}
-		for _, r := range snap.Running {
-			if a := ready(r, snap.Now, plan); a != nil && r.Spec.Partition == w.Spec.Partition && makesRoom(r, a, w, free) {
-				return []dispatch.Preemption{{Job: r.ID, Attempt: a.No, For: w.ID, Why: fmt.Sprintf("begins again with fewer GPUs than %d: job %d waits for some", r.Spec.GPUs, w.ID)}}
-			}
-		}
-	}
-	for _, r := range snap.Running {
-		a := ready(r, snap.Now, plan)
-		if a == nil || !nobody {
-			continue
-		}
-		if rest := a.Estimate.Duration - snap.Now.Sub(a.Started); a.Estimate.Duration > 0 && rest < Every {
-			continue
-		}
-		curve := CurveOf(r)
-		if m := curve.fewer(r.Spec.GPUs); m >= r.Spec.GPURange.Min {
-			return []dispatch.Preemption{{Job: r.ID, Attempt: a.No, Why: fmt.Sprintf("begins again with fewer GPUs than %d: its steps took no longer with %d", r.Spec.GPUs, m)}}
-		}
-		n := min(r.Spec.GPURange.Max, r.Spec.GPUs+idleBeside(r, a, free))
-		if curve.Speedup(n) < worth*curve.Speedup(r.Spec.GPUs) {
-			continue
-		}
-		return []dispatch.Preemption{{Job: r.ID, Attempt: a.No, Why: fmt.Sprintf("begins again with %d GPUs instead of %d: they are idle, and nobody waits", n, r.Spec.GPUs)}}
-	}
-	return nil
-}
-
-// ready is the attempt of a job that may begin again now, nil for none.
-func ready(j *cluster.Job, now cluster.Time, plan *dispatch.Plan) *cluster.Attempt {
-	if !j.Spec.Elastic() || j.Unpreemptible(now) != "" || slices.ContainsFunc(plan.Preempt, func(p dispatch.Preemption) bool { return p.Job == j.ID }) {
-		return nil
-	}
-	if a := j.Live(); a.Started > 0 && now.Sub(a.Started) >= Every {
-		return a
-	}
-	return nil
-}
-
-// makesRoom reports whether a job has as many more than its least number of GPUs as
-// another one lacks on that node.
-func makesRoom(r *cluster.Job, a *cluster.Attempt, w *cluster.Job, free []*block) bool {
-	more := r.Spec.GPUs - r.Spec.GPURange.Min
-	if more == 0 {
-		return false
-	}
-	for _, b := range free {
-		if b.node.ID == a.Berth.Node && b.serves(w) {
-			return more+b.idle >= w.Spec.GPUs
-		}
-	}
-	return more >= w.Spec.GPUs && (w.Spec.Node == "" || w.Spec.Node == a.Berth.Node) && (w.Spec.GPUType == "" || w.Spec.GPUType == a.Estimate.GPUType)
-}
-
-// idleBeside is how many GPUs like those of a job are idle on its node.
-func idleBeside(j *cluster.Job, a *cluster.Attempt, free []*block) int {
-	for _, b := range free {
-		if b.node.ID == a.Berth.Node && b.typ == a.Estimate.GPUType && b.serves(j) {
-			return b.idle
-		}
-	}
-	return 0
 }

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/cluster/draws"
 	"github.com/berth-scheduler/berth/scheduler/elastic"
@@ -78,7 +79,7 @@ func TestSizes(t *testing.T) {
 		for _, w := range tc.jobs {
 			waits(s, w.least, w.most, time.Hour)
 		}
-		got := elastic.Sizes(s)
+		got := (elastic.Rules{}).Sizes(s)
 		for i, w := range tc.jobs {
 			n := got[s.Waiting[i].ID]
 			if n == 0 {
@@ -106,7 +107,7 @@ func TestSizesFit(t *testing.T) {
 			least := rapid.IntRange(1, 3).Draw(t, "least")
 			waits(s, least, least+rapid.IntRange(0, 4).Draw(t, "more"), time.Duration(rapid.IntRange(0, 9).Draw(t, "since"))*time.Minute)
 		}
-		got, sum := elastic.Sizes(s), 0
+		got, sum := (elastic.Rules{}).Sizes(s), 0
 		for _, j := range s.Waiting {
 			n, ok := got[j.ID]
 			if !ok {
@@ -198,19 +199,153 @@ func TestRestarts(t *testing.T) {
 	} {
 		s := world(tc.idle)
 		tc.make(s)
-		got := elastic.Restarts(s, s.Ledger.Clone(), &dispatch.Plan{})
+		got := (elastic.Rules{}).Restarts(s, s.Ledger.Clone(), &dispatch.Plan{})
 		if n := len(got); n != map[bool]int{true: 1}[tc.grows || tc.for_] || n == 1 && (got[0].For != 0) != tc.for_ {
 			t.Errorf("%s: %+v", name, got)
 		}
 		if len(got) == 1 { // who goes already is not asked again
-			if again := elastic.Restarts(s, s.Ledger.Clone(), &dispatch.Plan{Preempt: got}); len(again) > 0 && again[0].Job == got[0].Job {
+			if again := (elastic.Rules{}).Restarts(s, s.Ledger.Clone(), &dispatch.Plan{Preempt: got}); len(again) > 0 && again[0].Job == got[0].Job {
 				t.Errorf("%s: it was asked already", name)
 			}
 		}
 		for _, w := range s.Waiting { // who starts needs no room
-			if got := elastic.Restarts(s, s.Ledger.Clone(), &dispatch.Plan{Starts: []dispatch.Start{{Job: w.ID, Berth: cluster.Berth{Node: "n0"}}}}); len(got) > 0 && got[0].For != 0 {
+			if got := (elastic.Rules{}).Restarts(s, s.Ledger.Clone(), &dispatch.Plan{Starts: []dispatch.Start{{Job: w.ID, Berth: cluster.Berth{Node: "n0"}}}}); len(got) > 0 && got[0].For != 0 {
 				t.Errorf("%s: room for job %d, which starts", name, w.ID)
 			}
 		}
 	}
+}
+
+// gang adds a job that wants least nodes, or up to most where that is more, with so many
+// GPUs on each.
+func gang(s *dispatch.Snapshot, least, most, gpus int, since time.Duration) *cluster.Job {
+	j := waits(s, gpus, 0, since)
+	j.Spec.Nodes = least
+	if most > least {
+		j.Spec.NodeRange = cluster.NodeRange{Min: least, Max: most}
+	}
+	return j
+}
+
+// onNodes adds a running job of 1 to 4 nodes that has two GPUs on each of some.
+func onNodes(s *dispatch.Snapshot, since time.Duration, nodes ...cluster.NodeID) *cluster.Job {
+	j := runs(s, nodes[0], 2, since)
+	j.Spec.GPURange, j.Spec.NodeRange, j.Spec.Nodes = cluster.GPURange{}, cluster.NodeRange{Min: 1, Max: 4}, len(nodes)
+	if a := j.Live(); len(nodes) > 1 {
+		a.Gang = &cluster.Gang{}
+		for _, n := range nodes[1:] {
+			a.Gang.Rest = append(a.Gang.Rest, cluster.Berth{Node: n})
+		}
+	}
+	return j
+}
+
+func TestSizesOfGangs(t *testing.T) {
+	t.Parallel()
+	type want struct{ least, most, gpus, gets int }
+	for name, tc := range map[string]struct {
+		idle []int
+		jobs []want
+	}{
+		"all that have room":                  {[]int{4, 2, 1, 3}, []want{{1, 4, 2, 3}}},
+		"no more than it can use":             {[]int{4, 4, 4}, []want{{1, 2, 2, 2}}},
+		"two are made equal":                  {[]int{2, 2, 2, 2}, []want{{1, 4, 2, 2}, {1, 4, 2, 2}}},
+		"two may lie on a node":               {[]int{4, 4}, []want{{1, 4, 2, 2}, {1, 4, 2, 2}}},
+		"what a gang waits for is kept":       {[]int{4, 4, 4}, []want{{1, 3, 4, 1}, {2, 0, 4, 2}}},
+		"nothing is left":                     {[]int{4, 4}, []want{{1, 2, 4, 1}, {2, 0, 4, 2}}},
+		"beside one of a range of GPUs":       {[]int{4, 4}, []want{{1, 2, 4, 1}, {1, -4, 1, 4}}},
+		"a node with less is none":            {[]int{1, 1, 4}, []want{{1, 3, 2, 1}}},
+		"fewer than the least have room":      {[]int{4, 1}, []want{{2, 4, 2, 2}}},
+		"a part of what is idle is of no use": {[]int{3, 3}, []want{{1, 4, 2, 2}}},
+	} {
+		s := world(tc.idle...)
+		for _, w := range tc.jobs {
+			if w.most < 0 { // of a range of GPUs
+				waits(s, 1, -w.most, time.Hour)
+				continue
+			}
+			gang(s, w.least, w.most, w.gpus, time.Hour)
+		}
+		got := (elastic.Rules{}).Sizes(s)
+		for i, w := range tc.jobs {
+			if n := max(got[s.Waiting[i].ID], w.least); n != w.gets {
+				t.Errorf("%s: job %d gets %d, want %d", name, i+1, n, w.gets)
+			}
+		}
+		for _, j := range elastic.Sized(s, got).Waiting {
+			n, was := got[j.ID], s.Waiting[j.ID-1]
+			if e := j.Estimates[0]; n > 0 && j.Spec.NodeRange.Max > 0 && (j.Spec.Nodes != n || j.Spec.GPUs != was.Spec.GPUs || e.CPUMilli != 2000 || e.Duration >= time.Hour) {
+				t.Errorf("%s: with %d nodes it is %+v, %+v", name, n, j.Spec, e)
+			}
+		}
+	}
+}
+
+func TestRestartsOfGangs(t *testing.T) {
+	t.Parallel()
+	const long = elastic.Every
+	for name, tc := range map[string]struct {
+		idle        []int
+		make        func(s *dispatch.Snapshot)
+		grows, for_ bool
+	}{
+		"more nodes are idle":           {[]int{0, 0, 2}, func(s *dispatch.Snapshot) { onNodes(s, long, "n0", "n1") }, true, false},
+		"only nodes that it has":        {[]int{2, 2, 1}, func(s *dispatch.Snapshot) { onNodes(s, long, "n0", "n1") }, false, false},
+		"it began a moment ago":         {[]int{0, 0, 2}, func(s *dispatch.Snapshot) { onNodes(s, long-1, "n0", "n1") }, false, false},
+		"it has all that it can use":    {[]int{0, 0, 0, 0, 4}, func(s *dispatch.Snapshot) { onNodes(s, long, "n0", "n1", "n2", "n3") }, false, false},
+		"somebody waits":                {[]int{0, 0}, func(s *dispatch.Snapshot) { onNodes(s, long, "n0", "n1"); waits(s, 2, 2, time.Hour) }, false, true},
+		"a gang waits":                  {[]int{0, 0, 0}, func(s *dispatch.Snapshot) { onNodes(s, long, "n0", "n1", "n2"); gang(s, 2, 0, 2, time.Hour) }, false, true},
+		"a gang waits for more":         {[]int{0, 0, 0}, func(s *dispatch.Snapshot) { onNodes(s, long, "n0", "n1", "n2"); gang(s, 3, 0, 2, time.Hour) }, false, false},
+		"a range waits":                 {[]int{0, 0, 0}, func(s *dispatch.Snapshot) { onNodes(s, long, "n0", "n1", "n2"); gang(s, 1, 4, 2, time.Hour) }, false, true},
+		"a range of GPUs waits":         {[]int{0, 0, 0}, func(s *dispatch.Snapshot) { onNodes(s, long, "n0", "n1", "n2"); waits(s, 1, 4, time.Hour) }, false, true},
+		"there is room, and yet":        {[]int{0, 0, 2}, func(s *dispatch.Snapshot) { onNodes(s, long, "n0", "n1"); waits(s, 2, 2, time.Hour) }, false, false},
+		"nodes of another partition":    {[]int{0, 0, 2}, func(s *dispatch.Snapshot) { onNodes(s, long, "n0", "n1").Spec.Partition = "p"; parts(s, "p", "n[0-1]") }, false, false},
+		"nodes of its partition":        {[]int{0, 0, 2}, func(s *dispatch.Snapshot) { onNodes(s, long, "n0", "n1").Spec.Partition = "p"; parts(s, "p", "n[0-2]") }, true, false},
+		"it has the least that it uses": {[]int{0}, func(s *dispatch.Snapshot) { onNodes(s, long, "n0"); waits(s, 2, 2, time.Hour) }, false, false},
+	} {
+		s := world(tc.idle...)
+		tc.make(s)
+		got := (elastic.Rules{}).Restarts(s, s.Ledger.Clone(), &dispatch.Plan{})
+		if n := len(got); n != map[bool]int{true: 1}[tc.grows || tc.for_] || n == 1 && (got[0].For != 0) != tc.for_ {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// TestSizesKeepToBounds: nobody has more GPUs than a job of its partition may have, nor
+// than its account's may.
+func TestSizesKeepToBounds(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		partition, quota int64
+		gpus, nodes      int
+	}{{0, 0, 4, 2}, {3, 0, 3, 1}, {0, 3, 3, 1}, {2, 3, 2, 1}, {4, 3, 3, 1}, {1, 0, 1, 1}} {
+		for _, span := range []bool{false, true} {
+			s := world(4, 4)
+			var j *cluster.Job
+			want := tc.gpus
+			if span {
+				j, want = gang(s, 1, 2, 2, time.Hour), tc.nodes
+			} else {
+				j = waits(s, 1, 8, time.Hour)
+			}
+			parts(s, "p", "n[0-1]")
+			s.Partitions[0].MaxGPUs, j.Spec.Partition, j.Owner.UID = tc.partition, "p", 7
+			if tc.quota > 0 {
+				q := accounting.Quota{Subject: accounting.Subject{User: true, UID: 7}, Limits: accounting.Limits{MaxGPUs: tc.quota}}
+				s.Limits = accounting.NewLimiter(nil, map[accounting.Subject]*accounting.Quota{q.Subject: &q}, nil)
+			}
+			if n := max(1, (elastic.Rules{}).Sizes(s)[j.ID]); n != want {
+				t.Errorf("partition %d, quota %d, on nodes %t: %d, want %d", tc.partition, tc.quota, span, n, want)
+			}
+		}
+	}
+}
+
+func parts(s *dispatch.Snapshot, name, nodes string) {
+	list, err := cluster.ParseHostList(nodes)
+	if err != nil {
+		panic(err)
+	}
+	s.Partitions = append(s.Partitions, &cluster.Partition{Name: name, Nodes: list})
 }

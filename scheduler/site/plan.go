@@ -6,7 +6,6 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/scheduler"
-	"github.com/berth-scheduler/berth/scheduler/elastic"
 )
 
 // Pass is how much a pass looks at.
@@ -90,7 +89,7 @@ func Plan(snap *dispatch.Snapshot, s *Site, p Pass) dispatch.Plan {
 	}
 	before := snap.Ledger.Clone()
 	out := plan()
-	out.Preempt = append(out.Preempt, elastic.Restarts(snap, before, &out)...)
+	out.Preempt = append(out.Preempt, s.Elastic.Restarts(snap, before, &out)...)
 	return out
 }
 

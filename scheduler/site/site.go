@@ -16,6 +16,8 @@ type Chosen struct {
 	Policy scheduler.Policy
 	// Planner makes the passes instead of the scheduler's own, nil for those.
 	Planner policies.Policy
+	// Elastic is how jobs of elastic size are sized.
+	Elastic elastic.Rules
 }
 
 // Name is the policy as configurations name it.
@@ -54,7 +56,7 @@ func (c *Chosen) pass(snap *dispatch.Snapshot) dispatch.Plan {
 // passElastic makes a pass in which jobs of elastic size want as many GPUs as they can
 // start with.
 func (c *Chosen) passElastic(snap *dispatch.Snapshot) dispatch.Plan {
-	for sizes := elastic.Sizes(snap); len(sizes) > 0; {
+	for sizes := c.Elastic.Sizes(snap); len(sizes) > 0; {
 		if plan := c.passSized(elastic.Sized(snap, sizes)); !elastic.Less(snap, sizes, &plan) {
 			return plan
 		}

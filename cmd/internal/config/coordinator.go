@@ -144,6 +144,7 @@ type Scheduling struct {
 	// PreemptWait is how long a job waits before it may take the place of running
 	// ones that have much more left to do; 0 switches that off.
 	PreemptWait time.Duration `yaml:"preempt_wait"`
+	Sizing      string        `yaml:"sizing"` // of jobs of elastic size, see docs/elastic.md
 	// LASQueues are the limits of the queues of the order las, as time of one
 	// GPU, rising.
 	LASQueues []string `yaml:"las_queues"`
@@ -299,7 +300,7 @@ func DefaultCoordinator() Coordinator {
 		},
 		Gossip: Gossip{Addr: "0.0.0.0:7072", KeyFile: "/etc/berth/gossip.key"},
 		Users:  Users{MinUID: 1000},
-		Scheduling: Scheduling{MaxShares: 3, MaxSlowdown: 1.5, Interval: time.Second, MemoryHeadroomMiB: 512, Policy: "ffd",
+		Scheduling: Scheduling{MaxShares: 3, MaxSlowdown: 1.5, Interval: time.Second, MemoryHeadroomMiB: 512, Policy: "ffd", Sizing: "marginal",
 			PreemptEvery: time.Minute, PreemptAfter: 10 * time.Minute, PreemptWait: 2 * time.Minute, LASQueues: []string{"54m10s", "2h", "5h"},
 			GangTimeout: 10 * time.Minute, GangPorts: "20000-29999"},
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/safefile"
+	"github.com/berth-scheduler/berth/scheduler/elastic"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 )
 
@@ -124,8 +125,11 @@ func (p *Problems) policy(key, s string) {
 	}
 }
 
-// policies names a policy for some partitions.
+// policies names a policy for some partitions, and how jobs are sized everywhere.
 func (p *Problems) policies(key string, s *Scheduling) {
+	if _, err := elastic.ParseSizing(s.Sizing); err != nil {
+		p.addf("scheduling.sizing", "%v", err)
+	}
 	_, wrong := s.PolicyOf()
 	for i, line := range s.Policies {
 		if why, bad := wrong[i]; bad {

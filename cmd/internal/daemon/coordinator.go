@@ -221,7 +221,7 @@ func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (
 		Web: page, Socket: p.socket, Peer: peerRole, Dial: Dialer(src, tlsconf.RoleCoordinator), Users: newNames().name, InGroup: inGroup,
 		AllowRoot: cfg.Users.AllowRoot, MinUID: cluster.UID(cfg.Users.MinUID), Admins: admins,
 		Lease: cfg.Lease.Agent, HeadroomMiB: int64(cfg.Scheduling.MemoryHeadroomMiB), MaxShares: cfg.Scheduling.MaxShares,
-		Policy: sched.Policy, Planner: sched.Planner, Partitions: sched.Partitions, Interval: sched.Interval, PreemptEvery: sched.PreemptEvery,
+		Policy: sched.Policy, Planner: sched.Planner, Elastic: sched.Elastic, Partitions: sched.Partitions, Interval: sched.Interval, PreemptEvery: sched.PreemptEvery,
 		MaxQueued: cfg.Limits.QueuedTotal, MaxPerUser: cfg.Limits.JobsPerUser, MaxBytes: int64(cfg.Limits.SpecMiBTotal) << 20, MaxBytesPerUser: int64(cfg.Limits.SpecMiBPerUser) << 20, MaxArrayTasks: cfg.Limits.ArrayTasks, MaxStreams: cfg.Limits.StreamsTotal, MaxStreamsPerUser: cfg.Limits.StreamsPerUser,
 		Limits: limit.Config{Rate: cfg.Limits.RequestsPerSecond, Bandwidth: cfg.Limits.RequestKiBPerSecond << 10, WorkMilli: cfg.Limits.ReadMsPerSecond, Calls: cfg.Limits.RequestsPerUser, Expensive: cfg.Limits.ReadsPerUser, ExpensiveTotal: cfg.Limits.ReadsTotal}, MaxConnsPerUser: cfg.Limits.ConnectionsPerUser, Gossip: cfg.Gossip.Addr, GossipPeers: cfg.Gossip.Join,
 		GangTimeout: cfg.Scheduling.GangTimeout, GangPorts: gangPorts(&cfg.Scheduling),

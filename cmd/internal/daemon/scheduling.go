@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/lead"
 	"github.com/berth-scheduler/berth/coordinator/power"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/elastic"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/policies/order"
 	powerrule "github.com/berth-scheduler/berth/scheduler/power"
@@ -39,8 +40,12 @@ func schedulingOf(cfg *config.Scheduling) (*lead.Scheduling, error) {
 	if opt.Tenants, err = cfg.Tenancy(); err != nil {
 		return nil, err
 	}
+	sizes := elastic.Rules{Every: cfg.PreemptAfter, Patience: cfg.PreemptEvery}
+	if sizes.Sizing, err = elastic.ParseSizing(cfg.Sizing); err != nil {
+		return nil, fmt.Errorf("scheduling.sizing: %w", err)
+	}
 	s := &lead.Scheduling{Site: site.Site{Partitions: map[string]site.Chosen{}}, Interval: cfg.Interval, PreemptEvery: cfg.PreemptEvery}
-	if s.Chosen, err = chosen(cfg.Policy, base, opt); err != nil {
+	if s.Chosen, err = chosen(cfg.Policy, base, opt, sizes); err != nil {
 		return nil, fmt.Errorf("scheduling.policy: %w", err)
 	}
 	of, wrong := cfg.PolicyOf()
@@ -48,15 +53,15 @@ func schedulingOf(cfg *config.Scheduling) (*lead.Scheduling, error) {
 		return nil, fmt.Errorf("scheduling.policies[%d]: %s", i, wrong[i])
 	}
 	for _, name := range slices.Sorted(maps.Keys(of)) {
-		if s.Partitions[name], err = chosen(of[name], base, opt); err != nil {
+		if s.Partitions[name], err = chosen(of[name], base, opt, sizes); err != nil {
 			return nil, fmt.Errorf("scheduling.policies: %s: %w", name, err)
 		}
 	}
 	return s, nil
 }
 
-func chosen(name string, base scheduler.Policy, opt policies.Options) (c site.Chosen, err error) {
-	c.Policy = base
+func chosen(name string, base scheduler.Policy, opt policies.Options, sizes elastic.Rules) (c site.Chosen, err error) {
+	c.Policy, c.Elastic = base, sizes
 	c.Planner, err = plannerOf(name, &c.Policy, opt)
 	return c, err
 }

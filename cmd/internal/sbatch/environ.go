@@ -22,10 +22,13 @@ func (r *resolver) finishEnv() {
 			r.keep(s.Name, openModeLetter(truncate))
 		}
 	}
+	counted := r.req.MostNodes == 0 && !r.own("nodes") // else the node says how many there are
 	nodes := max(1, r.req.Nodes)
 	all := cmp.Or(r.uneven, r.tasks*nodes)
-	set("SLURM_TASKS_PER_NODE", spread(all, nodes))
-	if r.tasksSaid {
+	if counted {
+		set("SLURM_TASKS_PER_NODE", spread(all, nodes))
+	}
+	if r.tasksSaid && counted {
 		num("SLURM_NTASKS", all)
 		num("SLURM_NPROCS", all)
 	}

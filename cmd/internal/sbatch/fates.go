@@ -26,7 +26,7 @@ var said = map[string][2]string{
 	"ntasks":          {"mapped", "times `--cpus-per-task` cores; on one node the script runs once, on several once for each task"},
 	"ntasks-per-node": {"mapped", "the number of tasks on each node"}, "tasks-per-node": {"mapped", "the number of tasks on each node"},
 	"ntasks-per-gpu": {"mapped", "tasks for each GPU"}, "ntasks-per-tres": {"mapped", "tasks for each GPU"},
-	"nodes":               {"honoured or refused", "1 to 256; of a range the least"},
+	"nodes":               {"honoured or refused", "1 to 256; of a range as many as are free when it starts, with as many GPUs on each: the least of it where the job asks for no GPUs, for a number of all nodes together, or is an array"},
 	"time":                {"honoured", "every form, rounded up to minutes; more than 30 days is refused"},
 	"exclusive":           {"honoured or ignored", "whole nodes for itself, with all their memory unless it says how much; `user` and `mcs` are ignored: who shares a GPU with whom is the site's policy"},
 	"nodelist":            {"honoured or refused", "a list such as `gpu[01-04]`, of all of which the job gets a part; a file of names is refused"},

@@ -61,7 +61,10 @@ type Request struct {
 	GPUFreq cluster.GPUFreq
 	// Nodes is on how many it runs at once, 0 for one; Tasks is how many
 	// processes the script makes on each then. What it asks for is of each node.
-	Nodes, Tasks                  int64
+	Nodes, Tasks int64
+	// MostNodes is on how many it runs at most, where that is left to the cluster; 0 where
+	// it is not.
+	MostNodes                     int64
 	CPUs, MemMiB                  int64
 	AllMem                        bool // of a node, in place of MemMiB
 	TimeLimit                     time.Duration
@@ -272,6 +275,7 @@ func (r *resolver) remark(option, note string) {
 
 // finish computes what several options say together.
 func (r *resolver) finish() {
+	r.finishRange()
 	r.finishWhere()
 	r.finishNodes()
 	r.finishGPUs()
@@ -354,45 +358,6 @@ func (r *resolver) finishFreq() {
 			o.Fate, o.Note, o.Fix = Ignored, "the job asks for no GPUs", "add --gpus"
 		}
 	}
-}
-
-// finishNodes settles how many tasks each of several nodes has. There the
-// script runs once for each task, as srun would run it.
-func (r *resolver) finishNodes() {
-	n := r.req.Nodes
-	if n > 1 && r.tasksSaid && r.tasks < n {
-		r.remark("nodes", fmt.Sprintf("%d, one for each task", r.tasks))
-		n, r.req.Nodes = r.tasks, r.tasks
-	}
-	if n < 2 {
-		r.req.Nodes = 0
-		return
-	}
-	switch {
-	case r.perGPU > 0:
-		r.refuse("ntasks-per-gpu", fmt.Sprintf("does not say how many tasks each of %d nodes has", n), "--ntasks-per-node")
-	case r.perNode > 0 && r.tasksSaid && r.tasks > r.perNode*n:
-		r.refuse("ntasks", fmt.Sprintf("%d tasks are more than %d on each of %d nodes", r.tasks, r.perNode, n), fmt.Sprintf("--ntasks=%d, or leave it out", r.perNode*n))
-	case r.tasksSaid && r.tasks%n != 0 || r.perNode > 0 && r.tasksSaid && r.tasks != r.perNode*n:
-		r.uneven = r.tasks
-	}
-	said := r.perNode
-	if r.perNode == 0 && r.tasksSaid {
-		r.perNode = (r.tasks + n - 1) / n // cores are as many on each
-	}
-	r.perNodeSaid, r.perNode = said, max(1, r.perNode)
-	r.tasks, r.tasksSaid, r.req.Tasks = r.perNode, true, r.perNode
-}
-
-// each is what one node has of what was asked for on all of them.
-func (r *resolver) each(name string, n int64) int64 {
-	if r.req.Nodes < 2 || name != "gpus" {
-		return n
-	}
-	if n%r.req.Nodes != 0 {
-		r.refuse(name, fmt.Sprintf("%d GPUs are not as many on each of %d nodes", n, r.req.Nodes), "--gpus-per-node")
-	}
-	return n / r.req.Nodes
 }
 
 func (r *resolver) finishTasks() {

@@ -346,19 +346,17 @@ func readTasks(r *resolver, v string) (*verdict, error) {
 
 func readNodes(r *resolver, v string) (*verdict, error) {
 	least, most, err := ParseNodes(v)
-	r.req.Nodes, r.nodesSaid = 0, err == nil
+	r.req.Nodes, r.req.MostNodes, r.nodesSaid = 0, 0, err == nil
 	switch {
 	case err != nil:
 		return nil, err
 	case least > cluster.MaxNodes:
 		return &verdict{Refused, fmt.Sprintf("a job runs on at most %d nodes, not %d", cluster.MaxNodes, least), "ask for fewer"}, nil
-	case least > 1 && most > least:
-		r.req.Nodes = int64(least)
-		return &verdict{fate: Mapped, note: fmt.Sprintf("%d nodes", least)}, nil
+	case least < 1 && most < 1: // as much as nothing
+	case most > least: // see finishRange
+		r.req.Nodes, r.req.MostNodes = max(1, least), most
 	case least > 1:
-		r.req.Nodes = int64(least)
-	case most > 1:
-		return &verdict{fate: Mapped, note: "one node"}, nil
+		r.req.Nodes = least
 	}
 	return honour()
 }

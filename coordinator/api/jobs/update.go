@@ -155,10 +155,13 @@ func change(spec *cluster.Spec, req *apiv1.UpdateJobRequest) error {
 		spec.Retry.On = ""
 	}
 	if req.Nodes != nil {
-		spec.Nodes = int(min(req.GetNodes(), cluster.MaxNodes+1))
+		spec.Nodes, spec.NodeRange = int(min(req.GetNodes(), cluster.MaxNodes+1)), cluster.NodeRange{}
 	}
 	if req.Gpus != nil {
 		spec.GPUs, spec.GPURange = int(min(req.GetGpus(), cluster.MaxGPUsPerJob+1)), cluster.GPURange{}
+	}
+	if !spec.Elastic() {
+		spec.BatchScaling = "" // it is of several sizes
 	}
 	switch {
 	case req.BeginNow:

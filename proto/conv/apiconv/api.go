@@ -30,17 +30,17 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 		Partition: m.GetPartition(), Account: m.GetAccount(), QOS: m.GetQos(), Nice: m.GetNice(), OrCPU: m.GetOrCpu(),
 		Hold: m.GetHold(), DependAny: m.GetDependAny(), KillInvalidDepend: m.GetKillInvalidDepend(),
 		Truncate: m.GetTruncate(), Container: ContainerFrom(m.GetContainer()),
+		Depends: DependsFromAPI(m.GetDepends()),
 	}
-	s.Depends = DependsFromAPI(m.GetDepends())
 	if m.GetGpus() > cluster.MaxGPUsPerJob { // before it is narrowed
 		return nil, cluster.Errorf(cluster.CodeInvalid, "gpus: %d is outside 0 to %d on each node; --nodes asks for several", m.GetGpus(), cluster.MaxGPUsPerJob)
 	}
-	s.GPUs = int(m.GetGpus())
 	// One more than there can be is refused in words, as all that is larger.
 	s.GPURange = cluster.GPURange{Min: int(min(m.GetLeastGpus(), cluster.MaxGPUsPerJob+1)), Max: int(min(m.GetMostGpus(), cluster.MaxGPUsPerJob+1))}
+	s.NodeRange = cluster.NodeRange{Min: int(min(m.GetLeastNodes(), cluster.MaxNodes+1)), Max: int(min(m.GetMostNodes(), cluster.MaxNodes+1))}
 	s.BatchScaling, s.Power = cluster.BatchScaling(m.GetBatchScaling()), PowerFrom(m)
 	s.Study, s.Service = StudyFromAPI(m.GetStudy()), ServiceFromAPI(m.GetService())
-	s.Retry = cluster.Retry{Times: int(min(m.GetRetries(), cluster.MaxRetries+1)), On: m.GetRetryOn()}
+	s.GPUs, s.Retry = int(m.GetGpus()), cluster.Retry{Times: int(min(m.GetRetries(), cluster.MaxRetries+1)), On: m.GetRetryOn()}
 	var err error
 	if s.Duration, err = duration("expect", m.GetExpected()); err != nil {
 		return nil, err
@@ -141,6 +141,7 @@ func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 		Where:    whereToAPI(s.Where),
 		MailType: s.Mail.Events.String(), MailUser: s.Mail.To, IdleOk: ToDuration(s.IdleOK), NoResize: s.NoResize,
 		LeastGpus: uint32(max(0, s.GPURange.Min)), MostGpus: uint32(max(0, s.GPURange.Max)),
+		LeastNodes: uint32(max(0, s.NodeRange.Min)), MostNodes: uint32(max(0, s.NodeRange.Max)),
 		Retries: uint32(max(0, s.Retry.Times)), RetryOn: s.Retry.On, BatchScaling: string(s.BatchScaling),
 		Study:    StudyToAPI(s.Study),
 		Service:  ServiceToAPI(s.Service),

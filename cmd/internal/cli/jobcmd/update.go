@@ -34,6 +34,8 @@ var updateFlags = []struct {
 	{"retry-on", "after what it runs again: a `LIST` such as 75,NODE_FAIL; \"\" for any failure", text(func(r *apiv1.UpdateJobRequest) **string { return &r.RetryOn })},
 	{"power-cap", "the most `POWER` that each of its whole GPUs draws, such as 250W or 70%; \"\" for what the card has", text(func(r *apiv1.UpdateJobRequest) **string { return &r.PowerCap })},
 	{"gpu-freq", "the `CLOCK` of each of its whole GPUs: MHz, low, medium, high or highm1; \"\" for the card's own", text(func(r *apiv1.UpdateJobRequest) **string { return &r.GpuFreq })},
+	{"gpus", "`NUMBER` of GPUs on each of its nodes; one of a range of them", setUpdateGPUs},
+	{"nodes", "on how many nodes it runs, a `NUMBER`; one of a range of them", setUpdateNodes},
 	{"nodelist", "run on all nodes of this `LIST`; \"\" for any", text(func(r *apiv1.UpdateJobRequest) **string { return &r.NodeList })},
 	{"exclude", "run on no node of this `LIST`", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Exclude })},
 	{"constraint", "run on nodes with these `FEATURES` only", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Features })},
@@ -175,6 +177,23 @@ func setUpdateRetry(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error {
 	}
 	times := uint32(n)
 	r.Retries = &times
+	return nil
+}
+
+func setUpdateGPUs(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error {
+	n, err := units.ParseGPUs(v)
+	gpus := uint32(n)
+	r.Gpus = &gpus
+	return err
+}
+
+func setUpdateNodes(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error {
+	n, err := strconv.ParseUint(v, 10, 32)
+	if err != nil || n < 1 || n > cluster.MaxNodes {
+		return console.Usagef("%s: want a whole number from 1 to %d", console.ShortQuote(v), cluster.MaxNodes)
+	}
+	nodes := uint32(n)
+	r.Nodes = &nodes
 	return nil
 }
 

@@ -129,6 +129,27 @@ func setMem(r *Request, v string) (err error) {
 	return err
 }
 
+// setNodes reads a number of nodes, or a range.
+func setNodes(r *Request, v string) error {
+	whole := Whole("nodes", cluster.MaxNodes, func(r *Request) *int64 { return &r.nodes })
+	r.Spec.NodeRange = cluster.NodeRange{}
+	a, b, ranged := strings.Cut(v, "-")
+	if !ranged || a == "" {
+		return whole(r, v)
+	}
+	if whole(r, b) != nil {
+		return fmt.Errorf("range of nodes %s: want two numbers from 1 to %d, the smaller one first, such as 1-4", console.ShortQuote(v), cluster.MaxNodes)
+	}
+	most := int(r.nodes)
+	if whole(r, a) != nil || int(r.nodes) > most {
+		return fmt.Errorf("range of nodes %s: want two numbers from 1 to %d, the smaller one first, such as 1-4", console.ShortQuote(v), cluster.MaxNodes)
+	}
+	if least := int(r.nodes); least < most {
+		r.Spec.NodeRange = cluster.NodeRange{Min: least, Max: most}
+	}
+	return nil
+}
+
 func jobFields() []Field {
 	return []Field{
 		{"name", "J", kindText, "job `NAME`; by default the program's", func(r *Request, v string) error {
@@ -158,7 +179,7 @@ func jobFields() []Field {
 			r.Spec.Node = cluster.NodeID(v)
 			return cluster.CheckName("node", v)
 		}},
-		{"nodes", "N", kindAmount, "run on `NUMBER` nodes at once, all or none; what it asks for it gets on each", Whole("nodes", cluster.MaxNodes, func(r *Request) *int64 { return &r.nodes })},
+		{"nodes", "N", kindAmount, "run on `NUMBER` nodes at once, all or none; what it asks for it gets on each; of a range such as 1-4 on as many as are free", setNodes},
 		{"tasks-per-node", "", kindAmount, "`NUMBER` of processes on each node, each told its rank", Whole("tasks", cluster.MaxTasks, func(r *Request) *int64 { return &r.tasks })},
 		{"requeue-on-loss", "", KindTruth, "run again when the node is lost, even if the first run may still go on there", truth(func(r *Request) *bool { return &r.Spec.RequeueOnLoss })},
 		{"checkpoint", "", kindText, "how it saves its state when it must make room for others: a `HOOK` such as USR1@60s, the signal and the time that it may take; without one it is never preempted, and with one what it holds of GPUs is cut to what it uses, unless its partition says otherwise", func(r *Request, v string) (err error) {

@@ -336,7 +336,11 @@ func (r *Request) TakeOver(a *sbatch.Request) {
 	s.TimeLimit, s.Node, s.Partition = a.TimeLimit, cluster.NodeID(a.Node), a.Partition
 	s.Account, s.QOS, s.Nice = a.Account, a.QOS, a.Nice
 	s.RequeueOnLoss = a.Requeue
-	r.nodes, r.tasks, s.Mail = a.Nodes, a.Tasks, a.Mail
+	r.nodes, r.tasks, s.Mail, s.NodeRange = a.Nodes, a.Tasks, a.Mail, cluster.NodeRange{}
+	if a.MostNodes > 0 {
+		r.nodes = max(1, a.Nodes)
+		s.NodeRange = cluster.NodeRange{Min: int(r.nodes), Max: int(a.MostNodes)}
+	}
 	s.Array = a.Array
 	s.Hold, r.begin, s.Depends, s.DependAny, s.KillInvalidDepend = a.Hold, a.Begin, a.Depends, a.DependAny, a.KillInvalidDepend
 	s.Warning, s.Truncate, r.deadline = a.Warning, a.Truncate, a.Deadline

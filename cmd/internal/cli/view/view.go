@@ -200,6 +200,8 @@ type specView struct {
 	GPUs          uint32   `json:"gpus"`
 	LeastGPUs     uint32   `json:"least_gpus,omitempty"`
 	MostGPUs      uint32   `json:"most_gpus,omitempty"`
+	LeastNodes    uint32   `json:"least_nodes,omitempty"`
+	MostNodes     uint32   `json:"most_nodes,omitempty"`
 	OrCPU         bool     `json:"or_cpu"`
 	Exclusive     bool     `json:"exclusive"`
 	GPUType       string   `json:"gpu_type"`
@@ -347,7 +349,7 @@ func viewSpec(s *apiv1.JobSpec) *specView {
 	return &specView{
 		Name: s.GetName(), Command: Texts(s.GetCommand()), Env: Texts(s.GetEnv()), Dir: string(s.GetDir()), Image: s.GetImage(),
 		GPUs: s.GetGpus(), LeastGPUs: s.GetLeastGpus(), MostGPUs: s.GetMostGpus(), Exclusive: s.GetExclusive(), OrCPU: s.GetOrCpu(), GPUType: s.GetGpuType(), Node: s.GetNode(),
-		Nodes: s.GetNodes(), TasksPerNode: s.GetTasksPerNode(),
+		Nodes: s.GetNodes(), LeastNodes: s.GetLeastNodes(), MostNodes: s.GetMostNodes(), TasksPerNode: s.GetTasksPerNode(),
 		GPUMemMiB: s.GetGpuMemMib(), GPUUtil: float64(s.GetGpuUtilMilli()) / 1000, ExpectSeconds: s.GetExpected().AsDuration().Seconds(),
 		MemMiB: s.GetMemMib(), CPUMilli: s.GetCpuMilli(), TimeSeconds: s.GetTimeLimit().AsDuration().Seconds(),
 		Stdin: string(s.GetStdin()), Stdout: string(s.GetStdout()), Stderr: string(s.GetStderr()),

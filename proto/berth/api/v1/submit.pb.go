@@ -223,6 +223,10 @@ type JobSpec struct {
 	RetryOn string `protobuf:"bytes,56,opt,name=retry_on,json=retryOn,proto3" json:"retry_on,omitempty"`
 	// What an elastic job does with more GPUs: fixed (also ""), linear or sqrt.
 	BatchScaling string `protobuf:"bytes,57,opt,name=batch_scaling,json=batchScaling,proto3" json:"batch_scaling,omitempty"`
+	// Of an elastic job between how many nodes it runs, with gpus on each; 0 and 0 is as
+	// many as nodes.
+	LeastNodes uint32 `protobuf:"varint,73,opt,name=least_nodes,json=leastNodes,proto3" json:"least_nodes,omitempty"`
+	MostNodes  uint32 `protobuf:"varint,74,opt,name=most_nodes,json=mostNodes,proto3" json:"most_nodes,omitempty"`
 	// Its tasks are the trials of a search.
 	Study *Study `protobuf:"bytes,62,opt,name=study,proto3" json:"study,omitempty"`
 	// Its tasks are the replicas of a service.
@@ -630,6 +634,20 @@ func (x *JobSpec) GetBatchScaling() string {
 		return x.BatchScaling
 	}
 	return ""
+}
+
+func (x *JobSpec) GetLeastNodes() uint32 {
+	if x != nil {
+		return x.LeastNodes
+	}
+	return 0
+}
+
+func (x *JobSpec) GetMostNodes() uint32 {
+	if x != nil {
+		return x.MostNodes
+	}
+	return 0
 }
 
 func (x *JobSpec) GetStudy() *Study {
@@ -1390,7 +1408,7 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"\x12SubmitJobsResponse\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xd3\x0f\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\x93\x10\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -1447,7 +1465,11 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"\tmost_gpus\x185 \x01(\rR\bmostGpus\x12\x18\n" +
 	"\aretries\x187 \x01(\rR\aretries\x12\x19\n" +
 	"\bretry_on\x188 \x01(\tR\aretryOn\x12#\n" +
-	"\rbatch_scaling\x189 \x01(\tR\fbatchScaling\x12)\n" +
+	"\rbatch_scaling\x189 \x01(\tR\fbatchScaling\x12\x1f\n" +
+	"\vleast_nodes\x18I \x01(\rR\n" +
+	"leastNodes\x12\x1d\n" +
+	"\n" +
+	"most_nodes\x18J \x01(\rR\tmostNodes\x12)\n" +
 	"\x05study\x18> \x01(\v2\x13.berth.api.v1.StudyR\x05study\x12/\n" +
 	"\aservice\x18H \x01(\v2\x15.berth.api.v1.ServiceR\aservice\x12\x1b\n" +
 	"\tpower_cap\x18F \x01(\tR\bpowerCap\x12\x19\n" +

@@ -4811,6 +4811,9 @@ type Spec struct {
 	RetryOn string `protobuf:"bytes,56,opt,name=retry_on,json=retryOn,proto3" json:"retry_on,omitempty"`
 	// What an elastic job does with more GPUs: fixed (also ""), linear or sqrt.
 	BatchScaling string `protobuf:"bytes,57,opt,name=batch_scaling,json=batchScaling,proto3" json:"batch_scaling,omitempty"`
+	// Of an elastic job between how many nodes it runs; nodes is of now, or the least.
+	LeastNodes uint32 `protobuf:"varint,73,opt,name=least_nodes,json=leastNodes,proto3" json:"least_nodes,omitempty"`
+	MostNodes  uint32 `protobuf:"varint,74,opt,name=most_nodes,json=mostNodes,proto3" json:"most_nodes,omitempty"`
 	// Its tasks are the trials of a search.
 	Study *Study `protobuf:"bytes,62,opt,name=study,proto3" json:"study,omitempty"`
 	// The power limit and clock of its GPUs; see cluster.GPUPower.
@@ -5249,6 +5252,20 @@ func (x *Spec) GetBatchScaling() string {
 		return x.BatchScaling
 	}
 	return ""
+}
+
+func (x *Spec) GetLeastNodes() uint32 {
+	if x != nil {
+		return x.LeastNodes
+	}
+	return 0
+}
+
+func (x *Spec) GetMostNodes() uint32 {
+	if x != nil {
+		return x.MostNodes
+	}
+	return 0
 }
 
 func (x *Spec) GetStudy() *Study {
@@ -11332,7 +11349,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05Owner\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xd4\x0e\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\x94\x0f\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -11397,7 +11414,11 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\tmost_gpus\x185 \x01(\rR\bmostGpus\x12\x18\n" +
 	"\aretries\x187 \x01(\rR\aretries\x12\x19\n" +
 	"\bretry_on\x188 \x01(\tR\aretryOn\x12#\n" +
-	"\rbatch_scaling\x189 \x01(\tR\fbatchScaling\x12)\n" +
+	"\rbatch_scaling\x189 \x01(\tR\fbatchScaling\x12\x1f\n" +
+	"\vleast_nodes\x18I \x01(\rR\n" +
+	"leastNodes\x12\x1d\n" +
+	"\n" +
+	"most_nodes\x18J \x01(\rR\tmostNodes\x12)\n" +
 	"\x05study\x18> \x01(\v2\x13.berth.log.v1.StudyR\x05study\x12\x1b\n" +
 	"\tpower_cap\x18F \x01(\tR\bpowerCap\x12\x19\n" +
 	"\bgpu_freq\x18G \x01(\tR\agpuFreq\x12/\n" +

@@ -1,0 +1,200 @@
+package elastic
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
+)
+
+// Restarts names jobs that should save their state and begin again with another number
+// of GPUs, once a plan is carried out. led is of before the plan. At most one makes room
+// for another job, or, where nobody waits, one gets more, or by some sizings fewer for one
+// that is to get more.
+func (r Rules) Restarts(snap *dispatch.Snapshot, led *dispatch.Ledger, plan *dispatch.Plan) []dispatch.Preemption {
+	for i := range plan.Starts {
+		led.TakeStart(&plan.Starts[i])
+	}
+	free, nobody := blocksOf(snap, led), true
+	all := r.running(snap, plan, free)
+	if len(all) == 0 {
+		return nil
+	}
+	for _, w := range snap.Waiting {
+		if w.Spec.GPUs == 0 || slices.ContainsFunc(plan.Starts, func(s dispatch.Start) bool { return s.Job == w.ID }) {
+			continue
+		}
+		if nobody = false; snap.Now.Sub(w.Eligible) < r.patience() {
+			continue
+		}
+		if c := r.makesRoom(all, w, free); c != nil {
+			return []dispatch.Preemption{{Job: c.job.ID, Attempt: c.attempt.No, For: w.ID, Why: fmt.Sprintf("begins again with fewer %s than %d: job %d waits for some", c.units(), c.n, w.ID)}}
+		}
+	}
+	if !nobody {
+		return nil
+	}
+	all = slices.DeleteFunc(all, func(c *claim) bool { return r.endsSoon(c, snap.Now) })
+	for _, c := range all {
+		if m := c.curve.fewer(c.n * c.unit); m > 0 && m%c.unit == 0 && m/c.unit >= c.least {
+			return []dispatch.Preemption{{Job: c.job.ID, Attempt: c.attempt.No, Why: fmt.Sprintf("begins again with fewer %s than %d: its steps took no longer with %d", c.units(), c.n, m/c.unit)}}
+		}
+	}
+	if r.Sizing == None {
+		return nil
+	}
+	if p := r.more(all, free); p != nil {
+		return p
+	}
+	if r.Sizing.moves() {
+		return r.exchange(all, free, snap.Now)
+	}
+	return nil
+}
+
+// units is what it has more or fewer of, in words.
+func (c *claim) units() string {
+	if c.spans() {
+		return "nodes"
+	}
+	return "GPUs"
+}
+
+// running are the jobs that may begin again now, as they are, by their ids.
+func (r Rules) running(snap *dispatch.Snapshot, plan *dispatch.Plan, free blocks) []*claim {
+	var out []*claim
+	for _, j := range snap.Running {
+		a := r.ready(j, snap.Now, plan)
+		if a == nil {
+			continue
+		}
+		c := claimOf(snap, j)
+		c.attempt, c.had, c.typ = a, c.n, a.Estimate.GPUType
+		for _, berth := range a.Berths() {
+			if b := free.at(berth.Node, c.typ); b != nil {
+				c.at = append(c.at, b)
+			}
+		}
+		if len(c.at) == a.Nodes() {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// ready is the attempt of a job that may begin again now, nil for none.
+func (r Rules) ready(j *cluster.Job, now cluster.Time, plan *dispatch.Plan) *cluster.Attempt {
+	if !j.Spec.Elastic() || j.Unpreemptible(now) != "" || slices.ContainsFunc(plan.Preempt, func(p dispatch.Preemption) bool { return p.Job == j.ID }) {
+		return nil
+	}
+	if a := j.Live(); a.Started > 0 && now.Sub(a.Started) >= r.every() {
+		return a
+	}
+	return nil
+}
+
+// endsSoon reports whether a job is predicted to end before another size would pay.
+func (r Rules) endsSoon(c *claim, now cluster.Time) bool {
+	d := c.attempt.Estimate.Duration
+	return d > 0 && d-now.Sub(c.attempt.Started) < r.every()
+}
+
+// makesRoom is who has more than its least and would leave enough for a job that waits,
+// beside that least: the first, or by some sizings the one that loses the least. None does
+// for a job that has room already and waits for something else.
+func (r Rules) makesRoom(all []*claim, w *cluster.Job, free blocks) *claim {
+	least, _, _ := w.Spec.Sizes()
+	if _, ok := free.place(w, least); ok {
+		return nil
+	}
+	var best *claim
+	for _, c := range all {
+		if c.n == c.least || c.job.Spec.Partition != w.Spec.Partition || best != nil && (!r.Sizing.moves() || r.Sizing.loss(c) >= r.Sizing.loss(best)) {
+			continue
+		}
+		then := free.clone()
+		for _, b := range c.at {
+			then.at(b.node.ID, b.typ).idle += c.job.Spec.GPUs
+		}
+		at, ok := then.place(w, least)
+		if !ok {
+			continue
+		}
+		then.take(at, w.Spec.GPUs)
+		if _, ok := then.place(c.job, c.least); ok {
+			best = c
+		}
+	}
+	return best
+}
+
+// more is one that gets of what is idle, where nobody waits.
+func (r Rules) more(all []*claim, free blocks) []dispatch.Preemption {
+	defer func() {
+		for _, c := range all {
+			c.back(free)
+		}
+	}()
+	if r.Sizing.moves() {
+		idle := free.clone()
+		for _, c := range all {
+			c.back(idle)
+		}
+		r.share(all, idle, idle.idle())
+	}
+	for _, c := range all {
+		if !r.Sizing.moves() { // the first has all
+			idle := free.clone()
+			for c.back(idle); c.n < c.most && idle.next(c) != nil; {
+				idle.grow(c)
+			}
+		}
+		if c.speed(c.n) >= worth*c.speed(c.had) {
+			return []dispatch.Preemption{{Job: c.job.ID, Attempt: c.attempt.No, Why: fmt.Sprintf("begins again with %d %s instead of %d: they are idle, and nobody waits", c.n, c.units(), c.had)}}
+		}
+	}
+	return nil
+}
+
+// back has it lie where its attempt does, in a copy of the blocks.
+func (c *claim) back(to blocks) {
+	at := make([]*block, 0, c.attempt.Nodes())
+	for _, b := range c.at[:c.attempt.Nodes()] {
+		at = append(at, to.at(b.node.ID, b.typ))
+	}
+	c.at, c.n = at, c.had
+}
+
+// exchange is one that begins again with fewer, so that another one can with more, where
+// that is better for all of them together.
+func (r Rules) exchange(all []*claim, free blocks, now cluster.Time) []dispatch.Preemption {
+	then := free.clone()
+	for _, c := range all {
+		c.back(then)
+		keep := c.at
+		if c.spans() {
+			keep = c.at[:c.least]
+			then.take(c.at[c.least:], -c.unit)
+		} else {
+			then.take(c.at, -(c.n-c.least)*c.unit)
+		}
+		c.at, c.n = keep, c.least
+	}
+	r.share(all, then, then.idle())
+	var gives, gets *claim
+	for _, c := range all {
+		switch {
+		case c.n < c.had && (gives == nil || (c.had-c.n)*c.unit > (gives.had-gives.n)*gives.unit):
+			gives = c
+		case c.n > c.had && c.speed(c.n) >= worth*c.speed(c.had):
+			gets = c
+		}
+	}
+	if gives == nil || gets == nil || !r.Sizing.better(all, func(c *claim) time.Duration { return now.Sub(c.job.Submitted) }) {
+		return nil
+	}
+	return []dispatch.Preemption{{Job: gives.job.ID, Attempt: gives.attempt.No, Why: fmt.Sprintf(
+		"begins again with fewer %s than %d: job %d gains more from them (%s)", gives.units(), gives.had, gets.job.ID, r.Sizing)}}
+}

@@ -1,0 +1,144 @@
+package elastic
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Sizing is to whom one more unit of idle GPUs is given. A unit that adds less than a tenth
+// of what the first one did is given to nobody, whatever the sizing.
+type Sizing string
+
+const (
+	// Marginal gives it to whom it speeds up most, and takes nothing from those that run
+	// for others that run. It is what "" stands for.
+	Marginal Sizing = "marginal"
+	// None leaves all jobs at their least.
+	None Sizing = "none"
+	// Optimus gives it to whose end comes nearer by most for each GPU, and has running jobs
+	// begin again with more or fewer where all ends together come nearer (Peng et al.,
+	// "Optimus: An Efficient Dynamic Resource Scheduler for Deep Learning Clusters",
+	// EuroSys 2018).
+	Optimus Sizing = "optimus"
+	// AFS compares two jobs at a time: the one that would end first gets it if it is sped
+	// up by a larger part of its new speed than the other one of its old speed (Hwang et
+	// al., "Elastic Resource Sharing for Distributed Deep Learning", NSDI 2021).
+	AFS Sizing = "afs"
+	// Pollux gives it to whom it brings most of the harmonic mean of speedups over a fair
+	// part of the cluster, steps counted by what they are worth (Qiao et al., "Pollux:
+	// Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning", OSDI 2021, with
+	// p = -1 and its factor for restarts; greedily, not by its genetic algorithm).
+	Pollux Sizing = "pollux"
+)
+
+// Sizings are all of them, in order.
+func Sizings() []Sizing { return []Sizing{AFS, Marginal, None, Optimus, Pollux} }
+
+// ParseSizing reads the name of a sizing; "" is Marginal.
+func ParseSizing(text string) (Sizing, error) {
+	s := Sizing(text)
+	if s == "" {
+		return Marginal, nil
+	}
+	if !slices.Contains(Sizings(), s) {
+		names := make([]string, 0, len(Sizings()))
+		for _, s := range Sizings() {
+			names = append(names, string(s))
+		}
+		return "", fmt.Errorf("is %.40q, want one of %s", text, strings.Join(names, ", "))
+	}
+	return s, nil
+}
+
+// restart is what a save and a start are taken to cost a job.
+const restart = time.Minute
+
+// moves reports whether it weighs those that run against each other and those that start.
+func (s Sizing) moves() bool { return s == Optimus || s == AFS || s == Pollux }
+
+// weigh fills in what it goes by of all together.
+func (s Sizing) weigh(all []*claim, spare int) {
+	if s != Pollux || len(all) == 0 {
+		return
+	}
+	total := spare
+	for _, c := range all {
+		total += c.n * c.unit
+	}
+	for _, c := range all {
+		part := min(max(float64(total)/float64(len(all)), float64(c.least*c.unit)), float64(c.most*c.unit))
+		c.fair = c.curve.speedup(part)
+	}
+}
+
+// prefers reports whether a is to have one more unit rather than b, both of which can.
+func (s Sizing) prefers(a, b *claim) bool {
+	if s != AFS {
+		return s.gain(a) > s.gain(b)
+	}
+	short, long := a, b
+	if b.left/b.speed(b.n) < a.left/a.speed(a.n) {
+		short, long = b, a
+	}
+	more, less := short.speed(short.n+1), long.speed(long.n)
+	first := (more-short.speed(short.n))/more/float64(short.unit) > (long.speed(long.n+1)-less)/less/float64(long.unit)
+	return first == (short == a)
+}
+
+// gain is what one more unit brings, for each of its GPUs.
+func (s Sizing) gain(c *claim) float64 {
+	now, then := c.speed(c.n), c.speed(c.n+1)
+	switch s {
+	case Optimus:
+		return (c.left/now - c.left/then) / float64(c.unit)
+	case Pollux:
+		return (c.fair/now - c.fair/then) / float64(c.unit)
+	}
+	return (then - now) / float64(c.unit)
+}
+
+// loss is what a claim loses for each GPU that it leaves others, down to its least.
+func (s Sizing) loss(c *claim) float64 {
+	now, then := c.speed(c.n), c.speed(c.least)
+	gpus := float64(max(1, (c.n-c.least)*c.unit))
+	switch s {
+	case Optimus, AFS:
+		return (c.left/then - c.left/now) / gpus
+	}
+	return (1/then - 1/now) / gpus
+}
+
+// better reports whether running jobs that begin again as they are sized now have more of
+// it than they lose: the ends of all come nearer, or, by Pollux, the harmonic mean of their
+// speedups grows, what a restart costs taken off.
+func (s Sizing) better(all []*claim, now func(c *claim) time.Duration) bool {
+	before, after := 0.0, 0.0
+	for _, c := range all {
+		cost := 0.0
+		if c.n != c.had {
+			cost = restart.Seconds()
+		}
+		if s != Pollux {
+			before += c.left / c.speed(c.had)
+			after += c.left/c.speed(c.n) + cost
+			continue
+		}
+		age, times := now(c).Seconds(), 0.0
+		if _, n := c.job.Preempted(); n > 0 {
+			times = float64(n)
+		}
+		before += c.fair / c.speed(c.had)
+		kept := 1.0
+		if cost > 0 {
+			kept = max(0, age-times*cost) / (age + cost)
+		}
+		if kept == 0 {
+			return false
+		}
+		after += c.fair / c.speed(c.n) / kept
+	}
+	return after < before && !math.IsNaN(after)
+}
