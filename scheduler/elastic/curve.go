@@ -18,12 +18,20 @@ const (
 	knee = 0.1
 )
 
+// NoiseMetric is the metric by which a job says its gradient noise scale, in batches of
+// one GPU (McCandlish et al., "An Empirical Model of Large-Batch Training",
+// arXiv:1812.06162).
+const NoiseMetric = "grad_noise"
+
 // Curve is how a job's speed grows with its GPUs, in data parallel training: computing
 // takes 1/n of the time, and the exchange of gradients in a ring (n-1)/n of what very
 // many would take (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for
 // clusters of workstations", JPDC 2009).
 type Curve struct {
 	exchange float64
+	// noise is the gradient noise scale in batches of one GPU, of a job whose batch grows
+	// with its GPUs; 0 is unknown.
+	noise float64
 	// steps are the times of a step that runs of the job said, by their number of GPUs.
 	steps map[int]float64
 }
@@ -33,10 +41,14 @@ type Curve struct {
 // one. With more GPUs a step is worth more where the batch grows with them.
 func CurveOf(j *cluster.Job) Curve {
 	c := Curve{exchange: exchange, steps: map[int]float64{}}
+	named := j.Spec.Study != nil && j.Spec.Study.Metric == NoiseMetric && j.Spec.BatchScaling == cluster.BatchLinear
 	var typ string
 	for i := range j.Attempts {
 		a := &j.Attempts[i]
 		n := len(a.Berth.GPUs) * a.Nodes()
+		if named && a.Progress != nil && a.Progress.Seen != nil && a.Progress.Seen.Last > 0 && !math.IsInf(a.Progress.Seen.Last, 0) {
+			c.noise = a.Progress.Seen.Last
+		}
 		if a.Progress == nil || a.Progress.StepTime <= 0 || n == 0 {
 			continue
 		}
@@ -69,7 +81,18 @@ func exchangeOf(a, b int, r float64) float64 {
 // Speedup is how many times as fast as one GPU n are together.
 func (c Curve) Speedup(n int) float64 { return c.speedup(float64(n)) }
 
-func (c Curve) speedup(n float64) float64 { return n / (1 + c.exchange*(n-1)) }
+func (c Curve) speedup(n float64) float64 {
+	return n / (1 + c.exchange*(n-1)) * c.efficiency(n)
+}
+
+// efficiency is what a sample is worth in a batch of n GPUs over one in a batch of one GPU:
+// the statistical efficiency of Pollux (OSDI 2021, equation 7).
+func (c Curve) efficiency(n float64) float64 {
+	if c.noise == 0 {
+		return 1
+	}
+	return (c.noise + 1) / (c.noise + n)
+}
 
 // fewer is the least number of GPUs with which runs of a job were about as fast as with
 // n, 0 where that is n itself or no run says it.
@@ -79,7 +102,7 @@ func (c Curve) fewer(n int) int {
 	}
 	least := 0
 	for m, step := range c.steps {
-		if m < n && step <= c.steps[n]*(1+knee) && (least == 0 || m < least) {
+		if m < n && step/c.efficiency(float64(m)) <= c.steps[n]/c.efficiency(float64(n))*(1+knee) && (least == 0 || m < least) {
 			least = m
 		}
 	}

@@ -39,6 +39,9 @@ type Rules struct {
 func (r Rules) every() time.Duration    { return cmp.Or(r.Every, Every) }
 func (r Rules) patience() time.Duration { return cmp.Or(r.Patience, patience) }
 
+// Pace is the least time between two passes that have somebody begin again.
+func (r Rules) Pace() time.Duration { return r.patience() }
+
 // Sizes returns with how many units jobs that wait should start, see Spec.Sizes, of those
 // that should have more than their least number. GPUs that others wait for are left to
 // them.

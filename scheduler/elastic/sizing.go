@@ -23,9 +23,10 @@ const (
 	// "Optimus: An Efficient Dynamic Resource Scheduler for Deep Learning Clusters",
 	// EuroSys 2018).
 	Optimus Sizing = "optimus"
-	// AFS compares two jobs at a time: the one that would end first gets it if it is sped
-	// up by a larger part of its new speed than the other one of its old speed (Hwang et
-	// al., "Elastic Resource Sharing for Distributed Deep Learning", NSDI 2021).
+	// AFS compares two jobs at a time, as Hwang et al., "Elastic Resource Sharing for
+	// Distributed Deep Learning" (NSDI 2021) do: the one that would end first gets it if it
+	// is sped up by as large a part of its old speed as the other one would be of its new
+	// speed. Both end sooner together then, where the other one has it afterwards.
 	AFS Sizing = "afs"
 	// Pollux gives it to whom it brings most of the harmonic mean of speedups over a fair
 	// part of the cluster, steps counted by what they are worth (Qiao et al., "Pollux:
@@ -83,8 +84,8 @@ func (s Sizing) prefers(a, b *claim) bool {
 	if b.left/b.speed(b.n) < a.left/a.speed(a.n) {
 		short, long = b, a
 	}
-	more, less := short.speed(short.n+1), long.speed(long.n)
-	first := (more-short.speed(short.n))/more/float64(short.unit) > (long.speed(long.n+1)-less)/less/float64(long.unit)
+	was, more := short.speed(short.n), long.speed(long.n+1)
+	first := (short.speed(short.n+1)-was)/was/float64(short.unit) >= (more-long.speed(long.n))/more/float64(long.unit)
 	return first == (short == a)
 }
 

@@ -44,6 +44,13 @@ type Releaser interface {
 	OnRelease(v scheduler.View, gpus []cluster.GPUID) dispatch.Plan
 }
 
+// Sizer is a Planner that may have running jobs begin again with more cards, and is asked
+// every Tick for as long as some run.
+type Sizer interface {
+	Planner
+	Sizes() bool
+}
+
 // Arriver is a Planner that can decide about jobs that come one by one
 // without a pass for each, as Fill asks it to. It decides the same.
 type Arriver interface {

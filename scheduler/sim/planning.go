@@ -19,7 +19,7 @@ const maxIdleTries = 48
 func (e *engine) plan() error {
 	freed, fresh := e.freed, e.fresh
 	e.freed, e.fresh = e.freed[:0], nil
-	if e.st.waiting() == 0 {
+	if e.idles() {
 		e.arrived, e.changed = false, false
 		return nil
 	}
@@ -32,7 +32,7 @@ func (e *engine) plan() error {
 			return err
 		}
 	}
-	if !e.arrived && !e.changed || e.st.waiting() == 0 {
+	if !e.arrived && !e.changed || e.idles() {
 		return nil
 	}
 	if done, err := e.glance(fresh); done || err != nil {
@@ -52,6 +52,16 @@ func (e *engine) plan() error {
 	}
 	e.passBy(e.nextFull)
 	return nil
+}
+
+// idles reports whether there is nothing to plan: nobody waits, nor runs with a size that
+// may change.
+func (e *engine) idles() bool {
+	if e.st.waiting() > 0 {
+		return false
+	}
+	s, ok := e.opt.Planner.(Sizer)
+	return !ok || !s.Sizes() || e.here.running == 0
 }
 
 // glance plans a job that came alone by looking only where it can go. A job
@@ -99,7 +109,7 @@ func (e *engine) fullPass() error {
 		if err != nil {
 			return err
 		}
-		if len(plan.Preempt) == 0 || !e.opt.Preemptible || e.st.waiting() == 0 {
+		if len(plan.Preempt) == 0 || !e.opt.Preemptible || e.idles() {
 			break
 		}
 		for i := range plan.Preempt {
@@ -110,7 +120,7 @@ func (e *engine) fullPass() error {
 		e.freed = e.freed[:0]
 	}
 	e.arrived, e.changed = false, false
-	if e.st.waiting() == 0 {
+	if e.idles() {
 		return nil
 	}
 	switch {

@@ -208,10 +208,18 @@ func (p *plain) start(j *cluster.Job, st *dispatch.Start) {
 		p.onGPU[g.GPU] = append(p.onGPU[g.GPU], j.ID)
 	}
 	j.Attempts = append(j.Attempts, a)
+	p.size(j, len(st.Berth.GPUs))
 	j.State, j.Reason, j.Revision, j.Started, j.Ended = cluster.JobRunning, cluster.Reason{}, p.index, p.now, 0
 	p.nwait--
 	i, _ := slices.BinarySearchFunc(p.run, j.ID, byID)
 	p.run = slices.Insert(p.run, i, j)
+}
+
+// size says with how many cards a job of elastic size runs, or how few it waits for.
+func (p *plain) size(j *cluster.Job, n int) {
+	if j.Spec.Elastic() {
+		j.Spec = j.Spec.Sized(n)
+	}
 }
 
 // unqueue takes j out of its queue. Planners may hold the old slice.
@@ -348,6 +356,8 @@ func (p *plain) finish(now cluster.Time, id cluster.JobID, end outcome) (bool, e
 		return false, nil
 	}
 	p.compact() // before it waits again, or its old place would count
+	least, _, _ := j.Spec.Sizes()
+	p.size(j, least)
 	j.State, j.Reason, j.Eligible = cluster.JobPending, cluster.Reason{Code: cluster.ReasonRequeued}, p.now
 	i, _ = slices.BinarySearchFunc(p.wait, id, byID)
 	p.wait = slices.Insert(p.wait, i, j)

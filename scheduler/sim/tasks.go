@@ -33,6 +33,10 @@ func (t *task) until(left float64) int64 {
 	return max(0, int64(math.Ceil(t.overhead+(t.left-left)*t.solo/t.rate-1e-6)))
 }
 
+// elasticSteps is of how many steps jobs of elastic size are: more than a few, so that how
+// long one takes is known at once.
+const elasticSteps = 1000
+
 // begin starts a task where the store put it.
 func (e *engine) begin(a cluster.AttemptID) {
 	id := int32(a.Job - 1)
@@ -56,8 +60,11 @@ func (e *engine) begin(a cluster.AttemptID) {
 		e.give(c, g.Share, 1)
 	}
 	f := t.job.Figures(gpuType)
-	t.solo = float64(max(1, f.Duration.Microseconds()))
+	t.solo = float64(max(1, f.Duration.Microseconds())) * t.job.Slower(len(berth.GPUs))
 	t.solution = t.solo
+	if t.job.Elastic() { // it says how long a step takes, of which it has many
+		view.Last().Progress = &cluster.Progress{At: e.wallTime(), StepTime: time.Duration(t.solo) * time.Microsecond / elasticSteps}
+	}
 	t.overhead += float64(e.opt.Start.Microseconds())
 	t.rate = 1
 	t.load = slowdown.LoadOf(t.job, gpuType)
@@ -146,7 +153,7 @@ func (e *engine) finish(id int32, how cluster.JobState) error {
 	e.here.running--
 	t.busy += e.now - t.placed
 	if e.here.users != nil {
-		e.here.users[view.Owner.UID] += (e.now - t.placed) * int64(t.job.GPUs)
+		e.here.users[view.Owner.UID] += (e.now - t.placed) * int64(len(t.cards))
 	}
 	t.overhead = 0
 	if e.opt.Observe != nil {

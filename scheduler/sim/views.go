@@ -43,6 +43,9 @@ func (s *sight) viewOf(id cluster.JobID, j *workload.Job) *cluster.Job {
 		spec.GPUType = j.Types[0]
 	}
 	spec.Exclusive = j.Milli == 1000
+	if j.Elastic() {
+		spec.GPUs, spec.GPURange = j.Least, cluster.GPURange{Min: j.Least, Max: j.Most}
+	}
 	if s.opt.Profile > 0 {
 		v.Estimates = s.unknown(j)
 		return v
@@ -68,6 +71,14 @@ func (s *sight) guess(j *workload.Job, what string, truth time.Duration) time.Du
 	return time.Duration(float64(truth) * math.Exp(f*workload.Chance(s.opt.Seed, j.ID, what).NormFloat64()))
 }
 
+// leastTime is how long a job takes with the fewest cards that it may run with.
+func leastTime(j *workload.Job, d time.Duration) time.Duration {
+	if !j.Elastic() {
+		return d
+	}
+	return time.Duration(float64(d) * j.Slower(j.Least))
+}
+
 // quantile95 is the upper quantile of a standard normal.
 const quantile95 = 1.6449
 
@@ -86,7 +97,7 @@ func (s *sight) estimates(j *workload.Job) []cluster.Estimate {
 	out := make([]cluster.Estimate, 0, len(s.types))
 	for _, t := range s.types {
 		f := j.Figures(t)
-		est := cluster.Estimate{GPUType: t, Duration: s.guess(j, "duration", f.Duration), Source: "trace", ConfidenceMilli: 1000}
+		est := cluster.Estimate{GPUType: t, Duration: s.guess(j, "duration", leastTime(j, f.Duration)), Source: "trace", ConfidenceMilli: 1000}
 		switch {
 		case !j.MayUse(t):
 			est.GPUMemMiB = cluster.MaxMemMiB // no card sells that: a veto
@@ -125,7 +136,7 @@ func (s *sight) predicted(j *workload.Job) []cluster.Estimate {
 func (s *sight) unknown(j *workload.Job) []cluster.Estimate {
 	out := make([]cluster.Estimate, 0, len(s.types))
 	for _, t := range s.types {
-		est := cluster.Estimate{GPUType: t, Duration: s.guess(j, "duration", j.Figures(t).Duration), Source: "none"}
+		est := cluster.Estimate{GPUType: t, Duration: s.guess(j, "duration", leastTime(j, j.Figures(t).Duration)), Source: "none"}
 		if !j.MayUse(t) {
 			est.GPUMemMiB, est.ConfidenceMilli = cluster.MaxMemMiB, 1000
 		}

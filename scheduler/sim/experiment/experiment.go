@@ -86,7 +86,7 @@ type Experiment struct {
 }
 
 // NeedsTraces reports whether it reads traces, or invents all it needs.
-func (e Experiment) NeedsTraces() bool { return e.Name != "gap" }
+func (e Experiment) NeedsTraces() bool { return e.Name != "gap" && e.Name != "sizing" }
 
 // All lists the experiments.
 func All() []Experiment {
@@ -99,6 +99,7 @@ func All() []Experiment {
 		{"gap", "distance to the optimum on small instances, in makespan and in GPUs of one epoch", gap},
 		{"orders", "orders of the queue on Helios, Philly and ITP", orders},
 		{"hived", "guarantees for virtual clusters: private nodes, quotas, cells (HiveD, OSDI 2020)", hived},
+		{"sizing", "sizes of elastic jobs on 64 GPUs: marginal gain, AFS, Optimus, Pollux", sizing},
 	}
 }
 

@@ -27,6 +27,11 @@ type Job struct {
 	// does not declare one.
 	GPUs  int
 	Milli int64
+	// Least and Most are between how many cards it may run with, 0 for always as many as
+	// GPUs, with which it takes Duration. Exchange says how it speeds up: n cards are
+	// n/(1+Exchange*(n-1)) times as fast as one.
+	Least, Most int
+	Exchange    float64
 	// CPUMilli and HostMemMiB are what it takes of its node.
 	CPUMilli, HostMemMiB int64
 	// MemMiB and UsedMilli are the true peak memory on each card and the true
@@ -86,6 +91,18 @@ func (j *Job) Figures(gpuType string) OnType {
 	return out
 }
 
+// Elastic reports whether it may run with several numbers of cards.
+func (j *Job) Elastic() bool { return 0 < j.Least && j.Least < j.Most }
+
+// Slower is how many times as long it takes with n cards as with GPUs.
+func (j *Job) Slower(n int) float64 {
+	if n == j.GPUs || n < 1 {
+		return 1
+	}
+	speed := func(n int) float64 { return float64(n) / (1 + j.Exchange*float64(n-1)) }
+	return speed(j.GPUs) / speed(n)
+}
+
 // Shortest is the least run time over the types of a fleet.
 func (j *Job) Shortest(types []string) time.Duration {
 	best := time.Duration(math.MaxInt64)
@@ -139,6 +156,8 @@ func (w *Workload) Check() error {
 			return fmt.Errorf("job %s: arrives at %s and runs for %s; want 0 or later, and longer than 0", j.ID, j.Submit, j.Duration)
 		case j.GPUs < 0 || j.GPUs > maxGPUs:
 			return fmt.Errorf("job %s: %d GPUs, want 0 to %d", j.ID, j.GPUs, maxGPUs)
+		case j.Most > cluster.MaxGPUsPerJob || j.Least > 0 && !j.Elastic() || j.Exchange < 0 || j.Exchange > 3:
+			return fmt.Errorf("job %s: %d to %d GPUs with an exchange of %g, want two numbers up to %d, the smaller one first, and 0 to 3", j.ID, j.Least, j.Most, j.Exchange, cluster.MaxGPUsPerJob)
 		case j.Milli < 0 || j.Milli > 1000 || j.UsedMilli < 0 || j.UsedMilli > 1000:
 			return fmt.Errorf("job %s: share %d or utilization %d is outside 0 to 1000 thousandths", j.ID, j.Milli, j.UsedMilli)
 		}

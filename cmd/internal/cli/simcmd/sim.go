@@ -17,14 +17,14 @@ const formatCSV console.Format = "csv"
 // simWorld is what of a simulation may be swept: the workload, the cluster,
 // the policy and what happens.
 type simWorld struct {
-	trace, mix, cluster, policy, order, world, colocation, profiles, predictor, fsm, resize string
-	demand, memError, utilError, durError, memMargin, peakAt, lateGrowers                   float64
-	maxShares, maxJobs                                                                      int
-	strict, pool, preempt, capMemory                                                        bool
-	since, until, start, passEvery, tick, profile, oomAfter                                 time.Duration
-	preemptSmall, preemptLarge, mtbf, repair, checkpoint, powerIdle, powerBoot              time.Duration
-	powerKeep                                                                               int
-	capture, last                                                                           string
+	trace, mix, cluster, policy, order, world, colocation, profiles, predictor, fsm, resize, sizing, elastic string
+	demand, memError, utilError, durError, memMargin, peakAt, lateGrowers                                    float64
+	maxShares, maxJobs                                                                                       int
+	strict, pool, preempt, capMemory                                                                         bool
+	since, until, start, passEvery, tick, profile, oomAfter                                                  time.Duration
+	preemptSmall, preemptLarge, mtbf, repair, checkpoint, powerIdle, powerBoot                               time.Duration
+	powerKeep                                                                                                int
+	capture, last                                                                                            string
 }
 
 // simOptions are what run, compare and sweep have in common.
@@ -131,6 +131,8 @@ func (o *simWorld) worldFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.profile, "profile", 0, "run each job alone for so long before it is known, then start it again")
 	f.DurationVar(&o.oomAfter, "oom-after", 30*time.Second, "how far into an attempt its memory peaks")
 	f.BoolVar(&o.capMemory, "cap-memory", false, "end who takes more memory than was reserved, and not only who finds a card full")
+	f.StringVar(&o.sizing, "sizing", "", "let jobs run with as many GPUs as this `SIZING` chooses, and begin again with others: afs, marginal, none, optimus or pollux; with --elastic")
+	f.StringVar(&o.elastic, "elastic", "1-8", "between how many GPUs each job with whole ones may run, with --sizing: a `RANGE`; run times are of the number that the trace says, and grow and shrink by the common curve")
 	f.StringVar(&o.resize, "resize", "off", "cut what running jobs hold of GPUs to what they use, and let it grow again: `MODE`, off, conservative or eager")
 	f.Float64Var(&o.peakAt, "mem-peak-at", 0, "`PART` of its run time after which a job's memory is at its peak; 0 is from its start, and 0.05 with --resize")
 	f.Float64Var(&o.lateGrowers, "late-growers", 0, "`PART` of the jobs that hold half of their peak until some moment of their run, and then leap to it")

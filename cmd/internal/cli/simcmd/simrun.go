@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,7 +16,9 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/elastic"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/power"
 	"github.com/berth-scheduler/berth/scheduler/sim"
@@ -206,6 +209,9 @@ func (o *simOptions) run(ctx context.Context, t *simTask, say func(done, all int
 	if err != nil {
 		return err
 	}
+	if w, err = p.sized(w, &opt); err != nil {
+		return err
+	}
 	opt.Progress, opt.Clock = say, clock
 	switch p.fsm {
 	case "on":
@@ -222,6 +228,37 @@ func (o *simOptions) run(ctx context.Context, t *simTask, say func(done, all int
 	}
 	t.result, err = sim.Run(ctx, w, &f, opt)
 	return err
+}
+
+// commonExchange is that of a job of which no run says more, see package elastic.
+const commonExchange = 0.1
+
+// sized makes jobs of those of a workload whose size a sizing chooses, where one is named.
+func (p *simPoint) sized(w *workload.Workload, opt *sim.Options) (*workload.Workload, error) {
+	if p.sizing == "" {
+		return w, nil
+	}
+	sizing, err := elastic.ParseSizing(p.sizing)
+	if err != nil {
+		return nil, console.Usagef("--sizing: %s", err.Error())
+	}
+	a, b, ranged := strings.Cut(p.elastic, "-")
+	least, err1 := units.ParseGPUs(a)
+	most, err2 := units.ParseGPUs(b)
+	if !ranged || err1 != nil || err2 != nil || least >= most {
+		return nil, console.Usagef("--elastic %s: want two numbers from %d to %d, the smaller one first, such as 1-8", console.ShortQuote(p.elastic), units.MinGPUs, units.MaxGPUs)
+	}
+	out := &workload.Workload{Name: w.Name, Form: w.Form, Nodes: w.Nodes, Notes: w.Notes, Jobs: slices.Clone(w.Jobs)}
+	for i := range out.Jobs {
+		if j := &out.Jobs[i]; j.GPUs > 0 && j.GPUs <= most && (j.Milli == 0 || j.Milli == 1000) && j.Deadline == 0 {
+			j.Least, j.Most, j.Exchange = least, most, commonExchange
+		}
+	}
+	opt.Planner, opt.Preemptible = sim.NewSized(opt.Planner, elastic.Rules{Sizing: sizing}), true
+	if opt.Tick == 0 {
+		opt.Tick = time.Minute
+	}
+	return out, nil
 }
 
 // powerAtOnce is how many nodes are powered down in a minute at most, and up: what a

@@ -1,0 +1,144 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"time"
+
+	"github.com/berth-scheduler/berth/scheduler/elastic"
+	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/trace"
+	"github.com/berth-scheduler/berth/scheduler/sim/workload"
+)
+
+// widest is the most cards of an elastic job in the experiment: those of a node.
+const widest = 8
+
+// sizing compares with how many cards jobs of elastic size run.
+func sizing(ctx context.Context, c Config) (*Report, error) {
+	rep := &Report{
+		Name: "sizing", Title: "Jobs of elastic size on 64 GPUs: fixed, least, marginal gain, AFS (NSDI 2021), Optimus (EuroSys 2018), Pollux (OSDI 2021)",
+		Columns: []string{"mean_jct_s", "median_jct_s", "p99_jct_s", "mean_wait_s", "makespan_s", "allocation_pct", "preemptions"},
+		Assumptions: []string{
+			"8 nodes of 8 GPUs, each GPU one job's alone; first fit by the default policy (ffd), which decides who starts; a size is chosen at the start, and a running job begins again with another at most once in ten minutes, one job of all a minute, at a loss of 40 s",
+			"fixed: each job has as many GPUs as it asks for; none: one; the others 1 to 8 of one node, by the rules of package elastic as a coordinator runs them",
+			"n GPUs are n/(1+e(n-1)) times as fast as one; e is drawn for each program, evenly from 0.02 to 0.3, and the scheduler takes 0.1 until a job ran with two sizes",
+			"run times that the scheduler is told are off by LogNormal(0, 0.5); a step is worth the same with any number of GPUs, so that the goodput of Pollux is the throughput",
+			"synthetic: 200 jobs, exponential times between arrivals, GPUs asked for 1, 2, 4 and 8 as 5 : 2 : 2 : 1, GPU time LogNormal with a median of 2 hours and a sigma of 1.3, of 6 programs",
+		},
+	}
+	runs := []struct {
+		name string
+		load float64
+	}{{"synthetic, load 0.5", 0.5}, {"synthetic, load 0.9", 0.9}}
+	for _, r := range runs {
+		if err := compareSizings(ctx, &c, rep, r.name, c.seeds(10, 2), func(seed uint64) (*workload.Workload, error) { return inventElastic(seed, r.load), nil }); err != nil {
+			return nil, err
+		}
+	}
+	for _, list := range []string{"philly", "newtrace"} {
+		name := "Sia's " + list
+		err := compareSizings(ctx, &c, rep, name, c.seeds(8, 2), func(seed uint64) (*workload.Workload, error) { return siaElastic(&c, list, seed) })
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			rep.Assumptions = append(rep.Assumptions, name+" is left out: the folder of traces has no sia-workloads")
+		case err != nil:
+			return nil, err
+		default:
+			rep.Assumptions = append(rep.Assumptions, name+": 8 samples of the workload, each a seed; run times are the middle of each program's class of GPU time over the GPUs asked for, and jobs of more than 8 GPUs are taken for jobs of 8")
+		}
+	}
+	for _, name := range []string{"synthetic, load 0.5", "synthetic, load 0.9"} {
+		for _, s := range []elastic.Sizing{elastic.AFS, elastic.Optimus, elastic.Pollux, elastic.Marginal} {
+			rep.Claims = append(rep.Claims, atLeast(fmt.Sprintf("%s: %s against fixed sizes, less mean time to the end, %%", name, s), 0, -rep.change(name+" fixed", name+" "+string(s), "mean_jct_s")))
+		}
+	}
+	return rep, nil
+}
+
+// compareSizings adds a line for fixed sizes, and one for each sizing.
+func compareSizings(ctx context.Context, c *Config, rep *Report, name string, seeds uint64, of func(seed uint64) (*workload.Workload, error)) error {
+	for _, s := range append([]elastic.Sizing{""}, elastic.Sizings()...) {
+		variant := name + " fixed"
+		if s != "" {
+			variant = name + " " + string(s)
+		}
+		c.note("%s", variant)
+		err := rep.repeat(ctx, variant, seeds, func(seed uint64) (setup, error) {
+			w, err := of(seed)
+			if err != nil {
+				return setup{}, err
+			}
+			f := workload.Homogeneous(8, 8, "gpu", 0)
+			f.MaxShares = 1
+			opt := sim.Options{
+				Seed: seed, Errors: sim.Errors{Hide: true, Duration: 0.5}, Preemptible: true, PreemptSmall: 40 * time.Second, PreemptLarge: 40 * time.Second,
+				NoZoom: true, PassEvery: 10 * time.Second, Tick: time.Minute, Clock: c.Clock,
+			}
+			p := sim.NewBerth("ffd", 1)
+			p.Policy.YieldAfter = 0 // nobody makes room for the sake of order
+			opt.Planner = p
+			if s != "" {
+				opt.Planner = sim.NewSized(p, elastic.Rules{Sizing: s})
+				for i := range w.Jobs {
+					w.Jobs[i].Least, w.Jobs[i].Most = 1, widest
+				}
+			}
+			return setup{w, f, opt}, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exchangeOf is what the exchange of gradients costs a program.
+func exchangeOf(program string) float64 {
+	return 0.02 + 0.28*workload.Chance(1, program, "exchange").Float64()
+}
+
+// inventElastic makes jobs that ask for so many GPU hours of 64 GPUs, relative to them,
+// while they arrive.
+func inventElastic(seed uint64, load float64) *workload.Workload {
+	const jobs, cards = 200, 64
+	w := &workload.Workload{Name: "synthetic"}
+	chance := workload.Chance(seed, "jobs", "elastic")
+	mean := 2 * time.Hour.Seconds() * math.Exp(1.3*1.3/2) // GPU time
+	at := 0.0
+	for i := range jobs {
+		gpus := []int{1, 1, 1, 1, 1, 2, 2, 4, 4, 8}[chance.IntN(10)]
+		program := fmt.Sprintf("program-%d", chance.IntN(6))
+		work := 2 * time.Hour.Seconds() * math.Exp(1.3*chance.NormFloat64())
+		w.Jobs = append(w.Jobs, workload.Job{
+			ID: fmt.Sprintf("j%d", i), Submit: time.Duration(at * float64(time.Second)), GPUs: gpus, Milli: 1000, Model: program, Exchange: exchangeOf(program),
+			Duration: time.Duration(max(60, work/float64(gpus)) * float64(time.Second)),
+		})
+		at += chance.ExpFloat64() * mean / cards / load
+	}
+	return w
+}
+
+// siaElastic reads a sample of Sia's workloads, from 1 on.
+func siaElastic(c *Config, list string, sample uint64) (*workload.Workload, error) {
+	path, err := c.trace("sia-workloads")
+	if err != nil {
+		return nil, err
+	}
+	opt := trace.Options{Mix: fmt.Sprintf("%s:%d", list, sample)}
+	w, _, err := trace.Load(path, opt)
+	if err != nil {
+		return nil, err
+	}
+	for i := range w.Jobs {
+		j := &w.Jobs[i]
+		j.Exchange, j.Milli = exchangeOf(j.Model), 1000
+		if j.GPUs > widest {
+			j.Duration, j.GPUs = time.Duration(float64(j.Duration)*j.Slower(widest)), widest
+		}
+	}
+	return w, nil
+}

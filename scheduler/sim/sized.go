@@ -1,0 +1,55 @@
+package sim
+
+import (
+	"maps"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/scheduler/elastic"
+	"github.com/berth-scheduler/berth/scheduler/policies"
+	"github.com/berth-scheduler/berth/scheduler/site"
+)
+
+// Sized plans as a coordinator does for jobs of elastic size: it is that code, with the
+// pace of that. It is of one run.
+type Sized struct {
+	site site.Site
+	name string
+	last cluster.Time
+}
+
+// NewSized returns what a planner decides with sizes chosen by rules. The planner is one of
+// package policies, or the scheduler's own.
+func NewSized(p Planner, rules elastic.Rules) *Sized {
+	s := &Sized{name: p.Name() + "/" + string(rules.Sizing)}
+	s.site.Elastic = rules
+	switch p := p.(type) {
+	case Berth:
+		s.site.Policy = p.Policy
+	case policies.Policy:
+		s.site.Planner = p
+	}
+	return s
+}
+
+// Name implements Planner.
+func (s *Sized) Name() string { return s.name }
+
+// Sizes implements Sizer.
+func (s *Sized) Sizes() bool { return true }
+
+// Plan implements Planner. Two passes that have somebody begin again are a minute apart.
+func (s *Sized) Plan(snap *dispatch.Snapshot) dispatch.Plan {
+	own := *snap
+	own.Ledger, own.Queues = snap.Ledger.Clone(), maps.Clone(snap.Queues)
+	plan := site.Plan(&own, &s.site, site.Full)
+	if len(plan.Preempt) == 0 {
+		return plan
+	}
+	if s.last > 0 && snap.Now.Sub(s.last) < s.site.Elastic.Pace() {
+		plan.Preempt = nil
+		return plan
+	}
+	s.last = snap.Now
+	return plan
+}
