@@ -212,6 +212,9 @@ func (e *engine) result(w *workload.Workload, f *workload.Fleet) *Result {
 	e.perJob(r)
 	e.sums.overTime(r, w, e.cur.memAll)
 	e.sums.speeds(r, e.sums.starts+e.sums.moves)
+	if slices.ContainsFunc(w.Jobs, func(j workload.Job) bool { return j.Elastic() }) {
+		return r // the bounds are of jobs that have always as many cards
+	}
 	if b, ok := optimum.Of(w, f, e.world, r.OOMs > 0); ok {
 		r.bound(&b, len(w.Jobs))
 	}

@@ -19,7 +19,7 @@ const maxIdleTries = 48
 func (e *engine) plan() error {
 	freed, fresh := e.freed, e.fresh
 	e.freed, e.fresh = e.freed[:0], nil
-	if e.idles() {
+	if idles(e) {
 		e.arrived, e.changed = false, false
 		return nil
 	}
@@ -32,7 +32,7 @@ func (e *engine) plan() error {
 			return err
 		}
 	}
-	if !e.arrived && !e.changed || e.idles() {
+	if !e.arrived && !e.changed || idles(e) {
 		return nil
 	}
 	if done, err := e.glance(fresh); done || err != nil {
@@ -56,7 +56,7 @@ func (e *engine) plan() error {
 
 // idles reports whether there is nothing to plan: nobody waits, nor runs with a size that
 // may change.
-func (e *engine) idles() bool {
+func idles(e *engine) bool {
 	if e.st.waiting() > 0 {
 		return false
 	}
@@ -109,7 +109,7 @@ func (e *engine) fullPass() error {
 		if err != nil {
 			return err
 		}
-		if len(plan.Preempt) == 0 || !e.opt.Preemptible || e.idles() {
+		if len(plan.Preempt) == 0 || !e.opt.Preemptible || idles(e) {
 			break
 		}
 		for i := range plan.Preempt {
@@ -120,7 +120,7 @@ func (e *engine) fullPass() error {
 		e.freed = e.freed[:0]
 	}
 	e.arrived, e.changed = false, false
-	if e.idles() {
+	if idles(e) {
 		return nil
 	}
 	switch {

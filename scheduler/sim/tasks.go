@@ -62,7 +62,7 @@ func (e *engine) begin(a cluster.AttemptID) {
 	f := t.job.Figures(gpuType)
 	t.solo = float64(max(1, f.Duration.Microseconds())) * t.job.Slower(len(berth.GPUs))
 	t.solution = t.solo
-	if t.job.Elastic() { // it says how long a step takes, of which it has many
+	if t.job.Elastic() && !e.opt.Log { // it says how long a step takes, of which it has many
 		view.Last().Progress = &cluster.Progress{At: e.wallTime(), StepTime: time.Duration(t.solo) * time.Microsecond / elasticSteps}
 	}
 	t.overhead += float64(e.opt.Start.Microseconds())

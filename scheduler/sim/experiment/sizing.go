@@ -27,15 +27,19 @@ func sizing(ctx context.Context, c Config) (*Report, error) {
 			"fixed: each job has as many GPUs as it asks for; none: one; the others 1 to 8 of one node, by the rules of package elastic as a coordinator runs them",
 			"n GPUs are n/(1+e(n-1)) times as fast as one; e is drawn for each program, evenly from 0.02 to 0.3, and the scheduler takes 0.1 until a job ran with two sizes",
 			"run times that the scheduler is told are off by LogNormal(0, 0.5); a step is worth the same with any number of GPUs, so that the goodput of Pollux is the throughput",
-			"synthetic: 200 jobs, exponential times between arrivals, GPUs asked for 1, 2, 4 and 8 as 5 : 2 : 2 : 1, GPU time LogNormal with a median of 2 hours and a sigma of 1.3, of 6 programs",
+			"synthetic: 200 jobs (40 when quick), exponential times between arrivals, GPUs asked for 1, 2, 4 and 8 as 5 : 2 : 2 : 1, GPU time LogNormal with a median of 2 hours and a sigma of 1.3, of 6 programs",
 		},
+	}
+	jobs := 200
+	if c.Quick {
+		jobs = 40
 	}
 	runs := []struct {
 		name string
 		load float64
 	}{{"synthetic, load 0.5", 0.5}, {"synthetic, load 0.9", 0.9}}
 	for _, r := range runs {
-		if err := compareSizings(ctx, &c, rep, r.name, c.seeds(10, 2), func(seed uint64) (*workload.Workload, error) { return inventElastic(seed, r.load), nil }); err != nil {
+		if err := compareSizings(ctx, &c, rep, r.name, c.seeds(10, 2), func(seed uint64) (*workload.Workload, error) { return inventElastic(seed, r.load, jobs), nil }); err != nil {
 			return nil, err
 		}
 	}
@@ -103,8 +107,8 @@ func exchangeOf(program string) float64 {
 
 // inventElastic makes jobs that ask for so many GPU hours of 64 GPUs, relative to them,
 // while they arrive.
-func inventElastic(seed uint64, load float64) *workload.Workload {
-	const jobs, cards = 200, 64
+func inventElastic(seed uint64, load float64, jobs int) *workload.Workload {
+	const cards = 64
 	w := &workload.Workload{Name: "synthetic"}
 	chance := workload.Chance(seed, "jobs", "elastic")
 	mean := 2 * time.Hour.Seconds() * math.Exp(1.3*1.3/2) // GPU time
