@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -258,6 +260,9 @@ func (a *allocation) jobEnv() []string {
 		"SLURM_JOB_NODELIST=" + list, "SLURM_NODELIST=" + list, "SLURM_JOB_NUM_NODES=" + strconv.Itoa(n), "SLURM_NNODES=" + strconv.Itoa(n),
 		"SLURM_JOB_CPUS_PER_NODE=" + foldCounts(counts), "SLURM_NODE_ALIASES=(null)", "SLURM_CLUSTER_NAME=berth",
 	}
+	if spec.GetMostNodes() > 0 {
+		env = append(env, a.tasksOn(n)...)
+	}
 	if x := j.GetAccount(); x != "" {
 		env = append(env, "SLURM_JOB_ACCOUNT="+x)
 	}
@@ -277,6 +282,24 @@ func (a *allocation) jobEnv() []string {
 		env = append(env, "SLURM_SUBMIT_HOST="+host)
 	}
 	return append(env, a.env...)
+}
+
+// tasksOn says how many tasks there are on so many nodes, which the request left open.
+func (a *allocation) tasksOn(nodes int) []string {
+	each, said := 1, false
+	for _, line := range a.env {
+		if v, ok := strings.CutPrefix(line, "SLURM_NTASKS_PER_NODE="); ok {
+			if n, err := strconv.Atoi(v); err == nil && n > 0 && n <= cluster.MaxTasks {
+				each, said = n, true
+			}
+		}
+	}
+	env := []string{"SLURM_TASKS_PER_NODE=" + foldCounts(slices.Repeat([]int{each}, nodes))}
+	if said {
+		all := strconv.Itoa(each * nodes)
+		env = append(env, "SLURM_NTASKS="+all, "SLURM_NPROCS="+all)
+	}
+	return env
 }
 
 // steps makes a file in which the steps of the job are counted on this machine.
