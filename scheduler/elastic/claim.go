@@ -102,12 +102,20 @@ func (f blocks) place(j *cluster.Job, n int) (at []*block, ok bool) {
 		}
 		return at, len(at) > 0
 	}
-	for _, first := range f.all { // each type is looked at once
-		of := slices.DeleteFunc(slices.Clone(f.all), func(b *block) bool { return b.typ != first.typ || b.idle < each || !f.serves(j, b) })
-		if f.all[slices.IndexFunc(f.all, func(b *block) bool { return b.typ == first.typ })] != first || len(of) < nodes || len(of) <= len(at) {
+	types, of := []string{}, map[string][]*block{}
+	for _, b := range f.all {
+		if b.idle < each || !f.serves(j, b) {
 			continue
 		}
-		at = of
+		if of[b.typ] == nil {
+			types = append(types, b.typ)
+		}
+		of[b.typ] = append(of[b.typ], b)
+	}
+	for _, typ := range types {
+		if len(of[typ]) > len(at) {
+			at = of[typ]
+		}
 	}
 	if len(at) < nodes {
 		return nil, false
@@ -197,7 +205,10 @@ func (f blocks) next(c *claim) *block {
 	}
 	var best *block
 	for _, b := range f.all {
-		if b.typ == c.typ && b.idle >= c.unit && f.serves(c.job, b) && !slices.Contains(c.at, b) && (best == nil || b.idle < best.idle) {
+		if b.idle < c.unit || best != nil && b.idle >= best.idle || b.typ != c.typ {
+			continue
+		}
+		if f.serves(c.job, b) && !slices.Contains(c.at, b) {
 			best = b
 		}
 	}

@@ -88,10 +88,10 @@ func (r Rules) share(all []*claim, free blocks, spare int) {
 	for spare > 0 {
 		var best *claim
 		for _, c := range all {
-			if c.n >= c.most || c.unit > spare || !c.pays() || free.next(c) == nil {
+			if c.n >= c.most || c.unit > spare || !c.pays() || best != nil && !r.Sizing.prefers(c, best) {
 				continue
 			}
-			if best == nil || r.Sizing.prefers(c, best) {
+			if free.next(c) != nil {
 				best = c
 			}
 		}

@@ -349,3 +349,25 @@ func parts(s *dispatch.Snapshot, name, nodes string) {
 	}
 	s.Partitions = append(s.Partitions, &cluster.Partition{Name: name, Nodes: list})
 }
+
+// TestGangsAreOfOneType: a gang of a range grows by nodes with GPUs of one type, those of
+// which most have room.
+func TestGangsAreOfOneType(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ idle, other, least, gets int }{{2, 3, 1, 3}, {3, 2, 1, 3}, {1, 1, 2, 2}, {2, 2, 3, 3}, {3, 4, 3, 4}} {
+		s := world(append(make([]int, tc.idle), make([]int, tc.other)...)...)
+		s.Ledger = dispatch.NewLedger(nil)
+		for i, n := range s.Nodes {
+			if i >= tc.idle {
+				for k := range n.GPUs {
+					n.GPUs[k].Type = "H100"
+				}
+			}
+			s.Ledger.SetNode(n)
+		}
+		j := gang(s, tc.least, 6, 2, time.Hour)
+		if n := max(tc.least, (elastic.Rules{}).Sizes(s)[j.ID]); n != tc.gets {
+			t.Errorf("%d nodes of one type and %d of another: %d for at least %d, want %d", tc.idle, tc.other, n, tc.least, tc.gets)
+		}
+	}
+}

@@ -22,6 +22,7 @@ func (r Rules) Restarts(snap *dispatch.Snapshot, led *dispatch.Ledger, plan *dis
 	if len(all) == 0 {
 		return nil
 	}
+	tried := map[shape]struct{}{}
 	for _, w := range snap.Waiting {
 		if w.Spec.GPUs == 0 || slices.ContainsFunc(plan.Starts, func(s dispatch.Start) bool { return s.Job == w.ID }) {
 			continue
@@ -29,6 +30,11 @@ func (r Rules) Restarts(snap *dispatch.Snapshot, led *dispatch.Ledger, plan *dis
 		if nobody = false; snap.Now.Sub(w.Eligible) < r.patience() {
 			continue
 		}
+		of := shape{w.Spec.GPUs, w.Spec.NodeCount(), w.Spec.GPUType, w.Spec.Partition, w.Spec.Node, w.Spec.Where}
+		if _, again := tried[of]; again {
+			continue
+		}
+		tried[of] = struct{}{}
 		if c := r.makesRoom(all, w, free); c != nil {
 			return []dispatch.Preemption{{Job: c.job.ID, Attempt: c.attempt.No, For: w.ID, Why: fmt.Sprintf("begins again with fewer %s than %d: job %d waits for some", c.units(), c.n, w.ID)}}
 		}
@@ -52,6 +58,15 @@ func (r Rules) Restarts(snap *dispatch.Snapshot, led *dispatch.Ledger, plan *dis
 		return r.exchange(all, free, snap.Now)
 	}
 	return nil
+}
+
+// shape is what decides for whom room can be made: of jobs of one shape the first is looked
+// at alone.
+type shape struct {
+	gpus, nodes        int
+	gpuType, partition string
+	node               cluster.NodeID
+	where              *cluster.Where
 }
 
 // units is what it has more or fewer of, in words.
