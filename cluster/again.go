@@ -147,15 +147,51 @@ func (j *Job) Preempting() bool {
 	return a != nil && a.Preempt != nil
 }
 
-// Preempted returns when j was last asked to make room, and how often in all.
+// Preempted returns when j was last asked to make room, and how often in all. What it gave
+// back that it had on loan does not count: see GaveBack.
 func (j *Job) Preempted() (last Time, n int) {
 	for i := range j.Attempts {
-		if p := j.Attempts[i].Preempt; p != nil {
+		if p := j.Attempts[i].Preempt; p != nil && j.Attempts[i].Loan == "" {
 			last = p.At
 			n++
 		}
 	}
 	return last, n
+}
+
+// GaveBack returns when j was last asked for what it had on loan, and how often in all.
+func (j *Job) GaveBack() (last Time, n int) {
+	for i := range j.Attempts {
+		if p := j.Attempts[i].Preempt; p != nil && j.Attempts[i].Loan != "" {
+			last = p.At
+			n++
+		}
+	}
+	return last, n
+}
+
+// OnLoan names the partition whose cards j has on loan, "" for none.
+func (j *Job) OnLoan() string {
+	if a := j.Live(); a != nil {
+		return a.Loan
+	}
+	return ""
+}
+
+// Unreturnable returns why what j has on loan cannot be asked back now, in words, and ""
+// when it can: at any time, whatever else is said of preemptions.
+func (j *Job) Unreturnable() string {
+	switch {
+	case j.OnLoan() == "":
+		return "it has nothing on loan"
+	case j.State != JobRunning && j.State != JobStarting:
+		return "it is " + j.State.String()
+	case j.Cancel != nil:
+		return "it is being cancelled"
+	case j.Live().Preempt != nil:
+		return "it is being preempted"
+	}
+	return ""
 }
 
 // Rested reports whether the preemptions of j, if any, are few and long enough

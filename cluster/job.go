@@ -288,6 +288,9 @@ type Attempt struct {
 	Power []CardPower
 	// Serving is how a replica of a service stands, nil while it starts.
 	Serving *Serving
+	// Loan names the partition whose cards it has on loan, "" where they are those of its
+	// job's own.
+	Loan string
 }
 
 // MaxNeighbours bounds Attempt.Neighbours.

@@ -46,6 +46,50 @@ type Partition struct {
 	Preempt PreemptMode
 	// Power is what its jobs with whole GPUs ask of them that say nothing of it.
 	Power GPUPower
+	// Lend is to whom its idle cards are lent.
+	Lend Lending
+}
+
+// Lending is to which partitions one lends the cards that its own jobs leave idle, until
+// one of those waits for them: the capacity loaning of Aryl (Li et al., EuroSys 2023). The
+// zero value lends nothing.
+type Lending struct {
+	// To are the partitions whose jobs may borrow, those first that are served first.
+	To []string
+	// Short is how soon a job must be expected to end, by the ninth decile, or be limited
+	// to, that borrows without a checkpoint hook; 0 is that none may.
+	Short time.Duration
+}
+
+// Bounds of Lending.
+const (
+	// DefaultLendShort is what a partition has that begins to lend and does not say.
+	DefaultLendShort = time.Minute
+	// MaxLendShort is the most that Lending.Short may say: so long may a job of the lender
+	// have to wait for one that cannot save its state.
+	MaxLendShort = time.Hour
+)
+
+// On reports whether anything is lent.
+func (l *Lending) On() bool { return len(l.To) > 0 }
+
+// check reports whether a partition may lend so, as an *Error of CodeInvalid.
+func (l *Lending) check(own string) error {
+	if len(l.To) > MaxPartitionsNamed {
+		return Errorf(CodeInvalid, "lend_to: names %d partitions, at most %d are allowed", len(l.To), MaxPartitionsNamed)
+	}
+	for i, name := range l.To {
+		if err := CheckPartitionName(name); err != nil {
+			return Errorf(CodeInvalid, "lend_to: %v", err)
+		}
+		if name == own || slices.Contains(l.To[:i], name) {
+			return Errorf(CodeInvalid, "lend_to: %s is the partition itself, or there twice", name)
+		}
+	}
+	if l.Short != 0 && (l.Short < time.Second || l.Short > MaxLendShort) {
+		return Errorf(CodeInvalid, "lend_short: %s is outside 1 s to %s; 0 is that only jobs with a checkpoint hook borrow", TimeText(l.Short), TimeText(MaxLendShort))
+	}
+	return nil
 }
 
 // Bounds of Partition.SessionIdle.
@@ -134,6 +178,8 @@ func (p *Partition) Check() error {
 		return Errorf(CodeInvalid, "preempt: %s is neither default nor off", QuoteShort(string(p.Preempt)))
 	case p.Power.Check() != nil:
 		return p.Power.Check()
+	case p.Lend.check(p.Name) != nil:
+		return p.Lend.check(p.Name)
 	case p.Access.Check() != nil:
 		return p.Access.Check()
 	case p.Host.Check() != nil:

@@ -147,6 +147,12 @@ func TestPartitionCheck(t *testing.T) {
 		{"too long for sessions", "session_idle", func(p *Partition) { p.SessionIdle = 15 * 24 * time.Hour }},
 		{"types out of order", "out of order", func(p *Partition) { p.GPUTypes = []string{"T4", "A100"} }},
 		{"an empty type", "gpu_types", func(p *Partition) { p.GPUTypes = []string{""} }},
+		{"lends to itself", "lend_to: GPU_a.1-x is the partition itself", func(p *Partition) { p.Lend.To = []string{"b", p.Name} }},
+		{"lends twice", "or there twice", func(p *Partition) { p.Lend.To = []string{"b", "b"} }},
+		{"lends to no name", "lend_to: partition", func(p *Partition) { p.Lend.To = []string{""} }},
+		{"lends to too many", "lend_to: names 17", func(p *Partition) { p.Lend.To = make([]string, 17) }},
+		{"short beyond an hour", "lend_short", func(p *Partition) { p.Lend.Short = time.Hour + 1 }},
+		{"short below a second", "lend_short", func(p *Partition) { p.Lend.Short = time.Second - 1 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -209,6 +215,39 @@ func TestPartitionSize(t *testing.T) {
 		p := Partition{Name: "p", MaxGPUs: c.most}
 		if err := p.CheckSize(&Spec{GPUs: c.gpus, Nodes: c.nodes}); (err != nil) != c.bad {
 			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// TestLoansAreGivenBackAtAnyTime: what is on loan counts among no preemptions, and is given
+// back whatever those say, while the job runs or starts.
+func TestLoansAreGivenBackAtAnyTime(t *testing.T) {
+	t.Parallel()
+	j := &Job{State: JobRunning, Spec: &Spec{Checkpoint: Checkpoint{Signal: "USR1", Grace: time.Second}}, Attempts: []Attempt{
+		{State: JobPreempted, Preempt: &PreemptRequest{At: 1_000_000}},
+		{State: JobPreempted, Loan: "serve", Preempt: &PreemptRequest{At: 5_000_000}},
+		{State: JobRunning, Loan: "serve"},
+	}}
+	if last, n := j.Preempted(); last != 1_000_000 || n != 1 {
+		t.Errorf("preempted %d times, last at %d", n, last)
+	}
+	if last, n := j.GaveBack(); last != 5_000_000 || n != 1 {
+		t.Errorf("gave back %d times, last at %d", n, last)
+	}
+	if j.OnLoan() != "serve" || j.Unreturnable() != "" || j.Unpreemptible(6_000_000) == "" {
+		t.Errorf("on loan from %q: %q, %q", j.OnLoan(), j.Unreturnable(), j.Unpreemptible(6_000_000))
+	}
+	for name, change := range map[string]func(*Job){
+		"it has nothing on loan": func(j *Job) { j.Attempts[2].Loan = "" },
+		"it is COMPLETING":       func(j *Job) { j.State = JobCompleting },
+		"it is being cancelled":  func(j *Job) { j.Cancel = &CancelRequest{} },
+		"it is being preempted":  func(j *Job) { j.Attempts[2].Preempt = &PreemptRequest{} },
+		"":                       func(j *Job) { j.State = JobStarting },
+	} {
+		o := j.Clone()
+		change(o)
+		if got := o.Unreturnable(); got != name {
+			t.Errorf("%q, want %q", got, name)
 		}
 	}
 }

@@ -375,6 +375,32 @@ func TestPartitionsBoundTheGPUsOfAJob(t *testing.T) {
 	}
 }
 
+// TestPartitionsLend: who begins to lend lends to short jobs for a minute unless that is said;
+// what is not said stays; a name that nobody has is warned of.
+func TestPartitionsLend(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1})
+	cc := c.Dial(0, "gate", "g")
+	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	set := func(req *apiv1.SetPartitionRequest, to string, short time.Duration) []string {
+		t.Helper()
+		req.Name = "serve"
+		r := setPartition(t, cc, req)
+		if got := strings.Join(r.Partition.LendTo, " "); got != to || r.Partition.LendShort.AsDuration() != short {
+			t.Errorf("lends to %q, for %s, want %q, %s", got, r.Partition.LendShort.AsDuration(), to, short)
+		}
+		return r.Warnings
+	}
+	set(&apiv1.SetPartitionRequest{Nodes: proto.String("n1")}, "", 0)
+	if w := set(&apiv1.SetPartitionRequest{SetLendTo: true, LendTo: []string{"train", "batch"}}, "train batch", time.Minute); len(w) != 2 || !strings.Contains(w[0], "no such partition yet: train") {
+		t.Errorf("warned of %q", w)
+	}
+	set(&apiv1.SetPartitionRequest{LendShort: durationpb.New(0)}, "train batch", 0)
+	set(&apiv1.SetPartitionRequest{SetLendTo: true, LendTo: []string{"train"}}, "train", 0)
+	set(&apiv1.SetPartitionRequest{SetLendTo: true}, "", 0)
+	set(&apiv1.SetPartitionRequest{SetLendTo: true, LendTo: []string{"train"}, LendShort: durationpb.New(time.Hour)}, "train", time.Hour)
+}
+
 // TestIdleSessionsOfPartitions: the limit is stored, shown, and sent along with
 // what begins in the partition.
 func TestIdleSessionsOfPartitions(t *testing.T) {

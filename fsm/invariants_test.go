@@ -244,7 +244,7 @@ func checkJobs(s *State, all []*cluster.Job) error {
 			if a.State.Terminal() && (a.Ended < a.Started || a.Ended < a.Placed || a.Ended == 0) {
 				return fmt.Errorf("job %d: attempt %d ended before it began", j.ID, a.No)
 			}
-			if p := a.Preempt; p != nil && (!j.Spec.Checkpoint.Set() && !p.Requeue || p.At < a.Placed || a.State.Terminal() && p.At > s.at.Now) {
+			if p := a.Preempt; p != nil && (!j.Spec.Checkpoint.Set() && a.Loan == "" && !p.Requeue || p.At < a.Placed || a.State.Terminal() && p.At > s.at.Now) {
 				return fmt.Errorf("job %d: attempt %d was asked to make room at %d and has no hook, or was not there", j.ID, a.No, p.At)
 			}
 			if a.Preempt != nil && a.State == cluster.JobPreempted && i == len(j.Attempts)-1 && !j.State.Waiting() &&

@@ -126,6 +126,52 @@ func TestPartitionsNeedTheirVersion(t *testing.T) {
 	}
 }
 
+// TestStartsOnLoan: a start outside of its partition is taken where the one that it names lends
+// to it, and kept with the attempt; it is given back without rest, with or without a hook.
+func TestStartsOnLoan(t *testing.T) {
+	t.Parallel()
+	m := halves(t)
+	id := m.submit(inPartition("a"))
+	on := func(loan string) dispatch.Plan {
+		st := m.startOf(id, share1("n2-g0", 8000, 300))
+		st.Loan = loan
+		return dispatch.Plan{Starts: []dispatch.Start{st}}
+	}
+	refused := func(loan, why string) {
+		t.Helper()
+		if r := m.must(planCmd(on(loan))); len(r.Plan.Rejected) != 1 || !strings.Contains(r.Plan.Rejected[0].Reason.Detail, why) {
+			t.Errorf("%+v", r.Plan)
+		}
+	}
+	refused("b", "partition b lends nothing to the job's")
+	refused("nowhere", "partition nowhere lends nothing")
+	b, _ := m.f.Partition("b")
+	lends := *b
+	lends.Lend = cluster.Lending{To: []string{"a"}}
+	m.must(partitionCmd(&lends, b.Revision))
+	a, _ := m.f.Partition("a")
+	down := *a
+	down.Down = true
+	m.must(partitionCmd(&down, a.Revision))
+	refused("b", "partition a is down")
+	a, _ = m.f.Partition("a")
+	up := *a
+	up.Down = false
+	m.must(partitionCmd(&up, a.Revision))
+	plan := on("b")
+	if v := NeedsVersion(planCmd(plan)); v != 15 {
+		t.Errorf("needs version %d", v)
+	}
+	if r := m.must(planCmd(plan)); len(r.Plan.Rejected) != 0 || m.job(id).OnLoan() != "b" {
+		t.Fatalf("%+v: on loan from %q", r.Plan, m.job(id).OnLoan())
+	}
+	m.must(&logv1.Command{Kind: &logv1.Command_PreemptAttempt{PreemptAttempt: &logv1.PreemptAttempt{Job: uint64(id), Attempt: 1, For: 99, Why: "given back"}}})
+	if j := m.job(id); !j.Preempting() || j.Reason.Detail != "for job 99: given back" {
+		t.Errorf("%v", j.Reason)
+	}
+	m.sameRestored()
+}
+
 // TestJobsStayInTheirPartition: the state machine takes no start and no move
 // that leaves it, and no job waits where it may not.
 func TestJobsStayInTheirPartition(t *testing.T) {

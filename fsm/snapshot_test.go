@@ -374,6 +374,9 @@ func TestGolden(t *testing.T) {
 		&logv1.Command{Kind: &logv1.Command_RequeueJob{RequeueJob: &logv1.RequeueJob{Job: 16, Admin: true, Why: "unhealthy"}}},
 		&logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: &logv1.ChangeTasks{Array: 16, Runs: []uint32{1, 1, 1}, Change: logv1.TaskChange_TASK_CHANGE_CANCEL, Admin: true, Why: "replaced"}}},
 		submitCmd(18, "request-18", 1000, &cluster.Spec{Name: "l", GPUs: 1, Nodes: 1, NodeRange: cluster.NodeRange{Min: 1, Max: 3}}),
+		submitCmd(19, "request-19", 1000, &cluster.Spec{Name: "l", GPUs: 1, Partition: "c"}),
+		partitionCmd(&cluster.Partition{Name: "d", Nodes: hosts(t, "n6"), Lend: cluster.Lending{To: []string{"c"}, Short: time.Minute}}, 0), registerCmd(node("n6", "boot6", 1)),
+		planCmd(dispatch.Plan{Starts: []dispatch.Start{{Job: 19, Attempt: 1, Loan: "d", Berth: cluster.Berth{Node: "n6", GPUs: []cluster.GPUShare{share1("n6-g0", 8000, 300)}, CPUMilli: 1000, MemMiB: 512}}}}),
 	)
 	for name, got := range map[string][]byte{"entry.v15.hex": entry, "snapshot.v15.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)

@@ -37,6 +37,8 @@ type Preemption struct {
 	// For is the job that is to have the room, 0 when nobody in particular is.
 	For cluster.JobID
 	Why string
+	// Loan tells that it gives back what it has on loan, which waits for nothing.
+	Loan bool
 }
 
 // Start places one job whole: all of it or nothing.
@@ -58,6 +60,9 @@ type Start struct {
 	// made from; see Attempt.
 	Port   uint16
 	Secret cluster.Secret
+	// Loan names the partition that lends the cards, "" where they are those of the
+	// job's own.
+	Loan string
 }
 
 // QueueMove puts a waiting job into the queue of a GPU, or takes it out when
@@ -166,6 +171,16 @@ func (s *Start) Berths() iter.Seq2[int, *cluster.Berth] {
 			}
 		}
 	}
+}
+
+// On reports whether it has something of a node.
+func (s *Start) On(id cluster.NodeID) bool {
+	for _, b := range s.Berths() {
+		if b.Node == id {
+			return true
+		}
+	}
+	return false
 }
 
 // AllGPUs are the shares of all nodes, those of the first one first.

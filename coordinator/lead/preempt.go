@@ -26,6 +26,7 @@ const (
 const (
 	forAnother = "order"    // a waiting job goes before it
 	forSpeed   = "slowdown" // it runs too slowly beside others
+	forLender  = "loan"     // it gives back what it had on loan
 )
 
 // preempt carries out the preemptions of a plan, after its starts and moves.
@@ -34,8 +35,8 @@ const (
 func (p *planner) preempt(ctx context.Context, ps []dispatch.Preemption) error {
 	now := p.clock()
 	paced := now.Sub(p.lastPreempt) < p.sched().preemptEvery()
-	if paced { // a promised deadline does not wait
-		ps = slices.DeleteFunc(slices.Clone(ps), func(x dispatch.Preemption) bool { return !p.isDue(x.For) })
+	if paced { // a promised deadline does not wait, nor who asks back what is on loan
+		ps = slices.DeleteFunc(slices.Clone(ps), func(x dispatch.Preemption) bool { return !x.Loan && !p.isDue(x.For) })
 	}
 	if len(ps) == 0 {
 		return nil
@@ -44,7 +45,7 @@ func (p *planner) preempt(ctx context.Context, ps []dispatch.Preemption) error {
 	var why []string
 	for i := range ps[:min(len(ps), maxPreempts)] {
 		x := &ps[i]
-		if j, ok := p.fsm.Job(x.Job); !ok || j.Live() == nil || j.Live().No != x.Attempt || j.Unpreemptible(cluster.TimeOf(now)) != "" {
+		if j, ok := p.fsm.Job(x.Job); !ok || j.Live() == nil || j.Live().No != x.Attempt || stays(j, x, now) != "" {
 			continue // it would be refused
 		}
 		cmd := &logv1.Command{Kind: &logv1.Command_PreemptAttempt{PreemptAttempt: conv.PreemptToLog(x)}}
@@ -52,7 +53,9 @@ func (p *planner) preempt(ctx context.Context, ps []dispatch.Preemption) error {
 			return nil // not before every coordinator reads it
 		}
 		cmds = append(cmds, cmd)
-		if x.For != 0 {
+		if x.Loan {
+			why = append(why, forLender)
+		} else if x.For != 0 {
 			why = append(why, forAnother)
 		} else {
 			why = append(why, forSpeed)
@@ -61,7 +64,7 @@ func (p *planner) preempt(ctx context.Context, ps []dispatch.Preemption) error {
 	if len(cmds) == 0 {
 		return nil
 	}
-	if !paced {
+	if !paced && slices.ContainsFunc(ps, func(x dispatch.Preemption) bool { return !x.Loan }) {
 		p.lastPreempt = now
 	}
 	pctx, cancel := context.WithTimeout(ctx, planTimeout)
@@ -86,6 +89,14 @@ func (p *planner) preempt(ctx context.Context, ps []dispatch.Preemption) error {
 		p.log.InfoContext(ctx, "attempt makes room", "job", x.Job, "attempt", x.Attempt, "for", x.For, "reason", x.Why)
 	}
 	return nil
+}
+
+// stays is why an attempt cannot be ended as proposed, "" when it can.
+func stays(j *cluster.Job, x *dispatch.Preemption, now time.Time) string {
+	if x.Loan {
+		return j.Unreturnable()
+	}
+	return j.Unpreemptible(cluster.TimeOf(now))
 }
 
 // isDue reports whether a job was promised a deadline.

@@ -81,7 +81,7 @@ func (s *starter) start(st *dispatch.Start) {
 	s.texts.Estimate(&st.Estimate)
 	a := cluster.Attempt{
 		No: st.Attempt, Token: cluster.Token(s.at.Index), State: cluster.JobStarting, Berth: st.Berth, BootID: s.fleet.Node(st.Berth.Node).BootID,
-		Estimate: st.Estimate, Placed: s.at.Now, Why: st.Why, Overtook: st.Overtook, Gang: s.newGang(st), Port: st.Port, Secret: st.Secret,
+		Estimate: st.Estimate, Placed: s.at.Now, Why: st.Why, Overtook: st.Overtook, Gang: s.newGang(st), Port: st.Port, Secret: st.Secret, Loan: st.Loan,
 	}
 	if s.at.Version >= command.AccountVersion {
 		a.GPUMilli = s.fleet.Ledger().HeldMilli(st.AllGPUs())

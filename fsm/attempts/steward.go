@@ -72,7 +72,11 @@ func (s *Steward) preempt(c *logv1.PreemptAttempt) command.Result {
 	if a := old.Live(); a == nil || a.No != c.Attempt {
 		return command.Refuse(cluster.CodeConflict, "attempt %d of job %d is not the live one", c.Attempt, c.Job)
 	}
-	if why := old.Unpreemptible(s.at.Now); why != "" {
+	why := old.Unpreemptible(s.at.Now)
+	if old.OnLoan() != "" {
+		why = old.Unreturnable() // it may be asked back at any time
+	}
+	if why != "" {
 		return command.Refuse(cluster.CodeConflict, "job %d cannot be preempted: %s", c.Job, why)
 	}
 	if len(c.Why) > maxWhy {

@@ -35,10 +35,19 @@ func (f *rules) WaitsFor(spec *cluster.Spec) cluster.Reason {
 	return cluster.Reason{Code: cluster.ReasonUnconfirmed}
 }
 
-// outside tells where a berth is not the job's partition's, the zero Reason
-// when it is.
-func (f *Fleet) outside(j *cluster.Job, b *cluster.Berth) cluster.Reason {
+// outside tells where a berth is neither the job's partition's nor that of the one which
+// lends it, the zero Reason when it is.
+func (f *Fleet) outside(j *cluster.Job, b *cluster.Berth, loan string) cluster.Reason {
 	p := f.parts.Get(j.Spec.Partition)
+	if own := p; loan != "" {
+		p = f.parts.Get(loan)
+		switch {
+		case own == nil || p == nil || !slices.Contains(p.Lend.To, own.Name):
+			return Stale("partition %s lends nothing to the job's", loan)
+		case own.Down:
+			return Stale("partition %s is down", own.Name)
+		}
+	}
 	switch {
 	case p == nil:
 		return cluster.Reason{}
@@ -159,7 +168,7 @@ func (f *Fleet) Unlike(j *cluster.Job, st *dispatch.Start) cluster.Reason {
 		return Stale("node %s was planned, %s is asked for", st.Berth.Node, j.Spec.Node)
 	}
 	for _, b := range st.Berths() {
-		if r := f.unlikeBerth(j, b); r.Code != "" {
+		if r := f.unlikeBerth(j, b, st.Loan); r.Code != "" {
 			return r
 		}
 	}
@@ -167,11 +176,11 @@ func (f *Fleet) Unlike(j *cluster.Job, st *dispatch.Start) cluster.Reason {
 }
 
 // unlikeBerth does so for the berth on one node.
-func (f *Fleet) unlikeBerth(j *cluster.Job, b *cluster.Berth) cluster.Reason {
+func (f *Fleet) unlikeBerth(j *cluster.Job, b *cluster.Berth, loan string) cluster.Reason {
 	if n := len(b.GPUs); !j.Spec.Takes(n) && !(n == 0 && j.Spec.OrCPU) && !(n > j.Spec.GPUs && j.Spec.GPUs > 0 && j.Spec.WholeNodes()) {
 		return Stale("%d GPUs were planned, %d are asked for", n, j.Spec.GPUs)
 	}
-	if r := f.outside(j, b); r.Code != "" {
+	if r := f.outside(j, b, loan); r.Code != "" {
 		return r
 	}
 	if j.Spec.MemMiB == 0 && b.MemMiB < j.MinHostMemMiB {

@@ -19,6 +19,7 @@ func PartitionToLog(p *cluster.Partition) *logv1.Partition {
 		MaxTimeUs: p.MaxTime.Microseconds(), DefaultTimeUs: p.DefaultTime.Microseconds(), Down: p.Down,
 		Networks: networkNames(p.Networks), Idle: p.Idle.String(), Access: accessToLog(p.Access), SessionIdleUs: p.SessionIdle.Microseconds(),
 		Host: hostToLog(p.Host), Resize: string(p.Resize), MaxGpus: p.MaxGPUs, Preempt: string(p.Preempt), PowerCap: string(p.Power.Cap), GpuFreq: string(p.Power.Freq),
+		LendTo: p.Lend.To, LendShortUs: p.Lend.Short.Microseconds(),
 	}
 }
 
@@ -68,7 +69,7 @@ func PartitionFromLog(m *logv1.Partition) (*cluster.Partition, error) {
 		MaxTime: us(m.GetMaxTimeUs()), DefaultTime: us(m.GetDefaultTimeUs()), Down: m.GetDown(),
 		Networks: networksFrom(m.GetNetworks()), Access: accessFrom(m.GetAccess()), SessionIdle: us(m.GetSessionIdleUs()),
 		Host: hostFromLog(m.GetHost()), Resize: cluster.ResizeMode(m.GetResize()), MaxGPUs: m.GetMaxGpus(), Preempt: cluster.PreemptMode(m.GetPreempt()),
-		Power: apiconv.PowerFrom(m),
+		Power: apiconv.PowerFrom(m), Lend: cluster.Lending{To: m.GetLendTo(), Short: us(m.GetLendShortUs())},
 	}
 	if p.Idle, err = cluster.ParseIdlePolicy(m.GetIdle()); err != nil {
 		return nil, err
@@ -90,6 +91,9 @@ func PartitionToAPI(p *cluster.Partition) *apiv1.Partition {
 	}
 	if p.MaxTime > 0 {
 		m.MaxTime = durationpb.New(p.MaxTime)
+	}
+	if m.LendTo = p.Lend.To; p.Lend.Short > 0 {
+		m.LendShort = durationpb.New(p.Lend.Short)
 	}
 	if p.SessionIdle > 0 {
 		m.SessionIdle = durationpb.New(p.SessionIdle)

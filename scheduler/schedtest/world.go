@@ -215,7 +215,7 @@ func (w *World) start(st *dispatch.Start) {
 	j.State, j.Started = cluster.JobRunning, w.Clock
 	j.Attempts = append(j.Attempts, cluster.Attempt{
 		No: st.Attempt, State: cluster.JobRunning, Berth: st.Berth, Gang: gangOf(st, w.Clock), Estimate: st.Estimate, Placed: w.Clock, Started: w.Clock,
-		Why: st.Why, Overtook: st.Overtook,
+		Why: st.Why, Overtook: st.Overtook, Loan: st.Loan,
 	})
 	d := st.Estimate.Duration
 	if d == 0 {

@@ -30,6 +30,12 @@ type division struct {
 	at      map[cluster.NodeID]*cluster.Node
 	live    map[cluster.NodeID][]*cluster.Job
 	plan    dispatch.Plan
+	begun   map[cluster.JobID]bool // those that this plan starts
+	// loans are those that run on what others lend; back is which of them this plan asks
+	// for it, and returns for which partitions.
+	loans   []*cluster.Job
+	back    map[cluster.JobID]struct{}
+	returns map[string]bool
 }
 
 // partPass is one partition with somebody who waits. part is nil for the jobs
@@ -48,6 +54,7 @@ func planPartitions(snap *dispatch.Snapshot, s *Site, arrival bool) dispatch.Pla
 	d := &division{
 		snap: snap, site: s, arrival: arrival, stood: maps.Clone(snap.Queues), of: make(map[cluster.JobID]string, len(snap.Waiting)),
 		at: make(map[cluster.NodeID]*cluster.Node, len(snap.Nodes)), live: map[cluster.NodeID][]*cluster.Job{},
+		begun: map[cluster.JobID]bool{}, back: map[cluster.JobID]struct{}{}, returns: map[string]bool{},
 	}
 	d.plan.BaseIndex = snap.Index
 	for _, n := range snap.Nodes {
@@ -58,12 +65,22 @@ func planPartitions(snap *dispatch.Snapshot, s *Site, arrival bool) dispatch.Pla
 			for _, b := range a.Held() {
 				d.live[b.Node] = append(d.live[b.Node], j)
 			}
+			if a.Loan != "" {
+				d.loans = append(d.loans, j)
+			}
 		}
 	}
 	d.divide()
 	for _, p := range d.parts {
 		d.take(p, p.chosen.within(p.part).pass(d.view(p)))
 	}
+	if arrival {
+		return d.plan
+	}
+	for _, p := range d.parts {
+		d.reclaim(p)
+	}
+	d.lend()
 	return d.plan
 }
 
@@ -148,8 +165,7 @@ func (d *division) view(p *partPass) *dispatch.Snapshot {
 			}
 		}
 	}
-	slices.SortFunc(out.Running, func(a, b *cluster.Job) int { return cmp.Compare(a.ID, b.ID) })
-	out.Running = slices.CompactFunc(out.Running, func(a, b *cluster.Job) bool { return a.ID == b.ID }) // one on several of its nodes
+	out.Running = byID(out.Running) // one on several of its nodes is there once
 	return &out
 }
 
@@ -205,6 +221,7 @@ func (d *division) take(p *partPass, plan dispatch.Plan) {
 			st.Overtook = d.passed(&st)
 		}
 		d.plan.Starts = append(d.plan.Starts, st)
+		d.begun[st.Job] = true
 		run := started(j, &st, d.snap.Now)
 		for _, b := range st.Berths() {
 			d.live[b.Node] = append(d.live[b.Node], run)
@@ -228,8 +245,8 @@ func (d *division) take(p *partPass, plan dispatch.Plan) {
 	d.plan.Unplaced = append(d.plan.Unplaced, plan.Unplaced...)
 }
 
-// victim reports whether an attempt that a pass would end is of its own
-// partition: others are not its to end.
+// victim reports whether an attempt that a pass would end is of its own partition: others
+// are not its to end, and what is on loan is given back by reclaim.
 func (d *division) victim(p *partPass, id cluster.JobID) bool {
 	i, ok := slices.BinarySearchFunc(d.snap.Running, id, func(j *cluster.Job, id cluster.JobID) int { return cmp.Compare(j.ID, id) })
 	return ok && d.snap.Running[i].Spec.Partition == p.name

@@ -99,7 +99,7 @@ func started(j *cluster.Job, st *dispatch.Start, now cluster.Time) *cluster.Job 
 	run := j.Clone()
 	run.State, run.Queue = cluster.JobStarting, ""
 	run.Attempts = append(run.Attempts, cluster.Attempt{
-		No: st.Attempt, State: cluster.JobStarting, Berth: st.Berth, Gang: gangOf(st), Estimate: st.Estimate, Placed: now,
+		No: st.Attempt, State: cluster.JobStarting, Berth: st.Berth, Gang: gangOf(st), Estimate: st.Estimate, Placed: now, Loan: st.Loan,
 	})
 	return run
 }

@@ -48,6 +48,9 @@ type Partition struct {
 	// MaxTime and DefaultTime are 0 for none.
 	MaxTime, DefaultTime time.Duration
 	Nodes                []string
+	// Lent is how many of its GPUs jobs of other partitions have on loan, which Slurm does
+	// not know.
+	Lent int64
 	// AllowGroups and the others are who may use it, empty for all or nobody.
 	AllowGroups, AllowAccounts, DenyAccounts, AllowQOS, DenyQOS []string
 }
@@ -283,6 +286,7 @@ var groupFields = sync.OnceValue(func() map[string]text.Column[group] {
 		"gres":           {Head: "GRES", Value: ofNode(func(n *Node) string { return orNull(n.Gres) })},
 		"gresused":       {Head: "GRES_USED", Value: ofNode(func(n *Node) string { return orNull(n.GresUsed) })},
 		"groups":         {Head: "GROUPS", Value: always("all")},
+		"gpuslent":       {Head: "GPUS_LENT", Whole: true, Value: func(g *group) string { return number(g.part.Lent) }},
 		"maxcpuspernode": {Head: "MAX_CPUS_PER_NODE", Value: always("UNLIMITED")},
 		"memory":         {Head: "MEMORY", Whole: true, Value: ofNode(func(n *Node) string { return number(n.MemMiB) })},
 		"nodeaddr":       {Head: "NODE_ADDR", Value: ofNode(func(n *Node) string { return n.Addr })},

@@ -45,6 +45,9 @@ func (c *Admin) partitionView(p *cluster.Partition, waiting, live int) *apiv1.Pa
 	m := conv.PartitionToAPI(p)
 	m.Policy = c.lead.Scheduling().Of(p.Name).Name()
 	m.JobsWaiting, m.JobsRunning = uint32(waiting), uint32(live)
+	loans, _ := c.fsm.Jobs(fsm.Query{States: liveStates(), Keep: func(j *cluster.Job) bool { return j.OnLoan() != "" }})
+	lent, borrowed := site.Loans(loans, p)
+	m.GpusLent, m.GpusBorrowed = uint32(lent), uint32(borrowed)
 	c.fsm.Read(func(st *fsm.State) {
 		for _, n := range site.NodesOf(st.Nodes(), p) {
 			m.NodesTotal++
@@ -123,6 +126,7 @@ func merged(old *cluster.Partition, req *apiv1.SetPartitionRequest) (p *cluster.
 	if err := setModes(p, req); err != nil {
 		return nil, err
 	}
+	setLending(p, req)
 	for _, l := range req.Access {
 		p.Access = p.Access.With(l.List, l.Names)
 	}
@@ -143,6 +147,11 @@ func merged(old *cluster.Partition, req *apiv1.SetPartitionRequest) (p *cluster.
 		}
 	}
 	return p, p.Check()
+}
+
+// liveStates are those of jobs that hold something.
+func liveStates() []cluster.JobState {
+	return []cluster.JobState{cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable}
 }
 
 // doubts are what may be meant and may be a slip.
@@ -168,13 +177,18 @@ func (c *Admin) doubts(p *cluster.Partition) []string {
 			out = append(out, fmt.Sprintf("no node of the partition has a GPU of type %s now", t))
 		}
 	}
+	for _, name := range p.Lend.To {
+		if _, ok := c.fsm.Partition(name); !ok {
+			out = append(out, fmt.Sprintf("no such partition yet: %s; its jobs borrow once it is there", name))
+		}
+	}
 	outside := 0
 	running, _ := c.fsm.Jobs(fsm.Query{
-		States: []cluster.JobState{cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable},
+		States: liveStates(),
 		Keep:   func(j *cluster.Job) bool { return j.Spec.Partition == p.Name },
 	})
 	for _, j := range running {
-		if a := j.Live(); a != nil && slices.ContainsFunc(a.NodeIDs(), func(id cluster.NodeID) bool { return !p.Nodes.Holds(id) }) {
+		if a := j.Live(); a != nil && a.Loan == "" && slices.ContainsFunc(a.NodeIDs(), func(id cluster.NodeID) bool { return !p.Nodes.Holds(id) }) {
 			outside++
 		}
 	}
@@ -192,6 +206,21 @@ func (s *clusterServer) RemovePartition(ctx context.Context, req *apiv1.RemovePa
 	}
 	s.c.log.InfoContext(ctx, "partition removed", "partition", req.Name, "uid", who.UID)
 	return &apiv1.RemovePartitionResponse{}, nil
+}
+
+// setLending sets to whom a partition lends, where the request says so. One that begins to
+// lend lends to short jobs, too.
+func setLending(p *cluster.Partition, req *apiv1.SetPartitionRequest) {
+	lent := p.Lend.On()
+	if req.SetLendTo {
+		p.Lend.To = req.LendTo
+	}
+	switch {
+	case req.LendShort != nil:
+		p.Lend.Short = req.LendShort.AsDuration()
+	case !lent && p.Lend.On():
+		p.Lend.Short = cluster.DefaultLendShort
+	}
 }
 
 // setModes sets what becomes of running jobs, where the request says so.

@@ -26,3 +26,11 @@ func explainPartition(snap *dispatch.Snapshot, part *cluster.Partition) []*apiv1
 	}
 	return nil
 }
+
+// explainLoans says what loans between partitions have to do with a job's waiting.
+func explainLoans(snap *dispatch.Snapshot, j *cluster.Job) (out []*apiv1.Explanation) {
+	for _, line := range site.WhyLoans(snap, j) {
+		out = append(out, &apiv1.Explanation{Code: string(cluster.ReasonPartition), Detail: line})
+	}
+	return out
+}

@@ -286,7 +286,7 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 		return resp, nil
 	}
 	pol, part := s.c.lead.PolicyOf(j), site.PartitionOf(snap, j)
-	resp.Explanations = explainPartition(snap, part)
+	resp.Explanations = append(explainPartition(snap, part), explainLoans(snap, j)...)
 	all := snap
 	snap = site.Within(snap, part)
 	if part != nil && len(snap.Nodes) == 0 {

@@ -101,7 +101,7 @@ func runPartitionList(ctx context.Context, e *console.Env, c *client.Client, f c
 			name += "*"
 		}
 		t.Add(name, partitionState(p), limitText(p), fmt.Sprintf("%d/%d", p.GetNodesReady(), p.GetNodesTotal()),
-			fmt.Sprintf("%d/%d", p.GetGpusUsed(), p.GetGpusTotal()), strconv.Itoa(int(p.GetJobsRunning())), strconv.Itoa(int(p.GetJobsWaiting())),
+			fmt.Sprintf("%d/%d", p.GetGpusUsed(), p.GetGpusTotal())+lentText(p), strconv.Itoa(int(p.GetJobsRunning())), strconv.Itoa(int(p.GetJobsWaiting())),
 			console.OrDash(p.GetPolicy()), p.GetNodes())
 	}
 	t.Print(e)
@@ -201,11 +201,13 @@ func runPartitionShow(ctx context.Context, e *console.Env, c *client.Client, f c
 			"Host", hostText(p.GetHost()),
 			"GPU shares", resizeText(p),
 			"Preempted", preemptText(p),
+			"Lends to", lendText(p),
 			"GPU power", powerText(p),
 			"Policy", p.GetPolicy(),
 			"Access", accessText(p),
 			"There now", fmt.Sprintf("%d of %s ready, %d of %s in use", p.GetNodesReady(), console.Plural(int(p.GetNodesTotal()), "node", "nodes"),
 				p.GetGpusUsed(), console.Plural(int(p.GetGpusTotal()), "GPU", "GPUs")),
+			"On loan", loanText(p),
 			"Jobs", fmt.Sprintf("%d running, %d waiting", p.GetJobsRunning(), p.GetJobsWaiting()),
 		)
 	}
@@ -226,6 +228,7 @@ type partitionOptions struct {
 	standard                                                                                         bool
 	host                                                                                             hostOptions
 	power                                                                                            powerOptions
+	lend                                                                                             lendOptions
 	access                                                                                           map[string]*string // names by list
 }
 
@@ -259,6 +262,7 @@ func newPartitionSetCmd(e *console.Env, c *client.Client) *cobra.Command {
 	fs.StringVar(&o.sessionIdle, "session-idle", "", "end sessions (salloc, srun outside of jobs) that stand idle for so much `TIME`, or none")
 	fs.StringVar(&o.resize, "resize", "", "whether what its running jobs hold of GPUs is cut to what they use: `MODE`, off, conservative, eager, or default, which is conservative for jobs with --checkpoint and off for others")
 	fs.StringVar(&o.preempt, "preempt", "", "whether its running jobs with --checkpoint make room for those of it that wait and have much less left to do: `MODE`, off, or default, which is as scheduling.preempt_wait says; for deadlines and QOS they do in any case")
+	o.lend.add(fs)
 	o.power.add(fs)
 	fs.StringVar(&o.state, "state", "", "`STATE`, up or down")
 	o.host.add(fs)
@@ -298,6 +302,9 @@ func (o *partitionOptions) request(name string, said func(string) bool) (*apiv1.
 		req.SetNetworks, req.Networks = true, names(o.networks)
 	}
 	if err := o.unused(req, said); err != nil {
+		return nil, err
+	}
+	if err := o.lend.request(req, said); err != nil {
 		return nil, err
 	}
 	for _, list := range cluster.AccessLists() {
@@ -435,8 +442,14 @@ type partitionView struct {
 	Resize         string  `json:"resize"`
 	Preempt        string  `json:"preempt"`
 	SessionIdle    float64 `json:"session_idle_seconds"`
-	PowerCap       string  `json:"power_cap"`
-	GPUFreq        string  `json:"gpu_freq"`
+	// LendTo is to whom it lends idle GPUs, LendShort how soon a job must be to end that
+	// borrows without a checkpoint hook, 0 for never; of GPUs in use so many are on loan.
+	LendTo       []string `json:"lend_to"`
+	LendShort    float64  `json:"lend_short_seconds"`
+	GPUsLent     uint32   `json:"gpus_lent"`
+	GPUsBorrowed uint32   `json:"gpus_borrowed"`
+	PowerCap     string   `json:"power_cap"`
+	GPUFreq      string   `json:"gpu_freq"`
 	// Host is what jobs with GPUs get that ask for no host memory or cores; 0 leaves
 	// it to the scheduler.
 	Host hostView `json:"host"`
@@ -462,6 +475,7 @@ func viewPartitions(in []*apiv1.Partition) []partitionView {
 		out = append(out, partitionView{
 			Name: p.GetName(), State: partitionState(p), Default: p.GetDefault(), Nodes: p.GetNodes(), GPUTypes: append([]string{}, p.GetGpuTypes()...),
 			MaxSeconds: p.GetMaxTime().AsDuration().Seconds(), DefaultSeconds: p.GetDefaultTime().AsDuration().Seconds(), MaxGPUs: p.GetMaxGpus(), Policy: p.GetPolicy(), Resize: cluster.ResizeMode(p.GetResize()).String(), Preempt: cluster.PreemptMode(p.GetPreempt()).String(), SessionIdle: p.GetSessionIdle().AsDuration().Seconds(), PowerCap: p.GetPowerCap(), GPUFreq: p.GetGpuFreq(),
+			LendTo: append([]string{}, p.GetLendTo()...), LendShort: p.GetLendShort().AsDuration().Seconds(), GPUsLent: p.GetGpusLent(), GPUsBorrowed: p.GetGpusBorrowed(),
 			Networks: append([]string{}, p.GetNetworks()...), NodesTotal: p.GetNodesTotal(), NodesReady: p.GetNodesReady(), GPUsTotal: p.GetGpusTotal(), GPUsUsed: p.GetGpusUsed(),
 			JobsRunning: p.GetJobsRunning(), JobsWaiting: p.GetJobsWaiting(), Access: access, Host: viewHost(p.GetHost()),
 		})

@@ -67,13 +67,15 @@ func TestPartitionSetSendsWhatWasSaid(t *testing.T) {
 		want *apiv1.SetPartitionRequest
 	}{
 		{"nothing", nil, &apiv1.SetPartitionRequest{Name: "p"}},
-		{"all", []string{"--nodes", "n1", "--gpu-types", "T4, A100", "--default", "--max-time", "24h", "--default-time", "90", "--session-idle", "2h", "--state", "up", "--def-mem-per-gpu", "16G", "--def-cpus-per-gpu", "4", "--least-mem", "1G", "--least-cpus", "0.5", "--max-gpus", "8", "--power-cap", "250", "--gpu-freq", "High"}, &apiv1.SetPartitionRequest{
+		{"all", []string{"--nodes", "n1", "--gpu-types", "T4, A100", "--default", "--max-time", "24h", "--default-time", "90", "--session-idle", "2h", "--state", "up", "--def-mem-per-gpu", "16G", "--def-cpus-per-gpu", "4", "--least-mem", "1G", "--least-cpus", "0.5", "--max-gpus", "8", "--power-cap", "250", "--gpu-freq", "High", "--lend-to", "train,batch", "--lend-short", "90s"}, &apiv1.SetPartitionRequest{
 			Name: "p", Nodes: str("n1"), SetGpuTypes: true, GpuTypes: []string{"T4", "A100"}, Default: &yes, MaxTime: durationpb.New(24 * time.Hour),
 			DefaultTime: durationpb.New(90 * time.Minute), SessionIdle: durationpb.New(2 * time.Hour), Down: &no,
 			MemPerGpuMib: num(16 << 10), CpuPerGpuMilli: num(4000), LeastMemMib: num(1 << 10), LeastCpuMilli: num(500), MaxGpus: num(8), PowerCap: proto.String("250W"), GpuFreq: proto.String("high"),
+			SetLendTo: true, LendTo: []string{"train", "batch"}, LendShort: durationpb.New(90 * time.Second),
 		}},
-		{"taken back", []string{"--gpu-types", "", "--default=false", "--max-time", "none", "--session-idle", "none", "--state", "down", "--def-mem-per-gpu", "none", "--least-cpus", "none", "--max-gpus", "none", "--power-cap", "none", "--gpu-freq", "none"}, &apiv1.SetPartitionRequest{
+		{"taken back", []string{"--gpu-types", "", "--default=false", "--max-time", "none", "--session-idle", "none", "--state", "down", "--def-mem-per-gpu", "none", "--least-cpus", "none", "--max-gpus", "none", "--power-cap", "none", "--gpu-freq", "none", "--lend-to", "", "--lend-short", "none"}, &apiv1.SetPartitionRequest{
 			Name: "p", SetGpuTypes: true, Default: &no, MaxTime: durationpb.New(0), SessionIdle: durationpb.New(0), Down: &yes, MemPerGpuMib: num(0), LeastCpuMilli: num(0), MaxGpus: num(0), PowerCap: proto.String(""), GpuFreq: proto.String(""),
+			SetLendTo: true, LendShort: durationpb.New(0),
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

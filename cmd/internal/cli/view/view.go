@@ -163,6 +163,7 @@ type attemptView struct {
 	Ended        *time.Time     `json:"ended"`
 	Why          string         `json:"why"`
 	Overtook     string         `json:"overtook"`
+	Loan         string         `json:"loan"`
 	Neighbours   []uint64       `json:"neighbours"`
 	Predicted    *PredictedView `json:"predicted"`
 	Measured     *measuredView  `json:"measured"`
@@ -278,7 +279,7 @@ func Job(j *apiv1.Job) JobView {
 			No: a.GetNo(), State: a.GetState(), Reason: a.GetReason(), ReasonDetail: a.GetReasonDetail(),
 			Node: a.GetNode(), GPUs: viewShares(a.GetGpus()), ExitCode: a.ExitCode, Signal: a.GetSignal(),
 			Placed: Stamp(a.GetPlaced()), Started: Stamp(a.GetStarted()), Ended: Stamp(a.GetEnded()),
-			Why: a.GetWhy(), Overtook: a.GetOvertook(), Neighbours: list(a.GetNeighbours()),
+			Why: a.GetWhy(), Overtook: a.GetOvertook(), Loan: a.GetLoan(), Neighbours: list(a.GetNeighbours()),
 			Predicted: Prediction(a.GetPredicted()), Measured: viewMeasured(a.GetMeasured()), Token: a.GetToken(),
 			Parts: viewParts(a.GetParts()), Port: a.GetPort(), Progress: viewProgress(a.GetProgress()),
 			CPUMilli: a.GetCpuMilli(), MemMiB: a.GetMemMib(), Power: viewPower(a.GetPower()),

@@ -4476,6 +4476,13 @@ type Partition struct {
 	// What its jobs with whole GPUs have that ask for nothing of the kind; see JobSpec.
 	PowerCap string `protobuf:"bytes,70,opt,name=power_cap,json=powerCap,proto3" json:"power_cap,omitempty"`
 	GpuFreq  string `protobuf:"bytes,71,opt,name=gpu_freq,json=gpuFreq,proto3" json:"gpu_freq,omitempty"`
+	// The partitions to which it lends what its own jobs leave idle, and how soon a job is
+	// to end that borrows without a checkpoint hook; absent is that none may.
+	LendTo    []string             `protobuf:"bytes,72,rep,name=lend_to,json=lendTo,proto3" json:"lend_to,omitempty"`
+	LendShort *durationpb.Duration `protobuf:"bytes,73,opt,name=lend_short,json=lendShort,proto3" json:"lend_short,omitempty"`
+	// GPUs of it on loan to jobs of others, and of others that its jobs have on loan.
+	GpusLent     uint32 `protobuf:"varint,74,opt,name=gpus_lent,json=gpusLent,proto3" json:"gpus_lent,omitempty"`
+	GpusBorrowed uint32 `protobuf:"varint,75,opt,name=gpus_borrowed,json=gpusBorrowed,proto3" json:"gpus_borrowed,omitempty"`
 	// What its jobs with GPUs get that ask for no host memory or cores; absent is
 	// what is predicted, and the scheduler's defaults.
 	Host          *HostTerms `protobuf:"bytes,23,opt,name=host,proto3" json:"host,omitempty"`
@@ -4672,6 +4679,34 @@ func (x *Partition) GetGpuFreq() string {
 		return x.GpuFreq
 	}
 	return ""
+}
+
+func (x *Partition) GetLendTo() []string {
+	if x != nil {
+		return x.LendTo
+	}
+	return nil
+}
+
+func (x *Partition) GetLendShort() *durationpb.Duration {
+	if x != nil {
+		return x.LendShort
+	}
+	return nil
+}
+
+func (x *Partition) GetGpusLent() uint32 {
+	if x != nil {
+		return x.GpusLent
+	}
+	return 0
+}
+
+func (x *Partition) GetGpusBorrowed() uint32 {
+	if x != nil {
+		return x.GpusBorrowed
+	}
+	return 0
 }
 
 func (x *Partition) GetHost() *HostTerms {
@@ -4930,9 +4965,14 @@ type SetPartitionRequest struct {
 	// 0 takes the bound away.
 	MaxGpus *int64 `protobuf:"varint,41,opt,name=max_gpus,json=maxGpus,proto3,oneof" json:"max_gpus,omitempty"`
 	// default or off.
-	Preempt       *string `protobuf:"bytes,45,opt,name=preempt,proto3,oneof" json:"preempt,omitempty"`
-	PowerCap      *string `protobuf:"bytes,70,opt,name=power_cap,json=powerCap,proto3,oneof" json:"power_cap,omitempty"`
-	GpuFreq       *string `protobuf:"bytes,71,opt,name=gpu_freq,json=gpuFreq,proto3,oneof" json:"gpu_freq,omitempty"`
+	Preempt  *string `protobuf:"bytes,45,opt,name=preempt,proto3,oneof" json:"preempt,omitempty"`
+	PowerCap *string `protobuf:"bytes,70,opt,name=power_cap,json=powerCap,proto3,oneof" json:"power_cap,omitempty"`
+	GpuFreq  *string `protobuf:"bytes,71,opt,name=gpu_freq,json=gpuFreq,proto3,oneof" json:"gpu_freq,omitempty"`
+	// The partitions to lend to, if that is set; none is nobody. 0 lets no job without a
+	// checkpoint hook borrow.
+	SetLendTo     bool                 `protobuf:"varint,72,opt,name=set_lend_to,json=setLendTo,proto3" json:"set_lend_to,omitempty"`
+	LendTo        []string             `protobuf:"bytes,73,rep,name=lend_to,json=lendTo,proto3" json:"lend_to,omitempty"`
+	LendShort     *durationpb.Duration `protobuf:"bytes,74,opt,name=lend_short,json=lendShort,proto3" json:"lend_short,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5119,6 +5159,27 @@ func (x *SetPartitionRequest) GetGpuFreq() string {
 		return *x.GpuFreq
 	}
 	return ""
+}
+
+func (x *SetPartitionRequest) GetSetLendTo() bool {
+	if x != nil {
+		return x.SetLendTo
+	}
+	return false
+}
+
+func (x *SetPartitionRequest) GetLendTo() []string {
+	if x != nil {
+		return x.LendTo
+	}
+	return nil
+}
+
+func (x *SetPartitionRequest) GetLendShort() *durationpb.Duration {
+	if x != nil {
+		return x.LendShort
+	}
+	return nil
 }
 
 type SetPartitionResponse struct {
@@ -6632,7 +6693,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"a\n" +
 	"\x13CreateTokenResponse\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x124\n" +
-	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\xa2\x06\n" +
+	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\xb7\a\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05nodes\x18\x02 \x01(\tR\x05nodes\x12\x1b\n" +
@@ -6660,7 +6721,12 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\bmax_gpus\x18) \x01(\x03R\amaxGpus\x12\x18\n" +
 	"\apreempt\x18- \x01(\tR\apreempt\x12\x1b\n" +
 	"\tpower_cap\x18F \x01(\tR\bpowerCap\x12\x19\n" +
-	"\bgpu_freq\x18G \x01(\tR\agpuFreq\x12+\n" +
+	"\bgpu_freq\x18G \x01(\tR\agpuFreq\x12\x17\n" +
+	"\alend_to\x18H \x03(\tR\x06lendTo\x128\n" +
+	"\n" +
+	"lend_short\x18I \x01(\v2\x19.google.protobuf.DurationR\tlendShort\x12\x1b\n" +
+	"\tgpus_lent\x18J \x01(\rR\bgpusLent\x12#\n" +
+	"\rgpus_borrowed\x18K \x01(\rR\fgpusBorrowed\x12+\n" +
 	"\x04host\x18\x17 \x01(\v2\x17.berth.api.v1.HostTermsR\x04host\"\xa9\x01\n" +
 	"\tHostTerms\x12%\n" +
 	"\x0fmem_per_gpu_mib\x18\x01 \x01(\x03R\fmemPerGpuMib\x12)\n" +
@@ -6676,7 +6742,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x16ListPartitionsResponse\x127\n" +
 	"\n" +
 	"partitions\x18\x01 \x03(\v2\x17.berth.api.v1.PartitionR\n" +
-	"partitions\"\x80\b\n" +
+	"partitions\"\xf3\b\n" +
 	"\x13SetPartitionRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\x05nodes\x18\x02 \x01(\tH\x00R\x05nodes\x88\x01\x01\x12\"\n" +
@@ -6701,7 +6767,11 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\apreempt\x18- \x01(\tH\n" +
 	"R\apreempt\x88\x01\x01\x12 \n" +
 	"\tpower_cap\x18F \x01(\tH\vR\bpowerCap\x88\x01\x01\x12\x1e\n" +
-	"\bgpu_freq\x18G \x01(\tH\fR\agpuFreq\x88\x01\x01B\b\n" +
+	"\bgpu_freq\x18G \x01(\tH\fR\agpuFreq\x88\x01\x01\x12\x1e\n" +
+	"\vset_lend_to\x18H \x01(\bR\tsetLendTo\x12\x17\n" +
+	"\alend_to\x18I \x03(\tR\x06lendTo\x128\n" +
+	"\n" +
+	"lend_short\x18J \x01(\v2\x19.google.protobuf.DurationR\tlendShortB\b\n" +
 	"\x06_nodesB\n" +
 	"\n" +
 	"\b_defaultB\a\n" +
@@ -7026,31 +7096,33 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	81, // 57: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
 	59, // 58: berth.api.v1.Partition.access:type_name -> berth.api.v1.AccessList
 	81, // 59: berth.api.v1.Partition.session_idle:type_name -> google.protobuf.Duration
-	58, // 60: berth.api.v1.Partition.host:type_name -> berth.api.v1.HostTerms
-	57, // 61: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
-	81, // 62: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
-	81, // 63: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
-	59, // 64: berth.api.v1.SetPartitionRequest.access:type_name -> berth.api.v1.AccessList
-	81, // 65: berth.api.v1.SetPartitionRequest.session_idle:type_name -> google.protobuf.Duration
-	57, // 66: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
-	78, // 67: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
-	78, // 68: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
-	67, // 69: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
-	66, // 70: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
-	78, // 71: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
-	78, // 72: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
-	81, // 73: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
-	66, // 74: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
-	81, // 75: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
-	78, // 76: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
-	82, // 77: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
-	78, // 78: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
-	77, // 79: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
-	80, // [80:80] is the sub-list for method output_type
-	80, // [80:80] is the sub-list for method input_type
-	80, // [80:80] is the sub-list for extension type_name
-	80, // [80:80] is the sub-list for extension extendee
-	0,  // [0:80] is the sub-list for field type_name
+	81, // 60: berth.api.v1.Partition.lend_short:type_name -> google.protobuf.Duration
+	58, // 61: berth.api.v1.Partition.host:type_name -> berth.api.v1.HostTerms
+	57, // 62: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
+	81, // 63: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
+	81, // 64: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
+	59, // 65: berth.api.v1.SetPartitionRequest.access:type_name -> berth.api.v1.AccessList
+	81, // 66: berth.api.v1.SetPartitionRequest.session_idle:type_name -> google.protobuf.Duration
+	81, // 67: berth.api.v1.SetPartitionRequest.lend_short:type_name -> google.protobuf.Duration
+	57, // 68: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
+	78, // 69: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
+	78, // 70: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
+	67, // 71: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
+	66, // 72: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
+	78, // 73: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
+	78, // 74: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
+	81, // 75: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
+	66, // 76: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
+	81, // 77: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
+	78, // 78: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
+	82, // 79: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
+	78, // 80: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
+	77, // 81: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
+	82, // [82:82] is the sub-list for method output_type
+	82, // [82:82] is the sub-list for method input_type
+	82, // [82:82] is the sub-list for extension type_name
+	82, // [82:82] is the sub-list for extension extendee
+	0,  // [0:82] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }

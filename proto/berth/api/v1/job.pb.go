@@ -1580,7 +1580,9 @@ type Attempt struct {
 	MemMib   int64 `protobuf:"varint,32,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
 	// What was done to the power and clock of its GPUs, of all its nodes; none where
 	// nothing was asked for.
-	Power         []*CardPower `protobuf:"bytes,70,rep,name=power,proto3" json:"power,omitempty"`
+	Power []*CardPower `protobuf:"bytes,70,rep,name=power,proto3" json:"power,omitempty"`
+	// The partition whose GPUs it has on loan; empty where they are its own partition's.
+	Loan          string `protobuf:"bytes,77,opt,name=loan,proto3" json:"loan,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1774,6 +1776,13 @@ func (x *Attempt) GetPower() []*CardPower {
 		return x.Power
 	}
 	return nil
+}
+
+func (x *Attempt) GetLoan() string {
+	if x != nil {
+		return x.Loan
+	}
+	return ""
 }
 
 // CardPower is what was done to the power and clock of one GPU.
@@ -3072,7 +3081,7 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12!\n" +
 	"\ffrom_seconds\x18\x02 \x01(\x01R\vfromSeconds\x12\x18\n" +
 	"\aseconds\x18\x03 \x01(\x01R\aseconds\x12$\n" +
-	"\x0egpu_util_milli\x18\x04 \x01(\x03R\fgpuUtilMilli\"\xb7\x06\n" +
+	"\x0egpu_util_milli\x18\x04 \x01(\x03R\fgpuUtilMilli\"\xcb\x06\n" +
 	"\aAttempt\x12\x0e\n" +
 	"\x02no\x18\x01 \x01(\rR\x02no\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
@@ -3099,7 +3108,8 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\bprogress\x18\x1e \x01(\v2\x16.berth.api.v1.ProgressR\bprogress\x12\x1b\n" +
 	"\tcpu_milli\x18\x1f \x01(\x03R\bcpuMilli\x12\x17\n" +
 	"\amem_mib\x18  \x01(\x03R\x06memMib\x12-\n" +
-	"\x05power\x18F \x03(\v2\x17.berth.api.v1.CardPowerR\x05powerB\f\n" +
+	"\x05power\x18F \x03(\v2\x17.berth.api.v1.CardPowerR\x05power\x12\x12\n" +
+	"\x04loan\x18M \x01(\tR\x04loanB\f\n" +
 	"\n" +
 	"_exit_code\"\x8d\x01\n" +
 	"\tCardPower\x12\x12\n" +

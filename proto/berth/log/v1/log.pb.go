@@ -1374,7 +1374,9 @@ type Start struct {
 	Rest []*Berth `protobuf:"bytes,7,rep,name=rest,proto3" json:"rest,omitempty"`
 	Port uint32   `protobuf:"varint,8,opt,name=port,proto3" json:"port,omitempty"`
 	// What its credentials are made from; see cluster.Secret.
-	Secret        []byte `protobuf:"bytes,9,opt,name=secret,proto3" json:"secret,omitempty"`
+	Secret []byte `protobuf:"bytes,9,opt,name=secret,proto3" json:"secret,omitempty"`
+	// The partition that lends the cards, where that is not the job's own.
+	Loan          string `protobuf:"bytes,77,opt,name=loan,proto3" json:"loan,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1470,6 +1472,13 @@ func (x *Start) GetSecret() []byte {
 		return x.Secret
 	}
 	return nil
+}
+
+func (x *Start) GetLoan() string {
+	if x != nil {
+		return x.Loan
+	}
+	return ""
 }
 
 type QueueMove struct {
@@ -7047,7 +7056,9 @@ type Attempt struct {
 	// What was done to the power and clock of its cards, of all its nodes.
 	Power []*CardPower `protobuf:"bytes,70,rep,name=power,proto3" json:"power,omitempty"`
 	// How a replica of a service stands; absent while it starts.
-	Serving       *Serving `protobuf:"bytes,72,opt,name=serving,proto3" json:"serving,omitempty"`
+	Serving *Serving `protobuf:"bytes,72,opt,name=serving,proto3" json:"serving,omitempty"`
+	// The partition whose cards it has on loan.
+	Loan          string `protobuf:"bytes,77,opt,name=loan,proto3" json:"loan,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7262,6 +7273,13 @@ func (x *Attempt) GetServing() *Serving {
 		return x.Serving
 	}
 	return nil
+}
+
+func (x *Attempt) GetLoan() string {
+	if x != nil {
+		return x.Loan
+	}
+	return ""
 }
 
 // Serving is how a replica stands; see cluster.Serving.
@@ -9008,8 +9026,11 @@ type Partition struct {
 	// What its jobs get that ask for no host memory or cores; see cluster.HostTerms.
 	Host *HostTerms `protobuf:"bytes,23,opt,name=host,proto3" json:"host,omitempty"`
 	// The power limit and clock of whole GPUs of its jobs; see cluster.GPUPower.
-	PowerCap      string `protobuf:"bytes,70,opt,name=power_cap,json=powerCap,proto3" json:"power_cap,omitempty"`
-	GpuFreq       string `protobuf:"bytes,71,opt,name=gpu_freq,json=gpuFreq,proto3" json:"gpu_freq,omitempty"`
+	PowerCap string `protobuf:"bytes,70,opt,name=power_cap,json=powerCap,proto3" json:"power_cap,omitempty"`
+	GpuFreq  string `protobuf:"bytes,71,opt,name=gpu_freq,json=gpuFreq,proto3" json:"gpu_freq,omitempty"`
+	// To whom its idle cards are lent; see cluster.Lending.
+	LendTo        []string `protobuf:"bytes,72,rep,name=lend_to,json=lendTo,proto3" json:"lend_to,omitempty"`
+	LendShortUs   int64    `protobuf:"varint,73,opt,name=lend_short_us,json=lendShortUs,proto3" json:"lend_short_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9168,6 +9189,20 @@ func (x *Partition) GetGpuFreq() string {
 		return x.GpuFreq
 	}
 	return ""
+}
+
+func (x *Partition) GetLendTo() []string {
+	if x != nil {
+		return x.LendTo
+	}
+	return nil
+}
+
+func (x *Partition) GetLendShortUs() int64 {
+	if x != nil {
+		return x.LendShortUs
+	}
+	return 0
 }
 
 // HostTerms is what jobs with GPUs get of each node that ask for no host memory or
@@ -11102,7 +11137,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\n" +
 	"base_index\x18\x01 \x01(\x04R\tbaseIndex\x12+\n" +
 	"\x06starts\x18\x02 \x03(\v2\x13.berth.log.v1.StartR\x06starts\x12-\n" +
-	"\x05moves\x18\x03 \x03(\v2\x17.berth.log.v1.QueueMoveR\x05moves\"\x95\x02\n" +
+	"\x05moves\x18\x03 \x03(\v2\x17.berth.log.v1.QueueMoveR\x05moves\"\xa9\x02\n" +
 	"\x05Start\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12)\n" +
@@ -11112,7 +11147,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\bovertook\x18\x06 \x01(\tR\bovertook\x12'\n" +
 	"\x04rest\x18\a \x03(\v2\x13.berth.log.v1.BerthR\x04rest\x12\x12\n" +
 	"\x04port\x18\b \x01(\rR\x04port\x12\x16\n" +
-	"\x06secret\x18\t \x01(\fR\x06secret\"}\n" +
+	"\x06secret\x18\t \x01(\fR\x06secret\x12\x12\n" +
+	"\x04loan\x18M \x01(\tR\x04loan\"}\n" +
 	"\tQueueMove\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x10\n" +
 	"\x03gpu\x18\x02 \x01(\tR\x03gpu\x12\x12\n" +
@@ -11586,7 +11622,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
 	"\x05admin\x18\x03 \x01(\bR\x05admin\x12\x10\n" +
-	"\x03why\x18\x04 \x01(\tR\x03why\"\x94\a\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"\xa8\a\n" +
 	"\aAttempt\x12\x0e\n" +
 	"\x02no\x18\x01 \x01(\rR\x02no\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x14\n" +
@@ -11617,7 +11653,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x06secret\x18\x16 \x01(\fR\x06secret\x122\n" +
 	"\bprogress\x18\x18 \x01(\v2\x16.berth.log.v1.ProgressR\bprogress\x12-\n" +
 	"\x05power\x18F \x03(\v2\x17.berth.log.v1.CardPowerR\x05power\x12/\n" +
-	"\aserving\x18H \x01(\v2\x15.berth.log.v1.ServingR\aserving\"L\n" +
+	"\aserving\x18H \x01(\v2\x15.berth.log.v1.ServingR\aserving\x12\x12\n" +
+	"\x04loan\x18M \x01(\tR\x04loan\"L\n" +
 	"\aServing\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\rR\x05state\x12\x19\n" +
 	"\bsince_us\x18\x02 \x01(\x03R\asinceUs\x12\x10\n" +
@@ -11769,7 +11806,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05maint\x18\n" +
 	" \x01(\bR\x05maint\x12\x1a\n" +
 	"\bfeatures\x18\v \x01(\tR\bfeatures\x12\x18\n" +
-	"\acomment\x18\f \x01(\tR\acomment\"\xa0\x04\n" +
+	"\acomment\x18\f \x01(\tR\acomment\"\xdd\x04\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
@@ -11788,7 +11825,9 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\apreempt\x18- \x01(\tR\apreempt\x12+\n" +
 	"\x04host\x18\x17 \x01(\v2\x17.berth.log.v1.HostTermsR\x04host\x12\x1b\n" +
 	"\tpower_cap\x18F \x01(\tR\bpowerCap\x12\x19\n" +
-	"\bgpu_freq\x18G \x01(\tR\agpuFreq\"\xa9\x01\n" +
+	"\bgpu_freq\x18G \x01(\tR\agpuFreq\x12\x17\n" +
+	"\alend_to\x18H \x03(\tR\x06lendTo\x12\"\n" +
+	"\rlend_short_us\x18I \x01(\x03R\vlendShortUs\"\xa9\x01\n" +
 	"\tHostTerms\x12%\n" +
 	"\x0fmem_per_gpu_mib\x18\x01 \x01(\x03R\fmemPerGpuMib\x12)\n" +
 	"\x11cpu_per_gpu_milli\x18\x02 \x01(\x03R\x0ecpuPerGpuMilli\x12\"\n" +

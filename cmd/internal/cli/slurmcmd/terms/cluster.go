@@ -259,7 +259,7 @@ func Cluster(ctx context.Context, e *console.Env, c *client.Client) ([]slurm.Par
 	}
 	var ps []slurm.Partition
 	for _, p := range parts {
-		sp := slurm.Partition{Name: p.GetName(), Default: p.GetDefault(), Up: !p.GetDown(), MaxTime: p.GetMaxTime().AsDuration(), DefaultTime: p.GetDefaultTime().AsDuration()}
+		sp := slurm.Partition{Name: p.GetName(), Default: p.GetDefault(), Up: !p.GetDown(), MaxTime: p.GetMaxTime().AsDuration(), DefaultTime: p.GetDefaultTime().AsDuration(), Lent: int64(p.GetGpusLent())}
 		for _, l := range p.GetAccess() {
 			if to := map[string]*[]string{
 				cluster.AllowGroups: &sp.AllowGroups, cluster.AllowAccounts: &sp.AllowAccounts, cluster.DenyAccounts: &sp.DenyAccounts,
