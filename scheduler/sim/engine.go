@@ -235,7 +235,7 @@ func (e *engine) stale(ev event) bool {
 	case evLook:
 		t := &e.tasks[ev.id]
 		return t.state != runs && t.state != waits || t.looks != ev.ver
-	case evOOM, evProfiled:
+	case evOOM, evProfiled, evSaved:
 		t := &e.tasks[ev.id]
 		return t.state != runs || t.attempt != ev.ver
 	case evNodeUp, evNodeDown:
@@ -291,6 +291,8 @@ func (e *engine) handle(ev event) error {
 		return e.outOfMemory(ev.id)
 	case evProfiled:
 		return e.profiledNow(ev.id)
+	case evSaved:
+		return leaver{e}.gone(ev.id)
 	case evNodeUp, evNodeDown:
 		return e.nodeTurns(ev.id, ev.k == evNodeUp)
 	case evPowerUp:

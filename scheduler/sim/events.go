@@ -8,6 +8,7 @@ const (
 	evMemory
 	evOOM
 	evProfiled
+	evSaved
 	evNodeUp
 	evNodeDown
 	evLook

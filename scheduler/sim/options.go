@@ -96,6 +96,8 @@ type Options struct {
 	// Start is lost at each start. PreemptSmall and PreemptLarge are lost by a
 	// preempted job of up to 8 and of more cards.
 	Start, PreemptSmall, PreemptLarge time.Duration
+	// Save is how long a preempted job holds its cards while it saves its state.
+	Save time.Duration
 	// Profile runs each job alone for so long before it is known: then it is
 	// ended and waits again with what was measured. 0 does not.
 	Profile time.Duration
@@ -122,6 +124,9 @@ type Options struct {
 	// MTBF and Repair break nodes: both are means of exponential times. A job
 	// there starts again from its last checkpoint; Checkpoint 0 is never.
 	MTBF, Repair, Checkpoint time.Duration
+	// Partitions divide the fleet, for planners that know of them, such as Sited: jobs go
+	// where they say.
+	Partitions []*cluster.Partition
 	// Power powers idle nodes down and up again; nil leaves all of them up.
 	Power *Power
 	// NoZoom plans each arrival over the whole fleet, even where a few cards
@@ -156,7 +161,7 @@ func (o *Options) Check() error {
 		name string
 		v    time.Duration
 	}{
-		{"pass-every", o.PassEvery}, {"tick", o.Tick}, {"start-overhead", o.Start}, {"preempt-small", o.PreemptSmall}, {"preempt-large", o.PreemptLarge},
+		{"pass-every", o.PassEvery}, {"tick", o.Tick}, {"start-overhead", o.Start}, {"preempt-small", o.PreemptSmall}, {"preempt-large", o.PreemptLarge}, {"save", o.Save},
 		{"profile", o.Profile}, {"oom-after", o.OOMAfter}, {"mtbf", o.MTBF}, {"repair", o.Repair}, {"checkpoint", o.Checkpoint},
 	} {
 		if d.v < 0 {

@@ -118,6 +118,9 @@ func (e *engine) fullPass() error {
 			}
 		}
 		e.freed = e.freed[:0]
+		if e.opt.Save > 0 {
+			break // they hold what they have until they saved their state
+		}
 	}
 	e.arrived, e.changed = false, false
 	if idles(e) {
@@ -155,6 +158,7 @@ func (e *engine) full() *dispatch.Snapshot {
 	snap := e.st.snapshot(e.wallTime(), false)
 	snap.Terms = e.terms()
 	snap.Service = e.service(snap)
+	snap.Partitions = e.opt.Partitions
 	return snap
 }
 
@@ -165,7 +169,7 @@ func (e *engine) terms() map[cluster.JobID]dispatch.Terms {
 	}
 	e.here.terms = map[cluster.JobID]dispatch.Terms{}
 	for i := range e.tasks {
-		t := dispatch.Terms{Preemptible: e.opt.Preemptible}
+		t := dispatch.Terms{Preemptible: e.opt.Preemptible && !e.tasks[i].job.Serves}
 		if d := e.tasks[i].job.Deadline; d > 0 {
 			t.Deadline = epoch.Add(d)
 		}

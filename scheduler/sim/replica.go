@@ -47,6 +47,9 @@ func newReplica(nodes []*cluster.Node, opt *Options) (*replica, error) {
 		p := &cluster.Partition{Name: resizing, Nodes: all, Resize: opt.Resize}
 		cmds = append(cmds, &logv1.Command{Kind: &logv1.Command_SetPartition{SetPartition: &logv1.SetPartition{Partition: conv.PartitionToLog(p)}}})
 	}
+	for _, p := range opt.Partitions {
+		cmds = append(cmds, &logv1.Command{Kind: &logv1.Command_SetPartition{SetPartition: &logv1.SetPartition{Partition: conv.PartitionToLog(p)}}})
+	}
 	_, err := r.propose(epoch, cmds...)
 	r.f.Read(func(s *fsm.State) { r.ledger = s.Ledger() })
 	return r, err

@@ -192,7 +192,7 @@ func (p *plain) start(j *cluster.Job, st *dispatch.Start) {
 	p.unqueue(j)
 	a := cluster.Attempt{
 		No: st.Attempt, Token: cluster.Token(p.index), State: cluster.JobRunning, Berth: st.Berth, BootID: "b",
-		Estimate: st.Estimate, Placed: p.now, Started: p.now,
+		Estimate: st.Estimate, Placed: p.now, Started: p.now, Loan: st.Loan,
 	}
 	p.ledger.Take(&st.Berth)
 	for _, g := range st.Berth.GPUs {
@@ -295,7 +295,7 @@ func (p *plain) requeue(g cluster.GPUID, add []dispatch.Waiter) {
 func (p *plain) preempt(now cluster.Time, x *dispatch.Preemption) (bool, error) {
 	p.tick(now)
 	j, ok := p.Job(x.Job)
-	if !ok || j.State != cluster.JobRunning || j.Last().No != x.Attempt {
+	if !ok || j.State != cluster.JobRunning || j.Last().No != x.Attempt || j.Preempting() {
 		return false, nil
 	}
 	j.Last().Preempt = &cluster.PreemptRequest{At: p.now, For: x.For, Why: x.Why}

@@ -221,7 +221,7 @@ func (e *engine) profiledNow(id int32) error {
 	return nil
 }
 
-// preempt ends an attempt and keeps what it did.
+// preempt ends an attempt once it has saved its state, and keeps what it did before.
 func (e *engine) preempt(p *dispatch.Preemption) error {
 	i := int32(p.Job - 1)
 	if i < 0 || int(i) >= len(e.tasks) || e.tasks[i].state != runs {
@@ -231,6 +231,22 @@ func (e *engine) preempt(p *dispatch.Preemption) error {
 		return err
 	}
 	e.sums.preemptions++
+	if e.opt.Save == 0 {
+		return leaver{e}.gone(i)
+	}
+	t := &e.tasks[i]
+	t.settle(e.now)
+	t.overhead += float64(e.opt.Save.Microseconds()) // in which it does nothing else
+	e.expect(i)
+	e.events.push(event{at: e.now + e.opt.Save.Microseconds(), id: i, ver: t.attempt, k: evSaved})
+	return nil
+}
+
+// leaver ends attempts that make room.
+type leaver struct{ *engine }
+
+// gone ends an attempt that has saved its state.
+func (e leaver) gone(i int32) error {
 	if err := e.finish(i, cluster.JobPreempted); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/service"
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
 
@@ -25,7 +26,10 @@ func (s *sight) viewOf(id cluster.JobID, j *workload.Job) *cluster.Job {
 	spec := &cluster.Spec{
 		Name: j.ID, Command: []string{"job"}, GPUs: j.GPUs, CPUMilli: j.CPUMilli, MemMiB: j.HostMemMiB, RequeueOnLoss: true,
 	}
-	if s.opt.Preemptible {
+	if len(s.opt.Partitions) > 0 {
+		spec.Partition = j.Partition
+	}
+	if s.opt.Preemptible && !j.Serves {
 		spec.Checkpoint = cluster.Checkpoint{Signal: "USR1", Grace: cluster.DefaultCheckpointGrace}
 	}
 	if s.opt.resizes() {
@@ -35,6 +39,9 @@ func (s *sight) viewOf(id cluster.JobID, j *workload.Job) *cluster.Job {
 		spec.Signature = j.Signature()
 	}
 	v := &cluster.Job{ID: id, Spec: spec, Owner: cluster.Owner{UID: s.owners[j.User], Name: j.User}}
+	if j.Serves {
+		spec.Service, v.ArrayJobID = &service.Service{Name: "sim", Replicas: 1, Min: 1, Max: 1}, id
+	}
 	if j.GPUs == 0 {
 		v.Estimates = []cluster.Estimate{{GPUType: cluster.CPUType, Duration: s.guess(j, "duration", j.Duration), ConfidenceMilli: 1000, Source: "trace"}}
 		return v
@@ -62,7 +69,7 @@ func (s *sight) viewOf(id cluster.JobID, j *workload.Job) *cluster.Job {
 // guess is what the predictor says of a true duration.
 func (s *sight) guess(j *workload.Job, what string, truth time.Duration) time.Duration {
 	f := s.opt.Errors.Duration
-	if s.opt.Errors.NoDuration {
+	if s.opt.Errors.NoDuration || j.Serves {
 		return 0
 	}
 	if f == 0 {

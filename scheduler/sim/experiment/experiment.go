@@ -98,6 +98,7 @@ func All() []Experiment {
 		{"muri", "Muri's traces on 64 GPUs (SIGCOMM 2022)", muri},
 		{"gap", "distance to the optimum on small instances, in makespan and in GPUs of one epoch", gap},
 		{"orders", "orders of the queue on Helios, Philly and ITP", orders},
+		{"loans", "idle cards of services on loan to training jobs (Aryl, EuroSys 2023)", loans},
 		{"hived", "guarantees for virtual clusters: private nodes, quotas, cells (HiveD, OSDI 2020)", hived},
 		{"sizing", "sizes of elastic jobs on 64 GPUs: marginal gain, AFS, Optimus, Pollux", sizing},
 	}

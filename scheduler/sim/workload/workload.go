@@ -62,6 +62,10 @@ type Job struct {
 	Predicted []cluster.Estimate
 	// Row is where its file says so, the head being row 1; 0 is nowhere.
 	Row int
+	// Partition is where it goes in a fleet that has partitions. Serves tells that it is a
+	// replica of a service: nobody knows how long it runs, and nobody preempts it.
+	Partition string
+	Serves    bool
 }
 
 // OnType is what is true of a job on one type of card.
