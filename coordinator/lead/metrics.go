@@ -44,7 +44,7 @@ func newMetrics(reg prometheus.Registerer, f *figures.Figures) *metrics {
 			Name: "berth_plan_rejections_total", Help: "Parts of plans that the state machine rejected, by reason.",
 		}, []string{"reason"}),
 		preempted: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "berth_preemptions_total", Help: "Attempts that were asked to make room: order is for a job that goes before them, slowdown because they ran too slowly beside others.",
+			Name: "berth_preemptions_total", Help: "Attempts that were asked to make room: order is for a job that goes before them, slowdown because they ran too slowly beside others, loan to give back what another partition lent.",
 		}, []string{"reason"}),
 	}
 	m.power = prometheus.NewCounterVec(prometheus.CounterOpts{
