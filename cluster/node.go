@@ -1,6 +1,9 @@
 package cluster
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // NodeState reports whether a node takes new jobs.
 type NodeState uint8
@@ -52,6 +55,29 @@ type GPU struct {
 // Shareable reports whether more than one attempt may lie on g.
 func (g *GPU) Shareable() bool {
 	return g.CapMode != "none" && g.MaxShares > 1 && g.Scope != ScopeNever && g.Unshared == ""
+}
+
+// SwitchFeature begins the feature that says where in the network a node is: the names of
+// the switches from the network's root to its own, as switch=core:leaf3. RackFeature
+// begins the one that names its rack, as rack=r12.
+const (
+	SwitchFeature = "switch="
+	RackFeature   = "rack="
+)
+
+// SwitchPath is where in the network n is, core:leaf3, or else its rack; "" where it does
+// not say.
+func (n *Node) SwitchPath() string {
+	rack := ""
+	for _, f := range n.Features {
+		if path, ok := strings.CutPrefix(f, SwitchFeature); ok {
+			return path
+		}
+		if r, ok := strings.CutPrefix(f, RackFeature); ok {
+			rack = r
+		}
+	}
+	return rack
 }
 
 // Node is one machine. Values are immutable.

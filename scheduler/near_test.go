@@ -105,3 +105,40 @@ func TestGangsWaitForNeighboursNotForEver(t *testing.T) {
 		}
 	})
 }
+
+// TestGangsOnOneSwitch: a job on several nodes lies below one switch where it can, on the
+// nodes with the fewest free cards of those, and starts at once where it cannot.
+func TestGangsOnOneSwitch(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		nodes int
+		gpus  int
+		want  []cluster.NodeID
+		words string
+	}{
+		{"the switch with the fewest nodes", 2, 1, []cluster.NodeID{"n4", "n5"}, ", all on switch c"},
+		{"of one switch those that are least empty", 2, 2, []cluster.NodeID{"n3", "n6"}, ", all on switch a"},
+		{"several switches", 4, 1, []cluster.NodeID{"n1", "n3", "n4", "n6"}, ", on 2 switches"},
+		{"nodes without GPUs", 2, 0, []cluster.NodeID{"n4", "n5"}, ", all on switch c"},
+	} {
+		w := NewWorld([]*cluster.Node{Node("n1", 2, a100, Switch("core:a")), Node("n2", 2, a100), Node("n3", 2, a100, Switch("core:a")),
+			Node("n4", 2, a100, Switch("core:c")), Node("n5", 2, a100, Switch("core:c")), Node("n6", 2, a100, Switch("core:a"))})
+		for i, g := range []cluster.GPUID{"n1-00", "n4-00"} {
+			running(w, Job(cluster.JobID(50+i), Lasts(time.Hour)), g, whole(80000))
+		}
+		w.Submit(Job(1, GPUs(c.gpus), Nodes(c.nodes), Exclusive, Lasts(time.Hour)))
+		p := scheduler.Schedule(w.Snapshot(), scheduler.Default())
+		var got []cluster.NodeID
+		why := ""
+		for _, s := range p.Starts {
+			for _, b := range s.Berths() {
+				got = append(got, b.Node)
+			}
+			why = s.Why
+		}
+		if d := cmp.Diff(c.want, got); d != "" || !strings.Contains(why, c.words) {
+			t.Errorf("%s (-want +got):\n%s%q, want %q", c.name, d, why, c.words)
+		}
+	}
+}

@@ -28,7 +28,7 @@ func (it *item) allGPUs() int { return it.gpus * max(1, it.nodes) }
 // the classes that do it takes one as other jobs do.
 func (p *pass) startSpan(it *item) bool {
 	if it.gpus == 0 {
-		parts, ok := rules.BestParts(it.job, p.fitter.plainParts(it))
+		parts, ok := rules.NearParts(it.job, p.fitter.plainParts(it))
 		if !ok {
 			return false
 		}
@@ -37,7 +37,7 @@ func (p *pass) startSpan(it *item) bool {
 		if it.whole {
 			why = say.Nodes(it.nodes) + " for itself"
 		}
-		p.placeSpan(it, -1, parts, e, why)
+		p.placeSpan(it, -1, parts, e, why+rules.SwitchWords(parts))
 		return true
 	}
 	best, fastest := -1, int64(rules.Forever)
@@ -47,7 +47,7 @@ func (p *pass) startSpan(it *item) bool {
 		if !p.fitter.leads(it, c) || p.realms == nil && !p.fitter.mayFit(it, c) {
 			continue
 		}
-		if s, ok := rules.BestParts(it.job, p.fitter.fitSpan(it, c)); ok {
+		if s, ok := rules.NearParts(it.job, p.fitter.fitSpan(it, c)); ok {
 			fits, parts[c] = append(fits, c), s
 		}
 	}
@@ -67,8 +67,8 @@ func (p *pass) startSpan(it *item) bool {
 		return false
 	}
 	_, e, _ := rules.ShareOn(it.job, p.f.Classes[best].Rep, p.pol)
-	why := fmt.Sprintf("%d nodes with %s %s free on each, those with the fewest; %s",
-		it.nodes, say.GPUs(it.gpus), p.f.Classes[best].GPUType, say.TimeWords(it.job, p.f.Classes[best].GPUType, it.needs[best].Dur))
+	why := fmt.Sprintf("%d nodes with %s %s free on each, those with the fewest%s; %s",
+		it.nodes, say.GPUs(it.gpus), p.f.Classes[best].GPUType, rules.SwitchWords(parts[best]), say.TimeWords(it.job, p.f.Classes[best].GPUType, it.needs[best].Dur))
 	p.placeSpan(it, best, parts[best], e, why)
 	return true
 }
@@ -466,5 +466,5 @@ func (it *item) memOn(h *fleet.Host) int64 {
 }
 
 func (ft *fitter) partOn(it *item, host int32, cards []int32, order int64) rules.Part {
-	return rules.NewPart(it.job, ft.f.Hosts[host].Node.ID, rules.Part{Host: host, Cards: cards, Order: order})
+	return rules.NewPart(it.job, ft.f.Hosts[host].Node, rules.Part{Host: host, Cards: cards, Order: order})
 }

@@ -255,7 +255,7 @@ func (y *yielder) onFamily(w *wish, c int) (v vacated, ok bool) {
 }
 
 func (y *yielder) part(w *wish, n *yielding) rules.Part {
-	return rules.NewPart(w.job, y.p.f.Hosts[n.host].Node.ID, rules.Part{Host: n.host})
+	return rules.NewPart(w.job, y.p.f.Hosts[n.host].Node, rules.Part{Host: n.host})
 }
 
 // candidates are the nodes that a job may get a part of: those where somebody may leave

@@ -22,7 +22,7 @@ func node(name string, gpus int) *cluster.Node {
 // inRack says in which rack a node is; "" is to say nothing.
 func inRack(n *cluster.Node, rack string) *cluster.Node {
 	if rack != "" {
-		n.Features = []string{"big", RackFeature + rack}
+		n.Features = []string{"big", cluster.RackFeature + rack}
 	}
 	return n
 }

@@ -9,10 +9,6 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// RackFeature begins the feature of a node that says in which rack it stands, such as
-// rack=r12. Nodes without are all of one rack.
-const RackFeature = "rack="
-
 // forest is the buddy trees of one GPU type: a node of 8 is a tree of 8, 4, 2, 1; one of
 // 6 is a tree of 4 and one of 2. The largest nodes of a rack, where their size is a
 // power of two, are halves of larger trees: three of 8 are a tree of 16 and one of 8.
@@ -84,7 +80,7 @@ func forests(nodes []*cluster.Node) map[string]*forest {
 // rackOf is the rack of a node, "" for one that does not say.
 func rackOf(n *cluster.Node) string {
 	for _, f := range n.Features {
-		if rack, ok := strings.CutPrefix(f, RackFeature); ok {
+		if rack, ok := strings.CutPrefix(f, cluster.RackFeature); ok {
 			return rack
 		}
 	}

@@ -160,7 +160,7 @@ func (w *world) groups(size int) [][]cluster.GPUID {
 			racks[rack] = append(racks[rack], n)
 		}
 	}
-	for _, rack := range []string{"", "big" + RackFeature + "r1"} {
+	for _, rack := range []string{"", "big" + cluster.RackFeature + "r1"} {
 		for lo, of := 0, size/largest; of > 1 && lo+of <= len(racks[rack]); lo += of {
 			var g []cluster.GPUID
 			for _, n := range racks[rack][lo : lo+of] {

@@ -43,7 +43,53 @@ func (st *starter) startSpan(t *scene.Task) bool {
 // chooseSpan returns the parts that t is to start on now, none when it has to
 // wait. Nodes that held up an earlier attempt are taken where nothing else is.
 func (st *starter) chooseSpan(t *scene.Task) []rules.Part {
-	s := &scene.Spread{Failed: make([]bool, len(st.Fleet.Classes)), Late: t.Job.Undone() == 0}
+	parts := st.chooseWithin(t, "")
+	if parts == nil || t.Job.Spec.Where.Named() {
+		return parts
+	}
+	// Nearer ones, where there are such: nobody waits for them.
+	for _, within := range st.nearer(t, parts) {
+		if near := st.chooseWithin(t, within); near != nil {
+			return near
+		}
+	}
+	return parts
+}
+
+// mostNearer bounds how many switches are tried for a task.
+const mostNearer = 8
+
+// nearer lists switches below which t may find all of its nodes, and that are lower than
+// the one below which the parts are. It is empty where one of these held t up.
+func (st *starter) nearer(t *scene.Task, parts []rules.Part) []string {
+	var have, could []string
+	for i := range parts {
+		n := st.Fleet.Hosts[parts[i].Host].Node
+		if t.Job.HeldUpBy(n.ID) {
+			return nil
+		}
+		have = append(have, n.SwitchPath())
+	}
+	now := rules.Below(have, len(have))
+	if len(now) == 0 {
+		return nil // they are on one switch, or nobody says
+	}
+	for hi := range st.Fleet.Hosts {
+		h := &st.Fleet.Hosts[hi]
+		if path := h.Node.SwitchPath(); path != "" && t.CPU <= h.FreeCPU(st.Now+t.Dur) && t.Mem <= h.FreeMem(st.Now+t.Dur) {
+			could = append(could, path)
+		}
+	}
+	all := rules.Below(could, len(parts))
+	if at := slices.IndexFunc(all, func(p string) bool { return p == "" || rules.IsBelow(now[0], p) }); at >= 0 {
+		all = all[:at]
+	}
+	return all[:min(len(all), mostNearer)]
+}
+
+// chooseWithin is chooseSpan below a switch, "" for anywhere.
+func (st *starter) chooseWithin(t *scene.Task, within string) []rules.Part {
+	s := &scene.Spread{Failed: make([]bool, len(st.Fleet.Classes)), Late: t.Job.Undone() == 0, Within: within}
 	st.Spread = s
 	defer func() { st.Spread = nil }()
 	for {
@@ -52,7 +98,7 @@ func (st *starter) chooseSpan(t *scene.Task) []rules.Part {
 			return s.Parts
 		case s.Family >= 0:
 			s.Failed[s.Family] = true
-		case !s.Late:
+		case !s.Late && within == "":
 			clear(s.Failed)
 			s.Late = true
 		default:

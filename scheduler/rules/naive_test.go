@@ -286,7 +286,7 @@ func TestBestPartsAsChosen(t *testing.T) {
 		for host := range int32(rapid.IntRange(0, 6).Draw(t, "offers")) {
 			id := cluster.NodeID(fmt.Sprintf("n%d", host))
 			late := rapid.IntRange(0, 2).Draw(t, "late") == 0
-			p := rules.NewPart(j, id, rules.Part{Host: host, Order: rapid.Int64Range(0, 2).Draw(t, "order")})
+			p := rules.NewPart(j, &cluster.Node{ID: id}, rules.Part{Host: host, Order: rapid.Int64Range(0, 2).Draw(t, "order")})
 			p.Late = late
 			k := key{1, 0, p.Order, int64(host)}
 			if j.Spec.Where != nil && (host == 1 || host == 2) {

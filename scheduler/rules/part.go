@@ -16,14 +16,15 @@ type Part struct {
 	// Order says how good the node is, less is better.
 	Order int64
 
-	named bool // the job asks for the node by its name
-	Late  bool // the job was given up once since this node was not ready
+	named bool   // the job asks for the node by its name
+	path  string // where the node is in the network
+	Late  bool   // the job was given up once since this node was not ready
 }
 
 // NewPart is what j would take of a node, with what j says of the node.
-func NewPart(j *cluster.Job, n cluster.NodeID, p Part) Part {
+func NewPart(j *cluster.Job, n *cluster.Node, p Part) Part {
 	w := j.Spec.Where
-	p.Late, p.named = j.HeldUpBy(n), w.Named() && w.Nodes.Holds(n)
+	p.Late, p.named, p.path = j.HeldUpBy(n.ID), w.Named() && w.Nodes.Holds(n.ID), n.SwitchPath()
 	return p
 }
 

@@ -56,6 +56,11 @@ func Host(cpuMilli, memMiB int64) NodeOption {
 // Drained takes a node out of service.
 func Drained(n *cluster.Node) { n.Drain, n.DrainReason = true, "fan" }
 
+// Switch says where in the network a node is, as core:leaf3.
+func Switch(path string) NodeOption {
+	return func(n *cluster.Node) { n.Features = append(n.Features, cluster.SwitchFeature+path) }
+}
+
 // Silent makes a node unreachable.
 func Silent(n *cluster.Node) { n.State = cluster.NodeUnreachable }
 

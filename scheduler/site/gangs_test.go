@@ -101,7 +101,7 @@ func farm(n, cards int, racks ...string) []*cluster.Node {
 	for i := range n {
 		node := schedtest.Node(cluster.NodeID(fmt.Sprintf("n%d", i)), cards, "T4", schedtest.Host(64_000, 256<<10))
 		if len(racks) > 0 {
-			node.Features = []string{cells.RackFeature + racks[i]}
+			node.Features = []string{cluster.RackFeature + racks[i]}
 		}
 		out = append(out, node)
 	}

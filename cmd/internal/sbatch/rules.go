@@ -126,12 +126,12 @@ var rules = sync.OnceValue(func() map[string]rule {
 		"reservation":        {read: readReservation},
 		"cluster":            {read: readClusters},
 		"clusters":           {read: readClusters},
-		"contiguous":         ignored("nodes are chosen by what they have free alone"),
-		"spread-job":         ignored("nodes are chosen by what they have free alone"),
-		"use-min-nodes":      ignored("nodes are chosen by what they have free alone"),
-		"switches":           ignored("nodes are chosen by what they have free alone"),
-		"wait-all-nodes":     ignored("nodes are chosen by what they have free alone"),
-		"no-kill":            ignored("nodes are chosen by what they have free alone"),
+		"contiguous":         ignored("nodes below one switch are taken where there are such, and nobody waits for them"),
+		"spread-job":         ignored("nodes below one switch are taken where there are such, and nobody waits for them"),
+		"use-min-nodes":      ignored("nodes below one switch are taken where there are such, and nobody waits for them"),
+		"switches":           ignored("nodes below one switch are taken where there are such, and nobody waits for them"),
+		"wait-all-nodes":     ignored("nodes below one switch are taken where there are such, and nobody waits for them"),
+		"no-kill":            ignored("nodes below one switch are taken where there are such, and nobody waits for them"),
 
 		// When, and how it ends.
 		"hold":                {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Hold }, true)},

@@ -154,9 +154,20 @@ func (s *Site) compareGres(n *NodeClass, found map[cluster.NodeID][]GPUs) {
 	}
 }
 
-// topology reads topology.conf: nothing of it is taken, and its mistakes are
-// Slurm's.
+// topology reads topology.conf: agents say themselves where in the tree of switches they
+// are, and this says what each is to say.
 func (s *Site) topology(lines []line) {
+	up := map[string]string{} // the switch above one
+	for _, l := range lines {
+		name, _ := l.is("switchname")
+		for _, p := range l.Pairs {
+			if list, err := hosts(p.Value); strings.EqualFold(p.Key, "switches") && err == nil {
+				for _, below := range list.Names() {
+					up[string(below)] = name
+				}
+			}
+		}
+	}
 	for _, l := range lines {
 		name, ok := l.is("switchname")
 		if !ok {
@@ -166,13 +177,23 @@ func (s *Site) topology(lines []line) {
 			continue
 		}
 		for _, p := range l.Pairs {
-			note := "jobs on several nodes are not placed by switch"
+			note := "jobs on several nodes are placed by what their agents' features say of switches"
 			if strings.EqualFold(p.Key, "nodes") {
 				if list, err := hosts(p.Value); err == nil {
-					note = fmt.Sprintf("%s (%s); a partition for them keeps a job on one switch", note, plural(len(list.Names()), "node"))
+					note = fmt.Sprintf("say node.features: [\"%s%s\"] in agent.yaml of the %s: jobs on several nodes lie as near to each other as they can", cluster.SwitchFeature, pathOf(name, up), plural(len(list.Names()), "node"))
 				}
 			}
 			s.say(l.At, "SwitchName="+name, p, Dropped, "%s", note)
 		}
 	}
+}
+
+// pathOf is the switches from the network's root to one; a circle ends where it closes.
+func pathOf(name string, up map[string]string) string {
+	path := []string{name}
+	for above := up[name]; above != "" && !slices.Contains(path, above); above = up[above] {
+		path = append(path, above)
+	}
+	slices.Reverse(path)
+	return strings.Join(path, ":")
 }

@@ -111,7 +111,7 @@ var particular = map[string]string{
 	"taskplugin":               "jobs are contained by control groups, always",
 	"taskprolog":               "put what it exports into jobs.env of agent.yaml",
 	"tmpfs":                    "an image job has its own /tmp, containers.tmp_mib in agent.yaml",
-	"topologyplugin":           "jobs on several nodes are not placed by switch",
+	"topologyplugin":           "jobs on several nodes are placed by what their agents' features say of switches (docs/nodes.md)",
 	"unkillablestepprogram":    "a share is given out again only when its card's memory is free; see docs/gpu-health.md",
 	"unkillablesteptimeout":    "a share is given out again only when its card's memory is free; see docs/gpu-health.md",
 	"usepam":                   "nothing lets users log in because they have a job; berth shell enters one",

@@ -46,7 +46,7 @@ type Placed struct {
 func (p *Scene) EachFamily(t *Task, part func(at int32) (rules.Part, bool), yield func(Placed)) {
 	take := func(x Placed) {
 		for i := range x.Parts {
-			x.Parts[i] = rules.NewPart(t.Job, p.Fleet.Hosts[x.Parts[i].Host].Node.ID, x.Parts[i])
+			x.Parts[i] = rules.NewPart(t.Job, p.Fleet.Hosts[x.Parts[i].Host].Node, x.Parts[i])
 		}
 		if best, ok := rules.BestParts(t.Job, x.Parts); ok {
 			yield(Placed{best, x.Groups})

@@ -13,6 +13,7 @@ type Spread struct {
 	Failed []bool // families of which too few nodes have room
 	Named  int    // nodes that the job asks for by name and has not got yet
 	Late   bool   // nodes that held up an earlier attempt may be taken, too
+	Within string // the switch below which all nodes are to be, "" for any
 	Parts  []rules.Part
 }
 
@@ -25,6 +26,9 @@ func (p *Scene) Takes(t *Task, hi, class int32) bool {
 	}
 	if family >= 0 && (s.Failed[family] || s.Family >= 0 && s.Family != family) ||
 		slices.ContainsFunc(s.Parts, func(o rules.Part) bool { return o.Host == hi }) || t.Whole && !p.isEmpty(t, hi, class) {
+		return false
+	}
+	if s.Within != "" && !rules.IsBelow(h.Node.SwitchPath(), s.Within) {
 		return false
 	}
 	asked := t.Job.Spec.Where.Named() && t.Job.Spec.Where.Nodes.Holds(h.Node.ID)

@@ -50,7 +50,7 @@ func verbOf(word string) string {
 // showWays are what scontrol show shows and is not there.
 var showWays = map[string]string{
 	"steps": "steps are not listed: they belong to the srun that runs them", "assoc_mgr": "accounts are shown by berth account list, limits by berth quota list",
-	"licenses": "licenses are not managed", "topology": "there is no topology of switches", "federation": option.OneCluster, "daemons": "berth cluster status shows the daemons",
+	"licenses": "licenses are not managed", "topology": "berth node show says in its features where a node is, as switch=core:leaf3", "federation": option.OneCluster, "daemons": "berth cluster status shows the daemons",
 	"slurmd": "berth node show NODE says what its agent is", "aliases": "nodes have one name each", "frontend": "there are no front ends",
 	"bbstat": "burst buffers are not managed", "dwstat": "burst buffers are not managed", "burstbuffer": "burst buffers are not managed",
 }

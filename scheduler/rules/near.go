@@ -1,0 +1,133 @@
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// NearParts is BestParts for a job that starts now: of nodes that are as good to it, those
+// that are nearest to each other in the network. They are all below the lowest switch
+// below which enough have room, of several such the one with the fewest, and on as few
+// switches below that as can be: the rule of Slurm's topology/tree. Nobody waits for
+// nearer ones, and nodes that the job names, or that held it up, are taken as they come.
+func NearParts(j *cluster.Job, parts []Part) (best []Part, ok bool) {
+	best, ok = BestParts(j, parts)
+	if !ok || j.Spec.Where.Named() || best[len(best)-1].Late {
+		return best, ok
+	}
+	n := len(best)
+	good := slices.DeleteFunc(slices.Clone(parts), func(p Part) bool { return p.Late })
+	paths := make([]string, len(good))
+	for i := range good {
+		paths[i] = good[i].path
+	}
+	in := Below(paths, n)
+	if len(in) == 0 {
+		return best, true
+	}
+	return gather(slices.DeleteFunc(good, func(p Part) bool { return !IsBelow(p.path, in[0]) }), in[0], n), true
+}
+
+// Below lists the switches below which at least so many of the places are, by their paths
+// (cluster.Node.SwitchPath): the lowest first, and of those as low the one with the
+// fewest. The whole network is "". It is empty where no place says where it is.
+func Below(paths []string, least int) []string {
+	count := map[string]int{}
+	for _, p := range paths {
+		count[""]++
+		for i := range p {
+			if p[i] == ':' {
+				count[p[:i]]++
+			}
+		}
+		if p != "" {
+			count[p]++
+		}
+	}
+	var out []string
+	for d, n := range count {
+		if n >= least {
+			out = append(out, d)
+		}
+	}
+	if len(count) <= 1 {
+		return nil
+	}
+	slices.SortFunc(out, func(a, b string) int {
+		return cmp.Or(cmp.Compare(level(b), level(a)), cmp.Compare(count[a], count[b]), cmp.Compare(a, b))
+	})
+	return out
+}
+
+// level is how many switches there are from the network's root to one, itself included.
+func level(path string) int {
+	if path == "" {
+		return 0
+	}
+	return 1 + strings.Count(path, ":")
+}
+
+// IsBelow reports whether a place is below a switch, or is it.
+func IsBelow(path, of string) bool {
+	rest, ok := strings.CutPrefix(path, of)
+	return ok && (of == "" || rest == "" || rest[0] == ':')
+}
+
+// gather takes n of the parts, all below a switch, from as few of the switches below it
+// as it can: of one that has enough, the one with the fewest, else of the one with the most.
+func gather(parts []Part, in string, n int) []Part {
+	if len(parts) <= n {
+		return parts
+	}
+	var names []string
+	by := map[string][]Part{}
+	for _, p := range parts {
+		name := in
+		if rest := strings.TrimPrefix(p.path[len(in):], ":"); rest != "" {
+			first, _, _ := strings.Cut(rest, ":")
+			name = strings.TrimPrefix(in+":"+first, ":")
+		}
+		if by[name] == nil {
+			names = append(names, name)
+		}
+		by[name] = append(by[name], p)
+	}
+	var out []Part
+	for n > 0 {
+		best := 0
+		for i, name := range names {
+			if have, most := len(by[name]), len(by[names[best]]); have >= n && (most < n || have < most) || most < n && have > most {
+				best = i
+			}
+		}
+		name := names[best]
+		names = slices.Delete(names, best, best+1)
+		take := by[name][:min(n, len(by[name]))]
+		if name != in {
+			take = gather(by[name], name, len(take))
+		}
+		out, n = append(out, take...), n-len(take)
+	}
+	return out
+}
+
+// SwitchWords says on how many switches the parts are, "" where no node says where it is.
+func SwitchWords(parts []Part) string {
+	var on []string
+	for i := range parts {
+		if p := parts[i].path; !slices.Contains(on, p) {
+			on = append(on, p)
+		}
+	}
+	switch {
+	case len(on) > 1:
+		return fmt.Sprintf(", on %d switches", len(on))
+	case len(on) == 0 || on[0] == "":
+		return ""
+	}
+	return ", all on switch " + on[0][strings.LastIndexByte(on[0], ':')+1:]
+}
