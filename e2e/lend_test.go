@@ -56,7 +56,7 @@ type loaned struct {
 func TestCardsOnLoan(t *testing.T) {
 	t.Parallel()
 	needPython(t, "import http.server")
-	c := startCluster(t, "--coordinators", "3", "--nodes", "2x4xA100-SXM4-80GB")
+	c := startClusterWith(t, []string{"BERTH_SCHEDULING_PREEMPT_EVERY=2s"}, "--coordinators", "3", "--nodes", "2x4xA100-SXM4-80GB")
 	c.run("partition", "set", "train", "--nodes", "n2", "--default")
 	c.run("partition", "set", "serve", "--nodes", "n1", "--lend-to", "train")
 	dir := openDir(t)
