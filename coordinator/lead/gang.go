@@ -48,7 +48,7 @@ func (p *planner) assignPorts(starts []dispatch.Start) {
 			used = p.portsInUse()
 		}
 		on := used.on(nodes.HostOf(p.fsm, st.Berth.Node))
-		st.Port = p.choosePort(cluster.AttemptID{Job: st.Job, No: st.Attempt}, on)
+		st.Port = p.choosePort(j, st.Attempt, on)
 		on[st.Port] = struct{}{}
 	}
 }
@@ -65,14 +65,16 @@ func (p *planner) portsInUse() ports {
 	return used
 }
 
-func (p *planner) choosePort(id cluster.AttemptID, used map[uint16]struct{}) uint16 {
+// choosePort chooses by what an attempt is and by when its job came, so that clusters on
+// one machine, whose jobs have the same ids, choose other ports.
+func (p *planner) choosePort(j *cluster.Job, attempt uint32, used map[uint16]struct{}) uint16 {
 	first, last := p.ports[0], p.ports[1]
 	if first == 0 || last < first {
 		first, last = firstGangPort, lastGangPort
 	}
 	n := uint32(last-first) + 1
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(p.cluster + id.String())) // never fails
+	_, _ = fmt.Fprint(h, j.ID, attempt, int64(j.Submitted)) // never fails
 	at := h.Sum32() % n
 	for range n {
 		if _, taken := used[first+uint16(at)]; !taken {

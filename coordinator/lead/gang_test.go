@@ -2,6 +2,7 @@ package lead
 
 import (
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -21,13 +22,13 @@ func TestPortsAreChosen(t *testing.T) {
 		p := &planner{ports: [2]uint16{first, last}}
 		used := map[uint16]struct{}{}
 		for range int(last-first) + 1 {
-			id := cluster.AttemptID{Job: cluster.JobID(rapid.Uint64Range(1, 1<<40).Draw(t, "job")), No: rapid.Uint32Range(1, 4).Draw(t, "attempt")}
-			port := p.choosePort(id, used)
+			id, no := &cluster.Job{ID: cluster.JobID(rapid.Uint64Range(1, 1<<40).Draw(t, "job"))}, rapid.Uint32Range(1, 4).Draw(t, "attempt")
+			port := p.choosePort(id, no, used)
 			if _, taken := used[port]; taken || port < first || port > last {
-				t.Fatalf("attempt %s of range %d to %d was given port %d, with %v taken", id, first, last, port, used)
+				t.Fatalf("attempt %s.%d of range %d to %d was given port %d, with %v taken", id.ID, no, first, last, port, used)
 			}
-			if again := p.choosePort(id, used); again != port {
-				t.Fatalf("attempt %s was given port %d, then %d", id, port, again)
+			if again := p.choosePort(id, no, used); again != port {
+				t.Fatalf("attempt %s.%d was given port %d, then %d", id.ID, no, port, again)
 			}
 			used[port] = struct{}{}
 		}
@@ -38,9 +39,9 @@ func TestPortsAreChosen(t *testing.T) {
 func TestPortsByDefault(t *testing.T) {
 	t.Parallel()
 	for _, ports := range [][2]uint16{{}, {3000, 2000}} {
-		p := &planner{ports: ports, cluster: "c1"}
+		p := &planner{ports: ports}
 		for job := range cluster.JobID(1000) {
-			if port := p.choosePort(cluster.AttemptID{Job: job, No: 1}, nil); port < firstGangPort || port > lastGangPort {
+			if port := p.choosePort(&cluster.Job{ID: job}, 1, nil); port < firstGangPort || port > lastGangPort {
 				t.Fatalf("range %v: port %d for job %d", ports, port, job)
 			}
 		}
@@ -50,11 +51,13 @@ func TestPortsByDefault(t *testing.T) {
 // TestClustersChooseOtherPorts: two on one machine, whose jobs have the same ids, do not meet.
 func TestClustersChooseOtherPorts(t *testing.T) {
 	t.Parallel()
-	a, b := &planner{cluster: "a"}, &planner{cluster: "b"}
+	p := &planner{}
 	same := 0
 	for job := range cluster.JobID(100) {
-		id := cluster.AttemptID{Job: job + 1, No: 1}
-		if a.choosePort(id, nil) == b.choosePort(id, nil) {
+		at := func(ms int) uint16 {
+			return p.choosePort(&cluster.Job{ID: job, Submitted: cluster.TimeOf(time.UnixMilli(int64(ms)))}, 1, nil)
+		}
+		if at(1_700_000_000_000) == at(1_700_000_000_003) {
 			same++
 		}
 	}

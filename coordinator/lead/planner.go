@@ -50,7 +50,6 @@ type planner struct {
 	metrics *metrics
 	company *learner.Company
 	ports   [2]uint16
-	cluster string // its id: clusters on one machine choose other ports
 	fair    *fairShares
 	held    func() map[cluster.GPUID]int64
 
@@ -78,7 +77,7 @@ type planner struct {
 func newPlanner(l *Leader, company *learner.Company) *planner {
 	return &planner{
 		fsm: l.fsm, prop: l.prop, sched: l.Scheduling, clock: l.clock, log: l.log.With("component", "planner"),
-		metrics: l.metrics, company: company, ports: l.cfg.GangPorts, cluster: l.cfg.ClusterID, fair: &fairShares{}, held: l.held, released: map[cluster.GPUID]struct{}{}, wake: make(chan struct{}, 1),
+		metrics: l.metrics, company: company, ports: l.cfg.GangPorts, fair: &fairShares{}, held: l.held, released: map[cluster.GPUID]struct{}{}, wake: make(chan struct{}, 1),
 	}
 }
 
