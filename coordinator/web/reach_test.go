@@ -1,7 +1,6 @@
 package web_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -68,6 +67,6 @@ func TestServicesInTheDark(t *testing.T) {
 		t.Errorf("the key led to %s", hash)
 	}
 	if title := b.text("document.title"); !strings.HasPrefix(title, "Services") {
-		t.Error(fmt.Sprintf("the title is %q", title))
+		t.Errorf("the title is %q", title)
 	}
 }
