@@ -18,6 +18,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/link"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/wire"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -73,7 +74,7 @@ func (c *Client) connect() error {
 	}
 	for _, s := range c.env.Sockets() {
 		cn := &conn{socket: s}
-		cn.wire = &wire.Conn{
+		cn.wire = &wire.Conn{Conn: link.Conn{
 			Header: header, Most: maxAnswer,
 			Sent: func() { cn.sent.Store(true) }, Unsent: func() { cn.sent.Store(false) },
 			Dial: func(ctx context.Context) (net.Conn, error) {
@@ -85,7 +86,7 @@ func (c *Client) connect() error {
 				cn.reached.Store(true)
 				return nc, nil
 			},
-		}
+		}}
 		c.conns = append(c.conns, cn)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/berth-scheduler/berth/cmd/internal/cli/link"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/wire"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
@@ -30,7 +31,7 @@ func TestServices(t *testing.T) {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = srv.Serve(ln) }()
 	t.Cleanup(func() { srv.Stop(); <-done })
-	c := &wire.Conn{Dial: func(ctx context.Context) (net.Conn, error) { return ln.DialContext(ctx) }, Most: 1 << 20, Sent: func() {}, Unsent: func() {}}
+	c := &wire.Conn{Conn: link.Conn{Dial: func(ctx context.Context) (net.Conn, error) { return ln.DialContext(ctx) }, Most: 1 << 20, Sent: func() {}, Unsent: func() {}}}
 	defer c.Close()
 	described := map[string]protoreflect.ServiceDescriptor{}
 	for _, f := range []protoreflect.FileDescriptor{

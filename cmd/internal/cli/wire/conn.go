@@ -2,58 +2,18 @@ package wire
 
 import (
 	"context"
-	"net"
-	"sync"
-	"time"
+	"errors"
 
+	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/link"
 )
 
-// Conn makes calls of one socket. It connects when there is something to ask, and
-// keeps one connection for the next call. It is safe for concurrent use.
-type Conn struct {
-	// Dial connects.
-	Dial func(context.Context) (net.Conn, error)
-	// Header goes with each call: names in lower case, and values.
-	Header [][2]string
-	// Most is how many bytes one message of an answer may have.
-	Most int
-	// Sent is told before a call leaves, and Unsent when it is known after all that
-	// the server began nothing.
-	Sent, Unsent func()
-
-	mu   sync.Mutex
-	idle *link
-}
-
-// Close ends the connection that is kept. Calls under way end by their contexts.
-func (c *Conn) Close() {
-	if l := c.kept(); l != nil {
-		l.close()
-	}
-}
-
-// kept takes the connection that is kept, nil if there is none.
-func (c *Conn) kept() *link {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l := c.idle
-	c.idle = nil
-	return l
-}
-
-// keep keeps a connection for the next call, unless there is one already.
-func (c *Conn) keep(l *link) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.idle != nil || !l.again() {
-		l.close()
-		return
-	}
-	c.idle = l
-}
+// Conn makes calls of one socket. It is safe for concurrent use.
+type Conn struct{ link.Conn }
 
 // Invoke makes a call of one request and one answer. The error is a gRPC status; a
 // connection that breaks is codes.Unavailable, as with gRPC's own client.
@@ -62,78 +22,73 @@ func (c *Conn) Invoke(ctx context.Context, method string, req, resp proto.Messag
 	if err != nil {
 		return err
 	}
-	l := c.kept()
-	if l != nil && !l.alive() {
-		l.close()
-		l = nil
-	}
-	if l == nil {
-		if l, err = c.connect(ctx, wholeAnswer); err != nil {
-			return failed(ctx, err)
-		}
-	}
-	stop := context.AfterFunc(ctx, l.interrupt)
-	k := l.begin(c.Most)
-	err = c.ask(ctx, k, method, data)
-	switch {
-	case !stop() || err != nil:
-		l.close()
-	default:
-		c.keep(l)
-	}
+	data, err = c.Conn.Invoke(ctx, method, data)
 	if err != nil {
-		return failed(ctx, err)
+		return typed(err)
 	}
-	return k.answer(resp)
+	return decode(data, resp)
 }
 
-// ask sends a request and reads until the call has ended.
-func (c *Conn) ask(ctx context.Context, k *call, method string, data []byte) error {
-	c.Sent()
-	if k.open(ctx, method, c.Header, data) != nil {
-		k.link.bye = true // it may have been answered before all of it was sent
+// Stream is a call of many messages; see link.Stream.
+type Stream struct{ *link.Stream }
+
+// Stream begins a call of many messages.
+func (c *Conn) Stream(ctx context.Context, method string) (*Stream, error) {
+	s, err := c.Conn.Stream(ctx, method)
+	if err != nil {
+		return nil, typed(err)
 	}
-	var err error
-	for err == nil && !k.ended {
-		err = k.link.step(k)
-	}
-	if k.refused {
-		c.Unsent()
-	}
-	return err
+	return &Stream{s}, nil
 }
 
-// connect makes a connection on which each call's answer may have window bytes
-// under way, and waits for the server to say that it is one of HTTP/2: before that
-// nothing of a call leaves.
-func (c *Conn) connect(ctx context.Context, window uint32) (*link, error) {
-	nc, err := c.Dial(ctx)
+// Send sends a message; see link.Stream.
+func (s *Stream) Send(m proto.Message) error {
+	data, err := message(m)
 	if err != nil {
-		return nil, err
-	}
-	l := newLink(nc)
-	stop := context.AfterFunc(ctx, l.interrupt)
-	err = l.greet(window)
-	if !stop() && err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
-		l.close()
-		return nil, err
-	}
-	return l, nil
-}
-
-// failed is the status of a call of which no status came.
-func failed(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return status.FromContextError(ctx.Err()).Err()
-	}
-	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
-		return status.FromContextError(context.DeadlineExceeded).Err()
-	}
-	if _, ok := status.FromError(err); ok {
 		return err
 	}
-	return status.Error(codes.Unavailable, err.Error())
+	return s.Stream.Send(data)
+}
+
+// Recv receives a message; io.EOF when the call has ended well.
+func (s *Stream) Recv(m proto.Message) error {
+	data, err := s.Stream.Recv()
+	if err != nil {
+		return typed(err)
+	}
+	if err := decode(data, m); err != nil {
+		s.Break()
+		return err
+	}
+	return nil
+}
+
+// message is m with room for gRPC's head.
+func message(m proto.Message) ([]byte, error) {
+	b := make([]byte, link.Head, link.Head+proto.Size(m))
+	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(b, m)
+	if err != nil {
+		return nil, status.Errorf(codes.Internal, "the request: %v", err)
+	}
+	return b, nil
+}
+
+func decode(data []byte, m proto.Message) error {
+	if err := proto.Unmarshal(data, m); err != nil {
+		return status.Errorf(codes.Internal, "the answer: %v", err)
+	}
+	return nil
+}
+
+// typed makes gRPC's status of an error that is one.
+func typed(err error) error {
+	s, ok := errors.AsType[*link.Status](err)
+	if !ok {
+		return err
+	}
+	var st spb.Status
+	if len(s.Details) > 0 && proto.Unmarshal(s.Details, &st) == nil && uint32(st.GetCode()) == s.Code { // #nosec G115 -- compared alone
+		return status.FromProto(&st).Err()
+	}
+	return status.Error(codes.Code(s.Code), s.Msg)
 }

@@ -1,5 +1,3 @@
-// Package wire makes gRPC's calls over a unix socket, as a client, and links nothing
-// that takes long to initialize: who runs a command waits for it. The other end is an
-// ordinary gRPC server. A connection carries one call at a time, so that HTTP/2's
-// frames need no scheduler; calls made at once have a connection each.
+// Package wire makes gRPC's calls over a unix socket, by package link, of protobuf
+// messages and with gRPC's status as the error.
 package wire

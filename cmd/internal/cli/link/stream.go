@@ -1,13 +1,9 @@
-package wire
+package link
 
 import (
 	"context"
 	"encoding/binary"
 	"io"
-
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 )
 
 // streamWindow is what may lie unread in one stream; the server is told to send more
@@ -66,15 +62,10 @@ func (s *Stream) read() {
 	s.k.changed.Broadcast()
 }
 
-// Send sends a message. It waits while the server takes none. io.EOF says that the
-// call has ended, and Recv why.
-func (s *Stream) Send(m proto.Message) error {
-	data, err := message(m)
-	if err != nil {
-		return err
-	}
-	return s.sent(s.k.send(nil, data, false))
-}
+// Send sends an encoded message, which begins with Head bytes that are left for gRPC.
+// It waits while the server takes none. io.EOF says that the call has ended, and Recv
+// why.
+func (s *Stream) Send(data []byte) error { return s.sent(s.k.send(nil, framed(data), false)) }
 
 // CloseSend says that nothing more will be sent.
 func (s *Stream) CloseSend() error { return s.sent(s.k.send(nil, nil, true)) }
@@ -87,32 +78,32 @@ func (s *Stream) sent(err error) error {
 	return nil
 }
 
-// Recv receives a message; io.EOF when the call has ended well.
-func (s *Stream) Recv(m proto.Message) error {
+// Recv receives an encoded message, which is the caller's; io.EOF when the call has
+// ended well.
+func (s *Stream) Recv() ([]byte, error) {
 	for {
-		if len(s.msg) >= 5 {
+		if len(s.msg) >= Head {
 			n, err := s.k.length(s.msg)
 			if err != nil {
-				s.k.link.close()
-				return err
+				s.Break()
+				return nil, err
 			}
-			if len(s.msg) >= 5+n {
-				err := proto.Unmarshal(s.msg[5:5+n], m)
-				if s.msg = s.msg[5+n:]; len(s.msg) == 0 {
+			if end := Head + n; len(s.msg) >= end {
+				m := s.msg[Head:end:end]
+				if s.msg = s.msg[end:]; len(s.msg) == 0 {
 					s.msg = nil
 				}
-				if err != nil {
-					s.k.link.close()
-					return status.Errorf(codes.Internal, "the answer: %v", err)
-				}
-				return nil
+				return m, nil
 			}
 		}
 		if err := s.more(); err != nil {
-			return err
+			return nil, err
 		}
 	}
 }
+
+// Break ends the connection: what came is no message.
+func (s *Stream) Break() { s.k.link.close() }
 
 // more waits for more of the answer, and lets the server send as much again.
 func (s *Stream) more() error {

@@ -1,4 +1,4 @@
-package wire
+package link
 
 import (
 	"bufio"
@@ -12,11 +12,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	spb "google.golang.org/genproto/googleapis/rpc/status"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 )
 
 // call is one call on a connection.
@@ -50,15 +45,10 @@ func (l *link) begin(most int) *call {
 	return &call{link: l, id: l.id, most: most, inline: true, room: l.first, changed: sync.NewCond(&l.mu)}
 }
 
-// message is m as gRPC sends it.
-func message(m proto.Message) ([]byte, error) {
-	size := proto.Size(m)
-	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(make([]byte, 5, 5+size), m)
-	if err != nil {
-		return nil, status.Errorf(codes.Internal, "the request: %v", err)
-	}
-	binary.BigEndian.PutUint32(b[1:], uint32(len(b)-5)) // #nosec G115 -- the server takes far less
-	return b, nil
+// framed fills in the five bytes that data begins with: gRPC's head of a message.
+func framed(data []byte) []byte {
+	binary.BigEndian.PutUint32(data[1:Head], uint32(len(data)-Head)) // #nosec G115 -- the server takes far less
+	return data
 }
 
 // open sends a call's headers, and its only request unless data is nil.
@@ -207,7 +197,7 @@ func (k *call) take(r *bufio.Reader, n int) error {
 		}
 	}
 	if have+n > k.most+5 {
-		return status.Errorf(codes.ResourceExhausted, "the answer has more than %d bytes", k.most)
+		return statusf(Exhausted, "the answer has more than %d bytes", k.most)
 	}
 	return nil
 }
@@ -217,9 +207,9 @@ func (k *call) length(b []byte) (int, error) {
 	n := binary.BigEndian.Uint32(b[1:])
 	switch {
 	case b[0] != 0:
-		return 0, status.Error(codes.Internal, "the answer is compressed, which was not asked for")
+		return 0, statusf(Internal, "the answer is compressed, which was not asked for")
 	case int64(n) > int64(k.most):
-		return 0, status.Errorf(codes.ResourceExhausted, "the answer has %d bytes; this program takes %d", n, k.most)
+		return 0, statusf(Exhausted, "the answer has %d bytes; this program takes %d", n, k.most)
 	}
 	return int(n), nil
 }
@@ -253,16 +243,16 @@ func (k *call) reset(why uint32) error {
 		return nil
 	case why == refused:
 		k.refused = true
-		return status.Error(codes.Unavailable, "the coordinator did not begin this")
+		return statusf(Unavailable, "the coordinator did not begin this")
 	case why == cancelled:
-		return status.Error(codes.Canceled, "the coordinator gave up")
+		return statusf(Canceled, "the coordinator gave up")
 	case why == calm:
-		return status.Error(codes.ResourceExhausted, "the coordinator has too much to do")
+		return statusf(Exhausted, "the coordinator has too much to do")
 	case why == noError && k.code != "":
 		k.end()
 		return nil
 	}
-	return status.Errorf(codes.Internal, "the coordinator gave up, with HTTP/2's error %d", why)
+	return statusf(Internal, "the coordinator gave up, with HTTP/2's error %d", why)
 }
 
 // status is how the call ended, nil for well.
@@ -270,19 +260,17 @@ func (k *call) status() error {
 	n, err := strconv.ParseUint(k.code, 10, 31)
 	switch {
 	case k.code == "" && k.http != "" && k.http != "200":
-		return status.Errorf(codes.Unknown, "the answer is HTTP's %s, and no answer to a call", k.http)
+		return statusf(Unknown, "the answer is HTTP's %s, and no answer to a call", k.http)
 	case err != nil:
-		return status.Error(codes.Internal, "the answer has no status")
+		return statusf(Internal, "the answer has no status")
 	case n == 0:
 		return nil
 	}
+	st := &Status{Code: uint32(n), Msg: unescape(k.msg)} // #nosec G115 -- 31 bits at most
 	if raw, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(k.details, "=")); err == nil && len(raw) > 0 {
-		var st spb.Status
-		if proto.Unmarshal(raw, &st) == nil && uint64(st.GetCode()) == n { // #nosec G115 -- compared, and n is small
-			return status.FromProto(&st).Err()
-		}
+		st.Details = raw
 	}
-	return status.Error(codes.Code(n), unescape(k.msg)) // #nosec G115 -- bounded above
+	return st
 }
 
 // unescape reads a message as gRPC writes it into a header.
@@ -304,23 +292,20 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// answer reads the one message of a call that has ended.
-func (k *call) answer(m proto.Message) error {
+// answer is the one message of a call that has ended.
+func (k *call) answer() ([]byte, error) {
 	if err := k.status(); err != nil {
-		return err
+		return nil, err
 	}
-	if len(k.buf) < 5 {
-		return status.Error(codes.Internal, "the answer is empty")
+	if len(k.buf) < Head {
+		return nil, statusf(Internal, "the answer is empty")
 	}
 	n, err := k.length(k.buf)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if len(k.buf) != 5+n {
-		return status.Error(codes.Internal, "the answer is not of the length it says")
+	if len(k.buf) != Head+n {
+		return nil, statusf(Internal, "the answer is not of the length it says")
 	}
-	if err := proto.Unmarshal(k.buf[5:], m); err != nil {
-		return status.Errorf(codes.Internal, "the answer: %v", err)
-	}
-	return nil
+	return k.buf[Head:], nil
 }

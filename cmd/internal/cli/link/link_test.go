@@ -1,4 +1,4 @@
-package wire
+package link_test
 
 import (
 	"bytes"
@@ -23,12 +23,15 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/link"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/wire"
 )
 
 // served is a gRPC server that answers by handle until the test ends, and how it is
 // called.
 type served struct {
-	*Conn
+	*wire.Conn
 	srv                  *grpc.Server
 	dials, sent, unsents atomic.Int32
 }
@@ -41,11 +44,11 @@ func serve(t *testing.T, handle func(grpc.ServerStream) error, opts ...grpc.Serv
 	done := make(chan struct{})
 	go func() { defer close(done); _ = s.srv.Serve(ln) }()
 	t.Cleanup(func() { s.Close(); s.srv.Stop(); <-done })
-	s.Conn = &Conn{
+	s.Conn = &wire.Conn{Conn: link.Conn{
 		Dial:   func(ctx context.Context) (net.Conn, error) { s.dials.Add(1); return ln.DialContext(ctx) },
 		Header: [][2]string{{"user-agent", "test"}, {"berth-thing", strings.Repeat("x", 300)}},
 		Most:   48 << 20, Sent: func() { s.sent.Add(1) }, Unsent: func() { s.unsents.Add(1) },
-	}
+	}}
 	return s
 }
 
@@ -291,11 +294,11 @@ func TestSlowReceiverHoldsTheSender(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if n := sent * 8 << 10; n < streamWindow || n > streamWindow+256<<10 {
-			t.Errorf("%d bytes are under way, of a window of %d", n, streamWindow)
+		if n := sent * 8 << 10; n < link.StreamWindow || n > link.StreamWindow+256<<10 {
+			t.Errorf("%d bytes are under way, of a window of %d", n, link.StreamWindow)
 		}
 		cancel()
-		<-stream.over
+		<-stream.Over()
 		for err == nil {
 			err = stream.Recv(&wrapperspb.BytesValue{})
 		}
@@ -308,7 +311,7 @@ func TestSlowReceiverHoldsTheSender(t *testing.T) {
 // says is a server that says one thing, whatever it is told, and then listens to the end.
 func says(t *testing.T, text []byte) *served {
 	s := &served{}
-	s.Conn = &Conn{Most: 1 << 20, Sent: func() { s.sent.Add(1) }, Unsent: func() { s.unsents.Add(1) }}
+	s.Conn = &wire.Conn{Conn: link.Conn{Most: 1 << 20, Sent: func() { s.sent.Add(1) }, Unsent: func() { s.unsents.Add(1) }}}
 	s.Dial = func(context.Context) (net.Conn, error) {
 		pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 		if err != nil {
@@ -335,13 +338,13 @@ func says(t *testing.T, text []byte) *served {
 	return s
 }
 
-var greeting = frame(nil, frameSettings, 0, 0, 0)
+var greeting = link.Frame(nil, link.FrameSettings, 0, 0, 0)
 
 // TestNothingWasBegun: what a server did not begin is told apart from what it may
 // have done.
 func TestNothingWasBegun(t *testing.T) {
 	t.Parallel()
-	goAway := append(frame(nil, frameGoAway, 0, 0, 8), 0, 0, 0, 0, 0, 0, 0, 0)
+	goAway := append(link.Frame(nil, link.FrameGoAway, 0, 0, 8), 0, 0, 0, 0, 0, 0, 0, 0)
 	for name, tc := range map[string]struct {
 		says         []byte
 		sent, unsent int32
@@ -350,10 +353,10 @@ func TestNothingWasBegun(t *testing.T) {
 		"HTTP/1":            {[]byte("HTTP/1.1 400 Bad Request\r\n\r\n"), 0, 0},
 		"closes":            {greeting, 1, 0},
 		"stops":             {append(greeting[:9:9], goAway...), 1, 1},
-		"refuses":           {append(frame(greeting[:9:9], frameReset, 0, 1, 4), 0, 0, 0, 7), 1, 1},
-		"gives up":          {append(frame(greeting[:9:9], frameReset, 0, 1, 4), 0, 0, 0, 8), 1, 0},
-		"lies of a length":  {append(frame(greeting[:9:9], frameData, 0, 1, 5), 0, 255, 255, 255, 255), 1, 0},
-		"ends in a promise": {frame(greeting[:9:9], framePromise, 0, 1, 0), 1, 0},
+		"refuses":           {append(link.Frame(greeting[:9:9], link.FrameReset, 0, 1, 4), 0, 0, 0, 7), 1, 1},
+		"gives up":          {append(link.Frame(greeting[:9:9], link.FrameReset, 0, 1, 4), 0, 0, 0, 8), 1, 0},
+		"lies of a length":  {append(link.Frame(greeting[:9:9], link.FrameData, 0, 1, 5), 0, 255, 255, 255, 255), 1, 0},
+		"ends in a promise": {link.Frame(greeting[:9:9], link.FramePromise, 0, 1, 0), 1, 0},
 	} {
 		s := says(t, tc.says)
 		_, err := s.call(t.Context(), nil)
@@ -367,12 +370,12 @@ func TestNothingWasBegun(t *testing.T) {
 // an error.
 func FuzzAnswer(f *testing.F) {
 	trailers := []byte{0x88, 0, 11, 'g', 'r', 'p', 'c', '-', 's', 't', 'a', 't', 'u', 's', 1, '0'}
-	whole := append(frame(greeting[:9:9], frameData, 0, 1, 7), 0, 0, 0, 0, 2, 0x0a, 0)
-	whole = append(frame(whole, frameHeaders, flagEnd|flagEndHeaders, 1, len(trailers)), trailers...)
+	whole := append(link.Frame(greeting[:9:9], link.FrameData, 0, 1, 7), 0, 0, 0, 0, 2, 0x0a, 0)
+	whole = append(link.Frame(whole, link.FrameHeaders, link.FlagEnd|link.FlagEndHeaders, 1, len(trailers)), trailers...)
 	f.Add(whole)
-	f.Add(append(frame(greeting[:9:9], frameHeaders, flagPadded|flagPriority, 1, 3), 1, 2, 3))
-	f.Add(append(frame(greeting[:9:9], frameSettings, 0, 0, 6), 0, 4, 255, 255, 255, 255))
-	f.Add(append(frame(greeting[:9:9], frameData, flagPadded, 1, 2), 9, 9))
+	f.Add(append(link.Frame(greeting[:9:9], link.FrameHeaders, link.FlagPadded|link.FlagPriority, 1, 3), 1, 2, 3))
+	f.Add(append(link.Frame(greeting[:9:9], link.FrameSettings, 0, 0, 6), 0, 4, 255, 255, 255, 255))
+	f.Add(append(link.Frame(greeting[:9:9], link.FrameData, link.FlagPadded, 1, 2), 9, 9))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s := says(t, text)
 		if _, err := s.call(t.Context(), []byte("x")); err != nil {
@@ -389,7 +392,7 @@ func FuzzAnswer(f *testing.F) {
 		}
 		if stream != nil {
 			cancel()
-			<-stream.over
+			<-stream.Over()
 		}
 	})
 }
