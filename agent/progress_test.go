@@ -11,7 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/agent"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
-	"github.com/berth-scheduler/berth/proto/conv/apiconv"
+	"github.com/berth-scheduler/berth/proto/conv/plainconv"
 )
 
 // warned is an assignment whose warning is due at once, and its limit in an
@@ -47,7 +47,7 @@ func TestWhomAWarningReaches(t *testing.T) {
 			}
 			as := warned(1, c.w)
 			if c.script {
-				script, err := apiconv.PackScript([]byte("#!/bin/sh\ntrue\n"))
+				script, err := plainconv.PackScript([]byte("#!/bin/sh\ntrue\n"))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -20,6 +20,30 @@ type Where struct {
 	Reservation string
 }
 
+// WhereOf reads where a job may run; nil is anywhere. The error is a
+// *Error of CodeInvalid that names the field.
+func WhereOf(nodes, exclude, features string, whole bool, reservation string) (*Where, error) {
+	w := &Where{Whole: whole, Reservation: reservation}
+	var err error
+	if nodes != "" {
+		if w.Nodes, err = ParseHostList(nodes); err != nil {
+			return nil, Errorf(CodeInvalid, "nodelist: %v", err)
+		}
+	}
+	if exclude != "" {
+		if w.Exclude, err = ParseHostList(exclude); err != nil {
+			return nil, Errorf(CodeInvalid, "exclude: %v", err)
+		}
+	}
+	if w.Features, err = ParseFeatures(features); err != nil {
+		return nil, err
+	}
+	if nodes == "" && exclude == "" && features == "" && !whole && reservation == "" {
+		return nil, nil
+	}
+	return w, nil
+}
+
 // Named reports whether nodes are named that the job must have.
 func (w *Where) Named() bool { return w != nil && w.Nodes.String() != "" }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/hold"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
-	"github.com/berth-scheduler/berth/proto/conv/apiconv"
+	"github.com/berth-scheduler/berth/proto/conv/plainconv"
 )
 
 const (
@@ -35,7 +35,7 @@ func IdleLimit(as *nodev1.Assignment, node time.Duration) (limit time.Duration) 
 	if len(as.GetScript()) == 0 || len(as.Script) > maxHoldScript || as.GetRanks().GetNodeRank() > 0 {
 		return 0
 	}
-	script, err := apiconv.UnpackScript(as.Script)
+	script, err := plainconv.UnpackScript(as.Script)
 	if err != nil {
 		return 0
 	}

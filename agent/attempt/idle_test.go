@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/attempt"
 	"github.com/berth-scheduler/berth/agent/hold"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
-	"github.com/berth-scheduler/berth/proto/conv/apiconv"
+	"github.com/berth-scheduler/berth/proto/conv/plainconv"
 )
 
 // TestIdleLimit: the shortest of the node's, the session's and the partition's
@@ -32,7 +32,7 @@ func TestIdleLimit(t *testing.T) {
 		{"the node's is shorter", held(2 * time.Hour), time.Hour, 3 * time.Hour, time.Hour},
 		{"a batch script", "#!/bin/sh\n", time.Hour, time.Minute, 0},
 	} {
-		packed, err := apiconv.PackScript([]byte(c.script))
+		packed, err := plainconv.PackScript([]byte(c.script))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
-	"github.com/berth-scheduler/berth/proto/conv/apiconv"
+	"github.com/berth-scheduler/berth/proto/conv/plainconv"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -48,7 +48,7 @@ func TestLaunches(t *testing.T) {
 		t.Fatal(err)
 	}
 	pack := func(text string) []byte {
-		b, err := apiconv.PackScript([]byte(text))
+		b, err := plainconv.PackScript([]byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
-	"github.com/berth-scheduler/berth/proto/conv/apiconv"
+	"github.com/berth-scheduler/berth/proto/conv/plainconv"
 )
 
 // scriptName is what batch scripts are called, as under Slurm.
@@ -34,7 +34,7 @@ func (la *Launcher) placeScript(l *launch.Launch, as *nodev1.Assignment) error {
 	if la.cfg.Scripts == "" {
 		return refuse(125, errors.New("this node keeps no batch scripts"))
 	}
-	script, err := apiconv.UnpackScript(as.Script)
+	script, err := plainconv.UnpackScript(as.Script)
 	if err != nil {
 		return refuse(125, err)
 	}

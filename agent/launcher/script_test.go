@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/launch"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
-	"github.com/berth-scheduler/berth/proto/conv/apiconv"
+	"github.com/berth-scheduler/berth/proto/conv/plainconv"
 )
 
 func TestInterpreter(t *testing.T) {
@@ -31,7 +31,7 @@ func TestInterpreter(t *testing.T) {
 func TestPlaceScript(t *testing.T) {
 	t.Parallel()
 	text := []byte("#!/bin/sh -e\nexit 0\n")
-	packed, err := apiconv.PackScript(text)
+	packed, err := plainconv.PackScript(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestPlaceScript(t *testing.T) {
 
 func TestPlaceScriptRefuses(t *testing.T) {
 	t.Parallel()
-	noShebang, err := apiconv.PackScript([]byte("echo\n"))
+	noShebang, err := plainconv.PackScript([]byte("echo\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/hold"
 	"github.com/berth-scheduler/berth/agent/launch"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
-	"github.com/berth-scheduler/berth/proto/conv/apiconv"
+	"github.com/berth-scheduler/berth/proto/conv/plainconv"
 )
 
 // last returns what a variable is once all lines are set, "-" when none sets it.
@@ -93,7 +93,7 @@ func TestSlurmPartition(t *testing.T) {
 // program keeps what the attempt has.
 func TestHolders(t *testing.T) {
 	t.Parallel()
-	session, err := apiconv.PackScript([]byte(hold.Script))
+	session, err := plainconv.PackScript([]byte(hold.Script))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,11 +9,10 @@ import (
 	"github.com/berth-scheduler/berth/cluster/dispatch"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
-	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 func whereFromLog(m *logv1.Where) (*cluster.Where, error) {
-	return apiconv.WhereOf(m.GetNodes(), m.GetExclude(), m.GetFeatures(), m.GetWhole(), m.GetReservation())
+	return cluster.WhereOf(m.GetNodes(), m.GetExclude(), m.GetFeatures(), m.GetWhole(), m.GetReservation())
 }
 
 func whereToLog(w *cluster.Where) *logv1.Where {

@@ -10,7 +10,6 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
-	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // genWhere makes one that says something, with all fields or some.
@@ -21,7 +20,7 @@ func genWhere(t *rapid.T, all bool) *cluster.Where {
 		}
 		return rapid.SampledFrom(of).Draw(t, label)
 	}
-	w, err := apiconv.WhereOf(pick("nodelist", "n[1-3],x", "a7"), pick("exclude", "b[01-04]", "c"), pick("constraint", "a100&nvlink|h100", "x.y:z"), true, pick("inside", "night", "maint"))
+	w, err := cluster.WhereOf(pick("nodelist", "n[1-3],x", "a7"), pick("exclude", "b[01-04]", "c"), pick("constraint", "a100&nvlink|h100", "x.y:z"), true, pick("inside", "night", "maint"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
-	"github.com/berth-scheduler/berth/proto/conv/apiconv"
+	"github.com/berth-scheduler/berth/proto/conv/plainconv"
 )
 
 // slurmArgs are options in Slurm's terms, and how strictly they are taken.
@@ -126,7 +126,7 @@ func (r *Request) fromScript(e *console.Env, name string, args []string) error {
 	if r.Slurm.Asked.Wrapped {
 		return console.Usagef("--wrap: there is a script already, %s", console.ShortQuote(name))
 	}
-	if r.Spec.Script, err = apiconv.PackScript(data); err != nil {
+	if r.Spec.Script, err = plainconv.PackScript(data); err != nil {
 		return err
 	}
 	r.tasks = 0 // they are those of its steps
@@ -137,7 +137,7 @@ func (r *Request) fromScript(e *console.Env, name string, args []string) error {
 // fromWrap makes the job of --wrap, as sbatch does: a script of one command.
 func (r *Request) fromWrap(e *console.Env) error {
 	wrap := r.Slurm.Asked.Wrap
-	packed, err := apiconv.PackScript([]byte("#!/bin/sh\n# This script was created by sbatch --wrap.\n\n" + wrap + "\n"))
+	packed, err := plainconv.PackScript([]byte("#!/bin/sh\n# This script was created by sbatch --wrap.\n\n" + wrap + "\n"))
 	if err != nil {
 		return err
 	}

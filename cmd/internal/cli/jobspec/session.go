@@ -2,7 +2,7 @@ package jobspec
 
 import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
-	"github.com/berth-scheduler/berth/proto/conv/apiconv"
+	"github.com/berth-scheduler/berth/proto/conv/plainconv"
 )
 
 // FromSession makes the job of a session: script only holds what the job has,
@@ -12,7 +12,7 @@ func (r *Request) FromSession(e *console.Env, name, script string) error {
 	if err := r.resolveSlurm(e, "", nil); err != nil {
 		return err
 	}
-	packed, err := apiconv.PackScript([]byte(script))
+	packed, err := plainconv.PackScript([]byte(script))
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package jobspec
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // whereText is what was said of where the job may run.
@@ -40,7 +39,7 @@ func whereFields() []Field {
 // settleWhere makes of it what the spec says. A job that names several nodes has
 // as many.
 func (r *Request) settleWhere() error {
-	w, err := apiconv.WhereOf(r.where.nodes, r.where.exclude, r.where.features, r.where.whole, r.where.reservation)
+	w, err := cluster.WhereOf(r.where.nodes, r.where.exclude, r.where.features, r.where.whole, r.where.reservation)
 	if err != nil {
 		return err
 	}

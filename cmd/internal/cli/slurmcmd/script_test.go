@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd"
 	"github.com/berth-scheduler/berth/cmd/internal/golden"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/proto/conv/apiconv"
+	"github.com/berth-scheduler/berth/proto/conv/plainconv"
 )
 
 // scriptJob runs a command that must submit one job, and returns it.
@@ -51,7 +51,7 @@ func TestScriptTravels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text, err := apiconv.UnpackScript(j.GetScript()); err != nil || string(text) != string(file) {
+	if text, err := plainconv.UnpackScript(j.GetScript()); err != nil || string(text) != string(file) {
 		t.Errorf("script %q, %v", text, err)
 	}
 	var command []string
@@ -127,7 +127,7 @@ func TestScriptDefaults(t *testing.T) {
 			j := scriptJob(t, clitest.NewWorld(t), c.args...)
 			script := ""
 			if len(j.GetScript()) > 0 {
-				text, err := apiconv.UnpackScript(j.GetScript())
+				text, err := plainconv.UnpackScript(j.GetScript())
 				if err != nil {
 					t.Fatal(err)
 				}

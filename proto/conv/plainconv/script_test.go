@@ -1,4 +1,4 @@
-package apiconv
+package plainconv
 
 import (
 	"bytes"
