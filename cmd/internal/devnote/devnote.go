@@ -86,3 +86,34 @@ func owned(dir string, uid int) error {
 	}
 	return nil
 }
+
+// DefaultSocket is where a coordinator or the agent of a node listens for the
+// users of its machine.
+const DefaultSocket = "/run/berth/berth.sock"
+
+// Running returns the sockets of a cluster that `berth dev` runs here for the user; none
+// if there is none, or a machine's daemon listens.
+func Running() []string {
+	if _, err := os.Lstat(DefaultSocket); err == nil {
+		return nil
+	}
+	return Here().Find()
+}
+
+// Sockets lists where coordinators are sought, in order: as said, which is
+// BERTH_SOCKET, has it, else as running has it, else where a machine's daemon listens.
+func Sockets(said string, running func() []string) []string {
+	var out []string
+	for s := range strings.SplitSeq(said, ",") {
+		if s = strings.TrimPrefix(strings.TrimSpace(s), "unix://"); s != "" {
+			out = append(out, s)
+		}
+	}
+	if len(out) == 0 && running != nil {
+		out = running()
+	}
+	if len(out) == 0 {
+		out = []string{DefaultSocket}
+	}
+	return out
+}

@@ -69,7 +69,7 @@ func (c *Client) connect() error {
 		return nil
 	}
 	header := [][2]string{{"user-agent", "berth-cli/" + console.Version().Version}}
-	if shows := credentialIn(c.env.Getenv(cluster.CredentialVar)); shows != "" {
+	if shows := link.Credential(c.env.Getenv(cluster.CredentialVar)); shows != "" {
 		header = append(header, [2]string{cluster.CredentialKey, shows})
 	}
 	for _, s := range c.env.Sockets() {

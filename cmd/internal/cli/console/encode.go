@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/berth-scheduler/berth/cmd/internal/escape"
 )
 
 // printJSON writes v with two spaces of indent. HTML is not escaped, what
@@ -127,7 +129,7 @@ func printYAML(e *Env, v any) error {
 // are among them, since the encoder's block literals do not always read back.
 func block(n *yaml.Node) {
 	n.Style = 0
-	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" && strings.ContainsFunc(n.Value, func(r rune) bool { return !shown(r) }) {
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" && strings.ContainsFunc(n.Value, func(r rune) bool { return !escape.Shown(r) }) {
 		n.Style = yaml.DoubleQuotedStyle
 	}
 	for _, c := range n.Content {
@@ -138,7 +140,7 @@ func block(n *yaml.Node) {
 // unicodeEscapes writes what shown refuses, other than ASCII that the encoders
 // deal with, as \uXXXX, and beyond 16 bits as the format has it.
 func unicodeEscapes(s string, beyond func(rune) string) string {
-	steers := func(r rune) bool { return r >= 0x7f && !shown(r) }
+	steers := func(r rune) bool { return r >= 0x7f && !escape.Shown(r) }
 	if strings.IndexFunc(s, steers) < 0 {
 		return s
 	}

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster/draws"
+	"github.com/berth-scheduler/berth/cmd/internal/escape"
 )
 
 var _ = draws.Fixed()
@@ -49,7 +50,7 @@ func TestEncodingsReadBack(t *testing.T) {
 
 func clean(t *rapid.T, s string) {
 	for _, r := range s {
-		if r != '\n' && !shown(r) {
+		if r != '\n' && !escape.Shown(r) {
 			t.Fatalf("%U in %q", r, s)
 		}
 	}

@@ -24,7 +24,7 @@ import (
 
 // DefaultSocket is where a coordinator or the agent of a node listens for the
 // users of its machine.
-const DefaultSocket = "/run/berth/berth.sock"
+const DefaultSocket = devnote.DefaultSocket
 
 // Env is everything a command may touch outside its arguments. The functions
 // must not be nil; see SystemEnv.
@@ -83,12 +83,7 @@ func SystemEnv() *Env {
 		User:     func() string { return strconv.Itoa(os.Getuid()) },
 		Accounts: SystemAccounts(),
 		Now:      time.Now,
-		DevSockets: func() []string {
-			if _, err := os.Lstat(DefaultSocket); err == nil {
-				return nil
-			}
-			return devnote.Here().Find()
-		},
+		DevSockets: devnote.Running,
 		Dial: func(ctx context.Context, path string) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "unix", path)
@@ -172,19 +167,7 @@ func (e *Env) Flush() error {
 // Sockets lists where coordinators are sought, in order: as BERTH_SOCKET has it, else
 // where a machine's daemon listens, and where none does at a cluster of `berth dev`.
 func (e *Env) Sockets() []string {
-	var out []string
-	for s := range strings.SplitSeq(e.Getenv("BERTH_SOCKET"), ",") {
-		if s = strings.TrimPrefix(strings.TrimSpace(s), "unix://"); s != "" {
-			out = append(out, s)
-		}
-	}
-	if len(out) == 0 && e.DevSockets != nil {
-		out = e.DevSockets()
-	}
-	if len(out) == 0 {
-		out = []string{DefaultSocket}
-	}
-	return out
+	return devnote.Sockets(e.Getenv("BERTH_SOCKET"), e.DevSockets)
 }
 
 // StdinTerminal returns standard input if it is a terminal.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/berth-scheduler/berth/cmd/internal/escape"
 )
 
 // How many jobs one command may name.
@@ -78,12 +80,7 @@ func ParseID(s string) (uint64, error) {
 }
 
 // ShortQuote quotes what was typed on one short line.
-func ShortQuote(s string) string {
-	if len(s) > 40 {
-		return fmt.Sprintf("%q… (%d bytes)", s[:40], len(s))
-	}
-	return strconv.Quote(s)
-}
+func ShortQuote(s string) string { return escape.Quote(s) }
 
 // IDRanges writes ids as cancel reads them: 3-5,9.
 func IDRanges(ids []uint64) string {

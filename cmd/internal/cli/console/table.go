@@ -1,10 +1,10 @@
 package console
 
 import (
-	"fmt"
 	"strings"
 	"unicode"
-	"unicode/utf8"
+
+	"github.com/berth-scheduler/berth/cmd/internal/escape"
 )
 
 // Column is one column of a table.
@@ -139,44 +139,5 @@ func runeWidth(r rune) int {
 	return 1
 }
 
-// Escape makes what could steer a terminal visible: control characters,
-// characters that change the direction of writing, and bytes that are not
-// UTF-8.
-func Escape(s string) string {
-	clean := true
-	for _, r := range s {
-		if r == utf8.RuneError || !shown(r) {
-			clean = false
-			break
-		}
-	}
-	if clean {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); {
-		r, n := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && n == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\t':
-			b.WriteString(`\t`)
-		case !shown(r) && r < 0x80:
-			fmt.Fprintf(&b, `\x%02x`, r)
-		case !shown(r):
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			b.WriteRune(r)
-		}
-		i += n
-	}
-	return b.String()
-}
-
-// shown reports whether r may reach a terminal as it is. The zero-width joiner
-// stays, since emoji are made with it.
-func shown(r rune) bool {
-	return r == '\u200d' || unicode.IsGraphic(r) && !unicode.Is(unicode.Cf, r)
-}
+// Escape makes what could steer a terminal visible; see escape.Text.
+func Escape(s string) string { return escape.Text(s) }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/batch"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/jobspec"
@@ -28,8 +29,9 @@ const maxRequestBytes = 4<<20 - 4<<10
 // SubmitOptions are the flags of submit.
 type SubmitOptions struct {
 	jobspec.SpecArgs
-	Count     string
-	requestID string
+	Count string
+	// RequestID is what the submit is known by; "" has one made.
+	RequestID string
 	parsable  bool
 	wait      bool
 	// Study tells that there must be one.
@@ -72,7 +74,7 @@ func NewSubmitCmd(e *console.Env, c *client.Client) *cobra.Command {
 	fs.BoolVarP(&o.wait, "wait", "W", false, "wait for the end and exit with the job's exit code")
 	jobspec.RegisterSlurm(fs, &o.Slurm)
 	fs.SetInterspersed(false) // what follows a script is the script's
-	fs.StringVar(&o.requestID, "request-id", "", "`ID` of 16 to 64 characters; the same id never submits twice")
+	fs.StringVar(&o.RequestID, "request-id", "", "`ID` of 16 to 64 characters; the same id never submits twice")
 	helpBySections(e, cmd, &helpAll)
 	return cmd
 }
@@ -83,15 +85,15 @@ func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitO
 	if err := jobspec.Whole("number of jobs", maxCount, func(*jobspec.Request) *int64 { return &count })(nil, o.Count); err != nil {
 		return console.Usagef("--count: %w%s", err, moreThanOneRequest(o.Count))
 	}
-	if o.requestID == "" {
-		o.requestID = e.RequestID()
-	} else if err := checkRequestID(o.requestID); err != nil {
+	if o.RequestID == "" {
+		o.RequestID = e.RequestID()
+	} else if err := checkRequestID(o.RequestID); err != nil {
 		return err
 	}
 	if err := o.read(e, args, dash); err != nil {
 		return err
 	}
-	if w := jobspec.SecretsWarning(o.Spec.Env, o.Spec.Command); w != "" {
+	if w := batch.SecretsWarning(o.Spec.Env, o.Spec.Command); w != "" {
 		e.Warnf("warning: %s", console.Escape(w))
 	}
 	if err := o.findType(ctx, c); err != nil {
@@ -100,7 +102,7 @@ func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitO
 	if a := o.Slurm.Asked; a != nil && a.Test {
 		return modelcmd.TestSubmit(ctx, e, c, &o.Spec)
 	}
-	req := &apiv1.SubmitJobsRequest{RequestId: o.requestID}
+	req := &apiv1.SubmitJobsRequest{RequestId: o.RequestID}
 	for range count {
 		req.Jobs = append(req.Jobs, apiconv.SpecToAPI(&o.Spec))
 	}
@@ -108,14 +110,14 @@ func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitO
 		return console.Usagef("--count %d: %d KiB of arguments and environment in all, at most %d may be in one request; submit fewer at once, or pass less with --export",
 			count, n>>10, maxRequestBytes>>10)
 	}
-	said := outputFolders(e, &o.Spec)
+	said := batch.OutputFolders(&o.Spec, e.User(), e.Prog != "")
 	var resp *apiv1.SubmitJobsResponse
 	err := c.Jobs(ctx, client.Changes, func(ctx context.Context, s client.JobService) (err error) {
 		resp, err = s.SubmitJobs(ctx, req)
 		return err
 	})
 	if err != nil {
-		return submitError(err, o.requestID)
+		return submitError(err, o.RequestID)
 	}
 	for _, w := range resp.GetWarnings() {
 		e.Warnf("warning: %s", console.Escape(w))

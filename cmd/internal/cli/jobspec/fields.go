@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/batch"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 	"github.com/berth-scheduler/berth/cmd/internal/units"
@@ -20,19 +21,11 @@ import (
 // Request is what a user asked for on the command line, in a spec file, or
 // both, before it becomes a cluster.Spec.
 type Request struct {
-	Spec cluster.Spec
-	Gpus bool // Gpus was given
-	// nodes and tasks are how many there are, 0 for one, retries how often it runs again.
-	nodes, tasks, retries int64
-	where                 whereText
-	export                string
-	env                   []string // NAME=value of the file, over what export takes
-	Run                   runFlags
-	Flags                 []FlagText
-	Slurm                 slurmArgs
-	begin                 string // what was said of when to begin
-	// deadline is what was said of it in Slurm's way.
-	deadline string
+	batch.Job
+	retries int64 // how often it runs again
+	Run     runFlags
+	Flags   []FlagText
+	Slurm   slurmArgs
 }
 
 // runFlags describe the model, for the predictor.
@@ -131,7 +124,7 @@ func setMem(r *Request, v string) (err error) {
 
 // setNodes reads a number of nodes, or a range.
 func setNodes(r *Request, v string) error {
-	whole := Whole("nodes", cluster.MaxNodes, func(r *Request) *int64 { return &r.nodes })
+	whole := Whole("nodes", cluster.MaxNodes, func(r *Request) *int64 { return &r.Nodes })
 	r.Spec.NodeRange = cluster.NodeRange{}
 	a, b, ranged := strings.Cut(v, "-")
 	if !ranged || a == "" {
@@ -140,11 +133,11 @@ func setNodes(r *Request, v string) error {
 	if whole(r, b) != nil {
 		return fmt.Errorf("range of nodes %s: want two numbers from 1 to %d, the smaller one first, such as 1-4", console.ShortQuote(v), cluster.MaxNodes)
 	}
-	most := int(r.nodes)
-	if whole(r, a) != nil || int(r.nodes) > most {
+	most := int(r.Nodes)
+	if whole(r, a) != nil || int(r.Nodes) > most {
 		return fmt.Errorf("range of nodes %s: want two numbers from 1 to %d, the smaller one first, such as 1-4", console.ShortQuote(v), cluster.MaxNodes)
 	}
-	if least := int(r.nodes); least < most {
+	if least := int(r.Nodes); least < most {
 		r.Spec.NodeRange = cluster.NodeRange{Min: least, Max: most}
 	}
 	return nil
@@ -180,7 +173,7 @@ func jobFields() []Field {
 			return cluster.CheckName("node", v)
 		}},
 		{"nodes", "N", kindAmount, "run on `NUMBER` nodes at once, all or none; what it asks for it gets on each; of a range such as 1-4 on as many as are free", setNodes},
-		{"tasks-per-node", "", kindAmount, "`NUMBER` of processes on each node, each told its rank", Whole("tasks", cluster.MaxTasks, func(r *Request) *int64 { return &r.tasks })},
+		{"tasks-per-node", "", kindAmount, "`NUMBER` of processes on each node, each told its rank", Whole("tasks", cluster.MaxTasks, func(r *Request) *int64 { return &r.Tasks })},
 		{"requeue-on-loss", "", KindTruth, "run again when the node is lost, even if the first run may still go on there", truth(func(r *Request) *bool { return &r.Spec.RequeueOnLoss })},
 		{"checkpoint", "", kindText, "how it saves its state when it must make room for others: a `HOOK` such as USR1@60s, the signal and the time that it may take; without one it is never preempted, and with one what it holds of GPUs is cut to what it uses, unless its partition says otherwise", func(r *Request, v string) (err error) {
 			r.Spec.Checkpoint, err = cluster.ParseCheckpoint(v)
@@ -209,7 +202,7 @@ func jobFields() []Field {
 
 // setDeadline reads a span from now, or a time on this machine's clock.
 func setDeadline(r *Request, v string) error {
-	r.Spec.Deadline, r.Spec.DeadlineIn, r.deadline = 0, 0, ""
+	r.Spec.Deadline, r.Spec.DeadlineIn, r.Deadline = 0, 0, ""
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04"} {
 		if at, err := time.ParseInLocation(layout, v, time.Local); err == nil {
 			if r.Spec.Deadline = cluster.TimeOf(at); r.Spec.Deadline <= 0 {
@@ -232,7 +225,7 @@ func setBegin(r *Request, v string) error {
 	if _, ok := slurm.ParseTime(v, time.Now()); !ok {
 		return fmt.Errorf("begin %s: want a time such as now+2hours, 16:00, tomorrow or 2026-03-14T18:00", console.ShortQuote(v))
 	}
-	r.begin = v // the command's clock says when that is
+	r.Begin = v // the command's clock says when that is
 	return nil
 }
 
@@ -271,7 +264,7 @@ func setCPUs(r *Request, v string) error {
 func gpuFields() []Field {
 	return []Field{
 		{"gpus", "G", kindAmount, "`NUMBER` of GPUs on each of its nodes, 1 to 16; a range such as 1-8: as many as are free; or a part of one, such as 0.25", func(r *Request, v string) (err error) {
-			r.Gpus, r.Spec.GPURange = true, cluster.GPURange{}
+			r.GPUsSaid, r.Spec.GPURange = true, cluster.GPURange{}
 			if least, most, ranged := strings.Cut(v, "-"); ranged && least != "" {
 				r.Spec.GPURange.Min, err = units.ParseGPUs(least)
 				if err == nil {
@@ -333,7 +326,7 @@ func fileFields() []Field {
 		{"error", "e", kindText, "`FILE` for standard error; by default that of standard output", text(func(r *Request) *string { return &r.Spec.Stderr })},
 		{"input", "i", kindText, "`FILE` for standard input; by default /dev/null", text(func(r *Request) *string { return &r.Spec.Stdin })},
 		{"open-mode", "", kindText, "`MODE` of opening the output files: append, or truncate to empty them at each start (default \"append\")", setOpenMode},
-		{"export", "", kindText, "environment to pass on: ALL, NONE or a `LIST` such as PATH,HOME or ALL,DEBUG=1 (default \"ALL\")", text(func(r *Request) *string { return &r.export })},
+		{"export", "", kindText, "environment to pass on: ALL, NONE or a `LIST` such as PATH,HOME or ALL,DEBUG=1 (default \"ALL\")", text(func(r *Request) *string { return &r.Export })},
 	}
 }
 

@@ -1,7 +1,7 @@
 package jobspec
 
 import (
-	"fmt"
+	"errors"
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/batch"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
-	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
 // defaultOutput is where standard output goes when the user names no file.
@@ -38,7 +38,7 @@ func (r *Request) FromArgs(e *console.Env, file string, args []string, dash int)
 			if len(args) > 0 || file != "" {
 				return console.Usagef("--wrap: there is another command already, %s", console.ShortQuote(max(file, strings.Join(args, " "))))
 			}
-			if err := r.fromWrap(e); err != nil {
+			if err := failedPlace(r.Wrap(caller(e), r.Slurm.Asked)); err != nil {
 				return err
 			}
 			return r.ApplyFlags()
@@ -86,20 +86,11 @@ func (r *Request) Complete(e *console.Env) (warnings []string, err error) {
 		s.Name = defaultName(s.Command[0])
 	}
 	r.ImpliedGPUs()
-	if err := r.setDir(e); err != nil {
-		return nil, err
-	}
 	if s.Stdout == "" {
 		s.Stdout = defaultOutput
 	}
-	if at, ok := slurm.ParseTime(r.begin, e.Now()); ok && at.After(e.Now()) {
-		s.Begin = cluster.TimeOf(at) // what has passed is now
-	}
-	if at, ok := slurm.ParseDeadline(r.deadline, e.Now()); ok {
-		s.Deadline, s.DeadlineIn = cluster.TimeOf(at), 0
-	}
-	if s.Env, warnings, err = jobEnv(e.Environ(), r.export, r.env); err != nil {
-		return nil, err
+	if warnings, err = r.Settle(caller(e)); err != nil {
+		return nil, placed(err)
 	}
 	more, err := r.readModel(e)
 	if err != nil {
@@ -111,10 +102,10 @@ func (r *Request) Complete(e *console.Env) (warnings []string, err error) {
 			return nil, console.Usagef("--%s %s: is not UTF-8", f.flag, console.ShortQuote(f.v))
 		}
 	}
-	if err := r.settleWhere(); err != nil {
+	if err := r.Place(); err != nil {
 		return nil, console.Usagef("%w", err)
 	}
-	s.Nodes, s.Tasks, s.Retry.Times = int(r.nodes), int(r.tasks), int(r.retries)
+	s.Retry.Times = int(r.retries)
 	if err := s.Check(); err != nil {
 		return nil, console.Usagef("%w", err)
 	}
@@ -122,24 +113,19 @@ func (r *Request) Complete(e *console.Env) (warnings []string, err error) {
 }
 
 // ImpliedGPUs gives a job one GPU when anything about one was said.
-func (r *Request) ImpliedGPUs() {
-	s := &r.Spec
-	if !r.Gpus && (s.Exclusive || s.GPUType != "" || s.GPUMemMiB > 0 || s.GPUMilli > 0 || r.Run.named()) {
-		s.GPUs = 1
-	}
+func (r *Request) ImpliedGPUs() { r.Job.ImpliedGPUs(r.Run.named()) }
+
+// caller is e as the package batch knows it.
+func caller(e *console.Env) *batch.Caller {
+	return &batch.Caller{Getwd: e.Getwd, Hostname: e.Hostname, Environ: e.Environ, Now: e.Now}
 }
 
-func (r *Request) setDir(e *console.Env) error {
-	if filepath.IsAbs(r.Spec.Dir) {
-		r.Spec.Dir = filepath.Clean(r.Spec.Dir)
-		return nil
+// placed gives an error of package batch its exit code.
+func placed(err error) error {
+	if _, ok := errors.AsType[*batch.PlaceError](err); ok {
+		return &console.ExitError{Code: console.ExitFailed, Err: err}
 	}
-	wd, err := e.Getwd()
-	if err != nil {
-		return &console.ExitError{Code: console.ExitFailed, Err: fmt.Errorf("this directory cannot be named (%w); go to another one, or give one with --chdir", err)}
-	}
-	r.Spec.Dir = filepath.Join(wd, r.Spec.Dir)
-	return nil
+	return console.Usagef("%w", err)
 }
 
 // defaultName is the program's base name, or "job" when that may not name one.

@@ -3,18 +3,15 @@ package jobspec
 import (
 	"errors"
 	"fmt"
-	"io"
-	"math"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 
-	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/batch"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
-	"github.com/berth-scheduler/berth/proto/conv/plainconv"
 )
 
 // slurmArgs are options in Slurm's terms, and how strictly they are taken.
@@ -30,12 +27,6 @@ type slurmArgs struct {
 
 // Quiet reports whether its owner wants to hear no more of a job than its id.
 func (s *slurmArgs) Quiet() bool { return s.quiet || s.Asked != nil && s.Asked.Quiet }
-
-// slurmOutput is where a batch script's output goes when it does not say.
-const slurmOutput = "slurm-%j.out"
-
-// slurmTaskOutput is that of the tasks of an array.
-const slurmTaskOutput = "slurm-%A_%a.out"
 
 // RegisterSlurm adds the options of sbatch that are not Berth's own as well.
 // They are not in --help, which would be twice as long for it.
@@ -126,70 +117,22 @@ func (r *Request) fromScript(e *console.Env, name string, args []string) error {
 	if r.Slurm.Asked.Wrapped {
 		return console.Usagef("--wrap: there is a script already, %s", console.ShortQuote(name))
 	}
-	if r.Spec.Script, err = plainconv.PackScript(data); err != nil {
-		return err
-	}
-	r.tasks = 0 // they are those of its steps
-	r.Spec.Command = append([]string{path}, args...)
-	return r.scriptDefaults(e, filepath.Base(path))
+	return failedPlace(r.Script(caller(e), r.Slurm.Asked, data, path, args))
 }
 
-// fromWrap makes the job of --wrap, as sbatch does: a script of one command.
-func (r *Request) fromWrap(e *console.Env) error {
-	wrap := r.Slurm.Asked.Wrap
-	packed, err := plainconv.PackScript([]byte("#!/bin/sh\n# This script was created by sbatch --wrap.\n\n" + wrap + "\n"))
-	if err != nil {
-		return err
+// failedPlace gives a caller without a name its exit code; other errors stay.
+func failedPlace(err error) error {
+	if _, ok := errors.AsType[*batch.PlaceError](err); ok {
+		return placed(err)
 	}
-	r.Spec.Script, r.Spec.Command, r.tasks = packed, []string{wrap}, 0
-	return r.scriptDefaults(e, "wrap")
-}
-
-// scriptDefaults completes a batch script's job as sbatch would.
-func (r *Request) scriptDefaults(e *console.Env, name string) error {
-	if r.Spec.Name == "" {
-		r.Spec.Name = sbatch.CleanName(name)
-	}
-	if r.Spec.Stdout == "" {
-		r.Spec.Stdout = slurmOutput
-		if r.Spec.Array != nil {
-			r.Spec.Stdout = slurmTaskOutput
-		}
-	}
-	wd, err := e.Getwd()
-	if err != nil {
-		return &console.ExitError{Code: console.ExitFailed, Err: fmt.Errorf("this directory cannot be named (%w); go to another one", err)}
-	}
-	host, err := e.Hostname()
-	if err != nil {
-		return &console.ExitError{Code: console.ExitFailed, Err: fmt.Errorf("name of this machine: %w", err)}
-	}
-	r.env = append(r.env, r.Slurm.Asked.Env...)
-	if x := r.Slurm.Asked.Export; x != "" {
-		r.env = append(r.env, "SLURM_EXPORT_ENV="+x)
-		if x != "ALL" {
-			r.env = append(r.env, "SLURM_GET_USER_ENV=1")
-		}
-	}
-	r.env = append(r.env, "SLURM_SUBMIT_DIR="+wd, "SLURM_SUBMIT_HOST="+host, "SLURM_CLUSTER_NAME=berth")
-	return nil
+	return err
 }
 
 // loadScript reads a script, bounded, and returns its absolute name.
 func loadScript(e *console.Env, name string) (data []byte, path string, err error) {
-	if name == "-" {
-		data, err = io.ReadAll(io.LimitReader(e.Stdin, cluster.MaxScript+1))
-		path = "sbatch" // as Slurm calls it
-	} else {
-		if data, err = console.ReadBounded(name, cluster.MaxScript); err == nil && !filepath.IsAbs(name) {
-			wd, werr := e.Getwd()
-			if werr != nil {
-				return nil, "", &console.ExitError{Code: console.ExitFailed, Err: fmt.Errorf("this directory cannot be named (%w); go to another one", werr)}
-			}
-			path = filepath.Join(wd, name)
-		} else {
-			path = filepath.Clean(name)
-		}
+	data, path, err = batch.ReadScript(caller(e), name, console.ReadBounded, e.Stdin)
+	if failed := failedPlace(err); failed != err {
+		return nil, "", failed
 	}
 	switch {
 	case err != nil && e.Prog != "":
@@ -323,31 +266,10 @@ func refusal(name string, err error) error {
 	return &console.ExitError{Code: console.ExitUsage, Err: err}
 }
 
-// TakeOver puts what was asked for into the spec; flags of Berth's come after
-// it and win.
+// TakeOver puts what was asked for into the spec; see batch.Job.Take.
 func (r *Request) TakeOver(a *sbatch.Request) {
-	s := &r.Spec
-	s.Name, s.Comment, s.Dir = a.Name, a.Comment, a.Dir
-	s.Stdin, s.Stdout, s.Stderr = a.Stdin, a.Stdout, a.Stderr
-	s.GPUs, r.Gpus = int(min(a.GPUs, math.MaxInt32)), a.GPUsSaid
-	s.GPUType, r.Slurm.Typed = a.GPUType, a.GPUType != ""
-	r.where = whereText{a.NodeList, a.Exclude, a.Constraint, a.Reservation, a.WholeNodes}
-	s.CPUMilli, s.MemMiB, s.AllMem = min(a.CPUs, 1<<30)*1000, a.MemMiB, a.AllMem
-	s.TimeLimit, s.Node, s.Partition = a.TimeLimit, cluster.NodeID(a.Node), a.Partition
-	s.Account, s.QOS, s.Nice = a.Account, a.QOS, a.Nice
-	s.RequeueOnLoss = a.Requeue
-	r.nodes, r.tasks, s.Mail, s.NodeRange = a.Nodes, a.Tasks, a.Mail, cluster.NodeRange{}
-	if a.MostNodes > 0 {
-		r.nodes = max(1, a.Nodes)
-		s.NodeRange = cluster.NodeRange{Min: int(r.nodes), Max: int(a.MostNodes)}
-	}
-	s.Array = a.Array
-	s.Hold, r.begin, s.Depends, s.DependAny, s.KillInvalidDepend = a.Hold, a.Begin, a.Depends, a.DependAny, a.KillInvalidDepend
-	s.Warning, s.Truncate, r.deadline = a.Warning, a.Truncate, a.Deadline
-	s.Power.Freq, s.Exclusive = a.GPUFreq, a.GPUFreq != "" // a clock is of a whole card
-	if a.Export != "" {
-		r.export = a.Export
-	}
+	r.Take(a)
+	r.Slurm.Typed = a.GPUType != ""
 }
 
 // IsScript reports whether an argument before -- is a batch script: a file that

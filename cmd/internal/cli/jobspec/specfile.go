@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
@@ -156,7 +158,7 @@ func (r *Request) applyMapping(root *yaml.Node) (command []string, err error) {
 			command, err = textList(key, "python, train.py", v)
 			return err
 		case key == "env":
-			r.env, err = environment(v)
+			r.Env, err = environment(v)
 			return err
 		case key == "study":
 			return r.study(v)
@@ -254,4 +256,9 @@ func environment(v *yaml.Node) ([]string, error) {
 		return nil
 	})
 	return out, err
+}
+
+// pattern is compiled when it is needed: every command starts, few use it.
+func pattern(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

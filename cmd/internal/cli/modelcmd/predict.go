@@ -147,8 +147,8 @@ func (o *predictOptions) describe(e *console.Env, args []string, dash int) (*api
 	if len(o.Spec.Command) == 0 {
 		o.Spec.Command = []string{"true"} // what runs does not matter to a model's cost
 	}
-	if o.beside != "" && !o.Gpus {
-		o.Spec.GPUs, o.Gpus = 1, true // which it would share
+	if o.beside != "" && !o.GPUsSaid {
+		o.Spec.GPUs, o.GPUsSaid = 1, true // which it would share
 	}
 	warnings, err := o.Complete(e)
 	if err != nil {

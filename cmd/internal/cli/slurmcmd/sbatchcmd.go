@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-scheduler/berth/cmd/internal/batch"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/jobcmd"
@@ -90,7 +91,7 @@ func runSbatch(ctx context.Context, e *console.Env, c *client.Client, args []str
 		e.Printf("%s\n", slurm.Versioned)
 		return nil
 	}
-	o := &jobcmd.SubmitOptions{Count: "1"}
+	o := &jobcmd.SubmitOptions{Count: "1", RequestID: batch.TakeID(e.Getenv)}
 	o.Slurm.Set = set
 	var script []string
 	for _, w := range rest {

@@ -1,4 +1,4 @@
-package jobspec
+package batch
 
 import (
 	"fmt"
@@ -31,7 +31,7 @@ func TestJobEnv(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, warnings, err := jobEnv(environ, tc.export, tc.file)
+			got, warnings, err := Environment(environ, tc.export, tc.file)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -47,7 +47,7 @@ func TestJobEnv(t *testing.T) {
 	for i := range cluster.MaxEnv + 1 {
 		many = append(many, fmt.Sprintf("V%d=1", i))
 	}
-	if _, _, err := jobEnv(many, "", nil); err == nil || !strings.Contains(err.Error(), "--export PATH,HOME") {
+	if _, _, err := Environment(many, "", nil); err == nil || !strings.Contains(err.Error(), "--export PATH,HOME") {
 		t.Errorf("too many variables: %v", err)
 	}
 }

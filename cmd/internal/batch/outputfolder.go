@@ -1,4 +1,4 @@
-package jobcmd
+package batch
 
 import (
 	"errors"
@@ -11,14 +11,14 @@ import (
 	"syscall"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 )
 
-// outputFolders makes the folders that a job's output goes to where they are missing
+// OutputFolders makes the folders that a job's output goes to where they are missing
 // here and lie in a folder of the user's own, and returns what there is to say: a job
 // that cannot open its output fails before it begins. Folders with patterns in their
-// names are not looked for.
-func outputFolders(e *console.Env, spec *cluster.Spec) (said []string) {
+// names are not looked for. uid is the user's number; sbatch has no word for a folder that
+// was made.
+func OutputFolders(spec *cluster.Spec, uid string, sbatch bool) (said []string) {
 	seen := ""
 	for _, file := range []string{spec.Stdout, spec.Stderr} {
 		if !strings.Contains(file, "/") {
@@ -35,8 +35,8 @@ func outputFolders(e *console.Env, spec *cluster.Spec) (said []string) {
 		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if ownedBy(filepath.Dir(dir), e.User()) && os.Mkdir(dir, 0o777) == nil { // #nosec G301 -- as mkdir does: the umask is the user's own to choose
-			if e.Prog == "" { // sbatch has no word for it
+		if ownedBy(filepath.Dir(dir), uid) && os.Mkdir(dir, 0o777) == nil { // #nosec G301 -- as mkdir does: the umask is the user's own to choose
+			if !sbatch {
 				said = append(said, fmt.Sprintf("made the folder %s for the job's output", dir))
 			}
 			continue

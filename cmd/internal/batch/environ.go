@@ -1,13 +1,14 @@
-package jobspec
+package batch
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/escape"
 )
 
 // Variables that are of this login session, or that the agent sets for each
@@ -22,7 +23,9 @@ var (
 	loaderVars = names{"LD_PRELOAD", "LD_AUDIT", "LD_DEBUG*", "LD_PROFILE*", "GLIBC_TUNABLES", "GCONV_PATH",
 		"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_*"}
 	secretWords = []string{"SECRET", "PASSWD", "PASSWORD", "API_KEY", "APIKEY", "PRIVATE_KEY", "PRIVATEKEY", "CREDENTIAL"}
-	secretArgs  = pattern(`(?i)^--?[a-z-]*(secret|passw(or)?d|token|api-?key|private-?key)[a-z-]*=.`)
+	secretArgs  = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)^--?[a-z-]*(secret|passw(or)?d|token|api-?key|private-?key)[a-z-]*=.`)
+	})
 )
 
 // names are names of variables; a star at the end stands for any text.
@@ -42,15 +45,10 @@ func secretVar(name string) bool {
 	return name == "TOKEN" || strings.HasSuffix(name, "_TOKEN") || slices.ContainsFunc(secretWords, func(w string) bool { return strings.Contains(name, w) })
 }
 
-// pattern is compiled when it is needed: every command starts, few use it.
-func pattern(expr string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
-}
-
-// jobEnv chooses the environment of a job after --export: ALL, NONE, or a list
+// Environment chooses the environment of a job after --export: ALL, NONE, or a list
 // of NAME and NAME=value that may begin with ALL. File entries come last and
 // win. Warnings name what was left out.
-func jobEnv(environ []string, export string, file []string) (env, warnings []string, err error) {
+func Environment(environ []string, export string, file []string) (env, warnings []string, err error) {
 	chosen, err := exported(environ, export)
 	if err != nil {
 		return nil, nil, err
@@ -77,7 +75,7 @@ func jobEnv(environ []string, export string, file []string) (env, warnings []str
 		warnings = append(warnings, "not passed to the job, since it is longer than 4 KiB: "+strings.Join(long, ", "))
 	}
 	if len(env) > cluster.MaxEnv {
-		return nil, nil, console.Usagef("--export: %d environment variables, at most %d are allowed; name those that the job needs, such as --export PATH,HOME", len(env), cluster.MaxEnv)
+		return nil, nil, fmt.Errorf("--export: %d environment variables, at most %d are allowed; name those that the job needs, such as --export PATH,HOME", len(env), cluster.MaxEnv)
 	}
 	return env, warnings, nil
 }
@@ -102,9 +100,9 @@ func exported(environ []string, export string) ([]string, error) {
 				}
 			}
 		case item == "NONE":
-			return nil, console.Usagef("--export %s: NONE stands alone", console.ShortQuote(export))
+			return nil, fmt.Errorf("--export %s: NONE stands alone", escape.Quote(export))
 		case name == "":
-			return nil, console.Usagef("--export %s: want ALL, NONE or a list such as PATH,HOME or ALL,DEBUG=1", console.ShortQuote(export))
+			return nil, fmt.Errorf("--export %s: want ALL, NONE or a list such as PATH,HOME or ALL,DEBUG=1", escape.Quote(export))
 		case assigned:
 			out = setVar(out, item)
 		default:

@@ -1,4 +1,4 @@
-package client
+package link
 
 import (
 	"io"
@@ -8,10 +8,10 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// credentialIn reads a job's credential from its file, which goes with each request of
+// Credential reads a job's credential from its file, which goes with each request of
 // a job: it is believed beyond its node for it. Without one that can be read
 // there is none: what needs it is refused by the coordinator, with what to do.
-func credentialIn(path string) string {
+func Credential(path string) string {
 	if path == "" {
 		return ""
 	}

@@ -1,0 +1,241 @@
+// Package quick is sbatch as most people use it, with as little as possible linked: a
+// program's start is most of what a submit takes. What it does it does by the packages
+// that berth sbatch stands on. What it leaves to that, which includes every error, it
+// leaves before it has printed anything.
+package quick
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/batch"
+	"github.com/berth-scheduler/berth/cmd/internal/build"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/link"
+	"github.com/berth-scheduler/berth/cmd/internal/devnote"
+	"github.com/berth-scheduler/berth/cmd/internal/escape"
+	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+	"github.com/berth-scheduler/berth/proto/conv/plainconv"
+)
+
+// patience is how long a coordinator may take to answer before berth, which asks the
+// others as well, goes on.
+const patience = 3 * time.Second
+
+// Env is what Sbatch touches outside its arguments.
+type Env struct {
+	batch.Caller
+	UID            string
+	Getenv         func(string) string
+	Setenv         func(name, value string) error
+	Sockets        func() []string
+	Dial           func(ctx context.Context, socket string) (net.Conn, error)
+	RequestID      func() (string, error)
+	Stdout, Stderr io.Writer
+}
+
+// System is the Env of this process.
+func System() *Env {
+	return &Env{
+		Caller: batch.Caller{Getwd: os.Getwd, Hostname: os.Hostname, Environ: os.Environ, Now: time.Now},
+		UID:    strconv.Itoa(os.Getuid()),
+		Getenv: os.Getenv, Setenv: os.Setenv,
+		Sockets: func() []string { return devnote.Sockets(os.Getenv("BERTH_SOCKET"), devnote.Running) },
+		Dial: func(ctx context.Context, socket string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", socket)
+		},
+		RequestID: requestID,
+		Stdout:    os.Stdout, Stderr: os.Stderr,
+	}
+}
+
+// requestID needs no crypto/rand, whose start takes longer than all of this.
+func requestID() (string, error) {
+	var b [16]byte
+	if n, err := unix.Getrandom(b[:], 0); err != nil || n < len(b) {
+		return "", fmt.Errorf("random numbers: %d of %d, %w", n, len(b), err)
+	}
+	return hex.EncodeToString(b[:]), nil
+}
+
+// Sbatch submits as sbatch does, given its arguments. It reports whether it did, and then the
+// exit code; if not, berth sbatch is to do it, which finds the request id of what may
+// have been submitted in the environment.
+func Sbatch(args []string, e *Env) (code int, done bool) {
+	set, rest, ok := scan(words(args))
+	if !ok {
+		return 0, false
+	}
+	if first, _ := sbatch.Resolve(set, nil); first.Version {
+		return e.say(slurm.Versioned + "\n")
+	}
+	j, asked := e.job(set, rest)
+	if j == nil {
+		return 0, false
+	}
+	id, err := e.RequestID()
+	if err != nil {
+		return 0, false
+	}
+	e.warn(batch.SecretsWarning(j.Spec.Env, j.Spec.Command))
+	folders := batch.OutputFolders(&j.Spec, e.UID, true)
+	ids, warnings, err := e.submit(id, &j.Spec)
+	if err != nil || len(ids) != 1 {
+		return 0, batch.LeaveID(id, e.Setenv) != nil
+	}
+	for _, w := range warnings {
+		e.warn(w)
+	}
+	for _, f := range folders {
+		if !asked.Quiet {
+			fmt.Fprintln(e.Stderr, "sbatch: "+escape.Text(f))
+		}
+	}
+	if asked.Parsable {
+		return e.say(fmt.Sprintln(ids[0]))
+	}
+	return e.say(fmt.Sprintf("Submitted batch job %d\n", ids[0]))
+}
+
+func words(args []string) []sbatch.Word {
+	out := make([]sbatch.Word, len(args))
+	for i, a := range args {
+		out[i].Text = a
+	}
+	return out
+}
+
+// scan reads options that are all Slurm's and written in full: what else there may be,
+// and what a shortened one means, depends on Berth's own.
+func scan(w []sbatch.Word) (set []sbatch.Setting, rest []sbatch.Word, ok bool) {
+	set, faults, rest := sbatch.Scan(w, sbatch.FromCommandLine, nil, false)
+	return set, rest, len(faults) == 0 && full(w[:len(w)-len(rest)])
+}
+
+func full(words []sbatch.Word) bool {
+	all := sbatch.SlurmOptions()
+	return !slices.ContainsFunc(words, func(w sbatch.Word) bool {
+		name, long := strings.CutPrefix(w.Text, "--")
+		name, _, _ = strings.Cut(name, "=")
+		return long && name != "" && !slices.ContainsFunc(all, func(o sbatch.Option) bool { return o.Name == name })
+	})
+}
+
+// job makes the job, nil where there is anything to say about it that a submit of
+// every day has not.
+func (e *Env) job(set []sbatch.Setting, rest []sbatch.Word) (*batch.Job, *sbatch.Request) {
+	j := &batch.Job{}
+	var outcomes []sbatch.Outcome
+	var asked *sbatch.Request
+	var err error
+	if len(rest) > 0 {
+		data, path, rerr := batch.ReadScript(&e.Caller, rest[0].Text, readRegular, nil)
+		if rest[0].Text == "-" || rerr != nil {
+			return nil, nil
+		}
+		script, serr := sbatch.Read(data)
+		if serr != nil || len(script.Berth) > 0 || len(script.Late) > 0 || !full(script.Slurm) {
+			return nil, nil
+		}
+		lines, faults, _ := sbatch.Scan(script.Slurm, sbatch.FromSlurmLine, nil, false)
+		all := slices.Concat(lines, sbatch.FromEnv(e.Environ()), set)
+		asked, outcomes = sbatch.Resolve(all, faults)
+		outcomes = append(outcomes, script.Outcomes(all)...)
+		if asked.Wrapped {
+			return nil, nil
+		}
+		var own []string
+		for _, w := range rest[1:] {
+			own = append(own, w.Text)
+		}
+		j.Take(asked)
+		err = j.Script(&e.Caller, asked, data, path, own)
+	} else {
+		asked, outcomes = sbatch.Resolve(slices.Concat(sbatch.FromEnv(e.Environ()), set), nil)
+		if !asked.Wrapped {
+			return nil, nil // the script is on standard input
+		}
+		j.Take(asked)
+		err = j.Wrap(&e.Caller, asked)
+	}
+	if err != nil || !plain(asked, outcomes) {
+		return nil, nil
+	}
+	j.ImpliedGPUs(false)
+	if warnings, err := j.Settle(&e.Caller); err != nil || len(warnings) > 0 {
+		return nil, nil
+	}
+	if j.Place() != nil || j.Spec.Check() != nil || !plainconv.Carries(&j.Spec) {
+		return nil, nil
+	}
+	return j, asked
+}
+
+// plain reports whether nothing was asked for that takes more than a submit, and all of it
+// is done.
+func plain(a *sbatch.Request, outcomes []sbatch.Outcome) bool {
+	if a.Wait || a.Test || a.Verbose || a.Help || a.Cluster != "" || a.GPUType != "" || len(a.Own) > 0 {
+		return false
+	}
+	return !slices.ContainsFunc(outcomes, func(o sbatch.Outcome) bool { return o.Fate == sbatch.Ignored || o.Fate == sbatch.Refused })
+}
+
+func readRegular(name string, most int64) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("open %s: is not a regular file", name)
+	}
+	return io.ReadAll(io.LimitReader(f, most+1))
+}
+
+// submit asks the first coordinator.
+func (e *Env) submit(id string, s *cluster.Spec) (ids []uint64, warnings []string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	header := [][2]string{{"user-agent", "berth-sbatch/" + build.Version}}
+	if shows := link.Credential(e.Getenv(cluster.CredentialVar)); shows != "" {
+		header = append(header, [2]string{cluster.CredentialKey, shows})
+	}
+	socket := e.Sockets()[0]
+	conn := &link.Conn{
+		Header: header, Most: 1 << 20, Sent: func() {}, Unsent: func() {},
+		Dial: func(ctx context.Context) (net.Conn, error) { return e.Dial(ctx, socket) },
+	}
+	defer conn.Close()
+	resp, err := conn.Invoke(ctx, "/berth.api.v1.JobService/SubmitJobs", plainconv.AppendSubmit(make([]byte, link.Head, 4<<10), id, s))
+	if err != nil {
+		return nil, nil, err
+	}
+	return plainconv.ReadSubmitted(resp)
+}
+
+func (e *Env) warn(text string) {
+	if text != "" {
+		fmt.Fprintln(e.Stderr, "sbatch: warning: "+escape.Text(text))
+	}
+}
+
+// say prints what was asked for; a reader that has gone is no failure of the submit.
+func (e *Env) say(text string) (code int, done bool) {
+	if _, err := io.WriteString(e.Stdout, text); err != nil {
+		fmt.Fprintln(e.Stderr, "sbatch: error: "+strings.TrimSpace(text)+", but: "+escape.Text(err.Error()))
+		return 1, true
+	}
+	return 0, true
+}
