@@ -9,6 +9,10 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
+// smallScript is how many bytes a script has that is packed without looking for what
+// repeats: to make the tables for that takes longer than to send what they would save.
+const smallScript = 2 << 10
+
 // PackScript packs a batch script for the wire, the log and the journals of
 // agents, where it travels with its job. Equal scripts pack equally.
 func PackScript(script []byte) ([]byte, error) {
@@ -16,7 +20,11 @@ func PackScript(script []byte) ([]byte, error) {
 		return nil, cluster.Errorf(cluster.CodeInvalid, "script: %d bytes, at most %d are allowed; keep data in files beside it", len(script), cluster.MaxScript)
 	}
 	var b bytes.Buffer
-	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	level := gzip.BestCompression
+	if len(script) <= smallScript {
+		level = gzip.HuffmanOnly
+	}
+	w, err := gzip.NewWriterLevel(&b, level)
 	if err != nil {
 		return nil, fmt.Errorf("pack script: %w", err)
 	}
