@@ -34,7 +34,7 @@ PREFIX   ?= /usr/local
 DESTDIR  ?=
 LINKDIR  ?= $(PREFIX)/lib/berth/slurm
 export LINKS
-PROGRAMS := berth berthd berth-job berth-lab berth-top
+PROGRAMS := berth berthd berth-job berth-lab berth-top berth-sbatch
 LINKS    := sbatch squeue scancel sinfo scontrol sacct seff sshare srun salloc sacctmgr sattach sbcast scrontab sdiag sgather sprio sreport sstat strigger
 
 .DEFAULT_GOAL := help
@@ -48,8 +48,8 @@ help: ## list the targets
 # without tables for debuggers (stack traces need none), without gRPC's pages of
 # traces. The agent needs C to reach the NVIDIA driver.
 BIN      := bin/
-build: ## build bin/berth, berthd, berth-job, berth-lab and berth-top, with the commit from git
-	CGO_ENABLED=0 $(GO) build -buildvcs=auto -tags grpcnotrace -ldflags '-s -w' -o $(BIN) ./cmd/berth ./cmd/berth-job ./cmd/berth-top
+build: ## build bin/berth and the programs beside it, with the commit from git
+	CGO_ENABLED=0 $(GO) build -buildvcs=auto -tags grpcnotrace -ldflags '-s -w' -o $(BIN) ./cmd/berth ./cmd/berth-job ./cmd/berth-top ./cmd/berth-sbatch
 	$(GO) build -buildvcs=auto -o $(BIN) ./cmd/berthd ./cmd/berth-lab
 
 install: build ## install the programs, manual pages, completion and links (PREFIX=, DESTDIR=, LINKDIR=)
@@ -60,6 +60,7 @@ install: build ## install the programs, manual pages, completion and links (PREF
 	bin/berth completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_berth
 	bin/berth completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/berth.fish
 	set -e; for c in $(LINKS); do ln -sfn $(PREFIX)/bin/berth $(DESTDIR)$(LINKDIR)/$$c; done
+	ln -sfn $(PREFIX)/bin/berth-sbatch $(DESTDIR)$(LINKDIR)/sbatch
 
 packages: ## build deb and rpm packages for amd64 and arm64 into bin/packages, and look at them (ARCHS=amd64)
 	deploy/packages/build.sh $(ARCHS)

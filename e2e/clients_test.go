@@ -69,7 +69,7 @@ func newSite(t *testing.T) *clientSite {
 		t.Fatal(err)
 	}
 	for _, name := range slurmCommands {
-		if err := os.Symlink(berth, filepath.Join(s.bin, name)); err != nil {
+		if err := os.Symlink(appletOf(berth, name), filepath.Join(s.bin, name)); err != nil {
 			t.Fatal(err)
 		}
 	}

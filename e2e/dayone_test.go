@@ -19,7 +19,7 @@ func slurmLinks(t *testing.T) string {
 	_, rest, _ := strings.Cut(read(t, "../Makefile"), "\nLINKS    := ")
 	names, _, _ := strings.Cut(rest, "\n")
 	for _, name := range append(strings.Fields(names), "berth") {
-		if err := os.Symlink(berth, filepath.Join(dir, name)); err != nil {
+		if err := os.Symlink(appletOf(berth, name), filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,6 +3,7 @@ package e2e
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 )
 
 // buildPrograms builds Berth's programs into a folder, as make build does. No test
@@ -13,7 +14,7 @@ func buildPrograms(dir string) error {
 		env  string
 		args []string
 	}{
-		{"CGO_ENABLED=0", []string{"-tags", "grpcnotrace", "../cmd/berth", "../cmd/berth-job", "../cmd/berth-top"}},
+		{"CGO_ENABLED=0", []string{"-tags", "grpcnotrace", "../cmd/berth", "../cmd/berth-job", "../cmd/berth-top", "../cmd/berth-sbatch"}},
 		{"", []string{"../cmd/berthd", "../cmd/berth-lab"}},
 	} {
 		build := exec.Command("go", append([]string{"build", "-buildvcs=false", "-ldflags=-s -w", "-o", dir + "/"}, b.args...)...)
@@ -26,4 +27,12 @@ func buildPrograms(dir string) error {
 		}
 	}
 	return nil
+}
+
+// appletOf is the program that a command of Slurm's is a link to, as make install has it.
+func appletOf(berth, name string) string {
+	if name == "sbatch" {
+		return filepath.Join(filepath.Dir(berth), "berth-sbatch")
+	}
+	return berth
 }

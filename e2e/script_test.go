@@ -29,7 +29,7 @@ env | grep '^SLURM' | sort
 #SBATCH --nodes=9
 `)
 	link := filepath.Join(dir, "sbatch")
-	if err := os.Symlink(berth, link); err != nil {
+	if err := os.Symlink(appletOf(berth, "sbatch"), link); err != nil {
 		t.Fatal(err)
 	}
 	const uid = 4321

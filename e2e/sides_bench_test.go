@@ -34,7 +34,7 @@ func BenchmarkSides(b *testing.B) {
 		b.Fatal(err)
 	}
 	for _, name := range []string{"sbatch", "squeue", "scancel"} {
-		if err := os.Symlink(program(b), filepath.Join(links, name)); err != nil {
+		if err := os.Symlink(appletOf(program(b), name), filepath.Join(links, name)); err != nil {
 			b.Fatal(err)
 		}
 	}

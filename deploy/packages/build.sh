@@ -64,6 +64,7 @@ pages() {
 	for name in $LINKS; do
 		ln -sfn ../../../bin/berth "$to/links/$name"
 	done
+	ln -sfn ../../../bin/berth-sbatch "$to/links/sbatch"
 }
 
 # The program that writes the pages has to run here.

@@ -30,6 +30,10 @@ var links = []struct {
 		"google.golang.org/grpc", "google.golang.org/protobuf", "net/http", "text/template", "github.com/spf13/cobra",
 		module + "/proto", module + "/agent/relay", module + "/cmd/internal/cli",
 	}, "each job waits for it"},
+	{"berth-sbatch", []string{
+		"google.golang.org", "net/http", "text/template", "crypto/tls", "crypto/rand", "go.yaml.in", "github.com/spf13",
+		module + "/proto/berth", module + "/cmd/internal/cli/console", module + "/model", module + "/agent",
+	}, "its start is most of what a submit takes"},
 }
 
 // TestLinks holds each program to what may be in it.

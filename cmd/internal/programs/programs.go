@@ -13,11 +13,12 @@ import (
 
 // The programs, as the folder calls them.
 const (
-	Users  = "berth"     // for users and administrators; Slurm's look-alikes
-	Daemon = "berthd"    // coordinator and agent, and what needs their files
-	Job    = "berth-job" // beside jobs
-	Lab    = "berth-lab" // development cluster, simulator, evaluation
-	Top    = "berth-top" // the live screen
+	Users  = "berth"        // for users and administrators; Slurm's look-alikes
+	Daemon = "berthd"       // coordinator and agent, and what needs their files
+	Job    = "berth-job"    // beside jobs
+	Lab    = "berth-lab"    // development cluster, simulator, evaluation
+	Top    = "berth-top"    // the live screen
+	Sbatch = "berth-sbatch" // sbatch that starts sooner
 )
 
 // Path returns where a program is: in the folder of the running one, whatever

@@ -137,40 +137,13 @@ func full(words []sbatch.Word) bool {
 // every day has not.
 func (e *Env) job(set []sbatch.Setting, rest []sbatch.Word) (*batch.Job, *sbatch.Request) {
 	j := &batch.Job{}
-	var outcomes []sbatch.Outcome
 	var asked *sbatch.Request
-	var err error
 	if len(rest) > 0 {
-		data, path, rerr := batch.ReadScript(&e.Caller, rest[0].Text, readRegular, nil)
-		if rest[0].Text == "-" || rerr != nil {
-			return nil, nil
-		}
-		script, serr := sbatch.Read(data)
-		if serr != nil || len(script.Berth) > 0 || len(script.Late) > 0 || !full(script.Slurm) {
-			return nil, nil
-		}
-		lines, faults, _ := sbatch.Scan(script.Slurm, sbatch.FromSlurmLine, nil, false)
-		all := slices.Concat(lines, sbatch.FromEnv(e.Environ()), set)
-		asked, outcomes = sbatch.Resolve(all, faults)
-		outcomes = append(outcomes, script.Outcomes(all)...)
-		if asked.Wrapped {
-			return nil, nil
-		}
-		var own []string
-		for _, w := range rest[1:] {
-			own = append(own, w.Text)
-		}
-		j.Take(asked)
-		err = j.Script(&e.Caller, asked, data, path, own)
+		asked = e.script(j, set, rest)
 	} else {
-		asked, outcomes = sbatch.Resolve(slices.Concat(sbatch.FromEnv(e.Environ()), set), nil)
-		if !asked.Wrapped {
-			return nil, nil // the script is on standard input
-		}
-		j.Take(asked)
-		err = j.Wrap(&e.Caller, asked)
+		asked = e.wrap(j, set)
 	}
-	if err != nil || !plain(asked, outcomes) {
+	if asked == nil {
 		return nil, nil
 	}
 	j.ImpliedGPUs(false)
@@ -181,6 +154,50 @@ func (e *Env) job(set []sbatch.Setting, rest []sbatch.Word) (*batch.Job, *sbatch
 		return nil, nil
 	}
 	return j, asked
+}
+
+// wrap makes j the job of --wrap, and returns what was asked for, nil if that is not plain.
+func (e *Env) wrap(j *batch.Job, set []sbatch.Setting) *sbatch.Request {
+	asked, outcomes := sbatch.Resolve(slices.Concat(sbatch.FromEnv(e.Environ()), set), nil)
+	if !asked.Wrapped || !plain(asked, outcomes) { // else the script is on standard input
+		return nil
+	}
+	j.Take(asked)
+	if j.Wrap(&e.Caller, asked) != nil {
+		return nil
+	}
+	return asked
+}
+
+// script is wrap for a script and its arguments.
+func (e *Env) script(j *batch.Job, set []sbatch.Setting, words []sbatch.Word) *sbatch.Request {
+	name := words[0].Text
+	if name == "-" {
+		return nil
+	}
+	data, path, err := batch.ReadScript(&e.Caller, name, readRegular, nil)
+	if err != nil {
+		return nil
+	}
+	script, err := sbatch.Read(data)
+	if err != nil || len(script.Berth) > 0 || len(script.Late) > 0 || !full(script.Slurm) {
+		return nil
+	}
+	lines, faults, _ := sbatch.Scan(script.Slurm, sbatch.FromSlurmLine, nil, false)
+	all := slices.Concat(lines, sbatch.FromEnv(e.Environ()), set)
+	asked, outcomes := sbatch.Resolve(all, faults)
+	if asked.Wrapped || !plain(asked, append(outcomes, script.Outcomes(all)...)) {
+		return nil
+	}
+	var args []string
+	for _, w := range words[1:] {
+		args = append(args, w.Text)
+	}
+	j.Take(asked)
+	if j.Script(&e.Caller, asked, data, path, args) != nil {
+		return nil
+	}
+	return asked
 }
 
 // plain reports whether nothing was asked for that takes more than a submit, and all of it

@@ -80,9 +80,9 @@ func SystemEnv() *Env {
 		Width:      terminalWidth, StderrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
 		Getenv: os.Getenv, Environ: os.Environ, Getwd: os.Getwd, Hostname: os.Hostname,
 		// The number, since $USER is whatever somebody set and names may need LDAP.
-		User:     func() string { return strconv.Itoa(os.Getuid()) },
-		Accounts: SystemAccounts(),
-		Now:      time.Now,
+		User:       func() string { return strconv.Itoa(os.Getuid()) },
+		Accounts:   SystemAccounts(),
+		Now:        time.Now,
 		DevSockets: devnote.Running,
 		Dial: func(ctx context.Context, path string) (net.Conn, error) {
 			var d net.Dialer

@@ -114,4 +114,4 @@ submit --help" lists Berth's own options, which are taken as well.
 `
 
 const sbatchExamples = "  berth sbatch -G 1 -t 2:00:00 train.sh\n" +
-	"  ln -s /usr/bin/berth /usr/local/bin/sbatch && sbatch train.sh"
+	"  ln -s /usr/bin/berth-sbatch /usr/local/bin/sbatch && sbatch train.sh"
