@@ -127,7 +127,7 @@ func (s *State) Node(id cluster.NodeID) (*cluster.Node, bool) {
 	return n, n != nil
 }
 
-// Nodes returns all nodes by id.
+// Nodes returns all nodes by id. The slice stays as it is, and is not to be changed.
 func (s *State) Nodes() []*cluster.Node { return s.fleet.List() }
 
 // OnGPU returns the jobs that lie on a GPU, by id.
@@ -146,7 +146,7 @@ func (f NodesReader) Node(id cluster.NodeID) (*cluster.Node, bool) {
 	return read2(f.held, func(s *State) (*cluster.Node, bool) { return s.Node(id) })
 }
 
-// Nodes returns all nodes by id.
+// Nodes returns all nodes by id. The slice stays as it is, and is not to be changed.
 func (f NodesReader) Nodes() []*cluster.Node { return read(f.held, (*State).Nodes) }
 
 // NodeJobs returns the jobs with a live attempt on a node, by id.
@@ -246,7 +246,7 @@ func (f *FSM) SchedulerSnapshotAt(now cluster.Time) (*dispatch.Snapshot, cluster
 	}
 	return &dispatch.Snapshot{
 		More:  more,
-		Index: s.at.Index, Now: now, Nodes: s.fleet.List(), Ledger: s.fleet.Ledger().Clone(), Queues: maps.Clone(s.roll.Queues.All()),
+		Index: s.at.Index, Now: now, Nodes: slices.Clone(s.fleet.List()), Ledger: s.fleet.Ledger().Clone(), Queues: maps.Clone(s.roll.Queues.All()),
 		Partitions: s.Partitions(), Standing: s.books.ForPass(), Limits: s.books.Limits(now), Reservations: s.fleet.Reservations(),
 		Waiting: waiting,
 		Running: s.roll.Running(),

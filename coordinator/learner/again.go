@@ -42,7 +42,7 @@ func (n *news) equal(o *news) bool {
 // latest is what predictions follow from now.
 func (l *Learner) latest() news {
 	version, _ := l.fsm.Weights()
-	return news{samples: l.fsm.SampleSeq(), weights: version, types: GPUTypes(l.fsm.Nodes())}
+	return news{samples: l.fsm.SampleSeq(), weights: version, types: l.Types(l.fsm.Nodes())}
 }
 
 // Again predicts the jobs that wait once more when something is known that was not

@@ -3,7 +3,6 @@ package learner
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"math"
 	"slices"
 
@@ -50,6 +49,8 @@ type Learner struct {
 	loaded  bool
 	decoded []model.Sample      // those that the state held last, oldest first
 	refused map[uint64]struct{} // versions that cannot be used, said once
+
+	types typesMemo
 }
 
 // Proposer commits a command and returns what the state machine answered;
@@ -241,27 +242,6 @@ func identity(who cluster.Owner, spec *cluster.Spec) string {
 	}, spec.Command...), "\x00")
 }
 
-// GPUTypes lists the cluster's GPU types with their memory and what the largest
-// node of each has beside them, sorted by name.
-func GPUTypes(nodes []*cluster.Node) []model.TypeInfo {
-	types := map[string]model.TypeInfo{}
-	for _, n := range nodes {
-		for i := range n.GPUs {
-			g := &n.GPUs[i]
-			if i > 0 && n.GPUs[i-1].Type == g.Type && n.GPUs[i-1].MemMiB == g.MemMiB && n.GPUs[i-1].CapMode == g.CapMode {
-				continue // as most are; it is asked at each submit
-			}
-			t, seen := types[g.Type]
-			types[g.Type] = model.TypeInfo{
-				Name: g.Type, MemMiB: max(t.MemMiB, g.MemMiB),
-				HostMiB: max(t.HostMiB, n.MemMiB), HostCPUMilli: max(t.HostCPUMilli, n.CPUMilli),
-				Simulated: g.CapMode == "sim" && (t.Simulated || !seen),
-			}
-		}
-	}
-	return slices.SortedFunc(maps.Values(types), func(a, b model.TypeInfo) int { return strings.Compare(a.Name, b.Name) })
-}
-
 // estimate rounds a prediction to the integers that state is made of, as far as every
 // coordinator keeps it.
 func (l *Learner) estimate(p model.Prediction) cluster.Estimate {
@@ -287,7 +267,7 @@ func (l *Learner) Explain(who cluster.Owner, js *apiv1.JobSpec, nodes []*cluster
 	if err != nil {
 		return nil, nil, err
 	}
-	preds, sig, err := l.predict(who, spec, GPUTypes(nodes))
+	preds, sig, err := l.predict(who, spec, l.Types(nodes))
 	if err != nil {
 		return nil, nil, err
 	}

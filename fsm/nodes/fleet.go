@@ -150,8 +150,8 @@ func (f *Fleet) Put(n *cluster.Node) {
 // Node returns the node with an id, nil when there is none.
 func (f *Fleet) Node(id cluster.NodeID) *cluster.Node { return f.nodes.Get(id) }
 
-// List returns all nodes by id.
-func (f *Fleet) List() []*cluster.Node { return f.nodes.List() }
+// List returns all nodes by id. The slice stays as it is, and is not to be changed.
+func (f *Fleet) List() []*cluster.Node { return f.nodes.Shared() }
 
 // Nodes are all nodes, in no order. They are not to be changed.
 func (f *Fleet) Nodes() map[cluster.NodeID]*cluster.Node { return f.nodes.Rows() }

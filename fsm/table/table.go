@@ -14,6 +14,7 @@ type Table[K comparable, V any] struct {
 	rows    map[K]V
 	compare func(a, b K) int
 	digests *Digests[K] // nil in a copy
+	ordered ordered[K, V]
 }
 
 // Of is what tells the entities of one kind from those of others.
@@ -54,12 +55,14 @@ func (t *Table[K, V]) Len() int { return len(t.rows) }
 
 // Put adds an entity, or puts it in the place of the one with its key.
 func (t *Table[K, V]) Put(k K, v V) {
+	t.ordered.put(k, t.Has(k))
 	t.rows[k] = v
 	t.digests.Touch(k)
 }
 
 // Drop forgets the entity with a key.
 func (t *Table[K, V]) Drop(k K) {
+	t.ordered.forget()
 	delete(t.rows, k)
 	t.digests.Touch(k)
 }
@@ -71,13 +74,11 @@ func (t *Table[K, V]) Rows() map[K]V { return t.rows }
 func (t *Table[K, V]) Keys() []K { return slices.SortedFunc(maps.Keys(t.rows), t.compare) }
 
 // List returns all entities in the order of their keys.
-func (t *Table[K, V]) List() []V {
-	out := make([]V, 0, len(t.rows))
-	for _, k := range t.Keys() {
-		out = append(out, t.rows[k])
-	}
-	return out
-}
+func (t *Table[K, V]) List() []V { return slices.Clone(t.Shared()) }
+
+// Shared is List without a copy: the slice stays as it is, and is not to be changed. It
+// may be called by several at once, but not beside a change.
+func (t *Table[K, V]) Shared() []V { return t.ordered.list(t) }
 
 // View is a copy to read from, which stays as it is.
 func (t *Table[K, V]) View() *Table[K, V] {

@@ -10,7 +10,6 @@ import (
 	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
 	"github.com/berth-scheduler/berth/coordinator/api/calls"
-	"github.com/berth-scheduler/berth/coordinator/learner"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 	"github.com/berth-scheduler/berth/scheduler"
@@ -107,7 +106,7 @@ func (c *Jobs) forecastNew(who authorize.Caller, spec *apiv1.JobSpec, resp *apiv
 		return
 	}
 	nodes := c.fsm.Nodes()
-	j, err := c.learn.Job(who.Owner(), spec, learner.GPUTypes(nodes))
+	j, err := c.learn.Job(who.Owner(), spec, c.learn.Types(nodes))
 	if err != nil {
 		return // what is wrong with it has been said
 	}

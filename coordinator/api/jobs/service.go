@@ -65,7 +65,7 @@ func (s *jobServer) SubmitJobs(ctx context.Context, req *apiv1.SubmitJobsRequest
 		return nil, err
 	}
 	e := admission.Entry{Who: who, Of: len(req.Jobs), Now: cluster.TimeOf(s.c.clock()), Parts: s.c.fsm.Partitions(), Nodes: s.c.fsm.Nodes()}
-	types := learner.GPUTypes(e.Nodes)
+	types := s.c.learn.Types(e.Nodes)
 	var jobs []*cluster.Job
 	for _, js := range req.Jobs {
 		job, err := s.c.learn.Job(who.Owner(), js, types)
