@@ -3,7 +3,6 @@ package dispatch
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"sync/atomic"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -14,8 +13,8 @@ import (
 // on what fits. It is not safe for concurrent use.
 type Ledger struct {
 	at    *ledgerIndex
-	nodes []NodeUse
-	gpus  []GPUUse
+	nodes accounts[NodeUse]
+	gpus  accounts[GPUUse]
 }
 
 // ledgerIndex says where the accounts are. Copies of a ledger share it; what is
@@ -106,11 +105,11 @@ func NewLedger(nodes []*cluster.Node) *Ledger {
 	return l
 }
 
-// Clone returns an independent copy in time linear in nodes and GPUs. Several
-// goroutines may clone a ledger at once.
+// Clone returns an independent copy, which costs a pointer for 16 nodes or GPUs and what is
+// changed afterwards. Several goroutines may clone a ledger at once.
 func (l *Ledger) Clone() *Ledger {
 	l.at.shared.Store(true)
-	return &Ledger{at: l.at, nodes: slices.Clone(l.nodes), gpus: slices.Clone(l.gpus)}
+	return &Ledger{at: l.at, nodes: l.nodes.clone(), gpus: l.gpus.clone()}
 }
 
 // SetNode adds n or takes over its new capacity; what is taken stays taken.
@@ -119,11 +118,11 @@ func (l *Ledger) Clone() *Ledger {
 func (l *Ledger) SetNode(n *cluster.Node) {
 	i, ok := l.at.node[n.ID]
 	if !ok {
-		i = len(l.nodes)
-		l.nodes = append(l.nodes, NodeUse{ID: n.ID})
+		i = l.nodes.n
+		l.nodes.add(NodeUse{ID: n.ID})
 		l.own().node[n.ID] = i
 	}
-	u := &l.nodes[i]
+	u := l.nodes.edit(i)
 	u.CPUMilli, u.MemMiB, u.Schedulable = n.CPUMilli, n.MemMiB, n.Schedulable()
 	l.forget(n)
 	for k := range n.GPUs {
@@ -135,15 +134,16 @@ func (l *Ledger) SetNode(n *cluster.Node) {
 func (l *Ledger) forget(n *cluster.Node) {
 	still := 0
 	for k := range n.GPUs {
-		if i, ok := l.at.gpu[n.GPUs[k].ID]; ok && l.gpus[i].Node == n.ID {
+		if i, ok := l.at.gpu[n.GPUs[k].ID]; ok && l.gpus.at(i).Node == n.ID {
 			still++
 		}
 	}
 	if still == l.at.gpus[n.ID] {
 		return
 	}
-	for k := range l.gpus {
-		if g := &l.gpus[k]; g.Node == n.ID && n.GPU(g.ID) == nil {
+	for k, u := range l.gpus.all() {
+		if u.Node == n.ID && n.GPU(u.ID) == nil {
+			g := l.gpus.edit(k)
 			g.Type, g.SellableMiB, g.MaxShares, g.Shareable, g.Scope, g.Closed = "", 0, 0, false, cluster.ScopeAnyone, false
 			g.Unshared = ""
 		}
@@ -156,7 +156,7 @@ func (l *Ledger) setGPU(n *cluster.Node, c *cluster.GPU) {
 	if !ok {
 		i = l.open(n.ID, c.ID)
 	}
-	g := &l.gpus[i]
+	g := l.gpus.edit(i)
 	if g.Node != n.ID {
 		at := l.own()
 		at.gpus[g.Node]--
@@ -169,8 +169,8 @@ func (l *Ledger) setGPU(n *cluster.Node, c *cluster.GPU) {
 
 // open opens an account with no capacity, and returns where it is.
 func (l *Ledger) open(node cluster.NodeID, gpu cluster.GPUID) int {
-	i, at := len(l.gpus), l.own()
-	l.gpus = append(l.gpus, GPUUse{ID: gpu, Node: node})
+	i, at := l.gpus.n, l.own()
+	l.gpus.add(GPUUse{ID: gpu, Node: node})
 	at.gpu[gpu] = i
 	at.gpus[node]++
 	return i
@@ -182,7 +182,7 @@ func (l *Ledger) Node(id cluster.NodeID) (u NodeUse, ok bool) {
 	if !ok {
 		return NodeUse{}, false
 	}
-	return l.nodes[i], true
+	return *l.nodes.at(i), true
 }
 
 // GPU returns the account of a GPU; ok is false for an unknown one.
@@ -191,7 +191,7 @@ func (l *Ledger) GPU(id cluster.GPUID) (u GPUUse, ok bool) {
 	if !ok {
 		return GPUUse{}, false
 	}
-	return l.gpus[i], true
+	return *l.gpus.at(i), true
 }
 
 // Place returns where the account of a GPU lies, for GPUAt.
@@ -204,10 +204,10 @@ func (l *Ledger) Place(id cluster.GPUID) (at int, ok bool) {
 // came or went; ok is false beyond the last. It is for reading, and good until
 // the ledger is changed.
 func (l *Ledger) GPUAt(at int) (u *GPUUse, ok bool) {
-	if at < 0 || at >= len(l.gpus) {
+	if at < 0 || at >= l.gpus.n {
 		return nil, false
 	}
-	return &l.gpus[at], true
+	return l.gpus.at(at), true
 }
 
 // Fits reports whether b can be taken now: the zero Reason when it can, and
@@ -217,7 +217,7 @@ func (l *Ledger) Fits(b *cluster.Berth) cluster.Reason {
 	if !ok {
 		return cluster.Reason{Code: cluster.ReasonNodeDown, Detail: fmt.Sprintf("node %s is not registered", b.Node)}
 	}
-	n := &l.nodes[i]
+	n := l.nodes.at(i)
 	if !n.Schedulable {
 		return cluster.Reason{Code: cluster.ReasonNodeDown, Detail: fmt.Sprintf("node %s is drained or silent", b.Node)}
 	}
@@ -244,10 +244,10 @@ func (l *Ledger) Fits(b *cluster.Berth) cluster.Reason {
 
 func (l *Ledger) fitsGPU(node cluster.NodeID, gs cluster.GPUShare) cluster.Reason {
 	i, ok := l.at.gpu[gs.GPU]
-	if !ok || l.gpus[i].Node != node {
+	if !ok || l.gpus.at(i).Node != node {
 		return cluster.Reason{Code: cluster.ReasonStale, Detail: fmt.Sprintf("node %s has no GPU %s", node, gs.GPU)}
 	}
-	g, s := &l.gpus[i], gs.Share
+	g, s := l.gpus.at(i), gs.Share
 	switch {
 	case s.MemMiB < 0 || s.Milli < 0 || s.Milli > cluster.WholeGPU:
 		return cluster.Reason{Code: cluster.ReasonStale, Detail: fmt.Sprintf("share of GPU %s is malformed", gs.GPU)}
@@ -312,12 +312,12 @@ func (l *Ledger) add(b *cluster.Berth, sign int64) bool {
 			return false
 		}
 	}
-	n := &l.nodes[i]
+	n := l.nodes.edit(i)
 	n.UsedCPU += sign * b.CPUMilli
 	n.UsedMem += sign * b.MemMiB
 	gone := false
 	for _, gs := range b.GPUs {
-		g := &l.gpus[l.at.gpu[gs.GPU]]
+		g := l.gpus.edit(l.at.gpu[gs.GPU])
 		g.UsedMiB += sign * gs.Share.MemMiB
 		g.UsedMilli += sign * gs.Share.Milli
 		g.Shares += int(sign)
@@ -335,22 +335,24 @@ func (l *Ledger) add(b *cluster.Berth, sign int64) bool {
 // closeGone closes the accounts of cards that are gone and hold nothing, so
 // that equal clusters have equal ledgers, whatever they went through.
 func (l *Ledger) closeGone() {
-	gone := func(g GPUUse) bool { return g.MaxShares == 0 && g.Shares == 0 }
-	if !slices.ContainsFunc(l.gpus, gone) {
-		return
+	gone := func(g *GPUUse) bool { return g.MaxShares == 0 && g.Shares == 0 }
+	for _, g := range l.gpus.all() {
+		if gone(g) {
+			l.keep(l.nodes, l.gpus.without(gone))
+			return
+		}
 	}
-	l.keep(l.nodes, slices.DeleteFunc(slices.Clone(l.gpus), gone))
 }
 
 // keep takes over accounts, and makes the index of them.
-func (l *Ledger) keep(nodes []NodeUse, gpus []GPUUse) {
-	l.nodes, l.gpus, l.at = nodes, gpus, newIndex(len(nodes), len(gpus))
-	for i := range nodes {
-		l.at.node[nodes[i].ID] = i
+func (l *Ledger) keep(nodes accounts[NodeUse], gpus accounts[GPUUse]) {
+	l.nodes, l.gpus, l.at = nodes, gpus, newIndex(nodes.n, gpus.n)
+	for i, n := range nodes.all() {
+		l.at.node[n.ID] = i
 	}
-	for i := range gpus {
-		l.at.gpu[gpus[i].ID] = i
-		l.at.gpus[gpus[i].Node]++
+	for i, g := range gpus.all() {
+		l.at.gpu[g.ID] = i
+		l.at.gpus[g.Node]++
 	}
 }
 
@@ -367,22 +369,19 @@ func (l *Ledger) RemoveNode(id cluster.NodeID) {
 	if _, ok := l.at.node[id]; !ok {
 		return
 	}
-	l.keep(slices.DeleteFunc(slices.Clone(l.nodes), func(n NodeUse) bool { return n.ID == id }),
-		slices.DeleteFunc(slices.Clone(l.gpus), func(g GPUUse) bool { return g.Node == id }))
+	l.keep(l.nodes.without(func(n *NodeUse) bool { return n.ID == id }), l.gpus.without(func(g *GPUUse) bool { return g.Node == id }))
 }
 
 // Check returns an error that names the first account that is negative or
 // over its capacity, or nil. The state machine's tests call it after every
 // entry.
 func (l *Ledger) Check() error {
-	for i := range l.nodes {
-		n := &l.nodes[i]
+	for _, n := range l.nodes.all() {
 		if n.UsedCPU < 0 || n.UsedMem < 0 || n.UsedCPU > n.CPUMilli || n.UsedMem > n.MemMiB {
 			return fmt.Errorf("node %s: taken %d/%d milli-cores, %d/%d MiB", n.ID, n.UsedCPU, n.CPUMilli, n.UsedMem, n.MemMiB)
 		}
 	}
-	for i := range l.gpus {
-		g := &l.gpus[i]
+	for _, g := range l.gpus.all() {
 		switch {
 		case g.UsedMiB < 0 || g.UsedMilli < 0 || g.Shares < 0,
 			g.UsedMiB > g.SellableMiB || g.UsedMilli > cluster.WholeGPU,
@@ -397,16 +396,16 @@ func (l *Ledger) Check() error {
 // Equal reports whether two ledgers hold the same accounts, in whatever order
 // they were made.
 func (l *Ledger) Equal(m *Ledger) bool {
-	if len(l.nodes) != len(m.nodes) || len(l.gpus) != len(m.gpus) {
+	if l.nodes.n != m.nodes.n || l.gpus.n != m.gpus.n {
 		return false
 	}
-	for _, n := range l.nodes {
-		if o, ok := m.Node(n.ID); !ok || o != n {
+	for _, n := range l.nodes.all() {
+		if o, ok := m.Node(n.ID); !ok || o != *n {
 			return false
 		}
 	}
-	for _, g := range l.gpus {
-		if o, ok := m.GPU(g.ID); !ok || o != g {
+	for _, g := range l.gpus.all() {
+		if o, ok := m.GPU(g.ID); !ok || o != *g {
 			return false
 		}
 	}

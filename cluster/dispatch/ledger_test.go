@@ -292,18 +292,18 @@ func TestCheckNamesTheFault(t *testing.T) {
 		want  string
 	}{
 		{"sound", func(*Ledger) {}, ""},
-		{"cores below zero", func(l *Ledger) { l.nodes[0].UsedCPU = -1 }, "node a"},
-		{"memory below zero", func(l *Ledger) { l.nodes[0].UsedMem = -1 }, "node a"},
-		{"cores", func(l *Ledger) { l.nodes[0].UsedCPU = 8001 }, "node a"},
-		{"memory", func(l *Ledger) { l.nodes[0].UsedMem = 4097 }, "node a"},
-		{"GPU memory below zero", func(l *Ledger) { l.gpus[0].UsedMiB = -1 }, "GPU a-0"},
-		{"GPU memory", func(l *Ledger) { l.gpus[0].UsedMiB = 1001 }, "GPU a-0"},
-		{"compute", func(l *Ledger) { l.gpus[0].UsedMilli = 1001 }, "GPU a-0"},
-		{"compute below zero", func(l *Ledger) { l.gpus[0].UsedMilli = -1 }, "GPU a-0"},
-		{"shares", func(l *Ledger) { l.gpus[0].Shares = 4 }, "GPU a-0"},
-		{"shares below zero", func(l *Ledger) { l.gpus[0].Shares = -1 }, "GPU a-0"},
-		{"alone with two", func(l *Ledger) { l.gpus[0].Shares, l.gpus[0].Exclusive = 2, true }, "GPU a-0"},
-		{"alone with nobody", func(l *Ledger) { l.gpus[0].Exclusive = true }, "GPU a-0"},
+		{"cores below zero", func(l *Ledger) { l.nodes.edit(0).UsedCPU = -1 }, "node a"},
+		{"memory below zero", func(l *Ledger) { l.nodes.edit(0).UsedMem = -1 }, "node a"},
+		{"cores", func(l *Ledger) { l.nodes.edit(0).UsedCPU = 8001 }, "node a"},
+		{"memory", func(l *Ledger) { l.nodes.edit(0).UsedMem = 4097 }, "node a"},
+		{"GPU memory below zero", func(l *Ledger) { l.gpus.edit(0).UsedMiB = -1 }, "GPU a-0"},
+		{"GPU memory", func(l *Ledger) { l.gpus.edit(0).UsedMiB = 1001 }, "GPU a-0"},
+		{"compute", func(l *Ledger) { l.gpus.edit(0).UsedMilli = 1001 }, "GPU a-0"},
+		{"compute below zero", func(l *Ledger) { l.gpus.edit(0).UsedMilli = -1 }, "GPU a-0"},
+		{"shares", func(l *Ledger) { l.gpus.edit(0).Shares = 4 }, "GPU a-0"},
+		{"shares below zero", func(l *Ledger) { l.gpus.edit(0).Shares = -1 }, "GPU a-0"},
+		{"alone with two", func(l *Ledger) { l.gpus.edit(0).Shares, l.gpus.edit(0).Exclusive = 2, true }, "GPU a-0"},
+		{"alone with nobody", func(l *Ledger) { l.gpus.edit(0).Exclusive = true }, "GPU a-0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -17,6 +17,8 @@ import (
 const (
 	// againEvery is the least time between two looks at who waits.
 	againEvery = 200 * time.Millisecond
+	// lookEvery is the least time between two looks at whether there is anything new.
+	lookEvery = 20 * time.Millisecond
 	// againJobs is how many jobs one command gives new estimates.
 	againJobs = 1000
 	// againSlice is how long it predicts without a pause, and againRest the pause in
@@ -76,6 +78,9 @@ func (l *Learner) Again(ctx context.Context) error {
 		}
 		if err := l.fsm.WaitChange(ctx, index); err != nil {
 			return err
+		}
+		if !pause(ctx, lookEvery) { // nodes that register by the thousand are looked at together
+			return ctx.Err()
 		}
 	}
 }

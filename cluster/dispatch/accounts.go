@@ -1,0 +1,76 @@
+package dispatch
+
+import (
+	"iter"
+	"slices"
+	"sync/atomic"
+)
+
+// blockLen is how many accounts lie together: the cards of ten thousand nodes are copied
+// in five thousand steps, and whoever changes one then copies 16.
+const blockLen = 16
+
+// accounts is a list of which a copy costs little: copies share their blocks, and a block
+// that is shared is copied before it is changed.
+type accounts[T any] struct {
+	n      int
+	blocks []*block[T]
+}
+
+type block[T any] struct {
+	shared atomic.Bool // stays once it is set: nobody counts copies
+	rows   [blockLen]T
+}
+
+// clone returns a copy. Several goroutines may copy one at once.
+func (a *accounts[T]) clone() accounts[T] {
+	for _, p := range a.blocks {
+		if !p.shared.Load() {
+			p.shared.Store(true)
+		}
+	}
+	return accounts[T]{a.n, slices.Clone(a.blocks)}
+}
+
+// at returns the account at i to be read. It stays as it is or follows later changes.
+func (a *accounts[T]) at(i int) *T { return &a.blocks[i/blockLen].rows[i%blockLen] }
+
+// edit returns the account at i to be changed.
+func (a *accounts[T]) edit(i int) *T {
+	p := &a.blocks[i/blockLen]
+	if (*p).shared.Load() {
+		*p = &block[T]{rows: (*p).rows}
+	}
+	return &(*p).rows[i%blockLen]
+}
+
+// add appends an account.
+func (a *accounts[T]) add(r T) {
+	if a.n%blockLen == 0 {
+		a.blocks = append(a.blocks, &block[T]{})
+	}
+	a.n++
+	*a.edit(a.n - 1) = r
+}
+
+// all yields the accounts in order, to be read.
+func (a *accounts[T]) all() iter.Seq2[int, *T] {
+	return func(yield func(int, *T) bool) {
+		for i := range a.n {
+			if !yield(i, a.at(i)) {
+				return
+			}
+		}
+	}
+}
+
+// without returns the accounts that are not gone.
+func (a *accounts[T]) without(gone func(*T) bool) accounts[T] {
+	var out accounts[T]
+	for _, r := range a.all() {
+		if !gone(r) {
+			out.add(*r)
+		}
+	}
+	return out
+}
