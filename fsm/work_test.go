@@ -2,6 +2,8 @@ package fsm
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -142,4 +144,48 @@ func TestWorkOfWatching(t *testing.T) {
 		c.Counted = float64(told) / 10
 		return c
 	})
+}
+
+// TestWorkOfLooking: who asks for the nodes while none has changed is given what was
+// given before, and what changes of a ledger that a pass has copied is copied alone.
+func TestWorkOfLooking(t *testing.T) {
+	work.Steady(t, 100, func(n int) work.Cost {
+		m := farm(t, n, 0)
+		want := m.f.Nodes()
+		return work.Of(10, func() {
+			for range 10 {
+				if got := m.f.Nodes(); len(got) != n || &got[0] != &want[0] {
+					t.Fatal("the nodes were listed anew")
+				}
+			}
+		})
+	})
+	work.Steady(t, 100, func(n int) work.Cost {
+		snap := farm(t, n, 0).f.SchedulerSnapshot()
+		g := snap.Nodes[0].GPUs[0].ID
+		return work.Of(1, func() {
+			snap.Ledger.Take(&cluster.Berth{Node: snap.Nodes[0].ID, GPUs: []cluster.GPUShare{{GPU: g}}})
+		})
+	})
+}
+
+// TestNodesStay: a list of nodes that somebody has is not changed by what happens to
+// them, and the next one shows it, in order.
+func TestNodesStay(t *testing.T) {
+	m := farm(t, 5, 0)
+	before := m.f.Nodes()
+	at := slices.Clone(before)
+	for _, boot := range []string{"again", "once more"} {
+		for _, id := range []cluster.NodeID{before[3].ID, before[1].ID, "m-new-" + cluster.NodeID(boot[:1])} {
+			m.must(registerCmd(node(id, boot, 2)))
+			list := m.f.Nodes()
+			i := slices.IndexFunc(list, func(n *cluster.Node) bool { return n.ID == id })
+			if i < 0 || list[i].BootID != boot || !slices.IsSortedFunc(list, func(a, b *cluster.Node) int { return strings.Compare(string(a.ID), string(b.ID)) }) {
+				t.Fatalf("node %s of boot %s is not in its place among %d", id, boot, len(list))
+			}
+		}
+	}
+	if !slices.Equal(before, at) {
+		t.Error("a list that was given out has changed")
+	}
 }

@@ -30,3 +30,27 @@ func TestGPUTypes(t *testing.T) {
 		t.Errorf("types (-want +got):\n%s", d)
 	}
 }
+
+// TestTypesAreKept: types are counted once for a list of nodes, and anew for another.
+func TestTypesAreKept(t *testing.T) {
+	t.Parallel()
+	var l Learner
+	list := func(gpuType string) []*cluster.Node {
+		return []*cluster.Node{{ID: "n1", GPUs: []cluster.GPU{{Type: gpuType, MemMiB: 1}}}}
+	}
+	t4, a100 := list("T4"), list("A100")
+	for _, tc := range []struct {
+		nodes []*cluster.Node
+		want  string
+	}{{t4, "T4"}, {t4, "T4"}, {a100, "A100"}, {t4, "T4"}} {
+		if got := l.Types(tc.nodes); len(got) != 1 || got[0].Name != tc.want {
+			t.Errorf("%v, want %s", got, tc.want)
+		}
+	}
+	if a, b := l.Types(t4), l.Types(t4); &a[0] != &b[0] {
+		t.Error("the same nodes were counted twice")
+	}
+	if got := l.Types(nil); got != nil {
+		t.Errorf("without nodes %v", got)
+	}
+}
