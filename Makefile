@@ -38,7 +38,7 @@ PROGRAMS := berth berthd berth-job berth-lab berth-top berth-sbatch
 LINKS    := sbatch squeue scancel sinfo scontrol sacct seff sshare srun salloc sacctmgr sattach sbcast scrontab sdiag sgather sprio sreport sstat strigger
 
 .DEFAULT_GOAL := help
-.PHONY: help build install packages packages-try demo test hunt stress short e2e bench bench-guard bench-sides experiments fuzz soak mallory mutants lint vuln generate check cover clean test-deps fmt vet tidy generate-check
+.PHONY: help build install packages packages-try site demo test hunt stress short e2e bench bench-guard bench-sides experiments fuzz soak mallory mutants lint vuln generate check cover clean test-deps fmt vet tidy generate-check
 
 help: ## list the targets
 	@echo "targets:"
@@ -68,6 +68,9 @@ packages: ## build deb and rpm packages for amd64 and arm64 into bin/packages, a
 
 packages-try: ## install, upgrade, remove and purge them in a Debian of its own under .cache (needs root and debootstrap)
 	deploy/packages/try.sh
+
+site: ## make web pages of docs in bin/site (Debian: mkdocs)
+	mkdocs build --quiet --strict --clean --config-file deploy/site/mkdocs.yml
 
 demo: build ## show a whole cluster at work on this machine
 	bin/berth demo

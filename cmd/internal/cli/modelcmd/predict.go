@@ -37,7 +37,7 @@ func NewPredictCmd(e *console.Env, c *client.Client) *cobra.Command {
 		Example: "  berth predict --onnx resnet50.onnx --batch 64 --steps 20000\n" +
 			"  berth predict --model bert-base --batch 32 --seq-len 512 --explain\n" +
 			"  berth predict job.yaml\n" +
-			"  berth features trace train.py -o json | berth predict --features - --beside 17\n" +
+			"  berth features trace -o json train.py | berth predict --features - --beside 17\n" +
 			"  berth predict --beside 17,18",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runPredict(cmd.Context(), e, c, &o, args, cmd.ArgsLenAtDash())
