@@ -67,7 +67,13 @@ func (s *jobServer) SubmitJobs(ctx context.Context, req *apiv1.SubmitJobsRequest
 	e := admission.Entry{Who: who, Of: len(req.Jobs), Now: cluster.TimeOf(s.c.clock()), Parts: s.c.fsm.Partitions(), Nodes: s.c.fsm.Nodes()}
 	types := s.c.learn.Types(e.Nodes)
 	var jobs []*cluster.Job
+	var changes []string
 	for _, js := range req.Jobs {
+		js, more, err := s.c.revised(who, js)
+		if err != nil {
+			return nil, err
+		}
+		changes = append(changes, more...)
 		job, err := s.c.learn.Job(who.Owner(), js, types)
 		if err != nil {
 			return nil, err
@@ -87,7 +93,7 @@ func (s *jobServer) SubmitJobs(ctx context.Context, req *apiv1.SubmitJobsRequest
 		return nil, err
 	}
 	resp := submitted(r.Jobs, r.Index)
-	resp.Warnings = e.Warnings
+	resp.Warnings, resp.Changes = e.Warnings, changes
 	return resp, nil
 }
 

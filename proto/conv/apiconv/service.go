@@ -4,6 +4,8 @@ import (
 	"math"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/service"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -16,7 +18,7 @@ func ServiceToAPI(s *service.Service) *apiv1.Service {
 	}
 	return &apiv1.Service{
 		Name: s.Name, Replicas: uint32(max(0, s.Replicas)), Least: uint32(max(0, s.Min)), Most: uint32(max(0, s.Max)), Port: s.Port, Health: s.Health,
-		Every: ToDuration(s.Every), Fails: uint32(max(0, s.Fails)), StartWithin: ToDuration(s.StartWithin), Drain: ToDuration(s.Drain),
+		Every: ToDuration(s.Every), Fails: uint32(max(0, s.Fails)), StartWithin: ToDuration(s.StartWithin), Drain: durationpb.New(s.Drain),
 		ScaleOn: s.Scale.On, ScaleTarget: s.Scale.Target,
 	}
 }

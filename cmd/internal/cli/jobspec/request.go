@@ -78,6 +78,17 @@ func (r *Request) FromArgs(e *console.Env, file string, args []string, dash int)
 // Complete fills what was left open from the caller's surroundings and checks
 // the result as the server will. Warnings are for standard error.
 func (r *Request) Complete(e *console.Env) (warnings []string, err error) {
+	if warnings, err = r.Fill(e); err != nil {
+		return nil, err
+	}
+	if err := r.Spec.Check(); err != nil {
+		return nil, console.Usagef("%w", err)
+	}
+	return warnings, nil
+}
+
+// Fill does what Complete does but for the check of the result, which may be a part alone.
+func (r *Request) Fill(e *console.Env) (warnings []string, err error) {
 	s := &r.Spec
 	if len(s.Command) == 0 {
 		return nil, console.Usagef("the command is missing; put it after --, such as: -- python train.py, or name a spec file")
@@ -106,9 +117,6 @@ func (r *Request) Complete(e *console.Env) (warnings []string, err error) {
 		return nil, console.Usagef("%w", err)
 	}
 	s.Retry.Times = int(r.retries)
-	if err := s.Check(); err != nil {
-		return nil, console.Usagef("%w", err)
-	}
 	return warnings, nil
 }
 

@@ -57,8 +57,19 @@ func (o *options) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.scaleOn, "scale-on", "", "within the range of --replicas, have as many that each has this `LOAD`: gpu=70%, or KEY=NUMBER of a number in BERTH_PROGRESS such as in_flight=4")
 }
 
-// fill reads the flags into o.s.
+// fill reads the flags into o.s, and checks the result.
 func (o *options) fill(name string) error {
+	if err := o.readService(name); err != nil {
+		return err
+	}
+	if err := o.s.Check(); err != nil {
+		return console.Usagef("service: %w", err)
+	}
+	return nil
+}
+
+// readService reads the flags into o.s.
+func (o *options) readService(name string) error {
 	o.s.Name = name
 	for _, d := range []struct {
 		flag, text string
@@ -83,9 +94,6 @@ func (o *options) fill(name string) error {
 	}
 	if o.s.Scale != (service.Scale{}) {
 		o.s.Min = o.s.Replicas
-	}
-	if err := o.s.Check(); err != nil {
-		return console.Usagef("service: %w", err)
 	}
 	return nil
 }
@@ -149,7 +157,7 @@ func (o *options) prepare(s *cluster.Spec) error {
 }
 
 func newCreateCmd(e *console.Env, c *client.Client) *cobra.Command {
-	return submitCmd(e, c, &cobra.Command{
+	cmd, _ := submitCmd(e, c, &cobra.Command{
 		Use: "create NAME [flags] (SCRIPT | FILE.yaml | -- COMMAND [ARG…])", Short: "Start a service",
 		Long: "Start a service. All options of berth submit are taken beside those below: what a replica needs\n" +
 			"of GPUs, memory and time is predicted, capped and learnt like that of any job. Each replica\n" +
@@ -163,23 +171,12 @@ func newCreateCmd(e *console.Env, c *client.Client) *cobra.Command {
 		}
 		return err
 	})
+	return cmd
 }
 
-func newUpdateCmd(e *console.Env, c *client.Client) *cobra.Command {
-	return submitCmd(e, c, &cobra.Command{
-		Use: "update NAME [flags] (SCRIPT | FILE.yaml | -- COMMAND [ARG…])", Short: "Put a new revision in the place of a service, replica by replica",
-		Long: "Put a new revision in the place of a service. It is described in full, as to create. Its first\n" +
-			"replica starts beside the old ones; when it is healthy an old one takes no more requests and\n" +
-			"ends, and so on. A revision that never becomes healthy takes nothing away: cancel it by its id.",
-		Example: "  berth service update chat --replicas 2 --gpus 0.25 --health /healthz -- python serve2.py",
-	}, func(ctx context.Context, name string) error {
-		_, err := one(ctx, e, c, name)
-		return err
-	})
-}
-
-func submitCmd(e *console.Env, c *client.Client, cmd *cobra.Command, before func(context.Context, string) error) *cobra.Command {
-	o := options{SubmitOptions: jobcmd.SubmitOptions{Count: "1"}}
+// submitCmd gives a command that describes a service in full its options.
+func submitCmd(e *console.Env, c *client.Client, cmd *cobra.Command, before func(context.Context, string) error) (*cobra.Command, *options) {
+	o := &options{SubmitOptions: jobcmd.SubmitOptions{Count: "1"}}
 	cmd.Args = cobra.MinimumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		dash := cmd.ArgsLenAtDash()
@@ -199,7 +196,7 @@ func submitCmd(e *console.Env, c *client.Client, cmd *cobra.Command, before func
 	o.Register(cmd)
 	o.register(cmd.Flags())
 	cmd.Args = cobra.MinimumNArgs(1)
-	return cmd
+	return cmd, o
 }
 
 func newScaleCmd(e *console.Env, c *client.Client) *cobra.Command {

@@ -85,7 +85,10 @@ type SubmitJobsResponse struct {
 	// The Raft index at which they were committed.
 	Index uint64 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
 	// Warnings for the user, for example an ignored field.
-	Warnings      []string `protobuf:"bytes,3,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Warnings []string `protobuf:"bytes,3,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// What of a service differs from the revision before, such as gpu-mem 2048 MiB → 4096 MiB;
+	// of those that were submitted with change.
+	Changes       []string `protobuf:"bytes,20,rep,name=changes,proto3" json:"changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -137,6 +140,13 @@ func (x *SubmitJobsResponse) GetIndex() uint64 {
 func (x *SubmitJobsResponse) GetWarnings() []string {
 	if x != nil {
 		return x.Warnings
+	}
+	return nil
+}
+
+func (x *SubmitJobsResponse) GetChanges() []string {
+	if x != nil {
+		return x.Changes
 	}
 	return nil
 }
@@ -243,8 +253,10 @@ type JobSpec struct {
 	Nice int32 `protobuf:"zigzag32,47,opt,name=nice,proto3" json:"nice,omitempty"`
 	// One task for each of these numbers, and how many may run at once, as
 	// 0-99:2,200%4; "" is one job.
-	Array         string `protobuf:"bytes,60,opt,name=array,proto3" json:"array,omitempty"`
-	Where         *Where `protobuf:"bytes,50,opt,name=where,proto3" json:"where,omitempty"`
+	Array string `protobuf:"bytes,60,opt,name=array,proto3" json:"array,omitempty"`
+	Where *Where `protobuf:"bytes,50,opt,name=where,proto3" json:"where,omitempty"`
+	// All but what this names is as the newest revision of the service has it that runs.
+	Change        *ServiceChange `protobuf:"bytes,85,opt,name=change,proto3" json:"change,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -713,6 +725,60 @@ func (x *JobSpec) GetWhere() *Where {
 	return nil
 }
 
+func (x *JobSpec) GetChange() *ServiceChange {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+// ServiceChange says what of a job's description changes a service that runs.
+type ServiceChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Fields of JobSpec, such as gpu_mem_mib, service.drain or where.nodes; one that is not
+	// set is then none. How many tasks the array has follows from service.
+	Fields        []string `protobuf:"bytes,1,rep,name=fields,proto3" json:"fields,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServiceChange) Reset() {
+	*x = ServiceChange{}
+	mi := &file_berth_api_v1_submit_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServiceChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServiceChange) ProtoMessage() {}
+
+func (x *ServiceChange) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_submit_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServiceChange.ProtoReflect.Descriptor instead.
+func (*ServiceChange) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ServiceChange) GetFields() []string {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
 // Service is what runs until somebody ends it and takes requests; see service.Service.
 type Service struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -739,7 +805,7 @@ type Service struct {
 
 func (x *Service) Reset() {
 	*x = Service{}
-	mi := &file_berth_api_v1_submit_proto_msgTypes[3]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -751,7 +817,7 @@ func (x *Service) String() string {
 func (*Service) ProtoMessage() {}
 
 func (x *Service) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_submit_proto_msgTypes[3]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -764,7 +830,7 @@ func (x *Service) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Service.ProtoReflect.Descriptor instead.
 func (*Service) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{3}
+	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Service) GetName() string {
@@ -871,7 +937,7 @@ type Study struct {
 
 func (x *Study) Reset() {
 	*x = Study{}
-	mi := &file_berth_api_v1_submit_proto_msgTypes[4]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -883,7 +949,7 @@ func (x *Study) String() string {
 func (*Study) ProtoMessage() {}
 
 func (x *Study) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_submit_proto_msgTypes[4]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -896,7 +962,7 @@ func (x *Study) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Study.ProtoReflect.Descriptor instead.
 func (*Study) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{4}
+	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Study) GetMetric() string {
@@ -977,7 +1043,7 @@ type Axis struct {
 
 func (x *Axis) Reset() {
 	*x = Axis{}
-	mi := &file_berth_api_v1_submit_proto_msgTypes[5]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -989,7 +1055,7 @@ func (x *Axis) String() string {
 func (*Axis) ProtoMessage() {}
 
 func (x *Axis) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_submit_proto_msgTypes[5]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1002,7 +1068,7 @@ func (x *Axis) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Axis.ProtoReflect.Descriptor instead.
 func (*Axis) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{5}
+	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Axis) GetName() string {
@@ -1059,7 +1125,7 @@ type Where struct {
 
 func (x *Where) Reset() {
 	*x = Where{}
-	mi := &file_berth_api_v1_submit_proto_msgTypes[6]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1071,7 +1137,7 @@ func (x *Where) String() string {
 func (*Where) ProtoMessage() {}
 
 func (x *Where) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_submit_proto_msgTypes[6]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1084,7 +1150,7 @@ func (x *Where) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Where.ProtoReflect.Descriptor instead.
 func (*Where) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{6}
+	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Where) GetNodes() string {
@@ -1138,7 +1204,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_api_v1_submit_proto_msgTypes[7]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1150,7 +1216,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_submit_proto_msgTypes[7]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1163,7 +1229,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{7}
+	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Container) GetNetwork() string {
@@ -1212,7 +1278,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_api_v1_submit_proto_msgTypes[8]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1224,7 +1290,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_submit_proto_msgTypes[8]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1237,7 +1303,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{8}
+	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -1275,7 +1341,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_api_v1_submit_proto_msgTypes[9]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1287,7 +1353,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_submit_proto_msgTypes[9]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1300,7 +1366,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{9}
+	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Warning) GetSignal() string {
@@ -1340,7 +1406,7 @@ type Dependency struct {
 
 func (x *Dependency) Reset() {
 	*x = Dependency{}
-	mi := &file_berth_api_v1_submit_proto_msgTypes[10]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1352,7 +1418,7 @@ func (x *Dependency) String() string {
 func (*Dependency) ProtoMessage() {}
 
 func (x *Dependency) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_submit_proto_msgTypes[10]
+	mi := &file_berth_api_v1_submit_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1365,7 +1431,7 @@ func (x *Dependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
 func (*Dependency) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{10}
+	return file_berth_api_v1_submit_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Dependency) GetKind() string {
@@ -1404,11 +1470,12 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"\x11SubmitJobsRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12)\n" +
-	"\x04jobs\x18\x02 \x03(\v2\x15.berth.api.v1.JobSpecR\x04jobs\"X\n" +
+	"\x04jobs\x18\x02 \x03(\v2\x15.berth.api.v1.JobSpecR\x04jobs\"r\n" +
 	"\x12SubmitJobsResponse\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\x93\x10\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\x12\x18\n" +
+	"\achanges\x18\x14 \x03(\tR\achanges\"\xc8\x10\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -1478,7 +1545,10 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"\x03qos\x18. \x01(\tR\x03qos\x12\x12\n" +
 	"\x04nice\x18/ \x01(\x11R\x04nice\x12\x14\n" +
 	"\x05array\x18< \x01(\tR\x05array\x12)\n" +
-	"\x05where\x182 \x01(\v2\x13.berth.api.v1.WhereR\x05where\"\x83\x03\n" +
+	"\x05where\x182 \x01(\v2\x13.berth.api.v1.WhereR\x05where\x123\n" +
+	"\x06change\x18U \x01(\v2\x1b.berth.api.v1.ServiceChangeR\x06change\"'\n" +
+	"\rServiceChange\x12\x16\n" +
+	"\x06fields\x18\x01 \x03(\tR\x06fields\"\x83\x03\n" +
 	"\aService\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\breplicas\x18\x02 \x01(\rR\breplicas\x12\x14\n" +
@@ -1549,50 +1619,52 @@ func file_berth_api_v1_submit_proto_rawDescGZIP() []byte {
 	return file_berth_api_v1_submit_proto_rawDescData
 }
 
-var file_berth_api_v1_submit_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_berth_api_v1_submit_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_berth_api_v1_submit_proto_goTypes = []any{
 	(*SubmitJobsRequest)(nil),     // 0: berth.api.v1.SubmitJobsRequest
 	(*SubmitJobsResponse)(nil),    // 1: berth.api.v1.SubmitJobsResponse
 	(*JobSpec)(nil),               // 2: berth.api.v1.JobSpec
-	(*Service)(nil),               // 3: berth.api.v1.Service
-	(*Study)(nil),                 // 4: berth.api.v1.Study
-	(*Axis)(nil),                  // 5: berth.api.v1.Axis
-	(*Where)(nil),                 // 6: berth.api.v1.Where
-	(*Container)(nil),             // 7: berth.api.v1.Container
-	(*Mount)(nil),                 // 8: berth.api.v1.Mount
-	(*Warning)(nil),               // 9: berth.api.v1.Warning
-	(*Dependency)(nil),            // 10: berth.api.v1.Dependency
-	(*durationpb.Duration)(nil),   // 11: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(*ServiceChange)(nil),         // 3: berth.api.v1.ServiceChange
+	(*Service)(nil),               // 4: berth.api.v1.Service
+	(*Study)(nil),                 // 5: berth.api.v1.Study
+	(*Axis)(nil),                  // 6: berth.api.v1.Axis
+	(*Where)(nil),                 // 7: berth.api.v1.Where
+	(*Container)(nil),             // 8: berth.api.v1.Container
+	(*Mount)(nil),                 // 9: berth.api.v1.Mount
+	(*Warning)(nil),               // 10: berth.api.v1.Warning
+	(*Dependency)(nil),            // 11: berth.api.v1.Dependency
+	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
 }
 var file_berth_api_v1_submit_proto_depIdxs = []int32{
 	2,  // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
-	11, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
-	11, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
-	12, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	11, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
-	11, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
-	12, // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
-	10, // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
-	9,  // 8: berth.api.v1.JobSpec.warning:type_name -> berth.api.v1.Warning
-	7,  // 9: berth.api.v1.JobSpec.container:type_name -> berth.api.v1.Container
-	11, // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
-	4,  // 11: berth.api.v1.JobSpec.study:type_name -> berth.api.v1.Study
-	3,  // 12: berth.api.v1.JobSpec.service:type_name -> berth.api.v1.Service
-	6,  // 13: berth.api.v1.JobSpec.where:type_name -> berth.api.v1.Where
-	11, // 14: berth.api.v1.Service.every:type_name -> google.protobuf.Duration
-	11, // 15: berth.api.v1.Service.start_within:type_name -> google.protobuf.Duration
-	11, // 16: berth.api.v1.Service.drain:type_name -> google.protobuf.Duration
-	11, // 17: berth.api.v1.Study.budget:type_name -> google.protobuf.Duration
-	5,  // 18: berth.api.v1.Study.space:type_name -> berth.api.v1.Axis
-	8,  // 19: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
-	11, // 20: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
-	11, // 21: berth.api.v1.Dependency.delay:type_name -> google.protobuf.Duration
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	12, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
+	12, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
+	13, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	12, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
+	12, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
+	13, // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
+	11, // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
+	10, // 8: berth.api.v1.JobSpec.warning:type_name -> berth.api.v1.Warning
+	8,  // 9: berth.api.v1.JobSpec.container:type_name -> berth.api.v1.Container
+	12, // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
+	5,  // 11: berth.api.v1.JobSpec.study:type_name -> berth.api.v1.Study
+	4,  // 12: berth.api.v1.JobSpec.service:type_name -> berth.api.v1.Service
+	7,  // 13: berth.api.v1.JobSpec.where:type_name -> berth.api.v1.Where
+	3,  // 14: berth.api.v1.JobSpec.change:type_name -> berth.api.v1.ServiceChange
+	12, // 15: berth.api.v1.Service.every:type_name -> google.protobuf.Duration
+	12, // 16: berth.api.v1.Service.start_within:type_name -> google.protobuf.Duration
+	12, // 17: berth.api.v1.Service.drain:type_name -> google.protobuf.Duration
+	12, // 18: berth.api.v1.Study.budget:type_name -> google.protobuf.Duration
+	6,  // 19: berth.api.v1.Study.space:type_name -> berth.api.v1.Axis
+	9,  // 20: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
+	12, // 21: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
+	12, // 22: berth.api.v1.Dependency.delay:type_name -> google.protobuf.Duration
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_submit_proto_init() }
@@ -1600,14 +1672,14 @@ func file_berth_api_v1_submit_proto_init() {
 	if File_berth_api_v1_submit_proto != nil {
 		return
 	}
-	file_berth_api_v1_submit_proto_msgTypes[10].OneofWrappers = []any{}
+	file_berth_api_v1_submit_proto_msgTypes[11].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_submit_proto_rawDesc), len(file_berth_api_v1_submit_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

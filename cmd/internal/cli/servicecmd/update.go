@@ -1,0 +1,155 @@
+package servicecmd
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/batch"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/jobspec"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
+)
+
+// changes are the fields of a job's description that each option sets, with spaces between
+// them. What is not here cannot be said of a service.
+var changes = map[string]string{
+	"name": "name", "mem": "mem_mib all_mem", "cpus": "cpu_milli", "time": "time_limit", "signal": "warning", "expect": "expected", "objective": "objective",
+	"max-power": "max_power_w", "max-cost": "max_cost_milli", "partition": "partition", "node": "node", "requeue-on-loss": "requeue_on_loss",
+	"checkpoint": "checkpoint_signal checkpoint_grace", "hold": "hold", "begin": "begin", "dependency": "depends depend_any", "kill-on-invalid-dep": "kill_invalid_depend",
+	"comment": "comment", "image": "image", "mount": "container.mounts", "read-only": "container.read_only", "tmp": "container.tmp_mib", "shm": "container.shm_mib",
+	"net": "container.network", "gpus": "gpus gpu_util_milli", "gpu-type": "gpu_type", "gpu-mem": "gpu_mem_mib", "gpu-util": "gpu_util_milli", "or-cpu": "or_cpu",
+	"exclusive": "exclusive", "power-cap": "power_cap", "gpu-freq": "gpu_freq", "chdir": "dir", "output": "stdout", "error": "stderr", "input": "stdin",
+	"open-mode": "truncate", "export": "env", "nodelist": "where.nodes", "exclude": "where.exclude", "constraint": "where.features", "reservation": "where.reservation",
+	"whole-nodes": "where.whole", "account": "account", "qos": "qos", "nice": "nice", "mail-type": "mail_type", "mail-user": "mail_user", "no-resize": "no_resize", "idle-ok": "idle_ok",
+	"replicas": "service.replicas service.most", "port": "service.port", "health": "service.health", "health-every": "service.every", "health-fails": "service.fails",
+	"start-within": "service.start_within", "drain": "service.drain", "scale-on": "service.scale_on service.scale_target",
+}
+
+func newUpdateCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var anew bool
+	cmd, o := submitCmd(e, c, &cobra.Command{
+		Use: "update NAME [flags] [SCRIPT | FILE.yaml | -- COMMAND [ARG…]]", Short: "Put a new revision in the place of a service, replica by replica",
+		Long: "Put a new revision in the place of a service. What is not said stays as the present revision\n" +
+			"has it: command, environment, directory and all options, and as many replicas as there are to be\n" +
+			"now. With --anew, a script or a spec file it is described in full, as to create. Its first\n" +
+			"replica starts beside the old ones; when it is healthy an old one takes no more requests and\n" +
+			"ends, and so on. A revision that never becomes healthy takes nothing away: cancel it by its id.",
+		Example: "  berth service update chat --gpu-mem 4G\n  berth service update chat --drain 30s -- python serve2.py",
+	}, func(ctx context.Context, name string) error {
+		_, err := one(ctx, e, c, name)
+		return err
+	})
+	inFull := cmd.RunE
+	cmd.Flags().BoolVar(&anew, "anew", false, "describe it in full; what is not said is not as it was")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		dash := cmd.ArgsLenAtDash()
+		if anew || cmd.Flags().Changed("spec") || dash < 0 && len(args) > 1 || dash > 1 {
+			return inFull(cmd, args)
+		}
+		return update(cmd, e, c, o, args)
+	}
+	return cmd
+}
+
+// partial reads the options alone that were given, and which fields they set.
+func partial(fs *pflag.FlagSet, e *console.Env, o *options, args []string) (*apiv1.JobSpec, error) {
+	var fields []string
+	bad := ""
+	fs.Visit(func(f *pflag.Flag) {
+		of, known := changes[f.Name]
+		switch {
+		case known:
+			fields = append(fields, strings.Fields(of)...)
+		case isModel(f.Name):
+			fields = append(fields, "features")
+		default:
+			bad = f.Name
+		}
+	})
+	if bad != "" {
+		return nil, console.Usagef("--%s: is nothing of a service that an update could change", bad)
+	}
+	if err := o.ApplyFlags(); err != nil {
+		return nil, err
+	}
+	o.Spec.Command = []string{"-"} // something must be there
+	if len(args) > 1 {
+		o.Spec.Command = args[1:]
+		fields = append(fields, "command", "script")
+		if w := batch.SecretsWarning(nil, o.Spec.Command); w != "" {
+			e.Warnf("warning: %s", console.Escape(w))
+		}
+	}
+	warnings, err := o.Fill(e)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range warnings {
+		e.Warnf("warning: %s", console.Escape(w))
+	}
+	o.Spec.Service = &o.s
+	js := apiconv.SpecToAPI(&o.Spec)
+	js.Change = &apiv1.ServiceChange{Fields: fields}
+	return js, nil
+}
+
+// isModel reports whether a flag describes the model, which is said anew with any of them.
+func isModel(name string) bool {
+	for _, f := range jobspec.ModelFields() {
+		if f.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// update submits what changes of a service.
+func update(cmd *cobra.Command, e *console.Env, c *client.Client, o *options, args []string) error {
+	switch dash := cmd.ArgsLenAtDash(); dash {
+	case 0:
+		return console.Usagef("the name of the service is missing before --")
+	case len(args):
+		return console.Usagef("the command after -- is missing, such as: -- python serve.py")
+	}
+	ctx := cmd.Context()
+	if err := o.readService(args[0]); err != nil {
+		return err
+	}
+	js, err := partial(cmd.Flags(), e, o, args)
+	if err != nil {
+		return err
+	}
+	if _, err := one(ctx, e, c, args[0]); err != nil {
+		return err
+	}
+	if js.GpuType, err = client.GPUType(ctx, c, js.GpuType); err != nil {
+		return err
+	}
+	req := &apiv1.SubmitJobsRequest{RequestId: e.RequestID(), Jobs: []*apiv1.JobSpec{js}}
+	var resp *apiv1.SubmitJobsResponse
+	err = c.Jobs(ctx, client.Changes, func(ctx context.Context, s client.JobService) (err error) {
+		resp, err = s.SubmitJobs(ctx, req)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, w := range resp.GetWarnings() {
+		e.Warnf("warning: %s", console.Escape(w))
+	}
+	if len(resp.GetIds()) != 1 {
+		return cluster.Errorf(cluster.CodeUnknown, "service %s: %d jobs were submitted for one revision", args[0], len(resp.GetIds()))
+	}
+	what := "nothing; its replicas are replaced all the same"
+	if n := resp.GetChanges(); len(n) > 0 {
+		what = strings.Join(n, ", ")
+	}
+	e.Printf("Submitted service %s as job %d; it changes %s\n", args[0], resp.GetIds()[0], console.Escape(what))
+	return e.Flush()
+}

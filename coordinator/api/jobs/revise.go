@@ -1,0 +1,179 @@
+package jobs
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/service"
+	"github.com/berth-scheduler/berth/coordinator/api/authorize"
+	"github.com/berth-scheduler/berth/fsm"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
+)
+
+// maxChanged bounds how many fields one request may change of a service.
+const maxChanged = 100
+
+// unchanging are fields that no change of a service may name: they follow from others, or
+// would make another service of it.
+var unchanging = []string{"array", "change", "service", "service.name", "service.least", "study"}
+
+// revised is the whole description of a new revision of which a request names only what
+// changes, and what differs in words. A description without change is as it is.
+func (c *Jobs) revised(who authorize.Caller, js *apiv1.JobSpec) (*apiv1.JobSpec, []string, error) {
+	if js.GetChange() == nil {
+		return js, nil, nil
+	}
+	name, fields := js.GetService().GetName(), js.GetChange().GetFields()
+	base, ok := c.newestOf(who.UID, name)
+	switch {
+	case !ok:
+		return nil, nil, cluster.Errorf(cluster.CodeNotFound, "service %s: none of yours of that name runs; berth service create starts one", cluster.QuoteShort(name))
+	case len(fields) > maxChanged:
+		return nil, nil, cluster.Errorf(cluster.CodeInvalid, "change.fields: %d are named, at most %d are allowed", len(fields), maxChanged)
+	}
+	was := described(base.Spec)
+	now := proto.CloneOf(was)
+	for _, f := range fields {
+		if slices.Contains(unchanging, f) || !overlay(now.ProtoReflect(), js.ProtoReflect(), f) {
+			return nil, nil, cluster.Errorf(cluster.CodeInvalid, "change.fields: %s names nothing of a service that can be changed; want fields of a job's description such as gpu_mem_mib or service.drain", cluster.QuoteShort(f))
+		}
+	}
+	settle(now, base.Throttle, fields)
+	var changes []string
+	for _, f := range fields {
+		if text := differs(was.ProtoReflect(), now.ProtoReflect(), f); text != "" {
+			changes = append(changes, text)
+		}
+	}
+	return now, changes, nil
+}
+
+// newestOf is the revision of a user's service that is to take the place of all others.
+func (c *Jobs) newestOf(owner cluster.UID, name string) (out fsm.Revision, ok bool) {
+	for _, r := range c.fsm.Services() { // by id
+		if r.Owner.UID == owner && r.Spec.Service.Name == name {
+			out, ok = r, true
+		}
+	}
+	return out, ok
+}
+
+// described is a spec as a user would describe it, with what lies outside of it.
+func described(s *cluster.Spec) *apiv1.JobSpec {
+	all := *s
+	all.Env, all.Script = s.Large()
+	all.Bulk = nil
+	return apiconv.SpecToAPI(&all)
+}
+
+// overlay takes one field over, by a path such as where.nodes; false when there is none.
+func overlay(to, from protoreflect.Message, path string) bool {
+	head, rest, nested := strings.Cut(path, ".")
+	fd := to.Descriptor().Fields().ByName(protoreflect.Name(head))
+	switch {
+	case fd == nil || nested && (fd.Message() == nil || fd.IsList() || fd.IsMap()):
+		return false
+	case nested:
+		return overlay(to.Mutable(fd).Message(), from.Get(fd).Message(), rest)
+	case from.Has(fd):
+		to.Set(fd, from.Get(fd))
+	default:
+		to.Clear(fd)
+	}
+	return true
+}
+
+// settle makes what follows from other fields follow: the service keeps as many replicas as
+// it has now unless others are asked for, and its array has room for the most.
+func settle(js *apiv1.JobSpec, now int, fields []string) {
+	s := js.Service
+	if slices.Contains(fields, "service.replicas") {
+		if s.Least = 1; s.ScaleOn != "" {
+			s.Least = s.Replicas
+		}
+	} else {
+		s.Replicas = min(max(uint32(max(0, now)), s.Least), s.Most)
+	}
+	if most := min(s.Most, service.MaxReplicas); most > 0 { // else it is refused in words
+		js.Array = fmt.Sprintf("0-%d%%%d", most-1, min(max(1, s.Replicas), most))
+	}
+	if on := s.ScaleOn; on != "" && on != service.GPU {
+		js.Study = &apiv1.Study{Metric: on}
+	}
+	if js.Image != "" && js.GetContainer().GetNetwork() == "" {
+		if js.Container == nil {
+			js.Container = &apiv1.Container{}
+		}
+		js.Container.Network = string(cluster.NetHost)
+	}
+}
+
+// differs says how a field differs between two descriptions, "" when it does not.
+func differs(was, now protoreflect.Message, path string) string {
+	name := path
+	for {
+		head, rest, nested := strings.Cut(path, ".")
+		fd := now.Descriptor().Fields().ByName(protoreflect.Name(head))
+		a, b := was.Get(fd), now.Get(fd)
+		if nested {
+			was, now, path = a.Message(), b.Message(), rest
+			continue
+		}
+		if a.Equal(b) {
+			return ""
+		}
+		name = strings.TrimPrefix(name, "service.")
+		name, unit := strings.NewReplacer("_", "-", ".", " ").Replace(name), ""
+		if cut, ok := strings.CutSuffix(name, "-mib"); ok {
+			name, unit = cut, " MiB"
+		}
+		switch {
+		case head == "env" || head == "features" || head == "script":
+			return "another " + map[string]string{"env": "environment", "features": "model", "script": "script"}[head]
+		case fd.IsList() && fd.Kind() != protoreflect.BytesKind:
+			return "other " + name
+		}
+		return fmt.Sprintf("%s %s → %s", name, valueText(fd, a, unit), valueText(fd, b, unit))
+	}
+}
+
+// valueText is a value in a few words.
+func valueText(fd protoreflect.FieldDescriptor, v protoreflect.Value, unit string) string {
+	const most = 60
+	text := ""
+	switch {
+	case fd.IsList():
+		var parts [][]byte
+		for i := range v.List().Len() {
+			parts = append(parts, v.List().Get(i).Bytes())
+		}
+		text = string(bytes.Join(parts, []byte(" ")))
+	case fd.Kind() == protoreflect.BytesKind:
+		text = string(v.Bytes())
+	case fd.Message() != nil:
+		if d, ok := v.Message().Interface().(*durationpb.Duration); ok && v.Message().IsValid() {
+			text = d.AsDuration().String()
+		} else if v.Message().IsValid() {
+			text = fmt.Sprint(v.Message().Interface())
+		}
+	default:
+		if text = v.String(); text != "0" && text != "" {
+			text += unit
+		}
+	}
+	if text == "" || text == "0" || text == "false" {
+		return "none"
+	}
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return strings.ToValidUTF8(text, "?")
+}
