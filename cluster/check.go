@@ -347,10 +347,10 @@ func (s *Spec) checkService() error {
 	if err := v.Check(); err != nil {
 		return Errorf(CodeInvalid, "service: %v", err)
 	}
-	if a := s.Array; a == nil || a.Tasks.Len() != v.Max || int(a.Tasks.Max()) != v.Max-1 || a.Throttle < 1 || a.Throttle > v.Max {
+	if a := s.Array; a == nil || a.Tasks.Len() != v.Max || int(a.Tasks.Max()) != v.Max-1 || a.Throttle < min(v.Min, 1) || a.Throttle > v.Max {
 		return Errorf(CodeInvalid, "service and array: a service of up to %d replicas has the array 0-%d, and of these at most %d run", v.Max, v.Max-1, v.Max)
 	}
-	if on := v.Scale.On; on != "" && on != service.GPU && (s.Study == nil || s.Study.Metric != on) {
+	if on := v.Metric(); on != "" && (s.Study == nil || s.Study.Metric != on) {
 		return Errorf(CodeInvalid, "service and metric: a service that is scaled on %s needs that as its metric", QuoteShort(on))
 	}
 	for _, no := range []struct {

@@ -112,6 +112,8 @@ type Serving struct {
 	State service.State
 	Since Time
 	Why   string
+	// First is when it took requests for the first time, 0 before.
+	First Time
 }
 
 // Progress is how far an attempt says that it is: what its program wrote into the file

@@ -26,6 +26,7 @@ const (
 	DefaultFails       = 3
 	DefaultStartWithin = 10 * time.Minute
 	DefaultDrain       = 10 * time.Second
+	DefaultIdleAfter   = 10 * time.Minute
 
 	maxName, maxPath = 63, 256
 	minEvery         = time.Second
@@ -33,6 +34,7 @@ const (
 	maxFails         = 100
 	maxStartWithin   = 24 * time.Hour
 	maxDrain         = time.Hour
+	minIdle, maxIdle = time.Second, 30 * 24 * time.Hour
 )
 
 // Service is what a user asked for of a service. Values are immutable.
@@ -54,8 +56,37 @@ type Service struct {
 	// StartWithin is how long a replica may take until it is healthy for the first time, and
 	// Drain how long one that is to end goes on after nobody is sent to it any more.
 	StartWithin, Drain time.Duration
-	// Scale is by what it is scaled; the zero value is by its owner alone.
+	// Scale is by what it is scaled, and SLO what it is to hold; the zero values of both are
+	// by its owner alone.
 	Scale Scale
+	SLO   SLO
+	// IdleAfter is after which time without a request one whose Min is 0 has no replica; 0
+	// for others.
+	IdleAfter time.Duration
+}
+
+// scales reports whether its load chooses how many replicas it has.
+func (s *Service) scales() bool { return s.Scale != Scale{} || s.SLO != SLO{} }
+
+// LeastOf is the least that a service has which begins with so many replicas: as many where
+// its load chooses, none where it begins with none, else one.
+func (s *Service) LeastOf(replicas int) int {
+	if replicas == 0 || s.scales() {
+		return replicas
+	}
+	return 1
+}
+
+// Metric is the number in the progress of replicas by which it is scaled while nothing else
+// is known, "" for none.
+func (s *Service) Metric() string {
+	switch {
+	case s.Scale.On != "" && s.Scale.On != GPU:
+		return s.Scale.On
+	case s.SLO != SLO{} && s.Scale == Scale{}:
+		return LatencyKey
+	}
+	return ""
 }
 
 // Scale is a load that each replica is to have.
@@ -88,8 +119,12 @@ func (s *Service) Check() error {
 		return fmt.Errorf("name %q: want 1 to %d of a to z, 0 to 9 and -, a letter first", short(s.Name), maxName)
 	case s.Max < 1 || s.Max > MaxReplicas:
 		return fmt.Errorf("replicas: %d is outside 1 to %d", s.Max, MaxReplicas)
-	case s.Min < 1 || s.Min > s.Max:
-		return fmt.Errorf("replicas: %d-%d is no range; want two numbers from 1 to %d, the smaller one first", s.Min, s.Max, MaxReplicas)
+	case s.Min < 0 || s.Min > s.Max:
+		return fmt.Errorf("replicas: %d-%d is no range; want two numbers up to %d, the smaller one first", s.Min, s.Max, MaxReplicas)
+	case s.Min == 0 && (s.IdleAfter < minIdle || s.IdleAfter > maxIdle):
+		return fmt.Errorf("idle after %s: is outside %s to %s", s.IdleAfter, minIdle, maxIdle)
+	case s.Min > 0 && s.IdleAfter != 0:
+		return errors.New("idle after: is of a service that may have no replica; give a range such as replicas 0-4")
 	case s.Replicas < s.Min || s.Replicas > s.Max:
 		return fmt.Errorf("replicas: %d is outside %d-%d", s.Replicas, s.Min, s.Max)
 	case !isName(s.Port):
@@ -104,6 +139,8 @@ func (s *Service) Check() error {
 		return fmt.Errorf("start within %s: is outside 1s to %s", s.StartWithin, maxStartWithin)
 	case s.Drain < 0 || s.Drain > maxDrain:
 		return fmt.Errorf("drain %s: is outside 0s to %s", s.Drain, maxDrain)
+	case s.SLO != SLO{} && s.SLO.check() != nil:
+		return s.SLO.check()
 	case s.Scale == Scale{}:
 		return nil
 	case s.Min == s.Max:

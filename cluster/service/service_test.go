@@ -36,7 +36,6 @@ func TestWhatIsNoService(t *testing.T) {
 		"replicas: 0 is outside 1 to 256":   func(s *service.Service) { s.Max = 0 },
 		"replicas: 257 is outside":          func(s *service.Service) { s.Max = 257 },
 		"replicas: 5-4 is no range":         func(s *service.Service) { s.Min = 5 },
-		"replicas: 0-4 is no range":         func(s *service.Service) { s.Min = 0 },
 		"replicas: 9 is outside 1-4":        func(s *service.Service) { s.Replicas = 9 },
 		`port "80"`:                         func(s *service.Service) { s.Port = "80" },
 		`health "healthz"`:                  func(s *service.Service) { s.Health = "healthz" },
@@ -48,6 +47,10 @@ func TestWhatIsNoService(t *testing.T) {
 		"start within 0s":                   func(s *service.Service) { s.StartWithin = 0 },
 		"start within 25h0m0s":              func(s *service.Service) { s.StartWithin = 25 * time.Hour },
 		"drain -1s":                         func(s *service.Service) { s.Drain = -time.Second },
+		"idle after 0s: is outside":         func(s *service.Service) { s.Min = 0 },
+		"idle after: is of a service":       func(s *service.Service) { s.IdleAfter = time.Minute },
+		"slo: p98 is none":                  func(s *service.Service) { s.SLO = service.SLO{Percent: 98, Within: time.Second} },
+		"slo: the time is outside":          func(s *service.Service) { s.SLO = service.SLO{Percent: 99, Within: time.Hour} },
 		"scale_on: has nothing":             func(s *service.Service) { s.Min, s.Max, s.Scale = 2, 2, service.Scale{On: "gpu", Target: 0.5} },
 		`scale_on: ""`:                      func(s *service.Service) { s.Scale = service.Scale{Target: 1} },
 		"scale_on: a target of 0":           func(s *service.Service) { s.Scale = service.Scale{On: "x"} },
@@ -288,7 +291,7 @@ func TestScaler(t *testing.T) {
 	var c service.Scaler
 	next := func(after time.Duration, have int, loads ...float64) int {
 		now += after
-		return c.Next(s, have, loads, now)
+		return c.Next(s, have, &service.Seen{Ready: have, Loads: loads}, now)
 	}
 	for i, x := range []struct {
 		after time.Duration
@@ -307,7 +310,7 @@ func TestScaler(t *testing.T) {
 		}
 	}
 	var fresh service.Scaler // a new leader's
-	if got := fresh.Next(s, 4, []float64{1}, now); got != 4 {
+	if got := fresh.Next(s, 4, &service.Seen{Ready: 4, Loads: []float64{1}}, now); got != 4 {
 		t.Errorf("at the first look: %d", got)
 	}
 	s.Scale = service.Scale{}

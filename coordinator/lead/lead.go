@@ -79,6 +79,7 @@ type Leader struct {
 	sched     atomic.Pointer[Scheduling]
 	plan      *planner
 	needs     atomic.Pointer[site.Needs]
+	demand    demand
 }
 
 // New makes a leader that plans by s.

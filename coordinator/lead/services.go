@@ -66,11 +66,11 @@ type servants struct {
 
 func (l *servants) run(ctx context.Context) error {
 	known := map[serviceName]*served{}
+	l.demand.forget()
 	for wait.Sleep(ctx, servicesEvery) {
 		groups := map[serviceName][]fsm.Revision{}
 		for _, r := range l.fsm.Services() {
-			n := serviceName{r.Owner.UID, r.Spec.Service.Name}
-			groups[n] = append(groups[n], r)
+			groups[named(&r)] = append(groups[named(&r)], r)
 		}
 		there := map[serviceName]*served{}
 		var notes []*logv1.AttemptProgress
@@ -82,6 +82,7 @@ func (l *servants) run(ctx context.Context) error {
 		}
 		l.writeDown(ctx, notes)
 		l.propose(ctx)
+		l.demand.keep(there)
 		known = there
 	}
 	return ctx.Err()
@@ -91,7 +92,7 @@ func (l *servants) run(ctx context.Context) error {
 // of its replicas.
 func (l *servants) serve(ctx context.Context, kept *served, rs []fsm.Revision) (notes []*logv1.AttemptProgress) {
 	newest := &rs[len(rs)-1]
-	s, now := newest.Spec.Service, time.Duration(cluster.TimeOf(l.clock()))*time.Microsecond
+	s, now := newest.Spec.Service, l.sinceEpoch()
 	revisions := make([]service.Revision, len(rs))
 	ids := map[uint64]map[uint32]*cluster.Job{}
 	for i := range rs {
@@ -99,19 +100,34 @@ func (l *servants) serve(ctx context.Context, kept *served, rs []fsm.Revision) (
 	}
 	for _, a := range service.Plan(s, s.Replicas, revisions, now) {
 		if a.Kind == service.Note {
-			notes = append(notes, conv.NoteServing(attemptOf(ids[a.Revision][a.Task]), cluster.Serving{State: a.State, Why: a.Why}))
+			notes = append(notes, noteServing(ids[a.Revision][a.Task], &a, now))
 		}
 		l.carryOut(ctx, &a, rs, ids[a.Revision][a.Task])
 	}
+	seen := service.Seen{Measured: l.demand.measure(named(newest), rs, now)}
 	if len(rs) > 1 {
 		kept.scaler = service.Scaler{} // what is being replaced is not scaled
 		return notes
 	}
-	if want := kept.scaler.Next(s, newest.Throttle, l.loads(newest, kept), now); want != newest.Throttle {
+	seen.Ready, seen.Loads = l.loads(newest, kept)
+	if want := kept.scaler.Next(s, newest.Throttle, &seen, now); want != newest.Throttle {
 		l.log.InfoContext(ctx, "service is scaled", "service", s.Name, "user", newest.Owner.Name, "from", newest.Throttle, "to", want)
 		l.setWant(newest.ID, want)
 	}
 	return notes
+}
+
+// noteServing is what is written down of how a replica stands, and of when it first took
+// requests.
+func noteServing(j *cluster.Job, a *service.Action, now time.Duration) *logv1.AttemptProgress {
+	v := cluster.Serving{State: a.State, Why: a.Why}
+	if was := j.Live().Serving; was != nil {
+		v.First = was.First
+	}
+	if v.State == service.Ready && v.First == 0 {
+		v.First = cluster.Time(now / time.Microsecond)
+	}
+	return conv.NoteServing(attemptOf(j), v)
 }
 
 func attemptOf(j *cluster.Job) cluster.AttemptID {
@@ -198,18 +214,18 @@ func (l *servants) propose(ctx context.Context) {
 	l.ask = nil
 }
 
-// loads are what replicas that take requests have to do, of those of which that is known.
-func (l *servants) loads(r *fsm.Revision, kept *served) []float64 {
+// loads are how many replicas take requests, and what they have to do, of those of which
+// that is known.
+func (l *servants) loads(r *fsm.Revision, kept *served) (ready int, out []float64) {
 	on := r.Spec.Service.Scale.On
-	if on == "" {
-		return nil
-	}
-	var out []float64
 	there := map[cluster.AttemptID]*busy{}
 	for _, j := range r.Jobs {
 		a := j.Live()
 		if a == nil || a.Serving == nil || a.Serving.State != service.Ready {
 			continue
+		}
+		if a.Preempt == nil && j.Cancel == nil {
+			ready++
 		}
 		id := cluster.AttemptID{Job: j.ID, No: a.No}
 		u, ok := l.useOf(id, a)
@@ -232,5 +248,5 @@ func (l *servants) loads(r *fsm.Revision, kept *served) []float64 {
 		}
 	}
 	kept.busy = there
-	return out
+	return ready, out
 }

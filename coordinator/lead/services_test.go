@@ -47,7 +47,7 @@ func (l *town) serveBy(uid cluster.UID, replicas, most, throttle int, change fun
 			l.t.Fatal(err)
 		}
 		j.Array = &cluster.Array{Tasks: tasks, Throttle: throttle}
-		if on := s.Scale.On; on != "" && on != service.GPU {
+		if on := s.Metric(); on != "" {
 			j.Study = &study.Study{Metric: on}
 		}
 	}))[0]
@@ -368,4 +368,92 @@ func TestServicesOfTwo(t *testing.T) {
 		l.live(20)
 		l.want("1_0", "2_0", "3_0")
 	})
+}
+
+// TestAServiceThatSleeps: without a request it has no replica and is not worn out, the first
+// one that waits starts one, and a time without any ends it; whoever leads next knows how long
+// replicas took to start.
+func TestAServiceThatSleeps(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newTown(t)
+		l.loop(l.l.services)
+		id := l.serve(0, 3, 0, func(s *service.Service) { s.Min, s.IdleAfter = 0, time.Minute })
+		c := service.Counted{}
+		tell := func(seconds int) {
+			for range seconds {
+				rs := l.f.Services()
+				if !l.l.Heard(&rs[0], "proxy", &c) {
+					t.Fatal("nobody hears the proxy")
+				}
+				l.live(1)
+			}
+		}
+		tell(20)
+		l.want()
+		if j := l.job(id); !j.State.Waiting() || len(l.f.Services()) != 1 {
+			t.Fatalf("asleep it is %v", j.State)
+		}
+		c.Requests, c.Waiting = 1, 1
+		tell(6)
+		l.want("1_0")
+		c.Waiting, c.InFlight = 0, 1
+		tell(90) // one long request
+		l.want("1_0")
+		c.InFlight = 0
+		tell(50)
+		l.want("1_0")
+		tell(30)
+		l.want()
+		if v := l.l.Served(1000, "web"); v.Starts != 1 || v.ColdStart <= 0 || v.ColdStart > 10*time.Second || !v.Measured.Known {
+			t.Errorf("known is %+v", v)
+		}
+		c.Requests, c.Waiting = 2, 1
+		tell(6)
+		l.want("1_0")
+		l.live(300) // the proxy is gone: nobody knows who asks
+		l.want("1_0")
+		l.do(&logv1.Command{Kind: &logv1.Command_CancelJob{CancelJob: &logv1.CancelJob{Job: uint64(id), By: 1000}}})
+		l.live(5)
+	})
+}
+
+// TestAnObjective: more replicas while the proxy says that it is missed, and as replicas say
+// while no proxy does.
+func TestAnObjective(t *testing.T) {
+	t.Parallel()
+	for _, proxy := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newTown(t)
+			l.loop(l.l.services)
+			l.serve(1, 4, 1, func(s *service.Service) { s.SLO = service.SLO{Percent: 95, Within: 100 * time.Millisecond} })
+			c := service.Counted{}
+			run := func(seconds int, took time.Duration) {
+				l.load = float64(took) / float64(time.Millisecond)
+				for range seconds {
+					c.Requests += 10
+					for range 10 {
+						c.Latency.Add(took)
+					}
+					if rs := l.f.Services(); proxy {
+						l.l.Heard(&rs[0], "proxy", &c)
+					}
+					l.live(1)
+				}
+			}
+			run(60, 40*time.Millisecond)
+			l.want("1_0")
+			run(60, 300*time.Millisecond)
+			if got := len(l.ready()); got < 2 || proxy && got > 2 {
+				t.Errorf("by proxy %v: %d take requests", proxy, got)
+			}
+			run(180, 300*time.Millisecond)
+			if got := len(l.ready()); got != 4 {
+				t.Errorf("by proxy %v: %d take requests", proxy, got)
+			}
+			if v := l.l.Served(1000, "web").Measured; proxy && (v.Asked < 2000 || v.Within/v.Asked > 0.3) {
+				t.Errorf("measured %v of %v", v.Within, v.Asked)
+			}
+		})
+	}
 }

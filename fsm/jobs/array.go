@@ -48,11 +48,15 @@ func (a *Array) Done() bool { return a.Over.N == a.Len() }
 // Room is how many more tasks may run beside those that do, and those that stand
 // in queues and may start at any time.
 func (a *Array) Room() int {
-	if a.Throttle == 0 {
+	if !a.limited() {
 		return a.Len()
 	}
 	return max(0, a.Throttle-a.Live-a.Queued)
 }
+
+// limited reports whether only so many of its tasks may run at once. A service may have no
+// replica at all; any other array without a number may run all.
+func (a *Array) limited() bool { return a.Throttle > 0 || a.Spec.Service != nil }
 
 // standby reports whether j is a replica that never ran, and that as many have begun of its
 // service as it is to have: one that waits to start again keeps its place.

@@ -229,7 +229,7 @@ func (r *Roll) setOf(j *cluster.Job) *Set {
 
 // throttled reports whether only so many tasks of the array of j may run at once.
 func (r *Roll) throttled(j *cluster.Job) bool {
-	return j.ArrayJobID != 0 && r.Arrays[j.ArrayJobID].Throttle > 0
+	return j.ArrayJobID != 0 && r.Arrays[j.ArrayJobID].limited()
 }
 
 // BarredBy is why a waiting job may not be planned at a time: what Barred says,
@@ -238,7 +238,7 @@ func (r *Roll) BarredBy(j *cluster.Job, now cluster.Time) cluster.Reason {
 	if why := j.Barred(now); why.Code != "" {
 		return why
 	}
-	if a := r.Arrays[j.ArrayJobID]; a != nil && a.Throttle > 0 {
+	if a := r.Arrays[j.ArrayJobID]; a != nil && a.limited() {
 		if a.standby(j) {
 			return cluster.Reason{Code: cluster.ReasonStandby}
 		}

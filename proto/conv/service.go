@@ -21,6 +21,7 @@ func serviceToLog(s *service.Service) *logv1.Service {
 	return &logv1.Service{
 		Name: s.Name, Replicas: uint32(s.Replicas), Least: uint32(s.Min), Most: uint32(s.Max), Port: s.Port, Health: s.Health, EveryUs: s.Every.Microseconds(),
 		Fails: uint32(s.Fails), StartWithinUs: s.StartWithin.Microseconds(), DrainUs: s.Drain.Microseconds(), ScaleOn: s.Scale.On, ScaleTarget: s.Scale.Target,
+		SloPercent: uint32(s.SLO.Percent), SloUs: s.SLO.Within.Microseconds(), IdleAfterUs: s.IdleAfter.Microseconds(),
 	}
 }
 
@@ -31,6 +32,7 @@ func serviceFromLog(m *logv1.Service) *service.Service {
 	return &service.Service{
 		Name: m.Name, Replicas: int(m.Replicas), Min: int(m.Least), Max: int(m.Most), Port: m.Port, Health: m.Health, Every: us(m.EveryUs),
 		Fails: int(m.Fails), StartWithin: us(m.StartWithinUs), Drain: us(m.DrainUs), Scale: service.Scale{On: m.ScaleOn, Target: m.ScaleTarget},
+		SLO: service.SLO{Percent: int(m.SloPercent), Within: us(m.SloUs)}, IdleAfter: us(m.IdleAfterUs),
 	}
 }
 
@@ -39,7 +41,7 @@ func ServingToLog(s *cluster.Serving) *logv1.Serving {
 	if s == nil {
 		return nil
 	}
-	return &logv1.Serving{State: uint32(s.State), SinceUs: int64(s.Since), Why: s.Why}
+	return &logv1.Serving{State: uint32(s.State), SinceUs: int64(s.Since), Why: s.Why, FirstUs: int64(s.First)}
 }
 
 // ServingFromLog converts back; nil stays nil.
@@ -47,7 +49,7 @@ func ServingFromLog(m *logv1.Serving) *cluster.Serving {
 	if m == nil {
 		return nil
 	}
-	return &cluster.Serving{State: service.State(m.State), Since: cluster.Time(m.SinceUs), Why: m.Why}
+	return &cluster.Serving{State: service.State(m.State), Since: cluster.Time(m.SinceUs), Why: m.Why, First: cluster.Time(m.FirstUs)}
 }
 
 // ProbeFromNode is what an agent found out about the health of a replica, nil for nothing.
@@ -63,9 +65,7 @@ func ProbeFromNode(m *nodev1.Probe) *service.Probe {
 func replica(as *nodev1.Assignment, j *cluster.Job, a *cluster.Attempt) []string {
 	s := j.Spec.Service
 	as.Replica = &nodev1.Replica{Service: s.Name, PortName: s.Port, Port: uint32(a.Port), Health: s.Health, Every: durationpb.New(s.Every.Round(time.Microsecond))}
-	if on := s.Scale.On; on != "" && on != service.GPU {
-		as.Metric = on
-	}
+	as.Metric = s.Metric()
 	port := strconv.Itoa(int(a.Port))
 	return []string{
 		"PORT=" + port, "BERTH_PORT=" + port, "BERTH_PORT_" + strings.ToUpper(strings.ReplaceAll(s.Port, "-", "_")) + "=" + port,

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster/service"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -25,7 +27,8 @@ const Short = "Serve one address that hands requests on to the replicas of a ser
 // NewCommand returns the command service of the program that runs proxies.
 func NewCommand(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{Use: "service", Short: "Run servers that are kept healthy, replaced and scaled"}
-	var listen, user string
+	var listen, user, hold string
+	var queue int
 	proxy := &cobra.Command{
 		Use: "proxy NAME", Short: Short,
 		Long: Short + ". A request goes to the\n" +
@@ -38,38 +41,76 @@ func NewCommand(e *console.Env, c *client.Client) *cobra.Command {
 			if user == "" {
 				user = e.User()
 			}
-			return run(cmd.Context(), listen, New(func(ctx context.Context) ([]string, error) { return ready(ctx, c, user, args[0]) }, slog.New(slog.NewTextHandler(os.Stderr, nil))))
+			var one sync.Mutex // a client is for one caller at a time
+			p := New(func(ctx context.Context) (There, error) {
+				one.Lock()
+				defer one.Unlock()
+				return ready(ctx, c, user, args[0])
+			}, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+			var err error
+			if p.hold, err = units.ParseDuration(hold); err != nil {
+				return console.Usagef("--hold: %w", err)
+			}
+			if p.queue = queue; queue < 1 || queue > maxQueue {
+				return console.Usagef("--queue %d: want a number from 1 to %d", queue, maxQueue)
+			}
+			return run(cmd.Context(), listen, p, func(ctx context.Context, proxy string, counted *service.Counted) error {
+				one.Lock()
+				defer one.Unlock()
+				return report(ctx, c, user, args[0], proxy, counted)
+			})
 		},
 	}
 	proxy.Flags().StringVar(&listen, "listen", "127.0.0.1:8000", "`ADDRESS` to listen on")
 	proxy.Flags().StringVar(&user, "user", "", "the service of this `USER`; without it yours")
+	proxy.Flags().StringVar(&hold, "hold", units.FormatDuration(DefaultHold), "a request to a service that has no replica while nobody asks waits for one for up to `TIME`")
+	proxy.Flags().IntVar(&queue, "queue", DefaultQueue, "up to `NUMBER` of requests wait at once; what comes then is answered 503")
 	cmd.AddCommand(proxy)
 	return cmd
 }
 
+// maxQueue bounds how many requests may wait for a replica at once.
+const maxQueue = 100_000
+
+// report tells a coordinator what was measured of a service.
+func report(ctx context.Context, c *client.Client, user, name, proxy string, n *service.Counted) error {
+	req := &apiv1.ReportRequestsRequest{
+		User: user, Service: name, Proxy: proxy, Requests: n.Requests, Held: n.Held, InFlight: uint32(n.InFlight), Waiting: uint32(n.Waiting), Latency: n.Latency[:],
+	}
+	return c.Jobs(ctx, client.Reads, func(ctx context.Context, s client.JobService) error {
+		_, err := s.ReportRequests(ctx, req)
+		return err
+	})
+}
+
 // ready is where the replicas of a service take requests.
-func ready(ctx context.Context, c *client.Client, user, name string) ([]string, error) {
+func ready(ctx context.Context, c *client.Client, user, name string) (There, error) {
 	jobs, err := client.ListJobs(ctx, c, &apiv1.ListJobsRequest{Brief: true, Replicas: true, Users: []string{user}})
 	if err != nil {
-		return nil, err
+		return There{}, err
 	}
-	var out []string
-	for _, j := range jobs {
-		if r := j.GetReplica(); r.GetService() == name && r.GetState() == service.Ready.String() {
-			out = append(out, net.JoinHostPort(r.GetAddress(), strconv.FormatUint(uint64(r.GetPort()), 10)))
+	var out There
+	for _, j := range jobs { // by id: the newest revision is the last
+		r := j.GetReplica()
+		if r.GetService() != name {
+			continue
+		}
+		if out.Sleeps = r.GetLeast() == 0; r.GetState() == service.Ready.String() {
+			out.Addrs = append(out.Addrs, net.JoinHostPort(r.GetAddress(), strconv.FormatUint(uint64(r.GetPort()), 10)))
 		}
 	}
 	return out, nil
 }
 
 // run serves until ctx ends, and then lets requests come to their end for a while.
-func run(ctx context.Context, addr string, p *Proxy) error {
+func run(ctx context.Context, addr string, p *Proxy, tell Tell) error {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	p.log.InfoContext(ctx, "listening", "address", ln.Addr().String())
 	go p.Follow(ctx)
+	go p.Report(ctx, tell)
 	srv := &http.Server{Handler: p, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	ended := make(chan error, 1)
 	go func() {

@@ -8,12 +8,15 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/berth-scheduler/berth/cluster/service"
 )
 
 const (
@@ -25,8 +28,15 @@ const (
 	avoided = 2 * time.Second
 )
 
-// List returns where the replicas of a service take requests, as host:port.
-type List func(context.Context) ([]string, error)
+// There is where the replicas of a service take requests, as host:port. Sleeps reports whether
+// it may have none while nobody asks, so that it is worth while to wait for one.
+type There struct {
+	Addrs  []string
+	Sleeps bool
+}
+
+// List returns where the replicas of a service are.
+type List func(context.Context) (There, error)
 
 // Proxy hands on requests. It is safe for concurrent use.
 type Proxy struct {
@@ -35,10 +45,20 @@ type Proxy struct {
 	http httputil.ReverseProxy
 	base http.RoundTripper
 
-	mu    sync.Mutex
-	there []*replica
-	known bool // list has answered
-	turn  uint64
+	// hold is how long a request waits for a replica of a service that sleeps, queue how many
+	// may at once; the zero values are what they have where nothing is said.
+	hold  time.Duration
+	queue int
+	// wake tells that a request waits that nobody was told of.
+	wake chan struct{}
+
+	mu      sync.Mutex
+	there   []*replica
+	known   bool // list has answered
+	sleeps  bool
+	changed chan struct{} // closed and replaced when replicas come
+	turn    uint64
+	counted service.Counted
 }
 
 // replica is where requests may go.
@@ -51,7 +71,7 @@ type replica struct {
 
 // New makes a proxy for what list lists.
 func New(list List, log *slog.Logger) *Proxy {
-	p := &Proxy{list: list, log: log, base: &http.Transport{
+	p := &Proxy{list: list, log: log, hold: DefaultHold, queue: DefaultQueue, wake: make(chan struct{}, 1), changed: make(chan struct{}), base: &http.Transport{
 		DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext, MaxIdleConnsPerHost: 64, IdleConnTimeout: 30 * time.Second,
 	}}
 	p.http = httputil.ReverseProxy{
@@ -76,16 +96,36 @@ func New(list List, log *slog.Logger) *Proxy {
 }
 
 // ServeHTTP implements http.Handler.
-func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.http.ServeHTTP(w, r) }
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began, m := time.Now(), &measured{ResponseWriter: w}
+	ctx := context.WithValue(r.Context(), measuredKey{}, m)
+	p.count(func(c *service.Counted) { c.Requests, c.InFlight = c.Requests+1, c.InFlight+1 })
+	defer func() {
+		broken := r.Context().Err() != nil // whoever asked left
+		p.count(func(c *service.Counted) {
+			c.InFlight--
+			switch {
+			case m.held:
+				c.Held++
+			case m.status >= http.StatusBadGateway && m.status <= http.StatusGatewayTimeout:
+				c.Latency.Add(math.MaxInt64) // never
+			case m.status != http.StatusSwitchingProtocols && !broken:
+				c.Latency.Add(time.Since(began))
+			}
+		})
+	}()
+	p.http.ServeHTTP(m, r.WithContext(ctx))
+}
 
 // Follow keeps the list of replicas true until ctx ends. While nobody can be asked the last
 // list stands.
 func (p *Proxy) Follow(ctx context.Context) {
 	for ctx.Err() == nil {
-		addrs, err := p.list(ctx)
+		there, err := p.list(ctx)
 		switch {
 		case err == nil:
-			p.set(addrs)
+			p.set(there.Addrs)
+			p.maySleep(there.Sleeps)
 		case ctx.Err() == nil:
 			p.log.WarnContext(ctx, "cannot learn where the replicas are; the last known stand", "err", err)
 		}
@@ -94,6 +134,12 @@ func (p *Proxy) Follow(ctx context.Context) {
 		case <-time.After(every):
 		}
 	}
+}
+
+func (p *Proxy) maySleep(sleeps bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sleeps = sleeps
 }
 
 func (p *Proxy) set(addrs []string) {
@@ -112,6 +158,10 @@ func (p *Proxy) set(addrs []string) {
 		p.log.Info("replicas", "addresses", addrs)
 	}
 	p.there, p.known = now, true
+	if len(now) > 0 {
+		close(p.changed)
+		p.changed = make(chan struct{})
+	}
 }
 
 var errNobody = errors.New("no replica of the service is ready")
@@ -156,6 +206,9 @@ func (p *Proxy) RoundTrip(req *http.Request) (*http.Response, error) {
 	var last error
 	for range tries {
 		r := p.take(tried)
+		if r == nil && len(tried) == 0 {
+			r = p.awaken(req.Context())
+		}
 		if r == nil {
 			break
 		}

@@ -164,10 +164,10 @@ func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		addrs, fault := []string{"a:1", "b:2"}, error(nil)
-		p := New(func(context.Context) ([]string, error) {
+		p := New(func(context.Context) (There, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			return addrs, fault
+			return There{Addrs: addrs}, fault
 		}, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})

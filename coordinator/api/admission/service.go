@@ -18,7 +18,7 @@ func (a *Admission) service(e *Entry) error {
 			continue
 		}
 		changed, array := *s, *s.Array
-		array.Throttle = 1
+		array.Throttle = min(1, s.Service.Replicas)
 		changed.Array = &array
 		e.Job.Spec = &changed
 		e.Warnings = append(e.Warnings, fmt.Sprintf("service %s runs as job %s: its replicas are replaced one by one", s.Service.Name, cluster.JobID(r.ID)))

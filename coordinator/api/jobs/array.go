@@ -372,6 +372,9 @@ func (s *jobServer) controlWish(who authorize.Caller, req *apiv1.ControlJobsRequ
 	if req.Action == apiv1.JobAction_JOB_ACTION_THROTTLE && (req.Throttle > cluster.MaxThrottle || w.tasks != "") {
 		return nil, nil, cluster.Errorf(cluster.CodeInvalid, "throttle: %d of tasks %q; it is 0 to %d and of an array as a whole", req.Throttle, w.tasks, cluster.MaxThrottle)
 	}
+	if a, _ := s.c.fsm.Array(cluster.JobID(w.id)); req.Action == apiv1.JobAction_JOB_ACTION_THROTTLE && req.Throttle == 0 && a.Spec != nil && a.Spec.Service != nil && a.Spec.Service.Min > 0 {
+		return nil, nil, cluster.Errorf(cluster.CodeInvalid, "throttle: a service of at least %d replicas cannot have none; berth service delete ends it", a.Spec.Service.Min)
+	}
 	c, ranks, err := s.changeCommand(who, w)
 	if err != nil {
 		return nil, nil, err

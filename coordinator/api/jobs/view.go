@@ -31,7 +31,7 @@ func (c *Jobs) view(j *cluster.Job, who authorize.Caller, d detail) *apiv1.Job {
 func (c *Jobs) viewAt(j *cluster.Job, who authorize.Caller, d detail, place int) *apiv1.Job {
 	m := apiconv.JobToAPI(j, apiconv.JobDetail{
 		Reason: c.arrayReason(j), Throttle: c.throttleOf(j),
-		GPU: c.gpuName, Host: c.hostOf, QueuePosition: place, Brief: d == brief, Whole: d == whole, Now: cluster.TimeOf(c.clock()),
+		GPU: c.gpuName, Host: c.hostOf, QueuePosition: place, Served: c.served, Brief: d == brief, Whole: d == whole, Now: cluster.TimeOf(c.clock()),
 		Redact: c.auth.May(who, authorize.ReadJob, &j.Owner) != nil,
 	})
 	if d != brief {
@@ -42,6 +42,12 @@ func (c *Jobs) viewAt(j *cluster.Job, who authorize.Caller, d detail, place int)
 		}
 	}
 	return m
+}
+
+// served is what is measured of a service.
+func (c *Jobs) served(owner cluster.UID, name string) apiconv.Served {
+	v := c.lead.Served(owner, name)
+	return apiconv.Served{Measured: v.Measured, ColdStart: v.ColdStart, Starts: v.Starts}
 }
 
 // hostOf is where the processes of a node are reached.

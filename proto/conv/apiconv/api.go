@@ -173,6 +173,8 @@ type JobDetail struct {
 	// Brief leaves out spec, attempts and predictions. Whole reads an environment
 	// that lies outside of the spec, which lists and watches leave out.
 	Brief, Whole bool
+	// Served tells what is measured of a service of a user, nil for nothing.
+	Served func(owner cluster.UID, name string) Served
 	// Redact leaves out what only the owner and administrators may see: the
 	// command, environment, image, mounts, paths, comment and features, and
 	// the details of reasons.

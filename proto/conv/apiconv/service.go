@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -19,7 +20,7 @@ func ServiceToAPI(s *service.Service) *apiv1.Service {
 	return &apiv1.Service{
 		Name: s.Name, Replicas: uint32(max(0, s.Replicas)), Least: uint32(max(0, s.Min)), Most: uint32(max(0, s.Max)), Port: s.Port, Health: s.Health,
 		Every: ToDuration(s.Every), Fails: uint32(max(0, s.Fails)), StartWithin: ToDuration(s.StartWithin), Drain: durationpb.New(s.Drain),
-		ScaleOn: s.Scale.On, ScaleTarget: s.Scale.Target,
+		ScaleOn: s.Scale.On, ScaleTarget: s.Scale.Target, SloPercent: uint32(max(0, s.SLO.Percent)), SloWithin: ToDuration(s.SLO.Within), IdleAfter: ToDuration(s.IdleAfter),
 	}
 }
 
@@ -34,6 +35,10 @@ func ServiceFromAPI(m *apiv1.Service) *service.Service {
 		Name: m.GetName(), Replicas: narrow(m.GetReplicas()), Min: narrow(m.GetLeast()), Max: narrow(m.GetMost()), Port: m.GetPort(), Health: m.GetHealth(),
 		Every: service.DefaultEvery, Fails: narrow(m.GetFails()), StartWithin: service.DefaultStartWithin, Drain: service.DefaultDrain,
 		Scale: service.Scale{On: m.GetScaleOn(), Target: m.GetScaleTarget()},
+		SLO:   service.SLO{Percent: narrow(m.GetSloPercent()), Within: m.GetSloWithin().AsDuration()}, IdleAfter: m.GetIdleAfter().AsDuration().Round(time.Microsecond),
+	}
+	if s.Min == 0 && m.GetIdleAfter() == nil {
+		s.IdleAfter = service.DefaultIdleAfter
 	}
 	if s.Port == "" {
 		s.Port = service.DefaultPort
@@ -60,7 +65,10 @@ func replicaToAPI(j *cluster.Job, d JobDetail) *apiv1.Replica {
 	}
 	s := j.Spec.Service
 	m := &apiv1.Replica{
-		Service: s.Name, PortName: s.Port, Want: uint32(max(0, d.Throttle)), Least: uint32(max(0, s.Min)), Most: uint32(max(0, s.Max)), ScaleOn: s.Scale.String(),
+		Service: s.Name, PortName: s.Port, Want: uint32(max(0, d.Throttle)), Least: uint32(max(0, s.Min)), Most: uint32(max(0, s.Max)), ScaleOn: s.Scale.String(), Slo: s.SLO.String(),
+	}
+	if d.Served != nil && !d.Redact {
+		servedToAPI(m, s, d.Served(j.Owner.UID, s.Name))
 	}
 	a := j.Live()
 	if a == nil || a.Started == 0 || j.State != cluster.JobRunning {
@@ -80,4 +88,21 @@ func replicaToAPI(j *cluster.Job, d JobDetail) *apiv1.Replica {
 		m.Why = ""
 	}
 	return m
+}
+
+// Served is what is measured of a service, and how soon its replicas take requests.
+type Served struct {
+	service.Measured
+	ColdStart time.Duration
+	Starts    int
+}
+
+func servedToAPI(m *apiv1.Replica, s *service.Service, v Served) {
+	if v.Known {
+		m.Rate, m.InFlight = &v.Rate, proto.Uint32(uint32(max(0, v.InFlight)))
+	}
+	if s.SLO != (service.SLO{}) {
+		m.Measured, m.Asked, m.Within = ToDuration(v.Latency.Percentile(s.SLO.Percent)), v.Asked, v.Measured.Within
+	}
+	m.ColdStart, m.ColdStarts = ToDuration(v.ColdStart), uint32(max(0, v.Starts))
 }

@@ -161,7 +161,7 @@ func served(cards int, until time.Duration) (out []workload.Job) {
 			for i := range loads {
 				loads[i] = level * float64(per) * loanTarget / float64(have)
 			}
-			have = scaler.Next(s, have, loads, at+every) // 0 is never
+			have = scaler.Next(s, have, &service.Seen{Ready: len(loads), Loads: loads}, at+every) // 0 is never
 			for len(there) < have {
 				there = append(there, at)
 			}

@@ -92,6 +92,11 @@ func (s JobService) ExplainJob(ctx context.Context, r *apiv1.ExplainJobRequest) 
 	return ask[apiv1.ExplainJobResponse](ctx, s.c, "JobService/ExplainJob", r)
 }
 
+// ReportRequests makes the call of that name.
+func (s JobService) ReportRequests(ctx context.Context, r *apiv1.ReportRequestsRequest) (*apiv1.ReportRequestsResponse, error) {
+	return ask[apiv1.ReportRequestsResponse](ctx, s.c, "JobService/ReportRequests", r)
+}
+
 // ListForecasts makes the call of that name.
 func (s JobService) ListForecasts(ctx context.Context, r *apiv1.ListForecastsRequest) (*apiv1.ListForecastsResponse, error) {
 	return ask[apiv1.ListForecastsResponse](ctx, s.c, "JobService/ListForecasts", r)

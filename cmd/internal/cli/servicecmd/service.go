@@ -41,20 +41,22 @@ func NewServiceCmd(e *console.Env, c *client.Client) *cobra.Command {
 // options are the flags of create and update beside those of submit.
 type options struct {
 	jobcmd.SubmitOptions
-	replicas, every, startWithin, drain, scaleOn string
-	s                                            service.Service
-	named                                        bool // by --name
+	replicas, every, startWithin, drain, scaleOn, slo, idleAfter string
+	s                                                            service.Service
+	named                                                        bool // by --name
 }
 
 func (o *options) register(fs *pflag.FlagSet) {
-	fs.StringVar(&o.replicas, "replicas", "1", "how many there are, or a range such as 1-8: begin with the first, scale up to the second")
+	fs.StringVar(&o.replicas, "replicas", "1", "how many there are, or a range such as 1-8: begin with the first, scale up to the second; of one from 0 there is none while nobody asks")
 	fs.StringVar(&o.s.Port, "port", service.DefaultPort, "what its port is called; its number is chosen anew for each replica and stands in PORT, and for {port} in the command")
 	fs.StringVar(&o.s.Health, "health", "", "the `PATH` whose GET answers 2xx or 3xx while a replica is healthy, such as /healthz; without it that it takes connections")
 	fs.StringVar(&o.every, "health-every", units.FormatDuration(service.DefaultEvery), "ask for the health each time after `TIME`")
 	fs.IntVar(&o.s.Fails, "health-fails", service.DefaultFails, "a replica is sent no requests after `N` failures in a row, and ended after twice as many")
 	fs.StringVar(&o.startWithin, "start-within", units.FormatDuration(service.DefaultStartWithin), "end a replica that is not healthy for the first time within `TIME`")
 	fs.StringVar(&o.drain, "drain", units.FormatDuration(service.DefaultDrain), "a replica that is to end goes on for `TIME` after it is sent no more requests")
-	fs.StringVar(&o.scaleOn, "scale-on", "", "within the range of --replicas, have as many that each has this `LOAD`: gpu=70%, or KEY=NUMBER of a number in BERTH_PROGRESS such as in_flight=4")
+	fs.StringVar(&o.scaleOn, "scale-on", "", "within the range of --replicas, have as many that each has this `LOAD`: gpu=70%, or KEY=NUMBER of a number in BERTH_PROGRESS such as in_flight=4; rps and in_flight are measured where requests come through berth service proxy")
+	fs.StringVar(&o.slo, "slo", "", "so many in a hundred requests are answered within a time, an `OBJECTIVE` such as p99=200ms: within the range of --replicas, have as many as hold it")
+	fs.StringVar(&o.idleAfter, "idle-after", "", "of a range from 0, have no replica after `TIME` without a request to berth service proxy (default 10m)")
 }
 
 // fill reads the flags into o.s, and checks the result.
@@ -88,12 +90,21 @@ func (o *options) readService(name string) error {
 	if o.s.Replicas, o.s.Max, err = parseReplicas(o.replicas); err != nil {
 		return err
 	}
-	o.s.Min = 1
 	if o.s.Scale, err = parseScale(o.scaleOn); err != nil {
 		return err
 	}
-	if o.s.Scale != (service.Scale{}) {
-		o.s.Min = o.s.Replicas
+	if o.s.SLO, err = service.ParseSLO(o.slo); err != nil {
+		return console.Usagef("--slo %w", err)
+	}
+	if o.s.Min = o.s.LeastOf(o.s.Replicas); o.s.Min > 0 && o.idleAfter == "" {
+		return nil
+	}
+	if o.idleAfter == "" {
+		o.s.IdleAfter = service.DefaultIdleAfter
+		return nil
+	}
+	if o.s.IdleAfter, err = units.ParseDuration(o.idleAfter); err != nil {
+		return console.Usagef("--idle-after: %w", err)
 	}
 	return nil
 }
@@ -145,7 +156,7 @@ func (o *options) prepare(s *cluster.Spec) error {
 	if s.Name == "" || !o.named {
 		s.Name = o.s.Name
 	}
-	if on := o.s.Scale.On; on != "" && on != service.GPU {
+	if on := o.s.Metric(); on != "" {
 		if s.Study, err = study.ParseMetric(on); err != nil {
 			return console.Usagef("--scale-on: %w", err)
 		}
@@ -211,8 +222,8 @@ func newScaleCmd(e *console.Env, c *client.Client) *cobra.Command {
 			}
 			n, err := strconv.ParseUint(args[1], 10, 16)
 			switch most := s.newest().Most; {
-			case err != nil || n < 1 || n > uint64(most):
-				return console.Usagef("replicas %s: want a number from 1 to %d, which is the most that %s was made with; berth service update %s --replicas 1-N allows more", console.ShortQuote(args[1]), most, s.Name, s.Name)
+			case err != nil || n < min(1, uint64(s.newest().Least)) || n > uint64(most):
+				return console.Usagef("replicas %s: want a number from %d to %d, which is the most that %s was made with; berth service update %s --replicas 1-N allows more", console.ShortQuote(args[1]), min(1, s.newest().Least), most, s.Name, s.Name)
 			case s.Updating:
 				return cluster.Errorf(cluster.CodeConflict, "service %s is being updated; scale it when that is done, see berth service show %s", s.Name, s.Name)
 			}

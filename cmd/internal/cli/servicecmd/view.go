@@ -49,11 +49,64 @@ type shown struct {
 	User      string      `json:"user"`
 	PortName  string      `json:"port_name"`
 	ScaleOn   string      `json:"scale_on,omitempty"`
+	SLO       string      `json:"slo,omitempty"`
+	Measured  *measured   `json:"measured,omitempty"`
+	ColdStart *coldStart  `json:"cold_start,omitempty"`
 	Want      uint32      `json:"want"`
 	Ready     int         `json:"ready"`
 	Updating  bool        `json:"updating"`
 	Revisions []*revision `json:"revisions"`
 	Replicas  []*replica  `json:"replicas"`
+}
+
+// measured is what proxies measure of a service's requests.
+type measured struct {
+	Rate     float64 `json:"rate"`
+	InFlight uint32  `json:"in_flight"`
+	// Percentile is that of the objective, over half a minute; Asked and Within are of an
+	// hour.
+	Percentile float64 `json:"percentile_seconds,omitempty"`
+	Asked      float64 `json:"asked,omitempty"`
+	Within     float64 `json:"within,omitempty"`
+}
+
+// coldStart is how long replicas took until they took requests, the middle one of Of.
+type coldStart struct {
+	Seconds float64 `json:"seconds"`
+	Of      uint32  `json:"of"`
+}
+
+// figures takes over what is measured of the service.
+func (s *shown) figures(p *apiv1.Replica) {
+	s.SLO = p.GetSlo()
+	if p.Rate != nil || p.GetAsked() > 0 {
+		s.Measured = &measured{p.GetRate(), p.GetInFlight(), p.GetMeasured().AsDuration().Seconds(), p.GetAsked(), p.GetWithin()}
+	}
+	if n := p.GetColdStarts(); n > 0 {
+		s.ColdStart = &coldStart{p.GetColdStart().AsDuration().Seconds(), n}
+	}
+}
+
+// objective is the objective and how it is held, in short or in full.
+func (s *shown) objective(full bool) string {
+	text, m := s.SLO, s.Measured
+	if text == "" || m == nil {
+		return text
+	}
+	if m.Percentile > 0 {
+		text += ", now " + millis(m.Percentile)
+	}
+	if m.Asked > 0 {
+		text += fmt.Sprintf(", %.1f%% within", 100*m.Within/m.Asked)
+		if full {
+			text += fmt.Sprintf(" of %.0f requests of the last hour", m.Asked)
+		}
+	}
+	return text
+}
+
+func millis(seconds float64) string {
+	return time.Duration(seconds * float64(time.Second)).Round(time.Millisecond).String()
 }
 
 func (s *shown) newest() *revision { return s.Revisions[len(s.Revisions)-1] }
@@ -90,6 +143,7 @@ func (s *shown) add(j *apiv1.Job) {
 	r := s.newest()
 	r.Want, r.Least, r.Most = p.GetWant(), p.GetLeast(), p.GetMost()
 	s.PortName, s.ScaleOn = p.GetPortName(), p.GetScaleOn()
+	s.figures(p)
 	if console.Terminal(j.GetState()) {
 		return
 	}
@@ -208,13 +262,13 @@ func printServices(e *console.Env, f console.Format, all []*shown) error {
 	if done, err := console.PrintList(e, f, all); done {
 		return err
 	}
-	t := console.Table{Cols: []console.Column{{Head: "SERVICE", Shrink: true}, {Head: "USER", Shrink: true}, {Head: "REVISION", Right: true}, {Head: "READY", Right: true}, {Head: "SCALED ON"}, {Head: "STATE"}}}
+	t := console.Table{Cols: []console.Column{{Head: "SERVICE", Shrink: true}, {Head: "USER", Shrink: true}, {Head: "REVISION", Right: true}, {Head: "READY", Right: true}, {Head: "SCALED ON"}, {Head: "OBJECTIVE", Shrink: true}, {Head: "STATE"}}}
 	for _, s := range all {
 		if f == console.FormatName {
 			e.Printf("%s\n", s.Name)
 			continue
 		}
-		t.Add(s.Name, s.User, strconv.FormatUint(s.newest().ID, 10), fmt.Sprintf("%d/%d", s.Ready, s.Want), console.OrDash(s.ScaleOn), s.state())
+		t.Add(s.Name, s.User, strconv.FormatUint(s.newest().ID, 10), fmt.Sprintf("%d/%d", s.Ready, s.Want), console.OrDash(s.ScaleOn), console.OrDash(s.objective(false)), s.state())
 	}
 	if f != console.FormatName {
 		t.Print(e)
@@ -227,6 +281,8 @@ func (s *shown) state() string {
 	switch {
 	case s.Updating:
 		return "updating"
+	case s.Want == 0 && s.newest().Alive > 0:
+		return "asleep"
 	case s.newest().Alive < int(s.Want):
 		return fmt.Sprintf("worn out: %d replicas can still run", s.newest().Alive)
 	case s.Ready >= int(s.Want):
@@ -259,15 +315,28 @@ func (s *shown) print(e *console.Env, f console.Format) error {
 	}
 	r := s.newest()
 	scaled := ""
-	if s.ScaleOn != "" {
+	switch {
+	case s.ScaleOn != "":
 		scaled = fmt.Sprintf("from %d to %d by %s each", r.Least, r.Most, s.ScaleOn)
+	case s.SLO != "" && r.Least < r.Most:
+		scaled = fmt.Sprintf("from %d to %d by its objective", r.Least, r.Most)
+	case r.Least == 0:
+		scaled = "to none while nobody asks"
+	}
+	requests, cold := "", ""
+	if m := s.Measured; m != nil {
+		requests = fmt.Sprintf("%.1f a second, %d in flight", m.Rate, m.InFlight)
+	}
+	if c := s.ColdStart; c != nil {
+		cold = fmt.Sprintf("%s, the middle of %d", millis(c.Seconds), c.Of)
 	}
 	id := strconv.FormatUint(r.ID, 10)
 	if alive := s.alive(); len(alive) > 1 {
 		id += fmt.Sprintf(", in the place of %d", alive[0].ID)
 	}
 	console.KeyValues(e, "", "Service", s.Name, "User", s.User, "State", s.state(), "Revision", id,
-		"Replicas", fmt.Sprintf("%d of %d ready, at most %d", s.Ready, s.Want, r.Most), "Scaled", scaled)
+		"Replicas", fmt.Sprintf("%d of %d ready, at most %d", s.Ready, s.Want, r.Most), "Scaled", scaled,
+		"Objective", s.objective(true), "Requests", requests, "Cold start", cold)
 	if len(s.Replicas) == 0 {
 		return nil
 	}

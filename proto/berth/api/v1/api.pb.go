@@ -86,6 +86,147 @@ func (JobAction) EnumDescriptor() ([]byte, []int) {
 	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{0}
 }
 
+// ReportRequestsRequest is what a proxy of a service has counted since it began; see
+// service.Counted.
+type ReportRequestsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The service's owner, "" for the caller.
+	User    string `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Service string `protobuf:"bytes,2,opt,name=service,proto3" json:"service,omitempty"`
+	// 16 to 64 characters, chosen by each proxy as it begins.
+	Proxy    string `protobuf:"bytes,3,opt,name=proxy,proto3" json:"proxy,omitempty"`
+	Requests uint64 `protobuf:"varint,4,opt,name=requests,proto3" json:"requests,omitempty"`
+	Held     uint64 `protobuf:"varint,5,opt,name=held,proto3" json:"held,omitempty"`
+	InFlight uint32 `protobuf:"varint,6,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
+	Waiting  uint32 `protobuf:"varint,7,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// By service.Latencies.
+	Latency       []uint64 `protobuf:"varint,8,rep,packed,name=latency,proto3" json:"latency,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportRequestsRequest) Reset() {
+	*x = ReportRequestsRequest{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportRequestsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportRequestsRequest) ProtoMessage() {}
+
+func (x *ReportRequestsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportRequestsRequest.ProtoReflect.Descriptor instead.
+func (*ReportRequestsRequest) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *ReportRequestsRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *ReportRequestsRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *ReportRequestsRequest) GetProxy() string {
+	if x != nil {
+		return x.Proxy
+	}
+	return ""
+}
+
+func (x *ReportRequestsRequest) GetRequests() uint64 {
+	if x != nil {
+		return x.Requests
+	}
+	return 0
+}
+
+func (x *ReportRequestsRequest) GetHeld() uint64 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
+func (x *ReportRequestsRequest) GetInFlight() uint32 {
+	if x != nil {
+		return x.InFlight
+	}
+	return 0
+}
+
+func (x *ReportRequestsRequest) GetWaiting() uint32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *ReportRequestsRequest) GetLatency() []uint64 {
+	if x != nil {
+		return x.Latency
+	}
+	return nil
+}
+
+type ReportRequestsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportRequestsResponse) Reset() {
+	*x = ReportRequestsResponse{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportRequestsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportRequestsResponse) ProtoMessage() {}
+
+func (x *ReportRequestsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportRequestsResponse.ProtoReflect.Descriptor instead.
+func (*ReportRequestsResponse) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{1}
+}
+
 type ControlJobsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
@@ -104,7 +245,7 @@ type ControlJobsRequest struct {
 
 func (x *ControlJobsRequest) Reset() {
 	*x = ControlJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[0]
+	mi := &file_berth_api_v1_api_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -116,7 +257,7 @@ func (x *ControlJobsRequest) String() string {
 func (*ControlJobsRequest) ProtoMessage() {}
 
 func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[0]
+	mi := &file_berth_api_v1_api_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -129,7 +270,7 @@ func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobsRequest.ProtoReflect.Descriptor instead.
 func (*ControlJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{0}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ControlJobsRequest) GetRequestId() string {
@@ -183,7 +324,7 @@ type ControlJobsResponse struct {
 
 func (x *ControlJobsResponse) Reset() {
 	*x = ControlJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[1]
+	mi := &file_berth_api_v1_api_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -195,7 +336,7 @@ func (x *ControlJobsResponse) String() string {
 func (*ControlJobsResponse) ProtoMessage() {}
 
 func (x *ControlJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[1]
+	mi := &file_berth_api_v1_api_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -208,7 +349,7 @@ func (x *ControlJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobsResponse.ProtoReflect.Descriptor instead.
 func (*ControlJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{1}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ControlJobsResponse) GetResults() []*ControlResult {
@@ -235,7 +376,7 @@ type ControlResult struct {
 
 func (x *ControlResult) Reset() {
 	*x = ControlResult{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[2]
+	mi := &file_berth_api_v1_api_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -247,7 +388,7 @@ func (x *ControlResult) String() string {
 func (*ControlResult) ProtoMessage() {}
 
 func (x *ControlResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[2]
+	mi := &file_berth_api_v1_api_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -260,7 +401,7 @@ func (x *ControlResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlResult.ProtoReflect.Descriptor instead.
 func (*ControlResult) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{2}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ControlResult) GetId() uint64 {
@@ -309,7 +450,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[3]
+	mi := &file_berth_api_v1_api_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -321,7 +462,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[3]
+	mi := &file_berth_api_v1_api_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -334,7 +475,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{3}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ExplainJobRequest) GetId() uint64 {
@@ -369,7 +510,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[4]
+	mi := &file_berth_api_v1_api_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -381,7 +522,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[4]
+	mi := &file_berth_api_v1_api_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -394,7 +535,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{4}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ExplainJobResponse) GetJob() *Job {
@@ -447,7 +588,7 @@ type QuotaRoom struct {
 
 func (x *QuotaRoom) Reset() {
 	*x = QuotaRoom{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[5]
+	mi := &file_berth_api_v1_api_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -459,7 +600,7 @@ func (x *QuotaRoom) String() string {
 func (*QuotaRoom) ProtoMessage() {}
 
 func (x *QuotaRoom) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[5]
+	mi := &file_berth_api_v1_api_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -472,7 +613,7 @@ func (x *QuotaRoom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuotaRoom.ProtoReflect.Descriptor instead.
 func (*QuotaRoom) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{5}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *QuotaRoom) GetP50() *timestamppb.Timestamp {
@@ -520,7 +661,7 @@ type FairShare struct {
 
 func (x *FairShare) Reset() {
 	*x = FairShare{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[6]
+	mi := &file_berth_api_v1_api_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -532,7 +673,7 @@ func (x *FairShare) String() string {
 func (*FairShare) ProtoMessage() {}
 
 func (x *FairShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[6]
+	mi := &file_berth_api_v1_api_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -545,7 +686,7 @@ func (x *FairShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FairShare.ProtoReflect.Descriptor instead.
 func (*FairShare) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{6}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *FairShare) GetAccount() string {
@@ -632,7 +773,7 @@ type Forecast struct {
 
 func (x *Forecast) Reset() {
 	*x = Forecast{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[7]
+	mi := &file_berth_api_v1_api_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -644,7 +785,7 @@ func (x *Forecast) String() string {
 func (*Forecast) ProtoMessage() {}
 
 func (x *Forecast) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[7]
+	mi := &file_berth_api_v1_api_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -657,7 +798,7 @@ func (x *Forecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
 func (*Forecast) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{7}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Forecast) GetNode() string {
@@ -719,7 +860,7 @@ type ListForecastsRequest struct {
 
 func (x *ListForecastsRequest) Reset() {
 	*x = ListForecastsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[8]
+	mi := &file_berth_api_v1_api_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -731,7 +872,7 @@ func (x *ListForecastsRequest) String() string {
 func (*ListForecastsRequest) ProtoMessage() {}
 
 func (x *ListForecastsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[8]
+	mi := &file_berth_api_v1_api_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -744,7 +885,7 @@ func (x *ListForecastsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListForecastsRequest.ProtoReflect.Descriptor instead.
 func (*ListForecastsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{8}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListForecastsRequest) GetIds() []uint64 {
@@ -763,7 +904,7 @@ type ListForecastsResponse struct {
 
 func (x *ListForecastsResponse) Reset() {
 	*x = ListForecastsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[9]
+	mi := &file_berth_api_v1_api_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -775,7 +916,7 @@ func (x *ListForecastsResponse) String() string {
 func (*ListForecastsResponse) ProtoMessage() {}
 
 func (x *ListForecastsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[9]
+	mi := &file_berth_api_v1_api_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -788,7 +929,7 @@ func (x *ListForecastsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListForecastsResponse.ProtoReflect.Descriptor instead.
 func (*ListForecastsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{9}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListForecastsResponse) GetForecasts() []*JobForecast {
@@ -810,7 +951,7 @@ type JobForecast struct {
 
 func (x *JobForecast) Reset() {
 	*x = JobForecast{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[10]
+	mi := &file_berth_api_v1_api_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -822,7 +963,7 @@ func (x *JobForecast) String() string {
 func (*JobForecast) ProtoMessage() {}
 
 func (x *JobForecast) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[10]
+	mi := &file_berth_api_v1_api_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -835,7 +976,7 @@ func (x *JobForecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobForecast.ProtoReflect.Descriptor instead.
 func (*JobForecast) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{10}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *JobForecast) GetId() uint64 {
@@ -873,7 +1014,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[11]
+	mi := &file_berth_api_v1_api_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -885,7 +1026,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[11]
+	mi := &file_berth_api_v1_api_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -898,7 +1039,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{11}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Explanation) GetCode() string {
@@ -941,7 +1082,7 @@ type PredictRequest struct {
 
 func (x *PredictRequest) Reset() {
 	*x = PredictRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[12]
+	mi := &file_berth_api_v1_api_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -953,7 +1094,7 @@ func (x *PredictRequest) String() string {
 func (*PredictRequest) ProtoMessage() {}
 
 func (x *PredictRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[12]
+	mi := &file_berth_api_v1_api_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -966,7 +1107,7 @@ func (x *PredictRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictRequest.ProtoReflect.Descriptor instead.
 func (*PredictRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{12}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PredictRequest) GetSpec() *JobSpec {
@@ -1000,7 +1141,7 @@ type PredictResponse struct {
 
 func (x *PredictResponse) Reset() {
 	*x = PredictResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[13]
+	mi := &file_berth_api_v1_api_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1012,7 +1153,7 @@ func (x *PredictResponse) String() string {
 func (*PredictResponse) ProtoMessage() {}
 
 func (x *PredictResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[13]
+	mi := &file_berth_api_v1_api_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1025,7 +1166,7 @@ func (x *PredictResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictResponse.ProtoReflect.Descriptor instead.
 func (*PredictResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{13}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PredictResponse) GetPredictions() []*Prediction {
@@ -1081,7 +1222,7 @@ type Sharing struct {
 
 func (x *Sharing) Reset() {
 	*x = Sharing{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[14]
+	mi := &file_berth_api_v1_api_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1093,7 +1234,7 @@ func (x *Sharing) String() string {
 func (*Sharing) ProtoMessage() {}
 
 func (x *Sharing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[14]
+	mi := &file_berth_api_v1_api_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1106,7 +1247,7 @@ func (x *Sharing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sharing.ProtoReflect.Descriptor instead.
 func (*Sharing) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{14}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Sharing) GetGpuType() string {
@@ -1160,7 +1301,7 @@ type SharedJob struct {
 
 func (x *SharedJob) Reset() {
 	*x = SharedJob{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[15]
+	mi := &file_berth_api_v1_api_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1172,7 +1313,7 @@ func (x *SharedJob) String() string {
 func (*SharedJob) ProtoMessage() {}
 
 func (x *SharedJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[15]
+	mi := &file_berth_api_v1_api_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1185,7 +1326,7 @@ func (x *SharedJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedJob.ProtoReflect.Descriptor instead.
 func (*SharedJob) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{15}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SharedJob) GetId() uint64 {
@@ -1238,7 +1379,7 @@ type SharingAdvice struct {
 
 func (x *SharingAdvice) Reset() {
 	*x = SharingAdvice{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[16]
+	mi := &file_berth_api_v1_api_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1250,7 +1391,7 @@ func (x *SharingAdvice) String() string {
 func (*SharingAdvice) ProtoMessage() {}
 
 func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[16]
+	mi := &file_berth_api_v1_api_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1263,7 +1404,7 @@ func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharingAdvice.ProtoReflect.Descriptor instead.
 func (*SharingAdvice) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{16}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SharingAdvice) GetGpuType() string {
@@ -1330,7 +1471,7 @@ type WatchJobsRequest struct {
 
 func (x *WatchJobsRequest) Reset() {
 	*x = WatchJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[17]
+	mi := &file_berth_api_v1_api_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1342,7 +1483,7 @@ func (x *WatchJobsRequest) String() string {
 func (*WatchJobsRequest) ProtoMessage() {}
 
 func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[17]
+	mi := &file_berth_api_v1_api_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1355,7 +1496,7 @@ func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{17}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WatchJobsRequest) GetIds() []uint64 {
@@ -1392,7 +1533,7 @@ type WatchJobsResponse struct {
 
 func (x *WatchJobsResponse) Reset() {
 	*x = WatchJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[18]
+	mi := &file_berth_api_v1_api_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1404,7 +1545,7 @@ func (x *WatchJobsResponse) String() string {
 func (*WatchJobsResponse) ProtoMessage() {}
 
 func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[18]
+	mi := &file_berth_api_v1_api_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1417,7 +1558,7 @@ func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsResponse.ProtoReflect.Descriptor instead.
 func (*WatchJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{18}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WatchJobsResponse) GetJobs() []*Job {
@@ -1452,7 +1593,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[19]
+	mi := &file_berth_api_v1_api_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1464,7 +1605,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[19]
+	mi := &file_berth_api_v1_api_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1477,7 +1618,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{19}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetStatusRequest) GetBrief() bool {
@@ -1510,7 +1651,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[20]
+	mi := &file_berth_api_v1_api_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1522,7 +1663,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[20]
+	mi := &file_berth_api_v1_api_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1535,7 +1676,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{20}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetStatusResponse) GetClusterId() string {
@@ -1624,7 +1765,7 @@ type Figures struct {
 
 func (x *Figures) Reset() {
 	*x = Figures{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[21]
+	mi := &file_berth_api_v1_api_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1636,7 +1777,7 @@ func (x *Figures) String() string {
 func (*Figures) ProtoMessage() {}
 
 func (x *Figures) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[21]
+	mi := &file_berth_api_v1_api_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1649,7 +1790,7 @@ func (x *Figures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Figures.ProtoReflect.Descriptor instead.
 func (*Figures) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{21}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Figures) GetSince() *timestamppb.Timestamp {
@@ -1699,7 +1840,7 @@ type PassFigures struct {
 
 func (x *PassFigures) Reset() {
 	*x = PassFigures{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[22]
+	mi := &file_berth_api_v1_api_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1711,7 +1852,7 @@ func (x *PassFigures) String() string {
 func (*PassFigures) ProtoMessage() {}
 
 func (x *PassFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[22]
+	mi := &file_berth_api_v1_api_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1724,7 +1865,7 @@ func (x *PassFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PassFigures.ProtoReflect.Descriptor instead.
 func (*PassFigures) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{22}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PassFigures) GetKind() string {
@@ -1794,7 +1935,7 @@ type CallFigures struct {
 
 func (x *CallFigures) Reset() {
 	*x = CallFigures{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[23]
+	mi := &file_berth_api_v1_api_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1806,7 +1947,7 @@ func (x *CallFigures) String() string {
 func (*CallFigures) ProtoMessage() {}
 
 func (x *CallFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[23]
+	mi := &file_berth_api_v1_api_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1819,7 +1960,7 @@ func (x *CallFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallFigures.ProtoReflect.Descriptor instead.
 func (*CallFigures) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{23}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CallFigures) GetMethod() string {
@@ -1879,7 +2020,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[24]
+	mi := &file_berth_api_v1_api_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1891,7 +2032,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[24]
+	mi := &file_berth_api_v1_api_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1904,7 +2045,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{24}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Member) GetId() string {
@@ -2064,7 +2205,7 @@ type JobCount struct {
 
 func (x *JobCount) Reset() {
 	*x = JobCount{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[25]
+	mi := &file_berth_api_v1_api_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2076,7 +2217,7 @@ func (x *JobCount) String() string {
 func (*JobCount) ProtoMessage() {}
 
 func (x *JobCount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[25]
+	mi := &file_berth_api_v1_api_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2089,7 +2230,7 @@ func (x *JobCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCount.ProtoReflect.Descriptor instead.
 func (*JobCount) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{25}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *JobCount) GetState() string {
@@ -2118,7 +2259,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[26]
+	mi := &file_berth_api_v1_api_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2130,7 +2271,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[26]
+	mi := &file_berth_api_v1_api_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2143,7 +2284,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{26}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListNodesRequest) GetIds() []string {
@@ -2170,7 +2311,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[27]
+	mi := &file_berth_api_v1_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2182,7 +2323,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[27]
+	mi := &file_berth_api_v1_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2195,7 +2336,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{27}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -2263,7 +2404,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[28]
+	mi := &file_berth_api_v1_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2275,7 +2416,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[28]
+	mi := &file_berth_api_v1_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2288,7 +2429,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{28}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Node) GetId() string {
@@ -2552,7 +2693,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[29]
+	mi := &file_berth_api_v1_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2564,7 +2705,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[29]
+	mi := &file_berth_api_v1_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2577,7 +2718,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{29}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GPU) GetUuid() string {
@@ -2814,7 +2955,7 @@ type GPUDetail struct {
 
 func (x *GPUDetail) Reset() {
 	*x = GPUDetail{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[30]
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2826,7 +2967,7 @@ func (x *GPUDetail) String() string {
 func (*GPUDetail) ProtoMessage() {}
 
 func (x *GPUDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[30]
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2839,7 +2980,7 @@ func (x *GPUDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUDetail.ProtoReflect.Descriptor instead.
 func (*GPUDetail) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{30}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GPUDetail) GetName() string {
@@ -2947,7 +3088,7 @@ type GPUInstance struct {
 
 func (x *GPUInstance) Reset() {
 	*x = GPUInstance{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[31]
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2959,7 +3100,7 @@ func (x *GPUInstance) String() string {
 func (*GPUInstance) ProtoMessage() {}
 
 func (x *GPUInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[31]
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2972,7 +3113,7 @@ func (x *GPUInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUInstance.ProtoReflect.Descriptor instead.
 func (*GPUInstance) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{31}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GPUInstance) GetUuid() string {
@@ -3017,7 +3158,7 @@ type StrayProcess struct {
 
 func (x *StrayProcess) Reset() {
 	*x = StrayProcess{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3029,7 +3170,7 @@ func (x *StrayProcess) String() string {
 func (*StrayProcess) ProtoMessage() {}
 
 func (x *StrayProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3042,7 +3183,7 @@ func (x *StrayProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StrayProcess.ProtoReflect.Descriptor instead.
 func (*StrayProcess) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *StrayProcess) GetPid() int64 {
@@ -3092,7 +3233,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3104,7 +3245,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3117,7 +3258,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *NodeEvent) GetAt() *timestamppb.Timestamp {
@@ -3181,7 +3322,7 @@ type SetSharingRequest struct {
 
 func (x *SetSharingRequest) Reset() {
 	*x = SetSharingRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3193,7 +3334,7 @@ func (x *SetSharingRequest) String() string {
 func (*SetSharingRequest) ProtoMessage() {}
 
 func (x *SetSharingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3206,7 +3347,7 @@ func (x *SetSharingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSharingRequest.ProtoReflect.Descriptor instead.
 func (*SetSharingRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SetSharingRequest) GetGpu() string {
@@ -3275,7 +3416,7 @@ type SetSharingResponse struct {
 
 func (x *SetSharingResponse) Reset() {
 	*x = SetSharingResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3287,7 +3428,7 @@ func (x *SetSharingResponse) String() string {
 func (*SetSharingResponse) ProtoMessage() {}
 
 func (x *SetSharingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3300,7 +3441,7 @@ func (x *SetSharingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSharingResponse.ProtoReflect.Descriptor instead.
 func (*SetSharingResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SetSharingResponse) GetOff() []*SharingOff {
@@ -3325,7 +3466,7 @@ type SharingOff struct {
 
 func (x *SharingOff) Reset() {
 	*x = SharingOff{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3337,7 +3478,7 @@ func (x *SharingOff) String() string {
 func (*SharingOff) ProtoMessage() {}
 
 func (x *SharingOff) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3350,7 +3491,7 @@ func (x *SharingOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharingOff.ProtoReflect.Descriptor instead.
 func (*SharingOff) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SharingOff) GetGpu() string {
@@ -3408,7 +3549,7 @@ type DrainGPURequest struct {
 
 func (x *DrainGPURequest) Reset() {
 	*x = DrainGPURequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3420,7 +3561,7 @@ func (x *DrainGPURequest) String() string {
 func (*DrainGPURequest) ProtoMessage() {}
 
 func (x *DrainGPURequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3433,7 +3574,7 @@ func (x *DrainGPURequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPURequest.ProtoReflect.Descriptor instead.
 func (*DrainGPURequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *DrainGPURequest) GetGpu() string {
@@ -3474,7 +3615,7 @@ type DrainGPUResponse struct {
 
 func (x *DrainGPUResponse) Reset() {
 	*x = DrainGPUResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3486,7 +3627,7 @@ func (x *DrainGPUResponse) String() string {
 func (*DrainGPUResponse) ProtoMessage() {}
 
 func (x *DrainGPUResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3499,7 +3640,7 @@ func (x *DrainGPUResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPUResponse.ProtoReflect.Descriptor instead.
 func (*DrainGPUResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DrainGPUResponse) GetNode() *Node {
@@ -3527,7 +3668,7 @@ type ResumeGPURequest struct {
 
 func (x *ResumeGPURequest) Reset() {
 	*x = ResumeGPURequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3539,7 +3680,7 @@ func (x *ResumeGPURequest) String() string {
 func (*ResumeGPURequest) ProtoMessage() {}
 
 func (x *ResumeGPURequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3552,7 +3693,7 @@ func (x *ResumeGPURequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGPURequest.ProtoReflect.Descriptor instead.
 func (*ResumeGPURequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ResumeGPURequest) GetGpu() string {
@@ -3586,7 +3727,7 @@ type ResumeGPUResponse struct {
 
 func (x *ResumeGPUResponse) Reset() {
 	*x = ResumeGPUResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3598,7 +3739,7 @@ func (x *ResumeGPUResponse) String() string {
 func (*ResumeGPUResponse) ProtoMessage() {}
 
 func (x *ResumeGPUResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3611,7 +3752,7 @@ func (x *ResumeGPUResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGPUResponse.ProtoReflect.Descriptor instead.
 func (*ResumeGPUResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ResumeGPUResponse) GetNode() *Node {
@@ -3643,7 +3784,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3655,7 +3796,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3668,7 +3809,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DrainNodeRequest) GetId() string {
@@ -3711,7 +3852,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[42]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3723,7 +3864,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[42]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3736,7 +3877,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -3769,7 +3910,7 @@ type ResumeNodeRequest struct {
 
 func (x *ResumeNodeRequest) Reset() {
 	*x = ResumeNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[43]
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3781,7 +3922,7 @@ func (x *ResumeNodeRequest) String() string {
 func (*ResumeNodeRequest) ProtoMessage() {}
 
 func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[43]
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3794,7 +3935,7 @@ func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ResumeNodeRequest) GetId() string {
@@ -3813,7 +3954,7 @@ type ResumeNodeResponse struct {
 
 func (x *ResumeNodeResponse) Reset() {
 	*x = ResumeNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[44]
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3825,7 +3966,7 @@ func (x *ResumeNodeResponse) String() string {
 func (*ResumeNodeResponse) ProtoMessage() {}
 
 func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[44]
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3838,7 +3979,7 @@ func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ResumeNodeResponse) GetNode() *Node {
@@ -3861,7 +4002,7 @@ type PowerNodeRequest struct {
 
 func (x *PowerNodeRequest) Reset() {
 	*x = PowerNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3873,7 +4014,7 @@ func (x *PowerNodeRequest) String() string {
 func (*PowerNodeRequest) ProtoMessage() {}
 
 func (x *PowerNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3886,7 +4027,7 @@ func (x *PowerNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PowerNodeRequest.ProtoReflect.Descriptor instead.
 func (*PowerNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PowerNodeRequest) GetId() string {
@@ -3919,7 +4060,7 @@ type PowerNodeResponse struct {
 
 func (x *PowerNodeResponse) Reset() {
 	*x = PowerNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3931,7 +4072,7 @@ func (x *PowerNodeResponse) String() string {
 func (*PowerNodeResponse) ProtoMessage() {}
 
 func (x *PowerNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3944,7 +4085,7 @@ func (x *PowerNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PowerNodeResponse.ProtoReflect.Descriptor instead.
 func (*PowerNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PowerNodeResponse) GetNode() *Node {
@@ -3963,7 +4104,7 @@ type FenceNodeRequest struct {
 
 func (x *FenceNodeRequest) Reset() {
 	*x = FenceNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3975,7 +4116,7 @@ func (x *FenceNodeRequest) String() string {
 func (*FenceNodeRequest) ProtoMessage() {}
 
 func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3988,7 +4129,7 @@ func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeRequest.ProtoReflect.Descriptor instead.
 func (*FenceNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *FenceNodeRequest) GetId() string {
@@ -4010,7 +4151,7 @@ type FenceNodeResponse struct {
 
 func (x *FenceNodeResponse) Reset() {
 	*x = FenceNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4022,7 +4163,7 @@ func (x *FenceNodeResponse) String() string {
 func (*FenceNodeResponse) ProtoMessage() {}
 
 func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4035,7 +4176,7 @@ func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeResponse.ProtoReflect.Descriptor instead.
 func (*FenceNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *FenceNodeResponse) GetNode() *Node {
@@ -4068,7 +4209,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4080,7 +4221,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4093,7 +4234,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RemoveNodeRequest) GetId() string {
@@ -4111,7 +4252,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4123,7 +4264,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4136,7 +4277,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
 }
 
 type SetDeniedRequest struct {
@@ -4155,7 +4296,7 @@ type SetDeniedRequest struct {
 
 func (x *SetDeniedRequest) Reset() {
 	*x = SetDeniedRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4167,7 +4308,7 @@ func (x *SetDeniedRequest) String() string {
 func (*SetDeniedRequest) ProtoMessage() {}
 
 func (x *SetDeniedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4180,7 +4321,7 @@ func (x *SetDeniedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetDeniedRequest.ProtoReflect.Descriptor instead.
 func (*SetDeniedRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SetDeniedRequest) GetLook() bool {
@@ -4221,7 +4362,7 @@ type SetDeniedResponse struct {
 
 func (x *SetDeniedResponse) Reset() {
 	*x = SetDeniedResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4233,7 +4374,7 @@ func (x *SetDeniedResponse) String() string {
 func (*SetDeniedResponse) ProtoMessage() {}
 
 func (x *SetDeniedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4246,7 +4387,7 @@ func (x *SetDeniedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetDeniedResponse.ProtoReflect.Descriptor instead.
 func (*SetDeniedResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SetDeniedResponse) GetDenied() []*Denied {
@@ -4267,7 +4408,7 @@ type Denied struct {
 
 func (x *Denied) Reset() {
 	*x = Denied{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4279,7 +4420,7 @@ func (x *Denied) String() string {
 func (*Denied) ProtoMessage() {}
 
 func (x *Denied) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4292,7 +4433,7 @@ func (x *Denied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Denied.ProtoReflect.Descriptor instead.
 func (*Denied) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Denied) GetRole() string {
@@ -4327,7 +4468,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4339,7 +4480,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4352,7 +4493,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -4386,7 +4527,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4398,7 +4539,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4411,7 +4552,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -4492,7 +4633,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4504,7 +4645,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4517,7 +4658,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Partition) GetName() string {
@@ -4733,7 +4874,7 @@ type HostTerms struct {
 
 func (x *HostTerms) Reset() {
 	*x = HostTerms{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4745,7 +4886,7 @@ func (x *HostTerms) String() string {
 func (*HostTerms) ProtoMessage() {}
 
 func (x *HostTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4758,7 +4899,7 @@ func (x *HostTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostTerms.ProtoReflect.Descriptor instead.
 func (*HostTerms) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *HostTerms) GetMemPerGpuMib() int64 {
@@ -4801,7 +4942,7 @@ type AccessList struct {
 
 func (x *AccessList) Reset() {
 	*x = AccessList{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4813,7 +4954,7 @@ func (x *AccessList) String() string {
 func (*AccessList) ProtoMessage() {}
 
 func (x *AccessList) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4826,7 +4967,7 @@ func (x *AccessList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessList.ProtoReflect.Descriptor instead.
 func (*AccessList) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *AccessList) GetList() string {
@@ -4853,7 +4994,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[59]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4865,7 +5006,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[59]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4878,7 +5019,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListPartitionsRequest) GetNames() []string {
@@ -4897,7 +5038,7 @@ type ListPartitionsResponse struct {
 
 func (x *ListPartitionsResponse) Reset() {
 	*x = ListPartitionsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4909,7 +5050,7 @@ func (x *ListPartitionsResponse) String() string {
 func (*ListPartitionsResponse) ProtoMessage() {}
 
 func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4922,7 +5063,7 @@ func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListPartitionsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListPartitionsResponse) GetPartitions() []*Partition {
@@ -4979,7 +5120,7 @@ type SetPartitionRequest struct {
 
 func (x *SetPartitionRequest) Reset() {
 	*x = SetPartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4991,7 +5132,7 @@ func (x *SetPartitionRequest) String() string {
 func (*SetPartitionRequest) ProtoMessage() {}
 
 func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5004,7 +5145,7 @@ func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionRequest.ProtoReflect.Descriptor instead.
 func (*SetPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SetPartitionRequest) GetName() string {
@@ -5192,7 +5333,7 @@ type SetPartitionResponse struct {
 
 func (x *SetPartitionResponse) Reset() {
 	*x = SetPartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5204,7 +5345,7 @@ func (x *SetPartitionResponse) String() string {
 func (*SetPartitionResponse) ProtoMessage() {}
 
 func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5217,7 +5358,7 @@ func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionResponse.ProtoReflect.Descriptor instead.
 func (*SetPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SetPartitionResponse) GetPartition() *Partition {
@@ -5243,7 +5384,7 @@ type RemovePartitionRequest struct {
 
 func (x *RemovePartitionRequest) Reset() {
 	*x = RemovePartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[63]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5255,7 +5396,7 @@ func (x *RemovePartitionRequest) String() string {
 func (*RemovePartitionRequest) ProtoMessage() {}
 
 func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[63]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5268,7 +5409,7 @@ func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionRequest.ProtoReflect.Descriptor instead.
 func (*RemovePartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *RemovePartitionRequest) GetName() string {
@@ -5286,7 +5427,7 @@ type RemovePartitionResponse struct {
 
 func (x *RemovePartitionResponse) Reset() {
 	*x = RemovePartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[64]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5298,7 +5439,7 @@ func (x *RemovePartitionResponse) String() string {
 func (*RemovePartitionResponse) ProtoMessage() {}
 
 func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[64]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5311,7 +5452,7 @@ func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionResponse.ProtoReflect.Descriptor instead.
 func (*RemovePartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
 }
 
 // Reservation keeps nodes or cards for some jobs, or for nobody, for a while.
@@ -5347,7 +5488,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[65]
+	mi := &file_berth_api_v1_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5359,7 +5500,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[65]
+	mi := &file_berth_api_v1_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5372,7 +5513,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Reservation) GetName() string {
@@ -5513,7 +5654,7 @@ type ReservedGPU struct {
 
 func (x *ReservedGPU) Reset() {
 	*x = ReservedGPU{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[66]
+	mi := &file_berth_api_v1_api_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5525,7 +5666,7 @@ func (x *ReservedGPU) String() string {
 func (*ReservedGPU) ProtoMessage() {}
 
 func (x *ReservedGPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[66]
+	mi := &file_berth_api_v1_api_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5538,7 +5679,7 @@ func (x *ReservedGPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservedGPU.ProtoReflect.Descriptor instead.
 func (*ReservedGPU) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ReservedGPU) GetUuid() string {
@@ -5579,7 +5720,7 @@ type ListReservationsRequest struct {
 
 func (x *ListReservationsRequest) Reset() {
 	*x = ListReservationsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[67]
+	mi := &file_berth_api_v1_api_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5591,7 +5732,7 @@ func (x *ListReservationsRequest) String() string {
 func (*ListReservationsRequest) ProtoMessage() {}
 
 func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[67]
+	mi := &file_berth_api_v1_api_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5604,7 +5745,7 @@ func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ListReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{67}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListReservationsRequest) GetNames() []string {
@@ -5623,7 +5764,7 @@ type ListReservationsResponse struct {
 
 func (x *ListReservationsResponse) Reset() {
 	*x = ListReservationsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[68]
+	mi := &file_berth_api_v1_api_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5635,7 +5776,7 @@ func (x *ListReservationsResponse) String() string {
 func (*ListReservationsResponse) ProtoMessage() {}
 
 func (x *ListReservationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[68]
+	mi := &file_berth_api_v1_api_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5648,7 +5789,7 @@ func (x *ListReservationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsResponse.ProtoReflect.Descriptor instead.
 func (*ListReservationsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{68}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListReservationsResponse) GetReservations() []*Reservation {
@@ -5696,7 +5837,7 @@ type SetReservationRequest struct {
 
 func (x *SetReservationRequest) Reset() {
 	*x = SetReservationRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[69]
+	mi := &file_berth_api_v1_api_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5708,7 +5849,7 @@ func (x *SetReservationRequest) String() string {
 func (*SetReservationRequest) ProtoMessage() {}
 
 func (x *SetReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[69]
+	mi := &file_berth_api_v1_api_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5721,7 +5862,7 @@ func (x *SetReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservationRequest.ProtoReflect.Descriptor instead.
 func (*SetReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{69}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SetReservationRequest) GetName() string {
@@ -5881,7 +6022,7 @@ type SetReservationResponse struct {
 
 func (x *SetReservationResponse) Reset() {
 	*x = SetReservationResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[70]
+	mi := &file_berth_api_v1_api_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5893,7 +6034,7 @@ func (x *SetReservationResponse) String() string {
 func (*SetReservationResponse) ProtoMessage() {}
 
 func (x *SetReservationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[70]
+	mi := &file_berth_api_v1_api_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5906,7 +6047,7 @@ func (x *SetReservationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservationResponse.ProtoReflect.Descriptor instead.
 func (*SetReservationResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{70}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SetReservationResponse) GetReservation() *Reservation {
@@ -5932,7 +6073,7 @@ type RemoveReservationRequest struct {
 
 func (x *RemoveReservationRequest) Reset() {
 	*x = RemoveReservationRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[71]
+	mi := &file_berth_api_v1_api_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5944,7 +6085,7 @@ func (x *RemoveReservationRequest) String() string {
 func (*RemoveReservationRequest) ProtoMessage() {}
 
 func (x *RemoveReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[71]
+	mi := &file_berth_api_v1_api_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5957,7 +6098,7 @@ func (x *RemoveReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservationRequest.ProtoReflect.Descriptor instead.
 func (*RemoveReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{71}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *RemoveReservationRequest) GetName() string {
@@ -5975,7 +6116,7 @@ type RemoveReservationResponse struct {
 
 func (x *RemoveReservationResponse) Reset() {
 	*x = RemoveReservationResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[72]
+	mi := &file_berth_api_v1_api_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5987,7 +6128,7 @@ func (x *RemoveReservationResponse) String() string {
 func (*RemoveReservationResponse) ProtoMessage() {}
 
 func (x *RemoveReservationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[72]
+	mi := &file_berth_api_v1_api_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6000,7 +6141,7 @@ func (x *RemoveReservationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservationResponse.ProtoReflect.Descriptor instead.
 func (*RemoveReservationResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{72}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{74}
 }
 
 // UpdateJobRequest changes what is named.
@@ -6046,7 +6187,7 @@ type UpdateJobRequest struct {
 
 func (x *UpdateJobRequest) Reset() {
 	*x = UpdateJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[73]
+	mi := &file_berth_api_v1_api_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6058,7 +6199,7 @@ func (x *UpdateJobRequest) String() string {
 func (*UpdateJobRequest) ProtoMessage() {}
 
 func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[73]
+	mi := &file_berth_api_v1_api_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6071,7 +6212,7 @@ func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
 func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{73}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *UpdateJobRequest) GetId() uint64 {
@@ -6280,7 +6421,7 @@ type UpdateJobResponse struct {
 
 func (x *UpdateJobResponse) Reset() {
 	*x = UpdateJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[74]
+	mi := &file_berth_api_v1_api_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6292,7 +6433,7 @@ func (x *UpdateJobResponse) String() string {
 func (*UpdateJobResponse) ProtoMessage() {}
 
 func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[74]
+	mi := &file_berth_api_v1_api_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6305,7 +6446,7 @@ func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobResponse.ProtoReflect.Descriptor instead.
 func (*UpdateJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{74}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *UpdateJobResponse) GetJob() *Job {
@@ -6326,7 +6467,17 @@ var File_berth_api_v1_api_proto protoreflect.FileDescriptor
 
 const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\n" +
-	"\x16berth/api/v1/api.proto\x12\fberth.api.v1\x1a\x16berth/api/v1/job.proto\x1a\x19berth/api/v1/submit.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\x01\n" +
+	"\x16berth/api/v1/api.proto\x12\fberth.api.v1\x1a\x16berth/api/v1/job.proto\x1a\x19berth/api/v1/submit.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdc\x01\n" +
+	"\x15ReportRequestsRequest\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x18\n" +
+	"\aservice\x18\x02 \x01(\tR\aservice\x12\x14\n" +
+	"\x05proxy\x18\x03 \x01(\tR\x05proxy\x12\x1a\n" +
+	"\brequests\x18\x04 \x01(\x04R\brequests\x12\x12\n" +
+	"\x04held\x18\x05 \x01(\x04R\x04held\x12\x1b\n" +
+	"\tin_flight\x18\x06 \x01(\rR\binFlight\x12\x18\n" +
+	"\awaiting\x18\a \x01(\rR\awaiting\x12\x18\n" +
+	"\alatency\x18\b \x03(\x04R\alatency\"\x18\n" +
+	"\x16ReportRequestsResponse\"\xdb\x01\n" +
 	"\x12ControlJobsRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x10\n" +
@@ -6949,175 +7100,177 @@ func file_berth_api_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_api_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 75)
+var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
 var file_berth_api_v1_api_proto_goTypes = []any{
 	(JobAction)(0),                    // 0: berth.api.v1.JobAction
-	(*ControlJobsRequest)(nil),        // 1: berth.api.v1.ControlJobsRequest
-	(*ControlJobsResponse)(nil),       // 2: berth.api.v1.ControlJobsResponse
-	(*ControlResult)(nil),             // 3: berth.api.v1.ControlResult
-	(*ExplainJobRequest)(nil),         // 4: berth.api.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),        // 5: berth.api.v1.ExplainJobResponse
-	(*QuotaRoom)(nil),                 // 6: berth.api.v1.QuotaRoom
-	(*FairShare)(nil),                 // 7: berth.api.v1.FairShare
-	(*Forecast)(nil),                  // 8: berth.api.v1.Forecast
-	(*ListForecastsRequest)(nil),      // 9: berth.api.v1.ListForecastsRequest
-	(*ListForecastsResponse)(nil),     // 10: berth.api.v1.ListForecastsResponse
-	(*JobForecast)(nil),               // 11: berth.api.v1.JobForecast
-	(*Explanation)(nil),               // 12: berth.api.v1.Explanation
-	(*PredictRequest)(nil),            // 13: berth.api.v1.PredictRequest
-	(*PredictResponse)(nil),           // 14: berth.api.v1.PredictResponse
-	(*Sharing)(nil),                   // 15: berth.api.v1.Sharing
-	(*SharedJob)(nil),                 // 16: berth.api.v1.SharedJob
-	(*SharingAdvice)(nil),             // 17: berth.api.v1.SharingAdvice
-	(*WatchJobsRequest)(nil),          // 18: berth.api.v1.WatchJobsRequest
-	(*WatchJobsResponse)(nil),         // 19: berth.api.v1.WatchJobsResponse
-	(*GetStatusRequest)(nil),          // 20: berth.api.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),         // 21: berth.api.v1.GetStatusResponse
-	(*Figures)(nil),                   // 22: berth.api.v1.Figures
-	(*PassFigures)(nil),               // 23: berth.api.v1.PassFigures
-	(*CallFigures)(nil),               // 24: berth.api.v1.CallFigures
-	(*Member)(nil),                    // 25: berth.api.v1.Member
-	(*JobCount)(nil),                  // 26: berth.api.v1.JobCount
-	(*ListNodesRequest)(nil),          // 27: berth.api.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),         // 28: berth.api.v1.ListNodesResponse
-	(*Node)(nil),                      // 29: berth.api.v1.Node
-	(*GPU)(nil),                       // 30: berth.api.v1.GPU
-	(*GPUDetail)(nil),                 // 31: berth.api.v1.GPUDetail
-	(*GPUInstance)(nil),               // 32: berth.api.v1.GPUInstance
-	(*StrayProcess)(nil),              // 33: berth.api.v1.StrayProcess
-	(*NodeEvent)(nil),                 // 34: berth.api.v1.NodeEvent
-	(*SetSharingRequest)(nil),         // 35: berth.api.v1.SetSharingRequest
-	(*SetSharingResponse)(nil),        // 36: berth.api.v1.SetSharingResponse
-	(*SharingOff)(nil),                // 37: berth.api.v1.SharingOff
-	(*DrainGPURequest)(nil),           // 38: berth.api.v1.DrainGPURequest
-	(*DrainGPUResponse)(nil),          // 39: berth.api.v1.DrainGPUResponse
-	(*ResumeGPURequest)(nil),          // 40: berth.api.v1.ResumeGPURequest
-	(*ResumeGPUResponse)(nil),         // 41: berth.api.v1.ResumeGPUResponse
-	(*DrainNodeRequest)(nil),          // 42: berth.api.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),         // 43: berth.api.v1.DrainNodeResponse
-	(*ResumeNodeRequest)(nil),         // 44: berth.api.v1.ResumeNodeRequest
-	(*ResumeNodeResponse)(nil),        // 45: berth.api.v1.ResumeNodeResponse
-	(*PowerNodeRequest)(nil),          // 46: berth.api.v1.PowerNodeRequest
-	(*PowerNodeResponse)(nil),         // 47: berth.api.v1.PowerNodeResponse
-	(*FenceNodeRequest)(nil),          // 48: berth.api.v1.FenceNodeRequest
-	(*FenceNodeResponse)(nil),         // 49: berth.api.v1.FenceNodeResponse
-	(*RemoveNodeRequest)(nil),         // 50: berth.api.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),        // 51: berth.api.v1.RemoveNodeResponse
-	(*SetDeniedRequest)(nil),          // 52: berth.api.v1.SetDeniedRequest
-	(*SetDeniedResponse)(nil),         // 53: berth.api.v1.SetDeniedResponse
-	(*Denied)(nil),                    // 54: berth.api.v1.Denied
-	(*CreateTokenRequest)(nil),        // 55: berth.api.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),       // 56: berth.api.v1.CreateTokenResponse
-	(*Partition)(nil),                 // 57: berth.api.v1.Partition
-	(*HostTerms)(nil),                 // 58: berth.api.v1.HostTerms
-	(*AccessList)(nil),                // 59: berth.api.v1.AccessList
-	(*ListPartitionsRequest)(nil),     // 60: berth.api.v1.ListPartitionsRequest
-	(*ListPartitionsResponse)(nil),    // 61: berth.api.v1.ListPartitionsResponse
-	(*SetPartitionRequest)(nil),       // 62: berth.api.v1.SetPartitionRequest
-	(*SetPartitionResponse)(nil),      // 63: berth.api.v1.SetPartitionResponse
-	(*RemovePartitionRequest)(nil),    // 64: berth.api.v1.RemovePartitionRequest
-	(*RemovePartitionResponse)(nil),   // 65: berth.api.v1.RemovePartitionResponse
-	(*Reservation)(nil),               // 66: berth.api.v1.Reservation
-	(*ReservedGPU)(nil),               // 67: berth.api.v1.ReservedGPU
-	(*ListReservationsRequest)(nil),   // 68: berth.api.v1.ListReservationsRequest
-	(*ListReservationsResponse)(nil),  // 69: berth.api.v1.ListReservationsResponse
-	(*SetReservationRequest)(nil),     // 70: berth.api.v1.SetReservationRequest
-	(*SetReservationResponse)(nil),    // 71: berth.api.v1.SetReservationResponse
-	(*RemoveReservationRequest)(nil),  // 72: berth.api.v1.RemoveReservationRequest
-	(*RemoveReservationResponse)(nil), // 73: berth.api.v1.RemoveReservationResponse
-	(*UpdateJobRequest)(nil),          // 74: berth.api.v1.UpdateJobRequest
-	(*UpdateJobResponse)(nil),         // 75: berth.api.v1.UpdateJobResponse
-	(*ArrayTasks)(nil),                // 76: berth.api.v1.ArrayTasks
-	(*Job)(nil),                       // 77: berth.api.v1.Job
-	(*timestamppb.Timestamp)(nil),     // 78: google.protobuf.Timestamp
-	(*JobSpec)(nil),                   // 79: berth.api.v1.JobSpec
-	(*Prediction)(nil),                // 80: berth.api.v1.Prediction
-	(*durationpb.Duration)(nil),       // 81: google.protobuf.Duration
-	(*Dependency)(nil),                // 82: berth.api.v1.Dependency
+	(*ReportRequestsRequest)(nil),     // 1: berth.api.v1.ReportRequestsRequest
+	(*ReportRequestsResponse)(nil),    // 2: berth.api.v1.ReportRequestsResponse
+	(*ControlJobsRequest)(nil),        // 3: berth.api.v1.ControlJobsRequest
+	(*ControlJobsResponse)(nil),       // 4: berth.api.v1.ControlJobsResponse
+	(*ControlResult)(nil),             // 5: berth.api.v1.ControlResult
+	(*ExplainJobRequest)(nil),         // 6: berth.api.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),        // 7: berth.api.v1.ExplainJobResponse
+	(*QuotaRoom)(nil),                 // 8: berth.api.v1.QuotaRoom
+	(*FairShare)(nil),                 // 9: berth.api.v1.FairShare
+	(*Forecast)(nil),                  // 10: berth.api.v1.Forecast
+	(*ListForecastsRequest)(nil),      // 11: berth.api.v1.ListForecastsRequest
+	(*ListForecastsResponse)(nil),     // 12: berth.api.v1.ListForecastsResponse
+	(*JobForecast)(nil),               // 13: berth.api.v1.JobForecast
+	(*Explanation)(nil),               // 14: berth.api.v1.Explanation
+	(*PredictRequest)(nil),            // 15: berth.api.v1.PredictRequest
+	(*PredictResponse)(nil),           // 16: berth.api.v1.PredictResponse
+	(*Sharing)(nil),                   // 17: berth.api.v1.Sharing
+	(*SharedJob)(nil),                 // 18: berth.api.v1.SharedJob
+	(*SharingAdvice)(nil),             // 19: berth.api.v1.SharingAdvice
+	(*WatchJobsRequest)(nil),          // 20: berth.api.v1.WatchJobsRequest
+	(*WatchJobsResponse)(nil),         // 21: berth.api.v1.WatchJobsResponse
+	(*GetStatusRequest)(nil),          // 22: berth.api.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),         // 23: berth.api.v1.GetStatusResponse
+	(*Figures)(nil),                   // 24: berth.api.v1.Figures
+	(*PassFigures)(nil),               // 25: berth.api.v1.PassFigures
+	(*CallFigures)(nil),               // 26: berth.api.v1.CallFigures
+	(*Member)(nil),                    // 27: berth.api.v1.Member
+	(*JobCount)(nil),                  // 28: berth.api.v1.JobCount
+	(*ListNodesRequest)(nil),          // 29: berth.api.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),         // 30: berth.api.v1.ListNodesResponse
+	(*Node)(nil),                      // 31: berth.api.v1.Node
+	(*GPU)(nil),                       // 32: berth.api.v1.GPU
+	(*GPUDetail)(nil),                 // 33: berth.api.v1.GPUDetail
+	(*GPUInstance)(nil),               // 34: berth.api.v1.GPUInstance
+	(*StrayProcess)(nil),              // 35: berth.api.v1.StrayProcess
+	(*NodeEvent)(nil),                 // 36: berth.api.v1.NodeEvent
+	(*SetSharingRequest)(nil),         // 37: berth.api.v1.SetSharingRequest
+	(*SetSharingResponse)(nil),        // 38: berth.api.v1.SetSharingResponse
+	(*SharingOff)(nil),                // 39: berth.api.v1.SharingOff
+	(*DrainGPURequest)(nil),           // 40: berth.api.v1.DrainGPURequest
+	(*DrainGPUResponse)(nil),          // 41: berth.api.v1.DrainGPUResponse
+	(*ResumeGPURequest)(nil),          // 42: berth.api.v1.ResumeGPURequest
+	(*ResumeGPUResponse)(nil),         // 43: berth.api.v1.ResumeGPUResponse
+	(*DrainNodeRequest)(nil),          // 44: berth.api.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),         // 45: berth.api.v1.DrainNodeResponse
+	(*ResumeNodeRequest)(nil),         // 46: berth.api.v1.ResumeNodeRequest
+	(*ResumeNodeResponse)(nil),        // 47: berth.api.v1.ResumeNodeResponse
+	(*PowerNodeRequest)(nil),          // 48: berth.api.v1.PowerNodeRequest
+	(*PowerNodeResponse)(nil),         // 49: berth.api.v1.PowerNodeResponse
+	(*FenceNodeRequest)(nil),          // 50: berth.api.v1.FenceNodeRequest
+	(*FenceNodeResponse)(nil),         // 51: berth.api.v1.FenceNodeResponse
+	(*RemoveNodeRequest)(nil),         // 52: berth.api.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),        // 53: berth.api.v1.RemoveNodeResponse
+	(*SetDeniedRequest)(nil),          // 54: berth.api.v1.SetDeniedRequest
+	(*SetDeniedResponse)(nil),         // 55: berth.api.v1.SetDeniedResponse
+	(*Denied)(nil),                    // 56: berth.api.v1.Denied
+	(*CreateTokenRequest)(nil),        // 57: berth.api.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),       // 58: berth.api.v1.CreateTokenResponse
+	(*Partition)(nil),                 // 59: berth.api.v1.Partition
+	(*HostTerms)(nil),                 // 60: berth.api.v1.HostTerms
+	(*AccessList)(nil),                // 61: berth.api.v1.AccessList
+	(*ListPartitionsRequest)(nil),     // 62: berth.api.v1.ListPartitionsRequest
+	(*ListPartitionsResponse)(nil),    // 63: berth.api.v1.ListPartitionsResponse
+	(*SetPartitionRequest)(nil),       // 64: berth.api.v1.SetPartitionRequest
+	(*SetPartitionResponse)(nil),      // 65: berth.api.v1.SetPartitionResponse
+	(*RemovePartitionRequest)(nil),    // 66: berth.api.v1.RemovePartitionRequest
+	(*RemovePartitionResponse)(nil),   // 67: berth.api.v1.RemovePartitionResponse
+	(*Reservation)(nil),               // 68: berth.api.v1.Reservation
+	(*ReservedGPU)(nil),               // 69: berth.api.v1.ReservedGPU
+	(*ListReservationsRequest)(nil),   // 70: berth.api.v1.ListReservationsRequest
+	(*ListReservationsResponse)(nil),  // 71: berth.api.v1.ListReservationsResponse
+	(*SetReservationRequest)(nil),     // 72: berth.api.v1.SetReservationRequest
+	(*SetReservationResponse)(nil),    // 73: berth.api.v1.SetReservationResponse
+	(*RemoveReservationRequest)(nil),  // 74: berth.api.v1.RemoveReservationRequest
+	(*RemoveReservationResponse)(nil), // 75: berth.api.v1.RemoveReservationResponse
+	(*UpdateJobRequest)(nil),          // 76: berth.api.v1.UpdateJobRequest
+	(*UpdateJobResponse)(nil),         // 77: berth.api.v1.UpdateJobResponse
+	(*ArrayTasks)(nil),                // 78: berth.api.v1.ArrayTasks
+	(*Job)(nil),                       // 79: berth.api.v1.Job
+	(*timestamppb.Timestamp)(nil),     // 80: google.protobuf.Timestamp
+	(*JobSpec)(nil),                   // 81: berth.api.v1.JobSpec
+	(*Prediction)(nil),                // 82: berth.api.v1.Prediction
+	(*durationpb.Duration)(nil),       // 83: google.protobuf.Duration
+	(*Dependency)(nil),                // 84: berth.api.v1.Dependency
 }
 var file_berth_api_v1_api_proto_depIdxs = []int32{
 	0,  // 0: berth.api.v1.ControlJobsRequest.action:type_name -> berth.api.v1.JobAction
-	76, // 1: berth.api.v1.ControlJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
-	3,  // 2: berth.api.v1.ControlJobsResponse.results:type_name -> berth.api.v1.ControlResult
-	77, // 3: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
-	12, // 4: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
-	8,  // 5: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
-	6,  // 6: berth.api.v1.ExplainJobResponse.room:type_name -> berth.api.v1.QuotaRoom
-	7,  // 7: berth.api.v1.ExplainJobResponse.fair_share:type_name -> berth.api.v1.FairShare
-	78, // 8: berth.api.v1.QuotaRoom.p50:type_name -> google.protobuf.Timestamp
-	78, // 9: berth.api.v1.QuotaRoom.p90:type_name -> google.protobuf.Timestamp
-	78, // 10: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
-	78, // 11: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
-	11, // 12: berth.api.v1.ListForecastsResponse.forecasts:type_name -> berth.api.v1.JobForecast
-	8,  // 13: berth.api.v1.JobForecast.forecast:type_name -> berth.api.v1.Forecast
-	79, // 14: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
-	80, // 15: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
-	15, // 16: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
-	8,  // 17: berth.api.v1.PredictResponse.forecast:type_name -> berth.api.v1.Forecast
-	16, // 18: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
-	17, // 19: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
-	77, // 20: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
-	25, // 21: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
-	26, // 22: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
-	78, // 23: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
-	22, // 24: berth.api.v1.GetStatusResponse.figures:type_name -> berth.api.v1.Figures
-	78, // 25: berth.api.v1.Figures.since:type_name -> google.protobuf.Timestamp
-	23, // 26: berth.api.v1.Figures.passes:type_name -> berth.api.v1.PassFigures
-	24, // 27: berth.api.v1.Figures.calls:type_name -> berth.api.v1.CallFigures
-	29, // 28: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
-	30, // 29: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	78, // 30: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	78, // 31: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
-	34, // 32: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
-	78, // 33: berth.api.v1.Node.drain_until:type_name -> google.protobuf.Timestamp
-	78, // 34: berth.api.v1.Node.drain_from:type_name -> google.protobuf.Timestamp
-	78, // 35: berth.api.v1.Node.gossip_heard:type_name -> google.protobuf.Timestamp
-	78, // 36: berth.api.v1.Node.power_since:type_name -> google.protobuf.Timestamp
-	78, // 37: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
-	31, // 38: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
-	32, // 39: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
-	33, // 40: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
-	78, // 41: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
-	37, // 42: berth.api.v1.SetSharingResponse.off:type_name -> berth.api.v1.SharingOff
-	78, // 43: berth.api.v1.SharingOff.at:type_name -> google.protobuf.Timestamp
-	29, // 44: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
-	29, // 45: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
-	78, // 46: berth.api.v1.DrainNodeRequest.until:type_name -> google.protobuf.Timestamp
-	78, // 47: berth.api.v1.DrainNodeRequest.from:type_name -> google.protobuf.Timestamp
-	29, // 48: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
-	29, // 49: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	29, // 50: berth.api.v1.PowerNodeResponse.node:type_name -> berth.api.v1.Node
-	29, // 51: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
-	54, // 52: berth.api.v1.SetDeniedResponse.denied:type_name -> berth.api.v1.Denied
-	78, // 53: berth.api.v1.Denied.at:type_name -> google.protobuf.Timestamp
-	81, // 54: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	78, // 55: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	81, // 56: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
-	81, // 57: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
-	59, // 58: berth.api.v1.Partition.access:type_name -> berth.api.v1.AccessList
-	81, // 59: berth.api.v1.Partition.session_idle:type_name -> google.protobuf.Duration
-	81, // 60: berth.api.v1.Partition.lend_short:type_name -> google.protobuf.Duration
-	58, // 61: berth.api.v1.Partition.host:type_name -> berth.api.v1.HostTerms
-	57, // 62: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
-	81, // 63: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
-	81, // 64: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
-	59, // 65: berth.api.v1.SetPartitionRequest.access:type_name -> berth.api.v1.AccessList
-	81, // 66: berth.api.v1.SetPartitionRequest.session_idle:type_name -> google.protobuf.Duration
-	81, // 67: berth.api.v1.SetPartitionRequest.lend_short:type_name -> google.protobuf.Duration
-	57, // 68: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
-	78, // 69: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
-	78, // 70: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
-	67, // 71: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
-	66, // 72: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
-	78, // 73: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
-	78, // 74: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
-	81, // 75: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
-	66, // 76: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
-	81, // 77: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
-	78, // 78: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
-	82, // 79: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
-	78, // 80: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
-	77, // 81: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
+	78, // 1: berth.api.v1.ControlJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
+	5,  // 2: berth.api.v1.ControlJobsResponse.results:type_name -> berth.api.v1.ControlResult
+	79, // 3: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
+	14, // 4: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
+	10, // 5: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
+	8,  // 6: berth.api.v1.ExplainJobResponse.room:type_name -> berth.api.v1.QuotaRoom
+	9,  // 7: berth.api.v1.ExplainJobResponse.fair_share:type_name -> berth.api.v1.FairShare
+	80, // 8: berth.api.v1.QuotaRoom.p50:type_name -> google.protobuf.Timestamp
+	80, // 9: berth.api.v1.QuotaRoom.p90:type_name -> google.protobuf.Timestamp
+	80, // 10: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
+	80, // 11: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
+	13, // 12: berth.api.v1.ListForecastsResponse.forecasts:type_name -> berth.api.v1.JobForecast
+	10, // 13: berth.api.v1.JobForecast.forecast:type_name -> berth.api.v1.Forecast
+	81, // 14: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
+	82, // 15: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
+	17, // 16: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
+	10, // 17: berth.api.v1.PredictResponse.forecast:type_name -> berth.api.v1.Forecast
+	18, // 18: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
+	19, // 19: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
+	79, // 20: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
+	27, // 21: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
+	28, // 22: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
+	80, // 23: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
+	24, // 24: berth.api.v1.GetStatusResponse.figures:type_name -> berth.api.v1.Figures
+	80, // 25: berth.api.v1.Figures.since:type_name -> google.protobuf.Timestamp
+	25, // 26: berth.api.v1.Figures.passes:type_name -> berth.api.v1.PassFigures
+	26, // 27: berth.api.v1.Figures.calls:type_name -> berth.api.v1.CallFigures
+	31, // 28: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
+	32, // 29: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
+	80, // 30: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	80, // 31: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	36, // 32: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
+	80, // 33: berth.api.v1.Node.drain_until:type_name -> google.protobuf.Timestamp
+	80, // 34: berth.api.v1.Node.drain_from:type_name -> google.protobuf.Timestamp
+	80, // 35: berth.api.v1.Node.gossip_heard:type_name -> google.protobuf.Timestamp
+	80, // 36: berth.api.v1.Node.power_since:type_name -> google.protobuf.Timestamp
+	80, // 37: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	33, // 38: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
+	34, // 39: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
+	35, // 40: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
+	80, // 41: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
+	39, // 42: berth.api.v1.SetSharingResponse.off:type_name -> berth.api.v1.SharingOff
+	80, // 43: berth.api.v1.SharingOff.at:type_name -> google.protobuf.Timestamp
+	31, // 44: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
+	31, // 45: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
+	80, // 46: berth.api.v1.DrainNodeRequest.until:type_name -> google.protobuf.Timestamp
+	80, // 47: berth.api.v1.DrainNodeRequest.from:type_name -> google.protobuf.Timestamp
+	31, // 48: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
+	31, // 49: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
+	31, // 50: berth.api.v1.PowerNodeResponse.node:type_name -> berth.api.v1.Node
+	31, // 51: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	56, // 52: berth.api.v1.SetDeniedResponse.denied:type_name -> berth.api.v1.Denied
+	80, // 53: berth.api.v1.Denied.at:type_name -> google.protobuf.Timestamp
+	83, // 54: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	80, // 55: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	83, // 56: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
+	83, // 57: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
+	61, // 58: berth.api.v1.Partition.access:type_name -> berth.api.v1.AccessList
+	83, // 59: berth.api.v1.Partition.session_idle:type_name -> google.protobuf.Duration
+	83, // 60: berth.api.v1.Partition.lend_short:type_name -> google.protobuf.Duration
+	60, // 61: berth.api.v1.Partition.host:type_name -> berth.api.v1.HostTerms
+	59, // 62: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
+	83, // 63: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
+	83, // 64: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
+	61, // 65: berth.api.v1.SetPartitionRequest.access:type_name -> berth.api.v1.AccessList
+	83, // 66: berth.api.v1.SetPartitionRequest.session_idle:type_name -> google.protobuf.Duration
+	83, // 67: berth.api.v1.SetPartitionRequest.lend_short:type_name -> google.protobuf.Duration
+	59, // 68: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
+	80, // 69: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
+	80, // 70: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
+	69, // 71: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
+	68, // 72: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
+	80, // 73: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
+	80, // 74: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
+	83, // 75: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
+	68, // 76: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
+	83, // 77: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
+	80, // 78: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
+	84, // 79: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
+	80, // 80: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
+	79, // 81: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
 	82, // [82:82] is the sub-list for method output_type
 	82, // [82:82] is the sub-list for method input_type
 	82, // [82:82] is the sub-list for extension type_name
@@ -7132,21 +7285,21 @@ func file_berth_api_v1_api_proto_init() {
 	}
 	file_berth_api_v1_job_proto_init()
 	file_berth_api_v1_submit_proto_init()
-	file_berth_api_v1_api_proto_msgTypes[3].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[33].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[34].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[37].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[5].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[35].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[36].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[39].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[61].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[69].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[73].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[41].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[63].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[71].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[75].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_api_proto_rawDesc), len(file_berth_api_v1_api_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   75,
+			NumMessages:   77,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

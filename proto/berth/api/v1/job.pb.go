@@ -555,10 +555,24 @@ type Replica struct {
 	Why   string                 `protobuf:"bytes,7,opt,name=why,proto3" json:"why,omitempty"`
 	// How many replicas its service is to have now, between how many it is scaled and by
 	// what, as gpu=70%.
-	Want          uint32 `protobuf:"varint,8,opt,name=want,proto3" json:"want,omitempty"`
-	Least         uint32 `protobuf:"varint,9,opt,name=least,proto3" json:"least,omitempty"`
-	Most          uint32 `protobuf:"varint,10,opt,name=most,proto3" json:"most,omitempty"`
-	ScaleOn       string `protobuf:"bytes,11,opt,name=scale_on,json=scaleOn,proto3" json:"scale_on,omitempty"`
+	Want    uint32 `protobuf:"varint,8,opt,name=want,proto3" json:"want,omitempty"`
+	Least   uint32 `protobuf:"varint,9,opt,name=least,proto3" json:"least,omitempty"`
+	Most    uint32 `protobuf:"varint,10,opt,name=most,proto3" json:"most,omitempty"`
+	ScaleOn string `protobuf:"bytes,11,opt,name=scale_on,json=scaleOn,proto3" json:"scale_on,omitempty"`
+	// The objective of its service, as p99=200ms; and what was measured of it, to its owner
+	// and administrators: the percentile of the last half minute, and of the last hour how
+	// many requests there were and how many of them were within.
+	Slo      string               `protobuf:"bytes,20,opt,name=slo,proto3" json:"slo,omitempty"`
+	Measured *durationpb.Duration `protobuf:"bytes,21,opt,name=measured,proto3" json:"measured,omitempty"`
+	Asked    float64              `protobuf:"fixed64,22,opt,name=asked,proto3" json:"asked,omitempty"`
+	Within   float64              `protobuf:"fixed64,23,opt,name=within,proto3" json:"within,omitempty"`
+	// Requests a second and in flight, as proxies measure them; absent while none does.
+	Rate     *float64 `protobuf:"fixed64,24,opt,name=rate,proto3,oneof" json:"rate,omitempty"`
+	InFlight *uint32  `protobuf:"varint,25,opt,name=in_flight,json=inFlight,proto3,oneof" json:"in_flight,omitempty"`
+	// How long replicas of the service took lately until they took requests, the middle one
+	// of so many.
+	ColdStart     *durationpb.Duration `protobuf:"bytes,26,opt,name=cold_start,json=coldStart,proto3" json:"cold_start,omitempty"`
+	ColdStarts    uint32               `protobuf:"varint,27,opt,name=cold_starts,json=coldStarts,proto3" json:"cold_starts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -668,6 +682,62 @@ func (x *Replica) GetScaleOn() string {
 		return x.ScaleOn
 	}
 	return ""
+}
+
+func (x *Replica) GetSlo() string {
+	if x != nil {
+		return x.Slo
+	}
+	return ""
+}
+
+func (x *Replica) GetMeasured() *durationpb.Duration {
+	if x != nil {
+		return x.Measured
+	}
+	return nil
+}
+
+func (x *Replica) GetAsked() float64 {
+	if x != nil {
+		return x.Asked
+	}
+	return 0
+}
+
+func (x *Replica) GetWithin() float64 {
+	if x != nil {
+		return x.Within
+	}
+	return 0
+}
+
+func (x *Replica) GetRate() float64 {
+	if x != nil && x.Rate != nil {
+		return *x.Rate
+	}
+	return 0
+}
+
+func (x *Replica) GetInFlight() uint32 {
+	if x != nil && x.InFlight != nil {
+		return *x.InFlight
+	}
+	return 0
+}
+
+func (x *Replica) GetColdStart() *durationpb.Duration {
+	if x != nil {
+		return x.ColdStart
+	}
+	return nil
+}
+
+func (x *Replica) GetColdStarts() uint32 {
+	if x != nil {
+		return x.ColdStarts
+	}
+	return 0
 }
 
 // Trial is what a job said of its metric and, of a trial of a study, how far that is.
@@ -2981,7 +3051,7 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\areplica\x18H \x01(\v2\x15.berth.api.v1.ReplicaR\areplicaB\f\n" +
 	"\n" +
 	"_exit_codeB\x10\n" +
-	"\x0e_array_task_id\"\xa1\x02\n" +
+	"\x0e_array_task_id\"\xc5\x04\n" +
 	"\aReplica\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
@@ -2994,7 +3064,20 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\x05least\x18\t \x01(\rR\x05least\x12\x12\n" +
 	"\x04most\x18\n" +
 	" \x01(\rR\x04most\x12\x19\n" +
-	"\bscale_on\x18\v \x01(\tR\ascaleOn\"\xff\x01\n" +
+	"\bscale_on\x18\v \x01(\tR\ascaleOn\x12\x10\n" +
+	"\x03slo\x18\x14 \x01(\tR\x03slo\x125\n" +
+	"\bmeasured\x18\x15 \x01(\v2\x19.google.protobuf.DurationR\bmeasured\x12\x14\n" +
+	"\x05asked\x18\x16 \x01(\x01R\x05asked\x12\x16\n" +
+	"\x06within\x18\x17 \x01(\x01R\x06within\x12\x17\n" +
+	"\x04rate\x18\x18 \x01(\x01H\x00R\x04rate\x88\x01\x01\x12 \n" +
+	"\tin_flight\x18\x19 \x01(\rH\x01R\binFlight\x88\x01\x01\x128\n" +
+	"\n" +
+	"cold_start\x18\x1a \x01(\v2\x19.google.protobuf.DurationR\tcoldStart\x12\x1f\n" +
+	"\vcold_starts\x18\x1b \x01(\rR\n" +
+	"coldStartsB\a\n" +
+	"\x05_rateB\f\n" +
+	"\n" +
+	"_in_flight\"\xff\x01\n" +
 	"\x05Trial\x12\x16\n" +
 	"\x06metric\x18\x01 \x01(\tR\x06metric\x12\x1a\n" +
 	"\bmaximize\x18\x02 \x01(\bR\bmaximize\x12\x17\n" +
@@ -3299,36 +3382,38 @@ var file_berth_api_v1_job_proto_depIdxs = []int32{
 	4,  // 12: berth.api.v1.Job.trial:type_name -> berth.api.v1.Trial
 	3,  // 13: berth.api.v1.Job.replica:type_name -> berth.api.v1.Replica
 	27, // 14: berth.api.v1.Replica.since:type_name -> google.protobuf.Timestamp
-	6,  // 15: berth.api.v1.ArrayInfo.states:type_name -> berth.api.v1.ArrayCount
-	8,  // 16: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
-	10, // 17: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
-	12, // 18: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
-	13, // 19: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
-	7,  // 20: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	27, // 21: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	27, // 22: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	27, // 23: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
-	9,  // 24: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
-	11, // 25: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
-	17, // 26: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
-	16, // 27: berth.api.v1.Attempt.progress:type_name -> berth.api.v1.Progress
-	15, // 28: berth.api.v1.Attempt.power:type_name -> berth.api.v1.CardPower
-	27, // 29: berth.api.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	29, // 30: berth.api.v1.Progress.step_time:type_name -> google.protobuf.Duration
-	27, // 31: berth.api.v1.Progress.ends:type_name -> google.protobuf.Timestamp
-	7,  // 32: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
-	2,  // 33: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
-	0,  // 34: berth.api.v1.ListJobsRequest.columns:type_name -> berth.api.v1.JobColumnsOf
-	2,  // 35: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
-	22, // 36: berth.api.v1.ListJobsResponse.columns:type_name -> berth.api.v1.JobColumns
-	24, // 37: berth.api.v1.CancelJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
-	26, // 38: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
-	1,  // 39: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	29, // 15: berth.api.v1.Replica.measured:type_name -> google.protobuf.Duration
+	29, // 16: berth.api.v1.Replica.cold_start:type_name -> google.protobuf.Duration
+	6,  // 17: berth.api.v1.ArrayInfo.states:type_name -> berth.api.v1.ArrayCount
+	8,  // 18: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
+	10, // 19: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
+	12, // 20: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
+	13, // 21: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
+	7,  // 22: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
+	27, // 23: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	27, // 24: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	27, // 25: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	9,  // 26: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
+	11, // 27: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
+	17, // 28: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
+	16, // 29: berth.api.v1.Attempt.progress:type_name -> berth.api.v1.Progress
+	15, // 30: berth.api.v1.Attempt.power:type_name -> berth.api.v1.CardPower
+	27, // 31: berth.api.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	29, // 32: berth.api.v1.Progress.step_time:type_name -> google.protobuf.Duration
+	27, // 33: berth.api.v1.Progress.ends:type_name -> google.protobuf.Timestamp
+	7,  // 34: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
+	2,  // 35: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
+	0,  // 36: berth.api.v1.ListJobsRequest.columns:type_name -> berth.api.v1.JobColumnsOf
+	2,  // 37: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
+	22, // 38: berth.api.v1.ListJobsResponse.columns:type_name -> berth.api.v1.JobColumns
+	24, // 39: berth.api.v1.CancelJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
+	26, // 40: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
+	1,  // 41: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
+	42, // [42:42] is the sub-list for method output_type
+	42, // [42:42] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_job_proto_init() }
@@ -3338,6 +3423,7 @@ func file_berth_api_v1_job_proto_init() {
 	}
 	file_berth_api_v1_submit_proto_init()
 	file_berth_api_v1_job_proto_msgTypes[0].OneofWrappers = []any{}
+	file_berth_api_v1_job_proto_msgTypes[1].OneofWrappers = []any{}
 	file_berth_api_v1_job_proto_msgTypes[2].OneofWrappers = []any{}
 	file_berth_api_v1_job_proto_msgTypes[12].OneofWrappers = []any{}
 	file_berth_api_v1_job_proto_msgTypes[15].OneofWrappers = []any{}

@@ -797,8 +797,13 @@ type Service struct {
 	StartWithin *durationpb.Duration `protobuf:"bytes,9,opt,name=start_within,json=startWithin,proto3" json:"start_within,omitempty"`
 	Drain       *durationpb.Duration `protobuf:"bytes,10,opt,name=drain,proto3" json:"drain,omitempty"`
 	// gpu, or a key of the progress, and how much of it each replica is to have.
-	ScaleOn       string  `protobuf:"bytes,11,opt,name=scale_on,json=scaleOn,proto3" json:"scale_on,omitempty"`
-	ScaleTarget   float64 `protobuf:"fixed64,12,opt,name=scale_target,json=scaleTarget,proto3" json:"scale_target,omitempty"`
+	ScaleOn     string  `protobuf:"bytes,11,opt,name=scale_on,json=scaleOn,proto3" json:"scale_on,omitempty"`
+	ScaleTarget float64 `protobuf:"fixed64,12,opt,name=scale_target,json=scaleTarget,proto3" json:"scale_target,omitempty"`
+	// Its objective: so many in a hundred requests within a time; 0 is none.
+	SloPercent uint32               `protobuf:"varint,20,opt,name=slo_percent,json=sloPercent,proto3" json:"slo_percent,omitempty"`
+	SloWithin  *durationpb.Duration `protobuf:"bytes,21,opt,name=slo_within,json=sloWithin,proto3" json:"slo_within,omitempty"`
+	// Of one whose least is 0, after which time without a request it has no replica.
+	IdleAfter     *durationpb.Duration `protobuf:"bytes,22,opt,name=idle_after,json=idleAfter,proto3" json:"idle_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -915,6 +920,27 @@ func (x *Service) GetScaleTarget() float64 {
 		return x.ScaleTarget
 	}
 	return 0
+}
+
+func (x *Service) GetSloPercent() uint32 {
+	if x != nil {
+		return x.SloPercent
+	}
+	return 0
+}
+
+func (x *Service) GetSloWithin() *durationpb.Duration {
+	if x != nil {
+		return x.SloWithin
+	}
+	return nil
+}
+
+func (x *Service) GetIdleAfter() *durationpb.Duration {
+	if x != nil {
+		return x.IdleAfter
+	}
+	return nil
 }
 
 // Study is a search over parameters; see study.Study.
@@ -1548,7 +1574,7 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"\x05where\x182 \x01(\v2\x13.berth.api.v1.WhereR\x05where\x123\n" +
 	"\x06change\x18U \x01(\v2\x1b.berth.api.v1.ServiceChangeR\x06change\"'\n" +
 	"\rServiceChange\x12\x16\n" +
-	"\x06fields\x18\x01 \x03(\tR\x06fields\"\x83\x03\n" +
+	"\x06fields\x18\x01 \x03(\tR\x06fields\"\x98\x04\n" +
 	"\aService\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\breplicas\x18\x02 \x01(\rR\breplicas\x12\x14\n" +
@@ -1562,7 +1588,13 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"\x05drain\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\x05drain\x12\x19\n" +
 	"\bscale_on\x18\v \x01(\tR\ascaleOn\x12!\n" +
-	"\fscale_target\x18\f \x01(\x01R\vscaleTarget\"\xfc\x01\n" +
+	"\fscale_target\x18\f \x01(\x01R\vscaleTarget\x12\x1f\n" +
+	"\vslo_percent\x18\x14 \x01(\rR\n" +
+	"sloPercent\x128\n" +
+	"\n" +
+	"slo_within\x18\x15 \x01(\v2\x19.google.protobuf.DurationR\tsloWithin\x128\n" +
+	"\n" +
+	"idle_after\x18\x16 \x01(\v2\x19.google.protobuf.DurationR\tidleAfter\"\xfc\x01\n" +
 	"\x05Study\x12\x16\n" +
 	"\x06metric\x18\x01 \x01(\tR\x06metric\x12\x1a\n" +
 	"\bmaximize\x18\x02 \x01(\bR\bmaximize\x12\x12\n" +
@@ -1655,16 +1687,18 @@ var file_berth_api_v1_submit_proto_depIdxs = []int32{
 	12, // 15: berth.api.v1.Service.every:type_name -> google.protobuf.Duration
 	12, // 16: berth.api.v1.Service.start_within:type_name -> google.protobuf.Duration
 	12, // 17: berth.api.v1.Service.drain:type_name -> google.protobuf.Duration
-	12, // 18: berth.api.v1.Study.budget:type_name -> google.protobuf.Duration
-	6,  // 19: berth.api.v1.Study.space:type_name -> berth.api.v1.Axis
-	9,  // 20: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
-	12, // 21: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
-	12, // 22: berth.api.v1.Dependency.delay:type_name -> google.protobuf.Duration
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	12, // 18: berth.api.v1.Service.slo_within:type_name -> google.protobuf.Duration
+	12, // 19: berth.api.v1.Service.idle_after:type_name -> google.protobuf.Duration
+	12, // 20: berth.api.v1.Study.budget:type_name -> google.protobuf.Duration
+	6,  // 21: berth.api.v1.Study.space:type_name -> berth.api.v1.Axis
+	9,  // 22: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
+	12, // 23: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
+	12, // 24: berth.api.v1.Dependency.delay:type_name -> google.protobuf.Duration
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_submit_proto_init() }

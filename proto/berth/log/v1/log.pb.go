@@ -5320,6 +5320,11 @@ type Service struct {
 	DrainUs       int64                  `protobuf:"varint,10,opt,name=drain_us,json=drainUs,proto3" json:"drain_us,omitempty"`
 	ScaleOn       string                 `protobuf:"bytes,11,opt,name=scale_on,json=scaleOn,proto3" json:"scale_on,omitempty"`
 	ScaleTarget   float64                `protobuf:"fixed64,12,opt,name=scale_target,json=scaleTarget,proto3" json:"scale_target,omitempty"`
+	// Its objective: so many in a hundred requests within a time; 0 and 0 is none.
+	SloPercent uint32 `protobuf:"varint,20,opt,name=slo_percent,json=sloPercent,proto3" json:"slo_percent,omitempty"`
+	SloUs      int64  `protobuf:"varint,21,opt,name=slo_us,json=sloUs,proto3" json:"slo_us,omitempty"`
+	// Of one that may have no replica, after which time without a request.
+	IdleAfterUs   int64 `protobuf:"varint,22,opt,name=idle_after_us,json=idleAfterUs,proto3" json:"idle_after_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5434,6 +5439,27 @@ func (x *Service) GetScaleOn() string {
 func (x *Service) GetScaleTarget() float64 {
 	if x != nil {
 		return x.ScaleTarget
+	}
+	return 0
+}
+
+func (x *Service) GetSloPercent() uint32 {
+	if x != nil {
+		return x.SloPercent
+	}
+	return 0
+}
+
+func (x *Service) GetSloUs() int64 {
+	if x != nil {
+		return x.SloUs
+	}
+	return 0
+}
+
+func (x *Service) GetIdleAfterUs() int64 {
+	if x != nil {
+		return x.IdleAfterUs
 	}
 	return 0
 }
@@ -7284,10 +7310,12 @@ func (x *Attempt) GetLoan() string {
 
 // Serving is how a replica stands; see cluster.Serving.
 type Serving struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	State         uint32                 `protobuf:"varint,1,opt,name=state,proto3" json:"state,omitempty"`
-	SinceUs       int64                  `protobuf:"varint,2,opt,name=since_us,json=sinceUs,proto3" json:"since_us,omitempty"`
-	Why           string                 `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	State   uint32                 `protobuf:"varint,1,opt,name=state,proto3" json:"state,omitempty"`
+	SinceUs int64                  `protobuf:"varint,2,opt,name=since_us,json=sinceUs,proto3" json:"since_us,omitempty"`
+	Why     string                 `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	// When it took requests for the first time, 0 before.
+	FirstUs       int64 `protobuf:"varint,87,opt,name=first_us,json=firstUs,proto3" json:"first_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7341,6 +7369,13 @@ func (x *Serving) GetWhy() string {
 		return x.Why
 	}
 	return ""
+}
+
+func (x *Serving) GetFirstUs() int64 {
+	if x != nil {
+		return x.FirstUs
+	}
+	return 0
 }
 
 // Progress is how far an attempt says that it is; see cluster.Progress.
@@ -11458,7 +11493,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05study\x18> \x01(\v2\x13.berth.log.v1.StudyR\x05study\x12\x1b\n" +
 	"\tpower_cap\x18F \x01(\tR\bpowerCap\x12\x19\n" +
 	"\bgpu_freq\x18G \x01(\tR\agpuFreq\x12/\n" +
-	"\aservice\x18H \x01(\v2\x15.berth.log.v1.ServiceR\aservice\"\xc1\x02\n" +
+	"\aservice\x18H \x01(\v2\x15.berth.log.v1.ServiceR\aservice\"\x9d\x03\n" +
 	"\aService\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\breplicas\x18\x02 \x01(\rR\breplicas\x12\x14\n" +
@@ -11472,7 +11507,11 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\bdrain_us\x18\n" +
 	" \x01(\x03R\adrainUs\x12\x19\n" +
 	"\bscale_on\x18\v \x01(\tR\ascaleOn\x12!\n" +
-	"\fscale_target\x18\f \x01(\x01R\vscaleTarget\"\xe6\x01\n" +
+	"\fscale_target\x18\f \x01(\x01R\vscaleTarget\x12\x1f\n" +
+	"\vslo_percent\x18\x14 \x01(\rR\n" +
+	"sloPercent\x12\x15\n" +
+	"\x06slo_us\x18\x15 \x01(\x03R\x05sloUs\x12\"\n" +
+	"\ridle_after_us\x18\x16 \x01(\x03R\vidleAfterUs\"\xe6\x01\n" +
 	"\x05Study\x12\x16\n" +
 	"\x06metric\x18\x01 \x01(\tR\x06metric\x12\x1a\n" +
 	"\bmaximize\x18\x02 \x01(\bR\bmaximize\x12\x12\n" +
@@ -11654,11 +11693,12 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\bprogress\x18\x18 \x01(\v2\x16.berth.log.v1.ProgressR\bprogress\x12-\n" +
 	"\x05power\x18F \x03(\v2\x17.berth.log.v1.CardPowerR\x05power\x12/\n" +
 	"\aserving\x18H \x01(\v2\x15.berth.log.v1.ServingR\aserving\x12\x12\n" +
-	"\x04loan\x18M \x01(\tR\x04loan\"L\n" +
+	"\x04loan\x18M \x01(\tR\x04loan\"g\n" +
 	"\aServing\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\rR\x05state\x12\x19\n" +
 	"\bsince_us\x18\x02 \x01(\x03R\asinceUs\x12\x10\n" +
-	"\x03why\x18\x03 \x01(\tR\x03why\"\x8a\x01\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\x12\x19\n" +
+	"\bfirst_us\x18W \x01(\x03R\afirstUs\"\x8a\x01\n" +
 	"\bProgress\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x14\n" +

@@ -28,7 +28,7 @@ var File_berth_api_v1_job_service_proto protoreflect.FileDescriptor
 
 const file_berth_api_v1_job_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1eberth/api/v1/job_service.proto\x12\fberth.api.v1\x1a\x16berth/api/v1/api.proto2\xa3\x06\n" +
+	"\x1eberth/api/v1/job_service.proto\x12\fberth.api.v1\x1a\x16berth/api/v1/api.proto2\x80\a\n" +
 	"\n" +
 	"JobService\x12O\n" +
 	"\n" +
@@ -42,30 +42,33 @@ const file_berth_api_v1_job_service_proto_rawDesc = "" +
 	"\n" +
 	"ExplainJob\x12\x1f.berth.api.v1.ExplainJobRequest\x1a .berth.api.v1.ExplainJobResponse\x12X\n" +
 	"\rListForecasts\x12\".berth.api.v1.ListForecastsRequest\x1a#.berth.api.v1.ListForecastsResponse\x12F\n" +
-	"\aPredict\x12\x1c.berth.api.v1.PredictRequest\x1a\x1d.berth.api.v1.PredictResponse\x12N\n" +
+	"\aPredict\x12\x1c.berth.api.v1.PredictRequest\x1a\x1d.berth.api.v1.PredictResponse\x12[\n" +
+	"\x0eReportRequests\x12#.berth.api.v1.ReportRequestsRequest\x1a$.berth.api.v1.ReportRequestsResponse\x12N\n" +
 	"\tWatchJobs\x12\x1e.berth.api.v1.WatchJobsRequest\x1a\x1f.berth.api.v1.WatchJobsResponse0\x01BCZAgithub.com/berth-scheduler/berth/proto/berth/api/v1/apirpc;apirpcb\x06proto3"
 
 var file_berth_api_v1_job_service_proto_goTypes = []any{
-	(*v1.SubmitJobsRequest)(nil),     // 0: berth.api.v1.SubmitJobsRequest
-	(*v1.GetJobRequest)(nil),         // 1: berth.api.v1.GetJobRequest
-	(*v1.ListJobsRequest)(nil),       // 2: berth.api.v1.ListJobsRequest
-	(*v1.CancelJobsRequest)(nil),     // 3: berth.api.v1.CancelJobsRequest
-	(*v1.ControlJobsRequest)(nil),    // 4: berth.api.v1.ControlJobsRequest
-	(*v1.UpdateJobRequest)(nil),      // 5: berth.api.v1.UpdateJobRequest
-	(*v1.ExplainJobRequest)(nil),     // 6: berth.api.v1.ExplainJobRequest
-	(*v1.ListForecastsRequest)(nil),  // 7: berth.api.v1.ListForecastsRequest
-	(*v1.PredictRequest)(nil),        // 8: berth.api.v1.PredictRequest
-	(*v1.WatchJobsRequest)(nil),      // 9: berth.api.v1.WatchJobsRequest
-	(*v1.SubmitJobsResponse)(nil),    // 10: berth.api.v1.SubmitJobsResponse
-	(*v1.GetJobResponse)(nil),        // 11: berth.api.v1.GetJobResponse
-	(*v1.ListJobsResponse)(nil),      // 12: berth.api.v1.ListJobsResponse
-	(*v1.CancelJobsResponse)(nil),    // 13: berth.api.v1.CancelJobsResponse
-	(*v1.ControlJobsResponse)(nil),   // 14: berth.api.v1.ControlJobsResponse
-	(*v1.UpdateJobResponse)(nil),     // 15: berth.api.v1.UpdateJobResponse
-	(*v1.ExplainJobResponse)(nil),    // 16: berth.api.v1.ExplainJobResponse
-	(*v1.ListForecastsResponse)(nil), // 17: berth.api.v1.ListForecastsResponse
-	(*v1.PredictResponse)(nil),       // 18: berth.api.v1.PredictResponse
-	(*v1.WatchJobsResponse)(nil),     // 19: berth.api.v1.WatchJobsResponse
+	(*v1.SubmitJobsRequest)(nil),      // 0: berth.api.v1.SubmitJobsRequest
+	(*v1.GetJobRequest)(nil),          // 1: berth.api.v1.GetJobRequest
+	(*v1.ListJobsRequest)(nil),        // 2: berth.api.v1.ListJobsRequest
+	(*v1.CancelJobsRequest)(nil),      // 3: berth.api.v1.CancelJobsRequest
+	(*v1.ControlJobsRequest)(nil),     // 4: berth.api.v1.ControlJobsRequest
+	(*v1.UpdateJobRequest)(nil),       // 5: berth.api.v1.UpdateJobRequest
+	(*v1.ExplainJobRequest)(nil),      // 6: berth.api.v1.ExplainJobRequest
+	(*v1.ListForecastsRequest)(nil),   // 7: berth.api.v1.ListForecastsRequest
+	(*v1.PredictRequest)(nil),         // 8: berth.api.v1.PredictRequest
+	(*v1.ReportRequestsRequest)(nil),  // 9: berth.api.v1.ReportRequestsRequest
+	(*v1.WatchJobsRequest)(nil),       // 10: berth.api.v1.WatchJobsRequest
+	(*v1.SubmitJobsResponse)(nil),     // 11: berth.api.v1.SubmitJobsResponse
+	(*v1.GetJobResponse)(nil),         // 12: berth.api.v1.GetJobResponse
+	(*v1.ListJobsResponse)(nil),       // 13: berth.api.v1.ListJobsResponse
+	(*v1.CancelJobsResponse)(nil),     // 14: berth.api.v1.CancelJobsResponse
+	(*v1.ControlJobsResponse)(nil),    // 15: berth.api.v1.ControlJobsResponse
+	(*v1.UpdateJobResponse)(nil),      // 16: berth.api.v1.UpdateJobResponse
+	(*v1.ExplainJobResponse)(nil),     // 17: berth.api.v1.ExplainJobResponse
+	(*v1.ListForecastsResponse)(nil),  // 18: berth.api.v1.ListForecastsResponse
+	(*v1.PredictResponse)(nil),        // 19: berth.api.v1.PredictResponse
+	(*v1.ReportRequestsResponse)(nil), // 20: berth.api.v1.ReportRequestsResponse
+	(*v1.WatchJobsResponse)(nil),      // 21: berth.api.v1.WatchJobsResponse
 }
 var file_berth_api_v1_job_service_proto_depIdxs = []int32{
 	0,  // 0: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
@@ -77,19 +80,21 @@ var file_berth_api_v1_job_service_proto_depIdxs = []int32{
 	6,  // 6: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
 	7,  // 7: berth.api.v1.JobService.ListForecasts:input_type -> berth.api.v1.ListForecastsRequest
 	8,  // 8: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	9,  // 9: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	10, // 10: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	11, // 11: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	12, // 12: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	13, // 13: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	14, // 14: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
-	15, // 15: berth.api.v1.JobService.UpdateJob:output_type -> berth.api.v1.UpdateJobResponse
-	16, // 16: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	17, // 17: berth.api.v1.JobService.ListForecasts:output_type -> berth.api.v1.ListForecastsResponse
-	18, // 18: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	19, // 19: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	10, // [10:20] is the sub-list for method output_type
-	0,  // [0:10] is the sub-list for method input_type
+	9,  // 9: berth.api.v1.JobService.ReportRequests:input_type -> berth.api.v1.ReportRequestsRequest
+	10, // 10: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	11, // 11: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	12, // 12: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	13, // 13: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	14, // 14: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	15, // 15: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
+	16, // 16: berth.api.v1.JobService.UpdateJob:output_type -> berth.api.v1.UpdateJobResponse
+	17, // 17: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	18, // 18: berth.api.v1.JobService.ListForecasts:output_type -> berth.api.v1.ListForecastsResponse
+	19, // 19: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	20, // 20: berth.api.v1.JobService.ReportRequests:output_type -> berth.api.v1.ReportRequestsResponse
+	21, // 21: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	11, // [11:22] is the sub-list for method output_type
+	0,  // [0:11] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name

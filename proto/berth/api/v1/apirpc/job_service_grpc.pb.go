@@ -23,16 +23,17 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	JobService_SubmitJobs_FullMethodName    = "/berth.api.v1.JobService/SubmitJobs"
-	JobService_GetJob_FullMethodName        = "/berth.api.v1.JobService/GetJob"
-	JobService_ListJobs_FullMethodName      = "/berth.api.v1.JobService/ListJobs"
-	JobService_CancelJobs_FullMethodName    = "/berth.api.v1.JobService/CancelJobs"
-	JobService_ControlJobs_FullMethodName   = "/berth.api.v1.JobService/ControlJobs"
-	JobService_UpdateJob_FullMethodName     = "/berth.api.v1.JobService/UpdateJob"
-	JobService_ExplainJob_FullMethodName    = "/berth.api.v1.JobService/ExplainJob"
-	JobService_ListForecasts_FullMethodName = "/berth.api.v1.JobService/ListForecasts"
-	JobService_Predict_FullMethodName       = "/berth.api.v1.JobService/Predict"
-	JobService_WatchJobs_FullMethodName     = "/berth.api.v1.JobService/WatchJobs"
+	JobService_SubmitJobs_FullMethodName     = "/berth.api.v1.JobService/SubmitJobs"
+	JobService_GetJob_FullMethodName         = "/berth.api.v1.JobService/GetJob"
+	JobService_ListJobs_FullMethodName       = "/berth.api.v1.JobService/ListJobs"
+	JobService_CancelJobs_FullMethodName     = "/berth.api.v1.JobService/CancelJobs"
+	JobService_ControlJobs_FullMethodName    = "/berth.api.v1.JobService/ControlJobs"
+	JobService_UpdateJob_FullMethodName      = "/berth.api.v1.JobService/UpdateJob"
+	JobService_ExplainJob_FullMethodName     = "/berth.api.v1.JobService/ExplainJob"
+	JobService_ListForecasts_FullMethodName  = "/berth.api.v1.JobService/ListForecasts"
+	JobService_Predict_FullMethodName        = "/berth.api.v1.JobService/Predict"
+	JobService_ReportRequests_FullMethodName = "/berth.api.v1.JobService/ReportRequests"
+	JobService_WatchJobs_FullMethodName      = "/berth.api.v1.JobService/WatchJobs"
 )
 
 // JobServiceClient is the client API for JobService service.
@@ -55,6 +56,9 @@ type JobServiceClient interface {
 	// Predict says what a job would need, without submitting it.
 	ListForecasts(ctx context.Context, in *v1.ListForecastsRequest, opts ...grpc.CallOption) (*v1.ListForecastsResponse, error)
 	Predict(ctx context.Context, in *v1.PredictRequest, opts ...grpc.CallOption) (*v1.PredictResponse, error)
+	// ReportRequests takes over what a proxy measured of a service's requests. The leader
+	// keeps it in memory.
+	ReportRequests(ctx context.Context, in *v1.ReportRequestsRequest, opts ...grpc.CallOption) (*v1.ReportRequestsResponse, error)
 	// WatchJobs sends the present state of the jobs asked for, then each change.
 	WatchJobs(ctx context.Context, in *v1.WatchJobsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.WatchJobsResponse], error)
 }
@@ -157,6 +161,16 @@ func (c *jobServiceClient) Predict(ctx context.Context, in *v1.PredictRequest, o
 	return out, nil
 }
 
+func (c *jobServiceClient) ReportRequests(ctx context.Context, in *v1.ReportRequestsRequest, opts ...grpc.CallOption) (*v1.ReportRequestsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.ReportRequestsResponse)
+	err := c.cc.Invoke(ctx, JobService_ReportRequests_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jobServiceClient) WatchJobs(ctx context.Context, in *v1.WatchJobsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.WatchJobsResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &JobService_ServiceDesc.Streams[0], JobService_WatchJobs_FullMethodName, cOpts...)
@@ -196,6 +210,9 @@ type JobServiceServer interface {
 	// Predict says what a job would need, without submitting it.
 	ListForecasts(context.Context, *v1.ListForecastsRequest) (*v1.ListForecastsResponse, error)
 	Predict(context.Context, *v1.PredictRequest) (*v1.PredictResponse, error)
+	// ReportRequests takes over what a proxy measured of a service's requests. The leader
+	// keeps it in memory.
+	ReportRequests(context.Context, *v1.ReportRequestsRequest) (*v1.ReportRequestsResponse, error)
 	// WatchJobs sends the present state of the jobs asked for, then each change.
 	WatchJobs(*v1.WatchJobsRequest, grpc.ServerStreamingServer[v1.WatchJobsResponse]) error
 	mustEmbedUnimplementedJobServiceServer()
@@ -234,6 +251,9 @@ func (UnimplementedJobServiceServer) ListForecasts(context.Context, *v1.ListFore
 }
 func (UnimplementedJobServiceServer) Predict(context.Context, *v1.PredictRequest) (*v1.PredictResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Predict not implemented")
+}
+func (UnimplementedJobServiceServer) ReportRequests(context.Context, *v1.ReportRequestsRequest) (*v1.ReportRequestsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReportRequests not implemented")
 }
 func (UnimplementedJobServiceServer) WatchJobs(*v1.WatchJobsRequest, grpc.ServerStreamingServer[v1.WatchJobsResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchJobs not implemented")
@@ -421,6 +441,24 @@ func _JobService_Predict_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _JobService_ReportRequests_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.ReportRequestsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).ReportRequests(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_ReportRequests_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).ReportRequests(ctx, req.(*v1.ReportRequestsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _JobService_WatchJobs_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(v1.WatchJobsRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -474,6 +512,10 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Predict",
 			Handler:    _JobService_Predict_Handler,
+		},
+		{
+			MethodName: "ReportRequests",
+			Handler:    _JobService_ReportRequests_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -2,8 +2,11 @@ package jobs
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -96,16 +99,20 @@ func overlay(to, from protoreflect.Message, path string) bool {
 func settle(js *apiv1.JobSpec, now int, fields []string) {
 	s := js.Service
 	if slices.Contains(fields, "service.replicas") {
-		if s.Least = 1; s.ScaleOn != "" {
-			s.Least = s.Replicas
-		}
+		s.Least = uint32(max(0, apiconv.ServiceFromAPI(s).LeastOf(int(min(s.Replicas, service.MaxReplicas)))))
 	} else {
 		s.Replicas = min(max(uint32(max(0, now)), s.Least), s.Most)
 	}
 	if most := min(s.Most, service.MaxReplicas); most > 0 { // else it is refused in words
-		js.Array = fmt.Sprintf("0-%d%%%d", most-1, min(max(1, s.Replicas), most))
+		js.Array = fmt.Sprintf("0-%d", most-1)
+		if n := min(s.Replicas, most); n > 0 {
+			js.Array += fmt.Sprintf("%%%d", n)
+		}
 	}
-	if on := s.ScaleOn; on != "" && on != service.GPU {
+	if s.Least > 0 && !slices.Contains(fields, "service.idle_after") {
+		s.IdleAfter = nil
+	}
+	if on := apiconv.ServiceFromAPI(s).Metric(); on != "" {
 		js.Study = &apiv1.Study{Metric: on}
 	}
 	if js.Image != "" && js.GetContainer().GetNetwork() == "" {
@@ -176,4 +183,50 @@ func valueText(fd protoreflect.FieldDescriptor, v protoreflect.Value, unit strin
 		text = text[:most] + "…"
 	}
 	return strings.ToValidUTF8(text, "?")
+}
+
+const (
+	// minProxy and maxProxy bound the name of a proxy, in bytes.
+	minProxy, maxProxy = 16, 64
+	// mostAtOnce bounds what a proxy may say that it has in flight.
+	mostAtOnce = 1 << 24
+)
+
+// ReportRequests takes over what a proxy measured of a service of the caller's.
+func (s *jobServer) ReportRequests(ctx context.Context, req *apiv1.ReportRequestsRequest) (*apiv1.ReportRequestsResponse, error) {
+	who := authorize.CallerOf(ctx)
+	switch n := len(req.Proxy); {
+	case n < minProxy || n > maxProxy:
+		return nil, cluster.Errorf(cluster.CodeInvalid, "proxy: a name of %d bytes, want %d to %d", n, minProxy, maxProxy)
+	case len(req.Latency) > len(service.Latencies{}):
+		return nil, cluster.Errorf(cluster.CodeInvalid, "latency: %d numbers, at most %d are allowed", len(req.Latency), len(service.Latencies{}))
+	case req.InFlight > mostAtOnce || req.Waiting > mostAtOnce:
+		return nil, cluster.Errorf(cluster.CodeInvalid, "in_flight: %d and %d waiting, at most %d are allowed", req.InFlight, req.Waiting, mostAtOnce)
+	}
+	if err := s.c.office.Verify(ctx); err != nil {
+		return nil, err
+	}
+	base, ok := s.c.serviceOf(cmp.Or(req.User, strconv.FormatUint(uint64(who.UID), 10)), req.Service)
+	if !ok {
+		return nil, cluster.Errorf(cluster.CodeNotFound, "service %s: none of that name runs", cluster.QuoteShort(req.Service))
+	}
+	if err := s.c.auth.May(who, authorize.Cancel, &base.Owner); err != nil {
+		return nil, err
+	}
+	c := service.Counted{Requests: req.Requests, Held: req.Held, InFlight: int(req.InFlight), Waiting: int(req.Waiting)}
+	copy(c.Latency[:], req.Latency)
+	if !s.c.lead.Heard(&base, strconv.FormatUint(uint64(who.UID), 10)+" "+req.Proxy, &c) {
+		return nil, cluster.Errorf(cluster.CodeExhausted, "service %s: too many proxies report already", cluster.QuoteShort(req.Service))
+	}
+	return &apiv1.ReportRequestsResponse{}, nil
+}
+
+// serviceOf is the newest revision of a service by the name of its owner, or the number.
+func (c *Jobs) serviceOf(owner, name string) (out fsm.Revision, ok bool) {
+	for _, r := range c.fsm.Services() {
+		if (r.Owner.Name == owner || strconv.FormatUint(uint64(r.Owner.UID), 10) == owner) && r.Spec.Service.Name == name {
+			out, ok = r, true
+		}
+	}
+	return out, ok
 }
