@@ -68,9 +68,9 @@ func (p *Proxy) awaken(ctx context.Context) *replica {
 	defer cancel()
 	for {
 		p.mu.Lock()
-		changed := p.changed
+		changed, gone := p.changed, !p.sleeps
 		p.mu.Unlock()
-		if r := p.take(nil); r != nil {
+		if r := p.take(nil); r != nil || gone {
 			return r
 		}
 		select {

@@ -114,6 +114,15 @@ func TestAServiceThatSleeps(t *testing.T) {
 		t.Errorf("counted %d held, %d waiting, %d in flight", c.Held, c.Waiting, c.InFlight)
 	}
 	s.proxy.set(nil)
+	go func() { code, _ := s.ask(t, http.MethodPost, "body"); answers <- code }()
+	for s.counted().Waiting != 1 {
+		time.Sleep(time.Millisecond)
+	}
+	s.proxy.maySleep(false) // it was deleted
+	if code := <-answers; code != http.StatusServiceUnavailable {
+		t.Errorf("after the service is gone: %d", code)
+	}
+	s.proxy.maySleep(true)
 	s.proxy.hold = 20 * time.Millisecond
 	if code, _ := s.ask(t, http.MethodGet, ""); code != http.StatusServiceUnavailable {
 		t.Errorf("one that waited in vain: %d", code)

@@ -139,6 +139,10 @@ func (p *Proxy) Follow(ctx context.Context) {
 func (p *Proxy) maySleep(sleeps bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.sleeps && !sleeps { // nobody need wait any longer
+		close(p.changed)
+		p.changed = make(chan struct{})
+	}
 	p.sleeps = sleeps
 }
 
