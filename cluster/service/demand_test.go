@@ -100,7 +100,7 @@ func TestMeter(t *testing.T) {
 	if part := v.Within / v.Asked; math.Abs(part-2.0/3) > 0.02 {
 		t.Errorf("%.3f within, of %v", part, v.Asked)
 	}
-	if b.Counted = (service.Counted{}); !m.Report(slo, "b", &b.Counted, now) || m.Measure(now).Asked != v.Asked || m.Measure(now).Rate > 18 {
+	if b.Counted = (service.Counted{}); !m.Report(slo, "b", &b.Counted, now) || m.Measure(now).Asked != v.Asked || m.Measure(now).Rate != v.Rate {
 		t.Error("one that began anew counts below nothing")
 	}
 	now += 5 * time.Second // nobody asks

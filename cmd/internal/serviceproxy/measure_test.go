@@ -119,8 +119,13 @@ func TestAServiceThatSleeps(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	s.proxy.maySleep(false) // it was deleted
-	if code := <-answers; code != http.StatusServiceUnavailable {
-		t.Errorf("after the service is gone: %d", code)
+	select {
+	case code := <-answers:
+		if code != http.StatusServiceUnavailable {
+			t.Errorf("after the service is gone: %d", code)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("it waits for a service that is gone")
 	}
 	s.proxy.maySleep(true)
 	s.proxy.hold = 20 * time.Millisecond
