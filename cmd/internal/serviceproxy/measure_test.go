@@ -114,6 +114,7 @@ func TestAServiceThatSleeps(t *testing.T) {
 		t.Errorf("counted %d held, %d waiting, %d in flight", c.Held, c.Waiting, c.InFlight)
 	}
 	s.proxy.set(nil)
+	s.proxy.hold = 11 * time.Second
 	go func() { code, _ := s.ask(t, http.MethodPost, "body"); answers <- code }()
 	for s.counted().Waiting != 1 {
 		time.Sleep(time.Millisecond)
