@@ -32,6 +32,7 @@ type running struct {
 	*task
 	meter meter
 	idle  attempt.Idle
+	saver saver
 }
 
 // watch looks at a running attempt, ends it when it must end, and otherwise
@@ -57,7 +58,7 @@ func (t *running) watch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.await(ctx, next)
+	t.await(ctx, min(next, t.saver.look(ctx, t)))
 	return nil
 }
 

@@ -54,6 +54,7 @@ type task struct {
 	drain   string      // why the node is to be drained, see prolog
 	points  *milestones // for visitors
 	power   []*nodev1.CardPower
+	search  *nodev1.CapSearch
 	end     *nodev1.Report
 
 	// What belongs to one phase.
@@ -189,6 +190,7 @@ func (t *task) sayRunning() {
 // of makes r a report of the attempt.
 func (t *task) of(r *nodev1.Report) *nodev1.Report {
 	r.Job, r.Attempt, r.Token, r.Power = uint64(t.id.Job), t.id.No, uint64(t.token), t.power
+	r.Search = t.search
 	return r
 }
 
@@ -197,6 +199,7 @@ func (t *task) say(r *nodev1.Report) { t.agent.out.Put(t.of(r)) }
 
 // ended journals how the attempt ended, frees its GPUs and reports it.
 func (t *task) ended(r *nodev1.Report) error {
+	t.searchEnds(r.Steps != nil)
 	if t.of(r); r.Ended == nil {
 		r.Ended = timestamppb.Now()
 	}

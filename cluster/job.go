@@ -286,6 +286,8 @@ type Attempt struct {
 	// Power is what was done to the power and clock of its cards, of all its nodes, in
 	// the order in which they told; nil where nothing was asked for.
 	Power []CardPower
+	// Search is what came of the search for its power cap, nil while nothing is known.
+	Search *CapSearch
 	// Serving is how a replica of a service stands, nil while it starts.
 	Serving *Serving
 	// Loan names the partition whose cards it has on loan, "" where they are those of its

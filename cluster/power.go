@@ -2,14 +2,26 @@ package cluster
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 )
 
 // PowerCap is how much power each GPU of a job may draw: watts, "250W", or a part of the
-// card's default limit, "70%"; "" leaves the card as it is.
+// card's default limit, "70%"; "" leaves the card as it is. "auto" is the cap at which a step
+// takes the least energy, found while the job runs, which slows it down by DefaultSlowdown
+// at most; "auto:8%" by 8 %. It is the search of Zeus (You et al., NSDI 2023), under the
+// bound of GPOEO (Wang et al., 2022).
 type PowerCap string
+
+// AutoCap is the cap that is found, and DefaultSlowdown how much slower a job may be with
+// it, in percent, where it says nothing; MaxSlowdown is the most that it may say.
+const (
+	AutoCap         PowerCap = "auto"
+	DefaultSlowdown          = 5
+	MaxSlowdown              = 50
+)
 
 // Bounds of what may be asked for of a card, far beyond those of any: the agent keeps to
 // the card's own.
@@ -18,11 +30,15 @@ const (
 	MaxGPUClockMHz = 10_000
 )
 
-// ParsePowerCap reads watts, as 250W or 250, or a part of the card's default limit, as
-// 70%; "" is none. The error is an *Error of CodeInvalid.
+// ParsePowerCap reads watts, as 250W or 250, a part of the card's default limit, as 70%, or
+// auto, as it is or with a slowdown, auto:8%; "" is none. The error is an *Error of CodeInvalid.
 func ParsePowerCap(text string) (PowerCap, error) {
-	if text == "" {
-		return "", nil
+	switch slow, with := strings.CutPrefix(text, string(AutoCap)+":"); {
+	case text == "", text == string(AutoCap):
+		return PowerCap(text), nil
+	case with:
+		percent, err := ParseSlowdown(slow)
+		return autoCap(percent), err
 	}
 	digits, unit, most := text, "W", uint64(MaxPowerCapW)
 	switch last := text[len(text)-1]; last {
@@ -33,16 +49,56 @@ func ParsePowerCap(text string) (PowerCap, error) {
 	}
 	n, err := strconv.ParseUint(digits, 10, 32)
 	if err != nil || n < 1 || n > most {
-		return "", Errorf(CodeInvalid, "power_cap: %s is neither watts from 1 to %d, such as 250W, nor a part of the card's default limit from 1%% to 100%%, such as 70%%", QuoteShort(text), MaxPowerCapW)
+		return "", Errorf(CodeInvalid, "power_cap: %s is neither watts from 1 to %d, such as 250W, nor a part of the card's default limit from 1%% to 100%%, such as 70%%, nor auto", QuoteShort(text), MaxPowerCapW)
 	}
 	return PowerCap(strconv.FormatUint(n, 10) + unit), nil
 }
 
+// ParseSlowdown reads how much slower a job may be for a cap that is found, in percent of
+// its steps in a time: 5% or 5. The error is an *Error of CodeInvalid.
+func ParseSlowdown(text string) (percent int, err error) {
+	n, err := strconv.ParseUint(strings.TrimSuffix(text, "%"), 10, 8)
+	if err != nil || n > MaxSlowdown {
+		return 0, Errorf(CodeInvalid, "slowdown: %s is no percentage from 0%% to %d%%, such as 5%%", QuoteShort(text), MaxSlowdown)
+	}
+	return int(n), nil
+}
+
+// WithSlowdown is c with another slowdown, in percent. Only a cap that is found has one;
+// another is an *Error of CodeInvalid.
+func (c PowerCap) WithSlowdown(percent int) (PowerCap, error) {
+	if _, found := c.Slowdown(); !found {
+		return c, Errorf(CodeInvalid, "slowdown: is what a power cap that is found may cost; add --power-cap auto, or leave it out")
+	}
+	return autoCap(percent), nil
+}
+
+func autoCap(percent int) PowerCap {
+	if percent == DefaultSlowdown {
+		return AutoCap
+	}
+	return AutoCap + PowerCap(":"+strconv.Itoa(percent)+"%")
+}
+
+// Slowdown is how much slower a job may be with a cap that is found, in percent, and reports
+// whether c is one.
+func (c PowerCap) Slowdown() (percent int, found bool) {
+	slow, with := strings.CutPrefix(string(c), string(AutoCap)+":")
+	if !with {
+		return DefaultSlowdown, c == AutoCap
+	}
+	percent, err := ParseSlowdown(slow)
+	return percent, err == nil
+}
+
 // Watts is the cap on a card whose default limit is known, in watts: rounded down, and 0
-// for none or for a part of what is not known.
+// for none, for a part of what is not known, or for one that is to be found.
 func (c PowerCap) Watts(defaultW int64) int64 {
 	digits, part := strings.CutSuffix(string(c), "%")
 	n, _ := strconv.ParseInt(strings.TrimSuffix(digits, "W"), 10, 64) // as ParsePowerCap wrote it
+	if _, found := c.Slowdown(); found {
+		return 0
+	}
 	if part {
 		return defaultW * n / 100
 	}
@@ -172,3 +228,46 @@ func (a *Attempt) Slowed() bool {
 
 // MaxPowerWhy bounds CardPower.Why, in bytes.
 const MaxPowerWhy = 200
+
+// StepCost is what the steps of a job took that said how far it is, under one power cap.
+type StepCost struct {
+	// PerSecond is how many steps it took in a second, Joules what its cards drew for one,
+	// all together.
+	PerSecond, Joules float64
+}
+
+// CapSearch is what came of the search for the cap with the least energy for a step, of
+// one attempt. The zero value is that nothing is known.
+type CapSearch struct {
+	// DefaultW is the limit of each card before, in watts, and CapW the one that it was
+	// left with; both are 0 where none was found.
+	DefaultW, CapW int64
+	// Before is what steps took under DefaultW, and After under CapW.
+	Before, After StepCost
+	// Why says in words why there is none, "" where there is.
+	Why string
+}
+
+// Sane reports whether s is what an agent may say.
+func (s *CapSearch) Sane() bool {
+	for _, f := range []float64{s.Before.PerSecond, s.Before.Joules, s.After.PerSecond, s.After.Joules} {
+		if math.IsNaN(f) || f < 0 || f > maxStepCost {
+			return false
+		}
+	}
+	return s.CapW >= 0 && s.CapW <= s.DefaultW && s.DefaultW <= MaxPowerCapW && len(s.Why) <= MaxPowerWhy
+}
+
+// maxStepCost bounds steps in a second, and joules for a step.
+const maxStepCost = 1e15
+
+// FoundBefore is what the last attempt before a found, on cards of the same type, nil for
+// nothing: where the search of a begins.
+func (j *Job) FoundBefore(a *Attempt) *CapSearch {
+	for i := len(j.Attempts) - 1; i >= 0; i-- {
+		if b := &j.Attempts[i]; b.No < a.No && b.Search != nil && b.Search.CapW > 0 && b.Estimate.GPUType == a.Estimate.GPUType {
+			return b.Search
+		}
+	}
+	return nil
+}

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"bytes"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -142,5 +143,69 @@ func TestSlowedRunsTeachNoTime(t *testing.T) {
 	run(id, cluster.JobCompleted, nil)
 	if x := m.newest(); x.Duration != 0 || x.GPUMemPeakMiB != 5000 {
 		t.Errorf("after a part that was slowed it teaches %+v", x)
+	}
+}
+
+// TestWhatIsFoundOfACapIsKept: while it runs on and with its end, as its agent said it last;
+// what cannot be is passed over, and what the attempt before found is where the next begins.
+func TestWhatIsFoundOfACapIsKept(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.must(registerCmd(node("n1", "b1", 1)))
+	s := spec(1)
+	s.Exclusive, s.Power, s.Retry = true, cluster.GPUPower{Cap: "auto"}, cluster.Retry{Times: 1}
+	id := m.submit(s)
+	m.start(id, whole("n1-g0"))
+	m.report(id, cluster.JobRunning)
+	say := func(state cluster.JobState, search *logv1.CapSearch, cards ...*logv1.CardPower) {
+		t.Helper()
+		r := m.reportOf(id, state)
+		r.Search, r.Power = search, cards
+		m.must(reportCmd(r))
+	}
+	has := func(want *cluster.CapSearch) {
+		t.Helper()
+		if d := cmp.Diff(want, m.job(id).Last().Search); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	}
+	has(nil)
+	say(cluster.JobRunning, &logv1.CapSearch{Why: "it says no steps"})
+	has(&cluster.CapSearch{Why: "it says no steps"})
+	found := &logv1.CapSearch{DefaultW: 400, CapW: 340, StepsBefore: 10, JoulesBefore: 40, StepsAfter: 9.6, JoulesAfter: 35.5}
+	want := &cluster.CapSearch{DefaultW: 400, CapW: 340, Before: cluster.StepCost{PerSecond: 10, Joules: 40}, After: cluster.StepCost{PerSecond: 9.6, Joules: 35.5}}
+	say(cluster.JobRunning, found, &logv1.CardPower{Gpu: "n1-g0", CapW: 340})
+	has(want)
+	if got := m.job(id).Last().Power; len(got) != 1 || got[0].CapW != 340 {
+		t.Errorf("cards: %v", got)
+	}
+	for _, bad := range []*logv1.CapSearch{
+		{DefaultW: -1}, {DefaultW: 300, CapW: 301}, {CapW: -1}, {DefaultW: cluster.MaxPowerCapW + 1}, {StepsBefore: math.NaN()}, {JoulesBefore: math.Inf(1)}, {StepsAfter: -1},
+		{JoulesAfter: 1e16}, {Why: strings.Repeat("x", cluster.MaxPowerWhy+1)},
+	} {
+		say(cluster.JobRunning, bad)
+		has(want)
+	}
+	m.f = restored(t, snapshotOf(t, m.f))
+	has(want)
+	if j := m.job(id); j.FoundBefore(j.Last()) != nil {
+		t.Error("an attempt begins with what it found itself")
+	}
+	later := *want
+	later.CapW = 320
+	last := &logv1.CapSearch{DefaultW: 400, CapW: 320, StepsBefore: 10, JoulesBefore: 40, StepsAfter: 9.6, JoulesAfter: 35.5}
+	r := m.reportOf(id, cluster.JobFailed)
+	r.Search, r.Exit = last, &logv1.Exit{Code: 1}
+	m.must(reportCmd(r))
+	has(&later)
+	m.start(id, whole("n1-g0"))
+	j := m.job(id)
+	if got := j.FoundBefore(j.Last()); got == nil || *got != later || j.Last().Search != nil {
+		t.Errorf("the next attempt begins with %v", got)
+	}
+	other := *j.Last()
+	other.Estimate.GPUType = "T4"
+	if j.FoundBefore(&other) != nil {
+		t.Error("on cards of another type it begins with what was found on these")
 	}
 }

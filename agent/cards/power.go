@@ -24,6 +24,7 @@ type PowerMeter struct {
 type Energy struct {
 	joules, seconds float64
 	watts           int64 // at the last look
+	counter         int64 // of the card, in millijoules, gpu.Unknown where it has none
 	at              time.Time
 }
 
@@ -44,7 +45,7 @@ func (m *PowerMeter) Observe(now time.Time, usage []gpu.Usage) {
 			e.joules += d.Seconds() * float64(e.watts+u.PowerW) / 2
 			e.seconds += d.Seconds()
 		}
-		e.watts, e.at = u.PowerW, now
+		e.watts, e.counter, e.at = u.PowerW, u.EnergyMJ, now
 		m.cards[u.UUID] = e
 	}
 }
@@ -74,4 +75,29 @@ func (m *PowerMeter) Mean(marks map[string]Energy) int64 {
 		return 0
 	}
 	return int64(math.Round(joules / seconds))
+}
+
+// Drawn is what cards had drawn by a moment near the last look, all together, in joules from
+// any beginning: by their own counters where all have one, which miss nothing between looks.
+// It reports whether all were looked at lately.
+func (m *PowerMeter) Drawn(at time.Time, gpus []*nodev1.Share) (joules float64, known bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	counted := true
+	for _, g := range gpus {
+		counted = counted && m.cards[g.Uuid].counter > 0
+	}
+	for _, g := range gpus {
+		e, has := m.cards[g.Uuid]
+		if d := at.Sub(e.at); !has || d < -longestGap || d > longestGap {
+			return 0, false
+		}
+		if counted {
+			joules += float64(e.counter) / 1000
+		} else {
+			joules += e.joules
+		}
+		joules += float64(e.watts) * at.Sub(e.at).Seconds()
+	}
+	return joules, len(gpus) > 0
 }

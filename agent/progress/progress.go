@@ -101,6 +101,21 @@ func (f *Feed) Steps(id cluster.AttemptID) *nodev1.Steps {
 	return e.steps(f.now())
 }
 
+// Last is the step that an attempt said last, and when. It reports whether it said one.
+func (f *Feed) Last(id cluster.AttemptID) (step int64, at time.Time, said bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e := f.feeds[id]
+	if e == nil {
+		return 0, time.Time{}, false
+	}
+	if e.look(); len(e.seen) == 0 {
+		return 0, time.Time{}, false
+	}
+	last := e.seen[len(e.seen)-1]
+	return last.step, last.at, true
+}
+
 // Add tells with what attempts have used how far they are, those that have used
 // nothing, too.
 func (f *Feed) Add(uses []*nodev1.AttemptUse) []*nodev1.AttemptUse {

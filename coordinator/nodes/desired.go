@@ -52,6 +52,9 @@ func (ss *session) sendDesired(full bool) error {
 			}
 			power := a.BerthAt(rank).Power(j.Spec.Power, usual)
 			as.PowerCap, as.GpuFreq = string(power.Cap), string(power.Freq)
+			if _, auto := power.Cap.Slowdown(); auto {
+				as.Found, as.FoundBefore = conv.CapSearchToNode(a.Search), conv.CapSearchToNode(j.FoundBefore(a))
+			}
 			if as.Ranks != nil {
 				as.Ranks.MasterAddr = masterAddr(ss.n.fsm, a)
 			}

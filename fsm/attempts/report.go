@@ -47,6 +47,7 @@ func (s *Steward) report(r *logv1.ReportAttempt) command.Result {
 		a := j.Last()
 		s.ended(a, r)
 		a.Power = s.powered(a.Power, &a.Berth, r)
+		a.Search = s.searched(a.Search, r)
 		s.finish(old, j, to)
 		return command.Result{Released: true, Absurd: !s.learn(j, j.Last(), r)}
 	}
@@ -59,7 +60,7 @@ func (s *Steward) report(r *logv1.ReportAttempt) command.Result {
 // never starting again.
 func (s *Steward) rose(old, j *cluster.Job, to cluster.JobState, r *logv1.ReportAttempt) {
 	a := j.Last()
-	if s.lingers(old, j, to, r) {
+	if s.lingers(old, j, to, r) || s.capped(old, j, to, r) {
 		return
 	}
 	if a.State != cluster.JobUnreachable && !cluster.CanMove(a.State, to) || to == cluster.JobStarting && a.Started != 0 {
@@ -72,6 +73,7 @@ func (s *Steward) rose(old, j *cluster.Job, to cluster.JobState, r *logv1.Report
 		j.Started = a.Started
 	}
 	a.Power = s.powered(a.Power, &a.Berth, r)
+	a.Search = s.searched(a.Search, r)
 	a.State, j.State, j.Reason = to, to, cluster.Reason{}
 	if a.Preempt != nil { // a node that was silent came back
 		j.Reason = a.Preempt.Reason()
@@ -152,6 +154,32 @@ func (s *Steward) powered(was []cluster.CardPower, b *cluster.Berth, r *logv1.Re
 		}
 	}
 	return now
+}
+
+// searched is what came of the search for a power cap, as an agent says it: what cannot be
+// is passed over.
+func (s *Steward) searched(was *cluster.CapSearch, r *logv1.ReportAttempt) *cluster.CapSearch {
+	said := conv.CapSearchFromLog(r.Search)
+	if s.at.Version < command.PowerVersion || said == nil || !said.Sane() {
+		return was
+	}
+	return said
+}
+
+// capped takes over what an attempt that runs on has found of its power cap. It reports
+// whether that was all there is.
+func (s *Steward) capped(old, j *cluster.Job, to cluster.JobState, r *logv1.ReportAttempt) bool {
+	a := j.Last()
+	if to != cluster.JobRunning || a.State != to || r.Search == nil {
+		return false
+	}
+	found := s.searched(a.Search, r)
+	if found == a.Search {
+		return false
+	}
+	a.Search, a.Power = found, s.powered(a.Power, &a.Berth, r)
+	s.roll.Change(old, j, command.Change{})
+	return true
 }
 
 // clamp brings a node's clock between earliest and now; 0 stays unknown.

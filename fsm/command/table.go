@@ -78,7 +78,8 @@ var table = []row{
 
 	{"ReportAttempt", 1, "node job attempt token state reason exit usage started_us ended_us"},
 	{"ReportAttempt", 8, "ready"},
-	{"ReportAttempt", 15, "power?"},
+	{"ReportAttempt", 15, "power? search?"},
+	{"CapSearch", 15, "default_w? cap_w? steps_before? joules_before? steps_after? joules_after? why?"},
 	{"CardPower", 15, "gpu? cap_w? clock_mhz? why?"},
 	{"Reason", 1, "code detail"},
 	{"Exit", 1, "code signal"},

@@ -310,7 +310,7 @@ func attemptToLog(a *cluster.Attempt) *logv1.Attempt {
 		No: a.No, Token: uint64(a.Token), State: uint32(a.State), Reason: reasonToLog(a.Reason), Berth: BerthToLog(&a.Berth),
 		BootId: a.BootID, Estimate: EstimateToLog(a.Estimate), PlacedUs: int64(a.Placed), StartedUs: int64(a.Started), EndedUs: int64(a.Ended),
 		Why: a.Why, Overtook: a.Overtook, Gang: gangToLog(a.Gang), Port: uint32(a.Port), GpuMilli: a.GPUMilli, Marks: uint32(a.Marks), Idle: idleToLog(a.Idle), Resize: resizeToLog(a.Resize), Progress: progressToLog(a.Progress),
-		Secret: []byte(a.Secret), Power: cardPowerToLog(a.Power), Serving: ServingToLog(a.Serving), Loan: a.Loan,
+		Secret: []byte(a.Secret), Power: cardPowerToLog(a.Power), Search: CapSearchToLog(a.Search), Serving: ServingToLog(a.Serving), Loan: a.Loan,
 	}
 	if p := a.Preempt; p != nil {
 		m.Preempt = preemptRequestToLog(p)
@@ -385,7 +385,7 @@ func attemptFromLog(m *logv1.Attempt) (cluster.Attempt, error) {
 		No: m.No, Token: cluster.Token(m.Token), State: state(m.State), Reason: ReasonFromLog(m.Reason), Berth: BerthFromLog(m.Berth),
 		BootID: m.BootId, Estimate: EstimateFromLog(m.Estimate), Placed: cluster.Time(m.PlacedUs), Started: cluster.Time(m.StartedUs), Ended: cluster.Time(m.EndedUs),
 		Why: m.Why, Overtook: m.Overtook, Usage: UsageFromLog(m.Usage), Port: uint16(m.Port), GPUMilli: m.GpuMilli, Marks: cluster.MailEvents(m.Marks), Idle: idleFromLog(m.Idle), Resize: resizeFromLog(m.Resize), Progress: ProgressFromLog(m.Progress),
-		Secret: cluster.Secret(m.Secret), Power: CardPowerFromLog(m.Power), Serving: ServingFromLog(m.Serving), Loan: m.Loan,
+		Secret: cluster.Secret(m.Secret), Power: CardPowerFromLog(m.Power), Search: CapSearchFromLog(m.Search), Serving: ServingFromLog(m.Serving), Loan: m.Loan,
 	}
 	if p := m.Preempt; p != nil {
 		a.Preempt = preemptRequestFromLog(p)

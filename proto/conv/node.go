@@ -122,6 +122,10 @@ func ReportToLog(node cluster.NodeID, r *nodev1.Report) *logv1.ReportAttempt {
 	for _, p := range r.Power {
 		out.Power = append(out.Power, &logv1.CardPower{Gpu: p.Uuid, CapW: p.CapW, ClockMhz: p.ClockMhz, Why: clip(p.Why, cluster.MaxPowerWhy)})
 	}
+	out.Search = CapSearchToLog(CapSearchFromNode(r.Search))
+	if out.Search != nil {
+		out.Search.Why = clip(out.Search.Why, cluster.MaxPowerWhy)
+	}
 	if u := r.Usage; u != nil {
 		out.Usage = &logv1.Usage{
 			GpuMemPeakMib: u.GpuMemPeakMib, Milli: u.GpuMilli, HostMemPeakMib: u.HostMemPeakMib,

@@ -5,6 +5,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
 // powerToLog converts the power of a node; that of one to which nothing was ever done is
@@ -26,4 +27,48 @@ func powerFromLog(node string, m *logv1.NodePower) (cluster.Power, error) {
 		State: cluster.PowerState(m.GetState()), Since: cluster.Time(m.GetSinceUs()), Asked: m.GetAsked(), By: cluster.UID(m.GetBy()),
 		Why: m.GetWhy(), NotBefore: cluster.Time(m.GetNotBeforeUs()),
 	}, nil
+}
+
+// CapSearchToLog converts what came of the search for a power cap; nil stays nil.
+func CapSearchToLog(s *cluster.CapSearch) *logv1.CapSearch {
+	if s == nil {
+		return nil
+	}
+	return &logv1.CapSearch{
+		DefaultW: s.DefaultW, CapW: s.CapW, Why: s.Why,
+		StepsBefore: s.Before.PerSecond, JoulesBefore: s.Before.Joules, StepsAfter: s.After.PerSecond, JoulesAfter: s.After.Joules,
+	}
+}
+
+// CapSearchFromLog reads what CapSearchToLog wrote; nil stays nil.
+func CapSearchFromLog(m *logv1.CapSearch) *cluster.CapSearch {
+	if m == nil {
+		return nil
+	}
+	return &cluster.CapSearch{
+		DefaultW: m.DefaultW, CapW: m.CapW, Why: m.Why,
+		Before: cluster.StepCost{PerSecond: m.StepsBefore, Joules: m.JoulesBefore}, After: cluster.StepCost{PerSecond: m.StepsAfter, Joules: m.JoulesAfter},
+	}
+}
+
+// CapSearchToNode converts what came of the search for a power cap; nil stays nil.
+func CapSearchToNode(s *cluster.CapSearch) *nodev1.CapSearch {
+	if s == nil {
+		return nil
+	}
+	return &nodev1.CapSearch{
+		DefaultW: s.DefaultW, CapW: s.CapW, Why: clip(s.Why, cluster.MaxPowerWhy),
+		StepsBefore: s.Before.PerSecond, JoulesBefore: s.Before.Joules, StepsAfter: s.After.PerSecond, JoulesAfter: s.After.Joules,
+	}
+}
+
+// CapSearchFromNode reads what CapSearchToNode wrote; nil stays nil.
+func CapSearchFromNode(m *nodev1.CapSearch) *cluster.CapSearch {
+	if m == nil {
+		return nil
+	}
+	return &cluster.CapSearch{
+		DefaultW: m.DefaultW, CapW: m.CapW, Why: m.Why,
+		Before: cluster.StepCost{PerSecond: m.StepsBefore, Joules: m.JoulesBefore}, After: cluster.StepCost{PerSecond: m.StepsAfter, Joules: m.JoulesAfter},
+	}
 }

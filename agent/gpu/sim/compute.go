@@ -15,9 +15,17 @@ import (
 // The second is what sharing caches and memory bandwidth costs before the card
 // is full; published pairs of training jobs lie between 5 and 10 % there. A
 // process on several cards goes at the speed of the slowest.
+//
+// Under a power limit L below the usual one L0 the card's clock falls to f of what it was, and
+// s to 1/(p/f + 1-p): what a card draws above what it draws at rest, P, goes about with the
+// cube of its clock (dynamic power is C·V²·f, and V goes with f), and a part p of the work
+// goes with the clock, while the rest waits for memory:
+//
+//	f = ((L−P)/(L0−P))^(1/3)
 const (
 	fullLoad     = 1000
 	interference = 0.08
+	clockPart    = 0.6
 )
 
 // How warm the chip of a simulated card is, at rest and at full load.
@@ -52,11 +60,21 @@ func (m *meter) add(milli int64, dt time.Duration) {
 // speedOn is the speed of a process that asks for util on c, among the load
 // now on it.
 func (c *card) speedOn(util int64) float64 {
-	s := float64(c.model.speedMilli) / fullLoad
+	s := float64(c.model.speedMilli) / fullLoad * c.limited()
 	if c.load > fullLoad {
 		s *= fullLoad / float64(c.load)
 	}
 	return s / (1 + interference*float64(c.load-util)/fullLoad)
+}
+
+// limited is how fast the card is under its limit, in parts of its speed without.
+func (c *card) limited() float64 {
+	if c.set.MilliW == 0 {
+		return 1
+	}
+	rest := 1000 * float64(c.model.idleW)
+	f := math.Cbrt(max(float64(c.set.MilliW)-rest, 1) / (1000*float64(c.model.limitW) - rest))
+	return 1 / (clockPart/f + 1 - clockPart)
 }
 
 // effective is the part of c that the client's run really gets, in thousandths.

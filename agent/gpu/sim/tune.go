@@ -130,5 +130,7 @@ func (p *Provider) tune(uuid string, wrong error, change func(*setting)) error {
 		return fmt.Errorf("keep the setting: %w", err)
 	}
 	p.bank.card(uuid).tune(all[uuid])
+	p.bank.reckon() // its jobs go at another speed from here on
+	p.nudge()
 	return nil
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -80,6 +81,11 @@ func TestSettingsOutliveTheAgent(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
+		// Ten seconds at half the limit were done at this speed, and five at the usual one.
+		slow := 1 / (0.6/math.Cbrt(140.0/340) + 0.4)
+		if got := n.prov.bank.clients[0].run.done / 1e9; math.Abs(got-(10*slow+5)) > 0.01 || slow < 0.8 || slow > 0.9 {
+			t.Errorf("%.3f s of work are done in 15 s, want %.3f", got, 10*slow+5)
+		}
 		if u := n.usage()[1]; u.PowerW != 400 || u.EnergyMJ != 4_000_000 || limits() != [2]int{400, 400} {
 			t.Errorf("with its limit back it draws %d W and used %d mJ in 15 s; %v", u.PowerW, u.EnergyMJ, limits())
 		}

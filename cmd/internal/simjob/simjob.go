@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/agent/gpu/sim/simclient"
+	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/units"
 	"github.com/berth-scheduler/berth/model/graph"
@@ -24,6 +25,7 @@ type options struct {
 	gpuMem    string
 	gpuUtil   string
 	seconds   float64
+	step      float64
 	ramp      float64
 	onnx      string
 	batch     int64
@@ -54,6 +56,7 @@ reference card (A100): slower cards and neighbours make it take longer.`,
 	f.StringVar(&o.gpuMem, "gpu-mem", "1GiB", "memory to hold on each GPU")
 	f.StringVar(&o.gpuUtil, "gpu-util", "50", "utilization of each GPU, in percent")
 	f.Float64Var(&o.seconds, "seconds", 10, "work, in seconds on an A100")
+	f.Float64Var(&o.step, "step", 0, "say a step in BERTH_PROGRESS after each of so many `SECONDS` of work; 0 says none")
 	f.Float64Var(&o.ramp, "ramp", 0, "seconds over which memory grows to its peak")
 	f.StringVar(&o.onnx, "onnx", "", "take memory and utilization from a training of this ONNX graph")
 	f.Int64Var(&o.batch, "batch", 1, "batch size, with --onnx")
@@ -69,6 +72,9 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	defer stop()
 	job, err := o.job()
 	if err != nil {
+		return err
+	}
+	if job.Told, err = o.steps(); err != nil {
 		return err
 	}
 	cfg, err := simclient.FromEnv(os.Environ())
@@ -98,6 +104,26 @@ func (o options) job() (simclient.Job, error) {
 		return simclient.Job{}, fmt.Errorf("--gpu-util: %w", err)
 	}
 	return simclient.Job{GPUMemMiB: mem, UtilMilli: max(1, 10*int64(util)), Seconds: o.seconds, RampSeconds: o.ramp}, nil
+}
+
+// steps has the job say how far it is, in steps of so many seconds of work; nil for none.
+func (o options) steps() (told func(done time.Duration), err error) {
+	if o.step == 0 {
+		return nil, nil
+	}
+	if o.step < 0.001 || o.step > 86400 {
+		return nil, fmt.Errorf("--step %v: must be from 0.001 to 86400 seconds", o.step)
+	}
+	path := os.Getenv(cluster.ProgressVar)
+	if path == "" {
+		return nil, errors.New("--step: BERTH_PROGRESS names no file; run it as a job")
+	}
+	return func(done time.Duration) {
+		if f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0); err == nil {
+			fmt.Fprintf(f, "{\"step\": %d, \"total\": %d}\n", int64(done.Seconds()/o.step), int64(o.seconds/o.step))
+			f.Close()
+		}
+	}, nil
 }
 
 // stages is into how many pieces the first step of a training is cut, so that

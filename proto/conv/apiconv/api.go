@@ -296,7 +296,7 @@ func attemptToAPI(a *cluster.Attempt, gpu GPULookup) *apiv1.Attempt {
 		Why: a.Why, Overtook: a.Overtook, Neighbours: jobIDs(a.Neighbours),
 		Predicted: EstimateToAPI(a.Estimate), Measured: MeasuredToAPI(a.Usage), Token: uint64(a.Token),
 		Parts: partsToAPI(a, gpu), Port: uint32(a.Port), Progress: progressToAPI(a.Progress),
-		CpuMilli: a.Berth.CPUMilli, MemMib: a.Berth.MemMiB, Power: cardPowerToAPI(a, gpu), Loan: a.Loan,
+		CpuMilli: a.Berth.CPUMilli, MemMib: a.Berth.MemMiB, Power: cardPowerToAPI(a, gpu), Search: capSearchToAPI(a.Search), Loan: a.Loan,
 	}
 	m.ExitCode, m.Signal = exitToAPI(a.Exit)
 	return m
@@ -308,6 +308,16 @@ func PowerFrom(m interface {
 	GetGpuFreq() string
 }) cluster.GPUPower {
 	return cluster.GPUPower{Cap: cluster.PowerCap(m.GetPowerCap()), Freq: cluster.GPUFreq(m.GetGpuFreq())}
+}
+
+func capSearchToAPI(s *cluster.CapSearch) *apiv1.CapSearch {
+	if s == nil {
+		return nil
+	}
+	return &apiv1.CapSearch{
+		DefaultW: s.DefaultW, CapW: s.CapW, Why: s.Why,
+		StepsBefore: s.Before.PerSecond, JoulesBefore: s.Before.Joules, StepsAfter: s.After.PerSecond, JoulesAfter: s.After.Joules,
+	}
 }
 
 // cardPowerToAPI is what was done to the power and clock of an attempt's cards, by the

@@ -54,6 +54,9 @@ type Job struct {
 
 	Events []Event
 	Steps  int
+
+	// Told, if it is not nil, is called about twice a second with the work that is done.
+	Told func(done time.Duration)
 }
 
 // rampSteps is in how many pieces the memory is taken.
@@ -174,7 +177,7 @@ func (j Job) run(ctx context.Context, cfg Config, out io.Writer) error {
 	for i, k := range c.Cards() {
 		fmt.Fprintf(out, "GPU %d: %s (%s), %.1f GiB\n", i, k.Name, k.UUID, float64(k.TotalBytes)/(1<<30))
 	}
-	p := &printer{out: out, began: began, total: j.total()}
+	p := &printer{out: out, began: began, total: j.total(), told: j.Told}
 	if len(j.Events) > 0 {
 		return j.replay(ctx, c, p)
 	}
@@ -262,6 +265,7 @@ type printer struct {
 	total time.Duration
 	done  time.Duration
 	next  time.Duration // the next amount worth a line
+	told  func(done time.Duration)
 }
 
 func (p *printer) compute(ctx context.Context, c *Client, util int64, work time.Duration) error {
@@ -271,6 +275,9 @@ func (p *printer) compute(ctx context.Context, c *Client, util int64, work time.
 	base := p.done
 	err := c.Run(ctx, util, work, func(g Progress) {
 		p.done = base + g.Done
+		if p.told != nil {
+			p.told(p.done)
+		}
 		if p.done < p.next {
 			return
 		}

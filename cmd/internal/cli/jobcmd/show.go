@@ -172,6 +172,7 @@ func showJob(e *console.Env, j *apiv1.Job, cards client.Cards) {
 		"GPUs", jobShares(j),
 		"Host", hostText(j),
 		"Power", powerText(j),
+		"Power cap", view.SearchText(j),
 		"Queue", queue,
 		"Neighbours", console.IDList(j.GetNeighbours()),
 		"Deadline", deadlineText(e, j),

@@ -32,7 +32,7 @@ var updateFlags = []struct {
 	{"nice", "a `NUMBER`: how far it steps back; only administrators lower it", setUpdateNice},
 	{"retry", "run it again up to `NUMBER` times when it fails, earlier runs included", setUpdateRetry},
 	{"retry-on", "after what it runs again: a `LIST` such as 75,NODE_FAIL; \"\" for any failure", text(func(r *apiv1.UpdateJobRequest) **string { return &r.RetryOn })},
-	{"power-cap", "the most `POWER` that each of its whole GPUs draws, such as 250W or 70%; \"\" for what the card has", text(func(r *apiv1.UpdateJobRequest) **string { return &r.PowerCap })},
+	{"power-cap", "the most `POWER` that each of its whole GPUs draws, such as 250W, 70% or auto:5%; \"\" for what the card has", text(func(r *apiv1.UpdateJobRequest) **string { return &r.PowerCap })},
 	{"gpu-freq", "the `CLOCK` of each of its whole GPUs: MHz, low, medium, high or highm1; \"\" for the card's own", text(func(r *apiv1.UpdateJobRequest) **string { return &r.GpuFreq })},
 	{"gpus", "`NUMBER` of GPUs on each of its nodes; one of a range of them", setUpdateGPUs},
 	{"nodes", "on how many nodes it runs, a `NUMBER`; one of a range of them", setUpdateNodes},

@@ -26,6 +26,8 @@ type Request struct {
 	Run     runFlags
 	Flags   []FlagText
 	Slurm   slurmArgs
+	// slowdown is what a power cap that is found may cost, in percent, nil when left out.
+	slowdown *int
 }
 
 // runFlags describe the model, for the predictor.
@@ -75,7 +77,7 @@ func (f *Field) key() string {
 
 // Fields lists them in the order of --help.
 func Fields() []Field {
-	return slices.Concat(jobFields(), standingFields(), whereFields(), tellingFields(), gpuFields(), containerFields(), fileFields(), ModelFields())
+	return slices.Concat(jobFields(), standingFields(), whereFields(), tellingFields(), gpuFields(), powerFields(), containerFields(), fileFields(), ModelFields())
 }
 
 func text(p func(*Request) *string) func(*Request, string) error {
@@ -308,8 +310,18 @@ func gpuFields() []Field {
 		}},
 		{"or-cpu", "", KindTruth, "it can also run without GPUs, on its cores: where that serves its --objective better, or no GPU could ever run it", truth(func(r *Request) *bool { return &r.Spec.OrCPU })},
 		{"exclusive", "", KindTruth, "whole GPUs, not shared with other jobs", truth(func(r *Request) *bool { return &r.Spec.Exclusive })},
-		{"power-cap", "", kindAmount, "each of its GPUs, which must be whole ones, draws at most `POWER`: watts such as 250W, or a part of the card's default limit such as 70%", func(r *Request, v string) (err error) {
+	}
+}
+
+func powerFields() []Field {
+	return []Field{
+		{"power-cap", "", kindAmount, "each of its GPUs, which must be whole ones, draws at most `POWER`: watts such as 250W, a part of the card's default limit such as 70%, or auto: the one that is found while it runs at which a step takes the least energy", func(r *Request, v string) (err error) {
 			r.Spec.Power.Cap, err = cluster.ParsePowerCap(v)
+			return err
+		}},
+		{"slowdown", "", kindAmount, "with --power-cap auto, how much slower its steps may be for it, a `PERCENT` from 0 to 50; 5 when left out", func(r *Request, v string) error {
+			p, err := cluster.ParseSlowdown(v)
+			r.slowdown = &p
 			return err
 		}},
 		{"gpu-freq", "", kindAmount, "`CLOCK` of each of its GPUs, which must be whole ones: MHz, low, medium, high or highm1", func(r *Request, v string) (err error) {

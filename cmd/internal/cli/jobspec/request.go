@@ -116,6 +116,11 @@ func (r *Request) Fill(e *console.Env) (warnings []string, err error) {
 	if err := r.Place(); err != nil {
 		return nil, console.Usagef("%w", err)
 	}
+	if r.slowdown != nil {
+		if s.Power.Cap, err = s.Power.Cap.WithSlowdown(*r.slowdown); err != nil {
+			return nil, console.Usagef("%w", err)
+		}
+	}
 	s.Retry.Times = int(r.retries)
 	return warnings, nil
 }

@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -59,4 +62,55 @@ func PowerText(cards []*apiv1.CardPower) string {
 
 func byPlace(a, b *apiv1.CardPower) int {
 	return cmp.Or(strings.Compare(a.GetNode(), b.GetNode()), cmp.Compare(a.GetIndex(), b.GetIndex()))
+}
+
+type capSearchView struct {
+	DefaultW      int64   `json:"default_w"`
+	CapW          int64   `json:"cap_w"`
+	StepsBefore   float64 `json:"steps_per_second_before"`
+	JoulesBefore  float64 `json:"joules_per_step_before"`
+	StepsPerS     float64 `json:"steps_per_second"`
+	JoulesPerStep float64 `json:"joules_per_step"`
+	Why           string  `json:"why"`
+}
+
+func viewSearch(s *apiv1.CapSearch) *capSearchView {
+	if s == nil {
+		return nil
+	}
+	return &capSearchView{s.GetDefaultW(), s.GetCapW(), s.GetStepsBefore(), s.GetJoulesBefore(), s.GetStepsAfter(), s.GetJoulesAfter(), s.GetWhy()}
+}
+
+// SearchText says what came of the search for the power cap of a job's last attempt, "" for
+// one that has none.
+func SearchText(j *apiv1.Job) string {
+	as := j.GetAttempts()
+	if console.Waiting(j.GetState()) || len(as) == 0 {
+		return ""
+	}
+	s := as[len(as)-1].GetSearch()
+	_, auto := cluster.PowerCap(j.GetSpec().GetPowerCap()).Slowdown()
+	switch {
+	case s == nil && auto && len(as[len(as)-1].GetParts()) > 0:
+		return "none found: it runs on several nodes"
+	case s == nil && auto && j.GetState() == cluster.JobRunning.String():
+		return "is searched for"
+	case s == nil:
+		return ""
+	case s.GetWhy() != "":
+		return "none found: " + s.GetWhy()
+	}
+	before := fmt.Sprintf("%s steps/s and %s J a step at %d W", three(s.GetStepsBefore()), three(s.GetJoulesBefore()), s.GetDefaultW())
+	if s.GetCapW() == s.GetDefaultW() {
+		return "none is better: " + before
+	}
+	return fmt.Sprintf("%d W found: %s steps/s and %s J a step, against %s", s.GetCapW(), three(s.GetStepsAfter()), three(s.GetJoulesAfter()), before)
+}
+
+// three writes a number with three digits that count.
+func three(x float64) string {
+	if x >= 100 {
+		return strconv.FormatFloat(x, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(x, 'g', 3, 64)
 }

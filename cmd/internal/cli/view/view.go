@@ -179,6 +179,8 @@ type attemptView struct {
 	MemMiB   int64 `json:"mem_mib"`
 	// Power is what was done to the power and clock of its GPUs.
 	Power []cardPowerView `json:"power,omitempty"`
+	// PowerSearch is what came of the search for its power cap.
+	PowerSearch *capSearchView `json:"power_search,omitempty"`
 }
 
 type gangPartView struct {
@@ -282,7 +284,7 @@ func Job(j *apiv1.Job) JobView {
 			Why: a.GetWhy(), Overtook: a.GetOvertook(), Loan: a.GetLoan(), Neighbours: list(a.GetNeighbours()),
 			Predicted: Prediction(a.GetPredicted()), Measured: viewMeasured(a.GetMeasured()), Token: a.GetToken(),
 			Parts: viewParts(a.GetParts()), Port: a.GetPort(), Progress: viewProgress(a.GetProgress()),
-			CPUMilli: a.GetCpuMilli(), MemMiB: a.GetMemMib(), Power: viewPower(a.GetPower()),
+			CPUMilli: a.GetCpuMilli(), MemMiB: a.GetMemMib(), Power: viewPower(a.GetPower()), PowerSearch: viewSearch(a.GetSearch()),
 		})
 	}
 	return v

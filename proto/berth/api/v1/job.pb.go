@@ -1652,7 +1652,9 @@ type Attempt struct {
 	// nothing was asked for.
 	Power []*CardPower `protobuf:"bytes,70,rep,name=power,proto3" json:"power,omitempty"`
 	// The partition whose GPUs it has on loan; empty where they are its own partition's.
-	Loan          string `protobuf:"bytes,77,opt,name=loan,proto3" json:"loan,omitempty"`
+	Loan string `protobuf:"bytes,77,opt,name=loan,proto3" json:"loan,omitempty"`
+	// What came of the search for its power cap, absent while nothing is known.
+	Search        *CapSearch `protobuf:"bytes,82,opt,name=search,proto3" json:"search,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1855,6 +1857,111 @@ func (x *Attempt) GetLoan() string {
 	return ""
 }
 
+func (x *Attempt) GetSearch() *CapSearch {
+	if x != nil {
+		return x.Search
+	}
+	return nil
+}
+
+// CapSearch is what came of the search for the power cap at which a step of a job takes
+// the least energy.
+type CapSearch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The limit of each GPU before, in watts, and the one that it was left with; 0 where none
+	// was found.
+	DefaultW int64 `protobuf:"varint,1,opt,name=default_w,json=defaultW,proto3" json:"default_w,omitempty"`
+	CapW     int64 `protobuf:"varint,2,opt,name=cap_w,json=capW,proto3" json:"cap_w,omitempty"`
+	// Steps in a second, and joules for one of all its GPUs, under the one and the other.
+	StepsBefore  float64 `protobuf:"fixed64,3,opt,name=steps_before,json=stepsBefore,proto3" json:"steps_before,omitempty"`
+	JoulesBefore float64 `protobuf:"fixed64,4,opt,name=joules_before,json=joulesBefore,proto3" json:"joules_before,omitempty"`
+	StepsAfter   float64 `protobuf:"fixed64,5,opt,name=steps_after,json=stepsAfter,proto3" json:"steps_after,omitempty"`
+	JoulesAfter  float64 `protobuf:"fixed64,6,opt,name=joules_after,json=joulesAfter,proto3" json:"joules_after,omitempty"`
+	// Why there is none, for people.
+	Why           string `protobuf:"bytes,7,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CapSearch) Reset() {
+	*x = CapSearch{}
+	mi := &file_berth_api_v1_job_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CapSearch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CapSearch) ProtoMessage() {}
+
+func (x *CapSearch) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_job_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CapSearch.ProtoReflect.Descriptor instead.
+func (*CapSearch) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *CapSearch) GetDefaultW() int64 {
+	if x != nil {
+		return x.DefaultW
+	}
+	return 0
+}
+
+func (x *CapSearch) GetCapW() int64 {
+	if x != nil {
+		return x.CapW
+	}
+	return 0
+}
+
+func (x *CapSearch) GetStepsBefore() float64 {
+	if x != nil {
+		return x.StepsBefore
+	}
+	return 0
+}
+
+func (x *CapSearch) GetJoulesBefore() float64 {
+	if x != nil {
+		return x.JoulesBefore
+	}
+	return 0
+}
+
+func (x *CapSearch) GetStepsAfter() float64 {
+	if x != nil {
+		return x.StepsAfter
+	}
+	return 0
+}
+
+func (x *CapSearch) GetJoulesAfter() float64 {
+	if x != nil {
+		return x.JoulesAfter
+	}
+	return 0
+}
+
+func (x *CapSearch) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 // CardPower is what was done to the power and clock of one GPU.
 type CardPower struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1872,7 +1979,7 @@ type CardPower struct {
 
 func (x *CardPower) Reset() {
 	*x = CardPower{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[13]
+	mi := &file_berth_api_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1884,7 +1991,7 @@ func (x *CardPower) String() string {
 func (*CardPower) ProtoMessage() {}
 
 func (x *CardPower) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[13]
+	mi := &file_berth_api_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1897,7 +2004,7 @@ func (x *CardPower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardPower.ProtoReflect.Descriptor instead.
 func (*CardPower) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CardPower) GetNode() string {
@@ -1958,7 +2065,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[14]
+	mi := &file_berth_api_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1970,7 +2077,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[14]
+	mi := &file_berth_api_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1983,7 +2090,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Progress) GetAt() *timestamppb.Timestamp {
@@ -2039,7 +2146,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[15]
+	mi := &file_berth_api_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2051,7 +2158,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[15]
+	mi := &file_berth_api_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2064,7 +2171,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Part) GetNode() string {
@@ -2134,7 +2241,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[16]
+	mi := &file_berth_api_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2146,7 +2253,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[16]
+	mi := &file_berth_api_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2159,7 +2266,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetJobRequest) GetId() uint64 {
@@ -2186,7 +2293,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[17]
+	mi := &file_berth_api_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2198,7 +2305,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[17]
+	mi := &file_berth_api_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2211,7 +2318,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -2257,7 +2364,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[18]
+	mi := &file_berth_api_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2269,7 +2376,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[18]
+	mi := &file_berth_api_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2282,7 +2389,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListJobsRequest) GetStates() []string {
@@ -2388,7 +2495,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[19]
+	mi := &file_berth_api_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2400,7 +2507,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[19]
+	mi := &file_berth_api_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2413,7 +2520,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{19}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -2495,7 +2602,7 @@ type JobColumns struct {
 
 func (x *JobColumns) Reset() {
 	*x = JobColumns{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[20]
+	mi := &file_berth_api_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2507,7 +2614,7 @@ func (x *JobColumns) String() string {
 func (*JobColumns) ProtoMessage() {}
 
 func (x *JobColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[20]
+	mi := &file_berth_api_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2520,7 +2627,7 @@ func (x *JobColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobColumns.ProtoReflect.Descriptor instead.
 func (*JobColumns) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *JobColumns) GetTexts() []string {
@@ -2774,7 +2881,7 @@ type CancelJobsRequest struct {
 
 func (x *CancelJobsRequest) Reset() {
 	*x = CancelJobsRequest{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[21]
+	mi := &file_berth_api_v1_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2786,7 +2893,7 @@ func (x *CancelJobsRequest) String() string {
 func (*CancelJobsRequest) ProtoMessage() {}
 
 func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[21]
+	mi := &file_berth_api_v1_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2799,7 +2906,7 @@ func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{21}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CancelJobsRequest) GetRequestId() string {
@@ -2835,7 +2942,7 @@ type ArrayTasks struct {
 
 func (x *ArrayTasks) Reset() {
 	*x = ArrayTasks{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[22]
+	mi := &file_berth_api_v1_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2847,7 +2954,7 @@ func (x *ArrayTasks) String() string {
 func (*ArrayTasks) ProtoMessage() {}
 
 func (x *ArrayTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[22]
+	mi := &file_berth_api_v1_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2860,7 +2967,7 @@ func (x *ArrayTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayTasks.ProtoReflect.Descriptor instead.
 func (*ArrayTasks) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{22}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ArrayTasks) GetArray() uint64 {
@@ -2886,7 +2993,7 @@ type CancelJobsResponse struct {
 
 func (x *CancelJobsResponse) Reset() {
 	*x = CancelJobsResponse{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[23]
+	mi := &file_berth_api_v1_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2898,7 +3005,7 @@ func (x *CancelJobsResponse) String() string {
 func (*CancelJobsResponse) ProtoMessage() {}
 
 func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[23]
+	mi := &file_berth_api_v1_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2911,7 +3018,7 @@ func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{23}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CancelJobsResponse) GetResults() []*CancelResult {
@@ -2934,7 +3041,7 @@ type CancelResult struct {
 
 func (x *CancelResult) Reset() {
 	*x = CancelResult{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[24]
+	mi := &file_berth_api_v1_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2946,7 +3053,7 @@ func (x *CancelResult) String() string {
 func (*CancelResult) ProtoMessage() {}
 
 func (x *CancelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[24]
+	mi := &file_berth_api_v1_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2959,7 +3066,7 @@ func (x *CancelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResult.ProtoReflect.Descriptor instead.
 func (*CancelResult) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{24}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CancelResult) GetId() uint64 {
@@ -3164,7 +3271,7 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12!\n" +
 	"\ffrom_seconds\x18\x02 \x01(\x01R\vfromSeconds\x12\x18\n" +
 	"\aseconds\x18\x03 \x01(\x01R\aseconds\x12$\n" +
-	"\x0egpu_util_milli\x18\x04 \x01(\x03R\fgpuUtilMilli\"\xcb\x06\n" +
+	"\x0egpu_util_milli\x18\x04 \x01(\x03R\fgpuUtilMilli\"\xfc\x06\n" +
 	"\aAttempt\x12\x0e\n" +
 	"\x02no\x18\x01 \x01(\rR\x02no\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
@@ -3192,9 +3299,19 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\tcpu_milli\x18\x1f \x01(\x03R\bcpuMilli\x12\x17\n" +
 	"\amem_mib\x18  \x01(\x03R\x06memMib\x12-\n" +
 	"\x05power\x18F \x03(\v2\x17.berth.api.v1.CardPowerR\x05power\x12\x12\n" +
-	"\x04loan\x18M \x01(\tR\x04loanB\f\n" +
+	"\x04loan\x18M \x01(\tR\x04loan\x12/\n" +
+	"\x06search\x18R \x01(\v2\x17.berth.api.v1.CapSearchR\x06searchB\f\n" +
 	"\n" +
-	"_exit_code\"\x8d\x01\n" +
+	"_exit_code\"\xdb\x01\n" +
+	"\tCapSearch\x12\x1b\n" +
+	"\tdefault_w\x18\x01 \x01(\x03R\bdefaultW\x12\x13\n" +
+	"\x05cap_w\x18\x02 \x01(\x03R\x04capW\x12!\n" +
+	"\fsteps_before\x18\x03 \x01(\x01R\vstepsBefore\x12#\n" +
+	"\rjoules_before\x18\x04 \x01(\x01R\fjoulesBefore\x12\x1f\n" +
+	"\vsteps_after\x18\x05 \x01(\x01R\n" +
+	"stepsAfter\x12!\n" +
+	"\fjoules_after\x18\x06 \x01(\x01R\vjoulesAfter\x12\x10\n" +
+	"\x03why\x18\a \x01(\tR\x03why\"\x8d\x01\n" +
 	"\tCardPower\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
@@ -3333,7 +3450,7 @@ func file_berth_api_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_api_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_berth_api_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_berth_api_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_berth_api_v1_job_proto_goTypes = []any{
 	(JobColumnsOf)(0),             // 0: berth.api.v1.JobColumnsOf
 	(CancelOutcome)(0),            // 1: berth.api.v1.CancelOutcome
@@ -3350,70 +3467,72 @@ var file_berth_api_v1_job_proto_goTypes = []any{
 	(*Profile)(nil),               // 12: berth.api.v1.Profile
 	(*NeighbourSpan)(nil),         // 13: berth.api.v1.NeighbourSpan
 	(*Attempt)(nil),               // 14: berth.api.v1.Attempt
-	(*CardPower)(nil),             // 15: berth.api.v1.CardPower
-	(*Progress)(nil),              // 16: berth.api.v1.Progress
-	(*Part)(nil),                  // 17: berth.api.v1.Part
-	(*GetJobRequest)(nil),         // 18: berth.api.v1.GetJobRequest
-	(*GetJobResponse)(nil),        // 19: berth.api.v1.GetJobResponse
-	(*ListJobsRequest)(nil),       // 20: berth.api.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 21: berth.api.v1.ListJobsResponse
-	(*JobColumns)(nil),            // 22: berth.api.v1.JobColumns
-	(*CancelJobsRequest)(nil),     // 23: berth.api.v1.CancelJobsRequest
-	(*ArrayTasks)(nil),            // 24: berth.api.v1.ArrayTasks
-	(*CancelJobsResponse)(nil),    // 25: berth.api.v1.CancelJobsResponse
-	(*CancelResult)(nil),          // 26: berth.api.v1.CancelResult
-	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
-	(*JobSpec)(nil),               // 28: berth.api.v1.JobSpec
-	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
+	(*CapSearch)(nil),             // 15: berth.api.v1.CapSearch
+	(*CardPower)(nil),             // 16: berth.api.v1.CardPower
+	(*Progress)(nil),              // 17: berth.api.v1.Progress
+	(*Part)(nil),                  // 18: berth.api.v1.Part
+	(*GetJobRequest)(nil),         // 19: berth.api.v1.GetJobRequest
+	(*GetJobResponse)(nil),        // 20: berth.api.v1.GetJobResponse
+	(*ListJobsRequest)(nil),       // 21: berth.api.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),      // 22: berth.api.v1.ListJobsResponse
+	(*JobColumns)(nil),            // 23: berth.api.v1.JobColumns
+	(*CancelJobsRequest)(nil),     // 24: berth.api.v1.CancelJobsRequest
+	(*ArrayTasks)(nil),            // 25: berth.api.v1.ArrayTasks
+	(*CancelJobsResponse)(nil),    // 26: berth.api.v1.CancelJobsResponse
+	(*CancelResult)(nil),          // 27: berth.api.v1.CancelResult
+	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
+	(*JobSpec)(nil),               // 29: berth.api.v1.JobSpec
+	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
 }
 var file_berth_api_v1_job_proto_depIdxs = []int32{
 	7,  // 0: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
 	9,  // 1: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
 	11, // 2: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	27, // 3: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	27, // 4: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	27, // 5: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	27, // 6: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
-	28, // 7: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
+	28, // 3: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	28, // 4: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	28, // 5: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	28, // 6: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	29, // 7: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
 	14, // 8: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
-	29, // 9: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
+	30, // 9: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
 	9,  // 10: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
 	5,  // 11: berth.api.v1.Job.array:type_name -> berth.api.v1.ArrayInfo
 	4,  // 12: berth.api.v1.Job.trial:type_name -> berth.api.v1.Trial
 	3,  // 13: berth.api.v1.Job.replica:type_name -> berth.api.v1.Replica
-	27, // 14: berth.api.v1.Replica.since:type_name -> google.protobuf.Timestamp
-	29, // 15: berth.api.v1.Replica.measured:type_name -> google.protobuf.Duration
-	29, // 16: berth.api.v1.Replica.cold_start:type_name -> google.protobuf.Duration
+	28, // 14: berth.api.v1.Replica.since:type_name -> google.protobuf.Timestamp
+	30, // 15: berth.api.v1.Replica.measured:type_name -> google.protobuf.Duration
+	30, // 16: berth.api.v1.Replica.cold_start:type_name -> google.protobuf.Duration
 	6,  // 17: berth.api.v1.ArrayInfo.states:type_name -> berth.api.v1.ArrayCount
 	8,  // 18: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
 	10, // 19: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
 	12, // 20: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
 	13, // 21: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
 	7,  // 22: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	27, // 23: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	27, // 24: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	27, // 25: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	28, // 23: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	28, // 24: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	28, // 25: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
 	9,  // 26: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
 	11, // 27: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
-	17, // 28: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
-	16, // 29: berth.api.v1.Attempt.progress:type_name -> berth.api.v1.Progress
-	15, // 30: berth.api.v1.Attempt.power:type_name -> berth.api.v1.CardPower
-	27, // 31: berth.api.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	29, // 32: berth.api.v1.Progress.step_time:type_name -> google.protobuf.Duration
-	27, // 33: berth.api.v1.Progress.ends:type_name -> google.protobuf.Timestamp
-	7,  // 34: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
-	2,  // 35: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
-	0,  // 36: berth.api.v1.ListJobsRequest.columns:type_name -> berth.api.v1.JobColumnsOf
-	2,  // 37: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
-	22, // 38: berth.api.v1.ListJobsResponse.columns:type_name -> berth.api.v1.JobColumns
-	24, // 39: berth.api.v1.CancelJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
-	26, // 40: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
-	1,  // 41: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
-	42, // [42:42] is the sub-list for method output_type
-	42, // [42:42] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	18, // 28: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
+	17, // 29: berth.api.v1.Attempt.progress:type_name -> berth.api.v1.Progress
+	16, // 30: berth.api.v1.Attempt.power:type_name -> berth.api.v1.CardPower
+	15, // 31: berth.api.v1.Attempt.search:type_name -> berth.api.v1.CapSearch
+	28, // 32: berth.api.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	30, // 33: berth.api.v1.Progress.step_time:type_name -> google.protobuf.Duration
+	28, // 34: berth.api.v1.Progress.ends:type_name -> google.protobuf.Timestamp
+	7,  // 35: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
+	2,  // 36: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
+	0,  // 37: berth.api.v1.ListJobsRequest.columns:type_name -> berth.api.v1.JobColumnsOf
+	2,  // 38: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
+	23, // 39: berth.api.v1.ListJobsResponse.columns:type_name -> berth.api.v1.JobColumns
+	25, // 40: berth.api.v1.CancelJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
+	27, // 41: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
+	1,  // 42: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
+	43, // [43:43] is the sub-list for method output_type
+	43, // [43:43] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_job_proto_init() }
@@ -3426,15 +3545,15 @@ func file_berth_api_v1_job_proto_init() {
 	file_berth_api_v1_job_proto_msgTypes[1].OneofWrappers = []any{}
 	file_berth_api_v1_job_proto_msgTypes[2].OneofWrappers = []any{}
 	file_berth_api_v1_job_proto_msgTypes[12].OneofWrappers = []any{}
-	file_berth_api_v1_job_proto_msgTypes[15].OneofWrappers = []any{}
 	file_berth_api_v1_job_proto_msgTypes[16].OneofWrappers = []any{}
+	file_berth_api_v1_job_proto_msgTypes[17].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_job_proto_rawDesc), len(file_berth_api_v1_job_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   25,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1575,7 +1575,9 @@ type ReportAttempt struct {
 	// Its part of an attempt on several nodes is prepared and waits for the others.
 	Ready bool `protobuf:"varint,11,opt,name=ready,proto3" json:"ready,omitempty"`
 	// What was done to the power and clock of its cards.
-	Power         []*CardPower `protobuf:"bytes,70,rep,name=power,proto3" json:"power,omitempty"`
+	Power []*CardPower `protobuf:"bytes,70,rep,name=power,proto3" json:"power,omitempty"`
+	// What came of the search for its power cap.
+	Search        *CapSearch `protobuf:"bytes,82,opt,name=search,proto3" json:"search,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1694,6 +1696,108 @@ func (x *ReportAttempt) GetPower() []*CardPower {
 	return nil
 }
 
+func (x *ReportAttempt) GetSearch() *CapSearch {
+	if x != nil {
+		return x.Search
+	}
+	return nil
+}
+
+// CapSearch is what came of the search for the power cap of an attempt; see
+// cluster.CapSearch.
+type CapSearch struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	DefaultW int64                  `protobuf:"varint,1,opt,name=default_w,json=defaultW,proto3" json:"default_w,omitempty"`
+	CapW     int64                  `protobuf:"varint,2,opt,name=cap_w,json=capW,proto3" json:"cap_w,omitempty"`
+	// Steps in a second, and joules for one, under the one and under the other.
+	StepsBefore   float64 `protobuf:"fixed64,3,opt,name=steps_before,json=stepsBefore,proto3" json:"steps_before,omitempty"`
+	JoulesBefore  float64 `protobuf:"fixed64,4,opt,name=joules_before,json=joulesBefore,proto3" json:"joules_before,omitempty"`
+	StepsAfter    float64 `protobuf:"fixed64,5,opt,name=steps_after,json=stepsAfter,proto3" json:"steps_after,omitempty"`
+	JoulesAfter   float64 `protobuf:"fixed64,6,opt,name=joules_after,json=joulesAfter,proto3" json:"joules_after,omitempty"`
+	Why           string  `protobuf:"bytes,7,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CapSearch) Reset() {
+	*x = CapSearch{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CapSearch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CapSearch) ProtoMessage() {}
+
+func (x *CapSearch) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CapSearch.ProtoReflect.Descriptor instead.
+func (*CapSearch) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *CapSearch) GetDefaultW() int64 {
+	if x != nil {
+		return x.DefaultW
+	}
+	return 0
+}
+
+func (x *CapSearch) GetCapW() int64 {
+	if x != nil {
+		return x.CapW
+	}
+	return 0
+}
+
+func (x *CapSearch) GetStepsBefore() float64 {
+	if x != nil {
+		return x.StepsBefore
+	}
+	return 0
+}
+
+func (x *CapSearch) GetJoulesBefore() float64 {
+	if x != nil {
+		return x.JoulesBefore
+	}
+	return 0
+}
+
+func (x *CapSearch) GetStepsAfter() float64 {
+	if x != nil {
+		return x.StepsAfter
+	}
+	return 0
+}
+
+func (x *CapSearch) GetJoulesAfter() float64 {
+	if x != nil {
+		return x.JoulesAfter
+	}
+	return 0
+}
+
+func (x *CapSearch) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 // CardPower is what was done to the power and clock of one card; see
 // cluster.CardPower.
 type CardPower struct {
@@ -1708,7 +1812,7 @@ type CardPower struct {
 
 func (x *CardPower) Reset() {
 	*x = CardPower{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[12]
+	mi := &file_berth_log_v1_log_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1720,7 +1824,7 @@ func (x *CardPower) String() string {
 func (*CardPower) ProtoMessage() {}
 
 func (x *CardPower) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[12]
+	mi := &file_berth_log_v1_log_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1733,7 +1837,7 @@ func (x *CardPower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardPower.ProtoReflect.Descriptor instead.
 func (*CardPower) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{12}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CardPower) GetGpu() string {
@@ -1773,7 +1877,7 @@ type RegisterNode struct {
 
 func (x *RegisterNode) Reset() {
 	*x = RegisterNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[13]
+	mi := &file_berth_log_v1_log_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +1889,7 @@ func (x *RegisterNode) String() string {
 func (*RegisterNode) ProtoMessage() {}
 
 func (x *RegisterNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[13]
+	mi := &file_berth_log_v1_log_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +1902,7 @@ func (x *RegisterNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterNode.ProtoReflect.Descriptor instead.
 func (*RegisterNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{13}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RegisterNode) GetNode() *Node {
@@ -1820,7 +1924,7 @@ type SetNodeState struct {
 
 func (x *SetNodeState) Reset() {
 	*x = SetNodeState{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[14]
+	mi := &file_berth_log_v1_log_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1832,7 +1936,7 @@ func (x *SetNodeState) String() string {
 func (*SetNodeState) ProtoMessage() {}
 
 func (x *SetNodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[14]
+	mi := &file_berth_log_v1_log_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1845,7 +1949,7 @@ func (x *SetNodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeState.ProtoReflect.Descriptor instead.
 func (*SetNodeState) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{14}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SetNodeState) GetNode() string {
@@ -1885,7 +1989,7 @@ type DrainNode struct {
 
 func (x *DrainNode) Reset() {
 	*x = DrainNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[15]
+	mi := &file_berth_log_v1_log_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1897,7 +2001,7 @@ func (x *DrainNode) String() string {
 func (*DrainNode) ProtoMessage() {}
 
 func (x *DrainNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[15]
+	mi := &file_berth_log_v1_log_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1910,7 +2014,7 @@ func (x *DrainNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNode.ProtoReflect.Descriptor instead.
 func (*DrainNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{15}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DrainNode) GetNode() string {
@@ -1963,7 +2067,7 @@ type DrainGPU struct {
 
 func (x *DrainGPU) Reset() {
 	*x = DrainGPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[16]
+	mi := &file_berth_log_v1_log_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1975,7 +2079,7 @@ func (x *DrainGPU) String() string {
 func (*DrainGPU) ProtoMessage() {}
 
 func (x *DrainGPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[16]
+	mi := &file_berth_log_v1_log_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1988,7 +2092,7 @@ func (x *DrainGPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPU.ProtoReflect.Descriptor instead.
 func (*DrainGPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{16}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DrainGPU) GetNode() string {
@@ -2038,7 +2142,7 @@ type SetSharing struct {
 
 func (x *SetSharing) Reset() {
 	*x = SetSharing{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[17]
+	mi := &file_berth_log_v1_log_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2050,7 +2154,7 @@ func (x *SetSharing) String() string {
 func (*SetSharing) ProtoMessage() {}
 
 func (x *SetSharing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[17]
+	mi := &file_berth_log_v1_log_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2063,7 +2167,7 @@ func (x *SetSharing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSharing.ProtoReflect.Descriptor instead.
 func (*SetSharing) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{17}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SetSharing) GetPlace() *SharingOff {
@@ -2096,7 +2200,7 @@ type SharingOff struct {
 
 func (x *SharingOff) Reset() {
 	*x = SharingOff{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[18]
+	mi := &file_berth_log_v1_log_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2108,7 +2212,7 @@ func (x *SharingOff) String() string {
 func (*SharingOff) ProtoMessage() {}
 
 func (x *SharingOff) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[18]
+	mi := &file_berth_log_v1_log_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2121,7 +2225,7 @@ func (x *SharingOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharingOff.ProtoReflect.Descriptor instead.
 func (*SharingOff) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{18}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SharingOff) GetGpu() string {
@@ -2187,7 +2291,7 @@ type PowerNode struct {
 
 func (x *PowerNode) Reset() {
 	*x = PowerNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[19]
+	mi := &file_berth_log_v1_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2199,7 +2303,7 @@ func (x *PowerNode) String() string {
 func (*PowerNode) ProtoMessage() {}
 
 func (x *PowerNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[19]
+	mi := &file_berth_log_v1_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2212,7 +2316,7 @@ func (x *PowerNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PowerNode.ProtoReflect.Descriptor instead.
 func (*PowerNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{19}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PowerNode) GetNode() string {
@@ -2267,7 +2371,7 @@ type RemoveNode struct {
 
 func (x *RemoveNode) Reset() {
 	*x = RemoveNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[20]
+	mi := &file_berth_log_v1_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2279,7 +2383,7 @@ func (x *RemoveNode) String() string {
 func (*RemoveNode) ProtoMessage() {}
 
 func (x *RemoveNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[20]
+	mi := &file_berth_log_v1_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2292,7 +2396,7 @@ func (x *RemoveNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNode.ProtoReflect.Descriptor instead.
 func (*RemoveNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{20}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RemoveNode) GetNode() string {
@@ -2311,7 +2415,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[21]
+	mi := &file_berth_log_v1_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2323,7 +2427,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[21]
+	mi := &file_berth_log_v1_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2336,7 +2440,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{21}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CreateToken) GetToken() *Token {
@@ -2356,7 +2460,7 @@ type UseToken struct {
 
 func (x *UseToken) Reset() {
 	*x = UseToken{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[22]
+	mi := &file_berth_log_v1_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2368,7 +2472,7 @@ func (x *UseToken) String() string {
 func (*UseToken) ProtoMessage() {}
 
 func (x *UseToken) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[22]
+	mi := &file_berth_log_v1_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2381,7 +2485,7 @@ func (x *UseToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseToken.ProtoReflect.Descriptor instead.
 func (*UseToken) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{22}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *UseToken) GetHash() []byte {
@@ -2412,7 +2516,7 @@ type DenyIdentity struct {
 
 func (x *DenyIdentity) Reset() {
 	*x = DenyIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[23]
+	mi := &file_berth_log_v1_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2424,7 +2528,7 @@ func (x *DenyIdentity) String() string {
 func (*DenyIdentity) ProtoMessage() {}
 
 func (x *DenyIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[23]
+	mi := &file_berth_log_v1_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2437,7 +2541,7 @@ func (x *DenyIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DenyIdentity.ProtoReflect.Descriptor instead.
 func (*DenyIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{23}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DenyIdentity) GetRole() string {
@@ -2474,7 +2578,7 @@ type FenceNode struct {
 
 func (x *FenceNode) Reset() {
 	*x = FenceNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[24]
+	mi := &file_berth_log_v1_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2486,7 +2590,7 @@ func (x *FenceNode) String() string {
 func (*FenceNode) ProtoMessage() {}
 
 func (x *FenceNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[24]
+	mi := &file_berth_log_v1_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2499,7 +2603,7 @@ func (x *FenceNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNode.ProtoReflect.Descriptor instead.
 func (*FenceNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{24}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FenceNode) GetNode() string {
@@ -2529,7 +2633,7 @@ type PublishWeights struct {
 
 func (x *PublishWeights) Reset() {
 	*x = PublishWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[25]
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2541,7 +2645,7 @@ func (x *PublishWeights) String() string {
 func (*PublishWeights) ProtoMessage() {}
 
 func (x *PublishWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[25]
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2554,7 +2658,7 @@ func (x *PublishWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishWeights.ProtoReflect.Descriptor instead.
 func (*PublishWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{25}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PublishWeights) GetVersion() uint64 {
@@ -2593,7 +2697,7 @@ type InstallWeights struct {
 
 func (x *InstallWeights) Reset() {
 	*x = InstallWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2605,7 +2709,7 @@ func (x *InstallWeights) String() string {
 func (*InstallWeights) ProtoMessage() {}
 
 func (x *InstallWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2618,7 +2722,7 @@ func (x *InstallWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallWeights.ProtoReflect.Descriptor instead.
 func (*InstallWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *InstallWeights) GetVersion() uint64 {
@@ -2661,7 +2765,7 @@ type RollbackWeights struct {
 
 func (x *RollbackWeights) Reset() {
 	*x = RollbackWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2673,7 +2777,7 @@ func (x *RollbackWeights) String() string {
 func (*RollbackWeights) ProtoMessage() {}
 
 func (x *RollbackWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2686,7 +2790,7 @@ func (x *RollbackWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackWeights.ProtoReflect.Descriptor instead.
 func (*RollbackWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RollbackWeights) GetVersion() uint64 {
@@ -2723,7 +2827,7 @@ type PinWeights struct {
 
 func (x *PinWeights) Reset() {
 	*x = PinWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2735,7 +2839,7 @@ func (x *PinWeights) String() string {
 func (*PinWeights) ProtoMessage() {}
 
 func (x *PinWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2748,7 +2852,7 @@ func (x *PinWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PinWeights.ProtoReflect.Descriptor instead.
 func (*PinWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PinWeights) GetVersion() uint64 {
@@ -2790,7 +2894,7 @@ type InstallInterference struct {
 
 func (x *InstallInterference) Reset() {
 	*x = InstallInterference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2802,7 +2906,7 @@ func (x *InstallInterference) String() string {
 func (*InstallInterference) ProtoMessage() {}
 
 func (x *InstallInterference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2815,7 +2919,7 @@ func (x *InstallInterference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallInterference.ProtoReflect.Descriptor instead.
 func (*InstallInterference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *InstallInterference) GetVersion() uint64 {
@@ -2863,7 +2967,7 @@ type ExpireJobs struct {
 
 func (x *ExpireJobs) Reset() {
 	*x = ExpireJobs{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2875,7 +2979,7 @@ func (x *ExpireJobs) String() string {
 func (*ExpireJobs) ProtoMessage() {}
 
 func (x *ExpireJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2888,7 +2992,7 @@ func (x *ExpireJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireJobs.ProtoReflect.Descriptor instead.
 func (*ExpireJobs) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExpireJobs) GetJobs() []uint64 {
@@ -2911,7 +3015,7 @@ type SetPartition struct {
 
 func (x *SetPartition) Reset() {
 	*x = SetPartition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2923,7 +3027,7 @@ func (x *SetPartition) String() string {
 func (*SetPartition) ProtoMessage() {}
 
 func (x *SetPartition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2936,7 +3040,7 @@ func (x *SetPartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartition.ProtoReflect.Descriptor instead.
 func (*SetPartition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SetPartition) GetPartition() *Partition {
@@ -2963,7 +3067,7 @@ type RemovePartition struct {
 
 func (x *RemovePartition) Reset() {
 	*x = RemovePartition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2975,7 +3079,7 @@ func (x *RemovePartition) String() string {
 func (*RemovePartition) ProtoMessage() {}
 
 func (x *RemovePartition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2988,7 +3092,7 @@ func (x *RemovePartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartition.ProtoReflect.Descriptor instead.
 func (*RemovePartition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RemovePartition) GetName() string {
@@ -3011,7 +3115,7 @@ type SetReservation struct {
 
 func (x *SetReservation) Reset() {
 	*x = SetReservation{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3023,7 +3127,7 @@ func (x *SetReservation) String() string {
 func (*SetReservation) ProtoMessage() {}
 
 func (x *SetReservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3036,7 +3140,7 @@ func (x *SetReservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservation.ProtoReflect.Descriptor instead.
 func (*SetReservation) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SetReservation) GetReservation() *Reservation {
@@ -3064,7 +3168,7 @@ type RemoveReservation struct {
 
 func (x *RemoveReservation) Reset() {
 	*x = RemoveReservation{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3076,7 +3180,7 @@ func (x *RemoveReservation) String() string {
 func (*RemoveReservation) ProtoMessage() {}
 
 func (x *RemoveReservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3089,7 +3193,7 @@ func (x *RemoveReservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservation.ProtoReflect.Descriptor instead.
 func (*RemoveReservation) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RemoveReservation) GetName() string {
@@ -3112,7 +3216,7 @@ type UpdateJob struct {
 
 func (x *UpdateJob) Reset() {
 	*x = UpdateJob{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3124,7 +3228,7 @@ func (x *UpdateJob) String() string {
 func (*UpdateJob) ProtoMessage() {}
 
 func (x *UpdateJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3137,7 +3241,7 @@ func (x *UpdateJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJob.ProtoReflect.Descriptor instead.
 func (*UpdateJob) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *UpdateJob) GetJob() uint64 {
@@ -3177,7 +3281,7 @@ type PreemptAttempt struct {
 
 func (x *PreemptAttempt) Reset() {
 	*x = PreemptAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3189,7 +3293,7 @@ func (x *PreemptAttempt) String() string {
 func (*PreemptAttempt) ProtoMessage() {}
 
 func (x *PreemptAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3202,7 +3306,7 @@ func (x *PreemptAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptAttempt.ProtoReflect.Descriptor instead.
 func (*PreemptAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PreemptAttempt) GetJob() uint64 {
@@ -3247,7 +3351,7 @@ type HoldJob struct {
 
 func (x *HoldJob) Reset() {
 	*x = HoldJob{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3259,7 +3363,7 @@ func (x *HoldJob) String() string {
 func (*HoldJob) ProtoMessage() {}
 
 func (x *HoldJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3272,7 +3376,7 @@ func (x *HoldJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldJob.ProtoReflect.Descriptor instead.
 func (*HoldJob) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *HoldJob) GetJob() uint64 {
@@ -3319,7 +3423,7 @@ type RequeueJob struct {
 
 func (x *RequeueJob) Reset() {
 	*x = RequeueJob{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3331,7 +3435,7 @@ func (x *RequeueJob) String() string {
 func (*RequeueJob) ProtoMessage() {}
 
 func (x *RequeueJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3344,7 +3448,7 @@ func (x *RequeueJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueJob.ProtoReflect.Descriptor instead.
 func (*RequeueJob) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RequeueJob) GetJob() uint64 {
@@ -3404,7 +3508,7 @@ type ChangeTasks struct {
 
 func (x *ChangeTasks) Reset() {
 	*x = ChangeTasks{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3416,7 +3520,7 @@ func (x *ChangeTasks) String() string {
 func (*ChangeTasks) ProtoMessage() {}
 
 func (x *ChangeTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3429,7 +3533,7 @@ func (x *ChangeTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeTasks.ProtoReflect.Descriptor instead.
 func (*ChangeTasks) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ChangeTasks) GetArray() uint64 {
@@ -3501,7 +3605,7 @@ type UndoGang struct {
 
 func (x *UndoGang) Reset() {
 	*x = UndoGang{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3513,7 +3617,7 @@ func (x *UndoGang) String() string {
 func (*UndoGang) ProtoMessage() {}
 
 func (x *UndoGang) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3526,7 +3630,7 @@ func (x *UndoGang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoGang.ProtoReflect.Descriptor instead.
 func (*UndoGang) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *UndoGang) GetJob() uint64 {
@@ -3565,7 +3669,7 @@ type SetStanding struct {
 
 func (x *SetStanding) Reset() {
 	*x = SetStanding{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3577,7 +3681,7 @@ func (x *SetStanding) String() string {
 func (*SetStanding) ProtoMessage() {}
 
 func (x *SetStanding) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3590,7 +3694,7 @@ func (x *SetStanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStanding.ProtoReflect.Descriptor instead.
 func (*SetStanding) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SetStanding) GetStanding() *Standing {
@@ -3632,7 +3736,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3644,7 +3748,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3657,7 +3761,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Checkpoint) GetIndex() uint64 {
@@ -3683,7 +3787,7 @@ type InitCluster struct {
 
 func (x *InitCluster) Reset() {
 	*x = InitCluster{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3695,7 +3799,7 @@ func (x *InitCluster) String() string {
 func (*InitCluster) ProtoMessage() {}
 
 func (x *InitCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3708,7 +3812,7 @@ func (x *InitCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitCluster.ProtoReflect.Descriptor instead.
 func (*InitCluster) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *InitCluster) GetConfig() *Config {
@@ -3733,7 +3837,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3745,7 +3849,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3758,7 +3862,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -3826,7 +3930,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3838,7 +3942,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3851,7 +3955,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Record) GetKind() isRecord_Kind {
@@ -4270,7 +4374,7 @@ type Bulk struct {
 
 func (x *Bulk) Reset() {
 	*x = Bulk{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4282,7 +4386,7 @@ func (x *Bulk) String() string {
 func (*Bulk) ProtoMessage() {}
 
 func (x *Bulk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4295,7 +4399,7 @@ func (x *Bulk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bulk.ProtoReflect.Descriptor instead.
 func (*Bulk) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Bulk) GetData() []byte {
@@ -4321,7 +4425,7 @@ type Upload struct {
 
 func (x *Upload) Reset() {
 	*x = Upload{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4333,7 +4437,7 @@ func (x *Upload) String() string {
 func (*Upload) ProtoMessage() {}
 
 func (x *Upload) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4346,7 +4450,7 @@ func (x *Upload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Upload.ProtoReflect.Descriptor instead.
 func (*Upload) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Upload) GetSum() []byte {
@@ -4401,7 +4505,7 @@ type ArrayRecord struct {
 
 func (x *ArrayRecord) Reset() {
 	*x = ArrayRecord{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4413,7 +4517,7 @@ func (x *ArrayRecord) String() string {
 func (*ArrayRecord) ProtoMessage() {}
 
 func (x *ArrayRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4426,7 +4530,7 @@ func (x *ArrayRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayRecord.ProtoReflect.Descriptor instead.
 func (*ArrayRecord) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ArrayRecord) GetId() uint64 {
@@ -4482,7 +4586,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4494,7 +4598,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4507,7 +4611,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SnapshotEnd) GetHash() []byte {
@@ -4540,7 +4644,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4552,7 +4656,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4565,7 +4669,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Meta) GetIndex() uint64 {
@@ -4629,7 +4733,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4641,7 +4745,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4654,7 +4758,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Config) GetClusterId() string {
@@ -4689,7 +4793,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4701,7 +4805,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4714,7 +4818,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Owner) GetUid() uint32 {
@@ -4836,7 +4940,7 @@ type Spec struct {
 
 func (x *Spec) Reset() {
 	*x = Spec{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4848,7 +4952,7 @@ func (x *Spec) String() string {
 func (*Spec) ProtoMessage() {}
 
 func (x *Spec) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4861,7 +4965,7 @@ func (x *Spec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spec.ProtoReflect.Descriptor instead.
 func (*Spec) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Spec) GetName() string {
@@ -5331,7 +5435,7 @@ type Service struct {
 
 func (x *Service) Reset() {
 	*x = Service{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5343,7 +5447,7 @@ func (x *Service) String() string {
 func (*Service) ProtoMessage() {}
 
 func (x *Service) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5356,7 +5460,7 @@ func (x *Service) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Service.ProtoReflect.Descriptor instead.
 func (*Service) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Service) GetName() string {
@@ -5482,7 +5586,7 @@ type Study struct {
 
 func (x *Study) Reset() {
 	*x = Study{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5494,7 +5598,7 @@ func (x *Study) String() string {
 func (*Study) ProtoMessage() {}
 
 func (x *Study) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5507,7 +5611,7 @@ func (x *Study) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Study.ProtoReflect.Descriptor instead.
 func (*Study) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Study) GetMetric() string {
@@ -5587,7 +5691,7 @@ type Axis struct {
 
 func (x *Axis) Reset() {
 	*x = Axis{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5599,7 +5703,7 @@ func (x *Axis) String() string {
 func (*Axis) ProtoMessage() {}
 
 func (x *Axis) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5612,7 +5716,7 @@ func (x *Axis) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Axis.ProtoReflect.Descriptor instead.
 func (*Axis) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Axis) GetName() string {
@@ -5663,7 +5767,7 @@ type Array struct {
 
 func (x *Array) Reset() {
 	*x = Array{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5675,7 +5779,7 @@ func (x *Array) String() string {
 func (*Array) ProtoMessage() {}
 
 func (x *Array) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5688,7 +5792,7 @@ func (x *Array) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Array.ProtoReflect.Descriptor instead.
 func (*Array) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Array) GetRuns() []uint32 {
@@ -5720,7 +5824,7 @@ type Where struct {
 
 func (x *Where) Reset() {
 	*x = Where{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5732,7 +5836,7 @@ func (x *Where) String() string {
 func (*Where) ProtoMessage() {}
 
 func (x *Where) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5745,7 +5849,7 @@ func (x *Where) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Where.ProtoReflect.Descriptor instead.
 func (*Where) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Where) GetNodes() string {
@@ -5799,7 +5903,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5811,7 +5915,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5824,7 +5928,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Container) GetNetwork() string {
@@ -5873,7 +5977,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5885,7 +5989,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5898,7 +6002,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -5936,7 +6040,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5948,7 +6052,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5961,7 +6065,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Warning) GetSignal() string {
@@ -5999,7 +6103,7 @@ type Dependency struct {
 
 func (x *Dependency) Reset() {
 	*x = Dependency{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6011,7 +6115,7 @@ func (x *Dependency) String() string {
 func (*Dependency) ProtoMessage() {}
 
 func (x *Dependency) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6024,7 +6128,7 @@ func (x *Dependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
 func (*Dependency) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Dependency) GetKind() string {
@@ -6082,7 +6186,7 @@ type Estimate struct {
 
 func (x *Estimate) Reset() {
 	*x = Estimate{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6094,7 +6198,7 @@ func (x *Estimate) String() string {
 func (*Estimate) ProtoMessage() {}
 
 func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6107,7 +6211,7 @@ func (x *Estimate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
 func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Estimate) GetGpuType() string {
@@ -6197,7 +6301,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6209,7 +6313,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6222,7 +6326,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Reason) GetCode() string {
@@ -6249,7 +6353,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6261,7 +6365,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6274,7 +6378,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -6309,7 +6413,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6321,7 +6425,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6334,7 +6438,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Usage) GetGpuMemPeakMib() int64 {
@@ -6423,7 +6527,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6435,7 +6539,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6448,7 +6552,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Profile) GetGpuMemMeanMib() int64 {
@@ -6540,7 +6644,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6552,7 +6656,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6565,7 +6669,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *GPUShare) GetGpu() string {
@@ -6608,7 +6712,7 @@ type Berth struct {
 
 func (x *Berth) Reset() {
 	*x = Berth{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6620,7 +6724,7 @@ func (x *Berth) String() string {
 func (*Berth) ProtoMessage() {}
 
 func (x *Berth) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6633,7 +6737,7 @@ func (x *Berth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Berth.ProtoReflect.Descriptor instead.
 func (*Berth) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Berth) GetNode() string {
@@ -6707,7 +6811,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6719,7 +6823,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6732,7 +6836,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Job) GetId() uint64 {
@@ -6928,7 +7032,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6940,7 +7044,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6953,7 +7057,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Hold) GetAtUs() int64 {
@@ -6989,7 +7093,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7001,7 +7105,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7014,7 +7118,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CancelRequest) GetAtUs() int64 {
@@ -7084,14 +7188,16 @@ type Attempt struct {
 	// How a replica of a service stands; absent while it starts.
 	Serving *Serving `protobuf:"bytes,72,opt,name=serving,proto3" json:"serving,omitempty"`
 	// The partition whose cards it has on loan.
-	Loan          string `protobuf:"bytes,77,opt,name=loan,proto3" json:"loan,omitempty"`
+	Loan string `protobuf:"bytes,77,opt,name=loan,proto3" json:"loan,omitempty"`
+	// What came of the search for its power cap.
+	Search        *CapSearch `protobuf:"bytes,82,opt,name=search,proto3" json:"search,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7103,7 +7209,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7116,7 +7222,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -7308,6 +7414,13 @@ func (x *Attempt) GetLoan() string {
 	return ""
 }
 
+func (x *Attempt) GetSearch() *CapSearch {
+	if x != nil {
+		return x.Search
+	}
+	return nil
+}
+
 // Serving is how a replica stands; see cluster.Serving.
 type Serving struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -7322,7 +7435,7 @@ type Serving struct {
 
 func (x *Serving) Reset() {
 	*x = Serving{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7334,7 +7447,7 @@ func (x *Serving) String() string {
 func (*Serving) ProtoMessage() {}
 
 func (x *Serving) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7347,7 +7460,7 @@ func (x *Serving) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Serving.ProtoReflect.Descriptor instead.
 func (*Serving) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Serving) GetState() uint32 {
@@ -7393,7 +7506,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7405,7 +7518,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7418,7 +7531,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Progress) GetAtUs() int64 {
@@ -7469,7 +7582,7 @@ type Seen struct {
 
 func (x *Seen) Reset() {
 	*x = Seen{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7481,7 +7594,7 @@ func (x *Seen) String() string {
 func (*Seen) ProtoMessage() {}
 
 func (x *Seen) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7494,7 +7607,7 @@ func (x *Seen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seen.ProtoReflect.Descriptor instead.
 func (*Seen) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Seen) GetLast() float64 {
@@ -7535,7 +7648,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7547,7 +7660,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7560,7 +7673,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Mark) GetRung() uint32 {
@@ -7588,7 +7701,7 @@ type NoteProgress struct {
 
 func (x *NoteProgress) Reset() {
 	*x = NoteProgress{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7600,7 +7713,7 @@ func (x *NoteProgress) String() string {
 func (*NoteProgress) ProtoMessage() {}
 
 func (x *NoteProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7613,7 +7726,7 @@ func (x *NoteProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteProgress.ProtoReflect.Descriptor instead.
 func (*NoteProgress) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *NoteProgress) GetAttempts() []*AttemptProgress {
@@ -7636,7 +7749,7 @@ type AttemptProgress struct {
 
 func (x *AttemptProgress) Reset() {
 	*x = AttemptProgress{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7648,7 +7761,7 @@ func (x *AttemptProgress) String() string {
 func (*AttemptProgress) ProtoMessage() {}
 
 func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7661,7 +7774,7 @@ func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptProgress.ProtoReflect.Descriptor instead.
 func (*AttemptProgress) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *AttemptProgress) GetJob() uint64 {
@@ -7706,7 +7819,7 @@ type Gang struct {
 
 func (x *Gang) Reset() {
 	*x = Gang{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7718,7 +7831,7 @@ func (x *Gang) String() string {
 func (*Gang) ProtoMessage() {}
 
 func (x *Gang) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7731,7 +7844,7 @@ func (x *Gang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gang.ProtoReflect.Descriptor instead.
 func (*Gang) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Gang) GetRest() []*Berth {
@@ -7785,7 +7898,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7797,7 +7910,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7810,7 +7923,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Part) GetBootId() string {
@@ -7885,7 +7998,7 @@ type IdleMark struct {
 
 func (x *IdleMark) Reset() {
 	*x = IdleMark{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7897,7 +8010,7 @@ func (x *IdleMark) String() string {
 func (*IdleMark) ProtoMessage() {}
 
 func (x *IdleMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7910,7 +8023,7 @@ func (x *IdleMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdleMark.ProtoReflect.Descriptor instead.
 func (*IdleMark) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *IdleMark) GetStage() uint32 {
@@ -7975,7 +8088,7 @@ type IdleAttempt struct {
 
 func (x *IdleAttempt) Reset() {
 	*x = IdleAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7987,7 +8100,7 @@ func (x *IdleAttempt) String() string {
 func (*IdleAttempt) ProtoMessage() {}
 
 func (x *IdleAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8000,7 +8113,7 @@ func (x *IdleAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdleAttempt.ProtoReflect.Descriptor instead.
 func (*IdleAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *IdleAttempt) GetJob() uint64 {
@@ -8072,7 +8185,7 @@ type ResizeMark struct {
 
 func (x *ResizeMark) Reset() {
 	*x = ResizeMark{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8084,7 +8197,7 @@ func (x *ResizeMark) String() string {
 func (*ResizeMark) ProtoMessage() {}
 
 func (x *ResizeMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8097,7 +8210,7 @@ func (x *ResizeMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeMark.ProtoReflect.Descriptor instead.
 func (*ResizeMark) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ResizeMark) GetAtUs() int64 {
@@ -8134,7 +8247,7 @@ type ResizeAttempt struct {
 
 func (x *ResizeAttempt) Reset() {
 	*x = ResizeAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8146,7 +8259,7 @@ func (x *ResizeAttempt) String() string {
 func (*ResizeAttempt) ProtoMessage() {}
 
 func (x *ResizeAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8159,7 +8272,7 @@ func (x *ResizeAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeAttempt.ProtoReflect.Descriptor instead.
 func (*ResizeAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ResizeAttempt) GetJob() uint64 {
@@ -8199,7 +8312,7 @@ type PreemptRequest struct {
 
 func (x *PreemptRequest) Reset() {
 	*x = PreemptRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8211,7 +8324,7 @@ func (x *PreemptRequest) String() string {
 func (*PreemptRequest) ProtoMessage() {}
 
 func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8224,7 +8337,7 @@ func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptRequest.ProtoReflect.Descriptor instead.
 func (*PreemptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *PreemptRequest) GetAtUs() int64 {
@@ -8300,7 +8413,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8312,7 +8425,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8325,7 +8438,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *GPU) GetId() string {
@@ -8435,7 +8548,7 @@ type GPUOrder struct {
 
 func (x *GPUOrder) Reset() {
 	*x = GPUOrder{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8447,7 +8560,7 @@ func (x *GPUOrder) String() string {
 func (*GPUOrder) ProtoMessage() {}
 
 func (x *GPUOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8460,7 +8573,7 @@ func (x *GPUOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUOrder.ProtoReflect.Descriptor instead.
 func (*GPUOrder) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *GPUOrder) GetGpu() string {
@@ -8522,7 +8635,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8534,7 +8647,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8547,7 +8660,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *NodeEvent) GetAtUs() int64 {
@@ -8629,7 +8742,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8641,7 +8754,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8654,7 +8767,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Node) GetId() string {
@@ -8826,7 +8939,7 @@ type NodePower struct {
 
 func (x *NodePower) Reset() {
 	*x = NodePower{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8838,7 +8951,7 @@ func (x *NodePower) String() string {
 func (*NodePower) ProtoMessage() {}
 
 func (x *NodePower) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8851,7 +8964,7 @@ func (x *NodePower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodePower.ProtoReflect.Descriptor instead.
 func (*NodePower) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *NodePower) GetState() uint32 {
@@ -8919,7 +9032,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[92]
+	mi := &file_berth_log_v1_log_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8931,7 +9044,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[92]
+	mi := &file_berth_log_v1_log_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8944,7 +9057,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Reservation) GetName() string {
@@ -9072,7 +9185,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[93]
+	mi := &file_berth_log_v1_log_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9084,7 +9197,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[93]
+	mi := &file_berth_log_v1_log_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9097,7 +9210,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{93}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Partition) GetName() string {
@@ -9255,7 +9368,7 @@ type HostTerms struct {
 
 func (x *HostTerms) Reset() {
 	*x = HostTerms{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[94]
+	mi := &file_berth_log_v1_log_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9267,7 +9380,7 @@ func (x *HostTerms) String() string {
 func (*HostTerms) ProtoMessage() {}
 
 func (x *HostTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[94]
+	mi := &file_berth_log_v1_log_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9280,7 +9393,7 @@ func (x *HostTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostTerms.ProtoReflect.Descriptor instead.
 func (*HostTerms) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{94}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *HostTerms) GetMemPerGpuMib() int64 {
@@ -9324,7 +9437,7 @@ type AccessList struct {
 
 func (x *AccessList) Reset() {
 	*x = AccessList{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[95]
+	mi := &file_berth_log_v1_log_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9336,7 +9449,7 @@ func (x *AccessList) String() string {
 func (*AccessList) ProtoMessage() {}
 
 func (x *AccessList) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[95]
+	mi := &file_berth_log_v1_log_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9349,7 +9462,7 @@ func (x *AccessList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessList.ProtoReflect.Descriptor instead.
 func (*AccessList) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{95}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *AccessList) GetList() string {
@@ -9376,7 +9489,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[96]
+	mi := &file_berth_log_v1_log_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9388,7 +9501,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[96]
+	mi := &file_berth_log_v1_log_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9401,7 +9514,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{96}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Queue) GetGpu() string {
@@ -9428,7 +9541,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[97]
+	mi := &file_berth_log_v1_log_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9440,7 +9553,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[97]
+	mi := &file_berth_log_v1_log_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9453,7 +9566,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{97}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -9484,7 +9597,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[98]
+	mi := &file_berth_log_v1_log_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9496,7 +9609,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[98]
+	mi := &file_berth_log_v1_log_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9509,7 +9622,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{98}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Request) GetKey() []byte {
@@ -9554,7 +9667,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[99]
+	mi := &file_berth_log_v1_log_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9566,7 +9679,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[99]
+	mi := &file_berth_log_v1_log_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9579,7 +9692,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{99}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Token) GetHash() []byte {
@@ -9628,7 +9741,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[100]
+	mi := &file_berth_log_v1_log_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9640,7 +9753,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[100]
+	mi := &file_berth_log_v1_log_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9653,7 +9766,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{100}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -9690,7 +9803,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[101]
+	mi := &file_berth_log_v1_log_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9702,7 +9815,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[101]
+	mi := &file_berth_log_v1_log_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9715,7 +9828,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{101}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -9779,7 +9892,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[102]
+	mi := &file_berth_log_v1_log_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9791,7 +9904,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[102]
+	mi := &file_berth_log_v1_log_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9804,7 +9917,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{102}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -9881,7 +9994,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[103]
+	mi := &file_berth_log_v1_log_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9893,7 +10006,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[103]
+	mi := &file_berth_log_v1_log_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9906,7 +10019,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{103}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -9938,7 +10051,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[104]
+	mi := &file_berth_log_v1_log_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9950,7 +10063,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[104]
+	mi := &file_berth_log_v1_log_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9963,7 +10076,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{104}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -10022,7 +10135,7 @@ type Company struct {
 
 func (x *Company) Reset() {
 	*x = Company{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[105]
+	mi := &file_berth_log_v1_log_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10034,7 +10147,7 @@ func (x *Company) String() string {
 func (*Company) ProtoMessage() {}
 
 func (x *Company) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[105]
+	mi := &file_berth_log_v1_log_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10047,7 +10160,7 @@ func (x *Company) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Company.ProtoReflect.Descriptor instead.
 func (*Company) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{105}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *Company) GetSignature() string {
@@ -10083,7 +10196,7 @@ type ImportRuns struct {
 
 func (x *ImportRuns) Reset() {
 	*x = ImportRuns{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[106]
+	mi := &file_berth_log_v1_log_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10095,7 +10208,7 @@ func (x *ImportRuns) String() string {
 func (*ImportRuns) ProtoMessage() {}
 
 func (x *ImportRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[106]
+	mi := &file_berth_log_v1_log_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10108,7 +10221,7 @@ func (x *ImportRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRuns.ProtoReflect.Descriptor instead.
 func (*ImportRuns) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{106}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ImportRuns) GetSamples() []*Sample {
@@ -10161,7 +10274,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[107]
+	mi := &file_berth_log_v1_log_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10173,7 +10286,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[107]
+	mi := &file_berth_log_v1_log_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10186,7 +10299,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{107}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -10341,7 +10454,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[108]
+	mi := &file_berth_log_v1_log_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10353,7 +10466,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[108]
+	mi := &file_berth_log_v1_log_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10366,7 +10479,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{108}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *Standing) GetKind() isStanding_Kind {
@@ -10475,7 +10588,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[109]
+	mi := &file_berth_log_v1_log_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10487,7 +10600,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[109]
+	mi := &file_berth_log_v1_log_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10500,7 +10613,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{109}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *Account) GetName() string {
@@ -10552,7 +10665,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[110]
+	mi := &file_berth_log_v1_log_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10564,7 +10677,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[110]
+	mi := &file_berth_log_v1_log_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10577,7 +10690,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{110}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *Member) GetAccount() string {
@@ -10636,7 +10749,7 @@ type QOS struct {
 
 func (x *QOS) Reset() {
 	*x = QOS{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[111]
+	mi := &file_berth_log_v1_log_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10648,7 +10761,7 @@ func (x *QOS) String() string {
 func (*QOS) ProtoMessage() {}
 
 func (x *QOS) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[111]
+	mi := &file_berth_log_v1_log_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10661,7 +10774,7 @@ func (x *QOS) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QOS.ProtoReflect.Descriptor instead.
 func (*QOS) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{111}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *QOS) GetName() string {
@@ -10727,7 +10840,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[112]
+	mi := &file_berth_log_v1_log_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10739,7 +10852,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[112]
+	mi := &file_berth_log_v1_log_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10752,7 +10865,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{112}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Quota) GetAccount() string {
@@ -10859,7 +10972,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[113]
+	mi := &file_berth_log_v1_log_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10871,7 +10984,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[113]
+	mi := &file_berth_log_v1_log_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10884,7 +10997,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{113}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *AccountPolicy) GetHalfLifeUs() int64 {
@@ -10926,7 +11039,7 @@ type GPUWeight struct {
 
 func (x *GPUWeight) Reset() {
 	*x = GPUWeight{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[114]
+	mi := &file_berth_log_v1_log_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10938,7 +11051,7 @@ func (x *GPUWeight) String() string {
 func (*GPUWeight) ProtoMessage() {}
 
 func (x *GPUWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[114]
+	mi := &file_berth_log_v1_log_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10951,7 +11064,7 @@ func (x *GPUWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUWeight.ProtoReflect.Descriptor instead.
 func (*GPUWeight) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{114}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *GPUWeight) GetGpuType() string {
@@ -10985,7 +11098,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[115]
+	mi := &file_berth_log_v1_log_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10997,7 +11110,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[115]
+	mi := &file_berth_log_v1_log_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11010,7 +11123,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{115}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *Spent) GetAccount() string {
@@ -11190,7 +11303,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04rank\x18\x03 \x01(\x03R\x04rank\x12 \n" +
 	"\fest_start_us\x18\x04 \x01(\x03R\n" +
 	"estStartUs\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xfb\x02\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xac\x03\n" +
 	"\rReportAttempt\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\x04R\x03job\x12\x18\n" +
@@ -11205,7 +11318,17 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\bended_us\x18\n" +
 	" \x01(\x03R\aendedUs\x12\x14\n" +
 	"\x05ready\x18\v \x01(\bR\x05ready\x12-\n" +
-	"\x05power\x18F \x03(\v2\x17.berth.log.v1.CardPowerR\x05power\"a\n" +
+	"\x05power\x18F \x03(\v2\x17.berth.log.v1.CardPowerR\x05power\x12/\n" +
+	"\x06search\x18R \x01(\v2\x17.berth.log.v1.CapSearchR\x06search\"\xdb\x01\n" +
+	"\tCapSearch\x12\x1b\n" +
+	"\tdefault_w\x18\x01 \x01(\x03R\bdefaultW\x12\x13\n" +
+	"\x05cap_w\x18\x02 \x01(\x03R\x04capW\x12!\n" +
+	"\fsteps_before\x18\x03 \x01(\x01R\vstepsBefore\x12#\n" +
+	"\rjoules_before\x18\x04 \x01(\x01R\fjoulesBefore\x12\x1f\n" +
+	"\vsteps_after\x18\x05 \x01(\x01R\n" +
+	"stepsAfter\x12!\n" +
+	"\fjoules_after\x18\x06 \x01(\x01R\vjoulesAfter\x12\x10\n" +
+	"\x03why\x18\a \x01(\tR\x03why\"a\n" +
 	"\tCardPower\x12\x10\n" +
 	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12\x13\n" +
 	"\x05cap_w\x18\x02 \x01(\x03R\x04capW\x12\x1b\n" +
@@ -11661,7 +11784,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
 	"\x05admin\x18\x03 \x01(\bR\x05admin\x12\x10\n" +
-	"\x03why\x18\x04 \x01(\tR\x03why\"\xa8\a\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"\xd9\a\n" +
 	"\aAttempt\x12\x0e\n" +
 	"\x02no\x18\x01 \x01(\rR\x02no\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x14\n" +
@@ -11693,7 +11816,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\bprogress\x18\x18 \x01(\v2\x16.berth.log.v1.ProgressR\bprogress\x12-\n" +
 	"\x05power\x18F \x03(\v2\x17.berth.log.v1.CardPowerR\x05power\x12/\n" +
 	"\aserving\x18H \x01(\v2\x15.berth.log.v1.ServingR\aserving\x12\x12\n" +
-	"\x04loan\x18M \x01(\tR\x04loan\"g\n" +
+	"\x04loan\x18M \x01(\tR\x04loan\x12/\n" +
+	"\x06search\x18R \x01(\v2\x17.berth.log.v1.CapSearchR\x06search\"g\n" +
 	"\aServing\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\rR\x05state\x12\x19\n" +
 	"\bsince_us\x18\x02 \x01(\x03R\asinceUs\x12\x10\n" +
@@ -12052,7 +12176,7 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_log_v1_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 116)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 117)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(TaskChange)(0),             // 0: berth.log.v1.TaskChange
 	(*Entry)(nil),               // 1: berth.log.v1.Entry
@@ -12067,118 +12191,119 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*Start)(nil),               // 10: berth.log.v1.Start
 	(*QueueMove)(nil),           // 11: berth.log.v1.QueueMove
 	(*ReportAttempt)(nil),       // 12: berth.log.v1.ReportAttempt
-	(*CardPower)(nil),           // 13: berth.log.v1.CardPower
-	(*RegisterNode)(nil),        // 14: berth.log.v1.RegisterNode
-	(*SetNodeState)(nil),        // 15: berth.log.v1.SetNodeState
-	(*DrainNode)(nil),           // 16: berth.log.v1.DrainNode
-	(*DrainGPU)(nil),            // 17: berth.log.v1.DrainGPU
-	(*SetSharing)(nil),          // 18: berth.log.v1.SetSharing
-	(*SharingOff)(nil),          // 19: berth.log.v1.SharingOff
-	(*PowerNode)(nil),           // 20: berth.log.v1.PowerNode
-	(*RemoveNode)(nil),          // 21: berth.log.v1.RemoveNode
-	(*CreateToken)(nil),         // 22: berth.log.v1.CreateToken
-	(*UseToken)(nil),            // 23: berth.log.v1.UseToken
-	(*DenyIdentity)(nil),        // 24: berth.log.v1.DenyIdentity
-	(*FenceNode)(nil),           // 25: berth.log.v1.FenceNode
-	(*PublishWeights)(nil),      // 26: berth.log.v1.PublishWeights
-	(*InstallWeights)(nil),      // 27: berth.log.v1.InstallWeights
-	(*RollbackWeights)(nil),     // 28: berth.log.v1.RollbackWeights
-	(*PinWeights)(nil),          // 29: berth.log.v1.PinWeights
-	(*InstallInterference)(nil), // 30: berth.log.v1.InstallInterference
-	(*ExpireJobs)(nil),          // 31: berth.log.v1.ExpireJobs
-	(*SetPartition)(nil),        // 32: berth.log.v1.SetPartition
-	(*RemovePartition)(nil),     // 33: berth.log.v1.RemovePartition
-	(*SetReservation)(nil),      // 34: berth.log.v1.SetReservation
-	(*RemoveReservation)(nil),   // 35: berth.log.v1.RemoveReservation
-	(*UpdateJob)(nil),           // 36: berth.log.v1.UpdateJob
-	(*PreemptAttempt)(nil),      // 37: berth.log.v1.PreemptAttempt
-	(*HoldJob)(nil),             // 38: berth.log.v1.HoldJob
-	(*RequeueJob)(nil),          // 39: berth.log.v1.RequeueJob
-	(*ChangeTasks)(nil),         // 40: berth.log.v1.ChangeTasks
-	(*UndoGang)(nil),            // 41: berth.log.v1.UndoGang
-	(*SetStanding)(nil),         // 42: berth.log.v1.SetStanding
-	(*Checkpoint)(nil),          // 43: berth.log.v1.Checkpoint
-	(*InitCluster)(nil),         // 44: berth.log.v1.InitCluster
-	(*SnapshotHeader)(nil),      // 45: berth.log.v1.SnapshotHeader
-	(*Record)(nil),              // 46: berth.log.v1.Record
-	(*Bulk)(nil),                // 47: berth.log.v1.Bulk
-	(*Upload)(nil),              // 48: berth.log.v1.Upload
-	(*ArrayRecord)(nil),         // 49: berth.log.v1.ArrayRecord
-	(*SnapshotEnd)(nil),         // 50: berth.log.v1.SnapshotEnd
-	(*Meta)(nil),                // 51: berth.log.v1.Meta
-	(*Config)(nil),              // 52: berth.log.v1.Config
-	(*Owner)(nil),               // 53: berth.log.v1.Owner
-	(*Spec)(nil),                // 54: berth.log.v1.Spec
-	(*Service)(nil),             // 55: berth.log.v1.Service
-	(*Study)(nil),               // 56: berth.log.v1.Study
-	(*Axis)(nil),                // 57: berth.log.v1.Axis
-	(*Array)(nil),               // 58: berth.log.v1.Array
-	(*Where)(nil),               // 59: berth.log.v1.Where
-	(*Container)(nil),           // 60: berth.log.v1.Container
-	(*Mount)(nil),               // 61: berth.log.v1.Mount
-	(*Warning)(nil),             // 62: berth.log.v1.Warning
-	(*Dependency)(nil),          // 63: berth.log.v1.Dependency
-	(*Estimate)(nil),            // 64: berth.log.v1.Estimate
-	(*Reason)(nil),              // 65: berth.log.v1.Reason
-	(*Exit)(nil),                // 66: berth.log.v1.Exit
-	(*Usage)(nil),               // 67: berth.log.v1.Usage
-	(*Profile)(nil),             // 68: berth.log.v1.Profile
-	(*GPUShare)(nil),            // 69: berth.log.v1.GPUShare
-	(*Berth)(nil),               // 70: berth.log.v1.Berth
-	(*Job)(nil),                 // 71: berth.log.v1.Job
-	(*Hold)(nil),                // 72: berth.log.v1.Hold
-	(*CancelRequest)(nil),       // 73: berth.log.v1.CancelRequest
-	(*Attempt)(nil),             // 74: berth.log.v1.Attempt
-	(*Serving)(nil),             // 75: berth.log.v1.Serving
-	(*Progress)(nil),            // 76: berth.log.v1.Progress
-	(*Seen)(nil),                // 77: berth.log.v1.Seen
-	(*Mark)(nil),                // 78: berth.log.v1.Mark
-	(*NoteProgress)(nil),        // 79: berth.log.v1.NoteProgress
-	(*AttemptProgress)(nil),     // 80: berth.log.v1.AttemptProgress
-	(*Gang)(nil),                // 81: berth.log.v1.Gang
-	(*Part)(nil),                // 82: berth.log.v1.Part
-	(*IdleMark)(nil),            // 83: berth.log.v1.IdleMark
-	(*IdleAttempt)(nil),         // 84: berth.log.v1.IdleAttempt
-	(*ResizeMark)(nil),          // 85: berth.log.v1.ResizeMark
-	(*ResizeAttempt)(nil),       // 86: berth.log.v1.ResizeAttempt
-	(*PreemptRequest)(nil),      // 87: berth.log.v1.PreemptRequest
-	(*GPU)(nil),                 // 88: berth.log.v1.GPU
-	(*GPUOrder)(nil),            // 89: berth.log.v1.GPUOrder
-	(*NodeEvent)(nil),           // 90: berth.log.v1.NodeEvent
-	(*Node)(nil),                // 91: berth.log.v1.Node
-	(*NodePower)(nil),           // 92: berth.log.v1.NodePower
-	(*Reservation)(nil),         // 93: berth.log.v1.Reservation
-	(*Partition)(nil),           // 94: berth.log.v1.Partition
-	(*HostTerms)(nil),           // 95: berth.log.v1.HostTerms
-	(*AccessList)(nil),          // 96: berth.log.v1.AccessList
-	(*Queue)(nil),               // 97: berth.log.v1.Queue
-	(*Waiter)(nil),              // 98: berth.log.v1.Waiter
-	(*Request)(nil),             // 99: berth.log.v1.Request
-	(*Token)(nil),               // 100: berth.log.v1.Token
-	(*DeniedIdentity)(nil),      // 101: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),             // 102: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),       // 103: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),          // 104: berth.log.v1.WeightsPin
-	(*Interference)(nil),        // 105: berth.log.v1.Interference
-	(*Company)(nil),             // 106: berth.log.v1.Company
-	(*ImportRuns)(nil),          // 107: berth.log.v1.ImportRuns
-	(*Sample)(nil),              // 108: berth.log.v1.Sample
-	(*Standing)(nil),            // 109: berth.log.v1.Standing
-	(*Account)(nil),             // 110: berth.log.v1.Account
-	(*Member)(nil),              // 111: berth.log.v1.Member
-	(*QOS)(nil),                 // 112: berth.log.v1.QOS
-	(*Quota)(nil),               // 113: berth.log.v1.Quota
-	(*AccountPolicy)(nil),       // 114: berth.log.v1.AccountPolicy
-	(*GPUWeight)(nil),           // 115: berth.log.v1.GPUWeight
-	(*Spent)(nil),               // 116: berth.log.v1.Spent
-	(*AddWebhook)(nil),          // 117: berth.log.v1.AddWebhook
-	(*RemoveWebhook)(nil),       // 118: berth.log.v1.RemoveWebhook
-	(*SettleNotices)(nil),       // 119: berth.log.v1.SettleNotices
-	(*MarkAttempt)(nil),         // 120: berth.log.v1.MarkAttempt
-	(*Notice)(nil),              // 121: berth.log.v1.Notice
-	(*Webhook)(nil),             // 122: berth.log.v1.Webhook
-	(*DeadNotice)(nil),          // 123: berth.log.v1.DeadNotice
-	(*Telling)(nil),             // 124: berth.log.v1.Telling
+	(*CapSearch)(nil),           // 13: berth.log.v1.CapSearch
+	(*CardPower)(nil),           // 14: berth.log.v1.CardPower
+	(*RegisterNode)(nil),        // 15: berth.log.v1.RegisterNode
+	(*SetNodeState)(nil),        // 16: berth.log.v1.SetNodeState
+	(*DrainNode)(nil),           // 17: berth.log.v1.DrainNode
+	(*DrainGPU)(nil),            // 18: berth.log.v1.DrainGPU
+	(*SetSharing)(nil),          // 19: berth.log.v1.SetSharing
+	(*SharingOff)(nil),          // 20: berth.log.v1.SharingOff
+	(*PowerNode)(nil),           // 21: berth.log.v1.PowerNode
+	(*RemoveNode)(nil),          // 22: berth.log.v1.RemoveNode
+	(*CreateToken)(nil),         // 23: berth.log.v1.CreateToken
+	(*UseToken)(nil),            // 24: berth.log.v1.UseToken
+	(*DenyIdentity)(nil),        // 25: berth.log.v1.DenyIdentity
+	(*FenceNode)(nil),           // 26: berth.log.v1.FenceNode
+	(*PublishWeights)(nil),      // 27: berth.log.v1.PublishWeights
+	(*InstallWeights)(nil),      // 28: berth.log.v1.InstallWeights
+	(*RollbackWeights)(nil),     // 29: berth.log.v1.RollbackWeights
+	(*PinWeights)(nil),          // 30: berth.log.v1.PinWeights
+	(*InstallInterference)(nil), // 31: berth.log.v1.InstallInterference
+	(*ExpireJobs)(nil),          // 32: berth.log.v1.ExpireJobs
+	(*SetPartition)(nil),        // 33: berth.log.v1.SetPartition
+	(*RemovePartition)(nil),     // 34: berth.log.v1.RemovePartition
+	(*SetReservation)(nil),      // 35: berth.log.v1.SetReservation
+	(*RemoveReservation)(nil),   // 36: berth.log.v1.RemoveReservation
+	(*UpdateJob)(nil),           // 37: berth.log.v1.UpdateJob
+	(*PreemptAttempt)(nil),      // 38: berth.log.v1.PreemptAttempt
+	(*HoldJob)(nil),             // 39: berth.log.v1.HoldJob
+	(*RequeueJob)(nil),          // 40: berth.log.v1.RequeueJob
+	(*ChangeTasks)(nil),         // 41: berth.log.v1.ChangeTasks
+	(*UndoGang)(nil),            // 42: berth.log.v1.UndoGang
+	(*SetStanding)(nil),         // 43: berth.log.v1.SetStanding
+	(*Checkpoint)(nil),          // 44: berth.log.v1.Checkpoint
+	(*InitCluster)(nil),         // 45: berth.log.v1.InitCluster
+	(*SnapshotHeader)(nil),      // 46: berth.log.v1.SnapshotHeader
+	(*Record)(nil),              // 47: berth.log.v1.Record
+	(*Bulk)(nil),                // 48: berth.log.v1.Bulk
+	(*Upload)(nil),              // 49: berth.log.v1.Upload
+	(*ArrayRecord)(nil),         // 50: berth.log.v1.ArrayRecord
+	(*SnapshotEnd)(nil),         // 51: berth.log.v1.SnapshotEnd
+	(*Meta)(nil),                // 52: berth.log.v1.Meta
+	(*Config)(nil),              // 53: berth.log.v1.Config
+	(*Owner)(nil),               // 54: berth.log.v1.Owner
+	(*Spec)(nil),                // 55: berth.log.v1.Spec
+	(*Service)(nil),             // 56: berth.log.v1.Service
+	(*Study)(nil),               // 57: berth.log.v1.Study
+	(*Axis)(nil),                // 58: berth.log.v1.Axis
+	(*Array)(nil),               // 59: berth.log.v1.Array
+	(*Where)(nil),               // 60: berth.log.v1.Where
+	(*Container)(nil),           // 61: berth.log.v1.Container
+	(*Mount)(nil),               // 62: berth.log.v1.Mount
+	(*Warning)(nil),             // 63: berth.log.v1.Warning
+	(*Dependency)(nil),          // 64: berth.log.v1.Dependency
+	(*Estimate)(nil),            // 65: berth.log.v1.Estimate
+	(*Reason)(nil),              // 66: berth.log.v1.Reason
+	(*Exit)(nil),                // 67: berth.log.v1.Exit
+	(*Usage)(nil),               // 68: berth.log.v1.Usage
+	(*Profile)(nil),             // 69: berth.log.v1.Profile
+	(*GPUShare)(nil),            // 70: berth.log.v1.GPUShare
+	(*Berth)(nil),               // 71: berth.log.v1.Berth
+	(*Job)(nil),                 // 72: berth.log.v1.Job
+	(*Hold)(nil),                // 73: berth.log.v1.Hold
+	(*CancelRequest)(nil),       // 74: berth.log.v1.CancelRequest
+	(*Attempt)(nil),             // 75: berth.log.v1.Attempt
+	(*Serving)(nil),             // 76: berth.log.v1.Serving
+	(*Progress)(nil),            // 77: berth.log.v1.Progress
+	(*Seen)(nil),                // 78: berth.log.v1.Seen
+	(*Mark)(nil),                // 79: berth.log.v1.Mark
+	(*NoteProgress)(nil),        // 80: berth.log.v1.NoteProgress
+	(*AttemptProgress)(nil),     // 81: berth.log.v1.AttemptProgress
+	(*Gang)(nil),                // 82: berth.log.v1.Gang
+	(*Part)(nil),                // 83: berth.log.v1.Part
+	(*IdleMark)(nil),            // 84: berth.log.v1.IdleMark
+	(*IdleAttempt)(nil),         // 85: berth.log.v1.IdleAttempt
+	(*ResizeMark)(nil),          // 86: berth.log.v1.ResizeMark
+	(*ResizeAttempt)(nil),       // 87: berth.log.v1.ResizeAttempt
+	(*PreemptRequest)(nil),      // 88: berth.log.v1.PreemptRequest
+	(*GPU)(nil),                 // 89: berth.log.v1.GPU
+	(*GPUOrder)(nil),            // 90: berth.log.v1.GPUOrder
+	(*NodeEvent)(nil),           // 91: berth.log.v1.NodeEvent
+	(*Node)(nil),                // 92: berth.log.v1.Node
+	(*NodePower)(nil),           // 93: berth.log.v1.NodePower
+	(*Reservation)(nil),         // 94: berth.log.v1.Reservation
+	(*Partition)(nil),           // 95: berth.log.v1.Partition
+	(*HostTerms)(nil),           // 96: berth.log.v1.HostTerms
+	(*AccessList)(nil),          // 97: berth.log.v1.AccessList
+	(*Queue)(nil),               // 98: berth.log.v1.Queue
+	(*Waiter)(nil),              // 99: berth.log.v1.Waiter
+	(*Request)(nil),             // 100: berth.log.v1.Request
+	(*Token)(nil),               // 101: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 102: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 103: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 104: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 105: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 106: berth.log.v1.Interference
+	(*Company)(nil),             // 107: berth.log.v1.Company
+	(*ImportRuns)(nil),          // 108: berth.log.v1.ImportRuns
+	(*Sample)(nil),              // 109: berth.log.v1.Sample
+	(*Standing)(nil),            // 110: berth.log.v1.Standing
+	(*Account)(nil),             // 111: berth.log.v1.Account
+	(*Member)(nil),              // 112: berth.log.v1.Member
+	(*QOS)(nil),                 // 113: berth.log.v1.QOS
+	(*Quota)(nil),               // 114: berth.log.v1.Quota
+	(*AccountPolicy)(nil),       // 115: berth.log.v1.AccountPolicy
+	(*GPUWeight)(nil),           // 116: berth.log.v1.GPUWeight
+	(*Spent)(nil),               // 117: berth.log.v1.Spent
+	(*AddWebhook)(nil),          // 118: berth.log.v1.AddWebhook
+	(*RemoveWebhook)(nil),       // 119: berth.log.v1.RemoveWebhook
+	(*SettleNotices)(nil),       // 120: berth.log.v1.SettleNotices
+	(*MarkAttempt)(nil),         // 121: berth.log.v1.MarkAttempt
+	(*Notice)(nil),              // 122: berth.log.v1.Notice
+	(*Webhook)(nil),             // 123: berth.log.v1.Webhook
+	(*DeadNotice)(nil),          // 124: berth.log.v1.DeadNotice
+	(*Telling)(nil),             // 125: berth.log.v1.Telling
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	2,   // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -12186,167 +12311,169 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	8,   // 2: berth.log.v1.Command.cancel_job:type_name -> berth.log.v1.CancelJob
 	9,   // 3: berth.log.v1.Command.apply_plan:type_name -> berth.log.v1.ApplyPlan
 	12,  // 4: berth.log.v1.Command.report_attempt:type_name -> berth.log.v1.ReportAttempt
-	14,  // 5: berth.log.v1.Command.register_node:type_name -> berth.log.v1.RegisterNode
-	15,  // 6: berth.log.v1.Command.set_node_state:type_name -> berth.log.v1.SetNodeState
-	16,  // 7: berth.log.v1.Command.drain_node:type_name -> berth.log.v1.DrainNode
-	22,  // 8: berth.log.v1.Command.create_token:type_name -> berth.log.v1.CreateToken
-	23,  // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
-	24,  // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
-	26,  // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
-	43,  // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
-	44,  // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
-	21,  // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
-	27,  // 15: berth.log.v1.Command.install_weights:type_name -> berth.log.v1.InstallWeights
-	28,  // 16: berth.log.v1.Command.rollback_weights:type_name -> berth.log.v1.RollbackWeights
-	29,  // 17: berth.log.v1.Command.pin_weights:type_name -> berth.log.v1.PinWeights
-	25,  // 18: berth.log.v1.Command.fence_node:type_name -> berth.log.v1.FenceNode
-	30,  // 19: berth.log.v1.Command.install_interference:type_name -> berth.log.v1.InstallInterference
-	31,  // 20: berth.log.v1.Command.expire_jobs:type_name -> berth.log.v1.ExpireJobs
-	37,  // 21: berth.log.v1.Command.preempt_attempt:type_name -> berth.log.v1.PreemptAttempt
-	32,  // 22: berth.log.v1.Command.set_partition:type_name -> berth.log.v1.SetPartition
-	33,  // 23: berth.log.v1.Command.remove_partition:type_name -> berth.log.v1.RemovePartition
-	38,  // 24: berth.log.v1.Command.hold_job:type_name -> berth.log.v1.HoldJob
-	39,  // 25: berth.log.v1.Command.requeue_job:type_name -> berth.log.v1.RequeueJob
-	41,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
-	17,  // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
-	42,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
-	107, // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
-	117, // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
-	118, // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
-	119, // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
-	120, // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
-	84,  // 34: berth.log.v1.Command.idle_attempt:type_name -> berth.log.v1.IdleAttempt
-	34,  // 35: berth.log.v1.Command.set_reservation:type_name -> berth.log.v1.SetReservation
-	35,  // 36: berth.log.v1.Command.remove_reservation:type_name -> berth.log.v1.RemoveReservation
-	36,  // 37: berth.log.v1.Command.update_job:type_name -> berth.log.v1.UpdateJob
-	40,  // 38: berth.log.v1.Command.change_tasks:type_name -> berth.log.v1.ChangeTasks
-	18,  // 39: berth.log.v1.Command.set_sharing:type_name -> berth.log.v1.SetSharing
+	15,  // 5: berth.log.v1.Command.register_node:type_name -> berth.log.v1.RegisterNode
+	16,  // 6: berth.log.v1.Command.set_node_state:type_name -> berth.log.v1.SetNodeState
+	17,  // 7: berth.log.v1.Command.drain_node:type_name -> berth.log.v1.DrainNode
+	23,  // 8: berth.log.v1.Command.create_token:type_name -> berth.log.v1.CreateToken
+	24,  // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
+	25,  // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
+	27,  // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
+	44,  // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
+	45,  // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
+	22,  // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
+	28,  // 15: berth.log.v1.Command.install_weights:type_name -> berth.log.v1.InstallWeights
+	29,  // 16: berth.log.v1.Command.rollback_weights:type_name -> berth.log.v1.RollbackWeights
+	30,  // 17: berth.log.v1.Command.pin_weights:type_name -> berth.log.v1.PinWeights
+	26,  // 18: berth.log.v1.Command.fence_node:type_name -> berth.log.v1.FenceNode
+	31,  // 19: berth.log.v1.Command.install_interference:type_name -> berth.log.v1.InstallInterference
+	32,  // 20: berth.log.v1.Command.expire_jobs:type_name -> berth.log.v1.ExpireJobs
+	38,  // 21: berth.log.v1.Command.preempt_attempt:type_name -> berth.log.v1.PreemptAttempt
+	33,  // 22: berth.log.v1.Command.set_partition:type_name -> berth.log.v1.SetPartition
+	34,  // 23: berth.log.v1.Command.remove_partition:type_name -> berth.log.v1.RemovePartition
+	39,  // 24: berth.log.v1.Command.hold_job:type_name -> berth.log.v1.HoldJob
+	40,  // 25: berth.log.v1.Command.requeue_job:type_name -> berth.log.v1.RequeueJob
+	42,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
+	18,  // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
+	43,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
+	108, // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
+	118, // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
+	119, // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
+	120, // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
+	121, // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
+	85,  // 34: berth.log.v1.Command.idle_attempt:type_name -> berth.log.v1.IdleAttempt
+	35,  // 35: berth.log.v1.Command.set_reservation:type_name -> berth.log.v1.SetReservation
+	36,  // 36: berth.log.v1.Command.remove_reservation:type_name -> berth.log.v1.RemoveReservation
+	37,  // 37: berth.log.v1.Command.update_job:type_name -> berth.log.v1.UpdateJob
+	41,  // 38: berth.log.v1.Command.change_tasks:type_name -> berth.log.v1.ChangeTasks
+	19,  // 39: berth.log.v1.Command.set_sharing:type_name -> berth.log.v1.SetSharing
 	6,   // 40: berth.log.v1.Command.put_bulk:type_name -> berth.log.v1.PutBulk
 	3,   // 41: berth.log.v1.Command.estimate_jobs:type_name -> berth.log.v1.EstimateJobs
-	86,  // 42: berth.log.v1.Command.resize_attempt:type_name -> berth.log.v1.ResizeAttempt
-	79,  // 43: berth.log.v1.Command.note_progress:type_name -> berth.log.v1.NoteProgress
-	20,  // 44: berth.log.v1.Command.power_node:type_name -> berth.log.v1.PowerNode
+	87,  // 42: berth.log.v1.Command.resize_attempt:type_name -> berth.log.v1.ResizeAttempt
+	80,  // 43: berth.log.v1.Command.note_progress:type_name -> berth.log.v1.NoteProgress
+	21,  // 44: berth.log.v1.Command.power_node:type_name -> berth.log.v1.PowerNode
 	4,   // 45: berth.log.v1.EstimateJobs.groups:type_name -> berth.log.v1.EstimatedJobs
-	64,  // 46: berth.log.v1.EstimatedJobs.estimates:type_name -> berth.log.v1.Estimate
-	53,  // 47: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
+	65,  // 46: berth.log.v1.EstimatedJobs.estimates:type_name -> berth.log.v1.Estimate
+	54,  // 47: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
 	7,   // 48: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
-	54,  // 49: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	64,  // 50: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	55,  // 49: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
+	65,  // 50: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
 	10,  // 51: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
 	11,  // 52: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	70,  // 53: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	64,  // 54: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	70,  // 55: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
-	65,  // 56: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	66,  // 57: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	67,  // 58: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	13,  // 59: berth.log.v1.ReportAttempt.power:type_name -> berth.log.v1.CardPower
-	91,  // 60: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	19,  // 61: berth.log.v1.SetSharing.place:type_name -> berth.log.v1.SharingOff
-	100, // 62: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	103, // 63: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	94,  // 64: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
-	93,  // 65: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
-	54,  // 66: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
-	0,   // 67: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
-	109, // 68: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
-	52,  // 69: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
-	51,  // 70: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
-	52,  // 71: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	91,  // 72: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	71,  // 73: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	97,  // 74: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	99,  // 75: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	100, // 76: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	101, // 77: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	102, // 78: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	108, // 79: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
-	50,  // 80: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	102, // 81: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	104, // 82: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	105, // 83: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
-	94,  // 84: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
-	109, // 85: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
-	116, // 86: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
-	121, // 87: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
-	122, // 88: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
-	123, // 89: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
-	124, // 90: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
-	93,  // 91: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
-	49,  // 92: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
-	19,  // 93: berth.log.v1.Record.sharing_off:type_name -> berth.log.v1.SharingOff
-	47,  // 94: berth.log.v1.Record.bulk:type_name -> berth.log.v1.Bulk
-	48,  // 95: berth.log.v1.Record.upload:type_name -> berth.log.v1.Upload
-	54,  // 96: berth.log.v1.ArrayRecord.spec:type_name -> berth.log.v1.Spec
-	64,  // 97: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
-	63,  // 98: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
-	62,  // 99: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
-	60,  // 100: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
-	58,  // 101: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
-	95,  // 102: berth.log.v1.Spec.host:type_name -> berth.log.v1.HostTerms
-	59,  // 103: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
-	56,  // 104: berth.log.v1.Spec.study:type_name -> berth.log.v1.Study
-	55,  // 105: berth.log.v1.Spec.service:type_name -> berth.log.v1.Service
-	57,  // 106: berth.log.v1.Study.space:type_name -> berth.log.v1.Axis
-	61,  // 107: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
-	68,  // 108: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
-	69,  // 109: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	53,  // 110: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	54,  // 111: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	65,  // 112: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	64,  // 113: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	73,  // 114: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	74,  // 115: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	72,  // 116: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
-	65,  // 117: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	70,  // 118: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	64,  // 119: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	66,  // 120: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	67,  // 121: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	87,  // 122: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
-	81,  // 123: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
-	83,  // 124: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
-	85,  // 125: berth.log.v1.Attempt.resize:type_name -> berth.log.v1.ResizeMark
-	76,  // 126: berth.log.v1.Attempt.progress:type_name -> berth.log.v1.Progress
-	13,  // 127: berth.log.v1.Attempt.power:type_name -> berth.log.v1.CardPower
-	75,  // 128: berth.log.v1.Attempt.serving:type_name -> berth.log.v1.Serving
-	77,  // 129: berth.log.v1.Progress.seen:type_name -> berth.log.v1.Seen
-	78,  // 130: berth.log.v1.Seen.marks:type_name -> berth.log.v1.Mark
-	80,  // 131: berth.log.v1.NoteProgress.attempts:type_name -> berth.log.v1.AttemptProgress
-	76,  // 132: berth.log.v1.AttemptProgress.progress:type_name -> berth.log.v1.Progress
-	75,  // 133: berth.log.v1.AttemptProgress.serving:type_name -> berth.log.v1.Serving
-	70,  // 134: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
-	82,  // 135: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
-	65,  // 136: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
-	66,  // 137: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
-	65,  // 138: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
-	67,  // 139: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
-	69,  // 140: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
-	70,  // 141: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
-	69,  // 142: berth.log.v1.ResizeMark.was:type_name -> berth.log.v1.GPUShare
-	69,  // 143: berth.log.v1.ResizeAttempt.gpus:type_name -> berth.log.v1.GPUShare
-	88,  // 144: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	89,  // 145: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
-	90,  // 146: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
-	92,  // 147: berth.log.v1.Node.power:type_name -> berth.log.v1.NodePower
-	96,  // 148: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
-	95,  // 149: berth.log.v1.Partition.host:type_name -> berth.log.v1.HostTerms
-	98,  // 150: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	103, // 151: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	108, // 152: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
-	64,  // 153: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	106, // 154: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	110, // 155: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
-	111, // 156: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
-	112, // 157: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
-	113, // 158: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
-	114, // 159: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
-	115, // 160: berth.log.v1.AccountPolicy.gpu_weights:type_name -> berth.log.v1.GPUWeight
-	161, // [161:161] is the sub-list for method output_type
-	161, // [161:161] is the sub-list for method input_type
-	161, // [161:161] is the sub-list for extension type_name
-	161, // [161:161] is the sub-list for extension extendee
-	0,   // [0:161] is the sub-list for field type_name
+	71,  // 53: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	65,  // 54: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	71,  // 55: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
+	66,  // 56: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	67,  // 57: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	68,  // 58: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	14,  // 59: berth.log.v1.ReportAttempt.power:type_name -> berth.log.v1.CardPower
+	13,  // 60: berth.log.v1.ReportAttempt.search:type_name -> berth.log.v1.CapSearch
+	92,  // 61: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	20,  // 62: berth.log.v1.SetSharing.place:type_name -> berth.log.v1.SharingOff
+	101, // 63: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	104, // 64: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	95,  // 65: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
+	94,  // 66: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
+	55,  // 67: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
+	0,   // 68: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
+	110, // 69: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
+	53,  // 70: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
+	52,  // 71: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
+	53,  // 72: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
+	92,  // 73: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	72,  // 74: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	98,  // 75: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	100, // 76: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	101, // 77: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	102, // 78: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	103, // 79: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	109, // 80: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	51,  // 81: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
+	103, // 82: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	105, // 83: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	106, // 84: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	95,  // 85: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
+	110, // 86: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
+	117, // 87: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
+	122, // 88: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
+	123, // 89: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
+	124, // 90: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
+	125, // 91: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
+	94,  // 92: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
+	50,  // 93: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
+	20,  // 94: berth.log.v1.Record.sharing_off:type_name -> berth.log.v1.SharingOff
+	48,  // 95: berth.log.v1.Record.bulk:type_name -> berth.log.v1.Bulk
+	49,  // 96: berth.log.v1.Record.upload:type_name -> berth.log.v1.Upload
+	55,  // 97: berth.log.v1.ArrayRecord.spec:type_name -> berth.log.v1.Spec
+	65,  // 98: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
+	64,  // 99: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
+	63,  // 100: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
+	61,  // 101: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
+	59,  // 102: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
+	96,  // 103: berth.log.v1.Spec.host:type_name -> berth.log.v1.HostTerms
+	60,  // 104: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
+	57,  // 105: berth.log.v1.Spec.study:type_name -> berth.log.v1.Study
+	56,  // 106: berth.log.v1.Spec.service:type_name -> berth.log.v1.Service
+	58,  // 107: berth.log.v1.Study.space:type_name -> berth.log.v1.Axis
+	62,  // 108: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
+	69,  // 109: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
+	70,  // 110: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	54,  // 111: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	55,  // 112: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	66,  // 113: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	65,  // 114: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	74,  // 115: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	75,  // 116: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	73,  // 117: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
+	66,  // 118: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	71,  // 119: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	65,  // 120: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	67,  // 121: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	68,  // 122: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	88,  // 123: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
+	82,  // 124: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
+	84,  // 125: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
+	86,  // 126: berth.log.v1.Attempt.resize:type_name -> berth.log.v1.ResizeMark
+	77,  // 127: berth.log.v1.Attempt.progress:type_name -> berth.log.v1.Progress
+	14,  // 128: berth.log.v1.Attempt.power:type_name -> berth.log.v1.CardPower
+	76,  // 129: berth.log.v1.Attempt.serving:type_name -> berth.log.v1.Serving
+	13,  // 130: berth.log.v1.Attempt.search:type_name -> berth.log.v1.CapSearch
+	78,  // 131: berth.log.v1.Progress.seen:type_name -> berth.log.v1.Seen
+	79,  // 132: berth.log.v1.Seen.marks:type_name -> berth.log.v1.Mark
+	81,  // 133: berth.log.v1.NoteProgress.attempts:type_name -> berth.log.v1.AttemptProgress
+	77,  // 134: berth.log.v1.AttemptProgress.progress:type_name -> berth.log.v1.Progress
+	76,  // 135: berth.log.v1.AttemptProgress.serving:type_name -> berth.log.v1.Serving
+	71,  // 136: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
+	83,  // 137: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
+	66,  // 138: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
+	67,  // 139: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
+	66,  // 140: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
+	68,  // 141: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
+	70,  // 142: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
+	71,  // 143: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
+	70,  // 144: berth.log.v1.ResizeMark.was:type_name -> berth.log.v1.GPUShare
+	70,  // 145: berth.log.v1.ResizeAttempt.gpus:type_name -> berth.log.v1.GPUShare
+	89,  // 146: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	90,  // 147: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
+	91,  // 148: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
+	93,  // 149: berth.log.v1.Node.power:type_name -> berth.log.v1.NodePower
+	97,  // 150: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
+	96,  // 151: berth.log.v1.Partition.host:type_name -> berth.log.v1.HostTerms
+	99,  // 152: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	104, // 153: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	109, // 154: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
+	65,  // 155: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	107, // 156: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	111, // 157: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
+	112, // 158: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
+	113, // 159: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
+	114, // 160: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
+	115, // 161: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
+	116, // 162: berth.log.v1.AccountPolicy.gpu_weights:type_name -> berth.log.v1.GPUWeight
+	163, // [163:163] is the sub-list for method output_type
+	163, // [163:163] is the sub-list for method input_type
+	163, // [163:163] is the sub-list for extension type_name
+	163, // [163:163] is the sub-list for extension extendee
+	0,   // [0:163] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -12401,7 +12528,7 @@ func file_berth_log_v1_log_proto_init() {
 		(*Command_NoteProgress)(nil),
 		(*Command_PowerNode)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[45].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[46].OneofWrappers = []any{
 		(*Record_Meta)(nil),
 		(*Record_Config)(nil),
 		(*Record_Node)(nil),
@@ -12429,8 +12556,8 @@ func file_berth_log_v1_log_proto_init() {
 		(*Record_Bulk)(nil),
 		(*Record_Upload)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[70].OneofWrappers = []any{}
-	file_berth_log_v1_log_proto_msgTypes[108].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[71].OneofWrappers = []any{}
+	file_berth_log_v1_log_proto_msgTypes[109].OneofWrappers = []any{
 		(*Standing_Account)(nil),
 		(*Standing_Member)(nil),
 		(*Standing_Qos)(nil),
@@ -12443,7 +12570,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   116,
+			NumMessages:   117,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -964,7 +964,9 @@ type Report struct {
 	// With an end: how far it said that it is.
 	Steps *Steps `protobuf:"bytes,20,opt,name=steps,proto3" json:"steps,omitempty"`
 	// What was done to the power and clock of its cards, from its start on.
-	Power         []*CardPower `protobuf:"bytes,70,rep,name=power,proto3" json:"power,omitempty"`
+	Power []*CardPower `protobuf:"bytes,70,rep,name=power,proto3" json:"power,omitempty"`
+	// What came of the search for its power cap, once something did.
+	Search        *CapSearch `protobuf:"bytes,82,opt,name=search,proto3" json:"search,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1097,6 +1099,108 @@ func (x *Report) GetPower() []*CardPower {
 	return nil
 }
 
+func (x *Report) GetSearch() *CapSearch {
+	if x != nil {
+		return x.Search
+	}
+	return nil
+}
+
+// CapSearch is what came of the search for the power cap of an attempt; see
+// cluster.CapSearch.
+type CapSearch struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	DefaultW int64                  `protobuf:"varint,1,opt,name=default_w,json=defaultW,proto3" json:"default_w,omitempty"`
+	CapW     int64                  `protobuf:"varint,2,opt,name=cap_w,json=capW,proto3" json:"cap_w,omitempty"`
+	// Steps in a second, and joules for one, under the one and under the other.
+	StepsBefore   float64 `protobuf:"fixed64,3,opt,name=steps_before,json=stepsBefore,proto3" json:"steps_before,omitempty"`
+	JoulesBefore  float64 `protobuf:"fixed64,4,opt,name=joules_before,json=joulesBefore,proto3" json:"joules_before,omitempty"`
+	StepsAfter    float64 `protobuf:"fixed64,5,opt,name=steps_after,json=stepsAfter,proto3" json:"steps_after,omitempty"`
+	JoulesAfter   float64 `protobuf:"fixed64,6,opt,name=joules_after,json=joulesAfter,proto3" json:"joules_after,omitempty"`
+	Why           string  `protobuf:"bytes,7,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CapSearch) Reset() {
+	*x = CapSearch{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CapSearch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CapSearch) ProtoMessage() {}
+
+func (x *CapSearch) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CapSearch.ProtoReflect.Descriptor instead.
+func (*CapSearch) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *CapSearch) GetDefaultW() int64 {
+	if x != nil {
+		return x.DefaultW
+	}
+	return 0
+}
+
+func (x *CapSearch) GetCapW() int64 {
+	if x != nil {
+		return x.CapW
+	}
+	return 0
+}
+
+func (x *CapSearch) GetStepsBefore() float64 {
+	if x != nil {
+		return x.StepsBefore
+	}
+	return 0
+}
+
+func (x *CapSearch) GetJoulesBefore() float64 {
+	if x != nil {
+		return x.JoulesBefore
+	}
+	return 0
+}
+
+func (x *CapSearch) GetStepsAfter() float64 {
+	if x != nil {
+		return x.StepsAfter
+	}
+	return 0
+}
+
+func (x *CapSearch) GetJoulesAfter() float64 {
+	if x != nil {
+		return x.JoulesAfter
+	}
+	return 0
+}
+
+func (x *CapSearch) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 // CardPower is what was done to the power and clock of one card; see
 // cluster.CardPower.
 type CardPower struct {
@@ -1112,7 +1216,7 @@ type CardPower struct {
 
 func (x *CardPower) Reset() {
 	*x = CardPower{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[7]
+	mi := &file_berth_node_v1_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1124,7 +1228,7 @@ func (x *CardPower) String() string {
 func (*CardPower) ProtoMessage() {}
 
 func (x *CardPower) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[7]
+	mi := &file_berth_node_v1_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1137,7 +1241,7 @@ func (x *CardPower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardPower.ProtoReflect.Descriptor instead.
 func (*CardPower) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{7}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CardPower) GetUuid() string {
@@ -1179,7 +1283,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[8]
+	mi := &file_berth_node_v1_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1191,7 +1295,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[8]
+	mi := &file_berth_node_v1_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1204,7 +1308,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -1239,7 +1343,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[9]
+	mi := &file_berth_node_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1251,7 +1355,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[9]
+	mi := &file_berth_node_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1264,7 +1368,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Usage) GetGpuMemPeakMib() int64 {
@@ -1349,7 +1453,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[10]
+	mi := &file_berth_node_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1361,7 +1465,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[10]
+	mi := &file_berth_node_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1374,7 +1478,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Profile) GetGpuMemMeanMib() int64 {
@@ -1468,7 +1572,7 @@ type NeighbourSpan struct {
 
 func (x *NeighbourSpan) Reset() {
 	*x = NeighbourSpan{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[11]
+	mi := &file_berth_node_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1584,7 @@ func (x *NeighbourSpan) String() string {
 func (*NeighbourSpan) ProtoMessage() {}
 
 func (x *NeighbourSpan) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[11]
+	mi := &file_berth_node_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1597,7 @@ func (x *NeighbourSpan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NeighbourSpan.ProtoReflect.Descriptor instead.
 func (*NeighbourSpan) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *NeighbourSpan) GetJob() uint64 {
@@ -1536,7 +1640,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[12]
+	mi := &file_berth_node_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1548,7 +1652,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[12]
+	mi := &file_berth_node_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1561,7 +1665,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Heartbeat) GetSequence() uint64 {
@@ -1606,7 +1710,7 @@ type AttemptUse struct {
 
 func (x *AttemptUse) Reset() {
 	*x = AttemptUse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[13]
+	mi := &file_berth_node_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1618,7 +1722,7 @@ func (x *AttemptUse) String() string {
 func (*AttemptUse) ProtoMessage() {}
 
 func (x *AttemptUse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[13]
+	mi := &file_berth_node_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1631,7 +1735,7 @@ func (x *AttemptUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptUse.ProtoReflect.Descriptor instead.
 func (*AttemptUse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AttemptUse) GetJob() uint64 {
@@ -1695,7 +1799,7 @@ type Probe struct {
 
 func (x *Probe) Reset() {
 	*x = Probe{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[14]
+	mi := &file_berth_node_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1707,7 +1811,7 @@ func (x *Probe) String() string {
 func (*Probe) ProtoMessage() {}
 
 func (x *Probe) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[14]
+	mi := &file_berth_node_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1720,7 +1824,7 @@ func (x *Probe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probe.ProtoReflect.Descriptor instead.
 func (*Probe) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Probe) GetOk() bool {
@@ -1763,7 +1867,7 @@ type Steps struct {
 
 func (x *Steps) Reset() {
 	*x = Steps{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[15]
+	mi := &file_berth_node_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1775,7 +1879,7 @@ func (x *Steps) String() string {
 func (*Steps) ProtoMessage() {}
 
 func (x *Steps) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[15]
+	mi := &file_berth_node_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1788,7 +1892,7 @@ func (x *Steps) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Steps.ProtoReflect.Descriptor instead.
 func (*Steps) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Steps) GetStep() int64 {
@@ -1861,7 +1965,7 @@ type GPUUsage struct {
 
 func (x *GPUUsage) Reset() {
 	*x = GPUUsage{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	mi := &file_berth_node_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1873,7 +1977,7 @@ func (x *GPUUsage) String() string {
 func (*GPUUsage) ProtoMessage() {}
 
 func (x *GPUUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	mi := &file_berth_node_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1886,7 +1990,7 @@ func (x *GPUUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUUsage.ProtoReflect.Descriptor instead.
 func (*GPUUsage) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GPUUsage) GetUuid() string {
@@ -1955,7 +2059,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[17]
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1967,7 +2071,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[17]
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1980,7 +2084,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LeaseGranted) GetSequence() uint64 {
@@ -2009,7 +2113,7 @@ type Redirect struct {
 
 func (x *Redirect) Reset() {
 	*x = Redirect{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2021,7 +2125,7 @@ func (x *Redirect) String() string {
 func (*Redirect) ProtoMessage() {}
 
 func (x *Redirect) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2034,7 +2138,7 @@ func (x *Redirect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Redirect.ProtoReflect.Descriptor instead.
 func (*Redirect) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Redirect) GetLeaderId() string {
@@ -2078,7 +2182,7 @@ type Desired struct {
 
 func (x *Desired) Reset() {
 	*x = Desired{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2090,7 +2194,7 @@ func (x *Desired) String() string {
 func (*Desired) ProtoMessage() {}
 
 func (x *Desired) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2103,7 +2207,7 @@ func (x *Desired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Desired.ProtoReflect.Descriptor instead.
 func (*Desired) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Desired) GetTerm() uint64 {
@@ -2161,7 +2265,7 @@ type GPUResume struct {
 
 func (x *GPUResume) Reset() {
 	*x = GPUResume{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2173,7 +2277,7 @@ func (x *GPUResume) String() string {
 func (*GPUResume) ProtoMessage() {}
 
 func (x *GPUResume) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2186,7 +2290,7 @@ func (x *GPUResume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUResume.ProtoReflect.Descriptor instead.
 func (*GPUResume) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GPUResume) GetUuid() string {
@@ -2220,7 +2324,7 @@ type AttemptRef struct {
 
 func (x *AttemptRef) Reset() {
 	*x = AttemptRef{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2232,7 +2336,7 @@ func (x *AttemptRef) String() string {
 func (*AttemptRef) ProtoMessage() {}
 
 func (x *AttemptRef) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2245,7 +2349,7 @@ func (x *AttemptRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptRef.ProtoReflect.Descriptor instead.
 func (*AttemptRef) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AttemptRef) GetJob() uint64 {
@@ -2324,14 +2428,18 @@ type Assignment struct {
 	PowerCap string `protobuf:"bytes,70,opt,name=power_cap,json=powerCap,proto3" json:"power_cap,omitempty"`
 	GpuFreq  string `protobuf:"bytes,71,opt,name=gpu_freq,json=gpuFreq,proto3" json:"gpu_freq,omitempty"`
 	// There when it is a replica of a service, whose health the agent asks for.
-	Replica       *Replica `protobuf:"bytes,72,opt,name=replica,proto3" json:"replica,omitempty"`
+	Replica *Replica `protobuf:"bytes,72,opt,name=replica,proto3" json:"replica,omitempty"`
+	// What this attempt found already of its power cap, for an agent that began anew.
+	Found *CapSearch `protobuf:"bytes,82,opt,name=found,proto3" json:"found,omitempty"`
+	// What the attempt before it found.
+	FoundBefore   *CapSearch `protobuf:"bytes,83,opt,name=found_before,json=foundBefore,proto3" json:"found_before,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2343,7 +2451,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2356,7 +2464,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Assignment) GetJob() uint64 {
@@ -2632,6 +2740,20 @@ func (x *Assignment) GetReplica() *Replica {
 	return nil
 }
 
+func (x *Assignment) GetFound() *CapSearch {
+	if x != nil {
+		return x.Found
+	}
+	return nil
+}
+
+func (x *Assignment) GetFoundBefore() *CapSearch {
+	if x != nil {
+		return x.FoundBefore
+	}
+	return nil
+}
+
 // Replica is one process of a service.
 type Replica struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -2647,7 +2769,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2659,7 +2781,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2672,7 +2794,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Replica) GetService() string {
@@ -2728,7 +2850,7 @@ type KeptRequest struct {
 
 func (x *KeptRequest) Reset() {
 	*x = KeptRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[24]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2740,7 +2862,7 @@ func (x *KeptRequest) String() string {
 func (*KeptRequest) ProtoMessage() {}
 
 func (x *KeptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[24]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2753,7 +2875,7 @@ func (x *KeptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptRequest.ProtoReflect.Descriptor instead.
 func (*KeptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *KeptRequest) GetId() string {
@@ -2821,7 +2943,7 @@ type ArrayTask struct {
 
 func (x *ArrayTask) Reset() {
 	*x = ArrayTask{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[25]
+	mi := &file_berth_node_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2833,7 +2955,7 @@ func (x *ArrayTask) String() string {
 func (*ArrayTask) ProtoMessage() {}
 
 func (x *ArrayTask) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[25]
+	mi := &file_berth_node_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2846,7 +2968,7 @@ func (x *ArrayTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayTask.ProtoReflect.Descriptor instead.
 func (*ArrayTask) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ArrayTask) GetJob() uint64 {
@@ -2911,7 +3033,7 @@ type MemBreach struct {
 
 func (x *MemBreach) Reset() {
 	*x = MemBreach{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[26]
+	mi := &file_berth_node_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2923,7 +3045,7 @@ func (x *MemBreach) String() string {
 func (*MemBreach) ProtoMessage() {}
 
 func (x *MemBreach) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[26]
+	mi := &file_berth_node_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2936,7 +3058,7 @@ func (x *MemBreach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemBreach.ProtoReflect.Descriptor instead.
 func (*MemBreach) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{26}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MemBreach) GetUuid() string {
@@ -3005,7 +3127,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[27]
+	mi := &file_berth_node_v1_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3017,7 +3139,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[27]
+	mi := &file_berth_node_v1_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3030,7 +3152,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{27}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Progress) GetWarned() bool {
@@ -3077,7 +3199,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[28]
+	mi := &file_berth_node_v1_node_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3089,7 +3211,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[28]
+	mi := &file_berth_node_v1_node_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3102,7 +3224,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{28}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Container) GetNetwork() string {
@@ -3151,7 +3273,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[29]
+	mi := &file_berth_node_v1_node_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3163,7 +3285,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[29]
+	mi := &file_berth_node_v1_node_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3176,7 +3298,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{29}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -3214,7 +3336,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[30]
+	mi := &file_berth_node_v1_node_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3226,7 +3348,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[30]
+	mi := &file_berth_node_v1_node_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3239,7 +3361,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{30}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Warning) GetSignal() string {
@@ -3283,7 +3405,7 @@ type Ranks struct {
 
 func (x *Ranks) Reset() {
 	*x = Ranks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[31]
+	mi := &file_berth_node_v1_node_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3295,7 +3417,7 @@ func (x *Ranks) String() string {
 func (*Ranks) ProtoMessage() {}
 
 func (x *Ranks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[31]
+	mi := &file_berth_node_v1_node_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3308,7 +3430,7 @@ func (x *Ranks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ranks.ProtoReflect.Descriptor instead.
 func (*Ranks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{31}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Ranks) GetNodes() []string {
@@ -3370,7 +3492,7 @@ type Preempt struct {
 
 func (x *Preempt) Reset() {
 	*x = Preempt{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[32]
+	mi := &file_berth_node_v1_node_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3382,7 +3504,7 @@ func (x *Preempt) String() string {
 func (*Preempt) ProtoMessage() {}
 
 func (x *Preempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[32]
+	mi := &file_berth_node_v1_node_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3395,7 +3517,7 @@ func (x *Preempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preempt.ProtoReflect.Descriptor instead.
 func (*Preempt) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{32}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Preempt) GetSignal() string {
@@ -3441,7 +3563,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[33]
+	mi := &file_berth_node_v1_node_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3453,7 +3575,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[33]
+	mi := &file_berth_node_v1_node_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3466,7 +3588,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{33}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Share) GetUuid() string {
@@ -3513,7 +3635,7 @@ type Acks struct {
 
 func (x *Acks) Reset() {
 	*x = Acks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[34]
+	mi := &file_berth_node_v1_node_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3525,7 +3647,7 @@ func (x *Acks) String() string {
 func (*Acks) ProtoMessage() {}
 
 func (x *Acks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[34]
+	mi := &file_berth_node_v1_node_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3538,7 +3660,7 @@ func (x *Acks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acks.ProtoReflect.Descriptor instead.
 func (*Acks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{34}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Acks) GetAcks() []*Ack {
@@ -3561,7 +3683,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[35]
+	mi := &file_berth_node_v1_node_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3573,7 +3695,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[35]
+	mi := &file_berth_node_v1_node_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3586,7 +3708,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{35}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Ack) GetJob() uint64 {
@@ -3628,7 +3750,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[36]
+	mi := &file_berth_node_v1_node_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3640,7 +3762,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[36]
+	mi := &file_berth_node_v1_node_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3653,7 +3775,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{36}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *JoinRequest) GetTokenSecret() string {
@@ -3692,7 +3814,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[37]
+	mi := &file_berth_node_v1_node_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3704,7 +3826,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[37]
+	mi := &file_berth_node_v1_node_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3717,7 +3839,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{37}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *JoinResponse) GetCertificate() []byte {
@@ -3770,7 +3892,7 @@ type GetClockRequest struct {
 
 func (x *GetClockRequest) Reset() {
 	*x = GetClockRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[38]
+	mi := &file_berth_node_v1_node_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3782,7 +3904,7 @@ func (x *GetClockRequest) String() string {
 func (*GetClockRequest) ProtoMessage() {}
 
 func (x *GetClockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[38]
+	mi := &file_berth_node_v1_node_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3795,7 +3917,7 @@ func (x *GetClockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClockRequest.ProtoReflect.Descriptor instead.
 func (*GetClockRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{38}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{39}
 }
 
 type GetClockResponse struct {
@@ -3807,7 +3929,7 @@ type GetClockResponse struct {
 
 func (x *GetClockResponse) Reset() {
 	*x = GetClockResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[39]
+	mi := &file_berth_node_v1_node_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3819,7 +3941,7 @@ func (x *GetClockResponse) String() string {
 func (*GetClockResponse) ProtoMessage() {}
 
 func (x *GetClockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[39]
+	mi := &file_berth_node_v1_node_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3832,7 +3954,7 @@ func (x *GetClockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClockResponse.ProtoReflect.Descriptor instead.
 func (*GetClockResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{39}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetClockResponse) GetNow() *timestamppb.Timestamp {
@@ -3851,7 +3973,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[40]
+	mi := &file_berth_node_v1_node_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3863,7 +3985,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[40]
+	mi := &file_berth_node_v1_node_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3876,7 +3998,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{40}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RenewRequest) GetCsr() []byte {
@@ -3896,7 +4018,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[41]
+	mi := &file_berth_node_v1_node_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3908,7 +4030,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[41]
+	mi := &file_berth_node_v1_node_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3921,7 +4043,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{41}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RenewResponse) GetCertificate() []byte {
@@ -3996,7 +4118,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\tstray_mib\x18\r \x01(\x03R\bstrayMib\x12/\n" +
 	"\x06detail\x18\x0e \x01(\v2\x17.berth.api.v1.GPUDetailR\x06detail\":\n" +
 	"\aReports\x12/\n" +
-	"\areports\x18\x01 \x03(\v2\x15.berth.node.v1.ReportR\areports\"\xf2\x03\n" +
+	"\areports\x18\x01 \x03(\v2\x15.berth.node.v1.ReportR\areports\"\xa4\x04\n" +
 	"\x06Report\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
@@ -4012,7 +4134,17 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x05ready\x18\v \x01(\bR\x05ready\x12\x14\n" +
 	"\x05drain\x18\f \x01(\tR\x05drain\x12*\n" +
 	"\x05steps\x18\x14 \x01(\v2\x14.berth.node.v1.StepsR\x05steps\x12.\n" +
-	"\x05power\x18F \x03(\v2\x18.berth.node.v1.CardPowerR\x05power\"c\n" +
+	"\x05power\x18F \x03(\v2\x18.berth.node.v1.CardPowerR\x05power\x120\n" +
+	"\x06search\x18R \x01(\v2\x18.berth.node.v1.CapSearchR\x06search\"\xdb\x01\n" +
+	"\tCapSearch\x12\x1b\n" +
+	"\tdefault_w\x18\x01 \x01(\x03R\bdefaultW\x12\x13\n" +
+	"\x05cap_w\x18\x02 \x01(\x03R\x04capW\x12!\n" +
+	"\fsteps_before\x18\x03 \x01(\x01R\vstepsBefore\x12#\n" +
+	"\rjoules_before\x18\x04 \x01(\x01R\fjoulesBefore\x12\x1f\n" +
+	"\vsteps_after\x18\x05 \x01(\x01R\n" +
+	"stepsAfter\x12!\n" +
+	"\fjoules_after\x18\x06 \x01(\x01R\vjoulesAfter\x12\x10\n" +
+	"\x03why\x18\a \x01(\tR\x03why\"c\n" +
 	"\tCardPower\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x13\n" +
 	"\x05cap_w\x18\x02 \x01(\x03R\x04capW\x12\x1b\n" +
@@ -4111,8 +4243,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"AttemptRef\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xa4\n" +
-	"\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\"\x91\v\n" +
 	"\n" +
 	"Assignment\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
@@ -4158,7 +4289,9 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x0fmetric_maximize\x18? \x01(\bR\x0emetricMaximize\x12\x1b\n" +
 	"\tpower_cap\x18F \x01(\tR\bpowerCap\x12\x19\n" +
 	"\bgpu_freq\x18G \x01(\tR\agpuFreq\x120\n" +
-	"\areplica\x18H \x01(\v2\x16.berth.node.v1.ReplicaR\areplica\"\x9d\x01\n" +
+	"\areplica\x18H \x01(\v2\x16.berth.node.v1.ReplicaR\areplica\x12.\n" +
+	"\x05found\x18R \x01(\v2\x18.berth.node.v1.CapSearchR\x05found\x12;\n" +
+	"\ffound_before\x18S \x01(\v2\x18.berth.node.v1.CapSearchR\vfoundBefore\"\x9d\x01\n" +
 	"\aReplica\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1b\n" +
 	"\tport_name\x18\x02 \x01(\tR\bportName\x12\x12\n" +
@@ -4300,7 +4433,7 @@ func file_berth_node_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_node_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_berth_node_v1_node_proto_goTypes = []any{
 	(GPUState)(0),                 // 0: berth.node.v1.GPUState
 	(AttemptState)(0),             // 1: berth.node.v1.AttemptState
@@ -4313,112 +4446,116 @@ var file_berth_node_v1_node_proto_goTypes = []any{
 	(*GPU)(nil),                   // 8: berth.node.v1.GPU
 	(*Reports)(nil),               // 9: berth.node.v1.Reports
 	(*Report)(nil),                // 10: berth.node.v1.Report
-	(*CardPower)(nil),             // 11: berth.node.v1.CardPower
-	(*Exit)(nil),                  // 12: berth.node.v1.Exit
-	(*Usage)(nil),                 // 13: berth.node.v1.Usage
-	(*Profile)(nil),               // 14: berth.node.v1.Profile
-	(*NeighbourSpan)(nil),         // 15: berth.node.v1.NeighbourSpan
-	(*Heartbeat)(nil),             // 16: berth.node.v1.Heartbeat
-	(*AttemptUse)(nil),            // 17: berth.node.v1.AttemptUse
-	(*Probe)(nil),                 // 18: berth.node.v1.Probe
-	(*Steps)(nil),                 // 19: berth.node.v1.Steps
-	(*GPUUsage)(nil),              // 20: berth.node.v1.GPUUsage
-	(*LeaseGranted)(nil),          // 21: berth.node.v1.LeaseGranted
-	(*Redirect)(nil),              // 22: berth.node.v1.Redirect
-	(*Desired)(nil),               // 23: berth.node.v1.Desired
-	(*GPUResume)(nil),             // 24: berth.node.v1.GPUResume
-	(*AttemptRef)(nil),            // 25: berth.node.v1.AttemptRef
-	(*Assignment)(nil),            // 26: berth.node.v1.Assignment
-	(*Replica)(nil),               // 27: berth.node.v1.Replica
-	(*KeptRequest)(nil),           // 28: berth.node.v1.KeptRequest
-	(*ArrayTask)(nil),             // 29: berth.node.v1.ArrayTask
-	(*MemBreach)(nil),             // 30: berth.node.v1.MemBreach
-	(*Progress)(nil),              // 31: berth.node.v1.Progress
-	(*Container)(nil),             // 32: berth.node.v1.Container
-	(*Mount)(nil),                 // 33: berth.node.v1.Mount
-	(*Warning)(nil),               // 34: berth.node.v1.Warning
-	(*Ranks)(nil),                 // 35: berth.node.v1.Ranks
-	(*Preempt)(nil),               // 36: berth.node.v1.Preempt
-	(*Share)(nil),                 // 37: berth.node.v1.Share
-	(*Acks)(nil),                  // 38: berth.node.v1.Acks
-	(*Ack)(nil),                   // 39: berth.node.v1.Ack
-	(*JoinRequest)(nil),           // 40: berth.node.v1.JoinRequest
-	(*JoinResponse)(nil),          // 41: berth.node.v1.JoinResponse
-	(*GetClockRequest)(nil),       // 42: berth.node.v1.GetClockRequest
-	(*GetClockResponse)(nil),      // 43: berth.node.v1.GetClockResponse
-	(*RenewRequest)(nil),          // 44: berth.node.v1.RenewRequest
-	(*RenewResponse)(nil),         // 45: berth.node.v1.RenewResponse
-	(*v1.AttachOpen)(nil),         // 46: berth.api.v1.AttachOpen
-	(*v1.GPUDetail)(nil),          // 47: berth.api.v1.GPUDetail
-	(*timestamppb.Timestamp)(nil), // 48: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 49: google.protobuf.Duration
+	(*CapSearch)(nil),             // 11: berth.node.v1.CapSearch
+	(*CardPower)(nil),             // 12: berth.node.v1.CardPower
+	(*Exit)(nil),                  // 13: berth.node.v1.Exit
+	(*Usage)(nil),                 // 14: berth.node.v1.Usage
+	(*Profile)(nil),               // 15: berth.node.v1.Profile
+	(*NeighbourSpan)(nil),         // 16: berth.node.v1.NeighbourSpan
+	(*Heartbeat)(nil),             // 17: berth.node.v1.Heartbeat
+	(*AttemptUse)(nil),            // 18: berth.node.v1.AttemptUse
+	(*Probe)(nil),                 // 19: berth.node.v1.Probe
+	(*Steps)(nil),                 // 20: berth.node.v1.Steps
+	(*GPUUsage)(nil),              // 21: berth.node.v1.GPUUsage
+	(*LeaseGranted)(nil),          // 22: berth.node.v1.LeaseGranted
+	(*Redirect)(nil),              // 23: berth.node.v1.Redirect
+	(*Desired)(nil),               // 24: berth.node.v1.Desired
+	(*GPUResume)(nil),             // 25: berth.node.v1.GPUResume
+	(*AttemptRef)(nil),            // 26: berth.node.v1.AttemptRef
+	(*Assignment)(nil),            // 27: berth.node.v1.Assignment
+	(*Replica)(nil),               // 28: berth.node.v1.Replica
+	(*KeptRequest)(nil),           // 29: berth.node.v1.KeptRequest
+	(*ArrayTask)(nil),             // 30: berth.node.v1.ArrayTask
+	(*MemBreach)(nil),             // 31: berth.node.v1.MemBreach
+	(*Progress)(nil),              // 32: berth.node.v1.Progress
+	(*Container)(nil),             // 33: berth.node.v1.Container
+	(*Mount)(nil),                 // 34: berth.node.v1.Mount
+	(*Warning)(nil),               // 35: berth.node.v1.Warning
+	(*Ranks)(nil),                 // 36: berth.node.v1.Ranks
+	(*Preempt)(nil),               // 37: berth.node.v1.Preempt
+	(*Share)(nil),                 // 38: berth.node.v1.Share
+	(*Acks)(nil),                  // 39: berth.node.v1.Acks
+	(*Ack)(nil),                   // 40: berth.node.v1.Ack
+	(*JoinRequest)(nil),           // 41: berth.node.v1.JoinRequest
+	(*JoinResponse)(nil),          // 42: berth.node.v1.JoinResponse
+	(*GetClockRequest)(nil),       // 43: berth.node.v1.GetClockRequest
+	(*GetClockResponse)(nil),      // 44: berth.node.v1.GetClockResponse
+	(*RenewRequest)(nil),          // 45: berth.node.v1.RenewRequest
+	(*RenewResponse)(nil),         // 46: berth.node.v1.RenewResponse
+	(*v1.AttachOpen)(nil),         // 47: berth.api.v1.AttachOpen
+	(*v1.GPUDetail)(nil),          // 48: berth.api.v1.GPUDetail
+	(*timestamppb.Timestamp)(nil), // 49: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 50: google.protobuf.Duration
 }
 var file_berth_node_v1_node_proto_depIdxs = []int32{
 	7,  // 0: berth.node.v1.SessionRequest.hello:type_name -> berth.node.v1.Hello
 	9,  // 1: berth.node.v1.SessionRequest.reports:type_name -> berth.node.v1.Reports
-	16, // 2: berth.node.v1.SessionRequest.heartbeat:type_name -> berth.node.v1.Heartbeat
-	22, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
-	23, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
-	38, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
-	21, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
+	17, // 2: berth.node.v1.SessionRequest.heartbeat:type_name -> berth.node.v1.Heartbeat
+	23, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
+	24, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
+	39, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
+	22, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
 	6,  // 7: berth.node.v1.SessionResponse.visit:type_name -> berth.node.v1.Visit
-	46, // 8: berth.node.v1.Visit.open:type_name -> berth.api.v1.AttachOpen
-	26, // 9: berth.node.v1.Visit.of:type_name -> berth.node.v1.Assignment
+	47, // 8: berth.node.v1.Visit.open:type_name -> berth.api.v1.AttachOpen
+	27, // 9: berth.node.v1.Visit.of:type_name -> berth.node.v1.Assignment
 	8,  // 10: berth.node.v1.Hello.gpus:type_name -> berth.node.v1.GPU
 	0,  // 11: berth.node.v1.GPU.state:type_name -> berth.node.v1.GPUState
-	47, // 12: berth.node.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
+	48, // 12: berth.node.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
 	10, // 13: berth.node.v1.Reports.reports:type_name -> berth.node.v1.Report
 	1,  // 14: berth.node.v1.Report.state:type_name -> berth.node.v1.AttemptState
-	12, // 15: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
-	48, // 16: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
-	48, // 17: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
-	13, // 18: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
-	19, // 19: berth.node.v1.Report.steps:type_name -> berth.node.v1.Steps
-	11, // 20: berth.node.v1.Report.power:type_name -> berth.node.v1.CardPower
-	14, // 21: berth.node.v1.Usage.profile:type_name -> berth.node.v1.Profile
-	15, // 22: berth.node.v1.Profile.neighbours:type_name -> berth.node.v1.NeighbourSpan
-	20, // 23: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
-	17, // 24: berth.node.v1.Heartbeat.attempts:type_name -> berth.node.v1.AttemptUse
-	19, // 25: berth.node.v1.AttemptUse.steps:type_name -> berth.node.v1.Steps
-	18, // 26: berth.node.v1.AttemptUse.probe:type_name -> berth.node.v1.Probe
-	48, // 27: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
-	49, // 28: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
-	26, // 29: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
-	25, // 30: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
-	24, // 31: berth.node.v1.Desired.resumes:type_name -> berth.node.v1.GPUResume
-	48, // 32: berth.node.v1.GPUResume.at:type_name -> google.protobuf.Timestamp
-	49, // 33: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
-	49, // 34: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
-	37, // 35: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
-	36, // 36: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
-	30, // 37: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
-	34, // 38: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
-	32, // 39: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
-	31, // 40: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
-	35, // 41: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
-	29, // 42: berth.node.v1.Assignment.array:type_name -> berth.node.v1.ArrayTask
-	49, // 43: berth.node.v1.Assignment.session_idle:type_name -> google.protobuf.Duration
-	28, // 44: berth.node.v1.Assignment.request:type_name -> berth.node.v1.KeptRequest
-	27, // 45: berth.node.v1.Assignment.replica:type_name -> berth.node.v1.Replica
-	49, // 46: berth.node.v1.Replica.every:type_name -> google.protobuf.Duration
-	48, // 47: berth.node.v1.KeptRequest.at:type_name -> google.protobuf.Timestamp
-	2,  // 48: berth.node.v1.KeptRequest.state:type_name -> berth.node.v1.RequestState
-	48, // 49: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
-	48, // 50: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
-	3,  // 51: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
-	3,  // 52: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
-	33, // 53: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
-	49, // 54: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
-	49, // 55: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
-	48, // 56: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
-	39, // 57: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
-	1,  // 58: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
-	48, // 59: berth.node.v1.GetClockResponse.now:type_name -> google.protobuf.Timestamp
-	60, // [60:60] is the sub-list for method output_type
-	60, // [60:60] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	13, // 15: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
+	49, // 16: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
+	49, // 17: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
+	14, // 18: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
+	20, // 19: berth.node.v1.Report.steps:type_name -> berth.node.v1.Steps
+	12, // 20: berth.node.v1.Report.power:type_name -> berth.node.v1.CardPower
+	11, // 21: berth.node.v1.Report.search:type_name -> berth.node.v1.CapSearch
+	15, // 22: berth.node.v1.Usage.profile:type_name -> berth.node.v1.Profile
+	16, // 23: berth.node.v1.Profile.neighbours:type_name -> berth.node.v1.NeighbourSpan
+	21, // 24: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
+	18, // 25: berth.node.v1.Heartbeat.attempts:type_name -> berth.node.v1.AttemptUse
+	20, // 26: berth.node.v1.AttemptUse.steps:type_name -> berth.node.v1.Steps
+	19, // 27: berth.node.v1.AttemptUse.probe:type_name -> berth.node.v1.Probe
+	49, // 28: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
+	50, // 29: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
+	27, // 30: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
+	26, // 31: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
+	25, // 32: berth.node.v1.Desired.resumes:type_name -> berth.node.v1.GPUResume
+	49, // 33: berth.node.v1.GPUResume.at:type_name -> google.protobuf.Timestamp
+	50, // 34: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
+	50, // 35: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
+	38, // 36: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
+	37, // 37: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
+	31, // 38: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
+	35, // 39: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
+	33, // 40: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
+	32, // 41: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
+	36, // 42: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
+	30, // 43: berth.node.v1.Assignment.array:type_name -> berth.node.v1.ArrayTask
+	50, // 44: berth.node.v1.Assignment.session_idle:type_name -> google.protobuf.Duration
+	29, // 45: berth.node.v1.Assignment.request:type_name -> berth.node.v1.KeptRequest
+	28, // 46: berth.node.v1.Assignment.replica:type_name -> berth.node.v1.Replica
+	11, // 47: berth.node.v1.Assignment.found:type_name -> berth.node.v1.CapSearch
+	11, // 48: berth.node.v1.Assignment.found_before:type_name -> berth.node.v1.CapSearch
+	50, // 49: berth.node.v1.Replica.every:type_name -> google.protobuf.Duration
+	49, // 50: berth.node.v1.KeptRequest.at:type_name -> google.protobuf.Timestamp
+	2,  // 51: berth.node.v1.KeptRequest.state:type_name -> berth.node.v1.RequestState
+	49, // 52: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
+	49, // 53: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
+	3,  // 54: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
+	3,  // 55: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
+	34, // 56: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
+	50, // 57: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
+	50, // 58: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
+	49, // 59: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
+	40, // 60: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
+	1,  // 61: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
+	49, // 62: berth.node.v1.GetClockResponse.now:type_name -> google.protobuf.Timestamp
+	63, // [63:63] is the sub-list for method output_type
+	63, // [63:63] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_berth_node_v1_node_proto_init() }
@@ -4438,14 +4575,14 @@ func file_berth_node_v1_node_proto_init() {
 		(*SessionResponse_LeaseGranted)(nil),
 		(*SessionResponse_Visit)(nil),
 	}
-	file_berth_node_v1_node_proto_msgTypes[15].OneofWrappers = []any{}
+	file_berth_node_v1_node_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_node_v1_node_proto_rawDesc), len(file_berth_node_v1_node_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   42,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
