@@ -138,6 +138,7 @@ func (s *Spec) checkSizes() error {
 		{"cpus", s.CPUMilli, 4096 * 1000, " thousandths", ""},
 		{"time", seconds(s.TimeLimit), MaxTimeDays * 86400, " seconds", ""},
 		{"expect", seconds(s.Duration), MaxTimeDays * 86400, " seconds", ""},
+		{"defer", seconds(s.Defer), MaxDeferDays * 86400, " seconds", ""},
 		{"features", int64(len(s.Features)), MaxFeatures, " bytes", ""},
 		{"script", int64(len(s.Script)), MaxPackedScript, " bytes, packed,", ""},
 	} {

@@ -260,6 +260,9 @@ func (s *Spec) checkWaiting() error {
 	case (s.Deadline != 0 || s.DeadlineIn != 0) && (s.Hold || s.Begin != 0 || len(s.Depends) > 0 || s.Array != nil):
 		return Errorf(CodeInvalid, "deadline: nobody can promise it to a job that is held, or waits for a time or for other jobs, or to all tasks of an array; drop one of them")
 	}
+	if s.Defer > 0 && (s.Deadline != 0 || s.DeadlineIn != 0) {
+		return Errorf(CodeInvalid, "defer and deadline: nobody can promise a deadline to a job that waits for cheaper power; with --defer it is to end within that time, as far as can be predicted; drop one of them")
+	}
 	for _, d := range s.Depends {
 		if !slices.Contains(DependKinds(), d.Kind) || (d.Kind == Singleton) != (d.Job == 0) {
 			return Errorf(CodeInvalid, "dependency %s: want after, afterany, afterok, afternotok or aftercorr with a job, or singleton", QuoteShort(d.String()))
@@ -270,6 +273,9 @@ func (s *Spec) checkWaiting() error {
 	}
 	return nil
 }
+
+// MaxDeferDays bounds Spec.Defer.
+const MaxDeferDays = 30
 
 // MaxDependDelay bounds how long after another job one may wait.
 const MaxDependDelay = 365 * 24 * time.Hour

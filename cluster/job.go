@@ -153,6 +153,9 @@ type Spec struct {
 	Service *service.Service
 	// NodeRange is between on how many nodes it runs, as many as are chosen when it starts.
 	NodeRange NodeRange
+	// Defer lets it wait for cheaper power as long as it is predicted to end within this
+	// of its submission; its leader then sets Begin. 0 lets it wait for none.
+	Defer time.Duration
 }
 
 // Job is one submitted job. Values are immutable.

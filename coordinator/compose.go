@@ -92,7 +92,7 @@ func newLeader(c *Coordinator) *lead.Leader {
 	n := &c.cfg.Notices
 	cfg := lead.Config{
 		ClusterName: c.cfg.ClusterName, ClusterID: c.cfg.ClusterID, GangTimeout: c.cfg.GangTimeout, GangPorts: c.cfg.GangPorts,
-		IdleEvery: c.cfg.IdleEvery, IdleSeen: c.cfg.IdleSeen, Power: c.cfg.Power,
+		IdleEvery: c.cfg.IdleEvery, IdleSeen: c.cfg.IdleSeen, Power: c.cfg.Power, Energy: c.cfg.Energy,
 		Mail: n.Mail, Guard: notify.Guard{Allow: n.Allow, PublicOnly: n.Webhooks == notify.WebhooksUsers}, Tries: n.Tries, FirstPause: n.FirstPause,
 	}
 	return lead.New(cfg, lead.Needs{

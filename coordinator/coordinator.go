@@ -168,6 +168,8 @@ type Config struct {
 	IdleSeen func(knownMs int64)
 	// Power is how idle nodes are powered down; nil leaves all of them up.
 	Power *lead.PowerSaving
+	// Energy is what power costs; nil where nobody says.
+	Energy *lead.EnergySignal
 	// Web is the page for browsers; without a listener there is none.
 	Web web.Config
 	// Gossip is the address to gossip at; optional. GossipKey is 32 bytes.

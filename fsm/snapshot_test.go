@@ -378,6 +378,7 @@ func TestGolden(t *testing.T) {
 		partitionCmd(&cluster.Partition{Name: "d", Nodes: hosts(t, "n6"), Lend: cluster.Lending{To: []string{"c"}, Short: time.Minute}}, 0), registerCmd(node("n6", "boot6", 1)),
 		planCmd(dispatch.Plan{Starts: []dispatch.Start{{Job: 19, Attempt: 1, Loan: "d", Berth: cluster.Berth{Node: "n6", GPUs: []cluster.GPUShare{share1("n6-g0", 8000, 300)}, CPUMilli: 1000, MemMiB: 512}}}}),
 		reportCmd(&logv1.ReportAttempt{Node: "n3", Job: 15, Attempt: 1, Token: 1, State: uint32(cluster.JobRunning), Search: &logv1.CapSearch{DefaultW: 400, CapW: 340, StepsBefore: 10, JoulesBefore: 40, StepsAfter: 9.6, JoulesAfter: 35.5}}),
+		submitCmd(20, "request-20", 1000, &cluster.Spec{Name: "m", Begin: t0.Add(time.Hour), Defer: 12 * time.Hour}),
 	)
 	for name, got := range map[string][]byte{"entry.v15.hex": entry, "snapshot.v15.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)

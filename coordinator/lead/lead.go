@@ -46,6 +46,8 @@ type Config struct {
 	FirstPause time.Duration
 	// Power is how idle nodes are powered down; nil leaves all of them up.
 	Power *PowerSaving
+	// Energy is what power costs; nil where nobody says.
+	Energy *EnergySignal
 }
 
 // Needs is what a leader works on. All fields are required.
@@ -80,6 +82,7 @@ type Leader struct {
 	plan      *planner
 	needs     atomic.Pointer[site.Needs]
 	demand    demand
+	energy    energy
 }
 
 // New makes a leader that plans by s.
@@ -90,6 +93,7 @@ func New(cfg Config, d Needs, s Scheduling) *Leader {
 	}
 	l.sched.Store(&s)
 	l.plan = newPlanner(l, d.Company)
+	l.energy.register(l, d.Registry)
 	return l
 }
 
@@ -100,7 +104,7 @@ func (l *Leader) Run(ctx context.Context) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, loop := range []func(context.Context) error{
-		l.plan.run, l.expire, l.undoLate, l.checkpoints, l.sendNotices, l.markLimits, l.watchIdle, l.resizeAll, l.noteProgress, l.trials, l.services, l.savePower,
+		l.plan.run, l.expire, l.undoLate, l.checkpoints, l.sendNotices, l.markLimits, l.watchIdle, l.resizeAll, l.noteProgress, l.trials, l.services, l.savePower, l.deferJobs,
 	} {
 		g.Go(func() error { return loop(ctx) })
 	}

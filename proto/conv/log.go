@@ -52,7 +52,7 @@ func specToLog(s *cluster.Spec) *logv1.Spec {
 		DeadlineUs: int64(s.Deadline), Objective: string(s.Objective), MaxPowerW: s.MaxPowerW, MaxCostMilli: s.MaxCostMilli,
 		CheckpointSignal: s.Checkpoint.Signal, CheckpointGraceUs: s.Checkpoint.Grace.Microseconds(),
 		Partition: s.Partition, OrCpu: s.OrCPU, Nodes: uint32(s.Nodes), Tasks: uint32(s.Tasks),
-		Hold: s.Hold, BeginUs: int64(s.Begin), Depends: dependsToLog(s.Depends), DependAny: s.DependAny, KillInvalidDepend: s.KillInvalidDepend,
+		Hold: s.Hold, BeginUs: int64(s.Begin), DeferUs: s.Defer.Microseconds(), Depends: dependsToLog(s.Depends), DependAny: s.DependAny, KillInvalidDepend: s.KillInvalidDepend,
 		Warning: warningToLog(s.Warning), Truncate: s.Truncate, Container: containerToLog(&s.Container),
 		Where:      whereToLog(s.Where),
 		MailEvents: uint32(s.Mail.Events), MailUser: s.Mail.To, IdleOkUs: s.IdleOK.Microseconds(), NoResize: s.NoResize,
@@ -107,9 +107,9 @@ func specFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		return nil, fmt.Errorf("spec with %d nodes and %d tasks on each", m.Nodes, m.Tasks)
 	case m.GpuMemMib < 0 || m.GpuMilli < 0 || m.MemMib < 0 || m.CpuMilli < 0 || m.DurationUs < 0 || m.TimeLimitUs < 0 ||
 		m.DeadlineUs < 0 || m.MaxPowerW < 0 || m.MaxCostMilli < 0 || m.CheckpointGraceUs < 0 || m.BeginUs < 0 ||
-		m.GetWarning().GetBeforeUs() < 0 || m.GetContainer().GetTmpMib() < 0 || m.GetContainer().GetShmMib() < 0 || m.IdleOkUs < 0:
+		m.GetWarning().GetBeforeUs() < 0 || m.GetContainer().GetTmpMib() < 0 || m.GetContainer().GetShmMib() < 0 || m.IdleOkUs < 0 || m.DeferUs < 0:
 		return nil, errors.New("spec with a negative amount")
-	case max(m.DurationUs, m.TimeLimitUs, m.CheckpointGraceUs, m.GetWarning().GetBeforeUs(), m.IdleOkUs) > maxStoredUs:
+	case max(m.DurationUs, m.TimeLimitUs, m.CheckpointGraceUs, m.GetWarning().GetBeforeUs(), m.IdleOkUs, m.DeferUs) > maxStoredUs:
 		return nil, errors.New("spec with a time beyond all") // as a duration it would be negative
 	}
 	array, err := arrayFromLog(m.GetArray())
@@ -133,7 +133,7 @@ func specFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		Checkpoint: cluster.Checkpoint{Signal: m.GetCheckpointSignal(), Grace: us(m.GetCheckpointGraceUs())},
 		Partition:  m.GetPartition(),
 		OrCPU:      m.GetOrCpu(),
-		Hold:       m.GetHold(), Begin: cluster.Time(m.GetBeginUs()), Depends: dependsFromLog(m.GetDepends()),
+		Hold:       m.GetHold(), Begin: cluster.Time(m.GetBeginUs()), Defer: us(m.GetDeferUs()), Depends: dependsFromLog(m.GetDepends()),
 		Nodes: int(m.GetNodes()), Tasks: int(m.GetTasks()),
 		DependAny: m.GetDependAny(), KillInvalidDepend: m.GetKillInvalidDepend(),
 		Warning: warningFromLog(m.GetWarning()), Truncate: m.GetTruncate(), Container: apiconv.ContainerFrom(m.GetContainer()),

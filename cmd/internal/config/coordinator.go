@@ -28,6 +28,7 @@ type Coordinator struct {
 	Scheduling Scheduling        `yaml:"scheduling"`
 	Lease      Lease             `yaml:"lease"`
 	Power      PowerSaving       `yaml:"power_saving"`
+	Energy     EnergySignal      `yaml:"energy_signal"`
 	Limits     Limits            `yaml:"limits"`
 	Learner    Learner           `yaml:"learner"`
 	History    History           `yaml:"history"`
@@ -303,9 +304,8 @@ func DefaultCoordinator() Coordinator {
 		Scheduling: Scheduling{MaxShares: 3, MaxSlowdown: 1.5, Interval: time.Second, MemoryHeadroomMiB: 512, Policy: "ffd", Sizing: "marginal",
 			PreemptEvery: time.Minute, PreemptAfter: 10 * time.Minute, PreemptWait: 2 * time.Minute, LASQueues: []string{"54m10s", "2h", "5h"},
 			GangTimeout: 10 * time.Minute, GangPorts: "20000-29999"},
-
 		Lease: Lease{Agent: 60 * time.Second},
-		Power: PowerSaving{ProgramTimeout: time.Minute, SuspendTimeout: 2 * time.Minute, ResumeTimeout: 10 * time.Minute, AtOnce: 10},
+		Power: PowerSaving{ProgramTimeout: time.Minute, SuspendTimeout: 2 * time.Minute, ResumeTimeout: 10 * time.Minute, AtOnce: 10}, Energy: EnergySignal{Every: 10 * time.Minute},
 		Limits: Limits{QueuedTotal: 200_000, JobsPerUser: 150_000, SpecMiBTotal: 2048, SpecMiBPerUser: 256, ArrayTasks: 100_000, StreamsTotal: 512, StreamsPerUser: 32,
 			RequestsPerSecond: 500, RequestsPerUser: 128, RequestKiBPerSecond: 1024, ReadsPerUser: 4, ReadsTotal: 16, ReadMsPerSecond: 100, ConnectionsPerUser: 256},
 		Learner: Learner{MinSamples: 32, Interval: 10 * time.Second},
@@ -378,7 +378,7 @@ func (c *Coordinator) Validate() error {
 		p.addf("scheduling.prices", "%v", err)
 	}
 	p.span("lease.agent", c.Lease.Agent, 5*time.Second, time.Hour)
-	p.powerSaving(&c.Power, c.Lease.Agent)
+	p.powerSaving(c)
 	p.limits(&c.Limits)
 	p.number("learner.min_samples", c.Learner.MinSamples, 1, 4096)
 	p.span("learner.interval", c.Learner.Interval, time.Second, 24*time.Hour)

@@ -49,7 +49,9 @@ func (s *PowerSaving) Excluded() (cluster.HostList, error) {
 	return cluster.ParseHostList(text)
 }
 
-func (p *Problems) powerSaving(s *PowerSaving, lease time.Duration) {
+func (p *Problems) powerSaving(c *Coordinator) {
+	s, lease := &c.Power, c.Lease.Agent
+	checkSignal(p, &c.Energy)
 	if !s.On() {
 		if s.Idle != 0 {
 			p.addf("power_saving.suspend_program", "is missing, and power_saving.idle is given; name the programs that power a node down and up")

@@ -232,6 +232,7 @@ func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (
 	if cc.Notices, err = noticesOf(&cfg.Notify); err != nil {
 		return nil, err
 	}
+	cc.Energy = energySignalOf(&cfg.Energy)
 	if cc.Power, err = powerSavingOf(&cfg.Power); err != nil {
 		return nil, err
 	}

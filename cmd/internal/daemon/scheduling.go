@@ -1,11 +1,17 @@
 package daemon
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
+	"net/http"
+	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 	"github.com/berth-scheduler/berth/coordinator/lead"
@@ -100,4 +106,45 @@ func powerSavingOf(s *config.PowerSaving) (*lead.PowerSaving, error) {
 		Suspend:        power.Program{Path: s.SuspendProgram, Timeout: s.ProgramTimeout}.Run,
 		Resume:         power.Program{Path: s.ResumeProgram, Timeout: s.ProgramTimeout}.Run,
 	}, nil
+}
+
+// signalWithin is how long the source of a signal may take.
+const signalWithin = 10 * time.Second
+
+// energySignalOf reads what power costs from where the site says it; nil where it does not.
+func energySignalOf(s *config.EnergySignal) *lead.EnergySignal {
+	if s.Source == "" {
+		return nil
+	}
+	from := func(context.Context) (io.ReadCloser, error) { return os.Open(s.Source) }
+	if s.Web() {
+		from = func(ctx context.Context) (io.ReadCloser, error) { return get(ctx, s.Source) }
+	}
+	return &lead.EnergySignal{Unit: s.Unit, Every: s.Every, Read: func(ctx context.Context) ([]byte, error) {
+		ctx, cancel := context.WithTimeout(ctx, signalWithin)
+		defer cancel()
+		r, err := from(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer r.Close()
+		return io.ReadAll(io.LimitReader(r, powerrule.MaxSignalBytes+1))
+	}}
+}
+
+// get asks a host of the site's, and follows it nowhere else.
+func get(ctx context.Context, url string) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, errors.Join(fmt.Errorf("%s answers %s", url, resp.Status), resp.Body.Close())
+	}
+	return resp.Body, nil
 }

@@ -79,6 +79,7 @@ func (a *Admission) Enter(e *Entry) error {
 		a.array,     // it has few enough tasks, and there is room for them
 		a.service,   // its service runs already: it takes that one's place
 		deadline,    // its deadline is to come
+		a.energy,    // it waits for cheaper power, if it may
 		a.partition, // a partition lets it in, and a reservation; some node could run it
 		a.mail,      // whoever wants mail and will have none is told
 	} {

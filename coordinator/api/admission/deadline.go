@@ -23,6 +23,16 @@ func deadline(e *Entry) error {
 	return nil
 }
 
+// energy has a job that may wait for cheaper power wait.
+func (a *Admission) energy(e *Entry) error {
+	s := e.Job.Spec
+	if s.Defer > 0 && s.Begin > 0 {
+		return cluster.Errorf(cluster.CodeInvalid, "defer and begin: a job that may wait for cheaper power begins when that is cheapest; drop one of them")
+	}
+	a.lead.Defer(e.Job, e.Now)
+	return nil
+}
+
 // admitted proposes cmd, which submits jobs, if their deadlines can be met
 // beside those that were promised before. Promises are made one after the other:
 // each is asked about, and stands in the state, before the next one is.

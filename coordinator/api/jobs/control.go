@@ -101,6 +101,9 @@ func (c *Jobs) barredDetail(j *cluster.Job, r cluster.Reason) string {
 	case cluster.ReasonHeldAdmin:
 		return fmt.Sprintf("held by an administrator (uid %d), who alone releases it", j.Hold.By)
 	case cluster.ReasonBeginTime:
+		if why := c.lead.Cheaper(j, cluster.TimeOf(c.clock())); why != "" {
+			return why
+		}
 		return "not before " + max(j.Spec.Begin, j.DependAt).Std().UTC().Format(time.RFC3339)
 	case cluster.ReasonDependency:
 		return "waits for " + j.Dependency()

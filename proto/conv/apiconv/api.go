@@ -136,7 +136,7 @@ func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 		Deadline: ToTime(s.Deadline), DeadlineIn: ToDuration(s.DeadlineIn), Objective: string(s.Objective), MaxPowerW: s.MaxPowerW, MaxCostMilli: s.MaxCostMilli,
 		CheckpointSignal: s.Checkpoint.Signal, CheckpointGrace: ToDuration(s.Checkpoint.Grace),
 		Partition: s.Partition, OrCpu: s.OrCPU,
-		Hold: s.Hold, Begin: ToTime(s.Begin), Depends: DependsToAPI(s.Depends), DependAny: s.DependAny, KillInvalidDepend: s.KillInvalidDepend,
+		Hold: s.Hold, Begin: ToTime(s.Begin), Defer: ToDuration(s.Defer), Depends: DependsToAPI(s.Depends), DependAny: s.DependAny, KillInvalidDepend: s.KillInvalidDepend,
 		Warning: warningToAPI(s.Warning), Truncate: s.Truncate, Container: containerToAPI(&s.Container),
 		Where:    whereToAPI(s.Where),
 		MailType: s.Mail.Events.String(), MailUser: s.Mail.To, IdleOk: ToDuration(s.IdleOK), NoResize: s.NoResize,

@@ -7,7 +7,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// tellingFromAPI reads whom a job wants written to, and how long it may idle.
+// tellingFromAPI reads whom a job wants written to, and how long it may idle, and wait.
 func tellingFromAPI(s *cluster.Spec, m *apiv1.JobSpec) (err error) {
 	if t := m.GetMailType(); t != "" {
 		if s.Mail.Events, err = cluster.ParseMailEvents(t); err != nil {
@@ -15,6 +15,9 @@ func tellingFromAPI(s *cluster.Spec, m *apiv1.JobSpec) (err error) {
 		}
 	}
 	s.Mail.To, s.NoResize = m.GetMailUser(), m.GetNoResize()
+	if s.Defer, err = duration("defer", m.GetDefer()); err != nil {
+		return err
+	}
 	s.IdleOK, err = duration("idle_ok", m.GetIdleOk())
 	return err
 }

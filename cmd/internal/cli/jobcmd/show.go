@@ -234,6 +234,7 @@ func specKeys(j *apiv1.Job) []string {
 	add(s.GetMemMib() > 0, "memory %s", units.HumanMiB(s.GetMemMib()))
 	add(s.GetExpected() != nil, "expected %s", units.HumanDuration(s.GetExpected().AsDuration()))
 	add(s.GetTimeLimit() != nil, "time limit %s", units.FormatDuration(s.GetTimeLimit().AsDuration()))
+	add(s.GetDefer() != nil, "may wait for cheaper power if it ends within %s", units.HumanDuration(s.GetDefer().AsDuration()))
 	add(s.GetObjective() != "", "for %s", s.GetObjective())
 	add(s.GetMaxPowerW() > 0, "at most %d W", s.GetMaxPowerW())
 	add(s.GetMaxCostMilli() > 0, "at a price of at most %g", float64(s.GetMaxCostMilli())/1000)

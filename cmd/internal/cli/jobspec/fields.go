@@ -315,6 +315,12 @@ func gpuFields() []Field {
 
 func powerFields() []Field {
 	return []Field{
+		{"defer", "", kindAmount, "it may wait for cheaper power, where the site has a signal of it, as long as it is predicted to end within `TIME` from now, such as 12h", func(r *Request, v string) (err error) {
+			if r.Spec.Defer, err = units.ParseDuration(v); err != nil {
+				return fmt.Errorf("defer %s: want a span such as 90 (minutes) or 12h", console.ShortQuote(v))
+			}
+			return nil
+		}},
 		{"power-cap", "", kindAmount, "each of its GPUs, which must be whole ones, draws at most `POWER`: watts such as 250W, a part of the card's default limit such as 70%, or auto: the one that is found while it runs at which a step takes the least energy", func(r *Request, v string) (err error) {
 			r.Spec.Power.Cap, err = cluster.ParsePowerCap(v)
 			return err

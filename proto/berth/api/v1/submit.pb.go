@@ -245,6 +245,9 @@ type JobSpec struct {
 	// medium, high or highm1; "" leaves them as they are. They need whole GPUs.
 	PowerCap string `protobuf:"bytes,70,opt,name=power_cap,json=powerCap,proto3" json:"power_cap,omitempty"`
 	GpuFreq  string `protobuf:"bytes,71,opt,name=gpu_freq,json=gpuFreq,proto3" json:"gpu_freq,omitempty"`
+	// It may wait for cheaper power as long as it is predicted to end within this of its
+	// submission.
+	Defer *durationpb.Duration `protobuf:"bytes,81,opt,name=defer,proto3" json:"defer,omitempty"`
 	// Who is charged, "" is the user's default account; and the quality of
 	// service, "" is the account's default.
 	Account string `protobuf:"bytes,45,opt,name=account,proto3" json:"account,omitempty"`
@@ -688,6 +691,13 @@ func (x *JobSpec) GetGpuFreq() string {
 		return x.GpuFreq
 	}
 	return ""
+}
+
+func (x *JobSpec) GetDefer() *durationpb.Duration {
+	if x != nil {
+		return x.Defer
+	}
+	return nil
 }
 
 func (x *JobSpec) GetAccount() string {
@@ -1501,7 +1511,7 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
 	"\bwarnings\x18\x03 \x03(\tR\bwarnings\x12\x18\n" +
-	"\achanges\x18\x14 \x03(\tR\achanges\"\xc8\x10\n" +
+	"\achanges\x18\x14 \x03(\tR\achanges\"\xf9\x10\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -1566,7 +1576,8 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"\x05study\x18> \x01(\v2\x13.berth.api.v1.StudyR\x05study\x12/\n" +
 	"\aservice\x18H \x01(\v2\x15.berth.api.v1.ServiceR\aservice\x12\x1b\n" +
 	"\tpower_cap\x18F \x01(\tR\bpowerCap\x12\x19\n" +
-	"\bgpu_freq\x18G \x01(\tR\agpuFreq\x12\x18\n" +
+	"\bgpu_freq\x18G \x01(\tR\agpuFreq\x12/\n" +
+	"\x05defer\x18Q \x01(\v2\x19.google.protobuf.DurationR\x05defer\x12\x18\n" +
 	"\aaccount\x18- \x01(\tR\aaccount\x12\x10\n" +
 	"\x03qos\x18. \x01(\tR\x03qos\x12\x12\n" +
 	"\x04nice\x18/ \x01(\x11R\x04nice\x12\x14\n" +
@@ -1682,23 +1693,24 @@ var file_berth_api_v1_submit_proto_depIdxs = []int32{
 	12, // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
 	5,  // 11: berth.api.v1.JobSpec.study:type_name -> berth.api.v1.Study
 	4,  // 12: berth.api.v1.JobSpec.service:type_name -> berth.api.v1.Service
-	7,  // 13: berth.api.v1.JobSpec.where:type_name -> berth.api.v1.Where
-	3,  // 14: berth.api.v1.JobSpec.change:type_name -> berth.api.v1.ServiceChange
-	12, // 15: berth.api.v1.Service.every:type_name -> google.protobuf.Duration
-	12, // 16: berth.api.v1.Service.start_within:type_name -> google.protobuf.Duration
-	12, // 17: berth.api.v1.Service.drain:type_name -> google.protobuf.Duration
-	12, // 18: berth.api.v1.Service.slo_within:type_name -> google.protobuf.Duration
-	12, // 19: berth.api.v1.Service.idle_after:type_name -> google.protobuf.Duration
-	12, // 20: berth.api.v1.Study.budget:type_name -> google.protobuf.Duration
-	6,  // 21: berth.api.v1.Study.space:type_name -> berth.api.v1.Axis
-	9,  // 22: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
-	12, // 23: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
-	12, // 24: berth.api.v1.Dependency.delay:type_name -> google.protobuf.Duration
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	12, // 13: berth.api.v1.JobSpec.defer:type_name -> google.protobuf.Duration
+	7,  // 14: berth.api.v1.JobSpec.where:type_name -> berth.api.v1.Where
+	3,  // 15: berth.api.v1.JobSpec.change:type_name -> berth.api.v1.ServiceChange
+	12, // 16: berth.api.v1.Service.every:type_name -> google.protobuf.Duration
+	12, // 17: berth.api.v1.Service.start_within:type_name -> google.protobuf.Duration
+	12, // 18: berth.api.v1.Service.drain:type_name -> google.protobuf.Duration
+	12, // 19: berth.api.v1.Service.slo_within:type_name -> google.protobuf.Duration
+	12, // 20: berth.api.v1.Service.idle_after:type_name -> google.protobuf.Duration
+	12, // 21: berth.api.v1.Study.budget:type_name -> google.protobuf.Duration
+	6,  // 22: berth.api.v1.Study.space:type_name -> berth.api.v1.Axis
+	9,  // 23: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
+	12, // 24: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
+	12, // 25: berth.api.v1.Dependency.delay:type_name -> google.protobuf.Duration
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_submit_proto_init() }

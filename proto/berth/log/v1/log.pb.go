@@ -4933,7 +4933,9 @@ type Spec struct {
 	PowerCap string `protobuf:"bytes,70,opt,name=power_cap,json=powerCap,proto3" json:"power_cap,omitempty"`
 	GpuFreq  string `protobuf:"bytes,71,opt,name=gpu_freq,json=gpuFreq,proto3" json:"gpu_freq,omitempty"`
 	// Its tasks are the replicas of a service.
-	Service       *Service `protobuf:"bytes,72,opt,name=service,proto3" json:"service,omitempty"`
+	Service *Service `protobuf:"bytes,72,opt,name=service,proto3" json:"service,omitempty"`
+	// For how long it may wait for cheaper power; see cluster.Spec.
+	DeferUs       int64 `protobuf:"varint,81,opt,name=defer_us,json=deferUs,proto3" json:"defer_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5407,6 +5409,13 @@ func (x *Spec) GetService() *Service {
 		return x.Service
 	}
 	return nil
+}
+
+func (x *Spec) GetDeferUs() int64 {
+	if x != nil {
+		return x.DeferUs
+	}
+	return 0
 }
 
 // Service is what runs until somebody ends it and takes requests; see service.Service.
@@ -11543,7 +11552,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05Owner\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\x94\x0f\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xaf\x0f\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -11616,7 +11625,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05study\x18> \x01(\v2\x13.berth.log.v1.StudyR\x05study\x12\x1b\n" +
 	"\tpower_cap\x18F \x01(\tR\bpowerCap\x12\x19\n" +
 	"\bgpu_freq\x18G \x01(\tR\agpuFreq\x12/\n" +
-	"\aservice\x18H \x01(\v2\x15.berth.log.v1.ServiceR\aservice\"\x9d\x03\n" +
+	"\aservice\x18H \x01(\v2\x15.berth.log.v1.ServiceR\aservice\x12\x19\n" +
+	"\bdefer_us\x18Q \x01(\x03R\adeferUs\"\x9d\x03\n" +
 	"\aService\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\breplicas\x18\x02 \x01(\rR\breplicas\x12\x14\n" +

@@ -1,0 +1,143 @@
+package lead
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/scheduler/power"
+)
+
+// deferEvery is how often it is decided anew for what jobs wait.
+const deferEvery = 2 * time.Second
+
+// EnergySignal is where a site says what power costs, or the carbon that it causes.
+type EnergySignal struct {
+	// Read returns the signal as power.ReadSignal takes it, and Every is how often.
+	Read  func(ctx context.Context) ([]byte, error)
+	Every time.Duration
+	// Unit is for people, such as EUR/kWh.
+	Unit string
+}
+
+// energy is the signal that was read last; nil before the first.
+type energy struct{ atomic.Pointer[power.Signal] }
+
+func (e *energy) register(l *Leader, reg prometheus.Registerer) {
+	if l.cfg.Energy == nil {
+		return
+	}
+	now := func() (float64, bool) { return e.Load().At(cluster.TimeOf(l.clock())) }
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "berth_energy_signal", Help: "What power costs now, as the leader has read it of the site's signal; 0 where it does not know.",
+	}, func() float64 { v, _ := now(); return v }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "berth_energy_signal_stale", Help: "1 where it is not known what power costs now, so that no job waits for it to be cheaper: on the leader, the signal is missing or too old.",
+	}, func() float64 {
+		if _, known := now(); known {
+			return 0
+		}
+		return 1
+	}))
+}
+
+// Defer sets for a job that is about to be submitted until when it waits for cheaper power.
+func (l *Leader) Defer(j *cluster.Job, now cluster.Time) {
+	if l.cfg.Energy == nil || j.Spec.Defer == 0 {
+		return
+	}
+	if w, waits := power.DeferralOf(j, now).Of(l.energy.Load(), now); waits {
+		j.Spec.Begin = w.Until
+	}
+}
+
+// Cheaper says in words for what cheaper power a job waits, "" for none.
+func (l *Leader) Cheaper(j *cluster.Job, now cluster.Time) string {
+	s := l.energy.Load()
+	if j.Spec.Defer == 0 || j.Spec.Begin <= now || s == nil {
+		return ""
+	}
+	w, waits := power.DeferralOf(j, j.Submitted).Of(s, now)
+	if !waits {
+		return ""
+	}
+	unit := ""
+	if s.Unit != "" {
+		unit = " " + s.Unit
+	}
+	return fmt.Sprintf("waits for cheaper power: %s instead of %s%s at %s", three(w.Then), three(w.Instead), unit, w.Until.Std().UTC().Format("2006-01-02 15:04 UTC"))
+}
+
+func three(x float64) string { return strconv.FormatFloat(x, 'g', 3, 64) }
+
+// deferJobs reads what power costs, and changes until when jobs wait for it to be cheaper,
+// until ctx ends.
+func (l *Leader) deferJobs(ctx context.Context) error {
+	l.energy.Store(nil)
+	if l.cfg.Energy == nil {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	look := time.NewTicker(deferEvery)
+	defer look.Stop()
+	var read time.Time
+	for {
+		if time.Since(read) >= l.cfg.Energy.Every {
+			read = time.Now()
+			l.energy.read(ctx, l)
+		}
+		l.deferAnew(ctx)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-look.C:
+		}
+	}
+}
+
+// read reads the signal of l again. One that cannot be read leaves what was read before,
+// which holds as far as it goes.
+func (e *energy) read(ctx context.Context, l *Leader) {
+	data, err := l.cfg.Energy.Read(ctx)
+	var s *power.Signal
+	if err == nil {
+		s, err = power.ReadSignal(data, l.cfg.Energy.Unit)
+	}
+	if err != nil {
+		l.log.WarnContext(ctx, "the signal of what power costs cannot be read", "err", err)
+	} else {
+		e.Store(s)
+	}
+	if _, known := e.Load().At(cluster.TimeOf(l.clock())); !known && ctx.Err() == nil {
+		l.log.WarnContext(ctx, "nobody knows what power costs now; no job waits for it to be cheaper")
+	}
+}
+
+// deferAnew changes when jobs begin that wait for cheaper power, or might.
+func (l *Leader) deferAnew(ctx context.Context) {
+	now := cluster.TimeOf(l.clock())
+	jobs, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobPending}, Keep: func(j *cluster.Job) bool {
+		return j.Spec.Defer > 0 && !j.InArray() && len(j.Attempts) == 0 && j.Spec.Begin > now
+	}})
+	for _, j := range jobs {
+		begin := cluster.Time(0)
+		if w, waits := power.DeferralOf(j, j.Submitted).Of(l.energy.Load(), now); waits {
+			begin = w.Until
+		}
+		if begin == j.Spec.Begin {
+			continue
+		}
+		spec := *j.Spec
+		spec.Begin = begin
+		if _, err := l.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_UpdateJob{UpdateJob: &logv1.UpdateJob{Job: uint64(j.ID), Spec: conv.SpecNaming(&spec), Base: j.Revision}}}); err != nil {
+			l.log.DebugContext(ctx, "cannot change when a job begins", "job", j.ID.String(), "err", err)
+		}
+	}
+}
