@@ -19,7 +19,12 @@ const trialsEvery = time.Second
 // trials writes down how good trials are when they come to a rung of their study, and ends
 // those that its rule or its budget lets not go on, until ctx ends. All that it judges by
 // is in the state, so that a new leader judges alike.
-func (l *Leader) trials(ctx context.Context) error {
+func (l *Leader) trials(ctx context.Context) error { return (&judges{Leader: l}).run(ctx) }
+
+// judges do a leader's work on the trials of studies.
+type judges struct{ *Leader }
+
+func (l *judges) run(ctx context.Context) error {
 	marks := map[cluster.JobID]int{} // of studies when they were judged last
 	for wait.Sleep(ctx, trialsEvery) {
 		running, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobRunning}, Keep: func(j *cluster.Job) bool {
@@ -53,7 +58,7 @@ func (l *Leader) trials(ctx context.Context) error {
 }
 
 // noteTrials writes down what running trials said that have come to a rung.
-func (l *Leader) noteTrials(ctx context.Context, running []*cluster.Job) {
+func (l *judges) noteTrials(ctx context.Context, running []*cluster.Job) {
 	var news []*logv1.AttemptProgress
 	for _, j := range running {
 		a := j.Live()
@@ -74,7 +79,7 @@ func (l *Leader) noteTrials(ctx context.Context, running []*cluster.Job) {
 }
 
 // judge ends the running trials of a study that its rule does not let go on.
-func (l *Leader) judge(ctx context.Context, s *study.Study, all []*cluster.Job) {
+func (l *judges) judge(ctx context.Context, s *study.Study, all []*cluster.Job) {
 	var trials []study.Trial
 	for _, j := range all {
 		if seen := j.Seen(); seen != nil {
@@ -94,7 +99,7 @@ func (l *Leader) judge(ctx context.Context, s *study.Study, all []*cluster.Job) 
 }
 
 // holdToBudget ends all trials of a study that has used its budget.
-func (l *Leader) holdToBudget(ctx context.Context, budget time.Duration, all []*cluster.Job) {
+func (l *judges) holdToBudget(ctx context.Context, budget time.Duration, all []*cluster.Job) {
 	used, now := time.Duration(0), cluster.TimeOf(l.clock())
 	for _, j := range all {
 		used += j.GPUTime(now)
@@ -134,7 +139,7 @@ func endTasks(of []*cluster.Job, why string) *logv1.Command {
 }
 
 // endTrial ends a trial that runs.
-func (l *Leader) endTrial(ctx context.Context, j *cluster.Job, why string) {
+func (l *judges) endTrial(ctx context.Context, j *cluster.Job, why string) {
 	if j.Cancel != nil {
 		return
 	}
