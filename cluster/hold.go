@@ -260,6 +260,9 @@ func (s *Spec) checkWaiting() error {
 	case (s.Deadline != 0 || s.DeadlineIn != 0) && (s.Hold || s.Begin != 0 || len(s.Depends) > 0 || s.Array != nil):
 		return Errorf(CodeInvalid, "deadline: nobody can promise it to a job that is held, or waits for a time or for other jobs, or to all tasks of an array; drop one of them")
 	}
+	if s.Defer > 0 && s.Service != nil {
+		return Errorf(CodeInvalid, "defer: a service has no end before which it could wait for cheaper power; leave it out")
+	}
 	if s.Defer > 0 && (s.Deadline != 0 || s.DeadlineIn != 0) {
 		return Errorf(CodeInvalid, "defer and deadline: nobody can promise a deadline to a job that waits for cheaper power; with --defer it is to end within that time, as far as can be predicted; drop one of them")
 	}

@@ -29,7 +29,7 @@ import (
 // fails the test.
 var mayCall = map[string]string{
 	"api.v1.JobService": "SubmitJobs:user GetJob:user ListJobs:user CancelJobs:user ControlJobs:user UpdateJob:user ExplainJob:user " +
-		"ListForecasts:user Predict:user WatchJobs:user",
+		"ListForecasts:user Predict:user WatchJobs:user ReportRequests:user",
 	"api.v1.ClusterService": "GetStatus:user ListNodes:user DrainNode:admin ResumeNode:admin DrainGPU:admin ResumeGPU:admin SetSharing:admin " +
 		"FenceNode:admin PowerNode:admin RemoveNode:admin SetDenied:admin CreateToken:admin ListPartitions:user SetPartition:admin RemovePartition:admin " +
 		"ListReservations:user SetReservation:admin RemoveReservation:admin",
