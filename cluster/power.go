@@ -15,12 +15,14 @@ import (
 // bound of GPOEO (Wang et al., 2022).
 type PowerCap string
 
-// AutoCap is the cap that is found, and DefaultSlowdown how much slower a job may be with
-// it, in percent, where it says nothing; MaxSlowdown is the most that it may say.
+// AutoCap is the cap that is found.
+const AutoCap PowerCap = "auto"
+
+// DefaultSlowdown is how much slower a job may be with the cap that is found, in percent,
+// where it says nothing; MaxSlowdown is the most that it may say.
 const (
-	AutoCap         PowerCap = "auto"
-	DefaultSlowdown          = 5
-	MaxSlowdown              = 50
+	DefaultSlowdown = 5
+	MaxSlowdown     = 50
 )
 
 // Bounds of what may be asked for of a card, far beyond those of any: the agent keeps to
