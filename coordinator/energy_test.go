@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -92,8 +93,16 @@ func TestJobsWaitForCheaperPower(t *testing.T) {
 	if _, err := submit(t, cc, alice, reqID(99), bad); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "defer and begin") {
 		t.Errorf("with a time of its own: %v", err)
 	}
+	s := spec(0)
+	s.Expected, s.Defer = durationpb.New(30*time.Minute), durationpb.New(12*time.Hour)
+	more, err := apirpc.NewJobServiceClient(cc).SubmitJobs(as(t, alice), &apiv1.SubmitJobsRequest{RequestId: reqID(98), Jobs: slices.Repeat([]*apiv1.JobSpec{s}, 120)})
+	if err != nil {
+		t.Fatal(err)
+	}
 	say(5, nil)
-	eventually(t, "the signal that changed to count", func() bool { return begins(id).Equal(hour.Add(5 * time.Hour)) })
+	eventually(t, "the signal that changed to count for all, though not at once", func() bool {
+		return begins(id).Equal(hour.Add(5*time.Hour)) && begins(more.Ids[119]).Equal(hour.Add(5*time.Hour))
+	})
 	say(6, errors.New("no answer")) // what was read before holds
 	eventually(t, "it to be read in vain, and looked at who waits", func() bool {
 		mu.Lock()

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// pricesOf is a signal of a day from this hour on, which is cheap in one of its hours alone.
-func pricesOf(cheap int) string {
+// pricesOf is a signal of a day from an hour on, which is cheap in one of its hours alone.
+func pricesOf(from time.Time, cheap int) string {
 	var rows []string
-	for i, hour := 0, time.Now().UTC().Truncate(time.Hour); i < 24; i, hour = i+1, hour.Add(time.Hour) {
+	for i, hour := 0, from; i < 24; i, hour = i+1, hour.Add(time.Hour) {
 		price := "0.31"
 		if i == cheap {
 			price = "0.12"
@@ -32,14 +32,15 @@ func TestCheaperPower(t *testing.T) {
 	t.Parallel()
 	var signal atomic.Pointer[string]
 	say := func(text string) { signal.Store(&text) }
-	say(pricesOf(3))
+	hour := time.Now().UTC().Truncate(time.Hour) // the next may begin meanwhile
+	say(pricesOf(hour, 3))
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, *signal.Load()) }))
 	t.Cleanup(site.Close)
 	c := startClusterWith(t, []string{"BERTH_ENERGY_SIGNAL_SOURCE=" + site.URL, "BERTH_ENERGY_SIGNAL_UNIT=EUR/kWh", "BERTH_ENERGY_SIGNAL_EVERY=1s"}, "--coordinators", "3", "--nodes", "1x1xA100-SXM4-80GB")
 	dir := openDir(t)
 	why := func(id uint64, hours int) {
 		t.Helper()
-		at := time.Now().UTC().Truncate(time.Hour).Add(time.Duration(hours) * time.Hour).Format("2006-01-02 15:04")
+		at := hour.Add(time.Duration(hours) * time.Hour).Format("2006-01-02 15:04")
 		c.eventually("why it waits", func() bool {
 			return strings.Contains(c.run("why", fmt.Sprint(id)), "waits for cheaper power: 0.12 instead of 0.31 EUR/kWh at "+at)
 		})
@@ -54,10 +55,10 @@ func TestCheaperPower(t *testing.T) {
 	now := c.submit("-D", dir, "--expect", "30m", "--", "true")
 	c.await(short, "COMPLETED")
 	c.await(now, "COMPLETED")
-	say(pricesOf(5))
+	say(pricesOf(hour, 5))
 	why(waits, 5)
 	c.kill(c.leader().PID)
-	say(pricesOf(4))
+	say(pricesOf(hour, 4))
 	why(waits, 4)
 	if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
 		t.Error("it ran before its time")

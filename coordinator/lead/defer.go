@@ -16,8 +16,13 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/power"
 )
 
-// deferEvery is how often it is decided anew for what jobs wait.
-const deferEvery = 2 * time.Second
+const (
+	// deferEvery is how often it is decided anew for what jobs wait.
+	deferEvery = 2 * time.Second
+	// deferMost is how many jobs are changed then: a signal that changes moves all that
+	// wait, each by an entry of the log that has all of its spec.
+	deferMost = 100
+)
 
 // EnergySignal is where a site says what power costs, or the carbon that it causes.
 type EnergySignal struct {
@@ -126,6 +131,7 @@ func (l *Leader) deferAnew(ctx context.Context) {
 	jobs, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobPending}, Keep: func(j *cluster.Job) bool {
 		return j.Spec.Defer > 0 && !j.InArray() && len(j.Attempts) == 0 && j.Spec.Begin > now
 	}})
+	changed := 0
 	for _, j := range jobs {
 		begin := cluster.Time(0)
 		if w, waits := power.DeferralOf(j, j.Submitted).Of(l.energy.Load(), now); waits {
@@ -133,6 +139,9 @@ func (l *Leader) deferAnew(ctx context.Context) {
 		}
 		if begin == j.Spec.Begin {
 			continue
+		}
+		if changed++; changed > deferMost {
+			return
 		}
 		spec := *j.Spec
 		spec.Begin = begin
