@@ -327,6 +327,7 @@ func (g *Group) signalSome(pids []int, sig syscall.Signal, spare int) error {
 	return errors.Join(errs...)
 }
 
+// procs are the processes that live in the group itself.
 func (g *Group) procs() ([]int, error) {
 	b, err := os.ReadFile(filepath.Join(g.dirs()[0], "cgroup.procs"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -341,7 +342,7 @@ func (g *Group) procs() ([]int, error) {
 		if err != nil {
 			return nil, err
 		}
-		if pid != 0 {
+		if pid != 0 && !g.visits(pid) {
 			out = append(out, pid)
 		}
 	}

@@ -88,12 +88,13 @@ func KeeperMain(_ context.Context, dir, parent, inside string) error {
 		return err
 	}
 	k := &keeper{
-		dir: dir, parent: parent, inside: inside, log: log, spawn: newSpawner(),
+		dir: dir, parent: parent, inside: inside, log: log,
 		tasks: map[cluster.AttemptID]*task{}, watchers: map[chan cluster.AttemptID]struct{}{}, quit: make(chan struct{}),
 	}
 	if k.groups, k.noCaps = k.probe(); k.noCaps != nil {
 		log.Warn("jobs run without control groups", "err", k.noCaps)
 	}
+	k.spawn = newSpawner(k.hierarchy())
 	if err := k.load(); err != nil {
 		return err
 	}
@@ -169,6 +170,14 @@ func (k *keeper) load() error {
 		k.tasks[id] = t
 	}
 	return nil
+}
+
+// hierarchy is where control groups are made, nil where they cannot be.
+func (k *keeper) hierarchy() *cgroup.Hierarchy {
+	if k.noCaps != nil {
+		return nil
+	}
+	return &k.groups
 }
 
 func (k *keeper) group(id cluster.AttemptID) *cgroup.Group {

@@ -15,11 +15,15 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// spawner forks from OS threads of its own. Their children are born traced,
-// so that each stops before the first instruction of its program; then it is
-// moved into its control group and let go. Tracing is bound to the thread
-// that forked, and so is no_new_privs, which children inherit.
-type spawner struct{ reqs chan spawnRequest }
+// spawner forks from OS threads of its own, which enter the control groups of
+// what they fork. Their children are born traced, so that each stops before the
+// first instruction of its program; then what is left to do is done to it, and it
+// is let go. Tracing is bound to the thread that forked, and so is no_new_privs,
+// which children inherit.
+type spawner struct {
+	reqs   chan spawnRequest
+	groups *cgroup.Hierarchy // nil without control groups
+}
 
 type spawnRequest struct {
 	launch *launch.Launch
@@ -59,23 +63,34 @@ func hold(program string) (string, error) {
 	return fmt.Sprintf("/proc/self/fd/%d", fd), nil
 }
 
-func newSpawner() *spawner {
-	s := &spawner{reqs: make(chan spawnRequest)}
+func newSpawner(groups *cgroup.Hierarchy) *spawner {
+	s := &spawner{reqs: make(chan spawnRequest), groups: groups}
 	for range spawnThreads {
-		go func() {
-			runtime.LockOSThread() // never unlocked: the thread is not as others
-			err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-			for r := range s.reqs {
-				if err != nil {
-					r.resp <- spawned{err: fmt.Errorf("set no_new_privs: %w", err)}
-					continue
-				}
-				pid, err := spawn(r)
-				r.resp <- spawned{pid, err}
-			}
-		}()
+		go s.serve()
 	}
 	return s
+}
+
+// serve forks for as long as the keeper lives.
+func (s *spawner) serve() {
+	runtime.LockOSThread() // never unlocked: the thread is not as others
+	err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+	var f *cgroup.Forker
+	if s.groups != nil {
+		f, _ = cgroup.NewForker(*s.groups) // without one, processes are moved
+	}
+	for r := range s.reqs {
+		if err != nil {
+			r.resp <- spawned{err: fmt.Errorf("set no_new_privs: %w", err)}
+			continue
+		}
+		pid, stuck, err := spawn(f, r)
+		r.resp <- spawned{pid, err}
+		if stuck { // the thread ends with this goroutine, and leaves the job's group
+			go s.serve()
+			return
+		}
+	}
 }
 
 func (s *spawner) start(r spawnRequest) (int, error) {
@@ -85,8 +100,8 @@ func (s *spawner) start(r spawnRequest) (int, error) {
 	return out.pid, out.err
 }
 
-// spawn runs on a spawner's thread.
-func spawn(r spawnRequest) (int, error) {
+// spawn runs on a spawner's thread. It reports stuck when that must end.
+func spawn(f *cgroup.Forker, r spawnRequest) (pid int, stuck bool, err error) {
 	l, g, files := r.launch, r.group, r.files
 	attr := &syscall.ProcAttr{
 		Dir: l.Dir, Env: l.Env,
@@ -104,23 +119,51 @@ func spawn(r spawnRequest) (int, error) {
 	if l.Ranks != nil {
 		r.prog, args = r.inside, l.RankArgs("berth-job")
 	}
-	pid, err := syscall.ForkExec(r.prog, args, attr)
+	pid, born, stuck, err := fork(f, g, r.prog, args, attr)
 	if err != nil {
-		return 0, asuser.ExecError(r.prog, err)
+		return 0, stuck, asuser.ExecError(r.prog, err)
 	}
 	if g == nil && !alone {
-		return pid, nil
+		return pid, stuck, nil
+	}
+	if born {
+		g = nil
 	}
 	if err := release(pid, g, alone); err != nil {
 		killErr := syscall.Kill(pid, syscall.SIGKILL)
 		var ws syscall.WaitStatus
 		_, werr := syscall.Wait4(pid, &ws, 0, nil)
-		return 0, errors.Join(err, killErr, werr)
+		return 0, stuck, errors.Join(err, killErr, werr)
 	}
-	return pid, nil
+	return pid, stuck, nil
 }
 
-// release waits for the stop at exec, moves the process and lets it go.
+// fork starts a program, in the group if it can: born is false when it has to be
+// moved there.
+func fork(f *cgroup.Forker, g *cgroup.Group, prog string, args []string, attr *syscall.ProcAttr) (pid int, born, stuck bool, err error) {
+	if f != nil && g != nil {
+		if leave, err := f.Enter(g, attr.Sys); err == nil {
+			pid, err = syscall.ForkExec(prog, args, attr)
+			stuck = leave() != nil
+			if err == nil || !besideGroup(err) {
+				return pid, true, stuck, err
+			}
+			attr.Sys.UseCgroupFD = false
+		}
+	}
+	pid, err = syscall.ForkExec(prog, args, attr)
+	return pid, false, stuck, err
+}
+
+// besideGroup reports whether a fork that failed in a group may succeed outside: the
+// group has as many processes as it may, and whoever enters a job is to
+// get in all the same, or the kernel, or a filter, does not know the call.
+func besideGroup(err error) bool {
+	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EINVAL)
+}
+
+// release waits for the stop at exec, moves the process into g unless that is nil,
+// and lets it go.
 func release(pid int, g *cgroup.Group, alone bool) error {
 	var ws syscall.WaitStatus
 	for {

@@ -1,0 +1,120 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Forker is an operating system's thread that forks processes which are in their
+// control groups from their first instruction on. The goroutine that made it must be
+// locked to the thread, and is the only one that may use it.
+//
+// Moving a process afterwards (Group.Add) waits for a grace period of the kernel's
+// RCU, 10 ms and more, in which no process of the machine can fork: the lock of
+// thread groups is meant for few writers. Here nobody is moved but one thread by itself,
+// which takes no such lock since Linux 5.12, and in version 2 nobody at all
+// (CLONE_INTO_CGROUP, Linux 5.7).
+type Forker struct {
+	h     Hierarchy
+	homes map[string]*os.File // by mount point: the file through which the thread goes back
+}
+
+// NewForker makes one of the calling thread, for as long as the process lives.
+func NewForker(h Hierarchy) (*Forker, error) {
+	f := &Forker{h: h, homes: map[string]*os.File{}}
+	if h.Unified != "" {
+		return f, nil
+	}
+	own, err := os.ReadFile("/proc/thread-self/cgroup")
+	if err != nil {
+		return nil, fmt.Errorf("find this thread's control groups: %w", err)
+	}
+	for _, c := range []struct{ mount, name string }{
+		{h.Memory, "memory"}, {h.CPU, "cpu"}, {h.Account, "cpuacct"}, {h.Pids, "pids"}, {h.CPUSet, "cpuset"}, {h.Block, "blkio"},
+	} {
+		if c.mount == "" || f.homes[c.mount] != nil {
+			continue
+		}
+		home := filepath.Join(c.mount, pathIn(string(own), c.name))
+		if !isDir(home) {
+			home = c.mount // a container sees its own group there
+		}
+		if f.homes[c.mount], err = os.OpenFile(filepath.Join(home, "tasks"), os.O_WRONLY, 0); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// Enter has the process that the thread forks next with attr be in the group. leave
+// must be called after the fork; a thread that cannot leave must end. In between the
+// caller's process is listed as one of the group's: Kill, Signal and KillSession
+// spare it.
+func (f *Forker) Enter(g *Group, attr *syscall.SysProcAttr) (leave func() error, err error) {
+	if f.h.Unified != "" {
+		fd, err := unix.Open(g.dirs()[0], unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, fmt.Errorf("open control group: %w", err)
+		}
+		attr.UseCgroupFD, attr.CgroupFD = true, fd
+		return func() error { return unix.Close(fd) }, nil
+	}
+	dirs := slices.Concat(g.dirs(), g.extra())
+	var entered int
+	leave = func() error {
+		var errs []error
+		for _, d := range dirs[:entered] {
+			_, err := f.homes[strings.TrimSuffix(d, filepath.Clean("/"+g.path))].WriteString("0")
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	}
+	for _, d := range dirs {
+		if err := write(d, "tasks", 0); err != nil { // 0 is the thread that writes
+			return nil, errors.Join(err, leave())
+		}
+		entered++
+	}
+	return leave, nil
+}
+
+// pathIn is the group of a process in the hierarchy of a controller, by the text of
+// its /proc/PID/cgroup, "" if the text does not say.
+func pathIn(text, controller string) string {
+	for line := range strings.Lines(text) {
+		f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(f) == 3 && slices.Contains(strings.Split(f[1], ","), controller) {
+			return f[2]
+		}
+	}
+	return ""
+}
+
+// visits reports whether a process that is listed in the group lives in another
+// one: a thread of it entered, to fork. Only root's processes can. What is a
+// zombie in its first thread alone is in no group, and no visitor.
+func (g *Group) visits(pid int) bool {
+	if g.h.Unified != "" {
+		return false
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		return false // it has ended
+	}
+	if at := pathIn(string(text), "memory"); at == "" || strings.HasSuffix(at, filepath.Clean("/"+g.path)) {
+		return false
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, alive := readSession(string(stat))
+	return alive
+}
