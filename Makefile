@@ -15,6 +15,8 @@ export PROTOC_GEN_GO_GRPC := v1.6.1
 # one package run at once, of those that may: they wait for elections, agents and jobs.
 P        ?= 1
 PARALLEL ?= 6
+# End-to-end tests wait most of their time for processes that do.
+AWAITING ?= 9
 FUZZTIME ?= 30s
 CHECKS   ?= 1000
 BENCH    ?= .
@@ -105,10 +107,10 @@ test: SHELL := bash
 test: test-deps ## run all tests, end to end ones too, with the race detector where goroutines meet
 	@mkdir -p bin; $(LARGE); { \
 	these() { $(GO) test $(LIGHT) $(TESTFLAGS) -p $(P) -parallel $(PARALLEL) -timeout 40m "$$@"; }; \
-	{ these ./e2e; rc=$$?; these -race $(WAIT) && exit $$rc; } & waits=$$!; \
+	these ./e2e -parallel $(AWAITING) & waits=$$!; \
 	{ these $(PLAIN); rc=$$?; these -race -run 'While|Waiters|WaitEnded' ./fsm && exit $$rc; } & plain=$$!; \
 	{ these -race $(LONG); rc=$$?; these -race $(LATE) && exit $$rc; } & long=$$!; rc=0; \
-	these -race $(RACED) || rc=1; \
+	these -race $(RACED) || rc=1; these -race $(WAIT) || rc=1; \
 	for s in $$plain $$long $$waits; do wait $$s || rc=1; done; \
 	exit $$rc; } 2>&1 | tee bin/test.log; rc=$${PIPESTATUS[0]}; \
 	[ $$rc = 0 ] || { echo "what failed (the whole output: bin/test.log):"; \
