@@ -57,7 +57,7 @@ func detect(mountinfo io.Reader) (Hierarchy, error) {
 		}
 		switch point := fields[4]; super[0] {
 		case "cgroup2":
-			if c, err := os.ReadFile(filepath.Join(point, "cgroup.controllers")); err == nil && slices.Contains(strings.Fields(string(c)), "memory") {
+			if c, err := readFile(filepath.Join(point, "cgroup.controllers")); err == nil && slices.Contains(strings.Fields(string(c)), "memory") {
 				h.Unified = point
 			} else {
 				h.Others = append(h.Others, point) // a hybrid
@@ -137,14 +137,14 @@ func (g *Group) dirs() []string {
 const ownFile = 0o600
 
 func write(dir, file string, v int64) error {
-	if err := os.WriteFile(filepath.Join(dir, file), strconv.AppendInt(nil, v, 10), ownFile); err != nil {
+	if err := writeFile(filepath.Join(dir, file), strconv.AppendInt(nil, v, 10)); err != nil {
 		return fmt.Errorf("set %s: %w", file, err)
 	}
 	return nil
 }
 
 func readInt(path string) (int64, error) {
-	b, err := os.ReadFile(path)
+	b, err := readFile(path)
 	if err != nil {
 		return 0, err
 	}
@@ -183,7 +183,7 @@ func (g *Group) OOMKills() (int64, error) {
 }
 
 func keyed(path, key string) (int64, error) {
-	b, err := os.ReadFile(path)
+	b, err := readFile(path)
 	if err != nil {
 		return 0, err
 	}
@@ -250,7 +250,7 @@ func (g *Group) Kill() error {
 		return errors.New("refusing to kill the processes of the root control group")
 	}
 	if g.h.Unified != "" {
-		if err := os.WriteFile(filepath.Join(g.h.Unified, g.path, "cgroup.kill"), []byte("1"), ownFile); err == nil {
+		if err := writeFile(filepath.Join(g.h.Unified, g.path, "cgroup.kill"), []byte("1")); err == nil {
 			return nil
 		}
 	}
@@ -329,7 +329,7 @@ func (g *Group) signalSome(pids []int, sig syscall.Signal, spare int) error {
 
 // procs are the processes that live in the group itself.
 func (g *Group) procs() ([]int, error) {
-	b, err := os.ReadFile(filepath.Join(g.dirs()[0], "cgroup.procs"))
+	b, err := readFile(filepath.Join(g.dirs()[0], "cgroup.procs"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -358,7 +358,7 @@ func (g *Group) Remove() error {
 	for _, d := range g.everywhere() {
 		var err error
 		for range 50 {
-			if err = os.Remove(d); err == nil || errors.Is(err, fs.ErrNotExist) {
+			if err = rmdir(d); err == nil || errors.Is(err, fs.ErrNotExist) {
 				err = nil
 				break
 			}
@@ -379,7 +379,7 @@ func (g *Group) RemoveUp() error {
 	err := g.Remove()
 	for p := filepath.Dir(g.path); err == nil && p != "/" && p != "."; p = filepath.Dir(p) {
 		for _, d := range g.h.Open(p).everywhere() {
-			if rmErr := os.Remove(d); rmErr != nil && !errors.Is(rmErr, fs.ErrNotExist) {
+			if rmErr := rmdir(d); rmErr != nil && !errors.Is(rmErr, fs.ErrNotExist) {
 				return nil // not empty: others' business
 			}
 		}

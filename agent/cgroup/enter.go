@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -13,8 +14,8 @@ import (
 )
 
 // Forker is an operating system's thread that forks processes which are in their
-// control groups from their first instruction on. The goroutine that made it must be
-// locked to the thread, and is the only one that may use it.
+// control groups from their first instruction on. Only what runs in OnThread may make
+// one, and use it.
 //
 // Moving a process afterwards (Group.Add) waits for a grace period of the kernel's
 // RCU, 10 ms and more, in which no process of the machine can fork: the lock of
@@ -26,13 +27,33 @@ type Forker struct {
 	homes map[string]*os.File // by mount point: the file through which the thread goes back
 }
 
+// OnThread runs f on a thread of its own, which ends with it and is not the first of
+// the process: where that is, the whole process is for whoever kills a group.
+func OnThread(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			defer runtime.UnlockOSThread()
+			OnThread(f) // on another one, while this is held
+			return
+		}
+		f()
+	}()
+	<-done
+}
+
 // NewForker makes one of the calling thread, for as long as the process lives.
 func NewForker(h Hierarchy) (*Forker, error) {
+	if unix.Gettid() == unix.Getpid() {
+		return nil, errors.New("the first thread of a process does not fork into control groups")
+	}
 	f := &Forker{h: h, homes: map[string]*os.File{}}
 	if h.Unified != "" {
 		return f, nil
 	}
-	own, err := os.ReadFile("/proc/thread-self/cgroup")
+	own, err := readFile("/proc/thread-self/cgroup")
 	if err != nil {
 		return nil, fmt.Errorf("find this thread's control groups: %w", err)
 	}
@@ -104,14 +125,14 @@ func (g *Group) visits(pid int) bool {
 	if g.h.Unified != "" {
 		return false
 	}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	text, err := readFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
 		return false // it has ended
 	}
 	if at := pathIn(string(text), "memory"); at == "" || strings.HasSuffix(at, filepath.Clean("/"+g.path)) {
 		return false
 	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	stat, err := readFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return false
 	}

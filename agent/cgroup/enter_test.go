@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // enterIn has a thread of its own fork a program in a group, and call meanwhile
@@ -25,10 +27,8 @@ func enterIn(t *testing.T, g *Group, meanwhile func(), name string, args ...stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // ends with the goroutine
-		done <- func() error {
+	OnThread(func() {
+		err = func() error {
 			f, err := NewForker(g.h)
 			if err != nil {
 				return err
@@ -48,8 +48,8 @@ func enterIn(t *testing.T, g *Group, meanwhile func(), name string, args ...stri
 			}
 			return err
 		}()
-	}()
-	if err := <-done; err != nil {
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return cmd, in
@@ -85,10 +85,9 @@ func TestBornInAGroup(t *testing.T) {
 		cmd := exec.Command("cat", "/proc/self/cgroup")
 		cmd.Stdout = &out
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
-		done := make(chan error)
-		go func() {
-			runtime.LockOSThread()
-			done <- func() error {
+		var err error
+		OnThread(func() {
+			err = func() error {
 				f, err := NewForker(g.h)
 				if err != nil {
 					return err
@@ -99,8 +98,8 @@ func TestBornInAGroup(t *testing.T) {
 				}
 				return errors.Join(cmd.Run(), leave())
 			}()
-		}()
-		if err := <-done; err != nil {
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 		want := 1
@@ -169,6 +168,45 @@ ctypes.CDLL(None).syscall(60, 0)  # exit of this thread alone
 		t.Error(err)
 	}
 	_ = cmd.Wait()
+}
+
+// TestFirstThreadForksNowhere asks for threads until the first one has been held.
+func TestFirstThreadForksNowhere(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to open the machine's control groups")
+	}
+	h, err := Detect()
+	if err != nil {
+		t.Skip(err)
+	}
+	var deeper func(n int)
+	deeper = func(n int) { // each holds its thread while the next one looks for another
+		OnThread(func() {
+			if unix.Gettid() == unix.Getpid() {
+				t.Error("a thread of its own is the first of the process")
+			}
+			if n > 0 {
+				deeper(n - 1)
+			}
+		})
+	}
+	deeper(20)
+	for range 50 { // and whoever asks without OnThread may be on it
+		done := make(chan error, 1)
+		go func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			if _, err := NewForker(h); (err != nil) != (unix.Gettid() == unix.Getpid()) {
+				done <- fmt.Errorf("thread %d of %d: %v", unix.Gettid(), unix.Getpid(), err)
+				return
+			}
+			done <- nil
+		}()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func headless(pid int) bool {

@@ -152,11 +152,11 @@ func (g *Group) setProcessorsV1(l Limits) error {
 
 // inherit fills an empty file of a group with that of the one above.
 func inherit(above, at, file string) error {
-	has, err := os.ReadFile(filepath.Join(at, file))
+	has, err := readFile(filepath.Join(at, file))
 	if err == nil && strings.TrimSpace(string(has)) != "" {
 		return nil
 	}
-	from, err := os.ReadFile(filepath.Join(above, file))
+	from, err := readFile(filepath.Join(above, file))
 	if err != nil {
 		return fmt.Errorf("processors of %s: %w", above, err)
 	}
@@ -255,7 +255,7 @@ func (io IOLimit) unified() string {
 
 // passOn gives the children of a version 2 group the controllers that l needs.
 func passOn(dir string, l Limits) error {
-	text, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
+	text, err := readFile(filepath.Join(dir, "cgroup.subtree_control"))
 	if err != nil {
 		return fmt.Errorf("controllers of %s: %w", dir, err)
 	}
@@ -274,19 +274,19 @@ func passOn(dir string, l Limits) error {
 		}
 	}
 	if missing != "" {
-		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(missing[1:]), ownFile); err != nil {
+		if err := writeFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(missing[1:])); err != nil {
 			return fmt.Errorf("enable controllers in %s: %w", dir, err)
 		}
 	}
 	if l.Pids > 0 && !slices.Contains(has, "pids") {
 		// Some kernels count none; then there is no file below.
-		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+pids"), ownFile)
+		_ = writeFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+pids"))
 	}
 	return nil
 }
 
 func writeText(dir, file, text string) error {
-	if err := os.WriteFile(filepath.Join(dir, file), []byte(text), ownFile); err != nil {
+	if err := writeFile(filepath.Join(dir, file), []byte(text)); err != nil {
 		return fmt.Errorf("set %s to %q: %w", file, text, err)
 	}
 	return nil
@@ -303,11 +303,11 @@ func (g *Group) Limits() (Limits, error) {
 			return l, err
 		}
 		l.Pids, _ = readCap(filepath.Join(dir, "pids.max")) // no file: not counted
-		if text, err := os.ReadFile(filepath.Join(dir, "cpu.max")); err == nil {
+		if text, err := readFile(filepath.Join(dir, "cpu.max")); err == nil {
 			q, period, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
 			l.CPUQuotaMilli = milli(q, period)
 		}
-		text, _ := os.ReadFile(filepath.Join(dir, "cpuset.cpus"))
+		text, _ := readFile(filepath.Join(dir, "cpuset.cpus"))
 		l.CPUSet = strings.TrimSpace(string(text))
 		return l, nil
 	}
@@ -315,10 +315,10 @@ func (g *Group) Limits() (Limits, error) {
 		return l, err
 	}
 	l.Pids, _ = readCap(filepath.Join(g.h.Pids, g.path, "pids.max"))
-	q, _ := os.ReadFile(filepath.Join(g.h.CPU, g.path, "cpu.cfs_quota_us"))
-	period, _ := os.ReadFile(filepath.Join(g.h.CPU, g.path, "cpu.cfs_period_us"))
+	q, _ := readFile(filepath.Join(g.h.CPU, g.path, "cpu.cfs_quota_us"))
+	period, _ := readFile(filepath.Join(g.h.CPU, g.path, "cpu.cfs_period_us"))
 	l.CPUQuotaMilli = milli(strings.TrimSpace(string(q)), strings.TrimSpace(string(period)))
-	text, _ := os.ReadFile(filepath.Join(g.h.CPUSet, g.path, "cpuset.cpus"))
+	text, _ := readFile(filepath.Join(g.h.CPUSet, g.path, "cpuset.cpus"))
 	l.CPUSet = strings.TrimSpace(string(text))
 	return l, nil
 }
@@ -339,7 +339,7 @@ func milli(quota, period string) int64 {
 const unlimitedV1 = 1 << 62
 
 func readCap(path string) (int64, error) {
-	text, err := os.ReadFile(path)
+	text, err := readFile(path)
 	if err != nil {
 		return 0, err
 	}

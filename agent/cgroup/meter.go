@@ -93,7 +93,7 @@ func (m *Meter) Storage() (read, written int64, ok bool) {
 	case m.g.h.Block == "":
 		return 0, 0, false
 	}
-	data, err := os.ReadFile(path)
+	data, err := readFile(path)
 	if err != nil {
 		return 0, 0, false
 	}
@@ -165,7 +165,7 @@ func (g *Group) Processes() ([]int, error) {
 		case err != nil || !d.IsDir():
 			return err
 		}
-		data, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+		data, err := readFile(filepath.Join(path, "cgroup.procs"))
 		if err != nil {
 			return nil // it went meanwhile, or has threads only
 		}

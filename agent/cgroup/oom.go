@@ -61,7 +61,7 @@ func (g *Group) oomEvents() (*os.File, error) {
 		return nil, errors.Join(err, events.Close())
 	}
 	// The kernel needs the second file only to know which events are meant.
-	err = os.WriteFile(filepath.Join(dir, "cgroup.event_control"), fmt.Appendf(nil, "%d %d", fd, control.Fd()), 0)
+	err = writeFile(filepath.Join(dir, "cgroup.event_control"), fmt.Appendf(nil, "%d %d", fd, control.Fd()))
 	if err = errors.Join(err, control.Close()); err != nil {
 		return nil, errors.Join(err, events.Close())
 	}

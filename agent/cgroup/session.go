@@ -3,7 +3,6 @@ package cgroup
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -40,7 +39,7 @@ func (g *Group) KillSession(session int) error {
 		}
 		found := false
 		for _, pid := range pids {
-			data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+			data, err := readFile(fmt.Sprintf("/proc/%d/stat", pid))
 			if err != nil {
 				continue // it has ended
 			}

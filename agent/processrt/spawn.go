@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -66,14 +65,13 @@ func hold(program string) (string, error) {
 func newSpawner(groups *cgroup.Hierarchy) *spawner {
 	s := &spawner{reqs: make(chan spawnRequest), groups: groups}
 	for range spawnThreads {
-		go s.serve()
+		go cgroup.OnThread(s.serve)
 	}
 	return s
 }
 
-// serve forks for as long as the keeper lives.
+// serve forks for as long as the keeper lives, on a thread that is not as others.
 func (s *spawner) serve() {
-	runtime.LockOSThread() // never unlocked: the thread is not as others
 	err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 	var f *cgroup.Forker
 	if s.groups != nil {
@@ -86,8 +84,8 @@ func (s *spawner) serve() {
 		}
 		pid, stuck, err := spawn(f, r)
 		r.resp <- spawned{pid, err}
-		if stuck { // the thread ends with this goroutine, and leaves the job's group
-			go s.serve()
+		if stuck { // the thread ends, and leaves the job's group so
+			go cgroup.OnThread(s.serve)
 			return
 		}
 	}
