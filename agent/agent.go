@@ -422,6 +422,7 @@ func (a *Agent) apply(d *nodev1.Desired) {
 	}
 	for _, ref := range d.Released {
 		if t := a.tasks[cluster.AttemptID{Job: cluster.JobID(ref.Job), No: ref.Attempt}]; t != nil {
+			t.next = nil
 			t.release()
 		}
 	}
@@ -429,6 +430,7 @@ func (a *Agent) apply(d *nodev1.Desired) {
 	if d.Full {
 		for id, t := range a.tasks {
 			if _, ok := wanted[id]; !ok {
+				t.next = nil
 				t.release()
 			}
 		}
@@ -442,7 +444,12 @@ func (a *Agent) apply(d *nodev1.Desired) {
 // assign starts or updates one attempt. The caller holds a.mu.
 func (a *Agent) assign(as *nodev1.Assignment) {
 	id := conv.AttemptOf(as)
-	if t := a.tasks[id]; t != nil {
+	if t := a.tasks[id]; t != nil && cluster.Token(as.Token) > t.token {
+		// The attempt came back to this node, where its part before is being cleared up.
+		t.next = as
+		t.release()
+		return
+	} else if t != nil {
 		if t.update(as) {
 			a.cards.Mem.Hold(as)
 			a.cards.Regrant(as)
@@ -467,6 +474,11 @@ func (a *Agent) forget(t *task) {
 	if err := a.journal.Forget(t.id); err != nil {
 		a.log.Error("cannot write the journal", "err", err)
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if t.next != nil {
+		a.assign(t.next)
+	}
 }
 
 // acked tells the worker that the leader has committed what it reported.
@@ -477,7 +489,7 @@ func (a *Agent) acked(acks []*nodev1.Ack) {
 		if !terminal(k.State) {
 			continue
 		}
-		if t := a.task(id); t != nil {
+		if t := a.task(id); t != nil && cluster.Token(k.Token) == t.token { // and not of a part before it
 			t.release()
 		}
 	}

@@ -45,6 +45,9 @@ type task struct {
 	id    cluster.AttemptID
 	log   *slog.Logger
 	token cluster.Token
+	// next is what comes once this one is forgotten: the attempt is here again. The agent's
+	// mu guards it.
+	next *nodev1.Assignment
 	inbox
 
 	rt      runtime.Runtime

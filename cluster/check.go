@@ -262,6 +262,8 @@ func (s *Spec) checkElastic() error {
 	switch {
 	case s.NodeRange != NodeRange{}:
 		return s.checkNodeRange()
+	case s.InPlace:
+		return Errorf(CodeInvalid, "in_place: is of jobs of a range of nodes, which get and give up nodes while they run; ask for one, such as --nodes 1-4, or drop --in-place")
 	case r == GPURange{} && s.BatchScaling != "":
 		return Errorf(CodeInvalid, "batch_scaling: says what a job does with more GPUs, and this one has always as many; ask for a range, such as --gpus 1-8 or --nodes 1-4")
 	case r == GPURange{}:
@@ -309,6 +311,23 @@ func (s *Spec) checkNodeRange() error {
 		if no.bad {
 			return Errorf(CodeInvalid, "nodes and %s: when a job of %d to %d nodes ends and what it costs depends on how many it gets; ask for one number of nodes", no.name, r.Min, r.Max)
 		}
+	}
+	return s.checkInPlace()
+}
+
+// checkInPlace refuses what cannot go on while nodes come and leave.
+func (s *Spec) checkInPlace() error {
+	switch {
+	case !s.InPlace:
+		return nil
+	case s.TaskCount() > 1:
+		return Errorf(CodeInvalid, "in_place and tasks: %d numbered processes on each node would not know their numbers any more when nodes come and leave; start the workers with torchrun, and drop --tasks", s.Tasks)
+	case s.Scripted():
+		return Errorf(CodeInvalid, "in_place and script: a batch script runs on the first node alone, and the program has to start on each that comes; give it as a command: -- sh train.sh")
+	case !s.Checkpoint.Set():
+		return Errorf(CodeInvalid, "in_place and checkpoint: nodes are given up by their processes' being asked to save and to end; say how, such as --checkpoint TERM@60s")
+	case s.Container.Network == NetNone || s.Image != "" && s.Container.Network == "":
+		return Errorf(CodeInvalid, "in_place and net: processes of other nodes do not reach a network of its own; use --net host")
 	}
 	return nil
 }

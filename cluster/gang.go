@@ -4,6 +4,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"time"
 )
 
 // MaxNodes bounds the nodes of one job, MaxTasks its processes on one node.
@@ -58,6 +59,73 @@ type Part struct {
 	Exit           *Exit
 	Reason         Reason
 	Usage          Usage
+	// Token is the fencing token of a part that came while the attempt ran, 0 of those
+	// of its start, which have the attempt's own.
+	Token Token
+	// Left is when it was given up while the others go on: it was told to end, or its
+	// node failed it. 0 is that it belongs to the attempt.
+	Left Time
+}
+
+// MaxParts bounds the parts that an attempt ever had, those that left it included: who
+// would have more begins again.
+const MaxParts = 2 * MaxNodes
+
+// SizeChange is a change in place of on how many nodes an attempt runs.
+type SizeChange struct {
+	At       Time
+	From, To int
+	Why      string
+	// Step and StepTime are what it had said of how far it was, 0 for nothing.
+	Step     int64
+	StepTime time.Duration
+	// Took is what the change cost: the time after it in which it did not get further
+	// than before, as its steps show, 0 while that is not known.
+	Took time.Duration
+}
+
+const (
+	// MaxSizeChanges bounds Attempt.Changes: the newest are kept.
+	MaxSizeChanges = 16
+	// CostAfter is how long after a change its cost is counted at the earliest: programs
+	// wait for each other, start anew and do again what they had not saved.
+	CostAfter = time.Minute
+)
+
+// Counted is c with its cost, once what the attempt says now of how far it is shows it:
+// the time since, but for what the steps took that it did.
+func (c SizeChange) Counted(now *Progress) SizeChange {
+	since := now.At.Sub(c.At)
+	if c.Took > 0 || c.StepTime == 0 || since < CostAfter || now.Step <= c.Step || now.StepTime <= 0 {
+		return c
+	}
+	steps := time.Duration(min(now.Step-c.Step, int64(since/now.StepTime)))
+	c.Took = max(time.Microsecond, since-steps*now.StepTime).Truncate(time.Microsecond)
+	return c
+}
+
+// InPlaceCost is what changes in place cost a job in the mean, 0 where none showed it.
+func (j *Job) InPlaceCost() time.Duration {
+	sum, n := time.Duration(0), 0
+	for i := range j.Attempts {
+		for _, c := range j.Attempts[i].Changes {
+			if c.Took > 0 {
+				sum, n = sum+c.Took, n+1
+			}
+		}
+	}
+	if n == 0 {
+		return 0
+	}
+	return sum / time.Duration(n)
+}
+
+// SizedAt is since when the live attempt has the size that it has.
+func (a *Attempt) SizedAt() Time {
+	if n := len(a.Changes); n > 0 {
+		return max(a.Started, a.Changes[n-1].At)
+	}
+	return a.Started
 }
 
 // Clone returns a copy whose parts may be changed in place.
@@ -70,6 +138,11 @@ func (g *Gang) Clone() *Gang {
 // Stopping reports whether what still runs of the gang must end.
 func (g *Gang) Stopping() bool { return g != nil && (g.First > 0 || g.Undo.Code != "") }
 
+// Changed reports whether nodes came or left while it ran.
+func (g *Gang) Changed() bool {
+	return g != nil && slices.ContainsFunc(g.Parts, func(p Part) bool { return p.Token > 0 || p.Left > 0 })
+}
+
 // Waits is how many parts are not ready yet.
 func (g *Gang) Waits() int {
 	n := 0
@@ -81,12 +154,44 @@ func (g *Gang) Waits() int {
 	return n
 }
 
-// Nodes is on how many nodes the attempt lies.
+// Nodes is on how many nodes the attempt lies, those included that left it: a node that
+// came back counts twice.
 func (a *Attempt) Nodes() int {
 	if a.Gang == nil {
 		return 1
 	}
 	return 1 + len(a.Gang.Rest)
+}
+
+// Stays reports whether the part of a rank belongs to the attempt: it was not given up
+// while the others go on.
+func (a *Attempt) Stays(rank int) bool { return a.Gang == nil || a.Gang.Parts[rank].Left == 0 }
+
+// Width is on how many nodes the attempt is to go on, or was at its end.
+func (a *Attempt) Width() int {
+	if a.Gang == nil {
+		return 1
+	}
+	n := 0
+	for rank := range a.Nodes() {
+		if a.Stays(rank) {
+			n++
+		}
+	}
+	return n
+}
+
+// gone reports whether the part of a rank left the attempt and ended.
+func (a *Attempt) gone(rank int) bool {
+	return !a.Stays(rank) && a.Gang.Parts[rank].State.Terminal()
+}
+
+// TokenOf is the fencing token of the part of a rank.
+func (a *Attempt) TokenOf(rank int) Token {
+	if a.Gang != nil && a.Gang.Parts[rank].Token > 0 {
+		return a.Gang.Parts[rank].Token
+	}
+	return a.Token
 }
 
 // BerthAt returns the berth of a node's rank, which must be below Nodes.
@@ -139,14 +244,15 @@ func (a *Attempt) PartLive(rank int) bool {
 	return a.Gang.Parts[rank].State.Live()
 }
 
-// Rank returns the rank of a node in the attempt, -1 when it has no part there.
+// Rank returns the rank of a node in the attempt, -1 when it has no part there; of a
+// node that left and came back the newest.
 func (a *Attempt) Rank(node NodeID) int {
 	if a.Berth.Node == node {
 		return 0
 	}
 	if a.Gang != nil {
-		for i := range a.Gang.Rest {
-			if a.Gang.Rest[i].Node == node {
+		for i, b := range slices.Backward(a.Gang.Rest) {
+			if b.Node == node {
 				return i + 1
 			}
 		}
@@ -162,23 +268,27 @@ func (a *Attempt) BootOf(rank int) string {
 	return a.Gang.Parts[rank].BootID
 }
 
-// NodeIDs are the nodes of the attempt by rank.
+// NodeIDs are the nodes of the attempt by rank, without those that left it and ended.
 func (a *Attempt) NodeIDs() []NodeID {
 	out := make([]NodeID, 0, a.Nodes())
-	for _, b := range a.Berths() {
-		out = append(out, b.Node)
+	for rank, b := range a.Berths() {
+		if !a.gone(rank) {
+			out = append(out, b.Node)
+		}
 	}
 	return out
 }
 
-// AllGPUs are the shares of all nodes, those of the first one first.
+// AllGPUs are the shares of the nodes that NodeIDs tells, those of the first one first.
 func (a *Attempt) AllGPUs() []GPUShare {
 	if a.Gang == nil {
 		return a.Berth.GPUs
 	}
 	var out []GPUShare
-	for _, b := range a.Berths() {
-		out = append(out, b.GPUs...)
+	for rank, b := range a.Berths() {
+		if !a.gone(rank) {
+			out = append(out, b.GPUs...)
+		}
 	}
 	return out
 }
@@ -323,7 +433,7 @@ func (s *Spec) Sized(n int) *Spec {
 // Size is with how many units of an elastic job with s the attempt ran, see Spec.Sizes.
 func (a *Attempt) Size(s *Spec) int {
 	if s.NodeRange.elastic() {
-		return a.Nodes()
+		return a.Width()
 	}
 	return len(a.Berth.GPUs)
 }

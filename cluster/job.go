@@ -156,6 +156,9 @@ type Spec struct {
 	// Defer lets it wait for cheaper power as long as it is predicted to end within this
 	// of its submission; its leader then sets Begin. 0 lets it wait for none.
 	Defer time.Duration
+	// InPlace has a job of a range of nodes get and give up nodes while it runs on, where
+	// it would begin again otherwise: its program runs on each node and copes with that.
+	InPlace bool
 }
 
 // Job is one submitted job. Values are immutable.
@@ -296,6 +299,8 @@ type Attempt struct {
 	// Loan names the partition whose cards it has on loan, "" where they are those of its
 	// job's own.
 	Loan string
+	// Changes are how nodes came and left while it ran, the newest MaxSizeChanges.
+	Changes []SizeChange
 }
 
 // MaxNeighbours bounds Attempt.Neighbours.

@@ -274,6 +274,22 @@ func (a *Attempt) Rate() (gpuMilli, coreMilli int64) {
 	return HeldMilli(a.AllGPUs(), func(GPUID) int64 { return 0 }), 0
 }
 
+// HoldsMilli is what of GPUs the attempt holds now, in thousandths: less than it is charged
+// by for nodes that left it.
+func (a *Attempt) HoldsMilli() int64 {
+	milli, _ := a.Rate()
+	if !a.Gang.Changed() {
+		return milli
+	}
+	live := int64(0)
+	for rank := range a.Nodes() {
+		if a.PartLive(rank) {
+			live++
+		}
+	}
+	return milli / int64(a.Nodes()) * live // all have as much
+}
+
 // Ran is how long the attempt ran as of now, on several nodes the mean of its
 // parts: from its start, not from its placement, to its end. It is 0 for one
 // that never started.

@@ -18,7 +18,8 @@ func (s *State) apply(cmd *logv1.Command) Result {
 	case *logv1.Command_PutBulk:
 		r = s.blobs.Put(*s.at, k.PutBulk)
 	case *logv1.Command_ApplyPlan, *logv1.Command_ReportAttempt, *logv1.Command_PreemptAttempt, *logv1.Command_UndoGang,
-		*logv1.Command_MarkAttempt, *logv1.Command_IdleAttempt, *logv1.Command_ResizeAttempt, *logv1.Command_NoteProgress:
+		*logv1.Command_MarkAttempt, *logv1.Command_IdleAttempt, *logv1.Command_ResizeAttempt, *logv1.Command_NoteProgress,
+		*logv1.Command_GrowAttempt, *logv1.Command_ShrinkAttempt:
 		r = s.steward.Apply(cmd)
 	case *logv1.Command_RegisterNode, *logv1.Command_SetNodeState, *logv1.Command_FenceNode, *logv1.Command_RemoveNode, *logv1.Command_PowerNode,
 		*logv1.Command_SetPartition, *logv1.Command_RemovePartition, *logv1.Command_SetReservation, *logv1.Command_RemoveReservation:

@@ -63,7 +63,7 @@ func (w wholeWorld) source(kind string) func() *logv1.Command {
 	return map[string]func() *logv1.Command{
 		"submit_job": w.submit, "apply_plan": w.plan, "report_attempt": w.report, "change_tasks": w.changeTasks, "preempt_attempt": w.preempt,
 		"undo_gang": w.undo, "set_partition": w.partition, "remove_partition": func() *logv1.Command { return removePartitionCmd("a") },
-		"set_reservation": w.reservation, "remove_reservation": w.reservation, "idle_attempt": w.idle, "resize_attempt": w.resize, "note_progress": w.progress, "expire_jobs": w.expire,
+		"set_reservation": w.reservation, "remove_reservation": w.reservation, "idle_attempt": w.idle, "resize_attempt": w.resize, "grow_attempt": w.grow, "shrink_attempt": w.shrink, "note_progress": w.progress, "expire_jobs": w.expire,
 		"update_job": w.rewait, "put_bulk": w.part,
 		"cancel_job": func() *logv1.Command {
 			return cancelCmd(cluster.JobID(w.draw("job", 20)), cluster.UID(w.draw("by", 2)))

@@ -20,7 +20,10 @@ func checkGangs(j *cluster.Job, a *cluster.Attempt) error {
 		return nil
 	}
 	nodes := map[cluster.NodeID]bool{}
-	for _, b := range a.Berths() {
+	for rank, b := range a.Berths() {
+		if !a.Stays(rank) && !a.PartLive(rank) {
+			continue // it may have come back
+		}
 		if nodes[b.Node] {
 			return fmt.Errorf("job %d: attempt %d is on node %s twice", j.ID, a.No, b.Node)
 		}
@@ -31,6 +34,10 @@ func checkGangs(j *cluster.Job, a *cluster.Attempt) error {
 		switch {
 		case p.State.Live() == p.State.Terminal():
 			return fmt.Errorf("job %d: part %d of attempt %d is %s", j.ID, i, a.No, p.State)
+		case (p.Left > 0 || p.Token > 0) && (i == 0 || !j.Spec.InPlace || !g.Go):
+			return fmt.Errorf("job %d: part %d of attempt %d came or left: %+v", j.ID, i, a.No, *p)
+		case p.Left > 0 && g.First == i+1:
+			return fmt.Errorf("job %d: part %d of attempt %d left, and decides", j.ID, i, a.No)
 		case p.State.Terminal() && (p.Ended == 0 || p.Ended < p.Started || p.Ended < a.Placed):
 			return fmt.Errorf("job %d: part %d of attempt %d ended at %d, started at %d", j.ID, i, a.No, p.Ended, p.Started)
 		case p.State.Terminal() && p.State != cluster.JobCompleted && p.Reason.Code == "":
@@ -51,7 +58,7 @@ func checkGangs(j *cluster.Job, a *cluster.Attempt) error {
 	}
 	if a.State == cluster.JobCompleted {
 		for i := range g.Parts {
-			if g.Parts[i].State != cluster.JobCompleted {
+			if p := &g.Parts[i]; p.State != cluster.JobCompleted && p.Left == 0 && (p.Token == 0 || i == 0) {
 				return fmt.Errorf("job %d completed with part %d %s", j.ID, i, g.Parts[i].State)
 			}
 		}

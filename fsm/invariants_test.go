@@ -40,6 +40,9 @@ func newWatcher(keep int) *watcher {
 // identityOf is what of a job nothing changes: of a task not its time limit.
 func identityOf(j *cluster.Job) string {
 	spec := entire(j.Spec)
+	if spec.NodeRange.Max > 0 {
+		spec.Nodes = spec.NodeRange.Min // it is of several sizes
+	}
 	if j.InArray() {
 		spec.TimeLimit = 0
 	}

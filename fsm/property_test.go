@@ -76,6 +76,10 @@ func (w *world) spec() *cluster.Spec {
 	if s.Tasks = w.draw("tasks", 3); s.Nodes == 0 && w.draw("pinned", 8) == 0 {
 		s.Node = rapid.SampledFrom(worldNodes).Draw(w.t, "node")
 	}
+	if s.GPUs > 0 && s.Array == nil && w.draw("in place", 6) == 0 {
+		s.InPlace, s.OrCPU, s.Node, s.Tasks, s.Nodes = true, false, "", 0, 1
+		s.NodeRange, s.Checkpoint = cluster.NodeRange{Min: 1, Max: 3}, cluster.Checkpoint{Signal: "TERM", Grace: time.Minute}
+	}
 	return s
 }
 
@@ -216,11 +220,12 @@ func (w *world) report() *logv1.Command {
 		}
 	}
 	a := j.Attempts[w.draw("attempt", len(j.Attempts))]
-	on := a.BerthAt(w.draw("rank", a.Nodes())).Node
+	rank := w.draw("rank", a.Nodes())
+	on, token := a.BerthAt(rank).Node, uint64(a.TokenOf(rank))
 	if a.Gang != nil && w.draw("ready", 3) > 0 {
-		return reportCmd(&logv1.ReportAttempt{Node: string(on), Job: uint64(j.ID), Attempt: a.No, Token: uint64(a.Token), State: uint32(cluster.JobStarting), Ready: true})
+		return reportCmd(&logv1.ReportAttempt{Node: string(on), Job: uint64(j.ID), Attempt: a.No, Token: token, State: uint32(cluster.JobStarting), Ready: true})
 	}
-	r := &logv1.ReportAttempt{Node: string(on), Job: uint64(j.ID), Attempt: a.No, Token: uint64(a.Token)}
+	r := &logv1.ReportAttempt{Node: string(on), Job: uint64(j.ID), Attempt: a.No, Token: token}
 	r.State = uint32(rapid.SampledFrom([]cluster.JobState{
 		cluster.JobStarting, cluster.JobRunning, cluster.JobRunning, cluster.JobCompleting, cluster.JobCompleted, cluster.JobFailed,
 		cluster.JobTimeout, cluster.JobOutOfMemory, cluster.JobOutOfMemory, cluster.JobNodeFail, cluster.JobCancelled,

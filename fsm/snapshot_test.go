@@ -21,6 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/cluster/service"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -80,6 +81,12 @@ func everything(t testing.TB) *machine {
 	r.Exit, r.Usage = exit(7), usage(100, false)
 	m.must(reportCmd(r))
 	m.sick()
+	m.must(registerCmd(node("n24", "boot1", 1)))
+	m.must(registerCmd(node("n25", "boot1", 1)))
+	m.must(registerCmd(node("n26", "boot1", 1)))
+	wide := m.spans(spanning(1, 3), "n24-g0")
+	m.must(m.growCmd(wide, "n25-g0", "n26-g0"))
+	m.must(m.shrinkCmd(wide, "n26"))
 	return m
 }
 
@@ -379,6 +386,14 @@ func TestGolden(t *testing.T) {
 		planCmd(dispatch.Plan{Starts: []dispatch.Start{{Job: 19, Attempt: 1, Loan: "d", Berth: cluster.Berth{Node: "n6", GPUs: []cluster.GPUShare{share1("n6-g0", 8000, 300)}, CPUMilli: 1000, MemMiB: 512}}}}),
 		reportCmd(&logv1.ReportAttempt{Node: "n3", Job: 15, Attempt: 1, Token: 1, State: uint32(cluster.JobRunning), Search: &logv1.CapSearch{DefaultW: 400, CapW: 340, StepsBefore: 10, JoulesBefore: 40, StepsAfter: 9.6, JoulesAfter: 35.5}}),
 		submitCmd(20, "request-20", 1000, &cluster.Spec{Name: "m", Begin: t0.Add(time.Hour), Defer: 12 * time.Hour}),
+		registerCmd(node("n7", "boot7", 1)), registerCmd(node("n8", "boot8", 1)), submitCmd(21, "request-21", 1000, spanning(1, 3)),
+		planCmd(dispatch.Plan{Starts: []dispatch.Start{{Job: 21, Attempt: 1, Port: 20_003, Berth: cluster.Berth{Node: "n7", GPUs: []cluster.GPUShare{whole("n7-g0")}, CPUMilli: 1000, MemMiB: 512}}}}),
+		reportCmd(&logv1.ReportAttempt{Node: "n7", Job: 21, Attempt: 1, Token: 83, State: uint32(cluster.JobStarting), Ready: true}),
+		reportCmd(&logv1.ReportAttempt{Node: "n7", Job: 21, Attempt: 1, Token: 83, State: uint32(cluster.JobRunning)}),
+		conv.Grow(cluster.AttemptID{Job: 21, No: 1}, []cluster.Berth{{Node: "n8", GPUs: []cluster.GPUShare{whole("n8-g0")}, CPUMilli: 1000, MemMiB: 512}}, "idle"),
+		reportCmd(&logv1.ReportAttempt{Node: "n8", Job: 21, Attempt: 1, Token: 86, State: uint32(cluster.JobRunning)}),
+		conv.Shrink(cluster.AttemptID{Job: 21, No: 1}, []cluster.NodeID{"n8"}, 20, "job 20 waits"),
+		reportCmd(&logv1.ReportAttempt{Node: "n8", Job: 21, Attempt: 1, Token: 86, State: uint32(cluster.JobPreempted)}),
 	)
 	for name, got := range map[string][]byte{"entry.v15.hex": entry, "snapshot.v15.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)

@@ -54,6 +54,9 @@ func rankEnv(as *nodev1.Assignment) []string {
 		// Its ranks are those of its steps.
 		return []string{"MASTER_ADDR=" + r.MasterAddr, "MASTER_PORT=" + strconv.Itoa(int(r.MasterPort)), "BERTH_NODES=" + strconv.Itoa(len(r.Nodes)), "BERTH_NODELIST=" + nodeList(r)}
 	}
+	if r.Most > 0 {
+		return elasticEnv(as)
+	}
 	num := func(n int) string { return strconv.Itoa(n) }
 	nodes, tasks, node := len(r.Nodes), int(r.Tasks), int(r.NodeRank)
 	list := nodeList(r)
@@ -66,6 +69,34 @@ func rankEnv(as *nodev1.Assignment) []string {
 		env = append(env, ranks.Env(node, 0, len(as.Script) > 0)...)
 	}
 	return env
+}
+
+const (
+	// lastCall is for how many seconds nodes that meet wait for further ones once the least
+	// number is there: Berth starts them together.
+	lastCall = 5
+	// maxRestarts is how often workers start again for what befell them, as when a node
+	// leaves in the middle of a step.
+	maxRestarts = 30
+)
+
+// elasticEnv is what tells the program of a job to which nodes come and which they leave
+// where to meet and how many there may be: nothing that changes while it runs. torchrun
+// takes its options from PET_ and their names.
+func elasticEnv(as *nodev1.Assignment) []string {
+	r, num := as.GetRanks(), func(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
+	at, host := r.MasterAddr+":"+num(r.MasterPort), "0"
+	if r.NodeRank == 0 {
+		host = "1"
+	}
+	return []string{
+		"MASTER_ADDR=" + r.MasterAddr, "MASTER_PORT=" + num(r.MasterPort),
+		"BERTH_NODES=" + strconv.Itoa(len(r.Nodes)), "BERTH_NODELIST=" + nodeList(r), "BERTH_NODES_MIN=" + num(r.Least), "BERTH_NODES_MAX=" + num(r.Most),
+		"BERTH_RDZV_ENDPOINT=" + at, "BERTH_RDZV_HOST=" + host,
+		"PET_NNODES=" + num(r.Least) + ":" + num(r.Most), "PET_RDZV_BACKEND=c10d", "PET_RDZV_ENDPOINT=" + at,
+		"PET_RDZV_ID=berth-" + strconv.FormatUint(as.Job, 10) + "-" + num(as.Attempt), "PET_RDZV_CONF=is_host=" + host + ",last_call_timeout=" + strconv.Itoa(lastCall),
+		"PET_MAX_RESTARTS=" + strconv.Itoa(maxRestarts),
+	}
 }
 
 func nodeList(r *nodev1.Ranks) string {

@@ -199,9 +199,18 @@ func (l *Limiter) Used() map[Subject]Tally {
 // thousandths, may not start now: the limit, its value and the use. The zero
 // Reason is that it may.
 func (l *Limiter) MayStart(h Holder, gpuMilli int64) cluster.Reason {
+	return l.mayTake(h, gpuMilli, false)
+}
+
+// MayGrow returns why a job of a holder that runs may not take so much more of GPUs.
+func (l *Limiter) MayGrow(h Holder, gpuMilli int64) cluster.Reason {
+	return l.mayTake(h, gpuMilli, true)
+}
+
+func (l *Limiter) mayTake(h Holder, gpuMilli int64, grows bool) cluster.Reason {
 	for _, b := range l.of(h) {
 		switch lim := &b.limits; {
-		case lim.Running > 0 && b.tally.Running >= lim.Running:
+		case !grows && lim.Running > 0 && b.tally.Running >= lim.Running:
 			return cluster.Reason{Code: b.code("Running"), Detail: fmt.Sprintf("%s may run %s at once, and %d run", b.who(), plural(lim.Running, "job"), b.tally.Running)}
 		case lim.GPUMilli > 0 && gpuMilli > 0 && b.tally.GPUMilli+gpuMilli > lim.GPUMilli:
 			return cluster.Reason{Code: b.code("GPUs"), Detail: fmt.Sprintf("%s may hold %s GPUs at once and holds %s; this job takes %s", b.who(), Milli(lim.GPUMilli), Milli(b.tally.GPUMilli), Milli(gpuMilli))}

@@ -39,6 +39,10 @@ type Preemption struct {
 	Why string
 	// Loan tells that it gives back what it has on loan, which waits for nothing.
 	Loan bool
+	// Gets are berths on further nodes, and Gives nodes of its own, which a job that goes
+	// on in place gets or gives up instead of ending.
+	Gets  []cluster.Berth
+	Gives []cluster.NodeID
 }
 
 // Start places one job whole: all of it or nothing.

@@ -52,6 +52,7 @@ type planner struct {
 	ports   [2]uint16
 	fair    *fairShares
 	held    func() map[cluster.GPUID]int64
+	noteFar func(context.Context, *cluster.Job)
 
 	mu       sync.Mutex
 	released map[cluster.GPUID]struct{}
@@ -77,7 +78,7 @@ type planner struct {
 func newPlanner(l *Leader, company *learner.Company) *planner {
 	return &planner{
 		fsm: l.fsm, prop: l.prop, sched: l.Scheduling, clock: l.clock, log: l.log.With("component", "planner"),
-		metrics: l.metrics, company: company, ports: l.cfg.GangPorts, fair: &fairShares{}, held: l.held, released: map[cluster.GPUID]struct{}{}, wake: make(chan struct{}, 1),
+		metrics: l.metrics, company: company, ports: l.cfg.GangPorts, fair: &fairShares{}, held: l.held, noteFar: l.noteFar, released: map[cluster.GPUID]struct{}{}, wake: make(chan struct{}, 1),
 	}
 }
 

@@ -43,16 +43,21 @@ func (p *planner) preempt(ctx context.Context, ps []dispatch.Preemption) error {
 	}
 	var cmds []*logv1.Command
 	var why []string
+	var what []*dispatch.Preemption
 	for i := range ps[:min(len(ps), maxPreempts)] {
 		x := &ps[i]
-		if j, ok := p.fsm.Job(x.Job); !ok || j.Live() == nil || j.Live().No != x.Attempt || stays(j, x, now) != "" {
+		j, ok := p.fsm.Job(x.Job)
+		if !ok || j.Live() == nil || j.Live().No != x.Attempt || stays(j, x, now) != "" {
 			continue // it would be refused
 		}
-		cmd := &logv1.Command{Kind: &logv1.Command_PreemptAttempt{PreemptAttempt: conv.PreemptToLog(x)}}
+		cmd := makeRoom(x)
 		if fsm.NeedsVersion(cmd) > p.prop.Version() {
 			return nil // not before every coordinator reads it
 		}
-		cmds = append(cmds, cmd)
+		if len(x.Gets)+len(x.Gives) > 0 {
+			p.noteFar(ctx, j)
+		}
+		cmds, what = append(cmds, cmd), append(what, x)
 		if x.Loan {
 			why = append(why, forLender)
 		} else if x.For != 0 {
@@ -80,15 +85,32 @@ func (p *planner) preempt(ctx context.Context, ps []dispatch.Preemption) error {
 		return nil
 	}
 	for i := range results {
-		x := cmds[i].GetPreemptAttempt()
-		if e := results[i].Err; e != nil {
-			p.log.DebugContext(ctx, "preemption refused", "job", x.Job, "attempt", x.Attempt, "err", e)
-			continue
+		x := what[i]
+		job := x.Job.String()
+		switch e := results[i].Err; {
+		case e != nil:
+			p.log.DebugContext(ctx, "preemption refused", "job", job, "attempt", x.Attempt, "err", e)
+		case len(x.Gets)+len(x.Gives) > 0:
+			p.log.InfoContext(ctx, "attempt changes in place", "job", job, "attempt", x.Attempt, "for", uint64(x.For), "reason", x.Why)
+		default:
+			p.metrics.preempted.WithLabelValues(why[i]).Inc()
+			p.log.InfoContext(ctx, "attempt makes room", "job", job, "attempt", x.Attempt, "for", uint64(x.For), "reason", x.Why)
 		}
-		p.metrics.preempted.WithLabelValues(why[i]).Inc()
-		p.log.InfoContext(ctx, "attempt makes room", "job", x.Job, "attempt", x.Attempt, "for", x.For, "reason", x.Why)
 	}
 	return nil
+}
+
+// makeRoom is the command of a proposal: that an attempt ends, or gets or gives up nodes
+// and goes on.
+func makeRoom(x *dispatch.Preemption) *logv1.Command {
+	id := cluster.AttemptID{Job: x.Job, No: x.Attempt}
+	switch {
+	case len(x.Gets) > 0:
+		return conv.Grow(id, x.Gets, x.Why)
+	case len(x.Gives) > 0:
+		return conv.Shrink(id, x.Gives, x.For, x.Why)
+	}
+	return &logv1.Command{Kind: &logv1.Command_PreemptAttempt{PreemptAttempt: conv.PreemptToLog(x)}}
 }
 
 // stays is why an attempt cannot be ended as proposed, "" when it can.

@@ -53,7 +53,7 @@ func (l *Leader) noteProgress(ctx context.Context) error {
 			if there[id] = paces[id]; there[id] == nil {
 				there[id] = &pace{}
 			}
-			if a.Progress.News(*u.Progress) && there[id].due(now) {
+			if (a.Progress.News(*u.Progress) || showsCost(a, u.Progress)) && there[id].due(now) {
 				news = append(news, conv.NoteProgress(id, u.Progress))
 			}
 		}
@@ -61,6 +61,21 @@ func (l *Leader) noteProgress(ctx context.Context) error {
 		l.writeDown(ctx, news)
 	}
 	return ctx.Err()
+}
+
+// showsCost reports whether how far an attempt is shows what its last change in place cost.
+func showsCost(a *cluster.Attempt, now *cluster.Progress) bool {
+	n := len(a.Changes)
+	return n > 0 && a.Changes[n-1].Took == 0 && a.Changes[n-1].Counted(now).Took > 0
+}
+
+// noteFar writes down how far a job is now, which is to change in place: what that costs
+// is counted from there.
+func (l *Leader) noteFar(ctx context.Context, j *cluster.Job) {
+	id := cluster.AttemptID{Job: j.ID, No: j.Live().No}
+	if u, _ := l.useOf(id, j.Live()); u.Progress != nil {
+		l.writeDown(ctx, []*logv1.AttemptProgress{conv.NoteProgress(id, u.Progress)})
+	}
 }
 
 // writeDown puts how far attempts are into the log.

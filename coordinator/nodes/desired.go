@@ -3,6 +3,7 @@ package nodes
 import (
 	"context"
 	"net"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/peer"
@@ -22,6 +23,7 @@ type ending struct {
 	stop, room, begin bool
 	cut               int64 // memory that its shares were changed to, 0 before
 	limit             time.Duration
+	token             cluster.Token // of a node that came back it is another one
 }
 
 // sendDesired sends what should be on the node: all of it when full, else
@@ -56,7 +58,7 @@ func (ss *session) sendDesired(full bool) error {
 				as.Found, as.FoundBefore = conv.CapSearchToNode(a.Search), conv.CapSearchToNode(j.FoundBefore(a))
 			}
 			if as.Ranks != nil {
-				as.Ranks.MasterAddr = masterAddr(ss.n.fsm, a)
+				as.Ranks.MasterAddr = masterAddr(ss.n.fsm, j.Spec, a)
 			}
 			d.Assignments = append(d.Assignments, as)
 		}
@@ -97,21 +99,24 @@ func (ss *session) resumes(d *nodev1.Desired) bool {
 // batch script runs on the first node: with it the others have done their part.
 func endingOf(j *cluster.Job, a *cluster.Attempt, rank int) ending {
 	done := rank > 0 && j.Spec.BatchStep() && a.Gang.Parts[0].State.Terminal()
-	return ending{stop: j.Cancel != nil || a.Gang.Stopping() || done, room: a.Preempt != nil, begin: a.Gang != nil && a.Gang.Go, cut: cutOf(a), limit: j.Spec.TimeLimit}
+	return ending{stop: j.Cancel != nil || a.Gang.Stopping() || done, room: a.Preempt != nil || !a.Stays(rank), begin: a.Gang != nil && a.Gang.Go, cut: cutOf(a), limit: j.Spec.TimeLimit, token: a.TokenOf(rank)}
 }
 
 // masterAddr is where the first process of an attempt is found by the others:
 // the host of the first node's address, which the node gave or from which its
-// agent calls, or its name. An agent beside the coordinator calls from the
+// agent calls, or its name. Where nodes come and leave it is the same whoever is there. An agent beside the coordinator calls from the
 // loopback device: that is an address only for others that do. On one node they
 // meet there, since it is there whatever network the job has.
-func masterAddr(f *fsm.FSM, a *cluster.Attempt) string {
+func masterAddr(f *fsm.FSM, s *cluster.Spec, a *cluster.Attempt) string {
 	if a.Gang == nil {
 		return "127.0.0.1"
 	}
 	addr := HostOf(f, a.Berth.Node)
 	if !loopback(addr) {
 		return addr
+	}
+	if s.InPlace && slices.ContainsFunc(f.Nodes(), func(n *cluster.Node) bool { return !loopback(HostOf(f, n.ID)) }) {
+		return string(a.Berth.Node)
 	}
 	for _, b := range a.Berths() {
 		if !loopback(HostOf(f, b.Node)) {

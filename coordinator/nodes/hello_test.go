@@ -126,10 +126,10 @@ func TestWhereOthersMeet(t *testing.T) {
 					l.dial(roles.Agent, node).hello(h)
 				}
 				a := &cluster.Attempt{Berth: cluster.Berth{Node: "n1"}, Gang: &cluster.Gang{Rest: []cluster.Berth{{Node: "n2"}}, Parts: make([]cluster.Part, 2)}}
-				if got := masterAddr(l.f, a); got != c.want {
+				if got := masterAddr(l.f, &cluster.Spec{}, a); got != c.want {
 					t.Errorf("they meet at %q, want %q", got, c.want)
 				}
-				if got := masterAddr(l.f, &cluster.Attempt{Berth: cluster.Berth{Node: "n1"}}); got != "127.0.0.1" {
+				if got := masterAddr(l.f, &cluster.Spec{}, &cluster.Attempt{Berth: cluster.Berth{Node: "n1"}}); got != "127.0.0.1" {
 					t.Errorf("on one node they meet at %q", got)
 				}
 				if got := HostOf(l.f, "n9"); got != "n9" {

@@ -53,8 +53,7 @@ func Held(j *cluster.Job) (jobs, running, gpuMilli int64) {
 		return 0, 0, 0
 	}
 	if a := j.Live(); a != nil {
-		gpuMilli, _ = a.Rate()
-		return 1, 1, gpuMilli
+		return 1, 1, a.HoldsMilli()
 	}
 	return int64(j.Count()), 0, 0
 }
@@ -146,6 +145,15 @@ func (d *Books) OverQuota(j *cluster.Job, led *dispatch.Ledger, st *dispatch.Sta
 		return cluster.Reason{}
 	}
 	return d.limiter.MayStart(accounting.HolderOf(j), led.HeldMilli(st.AllGPUs()))
+}
+
+// OverGrown tells which quota a running job of a holder would break with so much more of
+// GPUs, in thousandths.
+func (d *Books) OverGrown(h accounting.Holder, gpuMilli int64) cluster.Reason {
+	if d.limiter == nil {
+		return cluster.Reason{}
+	}
+	return d.limiter.MayGrow(h, gpuMilli)
 }
 
 // Used is what counts against a budget, what runs included.

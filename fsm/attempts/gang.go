@@ -13,9 +13,10 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// newGang is what a start on several nodes adds to its attempt, nil for one.
-func (s *starter) newGang(st *dispatch.Start) *cluster.Gang {
-	if len(st.Rest) == 0 {
+// newGang is what a start on several nodes adds to its attempt, nil for one to which
+// none come.
+func (s *starter) newGang(st *dispatch.Start, spec *cluster.Spec) *cluster.Gang {
+	if len(st.Rest) == 0 && !spec.InPlace {
 		return nil
 	}
 	g := &cluster.Gang{Rest: st.Rest}
@@ -96,13 +97,15 @@ func (s *Steward) endPart(old *cluster.Job, rank int, one *cluster.Attempt) {
 	if one.Power != nil {
 		a.Power = one.Power
 	}
-	if p.Reason = one.Reason; p.Reason.Code == "" {
+	if p.Reason = one.Reason; p.Reason.Code == "" && p.Left > 0 && one.State != cluster.JobCompleted {
+		p.Reason = cluster.Reason{Code: cluster.ReasonPreempted, Detail: "it was given up"}
+	} else if p.Reason.Code == "" {
 		p.Reason = defaultReason(one)
 	}
 	if a.Started == 0 && p.Started != 0 {
 		a.Started, j.Started = p.Started, p.Started
 	}
-	if failing(j, a, p) {
+	if failing(j, a, p) && !s.departs(j, a, rank) {
 		g.First = rank + 1
 	}
 	for i := range g.Parts {
@@ -122,6 +125,8 @@ func (s *Steward) endPart(old *cluster.Job, rank int, one *cluster.Attempt) {
 // own and good, and nobody asked for it.
 func failing(j *cluster.Job, a *cluster.Attempt, p *cluster.Part) bool {
 	switch {
+	case p.Left > 0, p.Token > 0 && a.Gang.Parts[0].State == cluster.JobCompleted: // it was told to, or came too late
+		return false
 	case p.State == cluster.JobCompleted, a.Gang.Stopping(), j.Cancel != nil && p.State == cluster.JobCancelled:
 		return false
 	case a.Preempt != nil && (p.State == cluster.JobPreempted || p.State == cluster.JobCancelled):
@@ -141,7 +146,7 @@ func decide(a *cluster.Attempt) cluster.JobState {
 		p := &g.Parts[i]
 		a.Ended = max(a.Ended, p.Ended)
 		mergeUsage(&a.Usage, &p.Usage)
-		madeRoom = madeRoom || p.State == cluster.JobPreempted || a.Preempt != nil && p.State == cluster.JobCancelled
+		madeRoom = madeRoom || a.Stays(i) && (p.State == cluster.JobPreempted || a.Preempt != nil && p.State == cluster.JobCancelled)
 	}
 	a.Usage.Profile = g.Parts[0].Usage.Profile
 	if n := int64(len(g.Parts)); n > 1 {

@@ -3,6 +3,7 @@ package attempts
 import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm/command"
+	"github.com/berth-scheduler/berth/fsm/jobs"
 )
 
 // NodeBack settles a live attempt when one of its nodes calls: a new boot has ended
@@ -40,7 +41,14 @@ func (s *Steward) NodeSilent(old *cluster.Job, node cluster.NodeID) {
 		a.Gang = a.Gang.Clone()
 		a.Gang.Parts[a.Rank(node)].State = cluster.JobUnreachable
 	}
-	j.Last().State, j.State = cluster.JobUnreachable, cluster.JobUnreachable
+	if a := j.Last(); a.Gang == nil {
+		a.State = cluster.JobUnreachable
+	} else if a.State = jobs.GangState(a.Gang); a.State != cluster.JobUnreachable { // of a node that it gave up
+		j.State = a.State
+		s.roll.Change(old, j, command.Change{})
+		return
+	}
+	j.State = cluster.JobUnreachable
 	j.Reason = cluster.Reason{Code: cluster.ReasonNodeDown, Detail: "node " + string(node) + " is silent"}
 	s.roll.Change(old, j, command.Change{})
 }
@@ -55,7 +63,7 @@ func (s *Steward) NodeFenced(old *cluster.Job, node cluster.NodeID) bool {
 	} else {
 		s.lose(old, j, why)
 	}
-	return j != nil && (j.State.Waiting() || j.State.Live() && (j.Spec.RequeueOnLoss || !j.Last().Gang.Go))
+	return j != nil && (j.State.Waiting() || j.State.Live() && (j.Spec.RequeueOnLoss || !j.Last().Gang.Go || !j.Last().Gang.Stopping()))
 }
 
 // lose ends j, a copy of old, with its node.

@@ -81,20 +81,13 @@ func (s *starter) start(st *dispatch.Start) {
 	s.texts.Estimate(&st.Estimate)
 	a := cluster.Attempt{
 		No: st.Attempt, Token: cluster.Token(s.at.Index), State: cluster.JobStarting, Berth: st.Berth, BootID: s.fleet.Node(st.Berth.Node).BootID,
-		Estimate: st.Estimate, Placed: s.at.Now, Why: st.Why, Overtook: st.Overtook, Gang: s.newGang(st), Port: st.Port, Secret: st.Secret, Loan: st.Loan,
+		Estimate: st.Estimate, Placed: s.at.Now, Why: st.Why, Overtook: st.Overtook, Gang: s.newGang(st, j.Spec), Port: st.Port, Secret: st.Secret, Loan: st.Loan,
 	}
 	if s.at.Version >= command.AccountVersion {
 		a.GPUMilli = s.fleet.Ledger().HeldMilli(st.AllGPUs())
 	}
 	for _, b := range st.Berths() {
-		s.fleet.Ledger().Take(b)
-		for _, g := range b.GPUs {
-			for _, other := range s.fleet.On(g.GPU) {
-				s.meet(other, j.ID)
-				a.Neighbours = addNeighbour(a.Neighbours, other)
-			}
-			s.fleet.Lay(g.GPU, j.ID)
-		}
+		s.lay(j.ID, &a, b)
 	}
 	j.Attempts = append(j.Attempts, a)
 	if j.Spec.Elastic() {
@@ -103,6 +96,18 @@ func (s *starter) start(st *dispatch.Start) {
 	j.State, j.Reason = cluster.JobStarting, cluster.Reason{}
 	j.Started, j.Ended = 0, 0
 	s.roll.Change(old, j, command.Change{})
+}
+
+// lay takes what an attempt of a job gets on a node.
+func (s *starter) lay(id cluster.JobID, a *cluster.Attempt, b *cluster.Berth) {
+	s.fleet.Ledger().Take(b)
+	for _, g := range b.GPUs {
+		for _, other := range s.fleet.On(g.GPU) {
+			s.meet(other, id)
+			a.Neighbours = addNeighbour(a.Neighbours, other)
+		}
+		s.fleet.Lay(g.GPU, id)
+	}
 }
 
 func addNeighbour(ns []cluster.JobID, id cluster.JobID) []cluster.JobID {

@@ -30,7 +30,7 @@ func (s *Steward) report(r *logv1.ReportAttempt) command.Result {
 	a := &old.Attempts[k]
 	to := cluster.JobState(min(r.State, 255))
 	switch {
-	case uint64(a.Token) != r.Token:
+	case uint64(a.TokenOf(rank)) != r.Token:
 		return command.Refuse(cluster.CodeDenied, "attempt %d of job %d has another token", r.Attempt, r.Job)
 	case a.State.Terminal():
 		return command.Result{Released: true}

@@ -1,6 +1,8 @@
 package attempts
 
 import (
+	"slices"
+
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/service"
 	"github.com/berth-scheduler/berth/cluster/study"
@@ -135,6 +137,11 @@ func (s *Steward) noteProgress(c *logv1.NoteProgress) {
 		j := old.Clone()
 		p.Seen = saw(j, p)
 		j.Last().Progress, j.Revision = p, s.at.Index
+		if cs := j.Last().Changes; len(cs) > 0 {
+			cs = slices.Clone(cs)
+			cs[len(cs)-1] = cs[len(cs)-1].Counted(p)
+			j.Last().Changes = cs
+		}
 		s.roll.Change(old, j, command.Change{})
 	}
 }

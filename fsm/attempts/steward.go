@@ -53,6 +53,10 @@ func (s *Steward) Apply(cmd *logv1.Command) command.Result {
 		return s.idle(k.IdleAttempt)
 	case *logv1.Command_ResizeAttempt:
 		return s.resize(k.ResizeAttempt)
+	case *logv1.Command_GrowAttempt:
+		return s.grow(k.GrowAttempt)
+	case *logv1.Command_ShrinkAttempt:
+		return s.shrink(k.ShrinkAttempt)
 	case *logv1.Command_NoteProgress:
 		s.noteProgress(k.NoteProgress)
 		return command.Result{}

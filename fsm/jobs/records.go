@@ -254,7 +254,7 @@ func (r *Roll) loadJob(m *logv1.Job) error {
 // contradict each other in.
 func CheckGang(j *cluster.Job, a *cluster.Attempt) error {
 	g := a.Gang
-	if n := a.Nodes(); n != j.Spec.NodeCount() {
+	if n := a.Width(); n != j.Spec.NodeCount() {
 		return fmt.Errorf("job %d asks for %d nodes, attempt %d has %d", j.ID, j.Spec.NodeCount(), a.No, n)
 	}
 	if g == nil {
@@ -273,12 +273,17 @@ func CheckGang(j *cluster.Job, a *cluster.Attempt) error {
 }
 
 // GangState is the state of an attempt of which some part is alive: it runs when
-// all do.
+// all do. Where nodes came or left it is that of those which were there all the time, and
+// with the first of them it ends.
 func GangState(g *cluster.Gang) cluster.JobState {
 	var n [cluster.JobUnreachable + 1]int
-	live := 0
+	live, changed := 0, g.Changed()
 	for i := range g.Parts {
-		if st := g.Parts[i].State; st.Live() {
+		p := &g.Parts[i]
+		if p.Left > 0 || p.Token > 0 && p.State != cluster.JobUnreachable {
+			continue
+		}
+		if st := p.State; st.Live() {
 			n[st]++
 			live++
 		}
@@ -286,7 +291,7 @@ func GangState(g *cluster.Gang) cluster.JobState {
 	switch {
 	case n[cluster.JobUnreachable] > 0:
 		return cluster.JobUnreachable
-	case g.Stopping() || n[cluster.JobCompleting] == live:
+	case g.Stopping() || n[cluster.JobCompleting] == live || changed && (!g.Parts[0].State.Live() || g.Parts[0].State == cluster.JobCompleting):
 		return cluster.JobCompleting
 	case n[cluster.JobStarting] > 0:
 		return cluster.JobStarting

@@ -87,7 +87,7 @@ func (l *Store) Learn(at command.Entry, r Run) bool {
 	}
 	if n := a.Size(j.Spec); j.Spec.Elastic() && n > 0 { // it is predicted by the least that it runs with
 		least, _, _ := j.Spec.Sizes()
-		if n != least {
+		if n != least || a.Gang.Changed() {
 			x.Duration = 0
 		}
 		if j.Spec.GPURange.Max > 0 { // the rest is of each node

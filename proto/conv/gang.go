@@ -47,7 +47,7 @@ func gangToLog(g *cluster.Gang) *logv1.Gang {
 		p := &g.Parts[i]
 		pm := &logv1.Part{
 			BootId: p.BootID, State: uint32(p.State), Ready: p.Ready, StartedUs: int64(p.Started), EndedUs: int64(p.Ended),
-			Exit: exitToLog(p.Exit), Reason: reasonToLog(p.Reason),
+			Exit: exitToLog(p.Exit), Reason: reasonToLog(p.Reason), Token: uint64(p.Token), LeftUs: int64(p.Left),
 		}
 		if p.Usage != (cluster.Usage{}) {
 			pm.Usage = UsageToLog(p.Usage)
@@ -62,7 +62,7 @@ func gangFromLog(m *logv1.Gang) (*cluster.Gang, error) {
 	if m == nil {
 		return nil, nil
 	}
-	if len(m.Rest) == 0 || len(m.Parts) != len(m.Rest)+1 || int(m.First) > len(m.Parts) {
+	if len(m.Parts) != len(m.Rest)+1 || int(m.First) > len(m.Parts) {
 		return nil, fmt.Errorf("gang of %d nodes and %d parts, of which %d decides, is malformed", len(m.Rest)+1, len(m.Parts), m.First)
 	}
 	g := &cluster.Gang{Rest: berthsFromLog(m.Rest), Go: m.Go, First: int(m.First), Undo: ReasonFromLog(m.Undo)}
@@ -70,7 +70,7 @@ func gangFromLog(m *logv1.Gang) (*cluster.Gang, error) {
 		p := cluster.Part{
 			BootID: pm.GetBootId(), State: state(pm.GetState()), Ready: pm.GetReady(), Started: cluster.Time(pm.GetStartedUs()),
 			Ended: cluster.Time(pm.GetEndedUs()), Exit: exitFromLog(pm.GetExit()), Reason: ReasonFromLog(pm.GetReason()),
-			Usage: UsageFromLog(pm.GetUsage()),
+			Usage: UsageFromLog(pm.GetUsage()), Token: cluster.Token(pm.GetToken()), Left: cluster.Time(pm.GetLeftUs()),
 		}
 		if !p.State.Live() && !p.State.Terminal() {
 			return nil, fmt.Errorf("part %d of a gang in state %d", i, pm.GetState())
@@ -87,11 +87,54 @@ func ranks(s *cluster.Spec, a *cluster.Attempt, rank int) *nodev1.Ranks {
 		return nil
 	}
 	m := &nodev1.Ranks{
-		NodeRank: uint32(rank), Tasks: uint32(s.TaskCount()), MasterPort: uint32(a.Port),
+		Tasks: uint32(s.TaskCount()), MasterPort: uint32(a.Port),
 		Go: a.Gang == nil || a.Gang.Go,
 	}
+	if s.InPlace {
+		m.Least, m.Most = uint32(s.NodeRange.Min), uint32(s.NodeRange.Max)
+	}
 	for _, id := range a.NodeIDs() {
+		if id == a.BerthAt(rank).Node {
+			m.NodeRank = uint32(len(m.Nodes))
+		}
 		m.Nodes = append(m.Nodes, string(id))
 	}
 	return m
+}
+
+func changesToLog(cs []cluster.SizeChange) (out []*logv1.SizeChange) {
+	for _, c := range cs {
+		out = append(out, &logv1.SizeChange{
+			AtUs: int64(c.At), From: uint32(c.From), To: uint32(c.To), Why: c.Why, Step: c.Step, StepUs: c.StepTime.Microseconds(), TookUs: c.Took.Microseconds(),
+		})
+	}
+	return out
+}
+
+func changesFromLog(ms []*logv1.SizeChange) (out []cluster.SizeChange) {
+	for _, m := range ms {
+		out = append(out, cluster.SizeChange{
+			At: cluster.Time(m.GetAtUs()), From: int(m.GetFrom()), To: int(m.GetTo()), Why: m.GetWhy(), Step: m.GetStep(), StepTime: us(m.GetStepUs()), Took: us(m.GetTookUs()),
+		})
+	}
+	return out
+}
+
+// Grow is the command that gives an attempt further nodes.
+func Grow(id cluster.AttemptID, berths []cluster.Berth, why string) *logv1.Command {
+	return &logv1.Command{Kind: &logv1.Command_GrowAttempt{GrowAttempt: &logv1.GrowAttempt{
+		Job: uint64(id.Job), Attempt: id.No, Berths: berthsToLog(berths), Why: clip(why, maxDetail),
+	}}}
+}
+
+// GrownBerths are those that a command gives.
+func GrownBerths(c *logv1.GrowAttempt) []cluster.Berth { return berthsFromLog(c.Berths) }
+
+// Shrink is the command that has an attempt give up nodes, for a job or for nobody.
+func Shrink(id cluster.AttemptID, nodes []cluster.NodeID, of cluster.JobID, why string) *logv1.Command {
+	c := &logv1.ShrinkAttempt{Job: uint64(id.Job), Attempt: id.No, For: uint64(of), Why: clip(why, maxDetail)}
+	for _, n := range nodes {
+		c.Nodes = append(c.Nodes, string(n))
+	}
+	return &logv1.Command{Kind: &logv1.Command_ShrinkAttempt{ShrinkAttempt: c}}
 }

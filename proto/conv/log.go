@@ -52,7 +52,7 @@ func specToLog(s *cluster.Spec) *logv1.Spec {
 		DeadlineUs: int64(s.Deadline), Objective: string(s.Objective), MaxPowerW: s.MaxPowerW, MaxCostMilli: s.MaxCostMilli,
 		CheckpointSignal: s.Checkpoint.Signal, CheckpointGraceUs: s.Checkpoint.Grace.Microseconds(),
 		Partition: s.Partition, OrCpu: s.OrCPU, Nodes: uint32(s.Nodes), Tasks: uint32(s.Tasks),
-		Hold: s.Hold, BeginUs: int64(s.Begin), DeferUs: s.Defer.Microseconds(), Depends: dependsToLog(s.Depends), DependAny: s.DependAny, KillInvalidDepend: s.KillInvalidDepend,
+		Hold: s.Hold, BeginUs: int64(s.Begin), DeferUs: s.Defer.Microseconds(), InPlace: s.InPlace, Depends: dependsToLog(s.Depends), DependAny: s.DependAny, KillInvalidDepend: s.KillInvalidDepend,
 		Warning: warningToLog(s.Warning), Truncate: s.Truncate, Container: containerToLog(&s.Container),
 		Where:      whereToLog(s.Where),
 		MailEvents: uint32(s.Mail.Events), MailUser: s.Mail.To, IdleOkUs: s.IdleOK.Microseconds(), NoResize: s.NoResize,
@@ -133,7 +133,7 @@ func specFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		Checkpoint: cluster.Checkpoint{Signal: m.GetCheckpointSignal(), Grace: us(m.GetCheckpointGraceUs())},
 		Partition:  m.GetPartition(),
 		OrCPU:      m.GetOrCpu(),
-		Hold:       m.GetHold(), Begin: cluster.Time(m.GetBeginUs()), Defer: us(m.GetDeferUs()), Depends: dependsFromLog(m.GetDepends()),
+		Hold:       m.GetHold(), Begin: cluster.Time(m.GetBeginUs()), Defer: us(m.GetDeferUs()), InPlace: m.GetInPlace(), Depends: dependsFromLog(m.GetDepends()),
 		Nodes: int(m.GetNodes()), Tasks: int(m.GetTasks()),
 		DependAny: m.GetDependAny(), KillInvalidDepend: m.GetKillInvalidDepend(),
 		Warning: warningFromLog(m.GetWarning()), Truncate: m.GetTruncate(), Container: apiconv.ContainerFrom(m.GetContainer()),
@@ -311,6 +311,7 @@ func attemptToLog(a *cluster.Attempt) *logv1.Attempt {
 		BootId: a.BootID, Estimate: EstimateToLog(a.Estimate), PlacedUs: int64(a.Placed), StartedUs: int64(a.Started), EndedUs: int64(a.Ended),
 		Why: a.Why, Overtook: a.Overtook, Gang: gangToLog(a.Gang), Port: uint32(a.Port), GpuMilli: a.GPUMilli, Marks: uint32(a.Marks), Idle: idleToLog(a.Idle), Resize: resizeToLog(a.Resize), Progress: progressToLog(a.Progress),
 		Secret: []byte(a.Secret), Power: cardPowerToLog(a.Power), Search: CapSearchToLog(a.Search), Serving: ServingToLog(a.Serving), Loan: a.Loan,
+		Changes: changesToLog(a.Changes),
 	}
 	if p := a.Preempt; p != nil {
 		m.Preempt = preemptRequestToLog(p)
@@ -386,6 +387,7 @@ func attemptFromLog(m *logv1.Attempt) (cluster.Attempt, error) {
 		BootID: m.BootId, Estimate: EstimateFromLog(m.Estimate), Placed: cluster.Time(m.PlacedUs), Started: cluster.Time(m.StartedUs), Ended: cluster.Time(m.EndedUs),
 		Why: m.Why, Overtook: m.Overtook, Usage: UsageFromLog(m.Usage), Port: uint16(m.Port), GPUMilli: m.GpuMilli, Marks: cluster.MailEvents(m.Marks), Idle: idleFromLog(m.Idle), Resize: resizeFromLog(m.Resize), Progress: ProgressFromLog(m.Progress),
 		Secret: cluster.Secret(m.Secret), Power: CardPowerFromLog(m.Power), Search: CapSearchFromLog(m.Search), Serving: ServingFromLog(m.Serving), Loan: m.Loan,
+		Changes: changesFromLog(m.Changes),
 	}
 	if p := m.Preempt; p != nil {
 		a.Preempt = preemptRequestFromLog(p)

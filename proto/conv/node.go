@@ -163,7 +163,7 @@ func Assignment(j *cluster.Job, a *cluster.Attempt, rank int) *nodev1.Assignment
 	env, script := slurmPartition(s)
 	command := s.Command
 	as := &nodev1.Assignment{
-		Job: uint64(j.ID), Attempt: a.No, Token: uint64(a.Token),
+		Job: uint64(j.ID), Attempt: a.No, Token: uint64(a.TokenOf(rank)),
 		Uid: uint32(j.Owner.UID), Gid: j.Owner.GID, User: j.Owner.Name, Name: s.Name,
 		Dir: []byte(s.Dir), Image: s.Image,
 		Stdin: []byte(s.Stdin), Stdout: []byte(s.Stdout), Stderr: []byte(s.Stderr),
@@ -172,7 +172,7 @@ func Assignment(j *cluster.Job, a *cluster.Attempt, rank int) *nodev1.Assignment
 		Credential: a.Credential(j, b.Node),
 	}
 	switch {
-	case a.Preempt == nil:
+	case a.Preempt == nil && a.Stays(rank):
 	case !s.Checkpoint.Set(): // requeued: TERM, the agent's grace, KILL
 		as.Preempt = &nodev1.Preempt{Signal: "TERM", Grace: durationpb.New(0)}
 	default:

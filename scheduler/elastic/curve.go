@@ -45,7 +45,7 @@ func CurveOf(j *cluster.Job) Curve {
 	var typ string
 	for i := range j.Attempts {
 		a := &j.Attempts[i]
-		n := len(a.Berth.GPUs) * a.Nodes()
+		n := len(a.Berth.GPUs) * a.Width()
 		if named && a.Progress != nil && a.Progress.Seen != nil && a.Progress.Seen.Last > 0 && !math.IsInf(a.Progress.Seen.Last, 0) {
 			c.noise = a.Progress.Seen.Last
 		}
@@ -55,6 +55,14 @@ func CurveOf(j *cluster.Job) Curve {
 		if a.Estimate.GPUType != typ {
 			typ = a.Estimate.GPUType
 			clear(c.steps)
+		}
+		for _, was := range a.Changes { // it said with each of its sizes how long a step took
+			if m := len(a.Berth.GPUs) * was.From; was.StepTime > 0 && m > 0 {
+				c.steps[m] = was.StepTime.Seconds() / j.Spec.BatchScaling.Worth(m)
+			}
+		}
+		if k := len(a.Changes); k > 0 && a.Progress.At.Sub(a.Changes[k-1].At) < cluster.CostAfter {
+			continue // what it said last may be of the size before
 		}
 		c.steps[n] = a.Progress.StepTime.Seconds() / j.Spec.BatchScaling.Worth(n)
 	}

@@ -12,7 +12,7 @@ import (
 // Restarts names jobs that should save their state and begin again with another number
 // of GPUs, once a plan is carried out. led is of before the plan. At most one makes room
 // for another job, or, where nobody waits, one gets more, or by some sizings fewer for one
-// that is to get more.
+// that is to get more. Those that ask for it go on meanwhile, and get or give up nodes.
 func (r Rules) Restarts(snap *dispatch.Snapshot, led *dispatch.Ledger, plan *dispatch.Plan) []dispatch.Preemption {
 	for i := range plan.Starts {
 		led.TakeStart(&plan.Starts[i])
@@ -36,7 +36,11 @@ func (r Rules) Restarts(snap *dispatch.Snapshot, led *dispatch.Ledger, plan *dis
 		}
 		tried[of] = struct{}{}
 		if c := r.makesRoom(all, w, free); c != nil {
-			return []dispatch.Preemption{{Job: c.job.ID, Attempt: c.attempt.No, For: w.ID, Why: fmt.Sprintf("begins again with fewer %s than %d: job %d waits for some", c.units(), c.n, w.ID)}}
+			why := fmt.Sprintf("job %d waits for some", w.ID)
+			if gives := c.givesFor(w, free); gives != nil {
+				return c.givesUp(gives, w.ID, why)
+			}
+			return c.again(w.ID, "begins again with fewer %s than %d: %s", c.units(), c.n, why)
 		}
 	}
 	if !nobody {
@@ -45,13 +49,16 @@ func (r Rules) Restarts(snap *dispatch.Snapshot, led *dispatch.Ledger, plan *dis
 	all = slices.DeleteFunc(all, func(c *claim) bool { return r.endsSoon(c, snap.Now) })
 	for _, c := range all {
 		if m := c.curve.fewer(c.n * c.unit); m > 0 && m%c.unit == 0 && m/c.unit >= c.least {
-			return []dispatch.Preemption{{Job: c.job.ID, Attempt: c.attempt.No, Why: fmt.Sprintf("begins again with fewer %s than %d: its steps took no longer with %d", c.units(), c.n, m/c.unit)}}
+			if c.inPlace() {
+				return c.givesUp(c.newest(c.n-m/c.unit), 0, fmt.Sprintf("its steps took no longer with %d", m/c.unit))
+			}
+			return c.again(0, "begins again with fewer %s than %d: its steps took no longer with %d", c.units(), c.n, m/c.unit)
 		}
 	}
 	if r.Sizing == None {
 		return nil
 	}
-	if p := r.more(all, free); p != nil {
+	if p := r.more(all, free, snap, led); p != nil {
 		return p
 	}
 	if r.Sizing.moves() {
@@ -87,12 +94,12 @@ func (r Rules) running(snap *dispatch.Snapshot, plan *dispatch.Plan, free blocks
 		}
 		c := claimOf(snap, j)
 		c.attempt, c.had, c.typ = a, c.n, a.Estimate.GPUType
-		for _, berth := range a.Berths() {
-			if b := free.at(berth.Node, c.typ); b != nil {
+		for rank, berth := range a.Berths() {
+			if b := free.at(berth.Node, c.typ); b != nil && a.Stays(rank) {
 				c.at = append(c.at, b)
 			}
 		}
-		if len(c.at) == a.Nodes() {
+		if len(c.at) == a.Width() {
 			out = append(out, c)
 		}
 	}
@@ -104,7 +111,7 @@ func (r Rules) ready(j *cluster.Job, now cluster.Time, plan *dispatch.Plan) *clu
 	if !j.Spec.Elastic() || j.Unpreemptible(now) != "" || slices.ContainsFunc(plan.Preempt, func(p dispatch.Preemption) bool { return p.Job == j.ID }) {
 		return nil
 	}
-	if a := j.Live(); a.Started > 0 && now.Sub(a.Started) >= r.every() {
+	if a := j.Live(); a.Started > 0 && now.Sub(a.SizedAt()) >= r.every() {
 		return a
 	}
 	return nil
@@ -146,7 +153,7 @@ func (r Rules) makesRoom(all []*claim, w *cluster.Job, free blocks) *claim {
 }
 
 // more is one that gets of what is idle, where nobody waits.
-func (r Rules) more(all []*claim, free blocks) []dispatch.Preemption {
+func (r Rules) more(all []*claim, free blocks, snap *dispatch.Snapshot, led *dispatch.Ledger) []dispatch.Preemption {
 	defer func() {
 		for _, c := range all {
 			c.back(free)
@@ -166,8 +173,14 @@ func (r Rules) more(all []*claim, free blocks) []dispatch.Preemption {
 				idle.grow(c)
 			}
 		}
-		if c.speed(c.n) >= worth*c.speed(c.had) {
-			return []dispatch.Preemption{{Job: c.job.ID, Attempt: c.attempt.No, Why: fmt.Sprintf("begins again with %d %s instead of %d: they are idle, and nobody waits", c.n, c.units(), c.had)}}
+		if c.speed(c.n) < worth*c.speed(c.had) {
+			continue
+		}
+		if !c.inPlace() {
+			return c.again(0, "begins again with %d %s instead of %d: they are idle, and nobody waits", c.n, c.units(), c.had)
+		}
+		if p := c.getsMore(snap, led); p != nil {
+			return p
 		}
 	}
 	return nil
@@ -175,8 +188,8 @@ func (r Rules) more(all []*claim, free blocks) []dispatch.Preemption {
 
 // back has it lie where its attempt does, in a copy of the blocks.
 func (c *claim) back(to blocks) {
-	at := make([]*block, 0, c.attempt.Nodes())
-	for _, b := range c.at[:c.attempt.Nodes()] {
+	at := make([]*block, 0, c.attempt.Width())
+	for _, b := range c.at[:c.attempt.Width()] {
 		at = append(at, to.at(b.node.ID, b.typ))
 	}
 	c.at, c.n = at, c.had
@@ -210,6 +223,10 @@ func (r Rules) exchange(all []*claim, free blocks, now cluster.Time) []dispatch.
 	if gives == nil || gets == nil || !r.Sizing.better(all, func(c *claim) time.Duration { return now.Sub(c.job.Submitted) }) {
 		return nil
 	}
-	return []dispatch.Preemption{{Job: gives.job.ID, Attempt: gives.attempt.No, Why: fmt.Sprintf(
-		"begins again with fewer %s than %d: job %d gains more from them (%s)", gives.units(), gives.had, gets.job.ID, r.Sizing)}}
+	if gives.inPlace() {
+		n := gives.had - gives.n
+		gives.back(free)
+		return gives.givesUp(gives.newest(n), 0, fmt.Sprintf("job %d gains more from them (%s)", gets.job.ID, r.Sizing))
+	}
+	return gives.again(0, "begins again with fewer %s than %d: job %d gains more from them (%s)", gives.units(), gives.had, gets.job.ID, r.Sizing)
 }

@@ -120,7 +120,7 @@ func (s Sizing) better(all []*claim, now func(c *claim) time.Duration) bool {
 	for _, c := range all {
 		cost := 0.0
 		if c.n != c.had {
-			cost = restart.Seconds()
+			cost = c.restart().Seconds()
 		}
 		if s != Pollux {
 			before += c.left / c.speed(c.had)

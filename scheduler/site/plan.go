@@ -89,8 +89,19 @@ func Plan(snap *dispatch.Snapshot, s *Site, p Pass) dispatch.Plan {
 	}
 	before := snap.Ledger.Clone()
 	out := plan()
-	out.Preempt = append(out.Preempt, s.Elastic.Restarts(snap, before, &out)...)
+	for _, p := range s.Elastic.Restarts(snap, before, &out) {
+		if len(p.Gets) > 0 && s.guarantees(snap, p.Job) {
+			continue // who may have what of it passes alone decide
+		}
+		out.Preempt = append(out.Preempt, p)
+	}
 	return out
+}
+
+// guarantees reports whether cards are guaranteed to tenants where a job runs.
+func (s *Site) guarantees(snap *dispatch.Snapshot, id cluster.JobID) bool {
+	i := slices.IndexFunc(snap.Running, func(j *cluster.Job) bool { return j.ID == id })
+	return i >= 0 && s.Of(snap.Running[i].Spec.Partition).Tenancy() != nil
 }
 
 // started is a job as the state will have it once a start is committed, for

@@ -161,7 +161,7 @@ func change(spec *cluster.Spec, req *apiv1.UpdateJobRequest) error {
 		spec.GPUs, spec.GPURange = int(min(req.GetGpus(), cluster.MaxGPUsPerJob+1)), cluster.GPURange{}
 	}
 	if !spec.Elastic() {
-		spec.BatchScaling = "" // it is of several sizes
+		spec.BatchScaling, spec.InPlace = "", false // it is of several sizes
 	}
 	switch {
 	case req.BeginNow:

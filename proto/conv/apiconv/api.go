@@ -38,7 +38,7 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 	// One more than there can be is refused in words, as all that is larger.
 	s.GPURange = cluster.GPURange{Min: int(min(m.GetLeastGpus(), cluster.MaxGPUsPerJob+1)), Max: int(min(m.GetMostGpus(), cluster.MaxGPUsPerJob+1))}
 	s.NodeRange = cluster.NodeRange{Min: int(min(m.GetLeastNodes(), cluster.MaxNodes+1)), Max: int(min(m.GetMostNodes(), cluster.MaxNodes+1))}
-	s.BatchScaling, s.Power = cluster.BatchScaling(m.GetBatchScaling()), PowerFrom(m)
+	s.BatchScaling, s.Power, s.InPlace = cluster.BatchScaling(m.GetBatchScaling()), PowerFrom(m), m.GetInPlace()
 	s.Study, s.Service = StudyFromAPI(m.GetStudy()), ServiceFromAPI(m.GetService())
 	s.GPUs, s.Retry = int(m.GetGpus()), cluster.Retry{Times: int(min(m.GetRetries(), cluster.MaxRetries+1)), On: m.GetRetryOn()}
 	var err error
@@ -136,7 +136,7 @@ func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 		Deadline: ToTime(s.Deadline), DeadlineIn: ToDuration(s.DeadlineIn), Objective: string(s.Objective), MaxPowerW: s.MaxPowerW, MaxCostMilli: s.MaxCostMilli,
 		CheckpointSignal: s.Checkpoint.Signal, CheckpointGrace: ToDuration(s.Checkpoint.Grace),
 		Partition: s.Partition, OrCpu: s.OrCPU,
-		Hold: s.Hold, Begin: ToTime(s.Begin), Defer: ToDuration(s.Defer), Depends: DependsToAPI(s.Depends), DependAny: s.DependAny, KillInvalidDepend: s.KillInvalidDepend,
+		Hold: s.Hold, Begin: ToTime(s.Begin), Defer: ToDuration(s.Defer), InPlace: s.InPlace, Depends: DependsToAPI(s.Depends), DependAny: s.DependAny, KillInvalidDepend: s.KillInvalidDepend,
 		Warning: warningToAPI(s.Warning), Truncate: s.Truncate, Container: containerToAPI(&s.Container),
 		Where:    whereToAPI(s.Where),
 		MailType: s.Mail.Events.String(), MailUser: s.Mail.To, IdleOk: ToDuration(s.IdleOK), NoResize: s.NoResize,
@@ -296,7 +296,7 @@ func attemptToAPI(a *cluster.Attempt, gpu GPULookup) *apiv1.Attempt {
 		Why: a.Why, Overtook: a.Overtook, Neighbours: jobIDs(a.Neighbours),
 		Predicted: EstimateToAPI(a.Estimate), Measured: MeasuredToAPI(a.Usage), Token: uint64(a.Token),
 		Parts: partsToAPI(a, gpu), Port: uint32(a.Port), Progress: progressToAPI(a.Progress),
-		CpuMilli: a.Berth.CPUMilli, MemMib: a.Berth.MemMiB, Power: cardPowerToAPI(a, gpu), Search: capSearchToAPI(a.Search), Loan: a.Loan,
+		CpuMilli: a.Berth.CPUMilli, MemMib: a.Berth.MemMiB, Power: cardPowerToAPI(a, gpu), Search: capSearchToAPI(a.Search), Loan: a.Loan, Changes: changesToAPI(a.Changes),
 	}
 	m.ExitCode, m.Signal = exitToAPI(a.Exit)
 	return m

@@ -15,10 +15,18 @@ func partsToAPI(a *cluster.Attempt, gpu GPULookup) []*apiv1.Part {
 		p := &a.Gang.Parts[rank]
 		m := &apiv1.Part{
 			Node: string(b.Node), State: p.State.String(), Reason: string(p.Reason.Code), ReasonDetail: p.Reason.Detail,
-			Gpus: sharesToAPI(b, gpu), Ready: p.Ready,
+			Gpus: sharesToAPI(b, gpu), Ready: p.Ready, Left: ToTime(p.Left), Came: p.Token > 0,
 		}
 		m.ExitCode, m.Signal = exitToAPI(p.Exit)
 		out = append(out, m)
+	}
+	return out
+}
+
+// changesToAPI tells how nodes came to an attempt and left it.
+func changesToAPI(cs []cluster.SizeChange) (out []*apiv1.SizeChange) {
+	for _, c := range cs {
+		out = append(out, &apiv1.SizeChange{At: ToTime(c.At), From: uint32(max(0, c.From)), To: uint32(max(0, c.To)), Why: c.Why, Took: ToDuration(c.Took)})
 	}
 	return out
 }

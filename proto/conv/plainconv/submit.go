@@ -101,6 +101,7 @@ func (m *message) rest(s *cluster.Spec) {
 	m.text(71, string(s.Power.Freq))
 	m.count(73, s.NodeRange.Min)
 	m.count(74, s.NodeRange.Max)
+	m.truth(88, s.InPlace)
 }
 
 func dependency(d *cluster.Dependency) (m message) {

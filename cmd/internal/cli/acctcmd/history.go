@@ -224,7 +224,9 @@ func gpuCount(j *apiv1.Job) int {
 	n := 0
 	if a := lastAttempt(j); a != nil && len(a.GetParts()) > 0 {
 		for _, p := range a.GetParts() {
-			n += len(p.GetGpus())
+			if p.GetLeft() == nil {
+				n += len(p.GetGpus())
+			}
 		}
 		return n
 	}

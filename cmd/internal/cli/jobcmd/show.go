@@ -239,8 +239,7 @@ func specKeys(j *apiv1.Job) []string {
 	add(s.GetMaxPowerW() > 0, "at most %d W", s.GetMaxPowerW())
 	add(s.GetMaxCostMilli() > 0, "at a price of at most %g", float64(s.GetMaxCostMilli())/1000)
 	add(s.GetNode() != "", "node %s", s.GetNode())
-	add(s.GetNodes() > 1 && s.GetMostNodes() == 0, "%d nodes, this on each", s.GetNodes())
-	add(s.GetMostNodes() > 0, "%d to %d nodes, this on each", s.GetLeastNodes(), s.GetMostNodes())
+	add(s.GetNodes() > 1 || s.GetMostNodes() > 0, "%s", view.NodesText(s))
 	whole := s.GetWhere().GetWhole()
 	add(whole && s.GetMemMib() > 0, "all cores of its nodes, and nobody else there")
 	add(whole && s.GetMemMib() == 0, "all cores and memory of its nodes, and nobody else there")
@@ -284,6 +283,7 @@ func showAttempt(e *console.Env, a *apiv1.Attempt, s *apiv1.JobSpec) {
 		"started", console.When(e, a.GetStarted()),
 		"ended", console.When(e, a.GetEnded()),
 		"port", portText(a),
+		"nodes", view.ChangesText(e, a.GetChanges()),
 	)
 	for rank, p := range a.GetParts() {
 		showPart(e, rank, p)
@@ -300,10 +300,7 @@ func portText(a *apiv1.Attempt) string {
 
 // showPart tells of one node of an attempt on several.
 func showPart(e *console.Env, rank int, p *apiv1.Part) {
-	line := fmt.Sprintf("node %d  %s  %s", rank, p.GetNode(), p.GetState())
-	if p.GetState() == cluster.JobStarting.String() && p.GetReady() {
-		line += " (ready)"
-	}
+	line := fmt.Sprintf("node %d  %s  %s", rank, p.GetNode(), view.PartText(p))
 	var at []string
 	for _, g := range p.GetGpus() {
 		at = append(at, fmt.Sprint(g.GetIndex()))

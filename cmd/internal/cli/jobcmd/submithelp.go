@@ -20,7 +20,7 @@ var usualFlags = section{"Usual flags", "gpus gpu-type gpu-mem exclusive cpus me
 
 // allFlags holds each flag of submit once.
 var allFlags = []section{
-	{"Resources", "gpus batch-scaling gpu-type gpu-mem gpu-util exclusive power-cap slowdown gpu-freq or-cpu no-resize idle-ok cpus mem"},
+	{"Resources", "gpus batch-scaling in-place gpu-type gpu-mem gpu-util exclusive power-cap slowdown gpu-freq or-cpu no-resize idle-ok cpus mem"},
 	{"Time and goals", "time expect deadline defer objective max-power max-cost"},
 	{"Where", "partition nodes tasks-per-node node nodelist exclude constraint reservation whole-nodes"},
 	{"When", "hold begin dependency kill-on-invalid-dep array nice"},

@@ -292,6 +292,7 @@ func gpuFields() []Field {
 			r.Spec.BatchScaling, err = cluster.ParseBatchScaling(v)
 			return err
 		}},
+		{"in-place", "", KindTruth, "of a range of nodes: let them come and leave while it runs, as torchrun's elastic agent does, and not begin again; needs --checkpoint, for the nodes that leave", truth(func(r *Request) *bool { return &r.Spec.InPlace })},
 		{"gpu-type", "", kindText, "only GPUs of this `TYPE`, as berth node list shows it, or a part of it such as a100", func(r *Request, v string) error {
 			if v == "" || len(v) > 64 || console.Escape(v) != v {
 				return fmt.Errorf("GPU type %s: want a name as berth node list shows it", console.ShortQuote(v))

@@ -181,6 +181,8 @@ type attemptView struct {
 	Power []cardPowerView `json:"power,omitempty"`
 	// PowerSearch is what came of the search for its power cap.
 	PowerSearch *capSearchView `json:"power_search,omitempty"`
+	// Changes are how nodes came and left while it ran.
+	Changes []sizeChangeView `json:"changes,omitempty"`
 }
 
 type gangPartView struct {
@@ -192,6 +194,8 @@ type gangPartView struct {
 	ExitCode     *int32         `json:"exit_code"`
 	Signal       int32          `json:"signal"`
 	Ready        bool           `json:"ready"`
+	// Left is when it was given up while the others go on.
+	Left *time.Time `json:"left,omitempty"`
 }
 
 type specView struct {
@@ -229,6 +233,7 @@ type specView struct {
 	Retries       uint32   `json:"retries,omitempty"`
 	RetryOn       string   `json:"retry_on,omitempty"`
 	BatchScaling  string   `json:"batch_scaling,omitempty"`
+	InPlace       bool     `json:"in_place,omitempty"`
 	PowerCap      string   `json:"power_cap,omitempty"`
 	GPUFreq       string   `json:"gpu_freq,omitempty"`
 
@@ -284,7 +289,7 @@ func Job(j *apiv1.Job) JobView {
 			Why: a.GetWhy(), Overtook: a.GetOvertook(), Loan: a.GetLoan(), Neighbours: list(a.GetNeighbours()),
 			Predicted: Prediction(a.GetPredicted()), Measured: viewMeasured(a.GetMeasured()), Token: a.GetToken(),
 			Parts: viewParts(a.GetParts()), Port: a.GetPort(), Progress: viewProgress(a.GetProgress()),
-			CPUMilli: a.GetCpuMilli(), MemMiB: a.GetMemMib(), Power: viewPower(a.GetPower()), PowerSearch: viewSearch(a.GetSearch()),
+			CPUMilli: a.GetCpuMilli(), MemMiB: a.GetMemMib(), Power: viewPower(a.GetPower()), PowerSearch: viewSearch(a.GetSearch()), Changes: viewChanges(a.GetChanges()),
 		})
 	}
 	return v
@@ -306,7 +311,7 @@ func viewParts(in []*apiv1.Part) []gangPartView {
 	out := []gangPartView{}
 	for _, p := range in {
 		out = append(out, gangPartView{
-			p.GetNode(), p.GetState(), p.GetReason(), p.GetReasonDetail(), viewShares(p.GetGpus()), p.ExitCode, p.GetSignal(), p.GetReady(),
+			p.GetNode(), p.GetState(), p.GetReason(), p.GetReasonDetail(), viewShares(p.GetGpus()), p.ExitCode, p.GetSignal(), p.GetReady(), Stamp(p.GetLeft()),
 		})
 	}
 	return out
@@ -356,7 +361,7 @@ func viewSpec(s *apiv1.JobSpec) *specView {
 		GPUMemMiB: s.GetGpuMemMib(), GPUUtil: float64(s.GetGpuUtilMilli()) / 1000, ExpectSeconds: s.GetExpected().AsDuration().Seconds(),
 		MemMiB: s.GetMemMib(), CPUMilli: s.GetCpuMilli(), TimeSeconds: s.GetTimeLimit().AsDuration().Seconds(),
 		Stdin: string(s.GetStdin()), Stdout: string(s.GetStdout()), Stderr: string(s.GetStderr()),
-		RequeueOnLoss: s.GetRequeueOnLoss(), Comment: s.GetComment(), MailType: s.GetMailType(), MailUser: s.GetMailUser(), IdleOKSeconds: s.GetIdleOk().AsDuration().Seconds(), NoResize: s.GetNoResize(), Retries: s.GetRetries(), RetryOn: s.GetRetryOn(), BatchScaling: s.GetBatchScaling(),
+		RequeueOnLoss: s.GetRequeueOnLoss(), Comment: s.GetComment(), MailType: s.GetMailType(), MailUser: s.GetMailUser(), IdleOKSeconds: s.GetIdleOk().AsDuration().Seconds(), NoResize: s.GetNoResize(), Retries: s.GetRetries(), RetryOn: s.GetRetryOn(), BatchScaling: s.GetBatchScaling(), InPlace: s.GetInPlace(),
 		PowerCap: s.GetPowerCap(), GPUFreq: s.GetGpuFreq(),
 		Deadline: Stamp(s.GetDeadline()), Objective: s.GetObjective(), MaxPowerW: s.GetMaxPowerW(), MaxCost: float64(s.GetMaxCostMilli()) / 1000,
 		Checkpoint: cluster.Checkpoint{Signal: s.GetCheckpointSignal(), Grace: s.GetCheckpointGrace().AsDuration()}.String(),

@@ -1654,7 +1654,9 @@ type Attempt struct {
 	// The partition whose GPUs it has on loan; empty where they are its own partition's.
 	Loan string `protobuf:"bytes,77,opt,name=loan,proto3" json:"loan,omitempty"`
 	// What came of the search for its power cap, absent while nothing is known.
-	Search        *CapSearch `protobuf:"bytes,82,opt,name=search,proto3" json:"search,omitempty"`
+	Search *CapSearch `protobuf:"bytes,82,opt,name=search,proto3" json:"search,omitempty"`
+	// How nodes came and left while it ran, the newest.
+	Changes       []*SizeChange `protobuf:"bytes,90,rep,name=changes,proto3" json:"changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1860,6 +1862,13 @@ func (x *Attempt) GetLoan() string {
 func (x *Attempt) GetSearch() *CapSearch {
 	if x != nil {
 		return x.Search
+	}
+	return nil
+}
+
+func (x *Attempt) GetChanges() []*SizeChange {
+	if x != nil {
+		return x.Changes
 	}
 	return nil
 }
@@ -2139,7 +2148,11 @@ type Part struct {
 	ExitCode     *int32                 `protobuf:"varint,6,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	Signal       int32                  `protobuf:"varint,7,opt,name=signal,proto3" json:"signal,omitempty"`
 	// It is prepared to start.
-	Ready         bool `protobuf:"varint,8,opt,name=ready,proto3" json:"ready,omitempty"`
+	Ready bool `protobuf:"varint,8,opt,name=ready,proto3" json:"ready,omitempty"`
+	// When it was given up while the others go on; absent while it belongs to them.
+	Left *timestamppb.Timestamp `protobuf:"bytes,90,opt,name=left,proto3" json:"left,omitempty"`
+	// It came while the attempt ran.
+	Came          bool `protobuf:"varint,91,opt,name=came,proto3" json:"came,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2230,6 +2243,98 @@ func (x *Part) GetReady() bool {
 	return false
 }
 
+func (x *Part) GetLeft() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Left
+	}
+	return nil
+}
+
+func (x *Part) GetCame() bool {
+	if x != nil {
+		return x.Came
+	}
+	return false
+}
+
+// SizeChange is how nodes came to a running attempt, or left it.
+type SizeChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	At    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	From  uint32                 `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
+	To    uint32                 `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`
+	Why   string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	// What the change cost, as its steps show; absent while that is not known.
+	Took          *durationpb.Duration `protobuf:"bytes,5,opt,name=took,proto3" json:"took,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SizeChange) Reset() {
+	*x = SizeChange{}
+	mi := &file_berth_api_v1_job_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SizeChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SizeChange) ProtoMessage() {}
+
+func (x *SizeChange) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_job_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SizeChange.ProtoReflect.Descriptor instead.
+func (*SizeChange) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *SizeChange) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *SizeChange) GetFrom() uint32 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *SizeChange) GetTo() uint32 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *SizeChange) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *SizeChange) GetTook() *durationpb.Duration {
+	if x != nil {
+		return x.Took
+	}
+	return nil
+}
+
 type GetJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2241,7 +2346,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[17]
+	mi := &file_berth_api_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2253,7 +2358,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[17]
+	mi := &file_berth_api_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2266,7 +2371,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetJobRequest) GetId() uint64 {
@@ -2293,7 +2398,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[18]
+	mi := &file_berth_api_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2305,7 +2410,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[18]
+	mi := &file_berth_api_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2318,7 +2423,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -2364,7 +2469,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[19]
+	mi := &file_berth_api_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2376,7 +2481,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[19]
+	mi := &file_berth_api_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2389,7 +2494,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{19}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListJobsRequest) GetStates() []string {
@@ -2495,7 +2600,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[20]
+	mi := &file_berth_api_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2507,7 +2612,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[20]
+	mi := &file_berth_api_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2520,7 +2625,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -2602,7 +2707,7 @@ type JobColumns struct {
 
 func (x *JobColumns) Reset() {
 	*x = JobColumns{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[21]
+	mi := &file_berth_api_v1_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2614,7 +2719,7 @@ func (x *JobColumns) String() string {
 func (*JobColumns) ProtoMessage() {}
 
 func (x *JobColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[21]
+	mi := &file_berth_api_v1_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2627,7 +2732,7 @@ func (x *JobColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobColumns.ProtoReflect.Descriptor instead.
 func (*JobColumns) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{21}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *JobColumns) GetTexts() []string {
@@ -2881,7 +2986,7 @@ type CancelJobsRequest struct {
 
 func (x *CancelJobsRequest) Reset() {
 	*x = CancelJobsRequest{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[22]
+	mi := &file_berth_api_v1_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2893,7 +2998,7 @@ func (x *CancelJobsRequest) String() string {
 func (*CancelJobsRequest) ProtoMessage() {}
 
 func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[22]
+	mi := &file_berth_api_v1_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2906,7 +3011,7 @@ func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{22}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CancelJobsRequest) GetRequestId() string {
@@ -2942,7 +3047,7 @@ type ArrayTasks struct {
 
 func (x *ArrayTasks) Reset() {
 	*x = ArrayTasks{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[23]
+	mi := &file_berth_api_v1_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2954,7 +3059,7 @@ func (x *ArrayTasks) String() string {
 func (*ArrayTasks) ProtoMessage() {}
 
 func (x *ArrayTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[23]
+	mi := &file_berth_api_v1_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2967,7 +3072,7 @@ func (x *ArrayTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayTasks.ProtoReflect.Descriptor instead.
 func (*ArrayTasks) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{23}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ArrayTasks) GetArray() uint64 {
@@ -2993,7 +3098,7 @@ type CancelJobsResponse struct {
 
 func (x *CancelJobsResponse) Reset() {
 	*x = CancelJobsResponse{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[24]
+	mi := &file_berth_api_v1_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3005,7 +3110,7 @@ func (x *CancelJobsResponse) String() string {
 func (*CancelJobsResponse) ProtoMessage() {}
 
 func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[24]
+	mi := &file_berth_api_v1_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3018,7 +3123,7 @@ func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{24}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CancelJobsResponse) GetResults() []*CancelResult {
@@ -3041,7 +3146,7 @@ type CancelResult struct {
 
 func (x *CancelResult) Reset() {
 	*x = CancelResult{}
-	mi := &file_berth_api_v1_job_proto_msgTypes[25]
+	mi := &file_berth_api_v1_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3053,7 +3158,7 @@ func (x *CancelResult) String() string {
 func (*CancelResult) ProtoMessage() {}
 
 func (x *CancelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_job_proto_msgTypes[25]
+	mi := &file_berth_api_v1_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3066,7 +3171,7 @@ func (x *CancelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResult.ProtoReflect.Descriptor instead.
 func (*CancelResult) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{25}
+	return file_berth_api_v1_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CancelResult) GetId() uint64 {
@@ -3271,7 +3376,7 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12!\n" +
 	"\ffrom_seconds\x18\x02 \x01(\x01R\vfromSeconds\x12\x18\n" +
 	"\aseconds\x18\x03 \x01(\x01R\aseconds\x12$\n" +
-	"\x0egpu_util_milli\x18\x04 \x01(\x03R\fgpuUtilMilli\"\xfc\x06\n" +
+	"\x0egpu_util_milli\x18\x04 \x01(\x03R\fgpuUtilMilli\"\xb0\a\n" +
 	"\aAttempt\x12\x0e\n" +
 	"\x02no\x18\x01 \x01(\rR\x02no\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
@@ -3300,7 +3405,8 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\amem_mib\x18  \x01(\x03R\x06memMib\x12-\n" +
 	"\x05power\x18F \x03(\v2\x17.berth.api.v1.CardPowerR\x05power\x12\x12\n" +
 	"\x04loan\x18M \x01(\tR\x04loan\x12/\n" +
-	"\x06search\x18R \x01(\v2\x17.berth.api.v1.CapSearchR\x06searchB\f\n" +
+	"\x06search\x18R \x01(\v2\x17.berth.api.v1.CapSearchR\x06search\x122\n" +
+	"\achanges\x18Z \x03(\v2\x18.berth.api.v1.SizeChangeR\achangesB\f\n" +
 	"\n" +
 	"_exit_code\"\xdb\x01\n" +
 	"\tCapSearch\x12\x1b\n" +
@@ -3324,7 +3430,7 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x14\n" +
 	"\x05total\x18\x03 \x01(\x03R\x05total\x126\n" +
 	"\tstep_time\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bstepTime\x12.\n" +
-	"\x04ends\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04ends\"\xf7\x01\n" +
+	"\x04ends\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04ends\"\xbb\x02\n" +
 	"\x04Part\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
@@ -3333,9 +3439,18 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\x04gpus\x18\x05 \x03(\v2\x16.berth.api.v1.GPUShareR\x04gpus\x12 \n" +
 	"\texit_code\x18\x06 \x01(\x05H\x00R\bexitCode\x88\x01\x01\x12\x16\n" +
 	"\x06signal\x18\a \x01(\x05R\x06signal\x12\x14\n" +
-	"\x05ready\x18\b \x01(\bR\x05readyB\f\n" +
+	"\x05ready\x18\b \x01(\bR\x05ready\x12.\n" +
+	"\x04left\x18Z \x01(\v2\x1a.google.protobuf.TimestampR\x04left\x12\x12\n" +
+	"\x04came\x18[ \x01(\bR\x04cameB\f\n" +
 	"\n" +
-	"_exit_code\"A\n" +
+	"_exit_code\"\x9d\x01\n" +
+	"\n" +
+	"SizeChange\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\rR\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\rR\x02to\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\x12-\n" +
+	"\x04took\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04took\"A\n" +
 	"\rGetJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x17\n" +
 	"\x04task\x18\x02 \x01(\rH\x00R\x04task\x88\x01\x01B\a\n" +
@@ -3450,7 +3565,7 @@ func file_berth_api_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_api_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_berth_api_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_berth_api_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_berth_api_v1_job_proto_goTypes = []any{
 	(JobColumnsOf)(0),             // 0: berth.api.v1.JobColumnsOf
 	(CancelOutcome)(0),            // 1: berth.api.v1.CancelOutcome
@@ -3471,68 +3586,73 @@ var file_berth_api_v1_job_proto_goTypes = []any{
 	(*CardPower)(nil),             // 16: berth.api.v1.CardPower
 	(*Progress)(nil),              // 17: berth.api.v1.Progress
 	(*Part)(nil),                  // 18: berth.api.v1.Part
-	(*GetJobRequest)(nil),         // 19: berth.api.v1.GetJobRequest
-	(*GetJobResponse)(nil),        // 20: berth.api.v1.GetJobResponse
-	(*ListJobsRequest)(nil),       // 21: berth.api.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 22: berth.api.v1.ListJobsResponse
-	(*JobColumns)(nil),            // 23: berth.api.v1.JobColumns
-	(*CancelJobsRequest)(nil),     // 24: berth.api.v1.CancelJobsRequest
-	(*ArrayTasks)(nil),            // 25: berth.api.v1.ArrayTasks
-	(*CancelJobsResponse)(nil),    // 26: berth.api.v1.CancelJobsResponse
-	(*CancelResult)(nil),          // 27: berth.api.v1.CancelResult
-	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
-	(*JobSpec)(nil),               // 29: berth.api.v1.JobSpec
-	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
+	(*SizeChange)(nil),            // 19: berth.api.v1.SizeChange
+	(*GetJobRequest)(nil),         // 20: berth.api.v1.GetJobRequest
+	(*GetJobResponse)(nil),        // 21: berth.api.v1.GetJobResponse
+	(*ListJobsRequest)(nil),       // 22: berth.api.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),      // 23: berth.api.v1.ListJobsResponse
+	(*JobColumns)(nil),            // 24: berth.api.v1.JobColumns
+	(*CancelJobsRequest)(nil),     // 25: berth.api.v1.CancelJobsRequest
+	(*ArrayTasks)(nil),            // 26: berth.api.v1.ArrayTasks
+	(*CancelJobsResponse)(nil),    // 27: berth.api.v1.CancelJobsResponse
+	(*CancelResult)(nil),          // 28: berth.api.v1.CancelResult
+	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
+	(*JobSpec)(nil),               // 30: berth.api.v1.JobSpec
+	(*durationpb.Duration)(nil),   // 31: google.protobuf.Duration
 }
 var file_berth_api_v1_job_proto_depIdxs = []int32{
 	7,  // 0: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
 	9,  // 1: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
 	11, // 2: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	28, // 3: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	28, // 4: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	28, // 5: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	28, // 6: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
-	29, // 7: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
+	29, // 3: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	29, // 4: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	29, // 5: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	29, // 6: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	30, // 7: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
 	14, // 8: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
-	30, // 9: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
+	31, // 9: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
 	9,  // 10: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
 	5,  // 11: berth.api.v1.Job.array:type_name -> berth.api.v1.ArrayInfo
 	4,  // 12: berth.api.v1.Job.trial:type_name -> berth.api.v1.Trial
 	3,  // 13: berth.api.v1.Job.replica:type_name -> berth.api.v1.Replica
-	28, // 14: berth.api.v1.Replica.since:type_name -> google.protobuf.Timestamp
-	30, // 15: berth.api.v1.Replica.measured:type_name -> google.protobuf.Duration
-	30, // 16: berth.api.v1.Replica.cold_start:type_name -> google.protobuf.Duration
+	29, // 14: berth.api.v1.Replica.since:type_name -> google.protobuf.Timestamp
+	31, // 15: berth.api.v1.Replica.measured:type_name -> google.protobuf.Duration
+	31, // 16: berth.api.v1.Replica.cold_start:type_name -> google.protobuf.Duration
 	6,  // 17: berth.api.v1.ArrayInfo.states:type_name -> berth.api.v1.ArrayCount
 	8,  // 18: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
 	10, // 19: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
 	12, // 20: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
 	13, // 21: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
 	7,  // 22: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	28, // 23: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	28, // 24: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	28, // 25: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	29, // 23: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	29, // 24: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	29, // 25: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
 	9,  // 26: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
 	11, // 27: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
 	18, // 28: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
 	17, // 29: berth.api.v1.Attempt.progress:type_name -> berth.api.v1.Progress
 	16, // 30: berth.api.v1.Attempt.power:type_name -> berth.api.v1.CardPower
 	15, // 31: berth.api.v1.Attempt.search:type_name -> berth.api.v1.CapSearch
-	28, // 32: berth.api.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	30, // 33: berth.api.v1.Progress.step_time:type_name -> google.protobuf.Duration
-	28, // 34: berth.api.v1.Progress.ends:type_name -> google.protobuf.Timestamp
-	7,  // 35: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
-	2,  // 36: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
-	0,  // 37: berth.api.v1.ListJobsRequest.columns:type_name -> berth.api.v1.JobColumnsOf
-	2,  // 38: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
-	23, // 39: berth.api.v1.ListJobsResponse.columns:type_name -> berth.api.v1.JobColumns
-	25, // 40: berth.api.v1.CancelJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
-	27, // 41: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
-	1,  // 42: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
-	43, // [43:43] is the sub-list for method output_type
-	43, // [43:43] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	19, // 32: berth.api.v1.Attempt.changes:type_name -> berth.api.v1.SizeChange
+	29, // 33: berth.api.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	31, // 34: berth.api.v1.Progress.step_time:type_name -> google.protobuf.Duration
+	29, // 35: berth.api.v1.Progress.ends:type_name -> google.protobuf.Timestamp
+	7,  // 36: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
+	29, // 37: berth.api.v1.Part.left:type_name -> google.protobuf.Timestamp
+	29, // 38: berth.api.v1.SizeChange.at:type_name -> google.protobuf.Timestamp
+	31, // 39: berth.api.v1.SizeChange.took:type_name -> google.protobuf.Duration
+	2,  // 40: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
+	0,  // 41: berth.api.v1.ListJobsRequest.columns:type_name -> berth.api.v1.JobColumnsOf
+	2,  // 42: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
+	24, // 43: berth.api.v1.ListJobsResponse.columns:type_name -> berth.api.v1.JobColumns
+	26, // 44: berth.api.v1.CancelJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
+	28, // 45: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
+	1,  // 46: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
+	47, // [47:47] is the sub-list for method output_type
+	47, // [47:47] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_job_proto_init() }
@@ -3546,14 +3666,14 @@ func file_berth_api_v1_job_proto_init() {
 	file_berth_api_v1_job_proto_msgTypes[2].OneofWrappers = []any{}
 	file_berth_api_v1_job_proto_msgTypes[12].OneofWrappers = []any{}
 	file_berth_api_v1_job_proto_msgTypes[16].OneofWrappers = []any{}
-	file_berth_api_v1_job_proto_msgTypes[17].OneofWrappers = []any{}
+	file_berth_api_v1_job_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_job_proto_rawDesc), len(file_berth_api_v1_job_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -215,6 +215,8 @@ type Command struct {
 	//	*Command_ResizeAttempt
 	//	*Command_NoteProgress
 	//	*Command_PowerNode
+	//	*Command_GrowAttempt
+	//	*Command_ShrinkAttempt
 	Kind          isCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -653,6 +655,24 @@ func (x *Command) GetPowerNode() *PowerNode {
 	return nil
 }
 
+func (x *Command) GetGrowAttempt() *GrowAttempt {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_GrowAttempt); ok {
+			return x.GrowAttempt
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetShrinkAttempt() *ShrinkAttempt {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_ShrinkAttempt); ok {
+			return x.ShrinkAttempt
+		}
+	}
+	return nil
+}
+
 type isCommand_Kind interface {
 	isCommand_Kind()
 }
@@ -833,6 +853,14 @@ type Command_PowerNode struct {
 	PowerNode *PowerNode `protobuf:"bytes,120,opt,name=power_node,json=powerNode,proto3,oneof"`
 }
 
+type Command_GrowAttempt struct {
+	GrowAttempt *GrowAttempt `protobuf:"bytes,121,opt,name=grow_attempt,json=growAttempt,proto3,oneof"`
+}
+
+type Command_ShrinkAttempt struct {
+	ShrinkAttempt *ShrinkAttempt `protobuf:"bytes,122,opt,name=shrink_attempt,json=shrinkAttempt,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_CancelJob) isCommand_Kind() {}
@@ -920,6 +948,10 @@ func (*Command_ResizeAttempt) isCommand_Kind() {}
 func (*Command_NoteProgress) isCommand_Kind() {}
 
 func (*Command_PowerNode) isCommand_Kind() {}
+
+func (*Command_GrowAttempt) isCommand_Kind() {}
+
+func (*Command_ShrinkAttempt) isCommand_Kind() {}
 
 // EstimateJobs puts what is predicted now in place of the estimates of jobs that
 // wait. Jobs that do not wait any more are passed over.
@@ -4935,7 +4967,9 @@ type Spec struct {
 	// Its tasks are the replicas of a service.
 	Service *Service `protobuf:"bytes,72,opt,name=service,proto3" json:"service,omitempty"`
 	// For how long it may wait for cheaper power; see cluster.Spec.
-	DeferUs       int64 `protobuf:"varint,81,opt,name=defer_us,json=deferUs,proto3" json:"defer_us,omitempty"`
+	DeferUs int64 `protobuf:"varint,81,opt,name=defer_us,json=deferUs,proto3" json:"defer_us,omitempty"`
+	// Of a range of nodes: they come and leave while it runs.
+	InPlace       bool `protobuf:"varint,88,opt,name=in_place,json=inPlace,proto3" json:"in_place,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5416,6 +5450,13 @@ func (x *Spec) GetDeferUs() int64 {
 		return x.DeferUs
 	}
 	return 0
+}
+
+func (x *Spec) GetInPlace() bool {
+	if x != nil {
+		return x.InPlace
+	}
+	return false
 }
 
 // Service is what runs until somebody ends it and takes requests; see service.Service.
@@ -7199,7 +7240,9 @@ type Attempt struct {
 	// The partition whose cards it has on loan.
 	Loan string `protobuf:"bytes,77,opt,name=loan,proto3" json:"loan,omitempty"`
 	// What came of the search for its power cap.
-	Search        *CapSearch `protobuf:"bytes,82,opt,name=search,proto3" json:"search,omitempty"`
+	Search *CapSearch `protobuf:"bytes,82,opt,name=search,proto3" json:"search,omitempty"`
+	// How nodes came and left while it ran.
+	Changes       []*SizeChange `protobuf:"bytes,90,rep,name=changes,proto3" json:"changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7426,6 +7469,13 @@ func (x *Attempt) GetLoan() string {
 func (x *Attempt) GetSearch() *CapSearch {
 	if x != nil {
 		return x.Search
+	}
+	return nil
+}
+
+func (x *Attempt) GetChanges() []*SizeChange {
+	if x != nil {
+		return x.Changes
 	}
 	return nil
 }
@@ -7892,15 +7942,19 @@ func (x *Gang) GetUndo() *Reason {
 }
 
 type Part struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	BootId        string                 `protobuf:"bytes,1,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
-	State         uint32                 `protobuf:"varint,2,opt,name=state,proto3" json:"state,omitempty"`
-	Ready         bool                   `protobuf:"varint,3,opt,name=ready,proto3" json:"ready,omitempty"`
-	StartedUs     int64                  `protobuf:"varint,4,opt,name=started_us,json=startedUs,proto3" json:"started_us,omitempty"`
-	EndedUs       int64                  `protobuf:"varint,5,opt,name=ended_us,json=endedUs,proto3" json:"ended_us,omitempty"`
-	Exit          *Exit                  `protobuf:"bytes,6,opt,name=exit,proto3" json:"exit,omitempty"`
-	Reason        *Reason                `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
-	Usage         *Usage                 `protobuf:"bytes,8,opt,name=usage,proto3" json:"usage,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	BootId    string                 `protobuf:"bytes,1,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	State     uint32                 `protobuf:"varint,2,opt,name=state,proto3" json:"state,omitempty"`
+	Ready     bool                   `protobuf:"varint,3,opt,name=ready,proto3" json:"ready,omitempty"`
+	StartedUs int64                  `protobuf:"varint,4,opt,name=started_us,json=startedUs,proto3" json:"started_us,omitempty"`
+	EndedUs   int64                  `protobuf:"varint,5,opt,name=ended_us,json=endedUs,proto3" json:"ended_us,omitempty"`
+	Exit      *Exit                  `protobuf:"bytes,6,opt,name=exit,proto3" json:"exit,omitempty"`
+	Reason    *Reason                `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	Usage     *Usage                 `protobuf:"bytes,8,opt,name=usage,proto3" json:"usage,omitempty"`
+	// Of one that came while the attempt ran.
+	Token uint64 `protobuf:"varint,90,opt,name=token,proto3" json:"token,omitempty"`
+	// When it was given up while the others go on, 0 for never.
+	LeftUs        int64 `protobuf:"varint,91,opt,name=left_us,json=leftUs,proto3" json:"left_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7989,6 +8043,20 @@ func (x *Part) GetUsage() *Usage {
 		return x.Usage
 	}
 	return nil
+}
+
+func (x *Part) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *Part) GetLeftUs() int64 {
+	if x != nil {
+		return x.LeftUs
+	}
+	return 0
 }
 
 // IdleMark is how far the idle policy has gone; see cluster.IdleMark.
@@ -8305,6 +8373,249 @@ func (x *ResizeAttempt) GetGpus() []*GPUShare {
 	return nil
 }
 
+// GrowAttempt gives a running attempt further nodes, on which its program starts while
+// it goes on. It is refused when the job did not ask for that, or one of the berths is
+// not what it has on its first node, or is taken.
+type GrowAttempt struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Berths        []*Berth               `protobuf:"bytes,3,rep,name=berths,proto3" json:"berths,omitempty"`
+	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrowAttempt) Reset() {
+	*x = GrowAttempt{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrowAttempt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrowAttempt) ProtoMessage() {}
+
+func (x *GrowAttempt) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrowAttempt.ProtoReflect.Descriptor instead.
+func (*GrowAttempt) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
+}
+
+func (x *GrowAttempt) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *GrowAttempt) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *GrowAttempt) GetBerths() []*Berth {
+	if x != nil {
+		return x.Berths
+	}
+	return nil
+}
+
+func (x *GrowAttempt) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+// ShrinkAttempt has a running attempt give up nodes: its processes there are asked to
+// save and to end, and the others go on. The first node is never given up.
+type ShrinkAttempt struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Job     uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	Attempt uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Nodes   []string               `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// The job that is to have the room, 0 when nobody in particular is.
+	For           uint64 `protobuf:"varint,4,opt,name=for,proto3" json:"for,omitempty"`
+	Why           string `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShrinkAttempt) Reset() {
+	*x = ShrinkAttempt{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShrinkAttempt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShrinkAttempt) ProtoMessage() {}
+
+func (x *ShrinkAttempt) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShrinkAttempt.ProtoReflect.Descriptor instead.
+func (*ShrinkAttempt) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
+}
+
+func (x *ShrinkAttempt) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *ShrinkAttempt) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *ShrinkAttempt) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *ShrinkAttempt) GetFor() uint64 {
+	if x != nil {
+		return x.For
+	}
+	return 0
+}
+
+func (x *ShrinkAttempt) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+// SizeChange is how nodes came to an attempt or left it; see cluster.SizeChange.
+type SizeChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtUs          int64                  `protobuf:"varint,1,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	From          uint32                 `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
+	To            uint32                 `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`
+	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	Step          int64                  `protobuf:"varint,5,opt,name=step,proto3" json:"step,omitempty"`
+	StepUs        int64                  `protobuf:"varint,6,opt,name=step_us,json=stepUs,proto3" json:"step_us,omitempty"`
+	TookUs        int64                  `protobuf:"varint,7,opt,name=took_us,json=tookUs,proto3" json:"took_us,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SizeChange) Reset() {
+	*x = SizeChange{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SizeChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SizeChange) ProtoMessage() {}
+
+func (x *SizeChange) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SizeChange.ProtoReflect.Descriptor instead.
+func (*SizeChange) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *SizeChange) GetAtUs() int64 {
+	if x != nil {
+		return x.AtUs
+	}
+	return 0
+}
+
+func (x *SizeChange) GetFrom() uint32 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *SizeChange) GetTo() uint32 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *SizeChange) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *SizeChange) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *SizeChange) GetStepUs() int64 {
+	if x != nil {
+		return x.StepUs
+	}
+	return 0
+}
+
+func (x *SizeChange) GetTookUs() int64 {
+	if x != nil {
+		return x.TookUs
+	}
+	return 0
+}
+
 type PreemptRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	AtUs  int64                  `protobuf:"varint,1,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
@@ -8321,7 +8632,7 @@ type PreemptRequest struct {
 
 func (x *PreemptRequest) Reset() {
 	*x = PreemptRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8333,7 +8644,7 @@ func (x *PreemptRequest) String() string {
 func (*PreemptRequest) ProtoMessage() {}
 
 func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8346,7 +8657,7 @@ func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptRequest.ProtoReflect.Descriptor instead.
 func (*PreemptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *PreemptRequest) GetAtUs() int64 {
@@ -8422,7 +8733,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8434,7 +8745,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8447,7 +8758,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *GPU) GetId() string {
@@ -8557,7 +8868,7 @@ type GPUOrder struct {
 
 func (x *GPUOrder) Reset() {
 	*x = GPUOrder{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8569,7 +8880,7 @@ func (x *GPUOrder) String() string {
 func (*GPUOrder) ProtoMessage() {}
 
 func (x *GPUOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8582,7 +8893,7 @@ func (x *GPUOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUOrder.ProtoReflect.Descriptor instead.
 func (*GPUOrder) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *GPUOrder) GetGpu() string {
@@ -8644,7 +8955,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8656,7 +8967,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8669,7 +8980,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *NodeEvent) GetAtUs() int64 {
@@ -8751,7 +9062,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8763,7 +9074,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8776,7 +9087,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Node) GetId() string {
@@ -8948,7 +9259,7 @@ type NodePower struct {
 
 func (x *NodePower) Reset() {
 	*x = NodePower{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[92]
+	mi := &file_berth_log_v1_log_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8960,7 +9271,7 @@ func (x *NodePower) String() string {
 func (*NodePower) ProtoMessage() {}
 
 func (x *NodePower) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[92]
+	mi := &file_berth_log_v1_log_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8973,7 +9284,7 @@ func (x *NodePower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodePower.ProtoReflect.Descriptor instead.
 func (*NodePower) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *NodePower) GetState() uint32 {
@@ -9041,7 +9352,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[93]
+	mi := &file_berth_log_v1_log_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9053,7 +9364,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[93]
+	mi := &file_berth_log_v1_log_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9066,7 +9377,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{93}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Reservation) GetName() string {
@@ -9194,7 +9505,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[94]
+	mi := &file_berth_log_v1_log_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9206,7 +9517,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[94]
+	mi := &file_berth_log_v1_log_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9219,7 +9530,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{94}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Partition) GetName() string {
@@ -9377,7 +9688,7 @@ type HostTerms struct {
 
 func (x *HostTerms) Reset() {
 	*x = HostTerms{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[95]
+	mi := &file_berth_log_v1_log_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9389,7 +9700,7 @@ func (x *HostTerms) String() string {
 func (*HostTerms) ProtoMessage() {}
 
 func (x *HostTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[95]
+	mi := &file_berth_log_v1_log_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9402,7 +9713,7 @@ func (x *HostTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostTerms.ProtoReflect.Descriptor instead.
 func (*HostTerms) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{95}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *HostTerms) GetMemPerGpuMib() int64 {
@@ -9446,7 +9757,7 @@ type AccessList struct {
 
 func (x *AccessList) Reset() {
 	*x = AccessList{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[96]
+	mi := &file_berth_log_v1_log_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9458,7 +9769,7 @@ func (x *AccessList) String() string {
 func (*AccessList) ProtoMessage() {}
 
 func (x *AccessList) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[96]
+	mi := &file_berth_log_v1_log_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9471,7 +9782,7 @@ func (x *AccessList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessList.ProtoReflect.Descriptor instead.
 func (*AccessList) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{96}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *AccessList) GetList() string {
@@ -9498,7 +9809,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[97]
+	mi := &file_berth_log_v1_log_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9510,7 +9821,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[97]
+	mi := &file_berth_log_v1_log_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9523,7 +9834,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{97}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Queue) GetGpu() string {
@@ -9550,7 +9861,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[98]
+	mi := &file_berth_log_v1_log_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9562,7 +9873,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[98]
+	mi := &file_berth_log_v1_log_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9575,7 +9886,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{98}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -9606,7 +9917,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[99]
+	mi := &file_berth_log_v1_log_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9618,7 +9929,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[99]
+	mi := &file_berth_log_v1_log_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9631,7 +9942,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{99}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Request) GetKey() []byte {
@@ -9676,7 +9987,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[100]
+	mi := &file_berth_log_v1_log_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9688,7 +9999,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[100]
+	mi := &file_berth_log_v1_log_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9701,7 +10012,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{100}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Token) GetHash() []byte {
@@ -9750,7 +10061,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[101]
+	mi := &file_berth_log_v1_log_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9762,7 +10073,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[101]
+	mi := &file_berth_log_v1_log_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9775,7 +10086,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{101}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -9812,7 +10123,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[102]
+	mi := &file_berth_log_v1_log_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9824,7 +10135,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[102]
+	mi := &file_berth_log_v1_log_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9837,7 +10148,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{102}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -9901,7 +10212,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[103]
+	mi := &file_berth_log_v1_log_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9913,7 +10224,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[103]
+	mi := &file_berth_log_v1_log_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9926,7 +10237,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{103}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -10003,7 +10314,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[104]
+	mi := &file_berth_log_v1_log_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10015,7 +10326,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[104]
+	mi := &file_berth_log_v1_log_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10028,7 +10339,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{104}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -10060,7 +10371,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[105]
+	mi := &file_berth_log_v1_log_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10072,7 +10383,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[105]
+	mi := &file_berth_log_v1_log_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10085,7 +10396,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{105}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -10144,7 +10455,7 @@ type Company struct {
 
 func (x *Company) Reset() {
 	*x = Company{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[106]
+	mi := &file_berth_log_v1_log_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10156,7 +10467,7 @@ func (x *Company) String() string {
 func (*Company) ProtoMessage() {}
 
 func (x *Company) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[106]
+	mi := &file_berth_log_v1_log_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10169,7 +10480,7 @@ func (x *Company) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Company.ProtoReflect.Descriptor instead.
 func (*Company) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{106}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *Company) GetSignature() string {
@@ -10205,7 +10516,7 @@ type ImportRuns struct {
 
 func (x *ImportRuns) Reset() {
 	*x = ImportRuns{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[107]
+	mi := &file_berth_log_v1_log_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10217,7 +10528,7 @@ func (x *ImportRuns) String() string {
 func (*ImportRuns) ProtoMessage() {}
 
 func (x *ImportRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[107]
+	mi := &file_berth_log_v1_log_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10230,7 +10541,7 @@ func (x *ImportRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRuns.ProtoReflect.Descriptor instead.
 func (*ImportRuns) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{107}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ImportRuns) GetSamples() []*Sample {
@@ -10283,7 +10594,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[108]
+	mi := &file_berth_log_v1_log_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10295,7 +10606,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[108]
+	mi := &file_berth_log_v1_log_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10308,7 +10619,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{108}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -10463,7 +10774,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[109]
+	mi := &file_berth_log_v1_log_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10475,7 +10786,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[109]
+	mi := &file_berth_log_v1_log_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10488,7 +10799,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{109}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *Standing) GetKind() isStanding_Kind {
@@ -10597,7 +10908,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[110]
+	mi := &file_berth_log_v1_log_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10609,7 +10920,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[110]
+	mi := &file_berth_log_v1_log_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10622,7 +10933,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{110}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Account) GetName() string {
@@ -10674,7 +10985,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[111]
+	mi := &file_berth_log_v1_log_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10686,7 +10997,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[111]
+	mi := &file_berth_log_v1_log_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10699,7 +11010,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{111}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *Member) GetAccount() string {
@@ -10758,7 +11069,7 @@ type QOS struct {
 
 func (x *QOS) Reset() {
 	*x = QOS{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[112]
+	mi := &file_berth_log_v1_log_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10770,7 +11081,7 @@ func (x *QOS) String() string {
 func (*QOS) ProtoMessage() {}
 
 func (x *QOS) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[112]
+	mi := &file_berth_log_v1_log_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10783,7 +11094,7 @@ func (x *QOS) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QOS.ProtoReflect.Descriptor instead.
 func (*QOS) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{112}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *QOS) GetName() string {
@@ -10849,7 +11160,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[113]
+	mi := &file_berth_log_v1_log_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10861,7 +11172,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[113]
+	mi := &file_berth_log_v1_log_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10874,7 +11185,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{113}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *Quota) GetAccount() string {
@@ -10981,7 +11292,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[114]
+	mi := &file_berth_log_v1_log_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10993,7 +11304,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[114]
+	mi := &file_berth_log_v1_log_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11006,7 +11317,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{114}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *AccountPolicy) GetHalfLifeUs() int64 {
@@ -11048,7 +11359,7 @@ type GPUWeight struct {
 
 func (x *GPUWeight) Reset() {
 	*x = GPUWeight{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[115]
+	mi := &file_berth_log_v1_log_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11060,7 +11371,7 @@ func (x *GPUWeight) String() string {
 func (*GPUWeight) ProtoMessage() {}
 
 func (x *GPUWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[115]
+	mi := &file_berth_log_v1_log_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11073,7 +11384,7 @@ func (x *GPUWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUWeight.ProtoReflect.Descriptor instead.
 func (*GPUWeight) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{115}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *GPUWeight) GetGpuType() string {
@@ -11107,7 +11418,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[116]
+	mi := &file_berth_log_v1_log_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11119,7 +11430,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[116]
+	mi := &file_berth_log_v1_log_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11132,7 +11443,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{116}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *Spent) GetAccount() string {
@@ -11200,7 +11511,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x15\n" +
 	"\x06now_us\x18\x03 \x01(\x03R\x05nowUs\x121\n" +
-	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xac\x16\n" +
+	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xb2\x17\n" +
 	"\aCommand\x128\n" +
 	"\n" +
 	"submit_job\x18\x01 \x01(\v2\x17.berth.log.v1.SubmitJobH\x00R\tsubmitJob\x128\n" +
@@ -11262,7 +11573,9 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x0eresize_attempt\x18o \x01(\v2\x1b.berth.log.v1.ResizeAttemptH\x00R\rresizeAttempt\x12A\n" +
 	"\rnote_progress\x18p \x01(\v2\x1a.berth.log.v1.NoteProgressH\x00R\fnoteProgress\x128\n" +
 	"\n" +
-	"power_node\x18x \x01(\v2\x17.berth.log.v1.PowerNodeH\x00R\tpowerNodeB\x06\n" +
+	"power_node\x18x \x01(\v2\x17.berth.log.v1.PowerNodeH\x00R\tpowerNode\x12>\n" +
+	"\fgrow_attempt\x18y \x01(\v2\x19.berth.log.v1.GrowAttemptH\x00R\vgrowAttempt\x12D\n" +
+	"\x0eshrink_attempt\x18z \x01(\v2\x1b.berth.log.v1.ShrinkAttemptH\x00R\rshrinkAttemptB\x06\n" +
 	"\x04kind\"C\n" +
 	"\fEstimateJobs\x123\n" +
 	"\x06groups\x18\x01 \x03(\v2\x1b.berth.log.v1.EstimatedJobsR\x06groups\"Y\n" +
@@ -11552,7 +11865,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05Owner\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xaf\x0f\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xca\x0f\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -11626,7 +11939,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\tpower_cap\x18F \x01(\tR\bpowerCap\x12\x19\n" +
 	"\bgpu_freq\x18G \x01(\tR\agpuFreq\x12/\n" +
 	"\aservice\x18H \x01(\v2\x15.berth.log.v1.ServiceR\aservice\x12\x19\n" +
-	"\bdefer_us\x18Q \x01(\x03R\adeferUs\"\x9d\x03\n" +
+	"\bdefer_us\x18Q \x01(\x03R\adeferUs\x12\x19\n" +
+	"\bin_place\x18X \x01(\bR\ainPlace\"\x9d\x03\n" +
 	"\aService\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\breplicas\x18\x02 \x01(\rR\breplicas\x12\x14\n" +
@@ -11794,7 +12108,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
 	"\x05admin\x18\x03 \x01(\bR\x05admin\x12\x10\n" +
-	"\x03why\x18\x04 \x01(\tR\x03why\"\xd9\a\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"\x8d\b\n" +
 	"\aAttempt\x12\x0e\n" +
 	"\x02no\x18\x01 \x01(\rR\x02no\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x14\n" +
@@ -11827,7 +12141,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05power\x18F \x03(\v2\x17.berth.log.v1.CardPowerR\x05power\x12/\n" +
 	"\aserving\x18H \x01(\v2\x15.berth.log.v1.ServingR\aserving\x12\x12\n" +
 	"\x04loan\x18M \x01(\tR\x04loan\x12/\n" +
-	"\x06search\x18R \x01(\v2\x17.berth.log.v1.CapSearchR\x06search\"g\n" +
+	"\x06search\x18R \x01(\v2\x17.berth.log.v1.CapSearchR\x06search\x122\n" +
+	"\achanges\x18Z \x03(\v2\x18.berth.log.v1.SizeChangeR\achanges\"g\n" +
 	"\aServing\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\rR\x05state\x12\x19\n" +
 	"\bsince_us\x18\x02 \x01(\x03R\asinceUs\x12\x10\n" +
@@ -11859,7 +12174,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05parts\x18\x02 \x03(\v2\x12.berth.log.v1.PartR\x05parts\x12\x0e\n" +
 	"\x02go\x18\x03 \x01(\bR\x02go\x12\x14\n" +
 	"\x05first\x18\x04 \x01(\rR\x05first\x12(\n" +
-	"\x04undo\x18\x05 \x01(\v2\x14.berth.log.v1.ReasonR\x04undo\"\x86\x02\n" +
+	"\x04undo\x18\x05 \x01(\v2\x14.berth.log.v1.ReasonR\x04undo\"\xb5\x02\n" +
 	"\x04Part\x12\x17\n" +
 	"\aboot_id\x18\x01 \x01(\tR\x06bootId\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\rR\x05state\x12\x14\n" +
@@ -11869,7 +12184,9 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\bended_us\x18\x05 \x01(\x03R\aendedUs\x12&\n" +
 	"\x04exit\x18\x06 \x01(\v2\x12.berth.log.v1.ExitR\x04exit\x12,\n" +
 	"\x06reason\x18\a \x01(\v2\x14.berth.log.v1.ReasonR\x06reason\x12)\n" +
-	"\x05usage\x18\b \x01(\v2\x13.berth.log.v1.UsageR\x05usage\"\xae\x01\n" +
+	"\x05usage\x18\b \x01(\v2\x13.berth.log.v1.UsageR\x05usage\x12\x14\n" +
+	"\x05token\x18Z \x01(\x04R\x05token\x12\x17\n" +
+	"\aleft_us\x18[ \x01(\x03R\x06leftUs\"\xae\x01\n" +
 	"\bIdleMark\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\rR\x05stage\x12\x19\n" +
 	"\bsince_us\x18\x02 \x01(\x03R\asinceUs\x12\x13\n" +
@@ -11894,7 +12211,27 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\rResizeAttempt\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12*\n" +
-	"\x04gpus\x18\x03 \x03(\v2\x16.berth.log.v1.GPUShareR\x04gpus\"\x9d\x01\n" +
+	"\x04gpus\x18\x03 \x03(\v2\x16.berth.log.v1.GPUShareR\x04gpus\"x\n" +
+	"\vGrowAttempt\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12+\n" +
+	"\x06berths\x18\x03 \x03(\v2\x13.berth.log.v1.BerthR\x06berths\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"u\n" +
+	"\rShrinkAttempt\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
+	"\x05nodes\x18\x03 \x03(\tR\x05nodes\x12\x10\n" +
+	"\x03for\x18\x04 \x01(\x04R\x03for\x12\x10\n" +
+	"\x03why\x18\x05 \x01(\tR\x03why\"\x9d\x01\n" +
+	"\n" +
+	"SizeChange\x12\x13\n" +
+	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\rR\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\rR\x02to\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\x12\x12\n" +
+	"\x04step\x18\x05 \x01(\x03R\x04step\x12\x17\n" +
+	"\astep_us\x18\x06 \x01(\x03R\x06stepUs\x12\x17\n" +
+	"\atook_us\x18\a \x01(\x03R\x06tookUs\"\x9d\x01\n" +
 	"\x0ePreemptRequest\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x10\n" +
 	"\x03for\x18\x02 \x01(\x04R\x03for\x12\x10\n" +
@@ -12186,7 +12523,7 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_log_v1_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 117)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 120)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(TaskChange)(0),             // 0: berth.log.v1.TaskChange
 	(*Entry)(nil),               // 1: berth.log.v1.Entry
@@ -12276,44 +12613,47 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*IdleAttempt)(nil),         // 85: berth.log.v1.IdleAttempt
 	(*ResizeMark)(nil),          // 86: berth.log.v1.ResizeMark
 	(*ResizeAttempt)(nil),       // 87: berth.log.v1.ResizeAttempt
-	(*PreemptRequest)(nil),      // 88: berth.log.v1.PreemptRequest
-	(*GPU)(nil),                 // 89: berth.log.v1.GPU
-	(*GPUOrder)(nil),            // 90: berth.log.v1.GPUOrder
-	(*NodeEvent)(nil),           // 91: berth.log.v1.NodeEvent
-	(*Node)(nil),                // 92: berth.log.v1.Node
-	(*NodePower)(nil),           // 93: berth.log.v1.NodePower
-	(*Reservation)(nil),         // 94: berth.log.v1.Reservation
-	(*Partition)(nil),           // 95: berth.log.v1.Partition
-	(*HostTerms)(nil),           // 96: berth.log.v1.HostTerms
-	(*AccessList)(nil),          // 97: berth.log.v1.AccessList
-	(*Queue)(nil),               // 98: berth.log.v1.Queue
-	(*Waiter)(nil),              // 99: berth.log.v1.Waiter
-	(*Request)(nil),             // 100: berth.log.v1.Request
-	(*Token)(nil),               // 101: berth.log.v1.Token
-	(*DeniedIdentity)(nil),      // 102: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),             // 103: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),       // 104: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),          // 105: berth.log.v1.WeightsPin
-	(*Interference)(nil),        // 106: berth.log.v1.Interference
-	(*Company)(nil),             // 107: berth.log.v1.Company
-	(*ImportRuns)(nil),          // 108: berth.log.v1.ImportRuns
-	(*Sample)(nil),              // 109: berth.log.v1.Sample
-	(*Standing)(nil),            // 110: berth.log.v1.Standing
-	(*Account)(nil),             // 111: berth.log.v1.Account
-	(*Member)(nil),              // 112: berth.log.v1.Member
-	(*QOS)(nil),                 // 113: berth.log.v1.QOS
-	(*Quota)(nil),               // 114: berth.log.v1.Quota
-	(*AccountPolicy)(nil),       // 115: berth.log.v1.AccountPolicy
-	(*GPUWeight)(nil),           // 116: berth.log.v1.GPUWeight
-	(*Spent)(nil),               // 117: berth.log.v1.Spent
-	(*AddWebhook)(nil),          // 118: berth.log.v1.AddWebhook
-	(*RemoveWebhook)(nil),       // 119: berth.log.v1.RemoveWebhook
-	(*SettleNotices)(nil),       // 120: berth.log.v1.SettleNotices
-	(*MarkAttempt)(nil),         // 121: berth.log.v1.MarkAttempt
-	(*Notice)(nil),              // 122: berth.log.v1.Notice
-	(*Webhook)(nil),             // 123: berth.log.v1.Webhook
-	(*DeadNotice)(nil),          // 124: berth.log.v1.DeadNotice
-	(*Telling)(nil),             // 125: berth.log.v1.Telling
+	(*GrowAttempt)(nil),         // 88: berth.log.v1.GrowAttempt
+	(*ShrinkAttempt)(nil),       // 89: berth.log.v1.ShrinkAttempt
+	(*SizeChange)(nil),          // 90: berth.log.v1.SizeChange
+	(*PreemptRequest)(nil),      // 91: berth.log.v1.PreemptRequest
+	(*GPU)(nil),                 // 92: berth.log.v1.GPU
+	(*GPUOrder)(nil),            // 93: berth.log.v1.GPUOrder
+	(*NodeEvent)(nil),           // 94: berth.log.v1.NodeEvent
+	(*Node)(nil),                // 95: berth.log.v1.Node
+	(*NodePower)(nil),           // 96: berth.log.v1.NodePower
+	(*Reservation)(nil),         // 97: berth.log.v1.Reservation
+	(*Partition)(nil),           // 98: berth.log.v1.Partition
+	(*HostTerms)(nil),           // 99: berth.log.v1.HostTerms
+	(*AccessList)(nil),          // 100: berth.log.v1.AccessList
+	(*Queue)(nil),               // 101: berth.log.v1.Queue
+	(*Waiter)(nil),              // 102: berth.log.v1.Waiter
+	(*Request)(nil),             // 103: berth.log.v1.Request
+	(*Token)(nil),               // 104: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 105: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 106: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 107: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 108: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 109: berth.log.v1.Interference
+	(*Company)(nil),             // 110: berth.log.v1.Company
+	(*ImportRuns)(nil),          // 111: berth.log.v1.ImportRuns
+	(*Sample)(nil),              // 112: berth.log.v1.Sample
+	(*Standing)(nil),            // 113: berth.log.v1.Standing
+	(*Account)(nil),             // 114: berth.log.v1.Account
+	(*Member)(nil),              // 115: berth.log.v1.Member
+	(*QOS)(nil),                 // 116: berth.log.v1.QOS
+	(*Quota)(nil),               // 117: berth.log.v1.Quota
+	(*AccountPolicy)(nil),       // 118: berth.log.v1.AccountPolicy
+	(*GPUWeight)(nil),           // 119: berth.log.v1.GPUWeight
+	(*Spent)(nil),               // 120: berth.log.v1.Spent
+	(*AddWebhook)(nil),          // 121: berth.log.v1.AddWebhook
+	(*RemoveWebhook)(nil),       // 122: berth.log.v1.RemoveWebhook
+	(*SettleNotices)(nil),       // 123: berth.log.v1.SettleNotices
+	(*MarkAttempt)(nil),         // 124: berth.log.v1.MarkAttempt
+	(*Notice)(nil),              // 125: berth.log.v1.Notice
+	(*Webhook)(nil),             // 126: berth.log.v1.Webhook
+	(*DeadNotice)(nil),          // 127: berth.log.v1.DeadNotice
+	(*Telling)(nil),             // 128: berth.log.v1.Telling
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	2,   // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -12345,11 +12685,11 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	42,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
 	18,  // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
 	43,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
-	108, // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
-	118, // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
-	119, // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
-	120, // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
-	121, // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
+	111, // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
+	121, // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
+	122, // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
+	123, // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
+	124, // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
 	85,  // 34: berth.log.v1.Command.idle_attempt:type_name -> berth.log.v1.IdleAttempt
 	35,  // 35: berth.log.v1.Command.set_reservation:type_name -> berth.log.v1.SetReservation
 	36,  // 36: berth.log.v1.Command.remove_reservation:type_name -> berth.log.v1.RemoveReservation
@@ -12361,129 +12701,133 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	87,  // 42: berth.log.v1.Command.resize_attempt:type_name -> berth.log.v1.ResizeAttempt
 	80,  // 43: berth.log.v1.Command.note_progress:type_name -> berth.log.v1.NoteProgress
 	21,  // 44: berth.log.v1.Command.power_node:type_name -> berth.log.v1.PowerNode
-	4,   // 45: berth.log.v1.EstimateJobs.groups:type_name -> berth.log.v1.EstimatedJobs
-	65,  // 46: berth.log.v1.EstimatedJobs.estimates:type_name -> berth.log.v1.Estimate
-	54,  // 47: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
-	7,   // 48: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
-	55,  // 49: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	65,  // 50: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
-	10,  // 51: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
-	11,  // 52: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	71,  // 53: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	65,  // 54: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	71,  // 55: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
-	66,  // 56: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	67,  // 57: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	68,  // 58: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	14,  // 59: berth.log.v1.ReportAttempt.power:type_name -> berth.log.v1.CardPower
-	13,  // 60: berth.log.v1.ReportAttempt.search:type_name -> berth.log.v1.CapSearch
-	92,  // 61: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	20,  // 62: berth.log.v1.SetSharing.place:type_name -> berth.log.v1.SharingOff
-	101, // 63: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	104, // 64: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	95,  // 65: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
-	94,  // 66: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
-	55,  // 67: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
-	0,   // 68: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
-	110, // 69: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
-	53,  // 70: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
-	52,  // 71: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
-	53,  // 72: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	92,  // 73: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	72,  // 74: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	98,  // 75: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	100, // 76: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	101, // 77: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	102, // 78: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	103, // 79: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	109, // 80: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
-	51,  // 81: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	103, // 82: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	105, // 83: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	106, // 84: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
-	95,  // 85: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
-	110, // 86: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
-	117, // 87: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
-	122, // 88: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
-	123, // 89: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
-	124, // 90: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
-	125, // 91: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
-	94,  // 92: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
-	50,  // 93: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
-	20,  // 94: berth.log.v1.Record.sharing_off:type_name -> berth.log.v1.SharingOff
-	48,  // 95: berth.log.v1.Record.bulk:type_name -> berth.log.v1.Bulk
-	49,  // 96: berth.log.v1.Record.upload:type_name -> berth.log.v1.Upload
-	55,  // 97: berth.log.v1.ArrayRecord.spec:type_name -> berth.log.v1.Spec
-	65,  // 98: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
-	64,  // 99: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
-	63,  // 100: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
-	61,  // 101: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
-	59,  // 102: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
-	96,  // 103: berth.log.v1.Spec.host:type_name -> berth.log.v1.HostTerms
-	60,  // 104: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
-	57,  // 105: berth.log.v1.Spec.study:type_name -> berth.log.v1.Study
-	56,  // 106: berth.log.v1.Spec.service:type_name -> berth.log.v1.Service
-	58,  // 107: berth.log.v1.Study.space:type_name -> berth.log.v1.Axis
-	62,  // 108: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
-	69,  // 109: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
-	70,  // 110: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	54,  // 111: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	55,  // 112: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	66,  // 113: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	65,  // 114: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	74,  // 115: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	75,  // 116: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	73,  // 117: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
-	66,  // 118: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	71,  // 119: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	65,  // 120: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	67,  // 121: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	68,  // 122: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	88,  // 123: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
-	82,  // 124: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
-	84,  // 125: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
-	86,  // 126: berth.log.v1.Attempt.resize:type_name -> berth.log.v1.ResizeMark
-	77,  // 127: berth.log.v1.Attempt.progress:type_name -> berth.log.v1.Progress
-	14,  // 128: berth.log.v1.Attempt.power:type_name -> berth.log.v1.CardPower
-	76,  // 129: berth.log.v1.Attempt.serving:type_name -> berth.log.v1.Serving
-	13,  // 130: berth.log.v1.Attempt.search:type_name -> berth.log.v1.CapSearch
-	78,  // 131: berth.log.v1.Progress.seen:type_name -> berth.log.v1.Seen
-	79,  // 132: berth.log.v1.Seen.marks:type_name -> berth.log.v1.Mark
-	81,  // 133: berth.log.v1.NoteProgress.attempts:type_name -> berth.log.v1.AttemptProgress
-	77,  // 134: berth.log.v1.AttemptProgress.progress:type_name -> berth.log.v1.Progress
-	76,  // 135: berth.log.v1.AttemptProgress.serving:type_name -> berth.log.v1.Serving
-	71,  // 136: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
-	83,  // 137: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
-	66,  // 138: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
-	67,  // 139: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
-	66,  // 140: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
-	68,  // 141: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
-	70,  // 142: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
-	71,  // 143: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
-	70,  // 144: berth.log.v1.ResizeMark.was:type_name -> berth.log.v1.GPUShare
-	70,  // 145: berth.log.v1.ResizeAttempt.gpus:type_name -> berth.log.v1.GPUShare
-	89,  // 146: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	90,  // 147: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
-	91,  // 148: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
-	93,  // 149: berth.log.v1.Node.power:type_name -> berth.log.v1.NodePower
-	97,  // 150: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
-	96,  // 151: berth.log.v1.Partition.host:type_name -> berth.log.v1.HostTerms
-	99,  // 152: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	104, // 153: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	109, // 154: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
-	65,  // 155: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	107, // 156: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	111, // 157: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
-	112, // 158: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
-	113, // 159: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
-	114, // 160: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
-	115, // 161: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
-	116, // 162: berth.log.v1.AccountPolicy.gpu_weights:type_name -> berth.log.v1.GPUWeight
-	163, // [163:163] is the sub-list for method output_type
-	163, // [163:163] is the sub-list for method input_type
-	163, // [163:163] is the sub-list for extension type_name
-	163, // [163:163] is the sub-list for extension extendee
-	0,   // [0:163] is the sub-list for field type_name
+	88,  // 45: berth.log.v1.Command.grow_attempt:type_name -> berth.log.v1.GrowAttempt
+	89,  // 46: berth.log.v1.Command.shrink_attempt:type_name -> berth.log.v1.ShrinkAttempt
+	4,   // 47: berth.log.v1.EstimateJobs.groups:type_name -> berth.log.v1.EstimatedJobs
+	65,  // 48: berth.log.v1.EstimatedJobs.estimates:type_name -> berth.log.v1.Estimate
+	54,  // 49: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
+	7,   // 50: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
+	55,  // 51: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
+	65,  // 52: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	10,  // 53: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
+	11,  // 54: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
+	71,  // 55: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	65,  // 56: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	71,  // 57: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
+	66,  // 58: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	67,  // 59: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	68,  // 60: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	14,  // 61: berth.log.v1.ReportAttempt.power:type_name -> berth.log.v1.CardPower
+	13,  // 62: berth.log.v1.ReportAttempt.search:type_name -> berth.log.v1.CapSearch
+	95,  // 63: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	20,  // 64: berth.log.v1.SetSharing.place:type_name -> berth.log.v1.SharingOff
+	104, // 65: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	107, // 66: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	98,  // 67: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
+	97,  // 68: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
+	55,  // 69: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
+	0,   // 70: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
+	113, // 71: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
+	53,  // 72: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
+	52,  // 73: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
+	53,  // 74: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
+	95,  // 75: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	72,  // 76: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	101, // 77: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	103, // 78: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	104, // 79: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	105, // 80: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	106, // 81: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	112, // 82: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	51,  // 83: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
+	106, // 84: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	108, // 85: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	109, // 86: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	98,  // 87: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
+	113, // 88: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
+	120, // 89: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
+	125, // 90: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
+	126, // 91: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
+	127, // 92: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
+	128, // 93: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
+	97,  // 94: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
+	50,  // 95: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
+	20,  // 96: berth.log.v1.Record.sharing_off:type_name -> berth.log.v1.SharingOff
+	48,  // 97: berth.log.v1.Record.bulk:type_name -> berth.log.v1.Bulk
+	49,  // 98: berth.log.v1.Record.upload:type_name -> berth.log.v1.Upload
+	55,  // 99: berth.log.v1.ArrayRecord.spec:type_name -> berth.log.v1.Spec
+	65,  // 100: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
+	64,  // 101: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
+	63,  // 102: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
+	61,  // 103: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
+	59,  // 104: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
+	99,  // 105: berth.log.v1.Spec.host:type_name -> berth.log.v1.HostTerms
+	60,  // 106: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
+	57,  // 107: berth.log.v1.Spec.study:type_name -> berth.log.v1.Study
+	56,  // 108: berth.log.v1.Spec.service:type_name -> berth.log.v1.Service
+	58,  // 109: berth.log.v1.Study.space:type_name -> berth.log.v1.Axis
+	62,  // 110: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
+	69,  // 111: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
+	70,  // 112: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	54,  // 113: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	55,  // 114: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	66,  // 115: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	65,  // 116: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	74,  // 117: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	75,  // 118: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	73,  // 119: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
+	66,  // 120: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	71,  // 121: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	65,  // 122: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	67,  // 123: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	68,  // 124: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	91,  // 125: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
+	82,  // 126: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
+	84,  // 127: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
+	86,  // 128: berth.log.v1.Attempt.resize:type_name -> berth.log.v1.ResizeMark
+	77,  // 129: berth.log.v1.Attempt.progress:type_name -> berth.log.v1.Progress
+	14,  // 130: berth.log.v1.Attempt.power:type_name -> berth.log.v1.CardPower
+	76,  // 131: berth.log.v1.Attempt.serving:type_name -> berth.log.v1.Serving
+	13,  // 132: berth.log.v1.Attempt.search:type_name -> berth.log.v1.CapSearch
+	90,  // 133: berth.log.v1.Attempt.changes:type_name -> berth.log.v1.SizeChange
+	78,  // 134: berth.log.v1.Progress.seen:type_name -> berth.log.v1.Seen
+	79,  // 135: berth.log.v1.Seen.marks:type_name -> berth.log.v1.Mark
+	81,  // 136: berth.log.v1.NoteProgress.attempts:type_name -> berth.log.v1.AttemptProgress
+	77,  // 137: berth.log.v1.AttemptProgress.progress:type_name -> berth.log.v1.Progress
+	76,  // 138: berth.log.v1.AttemptProgress.serving:type_name -> berth.log.v1.Serving
+	71,  // 139: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
+	83,  // 140: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
+	66,  // 141: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
+	67,  // 142: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
+	66,  // 143: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
+	68,  // 144: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
+	70,  // 145: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
+	71,  // 146: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
+	70,  // 147: berth.log.v1.ResizeMark.was:type_name -> berth.log.v1.GPUShare
+	70,  // 148: berth.log.v1.ResizeAttempt.gpus:type_name -> berth.log.v1.GPUShare
+	71,  // 149: berth.log.v1.GrowAttempt.berths:type_name -> berth.log.v1.Berth
+	92,  // 150: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	93,  // 151: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
+	94,  // 152: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
+	96,  // 153: berth.log.v1.Node.power:type_name -> berth.log.v1.NodePower
+	100, // 154: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
+	99,  // 155: berth.log.v1.Partition.host:type_name -> berth.log.v1.HostTerms
+	102, // 156: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	107, // 157: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	112, // 158: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
+	65,  // 159: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	110, // 160: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	114, // 161: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
+	115, // 162: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
+	116, // 163: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
+	117, // 164: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
+	118, // 165: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
+	119, // 166: berth.log.v1.AccountPolicy.gpu_weights:type_name -> berth.log.v1.GPUWeight
+	167, // [167:167] is the sub-list for method output_type
+	167, // [167:167] is the sub-list for method input_type
+	167, // [167:167] is the sub-list for extension type_name
+	167, // [167:167] is the sub-list for extension extendee
+	0,   // [0:167] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -12537,6 +12881,8 @@ func file_berth_log_v1_log_proto_init() {
 		(*Command_ResizeAttempt)(nil),
 		(*Command_NoteProgress)(nil),
 		(*Command_PowerNode)(nil),
+		(*Command_GrowAttempt)(nil),
+		(*Command_ShrinkAttempt)(nil),
 	}
 	file_berth_log_v1_log_proto_msgTypes[46].OneofWrappers = []any{
 		(*Record_Meta)(nil),
@@ -12567,7 +12913,7 @@ func file_berth_log_v1_log_proto_init() {
 		(*Record_Upload)(nil),
 	}
 	file_berth_log_v1_log_proto_msgTypes[71].OneofWrappers = []any{}
-	file_berth_log_v1_log_proto_msgTypes[109].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[112].OneofWrappers = []any{
 		(*Standing_Account)(nil),
 		(*Standing_Member)(nil),
 		(*Standing_Qos)(nil),
@@ -12580,7 +12926,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   117,
+			NumMessages:   120,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -3398,7 +3398,11 @@ type Ranks struct {
 	MasterAddr string `protobuf:"bytes,4,opt,name=master_addr,json=masterAddr,proto3" json:"master_addr,omitempty"`
 	MasterPort uint32 `protobuf:"varint,5,opt,name=master_port,json=masterPort,proto3" json:"master_port,omitempty"`
 	// Nothing is started before this is true; set from the start on one node.
-	Go            bool `protobuf:"varint,6,opt,name=go,proto3" json:"go,omitempty"`
+	Go bool `protobuf:"varint,6,opt,name=go,proto3" json:"go,omitempty"`
+	// Of an attempt to which nodes come and which they leave while it runs: between how
+	// many there are. nodes is as of the start of these processes then. 0 for others.
+	Least         uint32 `protobuf:"varint,7,opt,name=least,proto3" json:"least,omitempty"`
+	Most          uint32 `protobuf:"varint,8,opt,name=most,proto3" json:"most,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3473,6 +3477,20 @@ func (x *Ranks) GetGo() bool {
 		return x.Go
 	}
 	return false
+}
+
+func (x *Ranks) GetLeast() uint32 {
+	if x != nil {
+		return x.Least
+	}
+	return 0
+}
+
+func (x *Ranks) GetMost() uint32 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
 }
 
 // Preempt ends an attempt in three steps: the signal, after its own grace
@@ -4339,7 +4357,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\aWarning\x12\x16\n" +
 	"\x06signal\x18\x01 \x01(\tR\x06signal\x121\n" +
 	"\x06before\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06before\x12\x14\n" +
-	"\x05first\x18\x03 \x01(\bR\x05first\"\xa2\x01\n" +
+	"\x05first\x18\x03 \x01(\bR\x05first\"\xcc\x01\n" +
 	"\x05Ranks\x12\x14\n" +
 	"\x05nodes\x18\x01 \x03(\tR\x05nodes\x12\x1b\n" +
 	"\tnode_rank\x18\x02 \x01(\rR\bnodeRank\x12\x14\n" +
@@ -4348,7 +4366,9 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"masterAddr\x12\x1f\n" +
 	"\vmaster_port\x18\x05 \x01(\rR\n" +
 	"masterPort\x12\x0e\n" +
-	"\x02go\x18\x06 \x01(\bR\x02go\"\x92\x01\n" +
+	"\x02go\x18\x06 \x01(\bR\x02go\x12\x14\n" +
+	"\x05least\x18\a \x01(\rR\x05least\x12\x12\n" +
+	"\x04most\x18\b \x01(\rR\x04most\"\x92\x01\n" +
 	"\aPreempt\x12\x16\n" +
 	"\x06signal\x18\x01 \x01(\tR\x06signal\x12/\n" +
 	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12*\n" +

@@ -1,0 +1,117 @@
+package elastic
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/accounting"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/cluster/hostnames"
+)
+
+// inPlace reports whether nodes come and leave while it runs.
+func (c *claim) inPlace() bool {
+	return c.job.Spec.InPlace && c.spans() && c.attempt.Gang != nil && c.attempt.Loan == "" && c.attempt.Nodes()+c.most <= cluster.MaxParts
+}
+
+// restart is what another size is taken to cost it: what changes in place cost it so far,
+// or else what a save and a start do.
+func (c *claim) restart() time.Duration {
+	if !c.job.Spec.InPlace {
+		return restart
+	}
+	return cmp.Or(c.job.InPlaceCost(), restart)
+}
+
+// again is that it ends and begins again.
+func (c *claim) again(of cluster.JobID, format string, args ...any) []dispatch.Preemption {
+	return []dispatch.Preemption{{Job: c.job.ID, Attempt: c.attempt.No, For: of, Why: fmt.Sprintf(format, args...)}}
+}
+
+// givesUp is that it gives up nodes and goes on with the others.
+func (c *claim) givesUp(nodes []cluster.NodeID, of cluster.JobID, why string) []dispatch.Preemption {
+	return []dispatch.Preemption{{Job: c.job.ID, Attempt: c.attempt.No, For: of, Gives: nodes, Why: fmt.Sprintf("gives up %s of its %d nodes: %s", hostnames.Fold(nodes), c.had, why)}}
+}
+
+// newest are its n nodes that came last. Its first one, where its processes meet, is
+// never among them: it has one node at least.
+func (c *claim) newest(n int) []cluster.NodeID { return nodesOf(c.at[max(1, len(c.at)-n):]) }
+
+func nodesOf(at []*block) (out []cluster.NodeID) {
+	for _, b := range at {
+		out = append(out, b.node.ID)
+	}
+	return out
+}
+
+// givesFor are the fewest of its nodes with which a job that waits would have its least,
+// nil where giving up nodes does not bring that.
+func (c *claim) givesFor(w *cluster.Job, free blocks) []cluster.NodeID {
+	if !c.inPlace() {
+		return nil
+	}
+	least, _, _ := w.Spec.Sizes()
+	enough := func(at []*block) bool {
+		then := free.clone()
+		for _, b := range at {
+			then.at(b.node.ID, b.typ).idle += c.job.Spec.GPUs
+		}
+		_, ok := then.place(w, least)
+		return ok
+	}
+	if c.n > c.least {
+		for i := len(c.at) - 1; i > 0; i-- {
+			if enough(c.at[i : i+1]) {
+				return nodesOf(c.at[i : i+1])
+			}
+		}
+	}
+	for k := 2; k <= c.n-c.least && k < len(c.at); k++ {
+		if at := c.at[len(c.at)-k:]; enough(at) {
+			return nodesOf(at)
+		}
+	}
+	return nil
+}
+
+// getsMore is that it gets what it was given of idle nodes, as far as it may have that
+// and it is worth it; nil where it is not.
+func (c *claim) getsMore(snap *dispatch.Snapshot, led *dispatch.Ledger) []dispatch.Preemption {
+	var gets []cluster.Berth
+	var nodes []cluster.NodeID
+	milli := int64(0)
+	for _, b := range c.at[c.attempt.Width():] {
+		berth, ok := c.like(b, led)
+		if !ok || snap.Reservations.Keeps(c.job, &berth, snap.Now).Code != "" {
+			continue
+		}
+		more := milli + led.HeldMilli(berth.GPUs)
+		if snap.Limits != nil && snap.Limits.MayGrow(accounting.HolderOf(c.job), more).Code != "" {
+			break
+		}
+		gets, nodes, milli = append(gets, berth), append(nodes, b.node.ID), more
+	}
+	if c.speed(c.had+len(gets)) < worth*c.speed(c.had) {
+		return nil
+	}
+	return []dispatch.Preemption{{Job: c.job.ID, Attempt: c.attempt.No, Gets: gets, Why: fmt.Sprintf("gets %s beside its %d nodes: they are idle, and nobody waits", hostnames.Fold(nodes), c.had)}}
+}
+
+// like is a berth on a node as it has one on its first, on idle cards of the same type.
+func (c *claim) like(b *block, led *dispatch.Ledger) (cluster.Berth, bool) {
+	first := &c.attempt.Berth
+	out := cluster.Berth{Node: b.node.ID, CPUMilli: first.CPUMilli, MemMiB: first.MemMiB}
+	for i := range b.node.GPUs {
+		g := &b.node.GPUs[i]
+		if u, ok := led.GPU(g.ID); len(out.GPUs) == len(first.GPUs) || !ok || !u.Idle() || g.Type != b.typ {
+			continue
+		}
+		one := cluster.Berth{Node: b.node.ID, GPUs: []cluster.GPUShare{{GPU: g.ID, Share: first.GPUs[len(out.GPUs)].Share}}}
+		if led.Fits(&one).Code == "" {
+			out.GPUs = append(out.GPUs, one.GPUs[0])
+		}
+	}
+	return out, len(out.GPUs) == len(first.GPUs) && led.Fits(&out).Code == ""
+}
