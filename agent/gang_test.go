@@ -99,3 +99,44 @@ func TestRanksAreTold(t *testing.T) {
 		t.Errorf("environment %q", l.Env)
 	}
 }
+
+// TestAPartComesBack: when an attempt comes to a node again that it left, with another
+// token, its new part starts once the one before is cleared up; what is said late of the
+// one before does the new one nothing.
+func TestAPartComesBack(t *testing.T) {
+	r := newRig(t)
+	first := gangOf(1, 1, true)
+	first.Ranks.Least, first.Ranks.Most = 1, 3
+	r.leader.Assign(first)
+	r.reported(1, running)
+	l := r.rt.Launch(id(1))
+	for _, want := range []string{
+		"MASTER_ADDR=10.0.0.1", "BERTH_NODES=2", "BERTH_NODES_MIN=1", "BERTH_NODES_MAX=3", "BERTH_RDZV_ENDPOINT=10.0.0.1:20017", "BERTH_RDZV_HOST=0",
+		"PET_NNODES=1:3", "PET_RDZV_BACKEND=c10d", "PET_RDZV_ENDPOINT=10.0.0.1:20017", "PET_RDZV_ID=berth-1-1", "PET_RDZV_CONF=is_host=0,last_call_timeout=5",
+	} {
+		if !slices.Contains(l.Env, want) {
+			t.Errorf("it is not told %s", want)
+		}
+	}
+	if slices.ContainsFunc(l.Env, func(line string) bool { return strings.HasPrefix(line, "WORLD_SIZE=") || strings.HasPrefix(line, "RANK=") }) {
+		t.Error("it is told what will not stay true")
+	}
+	again := gangOf(1, 1, true)
+	again.Token++
+	r.leader.Assign(again) // its first part lives: it is to end, and then to start anew
+	r.eventually("its new part to run", func() bool {
+		last := r.leader.Last(id(1))
+		return last != nil && last.Token == again.Token && last.State == running
+	})
+	starts := 0
+	for _, call := range r.rt.Calls() {
+		if strings.HasPrefix(strings.ToLower(call), "start") {
+			starts++
+		}
+	}
+	if starts != 2 {
+		t.Errorf("started %d times: %q", starts, r.rt.Calls())
+	}
+	r.rt.Exit(id(1), 0, true)
+	r.reported(1, nodev1.AttemptState_ATTEMPT_STATE_COMPLETED)
+}

@@ -165,7 +165,9 @@ func (a *Attempt) Nodes() int {
 
 // Stays reports whether the part of a rank belongs to the attempt: it was not given up
 // while the others go on.
-func (a *Attempt) Stays(rank int) bool { return a.Gang == nil || a.Gang.Parts[rank].Left == 0 }
+func (a *Attempt) Stays(rank int) bool {
+	return a.Gang == nil || rank >= len(a.Gang.Parts) || a.Gang.Parts[rank].Left == 0
+}
 
 // Width is on how many nodes the attempt is to go on, or was at its end.
 func (a *Attempt) Width() int {
