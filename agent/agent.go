@@ -481,23 +481,5 @@ func (a *Agent) forget(t *task) {
 	}
 }
 
-// acked tells the worker that the leader has committed what it reported.
-func (a *Agent) acked(acks []*nodev1.Ack) {
-	for _, k := range acks {
-		id := cluster.AttemptID{Job: cluster.JobID(k.Job), No: k.Attempt}
-		a.out.Ack(id, k.State)
-		if !terminal(k.State) {
-			continue
-		}
-		if t := a.task(id); t != nil && cluster.Token(k.Token) == t.token { // and not of a part before it
-			t.release()
-		}
-	}
-}
-
-func terminal(s nodev1.AttemptState) bool {
-	return s >= nodev1.AttemptState_ATTEMPT_STATE_COMPLETED
-}
-
 // CardStates counts the node's cards by state, those that are there now.
 func (a *Agent) CardStates() map[string]int { return a.cards.Count() }

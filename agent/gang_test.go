@@ -118,7 +118,9 @@ func TestAPartComesBack(t *testing.T) {
 			t.Errorf("it is not told %s", want)
 		}
 	}
-	if slices.ContainsFunc(l.Env, func(line string) bool { return strings.HasPrefix(line, "WORLD_SIZE=") || strings.HasPrefix(line, "RANK=") }) {
+	if slices.ContainsFunc(l.Env, func(line string) bool {
+		return strings.HasPrefix(line, "WORLD_SIZE=") || strings.HasPrefix(line, "RANK=")
+	}) {
 		t.Error("it is told what will not stay true")
 	}
 	again := gangOf(1, 1, true)

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/attempt"
 	"github.com/berth-scheduler/berth/agent/gpu/caps"
 	"github.com/berth-scheduler/berth/agent/gpu/health"
+	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -112,4 +113,22 @@ func (b *inbox) await(ctx context.Context, d time.Duration) {
 	case <-b.wake:
 	case <-timer.C:
 	}
+}
+
+// acked tells the worker that the leader has committed what it reported.
+func (a *Agent) acked(acks []*nodev1.Ack) {
+	for _, k := range acks {
+		id := cluster.AttemptID{Job: cluster.JobID(k.Job), No: k.Attempt}
+		a.out.Ack(id, k.State)
+		if !terminal(k.State) {
+			continue
+		}
+		if t := a.task(id); t != nil && cluster.Token(k.Token) == t.token { // and not of a part before it
+			t.release()
+		}
+	}
+}
+
+func terminal(s nodev1.AttemptState) bool {
+	return s >= nodev1.AttemptState_ATTEMPT_STATE_COMPLETED
 }

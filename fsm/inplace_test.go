@@ -16,6 +16,14 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
+// inPlace has nodes come to some jobs of the world and leave them.
+func (w *world) inPlace(s *cluster.Spec) {
+	if s.GPUs > 0 && s.Array == nil && w.draw("in place", 6) == 0 {
+		s.InPlace, s.OrCPU, s.Node, s.Tasks, s.Nodes = true, false, "", 0, 1
+		s.NodeRange, s.Checkpoint = cluster.NodeRange{Min: 1, Max: 3}, cluster.Checkpoint{Signal: "TERM", Grace: time.Minute}
+	}
+}
+
 // grow gives a job of the world further nodes, mostly one on which it may lie.
 func (w wholeWorld) grow() *logv1.Command {
 	j, ok := w.changes()

@@ -76,10 +76,7 @@ func (w *world) spec() *cluster.Spec {
 	if s.Tasks = w.draw("tasks", 3); s.Nodes == 0 && w.draw("pinned", 8) == 0 {
 		s.Node = rapid.SampledFrom(worldNodes).Draw(w.t, "node")
 	}
-	if s.GPUs > 0 && s.Array == nil && w.draw("in place", 6) == 0 {
-		s.InPlace, s.OrCPU, s.Node, s.Tasks, s.Nodes = true, false, "", 0, 1
-		s.NodeRange, s.Checkpoint = cluster.NodeRange{Min: 1, Max: 3}, cluster.Checkpoint{Signal: "TERM", Grace: time.Minute}
-	}
+	w.inPlace(s)
 	return s
 }
 

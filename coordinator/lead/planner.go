@@ -52,7 +52,7 @@ type planner struct {
 	ports   [2]uint16
 	fair    *fairShares
 	held    func() map[cluster.GPUID]int64
-	noteFar func(context.Context, *cluster.Job)
+	noteFar func(context.Context, cluster.JobID)
 
 	mu       sync.Mutex
 	released map[cluster.GPUID]struct{}

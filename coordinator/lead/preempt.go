@@ -46,8 +46,7 @@ func (p *planner) preempt(ctx context.Context, ps []dispatch.Preemption) error {
 	var what []*dispatch.Preemption
 	for i := range ps[:min(len(ps), maxPreempts)] {
 		x := &ps[i]
-		j, ok := p.fsm.Job(x.Job)
-		if !ok || j.Live() == nil || j.Live().No != x.Attempt || stays(j, x, now) != "" {
+		if j, ok := p.fsm.Job(x.Job); !ok || j.Live() == nil || j.Live().No != x.Attempt || stays(j, x, now) != "" {
 			continue // it would be refused
 		}
 		cmd := makeRoom(x)
@@ -55,7 +54,7 @@ func (p *planner) preempt(ctx context.Context, ps []dispatch.Preemption) error {
 			return nil // not before every coordinator reads it
 		}
 		if len(x.Gets)+len(x.Gives) > 0 {
-			p.noteFar(ctx, j)
+			p.noteFar(ctx, x.Job)
 		}
 		cmds, what = append(cmds, cmd), append(what, x)
 		if x.Loan {
@@ -84,6 +83,12 @@ func (p *planner) preempt(ctx context.Context, ps []dispatch.Preemption) error {
 		p.log.WarnContext(ctx, "preemptions not committed", "err", err)
 		return nil
 	}
+	p.told(ctx, results, what, why)
+	return nil
+}
+
+// told logs and counts what became of proposals, and why each was made.
+func (p *planner) told(ctx context.Context, results []fsm.Result, what []*dispatch.Preemption, why []string) {
 	for i := range results {
 		x := what[i]
 		job := x.Job.String()
@@ -97,7 +102,6 @@ func (p *planner) preempt(ctx context.Context, ps []dispatch.Preemption) error {
 			p.log.InfoContext(ctx, "attempt makes room", "job", job, "attempt", x.Attempt, "for", uint64(x.For), "reason", x.Why)
 		}
 	}
-	return nil
 }
 
 // makeRoom is the command of a proposal: that an attempt ends, or gets or gives up nodes

@@ -71,7 +71,11 @@ func showsCost(a *cluster.Attempt, now *cluster.Progress) bool {
 
 // noteFar writes down how far a job is now, which is to change in place: what that costs
 // is counted from there.
-func (l *Leader) noteFar(ctx context.Context, j *cluster.Job) {
+func (l *Leader) noteFar(ctx context.Context, job cluster.JobID) {
+	j, ok := l.fsm.Job(job)
+	if !ok || j.Live() == nil {
+		return
+	}
 	id := cluster.AttemptID{Job: j.ID, No: j.Live().No}
 	if u, _ := l.useOf(id, j.Live()); u.Progress != nil {
 		l.writeDown(ctx, []*logv1.AttemptProgress{conv.NoteProgress(id, u.Progress)})

@@ -74,7 +74,7 @@ func TestUpdate(t *testing.T) {
 // TestEveryOptionIsSorted: what an option changes is known, or that a service has none.
 func TestEveryOptionIsSorted(t *testing.T) {
 	t.Parallel()
-	no := []string{"deadline", "nodes", "tasks-per-node", "array", "batch-scaling", "retry", "retry-on", "metric", "defer", "slowdown"}
+	no := []string{"deadline", "nodes", "tasks-per-node", "array", "batch-scaling", "in-place", "retry", "retry-on", "metric", "defer", "slowdown"}
 	for _, f := range jobspec.Fields() {
 		_, said := updated(t, "chat --"+f.Name+"=")
 		if refused := strings.Contains(said, "is nothing of a service"); refused != slices.Contains(no, f.Name) {
