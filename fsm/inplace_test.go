@@ -222,7 +222,9 @@ func TestALostNodeIsGivenUp(t *testing.T) {
 	m.must(m.growCmd(id, "n2-g0"))
 	m.must(silentCmd("n2", "boot1"))
 	m.wantState(id, cluster.JobUnreachable)
-	m.must(fenceCmd("n2"))
+	if r := m.must(fenceCmd("n2")); len(r.Lost)+len(r.Requeued) > 0 {
+		t.Errorf("its job is told to be lost %v, or to wait again %v", r.Lost, r.Requeued)
+	}
 	if j := m.wantState(id, cluster.JobRunning); j.Spec.Nodes != 1 || m.taken("n2-g0") != 0 {
 		t.Errorf("after its node was given up it has %d", j.Spec.Nodes)
 	}

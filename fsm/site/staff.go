@@ -154,13 +154,21 @@ func (s *Staff) fence(c *logv1.FenceNode) command.Result {
 	s.fleet.Put(&n)
 	var r command.Result
 	for _, was := range s.roll.On(n.ID).List() {
-		if s.steward.NodeFenced(was, n.ID) {
+		switch goesOn := s.steward.NodeFenced(was, n.ID); {
+		case goesOn && s.stays(was.ID):
+		case goesOn:
 			r.Requeued = append(r.Requeued, was.ID)
-		} else {
+		default:
 			r.Lost = append(r.Lost, was.ID)
 		}
 	}
 	return r
+}
+
+// stays reports whether a job runs on without the node that it had.
+func (s *Staff) stays(id cluster.JobID) bool {
+	j := s.roll.Jobs.Get(id)
+	return j != nil && j.State.Live() && j.Spec.InPlace && !j.Last().Gang.Stopping()
 }
 
 // removeNode forgets a node that holds nothing, and never lets it back under

@@ -81,6 +81,9 @@ func genSpec(t *rapid.T) *cluster.Spec {
 	}
 	if s.NodeRange = (cluster.NodeRange{Min: max(1, s.Nodes), Max: s.Nodes + 3}); s.Check() != nil || rapid.Bool().Draw(t, "of as many nodes") {
 		s.NodeRange = cluster.NodeRange{}
+	} else {
+		s.Checkpoint, s.InPlace = cluster.Checkpoint{Signal: "TERM", Grace: time.Minute}, true
+		s.InPlace = s.Check() == nil
 	}
 	if s.GPURange = (cluster.GPURange{Min: max(1, s.GPUs), Max: s.GPUs + 3}); s.Check() != nil || rapid.Bool().Draw(t, "of fixed size") {
 		s.GPURange = cluster.GPURange{}

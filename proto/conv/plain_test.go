@@ -22,6 +22,7 @@ func TestSubmitWithoutProtobuf(t *testing.T) {
 		s.Account, s.QOS, s.Nice = "lab", rapid.SampledFrom([]string{"", "high"}).Draw(t, "qos"), rapid.Int32Range(-cluster.MaxNice, cluster.MaxNice).Draw(t, "nice")
 		s.Nodes, s.Tasks, s.AllMem = rapid.IntRange(0, 9).Draw(t, "nodes"), rapid.IntRange(0, 9).Draw(t, "tasks"), rapid.Bool().Draw(t, "all memory")
 		s.Where = genWhere(t, rapid.Bool().Draw(t, "all of where"))
+		s.InPlace = rapid.Bool().Draw(t, "in place")
 		s.Checkpoint = cluster.Checkpoint{Signal: "USR1", Grace: s.TimeLimit}
 		for i := range s.Depends {
 			d := &s.Depends[i]
