@@ -106,6 +106,8 @@ type Options struct {
 	Web bool
 	// WebProxy is a proxy before the page that says who browsers' users are.
 	WebProxy *web.Proxy
+	// Simulate is the simulator of the page, nil for none.
+	Simulate func(context.Context, *web.Simulation) ([]byte, error)
 	// Registry takes the metrics of a cluster of one.
 	Registry prometheus.Registerer
 }
@@ -284,7 +286,7 @@ func (c *Cluster) web(i int) web.Config {
 	if c.webs[i] == "" {
 		return web.Config{}
 	}
-	return web.Config{Listener: c.listen(c.webs[i]), Names: []string{"127.0.0.1", "localhost"}, Proxy: c.opts.WebProxy, Address: "http://" + c.webs[i]}
+	return web.Config{Listener: c.listen(c.webs[i]), Names: []string{"127.0.0.1", "localhost"}, Proxy: c.opts.WebProxy, Simulate: c.opts.Simulate, Address: "http://" + c.webs[i]}
 }
 
 // WebAddr is where coordinator i serves the page for browsers.

@@ -231,3 +231,35 @@ func TestLeaderKilled(t *testing.T) {
 	submit(t, cc, alice, spec("after-the-leader"))
 	onFollower.says("after-the-leader")
 }
+
+// TestWhatIfPage: by the keyboard alone a policy is chosen and compared, and what came of it
+// stands in a table and for those who do not see the bars.
+func TestWhatIfPage(t *testing.T) {
+	b, sim := newBrowser(t), &simulator{}
+	c := coordtest.Start(t, coordtest.Options{N: 1, Web: true, Simulate: sim.run})
+	ended(t, c, c.Agent(0, "n1", "b1", coordtest.T4("GPU-1")), "hers")
+	b.open(link(t, c, 0, bob))
+	b.says("waiting")
+	for _, width := range []int64{360, 1280} {
+		b.run(chromedp.EmulateViewport(width, 800))
+		b.open("http://" + c.WebAddr(0) + "/#/whatif")
+		b.until("document.getElementById('policy')")
+		if out := b.text("document.querySelector('output').textContent + document.getElementById('days').getAttribute('aria-valuetext') + document.getElementById('days').max"); out != "dayday1" {
+			t.Errorf("the slider says %q", out)
+		}
+		b.run(chromedp.Focus("#policy"), chromedp.KeyEvent("slo"), chromedp.Focus("main button"), chromedp.KeyEvent("\r"))
+		b.says("Nine of ten wait no longer than")
+		for _, words := range []string{"ffd, in force", "slot", "1 of 1", "Note: a note."} {
+			b.says(words)
+		}
+		if label := b.text("document.querySelector('.bars').getAttribute('aria-label')"); !strings.Contains(label, "As it happened: 00:03:20, of which 00:01:40 waiting; ffd, in force: 00:02:30") || !strings.Contains(label, "; slot: 00:02:30") {
+			t.Errorf("the bars say %q", label)
+		}
+		if over := b.text("document.documentElement.scrollWidth <= innerWidth"); over != "true" {
+			t.Errorf("it is wider than a screen of %d", width)
+		}
+	}
+	if n := sim.runs.Load(); n != 2 {
+		t.Errorf("%d simulations ran, want 2", n)
+	}
+}

@@ -51,6 +51,8 @@ type Config struct {
 	// MaxStreams is how many live streams there may be, MaxStreamsPerUser how many of one
 	// user; 0 means 512 and 16.
 	MaxStreams, MaxStreamsPerUser int
+	// Simulate runs the simulator for the page "What if", see Simulation; nil is none.
+	Simulate func(context.Context, *Simulation) ([]byte, error)
 }
 
 // Who is what the coordinator knows of a user.
@@ -75,6 +77,7 @@ type Server struct {
 	sessions *session.Table
 	within   *within
 	streams  *streams
+	whatIf   *whatIf
 	names    map[string]struct{}
 }
 
@@ -88,7 +91,7 @@ func New(cfg Config, d Needs) *Server {
 	}
 	s := &Server{
 		cfg: cfg, who: d.Who, log: d.Log, sessions: session.New(cfg.ClusterID, cfg.ID, d.Clock), within: newWithin(),
-		streams: newStreams(cfg.MaxStreams, cfg.MaxStreamsPerUser), names: map[string]struct{}{},
+		streams: newStreams(cfg.MaxStreams, cfg.MaxStreamsPerUser), whatIf: newWhatIf(), names: map[string]struct{}{},
 	}
 	for _, n := range cfg.Names {
 		s.names[canonical(n)] = struct{}{}
@@ -159,6 +162,8 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("POST /logout", s.inside(s.logout))
 	mux.HandleFunc("GET /api/me", s.arrive)
 	mux.HandleFunc("POST /api/{service}/{method}", s.inside(s.call))
+	mux.HandleFunc("GET /api/whatif", s.inside(s.choices))
+	mux.HandleFunc("POST /api/whatif", s.inside(s.compare))
 	mux.HandleFunc("GET /api/watch", s.inside(s.watch))
 	mux.HandleFunc("GET /api/log", s.inside(s.follow))
 	return s.guard(mux)

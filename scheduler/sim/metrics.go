@@ -112,11 +112,15 @@ type Result struct {
 	WideP99JCT *float64 `json:"wide_p99_jct_s"`
 	// BoundedSlowdown is the mean of completion time over run time alone, at
 	// least 10 s (Feitelson et al., JSSPP 1997), at least 1.
-	BoundedSlowdown  *float64 `json:"bounded_slowdown"`
-	MeanWait         *float64 `json:"mean_wait_s"`
-	P99Wait          *float64 `json:"p99_wait_s"`
-	GPUUtilPct       *float64 `json:"gpu_util_pct"`
-	MemUtilPct       *float64 `json:"mem_util_pct"`
+	BoundedSlowdown *float64 `json:"bounded_slowdown"`
+	MeanWait        *float64 `json:"mean_wait_s"`
+	MedianWait      *float64 `json:"median_wait_s"`
+	P90Wait         *float64 `json:"p90_wait_s"`
+	P99Wait         *float64 `json:"p99_wait_s"`
+	GPUUtilPct      *float64 `json:"gpu_util_pct"`
+	MemUtilPct      *float64 `json:"mem_util_pct"`
+	// ReservedMemPct is the memory that jobs were promised, of all.
+	ReservedMemPct   *float64 `json:"reserved_mem_pct"`
 	FragmentationPct *float64 `json:"fragmentation_pct"`
 	OOMs             int      `json:"ooms"`
 	Preemptions      int      `json:"preemptions"`
@@ -268,6 +272,7 @@ func (e *engine) perJob(r *Result) {
 	}
 	r.BoundedSlowdown = figure(bounded / n)
 	r.Completions, r.WorstFairness, r.P99Wait = jct, figure(worst), figure(Quantile(waits, 0.99))
+	r.MedianWait, r.P90Wait = figure(Quantile(waits, 0.5)), figure(Quantile(waits, 0.9))
 	r.MeanJCT, r.MedianJCT, r.P99JCT = figure(sum/n), figure(Quantile(jct, 0.5)), figure(Quantile(jct, 0.99))
 	r.MeanWait, r.MeanSlowdown, r.FinishTimeFairness, r.MeanRun = figure(wait/n), figure(slow/n), figure(fair/n), figure(ran/n)
 }
@@ -302,6 +307,9 @@ func (s *sums) overTime(r *Result, w *workload.Workload, memAll int64) {
 	}
 	if s.powered {
 		r.EnergyKWh = figure(s.end.energy / 1e6 / 3.6e6)
+	}
+	if memAll > 0 {
+		r.ReservedMemPct = figure(100 * s.end.reserved / (span * float64(memAll)))
 	}
 	if knowsMem && memAll > 0 {
 		r.MemUtilPct = figure(100 * s.end.mem / (span * float64(memAll)))

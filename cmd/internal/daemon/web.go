@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 	"github.com/berth-scheduler/berth/cmd/internal/safefile"
 	"github.com/berth-scheduler/berth/cmd/internal/tlsconf"
+	"github.com/berth-scheduler/berth/cmd/internal/whatif"
 	"github.com/berth-scheduler/berth/coordinator/web"
 	"github.com/berth-scheduler/berth/coordinator/web/session"
 )
@@ -26,7 +27,7 @@ func webOf(cfg *config.Coordinator, src *tlsconf.Source, ln net.Listener) (web.C
 	}
 	names, address := cfg.WebHosts()
 	proxy, err := proxyOf(&cfg.Listen.WebProxy, cluster.UID(cfg.Users.MinUID))
-	w := web.Config{Listener: ln, Names: names, Address: address, Proxy: proxy}
+	w := web.Config{Listener: ln, Names: names, Address: address, Proxy: proxy, Simulate: whatif.Simulate}
 	if cfg.WebPlain() || err != nil {
 		return w, err
 	}

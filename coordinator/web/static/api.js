@@ -2,7 +2,7 @@
 
 export const session = {me: null};
 
-async function ask(path, init) {
+async function request(path, init) {
   let r;
   try {
     r = await fetch(path, {...init, credentials: 'same-origin', cache: 'no-store'});
@@ -17,13 +17,16 @@ async function ask(path, init) {
   throw err;
 }
 
-const post = (path, body) => ask(path, {method: 'POST', headers: {'Content-Type': 'application/json', 'Berth-Token': session.me?.token ?? ''}, body: JSON.stringify(body)});
+const post = (path, body) => request(path, {method: 'POST', headers: {'Content-Type': 'application/json', 'Berth-Token': session.me?.token ?? ''}, body: JSON.stringify(body)});
 
 // call asks the API for what `method` says, such as JobService/GetJob.
 export const call = async (method, req = {}) => (await post(`/api/${method}`, req)).json();
 
+// ask is what is not of the users' API: a look without a body, a request with one.
+export const ask = async (path, body) => (await (body ? post(path, body) : request(path))).json();
+
 export async function enter(link) { session.me = await (await post('/login', {link})).json(); }
-export async function know() { session.me = await (await ask('/api/me')).json(); }
+export async function know() { session.me = await (await request('/api/me')).json(); }
 export async function leave() { await post('/logout', {}); }
 
 export function requestID() {
@@ -43,7 +46,7 @@ export async function follow(path, from, signal, on) {
   while (!signal.aborted) {
     let wait = 2000;
     try {
-      const r = await ask(url(), {signal});
+      const r = await request(url(), {signal});
       on('state', null);
       const parts = r.body.pipeThrough(new TextDecoderStream()).getReader();
       let have = '';

@@ -9,10 +9,11 @@ import {job} from './job.js';
 import {services} from './services.js';
 import {nodes} from './nodes.js';
 import {accounts} from './accounts.js';
+import {whatif} from './whatif.js';
 import {admin} from './admin.js';
 
 const pages = {
-  overview: ['Overview', overview], jobs: ['Jobs', jobs], services: ['Services', services], nodes: ['Nodes', nodes], accounts: ['Accounts', accounts], admin: ['Admin', admin], job: [null, job],
+  overview: ['Overview', overview], jobs: ['Jobs', jobs], services: ['Services', services], nodes: ['Nodes', nodes], accounts: ['Accounts', accounts], whatif: ['What if', whatif], admin: ['Admin', admin], job: [null, job],
 };
 const $ = (id) => document.getElementById(id);
 let page = null; // {update, leave} of what is shown

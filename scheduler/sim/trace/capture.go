@@ -74,6 +74,15 @@ type CaptureJob struct {
 	RanOn       string     `json:"ran_on,omitempty"`
 	Predictions []Forecast `json:"predictions,omitempty"`
 	Measured    *Measured  `json:"measured,omitempty"`
+	Held        *Held      `json:"held,omitempty"`
+}
+
+// Held is what the attempts of a job held over their time: compute in seconds of a whole
+// card, the part of it that was busy, and memory in MiB times seconds.
+type Held struct {
+	GPUSeconds  float64 `json:"gpu_s"`
+	BusySeconds float64 `json:"busy_s"`
+	MiBSeconds  float64 `json:"mib_s"`
 }
 
 // Forecast is what the cluster's predictor said of a job on one type of card.
@@ -172,8 +181,11 @@ func (c *Capture) Fleet() workload.Fleet {
 }
 
 // Actual is when a job of a capture really began for the first time and ended,
-// since the first submission.
-type Actual struct{ Submit, Start, End time.Duration }
+// since the first submission, and what it held, nil where the capture does not say.
+type Actual struct {
+	Submit, Start, End time.Duration
+	Held               *Held
+}
 
 // CaptureOptions say which jobs of a capture are taken.
 type CaptureOptions struct {
@@ -214,7 +226,7 @@ func (c *Capture) Workload(o CaptureOptions) (*workload.Workload, []Actual, Repo
 		out.Row = i + 1
 		w.Jobs = append(w.Jobs, out)
 		if j.Finished && j.Ended != nil && j.FirstStart != nil {
-			actual = append(actual, Actual{out.Submit, j.FirstStart.Sub(first), j.Ended.Sub(first)})
+			actual = append(actual, Actual{out.Submit, j.FirstStart.Sub(first), j.Ended.Sub(first), j.Held})
 		}
 	}
 	rep.Jobs = len(w.Jobs)

@@ -63,7 +63,7 @@ func TestCapture(t *testing.T) {
 	if d := cmp.Diff(want, w.Jobs); d != "" {
 		t.Errorf("jobs (-want +got):\n%s", d)
 	}
-	if d := cmp.Diff([]Actual{{0, time.Hour, 3 * time.Hour}}, actual); d != "" {
+	if d := cmp.Diff([]Actual{{0, time.Hour, 3 * time.Hour, nil}}, actual); d != "" {
 		t.Errorf("what happened (-want +got):\n%s", d)
 	}
 	if rep.Rows != 5 || rep.Skipped != 2 || rep.Bad[1].Row != 5 {

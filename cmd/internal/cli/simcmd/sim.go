@@ -47,7 +47,7 @@ func NewSimCmd(e *console.Env, c *client.Client) *cobra.Command {
 			"cluster is touched; it is asked only by sim capture and by --last, and only for what there is.",
 		Example: "  berth sim run --trace ./helios-venus\n  berth sim compare --trace ./muri --mix trace3 --policies slot,ffd",
 	}
-	cmd.AddCommand(newSimRunCmd(e, c), newSimCompareCmd(e, c), newSimSweepCmd(e, c), newSimCaptureCmd(e, c), newSimExperimentCmd(e))
+	cmd.AddCommand(newSimRunCmd(e, c), newSimCompareCmd(e, c), newSimSweepCmd(e, c), newSimCaptureCmd(e, c), newSimExperimentCmd(e), newSimWhatIfCmd(e, c))
 	return cmd
 }
 

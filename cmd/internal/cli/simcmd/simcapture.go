@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,7 +15,6 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/scheduler/sim"
 	"github.com/berth-scheduler/berth/scheduler/sim/trace"
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
@@ -139,10 +136,38 @@ func captureJob(j *apiv1.Job) trace.CaptureJob {
 			HostMemMiB: p.GetHostMemMib(), CPUMilli: p.GetCpuMilli(), PowerW: p.GetPowerW(), ConfidenceMilli: int64(1000*p.GetConfidence() + 0.5), Source: p.GetSource(),
 		})
 	}
+	out.Held = held(j)
 	if m := j.GetMeasured(); m != nil {
 		out.Measured = &trace.Measured{GPUMemMiB: m.GetGpuMemMib(), GPUUtilMilli: m.GetGpuUtilMilli(), Seconds: m.GetSeconds()}
 	}
 	return out
+}
+
+// held adds up what the attempts of a job held, nil where none began.
+func held(j *apiv1.Job) *trace.Held {
+	var h *trace.Held
+	for _, a := range j.GetAttempts() {
+		began, ended := moment(a.GetStarted()), moment(a.GetEnded())
+		if began == nil || ended == nil || ended.Before(*began) {
+			continue
+		}
+		if h == nil {
+			h = &trace.Held{}
+		}
+		gpus, took := a.GetGpus(), ended.Sub(*began).Seconds()
+		if parts := a.GetParts(); len(parts) > 0 {
+			gpus = nil
+			for _, p := range parts {
+				gpus = append(gpus, p.GetGpus()...)
+			}
+		}
+		for _, g := range gpus {
+			h.GPUSeconds += took * float64(g.GetShare().GetMilli()) / cluster.WholeGPU
+			h.BusySeconds += took * float64(a.GetMeasured().GetGpuUtilMilli()) / cluster.WholeGPU
+			h.MiBSeconds += took * float64(g.GetShare().GetMemMib())
+		}
+	}
+	return h
 }
 
 func moment(t *timestamppb.Timestamp) *time.Time {
@@ -222,7 +247,7 @@ func (o *simWorld) ofCapture(cp *trace.Capture, from string) (*simSource, error)
 	if cp.Policy.Mode != "" {
 		w.Notes = append(w.Notes, "the cluster itself decided by "+cp.Policy.Mode)
 	}
-	return &simSource{w: w, rep: rep, fleet: &f, why: fmt.Sprintf("%d GPUs of %s", f.GPUs(), from), actual: viewActual(actual)}, nil
+	return &simSource{w: w, rep: rep, fleet: &f, why: fmt.Sprintf("%d GPUs of %s", f.GPUs(), from), actual: viewActual(actual, &f)}, nil
 }
 
 // predicted lets the predictor that was asked for say what jobs need.
@@ -238,47 +263,4 @@ func (p *simPoint) predicted(w *workload.Workload) (*workload.Workload, error) {
 		return out, nil
 	}
 	return nil, console.Usagef("--predictor %s: want errors or builtin", console.ShortQuote(p.predictor))
-}
-
-// actualView is what really happened to the jobs that ended.
-type actualView struct {
-	Jobs      int     `json:"jobs"`
-	MeanJCT   float64 `json:"mean_jct_s"`
-	MedianJCT float64 `json:"median_jct_s"`
-	P99JCT    float64 `json:"p99_jct_s"`
-	MeanWait  float64 `json:"mean_wait_s"`
-	Makespan  float64 `json:"makespan_s"`
-}
-
-// viewActual adds up what happened, nil when nothing ended.
-func viewActual(all []trace.Actual) *actualView {
-	if len(all) == 0 {
-		return nil
-	}
-	v := &actualView{Jobs: len(all)}
-	var jct []float64
-	first, last := all[0].Submit, all[0].End
-	for _, a := range all {
-		jct = append(jct, (a.End - a.Submit).Seconds())
-		v.MeanJCT += jct[len(jct)-1] / float64(len(all))
-		v.MeanWait += (a.Start - a.Submit).Seconds() / float64(len(all))
-		first, last = min(first, a.Submit), max(last, a.End)
-	}
-	slices.Sort(jct)
-	v.MedianJCT, v.P99JCT, v.Makespan = sim.Quantile(jct, 0.5), sim.Quantile(jct, 0.99), (last - first).Seconds()
-	return v
-}
-
-// print puts what happened under what would have.
-func (v *actualView) print(e *console.Env, results []*sim.Result) {
-	if v == nil {
-		return
-	}
-	show := func(s float64) string { return strconv.FormatFloat(s, 'f', 1, 64) + " s" }
-	e.Printf("\nwhat really happened: %d jobs, mean completion %s (p99 %s), mean wait %s, makespan %s\n", v.Jobs, show(v.MeanJCT), show(v.P99JCT), show(v.MeanWait), show(v.Makespan))
-	for _, r := range results {
-		if r.MeanJCT != nil && v.MeanJCT > 0 && r.Completed == v.Jobs {
-			e.Printf("%s instead: mean completion %s (%+.1f %%), mean wait %s\n", r.Policy, show(*r.MeanJCT), 100*(*r.MeanJCT/v.MeanJCT-1), show(*r.MeanWait))
-		}
-	}
 }

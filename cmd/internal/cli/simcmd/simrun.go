@@ -103,6 +103,11 @@ func runSim(ctx context.Context, e *console.Env, c *client.Client, o *simOptions
 	if err != nil {
 		return err
 	}
+	return o.replay(ctx, e, p, names)
+}
+
+// replay runs every policy with every seed on what was read, and prints what came of it.
+func (o *simOptions) replay(ctx context.Context, e *console.Env, p *simPoint, names []string) error {
 	var tasks []*simTask
 	for _, n := range names {
 		for s := range uint64(o.seeds) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -40,6 +41,12 @@ func (o *simWorld) fleet(src *simSource) (workload.Fleet, string, error) {
 	}
 	if o.maxShares > 0 {
 		f.MaxShares = o.maxShares
+		if o.cluster == "" && src.fleet != nil { // its nodes say what was, not what is asked for
+			f.Nodes = slices.Clone(f.Nodes)
+			for i := range f.Nodes {
+				f.Nodes[i].MaxShares = 0
+			}
+		}
 	}
 	f.Pool = f.Pool || o.pool
 	if !f.Pool {
