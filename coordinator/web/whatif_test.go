@@ -145,33 +145,38 @@ func answers(t *testing.T, data []byte, jobs int) {
 	}
 }
 
-// TestWhatIfInTurn: one simulation runs at a time whoever asks, nobody waits twice, and the
-// turn of who leaves is the next one's.
+// TestWhatIfInTurn: one simulation runs at a time whoever asks, so many wait for a turn and
+// nobody twice.
 func TestWhatIfInTurn(t *testing.T) {
 	t.Parallel()
 	sim := &simulator{holding: make(chan struct{})}
 	c := coordtest.Start(t, coordtest.Options{N: 1, Web: true, Simulate: sim.run})
 	ended(t, c, c.Agent(0, "n1", "b1", coordtest.T4("GPU-1")), "hers")
-	hers, his, admin := visit(t, c, 0, alice), visit(t, c, 0, bob), visit(t, c, 0, root)
-	got := make(chan int, 3)
+	const users = 9 // of whom one runs, and seven wait
+	got := make(chan int, users)
 	ask := func(v *visitor, policy string) {
 		resp, _ := v.do("POST", "/api/whatif", fmt.Sprintf(`{"days":1,"policy":%q}`, policy))
 		got <- resp.StatusCode
 	}
+	hers := visit(t, c, 0, alice)
 	go ask(hers, "ffd")
 	for sim.runs.Load() == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	hers.wants(429, "still under way", "POST", "/api/whatif", `{"days":1}`)
-	go ask(his, "slot")
-	go ask(admin, "fgd")
+	for k := range uint32(users - 1) {
+		go ask(visit(t, c, 0, bob+k), "slot")
+	}
+	if code := <-got; code != 429 {
+		t.Errorf("the first answer is %d: want that of the one for whom there is no place", code)
+	}
 	close(sim.holding)
-	for range 3 {
+	for range users - 1 {
 		if code := <-got; code != 200 {
 			t.Errorf("answered %d", code)
 		}
 	}
-	if n := sim.runs.Load(); n != 3 {
+	if n := sim.runs.Load(); n != 2 {
 		t.Errorf("%d simulations, want one for each policy", n)
 	}
 }
