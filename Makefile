@@ -36,7 +36,7 @@ PREFIX   ?= /usr/local
 DESTDIR  ?=
 LINKDIR  ?= $(PREFIX)/lib/berth/slurm
 export LINKS
-PROGRAMS := berth berthd berth-job berth-lab berth-top berth-sbatch
+PROGRAMS := berth berthd berth-job berth-lab berth-top berth-sbatch berth-jq
 LINKS    := sbatch squeue scancel sinfo scontrol sacct seff sshare srun salloc sacctmgr sattach sbcast scrontab sdiag sgather sprio sreport sstat strigger
 
 .DEFAULT_GOAL := help
@@ -51,7 +51,7 @@ help: ## list the targets
 # traces. The agent needs C to reach the NVIDIA driver.
 BIN      := bin/
 build: ## build bin/berth and the programs beside it, with the commit from git
-	CGO_ENABLED=0 $(GO) build -buildvcs=auto -tags grpcnotrace -ldflags '-s -w' -o $(BIN) ./cmd/berth ./cmd/berth-job ./cmd/berth-top ./cmd/berth-sbatch
+	CGO_ENABLED=0 $(GO) build -buildvcs=auto -tags grpcnotrace -ldflags '-s -w' -o $(BIN) ./cmd/berth ./cmd/berth-job ./cmd/berth-top ./cmd/berth-sbatch ./cmd/berth-jq
 	$(GO) build -buildvcs=auto -o $(BIN) ./cmd/berthd ./cmd/berth-lab
 
 install: build ## install the programs, manual pages, completion and links (PREFIX=, DESTDIR=, LINKDIR=)

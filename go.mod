@@ -14,6 +14,7 @@ require (
 	github.com/hashicorp/memberlist v0.6.0 // gossip: who is there, how full the cards are
 	github.com/hashicorp/raft v1.7.3 // consensus of the coordinators
 	github.com/hashicorp/raft-boltdb/v2 v2.3.1 // raft's log on disk
+	github.com/itchyny/gojq v0.12.20 // --jq of the commands
 	github.com/opencontainers/runtime-spec v1.3.0 // the specification of a container that runc starts
 	github.com/prometheus/client_golang v1.24.1 // metrics
 	github.com/spf13/cobra v1.10.2 // the tree of commands
@@ -24,7 +25,6 @@ require (
 	golang.org/x/net v0.60.0 // HPACK, of the commands' own client
 	golang.org/x/sync v0.23.0 // groups of goroutines that end together
 	golang.org/x/sys v0.48.0 // system calls that package syscall lacks
-	golang.org/x/term v0.46.0 // raw terminals of shells
 	golang.org/x/time v0.16.0 // token buckets that bound what a user may ask
 	gonum.org/v1/plot v0.16.0 // charts of simulations and evaluations
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260825221802-da73d73af1c5 // error details in gRPC statuses
@@ -87,11 +87,12 @@ require (
 	github.com/hashicorp/go-sockaddr v1.0.7 // indirect
 	github.com/hashicorp/golang-lru v0.5.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/itchyny/timefmt-go v0.1.9 // indirect
 	github.com/klauspost/compress v1.20.0 // indirect
 	github.com/lucasb-eyer/go-colorful v1.4.0 // indirect
 	github.com/mattn/go-colorable v0.1.12 // indirect
-	github.com/mattn/go-isatty v0.0.14 // indirect
-	github.com/mattn/go-runewidth v0.0.23 // indirect
+	github.com/mattn/go-isatty v0.0.24 // indirect
+	github.com/mattn/go-runewidth v0.0.31 // indirect
 	github.com/miekg/dns v1.1.72 // indirect
 	github.com/moby/locker v1.0.1 // indirect
 	github.com/moby/sys/mountinfo v0.7.2 // indirect

@@ -14,7 +14,7 @@ func buildPrograms(dir string) error {
 		env  string
 		args []string
 	}{
-		{"CGO_ENABLED=0", []string{"-tags", "grpcnotrace", "../cmd/berth", "../cmd/berth-job", "../cmd/berth-top", "../cmd/berth-sbatch"}},
+		{"CGO_ENABLED=0", []string{"-tags", "grpcnotrace", "../cmd/berth", "../cmd/berth-job", "../cmd/berth-top", "../cmd/berth-sbatch", "../cmd/berth-jq"}},
 		{"", []string{"../cmd/berthd", "../cmd/berth-lab"}},
 	} {
 		build := exec.Command("go", append([]string{"build", "-buildvcs=false", "-ldflags=-s -w", "-o", dir + "/"}, b.args...)...)

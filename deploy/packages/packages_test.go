@@ -16,7 +16,7 @@ import (
 // names are the packages, and the files by which each is known.
 var names = map[string][]string{
 	"berth": {
-		"/usr/bin/berth", "/usr/bin/berth-top", "/usr/bin/berth-sbatch", "/usr/share/man/man1/berth.1.gz", "/usr/share/man/man1/berth-submit.1.gz",
+		"/usr/bin/berth", "/usr/bin/berth-top", "/usr/bin/berth-sbatch", "/usr/bin/berth-jq", "/usr/share/man/man1/berth.1.gz", "/usr/share/man/man1/berth-submit.1.gz",
 		"/usr/lib/berth/slurm/sbatch", "/usr/lib/berth/slurm/man/man1/sbatch.1.gz", "/usr/lib/berth/slurm/man/man1/strigger.1.gz",
 		"/usr/share/bash-completion/completions/berth", "/usr/share/fish/vendor_completions.d/berth.fish", "/etc/profile.d/berth.sh",
 		"/etc/default/berth", "/usr/share/doc/berth/NOTICE", "/usr/share/doc/berth/CHANGELOG.md", "/usr/share/doc/berth/README.md", "/usr/share/doc/berth/berth.cdx.json",

@@ -18,6 +18,7 @@ const (
 	Job    = "berth-job"    // beside jobs
 	Lab    = "berth-lab"    // development cluster, simulator, evaluation
 	Top    = "berth-top"    // the live screen
+	JQ     = "berth-jq"     // what --jq makes of JSON
 	Sbatch = "berth-sbatch" // sbatch that starts sooner
 )
 

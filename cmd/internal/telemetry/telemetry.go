@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/berth-scheduler/berth/cmd/internal/build"
-	"golang.org/x/term"
+	"github.com/berth-scheduler/berth/cmd/internal/tty"
 )
 
 // Format is how log lines are written.
@@ -49,7 +49,7 @@ func NewLogger(w io.Writer, level string, format Format) (*slog.Logger, error) {
 
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+	return ok && tty.Is(f)
 }
 
 // NewRegistry returns a registry that holds berth_build_info and the Go and

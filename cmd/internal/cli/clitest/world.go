@@ -21,6 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/frame"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/jobcmd"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/jq"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
@@ -62,9 +63,27 @@ func NewWorld(t testing.TB, more ...frame.Command) *World {
 		Become: func(program string, args []string) error {
 			return fmt.Errorf("%s is started with %q", program, args)
 		},
+		Filter:    filter,
 		RequestID: func() string { return "0123456789abcdef0123456789abcdef" },
 	}
 	return w
+}
+
+// filter is what the program berth-jq does, without a process.
+func filter(expr string, terminal bool, to io.Writer) (*console.Filtered, error) {
+	f, err := jq.New(expr)
+	if err != nil {
+		return nil, err
+	}
+	f.Terminal = terminal
+	out, in := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		err := f.Run(context.Background(), out, to)
+		_ = out.CloseWithError(io.ErrClosedPipe)
+		done <- err
+	}()
+	return &console.Filtered{In: in, End: func() error { return <-done }}, nil
 }
 
 // Accounts are those of a machine with no more than any has: root, daemon and

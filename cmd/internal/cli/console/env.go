@@ -2,6 +2,7 @@ package console
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -10,16 +11,16 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"os/user"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
-	"golang.org/x/term"
-
 	"github.com/berth-scheduler/berth/cmd/internal/devnote"
 	"github.com/berth-scheduler/berth/cmd/internal/programs"
+	"github.com/berth-scheduler/berth/cmd/internal/tty"
 )
 
 // DefaultSocket is where a coordinator or the agent of a node listens for the
@@ -56,11 +57,118 @@ type Env struct {
 	// Become starts another of Berth's programs in this one's place. It returns only
 	// if it cannot.
 	Become func(program string, args []string) error
+	// Filter sends what a command prints to a writer through an expression of jq.
+	Filter func(expr string, terminal bool, to io.Writer) (*Filtered, error)
 	// RequestID makes a fresh id of 16–64 characters.
 	RequestID func() string
 
 	Prog string        // what messages begin with; "" is berth
 	Out  *bufio.Writer // over Stdout; flushed by Main and by commands that follow
+
+	filtered *Filtered // nil when Out goes to Stdout as it is
+}
+
+// envKey is of the Env in the context of commands.
+type envKey struct{}
+
+// With has commands find e where they have nothing but their context.
+func (e *Env) With(ctx context.Context) context.Context { return context.WithValue(ctx, envKey{}, e) }
+
+func envOf(ctx context.Context) *Env {
+	e, _ := ctx.Value(envKey{}).(*Env)
+	return e
+}
+
+// Filtered is what stands between a command and its output: what it prints goes in, and End
+// returns once all of it was dealt with.
+type Filtered struct {
+	In  io.WriteCloser
+	End func() error
+}
+
+// maxExpr is the longest expression, in bytes.
+const maxExpr = 64 << 10
+
+// startFilter starts the program berth-jq. Expressions that it does not understand are
+// errors before anything is printed.
+func startFilter(expr string, terminal bool, to io.Writer) (*Filtered, error) {
+	if len(expr) > maxExpr {
+		return nil, fmt.Errorf("the expression has %d bytes, at most %d are read", len(expr), maxExpr)
+	}
+	path, err := programs.Path(programs.JQ)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(path, expr) // #nosec G204 -- our own program
+	if terminal {
+		cmd.Args = append(cmd.Args, "terminal")
+	}
+	var words bytes.Buffer
+	cmd.Stdout, cmd.Stderr = to, &words
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	ready, tell, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer ready.Close()
+	cmd.ExtraFiles = []*os.File{tell}
+	err = cmd.Start()
+	_ = tell.Close()
+	if err != nil {
+		return nil, err
+	}
+	end := func() error {
+		err := cmd.Wait()
+		switch msg, _, _ := strings.Cut(strings.TrimSpace(words.String()), "\n"); {
+		case strings.Contains(msg, "out of memory"):
+			return errors.New("the expression took more memory than it may")
+		case msg != "":
+			return errors.New(msg)
+		}
+		return err
+	}
+	if n, _ := ready.Read(make([]byte, 1)); n == 0 {
+		_ = in.Close()
+		if err := end(); err != nil {
+			return nil, err
+		}
+		return nil, errors.New("berth-jq ended at once")
+	}
+	return &Filtered{In: in, End: end}, nil
+}
+
+// filter sends what is printed from now on through an expression of jq.
+func (e *Env) filter(expr string) (err error) {
+	if e.filtered, err = e.Filter(expr, e.IsTerminal, e.Stdout); err == nil {
+		e.Out.Reset(e.filtered.In)
+	}
+	return err
+}
+
+// End flushes what a command printed, for the last time, and returns what came of it all:
+// err is what the command itself says.
+func (e *Env) End(err error) error {
+	ferr := e.Flush()
+	if f := e.filtered; f != nil {
+		e.filtered = nil
+		_ = f.In.Close()
+		jerr := f.End()
+		switch quiet := errors.Is(err, ErrQuiet); {
+		case jerr != nil && (err == nil || quiet):
+			return fmt.Errorf("--jq: %w", jerr)
+		case quiet:
+			return nil // the expression had enough
+		case errors.Is(ferr, ErrQuiet):
+			return err
+		}
+	}
+	if err == nil {
+		err = ferr
+	}
+	return err
 }
 
 // Accounts looks users and groups up as os/user does, by name or by the text of
@@ -76,8 +184,8 @@ type Accounts struct {
 func SystemEnv() *Env {
 	return &Env{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		IsTerminal: term.IsTerminal(int(os.Stdout.Fd())),
-		Width:      terminalWidth, StderrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
+		IsTerminal: tty.Is(os.Stdout),
+		Width:      terminalWidth, StderrTerminal: tty.Is(os.Stderr),
 		Getenv: os.Getenv, Environ: os.Environ, Getwd: os.Getwd, Hostname: os.Hostname,
 		// The number, since $USER is whatever somebody set and names may need LDAP.
 		User:       func() string { return strconv.Itoa(os.Getuid()) },
@@ -89,6 +197,7 @@ func SystemEnv() *Env {
 			return d.DialContext(ctx, "unix", path)
 		},
 		Become:    programs.Become,
+		Filter:    startFilter,
 		RequestID: newRequestID,
 	}
 }
@@ -99,7 +208,7 @@ func terminalWidth() int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n >= 20 {
 		return n
 	}
-	w, _, err := term.GetSize(int(os.Stdout.Fd()))
+	w, _, err := tty.Size(os.Stdout)
 	if err != nil || w < 20 {
 		return 0
 	}
@@ -173,5 +282,5 @@ func (e *Env) Sockets() []string {
 // StdinTerminal returns standard input if it is a terminal.
 func (e *Env) StdinTerminal() (*os.File, bool) {
 	f, ok := e.Stdin.(*os.File)
-	return f, ok && term.IsTerminal(int(f.Fd()))
+	return f, ok && tty.Is(f)
 }

@@ -27,10 +27,39 @@ const (
 // being the default.
 func AddFormat(cmd *cobra.Command, p *string, known ...Format) {
 	cmd.Flags().StringVarP(p, "output", "o", string(known[0]), "output `FORMAT`: "+Joined(known))
+	AddFilter(cmd, p, "output", known...)
 	check := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
 		if !slices.Contains(known, Format(*p)) {
 			return &UsageError{Cmd: cmd.CommandPath(), Err: formatError(*p, known)}
+		}
+		if check != nil {
+			return check(cmd, args)
+		}
+		return nil
+	}
+}
+
+// AddFilter registers --jq where one of the formats that the flag named takes is JSON.
+func AddFilter(cmd *cobra.Command, p *string, flag string, known ...Format) {
+	if !slices.Contains(known, FormatJSON) {
+		return
+	}
+	var expr string
+	cmd.Flags().StringVar(&expr, "jq", "", "print what this `EXPRESSION` of jq makes of the JSON, texts as they are")
+	_ = cmd.RegisterFlagCompletionFunc("jq", cobra.NoFileCompletions) // the flag is there
+	check := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if cmd.Flags().Changed("jq") {
+			switch f := Format(*p); {
+			case !cmd.Flags().Changed(flag):
+				*p = string(FormatJSON)
+			case f != FormatJSON && (f != FormatJSONLines || !slices.Contains(known, f)):
+				return &UsageError{Cmd: cmd.CommandPath(), Err: Usagef("--jq: filters JSON, and --%s is %s; leave that out", flag, ShortQuote(*p))}
+			}
+			if err := envOf(cmd.Context()).filter(expr); err != nil {
+				return &UsageError{Cmd: cmd.CommandPath(), Err: Usagef("--jq: %s", err.Error())}
+			}
 		}
 		if check != nil {
 			return check(cmd, args)

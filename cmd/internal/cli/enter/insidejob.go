@@ -11,12 +11,10 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/term"
-
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
-
+	"github.com/berth-scheduler/berth/cmd/internal/tty"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
@@ -146,18 +144,17 @@ func (in *InsideJob) raw() (restore func(), err error) {
 	if !in.terminal() || !is || in.NoInput {
 		return func() {}, nil
 	}
-	state, err := term.MakeRaw(int(f.Fd()))
-	if err != nil {
+	if restore, err = tty.Raw(f); err != nil {
 		return nil, fmt.Errorf("set up the terminal: %w", err)
 	}
-	return func() { _ = term.Restore(int(f.Fd()), state) }, nil // there is nothing else to try
+	return restore, nil
 }
 
 // window is the size of the user's terminal; nil when there is none.
 func (in *InsideJob) window() *apiv1.WindowSize {
 	for _, f := range []any{in.e.Stdin, in.e.Stdout} {
 		if f, ok := f.(*os.File); ok {
-			if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 && h > 0 {
+			if w, h, err := tty.Size(f); err == nil && w > 0 && h > 0 {
 				return &apiv1.WindowSize{Rows: uint32(h), Columns: uint32(w)}
 			}
 		}

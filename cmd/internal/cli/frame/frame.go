@@ -90,10 +90,7 @@ func Execute(ctx context.Context, args []string, env *console.Env, p Program) in
 	c := client.NewClient(env)
 	err := Again(ctx, args, env, c, p)
 	c.Close()
-	if ferr := env.Flush(); err == nil {
-		err = ferr
-	}
-	code, msg := console.Classify(ctx, err)
+	code, msg := console.Classify(ctx, env.End(err))
 	if msg != "" {
 		env.Fail(msg)
 	}
@@ -114,7 +111,7 @@ func Again(ctx context.Context, args []string, env *console.Env, c *client.Clien
 		return env.Become(away, args)
 	}
 	root.SetArgs(args)
-	return root.ExecuteContext(ctx)
+	return root.ExecuteContext(env.With(ctx))
 }
 
 // Tree is the whole tree of commands, that of p and those of others, which take the

@@ -48,6 +48,7 @@ func NewPredictCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd.Flags().StringVar(&o.beside, "beside", "", "how it gets on with these `JOBS` on one GPU, such as 17 or 17,18")
 	// -o is the job's output file here as in submit.
 	cmd.Flags().StringVar(&o.format, "format", "table", "how to print: table, json or yaml")
+	console.AddFilter(cmd, &o.format, "format", console.FormatTable, console.FormatJSON, console.FormatYAML)
 	return cmd
 }
 

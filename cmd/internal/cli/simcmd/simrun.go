@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/term"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/tty"
 	"github.com/berth-scheduler/berth/cmd/internal/units"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/elastic"
@@ -335,7 +335,7 @@ type simProgress struct {
 
 func newSimProgress(e *console.Env, n int) *simProgress {
 	p := &simProgress{e: e, parts: make([][2]int, n)}
-	if f, ok := e.Stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	if f, ok := e.Stderr.(*os.File); ok && tty.Is(f) {
 		p.f = f
 	}
 	return p

@@ -1,0 +1,181 @@
+// Package jq filters what a command prints as JSON by an expression in the language of jq
+// (https://jqlang.org/manual/), by gojq.
+package jq
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/itchyny/gojq"
+
+	"github.com/berth-scheduler/berth/cmd/internal/escape"
+)
+
+// Bounds of an expression: for how long it may work on one value that the command prints,
+// and how much it may print, in bytes.
+const (
+	maxTime  = 30 * time.Second
+	maxPrint = 1 << 30
+)
+
+// Filter is an expression that was read.
+type Filter struct {
+	code *gojq.Code
+	// Terminal has values indented, and shows what could steer a terminal as signs.
+	Terminal bool
+	time     time.Duration
+	most     int64
+}
+
+// New reads an expression. It sees the value and nothing else: no environment, no files.
+func New(expr string) (*Filter, error) {
+	q, err := gojq.Parse(expr)
+	if e, ok := errors.AsType[*gojq.ParseError](err); ok {
+		return nil, fmt.Errorf("%s %s", trim(e.Error()), place(expr, min(e.Offset-len(e.Token), len(expr))))
+	}
+	if err != nil {
+		return nil, errors.New(trim(err.Error()))
+	}
+	code, err := gojq.Compile(q)
+	if err != nil {
+		return nil, errors.New(unknown(expr, trim(err.Error())))
+	}
+	return &Filter{code: code, time: maxTime, most: maxPrint}, nil
+}
+
+// place says where in an expression something is wrong, by characters from 1.
+func place(expr string, at int) string {
+	at = max(0, at)
+	if strings.TrimSpace(expr[at:]) == "" {
+		return "at its end"
+	}
+	rest := []rune(expr[at:])
+	return fmt.Sprintf("at character %d: %s", len([]rune(expr[:at]))+1, escape.Text(string(rest[:min(len(rest), 30)])))
+}
+
+// unknown adds where the name stands that the compiler does not know, as in "function not
+// defined: foo/1".
+func unknown(expr, msg string) string {
+	_, name, ok := strings.Cut(msg, ": ")
+	name, _, _ = strings.Cut(name, "/")
+	if at := strings.Index(expr, name); ok && name != "" && at >= 0 {
+		return msg + " " + place(expr, at)
+	}
+	return msg
+}
+
+func trim(msg string) string { return strings.TrimPrefix(msg, "gojq: ") }
+
+// Run applies the filter to each JSON value that comes, and prints what comes of it at once,
+// a line each: texts as they are, and nothing else in quotes.
+func (f *Filter) Run(ctx context.Context, in io.Reader, to io.Writer) error {
+	dec := json.NewDecoder(in)
+	dec.UseNumber()
+	out := &limited{w: bufio.NewWriter(to), left: f.most}
+	for n := 1; ; n++ {
+		var v any
+		err := dec.Decode(&v)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("what the command prints is no JSON: %w", err)
+		}
+		err = f.one(ctx, v, out)
+		if ferr := out.w.Flush(); err == nil {
+			err = ferr
+		}
+		if h, ok := errors.AsType[*gojq.HaltError](err); ok && h.Value() == nil {
+			return nil
+		}
+		if err != nil && n > 1 {
+			err = fmt.Errorf("value %d: %w", n, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// one applies the filter to a value.
+func (f *Filter) one(ctx context.Context, v any, out *limited) error {
+	ctx, cancel := context.WithTimeout(ctx, f.time)
+	defer cancel()
+	it := f.code.RunWithContext(ctx, v)
+	for {
+		x, ok := it.Next()
+		if !ok {
+			return nil
+		}
+		if err, bad := x.(error); bad {
+			if errors.Is(err, context.DeadlineExceeded) {
+				return fmt.Errorf("the expression worked on one value for %s, which is the most", f.time)
+			}
+			return err
+		}
+		line, err := f.text(x)
+		if err != nil {
+			return err
+		}
+		if err := out.line(line); err != nil {
+			return err
+		}
+	}
+}
+
+// text is how a result is printed.
+func (f *Filter) text(x any) (string, error) {
+	if s, ok := x.(string); ok {
+		if f.Terminal {
+			s = lines(s)
+		}
+		return s, nil
+	}
+	raw, err := gojq.Marshal(x)
+	if err != nil {
+		return "", err
+	}
+	if !f.Terminal {
+		return string(raw), nil
+	}
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(json.RawMessage(raw)); err != nil {
+		return "", err
+	}
+	return lines(strings.TrimSuffix(b.String(), "\n")), nil
+}
+
+// limited writes lines until there are too many.
+type limited struct {
+	w    *bufio.Writer
+	left int64
+}
+
+func (l *limited) line(s string) error {
+	if l.left -= int64(len(s)) + 1; l.left < 0 {
+		return errors.New("the expression prints more than " + strconv.Itoa(maxPrint>>20) + " MiB, which is the most")
+	}
+	if _, err := l.w.WriteString(s); err != nil {
+		return err
+	}
+	return l.w.WriteByte('\n')
+}
+
+// lines makes what could steer a terminal visible, other than line ends.
+func lines(s string) string {
+	all := strings.Split(s, "\n")
+	for i, l := range all {
+		all[i] = escape.Text(l)
+	}
+	return strings.Join(all, "\n")
+}
