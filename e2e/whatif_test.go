@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -10,7 +11,8 @@ import (
 )
 
 // TestWhatIf: a user opens the page by a link, and the coordinator has berth-lab run the jobs
-// that ended again under another policy; all of them complete there as well.
+// that ended again under another policy; all of them complete there as well. What commands print
+// goes through an expression of jq, which another program reads.
 func TestWhatIf(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, "--coordinators", "1", "--nodes", "1x2xA100-SXM4-80GB")
@@ -21,6 +23,12 @@ func TestWhatIf(t *testing.T) {
 	}
 	for _, id := range ids {
 		c.await(id, "COMPLETED")
+	}
+	if got := c.run("show", fmt.Sprint(ids[0]), "--jq", `"\(.id) \(.state)"`); got != fmt.Sprintf("%d COMPLETED\n", ids[0]) {
+		t.Errorf("show --jq: %q", got)
+	}
+	if r := c.runAs(1001, "queue", "--jq", ".[] | nope"); r.code != 2 || !strings.Contains(r.stderr, "nope/0 at character 7") {
+		t.Errorf("a wrong expression: exit code %d: %s", r.code, r.stderr)
 	}
 	r := c.runAs(1001, "web", "-o", "name")
 	base, secret, ok := strings.Cut(strings.TrimSpace(r.stdout), "/#in=")
