@@ -16,6 +16,9 @@ import (
 
 var _ = draws.Fixed()
 
+// patience is when it has failed, on any machine.
+const patience = 15 * time.Second
+
 func run(t *testing.T, f *Filter, in string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -93,8 +96,9 @@ func TestWrong(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.time, f.most = 50*time.Millisecond, 1000
-		if _, err := run(t, f, c.in); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v, want %q", name, err, c.says)
+		began := time.Now()
+		if _, err := run(t, f, c.in); err == nil || !strings.Contains(err.Error(), c.says) || time.Since(began) > patience {
+			t.Errorf("%s: %v after %s, want %q", name, err, time.Since(began), c.says)
 		}
 	}
 }
@@ -111,8 +115,13 @@ func TestAtOnce(t *testing.T) {
 	go func() { done <- f.Run(context.Background(), reader(in), writer(out)) }()
 	for _, s := range []string{"1", "2"} {
 		in <- `{"a":` + s + "}\n"
-		if got := <-out; got != s+"\n" {
-			t.Errorf("%q, want %s", got, s)
+		select {
+		case got := <-out:
+			if got != s+"\n" {
+				t.Errorf("%q, want %s", got, s)
+			}
+		case <-time.After(patience):
+			t.Fatalf("%s is not printed", s)
 		}
 	}
 	close(in)
