@@ -263,3 +263,23 @@ func TestWhatIfPage(t *testing.T) {
 		t.Errorf("%d simulations ran, want 2", n)
 	}
 }
+
+// TestServiceObjective: what is measured of a service stands beside what was promised, and
+// nothing stands there that is not known.
+func TestServiceObjective(t *testing.T) {
+	b := newBrowser(t)
+	c := coordtest.Start(t, coordtest.Options{N: 1, Web: true})
+	b.open(link(t, c, 0, alice))
+	b.says("waiting")
+	for replica, want := range map[string]string{
+		`{}`:                 "",
+		`{slo: 'p99=200ms'}`: "objective p99=200ms",
+		`{slo: 'p99=200ms', measured: '0.150s', asked: 1000, within: 992, rate: 12.34, inFlight: 0}`: "objective p99=200ms, now 150 ms, 99.2 % within of 1000 requests of the last hour, 12.3 requests a second, 0 in flight",
+		`{slo: 'p50=1s', asked: 4}`: "objective p50=1s, 0.0 % within of 4 requests of the last hour",
+		`{rate: 0}`:                 "0.0 requests a second",
+	} {
+		if got := b.text("import('/static/services.js').then(m => m.objective(" + replica + "))"); got != want {
+			t.Errorf("%s: %q, want %q", replica, got, want)
+		}
+	}
+}

@@ -1,6 +1,6 @@
 // Services and their replicas: who takes requests, and what is wrong with those that do not.
 import {call, session} from './api.js';
-import {clean, h, jobLink, span, table, time, words} from './dom.js';
+import {clean, h, jobLink, seconds, span, table, time, words} from './dom.js';
 import {poll} from './poll.js';
 
 const ended = new Set(['COMPLETED', 'FAILED', 'CANCELLED', 'TIMEOUT', 'OUT_OF_MEMORY', 'NODE_FAIL', 'PREEMPTED', 'DEADLINE']);
@@ -26,6 +26,20 @@ function standing(s) {
   return `${s.ready} of ${want} ready`;
 }
 
+// objective is what was promised of a service and what proxies measure, as far as the viewer
+// may know it: measured figures come to its owner and to administrators.
+export function objective(r) {
+  const out = [];
+  if (r.slo) {
+    out.push(`objective ${clean(r.slo)}`);
+    if (r.measured) out.push(`now ${Math.round(1000 * seconds(r.measured))} ms`);
+    if (r.asked) out.push(`${((100 * (r.within ?? 0)) / r.asked).toFixed(1)} % within of ${Math.round(r.asked)} requests of the last hour`);
+  }
+  if (r.rate !== undefined) out.push(`${r.rate.toFixed(1)} requests a second`);
+  if (r.inFlight !== undefined) out.push(`${r.inFlight} in flight`);
+  return out.join(', ');
+}
+
 export function services(root, _, say) {
   const body = h('div');
   root.append(h('h1', {}, 'Services'), body);
@@ -38,7 +52,8 @@ export function services(root, _, say) {
     }
     const columns = [{name: 'Replica'}, {name: 'State'}, {name: 'For', n: true}, {name: 'Node', t: true}, {name: 'Address'}, {name: 'Why', t: true}];
     body.replaceChildren(...all.flatMap((s) => [h('h2', {}, clean(s.name)),
-      s.rows.length ? table(`Of ${clean(s.user)}: ${standing(s)}`, columns, s.rows.map((r) => [jobLink(r.id, r.label), clean(r.state), r.since ? span((Date.now() - r.since) / 1000) : '', clean(r.node), clean(r.address), clean(r.why)])) : h('p', {}, `Of ${clean(s.user)}: ${standing(s)}`)]));
+      objective([...s.revisions.values()].at(-1)) && h('p', {}, objective([...s.revisions.values()].at(-1))),
+      s.rows.length ? table(`Of ${clean(s.user)}: ${standing(s)}`, columns, s.rows.map((r) => [jobLink(r.id, r.label), clean(r.state), r.since ? span((Date.now() - r.since) / 1000) : '', clean(r.node), clean(r.address), clean(r.why)])) : h('p', {}, `Of ${clean(s.user)}: ${standing(s)}`)].filter(Boolean)));
   }
   const p = poll(5000, () => call('JobService/ListJobs', {brief: true, replicas: true, pageSize: 20000}), draw, say);
   return {leave: p.leave};
