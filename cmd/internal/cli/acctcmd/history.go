@@ -137,8 +137,7 @@ func (w *jsonWriter) write(jobs []*apiv1.Job) error {
 }
 
 func (w *jsonWriter) end() error {
-	w.list.Close(w.e)
-	return nil
+	return w.list.Close(w.e)
 }
 
 type lineWriter struct {

@@ -19,8 +19,12 @@ func PrintJSONLine(e *Env, v any) error {
 	return nil
 }
 
-// JSONList writes a list of any length as -o json does, element by element.
+// JSONList writes a list of any length as -o json does, element by element. With a
+// Member it is the last member, of that name, of an object whose others are Of's.
 type JSONList struct {
+	Of     any
+	Member string
+
 	n    int
 	text []byte
 	raw  bytes.Buffer
@@ -41,15 +45,40 @@ func (l *JSONList) Add(e *Env, v any) error {
 		return err
 	}
 	raw := bytes.TrimSuffix(l.raw.Bytes(), []byte("\n"))
-	head := "[\n  "
+	depth := 1
+	if l.Member != "" {
+		depth = 2
+	}
 	if l.n > 0 {
-		head = ",\n  "
+		l.text = append(l.text, ',')
+	} else if err := l.open(); err != nil {
+		return err
+	} else {
+		l.text = append(l.text, '[')
 	}
 	l.n++
-	l.text = appendIndented(append(l.text, head...), escapedJSON(raw), 1)
+	l.text = appendIndented(append(l.text, newline[:1+2*depth]...), escapedJSON(raw), depth)
 	if len(l.text) >= listChunk {
 		l.flush(e)
 	}
+	return nil
+}
+
+// open writes what stands before the list.
+func (l *JSONList) open() error {
+	if l.Member == "" {
+		return nil
+	}
+	raw, err := marshalJSON(l.Of)
+	if err != nil {
+		return err
+	}
+	name, err := marshalJSON(l.Member)
+	if err != nil {
+		return err
+	}
+	raw = append(append(append(bytes.TrimSuffix(raw, []byte("}")), ','), name...), ":[]}"...)
+	l.text = bytes.TrimSuffix(appendIndented(l.text, escapedJSON(raw), 0), []byte("[]\n}"))
 	return nil
 }
 
@@ -59,11 +88,23 @@ func (l *JSONList) flush(e *Env) {
 }
 
 // Close ends the list.
-func (l *JSONList) Close(e *Env) {
-	end := "\n]\n"
+func (l *JSONList) Close(e *Env) error {
 	if l.n == 0 {
-		end = "[]\n"
+		if err := l.open(); err != nil {
+			return err
+		}
+		l.text = append(l.text, "[]"...)
+	} else {
+		depth := 0
+		if l.Member != "" {
+			depth = 1
+		}
+		l.text = append(append(l.text, newline[:1+2*depth]...), ']')
 	}
-	l.text = append(l.text, end...)
+	if l.Member != "" {
+		l.text = append(l.text, "\n}"...)
+	}
+	l.text = append(l.text, '\n')
 	l.flush(e)
+	return nil
 }

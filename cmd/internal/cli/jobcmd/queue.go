@@ -179,8 +179,7 @@ func listJSON(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.
 			named = append(named, page...)
 		}
 	}
-	list.Close(e)
-	return named, nil
+	return named, list.Close(e)
 }
 
 func printJobs(e *console.Env, o *QueueOptions, jobs []*apiv1.Job) error {

@@ -7,21 +7,15 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
-// Jobs is what squeue --json and scontrol show job --json of Slurm 22.05 print.
-type Jobs struct {
+// Head is what stands before "jobs", a list of Job, in what squeue --json and scontrol
+// show job --json of Slurm 22.05 print.
+type Head struct {
 	Meta   Meta     `json:"meta"`
 	Errors []string `json:"errors"`
-	Jobs   []Job    `json:"jobs"`
 }
 
-// NewJobs prints jobs so, in their order.
-func NewJobs(jobs []slurm.Job) Jobs {
-	out := Jobs{Meta: NewMeta(), Errors: []string{}, Jobs: []Job{}}
-	for i := range jobs {
-		out.Jobs = append(out.Jobs, jobOf(&jobs[i]))
-	}
-	return out
-}
+// NewHead is that of no errors.
+func NewHead() Head { return Head{Meta: NewMeta(), Errors: []string{}} }
 
 // Job is a job. Numbers that do not apply are null, text that does not is empty;
 // times are seconds of Unix, 0 for none, the time limit is minutes and memory MiB. What
@@ -157,7 +151,8 @@ type jobNodeShare struct {
 	MemoryAllocated int64    `json:"memory_allocated"`
 }
 
-func jobOf(j *slurm.Job) Job {
+// NewJob prints a job so.
+func NewJob(j *slurm.Job) Job {
 	out := Job{
 		Account: j.Account, AccrueTime: unix(j.Eligible), ArrayJobID: j.ArrayID, ArrayMaxTasks: j.Throttle, BatchFlag: true, BatchHost: j.FirstNode(),
 		Flags: []string{}, Cluster: j.Cluster, Command: j.Command, Comment: j.Comment, CPUsPerTask: some(j.PerTask()),

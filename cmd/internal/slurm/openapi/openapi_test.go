@@ -54,7 +54,7 @@ func TestJSONAsRecorded(t *testing.T) {
 	running := slurm.Job{ID: 1, Name: "train", User: "root", Group: "root", Partition: "main", State: "RUNNING", Code: "R", Nodes: 1, NodeList: "n1", CPUs: 2, MinCPUs: 2, MinMemMiB: 100,
 		MemUsedMiB: 100, Gres: "gres:gpu:1", GresUsed: "gpu:fake:1(IDX:0)", Submitted: at, Eligible: at, Started: at, Limit: 10 * time.Minute, Tasked: 1}
 	node := slurm.Node{Name: "n1", Addr: "127.0.0.1", Host: "ctl-a", State: "MIXED", CPUs: 4, CPUsUsed: 2, MemMiB: 4000, MemUsed: 100, Gres: "gpu:fake:1", Partitions: []string{"main"}}
-	for name, v := range map[string]any{"squeue.json": NewJobs([]slurm.Job{running}), "sinfo.json": NewNodes([]slurm.Node{node})} {
+	for name, v := range map[string]any{"squeue.json": map[string]any{"meta": NewHead().Meta, "errors": NewHead().Errors, "jobs": []Job{NewJob(&running)}}, "sinfo.json": NewNodes([]slurm.Node{node})} {
 		is, err := json.Marshal(v)
 		if err != nil {
 			t.Fatal(err)
@@ -89,7 +89,7 @@ func TestJSONValues(t *testing.T) {
 	at := time.Unix(1795512474, 0)
 	held := slurm.Job{ID: 3, State: "PENDING", Code: "PD", Reason: "JobHeldUser", Submitted: at, Expected: at.Add(time.Hour), Limit: time.Hour}
 	held.InArray(3, "0-5", 2)
-	j := jobOf(&held)
+	j := NewJob(&held)
 	if j.ArrayJobID != 3 || j.ArrayTaskString != "0-5%2" || j.ArrayTaskID != nil || j.JobResources != nil || j.BillableTRES != nil || j.StartTime != at.Unix()+3600 || j.EndTime != at.Unix()+7200 || *j.TimeLimit != 60 {
 		t.Errorf("an array that waits: %+v", j)
 	}

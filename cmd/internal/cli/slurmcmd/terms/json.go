@@ -16,8 +16,13 @@ import (
 func PrintJobs(e *console.Env, jobs []slurm.Job) error {
 	slices.SortStableFunc(jobs, func(a, b slurm.Job) int { return cmp.Compare(a.ID, b.ID) })
 	slurm.Masters(jobs)
-	_, err := console.PrintList(e, console.FormatJSON, openapi.NewJobs(jobs))
-	return err
+	list := console.JSONList{Of: openapi.NewHead(), Member: "jobs"}
+	for i := range jobs {
+		if err := list.Add(e, openapi.NewJob(&jobs[i])); err != nil {
+			return err
+		}
+	}
+	return list.Close(e)
 }
 
 // PrintNodes prints nodes as sinfo --json and scontrol show node do.
