@@ -157,7 +157,6 @@ threading.Thread(target=rest).start()
 print(flush=True)
 ctypes.CDLL(None).syscall(60, 0)  # exit of this thread alone
 `)
-	defer in.Close()
 	for !headless(cmd.Process.Pid) {
 		time.Sleep(time.Millisecond)
 	}
@@ -167,6 +166,7 @@ ctypes.CDLL(None).syscall(60, 0)  # exit of this thread alone
 	if err := g.Kill(); err != nil {
 		t.Error(err)
 	}
+	in.Close() // if it was not killed it ends now
 	_ = cmd.Wait()
 }
 
@@ -234,13 +234,13 @@ func TestBornInVersion2(t *testing.T) {
 		}
 	}()
 	cmd, in := enterIn(t, g, func() {}, "cat")
-	defer in.Close()
 	if !g.Has(cmd.Process.Pid) {
 		t.Error("the process is not in its group")
 	}
 	if err := g.Kill(); err != nil {
 		t.Error(err)
 	}
+	in.Close() // if it was not killed it ends now
 	_ = cmd.Wait()
 }
 
