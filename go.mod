@@ -5,7 +5,7 @@ go 1.26.6
 require (
 	charm.land/bubbletea/v2 v2.0.10 // the live screen of berth top
 	github.com/NVIDIA/go-nvml v0.13.0-1 // NVIDIA's own binding of NVML: inventory, usage and health of cards
-	github.com/charmbracelet/x/vt v0.1.0 // tests: a terminal that shows what was written to it
+	github.com/charmbracelet/x/vt v0.1.0 // tests, and the picture of berth top: a terminal that shows what was written to it
 	github.com/chromedp/chromedp v0.23.0 // tests: the web page in a real browser
 	github.com/containerd/containerd/v2 v2.4.2 // jobs run in containerd; its client
 	github.com/containerd/errdefs v1.0.0 // the classes of containerd's errors
