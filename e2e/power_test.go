@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -76,23 +77,26 @@ func TestPowerCapIsFound(t *testing.T) {
 	var shown string
 	c.eventually("a cap to be found", func() bool {
 		shown = c.run("show", fmt.Sprint(id))
-		return strings.Contains(shown, "W found: ")
+		return strings.Contains(shown, "W found: ") || strings.Contains(shown, "none is better: ")
 	})
-	if !strings.Contains(shown, " J a step at 400 W") || !strings.Contains(shown, "cap 340 W on n1:") && !strings.Contains(shown, "cap 360 W on n1:") {
-		t.Errorf("found:\n%s", shown)
-	}
-	cap := "360"
-	if strings.Contains(shown, "cap 340 W") {
-		cap = "340"
-	}
 	limits := func() string { return strings.Join(strings.Fields(c.run("node", "show", "n1", "-o", "json")), "") }
+	if strings.Contains(shown, "none is better: ") {
+		// The steps of windows of ten seconds were counted on a machine that is busy
+		// otherwise, and differed by more than the caps make.
+		c.eventually("the limit as before", func() bool { return strings.Count(limits(), `"power_limit_w":400`) == 2 })
+		return
+	}
+	cap := regexp.MustCompile(`cap (3[2468]0) W on n1:`).FindStringSubmatch(shown)
+	if !strings.Contains(shown, " J a step at 400 W") || cap == nil {
+		t.Fatalf("found:\n%s", shown)
+	}
 	c.kill(c.daemonPID("agent", "n1"))
 	c.restart("agent", "n1")
-	c.eventually("the next agent to know the limit", func() bool { return strings.Contains(limits(), `"power_limit_w":`+cap) })
+	c.eventually("the next agent to know the limit", func() bool { return strings.Contains(limits(), `"power_limit_w":`+cap[1]) })
 	c.run("cancel", fmt.Sprint(id))
 	c.await(id, "CANCELLED")
 	c.eventually("the limit to be back", func() bool { return strings.Count(limits(), `"power_limit_w":400`) == 2 })
-	if shown := c.run("show", fmt.Sprint(id)); !strings.Contains(shown, cap+" W found: ") {
+	if shown := c.run("show", fmt.Sprint(id)); !strings.Contains(shown, cap[1]+" W found: ") {
 		t.Errorf("in the end:\n%s", shown)
 	}
 }
