@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -119,8 +120,9 @@ func pathIn(text, controller string) string {
 }
 
 // visits reports whether a process that is listed in the group lives in another
-// one: a thread of it entered, to fork. Only root's processes can. What is a
-// zombie in its first thread alone is in no group, and no visitor.
+// one: a thread of it entered, to fork. Only root's processes can. One that is ending,
+// or has ended in its first thread alone, is in "/" by what the kernel says, and no
+// visitor: it still keeps the group from being removed.
 func (g *Group) visits(pid int) bool {
 	if g.h.Unified != "" {
 		return false
@@ -133,9 +135,20 @@ func (g *Group) visits(pid int) bool {
 		return false
 	}
 	stat, err := readFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
+	return err == nil && goesOn(string(stat))
+}
+
+// exiting is PF_EXITING of the kernel's include/linux/sched.h.
+const exiting = 0x4
+
+// goesOn reports whether a process has not begun to end, by proc_pid_stat(5): the
+// state, and the flags, the ninth field.
+func goesOn(stat string) bool {
+	_, alive := readSession(stat)
+	f := strings.Fields(stat[max(0, strings.LastIndexByte(stat, ')')):])
+	if !alive || len(f) < 8 {
 		return false
 	}
-	_, alive := readSession(string(stat))
-	return alive
+	flags, err := strconv.ParseUint(f[7], 10, 64)
+	return err == nil && flags&exiting == 0
 }

@@ -258,6 +258,27 @@ func unifiedMount(t *testing.T) string {
 	return ""
 }
 
+func TestGoesOn(t *testing.T) {
+	t.Parallel()
+	for stat, want := range map[string]bool{
+		"12 (sh) S 1 12 10 34816 13 4194304 0":  true,
+		"12 (sh) R 1 12 10 34816 13 4194308 0":  false, // it is ending
+		"12 (a) Z) R 1 12 10 0 -1 4194304 0":    true,
+		"12 (sh) Z 1 12 10 34816 13 4194304 0":  false,
+		"12 (sh) S 1 12 10 34816 13":            false,
+		"":                                      false,
+		"12 (sh) S 1 12 10 34816 13 4194304x 0": false,
+	} {
+		if got := goesOn(stat); got != want {
+			t.Errorf("%q: %v", stat, got)
+		}
+	}
+	own, err := os.ReadFile("/proc/self/stat")
+	if err != nil || !goesOn(string(own)) {
+		t.Errorf("this process does not go on: %s (%v)", own, err)
+	}
+}
+
 func TestPathIn(t *testing.T) {
 	t.Parallel()
 	text := "12:cpu,cpuacct:/a:b\n3:memory:/m\n1:name=systemd:/s\n0::/u\n"
