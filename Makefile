@@ -15,8 +15,6 @@ export PROTOC_GEN_GO_GRPC := v1.6.1
 # one package run at once, of those that may: they wait for elections, agents and jobs.
 P        ?= 1
 PARALLEL ?= 6
-# End-to-end tests wait most of their time for processes that do.
-AWAITING ?= 9
 FUZZTIME ?= 30s
 CHECKS   ?= 1000
 BENCH    ?= .
@@ -107,7 +105,7 @@ test: SHELL := bash
 test: test-deps ## run all tests, end to end ones too, with the race detector where goroutines meet
 	@mkdir -p bin; $(LARGE); { \
 	these() { $(GO) test $(LIGHT) $(TESTFLAGS) -p $(P) -parallel $(PARALLEL) -timeout 40m "$$@"; }; \
-	these ./e2e -parallel $(AWAITING) & waits=$$!; \
+	these ./e2e & waits=$$!; \
 	{ these $(PLAIN); rc=$$?; these -race -run 'While|Waiters|WaitEnded' ./fsm && exit $$rc; } & plain=$$!; \
 	{ these -race $(LONG); rc=$$?; these -race $(LATE) && exit $$rc; } & long=$$!; rc=0; \
 	these -race $(RACED) || rc=1; these -race $(WAIT) || rc=1; \

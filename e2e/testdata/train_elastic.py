@@ -2,7 +2,8 @@
 start anew whenever nodes come or leave, and go on from the last save.
 
 train_elastic.py DIR STEPS EVERY: every EVERY steps rank 0 saves to DIR/save.pt, and it
-writes each step into DIR/steps.log. It ends after STEPS steps, or, once DIR/end is
+writes each step into DIR/steps.log. It says no progress to the cluster, which would take
+nodes away again where steps take no longer without: on one machine that goes by its load. It ends after STEPS steps, or, once DIR/end is
 there, at the next save."""
 
 import datetime
@@ -47,10 +48,6 @@ while step < steps:
     if rank == 0:
         with open(os.path.join(folder, "steps.log"), "a") as log:
             print("step", step, world, "%.6f" % loss.item(), file=log)
-        progress = os.environ.get("BERTH_PROGRESS")
-        if progress:
-            with open(progress, "w") as f:
-                print('{"step": %d, "total": %d}' % (step, steps), file=f)
         if step % every == 0:
             torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, saved + ".new")
             os.replace(saved + ".new", saved)
