@@ -38,8 +38,8 @@ type Simulation struct {
 }
 
 // whatIf runs one simulation at a time, for all who look at the page, and keeps what came
-// of the last ones: by all that they follow from, so that nobody gets what follows from
-// answers that he did not get.
+// of the last ones, by all that they follow from: nobody gets what follows from answers
+// that another user got.
 type whatIf struct {
 	turn chan struct{}
 
