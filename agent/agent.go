@@ -351,9 +351,10 @@ func (a *Agent) leaders() []string {
 
 // link is how the agent and the leader speak.
 func (a *Agent) link() *link {
+	puller, _ := a.cfg.Images.(runtime.Puller)
 	return &link{
 		coordinators: a.Coordinators, leaders: a.leaders, dial: a.cfg.Dial, every: a.cfg.Heartbeat,
-		hello: a.hello, apply: a.apply, acked: a.acked, visit: a.visit, out: a.out, cards: a.cards, recorder: a.recorder, progress: a.progress, prober: a.prober, log: a.log,
+		hello: a.hello, apply: a.apply, acked: a.acked, visit: a.visit, out: a.out, cards: a.cards, recorder: a.recorder, progress: a.progress, prober: a.prober, puller: puller, log: a.log,
 	}
 }
 

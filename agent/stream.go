@@ -18,8 +18,10 @@ import (
 	"github.com/berth-scheduler/berth/agent/probe"
 	"github.com/berth-scheduler/berth/agent/profile"
 	"github.com/berth-scheduler/berth/agent/progress"
+	"github.com/berth-scheduler/berth/agent/runtime"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/berth/node/v1/noderpc"
+	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 const (
@@ -51,6 +53,7 @@ type link struct {
 	recorder     *profile.Recorder
 	progress     *progress.Feed
 	prober       *probe.Prober
+	puller       runtime.Puller // nil where no images are fetched
 	log          *slog.Logger
 }
 
@@ -238,13 +241,28 @@ func (k *link) send(ctx context.Context, stream noderpc.NodeService_SessionClien
 			if unanswered++; unanswered > leaseRounds {
 				return fmt.Errorf("no answer to %d heartbeats", leaseRounds)
 			}
-			m = &nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{Sequence: seq, Gpus: k.cards.Usage(), Attempts: k.prober.Add(k.progress.Add(k.recorder.Uses()))}}}
+			m = &nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{Sequence: seq, Gpus: k.cards.Usage(), Attempts: k.uses(ctx)}}}
 			seq++
 		}
 		if err := stream.Send(m); err != nil {
 			return fmt.Errorf("send: %w", err)
 		}
 	}
+}
+
+// uses is what attempts have used, how far they are and how healthy, and how far the
+// images are of those that wait for one.
+func (k *link) uses(ctx context.Context) []*nodev1.AttemptUse {
+	uses := k.prober.Add(k.progress.Add(k.recorder.Uses()))
+	if k.puller == nil {
+		return uses
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.every/4) // a containerd that hangs delays no lease
+	defer cancel()
+	for id, p := range k.puller.Pulls(ctx) {
+		uses = append(uses, &nodev1.AttemptUse{Job: uint64(id.Job), Attempt: id.No, Pull: conv.PullToNode(p)})
+	}
+	return uses
 }
 
 // helloStream is the sending side of a session.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"sort"
 	"time"
 
@@ -193,6 +194,49 @@ func (p *Progress) News(now Progress) bool {
 	off := now.At.Add(is).Sub(p.At.Add(was))
 	return ok && (!known || max(off, -off) > max(time.Minute, is/10))
 }
+
+// Pull is how far an image is that is being fetched to the node of an attempt, or to the
+// slowest of its nodes.
+type Pull struct {
+	// Layers is 0 while the registry has not said what the image consists of: other images
+	// are fetched first, or it does not answer. A layer is done when all of it is here.
+	Layers, Done uint32
+	// Bytes are those of all layers as the registry sends them, and Got those that are here.
+	Bytes, Got int64
+}
+
+// Clip returns p within its bounds: no more is here than there is.
+func (p Pull) Clip() Pull {
+	p.Done = min(p.Done, p.Layers)
+	p.Bytes = max(p.Bytes, 0)
+	p.Got = min(max(p.Got, 0), p.Bytes)
+	return p
+}
+
+// Behind reports whether p is less far than o; either may be nil, and no pull is done.
+func (p *Pull) Behind(o *Pull) bool {
+	switch {
+	case p == nil || o == nil:
+		return p != nil
+	case p.Layers == 0 || o.Layers == 0:
+		return p.Layers == 0
+	}
+	return float64(p.Got)*float64(max(o.Bytes, 1)) < float64(o.Got)*float64(max(p.Bytes, 1))
+}
+
+// String is p in words, such as "its image is being fetched: 3 of 7 layers, 120 of 1250 MiB (9 %)".
+func (p *Pull) String() string {
+	if p.Layers == 0 {
+		return "its image is not here, and is being asked for"
+	}
+	if p.Done == p.Layers {
+		return fmt.Sprintf("all %d MiB of its image are here, and are being unpacked", mib(p.Bytes))
+	}
+	return fmt.Sprintf("its image is being fetched: %d of %d layers, %d of %d MiB (%d %%)", p.Done, p.Layers, p.Got>>20, mib(p.Bytes), p.Got*100/max(p.Bytes, 1))
+}
+
+// mib is a number of bytes in MiB, the last one begun.
+func mib(bytes int64) int64 { return (bytes + 1<<20 - 1) >> 20 }
 
 // Objective is what a job's GPU type is chosen for, as users say it (DOPE-ML).
 type Objective string

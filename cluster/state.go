@@ -161,6 +161,7 @@ const (
 	ReasonGPUCheck          ReasonCode = "GPUCheckFailed"           // its GPU was found unsound before it began
 	ReasonGPUReturning      ReasonCode = "GPUReturning"             // it ended, and its GPU memory is not back yet
 	ReasonUnkillable        ReasonCode = "Unkillable"               // a process of it cannot be ended
+	ReasonPulling           ReasonCode = "PullingImage"             // its image is being fetched to its node
 	ReasonNodeFault         ReasonCode = "NodeFault"                // the node could not run it; no fault of the job's
 	ReasonNotReady          ReasonCode = "GangNotReady"             // not all of its nodes were ready to start in time
 	ReasonNodeLost          ReasonCode = "NodeLost"                 // the node rebooted or was fenced under it

@@ -42,3 +42,42 @@ func TestProgressOfJobs(t *testing.T) {
 		t.Errorf("after its end: %v", p)
 	}
 }
+
+// TestPullsOfImages: what a node fetches for a job is the job's reason until it runs, in
+// words for its owner and without them for others.
+func TestPullsOfImages(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1, Steady: true})
+	lead := c.Leader()
+	cc := c.Dial(lead, "gate", "g")
+	agent := c.Agent(lead, "n1", "boot1", coordtest.T4("GPU-1"))
+	s := spec(12000)
+	s.Image = "lab.example/torch:2"
+	ids, err := submit(t, cc, alice, reqID(1), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	as := assigned(t, agent, ids[0])
+	for _, x := range []struct {
+		pull *nodev1.Pull
+		want string
+	}{
+		{&nodev1.Pull{}, "its image is not here, and is being asked for"},
+		{&nodev1.Pull{Layers: 3, LayersDone: 1, Bytes: 5 << 30, BytesDone: 1 << 30}, "its image is being fetched: 1 of 3 layers, 1024 of 5120 MiB (20 %)"},
+		{&nodev1.Pull{Layers: 3, LayersDone: 9, Bytes: 1, BytesDone: 5 << 40}, "all 1 MiB of its image are here, and are being unpacked"},
+	} {
+		agent.Heartbeat(&nodev1.AttemptUse{Job: ids[0], Attempt: 1, Pull: x.pull})
+		eventually(t, x.want, func() bool {
+			j := job(t, cc, alice, ids[0])
+			return j.GetState() == "STARTING" && j.GetReason() == "PullingImage" && j.GetReasonDetail() == x.want
+		})
+	}
+	if j := job(t, cc, bob, ids[0]); j.GetReason() != "PullingImage" || j.GetReasonDetail() != "" {
+		t.Errorf("another user reads %q, %q", j.GetReason(), j.GetReasonDetail())
+	}
+	agent.Report(as, running, 0)
+	await(t, cc, ids[0], "RUNNING")
+	if j := job(t, cc, alice, ids[0]); j.GetReason() != "" {
+		t.Errorf("it runs, and its reason is %q: %s", j.GetReason(), j.GetReasonDetail())
+	}
+}

@@ -124,4 +124,5 @@ func TestImageJobsTakeNothingFromTheImage(t *testing.T) {
 			t.Errorf("the job sees %q:\n%s", bad, out)
 		}
 	}
+	pullsAreSeen(t, c)
 }

@@ -227,7 +227,11 @@ func (w wholeWorld) progress() *logv1.Command {
 			id = cluster.AttemptID{Job: j.ID, No: uint32(len(j.Attempts))}
 		}
 		p := &cluster.Progress{At: w.f.Now().Add(time.Duration(w.draw("at", 3)-1) * time.Hour), Step: int64(w.draw("step", 5)), Total: int64(w.draw("total", 5)), StepTime: time.Second}
-		c.Attempts = append(c.Attempts, conv.NoteProgress(id, p))
+		n := conv.NoteProgress(id, p)
+		if j, ok := w.f.Job(id.Job); ok && j.State == cluster.JobStarting && w.f.EntryVersion() >= 15 {
+			n = conv.NotePull(id, &cluster.Pull{Layers: uint32(p.Step), Bytes: p.Total << 20})
+		}
+		c.Attempts = append(c.Attempts, n)
 	}
 	return &logv1.Command{Kind: &logv1.Command_NoteProgress{NoteProgress: c}}
 }

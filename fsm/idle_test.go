@@ -320,3 +320,49 @@ func TestProgressIsOfTheAttemptThatRuns(t *testing.T) {
 		}
 	}
 }
+
+// TestAnImageThatIsFetchedIsTheReason of an attempt that does not run yet, and of no other;
+// what is more than that, such as that it makes room, stays.
+func TestAnImageThatIsFetchedIsTheReason(t *testing.T) {
+	t.Parallel()
+	m := measured(t)
+	note := func(job cluster.JobID, why cluster.ReasonCode, p cluster.Pull) *logv1.Command {
+		n := conv.NotePull(cluster.AttemptID{Job: job, No: 1}, &p)
+		n.Waits.Code = string(why)
+		return &logv1.Command{Kind: &logv1.Command_NoteProgress{NoteProgress: &logv1.NoteProgress{Attempts: []*logv1.AttemptProgress{n}}}}
+	}
+	pulls := note(2, cluster.ReasonPulling, cluster.Pull{Layers: 3, Bytes: 1 << 20})
+	if got := NeedsVersion(pulls); got != 15 {
+		t.Errorf("needs version %d", got)
+	}
+	before := m.wantState(1, cluster.JobRunning)
+	m.must(note(1, cluster.ReasonPulling, cluster.Pull{}))
+	if m.wantState(1, cluster.JobRunning) != before {
+		t.Error("a job that runs fetches its image")
+	}
+	m.must(submitCmd(2, "r2", 1000, spec(1)))
+	waits := m.wantState(2, cluster.JobPending)
+	m.must(pulls)
+	if m.wantState(2, cluster.JobPending) != waits {
+		t.Error("a job that waits fetches its image")
+	}
+	m.start(2, share1("n1-g1", 8000, 300))
+	m.must(note(2, cluster.ReasonByAdmin, cluster.Pull{}))
+	if got := m.job(2).Reason; got.Code != "" {
+		t.Errorf("a node made the reason %v", got)
+	}
+	m.must(pulls)
+	want := cluster.Reason{Code: cluster.ReasonPulling, Detail: "its image is being fetched: 0 of 3 layers, 0 of 1 MiB (0 %)"}
+	if got := m.wantState(2, cluster.JobStarting).Reason; got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	once := m.job(2)
+	m.must(pulls)
+	if m.job(2) != once {
+		t.Error("the same word again changed something")
+	}
+	m.must(note(2, cluster.ReasonPulling, cluster.Pull{}))
+	if got := m.job(2).Reason; got.Code != cluster.ReasonPulling || got == want {
+		t.Errorf("another word: %v", got)
+	}
+}

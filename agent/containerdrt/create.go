@@ -110,7 +110,7 @@ func (r *Runtime) createWith(ctx context.Context, l *launch.Launch, b *binds) er
 	var imageEnv []string
 	var img containerd.Image
 	if l.Image != "" {
-		found, release, err := r.images.find(ctx, l.Image)
+		found, release, err := r.images.find(ctx, l.Image, l.ID)
 		if err != nil {
 			return err
 		}

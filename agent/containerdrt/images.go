@@ -21,6 +21,8 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/containerd/v2/pkg/reference"
 	"github.com/containerd/errdefs"
+
+	"github.com/berth-scheduler/berth/agent/containerdrt/pulling"
 )
 
 // ImagesConfig describes the images of a node.
@@ -60,6 +62,8 @@ type Images struct {
 	pulls  chan struct{} // holds one for each pull under way
 	now    func() time.Time
 	disk   func(ctx context.Context) (usage, error)
+
+	fetched pulling.Images
 
 	mu   sync.Mutex
 	held map[string]int // images that are being given to containers

@@ -21,6 +21,7 @@ import (
 
 	"github.com/berth-scheduler/berth/agent/containerdrt/daemon"
 	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 func TestImages(t *testing.T) {
@@ -157,7 +158,7 @@ func testByDigest(t *testing.T, b *bench) {
 	old := reg.top
 	reg.top = next.manifest.digest
 	asked := reg.tags.Load()
-	found, release, err := b.rt.images.find(b.rt.with(t.Context()), reg.ref())
+	found, release, err := b.rt.images.find(b.rt.with(t.Context()), reg.ref(), cluster.AttemptID{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +173,7 @@ func testByDigest(t *testing.T, b *bench) {
 	reg.Close()
 	other := build(t, recipe{entries: []tar.Header{{Name: "other"}}})
 	b.importing(other.oci(t, "site.test/other:v1"), "")
-	found, release, err = b.rt.images.find(b.rt.with(t.Context()), "elsewhere.test/x/y@"+other.manifest.digest)
+	found, release, err = b.rt.images.find(b.rt.with(t.Context()), "elsewhere.test/x/y@"+other.manifest.digest, cluster.AttemptID{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,11 +188,11 @@ func testNearNames(t *testing.T, b *bench) {
 	host := strings.TrimPrefix(down.URL, "http://")
 	down.Close()
 	b.importing(build(t, recipe{}).oci(t, host+"/lab/pytorch:2.9"), "")
-	_, _, err := b.rt.images.find(b.rt.with(t.Context()), host+"/lab/pytorhc:2.9")
+	_, _, err := b.rt.images.find(b.rt.with(t.Context()), host+"/lab/pytorhc:2.9", cluster.AttemptID{})
 	if err == nil || !strings.Contains(err.Error(), "on this node are "+host+"/lab/pytorch:2.9") {
 		t.Errorf("got %v, want the near name", err)
 	}
-	_, _, err = b.rt.images.find(b.rt.with(t.Context()), host+"/quite/different:v77")
+	_, _, err = b.rt.images.find(b.rt.with(t.Context()), host+"/quite/different:v77", cluster.AttemptID{})
 	if err == nil || !strings.Contains(err.Error(), "none has a name like it") {
 		t.Errorf("got %v, want word that nothing is near", err)
 	}
@@ -316,7 +317,7 @@ func testWatermarks(t *testing.T, b *bench) {
 	}
 	base = 0
 	load()
-	img, release, err := s.find(b.rt.with(t.Context()), "site.test/w:1")
+	img, release, err := s.find(b.rt.with(t.Context()), "site.test/w:1", cluster.AttemptID{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -358,7 +359,7 @@ func testCollected(t *testing.T, b *bench) {
 			return b.data
 		}
 		ref := fmt.Sprintf("%s%d", reg.ref(), i)
-		img, release, err := b.rt.images.find(b.rt.with(t.Context()), ref)
+		img, release, err := b.rt.images.find(b.rt.with(t.Context()), ref, cluster.AttemptID{})
 		if err != nil {
 			t.Errorf("pull %d: %v", i, err)
 			continue

@@ -15,7 +15,9 @@ import (
 	remotes "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
 
+	"github.com/berth-scheduler/berth/agent/containerdrt/pulling"
 	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 const (
@@ -37,7 +39,7 @@ func (s *Images) Pull(ctx context.Context, ref string) (Image, error) {
 		return Image{}, err
 	}
 	ctx = s.with(ctx)
-	img, err := s.pull(ctx, ref)
+	img, err := s.pull(ctx, ref, nil)
 	if err != nil {
 		return Image{}, err
 	}
@@ -48,15 +50,17 @@ func (s *Images) Pull(ctx context.Context, ref string) (Image, error) {
 	return s.describe(ctx, img), nil
 }
 
-// find finds an image here, or pulls it. It is not evicted before release is
-// called.
-func (s *Images) find(ctx context.Context, ref string) (img containerd.Image, release func(), err error) {
+// find finds an image here, or pulls it for an attempt. It is not evicted before
+// release is called.
+func (s *Images) find(ctx context.Context, ref string, id cluster.AttemptID) (img containerd.Image, release func(), err error) {
 	if err := checkName(ref); err != nil {
 		return nil, nil, err
 	}
 	img, err = s.here(ctx, ref)
 	if errdefs.IsNotFound(err) {
-		if img, err = s.pull(ctx, ref); err != nil {
+		p, end := s.fetched.Begin(id)
+		defer end()
+		if img, err = s.pull(ctx, ref, p); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -119,8 +123,9 @@ func readImage(ctx context.Context, img containerd.Image) (env []string, err err
 }
 
 // pull fetches an image from its registry, some images at a time, and asks
-// again when the registry's trouble may pass.
-func (s *Images) pull(ctx context.Context, ref string) (got containerd.Image, err error) {
+// again when the registry's trouble may pass. It tells p, which may be nil, how far it
+// is.
+func (s *Images) pull(ctx context.Context, ref string, p *pulling.Image) (got containerd.Image, err error) {
 	if err := s.mayFetch(ref); err != nil {
 		return nil, err
 	}
@@ -141,7 +146,7 @@ func (s *Images) pull(ctx context.Context, ref string) (got containerd.Image, er
 		if err := s.makeRoom(pctx); err != nil {
 			return nil, err
 		}
-		img, err := s.client.Pull(pctx, ref, containerd.WithPullUnpack)
+		img, err := s.client.Pull(pctx, ref, containerd.WithPullUnpack, containerd.WithImageHandlerWrapper(p.Watch))
 		switch {
 		case err == nil:
 			return img, nil

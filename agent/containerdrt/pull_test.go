@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-scheduler/berth/agent/launch"
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 // registry is the read side of an image registry on loopback. Its image is
@@ -33,6 +34,8 @@ type registry struct {
 	// spoil changes what is sent of a blob, the nth time that one is asked for.
 	spoil func(b blob, n int64) []byte
 	gets  atomic.Int64
+	// slow sends a blob, when it is set.
+	slow func(w http.ResponseWriter, b blob)
 }
 
 func newRegistry(t *testing.T, arch string, faults func(http.ResponseWriter, int64) bool) *registry {
@@ -65,7 +68,9 @@ func (r *registry) serve(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set("Content-Type", b.mediaType)
 	w.Header().Set("Docker-Content-Digest", name)
 	w.Header().Set("Content-Length", fmt.Sprint(len(b.data)))
-	if req.Method == http.MethodGet {
+	if req.Method == http.MethodGet && r.slow != nil {
+		r.slow(w, b)
+	} else if req.Method == http.MethodGet {
 		data := b.data
 		if r.spoil != nil {
 			data = r.spoil(b, r.gets.Add(1))
@@ -111,6 +116,54 @@ func nobody(t *testing.T) string {
 	return "127.0.0.1:" + strconv.Itoa(at.(*unix.SockaddrInet4).Port)
 }
 
+// TestPullsSayHowFarTheyAre looks at a pull whose layer stops in the middle.
+func TestPullsSayHowFarTheyAre(t *testing.T) {
+	require(t)
+	b := newBench(t)
+	if got := b.rt.Pulls(t.Context()); len(got) != 0 {
+		t.Errorf("before any: %v", got)
+	}
+	reg := newRegistry(t, "", nil)
+	img := build(t, recipe{shell: true, bulk: byte(time.Now().UnixNano()), entries: []tar.Header{{Name: "large" + strconv.FormatInt(time.Now().UnixNano(), 10), Size: 8 << 20}}})
+	reg.blobs = map[string]blob{img.layer.digest: img.layer, img.config.digest: img.config, img.manifest.digest: img.manifest}
+	reg.top = img.manifest.digest
+	half, goOn := len(img.layer.data)/2, make(chan struct{})
+	reg.slow = func(w http.ResponseWriter, of blob) {
+		if of.digest == img.layer.digest {
+			_, _ = w.Write(of.data[:half])
+			w.(http.Flusher).Flush()
+			<-goOn
+			of.data = of.data[half:]
+		}
+		_, _ = w.Write(of.data)
+	}
+	l := b.job(1, reg.ref(), "/bin/sh", "-c", "true")
+	made := make(chan error, 1)
+	go func() { made <- b.rt.Create(t.Context(), l) }()
+	want := cluster.Pull{Layers: 1, Bytes: int64(len(img.layer.data)), Got: int64(half)}
+	for got := (cluster.Pull{}); got.Got < want.Got/2; time.Sleep(5 * time.Millisecond) {
+		select {
+		case err := <-made:
+			t.Fatalf("it was made before its image was here: %v", err)
+		default:
+		}
+		got = b.rt.Pulls(t.Context())[l.ID]
+		if got.Done > 0 || got.Got > want.Got || got.Layers > want.Layers || got.Layers > 0 && got.Bytes != want.Bytes {
+			t.Fatalf("got %+v, at most %+v", got, want)
+		}
+	}
+	close(goOn)
+	if err := <-made; err != nil {
+		t.Fatal(err)
+	}
+	if got := b.rt.Pulls(t.Context()); len(got) != 0 {
+		t.Errorf("afterwards: %v", got)
+	}
+	if err := b.rt.Delete(t.Context(), l.ID); err != nil {
+		t.Fatal(err)
+	}
+}
+
 const lastingWord, passingWord = "check its name", "may be back later"
 
 func TestPull(t *testing.T) {
@@ -144,7 +197,7 @@ func TestPull(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ctx := b.rt.with(t.Context())
-			img, release, err := b.rt.images.find(ctx, c.reg.ref())
+			img, release, err := b.rt.images.find(ctx, c.reg.ref(), cluster.AttemptID{})
 			if err == nil {
 				defer release()
 				_, err = readImage(ctx, img)
@@ -175,7 +228,7 @@ func TestPullGivenUp(t *testing.T) {
 		cancel()
 		return answers(http.StatusBadGateway)(w, n)
 	})
-	_, _, err := b.rt.images.find(b.rt.with(ctx), reg.ref())
+	_, _, err := b.rt.images.find(b.rt.with(ctx), reg.ref(), cluster.AttemptID{})
 	if _, ok := errors.AsType[*launch.Error](err); ok || err == nil {
 		t.Errorf("got %v, want an error that may pass", err)
 	}
@@ -198,11 +251,14 @@ func TestRegistries(t *testing.T) {
 	b := newBench(t)
 	b.rt.images.cfg.Registries = []string{"registry.example.org"}
 	reg := newRegistry(t, runtime.GOARCH, nil)
-	le, ok := errors.AsType[*launch.Error](func() error { _, _, err := b.rt.images.find(b.rt.with(t.Context()), reg.ref()); return err }())
+	le, ok := errors.AsType[*launch.Error](func() error {
+		_, _, err := b.rt.images.find(b.rt.with(t.Context()), reg.ref(), cluster.AttemptID{})
+		return err
+	}())
 	if !ok || le.Reason != "IMAGE" || reg.tags.Load() != 0 {
 		t.Errorf("got %v after %d questions to the registry, want a final refusal before any", le, reg.tags.Load())
 	}
-	_, release, err := b.rt.images.find(b.rt.with(t.Context()), b.image)
+	_, release, err := b.rt.images.find(b.rt.with(t.Context()), b.image, cluster.AttemptID{})
 	if err != nil {
 		t.Fatalf("an image that is here: %v", err)
 	}

@@ -81,6 +81,23 @@ type Runtime struct {
 	waiting map[cluster.AttemptID]struct{}
 }
 
+// Pulls implements runtime.Puller.
+func (r *Runtime) Pulls(ctx context.Context) map[cluster.AttemptID]cluster.Pull {
+	by := r.images.fetched.Now()
+	if len(by) == 0 {
+		return nil
+	}
+	under, err := r.client.ContentStore().ListStatuses(r.images.with(ctx))
+	if err != nil {
+		under = nil // whole layers are known all the same
+	}
+	out := make(map[cluster.AttemptID]cluster.Pull, len(by))
+	for id, p := range by {
+		out[id] = p.State(under)
+	}
+	return out
+}
+
 // Open connects to containerd and begins to wait for the tasks that run.
 func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 	if cfg.Log == nil {

@@ -94,6 +94,13 @@ type Runtime interface {
 	Observer
 }
 
+// Puller is what a Runtime may be beside that fetches images from registries.
+type Puller interface {
+	// Pulls says how far the images are that are being fetched, by the attempts that are
+	// to run in them. It may be called from any goroutine.
+	Pulls(ctx context.Context) map[cluster.AttemptID]cluster.Pull
+}
+
 // Observer is the read side of a Runtime.
 type Observer interface {
 	// Name is "containerd" or "process".

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/nodes"
 	"github.com/berth-scheduler/berth/coordinator/wait"
 	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
@@ -35,32 +36,46 @@ func (p *pace) due(now cluster.Time) bool {
 	return true
 }
 
-// noteProgress writes down how far running jobs say that they are, where that is news,
-// until ctx ends.
+// noteProgress writes down how far running jobs say that they are, and how far the images
+// are of those that start, where that is news, until ctx ends.
 func (l *Leader) noteProgress(ctx context.Context) error {
 	paces := map[cluster.AttemptID]*pace{} // soft: a new leader begins anew
 	for wait.Sleep(ctx, progressEvery) {
 		now, there := cluster.TimeOf(l.clock()), map[cluster.AttemptID]*pace{}
 		var news []*logv1.AttemptProgress
-		jobs, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobRunning}, Keep: func(j *cluster.Job) bool { return j.Live() != nil }})
+		jobs, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobStarting, cluster.JobRunning}, Keep: func(j *cluster.Job) bool { return j.Live() != nil }})
 		for _, j := range jobs {
 			a := j.Live()
 			id := cluster.AttemptID{Job: j.ID, No: a.No}
 			u, _ := l.useOf(id, a)
-			if u.Progress == nil {
+			if u.Progress == nil && u.Pull == nil {
 				continue
 			}
 			if there[id] = paces[id]; there[id] == nil {
 				there[id] = &pace{}
 			}
-			if (a.Progress.News(*u.Progress) || showsCost(a, u.Progress)) && there[id].due(now) {
-				news = append(news, conv.NoteProgress(id, u.Progress))
+			if n := newsOf(j, &u); n != nil && there[id].due(now) {
+				news = append(news, n)
 			}
 		}
 		paces = there
 		l.writeDown(ctx, news)
 	}
 	return ctx.Err()
+}
+
+// newsOf is what is worth writing down of a job by what the nodes of its attempt told, nil
+// for nothing.
+func newsOf(j *cluster.Job, u *nodes.Use) *logv1.AttemptProgress {
+	a := j.Live()
+	id := cluster.AttemptID{Job: j.ID, No: a.No}
+	switch p := u.Progress; {
+	case a.Started == 0 && u.Pull != nil && j.Reason.Detail != u.Pull.String():
+		return conv.NotePull(id, u.Pull)
+	case a.Started != 0 && p != nil && (a.Progress.News(*p) || showsCost(a, p)):
+		return conv.NoteProgress(id, p)
+	}
+	return nil
 }
 
 // showsCost reports whether how far an attempt is shows what its last change in place cost.

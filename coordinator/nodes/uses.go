@@ -18,6 +18,9 @@ type Use struct {
 	Progress *cluster.Progress
 	// Probe is what asking for its health gave, nil for none.
 	Probe *service.Probe
+	// Pull is how far its image is that is being fetched, nil for none; of several nodes
+	// that of the slowest.
+	Pull *cluster.Pull
 }
 
 // used takes over what a node's attempts have used.
@@ -39,7 +42,7 @@ func (l *liveness) used(node cluster.NodeID, us []*nodev1.AttemptUse) {
 			}
 			n.curves.add(id, l.clock(), Point{s.Step, *s.Metric})
 		}
-		n.uses[id] = Use{at, max(0, u.BusyMs), max(0, u.KnownMs), max(0, u.PeakMib), conv.ProgressFromNode(u.Steps, at), conv.ProbeFromNode(u.Probe)}
+		n.uses[id] = Use{at, max(0, u.BusyMs), max(0, u.KnownMs), max(0, u.PeakMib), conv.ProgressFromNode(u.Steps, at), conv.ProbeFromNode(u.Probe), conv.PullFromNode(u.Pull)}
 	}
 }
 
@@ -66,6 +69,9 @@ func (l *liveness) useOf(id cluster.AttemptID, a *cluster.Attempt) (sum Use, ok 
 		}
 		sum.BusyMs, sum.KnownMs, sum.PeakMiB = sum.BusyMs+u.BusyMs, sum.KnownMs+u.KnownMs, max(sum.PeakMiB, u.PeakMiB)
 		sum.Probe = u.Probe // of replicas, which are on one node
+		if u.Pull.Behind(sum.Pull) {
+			sum.Pull = u.Pull
+		}
 		if p := u.Progress; p != nil && (sum.Progress == nil || p.Step > sum.Progress.Step) {
 			sum.Progress = p
 		}

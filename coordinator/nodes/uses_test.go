@@ -106,6 +106,13 @@ func TestUsesAddUp(t *testing.T) {
 		ask(true, 50, 200, 8, 99, time.Time{})
 		l.used("n2", nil) // its word is all there is: nothing of this attempt
 		ask(false, 20, 200, 8, -1, time.Time{})
+		for i, layers := range []uint32{1, 4, 0} { // the slowest node's image counts
+			l.used("n1", []*nodev1.AttemptUse{{Job: 4, Attempt: 2, Pull: &nodev1.Pull{Layers: 2, LayersDone: 1, Bytes: 100, BytesDone: 50}}})
+			l.used("n2", []*nodev1.AttemptUse{{Job: 4, Attempt: 2, Pull: &nodev1.Pull{Layers: layers, Bytes: 1000, BytesDone: 700 - 300*int64(i)}}})
+			if u, _ := l.useOf(id, a); u.Pull.Layers != []uint32{2, 4, 0}[i] {
+				t.Errorf("%d: the image is at %v", i, u.Pull)
+			}
+		}
 		if len(f.Nodes()) != 1 {
 			t.Fatal("who is heard becomes a node")
 		}

@@ -118,7 +118,11 @@ func (s *Steward) resize(c *logv1.ResizeAttempt) command.Result {
 func (s *Steward) noteProgress(c *logv1.NoteProgress) {
 	for _, n := range c.GetAttempts() {
 		old := s.roll.Jobs.Get(cluster.JobID(n.GetJob()))
-		if old == nil || old.Live() == nil || old.Live().No != n.GetAttempt() || old.Live().Started == 0 {
+		if old == nil || old.Live() == nil || old.Live().No != n.GetAttempt() {
+			continue
+		}
+		if old.Live().Started == 0 {
+			s.noteWait(old, n.GetWaits())
 			continue
 		}
 		if v := conv.ServingFromLog(n.GetServing()); v != nil && old.Spec.Service != nil && v.State > service.Starting && v.State <= service.Draining {
@@ -144,6 +148,18 @@ func (s *Steward) noteProgress(c *logv1.NoteProgress) {
 		}
 		s.roll.Change(old, j, command.Change{})
 	}
+}
+
+// noteWait keeps what an attempt waits for on its node that does not run yet: its image.
+func (s *Steward) noteWait(old *cluster.Job, n *logv1.Reason) {
+	why := conv.ReasonFromLog(n)
+	if why.Code != cluster.ReasonPulling || old.State != cluster.JobStarting || old.Reason == why ||
+		old.Reason.Code != "" && old.Reason.Code != cluster.ReasonPulling {
+		return
+	}
+	j := old.Clone()
+	j.Reason, j.Revision = why, s.at.Index
+	s.roll.Change(old, j, command.Change{})
 }
 
 // saw is what is known of a job's metric with what it says now; of jobs without one

@@ -116,7 +116,7 @@ var table = []row{
 	{"Command", 13, "note_progress"},
 	{"NoteProgress", 13, "attempts"},
 	{"AttemptProgress", 13, "job attempt progress"},
-	{"AttemptProgress", 15, "serving"},
+	{"AttemptProgress", 15, "serving waits"},
 	{"Serving", 15, "state since_us why first_us"},
 	{"Progress", 13, "at_us step total step_us"},
 	{"Progress", 15, "seen"},

@@ -79,6 +79,25 @@ func NoteServing(id cluster.AttemptID, s cluster.Serving) *logv1.AttemptProgress
 	return &logv1.AttemptProgress{Job: uint64(id.Job), Attempt: id.No, Serving: ServingToLog(&s)}
 }
 
+// PullFromNode is how far an image is by what a node says, nil for nothing.
+func PullFromNode(m *nodev1.Pull) *cluster.Pull {
+	if m == nil {
+		return nil
+	}
+	p := cluster.Pull{Layers: m.Layers, Done: m.LayersDone, Bytes: m.Bytes, Got: m.BytesDone}.Clip()
+	return &p
+}
+
+// PullToNode is how far an image is, as a node says it.
+func PullToNode(p cluster.Pull) *nodev1.Pull {
+	return &nodev1.Pull{Layers: p.Layers, LayersDone: p.Done, Bytes: p.Bytes, BytesDone: p.Got}
+}
+
+// NotePull keeps how far an image is, as NoteProgress does.
+func NotePull(id cluster.AttemptID, p *cluster.Pull) *logv1.AttemptProgress {
+	return &logv1.AttemptProgress{Job: uint64(id.Job), Attempt: id.No, Waits: reasonToLog(cluster.Reason{Code: cluster.ReasonPulling, Detail: p.String()})}
+}
+
 func progressToLog(p *cluster.Progress) *logv1.Progress {
 	if p == nil {
 		return nil

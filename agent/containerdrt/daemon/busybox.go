@@ -28,13 +28,9 @@ var applets = []string{"sh", "true", "false", "sleep", "cat", "echo", "id", "env
 // job must not get from an image: to be root, and LD_, CUDA_ and NVIDIA_
 // variables.
 func (d *Daemon) ImportBusybox(ctx context.Context, namespace string) (ref string, err error) {
-	bin, err := os.ReadFile("/bin/busybox")
+	archive, err := BusyboxArchive("")
 	if err != nil {
-		return "", fmt.Errorf("%w; on Debian: apt-get install busybox-static", err)
-	}
-	archive, err := busyboxArchive(bin)
-	if err != nil {
-		return "", fmt.Errorf("build image: %w", err)
+		return "", err
 	}
 	c, err := containerd.New(d.Socket(), containerd.WithDefaultNamespace(namespace))
 	if err != nil {
@@ -47,9 +43,18 @@ func (d *Daemon) ImportBusybox(ctx context.Context, namespace string) (ref strin
 	return busyboxRef, nil
 }
 
-// busyboxArchive is an OCI image layout in a tar file.
-func busyboxArchive(bin []byte) (io.Reader, error) {
-	layer, err := busyboxLayer(bin)
+// BusyboxArchive is the image that ImportBusybox imports: an OCI image layout of one
+// layer in a tar file. Its file /plain/text holds text, by which images differ.
+func BusyboxArchive(text string) (io.Reader, error) {
+	bin, err := os.ReadFile("/bin/busybox")
+	if err != nil {
+		return nil, fmt.Errorf("%w; on Debian: apt-get install busybox-static", err)
+	}
+	return busyboxArchive(bin, []byte(text))
+}
+
+func busyboxArchive(bin, text []byte) (io.Reader, error) {
+	layer, err := busyboxLayer(bin, text)
 	if err != nil {
 		return nil, err
 	}
@@ -129,24 +134,31 @@ func (l *layout) archive() (io.Reader, error) {
 
 // busyboxLayer is the root file system: busybox, its applets as links, and
 // the directories that a container needs.
-func busyboxLayer(bin []byte) ([]byte, error) {
+func busyboxLayer(bin, text []byte) ([]byte, error) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
-	headers := []*tar.Header{{Name: "bin/busybox", Mode: 0o755, Size: int64(len(bin)), Typeflag: tar.TypeReg}}
+	headers := []*tar.Header{
+		{Name: "bin/busybox", Mode: 0o755, Size: int64(len(bin)), Typeflag: tar.TypeReg},
+		{Name: "plain/", Mode: 0o755, Typeflag: tar.TypeDir},
+		{Name: "plain/text", Mode: 0o644, Size: int64(len(text)), Typeflag: tar.TypeReg},
+	}
 	for _, a := range applets {
 		headers = append(headers, &tar.Header{Name: "bin/" + a, Linkname: "busybox", Typeflag: tar.TypeSymlink, Mode: 0o777})
 	}
-	for _, d := range []string{"etc/", "proc/", "sys/", "dev/", "root/", "run/", "image/", "image/bin/", "plain/"} {
+	for _, d := range []string{"etc/", "proc/", "sys/", "dev/", "root/", "run/", "image/", "image/bin/"} {
 		headers = append(headers, &tar.Header{Name: d, Mode: 0o755, Typeflag: tar.TypeDir})
 	}
-	headers = append(headers, &tar.Header{Name: "plain/text", Mode: 0o644, Typeflag: tar.TypeReg})
 	headers = append(headers, &tar.Header{Name: "tmp/", Mode: 0o1777, Typeflag: tar.TypeDir})
 	for _, h := range headers {
 		if err := w.WriteHeader(h); err != nil {
 			return nil, err
 		}
 		if h.Size > 0 {
-			if _, err := w.Write(bin); err != nil {
+			data := bin
+			if h.Name == "plain/text" {
+				data = text
+			}
+			if _, err := w.Write(data); err != nil {
 				return nil, err
 			}
 		}

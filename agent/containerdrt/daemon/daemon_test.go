@@ -168,7 +168,7 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 }
 
 func TestBusyboxArchive(t *testing.T) {
-	r, err := busyboxArchive([]byte("binary"))
+	r, err := busyboxArchive([]byte("binary"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -128,9 +128,17 @@ func NodesOf(j *apiv1.Job) string {
 	return j.GetNode()
 }
 
-// Where is the node, or for a job without one the reason in brackets.
+// Pulling reports whether the node of a job is fetching its image.
+func Pulling(j *apiv1.Job) bool {
+	return j.GetState() == cluster.JobStarting.String() && j.GetReason() == string(cluster.ReasonPulling)
+}
+
+// Where is the node, or for a job without one the reason in brackets; both while its node
+// fetches its image.
 func Where(j *apiv1.Job) string {
 	switch {
+	case Pulling(j):
+		return NodesOf(j) + " (" + j.GetReason() + ")"
 	case j.GetNode() != "":
 		return NodesOf(j)
 	case Terminal(j.GetState()) && j.GetReason() == "":

@@ -79,7 +79,7 @@ func runLogs(ctx context.Context, e *console.Env, c *client.Client, o logsOption
 	if job.GetSpec() == nil || len(job.GetSpec().GetDir()) == 0 {
 		return cluster.Errorf(cluster.CodeDenied, "job %s: only its owner and administrators may see where its output goes", client.JobLabel(job))
 	}
-	if job.GetNode() == "" {
+	if job.GetNode() == "" || console.Pulling(job) {
 		if job, err = awaitStart(ctx, e, c, o, job); err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func runLogs(ctx context.Context, e *console.Env, c *client.Client, o logsOption
 	return l.here(ctx)
 }
 
-// awaitStart returns the job once it has a node; without --follow it says why
+// awaitStart returns the job once it has a node, and its image is there; without --follow it says why
 // there is nothing to read.
 func awaitStart(ctx context.Context, e *console.Env, c *client.Client, o logsOptions, job *apiv1.Job) (*apiv1.Job, error) {
 	if console.Terminal(job.GetState()) {
@@ -120,6 +120,8 @@ func awaitStart(ctx context.Context, e *console.Env, c *client.Client, o logsOpt
 		for _, j := range news {
 			switch {
 			case !client.RefTo(job).Of(j):
+			case console.Pulling(j):
+				line.Say(j.GetState() + "; " + console.ReasonText(j.GetReason(), j.GetReasonDetail()))
 			case j.GetNode() != "" || console.Terminal(j.GetState()):
 				return true
 			default:

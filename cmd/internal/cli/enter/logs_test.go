@@ -129,6 +129,39 @@ func TestLogsFollowOfJobCancelledBeforeItRan(t *testing.T) {
 	})
 }
 
+// TestLogsWaitForTheImage: who follows a job whose node fetches its image sees how far that
+// is, and then what it writes.
+func TestLogsWaitForTheImage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, f, dir := logWorld(t)
+		w.Env.StderrTerminal = true
+		w.Env.Width = func() int { return 200 }
+		j := f.Jobs[2]
+		j.State, j.Node, j.Reason, j.ReasonDetail = "STARTING", "n1", "PullingImage", "1 of 3 layers"
+		if code := w.Run("logs", "14"); code != console.ExitFailed || !strings.Contains(w.Errs.String(), "job 14 has not started (STARTING)") {
+			t.Errorf("exit code %d: %s", code, w.Errs.String())
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			client.Sleep(t.Context(), time.Minute)
+			f.Change(func() { j.ReasonDetail = "2 of 3 layers" })
+			client.Sleep(t.Context(), time.Minute)
+			f.Change(func() { j.State, j.Reason, j.ReasonDetail = "RUNNING", "", "" })
+			write(t, filepath.Join(dir, "berth-14.out"), "one\n")
+			client.Sleep(t.Context(), 5*time.Second)
+			f.Change(func() { j.State = "COMPLETED" })
+		})
+		if code := w.Run("logs", "-f", "14"); code != 0 || w.Out.String() != "one\n" {
+			t.Errorf("exit code %d: %q: %s", code, w.Out.String(), w.Errs.String())
+		}
+		wg.Wait()
+		want := "waiting\n\r\x1b[KSTARTING; PullingImage: 1 of 3 layers\r\x1b[KSTARTING; PullingImage: 2 of 3 layers\r\x1b[K"
+		if got := w.Errs.String(); !strings.HasSuffix(got, want) {
+			t.Errorf("said %q, want %q", got, want)
+		}
+	})
+}
+
 // TestFollowedWait: on a terminal who follows a job that waits sees why, and who stops
 // learns how to go on.
 func TestFollowedWait(t *testing.T) {

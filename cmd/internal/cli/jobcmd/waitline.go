@@ -50,6 +50,9 @@ func (w *waiter) standing(ctx context.Context, j *apiv1.Job) string {
 		if at := j.GetStarted(); at != nil && st == cluster.JobRunning.String() {
 			text += " since " + at.AsTime().In(w.env.Now().Location()).Format("15:04")
 		}
+		if why := console.ReasonText(j.GetReason(), j.GetReasonDetail()); console.Pulling(j) {
+			text += "; " + why
+		}
 		return text
 	}
 	return client.Waits(ctx, w.env, w.c, j)

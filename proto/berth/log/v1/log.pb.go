@@ -7801,7 +7801,9 @@ type AttemptProgress struct {
 	Attempt  uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Progress *Progress              `protobuf:"bytes,3,opt,name=progress,proto3" json:"progress,omitempty"`
 	// Of a replica that stands otherwise now; its time is that of the entry.
-	Serving       *Serving `protobuf:"bytes,4,opt,name=serving,proto3" json:"serving,omitempty"`
+	Serving *Serving `protobuf:"bytes,4,opt,name=serving,proto3" json:"serving,omitempty"`
+	// Of an attempt that does not run yet: what it waits for on its node.
+	Waits         *Reason `protobuf:"bytes,5,opt,name=waits,proto3" json:"waits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7860,6 +7862,13 @@ func (x *AttemptProgress) GetProgress() *Progress {
 func (x *AttemptProgress) GetServing() *Serving {
 	if x != nil {
 		return x.Serving
+	}
+	return nil
+}
+
+func (x *AttemptProgress) GetWaits() *Reason {
+	if x != nil {
+		return x.Waits
 	}
 	return nil
 }
@@ -12163,12 +12172,13 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04rung\x18\x01 \x01(\rR\x04rung\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value\"I\n" +
 	"\fNoteProgress\x129\n" +
-	"\battempts\x18\x01 \x03(\v2\x1d.berth.log.v1.AttemptProgressR\battempts\"\xa2\x01\n" +
+	"\battempts\x18\x01 \x03(\v2\x1d.berth.log.v1.AttemptProgressR\battempts\"\xce\x01\n" +
 	"\x0fAttemptProgress\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x122\n" +
 	"\bprogress\x18\x03 \x01(\v2\x16.berth.log.v1.ProgressR\bprogress\x12/\n" +
-	"\aserving\x18\x04 \x01(\v2\x15.berth.log.v1.ServingR\aserving\"\xa9\x01\n" +
+	"\aserving\x18\x04 \x01(\v2\x15.berth.log.v1.ServingR\aserving\x12*\n" +
+	"\x05waits\x18\x05 \x01(\v2\x14.berth.log.v1.ReasonR\x05waits\"\xa9\x01\n" +
 	"\x04Gang\x12'\n" +
 	"\x04rest\x18\x01 \x03(\v2\x13.berth.log.v1.BerthR\x04rest\x12(\n" +
 	"\x05parts\x18\x02 \x03(\v2\x12.berth.log.v1.PartR\x05parts\x12\x0e\n" +
@@ -12795,39 +12805,40 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	81,  // 136: berth.log.v1.NoteProgress.attempts:type_name -> berth.log.v1.AttemptProgress
 	77,  // 137: berth.log.v1.AttemptProgress.progress:type_name -> berth.log.v1.Progress
 	76,  // 138: berth.log.v1.AttemptProgress.serving:type_name -> berth.log.v1.Serving
-	71,  // 139: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
-	83,  // 140: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
-	66,  // 141: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
-	67,  // 142: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
-	66,  // 143: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
-	68,  // 144: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
-	70,  // 145: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
-	71,  // 146: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
-	70,  // 147: berth.log.v1.ResizeMark.was:type_name -> berth.log.v1.GPUShare
-	70,  // 148: berth.log.v1.ResizeAttempt.gpus:type_name -> berth.log.v1.GPUShare
-	71,  // 149: berth.log.v1.GrowAttempt.berths:type_name -> berth.log.v1.Berth
-	92,  // 150: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	93,  // 151: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
-	94,  // 152: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
-	96,  // 153: berth.log.v1.Node.power:type_name -> berth.log.v1.NodePower
-	100, // 154: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
-	99,  // 155: berth.log.v1.Partition.host:type_name -> berth.log.v1.HostTerms
-	102, // 156: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	107, // 157: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	112, // 158: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
-	65,  // 159: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	110, // 160: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	114, // 161: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
-	115, // 162: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
-	116, // 163: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
-	117, // 164: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
-	118, // 165: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
-	119, // 166: berth.log.v1.AccountPolicy.gpu_weights:type_name -> berth.log.v1.GPUWeight
-	167, // [167:167] is the sub-list for method output_type
-	167, // [167:167] is the sub-list for method input_type
-	167, // [167:167] is the sub-list for extension type_name
-	167, // [167:167] is the sub-list for extension extendee
-	0,   // [0:167] is the sub-list for field type_name
+	66,  // 139: berth.log.v1.AttemptProgress.waits:type_name -> berth.log.v1.Reason
+	71,  // 140: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
+	83,  // 141: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
+	66,  // 142: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
+	67,  // 143: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
+	66,  // 144: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
+	68,  // 145: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
+	70,  // 146: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
+	71,  // 147: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
+	70,  // 148: berth.log.v1.ResizeMark.was:type_name -> berth.log.v1.GPUShare
+	70,  // 149: berth.log.v1.ResizeAttempt.gpus:type_name -> berth.log.v1.GPUShare
+	71,  // 150: berth.log.v1.GrowAttempt.berths:type_name -> berth.log.v1.Berth
+	92,  // 151: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	93,  // 152: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
+	94,  // 153: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
+	96,  // 154: berth.log.v1.Node.power:type_name -> berth.log.v1.NodePower
+	100, // 155: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
+	99,  // 156: berth.log.v1.Partition.host:type_name -> berth.log.v1.HostTerms
+	102, // 157: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	107, // 158: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	112, // 159: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
+	65,  // 160: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	110, // 161: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	114, // 162: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
+	115, // 163: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
+	116, // 164: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
+	117, // 165: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
+	118, // 166: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
+	119, // 167: berth.log.v1.AccountPolicy.gpu_weights:type_name -> berth.log.v1.GPUWeight
+	168, // [168:168] is the sub-list for method output_type
+	168, // [168:168] is the sub-list for method input_type
+	168, // [168:168] is the sub-list for extension type_name
+	168, // [168:168] is the sub-list for extension extendee
+	0,   // [0:168] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }

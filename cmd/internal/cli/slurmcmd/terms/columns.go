@@ -103,7 +103,7 @@ func IsHeld(reason string) bool {
 // endReasons is how Slurm calls reasons to have ended. Clients look the word up in a
 // list of Slurm's, and some fail on one that is not there.
 var endReasons = map[cluster.ReasonCode]string{
-	cluster.ReasonLaunch: "JobLaunchFailure", cluster.ReasonSignal: "NonZeroExitCode", cluster.ReasonByUser: "None", cluster.ReasonByAdmin: "None",
+	cluster.ReasonLaunch: "JobLaunchFailure", cluster.ReasonSignal: "NonZeroExitCode", cluster.ReasonByUser: "None", cluster.ReasonByAdmin: "None", cluster.ReasonPulling: "None",
 	cluster.ReasonHostOOM: "OutOfMemory", cluster.ReasonGPUOOM: "OutOfMemory", cluster.ReasonNodeLost: "NodeDown",
 	cluster.ReasonGPUFault: "SystemFailure", cluster.ReasonGPUCheck: "SystemFailure", cluster.ReasonNodeFault: "SystemFailure", cluster.ReasonNotReady: "SystemFailure",
 	cluster.ReasonRuntimeLost: "SystemFailure", cluster.ReasonUnkillable: "SystemFailure",

@@ -1,0 +1,129 @@
+// Package pulling knows how far images are that containerd fetches from their registries.
+package pulling
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/images"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// maxLayers bounds what is remembered of an image: no builder makes as many.
+const maxLayers = 1024
+
+// Image is what is known of an image that is being fetched. It is safe for concurrent
+// use; a nil one is told nothing.
+type Image struct {
+	mu     sync.Mutex
+	layers map[string]*layer // by digest
+}
+
+type layer struct {
+	bytes int64
+	here  bool
+}
+
+// descriptor is what is read of one of the image specification.
+type descriptor struct {
+	MediaType string `json:"mediaType"`
+	Digest    string `json:"digest"`
+	Size      int64  `json:"size"`
+}
+
+// Watch is a handler that tells p what an image consists of and what of it is here.
+func (p *Image) Watch(h images.Handler) images.Handler {
+	if p == nil {
+		return h
+	}
+	return images.HandlerFunc(watched(h.Handle, p.saw))
+}
+
+// watched is a handler of descriptors that tells saw, when it is done with one, of that
+// one and what it names. They go there by their JSON, which is what they are made for:
+// the type's own module is one that nothing else here needs.
+func watched[D any](handle func(context.Context, D) ([]D, error), saw func(descriptor, []descriptor)) func(context.Context, D) ([]D, error) {
+	return func(ctx context.Context, d D) ([]D, error) {
+		children, err := handle(ctx, d)
+		if err != nil {
+			return children, err
+		}
+		text, err := json.Marshal(append([]D{d}, children...))
+		var all []descriptor
+		if err == nil {
+			err = json.Unmarshal(text, &all)
+		}
+		if err == nil {
+			saw(all[0], all[1:])
+		}
+		return children, nil // whoever watches fails nothing
+	}
+}
+
+// saw takes over that d is here, and what it names.
+func (p *Image) saw(d descriptor, children []descriptor) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l := p.layers[d.Digest]; l != nil {
+		l.here = true
+	}
+	for _, c := range children {
+		if images.IsLayerType(c.MediaType) && p.layers[c.Digest] == nil && len(p.layers) < maxLayers {
+			if p.layers == nil {
+				p.layers = map[string]*layer{}
+			}
+			p.layers[c.Digest] = &layer{bytes: max(c.Size, 0)}
+		}
+	}
+}
+
+// State adds up how far it is, with downloads that are under way.
+func (p *Image) State(under []content.Status) cluster.Pull {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var sum cluster.Pull
+	for name, l := range p.layers {
+		sum.Layers, sum.Bytes = sum.Layers+1, sum.Bytes+l.bytes
+		if l.here {
+			sum.Done, sum.Got = sum.Done+1, sum.Got+l.bytes
+		} else if i := slices.IndexFunc(under, func(s content.Status) bool { return s.Ref == "layer-"+name }); i >= 0 {
+			sum.Got += min(max(under[i].Offset, 0), l.bytes)
+		}
+	}
+	return sum
+}
+
+// Images are those that are being fetched, by the attempts that need them. The zero value
+// is ready, and safe for concurrent use.
+type Images struct {
+	mu sync.Mutex
+	by map[cluster.AttemptID]*Image
+}
+
+// Begin remembers that an image is fetched for an attempt, until end is called.
+func (p *Images) Begin(id cluster.AttemptID) (one *Image, end func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.by == nil {
+		p.by = map[cluster.AttemptID]*Image{}
+	}
+	one = &Image{}
+	p.by[id] = one
+	return one, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.by, id)
+	}
+}
+
+// Now are those that are being fetched.
+func (p *Images) Now() map[cluster.AttemptID]*Image {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.by)
+}
