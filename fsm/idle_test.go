@@ -365,4 +365,10 @@ func TestAnImageThatIsFetchedIsTheReason(t *testing.T) {
 	if got := m.job(2).Reason; got.Code != cluster.ReasonPulling || got == want {
 		t.Errorf("another word: %v", got)
 	}
+	m.must(silentCmd("n1", "boot1"))
+	silent := m.wantState(2, cluster.JobUnreachable)
+	m.must(pulls)
+	if m.wantState(2, cluster.JobUnreachable) != silent {
+		t.Error("the image of a job whose node is silent is fetched")
+	}
 }
