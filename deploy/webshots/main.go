@@ -1,5 +1,6 @@
 // Command webshots takes the pictures of docs/web.md: it opens a link of berth web in a
-// chromium without a screen, and writes the overview and the page of a job as PNG.
+// chromium without a screen, and writes the overview, the page of a job and a comparison
+// of policies as PNG.
 //
 //	go run ./deploy/webshots -link "$(berth web -o name)" -job 3 -out docs
 package main
@@ -26,7 +27,7 @@ import (
 func main() {
 	link := flag.String("link", "", "what berth web -o name printed")
 	job := flag.String("job", "1", "the `id` of the job whose page is shown")
-	out := flag.String("out", "docs", "the `folder` for web-overview.png and web-job.png")
+	out := flag.String("out", "docs", "the `folder` for the pictures")
 	flag.Parse()
 	if err := run(*link, *job, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "webshots:", err)
@@ -52,9 +53,16 @@ func run(link, job, out string) error {
 	for name, at := range map[string]struct {
 		page, wait string
 		height     int64
-	}{"web-overview.png": {"overview", ".cards li", 600}, "web-job.png": {"job/" + job, "dl", 1700}} {
-		steps := []chromedp.Action[chromedp.Void]{chromedp.EmulateViewport(1000, at.height), chromedp.Navigate("about:blank"), chromedp.Navigate(base + "/#/" + at.page), chromedp.WaitVisible(at.wait), chromedp.Sleep(2 * time.Second)}
-		if err := chromedp.Do(ctx, steps...); err != nil {
+		then       []chromedp.Action[chromedp.Void]
+	}{
+		"web-overview.png": {"overview", ".cards li", 600, nil},
+		"web-job.png":      {"job/" + job, "dl", 1700, nil},
+		"web-whatif.png": {"whatif", "#policy", 700, []chromedp.Action[chromedp.Void]{
+			chromedp.SetValue("#policy", "lucid"), chromedp.Click("main button"), chromedp.WaitVisible(".bars"),
+		}},
+	} {
+		steps := []chromedp.Action[chromedp.Void]{chromedp.EmulateViewport(1000, at.height), chromedp.Navigate("about:blank"), chromedp.Navigate(base + "/#/" + at.page), chromedp.WaitVisible(at.wait)}
+		if err := chromedp.Do(ctx, append(append(steps, at.then...), chromedp.Sleep(2*time.Second))...); err != nil {
 			return fmt.Errorf("%s: %w", at.page, err)
 		}
 		shot, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())

@@ -37,7 +37,8 @@ var words = []struct {
 	{0, "dependency", "Job dependency problem"},
 	{0, "time", "Requested time limit is invalid (missing or exceeds some limit)"},
 	{0, "deadline", "Requested time limit is invalid (missing or exceeds some limit)"},
-	{cluster.CodeExhausted, "", "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"},
+	{cluster.CodeExhausted, "assoc", "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"},
+	{cluster.CodeExhausted, "", "Resource temporarily unavailable"}, // as when Slurm has as many jobs as it may
 }
 
 // SlurmWords is what Slurm's commands say of a refusal of Berth's, for scripts

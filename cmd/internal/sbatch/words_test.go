@@ -24,6 +24,7 @@ func TestSlurmWords(t *testing.T) {
 		{cluster.CodeDenied, "reservation night is not for ann; it is for bob", "Requested reservation is invalid"},
 		{cluster.CodeDenied, "nice: -5 would put the job before others", "Access/permission denied"},
 		{cluster.CodeExhausted, "AssocMaxSubmitJobLimit: user 7 has 3 jobs", "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"},
+		{cluster.CodeExhausted, "the coordinator's disk is almost full, nothing was done: 12 MiB", "Resource temporarily unavailable"},
 		{cluster.CodeNotFound, "job 99 is not known: it was never submitted", "Invalid job id specified"},
 		{cluster.CodeConflict, "job 12 has ended as FAILED and cannot be changed", "Job/step already completing or completed"},
 		{cluster.CodeConflict, "job 12 runs", ""},
