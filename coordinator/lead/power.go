@@ -44,8 +44,7 @@ type PowerSaving struct {
 type powerKeeper struct {
 	*Leader
 	cfg       *PowerSaving
-	idle      power.Idle
-	down, up  power.Paced
+	keeper    power.Keeper
 	runs      map[cluster.NodeID]*powerRun
 	programs  sync.WaitGroup
 	slots     chan struct{} // as many programs may run at once
@@ -115,21 +114,21 @@ func (k *powerKeeper) decide(ctx context.Context, now cluster.Time) {
 		need = site.Needed(snap, &sched.Site)
 	}
 	k.needs.Store(&need)
-	for _, id := range power.Up(snap, &k.cfg.Rule, need.Wake, k.up.Room(k.cfg.AtOnce, now)) {
+	k.keeper.Look(snap, &k.cfg.Rule, need.Used)
+	for _, id := range k.keeper.Up(snap, &k.cfg.Rule, need.Wake) {
 		if k.order(ctx, &logv1.PowerNode{Node: string(id), To: uint32(cluster.PoweringUp)}) {
-			k.up.Did(now)
+			k.keeper.WentUp(now)
 			k.log.InfoContext(ctx, "node is powered up", "node", string(id))
 		}
 	}
-	k.idle.Look(snap, &k.cfg.Rule, need.Used)
-	for _, id := range k.idle.Down(snap, &k.cfg.Rule, k.down.Room(k.cfg.AtOnce, now)) {
+	for _, id := range k.keeper.Down(snap, &k.cfg.Rule) {
 		if k.order(ctx, &logv1.PowerNode{Node: string(id), To: uint32(cluster.PoweringDown)}) {
-			k.down.Did(now)
+			k.keeper.WentDown(now)
 			k.log.InfoContext(ctx, "idle node is powered down", "node", string(id))
 		}
 	}
 	k.index, k.next = snap.Index, now.Add(powerAnew)
-	for _, at := range []cluster.Time{begins, k.idle.Next(&k.cfg.Rule, now)} {
+	for _, at := range []cluster.Time{begins, k.keeper.Next(&k.cfg.Rule, now)} {
 		if at > now {
 			k.next = min(k.next, at)
 		}

@@ -29,6 +29,8 @@ type Rule struct {
 	// are, all for none.
 	Exclude    cluster.HostList
 	Partitions []string
+	// Forecast keeps those up that are forecast to be needed; nil goes by Idle alone.
+	Forecast *Forecast
 }
 
 // Governs reports whether n is one of the nodes that the rule is about.
@@ -75,9 +77,9 @@ func (i *Idle) Look(snap *dispatch.Snapshot, r *Rule, used map[cluster.NodeID]st
 	i.since = since
 }
 
-// Down are the nodes to power down now, at most so many, those first that were idle
-// longest. They are as Look saw them last.
-func (i *Idle) Down(snap *dispatch.Snapshot, r *Rule, most int) []cluster.NodeID {
+// Down are the nodes to power down now, at most so many of those that may, those first that were
+// idle longest. They are as Look saw them last.
+func (i *Idle) Down(snap *dispatch.Snapshot, r *Rule, most int, may func(*cluster.Node) bool) []cluster.NodeID {
 	var idle, ripe []*cluster.Node
 	for _, n := range snap.Nodes {
 		since, ok := i.since[n.ID]
@@ -92,6 +94,7 @@ func (i *Idle) Down(snap *dispatch.Snapshot, r *Rule, most int) []cluster.NodeID
 	slices.SortStableFunc(ripe, func(a, b *cluster.Node) int {
 		return cmp.Or(cmp.Compare(i.since[a.ID], i.since[b.ID]), cmp.Compare(a.ID, b.ID))
 	})
+	ripe = slices.DeleteFunc(ripe, func(n *cluster.Node) bool { return !may(n) })
 	return ids(ripe, min(most, len(idle)-r.KeepIdle))
 }
 

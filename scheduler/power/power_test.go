@@ -41,6 +41,9 @@ func running(id cluster.JobID, nodes ...cluster.NodeID) *cluster.Job {
 	return j
 }
 
+// all lets every node go down that is idle for long enough.
+func all(*cluster.Node) bool { return true }
+
 func powered(s cluster.PowerState) schedtest.NodeOption {
 	return func(n *cluster.Node) { n.Power.State = s }
 }
@@ -123,15 +126,15 @@ func TestDown(t *testing.T) {
 			var idle Idle
 			snap := *c.snap
 			idle.Look(&snap, &c.rule, used)
-			if got := idle.Down(&snap, &c.rule, 10); len(got) > 0 {
+			if got := idle.Down(&snap, &c.rule, 10, all); len(got) > 0 {
 				t.Errorf("%v are powered down at once", got)
 			}
 			snap.Now = now.Add(10 * time.Minute)
 			idle.Look(&snap, &c.rule, used)
-			if d := cmp.Diff(c.want, idle.Down(&snap, &c.rule, 10)); d != "" {
+			if d := cmp.Diff(c.want, idle.Down(&snap, &c.rule, 10, all)); d != "" {
 				t.Error(d)
 			}
-			if got := idle.Down(&snap, &c.rule, 1); len(c.want) > 0 && !slices.Equal(got, c.want[:1]) {
+			if got := idle.Down(&snap, &c.rule, 1, all); len(c.want) > 0 && !slices.Equal(got, c.want[:1]) {
 				t.Errorf("one at most: %v", got)
 			}
 		})
@@ -149,7 +152,7 @@ func TestIdleSinceItsJobEnded(t *testing.T) {
 			snap.Running = append(snap.Running, running(cluster.JobID(i+1), n))
 		}
 		idle.Look(snap, r, nil)
-		return idle.Down(snap, r, 10)
+		return idle.Down(snap, r, 10, all)
 	}
 	at(0)
 	at(9*time.Minute, "n1", "n2")
@@ -275,7 +278,7 @@ func TestWhoIsPoweredDown(t *testing.T) {
 			}
 			idle.Look(snap, &r, used)
 			most := rapid.IntRange(0, 4).Draw(t, "most")
-			got := idle.Down(snap, &r, most)
+			got := idle.Down(snap, &r, most, all)
 			stay := 0
 			for _, n := range snap.Nodes {
 				if _, ok := not[n.ID]; ok {

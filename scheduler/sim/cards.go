@@ -33,6 +33,7 @@ type levels struct {
 	reserved               int64 // MiB that shares hold
 	memAll                 int64
 	powerW                 float64
+	nodes                  int64 // that somebody holds
 }
 
 // cards are those of a fleet: what is given away of each, who lies on it, and the sums
@@ -40,6 +41,7 @@ type levels struct {
 type cards struct {
 	slots  []slot
 	slotAt map[cluster.GPUID]int32
+	held   []int32 // residents, by node
 	cur    levels
 	roomy  roomy
 	world  slowdown.Interference
@@ -50,6 +52,7 @@ type cards struct {
 // newCards are the empty cards of nodes; watts is what those of a type draw.
 func newCards(nodes []*cluster.Node, watts map[string][2]int64, world slowdown.Interference) cards {
 	s := cards{slotAt: map[cluster.GPUID]int32{}, world: world}
+	s.held = make([]int32, len(nodes))
 	s.roomy = roomy{open: make([]int32, len(nodes)), widths: make([]int32, maxWidth+1)}
 	for i, n := range nodes {
 		s.roomy.open[i] = int32(len(n.GPUs))
@@ -105,13 +108,26 @@ func strandedOf(alloc int64) int64 {
 // lay puts a task on a card.
 func (s *cards) lay(c int32, who resident) {
 	s.slots[c].residents = append(s.slots[c].residents, who)
+	s.holds(c, 1)
 	s.account(&s.slots[c], who.load, 1)
 }
 
 // lift takes it off again.
 func (s *cards) lift(c int32, who resident) {
 	s.slots[c].residents = slices.DeleteFunc(s.slots[c].residents, func(o resident) bool { return o.id == who.id })
+	s.holds(c, -1)
 	s.account(&s.slots[c], who.load, -1)
+}
+
+// holds counts who lies on the node of a card.
+func (s *cards) holds(c, sign int32) {
+	held := &s.held[s.slots[c].node]
+	was := *held
+	if *held += sign; was == 0 {
+		s.cur.nodes++
+	} else if *held == 0 {
+		s.cur.nodes--
+	}
 }
 
 // account keeps the sums of the fleet true. A card does no more than a card's

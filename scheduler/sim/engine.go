@@ -135,6 +135,9 @@ func newEngine(w *workload.Workload, f *workload.Fleet, opt *Options) (*engine, 
 	for i, n := range nodes {
 		e.nodeAt[n.ID] = int32(i)
 	}
+	if opt.Power != nil {
+		e.cur.powerW += float64(int64(len(nodes)) * opt.Power.HostW)
+	}
 	if opt.Log {
 		st, err := newReplica(e.nodes, opt)
 		if err != nil {

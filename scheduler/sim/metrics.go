@@ -29,7 +29,7 @@ type sums struct {
 }
 
 // area is what levels add up to over time.
-type area struct{ alloc, used, mem, reserved, frag, energy, off float64 }
+type area struct{ alloc, used, mem, reserved, frag, energy, off, nodes float64 }
 
 // point is the value of an integral at a time.
 type point struct {
@@ -59,6 +59,7 @@ func (e *engine) advance(at int64) {
 	e.sums.frag += dt * float64(e.cur.frag)
 	e.sums.energy += dt * e.cur.powerW
 	e.sums.off += dt * float64(e.plugs.off)
+	e.sums.nodes += dt * float64(e.cur.nodes)
 	last := e.sums.crowd[len(e.sums.crowd)-1].v
 	e.sums.crowd = append(e.sums.crowd, point{at, last + dt*max(1, float64(e.here.demand)/float64(max(1, len(e.slots))))})
 	e.now = at
@@ -180,7 +181,17 @@ type Result struct {
 	NodeHoursOff *float64 `json:"node_hours_off,omitempty"`
 	NodesOffPct  *float64 `json:"nodes_off_pct,omitempty"`
 	WakeUps      *int     `json:"wake_ups,omitempty"`
-	World        string   `json:"interference"`
+	// NodesOff is how many nodes were off on average, NodesBusyPct what part of the time of
+	// those that were not somebody held one. WakeUpsPerDay is how many nodes were powered up in
+	// a day, WakeCallsPerDay how often some were, those within ten minutes being one. JobsLate are the jobs that waited for a node
+	// to be powered up, and MeanLate how long from when it was known until they began, in seconds.
+	NodesOff        *float64 `json:"nodes_off,omitempty"`
+	NodesBusyPct    *float64 `json:"nodes_busy_pct,omitempty"`
+	WakeUpsPerDay   *float64 `json:"wake_ups_per_day,omitempty"`
+	WakeCallsPerDay *float64 `json:"wake_calls_per_day,omitempty"`
+	JobsLate        *int     `json:"jobs_late,omitempty"`
+	MeanLate        *float64 `json:"mean_late_s,omitempty"`
+	World           string   `json:"interference"`
 	// Completions are the completion times in seconds of the jobs that ended
 	// well, in ascending order.
 	Completions []float64 `json:"-"`

@@ -185,8 +185,10 @@ func (o *Options) Check() error {
 	if o.MTBF > 0 && o.Repair == 0 {
 		return fmt.Errorf("repair: is missing; a node that breaks must come back after some time")
 	}
-	if p := o.Power; p != nil && (p.Idle <= 0 || p.Boot < 0 || p.KeepIdle < 0 || p.AtOnce < 1) {
-		return fmt.Errorf("power: needs a time above 0 for which a node is idle, and may power down one node a minute or more")
+	if o.Power != nil {
+		if err := o.Power.check(); err != nil {
+			return err
+		}
 	}
 	if o.Power != nil && o.MTBF > 0 {
 		return fmt.Errorf("power: nodes that break are not told from those that are powered down; leave one of the two out")

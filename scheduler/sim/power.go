@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -13,34 +14,75 @@ import (
 // powerEvery is how often it is decided who is powered down or up.
 const powerEvery = time.Minute
 
+// wakeSpan is within what time wake-ups count as one, as in the evaluation of Helios.
+const wakeSpan = 10 * time.Minute
+
 // Power is how idle nodes are powered down and up again, as the leader of a cluster does.
 type Power struct {
 	power.Rule
 	// Boot is how long a node takes from off to ready.
 	Boot time.Duration
+	// Past is who held nodes from Since until the run begins, for a forecast; times are of
+	// before Epoch.
+	Past  []power.Span
+	Since cluster.Time
+	// HostW is what a node draws beside its cards while it is up or boots, OffW what it draws
+	// while it is off, in watts.
+	HostW, OffW int64
+}
+
+// Epoch is the moment of the snapshots at which a run begins.
+const Epoch = epoch
+
+// check tells what makes no sense.
+func (p *Power) check() error {
+	switch f := p.Forecast; {
+	case p.Idle <= 0 || p.Boot < 0 || p.KeepIdle < 0 || p.AtOnce < 1:
+		return fmt.Errorf("power: needs a time above 0 for which a node is idle, and may power down one node a minute or more")
+	case p.HostW < 0 || p.OffW < 0:
+		return fmt.Errorf("power: a node that draws less than 0 W")
+	case f != nil && (f.Every < time.Second || f.Horizon < f.Every || f.Horizon > 7*24*time.Hour || f.Learn < 0 || f.SparePercent < 0 || f.SparePercent > 100):
+		return fmt.Errorf("power: a forecast is made every second at most, for a time from that to a week, with 0 to 100 %% of the nodes to spare")
+	}
+	return nil
 }
 
 // plugs is which nodes are off.
 type plugs struct {
 	states []cluster.PowerState
-	idle   power.Idle
-	down   power.Paced
-	up     power.Paced
+	keeper power.Keeper
 	at     int64 // no look is made before
 	tick   int64 // when one is made, whatever happens
 	off    int   // nodes that are off, booting ones not
 	wakes  int
+	calls  int   // spans of wakeSpan in which some were woken
+	woken  int64 // when the last of them began
+	// asked is since when jobs wait for nodes that are off.
+	asked map[cluster.JobID]int64
 }
 
-// save powers nodes down and up at this moment, if it is time.
-func (g *plugs) save(e *engine) error {
-	p, now := e.opt.Power, e.wallTime()
-	if p == nil || g.at > e.now {
-		return nil
+// begin is before anything happens.
+func (g *plugs) begin(e *engine, now cluster.Time) {
+	p := e.opt.Power
+	g.states, g.asked, g.woken = make([]cluster.PowerState, len(e.nodes)), map[cluster.JobID]int64{}, -1
+	snap := e.full()
+	snap.Now = now
+	g.keeper.Recall(snap, &p.Rule, p.Past, p.Since)
+}
+
+// draws is how much more all draws when a node is off.
+func (g *plugs) draws(e *engine, node int32) float64 {
+	w := e.opt.Power.OffW - e.opt.Power.HostW
+	for i := range e.slots {
+		if e.slots[i].node == node {
+			w -= e.slots[i].idleW
+		}
 	}
-	if g.states == nil {
-		g.states = make([]cluster.PowerState, len(e.nodes))
-	}
+	return float64(w)
+}
+
+// seen is a snapshot that knows which nodes are off.
+func (g *plugs) seen(e *engine) *dispatch.Snapshot {
 	snap := e.full()
 	snap.Nodes = slices.Clone(snap.Nodes)
 	for i, n := range snap.Nodes {
@@ -50,38 +92,71 @@ func (g *plugs) save(e *engine) error {
 			snap.Nodes[i] = &off
 		}
 	}
+	return snap
+}
+
+// save powers nodes down and up at this moment, if it is time.
+func (g *plugs) save(e *engine) error {
+	p, now := e.opt.Power, e.wallTime()
+	if p == nil || g.at > e.now {
+		return nil
+	}
+	if g.states == nil {
+		g.begin(e, now)
+	}
+	snap := g.seen(e)
 	need := site.Needs{}
 	if len(snap.Waiting) > 0 && power.Concerns(snap) {
 		need = site.NeededBy(snap, func(view *dispatch.Snapshot) dispatch.Plan { return e.opt.Planner.Plan(view) })
 	}
-	for _, id := range power.Up(snap, &p.Rule, need.Wake, g.up.Room(p.AtOnce, now)) {
-		i := e.nodeAt[id]
-		g.up.Did(now)
-		g.wakes++
-		g.off--
-		g.states[i] = cluster.PoweringUp
-		e.events.push(event{at: e.now + p.Boot.Microseconds(), id: i, k: evPowerUp})
+	for id := range need.For { // each is noted by itself
+		if _, known := g.asked[id]; !known {
+			g.asked[id] = e.now
+		}
 	}
-	g.idle.Look(snap, &p.Rule, need.Used)
-	for _, id := range g.idle.Down(snap, &p.Rule, g.down.Room(p.AtOnce, now)) {
-		g.down.Did(now)
+	g.keeper.Look(snap, &p.Rule, need.Used)
+	for _, id := range g.keeper.Up(snap, &p.Rule, need.Wake) {
+		g.wake(e, e.nodeAt[id])
+	}
+	for _, id := range g.keeper.Down(snap, &p.Rule) {
+		g.keeper.WentDown(now)
+		i := e.nodeAt[id]
 		g.off++
-		g.states[e.nodeAt[id]] = cluster.PoweredDown
+		g.states[i] = cluster.PoweredDown
+		e.cur.powerW += g.draws(e, i)
 		if err := e.st.setNode(now, id, cluster.NodeUnreachable); err != nil {
 			return err
 		}
 	}
+	g.again(e, now)
+	return nil
+}
+
+// wake has a node boot.
+func (g *plugs) wake(e *engine, i int32) {
+	g.keeper.WentUp(e.wallTime())
+	if g.wakes++; g.woken < 0 || e.now-g.woken >= wakeSpan.Microseconds() {
+		g.calls, g.woken = g.calls+1, e.now
+	}
+	g.off--
+	g.states[i] = cluster.PoweringUp
+	e.cur.powerW -= g.draws(e, i)
+	e.events.push(event{at: e.now + e.opt.Power.Boot.Microseconds(), id: i, k: evPowerUp})
+}
+
+// again sets when it is looked next.
+func (g *plugs) again(e *engine, now cluster.Time) {
+	p := e.opt.Power
 	g.at = e.now + powerEvery.Microseconds()
 	g.tick = g.at
-	if e.st.waiting() == 0 && g.down.Room(p.AtOnce, now) > 0 {
-		next := g.idle.Next(&p.Rule, now)
+	if e.st.waiting() == 0 && !g.keeper.Full(&p.Rule, now) {
+		next := g.keeper.Next(&p.Rule, now)
 		if next == 0 {
-			return nil // nothing comes of time alone
+			return // nothing comes of time alone
 		}
 		g.tick = max(g.at, int64(next-epoch))
 	}
 	e.events.push(event{at: g.tick, k: evPower})
-	return nil
 }
 
 // booted has a node that was powered up register.
@@ -90,11 +165,24 @@ func (g *plugs) booted(e *engine, i int32) error {
 	return e.st.setNode(e.wallTime(), e.nodes[i].ID, cluster.NodeReady)
 }
 
-// into says how long nodes were off together.
+// into says how long nodes were off together, how often they were woken, and who waited for that.
 func (g *plugs) into(e *engine, r *Result) {
 	if e.opt.Power == nil {
 		return
 	}
-	hours, all := e.sums.off/float64(time.Hour.Microseconds()), float64(len(e.nodes))*float64(e.now-e.sums.first)
-	r.NodeHoursOff, r.NodesOffPct, r.WakeUps = figure(hours), figure(100*e.sums.off/all), &g.wakes
+	span := float64(e.now - e.sums.first)
+	days, all := span/float64(24*time.Hour.Microseconds()), float64(len(e.nodes))*span
+	r.NodeHoursOff, r.NodesOffPct, r.WakeUps = figure(e.sums.off/float64(time.Hour.Microseconds())), figure(100*e.sums.off/all), &g.wakes
+	if span > 0 {
+		r.NodesOff, r.WakeUpsPerDay, r.WakeCallsPerDay = figure(e.sums.off/span), figure(float64(g.wakes)/days), figure(float64(g.calls)/days)
+		r.NodesBusyPct = figure(100 * e.sums.nodes / max(1, all-e.sums.off))
+	}
+	late, sum := 0, 0.0
+	for i := range e.tasks {
+		t := &e.tasks[i]
+		if at, asked := g.asked[t.view.ID]; asked && t.state == done {
+			late, sum = late+1, sum+float64(max(0, t.began-at))/1e6
+		}
+	}
+	r.JobsLate, r.MeanLate = &late, figure(sum/float64(max(1, late)))
 }

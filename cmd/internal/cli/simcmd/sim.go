@@ -23,7 +23,9 @@ type simWorld struct {
 	strict, pool, preempt, capMemory                                                                         bool
 	since, until, start, passEvery, tick, profile, oomAfter                                                  time.Duration
 	preemptSmall, preemptLarge, mtbf, repair, checkpoint, powerIdle, powerBoot                               time.Duration
-	powerKeep                                                                                                int
+	powerForecast, powerEvery, powerLearn                                                                    time.Duration
+	powerKeep, powerSpare                                                                                    int
+	powerHostW, powerOffW                                                                                    int64
 	capture, last                                                                                            string
 }
 
@@ -142,6 +144,12 @@ func (o *simWorld) worldFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.powerIdle, "power-idle", 0, "power nodes down that were idle for so long, and up again for who waits; 0 leaves all up")
 	f.DurationVar(&o.powerBoot, "power-boot", 5*time.Minute, "how long a node takes from off to ready, with --power-idle")
 	f.IntVar(&o.powerKeep, "power-keep", 0, "idle nodes that stay up, with --power-idle")
+	f.DurationVar(&o.powerForecast, "power-forecast", 0, "keep up what is forecast to be needed within so long a `TIME`, such as 3h, with --power-idle; 0 forecasts nothing")
+	f.DurationVar(&o.powerEvery, "power-every", 10*time.Minute, "how often it is forecast, with --power-forecast")
+	f.DurationVar(&o.powerLearn, "power-learn", 24*time.Hour, "of how long a time demand must be known before it is forecast, with --power-forecast")
+	f.IntVar(&o.powerSpare, "power-spare", 5, "nodes that stay up beside those forecast, in `PERCENT` of all, with --power-forecast")
+	f.Int64Var(&o.powerHostW, "power-host-w", 0, "what a node that is up draws beside its GPUs, in `WATTS`, with --power-idle")
+	f.Int64Var(&o.powerOffW, "power-off-w", 0, "what a node draws that is off, in `WATTS`, with --power-idle")
 	f.DurationVar(&o.passEvery, "pass-every", time.Second, "least virtual time between two full passes; longer is cheaper, and changes who overtakes whom")
 	f.DurationVar(&o.tick, "tick", 0, "plan at least so often while jobs wait, for orders that go by the clock; 0 lets the order choose")
 	f.StringVar(&o.fsm, "fsm", "auto", "drive the replicated state machine by its log: on, off, or auto for short lists")

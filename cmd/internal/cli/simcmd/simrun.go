@@ -279,9 +279,9 @@ func (p *simPoint) options(planner sim.Planner, seed uint64) (sim.Options, error
 	if mode != cluster.ResizeOff && rise.PeakAt == 0 {
 		rise.PeakAt = sim.DefaultPeakAt
 	}
-	var saving *sim.Power
-	if p.powerIdle != 0 {
-		saving = &sim.Power{Rule: power.Rule{Idle: p.powerIdle, ResumeTimeout: p.powerBoot, KeepIdle: p.powerKeep, AtOnce: powerAtOnce}, Boot: p.powerBoot}
+	saving, err := p.saving()
+	if err != nil {
+		return sim.Options{}, err
 	}
 	return sim.Options{
 		Power: saving, Planner: planner, Seed: seed, World: p.inter,
@@ -290,6 +290,32 @@ func (p *simPoint) options(planner sim.Planner, seed uint64) (sim.Options, error
 		Profile: p.profile, OOMAfter: p.oomAfter, CapMemory: p.capMemory, MTBF: p.mtbf, Repair: p.repair, Checkpoint: p.checkpoint,
 		Preemptible: p.preempt, Resize: mode, Rise: rise,
 	}, nil
+}
+
+// saving is how idle nodes are powered down, nil where they are not.
+func (p *simPoint) saving() (*sim.Power, error) {
+	if p.powerIdle == 0 {
+		if p.powerForecast != 0 {
+			return nil, console.Usagef("--power-forecast: needs --power-idle, for how long a node is idle before it is powered down")
+		}
+		return nil, nil
+	}
+	out := &sim.Power{
+		Rule: power.Rule{Idle: p.powerIdle, ResumeTimeout: p.powerBoot, KeepIdle: p.powerKeep, AtOnce: powerAtOnce},
+		Boot: p.powerBoot, HostW: p.powerHostW, OffW: p.powerOffW,
+	}
+	if p.powerForecast != 0 {
+		switch {
+		case p.powerEvery < time.Second || p.powerForecast < p.powerEvery || p.powerForecast > 7*24*time.Hour:
+			return nil, console.Usagef("--power-forecast %s: want a time from --power-every (%s, a second at least) to 168h", p.powerForecast, p.powerEvery)
+		case p.powerLearn < 0:
+			return nil, console.Usagef("--power-learn %s: is below 0", p.powerLearn)
+		case p.powerSpare < 0 || p.powerSpare > 100:
+			return nil, console.Usagef("--power-spare %d: is outside 0 to 100, percent of the nodes", p.powerSpare)
+		}
+		out.Forecast = &power.Forecast{Every: p.powerEvery, Horizon: p.powerForecast, Learn: p.powerLearn, SparePercent: p.powerSpare}
+	}
+	return out, nil
 }
 
 // resizeMode reads --resize. A simulation has no partition that leaves it open.

@@ -87,7 +87,8 @@ func printSim(e *console.Env, f console.Format, v View) error {
 	}
 	sleeps := slices.ContainsFunc(v.Results, func(r *sim.Result) bool { return r.NodeHoursOff != nil })
 	if sleeps {
-		t.Cols = append(t.Cols, console.Column{Head: "NODE_HOURS_OFF", Right: true}, console.Column{Head: "OFF", Right: true}, console.Column{Head: "WOKEN", Right: true})
+		t.Cols = append(t.Cols, console.Column{Head: "NODE_HOURS_OFF", Right: true}, console.Column{Head: "OFF", Right: true}, console.Column{Head: "WOKEN", Right: true},
+			console.Column{Head: "LATE", Right: true}, console.Column{Head: "LATE_BY", Right: true}, console.Column{Head: "KWH", Right: true})
 	}
 	for _, r := range v.Results {
 		row := []string{r.Policy, strconv.FormatUint(r.Seed, 10), strconv.Itoa(r.Jobs), simPct(r.AllocationPct), simPct(r.GPUUtilPct), simPct(r.MemUtilPct),
@@ -97,7 +98,7 @@ func printSim(e *console.Env, f console.Format, v View) error {
 			row = append(row, simCount(r.Cuts), simCount(r.Growths), simCount(r.Harmed), simFig(r.ReservedOverUsed, 2))
 		}
 		if sleeps {
-			row = append(row, simFig(r.NodeHoursOff, 0), simPct(r.NodesOffPct), simCount(r.WakeUps))
+			row = append(row, simFig(r.NodeHoursOff, 0), simPct(r.NodesOffPct), simCount(r.WakeUps), simCount(r.JobsLate), simFig(r.MeanLate, 0), simFig(r.EnergyKWh, 0))
 		}
 		t.Add(row...)
 	}

@@ -1,0 +1,194 @@
+package power
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// Bounds of what is remembered of demand: of how many kinds of nodes, those beyond taken
+// together, and how many slots of each, which are five weeks of ten minutes.
+const (
+	MaxKinds = 64
+	MaxSlots = 5 * 7 * 24 * 6
+)
+
+// The seasons of demand.
+const (
+	day  = 24 * time.Hour
+	week = 7 * day
+)
+
+// Kind is nodes that may stand in for each other: they have as many cards of the same types,
+// and are in the same partitions.
+type Kind string
+
+// otherKinds are those beyond MaxKinds.
+const otherKinds Kind = "other nodes"
+
+// KindOf is the kind of a node: "8xA100-SXM4-80GB", or "8xT4 of a,b" where there are partitions.
+func KindOf(n *cluster.Node, parts []*cluster.Partition) Kind {
+	has := map[string]int{}
+	for i := range n.GPUs {
+		has[n.GPUs[i].Type]++
+	}
+	var out []string
+	for _, t := range slices.Sorted(maps.Keys(has)) {
+		out = append(out, fmt.Sprintf("%dx%s", has[t], t))
+	}
+	kind := cmp.Or(strings.Join(out, "+"), "no GPUs")
+	var in []string
+	for _, p := range parts {
+		if p.Nodes.Holds(n.ID) {
+			in = append(in, p.Name)
+		}
+	}
+	if len(in) > 0 {
+		kind += " of " + strings.Join(in, ",")
+	}
+	return Kind(kind)
+}
+
+// Demand is how many nodes of each kind were needed at most in every slot of time, the last
+// MaxSlots of them. It reads no clock: it is told what there is. The zero value, with a slot,
+// has seen nothing.
+type Demand struct {
+	// Slot is how long a slot is, above 0.
+	Slot  time.Duration
+	kinds map[Kind]*series
+}
+
+// series is of one kind: y[i] is the demand of slot first+i, all of them over; the slot that
+// is open had most so far, and has level since a moment.
+type series struct {
+	first       int64
+	y           []float64
+	most, level float64
+	since       cluster.Time
+}
+
+// open is the slot that is not over.
+func (s *series) open() int64 { return s.first + int64(len(s.y)) }
+
+// slotOf is in which slot a moment is.
+func (d *Demand) slotOf(at cluster.Time) int64 { return int64(at) / d.Slot.Microseconds() }
+
+// Observe takes over how many nodes of a kind are needed from a moment on. Moments do not fall;
+// what is older than the open slot counts for that. What holds for no time is not counted.
+func (d *Demand) Observe(kind Kind, at cluster.Time, needed int) {
+	s := d.of(kind, at)
+	if s.pass(d.slotOf(at)); at > s.since {
+		if int64(at)%d.Slot.Microseconds() != 0 {
+			s.most = max(s.most, s.level)
+		}
+		s.since = at
+	}
+	s.level = float64(needed)
+}
+
+// keep forgets all kinds but those that there are.
+func (d *Demand) keep(there map[Kind]*Outlook) {
+	maps.DeleteFunc(d.kinds, func(k Kind, _ *series) bool { return there[k] == nil })
+}
+
+// of is the series of a kind, which begins at a moment if there is none.
+func (d *Demand) of(kind Kind, at cluster.Time) *series {
+	s := d.kinds[kind]
+	if s == nil {
+		s = &series{first: d.slotOf(at), since: at}
+		if d.kinds == nil {
+			d.kinds = map[Kind]*series{}
+		}
+		d.kinds[kind] = s
+	}
+	return s
+}
+
+// pass closes the slots before one.
+func (s *series) pass(slot int64) {
+	gone := slot - s.open()
+	if gone <= 0 {
+		return
+	}
+	if gone > MaxSlots { // nothing of before is remembered
+		s.first, s.y, s.most = slot-MaxSlots, s.y[:0], s.level
+		gone = MaxSlots
+	}
+	s.y = append(s.y, max(s.most, s.level))
+	for range gone - 1 {
+		s.y = append(s.y, s.level)
+	}
+	s.most = 0
+	if over := len(s.y) - MaxSlots; over > 0 {
+		s.first += int64(over)
+		s.y = append(s.y[:0], s.y[over:]...)
+	}
+}
+
+// Until closes the slots of all kinds that are over by a moment.
+func (d *Demand) Until(at cluster.Time) {
+	for _, s := range d.kinds {
+		s.pass(d.slotOf(at))
+	}
+}
+
+// Slots are the demands of the slots of a kind that are over, oldest first. They are only read.
+func (d *Demand) Slots(kind Kind) []float64 {
+	if s := d.kinds[kind]; s != nil {
+		return s.y
+	}
+	return nil
+}
+
+// Span is a job that held a node of a kind from one moment to another; To is 0 while it does.
+type Span struct {
+	Node     cluster.NodeID
+	Kind     Kind
+	From, To cluster.Time
+}
+
+// Recall takes over what is known of the time from since until now: who held nodes, in any
+// order, and that nothing else was needed of the kinds that there are. What was observed
+// before is forgotten.
+func (d *Demand) Recall(kinds []Kind, spans []Span, since, now cluster.Time) {
+	since = max(since, now.Add(-MaxSlots*d.Slot))
+	d.kinds = nil
+	for _, k := range kinds {
+		d.Observe(k, since, 0)
+	}
+	type turn struct {
+		at   cluster.Time
+		span int
+		by   int
+	}
+	var turns []turn
+	for i, s := range spans {
+		if s.To != 0 && (s.To <= since || s.To <= s.From) || s.From >= now {
+			continue
+		}
+		turns = append(turns, turn{max(s.From, since), i, 1})
+		if s.To != 0 && s.To < now {
+			turns = append(turns, turn{s.To, i, -1})
+		}
+	}
+	slices.SortFunc(turns, func(a, b turn) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by), cmp.Compare(a.span, b.span))
+	})
+	holders, held := map[cluster.NodeID]int{}, map[Kind]int{}
+	for _, t := range turns {
+		s := &spans[t.span]
+		was := holders[s.Node]
+		holders[s.Node] += t.by
+		if (was == 0) == (holders[s.Node] == 0) {
+			continue
+		}
+		held[s.Kind] += t.by
+		d.Observe(s.Kind, t.at, held[s.Kind])
+	}
+	d.Until(now)
+}
