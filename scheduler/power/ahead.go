@@ -24,6 +24,9 @@ type Forecast struct {
 	SparePercent int
 }
 
+// part is how many of some nodes are to spare.
+func (f *Forecast) part(nodes int) int { return (nodes*f.SparePercent + 99) / 100 }
+
 // Outlook is why nodes of one kind are up, of those that a rule is about.
 type Outlook struct {
 	Kind Kind
@@ -161,7 +164,7 @@ func (a *Ahead) foresee(o *Outlook, f *Forecast) {
 	}
 	const almost = 0.01 // of a node is none
 	o.By, o.Peak = p.by, min(o.Nodes, int(math.Ceil(p.nodes-almost)))
-	o.Spare = max((o.Nodes*f.SparePercent+99)/100, o.Gang)
+	o.Spare = max(f.part(o.Nodes), o.Gang)
 	o.Keep = min(o.Nodes, max(o.Peak, o.Needed)+o.Spare)
 }
 
@@ -177,11 +180,13 @@ func waitingGang(snap *dispatch.Snapshot) int {
 }
 
 // Wake are the nodes that are powered down and are forecast to be needed: where fewer are up
-// than that, so many that those to spare are up as well.
+// than are needed now, or than are forecast less half of the part that is to spare, so many that
+// all to spare are up as well. So a forecast that is off by little wakes nobody, and boots
+// come together.
 func (a *Ahead) Wake(snap *dispatch.Snapshot, r *Rule) (out []cluster.NodeID) {
 	lack := map[Kind]int{}
 	for k, o := range a.outlooks {
-		if o.Known && o.Up < min(o.Nodes, max(o.Peak, o.Needed)) {
+		if o.Known && o.Up < min(o.Nodes, max(o.Peak-r.Forecast.part(o.Nodes)/2, o.Needed)) {
 			lack[k] = o.Keep - o.Up
 		}
 	}

@@ -100,6 +100,8 @@ func All() []Experiment {
 		{"orders", "orders of the queue on Helios, Philly and ITP", orders},
 		{"loans", "idle cards of services on loan to training jobs (Aryl, EuroSys 2023)", loans},
 		{"hived", "guarantees for virtual clusters: private nodes, quotas, cells (HiveD, OSDI 2020)", hived},
+		{"ces", "idle nodes powered down by a forecast of demand (Helios' CES, SC 2021)", ces},
+		{"demand", "how well the demand of nodes is forecast, by each method", demand},
 		{"sizing", "sizes of elastic jobs on 64 GPUs: marginal gain, AFS, Optimus, Pollux", sizing},
 	}
 }
@@ -154,6 +156,8 @@ func figures(r *sim.Result) map[string]*float64 {
 		"lower_bound_alone_makespan_s": r.LowerBoundAlone, "energy_kwh": r.EnergyKWh,
 		"cuts": counted(r.Cuts), "growths": counted(r.Growths), "harmed": counted(r.Harmed), "reserved_over_used": r.ReservedOverUsed,
 		"rejected": rejected, "decision_us": decision, "decision_p50_us": r.DecisionP50, "decision_p99_us": r.DecisionP99,
+		"nodes_off": r.NodesOff, "nodes_busy_pct": r.NodesBusyPct, "wake_ups_per_day": r.WakeUpsPerDay, "wake_calls_per_day": r.WakeCallsPerDay,
+		"jobs_late": counted(r.JobsLate), "mean_late_s": r.MeanLate,
 		"decisions_per_s": r.DecisionsPerS, "lower_bound_alone_mean_jct_s": r.LowerBoundJCT,
 	}
 }
