@@ -1,10 +1,12 @@
 package coordinator
 
 import (
+	"context"
 	"net/http"
 
 	"google.golang.org/grpc"
 
+	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/coordinator/api/accounts"
 	"github.com/berth-scheduler/berth/coordinator/api/admin"
 	"github.com/berth-scheduler/berth/coordinator/api/admission"
@@ -14,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/archive"
 	"github.com/berth-scheduler/berth/coordinator/current"
 	"github.com/berth-scheduler/berth/coordinator/endpoints"
+	"github.com/berth-scheduler/berth/coordinator/history"
 	"github.com/berth-scheduler/berth/coordinator/lead"
 	"github.com/berth-scheduler/berth/coordinator/members"
 	"github.com/berth-scheduler/berth/coordinator/nodes"
@@ -94,6 +97,14 @@ func newLeader(c *Coordinator) *lead.Leader {
 		ClusterName: c.cfg.ClusterName, ClusterID: c.cfg.ClusterID, GangTimeout: c.cfg.GangTimeout, GangPorts: c.cfg.GangPorts,
 		IdleEvery: c.cfg.IdleEvery, IdleSeen: c.cfg.IdleSeen, Power: c.cfg.Power, Energy: c.cfg.Energy,
 		Mail: n.Mail, Guard: notify.Guard{Allow: n.Allow, PublicOnly: n.Webhooks == notify.WebhooksUsers}, Tries: n.Tries, FirstPause: n.FirstPause,
+	}
+	if p := c.cfg.Power; p != nil {
+		with := *p
+		with.Ended = func(ctx context.Context, from, before cluster.Time, most int, yield func(*cluster.Job) error) error {
+			_, err := c.archive.Scan(ctx, &history.Query{EndedFrom: from, EndedBefore: before, Limit: most}, yield)
+			return err
+		}
+		cfg.Power = &with
 	}
 	return lead.New(cfg, lead.Needs{
 		FSM: c.fsm, Proposer: c.prop, Company: c.learn.Company, Figures: c.metrics.figures, Clock: c.cfg.Clock,

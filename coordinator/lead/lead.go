@@ -69,6 +69,7 @@ type Needs struct {
 
 // Leader does a leader's work while Run runs.
 type Leader struct {
+	Idling
 	cfg       Config
 	fsm       *fsm.FSM
 	prop      *proposer.Proposer

@@ -8,6 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/coordinator/figures"
 	"github.com/berth-scheduler/berth/coordinator/notify"
+	"github.com/berth-scheduler/berth/scheduler/power"
 )
 
 // metrics are what a leader exports. Labels come from small fixed sets.
@@ -19,6 +20,7 @@ type metrics struct {
 	preempted  *prometheus.CounterVec
 	notices    *notify.Metrics
 	power      *prometheus.CounterVec
+	forecast   *prometheus.GaugeVec
 }
 
 // The programs of power saving, and how they ended.
@@ -50,6 +52,9 @@ func newMetrics(reg prometheus.Registerer, f *figures.Figures) *metrics {
 	m.power = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "berth_power_programs_total", Help: "Programs that powered a node down (suspend) or up (resume): ran, failed, or ran while the node did not follow in time (late).",
 	}, []string{"program", "result"})
+	m.forecast = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "berth_power_forecast_nodes", Help: "Nodes of a kind under power_saving.policy forecast, on the leader: all, up, needed now, forecast to be needed at most, and kept up for that.",
+	}, []string{"kind", "figure"})
 	for _, program := range []string{suspends, resumes} {
 		for _, result := range []string{ran, failed, late} {
 			m.power.WithLabelValues(program, result)
@@ -58,8 +63,23 @@ func newMetrics(reg prometheus.Registerer, f *figures.Figures) *metrics {
 	for _, why := range []string{forAnother, forSpeed} {
 		m.preempted.WithLabelValues(why) // so that it can be told from one that is missing
 	}
-	reg.MustRegister(m.cycles, m.started, m.rejections, m.preempted, m.power)
+	reg.MustRegister(m.cycles, m.started, m.rejections, m.preempted, m.power, m.forecast)
 	return m
+}
+
+// foreseen exports what is forecast, and forgets what was before. There are at most
+// power.MaxKinds kinds, and one of all others.
+func (m *metrics) foreseen(os []*power.Outlook) {
+	m.forecast.Reset()
+	for _, o := range os {
+		figures := map[string]int{"all": o.Nodes, "up": o.Up, "needed": o.Needed}
+		if o.Known {
+			figures["forecast"], figures["kept"] = o.Peak, o.Keep
+		}
+		for name, n := range figures {
+			m.forecast.WithLabelValues(string(o.Kind), name).Set(float64(n))
+		}
+	}
 }
 
 // powered counts a program that ended.

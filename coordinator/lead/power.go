@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
 	"github.com/berth-scheduler/berth/coordinator/wait"
 	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
@@ -37,6 +41,9 @@ type PowerSaving struct {
 	// Suspend and Resume have a node powered down and up. They may be called again for
 	// what they have done already.
 	Suspend, Resume func(ctx context.Context, node cluster.NodeID) error
+	// Ended yields jobs that ended from a moment on and before another, the newest first and at
+	// most so many, for a forecast; nil where nobody keeps them.
+	Ended func(ctx context.Context, from, before cluster.Time, most int, yield func(*cluster.Job) error) error
 }
 
 // powerKeeper powers nodes down and up during a term of office. What each is to come to
@@ -50,6 +57,7 @@ type powerKeeper struct {
 	slots     chan struct{} // as many programs may run at once
 	index     uint64        // as of which it was decided last
 	next, not cluster.Time
+	memory    memory
 }
 
 // powerRun is a program that this leader runs or ran for a node.
@@ -82,12 +90,15 @@ func (l *Leader) WaitsFor(id cluster.JobID) []cluster.NodeID {
 // savePower powers idle nodes down, and up again for who waits, until ctx ends.
 func (l *Leader) savePower(ctx context.Context) error {
 	l.needs.Store(nil)
+	l.Idling.of.Store(nil)
+	l.metrics.foreseen(nil)
 	if l.cfg.Power == nil {
 		<-ctx.Done()
 		return ctx.Err()
 	}
 	k := &powerKeeper{Leader: l, cfg: l.cfg.Power, runs: map[cluster.NodeID]*powerRun{}, slots: make(chan struct{}, powerRuns)}
 	defer k.programs.Wait()
+	defer k.memory.reads.Wait()
 	for wait.Sleep(ctx, powerEvery) {
 		if now := cluster.TimeOf(l.clock()); k.due(now) {
 			k.decide(ctx, now)
@@ -114,24 +125,34 @@ func (k *powerKeeper) decide(ctx context.Context, now cluster.Time) {
 		need = site.Needed(snap, &sched.Site)
 	}
 	k.needs.Store(&need)
+	k.recall(ctx, snap)
 	k.keeper.Look(snap, &k.cfg.Rule, need.Used)
 	for _, id := range k.keeper.Up(snap, &k.cfg.Rule, need.Wake) {
-		if k.order(ctx, &logv1.PowerNode{Node: string(id), To: uint32(cluster.PoweringUp)}) {
+		why := ""
+		if !slices.Contains(need.Wake, id) {
+			why = k.because("powered up ahead", id)
+		}
+		if k.order(ctx, &logv1.PowerNode{Node: string(id), To: uint32(cluster.PoweringUp), Why: why}) {
 			k.keeper.WentUp(now)
-			k.log.InfoContext(ctx, "node is powered up", "node", string(id))
+			k.log.InfoContext(ctx, "node is powered up", "node", string(id), "why", why)
 		}
 	}
-	for _, id := range k.keeper.Down(snap, &k.cfg.Rule) {
-		if k.order(ctx, &logv1.PowerNode{Node: string(id), To: uint32(cluster.PoweringDown)}) {
+	for _, id := range k.down(snap) {
+		why := k.because("not needed", id)
+		if k.order(ctx, &logv1.PowerNode{Node: string(id), To: uint32(cluster.PoweringDown), Why: why}) {
 			k.keeper.WentDown(now)
-			k.log.InfoContext(ctx, "idle node is powered down", "node", string(id))
+			k.log.InfoContext(ctx, "idle node is powered down", "node", string(id), "why", why)
 		}
 	}
+	k.tell(snap)
 	k.index, k.next = snap.Index, now.Add(powerAnew)
 	for _, at := range []cluster.Time{begins, k.keeper.Next(&k.cfg.Rule, now)} {
 		if at > now {
 			k.next = min(k.next, at)
 		}
+	}
+	if k.memory.reading {
+		k.next = min(k.next, now.Add(powerEvery))
 	}
 	k.not = now.Add(powerShare * time.Since(began))
 }
@@ -221,4 +242,126 @@ func (k *powerKeeper) judge(ctx context.Context, n *cluster.Node, r *powerRun) {
 		}
 		k.log.WarnContext(ctx, "node was not powered down or up", "node", string(n.ID), "reason", c.Why)
 	}
+}
+
+const (
+	// rememberJobs is how many jobs that ended are looked at for what was needed, the newest,
+	// and rememberEvery the least time between two such looks.
+	rememberJobs  = 200_000
+	rememberEvery = time.Minute
+	// maxPowerWhy bounds what an entry says of why a node is powered down or up, in bytes.
+	maxPowerWhy = 240
+)
+
+// Idling is why nodes on which nothing runs are up, as was decided last.
+type Idling struct{ of atomic.Pointer[idling] }
+
+type idling map[cluster.NodeID]struct {
+	since cluster.Time
+	why   string
+}
+
+// KeptUp says since when a node that is up has been idle, and why it is up nevertheless; false of
+// one that is not idle, or that is not powered down by itself.
+func (i *Idling) KeptUp(id cluster.NodeID) (since cluster.Time, why string, idle bool) {
+	all := i.of.Load()
+	if all == nil {
+		return 0, "", false
+	}
+	x, idle := (*all)[id]
+	return x.since, x.why, idle
+}
+
+// memory is what was needed before, as the history has it: each coordinator has that, so that
+// nothing of demand is in the log, and a new leader knows as much as the one before it.
+type memory struct {
+	reads   sync.WaitGroup
+	reading bool
+	done    chan recollection
+	asked   cluster.Time
+	kinds   []power.Kind // that it was read for
+}
+
+// recollection is what was found.
+type recollection struct {
+	snap  *dispatch.Snapshot // as of which nodes are held that still are
+	spans []power.Span
+	since cluster.Time // of when on all is known
+}
+
+// recall takes over what was read of the history, and has it read when there are kinds of nodes
+// of which nothing is known: at the begin of a term, and after partitions or nodes changed.
+func (k *powerKeeper) recall(ctx context.Context, snap *dispatch.Snapshot) {
+	m, r := &k.memory, &k.cfg.Rule
+	if r.Forecast == nil || k.cfg.Ended == nil {
+		return
+	}
+	select {
+	case x := <-m.done:
+		m.reading = false
+		k.keeper.Recall(x.snap, r, x.spans, x.since)
+		k.log.InfoContext(ctx, "demand of nodes is known", "since", x.since.Std(), "attempts", len(x.spans))
+	default:
+	}
+	now := kindsIn(snap, r)
+	if m.reading || slices.Equal(now, m.kinds) || m.asked != 0 && snap.Now.Sub(m.asked) < rememberEvery {
+		return
+	}
+	m.reading, m.asked, m.kinds, m.done = true, snap.Now, now, make(chan recollection, 1)
+	m.reads.Go(func() { m.done <- k.remember(ctx, snap) })
+}
+
+// down are the nodes to power down, none while it is not known what was needed before.
+func (k *powerKeeper) down(snap *dispatch.Snapshot) []cluster.NodeID {
+	if r := &k.cfg.Rule; r.Forecast != nil && k.cfg.Ended != nil && (k.memory.reading || !slices.Equal(kindsIn(snap, r), k.memory.kinds)) {
+		return nil
+	}
+	return k.keeper.Down(snap, &k.cfg.Rule)
+}
+
+// kindsIn are the kinds of the nodes that a rule is about, sorted.
+func kindsIn(snap *dispatch.Snapshot, r *power.Rule) []power.Kind {
+	return slices.Compact(slices.Sorted(maps.Values(power.KindsOf(snap, r))))
+}
+
+// remember reads who held nodes until a snapshot was made.
+func (k *powerKeeper) remember(ctx context.Context, snap *dispatch.Snapshot) recollection {
+	out, kinds := recollection{snap: snap, since: snap.Now}, power.KindsOf(snap, &k.cfg.Rule)
+	from := snap.Now.Add(-power.MaxSlots * k.cfg.Forecast.Every)
+	err := k.cfg.Ended(ctx, from, snap.Now, rememberJobs, func(j *cluster.Job) error {
+		out.since = min(out.since, j.Ended)
+		out.spans = append(out.spans, power.SpansOf(j, kinds)...)
+		return nil
+	})
+	if err != nil && !errors.Is(err, context.Canceled) {
+		k.log.WarnContext(ctx, "what nodes were needed before is known in part alone", "err", err)
+	}
+	for _, j := range snap.Running {
+		out.spans = append(out.spans, power.SpansOf(j, kinds)...)
+	}
+	return out
+}
+
+// because is why a node is powered down or up, for people; "" where nothing is forecast.
+func (k *powerKeeper) because(what string, id cluster.NodeID) string {
+	o := k.keeper.Outlook(id)
+	if o == nil {
+		return ""
+	}
+	why := what + ": " + o.String()
+	return why[:min(len(why), maxPowerWhy)]
+}
+
+// tell keeps what was decided for those who ask.
+func (k *powerKeeper) tell(snap *dispatch.Snapshot) {
+	all := idling{}
+	for _, n := range snap.Nodes {
+		if since, why, idle := k.keeper.Why(n, snap, &k.cfg.Rule); idle {
+			x := all[n.ID]
+			x.since, x.why = since, why
+			all[n.ID] = x
+		}
+	}
+	k.Idling.of.Store(&all)
+	k.metrics.foreseen(k.keeper.Outlooks())
 }

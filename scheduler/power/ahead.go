@@ -42,18 +42,18 @@ type Outlook struct {
 	// Gang is how many nodes the largest job wants that waits for several; 0 is none. While one
 	// waits no node is powered down.
 	Gang int
-	// Horizon is that of the forecast.
-	Horizon time.Duration
+	// Horizon is that of the forecast, Idle after what time idle nodes go.
+	Horizon, Idle time.Duration
 }
 
 // String says it in words.
 func (o *Outlook) String() string {
-	s := fmt.Sprintf("of %d %s %d are up and %d needed", o.Nodes, o.Kind, o.Up, o.Needed)
+	s := fmt.Sprintf("of %d nodes with %s, %d are up and %d needed", o.Nodes, o.Kind, o.Up, o.Needed)
 	switch {
-	case !o.Known:
-		return s + "; too little is known of demand for a forecast"
 	case o.Gang > 0:
 		return s + fmt.Sprintf("; none is powered down while a job waits for %d nodes", o.Gang)
+	case !o.Known:
+		return s + fmt.Sprintf("; too little is known of demand for a forecast, and idle ones are powered down after %s", o.Idle)
 	}
 	return s + fmt.Sprintf("; %d stay up: at most %d are forecast to be needed within %s, and %d are to spare", o.Keep, o.Peak, o.Horizon, o.Spare)
 }
@@ -120,7 +120,7 @@ func (a *Ahead) Look(snap *dispatch.Snapshot, r *Rule, used map[cluster.NodeID]s
 		}
 		o := out[k]
 		if o == nil {
-			o = &Outlook{Kind: k, Gang: gang, Horizon: f.Horizon}
+			o = &Outlook{Kind: k, Gang: gang, Horizon: f.Horizon, Idle: r.Idle}
 			out[k] = o
 		}
 		_, held := busy[n.ID]

@@ -60,12 +60,12 @@ func TestKeepsWhatIsForecast(t *testing.T) {
 		down, up        int
 		says            string
 	}{
-		"what was needed stays up":             {8, 0, 0, nil, 10, 0, "of 20 1xT4 20 are up and 0 needed; 10 stay up: at most 8 are forecast to be needed within 2h0m0s, and 2 are to spare"},
+		"what was needed stays up":             {8, 0, 0, nil, 10, 0, "of 20 nodes with 1xT4, 20 are up and 0 needed; 10 stay up: at most 8 are forecast to be needed within 2h0m0s, and 2 are to spare"},
 		"nothing was":                          {0, 0, 0, nil, 18, 0, "2 stay up: at most 0"},
 		"more is needed now":                   {3, 0, 9, nil, 9, 0, "9 needed; 11 stay up"},
 		"no more than there are":               {20, 0, 0, nil, 0, 0, "20 stay up: at most 20"},
-		"too few are up":                       {8, 14, 0, nil, 0, 4, "of 20 1xT4 6 are up"},
-		"half of those to spare may be off":    {8, 13, 0, nil, 0, 0, "of 20 1xT4 7 are up"},
+		"too few are up":                       {8, 14, 0, nil, 0, 4, "of 20 nodes with 1xT4, 6 are up"},
+		"half of those to spare may be off":    {8, 13, 0, nil, 0, 0, "of 20 nodes with 1xT4, 7 are up"},
 		"those to spare may be used up":        {8, 11, 8, nil, 0, 0, "9 are up and 8 needed"},
 		"and are woken when they are":          {8, 12, 9, nil, 0, 3, "8 are up and 9 needed; 11 stay up"},
 		"a job waits for four nodes":           {8, 0, 0, func(s *dispatch.Snapshot, _ *Rule) { s.Waiting = []*cluster.Job{gang} }, 0, 0, "none is powered down while a job waits for 4 nodes"},
@@ -73,12 +73,12 @@ func TestKeepsWhatIsForecast(t *testing.T) {
 		"too little is known":                  {8, 0, 0, func(_ *dispatch.Snapshot, r *Rule) { r.Forecast.Learn = 25 * time.Hour }, 20, 0, "too little is known of demand"},
 		"then nobody is woken either":          {8, 13, 0, func(_ *dispatch.Snapshot, r *Rule) { r.Forecast.Learn = 25 * time.Hour }, 7, 0, "too little is known of demand"},
 		"idle ones are to stay besides":        {8, 0, 0, func(_ *dispatch.Snapshot, r *Rule) { r.KeepIdle = 15 }, 5, 0, "10 stay up"},
-		"one that an administrator powered":    {8, 14, 0, func(s *dispatch.Snapshot, _ *Rule) { s.Nodes[19].Power.Asked = true }, 0, 4, "of 19 1xT4 6 are up"},
+		"one that an administrator powered":    {8, 14, 0, func(s *dispatch.Snapshot, _ *Rule) { s.Nodes[19].Power.Asked = true }, 0, 4, "of 19 nodes with 1xT4, 6 are up"},
 		"down is none to wake":                 {20, 13, 0, func(s *dispatch.Snapshot, _ *Rule) { s.Nodes[19].Power.Asked = true }, 0, 12, "19 stay up"},
-		"reserved nodes are for those alone":   {8, 13, 0, func(s *dispatch.Snapshot, _ *Rule) { s.Reservations = open("n[08-20]") }, 0, 13, "of 7 1xT4 7 are up"},
-		"excluded nodes are not looked at":     {8, 0, 0, func(_ *dispatch.Snapshot, r *Rule) { r.Exclude = list("n[01-05]") }, 5, 0, "of 15 1xT4 15 are up"},
-		"coming up counts as up":               {8, 14, 0, func(s *dispatch.Snapshot, _ *Rule) { s.Nodes[8].Power.State = cluster.PoweringUp }, 0, 0, "of 20 1xT4 7 are up"},
-		"drained ones are none that jobs have": {8, 0, 0, func(s *dispatch.Snapshot, _ *Rule) { s.Nodes[0].Drain = true }, 9, 0, "of 19 1xT4 19 are up"},
+		"reserved nodes are for those alone":   {8, 13, 0, func(s *dispatch.Snapshot, _ *Rule) { s.Reservations = open("n[08-20]") }, 0, 13, "of 7 nodes with 1xT4, 7 are up"},
+		"excluded nodes are not looked at":     {8, 0, 0, func(_ *dispatch.Snapshot, r *Rule) { r.Exclude = list("n[01-05]") }, 5, 0, "of 15 nodes with 1xT4, 15 are up"},
+		"coming up counts as up":               {8, 14, 0, func(s *dispatch.Snapshot, _ *Rule) { s.Nodes[8].Power.State = cluster.PoweringUp }, 0, 0, "of 20 nodes with 1xT4, 7 are up"},
+		"drained ones are none that jobs have": {8, 0, 0, func(s *dispatch.Snapshot, _ *Rule) { s.Nodes[0].Drain = true }, 9, 0, "of 19 nodes with 1xT4, 19 are up"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

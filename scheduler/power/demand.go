@@ -29,9 +29,9 @@ const (
 type Kind string
 
 // otherKinds are those beyond MaxKinds.
-const otherKinds Kind = "other nodes"
+const otherKinds Kind = "other GPUs"
 
-// KindOf is the kind of a node: "8xA100-SXM4-80GB", or "8xT4 of a,b" where there are partitions.
+// KindOf is the kind of a node: "8xA100-SXM4-80GB", or "8xT4 in a,b" where there are partitions.
 func KindOf(n *cluster.Node, parts []*cluster.Partition) Kind {
 	has := map[string]int{}
 	for i := range n.GPUs {
@@ -49,7 +49,7 @@ func KindOf(n *cluster.Node, parts []*cluster.Partition) Kind {
 		}
 	}
 	if len(in) > 0 {
-		kind += " of " + strings.Join(in, ",")
+		kind += " in " + strings.Join(in, ",")
 	}
 	return Kind(kind)
 }
@@ -191,4 +191,22 @@ func (d *Demand) Recall(kinds []Kind, spans []Span, since, now cluster.Time) {
 		d.Observe(s.Kind, t.at, held[s.Kind])
 	}
 	d.Until(now)
+}
+
+// SpansOf are the nodes that the attempts of a job held, of those whose kinds are told; a live one
+// holds them still.
+func SpansOf(j *cluster.Job, kinds map[cluster.NodeID]Kind) (out []Span) {
+	for i := range j.Attempts {
+		a := &j.Attempts[i]
+		to := a.Ended
+		if to == 0 && a != j.Live() {
+			to = max(j.Ended, a.Placed)
+		}
+		for _, id := range a.NodeIDs() {
+			if k, known := kinds[id]; known && a.Placed != 0 {
+				out = append(out, Span{Node: id, Kind: k, From: a.Placed, To: to})
+			}
+		}
+	}
+	return out
 }

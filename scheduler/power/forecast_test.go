@@ -177,7 +177,7 @@ func TestKindOf(t *testing.T) {
 	}
 	n.GPUs = append(n.GPUs, cluster.GPU{Type: "A100"})
 	parts := []*cluster.Partition{{Name: "a", Nodes: hosts(t, "n[1-2]")}, {Name: "b", Nodes: hosts(t, "n2")}, {Name: "c", Nodes: hosts(t, "n1")}}
-	if got := KindOf(n, parts); got != "1xA100+2xT4 of a,c" {
+	if got := KindOf(n, parts); got != "1xA100+2xT4 in a,c" {
 		t.Error(got)
 	}
 	n.GPUs = nil

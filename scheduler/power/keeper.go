@@ -1,6 +1,7 @@
 package power
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -77,8 +78,22 @@ func (k *Keeper) Next(r *Rule, now cluster.Time) cluster.Time {
 	return at
 }
 
-// Idle is since when a node has been idle; 0 when it is not.
-func (k *Keeper) Idle(id cluster.NodeID) cluster.Time { return k.idle.since[id] }
+// Why says since when a node that is up has been idle, and why it is up nevertheless; false of
+// one that is not, or that the rule is not about.
+func (k *Keeper) Why(n *cluster.Node, snap *dispatch.Snapshot, r *Rule) (since cluster.Time, why string, idle bool) {
+	since, idle = k.idle.since[n.ID]
+	if !idle || !r.Governs(n, snap.Partitions) {
+		return 0, "", false
+	}
+	why = fmt.Sprintf("powered down after %s", r.Idle)
+	if r.KeepIdle > 0 {
+		why += fmt.Sprintf(", but for %d that are idle", r.KeepIdle)
+	}
+	if o := k.ahead.Of(n.ID); r.Forecast != nil && o != nil {
+		why = o.String()
+	}
+	return since, why, true
+}
 
 // Outlook is why nodes of a node's kind are up; nil where nothing is forecast.
 func (k *Keeper) Outlook(id cluster.NodeID) *Outlook { return k.ahead.Of(id) }

@@ -305,7 +305,7 @@ func DefaultCoordinator() Coordinator {
 			PreemptEvery: time.Minute, PreemptAfter: 10 * time.Minute, PreemptWait: 2 * time.Minute, LASQueues: []string{"54m10s", "2h", "5h"},
 			GangTimeout: 10 * time.Minute, GangPorts: "20000-29999"},
 		Lease: Lease{Agent: 60 * time.Second},
-		Power: PowerSaving{ProgramTimeout: time.Minute, SuspendTimeout: 2 * time.Minute, ResumeTimeout: 10 * time.Minute, AtOnce: 10}, Energy: EnergySignal{Every: 10 * time.Minute},
+		Power: usualPower(), Energy: EnergySignal{Every: 10 * time.Minute},
 		Limits: Limits{QueuedTotal: 200_000, JobsPerUser: 150_000, SpecMiBTotal: 2048, SpecMiBPerUser: 256, ArrayTasks: 100_000, StreamsTotal: 512, StreamsPerUser: 32,
 			RequestsPerSecond: 500, RequestsPerUser: 128, RequestKiBPerSecond: 1024, ReadsPerUser: 4, ReadsTotal: 16, ReadMsPerSecond: 100, ConnectionsPerUser: 256},
 		Learner: Learner{MinSamples: 32, Interval: 10 * time.Second},

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/power"
 )
 
 // PowerSaving says which idle nodes are powered down, and how; see docs/power.md. It is
@@ -29,6 +30,29 @@ type PowerSaving struct {
 	// powered down; empty is all nodes.
 	Exclude    []string `yaml:"exclude"`
 	Partitions []string `yaml:"partitions"`
+	// Policy is idle, by which every node goes that is idle for long enough, or forecast, by
+	// which as many stay up as are forecast to be needed: ForecastEvery how often that is
+	// done, ForecastHorizon for how long, ForecastLearn of how long a time demand must be
+	// known before, and ForecastSpare how many more stay up, in percent of the nodes.
+	Policy          string        `yaml:"policy"`
+	ForecastEvery   time.Duration `yaml:"forecast_every"`
+	ForecastHorizon time.Duration `yaml:"forecast_horizon"`
+	ForecastLearn   time.Duration `yaml:"forecast_learn"`
+	ForecastSpare   int           `yaml:"forecast_spare"`
+}
+
+// The policies of power saving.
+const (
+	PowerByIdle     = "idle"
+	PowerByForecast = "forecast"
+)
+
+// usualPower is what a site has that says nothing.
+func usualPower() PowerSaving {
+	return PowerSaving{
+		ProgramTimeout: time.Minute, SuspendTimeout: 2 * time.Minute, ResumeTimeout: 10 * time.Minute, AtOnce: 10,
+		Policy: PowerByIdle, ForecastEvery: 10 * time.Minute, ForecastHorizon: 3 * time.Hour, ForecastLearn: 24 * time.Hour, ForecastSpare: 5,
+	}
 }
 
 // On reports whether the site powers nodes down.
@@ -53,8 +77,11 @@ func (p *Problems) powerSaving(c *Coordinator) {
 	s, lease := &c.Power, c.Lease.Agent
 	checkSignal(p, &c.Energy)
 	if !s.On() {
-		if s.Idle != 0 {
+		switch {
+		case s.Idle != 0:
 			p.addf("power_saving.suspend_program", "is missing, and power_saving.idle is given; name the programs that power a node down and up")
+		case s.Policy != PowerByIdle:
+			p.addf("power_saving.suspend_program", "is missing, and power_saving.policy is given; name the programs that power a node down and up")
 		}
 		return
 	}
@@ -69,6 +96,7 @@ func (p *Problems) powerSaving(c *Coordinator) {
 	p.span("power_saving.resume_timeout", s.ResumeTimeout, 10*time.Second, 24*time.Hour)
 	p.number("power_saving.keep_idle", s.KeepIdle, 0, 100_000)
 	p.number("power_saving.at_once", s.AtOnce, 1, 10_000)
+	checkForecast(p, s)
 	if _, err := s.Excluded(); err != nil {
 		p.addf("power_saving.exclude", "%v", err)
 	}
@@ -77,6 +105,23 @@ func (p *Problems) powerSaving(c *Coordinator) {
 			p.addf(indexed("power_saving.partitions", i), "%v", err)
 		}
 	}
+}
+
+// checkForecast checks how demand is forecast.
+func checkForecast(p *Problems, s *PowerSaving) {
+	if s.Policy != PowerByIdle && s.Policy != PowerByForecast {
+		p.addf("power_saving.policy", "is %q, want %s or %s", s.Policy, PowerByIdle, PowerByForecast)
+	}
+	p.span("power_saving.forecast_every", s.ForecastEvery, time.Second, 6*time.Hour)
+	p.span("power_saving.forecast_horizon", s.ForecastHorizon, time.Second, 7*24*time.Hour)
+	if s.ForecastHorizon < s.ForecastEvery {
+		p.addf("power_saving.forecast_horizon", "is %v, want no less than power_saving.forecast_every (%v)", s.ForecastHorizon, s.ForecastEvery)
+	}
+	p.span("power_saving.forecast_learn", s.ForecastLearn, 0, 28*24*time.Hour)
+	if most := power.MaxSlots * s.ForecastEvery; s.ForecastEvery > 0 && s.ForecastLearn > most {
+		p.addf("power_saving.forecast_learn", "is %v, and with power_saving.forecast_every of %v only the last %v are remembered", s.ForecastLearn, s.ForecastEvery, most)
+	}
+	p.number("power_saving.forecast_spare", s.ForecastSpare, 0, 100)
 }
 
 // program checks that there is a program; an empty path is another check's business.

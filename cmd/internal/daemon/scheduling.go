@@ -98,9 +98,13 @@ func powerSavingOf(s *config.PowerSaving) (*lead.PowerSaving, error) {
 	if err != nil {
 		return nil, err
 	}
+	var forecast *powerrule.Forecast
+	if s.Policy == config.PowerByForecast {
+		forecast = &powerrule.Forecast{Every: s.ForecastEvery, Horizon: s.ForecastHorizon, Learn: s.ForecastLearn, SparePercent: s.ForecastSpare}
+	}
 	return &lead.PowerSaving{
 		Rule: powerrule.Rule{
-			Idle: s.Idle, ResumeTimeout: s.ResumeTimeout, KeepIdle: s.KeepIdle, AtOnce: s.AtOnce, Exclude: exclude, Partitions: s.Partitions,
+			Idle: s.Idle, ResumeTimeout: s.ResumeTimeout, KeepIdle: s.KeepIdle, AtOnce: s.AtOnce, Exclude: exclude, Partitions: s.Partitions, Forecast: forecast,
 		},
 		SuspendTimeout: s.SuspendTimeout,
 		Suspend:        power.Program{Path: s.SuspendProgram, Timeout: s.ProgramTimeout}.Run,

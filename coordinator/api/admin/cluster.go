@@ -152,6 +152,9 @@ func (c *Admin) nodeView(n *cluster.Node) *apiv1.Node {
 		v.GossipHeard = timestamppb.New(heard.Heard)
 	}
 	v.CutOff = c.nodes.CutOff(n.ID)
+	if since, why, idle := c.lead.KeptUp(n.ID); idle && n.Schedulable() && v.PowerReason == "" {
+		v.PowerReason, v.PowerSince = why, timestamppb.New(since.Std())
+	}
 	for _, p := range c.fsm.Partitions() {
 		if p.Nodes.Holds(n.ID) {
 			v.Partitions = append(v.Partitions, p.Name)

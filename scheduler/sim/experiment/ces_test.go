@@ -9,10 +9,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/draws"
 	"github.com/berth-scheduler/berth/scheduler/power"
 	"github.com/berth-scheduler/berth/scheduler/sim"
 	"github.com/berth-scheduler/berth/scheduler/sim/workload"
 )
+
+var _ = draws.Fixed()
 
 // TestWindowOfJobs: jobs that are cut into nodes and into windows hold as many GPUs for as long
 // as before, in all windows together.

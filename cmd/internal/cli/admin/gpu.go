@@ -168,7 +168,7 @@ func nodeReason(e *console.Env, n *apiv1.Node) string {
 			drain = "drains from " + console.When(e, from) + " until " + until + ": " + n.GetDrainReason()
 		}
 	}
-	for _, s := range []string{CutOff(n), drain, n.GetPowerReason(), n.GetProblem()} {
+	for _, s := range []string{CutOff(n), drain, PowerFault(n), n.GetProblem()} {
 		if s != "" {
 			why = append(why, s)
 		}

@@ -62,12 +62,29 @@ func SavesPower(n *apiv1.Node) bool {
 	return false
 }
 
+// keptUp reports whether a node is idle and up, though idle ones are powered down.
+func keptUp(n *apiv1.Node) bool {
+	return n.GetState() == cluster.NodeReady.String() && n.GetPowerSince() != nil
+}
+
+// PowerFault says why a node is powered down or was to be, "" of one that is up as it should be.
+func PowerFault(n *apiv1.Node) string {
+	if keptUp(n) {
+		return ""
+	}
+	return n.GetPowerReason()
+}
+
 // nodePowerText says since when a node is powered down or on its way, and why; of one that is
-// up what went wrong last.
+// up what went wrong last, or since when it is idle and why it is up.
 func nodePowerText(e *console.Env, n *apiv1.Node) string {
 	text := ""
 	if since := n.GetPowerSince(); since != nil {
-		text = n.GetState() + " since " + console.When(e, since)
+		state := n.GetState()
+		if keptUp(n) {
+			state = "idle"
+		}
+		text = state + " since " + console.When(e, since)
 		if n.GetPowerAsked() {
 			text += ", by an administrator"
 		}

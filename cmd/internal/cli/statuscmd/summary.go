@@ -217,7 +217,7 @@ func faultsOf(nodes []*apiv1.Node, mine []*apiv1.Job) []faultView {
 	out := []faultView{}
 	for _, n := range nodes {
 		if state := admin.NodeState(n); state != cluster.NodeReady.String() && !admin.SavesPower(n) || n.GetProblem() != "" || n.GetCutOff() != "" {
-			out = append(out, faultView{n.GetId(), "", state, reasons(admin.CutOff(n), n.GetDrainReason(), n.GetPowerReason(), n.GetProblem()), here(n.GetJobs())})
+			out = append(out, faultView{n.GetId(), "", state, reasons(admin.CutOff(n), n.GetDrainReason(), admin.PowerFault(n), n.GetProblem()), here(n.GetJobs())})
 		}
 		for _, g := range n.GetGpus() {
 			if state := admin.GpuHealth(g); state != cluster.GPUOK.String() {

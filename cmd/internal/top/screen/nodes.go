@@ -103,5 +103,5 @@ func (s drawing) nodeCells(n *apiv1.Node) []cell {
 
 // nodeReason is why a node takes no jobs, or what is wrong with it.
 func nodeReason(n *apiv1.Node) string {
-	return clean(strings.Join(slices.DeleteFunc([]string{n.GetDrainReason(), n.GetPowerReason(), n.GetProblem()}, func(s string) bool { return s == "" }), "; "))
+	return clean(strings.Join(slices.DeleteFunc([]string{n.GetDrainReason(), admin.PowerFault(n), n.GetProblem()}, func(s string) bool { return s == "" }), "; "))
 }

@@ -2394,7 +2394,8 @@ type Node struct {
 	// for any other.
 	CutOff string `protobuf:"bytes,36,opt,name=cut_off,json=cutOff,proto3" json:"cut_off,omitempty"`
 	// Of a node that is powered down, or was to be: why, since when, and whether an
-	// administrator asked for it. Its state says how far it is.
+	// administrator asked for it. Its state says how far it is. Of one that is ready,
+	// has nothing to do and may be powered down: why it is up, and since when it is idle.
 	PowerReason   string                 `protobuf:"bytes,60,opt,name=power_reason,json=powerReason,proto3" json:"power_reason,omitempty"`
 	PowerSince    *timestamppb.Timestamp `protobuf:"bytes,61,opt,name=power_since,json=powerSince,proto3" json:"power_since,omitempty"`
 	PowerAsked    bool                   `protobuf:"varint,62,opt,name=power_asked,json=powerAsked,proto3" json:"power_asked,omitempty"`
