@@ -176,3 +176,27 @@ func TestKindsThatAreNew(t *testing.T) {
 		}
 	})
 }
+
+// TestNothingGoesWhileItIsRead what was needed: a history that takes long to read keeps all up.
+func TestNothingGoesWhileItIsRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var p past
+		p.held(30*time.Hour, 2*time.Hour, "n1", "n2")
+		_, plug := foreseeing(t, &p, func(s *PowerSaving) {
+			read := s.Ended
+			s.Ended = func(ctx context.Context, from, before cluster.Time, most int, yield func(*cluster.Job) error) error {
+				time.Sleep(8 * time.Minute)
+				return read(ctx, from, before, most, yield)
+			}
+		})
+		rest(7*time.Minute + 50*time.Second)
+		if got := plug.told(); got != "" {
+			t.Fatal(got)
+		}
+		rest(20 * time.Second)
+		if got := plug.told(); got != "8m0s down n1; 8m0s down n2; 8m0s down n3; 8m0s down n4" {
+			t.Fatal(got)
+		}
+	})
+}

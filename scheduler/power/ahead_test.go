@@ -154,7 +154,14 @@ func TestEnoughStaysUp(t *testing.T) {
 			if rapid.IntRange(0, 9).Draw(t, "gang") == 0 {
 				snap.Waiting = []*cluster.Job{schedtest.Job(99, schedtest.Nodes(2))}
 			}
-			k.Look(snap, r, nil)
+			used := map[cluster.NodeID]struct{}{}
+			for i, n := range snap.Nodes { // somebody would start there
+				if busy := slices.ContainsFunc(snap.Running, func(j *cluster.Job) bool { return j.ID == cluster.JobID(i+1) }); !busy && rapid.IntRange(0, 9).Draw(t, "planned") == 0 {
+					used[n.ID] = struct{}{}
+					need[i/5]++
+				}
+			}
+			k.Look(snap, r, used)
 			var wake []cluster.NodeID
 			for i, s := range states {
 				if s == cluster.PoweredDown && rapid.IntRange(0, 5).Draw(t, "waits") == 0 {

@@ -197,3 +197,22 @@ func TestKindOf(t *testing.T) {
 		t.Errorf("%d nodes of %d kinds, %d of others", len(kinds), len(seen), seen[otherKinds])
 	}
 }
+
+// TestSpansOf: each attempt held its nodes from when it was placed until it ended, and the live
+// one holds them; nodes that are gone are left out.
+func TestSpansOf(t *testing.T) {
+	t.Parallel()
+	j := running(1, "n1", "n2", "gone")
+	lost := cluster.Attempt{No: 1, State: cluster.JobNodeFail, Placed: now, Berth: cluster.Berth{Node: "n3"}}
+	over := cluster.Attempt{No: 2, State: cluster.JobFailed, Placed: now.Add(time.Minute), Ended: now.Add(time.Hour), Berth: cluster.Berth{Node: "n1"}}
+	live := j.Attempts[0]
+	live.No, live.Placed = 3, now.Add(2*time.Hour)
+	j.Attempts = []cluster.Attempt{lost, over, live}
+	want := []Span{
+		{"n3", "c", now, now}, {"n1", "a", now.Add(time.Minute), now.Add(time.Hour)},
+		{"n1", "a", now.Add(2 * time.Hour), 0}, {"n2", "b", now.Add(2 * time.Hour), 0},
+	}
+	if d := cmp.Diff(want, SpansOf(j, map[cluster.NodeID]Kind{"n1": "a", "n2": "b", "n3": "c"})); d != "" {
+		t.Error(d)
+	}
+}
