@@ -104,6 +104,9 @@ func cesWorkload(ctx context.Context, c *Config, span, past time.Duration) (*ces
 	r.fleet = workload.Homogeneous(cesNodes, cesNode, cesType, 0)
 	r.fleet.MaxShares = 1
 	trace.Complete(&r.fleet)
+	if past == 0 {
+		return r, nil
+	}
 	c.note("%s: the weeks before", w.Name)
 	var h holders
 	before := &workload.Workload{Name: w.Name, Jobs: within(jobs, from-past, from)}

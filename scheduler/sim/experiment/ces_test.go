@@ -125,3 +125,45 @@ func TestForecastOfInventedJobs(t *testing.T) {
 		t.Errorf("kWh: %g with a forecast, %g by idling, %g always on", *ahead.EnergyKWh, *idle.EnergyKWh, *on.EnergyKWh)
 	}
 }
+
+// TestDeferredJobs: who may wait comes no earlier, ends by what is predicted within what it said,
+// and never pays more for that than at once; parts of one job come together.
+func TestDeferredJobs(t *testing.T) {
+	t.Parallel()
+	const within = 12 * time.Hour
+	signal := daily(4 * 24 * time.Hour)
+	var jobs []workload.Job
+	for i := range 60 {
+		j := workload.Job{ID: fmt.Sprint(i), Submit: time.Duration(i) * 67 * time.Minute, Duration: time.Duration(i*i) * time.Minute / 4, GPUs: 20}
+		if i%7 == 6 {
+			j.Duration = 13 * time.Hour
+		}
+		jobs = append(jobs, split([]workload.Job{j})...)
+	}
+	got, waiting := deferred(jobs, signal, within, 0.5)
+	moved := 0
+	for i := range jobs {
+		was, is := jobs[i].Submit, got[i].Submit
+		if is == was {
+			continue
+		}
+		moved++
+		if is < was || is > was+within {
+			t.Errorf("job %s comes at %s, not at %s", jobs[i].ID, is, was)
+		}
+		if i%3 == 0 && (got[i+1].Submit != is || got[i+2].Submit != is) {
+			t.Errorf("parts of job %s come apart", jobs[i].ID)
+		}
+	}
+	if moved != waiting || moved < len(jobs)/4 || moved > 3*len(jobs)/4 {
+		t.Errorf("%d of %d wait, and %d come later", waiting, len(jobs), moved)
+	}
+	if none, n := deferred(jobs, signal, within, 0); n != 0 || none[5].Submit != jobs[5].Submit {
+		t.Errorf("%d wait and none may", n)
+	}
+	for h, want := range map[int]float64{4: 0.15, 16: 0.45, 28: 0.15, 10: 0.30} {
+		if at, known := signal.At(sim.Epoch.Add(time.Duration(h) * time.Hour)); !known || at < want-1e-9 || at > want+1e-9 {
+			t.Errorf("at %d: %g EUR/kWh, want %g", h, at, want)
+		}
+	}
+}

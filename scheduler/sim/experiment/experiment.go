@@ -101,6 +101,7 @@ func All() []Experiment {
 		{"loans", "idle cards of services on loan to training jobs (Aryl, EuroSys 2023)", loans},
 		{"hived", "guarantees for virtual clusters: private nodes, quotas, cells (HiveD, OSDI 2020)", hived},
 		{"ces", "idle nodes powered down by a forecast of demand (Helios' CES, SC 2021)", ces},
+		{"defer", "jobs that wait for cheaper hours (ANDREAS, 2021)", cheaper},
 		{"demand", "how well the demand of nodes is forecast, by each method", demand},
 		{"sizing", "sizes of elastic jobs on 64 GPUs: marginal gain, AFS, Optimus, Pollux", sizing},
 	}
