@@ -57,6 +57,10 @@ func TestPowerForecast(t *testing.T) {
 	c.eventually("it is said why it is up", told)
 	c.kill(c.leader().PID)
 	c.eventually("the next leader says it too", told)
+	c.eventually("it has read in the history who held nodes", func() bool {
+		log, _ := os.ReadFile(filepath.Join(c.dir, c.leader().ID, "log"))
+		return strings.Contains(string(log), `"msg":"demand of nodes is known"`) && strings.Contains(string(log), `"attempts":3`)
+	})
 	if off := slices.DeleteFunc(slices.Clone(nodes), func(n string) bool { return n == up[0] })[0]; !strings.Contains(c.run("node", "show", off), "not needed: of 3 ") {
 		t.Errorf("berth node show %s:\n%s", off, c.run("node", "show", off))
 	}

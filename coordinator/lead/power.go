@@ -280,6 +280,7 @@ type memory struct {
 	done    chan recollection
 	asked   cluster.Time
 	kinds   []power.Kind // that it was read for
+	there   []power.Kind // that there are
 }
 
 // recollection is what was found.
@@ -303,25 +304,20 @@ func (k *powerKeeper) recall(ctx context.Context, snap *dispatch.Snapshot) {
 		k.log.InfoContext(ctx, "demand of nodes is known", "since", x.since.Std(), "attempts", len(x.spans))
 	default:
 	}
-	now := kindsIn(snap, r)
-	if m.reading || slices.Equal(now, m.kinds) || m.asked != 0 && snap.Now.Sub(m.asked) < rememberEvery {
+	m.there = slices.Compact(slices.Sorted(maps.Values(power.KindsOf(snap, r))))
+	if m.reading || slices.Equal(m.there, m.kinds) || m.asked != 0 && snap.Now.Sub(m.asked) < rememberEvery {
 		return
 	}
-	m.reading, m.asked, m.kinds, m.done = true, snap.Now, now, make(chan recollection, 1)
+	m.reading, m.asked, m.kinds, m.done = true, snap.Now, m.there, make(chan recollection, 1)
 	m.reads.Go(func() { m.done <- k.remember(ctx, snap) })
 }
 
 // down are the nodes to power down, none while it is not known what was needed before.
 func (k *powerKeeper) down(snap *dispatch.Snapshot) []cluster.NodeID {
-	if r := &k.cfg.Rule; r.Forecast != nil && k.cfg.Ended != nil && (k.memory.reading || !slices.Equal(kindsIn(snap, r), k.memory.kinds)) {
+	if m := &k.memory; m.reading || !slices.Equal(m.there, m.kinds) {
 		return nil
 	}
 	return k.keeper.Down(snap, &k.cfg.Rule)
-}
-
-// kindsIn are the kinds of the nodes that a rule is about, sorted.
-func kindsIn(snap *dispatch.Snapshot, r *power.Rule) []power.Kind {
-	return slices.Compact(slices.Sorted(maps.Values(power.KindsOf(snap, r))))
 }
 
 // remember reads who held nodes until a snapshot was made.

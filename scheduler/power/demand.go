@@ -2,9 +2,9 @@ package power
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,25 +33,36 @@ const otherKinds Kind = "other GPUs"
 
 // KindOf is the kind of a node: "8xA100-SXM4-80GB", or "8xT4 in a,b" where there are partitions.
 func KindOf(n *cluster.Node, parts []*cluster.Partition) Kind {
+	kind := cardsOf(n)
+	first := true
+	for _, p := range parts {
+		switch in := p.Nodes.Holds(n.ID); {
+		case in && first:
+			kind, first = kind+" in "+p.Name, false
+		case in:
+			kind += "," + p.Name
+		}
+	}
+	return Kind(kind)
+}
+
+// cardsOf are the cards of a node, by type.
+func cardsOf(n *cluster.Node) string {
+	if len(n.GPUs) == 0 {
+		return "no GPUs"
+	}
+	if t := n.GPUs[0].Type; !slices.ContainsFunc(n.GPUs, func(g cluster.GPU) bool { return g.Type != t }) {
+		return strconv.Itoa(len(n.GPUs)) + "x" + t
+	}
 	has := map[string]int{}
 	for i := range n.GPUs {
 		has[n.GPUs[i].Type]++
 	}
 	var out []string
 	for _, t := range slices.Sorted(maps.Keys(has)) {
-		out = append(out, fmt.Sprintf("%dx%s", has[t], t))
+		out = append(out, strconv.Itoa(has[t])+"x"+t)
 	}
-	kind := cmp.Or(strings.Join(out, "+"), "no GPUs")
-	var in []string
-	for _, p := range parts {
-		if p.Nodes.Holds(n.ID) {
-			in = append(in, p.Name)
-		}
-	}
-	if len(in) > 0 {
-		kind += " in " + strings.Join(in, ",")
-	}
-	return Kind(kind)
+	return strings.Join(out, "+")
 }
 
 // Demand is how many nodes of each kind were needed at most in every slot of time, the last
