@@ -200,7 +200,7 @@ func (a *Ahead) Wake(snap *dispatch.Snapshot, r *Rule) (out []cluster.NodeID) {
 	return out
 }
 
-// Spares reports of nodes, one after the other, whether each may be powered down besides those
+// spares reports of nodes, one after the other, whether each may be powered down besides those
 // before it.
 func (a *Ahead) spares() func(*cluster.Node) bool {
 	gone := map[Kind]int{}

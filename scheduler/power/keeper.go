@@ -57,10 +57,10 @@ func (k *Keeper) Down(snap *dispatch.Snapshot, r *Rule) []cluster.NodeID {
 	return k.idle.Down(snap, r, k.down.Room(r.AtOnce, snap.Now), may)
 }
 
-// WentUp and WentDown count that a node was powered up, or down.
+// WentUp counts that a node was powered up at a moment.
 func (k *Keeper) WentUp(now cluster.Time) { k.up.Did(now) }
 
-// WentDown is the other one.
+// WentDown counts that a node was powered down at a moment.
 func (k *Keeper) WentDown(now cluster.Time) { k.down.Did(now) }
 
 // Full reports whether no more may be powered down in this minute.
