@@ -99,7 +99,7 @@ func (s *Spec) checkText() error {
 		field, v string
 		max      int
 	}{
-		{"comment", s.Comment, maxComment}, {"gpu_type", s.GPUType, MaxNameLen}, {"image", s.Image, MaxPathLen}, {"signature", s.Signature, 2 * MaxNameLen},
+		{"comment", s.Comment, maxComment}, {"gpu_type", s.GPUType, MaxNameLen}, {"image", s.Image, MaxPathLen}, {"signature", s.Signature, 2 * MaxNameLen}, {"program", s.Program, 2 * MaxNameLen},
 	} {
 		if len(p.v) > p.max {
 			return Errorf(CodeInvalid, "%s: %d bytes, at most %d are allowed", p.field, len(p.v), p.max)

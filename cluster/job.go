@@ -159,6 +159,9 @@ type Spec struct {
 	// InPlace has a job of a range of nodes get and give up nodes while it runs on, where
 	// it would begin again otherwise: its program runs on each node and copes with that.
 	InPlace bool
+	// Program is the hash under which the history is kept of commands that differ from the
+	// job's in numbers alone; "" for none.
+	Program string
 }
 
 // Job is one submitted job. Values are immutable.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -170,6 +171,51 @@ func TestWhoWaitsIsPredictedFromTheFirstThatEnds(t *testing.T) {
 			w.agent.ReportUsage(as, completed, 0, &nodev1.Usage{GpuMemPeakMib: 2000, GpuMilli: 300})
 			eventually(t, "the last one is predicted from the first", func() bool { return job(t, w.cc, alice, last).GetPredicted().GetSource() == "history" })
 		}
+	}
+}
+
+// TestOtherCommandsOfAProgramAreKnown: commands that differ in a learning rate alone are
+// one program. When three of them took the same, those that wait share the card, and so
+// does what is submitted then; one with another batch size is not known by them.
+func TestOtherCommandsOfAProgramAreKnown(t *testing.T) {
+	t.Parallel()
+	w := startTaught(t, 1, learner.Config{})
+	var specs []*apiv1.JobSpec
+	for i := range 8 {
+		s := spec(0)
+		s.Gpus, s.Command = 1, [][]byte{[]byte("python"), []byte("train.py"), []byte("--lr"), []byte("0." + strconv.Itoa(i+1)), []byte("--batch-size=64")}
+		specs = append(specs, s)
+	}
+	specs[7].Command[4] = []byte("--batch-size=128")
+	ids, err := submit(t, w.cc, alice, reqID(1), specs[:6]...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := ids[0] + 5
+	for range 3 {
+		as := next(t, w.agent)
+		if m := as.Gpus[0].MemMib; m < 4000 {
+			t.Fatalf("job %d takes %d MiB, though nobody knows it", as.Job, m)
+		}
+		w.agent.ReportUsage(as, completed, 0, &nodev1.Usage{GpuMemPeakMib: 2000, GpuMilli: 300})
+	}
+	eventually(t, "the last one is predicted from its program", func() bool { return job(t, w.cc, alice, last).GetPredicted().GetSource() == "program" })
+	for alone, together := 0, 0; together < 2; {
+		as := next(t, w.agent)
+		if m := as.Gpus[0].MemMib; m >= 2000 && m < 4000 {
+			together++
+		} else if alone++; alone > 1 { // the fourth may have begun before
+			t.Fatalf("job %d takes %d MiB, want somewhat more than 2000", as.Job, m)
+		} else {
+			w.agent.ReportUsage(as, completed, 0, &nodev1.Usage{GpuMemPeakMib: 2000, GpuMilli: 300})
+		}
+	}
+	more, err := submit(t, w.cc, alice, reqID(2), specs[6:]...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := job(t, w.cc, alice, more[0]).GetPredicted(), job(t, w.cc, alice, more[0]+1).GetPredicted(); a.GetSource() != "program" || b.GetSource() != "none" {
+		t.Errorf("another learning rate is known from %s, another batch size from %s", a.GetSource(), b.GetSource())
 	}
 }
 

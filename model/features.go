@@ -28,6 +28,8 @@ type Source string
 const (
 	SourceDeclared Source = "declared"
 	SourceHistory  Source = "history"
+	// SourceProgram is runs of the same program with other numbers among its arguments.
+	SourceProgram Source = "program"
 	// SourceImported is runs under another scheduler, of jobs of the same name.
 	SourceImported  Source = "imported"
 	SourceGraph     Source = "graph"

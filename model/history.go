@@ -20,6 +20,8 @@ type Sample struct {
 	// from 1; 0 outside of one.
 	Seq       uint64
 	Signature string
+	// Program is what Features.Program made of its command, "" for unknown.
+	Program   string
 	GPUType   string
 	PeakMiB   int64 // as NVML showed it, CUDA context included
 	UtilMilli int64
@@ -61,6 +63,8 @@ type observed struct {
 	perStep    mean
 	power      mean // of runs that had their GPUs alone
 	memorySeen bool
+	// commands is how many commands ran, of a program.
+	commands int
 }
 
 // mean adds up in the order of the samples, so it is deterministic.
@@ -81,57 +85,87 @@ func (m mean) value() float64 { return m.sum / float64(max(1, m.n)) }
 // History answers from what the same job took before. It is immutable and
 // safe for concurrent use.
 type History struct {
-	jobs map[string][]observed // per signature, by GPU type
-	own  map[ownKind][]ownRun  // the newest first
+	jobs     map[string][]observed // per signature, by GPU type
+	programs map[string][]observed // per program
+	own      map[ownKind][]ownRun  // the newest first
 }
 
 // NewHistory builds a history from samples, oldest first. It keeps the
-// MaxSignatures jobs that ran last and the last 16 runs of each on a GPU type.
-// Equal samples in equal order give an equal history.
+// MaxSignatures jobs that ran last and the last 16 runs of each on a GPU type, and as
+// many programs. Equal samples in equal order give an equal history.
 func NewHistory(samples []Sample) *History {
-	type key struct{ sig, gpu string }
-	h := &History{jobs: make(map[string][]observed), own: make(map[ownKind][]ownRun)}
+	h := &History{own: make(map[ownKind][]ownRun)}
+	h.jobs = observe(samples, func(s *Sample) string { return s.Signature }, h.noteOwn)
+	h.programs = observe(samples, func(s *Sample) string { return s.Program }, func(*Sample) {})
+	return h
+}
+
+// observe adds up samples by a name, and says which it takes, newest first.
+func observe(samples []Sample, name func(*Sample) string, takes func(*Sample)) map[string][]observed {
+	type key struct{ name, gpu string }
+	type command struct {
+		key
+		signature string
+	}
+	out := make(map[string][]observed)
 	runs := make(map[key]int)
 	var keep []int // newest first
 	for i := len(samples) - 1; i >= 0; i-- {
 		s := &samples[i]
-		if s.Signature == "" || s.PeakMiB < 0 {
+		of := name(s)
+		if of == "" || s.PeakMiB < 0 {
 			continue
 		}
-		if _, ok := h.jobs[s.Signature]; !ok {
-			if len(h.jobs) == MaxSignatures {
+		if _, ok := out[of]; !ok {
+			if len(out) == MaxSignatures {
 				continue
 			}
-			h.jobs[s.Signature] = nil
+			out[of] = nil
 		}
-		h.noteOwn(s)
-		k := key{s.Signature, gpuspec.Normalize(s.GPUType)}
+		takes(s)
+		k := key{of, gpuspec.Normalize(s.GPUType)}
 		if runs[k] < maxRunsPerEntry {
 			runs[k]++
 			keep = append(keep, i)
 		}
 	}
+	seen := map[command]struct{}{}
 	for _, i := range slices.Backward(keep) {
-		h.add(&samples[i])
+		s := &samples[i]
+		of := name(s)
+		o := entry(out, of, gpuspec.Normalize(s.GPUType))
+		if o == nil {
+			continue
+		}
+		c := command{key{of, o.gpuType}, s.Signature}
+		if _, ran := seen[c]; !ran && !s.Censored {
+			seen[c] = struct{}{}
+			o.commands++
+		}
+		o.add(s)
 	}
-	return h
+	return out
 }
 
 // Jobs is the number of jobs that the history knows.
 func (h *History) Jobs() int { return len(h.jobs) }
 
-func (h *History) add(s *Sample) {
-	gpu := gpuspec.Normalize(s.GPUType)
-	job := h.jobs[s.Signature]
+// entry is where the runs of one name on a type of GPU are added up; nil when it has too
+// many types already.
+func entry(in map[string][]observed, name, gpu string) *observed {
+	job := in[name]
 	i, ok := slices.BinarySearchFunc(job, gpu, func(o observed, g string) int { return cmp.Compare(o.gpuType, g) })
 	if !ok {
 		if len(job) == maxTypesPerJob {
-			return
+			return nil
 		}
 		job = slices.Insert(job, i, observed{gpuType: gpu})
-		h.jobs[s.Signature] = job
+		in[name] = job
 	}
-	o := &job[i]
+	return &job[i]
+}
+
+func (o *observed) add(s *Sample) {
 	if s.Censored {
 		o.boundMiB = max(o.boundMiB, s.PeakMiB)
 		if s.HostCensored {
@@ -164,10 +198,18 @@ func (h *History) add(s *Sample) {
 // another type's: the one with most runs, the first by name among equals. Runs
 // on cores say nothing about GPUs.
 func (h *History) find(sig, gpu string) (o *observed, exact bool) {
-	if h == nil || sig == "" {
+	if h == nil {
 		return nil, false
 	}
-	job := h.jobs[sig]
+	return find(h.jobs, sig, gpu)
+}
+
+// find is History's in one of its maps.
+func find(in map[string][]observed, name, gpu string) (o *observed, exact bool) {
+	if name == "" {
+		return nil, false
+	}
+	job := in[name]
 	for i := range job {
 		if job[i].gpuType == gpu {
 			return &job[i], true

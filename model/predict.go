@@ -32,6 +32,8 @@ type Request struct {
 	// Kin is what the job has in common with runs that were imported, as
 	// KinSignature makes it; empty for none.
 	Kin string
+	// Program is of Features.Program; empty for none.
+	Program string
 	// User is whose job it is, as in Sample.User; empty for nobody's.
 	User     string
 	Declared Declared // wins over Features.Declared
@@ -245,7 +247,9 @@ func (p *Predictor) analytic(r *Request, simulated bool, spec *gpuspec.Spec, a *
 func (p *Predictor) fromHistory(r *Request, spec *gpuspec.Spec, a *answer) {
 	o, exact := p.h.find(r.Signature, spec.Name)
 	if o == nil {
-		p.fromKin(r, spec, a)
+		if !p.fromProgram(r, spec, a) {
+			p.fromKin(r, spec, a)
+		}
 		return
 	}
 	other, speed := 0.0, 1.0

@@ -111,7 +111,7 @@ func TestTheLastGoodWeightsStayInUse(t *testing.T) {
 	l := &Learner{fsm: f, clock: time.Now, log: slog.New(slog.NewTextHandler(&logged, nil)), refused: map[uint64]struct{}{}}
 	for range 3 {
 		l.Reload()
-		if l.predictor("") == nil {
+		if l.predictor(names{signature: ""}) == nil {
 			t.Fatal("no predictor")
 		}
 		if w := l.usable(); w.TrainedSeq != 0 {
@@ -177,14 +177,14 @@ func TestAPredictorIsBuiltAnewWhenItMust(t *testing.T) {
 	now := time.Unix(1000, 0)
 	l := &Learner{fsm: f, clock: func() time.Time { return now }, log: slog.New(slog.DiscardHandler), refused: map[uint64]struct{}{}}
 	mem := func(signature string) int64 {
-		return l.predictor(signature).Predict(model.Request{Signature: signature, Types: []model.TypeInfo{{Name: "T4"}}})[0].GPUMemMiB
+		return l.predictor(names{signature: signature}).Predict(model.Request{Signature: signature, Types: []model.TypeInfo{{Name: "T4"}}})[0].GPUMemMiB
 	}
 	if got := mem("s1"); got != 500 {
 		t.Fatalf("%d MiB, want the 500 that it took", got)
 	}
-	first := l.predictor("s1")
+	first := l.predictor(names{signature: "s1"})
 	end("s9", 900)
-	if l.predictor("s1") != first {
+	if l.predictor(names{signature: "s1"}) != first {
 		t.Error("built anew for a job that has no news")
 	}
 	if got := mem("s9"); got != 900 {
@@ -192,12 +192,12 @@ func TestAPredictorIsBuiltAnewWhenItMust(t *testing.T) {
 	}
 	end("s8", 800)
 	now = now.Add(staleFor)
-	second := l.predictor("s1")
-	if got := mem("s8"); got != 800 || l.predictor("s8") != second {
+	second := l.predictor(names{signature: "s1"})
+	if got := mem("s8"); got != 800 || l.predictor(names{signature: "s8"}) != second {
 		t.Errorf("%d MiB after a second, want 800", got)
 	}
 	l.Reload()
-	if l.predictor("s1") == second {
+	if l.predictor(names{signature: "s1"}) == second {
 		t.Error("a new leader did not read anew")
 	}
 }
@@ -227,6 +227,6 @@ func BenchmarkPredictorAfterASample(b *testing.B) {
 	l := &Learner{fsm: f, clock: time.Now, log: slog.New(slog.DiscardHandler), refused: map[uint64]struct{}{}}
 	for b.Loop() {
 		end("s1", 500)
-		l.predictor("s1")
+		l.predictor(names{signature: "s1"})
 	}
 }

@@ -108,7 +108,7 @@ func (g growth) due(fresh []fsm.Sample) map[cluster.UID]struct{} {
 	return users
 }
 
-// touched returns which jobs to look at: those of a signature that ran, and those of a
+// touched returns which jobs to look at: those of a signature or program that ran, and those of a
 // user as often as the user's runs are a quarter more, for what they say of the margins.
 func (l *Learner) touched(seen, now *news, all bool, runs growth) func(*cluster.Job) bool {
 	if all || seen.weights != now.weights || !slices.Equal(seen.types, now.types) {
@@ -121,11 +121,14 @@ func (l *Learner) touched(seen, now *news, all bool, runs growth) func(*cluster.
 			// Imported, as what its user gave a name, whatever else that was.
 			return func(*cluster.Job) bool { return true }
 		}
-		of[fresh[i].Signature] = struct{}{}
+		of[fresh[i].Signature], of[fresh[i].Program] = struct{}{}, struct{}{}
 	}
 	users := runs.due(fresh)
 	return func(j *cluster.Job) bool {
 		_, hit := of[j.Spec.Signature]
+		if _, alike := of[j.Spec.Program]; alike && j.Spec.Program != "" {
+			hit = true
+		}
 		_, grew := users[j.Owner.UID]
 		return hit || grew
 	}
@@ -181,8 +184,8 @@ func (l *Learner) again(ctx context.Context, touched func(*cluster.Job) bool, ty
 
 // estimates are those of a job now; nil when it cannot be predicted any more.
 func (l *Learner) estimates(j *cluster.Job, types []model.TypeInfo) []cluster.Estimate {
-	preds, sig, err := l.predict(j.Owner, j.Spec, types)
-	if err != nil || sig != j.Spec.Signature {
+	preds, of, err := l.predict(j.Owner, j.Spec, types)
+	if err != nil || of.signature != j.Spec.Signature {
 		return nil // described by another version of berth
 	}
 	es := make([]cluster.Estimate, 0, len(preds))

@@ -71,13 +71,13 @@ func whoWait(t *testing.T, jobs int) (*Learner, *slowLog) {
 	who := cluster.Owner{UID: 1000}
 	l := New(Config{}, Needs{FSM: f, Proposer: p, Clock: time.Now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Registry: prometheus.NewRegistry()})
 	spec := &cluster.Spec{Name: "j", Command: []string{"true"}, GPUs: 1}
-	_, sig, err := l.predict(who, spec, GPUTypes(f.Nodes()))
+	_, of, err := l.predict(who, spec, GPUTypes(f.Nodes()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	sub := &logv1.SubmitJob{FirstJob: 1, RequestId: "request-0000000001", BodyHash: make([]byte, 32), Owner: &logv1.Owner{Uid: 1000}}
 	for range jobs {
-		sub.Jobs = append(sub.Jobs, &logv1.NewJob{Spec: &logv1.Spec{Name: "j", Command: [][]byte{[]byte("true")}, Gpus: 1, Signature: sig}})
+		sub.Jobs = append(sub.Jobs, &logv1.NewJob{Spec: &logv1.Spec{Name: "j", Command: [][]byte{[]byte("true")}, Gpus: 1, Signature: of.signature}})
 	}
 	p.apply(&logv1.Command{Kind: &logv1.Command_SubmitJob{SubmitJob: sub}})
 	return l, p

@@ -96,14 +96,22 @@ func (l *Learner) Reload() {
 // building a history takes milliseconds, and jobs may end by the hundred.
 const staleFor = time.Second
 
+// names are those under which the history of a job is kept.
+type names struct{ signature, program string }
+
+// of reports whether a sample is of the job, or of its program.
+func (n names) of(s *fsm.Sample) bool {
+	return s.Signature == n.signature || s.Program == n.program && n.program != ""
+}
+
 // predictor returns one that knows the newest weights, all samples of the job
-// with the given signature, and those of the others until a moment ago.
-func (l *Learner) predictor(signature string) *model.Predictor {
+// with the given names, and those of the others until a moment ago.
+func (l *Learner) predictor(of names) *model.Predictor {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	seq, now := l.fsm.SampleSeq(), l.clock()
 	version, _ := l.fsm.Weights()
-	if l.loaded && version == l.weights && (seq == l.samples || now.Sub(l.built) < staleFor && !l.news(signature, seq)) {
+	if l.loaded && version == l.weights && (seq == l.samples || now.Sub(l.built) < staleFor && !l.news(of, seq)) {
 		return l.pred
 	}
 	p, err := model.NewPredictor(l.usable(), model.NewHistory(l.modelSamples()))
@@ -116,8 +124,8 @@ func (l *Learner) predictor(signature string) *model.Predictor {
 }
 
 // news reports whether a sample of the job came since the predictor was built.
-func (l *Learner) news(signature string, seq uint64) bool {
-	return slices.ContainsFunc(l.fsm.NewestSamples(int(min(seq-l.samples, math.MaxInt32))), func(s fsm.Sample) bool { return s.Signature == signature })
+func (l *Learner) news(of names, seq uint64) bool {
+	return slices.ContainsFunc(l.fsm.NewestSamples(int(min(seq-l.samples, math.MaxInt32))), func(s fsm.Sample) bool { return of.of(&s) })
 }
 
 // usable returns the newest weights that this program can read: those in use,
@@ -168,7 +176,7 @@ func (l *Learner) pairedSamples() ([]fsm.Sample, []model.Sample) {
 
 func modelSample(s *fsm.Sample) model.Sample {
 	m := model.Sample{
-		Signature: s.Signature, GPUType: s.GPUType, PeakMiB: s.GPUMemPeakMiB, UtilMilli: s.Milli,
+		Signature: s.Signature, Program: s.Program, GPUType: s.GPUType, PeakMiB: s.GPUMemPeakMiB, UtilMilli: s.Milli,
 		Seconds: s.Duration.Seconds(), Steps: s.Steps, HostMiB: s.HostMemMiB, CPUMilli: s.CPUMilli, Censored: s.Censored, HostCensored: s.HostCensored, PowerW: s.PowerW, Neighbours: s.Neighbours,
 		Seq: s.Seq, User: strconv.FormatUint(uint64(s.UID), 10),
 	}
@@ -194,11 +202,13 @@ func (l *Learner) Job(who cluster.Owner, js *apiv1.JobSpec, types []model.TypeIn
 	if err := spec.Check(); err != nil {
 		return nil, err
 	}
-	preds, sig, err := l.predict(who, spec, types)
+	preds, of, err := l.predict(who, spec, types)
 	if err != nil {
 		return nil, err
 	}
-	spec.Signature = sig
+	if spec.Signature = of.signature; l.prop.Version() >= command.ProgramVersion {
+		spec.Program = of.program
+	}
 	j := &cluster.Job{Owner: who, Spec: spec, State: cluster.JobPending}
 	for _, p := range preds {
 		j.Estimates = append(j.Estimates, l.estimate(p))
@@ -208,17 +218,17 @@ func (l *Learner) Job(who cluster.Owner, js *apiv1.JobSpec, types []model.TypeIn
 
 // predict answers for each of the cluster's GPU types, and for cores where the
 // job may run on those.
-func (l *Learner) predict(who cluster.Owner, spec *cluster.Spec, types []model.TypeInfo) ([]model.Prediction, string, error) {
+func (l *Learner) predict(who cluster.Owner, spec *cluster.Spec, types []model.TypeInfo) ([]model.Prediction, names, error) {
 	var features model.Features
 	if len(spec.Features) > 0 {
 		var err error
 		if features, err = model.DecodeFeatures(spec.Features); err != nil {
-			return nil, "", &cluster.Error{Code: cluster.CodeInvalid, Msg: "features: " + err.Error() + "; submit with the same version of berth as the coordinators"}
+			return nil, names{}, &cluster.Error{Code: cluster.CodeInvalid, Msg: "features: " + err.Error() + "; submit with the same version of berth as the coordinators"}
 		}
 	}
-	sig := features.Signature(identity(who, spec))
+	of := names{features.Signature(identity(who, spec, spec.Command...)), features.Program(identity(who, spec), spec.Command)}
 	req := model.Request{
-		Features: features, Signature: sig, User: strconv.FormatUint(uint64(who.UID), 10), Kin: model.KinSignature(strconv.FormatUint(uint64(who.UID), 10), spec.Name, spec.GPUs), Types: types,
+		Features: features, Signature: of.signature, Program: of.program, User: strconv.FormatUint(uint64(who.UID), 10), Kin: model.KinSignature(strconv.FormatUint(uint64(who.UID), 10), spec.Name, spec.GPUs), Types: types,
 		Declared: model.Declared{GPUMemMiB: spec.GPUMemMiB, UtilMilli: spec.GPUMilli, Seconds: spec.Duration.Seconds()},
 	}
 	switch {
@@ -231,15 +241,15 @@ func (l *Learner) predict(who cluster.Owner, spec *cluster.Spec, types []model.T
 		}
 		req.GPUs, req.Types = spec.GPUs, append(slices.Clip(types), onCores)
 	}
-	return l.predictor(sig).Predict(req), sig, nil
+	return l.predictor(of).Predict(req), of, nil
 }
 
 // identity is what makes two runs the same job beyond their model: who runs
 // what, in which image, on how many GPUs.
-func identity(who cluster.Owner, spec *cluster.Spec) string {
+func identity(who cluster.Owner, spec *cluster.Spec, command ...string) string {
 	return strings.Join(append([]string{
 		strconv.FormatUint(uint64(who.UID), 10), spec.Image, strconv.Itoa(spec.GPUs),
-	}, spec.Command...), "\x00")
+	}, command...), "\x00")
 }
 
 // estimate rounds a prediction to the integers that state is made of, as far as every
@@ -267,11 +277,11 @@ func (l *Learner) Explain(who cluster.Owner, js *apiv1.JobSpec, nodes []*cluster
 	if err != nil {
 		return nil, nil, err
 	}
-	preds, sig, err := l.predict(who, spec, l.Types(nodes))
+	preds, of, err := l.predict(who, spec, l.Types(nodes))
 	if err != nil {
 		return nil, nil, err
 	}
-	spec.Signature = sig
+	spec.Signature = of.signature
 	one := &Sharer{Spec: spec}
 	out := make([]*apiv1.Prediction, 0, len(preds))
 	for _, p := range preds {

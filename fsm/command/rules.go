@@ -47,4 +47,6 @@ const (
 	HomeVersion = 15
 	// An attempt keeps what its agents did to the power and clock of its cards.
 	PowerVersion = 15
+	// A job says what its command has in common with others.
+	ProgramVersion = 15
 )

@@ -35,7 +35,7 @@ var table = []row{
 	{"Spec", 12, "bulk"},
 	{"Spec", 13, "host no_resize"},
 	{"Spec", 14, "least_gpus most_gpus"},
-	{"Spec", 15, "retries retry_on batch_scaling study power_cap gpu_freq service least_nodes most_nodes defer_us in_place"},
+	{"Spec", 15, "retries retry_on batch_scaling study power_cap gpu_freq service least_nodes most_nodes defer_us in_place program"},
 	{"Service", 15, "name replicas least most port health every_us fails start_within_us drain_us scale_on scale_target slo_percent slo_us idle_after_us"},
 	{"Study", 15, "metric maximize rule first eta grid seed budget_us space"},
 	{"Axis", 15, "name kind low high values"},
@@ -150,6 +150,7 @@ var table = []row{
 	{"ImportRuns", 9, "samples by"},
 	{"Sample", 9, "seq signature gpu_type gpu_mem_peak_mib milli duration_us host_mem_mib cpu_milli censored features uid power_w steps neighbours predicted at_us company cap_mode"},
 	{"Sample", 13, "host_censored"},
+	{"Sample", 15, "program"},
 	{"Company", 9, "signature overlap_us milli"},
 
 	{"SetPartition", 5, "partition base"},

@@ -86,6 +86,7 @@ func (t *Texts) Spec(uid cluster.UID, s *cluster.Spec) {
 	Share(t, &s.GPUType)
 	Share(t, &s.Node)
 	Share(t, &s.Signature)
+	Share(t, &s.Program)
 	Share(t, &s.Retry.On)
 	Share(t, &s.BatchScaling)
 	Share(t, &s.Power.Cap)

@@ -46,6 +46,8 @@ type Sample struct {
 	Predicted cluster.Estimate
 	// At is when the attempt ended; 0 in samples of old logs.
 	At cluster.Time
+	// Program is the job's, as Signature; "" in samples of old logs.
+	Program string
 }
 
 // Company is the jobs of one signature that an attempt shared its GPUs with.
@@ -62,7 +64,7 @@ func (x *Sample) record() *logv1.Sample {
 		Seq: x.Seq, Signature: x.Signature, GpuType: x.GPUType, GpuMemPeakMib: x.GPUMemPeakMiB, Milli: x.Milli,
 		DurationUs: x.Duration.Microseconds(), HostMemMib: x.HostMemMiB, CpuMilli: x.CPUMilli, Censored: x.Censored, HostCensored: x.HostCensored,
 		Uid: uint32(x.UID), Features: x.Features, PowerW: x.PowerW, Steps: x.Steps, Neighbours: uint32(x.Neighbours), AtUs: int64(x.At),
-		CapMode: x.CapMode,
+		CapMode: x.CapMode, Program: x.Program,
 	}
 	if x.Predicted != (cluster.Estimate{}) {
 		m.Predicted = conv.EstimateToLog(x.Predicted)
@@ -82,7 +84,7 @@ func (l *Store) loadSample(m *logv1.Sample) error {
 		Duration: time.Duration(m.DurationUs) * time.Microsecond, HostMemMiB: m.HostMemMib, CPUMilli: m.CpuMilli,
 		Censored: m.Censored, HostCensored: m.HostCensored, UID: cluster.UID(m.Uid), Features: m.Features, PowerW: m.PowerW, Steps: m.Steps,
 		Neighbours: int(min(m.Neighbours, cluster.MaxNeighbours)), Predicted: conv.EstimateFromLog(m.Predicted), At: cluster.Time(m.AtUs),
-		CapMode: m.CapMode,
+		CapMode: m.CapMode, Program: m.Program,
 	}
 	if len(m.Company) > MaxCompany {
 		return fmt.Errorf("sample %d has company of %d kinds, at most %d are kept", m.Seq, len(m.Company), MaxCompany)
@@ -99,6 +101,7 @@ func (l *Store) loadSample(m *logv1.Sample) error {
 // share makes a new or restored sample share what it can.
 func (l *Store) share(x *Sample) {
 	intern.Share(l.texts, &x.Signature)
+	intern.Share(l.texts, &x.Program)
 	intern.Share(l.texts, &x.GPUType)
 	intern.Share(l.texts, &x.CapMode)
 	for i := range x.Company {

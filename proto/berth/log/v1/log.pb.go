@@ -4969,7 +4969,9 @@ type Spec struct {
 	// For how long it may wait for cheaper power; see cluster.Spec.
 	DeferUs int64 `protobuf:"varint,81,opt,name=defer_us,json=deferUs,proto3" json:"defer_us,omitempty"`
 	// Of a range of nodes: they come and leave while it runs.
-	InPlace       bool `protobuf:"varint,88,opt,name=in_place,json=inPlace,proto3" json:"in_place,omitempty"`
+	InPlace bool `protobuf:"varint,88,opt,name=in_place,json=inPlace,proto3" json:"in_place,omitempty"`
+	// What its command has in common with others; see cluster.Spec.
+	Program       string `protobuf:"bytes,94,opt,name=program,proto3" json:"program,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5457,6 +5459,13 @@ func (x *Spec) GetInPlace() bool {
 		return x.InPlace
 	}
 	return false
+}
+
+func (x *Spec) GetProgram() string {
+	if x != nil {
+		return x.Program
+	}
+	return ""
 }
 
 // Service is what runs until somebody ends it and takes requests; see service.Service.
@@ -10596,7 +10605,9 @@ type Sample struct {
 	// How shares of its GPU were capped, as in GPU; only with company.
 	CapMode string `protobuf:"bytes,18,opt,name=cap_mode,json=capMode,proto3" json:"cap_mode,omitempty"`
 	// It ran out of host memory: host_mem_mib is a lower bound, and nothing is known of the rest.
-	HostCensored  bool `protobuf:"varint,19,opt,name=host_censored,json=hostCensored,proto3" json:"host_censored,omitempty"`
+	HostCensored bool `protobuf:"varint,19,opt,name=host_censored,json=hostCensored,proto3" json:"host_censored,omitempty"`
+	// Of the job, as signature.
+	Program       string `protobuf:"bytes,20,opt,name=program,proto3" json:"program,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -10762,6 +10773,13 @@ func (x *Sample) GetHostCensored() bool {
 		return x.HostCensored
 	}
 	return false
+}
+
+func (x *Sample) GetProgram() string {
+	if x != nil {
+		return x.Program
+	}
+	return ""
 }
 
 // Standing is a rule of who goes before whom, and who may have how much; see
@@ -11874,7 +11892,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05Owner\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xca\x0f\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xe4\x0f\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -11949,7 +11967,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\bgpu_freq\x18G \x01(\tR\agpuFreq\x12/\n" +
 	"\aservice\x18H \x01(\v2\x15.berth.log.v1.ServiceR\aservice\x12\x19\n" +
 	"\bdefer_us\x18Q \x01(\x03R\adeferUs\x12\x19\n" +
-	"\bin_place\x18X \x01(\bR\ainPlace\"\x9d\x03\n" +
+	"\bin_place\x18X \x01(\bR\ainPlace\x12\x18\n" +
+	"\aprogram\x18^ \x01(\tR\aprogram\"\x9d\x03\n" +
 	"\aService\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\breplicas\x18\x02 \x01(\rR\breplicas\x12\x14\n" +
@@ -12418,7 +12437,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\n" +
 	"ImportRuns\x12.\n" +
 	"\asamples\x18\x01 \x03(\v2\x14.berth.log.v1.SampleR\asamples\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\rR\x02by\"\xc7\x04\n" +
+	"\x02by\x18\x02 \x01(\rR\x02by\"\xe1\x04\n" +
 	"\x06Sample\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x1c\n" +
 	"\tsignature\x18\x02 \x01(\tR\tsignature\x12\x19\n" +
@@ -12443,7 +12462,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05at_us\x18\x10 \x01(\x03R\x04atUs\x12/\n" +
 	"\acompany\x18\x11 \x03(\v2\x15.berth.log.v1.CompanyR\acompany\x12\x19\n" +
 	"\bcap_mode\x18\x12 \x01(\tR\acapMode\x12#\n" +
-	"\rhost_censored\x18\x13 \x01(\bR\fhostCensored\"\x9c\x02\n" +
+	"\rhost_censored\x18\x13 \x01(\bR\fhostCensored\x12\x18\n" +
+	"\aprogram\x18\x14 \x01(\tR\aprogram\"\x9c\x02\n" +
 	"\bStanding\x121\n" +
 	"\aaccount\x18\x01 \x01(\v2\x15.berth.log.v1.AccountH\x00R\aaccount\x12.\n" +
 	"\x06member\x18\x02 \x01(\v2\x14.berth.log.v1.MemberH\x00R\x06member\x12%\n" +

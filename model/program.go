@@ -1,0 +1,140 @@
+package model
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/berth-scheduler/berth/model/gpuspec"
+)
+
+// Program names what several commands have in common that differ in numbers alone, as
+// those of a search over learning rates and seeds do: f without what Signature leaves
+// out, the caller's words of who runs it and in what, and the words of the command. A
+// number among these counts where it may be one of the model's size; see sizes. The
+// result is 32 hexadecimal digits, and no Signature's.
+func (f Features) Program(identity string, command []string) string {
+	words := []string{"program", identity}
+	flag := ""
+	for _, w := range strings.Fields(strings.Join(command, " ")) {
+		name, value, has := strings.Cut(w, "=")
+		switch {
+		case has:
+			words = append(words, name, unnumbered(name, value))
+		default:
+			words = append(words, unnumbered(flag, w))
+		}
+		if flag = ""; !has && strings.HasPrefix(w, "-") && !isNumber(w) {
+			flag = w
+		}
+	}
+	return f.Signature(strings.Join(words, "\x00"))
+}
+
+// unnumbered is a word without the number that it is, and without the digits of what a flag
+// names that says where results go.
+func unnumbered(flag, word string) string {
+	flag = strings.ToLower(flag)
+	in := func(parts []string) bool {
+		return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(flag, p) })
+	}
+	sized := in(sizes) || len(flag) == 2 && flag[0] == '-' && strings.ContainsAny(flag[1:], sizesShort)
+	switch {
+	case isNumber(word) && !sized:
+		return "#"
+	case in(places) && !sized:
+		return strings.Map(func(r rune) rune {
+			if r >= '0' && r <= '9' {
+				return -1
+			}
+			return r
+		}, word)
+	}
+	return word
+}
+
+// sizes are parts of the names of flags whose numbers may be of the size of a model, its
+// batch or its inputs, or of the machine that is used; where it is not known what a number
+// is of, runs show it by being alike.
+var sizes = []string{
+	"batch", "bs", "size", "len", "seq", "dim", "width", "depth", "layer", "hidden", "head", "emb", "ctx", "context", "crop", "res", "worker",
+	"accum", "micro", "gpu", "rank", "world", "chan", "filter", "expert", "block", "token", "vocab", "image", "img", "pix", "height", "mem",
+	"bit", "precision", "sample", "node", "beam", "param", "scale", "degree", "parallel", "unit",
+}
+
+// sizesShort are the letters of flags that are often short for one of sizes.
+const sizesShort = "bndhwlkcgj"
+
+// places are parts of the names of flags that say where results go, or what a run is
+// called: their digits are of the run.
+var places = []string{"out", "log", "dir", "save", "name", "tag", "exp", "run", "ckpt", "checkpoint"}
+
+// isNumber reports whether a word is a number, or several with commas between them.
+func isNumber(word string) bool {
+	word = strings.Trim(word, `"'();,[]`)
+	for part := range strings.SplitSeq(word, ",") {
+		if part == "" || !strings.ContainsAny(part[:1], "0123456789.+-") {
+			return false
+		}
+		if v, err := strconv.ParseFloat(part, 64); err != nil || math.IsInf(v, 0) || math.IsNaN(v) {
+			return false
+		}
+	}
+	return true
+}
+
+// How sure runs of the same program make a prediction of a command that never ran. Where
+// the model is described, one run says what its numbers do not change. Of a program that
+// nobody describes several commands must have taken nearly the same: only then do the
+// numbers among them seem to change nothing.
+const (
+	confidenceProgram = 0.75
+	programCommands   = 3
+	programSpread     = 1.25
+)
+
+// fromProgram takes over what runs of the same program have measured, and reports
+// whether that says enough.
+func (p *Predictor) fromProgram(r *Request, spec *gpuspec.Spec, a *answer) bool {
+	if p.h == nil {
+		return false
+	}
+	o, exact := find(p.h.programs, r.Program, spec.Name)
+	if o == nil {
+		return false
+	}
+	described := r.Features.Known()
+	if !described && (o.commands < programCommands || float64(o.peakMiB) > programSpread*float64(o.leastMiB)) {
+		return false
+	}
+	other, speed := 0.0, 1.0
+	if !exact {
+		other, speed = p.carry(r, o, spec)
+	}
+	if o.memorySeen {
+		a.mem = max(1, float64(o.peakMiB)+other)
+		a.p95 = float64(a.mem*p.w.OtherTypeMargin) + p.w.HistoryMarginMiB
+		a.source, a.confidence = SourceProgram, confidenceProgram
+	}
+	if o.boundMiB > 0 {
+		p.beyond(float64(o.boundMiB)+other, a)
+	}
+	if o.util.n > 0 {
+		a.util = max(leastUtil, min(1, o.util.value()/1000*speed))
+	}
+	if o.hostMiB > 0 {
+		a.host, a.hostSure = ceil(float64(o.hostMiB)*hostMargin), confidenceProgram
+	}
+	if o.cpu.n > 0 {
+		a.cpu = ceil(o.cpu.value())
+	}
+	switch {
+	case o.perStep.n > 0 && r.Features.Steps > 0:
+		a.step = o.perStep.value() * speed
+		a.secs = a.step * float64(r.Features.Steps)
+	case o.seconds.n > 0 && r.Features.Steps == 0:
+		a.secs = o.seconds.value() * speed
+	}
+	return o.memorySeen
+}
