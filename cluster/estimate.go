@@ -31,7 +31,7 @@ type Estimate struct {
 	// ConfidenceMilli is 0 (nobody knows) to 1000 (seen before).
 	ConfidenceMilli int64
 	// Source names where the numbers come from: "declared", "history",
-	// "graph", "catalogue", "none".
+	// "program", "imported", "graph", "catalogue", "none".
 	Source string
 }
 

@@ -114,7 +114,11 @@ func (l *Learner) touched(seen, now *news, all bool, runs growth) func(*cluster.
 	if all || seen.weights != now.weights || !slices.Equal(seen.types, now.types) {
 		return func(*cluster.Job) bool { return true }
 	}
-	fresh := l.fsm.NewestSamples(int(min(now.samples-seen.samples, math.MaxInt32)))
+	return concerned(l.fsm.NewestSamples(int(min(now.samples-seen.samples, math.MaxInt32))), runs)
+}
+
+// concerned is what touched returns for new samples alone.
+func concerned(fresh []fsm.Sample, runs growth) func(*cluster.Job) bool {
 	of := make(map[string]struct{}, len(fresh))
 	for i := range fresh {
 		if fresh[i].Predicted == (cluster.Estimate{}) {

@@ -116,6 +116,27 @@ func TestManyWhoWaitArePredictedAgainBitByBit(t *testing.T) {
 	})
 }
 
+// TestWhoIsConcerned: by a run those of its signature and of its program, and of those
+// that have no program none by that.
+func TestWhoIsConcerned(t *testing.T) {
+	t.Parallel()
+	run := fsm.Sample{Signature: "s", Program: "p", Predicted: cluster.Estimate{GPUType: "T4"}}
+	bare := run
+	bare.Program = ""
+	for _, x := range []struct {
+		fresh              fsm.Sample
+		signature, program string
+		want               bool
+	}{
+		{run, "s", "", true}, {run, "s", "q", true}, {run, "t", "p", true}, {run, "t", "q", false}, {run, "t", "", false},
+		{bare, "s", "p", true}, {bare, "t", "", false}, {bare, "t", "p", false}, {fsm.Sample{Signature: "imported"}, "t", "", true},
+	} {
+		if got := concerned([]fsm.Sample{x.fresh}, growth{})(&cluster.Job{Spec: &cluster.Spec{Signature: x.signature, Program: x.program}}); got != x.want {
+			t.Errorf("by a run of %q and %q, a job of %q and %q: %t", x.fresh.Signature, x.fresh.Program, x.signature, x.program, got)
+		}
+	}
+}
+
 // TestRunsOfAUserAreNews: its jobs are looked at when its runs are a quarter more, and
 // no others.
 func TestRunsOfAUserAreNews(t *testing.T) {
