@@ -9,6 +9,9 @@ import (
 	"github.com/berth-scheduler/berth/model/gpuspec"
 )
 
+// maxProgramText is in how much of a command, script included, numbers are looked for.
+const maxProgramText = 64 << 10
+
 // Program names what several commands have in common that differ in numbers alone, as
 // those of a search over learning rates and seeds do: f without what Signature leaves
 // out, the caller's words of who runs it and in what, and the words of the command. A
@@ -17,7 +20,11 @@ import (
 func (f Features) Program(identity string, command []string) string {
 	words := []string{"program", identity}
 	flag := ""
-	for _, w := range strings.Fields(strings.Join(command, " ")) {
+	text := strings.Join(command, " ")
+	if len(text) > maxProgramText {
+		words, text = append(words, text[maxProgramText:]), text[:maxProgramText]
+	}
+	for _, w := range strings.Fields(text) {
 		name, value, has := strings.Cut(w, "=")
 		switch {
 		case has:

@@ -48,6 +48,9 @@ func TestProgram(t *testing.T) {
 			t.Errorf("the same program: %q", pair)
 		}
 	}
+	if long := strings.Repeat("word ", maxProgramText/5); of(long+"0.1") == of(long+"0.2") || of("0.1 "+long) != of("0.2 "+long) {
+		t.Error("numbers of a long text")
+	}
 	if of("x") == (Features{}).Program("1001", []string{"x"}) || of("x") == (Features{}).Signature("1000\x00x") {
 		t.Error("another user's, or a signature")
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv/plainconv"
 )
 
 // slowLog takes a while for each command, and refuses the first.
@@ -114,6 +115,44 @@ func TestManyWhoWaitArePredictedAgainBitByBit(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestScriptsAreKnownByWhatTheyDo: not by what they are called alone, nor by comments.
+func TestScriptsAreKnownByWhatTheyDo(t *testing.T) {
+	t.Parallel()
+	l, _ := whoWait(t, 1)
+	of := func(name, script string) names {
+		t.Helper()
+		packed, err := plainconv.PackScript([]byte(script))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, of, err := l.predict(cluster.Owner{UID: 1000}, &cluster.Spec{Name: "j", Command: []string{name}, GPUs: 1, Script: packed}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return of
+	}
+	base := of("sbatch", "#!/bin/sh\n#SBATCH -t 5\npython x.py --lr 0.1\n")
+	for _, x := range []struct {
+		name, script         string
+		sameJob, sameProgram bool
+	}{
+		{"sbatch", "#!/bin/sh\n#SBATCH -t 9\n\n  python x.py --lr 0.1", true, true},
+		{"sbatch", "#!/bin/sh\n#SBATCH -t 5\npython x.py --lr 0.2\n", false, true},
+		{"sbatch", "#!/bin/sh\n#SBATCH -t 5\npython y.py --lr 0.1\n", false, false},
+		{"sbatch", "#!/bin/sh\n", false, false},
+		{"train.sh", "#!/bin/sh\n#SBATCH -t 5\npython x.py --lr 0.1\n", false, false},
+	} {
+		got := of(x.name, x.script)
+		if got.signature == base.signature != x.sameJob || got.program == base.program != x.sameProgram {
+			t.Errorf("%s %q: the same job %t, the same program %t", x.name, x.script, got.signature == base.signature, got.program == base.program)
+		}
+	}
+	spoilt := &cluster.Spec{Name: "j", Command: []string{"x"}, GPUs: 1, Script: []byte("no gzip")}
+	if _, _, err := l.predict(cluster.Owner{UID: 1000}, spoilt, nil); err != nil {
+		t.Errorf("a script that cannot be read: %v", err)
+	}
 }
 
 // TestWhoIsConcerned: by a run those of its signature and of its program, and of those

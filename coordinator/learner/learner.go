@@ -20,6 +20,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
+	"github.com/berth-scheduler/berth/proto/conv/plainconv"
 	"github.com/berth-scheduler/berth/scheduler"
 )
 
@@ -226,7 +227,11 @@ func (l *Learner) predict(who cluster.Owner, spec *cluster.Spec, types []model.T
 			return nil, names{}, &cluster.Error{Code: cluster.CodeInvalid, Msg: "features: " + err.Error() + "; submit with the same version of berth as the coordinators"}
 		}
 	}
-	of := names{features.Signature(identity(who, spec, spec.Command...)), features.Program(identity(who, spec), spec.Command)}
+	command := slices.Clip(spec.Command)
+	if text := scriptOf(spec); text != "" {
+		command = append(command, text)
+	}
+	of := names{features.Signature(identity(who, spec, command...)), features.Program(identity(who, spec), command)}
 	req := model.Request{
 		Features: features, Signature: of.signature, Program: of.program, User: strconv.FormatUint(uint64(who.UID), 10), Kin: model.KinSignature(strconv.FormatUint(uint64(who.UID), 10), spec.Name, spec.GPUs), Types: types,
 		Declared: model.Declared{GPUMemMiB: spec.GPUMemMiB, UtilMilli: spec.GPUMilli, Seconds: spec.Duration.Seconds()},
@@ -250,6 +255,28 @@ func identity(who cluster.Owner, spec *cluster.Spec, command ...string) string {
 	return strings.Join(append([]string{
 		strconv.FormatUint(uint64(who.UID), 10), spec.Image, strconv.Itoa(spec.GPUs),
 	}, command...), "\x00")
+}
+
+// scriptOf is what a batch script does: its lines that are no comments, "" for none. Two
+// scripts that are called the same, as all are that sbatch reads from standard input, are
+// two jobs, and one that asks for more time in its #SBATCH lines is still the same.
+func scriptOf(spec *cluster.Spec) string {
+	_, packed := spec.Large()
+	if len(packed) == 0 {
+		return ""
+	}
+	script, err := plainconv.UnpackScript(packed)
+	if err != nil {
+		return "" // who submits it, or its agent, is told
+	}
+	var b strings.Builder
+	for line := range strings.Lines(string(script)) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			b.WriteString(line)
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
 }
 
 // estimate rounds a prediction to the integers that state is made of, as far as every
