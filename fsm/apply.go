@@ -13,7 +13,7 @@ func (s *State) apply(cmd *logv1.Command) Result {
 	var r Result
 	switch k := cmd.Kind.(type) {
 	case *logv1.Command_SubmitJob, *logv1.Command_CancelJob, *logv1.Command_HoldJob, *logv1.Command_RequeueJob, *logv1.Command_ChangeTasks,
-		*logv1.Command_UpdateJob, *logv1.Command_EstimateJobs, *logv1.Command_ExpireJobs:
+		*logv1.Command_UpdateJob, *logv1.Command_EstimateJobs, *logv1.Command_ExpireJobs, *logv1.Command_NoteLoads:
 		r = s.desk.Apply(cmd)
 	case *logv1.Command_PutBulk:
 		r = s.blobs.Put(*s.at, k.PutBulk)

@@ -61,6 +61,8 @@ func ownCost(cmd *logv1.Command) int {
 			n += 1 + len(g.GetJobs())
 		}
 		return n
+	case *logv1.Command_NoteLoads:
+		return 1 + len(k.NoteLoads.GetServices())
 	case *logv1.Command_NoteProgress:
 		return 1 + len(k.NoteProgress.GetAttempts())
 	case *logv1.Command_SettleNotices:

@@ -44,6 +44,7 @@ func TestCostCountsWhomACommandReaches(t *testing.T) {
 		cmd  *logv1.Command
 		want int
 	}{
+		"loads of seven services":               {loadsCmd(make([]*logv1.ServiceLoad, 7)...), 8},
 		"a cancel of one that nobody waits for": {alone(idle), 1},
 		"a cancel of one that three wait for":   {alone(busy), 4},
 		"a cancel of a task":                    {alone(array + 3), 3},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -63,7 +64,7 @@ func (w wholeWorld) source(kind string) func() *logv1.Command {
 	return map[string]func() *logv1.Command{
 		"submit_job": w.submit, "apply_plan": w.plan, "report_attempt": w.report, "change_tasks": w.changeTasks, "preempt_attempt": w.preempt,
 		"undo_gang": w.undo, "set_partition": w.partition, "remove_partition": func() *logv1.Command { return removePartitionCmd("a") },
-		"set_reservation": w.reservation, "remove_reservation": w.reservation, "idle_attempt": w.idle, "resize_attempt": w.resize, "grow_attempt": w.grow, "shrink_attempt": w.shrink, "note_progress": w.progress, "expire_jobs": w.expire,
+		"set_reservation": w.reservation, "remove_reservation": w.reservation, "idle_attempt": w.idle, "resize_attempt": w.resize, "grow_attempt": w.grow, "shrink_attempt": w.shrink, "note_progress": w.progress, "note_loads": w.loads, "expire_jobs": w.expire,
 		"update_job": w.rewait, "put_bulk": w.part,
 		"cancel_job": func() *logv1.Command {
 			return cancelCmd(cluster.JobID(w.draw("job", 20)), cluster.UID(w.draw("by", 2)))
@@ -234,6 +235,18 @@ func (w wholeWorld) progress() *logv1.Command {
 		c.Attempts = append(c.Attempts, n)
 	}
 	return &logv1.Command{Kind: &logv1.Command_NoteProgress{NoteProgress: c}}
+}
+
+// loads are what services had to do, of those that are there and of others, or no loads.
+func (w wholeWorld) loads() *logv1.Command {
+	c := &logv1.ServiceLoad{Array: 99, Slot: 1000 + int64(w.draw("slot", 3))*700, Load: rapid.SampledFrom([]float64{0, 1, 2.5, 1e300, -1, math.NaN()}).Draw(w.t, "load"), Each: float64(w.draw("each", 2))}
+	all := w.f.Services()
+	if n := len(all); n > 0 {
+		if c.Array = uint64(all[w.draw("which", n)].ID); w.draw("take over", 3) == 0 {
+			c.From = uint64(all[w.draw("from", n)].ID)
+		}
+	}
+	return loadsCmd(c)
 }
 
 // kindOf is the name of a command's kind in the log.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/cluster/service"
 	"github.com/berth-scheduler/berth/cluster/sharing"
 	"github.com/berth-scheduler/berth/fsm/jobs"
 	"github.com/berth-scheduler/berth/fsm/orders"
@@ -385,6 +386,8 @@ func (f JobsReader) Array(id cluster.JobID) (ArrayInfo, bool) {
 type Revision struct {
 	ArrayInfo
 	Jobs []*cluster.Job
+	// Load is its load over the last week, nil while nothing is known.
+	Load *service.History
 }
 
 // Services returns the arrays of services that have not ended, by id.
@@ -395,7 +398,7 @@ func (f JobsReader) Services() []Revision {
 			if a.Spec.Service == nil || a.Done() {
 				continue
 			}
-			r := Revision{ArrayInfo: ArrayInfo{ID: id, Spec: a.Spec, Throttle: a.Throttle, Live: a.Live, Queued: a.Queued, Over: a.Over.N, Good: a.Good.N}}
+			r := Revision{ArrayInfo: ArrayInfo{ID: id, Spec: a.Spec, Throttle: a.Throttle, Live: a.Live, Queued: a.Queued, Over: a.Over.N, Good: a.Good.N}, Load: a.Load}
 			for _, j := range s.roll.Overlapping(a, a.Spec.Array.Tasks.All()) {
 				if r.Owner = j.Owner; !j.State.Terminal() {
 					r.Jobs = append(r.Jobs, j)

@@ -2,6 +2,8 @@ package fsm
 
 import (
 	"bytes"
+	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -121,4 +123,52 @@ func TestReplicasRunOn(t *testing.T) {
 	}
 	long := &logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: &logv1.ChangeTasks{Array: uint64(id), Change: logv1.TaskChange_TASK_CHANGE_CANCEL, Why: strings.Repeat("x", 1025)}}}
 	m.refused(cluster.CodeInvalid, long)
+}
+
+// TestWhatServicesHadToDo is kept with the newest revision, over snapshots and a change of the
+// revision, and with nothing else; what is no load changes nothing.
+func TestWhatServicesHadToDo(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.must(registerCmd(node("n1", "b1", 3)))
+	id := m.submit(serves(2))
+	plain := spec(1)
+	plain.Array, _ = cluster.ParseArray("0-2")
+	other := m.submit(plain)
+	first := loadsCmd(&logv1.ServiceLoad{Array: uint64(id), Slot: 1000, Load: 2.5, Each: 3}, &logv1.ServiceLoad{Array: uint64(other), Slot: 1000, Load: 2.5}, &logv1.ServiceLoad{Array: 999, Slot: 1, Load: 1}, &logv1.ServiceLoad{Array: uint64(id + 1), Slot: 1, Load: 1})
+	if need := NeedsVersion(first); need != 15 {
+		t.Errorf("needs version %d", need)
+	}
+	m.must(first)
+	for _, load := range []float64{math.NaN(), math.Inf(1), -1, 1e300} {
+		m.must(loadsCmd(&logv1.ServiceLoad{Array: uint64(id), Slot: 1001, Load: load}))
+	}
+	m.must(loadsCmd(&logv1.ServiceLoad{Array: uint64(id), Slot: 1002, Load: 1}))
+	want := &service.History{First: 1000, Loads: []float32{2.5, -1, 1}, Each: 3}
+	if got := m.f.Services()[0].Load; !reflect.DeepEqual(got, want) {
+		t.Errorf("known is %+v, want %+v", got, want)
+	}
+	before := m.f.Hash()
+	m.must(loadsCmd(&logv1.ServiceLoad{Array: uint64(id), Slot: 1002, Load: 4}))
+	if bytes.Equal(before, m.f.Hash()) {
+		t.Error("another load is no other state")
+	}
+	next := m.submit(serves(1))
+	over := loadsCmd(&logv1.ServiceLoad{Array: uint64(next), From: uint64(id)}, &logv1.ServiceLoad{Array: uint64(next), From: 999})
+	m.must(over)
+	m.must(loadsCmd(&logv1.ServiceLoad{Array: uint64(id), Slot: 1003, Load: 9}))
+	m.must(over) // it has one already
+	again := restored(t, snapshotOf(t, m.f))
+	want = &service.History{First: 1000, Loads: []float32{2.5, -1, 4}, Each: 3}
+	if got := again.Services()[1].Load; !reflect.DeepEqual(got, want) || !bytes.Equal(again.Hash(), m.f.Hash()) {
+		t.Errorf("the next revision knows %+v, want %+v", got, want)
+	}
+	m.must(&logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: &logv1.ChangeTasks{Array: uint64(id), Change: logv1.TaskChange_TASK_CHANGE_CANCEL, Admin: true}}})
+	if all := m.f.Services(); len(all) != 1 || len(all[0].Load.Loads) != 3 {
+		t.Errorf("services are left: %+v", all)
+	}
+}
+
+func loadsCmd(of ...*logv1.ServiceLoad) *logv1.Command {
+	return &logv1.Command{Kind: &logv1.Command_NoteLoads{NoteLoads: &logv1.NoteLoads{Services: of}}}
 }

@@ -34,14 +34,20 @@ type Seen struct {
 	Loads []float64
 	// Measured is what proxies measure.
 	Measured Measured
+	// History is the load of the last week, and ColdStart how long replicas took lately
+	// until they took requests, 0 where that is not known.
+	History   *History
+	ColdStart time.Duration
 }
 
 // Scaler chooses how many replicas a service has by their load: at once more, up to twice as
 // many, and fewer once fewer were enough for five minutes, as Kubernetes' horizontal
 // autoscaler does. By its objective it has more while the measured percentile is above it,
 // and remembers at which rate a replica met it and at which it did not, as MArk (ATC 2019)
-// and BARISTA (IC2E 2019) profile it beforehand. One that may have none has none after a
-// time without a request. The zero value has seen nothing.
+// and BARISTA (IC2E 2019) profile it beforehand. Where the load of a day is known it has as
+// many as the highest load needs that is to be expected until a replica asked for now takes
+// requests, if those are more. One that may have none has none after a time without a
+// request. The zero value has seen nothing.
 type Scaler struct {
 	last    time.Duration
 	seen    []need // in order of time, at most as long ago as calm
@@ -51,6 +57,17 @@ type Scaler struct {
 	// good is the most requests a second of one replica with which the objective was met,
 	// bad the fewest with which it was not; 0 is not known.
 	good, bad float64
+	told      Told
+	peak      peak
+}
+
+// peak is a forecast that was made, and of what: as long as nothing of that changes it is
+// the same.
+type peak struct {
+	of       *History
+	from, to int64
+	f        Forecast
+	ok       bool
 }
 
 type need struct {
@@ -61,17 +78,23 @@ type need struct {
 // Next is how many replicas there are to be, where have are asked for. It is have where
 // there is nothing to go by.
 func (c *Scaler) Next(s *Service, have int, seen *Seen, now time.Duration) int {
+	n := c.next(s, have, seen, now)
+	c.told.N = n
+	return n
+}
+
+func (c *Scaler) next(s *Service, have int, seen *Seen, now time.Duration) int {
 	m := &seen.Measured
 	if have != c.have || seen.Ready != c.ready {
 		c.have, c.ready, c.changed = have, seen.Ready, now
 	}
 	switch {
 	case s.Min > 0:
-	case have == 0 && m.Waiting > 0:
-		return 1
 	case have == 0:
-		return 0
+		c.told = Told{Asleep: true}
+		return min(m.Waiting, 1)
 	case m.Known && m.Waiting == 0 && m.InFlight == 0 && min(m.Idle, now-c.changed) >= s.IdleAfter:
+		c.told = Told{Asleep: true}
 		return 0
 	}
 	if !s.scales() || c.last != 0 && now-c.last < scaleEvery {
@@ -84,12 +107,48 @@ func (c *Scaler) Next(s *Service, have int, seen *Seen, now time.Duration) int {
 			want, known = max(want, n), true
 		}
 	}
-	if !known {
+	if c.told = (Told{}); !known {
 		c.seen = nil
 		return have
 	}
-	return c.smooth(min(max(want, s.Min, 1), s.Max, 2*have), have, now)
+	c.told.Asked, c.told.Least, c.told.Most = want, s.Min, s.Max
+	c.told.Forecast, c.told.Ahead = c.ahead(s, seen, now)
+	return c.smooth(min(max(min(want, 2*have), c.told.Ahead, s.Min, 1), s.Max), have, now)
 }
+
+// ahead is how many replicas the highest load needs that is to be expected until one that is
+// asked for now takes requests, or at the next look; 0 is that nothing is to be said.
+func (c *Scaler) ahead(s *Service, seen *Seen, now time.Duration) (Forecast, int) {
+	each := s.Scale.Target
+	if s.Scale == (Scale{}) {
+		each = c.Each()
+		if seen.History != nil && each == 0 {
+			each = float64(seen.History.Each)
+		}
+	}
+	if !s.Forecasts() || !(each > 0) {
+		return Forecast{}, 0
+	}
+	look := min(seen.ColdStart+scaleEvery, mostAhead)
+	p := peak{of: seen.History, from: int64(now / Slot), to: int64((now + look) / Slot)}
+	if p.f, p.ok = c.peak.f, c.peak.ok; p != c.peak {
+		p.f, p.ok = seen.History.Peak(now, look)
+		c.peak = p
+	}
+	if !p.ok {
+		return Forecast{}, 0
+	}
+	f := p.f
+	f.Ahead = look
+	return f, int(math.Ceil(min(f.Load/(each*(1+tolerance)), MaxReplicas)))
+}
+
+// Each is the load that a replica is given by what was learnt of the objective, in requests a
+// second; 0 while nothing was.
+func (c *Scaler) Each() float64 { return spare * c.good }
+
+// Told is why the service has as many replicas as it was told last, or has now.
+func (c *Scaler) Told() Told { return c.told }
 
 // smooth is want where that is more than there are, and else what was enough for long.
 func (c *Scaler) smooth(want, have int, now time.Duration) int {
@@ -184,7 +243,7 @@ func (c *Scaler) byObjective(s *Service, have int, seen *Seen, now time.Duration
 		want = have - 1
 	}
 	if c.good > 0 && m.Known { // those were enough, though it was not easy
-		want = min(want, max(1, int(math.Ceil(min(m.Rate/(spare*c.good), MaxReplicas)))))
+		want = min(want, max(1, int(math.Ceil(min(m.Rate/c.Each(), MaxReplicas)))))
 	}
 	return want, true
 }

@@ -63,10 +63,16 @@ type Service struct {
 	// IdleAfter is after which time without a request one whose Min is 0 has no replica; 0
 	// for others.
 	IdleAfter time.Duration
+	// NoForecast is that it has as many replicas as its load asks for now, whatever other
+	// days were like.
+	NoForecast bool
 }
 
 // scales reports whether its load chooses how many replicas it has.
 func (s *Service) scales() bool { return s.Scale != Scale{} || s.SLO != SLO{} }
+
+// Forecasts reports whether it has replicas ahead of its load, by other days.
+func (s *Service) Forecasts() bool { return s.scales() && s.Min < s.Max && !s.NoForecast }
 
 // LeastOf is the least that a service has which begins with so many replicas: as many where
 // its load chooses, none where it begins with none, else one.

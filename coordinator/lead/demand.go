@@ -18,6 +18,10 @@ type Served struct {
 	// requests, the middle one of Starts.
 	ColdStart time.Duration
 	Starts    int
+	// Told is why it has as many replicas as it has, by the last look of the autoscaler, and
+	// LoadKnown for how long its load is known.
+	Told      service.Told
+	LoadKnown time.Duration
 }
 
 // demand is what proxies say of the requests of services. It is soft: who leads next hears
@@ -81,20 +85,26 @@ func (d *demand) keep(there map[serviceName]*served) {
 	}
 }
 
-// measure is what is known of a service now, and is kept for those who ask.
-func (d *demand) measure(n serviceName, rs []fsm.Revision, now time.Duration) service.Measured {
-	out := Served{}
+// measure is what is known of a service now.
+func (d *demand) measure(n serviceName, rs []fsm.Revision, now time.Duration) (out Served) {
 	out.ColdStart, out.Starts = coldStart(rs)
+	out.LoadKnown = rs[len(rs)-1].Load.Known()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if m := d.meters[n]; m != nil {
 		out.Measured = m.Measure(now)
 	}
+	return out
+}
+
+// tell keeps what is known of a service for those who ask.
+func (d *demand) tell(n serviceName, v Served) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.served == nil {
 		d.served = map[serviceName]Served{}
 	}
-	d.served[n] = out
-	return out.Measured
+	d.served[n] = v
 }
 
 // coldStart is how long replicas of a service took until they took requests, the middle one

@@ -21,6 +21,7 @@ const servicesEvery = time.Second
 // replicas keep their GPUs.
 type served struct {
 	scaler service.Scaler
+	loads  service.Recorder
 	busy   map[cluster.AttemptID]*busy
 }
 
@@ -61,8 +62,12 @@ func (l *Leader) services(ctx context.Context) error { return (&servants{Leader:
 // together: one user with many services that flap keeps nobody else's waiting.
 type servants struct {
 	*Leader
-	ask []*logv1.Command
+	ask    []*logv1.Command
+	loaded []*logv1.ServiceLoad
 }
+
+// loadsAtOnce bounds how many loads are in one command.
+const loadsAtOnce = 200
 
 func (l *servants) run(ctx context.Context) error {
 	known := map[serviceName]*served{}
@@ -104,17 +109,35 @@ func (l *servants) serve(ctx context.Context, kept *served, rs []fsm.Revision) (
 		}
 		l.carryOut(ctx, &a, rs, ids[a.Revision][a.Task])
 	}
-	seen := service.Seen{Measured: l.demand.measure(named(newest), rs, now)}
+	known := l.demand.measure(named(newest), rs, now)
+	defer func() { l.demand.tell(named(newest), known) }()
+	seen := service.Seen{Measured: known.Measured, History: newest.Load, ColdStart: known.ColdStart}
 	if len(rs) > 1 {
 		kept.scaler = service.Scaler{} // what is being replaced is not scaled
+		l.takeOver(rs)
 		return notes
 	}
 	seen.Ready, seen.Loads = l.loads(newest, kept)
-	if want := kept.scaler.Next(s, newest.Throttle, &seen, now); want != newest.Throttle {
-		l.log.InfoContext(ctx, "service is scaled", "service", s.Name, "user", newest.Owner.Name, "from", newest.Throttle, "to", want)
+	want := kept.scaler.Next(s, newest.Throttle, &seen, now)
+	if known.Told = kept.scaler.Told(); want != newest.Throttle {
+		l.log.InfoContext(ctx, "service is scaled", "service", s.Name, "user", newest.Owner.Name, "from", newest.Throttle, "to", want, "reason", known.Told.String())
 		l.setWant(newest.ID, want)
 	}
+	if n, ended := kept.loads.Saw(seen.Total(s), now); ended {
+		if n.Each = 0; s.Scale == (service.Scale{}) {
+			n.Each = kept.scaler.Each()
+		}
+		l.loaded = append(l.loaded, &logv1.ServiceLoad{Array: uint64(newest.ID), Slot: n.Slot, Load: n.Load, Each: n.Each})
+	}
 	return notes
+}
+
+// takeOver gives the newest revision what is known of the load of the one before it.
+func (l *servants) takeOver(rs []fsm.Revision) {
+	last, to := &rs[len(rs)-2], &rs[len(rs)-1]
+	if to.Load == nil && last.Load != nil && service.SameLoad(last.Spec.Service, to.Spec.Service) {
+		l.loaded = append(l.loaded, &logv1.ServiceLoad{Array: uint64(to.ID), From: uint64(last.ID)})
+	}
 }
 
 // noteServing is what is written down of how a replica stands, and of when it first took
@@ -202,6 +225,9 @@ func (l *servants) setWant(id cluster.JobID, n int) {
 // propose puts what is asked for into the log. What fails is asked for again in the next
 // round.
 func (l *servants) propose(ctx context.Context) {
+	for some := range slices.Chunk(l.loaded, loadsAtOnce) {
+		l.ask = append(l.ask, &logv1.Command{Kind: &logv1.Command_NoteLoads{NoteLoads: &logv1.NoteLoads{Services: some}}})
+	}
 	results, err := l.prop.Each(ctx, l.ask...)
 	if err != nil && ctx.Err() == nil {
 		l.log.WarnContext(ctx, "cannot change services", "err", err)
@@ -211,7 +237,7 @@ func (l *servants) propose(ctx context.Context) {
 			l.log.WarnContext(ctx, "cannot change a service", "err", err)
 		}
 	}
-	l.ask = nil
+	l.ask, l.loaded = nil, nil
 }
 
 // loads are how many replicas take requests, and what they have to do, of those of which

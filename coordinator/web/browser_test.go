@@ -264,6 +264,26 @@ func TestWhatIfPage(t *testing.T) {
 	}
 }
 
+// TestServiceForecast: why a service has so many replicas and what is to be expected stands
+// there, and nothing of one whose load does not scale it.
+func TestServiceForecast(t *testing.T) {
+	b := newBrowser(t)
+	c := coordtest.Start(t, coordtest.Options{N: 1, Web: true})
+	b.open(link(t, c, 0, alice))
+	b.says("waiting")
+	for replica, want := range map[string]string{
+		`{want: 2}`: "",
+		`{want: 2, loadKnown: '2100s', wantWhy: 'its load asks for 2'}`:                                                                                             "wants 2: its load asks for 2, no forecast yet, the load of 00:35:00 is known",
+		`{want: 3, loadKnown: '604800s', wantWhy: 'its load asks for 2, the forecast for 3', forecast: 11.26, forecastAt: '2026-03-01T09:05:00Z', forecastWant: 3}`: "wants 3: its load asks for 2, the forecast for 3, forecast 11.3 from 09:05Z on, which needs 3",
+		`{want: 1, noForecast: true}`: "no forecast",
+		`{want: 1, loadKnown: '604800s', forecast: 0, forecastAt: '2026-03-01T09:05:00Z'}`: "forecast 0.0 from 09:05Z on, which needs 0",
+	} {
+		if got := b.text("import('/static/services.js').then(m => m.forecast(" + replica + "))"); got != want {
+			t.Errorf("%s: %q, want %q", replica, got, want)
+		}
+	}
+}
+
 // TestServiceObjective: what is measured of a service stands beside what was promised, and
 // nothing stands there that is not known.
 func TestServiceObjective(t *testing.T) {

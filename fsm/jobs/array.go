@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/service"
 )
 
 // Array is what is known of an array beside its tasks. Those that wait alike, or
@@ -19,6 +20,8 @@ type Array struct {
 	// Over are the tasks that ended, by rank, and Good those of them that ended
 	// as COMPLETED: tasks may be forgotten before their array is over.
 	Over, Good Ranks
+	// Load is that of a service over the last week, nil while nothing is known.
+	Load *service.History
 
 	// What follows is made from the jobs.
 	Entries int // jobs of it that are there, folds counting once

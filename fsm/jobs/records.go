@@ -88,6 +88,9 @@ func (r *Roll) loadArray(m *logv1.ArrayRecord) error {
 	if !a.Over.read(m.GetOver()) || !a.Good.read(m.GetGood()) || a.Good.N > a.Over.N {
 		return fmt.Errorf("array %d of %d tasks: what ended is malformed", id, a.Len())
 	}
+	if a.Load = conv.LoadFromLog(m.GetLoad()); !a.Load.Valid() || a.Load != nil && spec.Service == nil {
+		return fmt.Errorf("array %d: the load of its service is malformed", id)
+	}
 	r.putArray(a)
 	return nil
 }
@@ -176,7 +179,7 @@ func arrayRecord(format uint32, a *Array) *logv1.ArrayRecord {
 	}
 	return &logv1.ArrayRecord{
 		Id: uint64(a.ID), Spec: spec(a.Spec), Estimates: conv.EstimatesToLog(a.Estimates), Throttle: uint32(a.Throttle),
-		Over: a.Over.bytes(), Good: a.Good.bytes(),
+		Over: a.Over.bytes(), Good: a.Good.bytes(), Load: conv.LoadToLog(a.Load),
 	}
 }
 

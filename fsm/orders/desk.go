@@ -40,6 +40,8 @@ func (d *Desk) Apply(cmd *logv1.Command) command.Result {
 		return d.estimateJobs(k.EstimateJobs)
 	case *logv1.Command_ExpireJobs:
 		return d.expireJobs(k.ExpireJobs)
+	case *logv1.Command_NoteLoads:
+		return d.noteLoads(k.NoteLoads)
 	}
 	panic(fmt.Sprintf("orders: %T is not for this machine", cmd.Kind))
 }

@@ -21,7 +21,7 @@ func serviceToLog(s *service.Service) *logv1.Service {
 	return &logv1.Service{
 		Name: s.Name, Replicas: uint32(s.Replicas), Least: uint32(s.Min), Most: uint32(s.Max), Port: s.Port, Health: s.Health, EveryUs: s.Every.Microseconds(),
 		Fails: uint32(s.Fails), StartWithinUs: s.StartWithin.Microseconds(), DrainUs: s.Drain.Microseconds(), ScaleOn: s.Scale.On, ScaleTarget: s.Scale.Target,
-		SloPercent: uint32(s.SLO.Percent), SloUs: s.SLO.Within.Microseconds(), IdleAfterUs: s.IdleAfter.Microseconds(),
+		SloPercent: uint32(s.SLO.Percent), SloUs: s.SLO.Within.Microseconds(), IdleAfterUs: s.IdleAfter.Microseconds(), NoForecast: s.NoForecast,
 	}
 }
 
@@ -32,8 +32,24 @@ func serviceFromLog(m *logv1.Service) *service.Service {
 	return &service.Service{
 		Name: m.Name, Replicas: int(m.Replicas), Min: int(m.Least), Max: int(m.Most), Port: m.Port, Health: m.Health, Every: us(m.EveryUs),
 		Fails: int(m.Fails), StartWithin: us(m.StartWithinUs), Drain: us(m.DrainUs), Scale: service.Scale{On: m.ScaleOn, Target: m.ScaleTarget},
-		SLO: service.SLO{Percent: int(m.SloPercent), Within: us(m.SloUs)}, IdleAfter: us(m.IdleAfterUs),
+		SLO: service.SLO{Percent: int(m.SloPercent), Within: us(m.SloUs)}, IdleAfter: us(m.IdleAfterUs), NoForecast: m.NoForecast,
 	}
+}
+
+// LoadToLog converts what is known of the load of a service; nil stays nil.
+func LoadToLog(h *service.History) *logv1.LoadHistory {
+	if h == nil {
+		return nil
+	}
+	return &logv1.LoadHistory{First: h.First, Loads: h.Loads, Each: h.Each}
+}
+
+// LoadFromLog converts back; nil stays nil.
+func LoadFromLog(m *logv1.LoadHistory) *service.History {
+	if m == nil {
+		return nil
+	}
+	return &service.History{First: m.First, Loads: m.Loads, Each: m.Each}
 }
 
 // ServingToLog converts how a replica stands; nil stays nil.

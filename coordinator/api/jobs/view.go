@@ -47,7 +47,7 @@ func (c *Jobs) viewAt(j *cluster.Job, who authorize.Caller, d detail, place int)
 // served is what is measured of a service.
 func (c *Jobs) served(owner cluster.UID, name string) apiconv.Served {
 	v := c.lead.Served(owner, name)
-	return apiconv.Served{Measured: v.Measured, ColdStart: v.ColdStart, Starts: v.Starts}
+	return apiconv.Served{Measured: v.Measured, ColdStart: v.ColdStart, Starts: v.Starts, Told: v.Told, LoadKnown: v.LoadKnown}
 }
 
 // hostOf is where the processes of a node are reached.

@@ -40,6 +40,16 @@ export function objective(r) {
   return out.join(', ');
 }
 
+// forecast is why there are to be so many replicas, and the load that is to be expected.
+export function forecast(r) {
+  const out = [];
+  if (r.wantWhy) out.push(`wants ${r.want ?? 0}: ${clean(r.wantWhy)}`);
+  if (r.forecast !== undefined) out.push(`forecast ${r.forecast.toFixed(1)} from ${new Date(time(r.forecastAt)).toISOString().slice(11, 16)}Z on, which needs ${r.forecastWant ?? 0}`);
+  else if (r.noForecast) out.push('no forecast');
+  else if (r.loadKnown) out.push(`no forecast yet, the load of ${span(seconds(r.loadKnown))} is known`);
+  return out.join(', ');
+}
+
 export function services(root, _, say) {
   const body = h('div');
   root.append(h('h1', {}, 'Services'), body);
@@ -53,6 +63,7 @@ export function services(root, _, say) {
     const columns = [{name: 'Replica'}, {name: 'State'}, {name: 'For', n: true}, {name: 'Node', t: true}, {name: 'Address'}, {name: 'Why', t: true}];
     body.replaceChildren(...all.flatMap((s) => [h('h2', {}, clean(s.name)),
       objective([...s.revisions.values()].at(-1)) && h('p', {}, objective([...s.revisions.values()].at(-1))),
+      forecast([...s.revisions.values()].at(-1)) && h('p', {}, forecast([...s.revisions.values()].at(-1))),
       s.rows.length ? table(`Of ${clean(s.user)}: ${standing(s)}`, columns, s.rows.map((r) => [jobLink(r.id, r.label), clean(r.state), r.since ? span((Date.now() - r.since) / 1000) : '', clean(r.node), clean(r.address), clean(r.why)])) : h('p', {}, `Of ${clean(s.user)}: ${standing(s)}`)].filter(Boolean)));
   }
   const p = poll(5000, () => call('JobService/ListJobs', {brief: true, replicas: true, pageSize: 20000}), draw, say);

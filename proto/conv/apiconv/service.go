@@ -20,7 +20,7 @@ func ServiceToAPI(s *service.Service) *apiv1.Service {
 	return &apiv1.Service{
 		Name: s.Name, Replicas: uint32(max(0, s.Replicas)), Least: uint32(max(0, s.Min)), Most: uint32(max(0, s.Max)), Port: s.Port, Health: s.Health,
 		Every: ToDuration(s.Every), Fails: uint32(max(0, s.Fails)), StartWithin: ToDuration(s.StartWithin), Drain: durationpb.New(s.Drain),
-		ScaleOn: s.Scale.On, ScaleTarget: s.Scale.Target, SloPercent: uint32(max(0, s.SLO.Percent)), SloWithin: ToDuration(s.SLO.Within), IdleAfter: ToDuration(s.IdleAfter),
+		ScaleOn: s.Scale.On, ScaleTarget: s.Scale.Target, SloPercent: uint32(max(0, s.SLO.Percent)), SloWithin: ToDuration(s.SLO.Within), IdleAfter: ToDuration(s.IdleAfter), NoForecast: s.NoForecast,
 	}
 }
 
@@ -35,7 +35,7 @@ func ServiceFromAPI(m *apiv1.Service) *service.Service {
 		Name: m.GetName(), Replicas: narrow(m.GetReplicas()), Min: narrow(m.GetLeast()), Max: narrow(m.GetMost()), Port: m.GetPort(), Health: m.GetHealth(),
 		Every: service.DefaultEvery, Fails: narrow(m.GetFails()), StartWithin: service.DefaultStartWithin, Drain: service.DefaultDrain,
 		Scale: service.Scale{On: m.GetScaleOn(), Target: m.GetScaleTarget()},
-		SLO:   service.SLO{Percent: narrow(m.GetSloPercent()), Within: m.GetSloWithin().AsDuration()}, IdleAfter: m.GetIdleAfter().AsDuration().Round(time.Microsecond),
+		SLO:   service.SLO{Percent: narrow(m.GetSloPercent()), Within: m.GetSloWithin().AsDuration()}, IdleAfter: m.GetIdleAfter().AsDuration().Round(time.Microsecond), NoForecast: m.GetNoForecast(),
 	}
 	if s.Min == 0 && m.GetIdleAfter() == nil {
 		s.IdleAfter = service.DefaultIdleAfter
@@ -95,6 +95,9 @@ type Served struct {
 	service.Measured
 	ColdStart time.Duration
 	Starts    int
+	// Told is why it has as many replicas as it has, LoadKnown for how long its load is known.
+	Told      service.Told
+	LoadKnown time.Duration
 }
 
 func servedToAPI(m *apiv1.Replica, s *service.Service, v Served) {
@@ -105,4 +108,12 @@ func servedToAPI(m *apiv1.Replica, s *service.Service, v Served) {
 		m.Measured, m.Asked, m.Within = ToDuration(v.Latency.Percentile(s.SLO.Percent)), v.Asked, v.Measured.Within
 	}
 	m.ColdStart, m.ColdStarts = ToDuration(v.ColdStart), uint32(max(0, v.Starts))
+	m.WantWhy, m.NoForecast = v.Told.String(), s.NoForecast
+	if s.Forecasts() {
+		m.LoadKnown = durationpb.New(v.LoadKnown)
+	}
+	if f := &v.Told.Forecast; f.Ahead > 0 {
+		m.Forecast, m.ForecastAt, m.ForecastAhead = &f.Load, ToTime(cluster.Time(f.At/time.Microsecond)), ToDuration(f.Ahead)
+		m.ForecastWant, m.ForecastTrend = uint32(v.Told.Ahead), f.Trend
+	}
 }

@@ -41,9 +41,9 @@ func NewServiceCmd(e *console.Env, c *client.Client) *cobra.Command {
 // options are the flags of create and update beside those of submit.
 type options struct {
 	jobcmd.SubmitOptions
-	replicas, every, startWithin, drain, scaleOn, slo, idleAfter string
-	s                                                            service.Service
-	named                                                        bool // by --name
+	replicas, every, startWithin, drain, scaleOn, slo, idleAfter, forecast string
+	s                                                                      service.Service
+	named                                                                  bool // by --name
 }
 
 func (o *options) register(fs *pflag.FlagSet) {
@@ -56,6 +56,7 @@ func (o *options) register(fs *pflag.FlagSet) {
 	fs.StringVar(&o.drain, "drain", units.FormatDuration(service.DefaultDrain), "a replica that is to end goes on for `TIME` after it is sent no more requests")
 	fs.StringVar(&o.scaleOn, "scale-on", "", "within the range of --replicas, have as many that each has this `LOAD`: gpu=70%, or KEY=NUMBER of a number in BERTH_PROGRESS such as in_flight=4; rps and in_flight are measured where requests come through berth service proxy")
 	fs.StringVar(&o.slo, "slo", "", "so many in a hundred requests are answered within a time, an `OBJECTIVE` such as p99=200ms: within the range of --replicas, have as many as hold it")
+	fs.StringVar(&o.forecast, "forecast", "on", "on or off: where the load scales it and a day of it is known, have replicas before other days' load comes, by as much as they take to start")
 	fs.StringVar(&o.idleAfter, "idle-after", "", "of a range from 0, have no replica after `TIME` without a request to berth service proxy (default 10m)")
 }
 
@@ -95,6 +96,12 @@ func (o *options) readService(name string) error {
 	}
 	if o.s.SLO, err = service.ParseSLO(o.slo); err != nil {
 		return console.Usagef("--slo %w", err)
+	}
+	switch o.forecast {
+	case "on", "off":
+		o.s.NoForecast = o.forecast == "off"
+	default:
+		return console.Usagef("--forecast %s: want on or off", console.ShortQuote(o.forecast))
 	}
 	if o.s.Min = o.s.LeastOf(o.s.Replicas); o.s.Min > 0 && o.idleAfter == "" {
 		return nil

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -60,6 +62,35 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// TestForecastShown: what was forecast and why there are so many replicas, to whom it is
+// told; while there is no forecast, why.
+func TestForecastShown(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*apiv1.Replica){
+		"show-forecast": func(r *apiv1.Replica) {
+			r.Forecast, r.ForecastAt, r.ForecastAhead = proto.Float64(36.44), timestamppb.New(clitest.Now.Add(2*time.Minute)), durationpb.New(135*time.Second)
+			r.ForecastWant, r.ForecastTrend, r.WantWhy = 4, 1.013, "its load asks for 1, the forecast for 4"
+		},
+		"show-forecast-rate": func(r *apiv1.Replica) {
+			r.Forecast, r.ForecastAt, r.ForecastAhead, r.ScaleOn, r.Slo = proto.Float64(0), timestamppb.New(clitest.Now), durationpb.New(15*time.Second), "", "p95=100ms"
+		},
+		"show-forecast-gpu":  func(r *apiv1.Replica) { r.Forecast, r.ScaleOn = proto.Float64(2.5), "gpu=70%" },
+		"show-forecast-none": func(r *apiv1.Replica) { r.LoadKnown, r.WantWhy = durationpb.New(35*time.Minute), "its load asks for 1" },
+		"show-forecast-off":  func(r *apiv1.Replica) { r.LoadKnown, r.NoForecast = nil, true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, f := clitest.NewWorld(t), clitest.NewFake()
+			f.Jobs = running()[6:]
+			r := f.Jobs[0].Replica
+			r.ScaleOn, r.Want, r.LoadKnown = "rps=10", 4, durationpb.New(31*time.Hour)
+			change(r)
+			w.Serve("/a", f)
+			golden.Check(t, name, w.Transcript("service", "show", "embed")+w.Transcript("service", "show", "embed", "-o", "json"))
+		})
+	}
+}
+
 // TestCreate: flags become a service, and faults are named.
 func TestCreate(t *testing.T) {
 	t.Parallel()
@@ -89,7 +120,13 @@ func TestCreate(t *testing.T) {
 	if spec, said = submit("embed --gpus 1 --replicas 1-4 --scale-on gpu=70% -- x"); spec.GetService().GetScaleTarget() != 0.7 || spec.GetStudy() != nil {
 		t.Errorf("%s submitted %v", said, spec)
 	}
+	for forecast, off := range map[string]bool{"": false, "--forecast on": false, "--forecast off": true} {
+		if spec, said = submit("embed --replicas 1-4 --scale-on q=3 " + forecast + " -- x"); spec.GetService().GetNoForecast() != off {
+			t.Errorf("%s: %s submitted %v", forecast, said, spec)
+		}
+	}
 	for args, want := range map[string]string{
+		"chat --forecast maybe -- x":              `--forecast "maybe": want on or off`,
 		"-- x":                                    "the name of the service is missing before --",
 		"Chat -- x":                               `name "Chat": want`,
 		"chat --replicas 0 -- x":                  "replicas: 0 is outside 1 to 256",

@@ -29,7 +29,7 @@ var changes = map[string]string{
 	"whole-nodes": "where.whole", "account": "account", "qos": "qos", "nice": "nice", "mail-type": "mail_type", "mail-user": "mail_user", "no-resize": "no_resize", "idle-ok": "idle_ok",
 	"replicas": "service.replicas service.most", "port": "service.port", "health": "service.health", "health-every": "service.every", "health-fails": "service.fails",
 	"start-within": "service.start_within", "drain": "service.drain", "scale-on": "service.scale_on service.scale_target",
-	"slo": "service.slo_percent service.slo_within", "idle-after": "service.idle_after",
+	"slo": "service.slo_percent service.slo_within", "idle-after": "service.idle_after", "forecast": "service.no_forecast",
 }
 
 func newUpdateCmd(e *console.Env, c *client.Client) *cobra.Command {

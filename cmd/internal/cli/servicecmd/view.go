@@ -52,6 +52,8 @@ type shown struct {
 	SLO       string      `json:"slo,omitempty"`
 	Measured  *measured   `json:"measured,omitempty"`
 	ColdStart *coldStart  `json:"cold_start,omitempty"`
+	WantWhy   string      `json:"want_why,omitempty"`
+	Forecast  *forecast   `json:"forecast,omitempty"`
 	Want      uint32      `json:"want"`
 	Ready     int         `json:"ready"`
 	Updating  bool        `json:"updating"`
@@ -144,6 +146,7 @@ func (s *shown) add(j *apiv1.Job) {
 	r.Want, r.Least, r.Most = p.GetWant(), p.GetLeast(), p.GetMost()
 	s.PortName, s.ScaleOn = p.GetPortName(), p.GetScaleOn()
 	s.figures(p)
+	s.WantWhy, s.Forecast = p.GetWantWhy(), forecastOf(p)
 	if console.Terminal(j.GetState()) {
 		return
 	}
@@ -330,13 +333,17 @@ func (s *shown) print(e *console.Env, f console.Format) error {
 	if c := s.ColdStart; c != nil {
 		cold = fmt.Sprintf("%s, the middle of %d", millis(c.Seconds), c.Of)
 	}
+	why := ""
+	if s.WantWhy != "" {
+		why = fmt.Sprintf("%d: %s", s.Want, s.WantWhy)
+	}
 	id := strconv.FormatUint(r.ID, 10)
 	if alive := s.alive(); len(alive) > 1 {
 		id += fmt.Sprintf(", in the place of %d", alive[0].ID)
 	}
 	console.KeyValues(e, "", "Service", s.Name, "User", s.User, "State", s.state(), "Revision", id,
 		"Replicas", fmt.Sprintf("%d of %d ready, at most %d", s.Ready, s.Want, r.Most), "Scaled", scaled,
-		"Objective", s.objective(true), "Requests", requests, "Cold start", cold)
+		"Wanted", why, "Forecast", s.forecast(e.Now().Location()), "Objective", s.objective(true), "Requests", requests, "Cold start", cold)
 	if len(s.Replicas) == 0 {
 		return nil
 	}

@@ -571,8 +571,22 @@ type Replica struct {
 	InFlight *uint32  `protobuf:"varint,25,opt,name=in_flight,json=inFlight,proto3,oneof" json:"in_flight,omitempty"`
 	// How long replicas of the service took lately until they took requests, the middle one
 	// of so many.
-	ColdStart     *durationpb.Duration `protobuf:"bytes,26,opt,name=cold_start,json=coldStart,proto3" json:"cold_start,omitempty"`
-	ColdStarts    uint32               `protobuf:"varint,27,opt,name=cold_starts,json=coldStarts,proto3" json:"cold_starts,omitempty"`
+	ColdStart  *durationpb.Duration `protobuf:"bytes,26,opt,name=cold_start,json=coldStart,proto3" json:"cold_start,omitempty"`
+	ColdStarts uint32               `protobuf:"varint,27,opt,name=cold_starts,json=coldStarts,proto3" json:"cold_starts,omitempty"`
+	// To its owner and administrators, of a service that its load scales: why it is to have
+	// so many replicas, in words, and for how long of the last week its load is known.
+	WantWhy   string               `protobuf:"bytes,30,opt,name=want_why,json=wantWhy,proto3" json:"want_why,omitempty"`
+	LoadKnown *durationpb.Duration `protobuf:"bytes,31,opt,name=load_known,json=loadKnown,proto3" json:"load_known,omitempty"`
+	// The highest load that is to be expected within so long, from when on, and how many
+	// replicas that needs; absent while there is no forecast. Trend is the last hour over
+	// what was usual then.
+	Forecast      *float64               `protobuf:"fixed64,32,opt,name=forecast,proto3,oneof" json:"forecast,omitempty"`
+	ForecastAt    *timestamppb.Timestamp `protobuf:"bytes,33,opt,name=forecast_at,json=forecastAt,proto3" json:"forecast_at,omitempty"`
+	ForecastAhead *durationpb.Duration   `protobuf:"bytes,34,opt,name=forecast_ahead,json=forecastAhead,proto3" json:"forecast_ahead,omitempty"`
+	ForecastWant  uint32                 `protobuf:"varint,35,opt,name=forecast_want,json=forecastWant,proto3" json:"forecast_want,omitempty"`
+	ForecastTrend float64                `protobuf:"fixed64,36,opt,name=forecast_trend,json=forecastTrend,proto3" json:"forecast_trend,omitempty"`
+	// It is told to do without.
+	NoForecast    bool `protobuf:"varint,37,opt,name=no_forecast,json=noForecast,proto3" json:"no_forecast,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -738,6 +752,62 @@ func (x *Replica) GetColdStarts() uint32 {
 		return x.ColdStarts
 	}
 	return 0
+}
+
+func (x *Replica) GetWantWhy() string {
+	if x != nil {
+		return x.WantWhy
+	}
+	return ""
+}
+
+func (x *Replica) GetLoadKnown() *durationpb.Duration {
+	if x != nil {
+		return x.LoadKnown
+	}
+	return nil
+}
+
+func (x *Replica) GetForecast() float64 {
+	if x != nil && x.Forecast != nil {
+		return *x.Forecast
+	}
+	return 0
+}
+
+func (x *Replica) GetForecastAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ForecastAt
+	}
+	return nil
+}
+
+func (x *Replica) GetForecastAhead() *durationpb.Duration {
+	if x != nil {
+		return x.ForecastAhead
+	}
+	return nil
+}
+
+func (x *Replica) GetForecastWant() uint32 {
+	if x != nil {
+		return x.ForecastWant
+	}
+	return 0
+}
+
+func (x *Replica) GetForecastTrend() float64 {
+	if x != nil {
+		return x.ForecastTrend
+	}
+	return 0
+}
+
+func (x *Replica) GetNoForecast() bool {
+	if x != nil {
+		return x.NoForecast
+	}
+	return false
 }
 
 // Trial is what a job said of its metric and, of a trial of a study, how far that is.
@@ -3263,7 +3333,7 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\areplica\x18H \x01(\v2\x15.berth.api.v1.ReplicaR\areplicaB\f\n" +
 	"\n" +
 	"_exit_codeB\x10\n" +
-	"\x0e_array_task_id\"\xc5\x04\n" +
+	"\x0e_array_task_id\"\xb4\a\n" +
 	"\aReplica\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
@@ -3286,10 +3356,22 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"cold_start\x18\x1a \x01(\v2\x19.google.protobuf.DurationR\tcoldStart\x12\x1f\n" +
 	"\vcold_starts\x18\x1b \x01(\rR\n" +
-	"coldStartsB\a\n" +
+	"coldStarts\x12\x19\n" +
+	"\bwant_why\x18\x1e \x01(\tR\awantWhy\x128\n" +
+	"\n" +
+	"load_known\x18\x1f \x01(\v2\x19.google.protobuf.DurationR\tloadKnown\x12\x1f\n" +
+	"\bforecast\x18  \x01(\x01H\x02R\bforecast\x88\x01\x01\x12;\n" +
+	"\vforecast_at\x18! \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"forecastAt\x12@\n" +
+	"\x0eforecast_ahead\x18\" \x01(\v2\x19.google.protobuf.DurationR\rforecastAhead\x12#\n" +
+	"\rforecast_want\x18# \x01(\rR\fforecastWant\x12%\n" +
+	"\x0eforecast_trend\x18$ \x01(\x01R\rforecastTrend\x12\x1f\n" +
+	"\vno_forecast\x18% \x01(\bR\n" +
+	"noForecastB\a\n" +
 	"\x05_rateB\f\n" +
 	"\n" +
-	"_in_flight\"\xff\x01\n" +
+	"_in_flightB\v\n" +
+	"\t_forecast\"\xff\x01\n" +
 	"\x05Trial\x12\x16\n" +
 	"\x06metric\x18\x01 \x01(\tR\x06metric\x12\x1a\n" +
 	"\bmaximize\x18\x02 \x01(\bR\bmaximize\x12\x17\n" +
@@ -3618,41 +3700,44 @@ var file_berth_api_v1_job_proto_depIdxs = []int32{
 	29, // 14: berth.api.v1.Replica.since:type_name -> google.protobuf.Timestamp
 	31, // 15: berth.api.v1.Replica.measured:type_name -> google.protobuf.Duration
 	31, // 16: berth.api.v1.Replica.cold_start:type_name -> google.protobuf.Duration
-	6,  // 17: berth.api.v1.ArrayInfo.states:type_name -> berth.api.v1.ArrayCount
-	8,  // 18: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
-	10, // 19: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
-	12, // 20: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
-	13, // 21: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
-	7,  // 22: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	29, // 23: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	29, // 24: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	29, // 25: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
-	9,  // 26: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
-	11, // 27: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
-	18, // 28: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
-	17, // 29: berth.api.v1.Attempt.progress:type_name -> berth.api.v1.Progress
-	16, // 30: berth.api.v1.Attempt.power:type_name -> berth.api.v1.CardPower
-	15, // 31: berth.api.v1.Attempt.search:type_name -> berth.api.v1.CapSearch
-	19, // 32: berth.api.v1.Attempt.changes:type_name -> berth.api.v1.SizeChange
-	29, // 33: berth.api.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	31, // 34: berth.api.v1.Progress.step_time:type_name -> google.protobuf.Duration
-	29, // 35: berth.api.v1.Progress.ends:type_name -> google.protobuf.Timestamp
-	7,  // 36: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
-	29, // 37: berth.api.v1.Part.left:type_name -> google.protobuf.Timestamp
-	29, // 38: berth.api.v1.SizeChange.at:type_name -> google.protobuf.Timestamp
-	31, // 39: berth.api.v1.SizeChange.took:type_name -> google.protobuf.Duration
-	2,  // 40: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
-	0,  // 41: berth.api.v1.ListJobsRequest.columns:type_name -> berth.api.v1.JobColumnsOf
-	2,  // 42: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
-	24, // 43: berth.api.v1.ListJobsResponse.columns:type_name -> berth.api.v1.JobColumns
-	26, // 44: berth.api.v1.CancelJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
-	28, // 45: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
-	1,  // 46: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
-	47, // [47:47] is the sub-list for method output_type
-	47, // [47:47] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	31, // 17: berth.api.v1.Replica.load_known:type_name -> google.protobuf.Duration
+	29, // 18: berth.api.v1.Replica.forecast_at:type_name -> google.protobuf.Timestamp
+	31, // 19: berth.api.v1.Replica.forecast_ahead:type_name -> google.protobuf.Duration
+	6,  // 20: berth.api.v1.ArrayInfo.states:type_name -> berth.api.v1.ArrayCount
+	8,  // 21: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
+	10, // 22: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
+	12, // 23: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
+	13, // 24: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
+	7,  // 25: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
+	29, // 26: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	29, // 27: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	29, // 28: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	9,  // 29: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
+	11, // 30: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
+	18, // 31: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
+	17, // 32: berth.api.v1.Attempt.progress:type_name -> berth.api.v1.Progress
+	16, // 33: berth.api.v1.Attempt.power:type_name -> berth.api.v1.CardPower
+	15, // 34: berth.api.v1.Attempt.search:type_name -> berth.api.v1.CapSearch
+	19, // 35: berth.api.v1.Attempt.changes:type_name -> berth.api.v1.SizeChange
+	29, // 36: berth.api.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	31, // 37: berth.api.v1.Progress.step_time:type_name -> google.protobuf.Duration
+	29, // 38: berth.api.v1.Progress.ends:type_name -> google.protobuf.Timestamp
+	7,  // 39: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
+	29, // 40: berth.api.v1.Part.left:type_name -> google.protobuf.Timestamp
+	29, // 41: berth.api.v1.SizeChange.at:type_name -> google.protobuf.Timestamp
+	31, // 42: berth.api.v1.SizeChange.took:type_name -> google.protobuf.Duration
+	2,  // 43: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
+	0,  // 44: berth.api.v1.ListJobsRequest.columns:type_name -> berth.api.v1.JobColumnsOf
+	2,  // 45: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
+	24, // 46: berth.api.v1.ListJobsResponse.columns:type_name -> berth.api.v1.JobColumns
+	26, // 47: berth.api.v1.CancelJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
+	28, // 48: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
+	1,  // 49: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
+	50, // [50:50] is the sub-list for method output_type
+	50, // [50:50] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_job_proto_init() }

@@ -822,7 +822,9 @@ type Service struct {
 	SloPercent uint32               `protobuf:"varint,20,opt,name=slo_percent,json=sloPercent,proto3" json:"slo_percent,omitempty"`
 	SloWithin  *durationpb.Duration `protobuf:"bytes,21,opt,name=slo_within,json=sloWithin,proto3" json:"slo_within,omitempty"`
 	// Of one whose least is 0, after which time without a request it has no replica.
-	IdleAfter     *durationpb.Duration `protobuf:"bytes,22,opt,name=idle_after,json=idleAfter,proto3" json:"idle_after,omitempty"`
+	IdleAfter *durationpb.Duration `protobuf:"bytes,22,opt,name=idle_after,json=idleAfter,proto3" json:"idle_after,omitempty"`
+	// It has as many replicas as its load asks for now, and none ahead by other days.
+	NoForecast    bool `protobuf:"varint,30,opt,name=no_forecast,json=noForecast,proto3" json:"no_forecast,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -960,6 +962,13 @@ func (x *Service) GetIdleAfter() *durationpb.Duration {
 		return x.IdleAfter
 	}
 	return nil
+}
+
+func (x *Service) GetNoForecast() bool {
+	if x != nil {
+		return x.NoForecast
+	}
+	return false
 }
 
 // Study is a search over parameters; see study.Study.
@@ -1595,7 +1604,7 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"\x05where\x182 \x01(\v2\x13.berth.api.v1.WhereR\x05where\x123\n" +
 	"\x06change\x18U \x01(\v2\x1b.berth.api.v1.ServiceChangeR\x06change\"'\n" +
 	"\rServiceChange\x12\x16\n" +
-	"\x06fields\x18\x01 \x03(\tR\x06fields\"\x98\x04\n" +
+	"\x06fields\x18\x01 \x03(\tR\x06fields\"\xb9\x04\n" +
 	"\aService\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\breplicas\x18\x02 \x01(\rR\breplicas\x12\x14\n" +
@@ -1615,7 +1624,9 @@ const file_berth_api_v1_submit_proto_rawDesc = "" +
 	"\n" +
 	"slo_within\x18\x15 \x01(\v2\x19.google.protobuf.DurationR\tsloWithin\x128\n" +
 	"\n" +
-	"idle_after\x18\x16 \x01(\v2\x19.google.protobuf.DurationR\tidleAfter\"\xfc\x01\n" +
+	"idle_after\x18\x16 \x01(\v2\x19.google.protobuf.DurationR\tidleAfter\x12\x1f\n" +
+	"\vno_forecast\x18\x1e \x01(\bR\n" +
+	"noForecast\"\xfc\x01\n" +
 	"\x05Study\x12\x16\n" +
 	"\x06metric\x18\x01 \x01(\tR\x06metric\x12\x1a\n" +
 	"\bmaximize\x18\x02 \x01(\bR\bmaximize\x12\x12\n" +

@@ -217,6 +217,7 @@ type Command struct {
 	//	*Command_PowerNode
 	//	*Command_GrowAttempt
 	//	*Command_ShrinkAttempt
+	//	*Command_NoteLoads
 	Kind          isCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -673,6 +674,15 @@ func (x *Command) GetShrinkAttempt() *ShrinkAttempt {
 	return nil
 }
 
+func (x *Command) GetNoteLoads() *NoteLoads {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_NoteLoads); ok {
+			return x.NoteLoads
+		}
+	}
+	return nil
+}
+
 type isCommand_Kind interface {
 	isCommand_Kind()
 }
@@ -861,6 +871,10 @@ type Command_ShrinkAttempt struct {
 	ShrinkAttempt *ShrinkAttempt `protobuf:"bytes,122,opt,name=shrink_attempt,json=shrinkAttempt,proto3,oneof"`
 }
 
+type Command_NoteLoads struct {
+	NoteLoads *NoteLoads `protobuf:"bytes,124,opt,name=note_loads,json=noteLoads,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_CancelJob) isCommand_Kind() {}
@@ -952,6 +966,8 @@ func (*Command_PowerNode) isCommand_Kind() {}
 func (*Command_GrowAttempt) isCommand_Kind() {}
 
 func (*Command_ShrinkAttempt) isCommand_Kind() {}
+
+func (*Command_NoteLoads) isCommand_Kind() {}
 
 // EstimateJobs puts what is predicted now in place of the estimates of jobs that
 // wait. Jobs that do not wait any more are passed over.
@@ -1334,6 +1350,129 @@ func (x *CancelJob) GetWhy() string {
 	return ""
 }
 
+// NoteLoads keeps what services had to do. Those that are gone are passed over.
+type NoteLoads struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Services      []*ServiceLoad         `protobuf:"bytes,1,rep,name=services,proto3" json:"services,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NoteLoads) Reset() {
+	*x = NoteLoads{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NoteLoads) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NoteLoads) ProtoMessage() {}
+
+func (x *NoteLoads) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NoteLoads.ProtoReflect.Descriptor instead.
+func (*NoteLoads) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *NoteLoads) GetServices() []*ServiceLoad {
+	if x != nil {
+		return x.Services
+	}
+	return nil
+}
+
+// ServiceLoad is the load of a service in one slot; see service.Noted.
+type ServiceLoad struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Array uint64                 `protobuf:"varint,1,opt,name=array,proto3" json:"array,omitempty"`
+	Slot  int64                  `protobuf:"varint,2,opt,name=slot,proto3" json:"slot,omitempty"`
+	Load  float64                `protobuf:"fixed64,3,opt,name=load,proto3" json:"load,omitempty"`
+	Each  float64                `protobuf:"fixed64,4,opt,name=each,proto3" json:"each,omitempty"`
+	// Instead of a load: the revision whose history this one takes over while it has none.
+	From          uint64 `protobuf:"varint,5,opt,name=from,proto3" json:"from,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServiceLoad) Reset() {
+	*x = ServiceLoad{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServiceLoad) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServiceLoad) ProtoMessage() {}
+
+func (x *ServiceLoad) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServiceLoad.ProtoReflect.Descriptor instead.
+func (*ServiceLoad) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ServiceLoad) GetArray() uint64 {
+	if x != nil {
+		return x.Array
+	}
+	return 0
+}
+
+func (x *ServiceLoad) GetSlot() int64 {
+	if x != nil {
+		return x.Slot
+	}
+	return 0
+}
+
+func (x *ServiceLoad) GetLoad() float64 {
+	if x != nil {
+		return x.Load
+	}
+	return 0
+}
+
+func (x *ServiceLoad) GetEach() float64 {
+	if x != nil {
+		return x.Each
+	}
+	return 0
+}
+
+func (x *ServiceLoad) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
 type ApplyPlan struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	BaseIndex     uint64                 `protobuf:"varint,1,opt,name=base_index,json=baseIndex,proto3" json:"base_index,omitempty"`
@@ -1345,7 +1484,7 @@ type ApplyPlan struct {
 
 func (x *ApplyPlan) Reset() {
 	*x = ApplyPlan{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[8]
+	mi := &file_berth_log_v1_log_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1357,7 +1496,7 @@ func (x *ApplyPlan) String() string {
 func (*ApplyPlan) ProtoMessage() {}
 
 func (x *ApplyPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[8]
+	mi := &file_berth_log_v1_log_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1370,7 +1509,7 @@ func (x *ApplyPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyPlan.ProtoReflect.Descriptor instead.
 func (*ApplyPlan) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{8}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ApplyPlan) GetBaseIndex() uint64 {
@@ -1415,7 +1554,7 @@ type Start struct {
 
 func (x *Start) Reset() {
 	*x = Start{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[9]
+	mi := &file_berth_log_v1_log_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1427,7 +1566,7 @@ func (x *Start) String() string {
 func (*Start) ProtoMessage() {}
 
 func (x *Start) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[9]
+	mi := &file_berth_log_v1_log_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1440,7 +1579,7 @@ func (x *Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Start.ProtoReflect.Descriptor instead.
 func (*Start) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{9}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Start) GetJob() uint64 {
@@ -1526,7 +1665,7 @@ type QueueMove struct {
 
 func (x *QueueMove) Reset() {
 	*x = QueueMove{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[10]
+	mi := &file_berth_log_v1_log_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1538,7 +1677,7 @@ func (x *QueueMove) String() string {
 func (*QueueMove) ProtoMessage() {}
 
 func (x *QueueMove) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[10]
+	mi := &file_berth_log_v1_log_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1551,7 +1690,7 @@ func (x *QueueMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueMove.ProtoReflect.Descriptor instead.
 func (*QueueMove) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{10}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *QueueMove) GetJob() uint64 {
@@ -1616,7 +1755,7 @@ type ReportAttempt struct {
 
 func (x *ReportAttempt) Reset() {
 	*x = ReportAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[11]
+	mi := &file_berth_log_v1_log_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1628,7 +1767,7 @@ func (x *ReportAttempt) String() string {
 func (*ReportAttempt) ProtoMessage() {}
 
 func (x *ReportAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[11]
+	mi := &file_berth_log_v1_log_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1641,7 +1780,7 @@ func (x *ReportAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportAttempt.ProtoReflect.Descriptor instead.
 func (*ReportAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{11}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReportAttempt) GetNode() string {
@@ -1753,7 +1892,7 @@ type CapSearch struct {
 
 func (x *CapSearch) Reset() {
 	*x = CapSearch{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[12]
+	mi := &file_berth_log_v1_log_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1765,7 +1904,7 @@ func (x *CapSearch) String() string {
 func (*CapSearch) ProtoMessage() {}
 
 func (x *CapSearch) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[12]
+	mi := &file_berth_log_v1_log_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1778,7 +1917,7 @@ func (x *CapSearch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapSearch.ProtoReflect.Descriptor instead.
 func (*CapSearch) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{12}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CapSearch) GetDefaultW() int64 {
@@ -1844,7 +1983,7 @@ type CardPower struct {
 
 func (x *CardPower) Reset() {
 	*x = CardPower{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[13]
+	mi := &file_berth_log_v1_log_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1856,7 +1995,7 @@ func (x *CardPower) String() string {
 func (*CardPower) ProtoMessage() {}
 
 func (x *CardPower) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[13]
+	mi := &file_berth_log_v1_log_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1869,7 +2008,7 @@ func (x *CardPower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardPower.ProtoReflect.Descriptor instead.
 func (*CardPower) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{13}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CardPower) GetGpu() string {
@@ -1909,7 +2048,7 @@ type RegisterNode struct {
 
 func (x *RegisterNode) Reset() {
 	*x = RegisterNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[14]
+	mi := &file_berth_log_v1_log_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +2060,7 @@ func (x *RegisterNode) String() string {
 func (*RegisterNode) ProtoMessage() {}
 
 func (x *RegisterNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[14]
+	mi := &file_berth_log_v1_log_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +2073,7 @@ func (x *RegisterNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterNode.ProtoReflect.Descriptor instead.
 func (*RegisterNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{14}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RegisterNode) GetNode() *Node {
@@ -1956,7 +2095,7 @@ type SetNodeState struct {
 
 func (x *SetNodeState) Reset() {
 	*x = SetNodeState{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[15]
+	mi := &file_berth_log_v1_log_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1968,7 +2107,7 @@ func (x *SetNodeState) String() string {
 func (*SetNodeState) ProtoMessage() {}
 
 func (x *SetNodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[15]
+	mi := &file_berth_log_v1_log_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1981,7 +2120,7 @@ func (x *SetNodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeState.ProtoReflect.Descriptor instead.
 func (*SetNodeState) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{15}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SetNodeState) GetNode() string {
@@ -2021,7 +2160,7 @@ type DrainNode struct {
 
 func (x *DrainNode) Reset() {
 	*x = DrainNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[16]
+	mi := &file_berth_log_v1_log_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2033,7 +2172,7 @@ func (x *DrainNode) String() string {
 func (*DrainNode) ProtoMessage() {}
 
 func (x *DrainNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[16]
+	mi := &file_berth_log_v1_log_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2046,7 +2185,7 @@ func (x *DrainNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNode.ProtoReflect.Descriptor instead.
 func (*DrainNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{16}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DrainNode) GetNode() string {
@@ -2099,7 +2238,7 @@ type DrainGPU struct {
 
 func (x *DrainGPU) Reset() {
 	*x = DrainGPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[17]
+	mi := &file_berth_log_v1_log_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2111,7 +2250,7 @@ func (x *DrainGPU) String() string {
 func (*DrainGPU) ProtoMessage() {}
 
 func (x *DrainGPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[17]
+	mi := &file_berth_log_v1_log_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2124,7 +2263,7 @@ func (x *DrainGPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPU.ProtoReflect.Descriptor instead.
 func (*DrainGPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{17}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DrainGPU) GetNode() string {
@@ -2174,7 +2313,7 @@ type SetSharing struct {
 
 func (x *SetSharing) Reset() {
 	*x = SetSharing{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[18]
+	mi := &file_berth_log_v1_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2186,7 +2325,7 @@ func (x *SetSharing) String() string {
 func (*SetSharing) ProtoMessage() {}
 
 func (x *SetSharing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[18]
+	mi := &file_berth_log_v1_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2199,7 +2338,7 @@ func (x *SetSharing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSharing.ProtoReflect.Descriptor instead.
 func (*SetSharing) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{18}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SetSharing) GetPlace() *SharingOff {
@@ -2232,7 +2371,7 @@ type SharingOff struct {
 
 func (x *SharingOff) Reset() {
 	*x = SharingOff{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[19]
+	mi := &file_berth_log_v1_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2244,7 +2383,7 @@ func (x *SharingOff) String() string {
 func (*SharingOff) ProtoMessage() {}
 
 func (x *SharingOff) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[19]
+	mi := &file_berth_log_v1_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2257,7 +2396,7 @@ func (x *SharingOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharingOff.ProtoReflect.Descriptor instead.
 func (*SharingOff) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{19}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SharingOff) GetGpu() string {
@@ -2323,7 +2462,7 @@ type PowerNode struct {
 
 func (x *PowerNode) Reset() {
 	*x = PowerNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[20]
+	mi := &file_berth_log_v1_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2335,7 +2474,7 @@ func (x *PowerNode) String() string {
 func (*PowerNode) ProtoMessage() {}
 
 func (x *PowerNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[20]
+	mi := &file_berth_log_v1_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2348,7 +2487,7 @@ func (x *PowerNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PowerNode.ProtoReflect.Descriptor instead.
 func (*PowerNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{20}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PowerNode) GetNode() string {
@@ -2403,7 +2542,7 @@ type RemoveNode struct {
 
 func (x *RemoveNode) Reset() {
 	*x = RemoveNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[21]
+	mi := &file_berth_log_v1_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2415,7 +2554,7 @@ func (x *RemoveNode) String() string {
 func (*RemoveNode) ProtoMessage() {}
 
 func (x *RemoveNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[21]
+	mi := &file_berth_log_v1_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2428,7 +2567,7 @@ func (x *RemoveNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNode.ProtoReflect.Descriptor instead.
 func (*RemoveNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{21}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RemoveNode) GetNode() string {
@@ -2447,7 +2586,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[22]
+	mi := &file_berth_log_v1_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2459,7 +2598,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[22]
+	mi := &file_berth_log_v1_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2472,7 +2611,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{22}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CreateToken) GetToken() *Token {
@@ -2492,7 +2631,7 @@ type UseToken struct {
 
 func (x *UseToken) Reset() {
 	*x = UseToken{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[23]
+	mi := &file_berth_log_v1_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2504,7 +2643,7 @@ func (x *UseToken) String() string {
 func (*UseToken) ProtoMessage() {}
 
 func (x *UseToken) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[23]
+	mi := &file_berth_log_v1_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2517,7 +2656,7 @@ func (x *UseToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseToken.ProtoReflect.Descriptor instead.
 func (*UseToken) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{23}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *UseToken) GetHash() []byte {
@@ -2548,7 +2687,7 @@ type DenyIdentity struct {
 
 func (x *DenyIdentity) Reset() {
 	*x = DenyIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[24]
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2560,7 +2699,7 @@ func (x *DenyIdentity) String() string {
 func (*DenyIdentity) ProtoMessage() {}
 
 func (x *DenyIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[24]
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2573,7 +2712,7 @@ func (x *DenyIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DenyIdentity.ProtoReflect.Descriptor instead.
 func (*DenyIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{24}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DenyIdentity) GetRole() string {
@@ -2610,7 +2749,7 @@ type FenceNode struct {
 
 func (x *FenceNode) Reset() {
 	*x = FenceNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[25]
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +2761,7 @@ func (x *FenceNode) String() string {
 func (*FenceNode) ProtoMessage() {}
 
 func (x *FenceNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[25]
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2635,7 +2774,7 @@ func (x *FenceNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNode.ProtoReflect.Descriptor instead.
 func (*FenceNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{25}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FenceNode) GetNode() string {
@@ -2665,7 +2804,7 @@ type PublishWeights struct {
 
 func (x *PublishWeights) Reset() {
 	*x = PublishWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2677,7 +2816,7 @@ func (x *PublishWeights) String() string {
 func (*PublishWeights) ProtoMessage() {}
 
 func (x *PublishWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2690,7 +2829,7 @@ func (x *PublishWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishWeights.ProtoReflect.Descriptor instead.
 func (*PublishWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PublishWeights) GetVersion() uint64 {
@@ -2729,7 +2868,7 @@ type InstallWeights struct {
 
 func (x *InstallWeights) Reset() {
 	*x = InstallWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2741,7 +2880,7 @@ func (x *InstallWeights) String() string {
 func (*InstallWeights) ProtoMessage() {}
 
 func (x *InstallWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2754,7 +2893,7 @@ func (x *InstallWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallWeights.ProtoReflect.Descriptor instead.
 func (*InstallWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *InstallWeights) GetVersion() uint64 {
@@ -2797,7 +2936,7 @@ type RollbackWeights struct {
 
 func (x *RollbackWeights) Reset() {
 	*x = RollbackWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2809,7 +2948,7 @@ func (x *RollbackWeights) String() string {
 func (*RollbackWeights) ProtoMessage() {}
 
 func (x *RollbackWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2822,7 +2961,7 @@ func (x *RollbackWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackWeights.ProtoReflect.Descriptor instead.
 func (*RollbackWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RollbackWeights) GetVersion() uint64 {
@@ -2859,7 +2998,7 @@ type PinWeights struct {
 
 func (x *PinWeights) Reset() {
 	*x = PinWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2871,7 +3010,7 @@ func (x *PinWeights) String() string {
 func (*PinWeights) ProtoMessage() {}
 
 func (x *PinWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2884,7 +3023,7 @@ func (x *PinWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PinWeights.ProtoReflect.Descriptor instead.
 func (*PinWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PinWeights) GetVersion() uint64 {
@@ -2926,7 +3065,7 @@ type InstallInterference struct {
 
 func (x *InstallInterference) Reset() {
 	*x = InstallInterference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2938,7 +3077,7 @@ func (x *InstallInterference) String() string {
 func (*InstallInterference) ProtoMessage() {}
 
 func (x *InstallInterference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2951,7 +3090,7 @@ func (x *InstallInterference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallInterference.ProtoReflect.Descriptor instead.
 func (*InstallInterference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *InstallInterference) GetVersion() uint64 {
@@ -2999,7 +3138,7 @@ type ExpireJobs struct {
 
 func (x *ExpireJobs) Reset() {
 	*x = ExpireJobs{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3011,7 +3150,7 @@ func (x *ExpireJobs) String() string {
 func (*ExpireJobs) ProtoMessage() {}
 
 func (x *ExpireJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3024,7 +3163,7 @@ func (x *ExpireJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireJobs.ProtoReflect.Descriptor instead.
 func (*ExpireJobs) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ExpireJobs) GetJobs() []uint64 {
@@ -3047,7 +3186,7 @@ type SetPartition struct {
 
 func (x *SetPartition) Reset() {
 	*x = SetPartition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3059,7 +3198,7 @@ func (x *SetPartition) String() string {
 func (*SetPartition) ProtoMessage() {}
 
 func (x *SetPartition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3072,7 +3211,7 @@ func (x *SetPartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartition.ProtoReflect.Descriptor instead.
 func (*SetPartition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SetPartition) GetPartition() *Partition {
@@ -3099,7 +3238,7 @@ type RemovePartition struct {
 
 func (x *RemovePartition) Reset() {
 	*x = RemovePartition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3111,7 +3250,7 @@ func (x *RemovePartition) String() string {
 func (*RemovePartition) ProtoMessage() {}
 
 func (x *RemovePartition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3124,7 +3263,7 @@ func (x *RemovePartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartition.ProtoReflect.Descriptor instead.
 func (*RemovePartition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RemovePartition) GetName() string {
@@ -3147,7 +3286,7 @@ type SetReservation struct {
 
 func (x *SetReservation) Reset() {
 	*x = SetReservation{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3159,7 +3298,7 @@ func (x *SetReservation) String() string {
 func (*SetReservation) ProtoMessage() {}
 
 func (x *SetReservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3172,7 +3311,7 @@ func (x *SetReservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservation.ProtoReflect.Descriptor instead.
 func (*SetReservation) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SetReservation) GetReservation() *Reservation {
@@ -3200,7 +3339,7 @@ type RemoveReservation struct {
 
 func (x *RemoveReservation) Reset() {
 	*x = RemoveReservation{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3212,7 +3351,7 @@ func (x *RemoveReservation) String() string {
 func (*RemoveReservation) ProtoMessage() {}
 
 func (x *RemoveReservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3225,7 +3364,7 @@ func (x *RemoveReservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservation.ProtoReflect.Descriptor instead.
 func (*RemoveReservation) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RemoveReservation) GetName() string {
@@ -3248,7 +3387,7 @@ type UpdateJob struct {
 
 func (x *UpdateJob) Reset() {
 	*x = UpdateJob{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3260,7 +3399,7 @@ func (x *UpdateJob) String() string {
 func (*UpdateJob) ProtoMessage() {}
 
 func (x *UpdateJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3273,7 +3412,7 @@ func (x *UpdateJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJob.ProtoReflect.Descriptor instead.
 func (*UpdateJob) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *UpdateJob) GetJob() uint64 {
@@ -3313,7 +3452,7 @@ type PreemptAttempt struct {
 
 func (x *PreemptAttempt) Reset() {
 	*x = PreemptAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3325,7 +3464,7 @@ func (x *PreemptAttempt) String() string {
 func (*PreemptAttempt) ProtoMessage() {}
 
 func (x *PreemptAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3338,7 +3477,7 @@ func (x *PreemptAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptAttempt.ProtoReflect.Descriptor instead.
 func (*PreemptAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PreemptAttempt) GetJob() uint64 {
@@ -3383,7 +3522,7 @@ type HoldJob struct {
 
 func (x *HoldJob) Reset() {
 	*x = HoldJob{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3395,7 +3534,7 @@ func (x *HoldJob) String() string {
 func (*HoldJob) ProtoMessage() {}
 
 func (x *HoldJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3408,7 +3547,7 @@ func (x *HoldJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldJob.ProtoReflect.Descriptor instead.
 func (*HoldJob) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *HoldJob) GetJob() uint64 {
@@ -3455,7 +3594,7 @@ type RequeueJob struct {
 
 func (x *RequeueJob) Reset() {
 	*x = RequeueJob{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3467,7 +3606,7 @@ func (x *RequeueJob) String() string {
 func (*RequeueJob) ProtoMessage() {}
 
 func (x *RequeueJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3480,7 +3619,7 @@ func (x *RequeueJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueJob.ProtoReflect.Descriptor instead.
 func (*RequeueJob) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RequeueJob) GetJob() uint64 {
@@ -3540,7 +3679,7 @@ type ChangeTasks struct {
 
 func (x *ChangeTasks) Reset() {
 	*x = ChangeTasks{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3552,7 +3691,7 @@ func (x *ChangeTasks) String() string {
 func (*ChangeTasks) ProtoMessage() {}
 
 func (x *ChangeTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3565,7 +3704,7 @@ func (x *ChangeTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeTasks.ProtoReflect.Descriptor instead.
 func (*ChangeTasks) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ChangeTasks) GetArray() uint64 {
@@ -3637,7 +3776,7 @@ type UndoGang struct {
 
 func (x *UndoGang) Reset() {
 	*x = UndoGang{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3649,7 +3788,7 @@ func (x *UndoGang) String() string {
 func (*UndoGang) ProtoMessage() {}
 
 func (x *UndoGang) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3662,7 +3801,7 @@ func (x *UndoGang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoGang.ProtoReflect.Descriptor instead.
 func (*UndoGang) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *UndoGang) GetJob() uint64 {
@@ -3701,7 +3840,7 @@ type SetStanding struct {
 
 func (x *SetStanding) Reset() {
 	*x = SetStanding{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3713,7 +3852,7 @@ func (x *SetStanding) String() string {
 func (*SetStanding) ProtoMessage() {}
 
 func (x *SetStanding) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3726,7 +3865,7 @@ func (x *SetStanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStanding.ProtoReflect.Descriptor instead.
 func (*SetStanding) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SetStanding) GetStanding() *Standing {
@@ -3768,7 +3907,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3780,7 +3919,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3793,7 +3932,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Checkpoint) GetIndex() uint64 {
@@ -3819,7 +3958,7 @@ type InitCluster struct {
 
 func (x *InitCluster) Reset() {
 	*x = InitCluster{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3831,7 +3970,7 @@ func (x *InitCluster) String() string {
 func (*InitCluster) ProtoMessage() {}
 
 func (x *InitCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3844,7 +3983,7 @@ func (x *InitCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitCluster.ProtoReflect.Descriptor instead.
 func (*InitCluster) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *InitCluster) GetConfig() *Config {
@@ -3869,7 +4008,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3881,7 +4020,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3894,7 +4033,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -3962,7 +4101,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3974,7 +4113,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3987,7 +4126,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Record) GetKind() isRecord_Kind {
@@ -4406,7 +4545,7 @@ type Bulk struct {
 
 func (x *Bulk) Reset() {
 	*x = Bulk{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4418,7 +4557,7 @@ func (x *Bulk) String() string {
 func (*Bulk) ProtoMessage() {}
 
 func (x *Bulk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4431,7 +4570,7 @@ func (x *Bulk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bulk.ProtoReflect.Descriptor instead.
 func (*Bulk) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Bulk) GetData() []byte {
@@ -4457,7 +4596,7 @@ type Upload struct {
 
 func (x *Upload) Reset() {
 	*x = Upload{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4469,7 +4608,7 @@ func (x *Upload) String() string {
 func (*Upload) ProtoMessage() {}
 
 func (x *Upload) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4482,7 +4621,7 @@ func (x *Upload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Upload.ProtoReflect.Descriptor instead.
 func (*Upload) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Upload) GetSum() []byte {
@@ -4529,15 +4668,17 @@ type ArrayRecord struct {
 	Throttle  uint32                 `protobuf:"varint,4,opt,name=throttle,proto3" json:"throttle,omitempty"`
 	// The ranks of the tasks that ended, and of those that ended as COMPLETED, a bit
 	// each, the lowest first.
-	Over          []byte `protobuf:"bytes,5,opt,name=over,proto3" json:"over,omitempty"`
-	Good          []byte `protobuf:"bytes,6,opt,name=good,proto3" json:"good,omitempty"`
+	Over []byte `protobuf:"bytes,5,opt,name=over,proto3" json:"over,omitempty"`
+	Good []byte `protobuf:"bytes,6,opt,name=good,proto3" json:"good,omitempty"`
+	// Of a service; absent while nothing is known.
+	Load          *LoadHistory `protobuf:"bytes,30,opt,name=load,proto3" json:"load,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ArrayRecord) Reset() {
 	*x = ArrayRecord{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4549,7 +4690,7 @@ func (x *ArrayRecord) String() string {
 func (*ArrayRecord) ProtoMessage() {}
 
 func (x *ArrayRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4562,7 +4703,7 @@ func (x *ArrayRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayRecord.ProtoReflect.Descriptor instead.
 func (*ArrayRecord) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ArrayRecord) GetId() uint64 {
@@ -4607,6 +4748,74 @@ func (x *ArrayRecord) GetGood() []byte {
 	return nil
 }
 
+func (x *ArrayRecord) GetLoad() *LoadHistory {
+	if x != nil {
+		return x.Load
+	}
+	return nil
+}
+
+// LoadHistory is the load of a service over the last week; see service.History.
+type LoadHistory struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	First         int64                  `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"`
+	Loads         []float32              `protobuf:"fixed32,2,rep,packed,name=loads,proto3" json:"loads,omitempty"`
+	Each          float32                `protobuf:"fixed32,3,opt,name=each,proto3" json:"each,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LoadHistory) Reset() {
+	*x = LoadHistory{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LoadHistory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LoadHistory) ProtoMessage() {}
+
+func (x *LoadHistory) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LoadHistory.ProtoReflect.Descriptor instead.
+func (*LoadHistory) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *LoadHistory) GetFirst() int64 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *LoadHistory) GetLoads() []float32 {
+	if x != nil {
+		return x.Loads
+	}
+	return nil
+}
+
+func (x *LoadHistory) GetEach() float32 {
+	if x != nil {
+		return x.Each
+	}
+	return 0
+}
+
 type SnapshotEnd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The canonical state hash, checked after a restore.
@@ -4618,7 +4827,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4630,7 +4839,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4643,7 +4852,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SnapshotEnd) GetHash() []byte {
@@ -4676,7 +4885,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4688,7 +4897,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4701,7 +4910,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Meta) GetIndex() uint64 {
@@ -4765,7 +4974,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4777,7 +4986,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4790,7 +4999,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Config) GetClusterId() string {
@@ -4825,7 +5034,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4837,7 +5046,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4850,7 +5059,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Owner) GetUid() uint32 {
@@ -4978,7 +5187,7 @@ type Spec struct {
 
 func (x *Spec) Reset() {
 	*x = Spec{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4990,7 +5199,7 @@ func (x *Spec) String() string {
 func (*Spec) ProtoMessage() {}
 
 func (x *Spec) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5003,7 +5212,7 @@ func (x *Spec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spec.ProtoReflect.Descriptor instead.
 func (*Spec) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Spec) GetName() string {
@@ -5487,14 +5696,16 @@ type Service struct {
 	SloPercent uint32 `protobuf:"varint,20,opt,name=slo_percent,json=sloPercent,proto3" json:"slo_percent,omitempty"`
 	SloUs      int64  `protobuf:"varint,21,opt,name=slo_us,json=sloUs,proto3" json:"slo_us,omitempty"`
 	// Of one that may have no replica, after which time without a request.
-	IdleAfterUs   int64 `protobuf:"varint,22,opt,name=idle_after_us,json=idleAfterUs,proto3" json:"idle_after_us,omitempty"`
+	IdleAfterUs int64 `protobuf:"varint,22,opt,name=idle_after_us,json=idleAfterUs,proto3" json:"idle_after_us,omitempty"`
+	// It has as many replicas as its load asks for now, and none ahead.
+	NoForecast    bool `protobuf:"varint,30,opt,name=no_forecast,json=noForecast,proto3" json:"no_forecast,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Service) Reset() {
 	*x = Service{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5506,7 +5717,7 @@ func (x *Service) String() string {
 func (*Service) ProtoMessage() {}
 
 func (x *Service) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5519,7 +5730,7 @@ func (x *Service) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Service.ProtoReflect.Descriptor instead.
 func (*Service) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Service) GetName() string {
@@ -5627,6 +5838,13 @@ func (x *Service) GetIdleAfterUs() int64 {
 	return 0
 }
 
+func (x *Service) GetNoForecast() bool {
+	if x != nil {
+		return x.NoForecast
+	}
+	return false
+}
+
 // Study is a search over parameters; see study.Study.
 type Study struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5645,7 +5863,7 @@ type Study struct {
 
 func (x *Study) Reset() {
 	*x = Study{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5657,7 +5875,7 @@ func (x *Study) String() string {
 func (*Study) ProtoMessage() {}
 
 func (x *Study) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5670,7 +5888,7 @@ func (x *Study) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Study.ProtoReflect.Descriptor instead.
 func (*Study) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Study) GetMetric() string {
@@ -5750,7 +5968,7 @@ type Axis struct {
 
 func (x *Axis) Reset() {
 	*x = Axis{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5762,7 +5980,7 @@ func (x *Axis) String() string {
 func (*Axis) ProtoMessage() {}
 
 func (x *Axis) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5775,7 +5993,7 @@ func (x *Axis) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Axis.ProtoReflect.Descriptor instead.
 func (*Axis) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Axis) GetName() string {
@@ -5826,7 +6044,7 @@ type Array struct {
 
 func (x *Array) Reset() {
 	*x = Array{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5838,7 +6056,7 @@ func (x *Array) String() string {
 func (*Array) ProtoMessage() {}
 
 func (x *Array) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5851,7 +6069,7 @@ func (x *Array) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Array.ProtoReflect.Descriptor instead.
 func (*Array) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Array) GetRuns() []uint32 {
@@ -5883,7 +6101,7 @@ type Where struct {
 
 func (x *Where) Reset() {
 	*x = Where{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5895,7 +6113,7 @@ func (x *Where) String() string {
 func (*Where) ProtoMessage() {}
 
 func (x *Where) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5908,7 +6126,7 @@ func (x *Where) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Where.ProtoReflect.Descriptor instead.
 func (*Where) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Where) GetNodes() string {
@@ -5962,7 +6180,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5974,7 +6192,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5987,7 +6205,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Container) GetNetwork() string {
@@ -6036,7 +6254,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6048,7 +6266,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6061,7 +6279,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -6099,7 +6317,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6111,7 +6329,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6124,7 +6342,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Warning) GetSignal() string {
@@ -6162,7 +6380,7 @@ type Dependency struct {
 
 func (x *Dependency) Reset() {
 	*x = Dependency{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6174,7 +6392,7 @@ func (x *Dependency) String() string {
 func (*Dependency) ProtoMessage() {}
 
 func (x *Dependency) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6187,7 +6405,7 @@ func (x *Dependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
 func (*Dependency) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Dependency) GetKind() string {
@@ -6245,7 +6463,7 @@ type Estimate struct {
 
 func (x *Estimate) Reset() {
 	*x = Estimate{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6257,7 +6475,7 @@ func (x *Estimate) String() string {
 func (*Estimate) ProtoMessage() {}
 
 func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6270,7 +6488,7 @@ func (x *Estimate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
 func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Estimate) GetGpuType() string {
@@ -6360,7 +6578,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6372,7 +6590,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6385,7 +6603,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Reason) GetCode() string {
@@ -6412,7 +6630,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6424,7 +6642,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6437,7 +6655,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -6472,7 +6690,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6484,7 +6702,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6497,7 +6715,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Usage) GetGpuMemPeakMib() int64 {
@@ -6586,7 +6804,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6598,7 +6816,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6611,7 +6829,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Profile) GetGpuMemMeanMib() int64 {
@@ -6703,7 +6921,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6715,7 +6933,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6728,7 +6946,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *GPUShare) GetGpu() string {
@@ -6771,7 +6989,7 @@ type Berth struct {
 
 func (x *Berth) Reset() {
 	*x = Berth{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6783,7 +7001,7 @@ func (x *Berth) String() string {
 func (*Berth) ProtoMessage() {}
 
 func (x *Berth) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6796,7 +7014,7 @@ func (x *Berth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Berth.ProtoReflect.Descriptor instead.
 func (*Berth) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Berth) GetNode() string {
@@ -6870,7 +7088,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6882,7 +7100,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6895,7 +7113,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Job) GetId() uint64 {
@@ -7091,7 +7309,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7103,7 +7321,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7116,7 +7334,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Hold) GetAtUs() int64 {
@@ -7152,7 +7370,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7164,7 +7382,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7177,7 +7395,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *CancelRequest) GetAtUs() int64 {
@@ -7258,7 +7476,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7270,7 +7488,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7283,7 +7501,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -7503,7 +7721,7 @@ type Serving struct {
 
 func (x *Serving) Reset() {
 	*x = Serving{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7515,7 +7733,7 @@ func (x *Serving) String() string {
 func (*Serving) ProtoMessage() {}
 
 func (x *Serving) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7528,7 +7746,7 @@ func (x *Serving) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Serving.ProtoReflect.Descriptor instead.
 func (*Serving) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Serving) GetState() uint32 {
@@ -7574,7 +7792,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7586,7 +7804,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7599,7 +7817,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Progress) GetAtUs() int64 {
@@ -7650,7 +7868,7 @@ type Seen struct {
 
 func (x *Seen) Reset() {
 	*x = Seen{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7662,7 +7880,7 @@ func (x *Seen) String() string {
 func (*Seen) ProtoMessage() {}
 
 func (x *Seen) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7675,7 +7893,7 @@ func (x *Seen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seen.ProtoReflect.Descriptor instead.
 func (*Seen) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Seen) GetLast() float64 {
@@ -7716,7 +7934,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7728,7 +7946,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7741,7 +7959,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Mark) GetRung() uint32 {
@@ -7769,7 +7987,7 @@ type NoteProgress struct {
 
 func (x *NoteProgress) Reset() {
 	*x = NoteProgress{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7781,7 +7999,7 @@ func (x *NoteProgress) String() string {
 func (*NoteProgress) ProtoMessage() {}
 
 func (x *NoteProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7794,7 +8012,7 @@ func (x *NoteProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteProgress.ProtoReflect.Descriptor instead.
 func (*NoteProgress) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *NoteProgress) GetAttempts() []*AttemptProgress {
@@ -7819,7 +8037,7 @@ type AttemptProgress struct {
 
 func (x *AttemptProgress) Reset() {
 	*x = AttemptProgress{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7831,7 +8049,7 @@ func (x *AttemptProgress) String() string {
 func (*AttemptProgress) ProtoMessage() {}
 
 func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7844,7 +8062,7 @@ func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptProgress.ProtoReflect.Descriptor instead.
 func (*AttemptProgress) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *AttemptProgress) GetJob() uint64 {
@@ -7896,7 +8114,7 @@ type Gang struct {
 
 func (x *Gang) Reset() {
 	*x = Gang{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7908,7 +8126,7 @@ func (x *Gang) String() string {
 func (*Gang) ProtoMessage() {}
 
 func (x *Gang) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7921,7 +8139,7 @@ func (x *Gang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gang.ProtoReflect.Descriptor instead.
 func (*Gang) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Gang) GetRest() []*Berth {
@@ -7979,7 +8197,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7991,7 +8209,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8004,7 +8222,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Part) GetBootId() string {
@@ -8093,7 +8311,7 @@ type IdleMark struct {
 
 func (x *IdleMark) Reset() {
 	*x = IdleMark{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8105,7 +8323,7 @@ func (x *IdleMark) String() string {
 func (*IdleMark) ProtoMessage() {}
 
 func (x *IdleMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8118,7 +8336,7 @@ func (x *IdleMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdleMark.ProtoReflect.Descriptor instead.
 func (*IdleMark) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *IdleMark) GetStage() uint32 {
@@ -8183,7 +8401,7 @@ type IdleAttempt struct {
 
 func (x *IdleAttempt) Reset() {
 	*x = IdleAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8195,7 +8413,7 @@ func (x *IdleAttempt) String() string {
 func (*IdleAttempt) ProtoMessage() {}
 
 func (x *IdleAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8208,7 +8426,7 @@ func (x *IdleAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdleAttempt.ProtoReflect.Descriptor instead.
 func (*IdleAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *IdleAttempt) GetJob() uint64 {
@@ -8280,7 +8498,7 @@ type ResizeMark struct {
 
 func (x *ResizeMark) Reset() {
 	*x = ResizeMark{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8292,7 +8510,7 @@ func (x *ResizeMark) String() string {
 func (*ResizeMark) ProtoMessage() {}
 
 func (x *ResizeMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8305,7 +8523,7 @@ func (x *ResizeMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeMark.ProtoReflect.Descriptor instead.
 func (*ResizeMark) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ResizeMark) GetAtUs() int64 {
@@ -8342,7 +8560,7 @@ type ResizeAttempt struct {
 
 func (x *ResizeAttempt) Reset() {
 	*x = ResizeAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8354,7 +8572,7 @@ func (x *ResizeAttempt) String() string {
 func (*ResizeAttempt) ProtoMessage() {}
 
 func (x *ResizeAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8367,7 +8585,7 @@ func (x *ResizeAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeAttempt.ProtoReflect.Descriptor instead.
 func (*ResizeAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ResizeAttempt) GetJob() uint64 {
@@ -8406,7 +8624,7 @@ type GrowAttempt struct {
 
 func (x *GrowAttempt) Reset() {
 	*x = GrowAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8418,7 +8636,7 @@ func (x *GrowAttempt) String() string {
 func (*GrowAttempt) ProtoMessage() {}
 
 func (x *GrowAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8431,7 +8649,7 @@ func (x *GrowAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrowAttempt.ProtoReflect.Descriptor instead.
 func (*GrowAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *GrowAttempt) GetJob() uint64 {
@@ -8478,7 +8696,7 @@ type ShrinkAttempt struct {
 
 func (x *ShrinkAttempt) Reset() {
 	*x = ShrinkAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8490,7 +8708,7 @@ func (x *ShrinkAttempt) String() string {
 func (*ShrinkAttempt) ProtoMessage() {}
 
 func (x *ShrinkAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8503,7 +8721,7 @@ func (x *ShrinkAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShrinkAttempt.ProtoReflect.Descriptor instead.
 func (*ShrinkAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ShrinkAttempt) GetJob() uint64 {
@@ -8557,7 +8775,7 @@ type SizeChange struct {
 
 func (x *SizeChange) Reset() {
 	*x = SizeChange{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8569,7 +8787,7 @@ func (x *SizeChange) String() string {
 func (*SizeChange) ProtoMessage() {}
 
 func (x *SizeChange) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8582,7 +8800,7 @@ func (x *SizeChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SizeChange.ProtoReflect.Descriptor instead.
 func (*SizeChange) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *SizeChange) GetAtUs() int64 {
@@ -8650,7 +8868,7 @@ type PreemptRequest struct {
 
 func (x *PreemptRequest) Reset() {
 	*x = PreemptRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8662,7 +8880,7 @@ func (x *PreemptRequest) String() string {
 func (*PreemptRequest) ProtoMessage() {}
 
 func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8675,7 +8893,7 @@ func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptRequest.ProtoReflect.Descriptor instead.
 func (*PreemptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *PreemptRequest) GetAtUs() int64 {
@@ -8751,7 +8969,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8763,7 +8981,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8776,7 +8994,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *GPU) GetId() string {
@@ -8886,7 +9104,7 @@ type GPUOrder struct {
 
 func (x *GPUOrder) Reset() {
 	*x = GPUOrder{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[92]
+	mi := &file_berth_log_v1_log_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8898,7 +9116,7 @@ func (x *GPUOrder) String() string {
 func (*GPUOrder) ProtoMessage() {}
 
 func (x *GPUOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[92]
+	mi := &file_berth_log_v1_log_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8911,7 +9129,7 @@ func (x *GPUOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUOrder.ProtoReflect.Descriptor instead.
 func (*GPUOrder) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *GPUOrder) GetGpu() string {
@@ -8973,7 +9191,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[93]
+	mi := &file_berth_log_v1_log_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8985,7 +9203,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[93]
+	mi := &file_berth_log_v1_log_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8998,7 +9216,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{93}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *NodeEvent) GetAtUs() int64 {
@@ -9080,7 +9298,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[94]
+	mi := &file_berth_log_v1_log_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9092,7 +9310,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[94]
+	mi := &file_berth_log_v1_log_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9105,7 +9323,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{94}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Node) GetId() string {
@@ -9277,7 +9495,7 @@ type NodePower struct {
 
 func (x *NodePower) Reset() {
 	*x = NodePower{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[95]
+	mi := &file_berth_log_v1_log_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9289,7 +9507,7 @@ func (x *NodePower) String() string {
 func (*NodePower) ProtoMessage() {}
 
 func (x *NodePower) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[95]
+	mi := &file_berth_log_v1_log_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9302,7 +9520,7 @@ func (x *NodePower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodePower.ProtoReflect.Descriptor instead.
 func (*NodePower) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{95}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *NodePower) GetState() uint32 {
@@ -9370,7 +9588,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[96]
+	mi := &file_berth_log_v1_log_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9382,7 +9600,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[96]
+	mi := &file_berth_log_v1_log_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9395,7 +9613,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{96}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Reservation) GetName() string {
@@ -9523,7 +9741,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[97]
+	mi := &file_berth_log_v1_log_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9535,7 +9753,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[97]
+	mi := &file_berth_log_v1_log_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9548,7 +9766,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{97}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Partition) GetName() string {
@@ -9706,7 +9924,7 @@ type HostTerms struct {
 
 func (x *HostTerms) Reset() {
 	*x = HostTerms{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[98]
+	mi := &file_berth_log_v1_log_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9718,7 +9936,7 @@ func (x *HostTerms) String() string {
 func (*HostTerms) ProtoMessage() {}
 
 func (x *HostTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[98]
+	mi := &file_berth_log_v1_log_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9731,7 +9949,7 @@ func (x *HostTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostTerms.ProtoReflect.Descriptor instead.
 func (*HostTerms) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{98}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *HostTerms) GetMemPerGpuMib() int64 {
@@ -9775,7 +9993,7 @@ type AccessList struct {
 
 func (x *AccessList) Reset() {
 	*x = AccessList{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[99]
+	mi := &file_berth_log_v1_log_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9787,7 +10005,7 @@ func (x *AccessList) String() string {
 func (*AccessList) ProtoMessage() {}
 
 func (x *AccessList) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[99]
+	mi := &file_berth_log_v1_log_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9800,7 +10018,7 @@ func (x *AccessList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessList.ProtoReflect.Descriptor instead.
 func (*AccessList) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{99}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *AccessList) GetList() string {
@@ -9827,7 +10045,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[100]
+	mi := &file_berth_log_v1_log_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9839,7 +10057,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[100]
+	mi := &file_berth_log_v1_log_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9852,7 +10070,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{100}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Queue) GetGpu() string {
@@ -9879,7 +10097,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[101]
+	mi := &file_berth_log_v1_log_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9891,7 +10109,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[101]
+	mi := &file_berth_log_v1_log_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9904,7 +10122,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{101}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -9935,7 +10153,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[102]
+	mi := &file_berth_log_v1_log_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9947,7 +10165,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[102]
+	mi := &file_berth_log_v1_log_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9960,7 +10178,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{102}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *Request) GetKey() []byte {
@@ -10005,7 +10223,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[103]
+	mi := &file_berth_log_v1_log_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10017,7 +10235,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[103]
+	mi := &file_berth_log_v1_log_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10030,7 +10248,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{103}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *Token) GetHash() []byte {
@@ -10079,7 +10297,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[104]
+	mi := &file_berth_log_v1_log_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10091,7 +10309,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[104]
+	mi := &file_berth_log_v1_log_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10104,7 +10322,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{104}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -10141,7 +10359,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[105]
+	mi := &file_berth_log_v1_log_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10153,7 +10371,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[105]
+	mi := &file_berth_log_v1_log_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10166,7 +10384,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{105}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -10230,7 +10448,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[106]
+	mi := &file_berth_log_v1_log_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10242,7 +10460,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[106]
+	mi := &file_berth_log_v1_log_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10255,7 +10473,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{106}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -10332,7 +10550,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[107]
+	mi := &file_berth_log_v1_log_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10344,7 +10562,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[107]
+	mi := &file_berth_log_v1_log_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10357,7 +10575,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{107}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -10389,7 +10607,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[108]
+	mi := &file_berth_log_v1_log_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10401,7 +10619,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[108]
+	mi := &file_berth_log_v1_log_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10414,7 +10632,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{108}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -10473,7 +10691,7 @@ type Company struct {
 
 func (x *Company) Reset() {
 	*x = Company{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[109]
+	mi := &file_berth_log_v1_log_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10485,7 +10703,7 @@ func (x *Company) String() string {
 func (*Company) ProtoMessage() {}
 
 func (x *Company) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[109]
+	mi := &file_berth_log_v1_log_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10498,7 +10716,7 @@ func (x *Company) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Company.ProtoReflect.Descriptor instead.
 func (*Company) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{109}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *Company) GetSignature() string {
@@ -10534,7 +10752,7 @@ type ImportRuns struct {
 
 func (x *ImportRuns) Reset() {
 	*x = ImportRuns{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[110]
+	mi := &file_berth_log_v1_log_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10546,7 +10764,7 @@ func (x *ImportRuns) String() string {
 func (*ImportRuns) ProtoMessage() {}
 
 func (x *ImportRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[110]
+	mi := &file_berth_log_v1_log_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10559,7 +10777,7 @@ func (x *ImportRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRuns.ProtoReflect.Descriptor instead.
 func (*ImportRuns) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{110}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ImportRuns) GetSamples() []*Sample {
@@ -10614,7 +10832,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[111]
+	mi := &file_berth_log_v1_log_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10626,7 +10844,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[111]
+	mi := &file_berth_log_v1_log_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10639,7 +10857,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{111}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -10801,7 +11019,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[112]
+	mi := &file_berth_log_v1_log_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10813,7 +11031,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[112]
+	mi := &file_berth_log_v1_log_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10826,7 +11044,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{112}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *Standing) GetKind() isStanding_Kind {
@@ -10935,7 +11153,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[113]
+	mi := &file_berth_log_v1_log_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10947,7 +11165,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[113]
+	mi := &file_berth_log_v1_log_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10960,7 +11178,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{113}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *Account) GetName() string {
@@ -11012,7 +11230,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[114]
+	mi := &file_berth_log_v1_log_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11024,7 +11242,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[114]
+	mi := &file_berth_log_v1_log_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11037,7 +11255,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{114}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *Member) GetAccount() string {
@@ -11096,7 +11314,7 @@ type QOS struct {
 
 func (x *QOS) Reset() {
 	*x = QOS{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[115]
+	mi := &file_berth_log_v1_log_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11108,7 +11326,7 @@ func (x *QOS) String() string {
 func (*QOS) ProtoMessage() {}
 
 func (x *QOS) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[115]
+	mi := &file_berth_log_v1_log_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11121,7 +11339,7 @@ func (x *QOS) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QOS.ProtoReflect.Descriptor instead.
 func (*QOS) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{115}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *QOS) GetName() string {
@@ -11187,7 +11405,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[116]
+	mi := &file_berth_log_v1_log_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11199,7 +11417,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[116]
+	mi := &file_berth_log_v1_log_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11212,7 +11430,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{116}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *Quota) GetAccount() string {
@@ -11319,7 +11537,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[117]
+	mi := &file_berth_log_v1_log_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11331,7 +11549,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[117]
+	mi := &file_berth_log_v1_log_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11344,7 +11562,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{117}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *AccountPolicy) GetHalfLifeUs() int64 {
@@ -11386,7 +11604,7 @@ type GPUWeight struct {
 
 func (x *GPUWeight) Reset() {
 	*x = GPUWeight{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[118]
+	mi := &file_berth_log_v1_log_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11398,7 +11616,7 @@ func (x *GPUWeight) String() string {
 func (*GPUWeight) ProtoMessage() {}
 
 func (x *GPUWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[118]
+	mi := &file_berth_log_v1_log_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11411,7 +11629,7 @@ func (x *GPUWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUWeight.ProtoReflect.Descriptor instead.
 func (*GPUWeight) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{118}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *GPUWeight) GetGpuType() string {
@@ -11445,7 +11663,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[119]
+	mi := &file_berth_log_v1_log_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11457,7 +11675,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[119]
+	mi := &file_berth_log_v1_log_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11470,7 +11688,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{119}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *Spent) GetAccount() string {
@@ -11538,7 +11756,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x15\n" +
 	"\x06now_us\x18\x03 \x01(\x03R\x05nowUs\x121\n" +
-	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xb2\x17\n" +
+	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xec\x17\n" +
 	"\aCommand\x128\n" +
 	"\n" +
 	"submit_job\x18\x01 \x01(\v2\x17.berth.log.v1.SubmitJobH\x00R\tsubmitJob\x128\n" +
@@ -11602,7 +11820,9 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\n" +
 	"power_node\x18x \x01(\v2\x17.berth.log.v1.PowerNodeH\x00R\tpowerNode\x12>\n" +
 	"\fgrow_attempt\x18y \x01(\v2\x19.berth.log.v1.GrowAttemptH\x00R\vgrowAttempt\x12D\n" +
-	"\x0eshrink_attempt\x18z \x01(\v2\x1b.berth.log.v1.ShrinkAttemptH\x00R\rshrinkAttemptB\x06\n" +
+	"\x0eshrink_attempt\x18z \x01(\v2\x1b.berth.log.v1.ShrinkAttemptH\x00R\rshrinkAttempt\x128\n" +
+	"\n" +
+	"note_loads\x18| \x01(\v2\x17.berth.log.v1.NoteLoadsH\x00R\tnoteLoadsB\x06\n" +
 	"\x04kind\"C\n" +
 	"\fEstimateJobs\x123\n" +
 	"\x06groups\x18\x01 \x03(\v2\x1b.berth.log.v1.EstimatedJobsR\x06groups\"Y\n" +
@@ -11629,7 +11849,15 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
 	"\x05admin\x18\x03 \x01(\bR\x05admin\x12\x10\n" +
-	"\x03why\x18\x04 \x01(\tR\x03why\"\x86\x01\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"B\n" +
+	"\tNoteLoads\x125\n" +
+	"\bservices\x18\x01 \x03(\v2\x19.berth.log.v1.ServiceLoadR\bservices\"s\n" +
+	"\vServiceLoad\x12\x14\n" +
+	"\x05array\x18\x01 \x01(\x04R\x05array\x12\x12\n" +
+	"\x04slot\x18\x02 \x01(\x03R\x04slot\x12\x12\n" +
+	"\x04load\x18\x03 \x01(\x01R\x04load\x12\x12\n" +
+	"\x04each\x18\x04 \x01(\x01R\x04each\x12\x12\n" +
+	"\x04from\x18\x05 \x01(\x04R\x04from\"\x86\x01\n" +
 	"\tApplyPlan\x12\x1d\n" +
 	"\n" +
 	"base_index\x18\x01 \x01(\x04R\tbaseIndex\x12+\n" +
@@ -11864,14 +12092,19 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\rR\x04size\x12\x13\n" +
 	"\x05at_us\x18\x04 \x01(\x03R\x04atUs\x12\x14\n" +
-	"\x05parts\x18\x05 \x03(\fR\x05parts\"\xbf\x01\n" +
+	"\x05parts\x18\x05 \x03(\fR\x05parts\"\xee\x01\n" +
 	"\vArrayRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12&\n" +
 	"\x04spec\x18\x02 \x01(\v2\x12.berth.log.v1.SpecR\x04spec\x124\n" +
 	"\testimates\x18\x03 \x03(\v2\x16.berth.log.v1.EstimateR\testimates\x12\x1a\n" +
 	"\bthrottle\x18\x04 \x01(\rR\bthrottle\x12\x12\n" +
 	"\x04over\x18\x05 \x01(\fR\x04over\x12\x12\n" +
-	"\x04good\x18\x06 \x01(\fR\x04good\";\n" +
+	"\x04good\x18\x06 \x01(\fR\x04good\x12-\n" +
+	"\x04load\x18\x1e \x01(\v2\x19.berth.log.v1.LoadHistoryR\x04load\"M\n" +
+	"\vLoadHistory\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\x03R\x05first\x12\x14\n" +
+	"\x05loads\x18\x02 \x03(\x02R\x05loads\x12\x12\n" +
+	"\x04each\x18\x03 \x01(\x02R\x04each\";\n" +
 	"\vSnapshotEnd\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x18\n" +
 	"\arecords\x18\x02 \x01(\x04R\arecords\"\xce\x01\n" +
@@ -11968,7 +12201,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aservice\x18H \x01(\v2\x15.berth.log.v1.ServiceR\aservice\x12\x19\n" +
 	"\bdefer_us\x18Q \x01(\x03R\adeferUs\x12\x19\n" +
 	"\bin_place\x18X \x01(\bR\ainPlace\x12\x18\n" +
-	"\aprogram\x18^ \x01(\tR\aprogram\"\x9d\x03\n" +
+	"\aprogram\x18^ \x01(\tR\aprogram\"\xbe\x03\n" +
 	"\aService\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\breplicas\x18\x02 \x01(\rR\breplicas\x12\x14\n" +
@@ -11986,7 +12219,9 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\vslo_percent\x18\x14 \x01(\rR\n" +
 	"sloPercent\x12\x15\n" +
 	"\x06slo_us\x18\x15 \x01(\x03R\x05sloUs\x12\"\n" +
-	"\ridle_after_us\x18\x16 \x01(\x03R\vidleAfterUs\"\xe6\x01\n" +
+	"\ridle_after_us\x18\x16 \x01(\x03R\vidleAfterUs\x12\x1f\n" +
+	"\vno_forecast\x18\x1e \x01(\bR\n" +
+	"noForecast\"\xe6\x01\n" +
 	"\x05Study\x12\x16\n" +
 	"\x06metric\x18\x01 \x01(\tR\x06metric\x12\x1a\n" +
 	"\bmaximize\x18\x02 \x01(\bR\bmaximize\x12\x12\n" +
@@ -12553,7 +12788,7 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_log_v1_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 120)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 123)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(TaskChange)(0),             // 0: berth.log.v1.TaskChange
 	(*Entry)(nil),               // 1: berth.log.v1.Entry
@@ -12564,301 +12799,307 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*PutBulk)(nil),             // 6: berth.log.v1.PutBulk
 	(*NewJob)(nil),              // 7: berth.log.v1.NewJob
 	(*CancelJob)(nil),           // 8: berth.log.v1.CancelJob
-	(*ApplyPlan)(nil),           // 9: berth.log.v1.ApplyPlan
-	(*Start)(nil),               // 10: berth.log.v1.Start
-	(*QueueMove)(nil),           // 11: berth.log.v1.QueueMove
-	(*ReportAttempt)(nil),       // 12: berth.log.v1.ReportAttempt
-	(*CapSearch)(nil),           // 13: berth.log.v1.CapSearch
-	(*CardPower)(nil),           // 14: berth.log.v1.CardPower
-	(*RegisterNode)(nil),        // 15: berth.log.v1.RegisterNode
-	(*SetNodeState)(nil),        // 16: berth.log.v1.SetNodeState
-	(*DrainNode)(nil),           // 17: berth.log.v1.DrainNode
-	(*DrainGPU)(nil),            // 18: berth.log.v1.DrainGPU
-	(*SetSharing)(nil),          // 19: berth.log.v1.SetSharing
-	(*SharingOff)(nil),          // 20: berth.log.v1.SharingOff
-	(*PowerNode)(nil),           // 21: berth.log.v1.PowerNode
-	(*RemoveNode)(nil),          // 22: berth.log.v1.RemoveNode
-	(*CreateToken)(nil),         // 23: berth.log.v1.CreateToken
-	(*UseToken)(nil),            // 24: berth.log.v1.UseToken
-	(*DenyIdentity)(nil),        // 25: berth.log.v1.DenyIdentity
-	(*FenceNode)(nil),           // 26: berth.log.v1.FenceNode
-	(*PublishWeights)(nil),      // 27: berth.log.v1.PublishWeights
-	(*InstallWeights)(nil),      // 28: berth.log.v1.InstallWeights
-	(*RollbackWeights)(nil),     // 29: berth.log.v1.RollbackWeights
-	(*PinWeights)(nil),          // 30: berth.log.v1.PinWeights
-	(*InstallInterference)(nil), // 31: berth.log.v1.InstallInterference
-	(*ExpireJobs)(nil),          // 32: berth.log.v1.ExpireJobs
-	(*SetPartition)(nil),        // 33: berth.log.v1.SetPartition
-	(*RemovePartition)(nil),     // 34: berth.log.v1.RemovePartition
-	(*SetReservation)(nil),      // 35: berth.log.v1.SetReservation
-	(*RemoveReservation)(nil),   // 36: berth.log.v1.RemoveReservation
-	(*UpdateJob)(nil),           // 37: berth.log.v1.UpdateJob
-	(*PreemptAttempt)(nil),      // 38: berth.log.v1.PreemptAttempt
-	(*HoldJob)(nil),             // 39: berth.log.v1.HoldJob
-	(*RequeueJob)(nil),          // 40: berth.log.v1.RequeueJob
-	(*ChangeTasks)(nil),         // 41: berth.log.v1.ChangeTasks
-	(*UndoGang)(nil),            // 42: berth.log.v1.UndoGang
-	(*SetStanding)(nil),         // 43: berth.log.v1.SetStanding
-	(*Checkpoint)(nil),          // 44: berth.log.v1.Checkpoint
-	(*InitCluster)(nil),         // 45: berth.log.v1.InitCluster
-	(*SnapshotHeader)(nil),      // 46: berth.log.v1.SnapshotHeader
-	(*Record)(nil),              // 47: berth.log.v1.Record
-	(*Bulk)(nil),                // 48: berth.log.v1.Bulk
-	(*Upload)(nil),              // 49: berth.log.v1.Upload
-	(*ArrayRecord)(nil),         // 50: berth.log.v1.ArrayRecord
-	(*SnapshotEnd)(nil),         // 51: berth.log.v1.SnapshotEnd
-	(*Meta)(nil),                // 52: berth.log.v1.Meta
-	(*Config)(nil),              // 53: berth.log.v1.Config
-	(*Owner)(nil),               // 54: berth.log.v1.Owner
-	(*Spec)(nil),                // 55: berth.log.v1.Spec
-	(*Service)(nil),             // 56: berth.log.v1.Service
-	(*Study)(nil),               // 57: berth.log.v1.Study
-	(*Axis)(nil),                // 58: berth.log.v1.Axis
-	(*Array)(nil),               // 59: berth.log.v1.Array
-	(*Where)(nil),               // 60: berth.log.v1.Where
-	(*Container)(nil),           // 61: berth.log.v1.Container
-	(*Mount)(nil),               // 62: berth.log.v1.Mount
-	(*Warning)(nil),             // 63: berth.log.v1.Warning
-	(*Dependency)(nil),          // 64: berth.log.v1.Dependency
-	(*Estimate)(nil),            // 65: berth.log.v1.Estimate
-	(*Reason)(nil),              // 66: berth.log.v1.Reason
-	(*Exit)(nil),                // 67: berth.log.v1.Exit
-	(*Usage)(nil),               // 68: berth.log.v1.Usage
-	(*Profile)(nil),             // 69: berth.log.v1.Profile
-	(*GPUShare)(nil),            // 70: berth.log.v1.GPUShare
-	(*Berth)(nil),               // 71: berth.log.v1.Berth
-	(*Job)(nil),                 // 72: berth.log.v1.Job
-	(*Hold)(nil),                // 73: berth.log.v1.Hold
-	(*CancelRequest)(nil),       // 74: berth.log.v1.CancelRequest
-	(*Attempt)(nil),             // 75: berth.log.v1.Attempt
-	(*Serving)(nil),             // 76: berth.log.v1.Serving
-	(*Progress)(nil),            // 77: berth.log.v1.Progress
-	(*Seen)(nil),                // 78: berth.log.v1.Seen
-	(*Mark)(nil),                // 79: berth.log.v1.Mark
-	(*NoteProgress)(nil),        // 80: berth.log.v1.NoteProgress
-	(*AttemptProgress)(nil),     // 81: berth.log.v1.AttemptProgress
-	(*Gang)(nil),                // 82: berth.log.v1.Gang
-	(*Part)(nil),                // 83: berth.log.v1.Part
-	(*IdleMark)(nil),            // 84: berth.log.v1.IdleMark
-	(*IdleAttempt)(nil),         // 85: berth.log.v1.IdleAttempt
-	(*ResizeMark)(nil),          // 86: berth.log.v1.ResizeMark
-	(*ResizeAttempt)(nil),       // 87: berth.log.v1.ResizeAttempt
-	(*GrowAttempt)(nil),         // 88: berth.log.v1.GrowAttempt
-	(*ShrinkAttempt)(nil),       // 89: berth.log.v1.ShrinkAttempt
-	(*SizeChange)(nil),          // 90: berth.log.v1.SizeChange
-	(*PreemptRequest)(nil),      // 91: berth.log.v1.PreemptRequest
-	(*GPU)(nil),                 // 92: berth.log.v1.GPU
-	(*GPUOrder)(nil),            // 93: berth.log.v1.GPUOrder
-	(*NodeEvent)(nil),           // 94: berth.log.v1.NodeEvent
-	(*Node)(nil),                // 95: berth.log.v1.Node
-	(*NodePower)(nil),           // 96: berth.log.v1.NodePower
-	(*Reservation)(nil),         // 97: berth.log.v1.Reservation
-	(*Partition)(nil),           // 98: berth.log.v1.Partition
-	(*HostTerms)(nil),           // 99: berth.log.v1.HostTerms
-	(*AccessList)(nil),          // 100: berth.log.v1.AccessList
-	(*Queue)(nil),               // 101: berth.log.v1.Queue
-	(*Waiter)(nil),              // 102: berth.log.v1.Waiter
-	(*Request)(nil),             // 103: berth.log.v1.Request
-	(*Token)(nil),               // 104: berth.log.v1.Token
-	(*DeniedIdentity)(nil),      // 105: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),             // 106: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),       // 107: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),          // 108: berth.log.v1.WeightsPin
-	(*Interference)(nil),        // 109: berth.log.v1.Interference
-	(*Company)(nil),             // 110: berth.log.v1.Company
-	(*ImportRuns)(nil),          // 111: berth.log.v1.ImportRuns
-	(*Sample)(nil),              // 112: berth.log.v1.Sample
-	(*Standing)(nil),            // 113: berth.log.v1.Standing
-	(*Account)(nil),             // 114: berth.log.v1.Account
-	(*Member)(nil),              // 115: berth.log.v1.Member
-	(*QOS)(nil),                 // 116: berth.log.v1.QOS
-	(*Quota)(nil),               // 117: berth.log.v1.Quota
-	(*AccountPolicy)(nil),       // 118: berth.log.v1.AccountPolicy
-	(*GPUWeight)(nil),           // 119: berth.log.v1.GPUWeight
-	(*Spent)(nil),               // 120: berth.log.v1.Spent
-	(*AddWebhook)(nil),          // 121: berth.log.v1.AddWebhook
-	(*RemoveWebhook)(nil),       // 122: berth.log.v1.RemoveWebhook
-	(*SettleNotices)(nil),       // 123: berth.log.v1.SettleNotices
-	(*MarkAttempt)(nil),         // 124: berth.log.v1.MarkAttempt
-	(*Notice)(nil),              // 125: berth.log.v1.Notice
-	(*Webhook)(nil),             // 126: berth.log.v1.Webhook
-	(*DeadNotice)(nil),          // 127: berth.log.v1.DeadNotice
-	(*Telling)(nil),             // 128: berth.log.v1.Telling
+	(*NoteLoads)(nil),           // 9: berth.log.v1.NoteLoads
+	(*ServiceLoad)(nil),         // 10: berth.log.v1.ServiceLoad
+	(*ApplyPlan)(nil),           // 11: berth.log.v1.ApplyPlan
+	(*Start)(nil),               // 12: berth.log.v1.Start
+	(*QueueMove)(nil),           // 13: berth.log.v1.QueueMove
+	(*ReportAttempt)(nil),       // 14: berth.log.v1.ReportAttempt
+	(*CapSearch)(nil),           // 15: berth.log.v1.CapSearch
+	(*CardPower)(nil),           // 16: berth.log.v1.CardPower
+	(*RegisterNode)(nil),        // 17: berth.log.v1.RegisterNode
+	(*SetNodeState)(nil),        // 18: berth.log.v1.SetNodeState
+	(*DrainNode)(nil),           // 19: berth.log.v1.DrainNode
+	(*DrainGPU)(nil),            // 20: berth.log.v1.DrainGPU
+	(*SetSharing)(nil),          // 21: berth.log.v1.SetSharing
+	(*SharingOff)(nil),          // 22: berth.log.v1.SharingOff
+	(*PowerNode)(nil),           // 23: berth.log.v1.PowerNode
+	(*RemoveNode)(nil),          // 24: berth.log.v1.RemoveNode
+	(*CreateToken)(nil),         // 25: berth.log.v1.CreateToken
+	(*UseToken)(nil),            // 26: berth.log.v1.UseToken
+	(*DenyIdentity)(nil),        // 27: berth.log.v1.DenyIdentity
+	(*FenceNode)(nil),           // 28: berth.log.v1.FenceNode
+	(*PublishWeights)(nil),      // 29: berth.log.v1.PublishWeights
+	(*InstallWeights)(nil),      // 30: berth.log.v1.InstallWeights
+	(*RollbackWeights)(nil),     // 31: berth.log.v1.RollbackWeights
+	(*PinWeights)(nil),          // 32: berth.log.v1.PinWeights
+	(*InstallInterference)(nil), // 33: berth.log.v1.InstallInterference
+	(*ExpireJobs)(nil),          // 34: berth.log.v1.ExpireJobs
+	(*SetPartition)(nil),        // 35: berth.log.v1.SetPartition
+	(*RemovePartition)(nil),     // 36: berth.log.v1.RemovePartition
+	(*SetReservation)(nil),      // 37: berth.log.v1.SetReservation
+	(*RemoveReservation)(nil),   // 38: berth.log.v1.RemoveReservation
+	(*UpdateJob)(nil),           // 39: berth.log.v1.UpdateJob
+	(*PreemptAttempt)(nil),      // 40: berth.log.v1.PreemptAttempt
+	(*HoldJob)(nil),             // 41: berth.log.v1.HoldJob
+	(*RequeueJob)(nil),          // 42: berth.log.v1.RequeueJob
+	(*ChangeTasks)(nil),         // 43: berth.log.v1.ChangeTasks
+	(*UndoGang)(nil),            // 44: berth.log.v1.UndoGang
+	(*SetStanding)(nil),         // 45: berth.log.v1.SetStanding
+	(*Checkpoint)(nil),          // 46: berth.log.v1.Checkpoint
+	(*InitCluster)(nil),         // 47: berth.log.v1.InitCluster
+	(*SnapshotHeader)(nil),      // 48: berth.log.v1.SnapshotHeader
+	(*Record)(nil),              // 49: berth.log.v1.Record
+	(*Bulk)(nil),                // 50: berth.log.v1.Bulk
+	(*Upload)(nil),              // 51: berth.log.v1.Upload
+	(*ArrayRecord)(nil),         // 52: berth.log.v1.ArrayRecord
+	(*LoadHistory)(nil),         // 53: berth.log.v1.LoadHistory
+	(*SnapshotEnd)(nil),         // 54: berth.log.v1.SnapshotEnd
+	(*Meta)(nil),                // 55: berth.log.v1.Meta
+	(*Config)(nil),              // 56: berth.log.v1.Config
+	(*Owner)(nil),               // 57: berth.log.v1.Owner
+	(*Spec)(nil),                // 58: berth.log.v1.Spec
+	(*Service)(nil),             // 59: berth.log.v1.Service
+	(*Study)(nil),               // 60: berth.log.v1.Study
+	(*Axis)(nil),                // 61: berth.log.v1.Axis
+	(*Array)(nil),               // 62: berth.log.v1.Array
+	(*Where)(nil),               // 63: berth.log.v1.Where
+	(*Container)(nil),           // 64: berth.log.v1.Container
+	(*Mount)(nil),               // 65: berth.log.v1.Mount
+	(*Warning)(nil),             // 66: berth.log.v1.Warning
+	(*Dependency)(nil),          // 67: berth.log.v1.Dependency
+	(*Estimate)(nil),            // 68: berth.log.v1.Estimate
+	(*Reason)(nil),              // 69: berth.log.v1.Reason
+	(*Exit)(nil),                // 70: berth.log.v1.Exit
+	(*Usage)(nil),               // 71: berth.log.v1.Usage
+	(*Profile)(nil),             // 72: berth.log.v1.Profile
+	(*GPUShare)(nil),            // 73: berth.log.v1.GPUShare
+	(*Berth)(nil),               // 74: berth.log.v1.Berth
+	(*Job)(nil),                 // 75: berth.log.v1.Job
+	(*Hold)(nil),                // 76: berth.log.v1.Hold
+	(*CancelRequest)(nil),       // 77: berth.log.v1.CancelRequest
+	(*Attempt)(nil),             // 78: berth.log.v1.Attempt
+	(*Serving)(nil),             // 79: berth.log.v1.Serving
+	(*Progress)(nil),            // 80: berth.log.v1.Progress
+	(*Seen)(nil),                // 81: berth.log.v1.Seen
+	(*Mark)(nil),                // 82: berth.log.v1.Mark
+	(*NoteProgress)(nil),        // 83: berth.log.v1.NoteProgress
+	(*AttemptProgress)(nil),     // 84: berth.log.v1.AttemptProgress
+	(*Gang)(nil),                // 85: berth.log.v1.Gang
+	(*Part)(nil),                // 86: berth.log.v1.Part
+	(*IdleMark)(nil),            // 87: berth.log.v1.IdleMark
+	(*IdleAttempt)(nil),         // 88: berth.log.v1.IdleAttempt
+	(*ResizeMark)(nil),          // 89: berth.log.v1.ResizeMark
+	(*ResizeAttempt)(nil),       // 90: berth.log.v1.ResizeAttempt
+	(*GrowAttempt)(nil),         // 91: berth.log.v1.GrowAttempt
+	(*ShrinkAttempt)(nil),       // 92: berth.log.v1.ShrinkAttempt
+	(*SizeChange)(nil),          // 93: berth.log.v1.SizeChange
+	(*PreemptRequest)(nil),      // 94: berth.log.v1.PreemptRequest
+	(*GPU)(nil),                 // 95: berth.log.v1.GPU
+	(*GPUOrder)(nil),            // 96: berth.log.v1.GPUOrder
+	(*NodeEvent)(nil),           // 97: berth.log.v1.NodeEvent
+	(*Node)(nil),                // 98: berth.log.v1.Node
+	(*NodePower)(nil),           // 99: berth.log.v1.NodePower
+	(*Reservation)(nil),         // 100: berth.log.v1.Reservation
+	(*Partition)(nil),           // 101: berth.log.v1.Partition
+	(*HostTerms)(nil),           // 102: berth.log.v1.HostTerms
+	(*AccessList)(nil),          // 103: berth.log.v1.AccessList
+	(*Queue)(nil),               // 104: berth.log.v1.Queue
+	(*Waiter)(nil),              // 105: berth.log.v1.Waiter
+	(*Request)(nil),             // 106: berth.log.v1.Request
+	(*Token)(nil),               // 107: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 108: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 109: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 110: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 111: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 112: berth.log.v1.Interference
+	(*Company)(nil),             // 113: berth.log.v1.Company
+	(*ImportRuns)(nil),          // 114: berth.log.v1.ImportRuns
+	(*Sample)(nil),              // 115: berth.log.v1.Sample
+	(*Standing)(nil),            // 116: berth.log.v1.Standing
+	(*Account)(nil),             // 117: berth.log.v1.Account
+	(*Member)(nil),              // 118: berth.log.v1.Member
+	(*QOS)(nil),                 // 119: berth.log.v1.QOS
+	(*Quota)(nil),               // 120: berth.log.v1.Quota
+	(*AccountPolicy)(nil),       // 121: berth.log.v1.AccountPolicy
+	(*GPUWeight)(nil),           // 122: berth.log.v1.GPUWeight
+	(*Spent)(nil),               // 123: berth.log.v1.Spent
+	(*AddWebhook)(nil),          // 124: berth.log.v1.AddWebhook
+	(*RemoveWebhook)(nil),       // 125: berth.log.v1.RemoveWebhook
+	(*SettleNotices)(nil),       // 126: berth.log.v1.SettleNotices
+	(*MarkAttempt)(nil),         // 127: berth.log.v1.MarkAttempt
+	(*Notice)(nil),              // 128: berth.log.v1.Notice
+	(*Webhook)(nil),             // 129: berth.log.v1.Webhook
+	(*DeadNotice)(nil),          // 130: berth.log.v1.DeadNotice
+	(*Telling)(nil),             // 131: berth.log.v1.Telling
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	2,   // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
 	5,   // 1: berth.log.v1.Command.submit_job:type_name -> berth.log.v1.SubmitJob
 	8,   // 2: berth.log.v1.Command.cancel_job:type_name -> berth.log.v1.CancelJob
-	9,   // 3: berth.log.v1.Command.apply_plan:type_name -> berth.log.v1.ApplyPlan
-	12,  // 4: berth.log.v1.Command.report_attempt:type_name -> berth.log.v1.ReportAttempt
-	15,  // 5: berth.log.v1.Command.register_node:type_name -> berth.log.v1.RegisterNode
-	16,  // 6: berth.log.v1.Command.set_node_state:type_name -> berth.log.v1.SetNodeState
-	17,  // 7: berth.log.v1.Command.drain_node:type_name -> berth.log.v1.DrainNode
-	23,  // 8: berth.log.v1.Command.create_token:type_name -> berth.log.v1.CreateToken
-	24,  // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
-	25,  // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
-	27,  // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
-	44,  // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
-	45,  // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
-	22,  // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
-	28,  // 15: berth.log.v1.Command.install_weights:type_name -> berth.log.v1.InstallWeights
-	29,  // 16: berth.log.v1.Command.rollback_weights:type_name -> berth.log.v1.RollbackWeights
-	30,  // 17: berth.log.v1.Command.pin_weights:type_name -> berth.log.v1.PinWeights
-	26,  // 18: berth.log.v1.Command.fence_node:type_name -> berth.log.v1.FenceNode
-	31,  // 19: berth.log.v1.Command.install_interference:type_name -> berth.log.v1.InstallInterference
-	32,  // 20: berth.log.v1.Command.expire_jobs:type_name -> berth.log.v1.ExpireJobs
-	38,  // 21: berth.log.v1.Command.preempt_attempt:type_name -> berth.log.v1.PreemptAttempt
-	33,  // 22: berth.log.v1.Command.set_partition:type_name -> berth.log.v1.SetPartition
-	34,  // 23: berth.log.v1.Command.remove_partition:type_name -> berth.log.v1.RemovePartition
-	39,  // 24: berth.log.v1.Command.hold_job:type_name -> berth.log.v1.HoldJob
-	40,  // 25: berth.log.v1.Command.requeue_job:type_name -> berth.log.v1.RequeueJob
-	42,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
-	18,  // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
-	43,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
-	111, // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
-	121, // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
-	122, // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
-	123, // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
-	124, // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
-	85,  // 34: berth.log.v1.Command.idle_attempt:type_name -> berth.log.v1.IdleAttempt
-	35,  // 35: berth.log.v1.Command.set_reservation:type_name -> berth.log.v1.SetReservation
-	36,  // 36: berth.log.v1.Command.remove_reservation:type_name -> berth.log.v1.RemoveReservation
-	37,  // 37: berth.log.v1.Command.update_job:type_name -> berth.log.v1.UpdateJob
-	41,  // 38: berth.log.v1.Command.change_tasks:type_name -> berth.log.v1.ChangeTasks
-	19,  // 39: berth.log.v1.Command.set_sharing:type_name -> berth.log.v1.SetSharing
+	11,  // 3: berth.log.v1.Command.apply_plan:type_name -> berth.log.v1.ApplyPlan
+	14,  // 4: berth.log.v1.Command.report_attempt:type_name -> berth.log.v1.ReportAttempt
+	17,  // 5: berth.log.v1.Command.register_node:type_name -> berth.log.v1.RegisterNode
+	18,  // 6: berth.log.v1.Command.set_node_state:type_name -> berth.log.v1.SetNodeState
+	19,  // 7: berth.log.v1.Command.drain_node:type_name -> berth.log.v1.DrainNode
+	25,  // 8: berth.log.v1.Command.create_token:type_name -> berth.log.v1.CreateToken
+	26,  // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
+	27,  // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
+	29,  // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
+	46,  // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
+	47,  // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
+	24,  // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
+	30,  // 15: berth.log.v1.Command.install_weights:type_name -> berth.log.v1.InstallWeights
+	31,  // 16: berth.log.v1.Command.rollback_weights:type_name -> berth.log.v1.RollbackWeights
+	32,  // 17: berth.log.v1.Command.pin_weights:type_name -> berth.log.v1.PinWeights
+	28,  // 18: berth.log.v1.Command.fence_node:type_name -> berth.log.v1.FenceNode
+	33,  // 19: berth.log.v1.Command.install_interference:type_name -> berth.log.v1.InstallInterference
+	34,  // 20: berth.log.v1.Command.expire_jobs:type_name -> berth.log.v1.ExpireJobs
+	40,  // 21: berth.log.v1.Command.preempt_attempt:type_name -> berth.log.v1.PreemptAttempt
+	35,  // 22: berth.log.v1.Command.set_partition:type_name -> berth.log.v1.SetPartition
+	36,  // 23: berth.log.v1.Command.remove_partition:type_name -> berth.log.v1.RemovePartition
+	41,  // 24: berth.log.v1.Command.hold_job:type_name -> berth.log.v1.HoldJob
+	42,  // 25: berth.log.v1.Command.requeue_job:type_name -> berth.log.v1.RequeueJob
+	44,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
+	20,  // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
+	45,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
+	114, // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
+	124, // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
+	125, // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
+	126, // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
+	127, // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
+	88,  // 34: berth.log.v1.Command.idle_attempt:type_name -> berth.log.v1.IdleAttempt
+	37,  // 35: berth.log.v1.Command.set_reservation:type_name -> berth.log.v1.SetReservation
+	38,  // 36: berth.log.v1.Command.remove_reservation:type_name -> berth.log.v1.RemoveReservation
+	39,  // 37: berth.log.v1.Command.update_job:type_name -> berth.log.v1.UpdateJob
+	43,  // 38: berth.log.v1.Command.change_tasks:type_name -> berth.log.v1.ChangeTasks
+	21,  // 39: berth.log.v1.Command.set_sharing:type_name -> berth.log.v1.SetSharing
 	6,   // 40: berth.log.v1.Command.put_bulk:type_name -> berth.log.v1.PutBulk
 	3,   // 41: berth.log.v1.Command.estimate_jobs:type_name -> berth.log.v1.EstimateJobs
-	87,  // 42: berth.log.v1.Command.resize_attempt:type_name -> berth.log.v1.ResizeAttempt
-	80,  // 43: berth.log.v1.Command.note_progress:type_name -> berth.log.v1.NoteProgress
-	21,  // 44: berth.log.v1.Command.power_node:type_name -> berth.log.v1.PowerNode
-	88,  // 45: berth.log.v1.Command.grow_attempt:type_name -> berth.log.v1.GrowAttempt
-	89,  // 46: berth.log.v1.Command.shrink_attempt:type_name -> berth.log.v1.ShrinkAttempt
-	4,   // 47: berth.log.v1.EstimateJobs.groups:type_name -> berth.log.v1.EstimatedJobs
-	65,  // 48: berth.log.v1.EstimatedJobs.estimates:type_name -> berth.log.v1.Estimate
-	54,  // 49: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
-	7,   // 50: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
-	55,  // 51: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	65,  // 52: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
-	10,  // 53: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
-	11,  // 54: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	71,  // 55: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	65,  // 56: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	71,  // 57: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
-	66,  // 58: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	67,  // 59: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	68,  // 60: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	14,  // 61: berth.log.v1.ReportAttempt.power:type_name -> berth.log.v1.CardPower
-	13,  // 62: berth.log.v1.ReportAttempt.search:type_name -> berth.log.v1.CapSearch
-	95,  // 63: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	20,  // 64: berth.log.v1.SetSharing.place:type_name -> berth.log.v1.SharingOff
-	104, // 65: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	107, // 66: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	98,  // 67: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
-	97,  // 68: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
-	55,  // 69: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
-	0,   // 70: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
-	113, // 71: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
-	53,  // 72: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
-	52,  // 73: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
-	53,  // 74: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	95,  // 75: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	72,  // 76: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	101, // 77: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	103, // 78: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	104, // 79: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	105, // 80: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	106, // 81: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	112, // 82: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
-	51,  // 83: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	106, // 84: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	108, // 85: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	109, // 86: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
-	98,  // 87: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
-	113, // 88: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
-	120, // 89: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
-	125, // 90: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
-	126, // 91: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
-	127, // 92: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
-	128, // 93: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
-	97,  // 94: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
-	50,  // 95: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
-	20,  // 96: berth.log.v1.Record.sharing_off:type_name -> berth.log.v1.SharingOff
-	48,  // 97: berth.log.v1.Record.bulk:type_name -> berth.log.v1.Bulk
-	49,  // 98: berth.log.v1.Record.upload:type_name -> berth.log.v1.Upload
-	55,  // 99: berth.log.v1.ArrayRecord.spec:type_name -> berth.log.v1.Spec
-	65,  // 100: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
-	64,  // 101: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
-	63,  // 102: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
-	61,  // 103: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
-	59,  // 104: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
-	99,  // 105: berth.log.v1.Spec.host:type_name -> berth.log.v1.HostTerms
-	60,  // 106: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
-	57,  // 107: berth.log.v1.Spec.study:type_name -> berth.log.v1.Study
-	56,  // 108: berth.log.v1.Spec.service:type_name -> berth.log.v1.Service
-	58,  // 109: berth.log.v1.Study.space:type_name -> berth.log.v1.Axis
-	62,  // 110: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
-	69,  // 111: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
-	70,  // 112: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	54,  // 113: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	55,  // 114: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	66,  // 115: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	65,  // 116: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	74,  // 117: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	75,  // 118: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	73,  // 119: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
-	66,  // 120: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	71,  // 121: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	65,  // 122: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	67,  // 123: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	68,  // 124: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	91,  // 125: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
-	82,  // 126: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
-	84,  // 127: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
-	86,  // 128: berth.log.v1.Attempt.resize:type_name -> berth.log.v1.ResizeMark
-	77,  // 129: berth.log.v1.Attempt.progress:type_name -> berth.log.v1.Progress
-	14,  // 130: berth.log.v1.Attempt.power:type_name -> berth.log.v1.CardPower
-	76,  // 131: berth.log.v1.Attempt.serving:type_name -> berth.log.v1.Serving
-	13,  // 132: berth.log.v1.Attempt.search:type_name -> berth.log.v1.CapSearch
-	90,  // 133: berth.log.v1.Attempt.changes:type_name -> berth.log.v1.SizeChange
-	78,  // 134: berth.log.v1.Progress.seen:type_name -> berth.log.v1.Seen
-	79,  // 135: berth.log.v1.Seen.marks:type_name -> berth.log.v1.Mark
-	81,  // 136: berth.log.v1.NoteProgress.attempts:type_name -> berth.log.v1.AttemptProgress
-	77,  // 137: berth.log.v1.AttemptProgress.progress:type_name -> berth.log.v1.Progress
-	76,  // 138: berth.log.v1.AttemptProgress.serving:type_name -> berth.log.v1.Serving
-	66,  // 139: berth.log.v1.AttemptProgress.waits:type_name -> berth.log.v1.Reason
-	71,  // 140: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
-	83,  // 141: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
-	66,  // 142: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
-	67,  // 143: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
-	66,  // 144: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
-	68,  // 145: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
-	70,  // 146: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
-	71,  // 147: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
-	70,  // 148: berth.log.v1.ResizeMark.was:type_name -> berth.log.v1.GPUShare
-	70,  // 149: berth.log.v1.ResizeAttempt.gpus:type_name -> berth.log.v1.GPUShare
-	71,  // 150: berth.log.v1.GrowAttempt.berths:type_name -> berth.log.v1.Berth
-	92,  // 151: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	93,  // 152: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
-	94,  // 153: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
-	96,  // 154: berth.log.v1.Node.power:type_name -> berth.log.v1.NodePower
-	100, // 155: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
-	99,  // 156: berth.log.v1.Partition.host:type_name -> berth.log.v1.HostTerms
-	102, // 157: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	107, // 158: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	112, // 159: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
-	65,  // 160: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	110, // 161: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	114, // 162: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
-	115, // 163: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
-	116, // 164: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
-	117, // 165: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
-	118, // 166: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
-	119, // 167: berth.log.v1.AccountPolicy.gpu_weights:type_name -> berth.log.v1.GPUWeight
-	168, // [168:168] is the sub-list for method output_type
-	168, // [168:168] is the sub-list for method input_type
-	168, // [168:168] is the sub-list for extension type_name
-	168, // [168:168] is the sub-list for extension extendee
-	0,   // [0:168] is the sub-list for field type_name
+	90,  // 42: berth.log.v1.Command.resize_attempt:type_name -> berth.log.v1.ResizeAttempt
+	83,  // 43: berth.log.v1.Command.note_progress:type_name -> berth.log.v1.NoteProgress
+	23,  // 44: berth.log.v1.Command.power_node:type_name -> berth.log.v1.PowerNode
+	91,  // 45: berth.log.v1.Command.grow_attempt:type_name -> berth.log.v1.GrowAttempt
+	92,  // 46: berth.log.v1.Command.shrink_attempt:type_name -> berth.log.v1.ShrinkAttempt
+	9,   // 47: berth.log.v1.Command.note_loads:type_name -> berth.log.v1.NoteLoads
+	4,   // 48: berth.log.v1.EstimateJobs.groups:type_name -> berth.log.v1.EstimatedJobs
+	68,  // 49: berth.log.v1.EstimatedJobs.estimates:type_name -> berth.log.v1.Estimate
+	57,  // 50: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
+	7,   // 51: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
+	58,  // 52: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
+	68,  // 53: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	10,  // 54: berth.log.v1.NoteLoads.services:type_name -> berth.log.v1.ServiceLoad
+	12,  // 55: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
+	13,  // 56: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
+	74,  // 57: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	68,  // 58: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	74,  // 59: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
+	69,  // 60: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	70,  // 61: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	71,  // 62: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	16,  // 63: berth.log.v1.ReportAttempt.power:type_name -> berth.log.v1.CardPower
+	15,  // 64: berth.log.v1.ReportAttempt.search:type_name -> berth.log.v1.CapSearch
+	98,  // 65: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	22,  // 66: berth.log.v1.SetSharing.place:type_name -> berth.log.v1.SharingOff
+	107, // 67: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	110, // 68: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	101, // 69: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
+	100, // 70: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
+	58,  // 71: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
+	0,   // 72: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
+	116, // 73: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
+	56,  // 74: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
+	55,  // 75: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
+	56,  // 76: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
+	98,  // 77: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	75,  // 78: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	104, // 79: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	106, // 80: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	107, // 81: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	108, // 82: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	109, // 83: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	115, // 84: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	54,  // 85: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
+	109, // 86: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	111, // 87: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	112, // 88: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	101, // 89: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
+	116, // 90: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
+	123, // 91: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
+	128, // 92: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
+	129, // 93: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
+	130, // 94: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
+	131, // 95: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
+	100, // 96: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
+	52,  // 97: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
+	22,  // 98: berth.log.v1.Record.sharing_off:type_name -> berth.log.v1.SharingOff
+	50,  // 99: berth.log.v1.Record.bulk:type_name -> berth.log.v1.Bulk
+	51,  // 100: berth.log.v1.Record.upload:type_name -> berth.log.v1.Upload
+	58,  // 101: berth.log.v1.ArrayRecord.spec:type_name -> berth.log.v1.Spec
+	68,  // 102: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
+	53,  // 103: berth.log.v1.ArrayRecord.load:type_name -> berth.log.v1.LoadHistory
+	67,  // 104: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
+	66,  // 105: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
+	64,  // 106: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
+	62,  // 107: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
+	102, // 108: berth.log.v1.Spec.host:type_name -> berth.log.v1.HostTerms
+	63,  // 109: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
+	60,  // 110: berth.log.v1.Spec.study:type_name -> berth.log.v1.Study
+	59,  // 111: berth.log.v1.Spec.service:type_name -> berth.log.v1.Service
+	61,  // 112: berth.log.v1.Study.space:type_name -> berth.log.v1.Axis
+	65,  // 113: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
+	72,  // 114: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
+	73,  // 115: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	57,  // 116: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	58,  // 117: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	69,  // 118: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	68,  // 119: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	77,  // 120: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	78,  // 121: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	76,  // 122: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
+	69,  // 123: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	74,  // 124: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	68,  // 125: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	70,  // 126: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	71,  // 127: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	94,  // 128: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
+	85,  // 129: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
+	87,  // 130: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
+	89,  // 131: berth.log.v1.Attempt.resize:type_name -> berth.log.v1.ResizeMark
+	80,  // 132: berth.log.v1.Attempt.progress:type_name -> berth.log.v1.Progress
+	16,  // 133: berth.log.v1.Attempt.power:type_name -> berth.log.v1.CardPower
+	79,  // 134: berth.log.v1.Attempt.serving:type_name -> berth.log.v1.Serving
+	15,  // 135: berth.log.v1.Attempt.search:type_name -> berth.log.v1.CapSearch
+	93,  // 136: berth.log.v1.Attempt.changes:type_name -> berth.log.v1.SizeChange
+	81,  // 137: berth.log.v1.Progress.seen:type_name -> berth.log.v1.Seen
+	82,  // 138: berth.log.v1.Seen.marks:type_name -> berth.log.v1.Mark
+	84,  // 139: berth.log.v1.NoteProgress.attempts:type_name -> berth.log.v1.AttemptProgress
+	80,  // 140: berth.log.v1.AttemptProgress.progress:type_name -> berth.log.v1.Progress
+	79,  // 141: berth.log.v1.AttemptProgress.serving:type_name -> berth.log.v1.Serving
+	69,  // 142: berth.log.v1.AttemptProgress.waits:type_name -> berth.log.v1.Reason
+	74,  // 143: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
+	86,  // 144: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
+	69,  // 145: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
+	70,  // 146: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
+	69,  // 147: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
+	71,  // 148: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
+	73,  // 149: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
+	74,  // 150: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
+	73,  // 151: berth.log.v1.ResizeMark.was:type_name -> berth.log.v1.GPUShare
+	73,  // 152: berth.log.v1.ResizeAttempt.gpus:type_name -> berth.log.v1.GPUShare
+	74,  // 153: berth.log.v1.GrowAttempt.berths:type_name -> berth.log.v1.Berth
+	95,  // 154: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	96,  // 155: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
+	97,  // 156: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
+	99,  // 157: berth.log.v1.Node.power:type_name -> berth.log.v1.NodePower
+	103, // 158: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
+	102, // 159: berth.log.v1.Partition.host:type_name -> berth.log.v1.HostTerms
+	105, // 160: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	110, // 161: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	115, // 162: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
+	68,  // 163: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	113, // 164: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	117, // 165: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
+	118, // 166: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
+	119, // 167: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
+	120, // 168: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
+	121, // 169: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
+	122, // 170: berth.log.v1.AccountPolicy.gpu_weights:type_name -> berth.log.v1.GPUWeight
+	171, // [171:171] is the sub-list for method output_type
+	171, // [171:171] is the sub-list for method input_type
+	171, // [171:171] is the sub-list for extension type_name
+	171, // [171:171] is the sub-list for extension extendee
+	0,   // [0:171] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -12914,8 +13155,9 @@ func file_berth_log_v1_log_proto_init() {
 		(*Command_PowerNode)(nil),
 		(*Command_GrowAttempt)(nil),
 		(*Command_ShrinkAttempt)(nil),
+		(*Command_NoteLoads)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[46].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[48].OneofWrappers = []any{
 		(*Record_Meta)(nil),
 		(*Record_Config)(nil),
 		(*Record_Node)(nil),
@@ -12943,8 +13185,8 @@ func file_berth_log_v1_log_proto_init() {
 		(*Record_Bulk)(nil),
 		(*Record_Upload)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[71].OneofWrappers = []any{}
-	file_berth_log_v1_log_proto_msgTypes[112].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[74].OneofWrappers = []any{}
+	file_berth_log_v1_log_proto_msgTypes[115].OneofWrappers = []any{
 		(*Standing_Account)(nil),
 		(*Standing_Member)(nil),
 		(*Standing_Qos)(nil),
@@ -12957,7 +13199,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   120,
+			NumMessages:   123,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

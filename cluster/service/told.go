@@ -1,0 +1,47 @@
+package service
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Told is why a service has as many replicas as it has. The zero value is that nothing was
+// measured that says so.
+type Told struct {
+	// Asleep is that it has none until somebody asks.
+	Asleep bool
+	// Asked is how many its load of now asks for, 0 where nothing is measured; Ahead is how
+	// many Forecast asks for, where there is one: its Ahead is not 0 then.
+	Asked, Ahead int
+	Forecast     Forecast
+	// N is how many it is to have, between Least and Most.
+	N, Least, Most int
+}
+
+// String says so in words, "" when there is nothing to say.
+func (t *Told) String() string {
+	need := max(t.Asked, t.Ahead)
+	switch {
+	case t.Asleep && t.N == 0:
+		return "nobody has asked for long"
+	case t.Asleep:
+		return "a request waits"
+	case need == 0:
+		return ""
+	}
+	parts := []string{fmt.Sprintf("its load asks for %d", t.Asked)}
+	if t.Forecast.Ahead > 0 {
+		parts[0] += fmt.Sprintf(", the forecast for %d", t.Ahead)
+	}
+	switch {
+	case t.N < need && t.N == t.Most:
+		parts = append(parts, fmt.Sprintf("it may have %d", t.Most))
+	case t.N < need:
+		parts = append(parts, "they at most double at a time")
+	case t.N > need && t.N == t.Least:
+		parts = append(parts, fmt.Sprintf("it has %d at least", t.Least))
+	case t.N > need:
+		parts = append(parts, "fewer after five minutes in which fewer were enough")
+	}
+	return strings.Join(parts, "; ")
+}
