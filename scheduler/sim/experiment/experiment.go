@@ -86,7 +86,9 @@ type Experiment struct {
 }
 
 // NeedsTraces reports whether it reads traces, or invents all it needs.
-func (e Experiment) NeedsTraces() bool { return e.Name != "gap" && e.Name != "sizing" }
+func (e Experiment) NeedsTraces() bool {
+	return e.Name != "gap" && e.Name != "sizing" && e.Name != "ahead"
+}
 
 // All lists the experiments.
 func All() []Experiment {
@@ -99,6 +101,7 @@ func All() []Experiment {
 		{"gap", "distance to the optimum on small instances, in makespan and in GPUs of one epoch", gap},
 		{"orders", "orders of the queue on Helios, Philly and ITP", orders},
 		{"loans", "idle cards of services on loan to training jobs (Aryl, EuroSys 2023)", loans},
+		{"ahead", "replicas of a service ahead of the daily rise (MArk, ATC 2019)", ahead},
 		{"hived", "guarantees for virtual clusters: private nodes, quotas, cells (HiveD, OSDI 2020)", hived},
 		{"ces", "idle nodes powered down by a forecast of demand (Helios' CES, SC 2021)", ces},
 		{"defer", "jobs that wait for cheaper hours (ANDREAS, 2021)", cheaper},
