@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/berth-scheduler/berth/cluster/study"
 )
 
 // Checkpoint says how a job saves its state when it must make room for
@@ -128,6 +130,8 @@ type PreemptRequest struct {
 	Requeue, Hold bool
 	By            UID
 	Admin         bool
+	// Copy is from where a trial is to go on, nil for from where it is.
+	Copy *study.Copy
 }
 
 // Reason says it in words, for the attempt and for its job.

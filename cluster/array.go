@@ -386,6 +386,25 @@ func (j *Job) GPUTime(now Time) (sum time.Duration) {
 	return sum
 }
 
+// Copies are from where a trial went on each time that it began again from the state of
+// another one, the last one last.
+func (j *Job) Copies() (out []*study.Copy) {
+	for i := range j.Attempts {
+		if p := j.Attempts[i].Preempt; p != nil && p.Copy != nil && (i < len(j.Attempts)-1 || j.State.Waiting()) {
+			out = append(out, p.Copy)
+		}
+	}
+	return out
+}
+
+// Copy is the last of Copies, nil for none.
+func (j *Job) Copy() *study.Copy {
+	if all := j.Copies(); len(all) > 0 {
+		return all[len(all)-1]
+	}
+	return nil
+}
+
 // Seen is what a trial said of its metric in its newest attempt that said something, nil
 // for nothing.
 func (j *Job) Seen() *study.Seen {

@@ -349,6 +349,10 @@ func (s *Spec) checkStudy() error {
 		return Errorf(CodeInvalid, "study: trial %d, and they are numbered from 0 to %d", s.Array.Tasks.Max(), study.MaxTrials-1)
 	case s.Study.Grid && int(s.Array.Tasks.Max()) >= s.Study.Combinations():
 		return Errorf(CodeInvalid, "study: trial %d of a grid of %d", s.Array.Tasks.Max(), s.Study.Combinations())
+	case s.Study.Rule == study.RulePBT && s.Array.Tasks.Len() > study.MaxPopulation:
+		return Errorf(CodeInvalid, "study: pbt with %d trials, at most %d are allowed", s.Array.Tasks.Len(), study.MaxPopulation)
+	case s.Study.Rule == study.RulePBT && s.Array.Throttle > 0 && s.Array.Throttle < s.Array.Tasks.Len():
+		return Errorf(CodeInvalid, "study: pbt with %d of %d trials at once: its trials go on from each other's state, so that all run at once; leave out at_once", s.Array.Throttle, s.Array.Tasks.Len())
 	case s.Study.Budget > 0 && s.GPUs == 0:
 		return Errorf(CodeInvalid, "study: budget: is of GPU-hours, and trials without GPUs use none; add gpus, or leave it out")
 	case s.Study.Places(s.Command) > study.MaxPlaces:

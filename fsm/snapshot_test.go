@@ -395,6 +395,7 @@ func TestGolden(t *testing.T) {
 		conv.Shrink(cluster.AttemptID{Job: 21, No: 1}, []cluster.NodeID{"n8"}, 20, "job 20 waits"),
 		reportCmd(&logv1.ReportAttempt{Node: "n8", Job: 21, Attempt: 1, Token: 86, State: uint32(cluster.JobPreempted)}),
 		loadsCmd(&logv1.ServiceLoad{Array: 16, Slot: 6_000_000, Load: 12.3, Each: 7.5}, &logv1.ServiceLoad{Array: 16, Slot: 6_000_002, Load: 1}, &logv1.ServiceLoad{Array: 99, Slot: 1, Load: 1}),
+		&logv1.Command{Kind: &logv1.Command_RequeueJob{RequeueJob: &logv1.RequeueJob{Job: 13, Admin: true, Why: "worse", Copy: &logv1.TrialCopy{From: 1, Generation: 2, FromGeneration: 1, Values: []string{"1", "2"}}}}},
 	)
 	for name, got := range map[string][]byte{"entry.v15.hex": entry, "snapshot.v15.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)

@@ -34,6 +34,59 @@ func trials(t *testing.T) (*machine, cluster.JobID) {
 	return m, id
 }
 
+// TestATrialGoesOnFromAnother: what it goes on with is kept over its attempts and snapshots,
+// and is no more than its study allows; of other jobs nothing is.
+func TestATrialGoesOnFromAnother(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.must(registerCmd(node("n1", "b1", 3)))
+	s := spec(1)
+	s.Array, _ = cluster.ParseArray("0-2")
+	s.Study = &study.Study{Metric: "loss", Rule: study.RulePBT, First: 10, Eta: 3, Seed: 5, Space: []study.Axis{{Name: "lr", Kind: study.KindLog, Low: 1e-3, High: 1}}}
+	id := m.submit(s)
+	m.start(id, share1("n1-g0", 8000, 300))
+	m.report(id, cluster.JobRunning)
+	plain := m.running(spec(1), "n1-g1")
+	copied := func(job cluster.JobID, c *logv1.TrialCopy) *logv1.Command {
+		return &logv1.Command{Kind: &logv1.Command_RequeueJob{RequeueJob: &logv1.RequeueJob{Job: uint64(job), Admin: true, Why: "it was worse", Copy: c}}}
+	}
+	for _, bad := range []*logv1.Command{
+		copied(id, &logv1.TrialCopy{Generation: 1}), copied(id, &logv1.TrialCopy{Values: []string{"1"}}), copied(id, &logv1.TrialCopy{Generation: 1, Values: []string{"1", "2"}}),
+		copied(id, &logv1.TrialCopy{Generation: 1000, Values: []string{"1"}}), copied(plain, &logv1.TrialCopy{Generation: 1, Values: []string{"1"}}),
+	} {
+		if r := m.do(bad)[0]; r.Err == nil || r.Err.Code != cluster.CodeInvalid {
+			t.Errorf("%v: %v", bad, r.Err)
+		}
+	}
+	began := s.Study.ParamsAfter(0, m.job(id).Copy())
+	for gen := uint32(1); gen <= 2; gen++ {
+		c := copied(id, &logv1.TrialCopy{From: 2, Generation: gen, FromGeneration: gen - 1, Values: []string{strings.Repeat("7", int(gen))}})
+		if need := NeedsVersion(c); need != 15 {
+			t.Errorf("needs version %d", need)
+		}
+		m.must(c)
+		if p := m.job(id).Last().Preempt; p == nil || p.Why != "it was worse" || len(m.job(id).Copies()) != int(gen)-1 {
+			t.Errorf("asked to begin again: %+v, %v", p, m.job(id).Copies())
+		}
+		m.report(id, cluster.JobPreempted)
+		m.f = restored(t, snapshotOf(t, m.f))
+		j := m.job(id)
+		got := s.Study.ParamsAfter(0, j.Copy())
+		if j.State != cluster.JobPending || len(j.Copies()) != int(gen) || got[0].Value != strings.Repeat("7", int(gen)) || got[0] == began[0] || j.Copy().From != 2 {
+			t.Errorf("generation %d: %v with %v, %+v", gen, j.State, got, j.Copy())
+		}
+		m.start(id, share1("n1-g0", 8000, 300))
+		m.report(id, cluster.JobRunning)
+	}
+	if r := m.do(copied(id, &logv1.TrialCopy{Generation: 2, Values: []string{"1"}}))[0]; r.Err == nil || r.Err.Code != cluster.CodeConflict {
+		t.Errorf("the same generation again: %v", r.Err)
+	}
+	m.report(id, cluster.JobCompleted)
+	if j := m.job(id); len(j.Copies()) != 2 || j.Copy().Values[0] != "77" {
+		t.Errorf("after its end: %+v", j.Copies())
+	}
+}
+
 // TestWhatTrialsSaidIsKept: the marks at rungs and the best of each attempt, over
 // snapshots and until long after its end; of jobs of no study nothing is.
 func TestWhatTrialsSaidIsKept(t *testing.T) {

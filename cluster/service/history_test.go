@@ -301,16 +301,17 @@ func TestToldInWords(t *testing.T) {
 	t.Parallel()
 	f := service.Forecast{Load: 1, Ahead: time.Minute}
 	for want, v := range map[string]service.Told{
-		"":                          {N: 3},
-		"nobody has asked for long": {Asleep: true},
-		"a request waits":           {Asleep: true, N: 1},
-		"its load asks for 2":       {Asked: 2, N: 2, Least: 1, Most: 4},
-		"its load asks for 2, the forecast for 0":                                  {Asked: 2, N: 2, Forecast: f, Least: 1, Most: 4},
-		"its load asks for 2, the forecast for 3":                                  {Asked: 2, Ahead: 3, Forecast: f, N: 3, Least: 1, Most: 4},
-		"its load asks for 2, the forecast for 9; it may have 4":                   {Asked: 2, Ahead: 9, Forecast: f, N: 4, Least: 1, Most: 4},
-		"its load asks for 9; they at most double at a time":                       {Asked: 9, N: 4, Least: 1, Most: 20},
-		"its load asks for 2; it has 3 at least":                                   {Asked: 2, N: 3, Least: 3, Most: 20},
-		"its load asks for 2; fewer after five minutes in which fewer were enough": {Asked: 2, N: 4, Least: 1, Most: 20},
+		"":                                       {N: 3},
+		"nobody has asked for long":              {Asleep: true},
+		"its load asks for 0; it has 1 at least": {Known: true, N: 1, Least: 1, Most: 4},
+		"a request waits":                        {Asleep: true, N: 1},
+		"its load asks for 2":                    {Known: true, Asked: 2, N: 2, Least: 1, Most: 4},
+		"its load asks for 2, the forecast for 0":                                  {Known: true, Asked: 2, N: 2, Forecast: f, Least: 1, Most: 4},
+		"its load asks for 2, the forecast for 3":                                  {Known: true, Asked: 2, Ahead: 3, Forecast: f, N: 3, Least: 1, Most: 4},
+		"its load asks for 2, the forecast for 9; it may have 4":                   {Known: true, Asked: 2, Ahead: 9, Forecast: f, N: 4, Least: 1, Most: 4},
+		"its load asks for 9; they at most double at a time":                       {Known: true, Asked: 9, N: 4, Least: 1, Most: 20},
+		"its load asks for 2; it has 3 at least":                                   {Known: true, Asked: 2, N: 3, Least: 3, Most: 20},
+		"its load asks for 2; fewer after five minutes in which fewer were enough": {Known: true, Asked: 2, N: 4, Least: 1, Most: 20},
 	} {
 		if got := v.String(); got != want {
 			t.Errorf("%+v: %q, want %q", v, got, want)

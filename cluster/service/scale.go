@@ -111,7 +111,7 @@ func (c *Scaler) next(s *Service, have int, seen *Seen, now time.Duration) int {
 		c.seen = nil
 		return have
 	}
-	c.told.Asked, c.told.Least, c.told.Most = want, s.Min, s.Max
+	c.told.Known, c.told.Asked, c.told.Least, c.told.Most = true, want, s.Min, s.Max
 	c.told.Forecast, c.told.Ahead = c.ahead(s, seen, now)
 	return c.smooth(min(max(min(want, 2*have), c.told.Ahead, s.Min, 1), s.Max), have, now)
 }

@@ -8,9 +8,9 @@ import (
 // Told is why a service has as many replicas as it has. The zero value is that nothing was
 // measured that says so.
 type Told struct {
-	// Asleep is that it has none until somebody asks.
-	Asleep bool
-	// Asked is how many its load of now asks for, 0 where nothing is measured; Ahead is how
+	// Known is that something was measured, Asleep that it has none until somebody asks.
+	Known, Asleep bool
+	// Asked is how many its load of now asks for; Ahead is how
 	// many Forecast asks for, where there is one: its Ahead is not 0 then.
 	Asked, Ahead int
 	Forecast     Forecast
@@ -26,7 +26,7 @@ func (t *Told) String() string {
 		return "nobody has asked for long"
 	case t.Asleep:
 		return "a request waits"
-	case need == 0:
+	case !t.Known:
 		return ""
 	}
 	parts := []string{fmt.Sprintf("its load asks for %d", t.Asked)}

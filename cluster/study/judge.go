@@ -58,6 +58,9 @@ func (s *Study) rung(trial uint32, step int64) (rung uint32, ok bool) {
 	if !s.stops() {
 		return 0, false
 	}
+	if s.Rule == RulePBT {
+		return uint32(min(step/s.First-1, math.MaxUint32)), step >= s.First
+	}
 	at := s.First
 	for range s.bracket(trial) {
 		at *= int64(s.Eta)
@@ -75,6 +78,9 @@ func (s *Study) rung(trial uint32, step int64) (rung uint32, ok bool) {
 // Step is at how many steps a trial comes to a rung.
 func (s *Study) Step(trial, rung uint32) int64 {
 	at := s.First
+	if s.Rule == RulePBT {
+		return at * (int64(rung) + 1)
+	}
 	for range min(int(rung), maxRungs) + s.bracket(trial) {
 		if at > math.MaxInt64/int64(s.Eta) {
 			return math.MaxInt64
@@ -112,6 +118,9 @@ func (s *Study) Saw(trial uint32, was *Seen, step int64, said Seen) *Seen {
 	if s.News(trial, was, step) {
 		r, _ := s.rung(trial, step)
 		now.Marks = append(now.Marks[:len(now.Marks):len(now.Marks)], Mark{r, value})
+		if n := len(now.Marks); s.Rule == RulePBT && n > keepMarks {
+			now.Marks = now.Marks[n-keepMarks:]
+		}
 	}
 	return now
 }
@@ -122,6 +131,8 @@ func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 type Trial struct {
 	No   uint32
 	Seen *Seen // nil when it said nothing
+	// Over is that it runs no more, so that none goes on from it.
+	Over bool
 }
 
 // Field is what the trials of a study said at each rung, by which one of them is judged.
@@ -181,7 +192,7 @@ func (f *Field) byWorth(a, b float64) int {
 // is not spared for that.
 func (f *Field) Verdict(t Trial) string {
 	s := f.s
-	if !s.stops() || t.Seen == nil || len(t.Seen.Marks) == 0 {
+	if !s.stops() || s.Rule == RulePBT || t.Seen == nil || len(t.Seen.Marks) == 0 {
 		return ""
 	}
 	marks := t.Seen.Marks

@@ -16,7 +16,7 @@ func seen(no uint32, values ...float64) Trial {
 		s.Marks = append(s.Marks, Mark{uint32(i), v})
 		s.Last, s.Best = v, v
 	}
-	return Trial{no, s}
+	return Trial{No: no, Seen: s}
 }
 
 // TestRungs: a trial is marked at the highest rung that it has come to, once, and what it

@@ -92,8 +92,8 @@ func (s *Study) Check() error {
 		return errors.New("metric: is missing; it is the key, such as loss, under which trials say how good they are")
 	case s.Metric != "" && !isName(s.Metric, "/.-"):
 		return fmt.Errorf("metric %q: want at most %d letters, digits and _ / . -", short(s.Metric), maxName)
-	case !slices.Contains([]Rule{"", RuleNone, RuleASHA, RuleHyperband, RuleMedian}, s.Rule):
-		return fmt.Errorf("stop %q: want asha, hyperband, median or none", short(string(s.Rule)))
+	case !slices.Contains([]Rule{"", RuleNone, RuleASHA, RuleHyperband, RuleMedian, RulePBT}, s.Rule):
+		return fmt.Errorf("stop %q: want asha, hyperband, median, pbt or none", short(string(s.Rule)))
 	case s.stops() && (s.First < 1 || s.First > maxFirst):
 		return fmt.Errorf("first %d: want from 1 to %d steps, after which trials are compared first", s.First, maxFirst)
 	case s.stops() && (s.Eta < 2 || s.Eta > 10):

@@ -3,6 +3,7 @@ package lead
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -83,8 +84,12 @@ func (l *judges) judge(ctx context.Context, s *study.Study, all []*cluster.Job) 
 	var trials []study.Trial
 	for _, j := range all {
 		if seen := j.Seen(); seen != nil {
-			trials = append(trials, study.Trial{No: j.ArrayTaskID, Seen: seen})
+			trials = append(trials, study.Trial{No: j.ArrayTaskID, Seen: seen, Over: j.State != cluster.JobRunning || j.Preempting()})
 		}
+	}
+	if s.Rule == study.RulePBT {
+		l.exploit(ctx, s, all, trials)
+		return
 	}
 	field := s.Field(trials)
 	for _, j := range all {
@@ -94,6 +99,30 @@ func (l *judges) judge(ctx context.Context, s *study.Study, all []*cluster.Job) 
 		}
 		if why := field.Verdict(study.Trial{No: j.ArrayTaskID, Seen: a.Progress.Seen}); why != "" {
 			l.endTrial(ctx, j, why)
+		}
+	}
+}
+
+// exploit lets running trials of a population that do worse than others begin again from the
+// state of one that does better.
+func (l *judges) exploit(ctx context.Context, s *study.Study, all []*cluster.Job, trials []study.Trial) {
+	for _, j := range all {
+		a := j.Live()
+		if a == nil || a.Started == 0 || a.Progress == nil || a.Preempt != nil || j.Unrequeueable() != "" {
+			continue
+		}
+		from, why, ok := s.Exploit(trials, study.Trial{No: j.ArrayTaskID, Seen: a.Progress.Seen}, j.Copy())
+		i := slices.IndexFunc(all, func(o *cluster.Job) bool { return o.ArrayTaskID == from && o.Seen() != nil })
+		if !ok || i < 0 {
+			continue
+		}
+		next := s.Explore(j.ArrayTaskID, j.Copy(), from, all[i].Copy())
+		_, err := l.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_RequeueJob{RequeueJob: &logv1.RequeueJob{Job: uint64(j.ID), Admin: true, Why: why, Copy: conv.CopyToLog(next)}}})
+		switch {
+		case err != nil && ctx.Err() == nil:
+			l.log.WarnContext(ctx, "cannot let a trial go on from another one", "job", j.ID.String(), "err", err)
+		case err == nil:
+			l.log.InfoContext(ctx, "trial goes on from another one", "job", j.ID.String(), "reason", why)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster/service"
 	"github.com/berth-scheduler/berth/fsm/command"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // hold keeps a job from starting, or lets it again. One that runs goes on and is
@@ -71,6 +72,14 @@ func (d *Desk) requeue(c *logv1.RequeueJob) command.Result {
 	if why := old.Unrequeueable(); why != "" {
 		return command.Refuse(cluster.CodeConflict, "job %s cannot be requeued: %s", old.Label(), why)
 	}
+	if copied := conv.CopyFromLog(c.Copy); copied != nil {
+		if err := copied.Check(old.Spec.Study); err != nil {
+			return command.Refuse(cluster.CodeInvalid, "job %s: %v", old.Label(), err)
+		}
+		if was := old.Copy(); was != nil && copied.Generation <= was.Generation {
+			return command.Refuse(cluster.CodeConflict, "job %s is of generation %d already", old.Label(), was.Generation)
+		}
+	}
 	d.requeueJob(old, c)
 	return command.Result{}
 }
@@ -82,7 +91,7 @@ func (d *Desk) requeueJob(old *cluster.Job, c *logv1.RequeueJob) {
 	if c.Admin {
 		p.Why = "by an administrator"
 	}
-	if c.Why != "" && old.Spec.Service != nil {
+	if p.Copy = conv.CopyFromLog(c.Copy); c.Why != "" && (old.Spec.Service != nil || p.Copy != nil) {
 		p.Why = service.ClipWhy(c.Why)
 	}
 	j.Last().Preempt = p

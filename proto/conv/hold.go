@@ -56,13 +56,13 @@ func holdFromLog(j *cluster.Job, m *logv1.Job) error {
 
 func preemptRequestToLog(p *cluster.PreemptRequest) *logv1.PreemptRequest {
 	return &logv1.PreemptRequest{
-		AtUs: int64(p.At), For: uint64(p.For), Why: p.Why, Requeue: p.Requeue, Hold: p.Hold, By: uint32(p.By), Admin: p.Admin,
+		AtUs: int64(p.At), For: uint64(p.For), Why: p.Why, Requeue: p.Requeue, Hold: p.Hold, By: uint32(p.By), Admin: p.Admin, Copy: CopyToLog(p.Copy),
 	}
 }
 
 func preemptRequestFromLog(m *logv1.PreemptRequest) *cluster.PreemptRequest {
 	return &cluster.PreemptRequest{
 		At: cluster.Time(m.GetAtUs()), For: cluster.JobID(m.GetFor()), Why: m.GetWhy(),
-		Requeue: m.GetRequeue(), Hold: m.GetHold(), By: cluster.UID(m.GetBy()), Admin: m.GetAdmin(),
+		Requeue: m.GetRequeue(), Hold: m.GetHold(), By: cluster.UID(m.GetBy()), Admin: m.GetAdmin(), Copy: CopyFromLog(m.GetCopy()),
 	}
 }

@@ -185,8 +185,8 @@ func Assignment(j *cluster.Job, a *cluster.Attempt, rank int) *nodev1.Assignment
 		as.Metric, as.MetricMaximize = s.Study.Metric, s.Study.Maximize
 	}
 	if s.Study.Searches() && j.InArray() {
-		params := s.Study.Params(j.ArrayTaskID)
-		command, env = study.Fill(command, params), slices.Concat(env, paramEnv(params))
+		params := s.Study.ParamsAfter(j.ArrayTaskID, j.Copy())
+		command, env = study.Fill(command, params), slices.Concat(env, paramEnv(params), trialEnv(j))
 	}
 	if s.Service != nil {
 		command, env = service.Fill(command, a.Port), slices.Concat(env, replica(as, j, a))

@@ -2,8 +2,11 @@ package conv
 
 import (
 	"encoding/json"
+	"fmt"
+	"path"
 	"strings"
 
+	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cluster/study"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
@@ -34,6 +37,40 @@ func studyFromLog(m *logv1.Study) *study.Study {
 		s.Space = append(s.Space, study.Axis{Name: a.GetName(), Kind: study.Kind(a.GetKind()), Low: a.GetLow(), High: a.GetHigh(), Values: a.GetValues()})
 	}
 	return s
+}
+
+// CopyToLog converts from where a trial goes on; nil stays nil.
+func CopyToLog(c *study.Copy) *logv1.TrialCopy {
+	if c == nil {
+		return nil
+	}
+	return &logv1.TrialCopy{From: c.From, Generation: c.Generation, FromGeneration: c.FromGeneration, Values: c.Values}
+}
+
+// CopyFromLog converts back; nil stays nil.
+func CopyFromLog(m *logv1.TrialCopy) *study.Copy {
+	if m == nil {
+		return nil
+	}
+	return &study.Copy{From: m.From, Generation: m.Generation, FromGeneration: m.FromGeneration, Values: m.Values}
+}
+
+// trialEnv is where a trial of a population keeps its state, and what it goes on from while
+// there is none yet: each generation has a folder of its own in the job's.
+func trialEnv(j *cluster.Job) []string {
+	if j.Spec.Study.Rule != study.RulePBT {
+		return nil
+	}
+	c, generation := j.Copy(), uint32(0)
+	of := func(trial, generation uint32) string {
+		return path.Join(j.Spec.Dir, fmt.Sprintf("berth-study-%d", j.ArrayJobID), fmt.Sprintf("trial-%d", trial), fmt.Sprintf("generation-%d", generation))
+	}
+	var out []string
+	if c != nil {
+		generation = c.Generation
+		out = []string{"BERTH_TRIAL_FROM=" + of(c.From, c.FromGeneration)}
+	}
+	return append(out, "BERTH_TRIAL_DIR="+of(j.ArrayTaskID, generation), fmt.Sprintf("BERTH_TRIAL_GENERATION=%d", generation))
 }
 
 func seenToLog(s *study.Seen) *logv1.Seen {

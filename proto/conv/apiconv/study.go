@@ -55,10 +55,13 @@ func trialToAPI(j *cluster.Job, now cluster.Time, brief bool) *apiv1.Trial {
 	if seen := j.Seen(); seen != nil {
 		m.Last, m.Best, m.BestStep, m.Rungs = &seen.Last, &seen.Best, seen.BestStep, uint32(len(seen.Marks))
 	}
-	if !brief && s.Searches() && j.Count() == 1 {
-		for _, p := range s.Params(j.ArrayTaskID) {
+	if (!brief || j.Copy() != nil) && s.Searches() && j.Count() == 1 {
+		for _, p := range s.ParamsAfter(j.ArrayTaskID, j.Copy()) {
 			m.Params = append(m.Params, p.Name+"="+p.Value)
 		}
+	}
+	for _, c := range j.Copies() {
+		m.CopiedFrom = append(m.CopiedFrom, c.From)
 	}
 	return m
 }

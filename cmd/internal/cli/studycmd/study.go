@@ -44,7 +44,7 @@ func newCreateCmd(e *console.Env, c *client.Client) *cobra.Command {
 			"      width: [64, 128, 256]\n" +
 			"    sampling: random          # or grid\n" +
 			"    seed: 1\n" +
-			"    stop: asha                # or hyperband, median, none\n" +
+			"    stop: asha                # or hyperband, median, pbt, none\n" +
 			"    first: 10                 # the step at which trials are compared first,\n" +
 			"    eta: 3                    # then at 30, 90, …; one of three goes on\n" +
 			"    budget: 20                # GPU-hours of all trials\n\n" +

@@ -115,6 +115,8 @@ type trial struct {
 	Rungs    uint32            `json:"rungs"`
 	GPUHours float64           `json:"gpu_hours"`
 	Params   map[string]string `json:"params"`
+	// CopiedFrom are the trials from whose state it went on, one after the other.
+	CopiedFrom []uint32 `json:"copied_from,omitempty"`
 
 	params []study.Param
 	early  bool // its study's rule or budget ended it
@@ -152,9 +154,15 @@ func read(ctx context.Context, c *client.Client, id uint64) (*shown, error) {
 			continue
 		}
 		t, params := j.GetTrial(), s.spec.Params(j.GetArrayTaskId())
+		for i, p := range t.GetParams() { // they are others than it began with
+			if _, v, ok := strings.Cut(p, "="); ok && i < len(params) && len(t.GetCopiedFrom()) > 0 {
+				params[i].Value = v
+			}
+		}
 		row := &trial{
 			Trial: j.GetArrayTaskId(), State: j.GetState(), Reason: j.GetReasonDetail(), Step: t.GetStep(), BestStep: t.GetBestStep(), Rungs: t.GetRungs(),
 			GPUHours: t.GetGpuSeconds() / 3600, Params: map[string]string{}, params: params, early: j.GetReason() == string(cluster.ReasonStudy), ended: j.GetEnded().GetSeconds(),
+			CopiedFrom: t.GetCopiedFrom(),
 		}
 		if t != nil {
 			row.Last, row.Best = t.Last, t.Best
@@ -214,8 +222,13 @@ func (s *shown) print(e *console.Env, f console.Format, all bool) error {
 	e.Printf("\n")
 	t := console.Table{Cols: []console.Column{
 		{Head: "TRIAL", Right: true}, {Head: "STATE"}, {Head: "STEP", Right: true}, {Head: "LAST", Right: true}, {Head: "BEST", Right: true},
-		{Head: "AT STEP", Right: true}, {Head: "RUNGS", Right: true}, {Head: "GPU-HOURS", Right: true}, {Head: "PARAMETERS", Shrink: true},
+		{Head: "AT STEP", Right: true}, {Head: "RUNGS", Right: true}, {Head: "GPU-HOURS", Right: true},
 	}}
+	pbt := s.spec.Rule == study.RulePBT
+	if pbt {
+		t.Cols = append(t.Cols, console.Column{Head: "FROM"})
+	}
+	t.Cols = append(t.Cols, console.Column{Head: "PARAMETERS", Shrink: true})
 	for i, r := range s.Trials {
 		if i == mostShown && !all {
 			break
@@ -224,13 +237,31 @@ func (s *shown) print(e *console.Env, f console.Format, all bool) error {
 		if r.early {
 			state = "STOPPED"
 		}
-		t.Add(fmt.Sprint(r.Trial), state, fmt.Sprint(r.Step), number(r.Last), number(r.Best), fmt.Sprint(r.BestStep), fmt.Sprint(r.Rungs), fmt.Sprintf("%.3f", r.GPUHours), paramText(r.params))
+		cells := []string{fmt.Sprint(r.Trial), state, fmt.Sprint(r.Step), number(r.Last), number(r.Best), fmt.Sprint(r.BestStep), fmt.Sprint(r.Rungs), fmt.Sprintf("%.3f", r.GPUHours)}
+		if pbt {
+			cells = append(cells, r.from())
+		}
+		t.Add(append(cells, paramText(r.params))...)
 	}
 	t.Print(e)
 	if n := len(s.Trials) - mostShown; n > 0 && !all {
 		e.Printf("and %d more; --all shows them\n", n)
 	}
 	return nil
+}
+
+// from is from which trials it went on, the last ones, and how often.
+func (t *trial) from() string {
+	const most = 3
+	n := len(t.CopiedFrom)
+	if n == 0 {
+		return "-"
+	}
+	text := strings.Trim(strings.ReplaceAll(fmt.Sprint(t.CopiedFrom[max(0, n-most):]), " ", ">"), "[]")
+	if n > most {
+		text = "…>" + text
+	}
+	return fmt.Sprintf("%s (%d)", text, n)
 }
 
 func (s *shown) ruleText() string {
@@ -244,6 +275,8 @@ func (s *shown) ruleText() string {
 	switch s.spec.Rule {
 	case study.RuleASHA, study.RuleHyperband:
 		text += fmt.Sprintf("; %s: from step %d on one of %d goes on", s.spec.Rule, s.spec.First, s.spec.Eta)
+	case study.RulePBT:
+		text += fmt.Sprintf("; pbt: each %d steps the worst of %d goes on from one of the best", s.spec.First, s.spec.Eta)
 	case study.RuleMedian:
 		text += fmt.Sprintf("; median: from step %d on what is worse than the others ends", s.spec.First)
 	}

@@ -824,8 +824,11 @@ type Trial struct {
 	Step       int64   `protobuf:"varint,6,opt,name=step,proto3" json:"step,omitempty"`
 	Rungs      uint32  `protobuf:"varint,7,opt,name=rungs,proto3" json:"rungs,omitempty"`
 	GpuSeconds float64 `protobuf:"fixed64,8,opt,name=gpu_seconds,json=gpuSeconds,proto3" json:"gpu_seconds,omitempty"`
-	// Its values as NAME=VALUE, in the order of the space; not in the brief form.
-	Params        []string `protobuf:"bytes,9,rep,name=params,proto3" json:"params,omitempty"`
+	// Its values as NAME=VALUE, in the order of the space; in the brief form only of one that
+	// went on from another.
+	Params []string `protobuf:"bytes,9,rep,name=params,proto3" json:"params,omitempty"`
+	// From which trials it went on, one after the other, under pbt.
+	CopiedFrom    []uint32 `protobuf:"varint,10,rep,packed,name=copied_from,json=copiedFrom,proto3" json:"copied_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -919,6 +922,13 @@ func (x *Trial) GetGpuSeconds() float64 {
 func (x *Trial) GetParams() []string {
 	if x != nil {
 		return x.Params
+	}
+	return nil
+}
+
+func (x *Trial) GetCopiedFrom() []uint32 {
+	if x != nil {
+		return x.CopiedFrom
 	}
 	return nil
 }
@@ -3371,7 +3381,7 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\x05_rateB\f\n" +
 	"\n" +
 	"_in_flightB\v\n" +
-	"\t_forecast\"\xff\x01\n" +
+	"\t_forecast\"\xa0\x02\n" +
 	"\x05Trial\x12\x16\n" +
 	"\x06metric\x18\x01 \x01(\tR\x06metric\x12\x1a\n" +
 	"\bmaximize\x18\x02 \x01(\bR\bmaximize\x12\x17\n" +
@@ -3382,7 +3392,10 @@ const file_berth_api_v1_job_proto_rawDesc = "" +
 	"\x05rungs\x18\a \x01(\rR\x05rungs\x12\x1f\n" +
 	"\vgpu_seconds\x18\b \x01(\x01R\n" +
 	"gpuSeconds\x12\x16\n" +
-	"\x06params\x18\t \x03(\tR\x06paramsB\a\n" +
+	"\x06params\x18\t \x03(\tR\x06params\x12\x1f\n" +
+	"\vcopied_from\x18\n" +
+	" \x03(\rR\n" +
+	"copiedFromB\a\n" +
 	"\x05_lastB\a\n" +
 	"\x05_best\"\x9b\x01\n" +
 	"\tArrayInfo\x12\x14\n" +

@@ -976,7 +976,7 @@ type Study struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Metric   string                 `protobuf:"bytes,1,opt,name=metric,proto3" json:"metric,omitempty"`
 	Maximize bool                   `protobuf:"varint,2,opt,name=maximize,proto3" json:"maximize,omitempty"`
-	// asha, hyperband, median or none.
+	// asha, hyperband, median, pbt or none.
 	Rule  string `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
 	First int64  `protobuf:"varint,4,opt,name=first,proto3" json:"first,omitempty"`
 	Eta   uint32 `protobuf:"varint,5,opt,name=eta,proto3" json:"eta,omitempty"`

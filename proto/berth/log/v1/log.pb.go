@@ -3586,8 +3586,10 @@ type RequeueJob struct {
 	Admin bool                   `protobuf:"varint,3,opt,name=admin,proto3" json:"admin,omitempty"`
 	// It is held from then on.
 	Hold bool `protobuf:"varint,4,opt,name=hold,proto3" json:"hold,omitempty"`
-	// Of a replica that its service ends, why.
-	Why           string `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`
+	// Of a replica that its service ends or a trial that begins again, why.
+	Why string `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`
+	// Of a trial, from where it is to go on.
+	Copy          *TrialCopy `protobuf:"bytes,30,opt,name=copy,proto3" json:"copy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3657,6 +3659,82 @@ func (x *RequeueJob) GetWhy() string {
 	return ""
 }
 
+func (x *RequeueJob) GetCopy() *TrialCopy {
+	if x != nil {
+		return x.Copy
+	}
+	return nil
+}
+
+// TrialCopy is from where a trial goes on; see study.Copy.
+type TrialCopy struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	From           uint32                 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
+	Generation     uint32                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	FromGeneration uint32                 `protobuf:"varint,3,opt,name=from_generation,json=fromGeneration,proto3" json:"from_generation,omitempty"`
+	Values         []string               `protobuf:"bytes,4,rep,name=values,proto3" json:"values,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *TrialCopy) Reset() {
+	*x = TrialCopy{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrialCopy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrialCopy) ProtoMessage() {}
+
+func (x *TrialCopy) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrialCopy.ProtoReflect.Descriptor instead.
+func (*TrialCopy) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *TrialCopy) GetFrom() uint32 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *TrialCopy) GetGeneration() uint32 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *TrialCopy) GetFromGeneration() uint32 {
+	if x != nil {
+		return x.FromGeneration
+	}
+	return 0
+}
+
+func (x *TrialCopy) GetValues() []string {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
 // ChangeTasks does one thing to tasks of an array: those that it cannot be done
 // to are left as they are.
 type ChangeTasks struct {
@@ -3679,7 +3757,7 @@ type ChangeTasks struct {
 
 func (x *ChangeTasks) Reset() {
 	*x = ChangeTasks{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3691,7 +3769,7 @@ func (x *ChangeTasks) String() string {
 func (*ChangeTasks) ProtoMessage() {}
 
 func (x *ChangeTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3704,7 +3782,7 @@ func (x *ChangeTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeTasks.ProtoReflect.Descriptor instead.
 func (*ChangeTasks) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ChangeTasks) GetArray() uint64 {
@@ -3776,7 +3854,7 @@ type UndoGang struct {
 
 func (x *UndoGang) Reset() {
 	*x = UndoGang{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3788,7 +3866,7 @@ func (x *UndoGang) String() string {
 func (*UndoGang) ProtoMessage() {}
 
 func (x *UndoGang) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3801,7 +3879,7 @@ func (x *UndoGang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoGang.ProtoReflect.Descriptor instead.
 func (*UndoGang) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *UndoGang) GetJob() uint64 {
@@ -3840,7 +3918,7 @@ type SetStanding struct {
 
 func (x *SetStanding) Reset() {
 	*x = SetStanding{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3852,7 +3930,7 @@ func (x *SetStanding) String() string {
 func (*SetStanding) ProtoMessage() {}
 
 func (x *SetStanding) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3865,7 +3943,7 @@ func (x *SetStanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStanding.ProtoReflect.Descriptor instead.
 func (*SetStanding) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SetStanding) GetStanding() *Standing {
@@ -3907,7 +3985,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3919,7 +3997,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3932,7 +4010,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Checkpoint) GetIndex() uint64 {
@@ -3958,7 +4036,7 @@ type InitCluster struct {
 
 func (x *InitCluster) Reset() {
 	*x = InitCluster{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3970,7 +4048,7 @@ func (x *InitCluster) String() string {
 func (*InitCluster) ProtoMessage() {}
 
 func (x *InitCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3983,7 +4061,7 @@ func (x *InitCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitCluster.ProtoReflect.Descriptor instead.
 func (*InitCluster) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *InitCluster) GetConfig() *Config {
@@ -4008,7 +4086,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4020,7 +4098,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4033,7 +4111,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -4101,7 +4179,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4113,7 +4191,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4126,7 +4204,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Record) GetKind() isRecord_Kind {
@@ -4545,7 +4623,7 @@ type Bulk struct {
 
 func (x *Bulk) Reset() {
 	*x = Bulk{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4557,7 +4635,7 @@ func (x *Bulk) String() string {
 func (*Bulk) ProtoMessage() {}
 
 func (x *Bulk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4570,7 +4648,7 @@ func (x *Bulk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bulk.ProtoReflect.Descriptor instead.
 func (*Bulk) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Bulk) GetData() []byte {
@@ -4596,7 +4674,7 @@ type Upload struct {
 
 func (x *Upload) Reset() {
 	*x = Upload{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4608,7 +4686,7 @@ func (x *Upload) String() string {
 func (*Upload) ProtoMessage() {}
 
 func (x *Upload) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4621,7 +4699,7 @@ func (x *Upload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Upload.ProtoReflect.Descriptor instead.
 func (*Upload) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Upload) GetSum() []byte {
@@ -4678,7 +4756,7 @@ type ArrayRecord struct {
 
 func (x *ArrayRecord) Reset() {
 	*x = ArrayRecord{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4690,7 +4768,7 @@ func (x *ArrayRecord) String() string {
 func (*ArrayRecord) ProtoMessage() {}
 
 func (x *ArrayRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4703,7 +4781,7 @@ func (x *ArrayRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayRecord.ProtoReflect.Descriptor instead.
 func (*ArrayRecord) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ArrayRecord) GetId() uint64 {
@@ -4767,7 +4845,7 @@ type LoadHistory struct {
 
 func (x *LoadHistory) Reset() {
 	*x = LoadHistory{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4779,7 +4857,7 @@ func (x *LoadHistory) String() string {
 func (*LoadHistory) ProtoMessage() {}
 
 func (x *LoadHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4792,7 +4870,7 @@ func (x *LoadHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadHistory.ProtoReflect.Descriptor instead.
 func (*LoadHistory) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *LoadHistory) GetFirst() int64 {
@@ -4827,7 +4905,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4839,7 +4917,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4852,7 +4930,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SnapshotEnd) GetHash() []byte {
@@ -4885,7 +4963,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4897,7 +4975,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4910,7 +4988,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Meta) GetIndex() uint64 {
@@ -4974,7 +5052,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4986,7 +5064,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4999,7 +5077,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Config) GetClusterId() string {
@@ -5034,7 +5112,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5046,7 +5124,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5059,7 +5137,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Owner) GetUid() uint32 {
@@ -5187,7 +5265,7 @@ type Spec struct {
 
 func (x *Spec) Reset() {
 	*x = Spec{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5199,7 +5277,7 @@ func (x *Spec) String() string {
 func (*Spec) ProtoMessage() {}
 
 func (x *Spec) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5212,7 +5290,7 @@ func (x *Spec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spec.ProtoReflect.Descriptor instead.
 func (*Spec) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Spec) GetName() string {
@@ -5705,7 +5783,7 @@ type Service struct {
 
 func (x *Service) Reset() {
 	*x = Service{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5717,7 +5795,7 @@ func (x *Service) String() string {
 func (*Service) ProtoMessage() {}
 
 func (x *Service) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5730,7 +5808,7 @@ func (x *Service) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Service.ProtoReflect.Descriptor instead.
 func (*Service) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Service) GetName() string {
@@ -5863,7 +5941,7 @@ type Study struct {
 
 func (x *Study) Reset() {
 	*x = Study{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5875,7 +5953,7 @@ func (x *Study) String() string {
 func (*Study) ProtoMessage() {}
 
 func (x *Study) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5888,7 +5966,7 @@ func (x *Study) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Study.ProtoReflect.Descriptor instead.
 func (*Study) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Study) GetMetric() string {
@@ -5968,7 +6046,7 @@ type Axis struct {
 
 func (x *Axis) Reset() {
 	*x = Axis{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5980,7 +6058,7 @@ func (x *Axis) String() string {
 func (*Axis) ProtoMessage() {}
 
 func (x *Axis) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5993,7 +6071,7 @@ func (x *Axis) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Axis.ProtoReflect.Descriptor instead.
 func (*Axis) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Axis) GetName() string {
@@ -6044,7 +6122,7 @@ type Array struct {
 
 func (x *Array) Reset() {
 	*x = Array{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6056,7 +6134,7 @@ func (x *Array) String() string {
 func (*Array) ProtoMessage() {}
 
 func (x *Array) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6069,7 +6147,7 @@ func (x *Array) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Array.ProtoReflect.Descriptor instead.
 func (*Array) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Array) GetRuns() []uint32 {
@@ -6101,7 +6179,7 @@ type Where struct {
 
 func (x *Where) Reset() {
 	*x = Where{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6113,7 +6191,7 @@ func (x *Where) String() string {
 func (*Where) ProtoMessage() {}
 
 func (x *Where) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6126,7 +6204,7 @@ func (x *Where) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Where.ProtoReflect.Descriptor instead.
 func (*Where) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Where) GetNodes() string {
@@ -6180,7 +6258,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6192,7 +6270,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6205,7 +6283,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Container) GetNetwork() string {
@@ -6254,7 +6332,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6266,7 +6344,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6279,7 +6357,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -6317,7 +6395,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6329,7 +6407,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6342,7 +6420,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Warning) GetSignal() string {
@@ -6380,7 +6458,7 @@ type Dependency struct {
 
 func (x *Dependency) Reset() {
 	*x = Dependency{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6392,7 +6470,7 @@ func (x *Dependency) String() string {
 func (*Dependency) ProtoMessage() {}
 
 func (x *Dependency) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6405,7 +6483,7 @@ func (x *Dependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
 func (*Dependency) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Dependency) GetKind() string {
@@ -6463,7 +6541,7 @@ type Estimate struct {
 
 func (x *Estimate) Reset() {
 	*x = Estimate{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6475,7 +6553,7 @@ func (x *Estimate) String() string {
 func (*Estimate) ProtoMessage() {}
 
 func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6488,7 +6566,7 @@ func (x *Estimate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
 func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Estimate) GetGpuType() string {
@@ -6578,7 +6656,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6590,7 +6668,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6603,7 +6681,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Reason) GetCode() string {
@@ -6630,7 +6708,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6642,7 +6720,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6655,7 +6733,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -6690,7 +6768,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6702,7 +6780,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6715,7 +6793,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Usage) GetGpuMemPeakMib() int64 {
@@ -6804,7 +6882,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6816,7 +6894,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6829,7 +6907,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Profile) GetGpuMemMeanMib() int64 {
@@ -6921,7 +6999,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6933,7 +7011,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6946,7 +7024,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *GPUShare) GetGpu() string {
@@ -6989,7 +7067,7 @@ type Berth struct {
 
 func (x *Berth) Reset() {
 	*x = Berth{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7001,7 +7079,7 @@ func (x *Berth) String() string {
 func (*Berth) ProtoMessage() {}
 
 func (x *Berth) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7014,7 +7092,7 @@ func (x *Berth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Berth.ProtoReflect.Descriptor instead.
 func (*Berth) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Berth) GetNode() string {
@@ -7088,7 +7166,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7100,7 +7178,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7113,7 +7191,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Job) GetId() uint64 {
@@ -7309,7 +7387,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7321,7 +7399,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7334,7 +7412,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Hold) GetAtUs() int64 {
@@ -7370,7 +7448,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7382,7 +7460,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7395,7 +7473,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *CancelRequest) GetAtUs() int64 {
@@ -7476,7 +7554,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7488,7 +7566,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7501,7 +7579,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -7721,7 +7799,7 @@ type Serving struct {
 
 func (x *Serving) Reset() {
 	*x = Serving{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7733,7 +7811,7 @@ func (x *Serving) String() string {
 func (*Serving) ProtoMessage() {}
 
 func (x *Serving) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7746,7 +7824,7 @@ func (x *Serving) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Serving.ProtoReflect.Descriptor instead.
 func (*Serving) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Serving) GetState() uint32 {
@@ -7792,7 +7870,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7804,7 +7882,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7817,7 +7895,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Progress) GetAtUs() int64 {
@@ -7868,7 +7946,7 @@ type Seen struct {
 
 func (x *Seen) Reset() {
 	*x = Seen{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7880,7 +7958,7 @@ func (x *Seen) String() string {
 func (*Seen) ProtoMessage() {}
 
 func (x *Seen) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7893,7 +7971,7 @@ func (x *Seen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seen.ProtoReflect.Descriptor instead.
 func (*Seen) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Seen) GetLast() float64 {
@@ -7934,7 +8012,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7946,7 +8024,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7959,7 +8037,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Mark) GetRung() uint32 {
@@ -7987,7 +8065,7 @@ type NoteProgress struct {
 
 func (x *NoteProgress) Reset() {
 	*x = NoteProgress{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7999,7 +8077,7 @@ func (x *NoteProgress) String() string {
 func (*NoteProgress) ProtoMessage() {}
 
 func (x *NoteProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8012,7 +8090,7 @@ func (x *NoteProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteProgress.ProtoReflect.Descriptor instead.
 func (*NoteProgress) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *NoteProgress) GetAttempts() []*AttemptProgress {
@@ -8037,7 +8115,7 @@ type AttemptProgress struct {
 
 func (x *AttemptProgress) Reset() {
 	*x = AttemptProgress{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8049,7 +8127,7 @@ func (x *AttemptProgress) String() string {
 func (*AttemptProgress) ProtoMessage() {}
 
 func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8062,7 +8140,7 @@ func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptProgress.ProtoReflect.Descriptor instead.
 func (*AttemptProgress) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *AttemptProgress) GetJob() uint64 {
@@ -8114,7 +8192,7 @@ type Gang struct {
 
 func (x *Gang) Reset() {
 	*x = Gang{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8126,7 +8204,7 @@ func (x *Gang) String() string {
 func (*Gang) ProtoMessage() {}
 
 func (x *Gang) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8139,7 +8217,7 @@ func (x *Gang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gang.ProtoReflect.Descriptor instead.
 func (*Gang) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Gang) GetRest() []*Berth {
@@ -8197,7 +8275,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8209,7 +8287,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8222,7 +8300,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Part) GetBootId() string {
@@ -8311,7 +8389,7 @@ type IdleMark struct {
 
 func (x *IdleMark) Reset() {
 	*x = IdleMark{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8323,7 +8401,7 @@ func (x *IdleMark) String() string {
 func (*IdleMark) ProtoMessage() {}
 
 func (x *IdleMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8336,7 +8414,7 @@ func (x *IdleMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdleMark.ProtoReflect.Descriptor instead.
 func (*IdleMark) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *IdleMark) GetStage() uint32 {
@@ -8401,7 +8479,7 @@ type IdleAttempt struct {
 
 func (x *IdleAttempt) Reset() {
 	*x = IdleAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8413,7 +8491,7 @@ func (x *IdleAttempt) String() string {
 func (*IdleAttempt) ProtoMessage() {}
 
 func (x *IdleAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8426,7 +8504,7 @@ func (x *IdleAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdleAttempt.ProtoReflect.Descriptor instead.
 func (*IdleAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *IdleAttempt) GetJob() uint64 {
@@ -8498,7 +8576,7 @@ type ResizeMark struct {
 
 func (x *ResizeMark) Reset() {
 	*x = ResizeMark{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8510,7 +8588,7 @@ func (x *ResizeMark) String() string {
 func (*ResizeMark) ProtoMessage() {}
 
 func (x *ResizeMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8523,7 +8601,7 @@ func (x *ResizeMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeMark.ProtoReflect.Descriptor instead.
 func (*ResizeMark) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ResizeMark) GetAtUs() int64 {
@@ -8560,7 +8638,7 @@ type ResizeAttempt struct {
 
 func (x *ResizeAttempt) Reset() {
 	*x = ResizeAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8572,7 +8650,7 @@ func (x *ResizeAttempt) String() string {
 func (*ResizeAttempt) ProtoMessage() {}
 
 func (x *ResizeAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8585,7 +8663,7 @@ func (x *ResizeAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeAttempt.ProtoReflect.Descriptor instead.
 func (*ResizeAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ResizeAttempt) GetJob() uint64 {
@@ -8624,7 +8702,7 @@ type GrowAttempt struct {
 
 func (x *GrowAttempt) Reset() {
 	*x = GrowAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8636,7 +8714,7 @@ func (x *GrowAttempt) String() string {
 func (*GrowAttempt) ProtoMessage() {}
 
 func (x *GrowAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8649,7 +8727,7 @@ func (x *GrowAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrowAttempt.ProtoReflect.Descriptor instead.
 func (*GrowAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *GrowAttempt) GetJob() uint64 {
@@ -8696,7 +8774,7 @@ type ShrinkAttempt struct {
 
 func (x *ShrinkAttempt) Reset() {
 	*x = ShrinkAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8708,7 +8786,7 @@ func (x *ShrinkAttempt) String() string {
 func (*ShrinkAttempt) ProtoMessage() {}
 
 func (x *ShrinkAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8721,7 +8799,7 @@ func (x *ShrinkAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShrinkAttempt.ProtoReflect.Descriptor instead.
 func (*ShrinkAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ShrinkAttempt) GetJob() uint64 {
@@ -8775,7 +8853,7 @@ type SizeChange struct {
 
 func (x *SizeChange) Reset() {
 	*x = SizeChange{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[92]
+	mi := &file_berth_log_v1_log_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8787,7 +8865,7 @@ func (x *SizeChange) String() string {
 func (*SizeChange) ProtoMessage() {}
 
 func (x *SizeChange) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[92]
+	mi := &file_berth_log_v1_log_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8800,7 +8878,7 @@ func (x *SizeChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SizeChange.ProtoReflect.Descriptor instead.
 func (*SizeChange) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *SizeChange) GetAtUs() int64 {
@@ -8858,17 +8936,19 @@ type PreemptRequest struct {
 	For   uint64                 `protobuf:"varint,2,opt,name=for,proto3" json:"for,omitempty"`
 	Why   string                 `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
 	// Somebody asked for its job to wait again, and be held then.
-	Requeue       bool   `protobuf:"varint,4,opt,name=requeue,proto3" json:"requeue,omitempty"`
-	Hold          bool   `protobuf:"varint,5,opt,name=hold,proto3" json:"hold,omitempty"`
-	By            uint32 `protobuf:"varint,6,opt,name=by,proto3" json:"by,omitempty"`
-	Admin         bool   `protobuf:"varint,7,opt,name=admin,proto3" json:"admin,omitempty"`
+	Requeue bool   `protobuf:"varint,4,opt,name=requeue,proto3" json:"requeue,omitempty"`
+	Hold    bool   `protobuf:"varint,5,opt,name=hold,proto3" json:"hold,omitempty"`
+	By      uint32 `protobuf:"varint,6,opt,name=by,proto3" json:"by,omitempty"`
+	Admin   bool   `protobuf:"varint,7,opt,name=admin,proto3" json:"admin,omitempty"`
+	// Of a trial, from where it is to go on.
+	Copy          *TrialCopy `protobuf:"bytes,30,opt,name=copy,proto3" json:"copy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PreemptRequest) Reset() {
 	*x = PreemptRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[93]
+	mi := &file_berth_log_v1_log_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8880,7 +8960,7 @@ func (x *PreemptRequest) String() string {
 func (*PreemptRequest) ProtoMessage() {}
 
 func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[93]
+	mi := &file_berth_log_v1_log_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8893,7 +8973,7 @@ func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptRequest.ProtoReflect.Descriptor instead.
 func (*PreemptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{93}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *PreemptRequest) GetAtUs() int64 {
@@ -8945,6 +9025,13 @@ func (x *PreemptRequest) GetAdmin() bool {
 	return false
 }
 
+func (x *PreemptRequest) GetCopy() *TrialCopy {
+	if x != nil {
+		return x.Copy
+	}
+	return nil
+}
+
 type GPU struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -8969,7 +9056,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[94]
+	mi := &file_berth_log_v1_log_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8981,7 +9068,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[94]
+	mi := &file_berth_log_v1_log_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8994,7 +9081,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{94}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *GPU) GetId() string {
@@ -9104,7 +9191,7 @@ type GPUOrder struct {
 
 func (x *GPUOrder) Reset() {
 	*x = GPUOrder{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[95]
+	mi := &file_berth_log_v1_log_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9116,7 +9203,7 @@ func (x *GPUOrder) String() string {
 func (*GPUOrder) ProtoMessage() {}
 
 func (x *GPUOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[95]
+	mi := &file_berth_log_v1_log_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9129,7 +9216,7 @@ func (x *GPUOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUOrder.ProtoReflect.Descriptor instead.
 func (*GPUOrder) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{95}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *GPUOrder) GetGpu() string {
@@ -9191,7 +9278,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[96]
+	mi := &file_berth_log_v1_log_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9203,7 +9290,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[96]
+	mi := &file_berth_log_v1_log_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9216,7 +9303,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{96}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *NodeEvent) GetAtUs() int64 {
@@ -9298,7 +9385,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[97]
+	mi := &file_berth_log_v1_log_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9310,7 +9397,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[97]
+	mi := &file_berth_log_v1_log_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9323,7 +9410,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{97}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Node) GetId() string {
@@ -9495,7 +9582,7 @@ type NodePower struct {
 
 func (x *NodePower) Reset() {
 	*x = NodePower{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[98]
+	mi := &file_berth_log_v1_log_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9507,7 +9594,7 @@ func (x *NodePower) String() string {
 func (*NodePower) ProtoMessage() {}
 
 func (x *NodePower) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[98]
+	mi := &file_berth_log_v1_log_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9520,7 +9607,7 @@ func (x *NodePower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodePower.ProtoReflect.Descriptor instead.
 func (*NodePower) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{98}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *NodePower) GetState() uint32 {
@@ -9588,7 +9675,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[99]
+	mi := &file_berth_log_v1_log_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9600,7 +9687,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[99]
+	mi := &file_berth_log_v1_log_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9613,7 +9700,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{99}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Reservation) GetName() string {
@@ -9741,7 +9828,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[100]
+	mi := &file_berth_log_v1_log_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9753,7 +9840,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[100]
+	mi := &file_berth_log_v1_log_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9766,7 +9853,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{100}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *Partition) GetName() string {
@@ -9924,7 +10011,7 @@ type HostTerms struct {
 
 func (x *HostTerms) Reset() {
 	*x = HostTerms{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[101]
+	mi := &file_berth_log_v1_log_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9936,7 +10023,7 @@ func (x *HostTerms) String() string {
 func (*HostTerms) ProtoMessage() {}
 
 func (x *HostTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[101]
+	mi := &file_berth_log_v1_log_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9949,7 +10036,7 @@ func (x *HostTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostTerms.ProtoReflect.Descriptor instead.
 func (*HostTerms) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{101}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *HostTerms) GetMemPerGpuMib() int64 {
@@ -9993,7 +10080,7 @@ type AccessList struct {
 
 func (x *AccessList) Reset() {
 	*x = AccessList{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[102]
+	mi := &file_berth_log_v1_log_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10005,7 +10092,7 @@ func (x *AccessList) String() string {
 func (*AccessList) ProtoMessage() {}
 
 func (x *AccessList) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[102]
+	mi := &file_berth_log_v1_log_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10018,7 +10105,7 @@ func (x *AccessList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessList.ProtoReflect.Descriptor instead.
 func (*AccessList) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{102}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *AccessList) GetList() string {
@@ -10045,7 +10132,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[103]
+	mi := &file_berth_log_v1_log_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10057,7 +10144,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[103]
+	mi := &file_berth_log_v1_log_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10070,7 +10157,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{103}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *Queue) GetGpu() string {
@@ -10097,7 +10184,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[104]
+	mi := &file_berth_log_v1_log_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10109,7 +10196,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[104]
+	mi := &file_berth_log_v1_log_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10122,7 +10209,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{104}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -10153,7 +10240,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[105]
+	mi := &file_berth_log_v1_log_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10165,7 +10252,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[105]
+	mi := &file_berth_log_v1_log_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10178,7 +10265,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{105}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *Request) GetKey() []byte {
@@ -10223,7 +10310,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[106]
+	mi := &file_berth_log_v1_log_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10235,7 +10322,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[106]
+	mi := &file_berth_log_v1_log_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10248,7 +10335,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{106}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *Token) GetHash() []byte {
@@ -10297,7 +10384,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[107]
+	mi := &file_berth_log_v1_log_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10309,7 +10396,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[107]
+	mi := &file_berth_log_v1_log_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10322,7 +10409,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{107}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -10359,7 +10446,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[108]
+	mi := &file_berth_log_v1_log_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10371,7 +10458,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[108]
+	mi := &file_berth_log_v1_log_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10384,7 +10471,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{108}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -10448,7 +10535,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[109]
+	mi := &file_berth_log_v1_log_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10460,7 +10547,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[109]
+	mi := &file_berth_log_v1_log_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10473,7 +10560,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{109}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -10550,7 +10637,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[110]
+	mi := &file_berth_log_v1_log_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10562,7 +10649,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[110]
+	mi := &file_berth_log_v1_log_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10575,7 +10662,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{110}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -10607,7 +10694,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[111]
+	mi := &file_berth_log_v1_log_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10619,7 +10706,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[111]
+	mi := &file_berth_log_v1_log_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10632,7 +10719,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{111}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -10691,7 +10778,7 @@ type Company struct {
 
 func (x *Company) Reset() {
 	*x = Company{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[112]
+	mi := &file_berth_log_v1_log_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10703,7 +10790,7 @@ func (x *Company) String() string {
 func (*Company) ProtoMessage() {}
 
 func (x *Company) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[112]
+	mi := &file_berth_log_v1_log_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10716,7 +10803,7 @@ func (x *Company) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Company.ProtoReflect.Descriptor instead.
 func (*Company) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{112}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Company) GetSignature() string {
@@ -10752,7 +10839,7 @@ type ImportRuns struct {
 
 func (x *ImportRuns) Reset() {
 	*x = ImportRuns{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[113]
+	mi := &file_berth_log_v1_log_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10764,7 +10851,7 @@ func (x *ImportRuns) String() string {
 func (*ImportRuns) ProtoMessage() {}
 
 func (x *ImportRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[113]
+	mi := &file_berth_log_v1_log_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10777,7 +10864,7 @@ func (x *ImportRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRuns.ProtoReflect.Descriptor instead.
 func (*ImportRuns) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{113}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ImportRuns) GetSamples() []*Sample {
@@ -10832,7 +10919,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[114]
+	mi := &file_berth_log_v1_log_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10844,7 +10931,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[114]
+	mi := &file_berth_log_v1_log_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10857,7 +10944,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{114}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -11019,7 +11106,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[115]
+	mi := &file_berth_log_v1_log_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11031,7 +11118,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[115]
+	mi := &file_berth_log_v1_log_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11044,7 +11131,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{115}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *Standing) GetKind() isStanding_Kind {
@@ -11153,7 +11240,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[116]
+	mi := &file_berth_log_v1_log_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11165,7 +11252,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[116]
+	mi := &file_berth_log_v1_log_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11178,7 +11265,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{116}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *Account) GetName() string {
@@ -11230,7 +11317,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[117]
+	mi := &file_berth_log_v1_log_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11242,7 +11329,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[117]
+	mi := &file_berth_log_v1_log_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11255,7 +11342,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{117}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *Member) GetAccount() string {
@@ -11314,7 +11401,7 @@ type QOS struct {
 
 func (x *QOS) Reset() {
 	*x = QOS{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[118]
+	mi := &file_berth_log_v1_log_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11326,7 +11413,7 @@ func (x *QOS) String() string {
 func (*QOS) ProtoMessage() {}
 
 func (x *QOS) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[118]
+	mi := &file_berth_log_v1_log_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11339,7 +11426,7 @@ func (x *QOS) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QOS.ProtoReflect.Descriptor instead.
 func (*QOS) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{118}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *QOS) GetName() string {
@@ -11405,7 +11492,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[119]
+	mi := &file_berth_log_v1_log_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11417,7 +11504,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[119]
+	mi := &file_berth_log_v1_log_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11430,7 +11517,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{119}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *Quota) GetAccount() string {
@@ -11537,7 +11624,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[120]
+	mi := &file_berth_log_v1_log_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11549,7 +11636,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[120]
+	mi := &file_berth_log_v1_log_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11562,7 +11649,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{120}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *AccountPolicy) GetHalfLifeUs() int64 {
@@ -11604,7 +11691,7 @@ type GPUWeight struct {
 
 func (x *GPUWeight) Reset() {
 	*x = GPUWeight{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[121]
+	mi := &file_berth_log_v1_log_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11616,7 +11703,7 @@ func (x *GPUWeight) String() string {
 func (*GPUWeight) ProtoMessage() {}
 
 func (x *GPUWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[121]
+	mi := &file_berth_log_v1_log_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11629,7 +11716,7 @@ func (x *GPUWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUWeight.ProtoReflect.Descriptor instead.
 func (*GPUWeight) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{121}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *GPUWeight) GetGpuType() string {
@@ -11663,7 +11750,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[122]
+	mi := &file_berth_log_v1_log_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11675,7 +11762,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[122]
+	mi := &file_berth_log_v1_log_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11688,7 +11775,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{122}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *Spent) GetAccount() string {
@@ -12014,14 +12101,22 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
 	"\x05admin\x18\x03 \x01(\bR\x05admin\x12\x18\n" +
-	"\arelease\x18\x04 \x01(\bR\arelease\"j\n" +
+	"\arelease\x18\x04 \x01(\bR\arelease\"\x97\x01\n" +
 	"\n" +
 	"RequeueJob\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
 	"\x05admin\x18\x03 \x01(\bR\x05admin\x12\x12\n" +
 	"\x04hold\x18\x04 \x01(\bR\x04hold\x12\x10\n" +
-	"\x03why\x18\x05 \x01(\tR\x03why\"\xe1\x01\n" +
+	"\x03why\x18\x05 \x01(\tR\x03why\x12+\n" +
+	"\x04copy\x18\x1e \x01(\v2\x17.berth.log.v1.TrialCopyR\x04copy\"\x80\x01\n" +
+	"\tTrialCopy\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\rR\x04from\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\rR\n" +
+	"generation\x12'\n" +
+	"\x0ffrom_generation\x18\x03 \x01(\rR\x0efromGeneration\x12\x16\n" +
+	"\x06values\x18\x04 \x03(\tR\x06values\"\xe1\x01\n" +
 	"\vChangeTasks\x12\x14\n" +
 	"\x05array\x18\x01 \x01(\x04R\x05array\x12\x12\n" +
 	"\x04runs\x18\x02 \x03(\rR\x04runs\x120\n" +
@@ -12495,7 +12590,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x03why\x18\x04 \x01(\tR\x03why\x12\x12\n" +
 	"\x04step\x18\x05 \x01(\x03R\x04step\x12\x17\n" +
 	"\astep_us\x18\x06 \x01(\x03R\x06stepUs\x12\x17\n" +
-	"\atook_us\x18\a \x01(\x03R\x06tookUs\"\x9d\x01\n" +
+	"\atook_us\x18\a \x01(\x03R\x06tookUs\"\xca\x01\n" +
 	"\x0ePreemptRequest\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x10\n" +
 	"\x03for\x18\x02 \x01(\x04R\x03for\x12\x10\n" +
@@ -12503,7 +12598,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\arequeue\x18\x04 \x01(\bR\arequeue\x12\x12\n" +
 	"\x04hold\x18\x05 \x01(\bR\x04hold\x12\x0e\n" +
 	"\x02by\x18\x06 \x01(\rR\x02by\x12\x14\n" +
-	"\x05admin\x18\a \x01(\bR\x05admin\"\xc9\x02\n" +
+	"\x05admin\x18\a \x01(\bR\x05admin\x12+\n" +
+	"\x04copy\x18\x1e \x01(\v2\x17.berth.log.v1.TrialCopyR\x04copy\"\xc9\x02\n" +
 	"\x03GPU\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
@@ -12788,7 +12884,7 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_log_v1_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 123)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 124)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(TaskChange)(0),             // 0: berth.log.v1.TaskChange
 	(*Entry)(nil),               // 1: berth.log.v1.Entry
@@ -12833,95 +12929,96 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*PreemptAttempt)(nil),      // 40: berth.log.v1.PreemptAttempt
 	(*HoldJob)(nil),             // 41: berth.log.v1.HoldJob
 	(*RequeueJob)(nil),          // 42: berth.log.v1.RequeueJob
-	(*ChangeTasks)(nil),         // 43: berth.log.v1.ChangeTasks
-	(*UndoGang)(nil),            // 44: berth.log.v1.UndoGang
-	(*SetStanding)(nil),         // 45: berth.log.v1.SetStanding
-	(*Checkpoint)(nil),          // 46: berth.log.v1.Checkpoint
-	(*InitCluster)(nil),         // 47: berth.log.v1.InitCluster
-	(*SnapshotHeader)(nil),      // 48: berth.log.v1.SnapshotHeader
-	(*Record)(nil),              // 49: berth.log.v1.Record
-	(*Bulk)(nil),                // 50: berth.log.v1.Bulk
-	(*Upload)(nil),              // 51: berth.log.v1.Upload
-	(*ArrayRecord)(nil),         // 52: berth.log.v1.ArrayRecord
-	(*LoadHistory)(nil),         // 53: berth.log.v1.LoadHistory
-	(*SnapshotEnd)(nil),         // 54: berth.log.v1.SnapshotEnd
-	(*Meta)(nil),                // 55: berth.log.v1.Meta
-	(*Config)(nil),              // 56: berth.log.v1.Config
-	(*Owner)(nil),               // 57: berth.log.v1.Owner
-	(*Spec)(nil),                // 58: berth.log.v1.Spec
-	(*Service)(nil),             // 59: berth.log.v1.Service
-	(*Study)(nil),               // 60: berth.log.v1.Study
-	(*Axis)(nil),                // 61: berth.log.v1.Axis
-	(*Array)(nil),               // 62: berth.log.v1.Array
-	(*Where)(nil),               // 63: berth.log.v1.Where
-	(*Container)(nil),           // 64: berth.log.v1.Container
-	(*Mount)(nil),               // 65: berth.log.v1.Mount
-	(*Warning)(nil),             // 66: berth.log.v1.Warning
-	(*Dependency)(nil),          // 67: berth.log.v1.Dependency
-	(*Estimate)(nil),            // 68: berth.log.v1.Estimate
-	(*Reason)(nil),              // 69: berth.log.v1.Reason
-	(*Exit)(nil),                // 70: berth.log.v1.Exit
-	(*Usage)(nil),               // 71: berth.log.v1.Usage
-	(*Profile)(nil),             // 72: berth.log.v1.Profile
-	(*GPUShare)(nil),            // 73: berth.log.v1.GPUShare
-	(*Berth)(nil),               // 74: berth.log.v1.Berth
-	(*Job)(nil),                 // 75: berth.log.v1.Job
-	(*Hold)(nil),                // 76: berth.log.v1.Hold
-	(*CancelRequest)(nil),       // 77: berth.log.v1.CancelRequest
-	(*Attempt)(nil),             // 78: berth.log.v1.Attempt
-	(*Serving)(nil),             // 79: berth.log.v1.Serving
-	(*Progress)(nil),            // 80: berth.log.v1.Progress
-	(*Seen)(nil),                // 81: berth.log.v1.Seen
-	(*Mark)(nil),                // 82: berth.log.v1.Mark
-	(*NoteProgress)(nil),        // 83: berth.log.v1.NoteProgress
-	(*AttemptProgress)(nil),     // 84: berth.log.v1.AttemptProgress
-	(*Gang)(nil),                // 85: berth.log.v1.Gang
-	(*Part)(nil),                // 86: berth.log.v1.Part
-	(*IdleMark)(nil),            // 87: berth.log.v1.IdleMark
-	(*IdleAttempt)(nil),         // 88: berth.log.v1.IdleAttempt
-	(*ResizeMark)(nil),          // 89: berth.log.v1.ResizeMark
-	(*ResizeAttempt)(nil),       // 90: berth.log.v1.ResizeAttempt
-	(*GrowAttempt)(nil),         // 91: berth.log.v1.GrowAttempt
-	(*ShrinkAttempt)(nil),       // 92: berth.log.v1.ShrinkAttempt
-	(*SizeChange)(nil),          // 93: berth.log.v1.SizeChange
-	(*PreemptRequest)(nil),      // 94: berth.log.v1.PreemptRequest
-	(*GPU)(nil),                 // 95: berth.log.v1.GPU
-	(*GPUOrder)(nil),            // 96: berth.log.v1.GPUOrder
-	(*NodeEvent)(nil),           // 97: berth.log.v1.NodeEvent
-	(*Node)(nil),                // 98: berth.log.v1.Node
-	(*NodePower)(nil),           // 99: berth.log.v1.NodePower
-	(*Reservation)(nil),         // 100: berth.log.v1.Reservation
-	(*Partition)(nil),           // 101: berth.log.v1.Partition
-	(*HostTerms)(nil),           // 102: berth.log.v1.HostTerms
-	(*AccessList)(nil),          // 103: berth.log.v1.AccessList
-	(*Queue)(nil),               // 104: berth.log.v1.Queue
-	(*Waiter)(nil),              // 105: berth.log.v1.Waiter
-	(*Request)(nil),             // 106: berth.log.v1.Request
-	(*Token)(nil),               // 107: berth.log.v1.Token
-	(*DeniedIdentity)(nil),      // 108: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),             // 109: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),       // 110: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),          // 111: berth.log.v1.WeightsPin
-	(*Interference)(nil),        // 112: berth.log.v1.Interference
-	(*Company)(nil),             // 113: berth.log.v1.Company
-	(*ImportRuns)(nil),          // 114: berth.log.v1.ImportRuns
-	(*Sample)(nil),              // 115: berth.log.v1.Sample
-	(*Standing)(nil),            // 116: berth.log.v1.Standing
-	(*Account)(nil),             // 117: berth.log.v1.Account
-	(*Member)(nil),              // 118: berth.log.v1.Member
-	(*QOS)(nil),                 // 119: berth.log.v1.QOS
-	(*Quota)(nil),               // 120: berth.log.v1.Quota
-	(*AccountPolicy)(nil),       // 121: berth.log.v1.AccountPolicy
-	(*GPUWeight)(nil),           // 122: berth.log.v1.GPUWeight
-	(*Spent)(nil),               // 123: berth.log.v1.Spent
-	(*AddWebhook)(nil),          // 124: berth.log.v1.AddWebhook
-	(*RemoveWebhook)(nil),       // 125: berth.log.v1.RemoveWebhook
-	(*SettleNotices)(nil),       // 126: berth.log.v1.SettleNotices
-	(*MarkAttempt)(nil),         // 127: berth.log.v1.MarkAttempt
-	(*Notice)(nil),              // 128: berth.log.v1.Notice
-	(*Webhook)(nil),             // 129: berth.log.v1.Webhook
-	(*DeadNotice)(nil),          // 130: berth.log.v1.DeadNotice
-	(*Telling)(nil),             // 131: berth.log.v1.Telling
+	(*TrialCopy)(nil),           // 43: berth.log.v1.TrialCopy
+	(*ChangeTasks)(nil),         // 44: berth.log.v1.ChangeTasks
+	(*UndoGang)(nil),            // 45: berth.log.v1.UndoGang
+	(*SetStanding)(nil),         // 46: berth.log.v1.SetStanding
+	(*Checkpoint)(nil),          // 47: berth.log.v1.Checkpoint
+	(*InitCluster)(nil),         // 48: berth.log.v1.InitCluster
+	(*SnapshotHeader)(nil),      // 49: berth.log.v1.SnapshotHeader
+	(*Record)(nil),              // 50: berth.log.v1.Record
+	(*Bulk)(nil),                // 51: berth.log.v1.Bulk
+	(*Upload)(nil),              // 52: berth.log.v1.Upload
+	(*ArrayRecord)(nil),         // 53: berth.log.v1.ArrayRecord
+	(*LoadHistory)(nil),         // 54: berth.log.v1.LoadHistory
+	(*SnapshotEnd)(nil),         // 55: berth.log.v1.SnapshotEnd
+	(*Meta)(nil),                // 56: berth.log.v1.Meta
+	(*Config)(nil),              // 57: berth.log.v1.Config
+	(*Owner)(nil),               // 58: berth.log.v1.Owner
+	(*Spec)(nil),                // 59: berth.log.v1.Spec
+	(*Service)(nil),             // 60: berth.log.v1.Service
+	(*Study)(nil),               // 61: berth.log.v1.Study
+	(*Axis)(nil),                // 62: berth.log.v1.Axis
+	(*Array)(nil),               // 63: berth.log.v1.Array
+	(*Where)(nil),               // 64: berth.log.v1.Where
+	(*Container)(nil),           // 65: berth.log.v1.Container
+	(*Mount)(nil),               // 66: berth.log.v1.Mount
+	(*Warning)(nil),             // 67: berth.log.v1.Warning
+	(*Dependency)(nil),          // 68: berth.log.v1.Dependency
+	(*Estimate)(nil),            // 69: berth.log.v1.Estimate
+	(*Reason)(nil),              // 70: berth.log.v1.Reason
+	(*Exit)(nil),                // 71: berth.log.v1.Exit
+	(*Usage)(nil),               // 72: berth.log.v1.Usage
+	(*Profile)(nil),             // 73: berth.log.v1.Profile
+	(*GPUShare)(nil),            // 74: berth.log.v1.GPUShare
+	(*Berth)(nil),               // 75: berth.log.v1.Berth
+	(*Job)(nil),                 // 76: berth.log.v1.Job
+	(*Hold)(nil),                // 77: berth.log.v1.Hold
+	(*CancelRequest)(nil),       // 78: berth.log.v1.CancelRequest
+	(*Attempt)(nil),             // 79: berth.log.v1.Attempt
+	(*Serving)(nil),             // 80: berth.log.v1.Serving
+	(*Progress)(nil),            // 81: berth.log.v1.Progress
+	(*Seen)(nil),                // 82: berth.log.v1.Seen
+	(*Mark)(nil),                // 83: berth.log.v1.Mark
+	(*NoteProgress)(nil),        // 84: berth.log.v1.NoteProgress
+	(*AttemptProgress)(nil),     // 85: berth.log.v1.AttemptProgress
+	(*Gang)(nil),                // 86: berth.log.v1.Gang
+	(*Part)(nil),                // 87: berth.log.v1.Part
+	(*IdleMark)(nil),            // 88: berth.log.v1.IdleMark
+	(*IdleAttempt)(nil),         // 89: berth.log.v1.IdleAttempt
+	(*ResizeMark)(nil),          // 90: berth.log.v1.ResizeMark
+	(*ResizeAttempt)(nil),       // 91: berth.log.v1.ResizeAttempt
+	(*GrowAttempt)(nil),         // 92: berth.log.v1.GrowAttempt
+	(*ShrinkAttempt)(nil),       // 93: berth.log.v1.ShrinkAttempt
+	(*SizeChange)(nil),          // 94: berth.log.v1.SizeChange
+	(*PreemptRequest)(nil),      // 95: berth.log.v1.PreemptRequest
+	(*GPU)(nil),                 // 96: berth.log.v1.GPU
+	(*GPUOrder)(nil),            // 97: berth.log.v1.GPUOrder
+	(*NodeEvent)(nil),           // 98: berth.log.v1.NodeEvent
+	(*Node)(nil),                // 99: berth.log.v1.Node
+	(*NodePower)(nil),           // 100: berth.log.v1.NodePower
+	(*Reservation)(nil),         // 101: berth.log.v1.Reservation
+	(*Partition)(nil),           // 102: berth.log.v1.Partition
+	(*HostTerms)(nil),           // 103: berth.log.v1.HostTerms
+	(*AccessList)(nil),          // 104: berth.log.v1.AccessList
+	(*Queue)(nil),               // 105: berth.log.v1.Queue
+	(*Waiter)(nil),              // 106: berth.log.v1.Waiter
+	(*Request)(nil),             // 107: berth.log.v1.Request
+	(*Token)(nil),               // 108: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 109: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 110: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 111: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 112: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 113: berth.log.v1.Interference
+	(*Company)(nil),             // 114: berth.log.v1.Company
+	(*ImportRuns)(nil),          // 115: berth.log.v1.ImportRuns
+	(*Sample)(nil),              // 116: berth.log.v1.Sample
+	(*Standing)(nil),            // 117: berth.log.v1.Standing
+	(*Account)(nil),             // 118: berth.log.v1.Account
+	(*Member)(nil),              // 119: berth.log.v1.Member
+	(*QOS)(nil),                 // 120: berth.log.v1.QOS
+	(*Quota)(nil),               // 121: berth.log.v1.Quota
+	(*AccountPolicy)(nil),       // 122: berth.log.v1.AccountPolicy
+	(*GPUWeight)(nil),           // 123: berth.log.v1.GPUWeight
+	(*Spent)(nil),               // 124: berth.log.v1.Spent
+	(*AddWebhook)(nil),          // 125: berth.log.v1.AddWebhook
+	(*RemoveWebhook)(nil),       // 126: berth.log.v1.RemoveWebhook
+	(*SettleNotices)(nil),       // 127: berth.log.v1.SettleNotices
+	(*MarkAttempt)(nil),         // 128: berth.log.v1.MarkAttempt
+	(*Notice)(nil),              // 129: berth.log.v1.Notice
+	(*Webhook)(nil),             // 130: berth.log.v1.Webhook
+	(*DeadNotice)(nil),          // 131: berth.log.v1.DeadNotice
+	(*Telling)(nil),             // 132: berth.log.v1.Telling
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	2,   // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -12936,8 +13033,8 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	26,  // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
 	27,  // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
 	29,  // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
-	46,  // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
-	47,  // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
+	47,  // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
+	48,  // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
 	24,  // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
 	30,  // 15: berth.log.v1.Command.install_weights:type_name -> berth.log.v1.InstallWeights
 	31,  // 16: berth.log.v1.Command.rollback_weights:type_name -> berth.log.v1.RollbackWeights
@@ -12950,156 +13047,158 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	36,  // 23: berth.log.v1.Command.remove_partition:type_name -> berth.log.v1.RemovePartition
 	41,  // 24: berth.log.v1.Command.hold_job:type_name -> berth.log.v1.HoldJob
 	42,  // 25: berth.log.v1.Command.requeue_job:type_name -> berth.log.v1.RequeueJob
-	44,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
+	45,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
 	20,  // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
-	45,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
-	114, // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
-	124, // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
-	125, // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
-	126, // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
-	127, // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
-	88,  // 34: berth.log.v1.Command.idle_attempt:type_name -> berth.log.v1.IdleAttempt
+	46,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
+	115, // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
+	125, // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
+	126, // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
+	127, // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
+	128, // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
+	89,  // 34: berth.log.v1.Command.idle_attempt:type_name -> berth.log.v1.IdleAttempt
 	37,  // 35: berth.log.v1.Command.set_reservation:type_name -> berth.log.v1.SetReservation
 	38,  // 36: berth.log.v1.Command.remove_reservation:type_name -> berth.log.v1.RemoveReservation
 	39,  // 37: berth.log.v1.Command.update_job:type_name -> berth.log.v1.UpdateJob
-	43,  // 38: berth.log.v1.Command.change_tasks:type_name -> berth.log.v1.ChangeTasks
+	44,  // 38: berth.log.v1.Command.change_tasks:type_name -> berth.log.v1.ChangeTasks
 	21,  // 39: berth.log.v1.Command.set_sharing:type_name -> berth.log.v1.SetSharing
 	6,   // 40: berth.log.v1.Command.put_bulk:type_name -> berth.log.v1.PutBulk
 	3,   // 41: berth.log.v1.Command.estimate_jobs:type_name -> berth.log.v1.EstimateJobs
-	90,  // 42: berth.log.v1.Command.resize_attempt:type_name -> berth.log.v1.ResizeAttempt
-	83,  // 43: berth.log.v1.Command.note_progress:type_name -> berth.log.v1.NoteProgress
+	91,  // 42: berth.log.v1.Command.resize_attempt:type_name -> berth.log.v1.ResizeAttempt
+	84,  // 43: berth.log.v1.Command.note_progress:type_name -> berth.log.v1.NoteProgress
 	23,  // 44: berth.log.v1.Command.power_node:type_name -> berth.log.v1.PowerNode
-	91,  // 45: berth.log.v1.Command.grow_attempt:type_name -> berth.log.v1.GrowAttempt
-	92,  // 46: berth.log.v1.Command.shrink_attempt:type_name -> berth.log.v1.ShrinkAttempt
+	92,  // 45: berth.log.v1.Command.grow_attempt:type_name -> berth.log.v1.GrowAttempt
+	93,  // 46: berth.log.v1.Command.shrink_attempt:type_name -> berth.log.v1.ShrinkAttempt
 	9,   // 47: berth.log.v1.Command.note_loads:type_name -> berth.log.v1.NoteLoads
 	4,   // 48: berth.log.v1.EstimateJobs.groups:type_name -> berth.log.v1.EstimatedJobs
-	68,  // 49: berth.log.v1.EstimatedJobs.estimates:type_name -> berth.log.v1.Estimate
-	57,  // 50: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
+	69,  // 49: berth.log.v1.EstimatedJobs.estimates:type_name -> berth.log.v1.Estimate
+	58,  // 50: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
 	7,   // 51: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
-	58,  // 52: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	68,  // 53: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	59,  // 52: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
+	69,  // 53: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
 	10,  // 54: berth.log.v1.NoteLoads.services:type_name -> berth.log.v1.ServiceLoad
 	12,  // 55: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
 	13,  // 56: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	74,  // 57: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	68,  // 58: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	74,  // 59: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
-	69,  // 60: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	70,  // 61: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	71,  // 62: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	75,  // 57: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	69,  // 58: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	75,  // 59: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
+	70,  // 60: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	71,  // 61: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	72,  // 62: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
 	16,  // 63: berth.log.v1.ReportAttempt.power:type_name -> berth.log.v1.CardPower
 	15,  // 64: berth.log.v1.ReportAttempt.search:type_name -> berth.log.v1.CapSearch
-	98,  // 65: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	99,  // 65: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
 	22,  // 66: berth.log.v1.SetSharing.place:type_name -> berth.log.v1.SharingOff
-	107, // 67: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	110, // 68: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	101, // 69: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
-	100, // 70: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
-	58,  // 71: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
-	0,   // 72: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
-	116, // 73: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
-	56,  // 74: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
-	55,  // 75: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
-	56,  // 76: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	98,  // 77: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	75,  // 78: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	104, // 79: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	106, // 80: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	107, // 81: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	108, // 82: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	109, // 83: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	115, // 84: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
-	54,  // 85: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	109, // 86: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	111, // 87: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	112, // 88: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
-	101, // 89: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
-	116, // 90: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
-	123, // 91: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
-	128, // 92: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
-	129, // 93: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
-	130, // 94: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
-	131, // 95: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
-	100, // 96: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
-	52,  // 97: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
-	22,  // 98: berth.log.v1.Record.sharing_off:type_name -> berth.log.v1.SharingOff
-	50,  // 99: berth.log.v1.Record.bulk:type_name -> berth.log.v1.Bulk
-	51,  // 100: berth.log.v1.Record.upload:type_name -> berth.log.v1.Upload
-	58,  // 101: berth.log.v1.ArrayRecord.spec:type_name -> berth.log.v1.Spec
-	68,  // 102: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
-	53,  // 103: berth.log.v1.ArrayRecord.load:type_name -> berth.log.v1.LoadHistory
-	67,  // 104: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
-	66,  // 105: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
-	64,  // 106: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
-	62,  // 107: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
-	102, // 108: berth.log.v1.Spec.host:type_name -> berth.log.v1.HostTerms
-	63,  // 109: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
-	60,  // 110: berth.log.v1.Spec.study:type_name -> berth.log.v1.Study
-	59,  // 111: berth.log.v1.Spec.service:type_name -> berth.log.v1.Service
-	61,  // 112: berth.log.v1.Study.space:type_name -> berth.log.v1.Axis
-	65,  // 113: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
-	72,  // 114: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
-	73,  // 115: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	57,  // 116: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	58,  // 117: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	69,  // 118: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	68,  // 119: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	77,  // 120: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	78,  // 121: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	76,  // 122: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
-	69,  // 123: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	74,  // 124: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	68,  // 125: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	70,  // 126: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	71,  // 127: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	94,  // 128: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
-	85,  // 129: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
-	87,  // 130: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
-	89,  // 131: berth.log.v1.Attempt.resize:type_name -> berth.log.v1.ResizeMark
-	80,  // 132: berth.log.v1.Attempt.progress:type_name -> berth.log.v1.Progress
-	16,  // 133: berth.log.v1.Attempt.power:type_name -> berth.log.v1.CardPower
-	79,  // 134: berth.log.v1.Attempt.serving:type_name -> berth.log.v1.Serving
-	15,  // 135: berth.log.v1.Attempt.search:type_name -> berth.log.v1.CapSearch
-	93,  // 136: berth.log.v1.Attempt.changes:type_name -> berth.log.v1.SizeChange
-	81,  // 137: berth.log.v1.Progress.seen:type_name -> berth.log.v1.Seen
-	82,  // 138: berth.log.v1.Seen.marks:type_name -> berth.log.v1.Mark
-	84,  // 139: berth.log.v1.NoteProgress.attempts:type_name -> berth.log.v1.AttemptProgress
-	80,  // 140: berth.log.v1.AttemptProgress.progress:type_name -> berth.log.v1.Progress
-	79,  // 141: berth.log.v1.AttemptProgress.serving:type_name -> berth.log.v1.Serving
-	69,  // 142: berth.log.v1.AttemptProgress.waits:type_name -> berth.log.v1.Reason
-	74,  // 143: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
-	86,  // 144: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
-	69,  // 145: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
-	70,  // 146: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
-	69,  // 147: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
-	71,  // 148: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
-	73,  // 149: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
-	74,  // 150: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
-	73,  // 151: berth.log.v1.ResizeMark.was:type_name -> berth.log.v1.GPUShare
-	73,  // 152: berth.log.v1.ResizeAttempt.gpus:type_name -> berth.log.v1.GPUShare
-	74,  // 153: berth.log.v1.GrowAttempt.berths:type_name -> berth.log.v1.Berth
-	95,  // 154: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	96,  // 155: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
-	97,  // 156: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
-	99,  // 157: berth.log.v1.Node.power:type_name -> berth.log.v1.NodePower
-	103, // 158: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
-	102, // 159: berth.log.v1.Partition.host:type_name -> berth.log.v1.HostTerms
-	105, // 160: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	110, // 161: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	115, // 162: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
-	68,  // 163: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	113, // 164: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	117, // 165: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
-	118, // 166: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
-	119, // 167: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
-	120, // 168: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
-	121, // 169: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
-	122, // 170: berth.log.v1.AccountPolicy.gpu_weights:type_name -> berth.log.v1.GPUWeight
-	171, // [171:171] is the sub-list for method output_type
-	171, // [171:171] is the sub-list for method input_type
-	171, // [171:171] is the sub-list for extension type_name
-	171, // [171:171] is the sub-list for extension extendee
-	0,   // [0:171] is the sub-list for field type_name
+	108, // 67: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	111, // 68: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	102, // 69: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
+	101, // 70: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
+	59,  // 71: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
+	43,  // 72: berth.log.v1.RequeueJob.copy:type_name -> berth.log.v1.TrialCopy
+	0,   // 73: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
+	117, // 74: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
+	57,  // 75: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
+	56,  // 76: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
+	57,  // 77: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
+	99,  // 78: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	76,  // 79: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	105, // 80: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	107, // 81: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	108, // 82: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	109, // 83: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	110, // 84: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	116, // 85: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	55,  // 86: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
+	110, // 87: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	112, // 88: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	113, // 89: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	102, // 90: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
+	117, // 91: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
+	124, // 92: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
+	129, // 93: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
+	130, // 94: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
+	131, // 95: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
+	132, // 96: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
+	101, // 97: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
+	53,  // 98: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
+	22,  // 99: berth.log.v1.Record.sharing_off:type_name -> berth.log.v1.SharingOff
+	51,  // 100: berth.log.v1.Record.bulk:type_name -> berth.log.v1.Bulk
+	52,  // 101: berth.log.v1.Record.upload:type_name -> berth.log.v1.Upload
+	59,  // 102: berth.log.v1.ArrayRecord.spec:type_name -> berth.log.v1.Spec
+	69,  // 103: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
+	54,  // 104: berth.log.v1.ArrayRecord.load:type_name -> berth.log.v1.LoadHistory
+	68,  // 105: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
+	67,  // 106: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
+	65,  // 107: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
+	63,  // 108: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
+	103, // 109: berth.log.v1.Spec.host:type_name -> berth.log.v1.HostTerms
+	64,  // 110: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
+	61,  // 111: berth.log.v1.Spec.study:type_name -> berth.log.v1.Study
+	60,  // 112: berth.log.v1.Spec.service:type_name -> berth.log.v1.Service
+	62,  // 113: berth.log.v1.Study.space:type_name -> berth.log.v1.Axis
+	66,  // 114: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
+	73,  // 115: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
+	74,  // 116: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	58,  // 117: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	59,  // 118: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	70,  // 119: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	69,  // 120: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	78,  // 121: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	79,  // 122: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	77,  // 123: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
+	70,  // 124: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	75,  // 125: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	69,  // 126: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	71,  // 127: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	72,  // 128: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	95,  // 129: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
+	86,  // 130: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
+	88,  // 131: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
+	90,  // 132: berth.log.v1.Attempt.resize:type_name -> berth.log.v1.ResizeMark
+	81,  // 133: berth.log.v1.Attempt.progress:type_name -> berth.log.v1.Progress
+	16,  // 134: berth.log.v1.Attempt.power:type_name -> berth.log.v1.CardPower
+	80,  // 135: berth.log.v1.Attempt.serving:type_name -> berth.log.v1.Serving
+	15,  // 136: berth.log.v1.Attempt.search:type_name -> berth.log.v1.CapSearch
+	94,  // 137: berth.log.v1.Attempt.changes:type_name -> berth.log.v1.SizeChange
+	82,  // 138: berth.log.v1.Progress.seen:type_name -> berth.log.v1.Seen
+	83,  // 139: berth.log.v1.Seen.marks:type_name -> berth.log.v1.Mark
+	85,  // 140: berth.log.v1.NoteProgress.attempts:type_name -> berth.log.v1.AttemptProgress
+	81,  // 141: berth.log.v1.AttemptProgress.progress:type_name -> berth.log.v1.Progress
+	80,  // 142: berth.log.v1.AttemptProgress.serving:type_name -> berth.log.v1.Serving
+	70,  // 143: berth.log.v1.AttemptProgress.waits:type_name -> berth.log.v1.Reason
+	75,  // 144: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
+	87,  // 145: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
+	70,  // 146: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
+	71,  // 147: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
+	70,  // 148: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
+	72,  // 149: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
+	74,  // 150: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
+	75,  // 151: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
+	74,  // 152: berth.log.v1.ResizeMark.was:type_name -> berth.log.v1.GPUShare
+	74,  // 153: berth.log.v1.ResizeAttempt.gpus:type_name -> berth.log.v1.GPUShare
+	75,  // 154: berth.log.v1.GrowAttempt.berths:type_name -> berth.log.v1.Berth
+	43,  // 155: berth.log.v1.PreemptRequest.copy:type_name -> berth.log.v1.TrialCopy
+	96,  // 156: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	97,  // 157: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
+	98,  // 158: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
+	100, // 159: berth.log.v1.Node.power:type_name -> berth.log.v1.NodePower
+	104, // 160: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
+	103, // 161: berth.log.v1.Partition.host:type_name -> berth.log.v1.HostTerms
+	106, // 162: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	111, // 163: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	116, // 164: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
+	69,  // 165: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	114, // 166: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	118, // 167: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
+	119, // 168: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
+	120, // 169: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
+	121, // 170: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
+	122, // 171: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
+	123, // 172: berth.log.v1.AccountPolicy.gpu_weights:type_name -> berth.log.v1.GPUWeight
+	173, // [173:173] is the sub-list for method output_type
+	173, // [173:173] is the sub-list for method input_type
+	173, // [173:173] is the sub-list for extension type_name
+	173, // [173:173] is the sub-list for extension extendee
+	0,   // [0:173] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -13157,7 +13256,7 @@ func file_berth_log_v1_log_proto_init() {
 		(*Command_ShrinkAttempt)(nil),
 		(*Command_NoteLoads)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[48].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[49].OneofWrappers = []any{
 		(*Record_Meta)(nil),
 		(*Record_Config)(nil),
 		(*Record_Node)(nil),
@@ -13185,8 +13284,8 @@ func file_berth_log_v1_log_proto_init() {
 		(*Record_Bulk)(nil),
 		(*Record_Upload)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[74].OneofWrappers = []any{}
-	file_berth_log_v1_log_proto_msgTypes[115].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[75].OneofWrappers = []any{}
+	file_berth_log_v1_log_proto_msgTypes[116].OneofWrappers = []any{
 		(*Standing_Account)(nil),
 		(*Standing_Member)(nil),
 		(*Standing_Qos)(nil),
@@ -13199,7 +13298,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   123,
+			NumMessages:   124,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
