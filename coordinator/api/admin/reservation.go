@@ -234,7 +234,7 @@ func clashes(r *dispatch.Reservation, req *apiv1.SetReservationRequest, snap *di
 		return nil
 	}
 	if busy := site.InTheWay(r, snap, snap.Now); len(busy) > 0 {
-		return cluster.Errorf(cluster.CodeConflict, "%d jobs run there and may not have ended when it begins: %s; wait for them or end them, begin later, or let them be (ignore jobs)", len(busy), someJobs(busy))
+		return cluster.Errorf(cluster.CodeConflict, "jobs that run there may not have ended when it begins (%d: %s); wait for them or end them, begin later, or let them run on (--ignore-jobs)", len(busy), someJobs(busy))
 	}
 	return nil
 }
