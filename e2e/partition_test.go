@@ -14,7 +14,7 @@ import (
 func (c *cluster) reload(scheduling, want string) {
 	c.t.Helper()
 	path, log := filepath.Join(c.dir, "c1", "coordinator.yaml"), filepath.Join(c.dir, "c1", "log")
-	cfg := regexp.MustCompile(`(?m)^    policy: .*\n(    policies: .*\n)?(    unknown: .*\n)?`).ReplaceAllString(read(c.t, path), scheduling)
+	cfg := regexp.MustCompile(`(?m)^(scheduling:\n(?: .*\n)*?)    policy: .*\n(?:    policies: .*\n)?(?:    unknown: .*\n)?`).ReplaceAllString(read(c.t, path), "${1}"+scheduling)
 	write(c.t, path, cfg)
 	before := strings.Count(read(c.t, log), want)
 	if err := syscall.Kill(c.members()[0].PID, syscall.SIGHUP); err != nil {
