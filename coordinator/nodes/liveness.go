@@ -31,7 +31,7 @@ type liveness struct {
 	// strayed are the nodes with cards that are used past Berth.
 	strayed map[cluster.NodeID]struct{}
 	// series is what cards showed; it is the term's, too.
-	series series
+	series shown
 }
 
 type contact struct {
@@ -51,7 +51,7 @@ type contact struct {
 func newLiveness(d Needs, lease time.Duration) *liveness {
 	return &liveness{
 		fsm: d.FSM, prop: d.Proposer, clock: d.Clock, lease: lease, log: d.Log,
-		nodes: map[cluster.NodeID]*contact{}, strayed: map[cluster.NodeID]struct{}{}, series: series{}}
+		nodes: map[cluster.NodeID]*contact{}, strayed: map[cluster.NodeID]struct{}{}, series: shown{}}
 }
 
 // reset begins a term: nobody was heard yet.

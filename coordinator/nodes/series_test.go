@@ -8,11 +8,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/series"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
 func TestSeries(t *testing.T) {
-	s, now := series{}, time.Unix(1_000_000_000, 0)
+	s, now := shown{}, time.Unix(1_000_000_000, 0)
 	say := func(after time.Duration, mib, util, watts int64) {
 		now = now.Add(after)
 		s.add("g", now, &nodev1.GPUUsage{UsedMib: mib, UtilMilli: util, PowerW: watts})
@@ -25,7 +26,7 @@ func TestSeries(t *testing.T) {
 	say(10*time.Second, 0, 100, 50)
 	say(time.Second, 0, 300, 0)
 	say(time.Second, 0, 800, 150)
-	want := []Sample{
+	want := []series.Sample{
 		{At: 1_000_000_000, UsedMiB: 300, UtilMilli: 300, PowerW: 200},
 		{At: 1_000_000_010, UsedMiB: 70, UtilMilli: -1},
 		{At: 1_000_000_030, UtilMilli: 1000, PowerW: 1<<16 - 1},
@@ -44,17 +45,17 @@ func TestSeries(t *testing.T) {
 
 // TestSeriesAreBounded in time and in cards.
 func TestSeriesAreBounded(t *testing.T) {
-	s, now := series{}, time.Unix(1_000_000_000, 0)
-	for range 3*seriesSteps + 7 {
-		now = now.Add(SeriesStep)
+	s, now := shown{}, time.Unix(1_000_000_000, 0)
+	for range 3*series.FineSteps + 7 {
+		now = now.Add(series.FineStep)
 		s.add("g", now, &nodev1.GPUUsage{UsedMib: 1})
 	}
 	got := s.of("g", time.Unix(0, 0), now)
-	if len(got) != seriesSteps || got[0].At != now.Add(-(seriesSteps-1)*SeriesStep).Unix() || got[seriesSteps-1].At != now.Unix() {
+	if len(got) != series.FineSteps || got[0].At != now.Add(-(series.FineSteps-1)*series.FineStep).Unix() || got[series.FineSteps-1].At != now.Unix() {
 		t.Errorf("%d samples, from %v to %v", len(got), got[0], got[len(got)-1])
 	}
 	for i, m := range got[1:] {
-		if m.At != got[i].At+int64(SeriesStep/time.Second) {
+		if m.At != got[i].At+int64(series.FineStep/time.Second) {
 			t.Fatalf("a sample of %d comes after one of %d", m.At, got[i].At)
 		}
 	}

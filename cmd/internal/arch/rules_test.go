@@ -56,6 +56,7 @@ var rooms = map[string][]string{
 	"cluster/outputpath": {"cluster"},
 	"cluster/sharing":    {"cluster"},
 	"cluster/hostnames":  {},
+	"cluster/series":     {},
 	"cluster/study":      {},
 	// Planning a site is laid over passes: the coordinator and the simulator run
 	// the same functions, so it may know of neither.
@@ -213,7 +214,7 @@ func foreignImports(f *file) []string {
 
 // pure are the packages that must give equal answers to equal input.
 var pure = []string{
-	"cluster", "cluster/accounting", "cluster/dispatch", "cluster/hostnames", "cluster/ladder", "cluster/outputpath", "cluster/sharing", "cluster/study", "scheduler", "scheduler/company", "scheduler/deadline", "scheduler/explain", "scheduler/fair", "scheduler/fleet", "scheduler/fragment", "scheduler/policies",
+	"cluster", "cluster/accounting", "cluster/dispatch", "cluster/hostnames", "cluster/ladder", "cluster/outputpath", "cluster/series", "cluster/sharing", "cluster/study", "scheduler", "scheduler/company", "scheduler/deadline", "scheduler/explain", "scheduler/fair", "scheduler/fleet", "scheduler/fragment", "scheduler/policies",
 	"scheduler/policies/mirror", "scheduler/policies/order", "scheduler/policies/place", "scheduler/policies/scene",
 	"scheduler/power", "scheduler/resize", "scheduler/rules", "scheduler/say", "scheduler/site", "agent/attempt", "fsm",
 	"fsm/accounts", "fsm/attempts", "fsm/blobs", "fsm/command", "fsm/credentials", "fsm/intern", "fsm/jobs", "fsm/learned", "fsm/nodes", "fsm/notices",

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/series"
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
-	"github.com/berth-scheduler/berth/coordinator/nodes"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
@@ -30,7 +30,7 @@ func (s *seriesServer) GetSeries(ctx context.Context, req *apiv1.GetSeriesReques
 	if err := s.c.auth.May(authorize.CallerOf(ctx), authorize.ReadJob, &j.Owner); err != nil {
 		return nil, err
 	}
-	resp := &apiv1.GetSeriesResponse{StepSeconds: uint32(nodes.SeriesStep / time.Second)}
+	resp := &apiv1.GetSeriesResponse{StepSeconds: uint32(series.FineStep / time.Second)}
 	a := j.Last()
 	if a == nil || a.Started == 0 {
 		return resp, nil
