@@ -32,6 +32,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/profile"
 	"github.com/berth-scheduler/berth/agent/progress"
 	"github.com/berth-scheduler/berth/agent/runtime"
+	"github.com/berth-scheduler/berth/agent/series"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -146,6 +147,7 @@ type Agent struct {
 	journal  *journal.Journal
 	out      *outbox.Outbox
 	recorder *profile.Recorder
+	series   *series.Book
 	progress *progress.Feed
 	prober   *probe.Prober
 	power    *cards.PowerMeter
@@ -216,8 +218,10 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 func (a *Agent) observe() {
 	a.progress, a.prober = progress.New(time.Now), probe.New(probe.Answers)
 	a.recorder = profile.New(filepath.Join(a.cfg.Dir, profilesFile), a.log)
+	a.series = series.Open(filepath.Join(a.cfg.Dir, seriesDir), time.Now(), a.log)
 	a.cards.Sampler.Observe(a.observeMemory)
 	a.cards.FollowStrays()
+	a.cards.Follow(a.series.Observe)
 	if g := a.cfg.Gossip; g != nil {
 		a.cards.Sampler.Observe(func(_ time.Time, usage []gpu.Usage) { g.Observe(a.cards.Gossip(usage)) })
 	}
@@ -306,6 +310,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go(func() error { return a.cards.Sampler.Run(ctx) })
 	g.Go(func() error { return a.tuned.Run(ctx) })
 	g.Go(func() error { return a.recorder.Run(ctx) })
+	g.Go(func() error { return a.series.Run(ctx) })
 	g.Go(func() error { return a.cards.WatchProvider(ctx) })
 	if a.health != nil {
 		g.Go(func() error { return a.health.Run(ctx) })

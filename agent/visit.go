@@ -52,9 +52,15 @@ func (a *Agent) visit(ctx context.Context, conn grpc.ClientConnInterface, ask *n
 	})
 }
 
+// seriesDir is where an agent keeps what its cards showed.
+const seriesDir = "series"
+
 // admitVisit checks against what this agent itself knows of the attempt, and
 // believes the leader only about one that is forgotten here.
 func (a *Agent) admitVisit(ask *nodev1.Visit) (*relay.Visit, error) {
+	if ask.GetOpen().GetSeries() != nil {
+		return &relay.Visit{Ask: ask, Node: a.cfg.Node, Series: a.series}, nil // of cards, whoever had them
+	}
 	as := ask.GetOf()
 	id := conv.AttemptOf(as)
 	t := a.task(id)

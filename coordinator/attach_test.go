@@ -145,6 +145,7 @@ func TestAttachRefuses(t *testing.T) {
 	both.GetLogs().Offset, both.GetLogs().TailLines = 7, &two
 	odd := shellIn(runs)
 	odd.GetExec().Command = [][]byte{[]byte("a\x00b")}
+	series := &apiv1.AttachOpen{Job: runs, What: &apiv1.AttachOpen_Series{Series: &apiv1.AttachSeries{Gpus: []string{"GPU-1"}}}}
 	wide := shellIn(runs)
 	wide.GetExec().Window = &apiv1.WindowSize{Rows: 70_000}
 	for _, x := range []struct {
@@ -167,6 +168,7 @@ func TestAttachRefuses(t *testing.T) {
 		{"a negative offset", alice, neg, codes.InvalidArgument, "offset"},
 		{"two beginnings", alice, both, codes.InvalidArgument, "only one"},
 		{"a zero byte", alice, odd, codes.InvalidArgument, "zero byte"},
+		{"what the leader alone asks for", alice, series, codes.InvalidArgument, "GetSeries"},
 		{"a wide window", alice, wide, codes.InvalidArgument, "65535"},
 	} {
 		t.Run(x.name, func(t *testing.T) {

@@ -76,8 +76,11 @@ func New(cfg Config, s *Sampler) *Cards {
 }
 
 // FollowStrays has the sampler tell of processes that nobody started here.
-func (nc *Cards) FollowStrays() {
-	nc.Sampler.Observe(func(now time.Time, usage []gpu.Usage) { nc.strays.observe(now, nc.oursUsed(usage)) })
+func (nc *Cards) FollowStrays() { nc.Follow(nc.strays.observe) }
+
+// Follow has the sampler tell f of the cards that are Berth's; see Sampler.Observe.
+func (nc *Cards) Follow(f func(now time.Time, usage []gpu.Usage)) {
+	nc.Sampler.Observe(func(now time.Time, usage []gpu.Usage) { f(now, nc.oursUsed(usage)) })
 }
 
 // Usable is the memory of a card less the driver's reserve, 0 for one that is not

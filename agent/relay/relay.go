@@ -143,6 +143,8 @@ func (s *Server) serve(ctx context.Context, ln *link, v *Visit) error {
 		return s.list(ln, v)
 	case *apiv1.AttachOpen_Signal:
 		return s.signal(ctx, ln, v, what.Signal)
+	case *apiv1.AttachOpen_Series:
+		return ln.series(v, what.Series)
 	}
 	return cluster.Errorf(cluster.CodeConflict, "the agent of node %s does not know this request; it is older than the coordinator", v.Node)
 }

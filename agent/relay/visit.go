@@ -4,6 +4,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/journal"
 	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/agent/runtime"
+	"github.com/berth-scheduler/berth/agent/series"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
@@ -15,6 +16,9 @@ type Visit struct {
 	Refused error
 	// Node is this one.
 	Node cluster.NodeID
+	// Series is what the node's cards showed, for the leader, who asks for nothing else
+	// then: nothing below holds.
+	Series *series.Book
 	// Launch has the attempt's id, its user, its directory and its output
 	// files, and nothing else.
 	Launch *launch.Launch

@@ -135,6 +135,15 @@ func (a *Agent) Heartbeat(uses ...*nodev1.AttemptUse) {
 	}
 }
 
+// Shows sends a heartbeat with what the node's cards show.
+func (a *Agent) Shows(gpus ...*nodev1.GPUUsage) {
+	a.t.Helper()
+	err := a.send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{Sequence: 1, Gpus: gpus}}})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+}
+
 // Silence ends the session without a word.
 func (a *Agent) Silence() { a.cancel() }
 

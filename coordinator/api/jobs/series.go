@@ -2,6 +2,8 @@ package jobs
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -9,6 +11,9 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 )
 
 // seriesServer answers for what the GPUs of jobs showed.
@@ -45,24 +50,98 @@ func (s *seriesServer) GetSeries(ctx context.Context, req *apiv1.GetSeriesReques
 	if a.Ended != 0 {
 		to = a.Ended.Std()
 	}
-	for _, b := range a.Berths() {
-		for _, share := range b.GPUs {
-			resp.Gpus = append(resp.Gpus, s.gpu(b.Node, &share, a.Started.Std(), to))
-		}
-	}
+	s.showed(ctx, resp, j, a, to)
 	return resp, nil
 }
 
-func (s *seriesServer) gpu(node cluster.NodeID, share *cluster.GPUShare, from, to time.Time) *apiv1.GPUSeries {
+// What nodes are asked for what the leader does not know. What is left out is served as
+// far as the leader knows it: with all of it an answer takes 2 MB.
+const (
+	askedNodes = 16
+	askedGPUs  = 64
+	askWait    = 2 * time.Second
+)
+
+// showed adds what the GPUs of an attempt showed until to: as the leader heard it, and
+// what it did not hear as their nodes tell it, as far as they do.
+func (s *seriesServer) showed(ctx context.Context, resp *apiv1.GetSeriesResponse, j *cluster.Job, a *cluster.Attempt, to time.Time) {
+	from, weekAgo, gpus := a.Started.Std(), s.c.clock().Add(-series.Week), 0
+	known := map[cluster.GPUID][]series.Sample{}
+	var asks sync.WaitGroup
+	answers := make(chan map[cluster.GPUID][]series.Sample, askedNodes)
+	ctx, cancel := context.WithTimeout(ctx, askWait)
+	defer cancel()
+	for rank, b := range a.Berths() {
+		var lacks []string
+		for _, share := range b.GPUs {
+			resp.Gpus = append(resp.Gpus, s.gpu(b.Node, &share))
+			own := s.c.nodes.Series(share.GPU, from, to)
+			known[share.GPU] = own
+			if (len(own) == 0 || time.Unix(own[0].At, 0).After(from.Add(series.FineStep))) && to.After(weekAgo) {
+				lacks = append(lacks, string(share.GPU))
+			}
+		}
+		gpus += len(lacks)
+		if len(lacks) == 0 || len(lacks) > apiconv.MaxSeriesGPUs || rank >= askedNodes || gpus > askedGPUs {
+			continue
+		}
+		of := conv.VisitOf(j, a, rank)
+		asks.Go(func() { answers <- s.ask(ctx, b.Node, of, lacks, from, to) })
+	}
+	asks.Wait()
+	close(answers)
+	for told := range answers {
+		for gpu, all := range told {
+			known[gpu] = series.Merge(all, known[gpu])
+		}
+	}
+	for _, m := range resp.Gpus {
+		apiconv.SetSeries(m, known[cluster.GPUID(m.Gpu)])
+	}
+}
+
+// ask has the agent of a node tell what its GPUs showed; nothing when it does not, as
+// agents of before do.
+func (s *seriesServer) ask(ctx context.Context, node cluster.NodeID, of *nodev1.Assignment, gpus []string, from, to time.Time) map[cluster.GPUID][]series.Sample {
+	who := authorize.CallerOf(ctx)
+	release, err := s.c.nodes.AdmitStream(who.UID)
+	if err != nil {
+		return nil
+	}
+	defer release()
+	end, leave, err := s.c.nodes.Visit(ctx, node, &nodev1.Visit{
+		Uid: uint32(who.UID), Admin: who.Admin && of.GetUid() != uint32(who.UID), Of: of,
+		Open: &apiv1.AttachOpen{Job: of.GetJob(), Attempt: of.GetAttempt(), Node: string(node), What: &apiv1.AttachOpen_Series{
+			Series: &apiv1.AttachSeries{Gpus: gpus, From: from.Unix(), To: to.Unix()},
+		}},
+	})
+	if err != nil {
+		return nil
+	}
+	leave = sync.OnceFunc(leave)
+	defer leave()
+	defer context.AfterFunc(ctx, leave)() // which ends Recv
+	told := map[cluster.GPUID][]series.Sample{}
+	for range 2 * apiconv.MaxSeriesGPUs { // signs of life among them
+		m, err := end.Recv()
+		if err != nil || m.GetEnded() != nil {
+			break
+		}
+		for _, g := range m.GetSeries().GetGpus() {
+			if slices.Contains(gpus, g.GetGpu()) {
+				told[cluster.GPUID(g.GetGpu())] = apiconv.SeriesOf(g, from, to)
+			}
+		}
+	}
+	return told
+}
+
+func (s *seriesServer) gpu(node cluster.NodeID, share *cluster.GPUShare) *apiv1.GPUSeries {
 	m := &apiv1.GPUSeries{Node: string(node), Gpu: string(share.GPU), GivenMib: share.Share.MemMiB}
 	if n, ok := s.c.fsm.Node(node); ok {
 		if g := n.GPU(share.GPU); g != nil {
 			m.Index, m.Type, m.MemMib = uint32(g.Index), g.Type, g.MemMiB
 		}
-	}
-	for _, x := range s.c.nodes.Series(share.GPU, from, to) {
-		m.At, m.UsedMib = append(m.At, x.At), append(m.UsedMib, x.UsedMiB)
-		m.UtilMilli, m.PowerW = append(m.UtilMilli, x.UtilMilli), append(m.PowerW, x.PowerW)
 	}
 	return m
 }

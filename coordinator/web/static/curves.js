@@ -1,7 +1,11 @@
-// What the cards of a job showed over the last hour, as curves.
+// What the cards of a job showed over the last week at most, as curves.
 import {call} from './api.js';
 import {clean, h, mib, pct, when} from './dom.js';
 import {poll} from './poll.js';
+
+// lasts is how long the sample of a time stands for: those of before the last hour begin
+// at whole five minutes.
+const lasts = (t, step) => (t % 300 ? step : 300);
 
 // line is the path of values over time; where samples lack it is broken.
 function line(at, values, most, step) {
@@ -10,7 +14,7 @@ function line(at, values, most, step) {
   at.forEach((t, i) => {
     if (values[i] < 0) { pen = false; return; }
     const x = (100 * (t - first)) / width, y = 100 - (96 * Math.min(values[i], most)) / Math.max(1, most);
-    d += `${pen && t - before <= 3 * step ? 'L' : 'M'}${x.toFixed(2)} ${y.toFixed(2)}`;
+    d += `${pen && t - before <= 3 * lasts(before, step) ? 'L' : 'M'}${x.toFixed(2)} ${y.toFixed(2)}`;
     pen = true;
     before = t;
   });
@@ -20,7 +24,12 @@ function line(at, values, most, step) {
 function curve(name, at, values, most, say, step) {
   const known = values.filter((v) => v >= 0);
   if (!known.some((v) => v > 0)) return null;
-  const last = known.at(-1), mean = known.reduce((a, b) => a + b, 0) / known.length;
+  let sum = 0, time = 0;
+  values.forEach((v, i) => {
+    const d = i + 1 < at.length ? Math.min(at[i + 1] - at[i], lasts(at[i], step)) : step;
+    if (v >= 0) { sum += v * d; time += d; }
+  });
+  const last = known.at(-1), mean = sum / time;
   const words = `${name}: now ${say(last)}, ${say(mean)} on average, ${say(Math.max(...known))} at most, of ${say(most)}`;
   return h('figure', {}, h('figcaption', {class: 'dim'}, words), h('svg', {class: 'curve', viewBox: '0 0 100 100', preserveAspectRatio: 'none', role: 'img', 'aria-label': words}, h('path', {d: line(at, values, most, step)})));
 }
@@ -36,14 +45,16 @@ function metric(got) {
 }
 
 export function curves(root, id, ended) {
+  let next = 0; // what spans hours is asked for less often
   const draw = (got) => {
+    next = (got.gpus ?? []).some((g) => g.at?.length && g.at.at(-1) - g.at[0] > 3600) ? Date.now() + 55000 : 0;
     const parts = (got.gpus ?? []).filter((g) => g.at?.length).map((g) => {
       const at = g.at.map(Number), step = got.stepSeconds || 10, watts = g.powerW ?? [];
       return [h('h3', {}, `${clean(g.type)} ${g.index ?? 0} of ${clean(g.node)}, ${when(at[0] * 1000)} to ${when(at.at(-1) * 1000)}`),
         curve('Memory in use', at, g.usedMib.map(Number), Number(g.memMib), (v) => mib(Math.round(v)), step), curve('Busy', at, g.utilMilli, 1000, (v) => pct(v / 1000), step),
         curve('Power', at, watts, Math.max(...watts, 1), (v) => `${Math.round(v)} W`, step)];
     });
-    root.replaceChildren(...[metric(got)].filter(Boolean), ...(parts.length ? [h('section', {'aria-label': 'The last hour'}, h('h2', {}, 'The last hour'), h('p', {class: 'dim'}, 'Of the whole card, others on it included, as far as the present leader heard.'), parts.flat())] : []));
+    root.replaceChildren(...[metric(got)].filter(Boolean), ...(parts.length ? [h('section', {'aria-label': 'What its GPUs showed'}, h('h2', {}, 'What its GPUs showed'), h('p', {class: 'dim'}, 'Of the whole card, others on it included, for at most a week: every 10 seconds of the last hour, every 5 minutes before.'), parts.flat())] : []));
   };
-  return poll(10000, async () => (ended() && root.firstChild ? null : call('SeriesService/GetSeries', {id})), (got) => { if (got) draw(got); }, () => {});
+  return poll(10000, async () => ((ended() && root.firstChild) || Date.now() < next ? null : call('SeriesService/GetSeries', {id})), (got) => { if (got) draw(got); }, () => {});
 }

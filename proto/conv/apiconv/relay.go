@@ -57,6 +57,8 @@ func CheckAttach(o *apiv1.AttachOpen) error {
 		return nil
 	case *apiv1.AttachOpen_Signal:
 		return checkSignal(what.Signal)
+	case *apiv1.AttachOpen_Series:
+		return cluster.Errorf(cluster.CodeInvalid, "open: series is what coordinators ask nodes for; GetSeries of SeriesService says what the GPUs of a job showed")
 	}
 	return cluster.Errorf(cluster.CodeInvalid, "open: neither logs nor exec; the other side is newer, or older by too much")
 }

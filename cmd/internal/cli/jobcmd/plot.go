@@ -21,7 +21,7 @@ const (
 )
 
 // plotJobs draws what jobs said of their metrics, and what their GPUs showed over the last
-// hour.
+// week at most.
 func plotJobs(ctx context.Context, e *console.Env, c *client.Client, wanted []oneShown) error {
 	for _, w := range wanted {
 		var resp *apiv1.GetSeriesResponse
@@ -39,7 +39,7 @@ func plotJobs(ctx context.Context, e *console.Env, c *client.Client, wanted []on
 			plotGPU(e, g)
 		}
 		if !told {
-			e.Printf("\nNothing is known of what its GPUs showed over the last hour\n")
+			e.Printf("\nNothing is known of what its GPUs showed; it is kept for at most a week\n")
 		}
 	}
 	return nil
@@ -67,8 +67,7 @@ func plotGPU(e *console.Env, g *apiv1.GPUSeries) {
 	if n := len(at); n == 0 || len(g.GetUsedMib()) != n || len(g.GetUtilMilli()) != n || len(g.GetPowerW()) != n {
 		return
 	}
-	clock := func(s int64) string { return time.Unix(s, 0).In(e.Now().Location()).Format("15:04:05") }
-	e.Printf("\n%s %d of %s, all of it, %s to %s\n", console.Escape(g.GetType()), g.GetIndex(), console.Escape(g.GetNode()), clock(at[0]), clock(at[len(at)-1]))
+	e.Printf("\n%s %d of %s, all of it, %s\n", console.Escape(g.GetType()), g.GetIndex(), console.Escape(g.GetNode()), span(e.Now(), at[0], at[len(at)-1]))
 	var utils, watts []int64
 	for i := range at {
 		utils, watts = append(utils, int64(g.GetUtilMilli()[i])), append(watts, int64(g.GetPowerW()[i]))
@@ -78,6 +77,21 @@ func plotGPU(e *console.Env, g *apiv1.GPUSeries) {
 	if most := slices.Max(watts); most > 0 {
 		Plot(e, "power", at, watts, most, func(w int64) string { return fmt.Sprintf("%d W", w) })
 	}
+}
+
+// span says from when to when, in seconds since 1970: with the dates, unless both are of
+// today.
+func span(now time.Time, from, to int64) string {
+	const day, clock = "2006-01-02", "15:04:05"
+	a, b := time.Unix(from, 0).In(now.Location()), time.Unix(to, 0).In(now.Location())
+	first, last := clock, clock
+	switch today := now.Format(day); {
+	case a.Format(day) != b.Format(day):
+		first, last = day+" "+clock, day+" "+clock
+	case a.Format(day) != today:
+		first = day + " " + clock
+	}
+	return a.Format(first) + " to " + b.Format(last)
 }
 
 // Plot draws values of at least 0 over times, which rise, beside most as text and name.

@@ -3,6 +3,7 @@ package jobcmd
 import (
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -29,4 +30,22 @@ func TestBraille(t *testing.T) {
 	}
 	// Whatever a coordinator sends, it stays within.
 	braille([]int64{5, 1, 1 << 40}, []int64{1 << 40, 7, 0}, 1)
+}
+
+func TestSpan(t *testing.T) {
+	zone := time.FixedZone("CEST", 2*60*60)
+	now := time.Date(2026, 7, 10, 1, 0, 0, 0, zone)
+	at := func(day, hour int) int64 { return time.Date(2026, 7, day, hour, 30, 5, 0, zone).Unix() }
+	for _, x := range []struct {
+		from, to int64
+		want     string
+	}{
+		{at(10, 0), at(10, 1), "00:30:05 to 01:30:05"},
+		{at(9, 3), at(9, 23), "2026-07-09 03:30:05 to 23:30:05"},
+		{at(9, 23), at(10, 0), "2026-07-09 23:30:05 to 2026-07-10 00:30:05"},
+	} {
+		if got := span(now, x.from, x.to); got != x.want {
+			t.Errorf("%q, want %q", got, x.want)
+		}
+	}
 }

@@ -47,7 +47,7 @@ func NewShowCmd(e *console.Env, c *client.Client) *cobra.Command {
 			return plotJobs(cmd.Context(), e, c, wanted)
 		},
 	}
-	cmd.Flags().BoolVar(&plots, "plot", false, "also draw what its GPUs showed over the last hour")
+	cmd.Flags().BoolVar(&plots, "plot", false, "also draw what its GPUs showed, over the last week at most")
 	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
 	return cmd
 }

@@ -288,6 +288,7 @@ type AttachOpen struct {
 	//	*AttachOpen_Exec
 	//	*AttachOpen_Sessions
 	//	*AttachOpen_Signal
+	//	*AttachOpen_Series
 	What          isAttachOpen_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -387,6 +388,15 @@ func (x *AttachOpen) GetSignal() *AttachSignal {
 	return nil
 }
 
+func (x *AttachOpen) GetSeries() *AttachSeries {
+	if x != nil {
+		if x, ok := x.What.(*AttachOpen_Series); ok {
+			return x.Series
+		}
+	}
+	return nil
+}
+
 type isAttachOpen_What interface {
 	isAttachOpen_What()
 }
@@ -407,6 +417,11 @@ type AttachOpen_Signal struct {
 	Signal *AttachSignal `protobuf:"bytes,7,opt,name=signal,proto3,oneof"`
 }
 
+type AttachOpen_Series struct {
+	// The leader alone asks for this.
+	Series *AttachSeries `protobuf:"bytes,8,opt,name=series,proto3,oneof"`
+}
+
 func (*AttachOpen_Logs) isAttachOpen_What() {}
 
 func (*AttachOpen_Exec) isAttachOpen_What() {}
@@ -414,6 +429,73 @@ func (*AttachOpen_Exec) isAttachOpen_What() {}
 func (*AttachOpen_Sessions) isAttachOpen_What() {}
 
 func (*AttachOpen_Signal) isAttachOpen_What() {}
+
+func (*AttachOpen_Series) isAttachOpen_What() {}
+
+// AttachSeries asks a node what its GPUs showed, whatever ran on them: the answer is
+// one AttachResponse.series for each that the node knows of, and AttachResponse.ended.
+// Coordinators refuse it from clients, and make it for jobs on whose GPUs it was.
+type AttachSeries struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Their UUIDs, at most 16.
+	Gpus []string `protobuf:"bytes,1,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	// Seconds since 1970; of the last week.
+	From          int64 `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
+	To            int64 `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachSeries) Reset() {
+	*x = AttachSeries{}
+	mi := &file_berth_api_v1_attach_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachSeries) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachSeries) ProtoMessage() {}
+
+func (x *AttachSeries) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_attach_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachSeries.ProtoReflect.Descriptor instead.
+func (*AttachSeries) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *AttachSeries) GetGpus() []string {
+	if x != nil {
+		return x.Gpus
+	}
+	return nil
+}
+
+func (x *AttachSeries) GetFrom() int64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *AttachSeries) GetTo() int64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
 
 // AttachSignal sends a signal to a running job's processes on one node, once: the
 // answer is one AttachResponse.ended.
@@ -434,7 +516,7 @@ type AttachSignal struct {
 
 func (x *AttachSignal) Reset() {
 	*x = AttachSignal{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[4]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -446,7 +528,7 @@ func (x *AttachSignal) String() string {
 func (*AttachSignal) ProtoMessage() {}
 
 func (x *AttachSignal) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[4]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -459,7 +541,7 @@ func (x *AttachSignal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachSignal.ProtoReflect.Descriptor instead.
 func (*AttachSignal) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{4}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AttachSignal) GetRequestId() string {
@@ -501,7 +583,7 @@ type AttachSessions struct {
 
 func (x *AttachSessions) Reset() {
 	*x = AttachSessions{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[5]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -513,7 +595,7 @@ func (x *AttachSessions) String() string {
 func (*AttachSessions) ProtoMessage() {}
 
 func (x *AttachSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[5]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -526,7 +608,7 @@ func (x *AttachSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachSessions.ProtoReflect.Descriptor instead.
 func (*AttachSessions) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{5}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{6}
 }
 
 // AttachLogs reads an output file.
@@ -549,7 +631,7 @@ type AttachLogs struct {
 
 func (x *AttachLogs) Reset() {
 	*x = AttachLogs{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[6]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -561,7 +643,7 @@ func (x *AttachLogs) String() string {
 func (*AttachLogs) ProtoMessage() {}
 
 func (x *AttachLogs) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[6]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -574,7 +656,7 @@ func (x *AttachLogs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachLogs.ProtoReflect.Descriptor instead.
 func (*AttachLogs) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{6}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AttachLogs) GetStderr() bool {
@@ -650,7 +732,7 @@ type AttachExec struct {
 
 func (x *AttachExec) Reset() {
 	*x = AttachExec{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[7]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -662,7 +744,7 @@ func (x *AttachExec) String() string {
 func (*AttachExec) ProtoMessage() {}
 
 func (x *AttachExec) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[7]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -675,7 +757,7 @@ func (x *AttachExec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachExec.ProtoReflect.Descriptor instead.
 func (*AttachExec) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{7}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AttachExec) GetCommand() [][]byte {
@@ -758,7 +840,7 @@ type WindowSize struct {
 
 func (x *WindowSize) Reset() {
 	*x = WindowSize{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[8]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -770,7 +852,7 @@ func (x *WindowSize) String() string {
 func (*WindowSize) ProtoMessage() {}
 
 func (x *WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[8]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -783,7 +865,7 @@ func (x *WindowSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowSize.ProtoReflect.Descriptor instead.
 func (*WindowSize) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{8}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WindowSize) GetRows() uint32 {
@@ -814,6 +896,7 @@ type AttachResponse struct {
 	//	*AttachResponse_Ended
 	//	*AttachResponse_StdinTaken
 	//	*AttachResponse_Sessions
+	//	*AttachResponse_Series
 	Kind          isAttachResponse_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -821,7 +904,7 @@ type AttachResponse struct {
 
 func (x *AttachResponse) Reset() {
 	*x = AttachResponse{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[9]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -833,7 +916,7 @@ func (x *AttachResponse) String() string {
 func (*AttachResponse) ProtoMessage() {}
 
 func (x *AttachResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[9]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -846,7 +929,7 @@ func (x *AttachResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachResponse.ProtoReflect.Descriptor instead.
 func (*AttachResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{9}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AttachResponse) GetKind() isAttachResponse_Kind {
@@ -928,6 +1011,15 @@ func (x *AttachResponse) GetSessions() *Sessions {
 	return nil
 }
 
+func (x *AttachResponse) GetSeries() *SeriesFrame {
+	if x != nil {
+		if x, ok := x.Kind.(*AttachResponse_Series); ok {
+			return x.Series
+		}
+	}
+	return nil
+}
+
 type isAttachResponse_Kind interface {
 	isAttachResponse_Kind()
 }
@@ -967,6 +1059,10 @@ type AttachResponse_Sessions struct {
 	Sessions *Sessions `protobuf:"bytes,8,opt,name=sessions,proto3,oneof"`
 }
 
+type AttachResponse_Series struct {
+	Series *SeriesFrame `protobuf:"bytes,9,opt,name=series,proto3,oneof"`
+}
+
 func (*AttachResponse_Opened) isAttachResponse_Kind() {}
 
 func (*AttachResponse_Log) isAttachResponse_Kind() {}
@@ -983,6 +1079,54 @@ func (*AttachResponse_StdinTaken) isAttachResponse_Kind() {}
 
 func (*AttachResponse_Sessions) isAttachResponse_Kind() {}
 
+func (*AttachResponse_Series) isAttachResponse_Kind() {}
+
+// SeriesFrame is what a GPU showed: gpu and the lists of it are set. Its samples are
+// of 10 seconds within the last hour, as far as the node's agent ran, and of 5 minutes before.
+type SeriesFrame struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Gpus          []*GPUSeries           `protobuf:"bytes,1,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SeriesFrame) Reset() {
+	*x = SeriesFrame{}
+	mi := &file_berth_api_v1_attach_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeriesFrame) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeriesFrame) ProtoMessage() {}
+
+func (x *SeriesFrame) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_attach_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeriesFrame.ProtoReflect.Descriptor instead.
+func (*SeriesFrame) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *SeriesFrame) GetGpus() []*GPUSeries {
+	if x != nil {
+		return x.Gpus
+	}
+	return nil
+}
+
 // Sessions are the commands that are kept on a node, the oldest first.
 type Sessions struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -993,7 +1137,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[10]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1005,7 +1149,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[10]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1018,7 +1162,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{10}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Sessions) GetSessions() []*Session {
@@ -1048,7 +1192,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[11]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1060,7 +1204,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[11]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1073,7 +1217,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{11}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Session) GetId() string {
@@ -1166,7 +1310,7 @@ type AttachOpened struct {
 
 func (x *AttachOpened) Reset() {
 	*x = AttachOpened{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[12]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1178,7 +1322,7 @@ func (x *AttachOpened) String() string {
 func (*AttachOpened) ProtoMessage() {}
 
 func (x *AttachOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[12]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1191,7 +1335,7 @@ func (x *AttachOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachOpened.ProtoReflect.Descriptor instead.
 func (*AttachOpened) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{12}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AttachOpened) GetAttempt() uint32 {
@@ -1255,7 +1399,7 @@ type LogChunk struct {
 
 func (x *LogChunk) Reset() {
 	*x = LogChunk{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[13]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1267,7 +1411,7 @@ func (x *LogChunk) String() string {
 func (*LogChunk) ProtoMessage() {}
 
 func (x *LogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[13]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1280,7 +1424,7 @@ func (x *LogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogChunk.ProtoReflect.Descriptor instead.
 func (*LogChunk) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{13}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LogChunk) GetOffset() int64 {
@@ -1315,7 +1459,7 @@ type AttachEnded struct {
 
 func (x *AttachEnded) Reset() {
 	*x = AttachEnded{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[14]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1327,7 +1471,7 @@ func (x *AttachEnded) String() string {
 func (*AttachEnded) ProtoMessage() {}
 
 func (x *AttachEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[14]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1340,7 +1484,7 @@ func (x *AttachEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachEnded.ProtoReflect.Descriptor instead.
 func (*AttachEnded) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{14}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AttachEnded) GetCode() int32 {
@@ -1382,7 +1526,7 @@ var File_berth_api_v1_attach_proto protoreflect.FileDescriptor
 
 const file_berth_api_v1_attach_proto_rawDesc = "" +
 	"\n" +
-	"\x19berth/api/v1/attach.proto\x12\fberth.api.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb2\x02\n" +
+	"\x19berth/api/v1/attach.proto\x12\fberth.api.v1\x1a\x19berth/api/v1/series.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb2\x02\n" +
 	"\rAttachRequest\x12.\n" +
 	"\x04open\x18\x01 \x01(\v2\x18.berth.api.v1.AttachOpenH\x00R\x04open\x12\x16\n" +
 	"\x05stdin\x18\x02 \x01(\fH\x00R\x05stdin\x125\n" +
@@ -1395,7 +1539,7 @@ const file_berth_api_v1_attach_proto_rawDesc = "" +
 	"\n" +
 	"\bStdinEnd\"\x1a\n" +
 	"\x06Detach\x12\x10\n" +
-	"\x03end\x18\x01 \x01(\bR\x03end\"\xa6\x02\n" +
+	"\x03end\x18\x01 \x01(\bR\x03end\"\xdc\x02\n" +
 	"\n" +
 	"AttachOpen\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
@@ -1404,8 +1548,13 @@ const file_berth_api_v1_attach_proto_rawDesc = "" +
 	"\x04logs\x18\x04 \x01(\v2\x18.berth.api.v1.AttachLogsH\x00R\x04logs\x12.\n" +
 	"\x04exec\x18\x05 \x01(\v2\x18.berth.api.v1.AttachExecH\x00R\x04exec\x12:\n" +
 	"\bsessions\x18\x06 \x01(\v2\x1c.berth.api.v1.AttachSessionsH\x00R\bsessions\x124\n" +
-	"\x06signal\x18\a \x01(\v2\x1a.berth.api.v1.AttachSignalH\x00R\x06signalB\x06\n" +
-	"\x04what\"m\n" +
+	"\x06signal\x18\a \x01(\v2\x1a.berth.api.v1.AttachSignalH\x00R\x06signal\x124\n" +
+	"\x06series\x18\b \x01(\v2\x1a.berth.api.v1.AttachSeriesH\x00R\x06seriesB\x06\n" +
+	"\x04what\"F\n" +
+	"\fAttachSeries\x12\x12\n" +
+	"\x04gpus\x18\x01 \x03(\tR\x04gpus\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\x03R\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\x03R\x02to\"m\n" +
 	"\fAttachSignal\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -1440,7 +1589,7 @@ const file_berth_api_v1_attach_proto_rawDesc = "" +
 	"\n" +
 	"WindowSize\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x18\n" +
-	"\acolumns\x18\x02 \x01(\rR\acolumns\"\xd4\x02\n" +
+	"\acolumns\x18\x02 \x01(\rR\acolumns\"\x89\x03\n" +
 	"\x0eAttachResponse\x124\n" +
 	"\x06opened\x18\x01 \x01(\v2\x1a.berth.api.v1.AttachOpenedH\x00R\x06opened\x12*\n" +
 	"\x03log\x18\x02 \x01(\v2\x16.berth.api.v1.LogChunkH\x00R\x03log\x12\x18\n" +
@@ -1450,8 +1599,11 @@ const file_berth_api_v1_attach_proto_rawDesc = "" +
 	"\x05ended\x18\x06 \x01(\v2\x19.berth.api.v1.AttachEndedH\x00R\x05ended\x12!\n" +
 	"\vstdin_taken\x18\a \x01(\x04H\x00R\n" +
 	"stdinTaken\x124\n" +
-	"\bsessions\x18\b \x01(\v2\x16.berth.api.v1.SessionsH\x00R\bsessionsB\x06\n" +
-	"\x04kind\"=\n" +
+	"\bsessions\x18\b \x01(\v2\x16.berth.api.v1.SessionsH\x00R\bsessions\x123\n" +
+	"\x06series\x18\t \x01(\v2\x19.berth.api.v1.SeriesFrameH\x00R\x06seriesB\x06\n" +
+	"\x04kind\":\n" +
+	"\vSeriesFrame\x12+\n" +
+	"\x04gpus\x18\x01 \x03(\v2\x17.berth.api.v1.GPUSeriesR\x04gpus\"=\n" +
 	"\bSessions\x121\n" +
 	"\bsessions\x18\x01 \x03(\v2\x15.berth.api.v1.SessionR\bsessions\"\xc1\x02\n" +
 	"\aSession\x12\x0e\n" +
@@ -1496,50 +1648,56 @@ func file_berth_api_v1_attach_proto_rawDescGZIP() []byte {
 	return file_berth_api_v1_attach_proto_rawDescData
 }
 
-var file_berth_api_v1_attach_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_berth_api_v1_attach_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_berth_api_v1_attach_proto_goTypes = []any{
 	(*AttachRequest)(nil),         // 0: berth.api.v1.AttachRequest
 	(*StdinEnd)(nil),              // 1: berth.api.v1.StdinEnd
 	(*Detach)(nil),                // 2: berth.api.v1.Detach
 	(*AttachOpen)(nil),            // 3: berth.api.v1.AttachOpen
-	(*AttachSignal)(nil),          // 4: berth.api.v1.AttachSignal
-	(*AttachSessions)(nil),        // 5: berth.api.v1.AttachSessions
-	(*AttachLogs)(nil),            // 6: berth.api.v1.AttachLogs
-	(*AttachExec)(nil),            // 7: berth.api.v1.AttachExec
-	(*WindowSize)(nil),            // 8: berth.api.v1.WindowSize
-	(*AttachResponse)(nil),        // 9: berth.api.v1.AttachResponse
-	(*Sessions)(nil),              // 10: berth.api.v1.Sessions
-	(*Session)(nil),               // 11: berth.api.v1.Session
-	(*AttachOpened)(nil),          // 12: berth.api.v1.AttachOpened
-	(*LogChunk)(nil),              // 13: berth.api.v1.LogChunk
-	(*AttachEnded)(nil),           // 14: berth.api.v1.AttachEnded
-	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*AttachSeries)(nil),          // 4: berth.api.v1.AttachSeries
+	(*AttachSignal)(nil),          // 5: berth.api.v1.AttachSignal
+	(*AttachSessions)(nil),        // 6: berth.api.v1.AttachSessions
+	(*AttachLogs)(nil),            // 7: berth.api.v1.AttachLogs
+	(*AttachExec)(nil),            // 8: berth.api.v1.AttachExec
+	(*WindowSize)(nil),            // 9: berth.api.v1.WindowSize
+	(*AttachResponse)(nil),        // 10: berth.api.v1.AttachResponse
+	(*SeriesFrame)(nil),           // 11: berth.api.v1.SeriesFrame
+	(*Sessions)(nil),              // 12: berth.api.v1.Sessions
+	(*Session)(nil),               // 13: berth.api.v1.Session
+	(*AttachOpened)(nil),          // 14: berth.api.v1.AttachOpened
+	(*LogChunk)(nil),              // 15: berth.api.v1.LogChunk
+	(*AttachEnded)(nil),           // 16: berth.api.v1.AttachEnded
+	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
+	(*GPUSeries)(nil),             // 18: berth.api.v1.GPUSeries
+	(*timestamppb.Timestamp)(nil), // 19: google.protobuf.Timestamp
 }
 var file_berth_api_v1_attach_proto_depIdxs = []int32{
 	3,  // 0: berth.api.v1.AttachRequest.open:type_name -> berth.api.v1.AttachOpen
 	1,  // 1: berth.api.v1.AttachRequest.stdin_end:type_name -> berth.api.v1.StdinEnd
-	8,  // 2: berth.api.v1.AttachRequest.resize:type_name -> berth.api.v1.WindowSize
+	9,  // 2: berth.api.v1.AttachRequest.resize:type_name -> berth.api.v1.WindowSize
 	2,  // 3: berth.api.v1.AttachRequest.detach:type_name -> berth.api.v1.Detach
-	6,  // 4: berth.api.v1.AttachOpen.logs:type_name -> berth.api.v1.AttachLogs
-	7,  // 5: berth.api.v1.AttachOpen.exec:type_name -> berth.api.v1.AttachExec
-	5,  // 6: berth.api.v1.AttachOpen.sessions:type_name -> berth.api.v1.AttachSessions
-	4,  // 7: berth.api.v1.AttachOpen.signal:type_name -> berth.api.v1.AttachSignal
-	8,  // 8: berth.api.v1.AttachExec.window:type_name -> berth.api.v1.WindowSize
-	15, // 9: berth.api.v1.AttachExec.keep:type_name -> google.protobuf.Duration
-	12, // 10: berth.api.v1.AttachResponse.opened:type_name -> berth.api.v1.AttachOpened
-	13, // 11: berth.api.v1.AttachResponse.log:type_name -> berth.api.v1.LogChunk
-	14, // 12: berth.api.v1.AttachResponse.ended:type_name -> berth.api.v1.AttachEnded
-	10, // 13: berth.api.v1.AttachResponse.sessions:type_name -> berth.api.v1.Sessions
-	11, // 14: berth.api.v1.Sessions.sessions:type_name -> berth.api.v1.Session
-	16, // 15: berth.api.v1.Session.started:type_name -> google.protobuf.Timestamp
-	16, // 16: berth.api.v1.Session.left:type_name -> google.protobuf.Timestamp
-	16, // 17: berth.api.v1.Session.ends:type_name -> google.protobuf.Timestamp
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	7,  // 4: berth.api.v1.AttachOpen.logs:type_name -> berth.api.v1.AttachLogs
+	8,  // 5: berth.api.v1.AttachOpen.exec:type_name -> berth.api.v1.AttachExec
+	6,  // 6: berth.api.v1.AttachOpen.sessions:type_name -> berth.api.v1.AttachSessions
+	5,  // 7: berth.api.v1.AttachOpen.signal:type_name -> berth.api.v1.AttachSignal
+	4,  // 8: berth.api.v1.AttachOpen.series:type_name -> berth.api.v1.AttachSeries
+	9,  // 9: berth.api.v1.AttachExec.window:type_name -> berth.api.v1.WindowSize
+	17, // 10: berth.api.v1.AttachExec.keep:type_name -> google.protobuf.Duration
+	14, // 11: berth.api.v1.AttachResponse.opened:type_name -> berth.api.v1.AttachOpened
+	15, // 12: berth.api.v1.AttachResponse.log:type_name -> berth.api.v1.LogChunk
+	16, // 13: berth.api.v1.AttachResponse.ended:type_name -> berth.api.v1.AttachEnded
+	12, // 14: berth.api.v1.AttachResponse.sessions:type_name -> berth.api.v1.Sessions
+	11, // 15: berth.api.v1.AttachResponse.series:type_name -> berth.api.v1.SeriesFrame
+	18, // 16: berth.api.v1.SeriesFrame.gpus:type_name -> berth.api.v1.GPUSeries
+	13, // 17: berth.api.v1.Sessions.sessions:type_name -> berth.api.v1.Session
+	19, // 18: berth.api.v1.Session.started:type_name -> google.protobuf.Timestamp
+	19, // 19: berth.api.v1.Session.left:type_name -> google.protobuf.Timestamp
+	19, // 20: berth.api.v1.Session.ends:type_name -> google.protobuf.Timestamp
+	21, // [21:21] is the sub-list for method output_type
+	21, // [21:21] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_attach_proto_init() }
@@ -1547,6 +1705,7 @@ func file_berth_api_v1_attach_proto_init() {
 	if File_berth_api_v1_attach_proto != nil {
 		return
 	}
+	file_berth_api_v1_series_proto_init()
 	file_berth_api_v1_attach_proto_msgTypes[0].OneofWrappers = []any{
 		(*AttachRequest_Open)(nil),
 		(*AttachRequest_Stdin)(nil),
@@ -1561,10 +1720,11 @@ func file_berth_api_v1_attach_proto_init() {
 		(*AttachOpen_Exec)(nil),
 		(*AttachOpen_Sessions)(nil),
 		(*AttachOpen_Signal)(nil),
+		(*AttachOpen_Series)(nil),
 	}
-	file_berth_api_v1_attach_proto_msgTypes[6].OneofWrappers = []any{}
 	file_berth_api_v1_attach_proto_msgTypes[7].OneofWrappers = []any{}
-	file_berth_api_v1_attach_proto_msgTypes[9].OneofWrappers = []any{
+	file_berth_api_v1_attach_proto_msgTypes[8].OneofWrappers = []any{}
+	file_berth_api_v1_attach_proto_msgTypes[10].OneofWrappers = []any{
 		(*AttachResponse_Opened)(nil),
 		(*AttachResponse_Log)(nil),
 		(*AttachResponse_Stdout)(nil),
@@ -1573,6 +1733,7 @@ func file_berth_api_v1_attach_proto_init() {
 		(*AttachResponse_Ended)(nil),
 		(*AttachResponse_StdinTaken)(nil),
 		(*AttachResponse_Sessions)(nil),
+		(*AttachResponse_Series)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1580,7 +1741,7 @@ func file_berth_api_v1_attach_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_attach_proto_rawDesc), len(file_berth_api_v1_attach_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

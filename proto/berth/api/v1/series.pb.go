@@ -78,7 +78,9 @@ type GetSeriesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The GPUs of the last attempt.
 	Gpus []*GPUSeries `protobuf:"bytes,1,rep,name=gpus,proto3" json:"gpus,omitempty"`
-	// The time that a sample stands for.
+	// The time that a sample of the last hour stands for. Those from before, of at most a
+	// week, stand for 5 minutes, and so do those of the last hour where a node's agent
+	// was restarted and the leader changed.
 	StepSeconds uint32 `protobuf:"varint,2,opt,name=step_seconds,json=stepSeconds,proto3" json:"step_seconds,omitempty"`
 	// What the attempt said of its metric, "" for none: by rising steps, of the whole run
 	// and the coarser the longer it is.
@@ -165,7 +167,8 @@ type GPUSeries struct {
 	// What the job was given of it, and what all of it has.
 	GivenMib int64 `protobuf:"varint,5,opt,name=given_mib,json=givenMib,proto3" json:"given_mib,omitempty"`
 	MemMib   int64 `protobuf:"varint,6,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
-	// Seconds since 1970, rising; where some lack nothing was heard.
+	// Seconds since 1970, rising, not all equally far apart; where some lack nothing was
+	// heard.
 	At []int64 `protobuf:"varint,7,rep,packed,name=at,proto3" json:"at,omitempty"`
 	// The most within the step.
 	UsedMib []int64 `protobuf:"varint,8,rep,packed,name=used_mib,json=usedMib,proto3" json:"used_mib,omitempty"`

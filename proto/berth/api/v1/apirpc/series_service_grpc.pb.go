@@ -27,8 +27,8 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SeriesService says what the GPUs of jobs showed over the last hour, as far as the
-// present leader heard it.
+// SeriesService says what the GPUs of jobs showed over the last week, as far as the
+// present leader heard it and the nodes' agents remember it.
 type SeriesServiceClient interface {
 	GetSeries(ctx context.Context, in *v1.GetSeriesRequest, opts ...grpc.CallOption) (*v1.GetSeriesResponse, error)
 }
@@ -55,8 +55,8 @@ func (c *seriesServiceClient) GetSeries(ctx context.Context, in *v1.GetSeriesReq
 // All implementations must embed UnimplementedSeriesServiceServer
 // for forward compatibility.
 //
-// SeriesService says what the GPUs of jobs showed over the last hour, as far as the
-// present leader heard it.
+// SeriesService says what the GPUs of jobs showed over the last week, as far as the
+// present leader heard it and the nodes' agents remember it.
 type SeriesServiceServer interface {
 	GetSeries(context.Context, *v1.GetSeriesRequest) (*v1.GetSeriesResponse, error)
 	mustEmbedUnimplementedSeriesServiceServer()
