@@ -3,6 +3,7 @@ package coordinator_test
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -58,7 +59,9 @@ var seriesEnd = &nodev1.RelayRequest{Kind: &nodev1.RelayRequest_Frame{Frame: &ap
 // is believed as far as it can be.
 func TestSeriesOutliveTheLeader(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true})
+	var ahead atomic.Int64
+	clock := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true, Clock: clock})
 	lead := c.Leader()
 	a := c.Agent(lead, "n1", "b1", coordtest.T4("GPU-1"))
 	id, asg := runningJob(t, c.Dial(lead, "gate", "g"), a, 1)
@@ -73,12 +76,14 @@ func TestSeriesOutliveTheLeader(t *testing.T) {
 		t.Fatalf("%v; the agent is asked for what the leader knows: %d", g, len(a.Visits))
 	}
 
+	began := time.Now().Unix()
 	c.Kill(lead)
+	ahead.Store(int64(10 * time.Minute))
 	next := c.Leader()
 	cc := c.Dial(next, "gate", "g")
 	a = c.Agent(next, "n1", "b1", coordtest.T4("GPU-1"))
-	now := time.Now().Unix()
-	fine, coarse := now/10*10, now/300*300-1 // which is within five minutes of the attempt's begin
+	now := clock().Unix()
+	coarse, fine := began/300*300, began+400
 	good := &apiv1.GPUSeries{Gpu: "GPU-1", At: []int64{coarse, fine}, UsedMib: []int64{5, 6}, UtilMilli: []int32{-1, 7}, PowerW: []uint32{0, 8}}
 	asked := tells(t, a, seriesFrame(&apiv1.GPUSeries{Gpu: "GPU-2", At: []int64{fine}, UsedMib: []int64{1}, UtilMilli: []int32{1}, PowerW: []uint32{1}}), seriesFrame(good), seriesEnd)
 	g := showed(t, cc, id)
@@ -90,16 +95,27 @@ func TestSeriesOutliveTheLeader(t *testing.T) {
 		t.Errorf("the agent was asked for %v", v)
 	}
 
+	a.Shows(&nodev1.GPUUsage{Uuid: "GPU-1", UsedMib: 80})
+	own := func() *apiv1.GPUSeries {
+		tells(t, a, seriesFrame(good), seriesEnd)
+		return showed(t, cc, id)
+	}
+	for g = own(); len(g.At) < 3; g = own() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if !slices.Equal(g.UsedMib, []int64{5, 6, 80}) || g.At[2] < now-10 {
+		t.Errorf("before what this leader heard itself: %v", g)
+	}
 	odd := &apiv1.GPUSeries{
 		Gpu: "GPU-1", At: []int64{1, fine, fine, fine + 3000, fine + 1, fine + 2, fine + 3}, UsedMib: []int64{1, 6, 2, 3, -4, 5, 6},
 		UtilMilli: []int32{1, 1, 1, 1, 1, 1001, 1}, PowerW: []uint32{1, 1, 1, 1, 1, 1, 1 << 16},
 	}
 	tells(t, a, seriesFrame(odd), seriesEnd)
-	if g := showed(t, cc, id); !slices.Equal(g.At, []int64{fine}) || g.UsedMib[0] != 6 {
+	if g := showed(t, cc, id); !slices.Equal(g.UsedMib, []int64{6, 80}) || g.At[0] != fine {
 		t.Errorf("of what no card shows: %v", g)
 	}
 	tells(t, a, seriesFrame(&apiv1.GPUSeries{Gpu: "GPU-1", At: []int64{fine}, UsedMib: []int64{1, 2}}), seriesEnd)
-	if g := showed(t, cc, id); len(g.At) != 0 {
+	if g := showed(t, cc, id); !slices.Equal(g.UsedMib, []int64{80}) {
 		t.Errorf("of lists that differ in length: %v", g)
 	}
 }
