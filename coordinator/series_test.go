@@ -64,6 +64,7 @@ func TestSeriesOutliveTheLeader(t *testing.T) {
 	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true, Clock: clock})
 	lead := c.Leader()
 	a := c.Agent(lead, "n1", "b1", coordtest.T4("GPU-1"))
+	before := time.Now().Unix()
 	id, asg := runningJob(t, c.Dial(lead, "gate", "g"), a, 1)
 	a.Shows(&nodev1.GPUUsage{Uuid: "GPU-1", UsedMib: 70, UtilMilli: 300, PowerW: 50})
 	for cc := c.Dial(lead, "gate", "g"); len(showed(t, cc, id).At) == 0; {
@@ -72,18 +73,18 @@ func TestSeriesOutliveTheLeader(t *testing.T) {
 	for range len(a.Visits) {
 		<-a.Visits // before it showed anything
 	}
-	if g := showed(t, c.Dial(lead, "gate", "g"), id); g.UsedMib[0] != 70 || len(a.Visits) != 0 {
+	if g := showed(t, c.Dial(lead, "gate", "g"), id); g.UsedMib[0] != 70 || g.At[0] <= before && len(a.Visits) != 0 {
 		t.Fatalf("%v; the agent is asked for what the leader knows: %d", g, len(a.Visits))
 	}
 
 	began := time.Now().Unix()
-	c.Kill(lead)
+	c.Kill(lead) // and with it the visits that were asked for
 	ahead.Store(int64(10 * time.Minute))
 	next := c.Leader()
 	cc := c.Dial(next, "gate", "g")
 	a = c.Agent(next, "n1", "b1", coordtest.T4("GPU-1"))
 	now := clock().Unix()
-	coarse, fine := began/300*300, began+400
+	coarse, fine := (began+299)/300*300, began+400
 	good := &apiv1.GPUSeries{Gpu: "GPU-1", At: []int64{coarse, fine}, UsedMib: []int64{5, 6}, UtilMilli: []int32{-1, 7}, PowerW: []uint32{0, 8}}
 	asked := tells(t, a, seriesFrame(&apiv1.GPUSeries{Gpu: "GPU-2", At: []int64{fine}, UsedMib: []int64{1}, UtilMilli: []int32{1}, PowerW: []uint32{1}}), seriesFrame(good), seriesEnd)
 	g := showed(t, cc, id)
@@ -96,18 +97,16 @@ func TestSeriesOutliveTheLeader(t *testing.T) {
 	}
 
 	a.Shows(&nodev1.GPUUsage{Uuid: "GPU-1", UsedMib: 80})
-	own := func() *apiv1.GPUSeries {
-		tells(t, a, seriesFrame(good), seriesEnd)
-		return showed(t, cc, id)
+	for len(g.At) != 1 {
+		tells(t, a, seriesEnd)
+		g = showed(t, cc, id)
 	}
-	for g = own(); len(g.At) < 3; g = own() {
-		time.Sleep(10 * time.Millisecond)
-	}
-	if !slices.Equal(g.UsedMib, []int64{5, 6, 80}) || g.At[2] < now-10 {
+	tells(t, a, seriesFrame(good), seriesEnd)
+	if g = showed(t, cc, id); !slices.Equal(g.UsedMib, []int64{5, 6, 80}) || g.At[2] < now/10*10 {
 		t.Errorf("before what this leader heard itself: %v", g)
 	}
 	odd := &apiv1.GPUSeries{
-		Gpu: "GPU-1", At: []int64{1, fine, fine, fine + 3000, fine + 1, fine + 2, fine + 3}, UsedMib: []int64{1, 6, 2, 3, -4, 5, 6},
+		Gpu: "GPU-1", At: []int64{began - 3600, fine, fine, fine + 3000, fine + 1, fine + 2, fine + 3}, UsedMib: []int64{1, 6, 2, 3, -4, 5, 6},
 		UtilMilli: []int32{1, 1, 1, 1, 1, 1001, 1}, PowerW: []uint32{1, 1, 1, 1, 1, 1, 1 << 16},
 	}
 	tells(t, a, seriesFrame(odd), seriesEnd)

@@ -12,7 +12,7 @@ import (
 func TestWhatCardsShowedOutlivesTheLeader(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, "--coordinators", "3", "--nodes", "1x1xT4")
-	id := c.submit("--", "sleep", "1000")
+	id := c.submit("--gpus", "1", "--", "sleep", "1000")
 	c.await(id, "RUNNING")
 	spans := regexp.MustCompile(`(?m)^T4 0 of n1, all of it, (.*) to (.*)$`)
 	span := func() (from, to string) {

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -230,7 +231,9 @@ func (b *Book) warn(err error) {
 }
 
 // Of is what a card showed within the last week from one time to another: closely
-// within the last hour, as far as this agent ran, and coarsely before. Times rise.
+// within the last hour, as far as this agent ran, and coarsely before. Times rise. Of the
+// coarse steps only those are told that lie within that time as a whole: in the rest of
+// one another job may have had the card.
 func (b *Book) Of(now time.Time, uuid string, from, to time.Time) []series.Sample {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -243,12 +246,11 @@ func (b *Book) Of(now time.Time, uuid string, from, to time.Time) []series.Sampl
 	}
 	from, near := latest(from, now.Add(-series.Week)), latest(from, now.Add(-series.Hour))
 	fine, coarse := c.fine.Of(near, to), c.coarse.Of(from, to)
-	for i, m := range coarse {
-		if len(fine) > 0 && m.At >= fine[0].At {
-			coarse = coarse[:i]
-			break
-		}
-	}
+	past := to.Before(now.Add(-series.FineStep)) // else the last step goes on
+	coarse = slices.DeleteFunc(coarse, func(m series.Sample) bool {
+		end := time.Unix(m.At, 0).Add(series.CoarseStep)
+		return m.At < from.Unix() || past && end.After(to) || len(fine) > 0 && m.At >= fine[0].At
+	})
 	return append(coarse, fine...)
 }
 

@@ -74,7 +74,7 @@ func TestBookKeepsAWeek(t *testing.T) {
 	if want := series.CoarseSteps - 1 - 12 + 60; len(got) != want || got[0].UsedMiB != 24*60+9 || got[len(got)-1].UsedMiB != minutes-1 {
 		t.Fatalf("%d samples, want %d, from %v to %v", len(got), want, got[0], got[len(got)-1])
 	}
-	if part := l.Of(at(minutes), card, at(minutes-130), at(minutes-120)); len(part) != 3 || part[0].UsedMiB != minutes-126 {
+	if part := l.Of(at(minutes), card, at(minutes-131), at(minutes-116)); len(part) != 2 || part[0].UsedMiB != minutes-126 || part[1].UsedMiB != minutes-121 {
 		t.Errorf("a part: %v", part)
 	}
 	l.end()

@@ -77,7 +77,7 @@ func (s *seriesServer) showed(ctx context.Context, resp *apiv1.GetSeriesResponse
 			resp.Gpus = append(resp.Gpus, s.gpu(b.Node, &share))
 			own := s.c.nodes.Series(share.GPU, from, to)
 			known[share.GPU] = own
-			if (len(own) == 0 || time.Unix(own[0].At, 0).After(from.Add(series.FineStep))) && to.After(weekAgo) {
+			if (len(own) == 0 || time.Unix(own[0].At, 0).After(from)) && to.After(weekAgo) {
 				lacks = append(lacks, string(share.GPU))
 			}
 		}

@@ -29,7 +29,7 @@ func SeriesOf(m *apiv1.GPUSeries, from, to time.Time) []series.Sample {
 		return nil
 	}
 	out := make([]series.Sample, 0, n)
-	least := from.Add(-series.CoarseStep).Unix() // within a step that began before
+	least := from.Add(-series.FineStep).Unix() // within a step that began before
 	for i, at := range m.GetAt() {
 		x := series.Sample{At: at, UsedMiB: m.GetUsedMib()[i], UtilMilli: m.GetUtilMilli()[i], PowerW: m.GetPowerW()[i]}
 		if at <= least || at > to.Unix() || x.UsedMiB < 0 || x.UsedMiB > math.MaxInt32 || x.UtilMilli < -1 || x.UtilMilli > 1000 || x.PowerW > math.MaxUint16 {
