@@ -172,6 +172,9 @@ func TestHostileText(t *testing.T) {
 	b.says("w=<img src=y onerror=window.hit=1>")
 	b.says("loss: 0.5 at step 2, from 0.25 to 0.75 since step 0")
 	v := <-a.Visits
+	for v.Open.GetSeries() != nil { // of what its card showed
+		v = <-a.Visits
+	}
 	end := a.Answer(t.Context(), v.Id)
 	send := func(at int64, data string) {
 		chunk := &apiv1.LogChunk{Offset: at, Data: []byte(data)}
