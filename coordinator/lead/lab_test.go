@@ -133,13 +133,15 @@ func planBy(change func(*scheduler.Policy)) Scheduling {
 	return Scheduling{Site: site.Site{Chosen: site.Chosen{Policy: pol}}}
 }
 
-// loop runs one of the leader's loops until the test ends.
-func (l *lab) loop(fn func(context.Context) error) {
+// loop runs one of the leader's loops until end is called, or the test ends.
+func (l *lab) loop(fn func(context.Context) error) (end func()) {
 	ctx, cancel := context.WithCancel(l.t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = fn(ctx) })
-	l.t.Cleanup(func() { cancel(); wg.Wait() })
+	end = func() { cancel(); wg.Wait() }
+	l.t.Cleanup(end)
 	synctest.Wait()
+	return end
 }
 
 // follow tells the planner of every change, as a coordinator does.

@@ -19,7 +19,7 @@ func TestAPopulation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := searching(t, 4, 4, func(s *study.Study) { s.Rule, s.First, s.Eta, s.Budget = study.RulePBT, 10, 4, time.Hour })
-		l.loop(l.l.trials)
+		end := l.loop(l.l.trials)
 		asked := func() (out []*logv1.RequeueJob) {
 			for _, c := range l.since(0, func(c *logv1.Command) bool { return c.GetRequeueJob() != nil }) {
 				out = append(out, c.cmd.GetRequeueJob())
@@ -35,6 +35,7 @@ func TestAPopulation(t *testing.T) {
 		}
 		l.hear(4, 12, 9)
 		time.Sleep(time.Minute)
+		end()
 		l.loop(l.l.trials) // the next leader's
 		time.Sleep(time.Minute)
 		got := asked()
