@@ -266,6 +266,14 @@ func (p *Predictor) fromHistory(r *Request, spec *gpuspec.Spec, a *answer) {
 		a.p95 = float64(a.mem*margin) + p.w.HistoryMarginMiB
 		a.source = SourceHistory
 	}
+	p.measured(r, o, other, speed, 1-0.1/float64(max(1, o.runs)), a)
+	if exact && o.power.n > 0 {
+		a.power = ceil(o.power.value())
+	}
+}
+
+// measured takes over what runs took beside GPU memory, of which they say a bound at most.
+func (p *Predictor) measured(r *Request, o *observed, other, speed, hostSure float64, a *answer) {
 	if o.boundMiB > 0 {
 		p.beyond(float64(o.boundMiB)+other, a)
 	}
@@ -273,13 +281,10 @@ func (p *Predictor) fromHistory(r *Request, spec *gpuspec.Spec, a *answer) {
 		a.util = max(leastUtil, min(1, o.util.value()/1000*speed))
 	}
 	if o.hostMiB > 0 {
-		a.host, a.hostSure = ceil(float64(o.hostMiB)*hostMargin), 1-0.1/float64(max(1, o.runs))
+		a.host, a.hostSure = ceil(float64(o.hostMiB)*hostMargin), hostSure
 	}
 	if o.cpu.n > 0 {
 		a.cpu = ceil(o.cpu.value())
-	}
-	if exact && o.power.n > 0 {
-		a.power = ceil(o.power.value())
 	}
 	switch {
 	case o.perStep.n > 0 && r.Features.Steps > 0:

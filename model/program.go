@@ -124,24 +124,6 @@ func (p *Predictor) fromProgram(r *Request, spec *gpuspec.Spec, a *answer) bool 
 		a.p95 = float64(a.mem*p.w.OtherTypeMargin) + p.w.HistoryMarginMiB
 		a.source, a.confidence = SourceProgram, confidenceProgram
 	}
-	if o.boundMiB > 0 {
-		p.beyond(float64(o.boundMiB)+other, a)
-	}
-	if o.util.n > 0 {
-		a.util = max(leastUtil, min(1, o.util.value()/1000*speed))
-	}
-	if o.hostMiB > 0 {
-		a.host, a.hostSure = ceil(float64(o.hostMiB)*hostMargin), confidenceProgram
-	}
-	if o.cpu.n > 0 {
-		a.cpu = ceil(o.cpu.value())
-	}
-	switch {
-	case o.perStep.n > 0 && r.Features.Steps > 0:
-		a.step = o.perStep.value() * speed
-		a.secs = a.step * float64(r.Features.Steps)
-	case o.seconds.n > 0 && r.Features.Steps == 0:
-		a.secs = o.seconds.value() * speed
-	}
+	p.measured(r, o, other, speed, confidenceProgram, a)
 	return o.memorySeen
 }
