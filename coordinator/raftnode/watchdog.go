@@ -179,7 +179,8 @@ func (w *watchdog) check() error {
 }
 
 // probeLoop writes a little to the disk each second, so that a hang shows on
-// an idle node too.
+// an idle node too. A full disk is no failure of it: a node without room goes on as
+// far as its log finds some.
 func (w *watchdog) probeLoop(ctx context.Context) {
 	tick := time.NewTicker(w.every)
 	defer tick.Stop()
@@ -191,7 +192,7 @@ func (w *watchdog) probeLoop(ctx context.Context) {
 			done := w.ops.begin(opProbe)
 			err := w.probe()
 			done()
-			if err != nil && ctx.Err() == nil {
+			if err != nil && !NoRoom(err) && ctx.Err() == nil {
 				w.fatal(fmt.Errorf("probe the disk of %s: %w", w.dir, err))
 				return
 			}
@@ -200,8 +201,7 @@ func (w *watchdog) probeLoop(ctx context.Context) {
 }
 
 // openProbe returns a function that writes to a file in dir and waits for the
-// disk, and one that closes the file. The same bytes are overwritten, so that
-// a full disk does not fail it.
+// disk, and one that closes the file. The same byte is overwritten.
 func openProbe(dir string) (probe, closeFile func() error, err error) {
 	f, err := os.OpenFile(filepath.Join(dir, "probe"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -3,8 +3,10 @@ package raftnode
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,6 +52,9 @@ func TestWatchdog(t *testing.T) {
 		{"all is well", func(*dogWorld) {}, "", 0},
 		{"probe hangs", func(w *dogWorld) { w.w.probe = func() error { <-w.hang; return nil } }, "probe the disk in /d hangs", 11 * time.Second},
 		{"probe fails", func(w *dogWorld) { w.w.probe = func() error { return errors.New("read-only file system") } }, "probe the disk of /d: read-only", time.Second},
+		{"the disk is full", func(w *dogWorld) {
+			w.w.probe = func() error { return &os.PathError{Op: "write", Path: "/d/probe", Err: syscall.ENOSPC} }
+		}, "", 0},
 		{"write hangs", func(w *dogWorld) { w.w.ops.begin(opAppend) }, "append entries in /d hangs", 10 * time.Second},
 		{"write is slow but ends", func(w *dogWorld) {
 			done := w.w.ops.begin(opAppend)
