@@ -212,6 +212,7 @@ func (k *link) send(ctx context.Context, stream noderpc.NodeService_SessionClien
 	tick := time.NewTicker(k.every)
 	defer tick.Stop()
 	unanswered := 0
+	var held heldImages
 	for seq := uint64(1); ; {
 		var m *nodev1.SessionRequest
 		select {
@@ -241,7 +242,7 @@ func (k *link) send(ctx context.Context, stream noderpc.NodeService_SessionClien
 			if unanswered++; unanswered > leaseRounds {
 				return fmt.Errorf("no answer to %d heartbeats", leaseRounds)
 			}
-			m = &nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{Sequence: seq, Gpus: k.cards.Usage(), Attempts: k.uses(ctx)}}}
+			m = &nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{Sequence: seq, Gpus: k.cards.Usage(), Attempts: k.uses(ctx), Images: held.news(ctx, k)}}}
 			seq++
 		}
 		if err := stream.Send(m); err != nil {
@@ -263,6 +264,32 @@ func (k *link) uses(ctx context.Context) []*nodev1.AttemptUse {
 		uses = append(uses, &nodev1.AttemptUse{Job: uint64(id.Job), Attempt: id.No, Pull: conv.PullToNode(p)})
 	}
 	return uses
+}
+
+// heldImages is what a leader was told of the images that are here.
+type heldImages struct {
+	told  []string
+	beats int // since they were looked at
+	once  bool
+}
+
+// imageBeats is how many heartbeats go by from one look at the images to the next.
+const imageBeats = 4
+
+// news returns which images are here, nil when the leader knows.
+func (h *heldImages) news(ctx context.Context, k *link) *nodev1.HeldImages {
+	if h.beats++; k.puller == nil || h.once && h.beats < imageBeats {
+		return nil
+	}
+	h.beats = 0
+	ctx, cancel := context.WithTimeout(ctx, k.every/4)
+	defer cancel()
+	names, err := k.puller.Held(ctx)
+	if err != nil || h.once && slices.Equal(names, h.told) {
+		return nil // what containerd does not say now it says at the next look
+	}
+	h.told, h.once = names, true
+	return &nodev1.HeldImages{Names: names}
 }
 
 // helloStream is the sending side of a session.

@@ -108,7 +108,7 @@ func newLeader(c *Coordinator) *lead.Leader {
 	}
 	return lead.New(cfg, lead.Needs{
 		FSM: c.fsm, Proposer: c.prop, Company: c.learn.Company, Figures: c.metrics.figures, Clock: c.cfg.Clock,
-		Log: c.log, NoticeLog: c.cfg.Log, Registry: c.metrics.reg, UseOf: c.nodes.UseOf, Held: c.nodes.Held,
+		Log: c.log, NoticeLog: c.cfg.Log, Registry: c.metrics.reg, UseOf: c.nodes.UseOf, Held: c.nodes.Held, Holders: c.nodes.Holders,
 	}, lead.Scheduling{
 		Site:     site.Site{Chosen: site.Chosen{Policy: c.cfg.Policy, Planner: c.cfg.Planner, Elastic: c.cfg.Elastic}, Partitions: c.cfg.Partitions},
 		Interval: c.cfg.Interval, PreemptEvery: c.cfg.PreemptEvery,

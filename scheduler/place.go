@@ -252,6 +252,46 @@ func (ft *fitter) fitBulky(it *item, c int, want fleet.Room, lo, hi int, to []in
 	return to
 }
 
+// maxHolders is at how many nodes that hold a job's image one pass looks, for each job.
+const maxHolders = 16
+
+// atImage returns the cards on which a job begins soonest that would get cards: those of a
+// node that holds its image already, if no more idle cards are broken into there, else
+// cards.
+func (ft *fitter) atImage(it *item, c int, cards []int32) []int32 {
+	holders := ft.images[it.job.Spec.Image]
+	if it.node != "" || len(holders) == 0 || ft.holdsImage(it, cards[0]) {
+		return cards
+	}
+	opens := ft.opens(cards)
+	defer func() { it.node = "" }()
+	for n := range min(len(holders), maxHolders) {
+		if it.node = holders[(int(it.job.ID)+n)%len(holders)]; !ft.mayFit(it, c) {
+			continue
+		}
+		if there := ft.fit(it, c, nil); len(there) > 0 && ft.opens(there) <= opens {
+			return there
+		}
+	}
+	return cards
+}
+
+// holdsImage reports whether the node of a card holds a job's image.
+func (ft *fitter) holdsImage(it *item, card int32) bool {
+	_, holds := slices.BinarySearch(ft.images[it.job.Spec.Image], ft.f.Hosts[ft.f.Cards[card].Host].Node.ID)
+	return holds
+}
+
+// opens is how many of the cards nobody has yet.
+func (ft *fitter) opens(cards []int32) (n int) {
+	for _, i := range cards {
+		if ft.f.Cards[i].Use.Shares == 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // startPlain places a job that needs no GPU: a node without GPUs if one has
 // room, then where it takes nothing that idle GPUs need, see plainPlace.
 func (p *pass) startPlain(it *item) bool {
@@ -285,11 +325,8 @@ func (p *pass) place(it *item, c int, cards []int32) {
 		Why:   p.why(it, n, k, first, len(cards)),
 	}
 	_, st.Estimate, _ = rules.ShareOn(it.job, k.Rep, p.pol)
-	takes := 0
+	takes := p.fitter.opens(cards)
 	for _, i := range cards {
-		if p.f.Cards[i].Use.Shares == 0 {
-			takes++
-		}
 		st.Berth.GPUs = append(st.Berth.GPUs, cluster.GPUShare{GPU: p.f.Cards[i].Use.ID, Share: n.Share(k.Sellable)})
 		if st.Overtook == "" {
 			st.Overtook = p.overtakes(it, c, i)
@@ -320,16 +357,20 @@ func (p *pass) commit(it *item, st *dispatch.Start, host int32) {
 // why says in words why a job lies where it lies.
 func (p *pass) why(it *item, n *rules.Need, k *fleet.Class, c *fleet.Card, cards int) string {
 	b := make([]byte, 0, 96)
+	at := ""
+	if p.fitter.holdsImage(it, p.f.CardAt[c.Use.ID]) {
+		at = ", on a node that has its image"
+	}
 	switch {
 	case n.Way == rules.WayWhole && cards > 1:
 		b = strconv.AppendInt(b, int64(cards), 10)
 		b = append(b, " whole "...)
 		b = append(b, k.GPUType...)
-		b = append(b, " on the node with the fewest free that are enough"...)
+		b = append(b, cmp.Or(at, " on the node with the fewest free that are enough")...)
 	case n.Way == rules.WayWhole:
 		b = append(b, "alone on "...)
 		b = append(b, k.GPUType...)
-		b = append(b, ", on the node with the fewest free"...)
+		b = append(b, cmp.Or(at, ", on the node with the fewest free")...)
 	default:
 		b = append(b, "first "...)
 		b = append(b, k.GPUType...)
@@ -339,6 +380,7 @@ func (p *pass) why(it *item, n *rules.Need, k *fleet.Class, c *fleet.Card, cards
 		b = append(b, say.Percent(n.Milli)...)
 		b = append(b, " free, beside "...)
 		b = append(b, say.Jobs(c.Use.Shares)...)
+		b = append(b, at...)
 	}
 	b = append(b, "; "...)
 	b = append(b, say.TimeWords(it.job, k.GPUType, n.Dur)...)

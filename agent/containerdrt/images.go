@@ -126,6 +126,24 @@ func (s *Images) with(ctx context.Context) context.Context {
 	return namespaces.WithNamespace(ctx, s.cfg.Namespace)
 }
 
+// maxNames is of how many images the leader is told: those used last.
+const maxNames = 256
+
+// names returns images by name and by digest, sorted.
+func (s *Images) names(ctx context.Context) ([]string, error) {
+	all, err := s.client.ImageService().List(s.with(ctx))
+	if err != nil {
+		return nil, fmt.Errorf("list images: %w", err)
+	}
+	slices.SortFunc(all, func(a, b images.Image) int { return lastUsed(b).Compare(lastUsed(a)) })
+	var out []string
+	for _, img := range all[:min(len(all), maxNames)] {
+		out = append(out, img.Name, img.Target.Digest.String())
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
 // List returns the images by name.
 func (s *Images) List(ctx context.Context) ([]Image, error) {
 	ctx = s.with(ctx)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -158,6 +159,12 @@ func TestPullsSayHowFarTheyAre(t *testing.T) {
 	}
 	if got := b.rt.Pulls(t.Context()); len(got) != 0 {
 		t.Errorf("afterwards: %v", got)
+	}
+	names, err := b.rt.Held(t.Context())
+	for _, name := range []string{reg.ref(), img.manifest.digest} {
+		if _, held := slices.BinarySearch(names, name); err != nil || !held {
+			t.Errorf("%s is not among what is held: %v, %v", name, names, err)
+		}
 	}
 	if err := b.rt.Delete(t.Context(), l.ID); err != nil {
 		t.Fatal(err)

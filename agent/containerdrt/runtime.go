@@ -61,10 +61,10 @@ type Runtime struct {
 	cfg    Config
 	client *containerd.Client
 	exits  chan cluster.AttemptID
-	images *Images
-	ctx    context.Context // of the waiters
-	stop   context.CancelFunc
-	wg     sync.WaitGroup
+	puller
+	ctx  context.Context // of the waiters
+	stop context.CancelFunc
+	wg   sync.WaitGroup
 
 	// What it knows and does, each with what that needs.
 	records records
@@ -81,22 +81,28 @@ type Runtime struct {
 	waiting map[cluster.AttemptID]struct{}
 }
 
+// puller implements runtime.Puller.
+type puller struct{ images *Images }
+
 // Pulls implements runtime.Puller.
-func (r *Runtime) Pulls(ctx context.Context) map[cluster.AttemptID]cluster.Pull {
-	by := r.images.fetched.Now()
+func (p puller) Pulls(ctx context.Context) map[cluster.AttemptID]cluster.Pull {
+	by := p.images.fetched.Now()
 	if len(by) == 0 {
 		return nil
 	}
-	under, err := r.client.ContentStore().ListStatuses(r.images.with(ctx))
+	under, err := p.images.client.ContentStore().ListStatuses(p.images.with(ctx))
 	if err != nil {
 		under = nil // whole layers are known all the same
 	}
 	out := make(map[cluster.AttemptID]cluster.Pull, len(by))
-	for id, p := range by {
-		out[id] = p.State(under)
+	for id, of := range by {
+		out[id] = of.State(under)
 	}
 	return out
 }
+
+// Held implements runtime.Puller.
+func (p puller) Held(ctx context.Context) ([]string, error) { return p.images.names(ctx) }
 
 // Open connects to containerd and begins to wait for the tasks that run.
 func Open(ctx context.Context, cfg Config) (*Runtime, error) {
@@ -127,7 +133,7 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 	wctx, stop := context.WithCancel(namespaces.WithNamespace(context.WithoutCancel(ctx), cfg.Namespace))
 	r := &Runtime{
 		cfg: cfg, client: c, exits: make(chan cluster.AttemptID, exitsQueue),
-		images: newImages(c, ImagesConfig{Address: cfg.Address, Namespace: cfg.Namespace, PullPause: cfg.PullPause, Registries: cfg.Policy.Registries, Log: cfg.Log}),
+		puller: puller{newImages(c, ImagesConfig{Address: cfg.Address, Namespace: cfg.Namespace, PullPause: cfg.PullPause, Registries: cfg.Policy.Registries, Log: cfg.Log})},
 		ctx:    wctx, stop: stop, waiting: map[cluster.AttemptID]struct{}{},
 	}
 	r.furnish(h)

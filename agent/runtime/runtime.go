@@ -99,6 +99,9 @@ type Puller interface {
 	// Pulls says how far the images are that are being fetched, by the attempts that are
 	// to run in them. It may be called from any goroutine.
 	Pulls(ctx context.Context) map[cluster.AttemptID]cluster.Pull
+	// Held returns the images that are here, by name and by digest, sorted. It may be
+	// called from any goroutine.
+	Held(ctx context.Context) ([]string, error)
 }
 
 // Observer is the read side of a Runtime.

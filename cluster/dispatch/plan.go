@@ -135,6 +135,9 @@ type Snapshot struct {
 	// Terms hold what some policies know of a job beside its spec; a job
 	// without an entry has none. They are not part of the replicated state.
 	Terms map[cluster.JobID]Terms
+	// Images names the nodes that hold the images that waiting jobs ask for, sorted; an
+	// image that is nowhere has no entry. It is not part of the replicated state.
+	Images map[string][]cluster.NodeID
 	// Service is each user's decayed use in GPU-seconds of the site's
 	// reference GPU, for fair shares. nil means that nobody kept count.
 	Service map[cluster.UID]int64

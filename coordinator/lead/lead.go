@@ -65,6 +65,8 @@ type Needs struct {
 	UseOf func(cluster.AttemptID, *cluster.Attempt) (nodes.Use, bool)
 	// Held is what strays hold of cards as gossip says, beyond what the ledger knows.
 	Held func() map[cluster.GPUID]int64
+	// Holders returns the nodes that hold images which jobs run in; nil is nobody.
+	Holders func([]*cluster.Job) map[string][]cluster.NodeID
 }
 
 // Leader does a leader's work while Run runs.
@@ -78,6 +80,7 @@ type Leader struct {
 	noticeLog *slog.Logger
 	useOf     func(cluster.AttemptID, *cluster.Attempt) (nodes.Use, bool)
 	held      func() map[cluster.GPUID]int64
+	holders   func([]*cluster.Job) map[string][]cluster.NodeID
 	metrics   *metrics
 	sched     atomic.Pointer[Scheduling]
 	plan      *planner
@@ -89,7 +92,7 @@ type Leader struct {
 // New makes a leader that plans by s.
 func New(cfg Config, d Needs, s Scheduling) *Leader {
 	l := &Leader{
-		cfg: cfg, fsm: d.FSM, prop: d.Proposer, clock: d.Clock, log: d.Log, noticeLog: d.NoticeLog, useOf: d.UseOf, held: d.Held,
+		cfg: cfg, fsm: d.FSM, prop: d.Proposer, clock: d.Clock, log: d.Log, noticeLog: d.NoticeLog, useOf: d.UseOf, held: d.Held, holders: d.Holders,
 		metrics: newMetrics(d.Registry, d.Figures),
 	}
 	l.sched.Store(&s)

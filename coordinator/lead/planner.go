@@ -52,6 +52,7 @@ type planner struct {
 	ports   [2]uint16
 	fair    *fairShares
 	held    func() map[cluster.GPUID]int64
+	holders func([]*cluster.Job) map[string][]cluster.NodeID // see Needs
 	noteFar func(context.Context, cluster.JobID)
 
 	mu       sync.Mutex
@@ -78,7 +79,7 @@ type planner struct {
 func newPlanner(l *Leader, company *learner.Company) *planner {
 	return &planner{
 		fsm: l.fsm, prop: l.prop, sched: l.Scheduling, clock: l.clock, log: l.log.With("component", "planner"),
-		metrics: l.metrics, company: company, ports: l.cfg.GangPorts, fair: &fairShares{}, held: l.held, noteFar: l.noteFar, released: map[cluster.GPUID]struct{}{}, wake: make(chan struct{}, 1),
+		metrics: l.metrics, company: company, ports: l.cfg.GangPorts, fair: &fairShares{}, held: l.held, holders: l.holders, noteFar: l.noteFar, released: map[cluster.GPUID]struct{}{}, wake: make(chan struct{}, 1),
 	}
 }
 
@@ -282,6 +283,9 @@ func (p *planner) pass(ctx context.Context, kind site.Pass) (took time.Duration,
 		return 0, nil
 	}
 	snap.Interference = p.company.ForScheduler(snap.Nodes, snap.Waiting, snap.Running)
+	if p.holders != nil {
+		snap.Images = p.holders(snap.Waiting)
+	}
 	p.stand(snap, sched)
 	p.mu.Lock()
 	p.waits = p.waits.After(snap, &sched.Site, kind)

@@ -32,6 +32,9 @@ type liveness struct {
 	strayed map[cluster.NodeID]struct{}
 	// series is what cards showed; it is the term's, too.
 	series shown
+	// held are the nodes that hold an image, by its names and digests. What hangs there
+	// is replaced, never changed.
+	held map[string][]cluster.NodeID
 }
 
 type contact struct {
@@ -44,6 +47,8 @@ type contact struct {
 	// detail is what the node's newest hello says of its cards; replaced, never
 	// changed.
 	detail map[cluster.GPUID]*apiv1.GPUDetail
+	// images are what it holds, by name and by digest, sorted.
+	images []string
 	// key is with what its agent signs what it gossips.
 	key []byte
 }
@@ -51,7 +56,7 @@ type contact struct {
 func newLiveness(d Needs, lease time.Duration) *liveness {
 	return &liveness{
 		fsm: d.FSM, prop: d.Proposer, clock: d.Clock, lease: lease, log: d.Log,
-		nodes: map[cluster.NodeID]*contact{}, strayed: map[cluster.NodeID]struct{}{}, series: shown{}}
+		nodes: map[cluster.NodeID]*contact{}, strayed: map[cluster.NodeID]struct{}{}, series: shown{}, held: map[string][]cluster.NodeID{}}
 }
 
 // reset begins a term: nobody was heard yet.
@@ -62,6 +67,7 @@ func (l *liveness) reset() {
 	clear(l.nodes)
 	clear(l.strayed)
 	clear(l.series)
+	clear(l.held)
 }
 
 // heard records a sign of life, and what the node's cards show.

@@ -159,13 +159,14 @@ type Contact struct {
 	Detail map[cluster.GPUID]*apiv1.GPUDetail
 	Gossip string    // alive, dead, left or unknown
 	Heard  time.Time // by gossip, zero when not lately
+	Images int       // that it holds
 }
 
 // Contact returns what was last heard of a node.
 func (n *Nodes) Contact(id cluster.NodeID) Contact {
 	at, usage := n.live.last(id)
 	t, _ := n.hints.get(id)
-	return Contact{At: at, Usage: usage, Detail: n.live.details(id), Gossip: n.members.view(string(id)), Heard: t.at}
+	return Contact{At: at, Usage: usage, Detail: n.live.details(id), Gossip: n.members.view(string(id)), Heard: t.at, Images: n.live.images(id)}
 }
 
 // FreeMiB returns how much memory a GPU has free, as its node gossips.

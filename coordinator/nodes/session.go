@@ -145,6 +145,9 @@ func (ss *session) receive(ctx context.Context) error {
 			}
 			ss.n.live.heard(ss.node, k.Heartbeat.Gpus)
 			ss.n.live.used(ss.node, k.Heartbeat.Attempts)
+			if h := k.Heartbeat.Images; h != nil {
+				ss.n.live.holds(ss.node, h.Names)
+			}
 			if ss.late != nil && ss.n.prop.Version() >= fsm.EntryVersion {
 				if err := ss.register(ctx, ss.late); err != nil {
 					return err

@@ -151,7 +151,7 @@ func (c *Admin) nodeView(n *cluster.Node) *apiv1.Node {
 	if v.Gossip = heard.Gossip; !heard.Heard.IsZero() {
 		v.GossipHeard = timestamppb.New(heard.Heard)
 	}
-	v.CutOff = c.nodes.CutOff(n.ID)
+	v.CutOff, v.Images = c.nodes.CutOff(n.ID), uint32(heard.Images)
 	if since, why, idle := c.lead.KeptUp(n.ID); idle && n.Schedulable() && v.PowerReason == "" {
 		v.PowerReason, v.PowerSince = why, timestamppb.New(since.Std())
 	}

@@ -85,6 +85,14 @@ func runNodeList(ctx context.Context, e *console.Env, c *client.Client, f consol
 	return err
 }
 
+// imagesText is "" for none: most nodes have no containerd, or nobody asked for an image.
+func imagesText(n uint32) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d held", n)
+}
+
 // NodeState is the state with what an administrator made of it.
 func NodeState(n *apiv1.Node) string {
 	switch {
@@ -214,6 +222,7 @@ func runNodeShow(ctx context.Context, e *console.Env, c *client.Client, f consol
 			"Cores", console.Cores(n.GetCpuUsedMilli())+" of "+console.Cores(n.GetCpuMilli())+" given away",
 			"Memory", usedOf(n.GetMemUsedMib(), n.GetMemMib())+" given away",
 			"Runtimes", strings.Join(n.GetRuntimes(), ", "),
+			"Images", imagesText(n.GetImages()),
 			"Version", n.GetVersion(),
 			"Boot", n.GetBootId(),
 			"Gossip", n.GetGossip(),

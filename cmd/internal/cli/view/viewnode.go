@@ -20,6 +20,7 @@ type nodeView struct {
 	MemUsedMiB   int64       `json:"mem_used_mib"`
 	GPUs         []GpuView   `json:"gpus"`
 	Runtimes     []string    `json:"runtimes"`
+	Images       uint32      `json:"images"`
 	Version      string      `json:"version"`
 	BootID       string      `json:"boot_id"`
 	Registered   *time.Time  `json:"registered"`
@@ -83,7 +84,7 @@ func Nodes(in []*apiv1.Node) []nodeView {
 			DrainFrom: Stamp(n.GetDrainFrom()), DrainUntil: Stamp(n.GetDrainUntil()),
 			CPUMilli: n.GetCpuMilli(), CPUUsedMilli: n.GetCpuUsedMilli(), MemMiB: n.GetMemMib(), MemUsedMiB: n.GetMemUsedMib(),
 			GPUs: []GpuView{}, Runtimes: append([]string{}, n.GetRuntimes()...), Version: n.GetVersion(), BootID: n.GetBootId(),
-			Registered: Stamp(n.GetRegistered()), LastContact: Stamp(n.GetLastContact()), Jobs: list(n.GetJobs()), Gossip: n.GetGossip(),
+			Registered: Stamp(n.GetRegistered()), LastContact: Stamp(n.GetLastContact()), Jobs: list(n.GetJobs()), Images: n.GetImages(), Gossip: n.GetGossip(),
 			GossipHeard: Stamp(n.GetGossipHeard()), CutOff: n.GetCutOff(),
 			Partitions: append([]string{}, n.GetPartitions()...), Problem: n.GetProblem(), History: []eventView{},
 		}

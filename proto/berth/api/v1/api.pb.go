@@ -2396,9 +2396,12 @@ type Node struct {
 	// Of a node that is powered down, or was to be: why, since when, and whether an
 	// administrator asked for it. Its state says how far it is. Of one that is ready,
 	// has nothing to do and may be powered down: why it is up, and since when it is idle.
-	PowerReason   string                 `protobuf:"bytes,60,opt,name=power_reason,json=powerReason,proto3" json:"power_reason,omitempty"`
-	PowerSince    *timestamppb.Timestamp `protobuf:"bytes,61,opt,name=power_since,json=powerSince,proto3" json:"power_since,omitempty"`
-	PowerAsked    bool                   `protobuf:"varint,62,opt,name=power_asked,json=powerAsked,proto3" json:"power_asked,omitempty"`
+	PowerReason string                 `protobuf:"bytes,60,opt,name=power_reason,json=powerReason,proto3" json:"power_reason,omitempty"`
+	PowerSince  *timestamppb.Timestamp `protobuf:"bytes,61,opt,name=power_since,json=powerSince,proto3" json:"power_since,omitempty"`
+	PowerAsked  bool                   `protobuf:"varint,62,opt,name=power_asked,json=powerAsked,proto3" json:"power_asked,omitempty"`
+	// How many images it holds, as it told in this term: jobs that run in them need not
+	// wait for one there.
+	Images        uint32 `protobuf:"varint,63,opt,name=images,proto3" json:"images,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2641,6 +2644,13 @@ func (x *Node) GetPowerAsked() bool {
 		return x.PowerAsked
 	}
 	return false
+}
+
+func (x *Node) GetImages() uint32 {
+	if x != nil {
+		return x.Images
+	}
+	return 0
 }
 
 type GPU struct {
@@ -6652,7 +6662,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x05brief\x18\x02 \x01(\bR\x05brief\"S\n" +
 	"\x11ListNodesResponse\x12(\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x12.berth.api.v1.NodeR\x05nodes\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xac\b\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xc4\b\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x14\n" +
@@ -6693,7 +6703,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\vpower_since\x18= \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"powerSince\x12\x1f\n" +
 	"\vpower_asked\x18> \x01(\bR\n" +
-	"powerAsked\"\xa8\a\n" +
+	"powerAsked\x12\x16\n" +
+	"\x06images\x18? \x01(\rR\x06images\"\xa8\a\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +

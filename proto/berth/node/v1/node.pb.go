@@ -1630,10 +1630,12 @@ func (x *NeighbourSpan) GetMilli() int64 {
 
 // Heartbeat keeps the lease, every few seconds.
 type Heartbeat struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sequence      uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	Gpus          []*GPUUsage            `protobuf:"bytes,2,rep,name=gpus,proto3" json:"gpus,omitempty"`
-	Attempts      []*AttemptUse          `protobuf:"bytes,3,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Sequence uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Gpus     []*GPUUsage            `protobuf:"bytes,2,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	Attempts []*AttemptUse          `protobuf:"bytes,3,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	// Absent while it is as it was told last in this session.
+	Images        *HeldImages `protobuf:"bytes,4,opt,name=images,proto3" json:"images,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1689,6 +1691,59 @@ func (x *Heartbeat) GetAttempts() []*AttemptUse {
 	return nil
 }
 
+func (x *Heartbeat) GetImages() *HeldImages {
+	if x != nil {
+		return x.Images
+	}
+	return nil
+}
+
+// HeldImages are the images that a node need not fetch.
+type HeldImages struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By name, and by digest, sorted; the longest unused are left out of very many.
+	Names         []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldImages) Reset() {
+	*x = HeldImages{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldImages) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldImages) ProtoMessage() {}
+
+func (x *HeldImages) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldImages.ProtoReflect.Descriptor instead.
+func (*HeldImages) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *HeldImages) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
 // AttemptUse is what a running attempt has used of its GPUs on this node since it
 // began. Sums only rise; time in which a card told nothing is in none.
 type AttemptUse struct {
@@ -1712,7 +1767,7 @@ type AttemptUse struct {
 
 func (x *AttemptUse) Reset() {
 	*x = AttemptUse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[14]
+	mi := &file_berth_node_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1724,7 +1779,7 @@ func (x *AttemptUse) String() string {
 func (*AttemptUse) ProtoMessage() {}
 
 func (x *AttemptUse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[14]
+	mi := &file_berth_node_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1737,7 +1792,7 @@ func (x *AttemptUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptUse.ProtoReflect.Descriptor instead.
 func (*AttemptUse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AttemptUse) GetJob() uint64 {
@@ -1809,7 +1864,7 @@ type Pull struct {
 
 func (x *Pull) Reset() {
 	*x = Pull{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[15]
+	mi := &file_berth_node_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +1876,7 @@ func (x *Pull) String() string {
 func (*Pull) ProtoMessage() {}
 
 func (x *Pull) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[15]
+	mi := &file_berth_node_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +1889,7 @@ func (x *Pull) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pull.ProtoReflect.Descriptor instead.
 func (*Pull) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Pull) GetLayers() uint32 {
@@ -1877,7 +1932,7 @@ type Probe struct {
 
 func (x *Probe) Reset() {
 	*x = Probe{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	mi := &file_berth_node_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1889,7 +1944,7 @@ func (x *Probe) String() string {
 func (*Probe) ProtoMessage() {}
 
 func (x *Probe) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	mi := &file_berth_node_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1902,7 +1957,7 @@ func (x *Probe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probe.ProtoReflect.Descriptor instead.
 func (*Probe) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Probe) GetOk() bool {
@@ -1945,7 +2000,7 @@ type Steps struct {
 
 func (x *Steps) Reset() {
 	*x = Steps{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[17]
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1957,7 +2012,7 @@ func (x *Steps) String() string {
 func (*Steps) ProtoMessage() {}
 
 func (x *Steps) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[17]
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1970,7 +2025,7 @@ func (x *Steps) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Steps.ProtoReflect.Descriptor instead.
 func (*Steps) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Steps) GetStep() int64 {
@@ -2043,7 +2098,7 @@ type GPUUsage struct {
 
 func (x *GPUUsage) Reset() {
 	*x = GPUUsage{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2055,7 +2110,7 @@ func (x *GPUUsage) String() string {
 func (*GPUUsage) ProtoMessage() {}
 
 func (x *GPUUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2068,7 +2123,7 @@ func (x *GPUUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUUsage.ProtoReflect.Descriptor instead.
 func (*GPUUsage) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GPUUsage) GetUuid() string {
@@ -2137,7 +2192,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2149,7 +2204,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2162,7 +2217,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *LeaseGranted) GetSequence() uint64 {
@@ -2191,7 +2246,7 @@ type Redirect struct {
 
 func (x *Redirect) Reset() {
 	*x = Redirect{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2203,7 +2258,7 @@ func (x *Redirect) String() string {
 func (*Redirect) ProtoMessage() {}
 
 func (x *Redirect) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2216,7 +2271,7 @@ func (x *Redirect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Redirect.ProtoReflect.Descriptor instead.
 func (*Redirect) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Redirect) GetLeaderId() string {
@@ -2260,7 +2315,7 @@ type Desired struct {
 
 func (x *Desired) Reset() {
 	*x = Desired{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2272,7 +2327,7 @@ func (x *Desired) String() string {
 func (*Desired) ProtoMessage() {}
 
 func (x *Desired) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2285,7 +2340,7 @@ func (x *Desired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Desired.ProtoReflect.Descriptor instead.
 func (*Desired) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Desired) GetTerm() uint64 {
@@ -2343,7 +2398,7 @@ type GPUResume struct {
 
 func (x *GPUResume) Reset() {
 	*x = GPUResume{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2355,7 +2410,7 @@ func (x *GPUResume) String() string {
 func (*GPUResume) ProtoMessage() {}
 
 func (x *GPUResume) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2368,7 +2423,7 @@ func (x *GPUResume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUResume.ProtoReflect.Descriptor instead.
 func (*GPUResume) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GPUResume) GetUuid() string {
@@ -2402,7 +2457,7 @@ type AttemptRef struct {
 
 func (x *AttemptRef) Reset() {
 	*x = AttemptRef{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2414,7 +2469,7 @@ func (x *AttemptRef) String() string {
 func (*AttemptRef) ProtoMessage() {}
 
 func (x *AttemptRef) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2427,7 +2482,7 @@ func (x *AttemptRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptRef.ProtoReflect.Descriptor instead.
 func (*AttemptRef) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *AttemptRef) GetJob() uint64 {
@@ -2517,7 +2572,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[24]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2529,7 +2584,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[24]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2542,7 +2597,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Assignment) GetJob() uint64 {
@@ -2847,7 +2902,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[25]
+	mi := &file_berth_node_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2859,7 +2914,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[25]
+	mi := &file_berth_node_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2872,7 +2927,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Replica) GetService() string {
@@ -2928,7 +2983,7 @@ type KeptRequest struct {
 
 func (x *KeptRequest) Reset() {
 	*x = KeptRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[26]
+	mi := &file_berth_node_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2940,7 +2995,7 @@ func (x *KeptRequest) String() string {
 func (*KeptRequest) ProtoMessage() {}
 
 func (x *KeptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[26]
+	mi := &file_berth_node_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2953,7 +3008,7 @@ func (x *KeptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptRequest.ProtoReflect.Descriptor instead.
 func (*KeptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{26}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *KeptRequest) GetId() string {
@@ -3021,7 +3076,7 @@ type ArrayTask struct {
 
 func (x *ArrayTask) Reset() {
 	*x = ArrayTask{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[27]
+	mi := &file_berth_node_v1_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3033,7 +3088,7 @@ func (x *ArrayTask) String() string {
 func (*ArrayTask) ProtoMessage() {}
 
 func (x *ArrayTask) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[27]
+	mi := &file_berth_node_v1_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3046,7 +3101,7 @@ func (x *ArrayTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayTask.ProtoReflect.Descriptor instead.
 func (*ArrayTask) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{27}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ArrayTask) GetJob() uint64 {
@@ -3111,7 +3166,7 @@ type MemBreach struct {
 
 func (x *MemBreach) Reset() {
 	*x = MemBreach{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[28]
+	mi := &file_berth_node_v1_node_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3123,7 +3178,7 @@ func (x *MemBreach) String() string {
 func (*MemBreach) ProtoMessage() {}
 
 func (x *MemBreach) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[28]
+	mi := &file_berth_node_v1_node_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3136,7 +3191,7 @@ func (x *MemBreach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemBreach.ProtoReflect.Descriptor instead.
 func (*MemBreach) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{28}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *MemBreach) GetUuid() string {
@@ -3205,7 +3260,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[29]
+	mi := &file_berth_node_v1_node_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3217,7 +3272,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[29]
+	mi := &file_berth_node_v1_node_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3230,7 +3285,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{29}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Progress) GetWarned() bool {
@@ -3277,7 +3332,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[30]
+	mi := &file_berth_node_v1_node_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3289,7 +3344,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[30]
+	mi := &file_berth_node_v1_node_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3302,7 +3357,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{30}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Container) GetNetwork() string {
@@ -3351,7 +3406,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[31]
+	mi := &file_berth_node_v1_node_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3363,7 +3418,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[31]
+	mi := &file_berth_node_v1_node_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3376,7 +3431,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{31}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -3414,7 +3469,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[32]
+	mi := &file_berth_node_v1_node_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3426,7 +3481,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[32]
+	mi := &file_berth_node_v1_node_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3439,7 +3494,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{32}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Warning) GetSignal() string {
@@ -3487,7 +3542,7 @@ type Ranks struct {
 
 func (x *Ranks) Reset() {
 	*x = Ranks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[33]
+	mi := &file_berth_node_v1_node_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3499,7 +3554,7 @@ func (x *Ranks) String() string {
 func (*Ranks) ProtoMessage() {}
 
 func (x *Ranks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[33]
+	mi := &file_berth_node_v1_node_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3512,7 +3567,7 @@ func (x *Ranks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ranks.ProtoReflect.Descriptor instead.
 func (*Ranks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{33}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Ranks) GetNodes() []string {
@@ -3588,7 +3643,7 @@ type Preempt struct {
 
 func (x *Preempt) Reset() {
 	*x = Preempt{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[34]
+	mi := &file_berth_node_v1_node_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3600,7 +3655,7 @@ func (x *Preempt) String() string {
 func (*Preempt) ProtoMessage() {}
 
 func (x *Preempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[34]
+	mi := &file_berth_node_v1_node_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3613,7 +3668,7 @@ func (x *Preempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preempt.ProtoReflect.Descriptor instead.
 func (*Preempt) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{34}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Preempt) GetSignal() string {
@@ -3659,7 +3714,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[35]
+	mi := &file_berth_node_v1_node_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3671,7 +3726,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[35]
+	mi := &file_berth_node_v1_node_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3684,7 +3739,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{35}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Share) GetUuid() string {
@@ -3731,7 +3786,7 @@ type Acks struct {
 
 func (x *Acks) Reset() {
 	*x = Acks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[36]
+	mi := &file_berth_node_v1_node_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3743,7 +3798,7 @@ func (x *Acks) String() string {
 func (*Acks) ProtoMessage() {}
 
 func (x *Acks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[36]
+	mi := &file_berth_node_v1_node_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3756,7 +3811,7 @@ func (x *Acks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acks.ProtoReflect.Descriptor instead.
 func (*Acks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{36}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Acks) GetAcks() []*Ack {
@@ -3779,7 +3834,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[37]
+	mi := &file_berth_node_v1_node_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3791,7 +3846,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[37]
+	mi := &file_berth_node_v1_node_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3804,7 +3859,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{37}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Ack) GetJob() uint64 {
@@ -3846,7 +3901,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[38]
+	mi := &file_berth_node_v1_node_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3858,7 +3913,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[38]
+	mi := &file_berth_node_v1_node_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3871,7 +3926,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{38}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *JoinRequest) GetTokenSecret() string {
@@ -3910,7 +3965,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[39]
+	mi := &file_berth_node_v1_node_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3922,7 +3977,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[39]
+	mi := &file_berth_node_v1_node_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3935,7 +3990,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{39}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *JoinResponse) GetCertificate() []byte {
@@ -3988,7 +4043,7 @@ type GetClockRequest struct {
 
 func (x *GetClockRequest) Reset() {
 	*x = GetClockRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[40]
+	mi := &file_berth_node_v1_node_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4000,7 +4055,7 @@ func (x *GetClockRequest) String() string {
 func (*GetClockRequest) ProtoMessage() {}
 
 func (x *GetClockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[40]
+	mi := &file_berth_node_v1_node_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4013,7 +4068,7 @@ func (x *GetClockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClockRequest.ProtoReflect.Descriptor instead.
 func (*GetClockRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{40}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{41}
 }
 
 type GetClockResponse struct {
@@ -4025,7 +4080,7 @@ type GetClockResponse struct {
 
 func (x *GetClockResponse) Reset() {
 	*x = GetClockResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[41]
+	mi := &file_berth_node_v1_node_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4037,7 +4092,7 @@ func (x *GetClockResponse) String() string {
 func (*GetClockResponse) ProtoMessage() {}
 
 func (x *GetClockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[41]
+	mi := &file_berth_node_v1_node_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4050,7 +4105,7 @@ func (x *GetClockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClockResponse.ProtoReflect.Descriptor instead.
 func (*GetClockResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{41}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetClockResponse) GetNow() *timestamppb.Timestamp {
@@ -4069,7 +4124,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[42]
+	mi := &file_berth_node_v1_node_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4081,7 +4136,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[42]
+	mi := &file_berth_node_v1_node_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4094,7 +4149,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{42}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RenewRequest) GetCsr() []byte {
@@ -4114,7 +4169,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[43]
+	mi := &file_berth_node_v1_node_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4126,7 +4181,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[43]
+	mi := &file_berth_node_v1_node_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4139,7 +4194,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{43}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RenewResponse) GetCertificate() []byte {
@@ -4279,11 +4334,15 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x17\n" +
 	"\afrom_ms\x18\x02 \x01(\x03R\x06fromMs\x12\x15\n" +
 	"\x06for_ms\x18\x03 \x01(\x03R\x05forMs\x12\x14\n" +
-	"\x05milli\x18\x04 \x01(\x03R\x05milli\"\x8b\x01\n" +
+	"\x05milli\x18\x04 \x01(\x03R\x05milli\"\xbe\x01\n" +
 	"\tHeartbeat\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12+\n" +
 	"\x04gpus\x18\x02 \x03(\v2\x17.berth.node.v1.GPUUsageR\x04gpus\x125\n" +
-	"\battempts\x18\x03 \x03(\v2\x19.berth.node.v1.AttemptUseR\battempts\"\x88\x02\n" +
+	"\battempts\x18\x03 \x03(\v2\x19.berth.node.v1.AttemptUseR\battempts\x121\n" +
+	"\x06images\x18\x04 \x01(\v2\x19.berth.node.v1.HeldImagesR\x06images\"\"\n" +
+	"\n" +
+	"HeldImages\x12\x14\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\"\x88\x02\n" +
 	"\n" +
 	"AttemptUse\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
@@ -4539,7 +4598,7 @@ func file_berth_node_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_node_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_berth_node_v1_node_proto_goTypes = []any{
 	(GPUState)(0),                 // 0: berth.node.v1.GPUState
 	(AttemptState)(0),             // 1: berth.node.v1.AttemptState
@@ -4559,111 +4618,113 @@ var file_berth_node_v1_node_proto_goTypes = []any{
 	(*Profile)(nil),               // 15: berth.node.v1.Profile
 	(*NeighbourSpan)(nil),         // 16: berth.node.v1.NeighbourSpan
 	(*Heartbeat)(nil),             // 17: berth.node.v1.Heartbeat
-	(*AttemptUse)(nil),            // 18: berth.node.v1.AttemptUse
-	(*Pull)(nil),                  // 19: berth.node.v1.Pull
-	(*Probe)(nil),                 // 20: berth.node.v1.Probe
-	(*Steps)(nil),                 // 21: berth.node.v1.Steps
-	(*GPUUsage)(nil),              // 22: berth.node.v1.GPUUsage
-	(*LeaseGranted)(nil),          // 23: berth.node.v1.LeaseGranted
-	(*Redirect)(nil),              // 24: berth.node.v1.Redirect
-	(*Desired)(nil),               // 25: berth.node.v1.Desired
-	(*GPUResume)(nil),             // 26: berth.node.v1.GPUResume
-	(*AttemptRef)(nil),            // 27: berth.node.v1.AttemptRef
-	(*Assignment)(nil),            // 28: berth.node.v1.Assignment
-	(*Replica)(nil),               // 29: berth.node.v1.Replica
-	(*KeptRequest)(nil),           // 30: berth.node.v1.KeptRequest
-	(*ArrayTask)(nil),             // 31: berth.node.v1.ArrayTask
-	(*MemBreach)(nil),             // 32: berth.node.v1.MemBreach
-	(*Progress)(nil),              // 33: berth.node.v1.Progress
-	(*Container)(nil),             // 34: berth.node.v1.Container
-	(*Mount)(nil),                 // 35: berth.node.v1.Mount
-	(*Warning)(nil),               // 36: berth.node.v1.Warning
-	(*Ranks)(nil),                 // 37: berth.node.v1.Ranks
-	(*Preempt)(nil),               // 38: berth.node.v1.Preempt
-	(*Share)(nil),                 // 39: berth.node.v1.Share
-	(*Acks)(nil),                  // 40: berth.node.v1.Acks
-	(*Ack)(nil),                   // 41: berth.node.v1.Ack
-	(*JoinRequest)(nil),           // 42: berth.node.v1.JoinRequest
-	(*JoinResponse)(nil),          // 43: berth.node.v1.JoinResponse
-	(*GetClockRequest)(nil),       // 44: berth.node.v1.GetClockRequest
-	(*GetClockResponse)(nil),      // 45: berth.node.v1.GetClockResponse
-	(*RenewRequest)(nil),          // 46: berth.node.v1.RenewRequest
-	(*RenewResponse)(nil),         // 47: berth.node.v1.RenewResponse
-	(*v1.AttachOpen)(nil),         // 48: berth.api.v1.AttachOpen
-	(*v1.GPUDetail)(nil),          // 49: berth.api.v1.GPUDetail
-	(*timestamppb.Timestamp)(nil), // 50: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 51: google.protobuf.Duration
+	(*HeldImages)(nil),            // 18: berth.node.v1.HeldImages
+	(*AttemptUse)(nil),            // 19: berth.node.v1.AttemptUse
+	(*Pull)(nil),                  // 20: berth.node.v1.Pull
+	(*Probe)(nil),                 // 21: berth.node.v1.Probe
+	(*Steps)(nil),                 // 22: berth.node.v1.Steps
+	(*GPUUsage)(nil),              // 23: berth.node.v1.GPUUsage
+	(*LeaseGranted)(nil),          // 24: berth.node.v1.LeaseGranted
+	(*Redirect)(nil),              // 25: berth.node.v1.Redirect
+	(*Desired)(nil),               // 26: berth.node.v1.Desired
+	(*GPUResume)(nil),             // 27: berth.node.v1.GPUResume
+	(*AttemptRef)(nil),            // 28: berth.node.v1.AttemptRef
+	(*Assignment)(nil),            // 29: berth.node.v1.Assignment
+	(*Replica)(nil),               // 30: berth.node.v1.Replica
+	(*KeptRequest)(nil),           // 31: berth.node.v1.KeptRequest
+	(*ArrayTask)(nil),             // 32: berth.node.v1.ArrayTask
+	(*MemBreach)(nil),             // 33: berth.node.v1.MemBreach
+	(*Progress)(nil),              // 34: berth.node.v1.Progress
+	(*Container)(nil),             // 35: berth.node.v1.Container
+	(*Mount)(nil),                 // 36: berth.node.v1.Mount
+	(*Warning)(nil),               // 37: berth.node.v1.Warning
+	(*Ranks)(nil),                 // 38: berth.node.v1.Ranks
+	(*Preempt)(nil),               // 39: berth.node.v1.Preempt
+	(*Share)(nil),                 // 40: berth.node.v1.Share
+	(*Acks)(nil),                  // 41: berth.node.v1.Acks
+	(*Ack)(nil),                   // 42: berth.node.v1.Ack
+	(*JoinRequest)(nil),           // 43: berth.node.v1.JoinRequest
+	(*JoinResponse)(nil),          // 44: berth.node.v1.JoinResponse
+	(*GetClockRequest)(nil),       // 45: berth.node.v1.GetClockRequest
+	(*GetClockResponse)(nil),      // 46: berth.node.v1.GetClockResponse
+	(*RenewRequest)(nil),          // 47: berth.node.v1.RenewRequest
+	(*RenewResponse)(nil),         // 48: berth.node.v1.RenewResponse
+	(*v1.AttachOpen)(nil),         // 49: berth.api.v1.AttachOpen
+	(*v1.GPUDetail)(nil),          // 50: berth.api.v1.GPUDetail
+	(*timestamppb.Timestamp)(nil), // 51: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 52: google.protobuf.Duration
 }
 var file_berth_node_v1_node_proto_depIdxs = []int32{
 	7,  // 0: berth.node.v1.SessionRequest.hello:type_name -> berth.node.v1.Hello
 	9,  // 1: berth.node.v1.SessionRequest.reports:type_name -> berth.node.v1.Reports
 	17, // 2: berth.node.v1.SessionRequest.heartbeat:type_name -> berth.node.v1.Heartbeat
-	24, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
-	25, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
-	40, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
-	23, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
+	25, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
+	26, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
+	41, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
+	24, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
 	6,  // 7: berth.node.v1.SessionResponse.visit:type_name -> berth.node.v1.Visit
-	48, // 8: berth.node.v1.Visit.open:type_name -> berth.api.v1.AttachOpen
-	28, // 9: berth.node.v1.Visit.of:type_name -> berth.node.v1.Assignment
+	49, // 8: berth.node.v1.Visit.open:type_name -> berth.api.v1.AttachOpen
+	29, // 9: berth.node.v1.Visit.of:type_name -> berth.node.v1.Assignment
 	8,  // 10: berth.node.v1.Hello.gpus:type_name -> berth.node.v1.GPU
 	0,  // 11: berth.node.v1.GPU.state:type_name -> berth.node.v1.GPUState
-	49, // 12: berth.node.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
+	50, // 12: berth.node.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
 	10, // 13: berth.node.v1.Reports.reports:type_name -> berth.node.v1.Report
 	1,  // 14: berth.node.v1.Report.state:type_name -> berth.node.v1.AttemptState
 	13, // 15: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
-	50, // 16: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
-	50, // 17: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
+	51, // 16: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
+	51, // 17: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
 	14, // 18: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
-	21, // 19: berth.node.v1.Report.steps:type_name -> berth.node.v1.Steps
+	22, // 19: berth.node.v1.Report.steps:type_name -> berth.node.v1.Steps
 	12, // 20: berth.node.v1.Report.power:type_name -> berth.node.v1.CardPower
 	11, // 21: berth.node.v1.Report.search:type_name -> berth.node.v1.CapSearch
 	15, // 22: berth.node.v1.Usage.profile:type_name -> berth.node.v1.Profile
 	16, // 23: berth.node.v1.Profile.neighbours:type_name -> berth.node.v1.NeighbourSpan
-	22, // 24: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
-	18, // 25: berth.node.v1.Heartbeat.attempts:type_name -> berth.node.v1.AttemptUse
-	21, // 26: berth.node.v1.AttemptUse.steps:type_name -> berth.node.v1.Steps
-	20, // 27: berth.node.v1.AttemptUse.probe:type_name -> berth.node.v1.Probe
-	19, // 28: berth.node.v1.AttemptUse.pull:type_name -> berth.node.v1.Pull
-	50, // 29: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
-	51, // 30: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
-	28, // 31: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
-	27, // 32: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
-	26, // 33: berth.node.v1.Desired.resumes:type_name -> berth.node.v1.GPUResume
-	50, // 34: berth.node.v1.GPUResume.at:type_name -> google.protobuf.Timestamp
-	51, // 35: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
-	51, // 36: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
-	39, // 37: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
-	38, // 38: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
-	32, // 39: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
-	36, // 40: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
-	34, // 41: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
-	33, // 42: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
-	37, // 43: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
-	31, // 44: berth.node.v1.Assignment.array:type_name -> berth.node.v1.ArrayTask
-	51, // 45: berth.node.v1.Assignment.session_idle:type_name -> google.protobuf.Duration
-	30, // 46: berth.node.v1.Assignment.request:type_name -> berth.node.v1.KeptRequest
-	29, // 47: berth.node.v1.Assignment.replica:type_name -> berth.node.v1.Replica
-	11, // 48: berth.node.v1.Assignment.found:type_name -> berth.node.v1.CapSearch
-	11, // 49: berth.node.v1.Assignment.found_before:type_name -> berth.node.v1.CapSearch
-	51, // 50: berth.node.v1.Replica.every:type_name -> google.protobuf.Duration
-	50, // 51: berth.node.v1.KeptRequest.at:type_name -> google.protobuf.Timestamp
-	2,  // 52: berth.node.v1.KeptRequest.state:type_name -> berth.node.v1.RequestState
-	50, // 53: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
-	50, // 54: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
-	3,  // 55: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
-	3,  // 56: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
-	35, // 57: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
-	51, // 58: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
-	51, // 59: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
-	50, // 60: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
-	41, // 61: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
-	1,  // 62: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
-	50, // 63: berth.node.v1.GetClockResponse.now:type_name -> google.protobuf.Timestamp
-	64, // [64:64] is the sub-list for method output_type
-	64, // [64:64] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	23, // 24: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
+	19, // 25: berth.node.v1.Heartbeat.attempts:type_name -> berth.node.v1.AttemptUse
+	18, // 26: berth.node.v1.Heartbeat.images:type_name -> berth.node.v1.HeldImages
+	22, // 27: berth.node.v1.AttemptUse.steps:type_name -> berth.node.v1.Steps
+	21, // 28: berth.node.v1.AttemptUse.probe:type_name -> berth.node.v1.Probe
+	20, // 29: berth.node.v1.AttemptUse.pull:type_name -> berth.node.v1.Pull
+	51, // 30: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
+	52, // 31: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
+	29, // 32: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
+	28, // 33: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
+	27, // 34: berth.node.v1.Desired.resumes:type_name -> berth.node.v1.GPUResume
+	51, // 35: berth.node.v1.GPUResume.at:type_name -> google.protobuf.Timestamp
+	52, // 36: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
+	52, // 37: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
+	40, // 38: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
+	39, // 39: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
+	33, // 40: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
+	37, // 41: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
+	35, // 42: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
+	34, // 43: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
+	38, // 44: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
+	32, // 45: berth.node.v1.Assignment.array:type_name -> berth.node.v1.ArrayTask
+	52, // 46: berth.node.v1.Assignment.session_idle:type_name -> google.protobuf.Duration
+	31, // 47: berth.node.v1.Assignment.request:type_name -> berth.node.v1.KeptRequest
+	30, // 48: berth.node.v1.Assignment.replica:type_name -> berth.node.v1.Replica
+	11, // 49: berth.node.v1.Assignment.found:type_name -> berth.node.v1.CapSearch
+	11, // 50: berth.node.v1.Assignment.found_before:type_name -> berth.node.v1.CapSearch
+	52, // 51: berth.node.v1.Replica.every:type_name -> google.protobuf.Duration
+	51, // 52: berth.node.v1.KeptRequest.at:type_name -> google.protobuf.Timestamp
+	2,  // 53: berth.node.v1.KeptRequest.state:type_name -> berth.node.v1.RequestState
+	51, // 54: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
+	51, // 55: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
+	3,  // 56: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
+	3,  // 57: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
+	36, // 58: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
+	52, // 59: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
+	52, // 60: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
+	51, // 61: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
+	42, // 62: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
+	1,  // 63: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
+	51, // 64: berth.node.v1.GetClockResponse.now:type_name -> google.protobuf.Timestamp
+	65, // [65:65] is the sub-list for method output_type
+	65, // [65:65] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_berth_node_v1_node_proto_init() }
@@ -4683,14 +4744,14 @@ func file_berth_node_v1_node_proto_init() {
 		(*SessionResponse_LeaseGranted)(nil),
 		(*SessionResponse_Visit)(nil),
 	}
-	file_berth_node_v1_node_proto_msgTypes[17].OneofWrappers = []any{}
+	file_berth_node_v1_node_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_node_v1_node_proto_rawDesc), len(file_berth_node_v1_node_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   44,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

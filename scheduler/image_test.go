@@ -1,0 +1,134 @@
+package scheduler_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/dispatch"
+	"github.com/berth-scheduler/berth/scheduler"
+	. "github.com/berth-scheduler/berth/scheduler/schedtest"
+)
+
+const image = "registry.example/train:3"
+
+func in(name string) JobOption { return func(j *cluster.Job) { j.Spec.Image = name } }
+
+// TestNodesThatHoldTheImage: a job begins where its image is, unless that breaks into an
+// idle card that it would leave alone otherwise.
+func TestNodesThatHoldTheImage(t *testing.T) {
+	t.Parallel()
+	share := []JobOption{Mem(1000), Util(100), Lasts(time.Hour)}
+	alone := []JobOption{Exclusive, Lasts(time.Hour)}
+	for _, c := range []struct {
+		name    string
+		holders []cluster.NodeID
+		job     []JobOption
+		want    cluster.GPUID
+		words   string
+	}{
+		{"nobody holds it", nil, append(share, in(image)), "n1-00", "beside 1 job;"},
+		{"a node where a card is in use", []cluster.NodeID{"n2"}, append(share, in(image)), "n2-00", "beside 1 job, on a node that has its image"},
+		{"a node where none is", []cluster.NodeID{"n3"}, append(share, in(image)), "n1-00", "beside 1 job;"},
+		{"another image", []cluster.NodeID{"n2"}, append(share, in("registry.example/train:4")), "n1-00", "beside 1 job;"},
+		{"no image", []cluster.NodeID{"n2"}, share, "n1-00", "beside 1 job;"},
+		{"a whole card", []cluster.NodeID{"n3"}, append(alone, in(image)), "n3-00", "alone on " + a100 + ", on a node that has its image"},
+		{"a whole card, anywhere", nil, append(alone, in(image)), "n1-01", ", on the node with the fewest free"},
+		{"a node that is asked for", []cluster.NodeID{"n2"}, append(alone, in(image), On("n3")), "n3-00", ", on the node with the fewest free"},
+		{"the second that holds it", []cluster.NodeID{"gone", "n2"}, append(share, in(image)), "n2-00", "that has its image"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := NewWorld([]*cluster.Node{Node("n1", 2, a100), Node("n2", 2, a100), Node("n3", 3, a100)})
+			for i, g := range []cluster.GPUID{"n1-00", "n2-00"} {
+				running(w, Job(cluster.JobID(50+i), Mem(1000), Util(100), Lasts(time.Hour)), g, cluster.Share{MemMiB: 1000, Milli: 100})
+			}
+			w.Submit(Job(1, c.job...))
+			s := w.Snapshot()
+			s.Images = map[string][]cluster.NodeID{image: c.holders}
+			p := scheduler.Schedule(s, scheduler.Default())
+			if len(p.Starts) != 1 || p.Starts[0].Berth.GPUs[0].GPU != c.want || !strings.Contains(p.Starts[0].Why, c.words) {
+				t.Errorf("%+v, want on %s: %q", p.Starts, c.want, c.words)
+			}
+		})
+	}
+}
+
+// TestImagesAtRandom: where a job lies, no node that holds its image would have held it
+// without breaking into more idle cards; and nothing else about its start changes.
+func TestImagesAtRandom(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		nodes := []*cluster.Node{Node("n1", 3, a100), Node("n2", 2, a100), Node("n3", 4, a100), Node("n4", 1, a100)}
+		w := NewWorld(nodes)
+		id := cluster.JobID(50)
+		for _, n := range nodes {
+			for i := range n.GPUs {
+				if k := rapid.IntRange(0, 3).Draw(t, "of it taken"); k > 0 {
+					s := cluster.Share{MemMiB: int64(k) * 25000, Milli: int64(k) * 300}
+					running(w, Job(id, Mem(s.MemMiB), Util(s.Milli), Lasts(time.Hour)), n.GPUs[i].ID, s)
+					id++
+				}
+			}
+		}
+		opts := []JobOption{in(image), Lasts(time.Hour), GPUs(rapid.IntRange(1, 3).Draw(t, "GPUs"))}
+		if rapid.Bool().Draw(t, "shares") {
+			opts = append(opts, Mem(int64(rapid.IntRange(1, 60).Draw(t, "GB"))*1000), Util(int64(rapid.IntRange(1, 9).Draw(t, "tenths"))*100))
+		} else {
+			opts = append(opts, Exclusive)
+		}
+		w.Submit(Job(1, opts...))
+		var holders []cluster.NodeID
+		for _, n := range nodes {
+			if rapid.Bool().Draw(t, "holds") {
+				holders = append(holders, n.ID)
+			}
+		}
+		opens := func(st *dispatch.Start) (n int) {
+			for _, g := range st.Berth.GPUs {
+				if u, _ := w.Ledg.GPU(g.GPU); u.Shares == 0 {
+					n++
+				}
+			}
+			return n
+		}
+		pol := scheduler.Default()
+		if rapid.Bool().Draw(t, "by fragmentation") {
+			pol.FragNodes = 0
+		}
+		plain := scheduler.Schedule(w.Snapshot(), pol)
+		s := w.Snapshot()
+		s.Images = map[string][]cluster.NodeID{image: holders}
+		got := scheduler.Schedule(s, pol)
+		if len(got.Starts) != len(plain.Starts) {
+			t.Fatalf("%d starts with images, %d without", len(got.Starts), len(plain.Starts))
+		}
+		if len(got.Starts) == 0 {
+			return
+		}
+		st, was := &got.Starts[0], &plain.Starts[0]
+		at, before := st.Berth.Node, was.Berth.Node
+		for _, h := range holders {
+			s := w.Snapshot()
+			j := *s.Waiting[0]
+			spec := *j.Spec
+			j.Spec, spec.Node = &spec, h
+			s.Waiting = []*cluster.Job{&j}
+			if p := scheduler.Schedule(s, pol); !slices.Contains(holders, at) && len(p.Starts) == 1 && opens(&p.Starts[0]) <= opens(was) {
+				t.Fatalf("on %s, though %s holds its image: %+v", at, h, p.Starts[0])
+			}
+		}
+		switch {
+		case opens(st) > opens(was):
+			t.Fatalf("%d idle cards are broken into, %d without images", opens(st), opens(was))
+		case !slices.Contains(holders, at) && cmp.Diff(was.Berth, st.Berth) != "", slices.Contains(holders, before) && at != before:
+			t.Fatalf("on %s for no image, before on %s", at, before)
+		}
+		apply(t, w, got, pol)
+	})
+}
