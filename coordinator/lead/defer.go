@@ -2,6 +2,7 @@ package lead
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync/atomic"
@@ -33,8 +34,25 @@ type EnergySignal struct {
 	Unit string
 }
 
-// energy is the signal that was read last; nil before the first.
-type energy struct{ atomic.Pointer[power.Signal] }
+// energy is the signal that was read last; nil before the first, and of who does not lead.
+type energy struct {
+	atomic.Pointer[power.Signal]
+	// failed says that it could not be read when that was tried last, or says nothing of now.
+	failed atomic.Bool
+}
+
+// Warnings says in words what of its work a leader cannot do as it is configured. All
+// users may see them: why stands in its log.
+func (l *Leader) Warnings() (out []string) {
+	if l.energy.failed.Load() {
+		says := "no job waits for cheaper power: energy_signal cannot be read, see the log"
+		if _, known := l.energy.Load().At(cluster.TimeOf(l.clock())); known {
+			says = "jobs wait by an old energy_signal: it cannot be read now, see the log"
+		}
+		out = append(out, says)
+	}
+	return out
+}
 
 func (e *energy) register(l *Leader, reg prometheus.Registerer) {
 	if l.cfg.Energy == nil {
@@ -85,6 +103,7 @@ func three(x float64) string { return strconv.FormatFloat(x, 'g', 3, 64) }
 // deferJobs reads what power costs, and changes until when jobs wait for it to be cheaper,
 // until ctx ends.
 func (l *Leader) deferJobs(ctx context.Context) error {
+	defer l.energy.failed.Store(false)
 	l.energy.Store(nil)
 	if l.cfg.Energy == nil {
 		<-ctx.Done()
@@ -98,7 +117,7 @@ func (l *Leader) deferJobs(ctx context.Context) error {
 			read = time.Now()
 			l.energy.read(ctx, l)
 		}
-		l.deferAnew(ctx)
+		l.energy.deferAnew(ctx, l)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -115,18 +134,19 @@ func (e *energy) read(ctx context.Context, l *Leader) {
 	if err == nil {
 		s, err = power.ReadSignal(data, l.cfg.Energy.Unit)
 	}
-	if err != nil {
-		l.log.WarnContext(ctx, "the signal of what power costs cannot be read", "err", err)
-	} else {
+	if err == nil {
 		e.Store(s)
+		if _, known := s.At(cluster.TimeOf(l.clock())); !known {
+			err = errors.New("it says nothing of now")
+		}
 	}
-	if _, known := e.Load().At(cluster.TimeOf(l.clock())); !known && ctx.Err() == nil {
-		l.log.WarnContext(ctx, "nobody knows what power costs now; no job waits for it to be cheaper")
+	if e.failed.Store(err != nil && ctx.Err() == nil); e.failed.Load() {
+		l.log.WarnContext(ctx, "the signal of what power costs cannot be read", "err", err)
 	}
 }
 
 // deferAnew changes when jobs begin that wait for cheaper power, or might.
-func (l *Leader) deferAnew(ctx context.Context) {
+func (e *energy) deferAnew(ctx context.Context, l *Leader) {
 	now := cluster.TimeOf(l.clock())
 	jobs, _ := l.fsm.Jobs(fsm.Query{States: []cluster.JobState{cluster.JobPending}, Keep: func(j *cluster.Job) bool {
 		return j.Spec.Defer > 0 && !j.InArray() && len(j.Attempts) == 0 && j.Spec.Begin > now
@@ -134,7 +154,7 @@ func (l *Leader) deferAnew(ctx context.Context) {
 	changed := 0
 	for _, j := range jobs {
 		begin := cluster.Time(0)
-		if w, waits := power.DeferralOf(j, j.Submitted).Of(l.energy.Load(), now); waits {
+		if w, waits := power.DeferralOf(j, j.Submitted).Of(e.Load(), now); waits {
 			begin = w.Until
 		}
 		if begin == j.Spec.Begin {

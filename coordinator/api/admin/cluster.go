@@ -47,6 +47,7 @@ func (s *clusterServer) GetStatus(ctx context.Context, req *apiv1.GetStatusReque
 		}
 	}
 	sort.Slice(resp.Jobs, func(i, k int) bool { return resp.Jobs[i].State < resp.Jobs[k].State })
+	resp.Warnings = s.c.lead.Warnings()
 	resp.Now = timestamppb.New(s.c.clock()) // last: the members were asked meanwhile
 	return resp, nil
 }

@@ -66,7 +66,7 @@ func (f *Fake) GetStatus(ctx context.Context, _ *apiv1.GetStatusRequest) (*apiv1
 		return nil, err
 	}
 	return &apiv1.GetStatusResponse{
-		ClusterId: "6f1c2a9e", Name: "lab", Index: 4711, AnsweredBy: "c2",
+		Warnings: f.Unwell, ClusterId: "6f1c2a9e", Name: "lab", Index: 4711, AnsweredBy: "c2",
 		Jobs: []*apiv1.JobCount{{State: "RUNNING", Count: 3}, {State: "QUEUED", Count: 1}},
 		Members: []*apiv1.Member{
 			{Id: "c1", Address: "10.0.0.1:7701", Leader: true, Voter: true, Reachable: true, Term: 3, LastIndex: 4711, AppliedIndex: 4711, StateHash: "9c1185a5c5e9fc54612808977ee8f548", StateHashIndex: 4000, Pid: 811, Version: "0.1.0", ModelVersion: 7, ModelSha256: SampleSHA, HistoryJobs: 15_300, HistoryBytes: 4_700_000, DiskFree: 12 << 30, DiskSize: 100 << 30},

@@ -35,6 +35,8 @@ type Fake struct {
 	Mu    sync.Mutex
 	Jobs  []*apiv1.Job
 	Nodes []*apiv1.Node
+	// Unwell are the leader's warnings, Warnings those of submits.
+	Unwell []string
 	// Hook, when set, is called before each method by its name, and may answer
 	// the call with an error instead.
 	Hook func(ctx context.Context, method string) error

@@ -23,6 +23,10 @@ func TestGolden(t *testing.T) {
 		"status-none": {[]string{"status"}, func(f *clitest.Fake) { f.Jobs, f.Nodes = nil, nil }},
 		"status-held": {[]string{"status"}, func(f *clitest.Fake) { f.Jobs[3].User = "ann"; f.Jobs = append(f.Jobs[:2], f.Jobs[3]) }},
 		"status-many": {[]string{"status"}, many},
+		"status-warning": {[]string{"status"}, func(f *clitest.Fake) {
+			f.Nodes = nil
+			f.Unwell = []string{"no job waits for cheaper power: energy_signal cannot be read, see the log"}
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

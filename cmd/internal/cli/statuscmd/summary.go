@@ -25,6 +25,8 @@ type summary struct {
 	Mine   mineView    `json:"mine"`
 	Next   *nextView   `json:"next_start"`
 	Faults []faultView `json:"faults"`
+	// Warnings are what the leader cannot do as it is configured.
+	Warnings []string `json:"warnings"`
 }
 
 // typeView has -1 for a utilization that was not measured.
@@ -86,7 +88,7 @@ type faultView struct {
 }
 
 func (f *facts) view() *summary {
-	v := &summary{Cluster: f.status.GetName(), GPUs: typesOf(f.nodes), Mine: mineOf(f.mine, f.nodes), Faults: faultsOf(f.nodes, f.mine), Next: f.next()}
+	v := &summary{Cluster: f.status.GetName(), GPUs: typesOf(f.nodes), Mine: mineOf(f.mine, f.nodes), Faults: faultsOf(f.nodes, f.mine), Next: f.next(), Warnings: append([]string{}, f.status.GetWarnings()...)}
 	for _, j := range f.status.GetJobs() {
 		switch {
 		case console.Waiting(j.GetState()):

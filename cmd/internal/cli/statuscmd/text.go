@@ -44,6 +44,9 @@ func (v *summary) print(e *console.Env) {
 		}
 		line("! %s", f.text())
 	}
+	for _, w := range v.Warnings {
+		line("! %s", w)
+	}
 }
 
 func runText(n int) string {

@@ -1644,7 +1644,10 @@ type GetStatusResponse struct {
 	// The time by the clock of the coordinator that answered.
 	Now *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=now,proto3" json:"now,omitempty"`
 	// What the coordinator that answered did since it began.
-	Figures       *Figures `protobuf:"bytes,10,opt,name=figures,proto3" json:"figures,omitempty"`
+	Figures *Figures `protobuf:"bytes,10,opt,name=figures,proto3" json:"figures,omitempty"`
+	// What the leader cannot do as it is configured, in words; another coordinator says
+	// nothing.
+	Warnings      []string `protobuf:"bytes,11,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1745,6 +1748,13 @@ func (x *GetStatusResponse) GetNow() *timestamppb.Timestamp {
 func (x *GetStatusResponse) GetFigures() *Figures {
 	if x != nil {
 		return x.Figures
+	}
+	return nil
+}
+
+func (x *GetStatusResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
 	}
 	return nil
 }
@@ -6593,7 +6603,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
 	"\bsnapshot\x18\x03 \x01(\bR\bsnapshot\"(\n" +
 	"\x10GetStatusRequest\x12\x14\n" +
-	"\x05brief\x18\x01 \x01(\bR\x05brief\"\xef\x02\n" +
+	"\x05brief\x18\x01 \x01(\bR\x05brief\"\x8b\x03\n" +
 	"\x11GetStatusResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x12\n" +
@@ -6608,7 +6618,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"max_shares\x18\b \x01(\rR\tmaxShares\x12,\n" +
 	"\x03now\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x03now\x12/\n" +
 	"\afigures\x18\n" +
-	" \x01(\v2\x15.berth.api.v1.FiguresR\afigures\"\xbc\x01\n" +
+	" \x01(\v2\x15.berth.api.v1.FiguresR\afigures\x12\x1a\n" +
+	"\bwarnings\x18\v \x03(\tR\bwarnings\"\xbc\x01\n" +
 	"\aFigures\x120\n" +
 	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x1b\n" +
 	"\tin_flight\x18\x02 \x01(\rR\binFlight\x121\n" +
