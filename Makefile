@@ -85,7 +85,7 @@ export GORACE ?= atexit_sleep_ms=50
 RACE   = ./agent/containerdrt ./coordinator ./agent/... ./coordinator/... ./cmd/internal/daemon ./cmd/internal/gate \
 	./cmd/internal/tlsconf ./cmd/internal/doctor ./cmd/internal/sdnotify ./cmd/internal/cli/client ./cmd/internal/cli/enter \
 	./cmd/internal/cli/sruncmd ./cmd/internal/cli/console
-# These wait most of their time, for processes to start, fail and be missed.
+# These wait most of their time, for processes to start, fail and be missed: beside all others.
 WAIT   = ./agent/faulttest
 # Of RACE these take longest, and wait for half of it; those of LATE come after them. The
 # others are many and short: compiling and linking them is most of their time.
@@ -99,7 +99,7 @@ LIGHT  = -ldflags=-w -vet=off
 # A third of their processor would be garbage collection, of small heaps.
 LARGE  = export GOGC=400 GOMEMLIMIT=4GiB
 
-# Four at once keep two cores at work: two that wait for half of their time, one that
+# Four at once, and WAIT, keep two cores at work: two that wait for half of their time, one that
 # computes, and one that compiles and links.
 test: SHELL := bash
 test: test-deps ## run all tests, end to end ones too, with the race detector where goroutines meet
@@ -108,8 +108,9 @@ test: test-deps ## run all tests, end to end ones too, with the race detector wh
 	these ./e2e & waits=$$!; \
 	{ these $(PLAIN); rc=$$?; these -race -run 'While|Waiters|WaitEnded' ./fsm && exit $$rc; } & plain=$$!; \
 	{ these -race $(LONG); rc=$$?; these -race $(LATE) && exit $$rc; } & long=$$!; rc=0; \
-	these -race $(RACED) || rc=1; these -race $(WAIT) || rc=1; \
-	for s in $$plain $$long $$waits; do wait $$s || rc=1; done; \
+	these -race $(WAIT) & faults=$$!; \
+	these -race $(RACED) || rc=1; \
+	for s in $$plain $$long $$faults $$waits; do wait $$s || rc=1; done; \
 	exit $$rc; } 2>&1 | tee bin/test.log; rc=$${PIPESTATUS[0]}; \
 	[ $$rc = 0 ] || { echo "what failed (the whole output: bin/test.log):"; \
 	grep -E '^ *--- FAIL|^FAIL.|^panic:|^	*Test[A-Z].* \([0-9hms.]+\)$$|DATA RACE|^ *[a-z0-9_]+_test\.go:[0-9]+:' bin/test.log | head -n 100; }; \
