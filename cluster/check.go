@@ -99,7 +99,7 @@ func (s *Spec) checkText() error {
 		field, v string
 		max      int
 	}{
-		{"comment", s.Comment, maxComment}, {"gpu_type", s.GPUType, MaxNameLen}, {"image", s.Image, MaxPathLen}, {"signature", s.Signature, 2 * MaxNameLen}, {"program", s.Program, 2 * MaxNameLen},
+		{"comment", s.Comment, maxComment}, {"gpu_type", s.GPUType, MaxNameLen}, {"image", s.Image, MaxPathLen}, {"signature", s.Signature, 2 * MaxNameLen}, {"program", s.Program, 2 * MaxNameLen}, {"numbers", s.Numbers, maxNumbersText},
 	} {
 		if len(p.v) > p.max {
 			return Errorf(CodeInvalid, "%s: %d bytes, at most %d are allowed", p.field, len(p.v), p.max)
@@ -112,6 +112,9 @@ func (s *Spec) checkText() error {
 }
 
 const maxComment = 1024
+
+// maxNumbersText bounds Spec.Numbers; the model writes no more.
+const maxNumbersText = 320
 
 // seconds rounds down, so that a span just below zero is not 0.
 func seconds(d time.Duration) int64 {

@@ -33,6 +33,17 @@ type Estimate struct {
 	// Source names where the numbers come from: "declared", "history",
 	// "program", "imported", "graph", "catalogue", "none".
 	Source string
+	// TimeConfidenceMilli is how sure Duration is where that is another than
+	// ConfidenceMilli, else 0; see TimeSure.
+	TimeConfidenceMilli int64
+}
+
+// TimeSure is how sure the duration of e is, 0 to 1000.
+func (e *Estimate) TimeSure() int64 {
+	if e.TimeConfidenceMilli > 0 {
+		return e.TimeConfidenceMilli
+	}
+	return e.ConfidenceMilli
 }
 
 // EstimateFor returns the estimate for a GPU type in es, which is sorted by

@@ -162,6 +162,8 @@ type Spec struct {
 	// Program is the hash under which the history is kept of commands that differ from the
 	// job's in numbers alone; "" for none.
 	Program string
+	// Numbers are those in which it differs from them, as model.EncodeNumbers writes them.
+	Numbers string
 }
 
 // Job is one submitted job. Values are immutable.

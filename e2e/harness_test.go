@@ -269,9 +269,11 @@ type job struct {
 		} `json:"share"`
 	} `json:"gpus"`
 	Predicted struct {
-		GPUMemMiB    int64  `json:"gpu_mem_mib"`
-		GPUMemP95MiB int64  `json:"gpu_mem_p95_mib"`
-		Source       string `json:"source"`
+		GPUMemMiB      int64   `json:"gpu_mem_mib"`
+		GPUMemP95MiB   int64   `json:"gpu_mem_p95_mib"`
+		Seconds        float64 `json:"seconds"`
+		TimeConfidence float64 `json:"time_confidence"`
+		Source         string  `json:"source"`
 	} `json:"predicted"`
 	Measured struct {
 		GPUMemMiB  int64   `json:"gpu_mem_mib"`

@@ -6,27 +6,36 @@ import (
 )
 
 // TestSearchesByHandAreKnown: here-documents are scripts of their own, whatever sbatch calls
-// them, and three that differ in a number alone say what the next one takes.
+// them, and three that differ in numbers alone say what the next one takes, and for how long.
 func TestSearchesByHandAreKnown(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, "--nodes", "1x2xA100-SXM4-80GB")
-	sbatch := func(options, gpuMem string, seed int) uint64 {
+	sbatch := func(options, gpuMem string, epochs int) uint64 {
 		t.Helper()
-		r := c.runOf("/bin/sh", c.socket, alice, "-c", fmt.Sprintf("%s --parsable -D / -o /dev/null -t 20 --gres=gpu:1 %s <<'EOF'\n#!/bin/sh\nSEED=%d %s sim-job --gpu-mem %s --gpu-util 20 --seconds 1\nEOF\n",
-			appletOf(berth, "sbatch"), options, seed, berth, gpuMem))
+		r := c.runOf("/bin/sh", c.socket, alice, "-c", fmt.Sprintf("%s --parsable -D / -o /dev/null -t 20 --gres=gpu:1 %s <<'EOF'\n#!/bin/sh\nEPOCHS=%d\n%s sim-job --gpu-mem %s --gpu-util 20 --seconds $EPOCHS\nEOF\n",
+			appletOf(berth, "sbatch"), options, epochs, berth, gpuMem))
 		if r.code != 0 {
 			t.Fatalf("%+v", r)
 		}
 		return parseID(t, r.stdout)
 	}
-	next, other := sbatch("-H", "3GiB", 4), sbatch("-H", "30GiB", 4)
-	for seed := range 3 {
-		c.await(sbatch("", "3GiB", seed), "COMPLETED")
+	next, other, long := sbatch("-H", "3GiB", 4), sbatch("-H", "30GiB", 1), sbatch("-H", "3GiB", 30)
+	var ran []uint64
+	for epochs := range 3 {
+		ran = append(ran, sbatch("", "3GiB", epochs+1))
+	}
+	for _, id := range ran {
+		c.await(id, "COMPLETED")
 	}
 	c.eventually("what waits is known by its program", func() bool {
 		j := c.show(next)
 		return j.Predicted.Source == "program" && j.Predicted.GPUMemMiB >= 3<<10 && j.Predicted.GPUMemP95MiB < 8<<10
 	})
+	c.eventually("ten times as many epochs take ten times as long", func() bool {
+		j := c.show(long)
+		return j.Predicted.Source == "program" && j.Predicted.Seconds > 20 && j.Predicted.Seconds < 45 && j.Predicted.TimeConfidence > 0.2
+	})
+	c.run("cancel", fmt.Sprint(long))
 	if j := c.show(other); j.Predicted.Source != "none" {
 		t.Errorf("another program is known: %+v", j.Predicted)
 	}

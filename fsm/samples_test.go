@@ -49,3 +49,20 @@ func TestAbsurdFiguresTeachNothing(t *testing.T) {
 		})
 	}
 }
+
+// TestRunsKeepTheNumbersOfTheirCommand: what a run taught says of which numbers, in
+// snapshots, too.
+func TestRunsKeepTheNumbersOfTheirCommand(t *testing.T) {
+	t.Parallel()
+	m := lab(t)
+	s := spec(1)
+	s.Program, s.Numbers = "p", "16 0.1"
+	r := m.reportOf(running(m, s, 8000), cluster.JobCompleted)
+	r.Usage = usage(7000, false)
+	m.must(reportCmd(r))
+	for _, f := range []*FSM{m.f, restored(t, snapshotOf(t, m.f))} {
+		if xs := f.Samples(); len(xs) != 1 || xs[0].Program != "p" || xs[0].Numbers != "16 0.1" {
+			t.Errorf("%+v", xs)
+		}
+	}
+}

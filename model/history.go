@@ -21,7 +21,9 @@ type Sample struct {
 	Seq       uint64
 	Signature string
 	// Program is what Features.Program made of its command, "" for unknown.
-	Program   string
+	Program string
+	// Numbers are those of its command, as DecodeNumbers reads them; nil for unknown.
+	Numbers   []float64
 	GPUType   string
 	PeakMiB   int64 // as NVML showed it, CUDA context included
 	UtilMilli int64
@@ -59,12 +61,14 @@ type observed struct {
 	hostBound  int64 // largest censored one: the job needs more
 	util       mean
 	cpu        mean
-	seconds    mean // of runs whose steps are unknown
+	seconds    mean // of runs whose steps nobody declared
 	perStep    mean
 	power      mean // of runs that had their GPUs alone
 	memorySeen bool
-	// commands is how many commands ran, of a program.
+	// commands is how many commands ran, of a program, and trends what its runs say of
+	// the numbers in them; nil without any.
 	commands int
+	trends   *trends
 }
 
 // mean adds up in the order of the samples, so it is deterministic.
@@ -143,6 +147,9 @@ func observe(samples []Sample, name func(*Sample) string, takes func(*Sample)) m
 			o.commands++
 		}
 		o.add(s)
+		if of == s.Program {
+			o.note(s)
+		}
 	}
 	return out
 }
@@ -188,7 +195,8 @@ func (o *observed) add(s *Sample) {
 	}
 	if s.Steps > 0 {
 		o.perStep.add(s.Seconds / float64(s.Steps))
-	} else {
+	}
+	if s.Features.Steps == 0 { // those that it took nobody knows before it runs
 		o.seconds.add(s.Seconds)
 	}
 	o.memorySeen = o.memorySeen || s.PeakMiB > 0

@@ -34,6 +34,8 @@ type Request struct {
 	Kin string
 	// Program is of Features.Program; empty for none.
 	Program string
+	// Numbers are those of its command, as Numbers returns them.
+	Numbers []Number
 	// User is whose job it is, as in Sample.User; empty for nobody's.
 	User     string
 	Declared Declared // wins over Features.Declared
@@ -66,6 +68,11 @@ type Prediction struct {
 	// HostConfidence is that in the host's memory and cores where they were measured,
 	// 0 where Confidence is for them too.
 	HostConfidence float64
+	// TimeConfidence is that in the run time where it is another than Confidence, else
+	// 0: nine in ten runs take at most 3 − 1.5 × TimeConfidence times as long. TimeBy is
+	// what the number is called in the command that the time was found to grow with.
+	TimeConfidence float64
+	TimeBy         string
 	Source         Source // of the memory number
 	Parts          []Part // of the analytic estimate, empty without one
 }
@@ -161,6 +168,8 @@ type answer struct {
 	host, cpu  int64
 	power      int64 // 0 when it follows from the utilization
 	hostSure   float64
+	timeSure   float64 // 0 when it is as sure as the memory
+	timeBy     string
 	confidence float64
 	source     Source
 }
@@ -355,7 +364,7 @@ func (a *answer) declare(d Declared, spec *gpuspec.Spec) {
 		a.util = 1
 	}
 	if d.Seconds > 0 {
-		a.secs = d.Seconds
+		a.secs, a.timeSure, a.timeBy = d.Seconds, 0, ""
 	}
 }
 
@@ -382,6 +391,6 @@ func (p *Predictor) finish(a *answer, t TypeInfo, spec *gpuspec.Spec) Prediction
 		UtilMilli: min(1000, max(1, int64(math.Round(util*1000)))),
 		Seconds:   math.Round(min(a.secs, 1e12)*1e3) / 1e3, StepSeconds: a.step,
 		HostMemMiB: atMost(a.host, t.HostMiB), CPUMilli: atMost(a.cpu, t.HostCPUMilli), PowerW: power,
-		Confidence: a.confidence, HostConfidence: a.hostSure, Source: a.source,
+		Confidence: a.confidence, HostConfidence: a.hostSure, TimeConfidence: a.timeSure, TimeBy: a.timeBy, Source: a.source,
 	}
 }

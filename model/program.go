@@ -19,38 +19,45 @@ const maxProgramText = 64 << 10
 // result is 32 hexadecimal digits, and no Signature's.
 func (f Features) Program(identity string, command []string) string {
 	words := []string{"program", identity}
-	flag := ""
 	text := strings.Join(command, " ")
 	if len(text) > maxProgramText {
-		words, text = append(words, text[maxProgramText:]), text[:maxProgramText]
+		words = append(words, text[maxProgramText:])
 	}
-	for _, w := range strings.Fields(text) {
-		name, value, has := strings.Cut(w, "=")
-		switch {
-		case has:
-			words = append(words, name, unnumbered(name, value))
-		default:
-			words = append(words, unnumbered(flag, w))
+	eachWord(text, func(flag, word string, named bool) {
+		if named {
+			words = append(words, flag)
 		}
-		if flag = ""; !has && strings.HasPrefix(w, "-") && !isNumber(w) {
+		words = append(words, unnumbered(flag, word))
+	})
+	return f.Signature(strings.Join(words, "\x00"))
+}
+
+// eachWord calls do with each word of a command and what names it: the flag before it, ""
+// for none, or what stands before its first =, which named tells.
+func eachWord(text string, do func(flag, word string, named bool)) {
+	flag := ""
+	for _, w := range strings.Fields(text[:min(len(text), maxProgramText)]) {
+		name, value, named := strings.Cut(w, "=")
+		if named {
+			do(name, value, true)
+		} else {
+			do(flag, w, false)
+		}
+		if flag = ""; !named && strings.HasPrefix(w, "-") && !isNumber(w) {
 			flag = w
 		}
 	}
-	return f.Signature(strings.Join(words, "\x00"))
 }
 
 // unnumbered is a word without the number that it is, and without the digits of what a flag
 // names that says where results go.
 func unnumbered(flag, word string) string {
 	flag = strings.ToLower(flag)
-	in := func(parts []string) bool {
-		return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(flag, p) })
-	}
-	sized := in(sizes) || len(flag) == 2 && flag[0] == '-' && strings.ContainsAny(flag[1:], sizesShort)
+	sized := isSized(flag)
 	switch {
 	case isNumber(word) && !sized:
 		return "#"
-	case in(places) && !sized:
+	case holdsOne(flag, places) && !sized:
 		return strings.Map(func(r rune) rune {
 			if r >= '0' && r <= '9' {
 				return -1
@@ -59,6 +66,16 @@ func unnumbered(flag, word string) string {
 		}, word)
 	}
 	return word
+}
+
+// holdsOne reports whether a flag has one of parts in it.
+func holdsOne(flag string, parts []string) bool {
+	return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(flag, p) })
+}
+
+// isSized reports whether the number of a flag, in small letters, may be of a size.
+func isSized(flag string) bool {
+	return holdsOne(flag, sizes) || len(flag) == 2 && flag[0] == '-' && strings.ContainsAny(flag[1:], sizesShort)
 }
 
 // sizes are parts of the names of flags whose numbers may be of the size of a model, its
@@ -111,19 +128,35 @@ func (p *Predictor) fromProgram(r *Request, spec *gpuspec.Spec, a *answer) bool 
 	if o == nil {
 		return false
 	}
-	described := r.Features.Known()
-	if !described && (o.commands < programCommands || float64(o.peakMiB) > programSpread*float64(o.leastMiB)) {
-		return false
+	mem, margin := float64(o.peakMiB), p.w.OtherTypeMargin
+	if !r.Features.Known() {
+		if o.commands < programCommands {
+			return false
+		}
+		if mem > programSpread*float64(o.leastMiB) {
+			more, ok := 0.0, false
+			if mem, more, ok = o.memoryBy(r.Numbers); !ok {
+				return false
+			}
+			margin *= more
+		}
 	}
 	other, speed := 0.0, 1.0
 	if !exact {
 		other, speed = p.carry(r, o, spec)
 	}
 	if o.memorySeen {
-		a.mem = max(1, float64(o.peakMiB)+other)
-		a.p95 = float64(a.mem*p.w.OtherTypeMargin) + p.w.HistoryMarginMiB
+		a.mem = max(1, mem+other)
+		a.p95 = float64(a.mem*margin) + p.w.HistoryMarginMiB
 		a.source, a.confidence = SourceProgram, confidenceProgram
 	}
 	p.measured(r, o, other, speed, confidenceProgram, a)
+	if o.seconds.n > 0 && r.Features.Steps == 0 {
+		secs, by, sure := o.secondsBy(r.Numbers)
+		a.secs, a.timeSure = secs*speed, sure
+		if by >= 0 {
+			a.timeBy = r.Numbers[by].called()
+		}
+	}
 	return o.memorySeen
 }

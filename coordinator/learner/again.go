@@ -222,7 +222,8 @@ func (l *Learner) Known(running []*cluster.Job, nodes []*cluster.Node) []*cluste
 		}
 		if e, ok := cluster.EstimateFor(es, a.Estimate.GPUType); ok && e.Duration > 0 {
 			now := j.Clone()
-			now.Last().Estimate.Duration, now.Last().Estimate.ConfidenceMilli = e.Duration, e.ConfidenceMilli
+			was := &now.Last().Estimate
+			was.Duration, was.ConfidenceMilli, was.TimeConfidenceMilli = e.Duration, e.ConfidenceMilli, e.TimeConfidenceMilli
 			out[i] = now
 		}
 	}
@@ -271,7 +272,7 @@ func differ(a, b []cluster.Estimate) bool {
 	return !slices.EqualFunc(a, b, func(x, y cluster.Estimate) bool {
 		return x.GPUType == y.GPUType && x.Source == y.Source && near(x.GPUMemMiB, y.GPUMemMiB) && near(x.GPUMemP95MiB, y.GPUMemP95MiB) &&
 			near(x.Milli, y.Milli) && near(int64(x.Duration), int64(y.Duration)) && near(x.HostMemMiB, y.HostMemMiB) && near(x.CPUMilli, y.CPUMilli) &&
-			near(x.PowerW, y.PowerW) && near(x.ConfidenceMilli, y.ConfidenceMilli) && near(x.HostConfidenceMilli, y.HostConfidenceMilli)
+			near(x.PowerW, y.PowerW) && near(x.ConfidenceMilli, y.ConfidenceMilli) && near(x.HostConfidenceMilli, y.HostConfidenceMilli) && near(x.TimeConfidenceMilli, y.TimeConfidenceMilli)
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv/apiconv"
 	"github.com/berth-scheduler/berth/proto/conv/plainconv"
 )
 
@@ -192,5 +193,19 @@ func TestRunsOfAUserAreNews(t *testing.T) {
 	}
 	if want := []int{4, 8, 12, 16, 21, 27, 35}; !slices.Equal(at, want) {
 		t.Errorf("looked at after %v, want %v", at, want)
+	}
+}
+
+// TestJobsKeepTheNumbersOfTheirCommand: with the program, for what their runs teach.
+func TestJobsKeepTheNumbersOfTheirCommand(t *testing.T) {
+	t.Parallel()
+	l, _ := whoWait(t, 1)
+	spec := &cluster.Spec{Name: "j", Command: []string{"x", "--lr", "0.1", "--epochs", "16"}, Dir: "/", GPUs: 1}
+	j, err := l.Job(cluster.Owner{UID: 1000, GID: 1000, Name: "ada"}, apiconv.SpecToAPI(spec), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j.Spec.Program == "" || j.Spec.Numbers != "16 0.1" {
+		t.Errorf("program %q with the numbers %q", j.Spec.Program, j.Spec.Numbers)
 	}
 }

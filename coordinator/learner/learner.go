@@ -98,7 +98,7 @@ func (l *Learner) Reload() {
 const staleFor = time.Second
 
 // names are those under which the history of a job is kept.
-type names struct{ signature, program string }
+type names struct{ signature, program, numbers string }
 
 // of reports whether a sample is of the job, or of its program.
 func (n names) of(s *fsm.Sample) bool {
@@ -177,7 +177,7 @@ func (l *Learner) pairedSamples() ([]fsm.Sample, []model.Sample) {
 
 func modelSample(s *fsm.Sample) model.Sample {
 	m := model.Sample{
-		Signature: s.Signature, Program: s.Program, GPUType: s.GPUType, PeakMiB: s.GPUMemPeakMiB, UtilMilli: s.Milli,
+		Signature: s.Signature, Program: s.Program, Numbers: model.DecodeNumbers(s.Numbers), GPUType: s.GPUType, PeakMiB: s.GPUMemPeakMiB, UtilMilli: s.Milli,
 		Seconds: s.Duration.Seconds(), Steps: s.Steps, HostMiB: s.HostMemMiB, CPUMilli: s.CPUMilli, Censored: s.Censored, HostCensored: s.HostCensored, PowerW: s.PowerW, Neighbours: s.Neighbours,
 		Seq: s.Seq, User: strconv.FormatUint(uint64(s.UID), 10),
 	}
@@ -208,7 +208,7 @@ func (l *Learner) Job(who cluster.Owner, js *apiv1.JobSpec, types []model.TypeIn
 		return nil, err
 	}
 	if spec.Signature = of.signature; l.prop.Version() >= command.ProgramVersion {
-		spec.Program = of.program
+		spec.Program, spec.Numbers = of.program, of.numbers
 	}
 	j := &cluster.Job{Owner: who, Spec: spec, State: cluster.JobPending}
 	for _, p := range preds {
@@ -231,9 +231,10 @@ func (l *Learner) predict(who cluster.Owner, spec *cluster.Spec, types []model.T
 	if text := scriptOf(spec); text != "" {
 		command = append(command, text)
 	}
-	of := names{features.Signature(identity(who, spec, command...)), features.Program(identity(who, spec), command)}
+	numbers := model.Numbers(command)
+	of := names{features.Signature(identity(who, spec, command...)), features.Program(identity(who, spec), command), model.EncodeNumbers(numbers)}
 	req := model.Request{
-		Features: features, Signature: of.signature, Program: of.program, User: strconv.FormatUint(uint64(who.UID), 10), Kin: model.KinSignature(strconv.FormatUint(uint64(who.UID), 10), spec.Name, spec.GPUs), Types: types,
+		Features: features, Signature: of.signature, Program: of.program, Numbers: numbers, User: strconv.FormatUint(uint64(who.UID), 10), Kin: model.KinSignature(strconv.FormatUint(uint64(who.UID), 10), spec.Name, spec.GPUs), Types: types,
 		Declared: model.Declared{GPUMemMiB: spec.GPUMemMiB, UtilMilli: spec.GPUMilli, Seconds: spec.Duration.Seconds()},
 	}
 	switch {
@@ -287,9 +288,13 @@ func (l *Learner) estimate(p model.Prediction) cluster.Estimate {
 		Duration:   time.Duration(p.Seconds * float64(time.Second)).Round(time.Microsecond),
 		HostMemMiB: p.HostMemMiB, CPUMilli: p.CPUMilli, PowerW: p.PowerW,
 		ConfidenceMilli: int64(p.Confidence * 1000), Source: string(p.Source), HostConfidenceMilli: int64(p.HostConfidence * 1000),
+		TimeConfidenceMilli: int64(p.TimeConfidence * 1000),
 	}
 	if l.prop.Version() < command.HostVersion {
 		e.HostConfidenceMilli = 0
+	}
+	if l.prop.Version() < command.ProgramVersion {
+		e.TimeConfidenceMilli = 0
 	}
 	return e
 }
@@ -315,6 +320,7 @@ func (l *Learner) Explain(who cluster.Owner, js *apiv1.JobSpec, nodes []*cluster
 		e := l.estimate(p)
 		one.Estimates = append(one.Estimates, e)
 		m := apiconv.EstimateToAPI(e)
+		m.TimeBy = p.TimeBy
 		for _, part := range p.Parts {
 			m.Parts = append(m.Parts, &apiv1.PredictionPart{Name: part.Name, Mib: part.MiB})
 		}

@@ -35,7 +35,7 @@ var table = []row{
 	{"Spec", 12, "bulk"},
 	{"Spec", 13, "host no_resize"},
 	{"Spec", 14, "least_gpus most_gpus"},
-	{"Spec", 15, "retries retry_on batch_scaling study power_cap gpu_freq service least_nodes most_nodes defer_us in_place program"},
+	{"Spec", 15, "retries retry_on batch_scaling study power_cap gpu_freq service least_nodes most_nodes defer_us in_place program numbers"},
 	{"Service", 15, "name replicas least most port health every_us fails start_within_us drain_us scale_on scale_target slo_percent slo_us idle_after_us no_forecast"},
 	{"Study", 15, "metric maximize rule first eta grid seed budget_us space"},
 	{"Axis", 15, "name kind low high values"},
@@ -49,6 +49,7 @@ var table = []row{
 	{"Where", 9, "nodes exclude features whole reservation"},
 	{"Estimate", 1, "gpu_type gpu_mem_mib gpu_mem_p95_mib milli duration_us host_mem_mib cpu_milli power_w confidence_milli source"},
 	{"Estimate", 13, "host_confidence_milli"},
+	{"Estimate", 15, "time_confidence_milli"},
 
 	{"CancelJob", 1, "job by admin"},
 	{"CancelJob", 15, "why"},
@@ -154,7 +155,7 @@ var table = []row{
 	{"ImportRuns", 9, "samples by"},
 	{"Sample", 9, "seq signature gpu_type gpu_mem_peak_mib milli duration_us host_mem_mib cpu_milli censored features uid power_w steps neighbours predicted at_us company cap_mode"},
 	{"Sample", 13, "host_censored"},
-	{"Sample", 15, "program"},
+	{"Sample", 15, "program numbers"},
 	{"Company", 9, "signature overlap_us milli"},
 
 	{"SetPartition", 5, "partition base"},

@@ -87,6 +87,7 @@ func (t *Texts) Spec(uid cluster.UID, s *cluster.Spec) {
 	Share(t, &s.Node)
 	Share(t, &s.Signature)
 	Share(t, &s.Program)
+	Share(t, &s.Numbers)
 	Share(t, &s.Retry.On)
 	Share(t, &s.BatchScaling)
 	Share(t, &s.Power.Cap)

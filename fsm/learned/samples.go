@@ -77,7 +77,7 @@ func (l *Store) Learn(at command.Entry, r Run) bool {
 	x := Sample{
 		Seq: l.seq, Signature: j.Spec.Signature, GPUType: gpuType, GPUMemPeakMiB: a.Usage.GPUMemPeakMiB, Milli: a.Usage.Milli,
 		HostMemMiB: a.Usage.HostMemPeakMiB, CPUMilli: a.Usage.CPUMilli,
-		Censored: a.Usage.GPUOOM, UID: j.Owner.UID, Features: j.Spec.Features, Program: j.Spec.Program,
+		Censored: a.Usage.GPUOOM, UID: j.Owner.UID, Features: j.Spec.Features, Program: j.Spec.Program, Numbers: j.Spec.Numbers,
 	}
 	if hostOOM { // the kernel ended it at its cap, whatever it had of the rest by then
 		x.Censored, x.HostCensored, x.GPUMemPeakMiB, x.HostMemMiB = true, true, 0, max(x.HostMemMiB, a.Berth.MemMiB)

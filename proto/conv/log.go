@@ -52,7 +52,7 @@ func specToLog(s *cluster.Spec) *logv1.Spec {
 		DeadlineUs: int64(s.Deadline), Objective: string(s.Objective), MaxPowerW: s.MaxPowerW, MaxCostMilli: s.MaxCostMilli,
 		CheckpointSignal: s.Checkpoint.Signal, CheckpointGraceUs: s.Checkpoint.Grace.Microseconds(),
 		Partition: s.Partition, OrCpu: s.OrCPU, Nodes: uint32(s.Nodes), Tasks: uint32(s.Tasks),
-		Hold: s.Hold, BeginUs: int64(s.Begin), DeferUs: s.Defer.Microseconds(), InPlace: s.InPlace, Program: s.Program, Depends: dependsToLog(s.Depends), DependAny: s.DependAny, KillInvalidDepend: s.KillInvalidDepend,
+		Hold: s.Hold, BeginUs: int64(s.Begin), DeferUs: s.Defer.Microseconds(), InPlace: s.InPlace, Program: s.Program, Numbers: s.Numbers, Depends: dependsToLog(s.Depends), DependAny: s.DependAny, KillInvalidDepend: s.KillInvalidDepend,
 		Warning: warningToLog(s.Warning), Truncate: s.Truncate, Container: containerToLog(&s.Container),
 		Where:      whereToLog(s.Where),
 		MailEvents: uint32(s.Mail.Events), MailUser: s.Mail.To, IdleOkUs: s.IdleOK.Microseconds(), NoResize: s.NoResize,
@@ -133,7 +133,7 @@ func specFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		Checkpoint: cluster.Checkpoint{Signal: m.GetCheckpointSignal(), Grace: us(m.GetCheckpointGraceUs())},
 		Partition:  m.GetPartition(),
 		OrCPU:      m.GetOrCpu(),
-		Hold:       m.GetHold(), Begin: cluster.Time(m.GetBeginUs()), Defer: us(m.GetDeferUs()), InPlace: m.GetInPlace(), Program: m.GetProgram(), Depends: dependsFromLog(m.GetDepends()),
+		Hold:       m.GetHold(), Begin: cluster.Time(m.GetBeginUs()), Defer: us(m.GetDeferUs()), InPlace: m.GetInPlace(), Program: m.GetProgram(), Numbers: m.GetNumbers(), Depends: dependsFromLog(m.GetDepends()),
 		Nodes: int(m.GetNodes()), Tasks: int(m.GetTasks()),
 		DependAny: m.GetDependAny(), KillInvalidDepend: m.GetKillInvalidDepend(),
 		Warning: warningFromLog(m.GetWarning()), Truncate: m.GetTruncate(), Container: apiconv.ContainerFrom(m.GetContainer()),
@@ -152,7 +152,7 @@ func EstimateToLog(e cluster.Estimate) *logv1.Estimate {
 	return &logv1.Estimate{
 		GpuType: e.GPUType, GpuMemMib: e.GPUMemMiB, GpuMemP95Mib: e.GPUMemP95MiB, Milli: e.Milli,
 		DurationUs: e.Duration.Microseconds(), HostMemMib: e.HostMemMiB, CpuMilli: e.CPUMilli, PowerW: e.PowerW,
-		ConfidenceMilli: e.ConfidenceMilli, Source: e.Source, HostConfidenceMilli: e.HostConfidenceMilli,
+		ConfidenceMilli: e.ConfidenceMilli, Source: e.Source, HostConfidenceMilli: e.HostConfidenceMilli, TimeConfidenceMilli: e.TimeConfidenceMilli,
 	}
 }
 
@@ -161,7 +161,7 @@ func EstimateFromLog(m *logv1.Estimate) cluster.Estimate {
 	return cluster.Estimate{
 		GPUType: m.GetGpuType(), GPUMemMiB: m.GetGpuMemMib(), GPUMemP95MiB: m.GetGpuMemP95Mib(), Milli: m.GetMilli(),
 		Duration: us(m.GetDurationUs()), HostMemMiB: m.GetHostMemMib(), CPUMilli: m.GetCpuMilli(), PowerW: m.GetPowerW(),
-		ConfidenceMilli: m.GetConfidenceMilli(), Source: m.GetSource(), HostConfidenceMilli: m.GetHostConfidenceMilli(),
+		ConfidenceMilli: m.GetConfidenceMilli(), Source: m.GetSource(), HostConfidenceMilli: m.GetHostConfidenceMilli(), TimeConfidenceMilli: m.GetTimeConfidenceMilli(),
 	}
 }
 

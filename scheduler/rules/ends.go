@@ -58,7 +58,7 @@ func leavesAt(j *cluster.Job, a *cluster.Attempt, now int64) int64 {
 // 3 times that of a guess (σ = 0.86). A time limit bounds both.
 func Stretched(d int64, q Quantile, e *cluster.Estimate, limit time.Duration) int64 {
 	if q == Tail {
-		d = d / 1000 * (3000 - 3*min(1000, max(0, e.ConfidenceMilli))/2)
+		d = d / 1000 * (3000 - 3*min(1000, max(0, e.TimeSure()))/2)
 	}
 	if l := limit.Microseconds(); l > 0 {
 		d = min(d, l)
@@ -114,7 +114,7 @@ func Overran(j *cluster.Job, now int64, shares int, pol *Policy) bool {
 		return false
 	}
 	d := a.Estimate.Duration.Microseconds()
-	if a.Started == 0 || d <= 0 || a.Estimate.ConfidenceMilli < max(1, pol.MinConfidenceMilli) {
+	if a.Started == 0 || d <= 0 || a.Estimate.TimeSure() < max(1, pol.MinConfidenceMilli) {
 		return false
 	}
 	most := max(d/1000*pol.MaxSlowdownMilli, Stretched(d, Tail, &a.Estimate, 0))

@@ -371,7 +371,7 @@ func EstimateToAPI(e cluster.Estimate) *apiv1.Prediction {
 	return &apiv1.Prediction{
 		GpuType: e.GPUType, GpuMemMib: e.GPUMemMiB, GpuMemP95Mib: e.GPUMemP95MiB, GpuUtilMilli: e.Milli,
 		Seconds: e.Duration.Seconds(), HostMemMib: e.HostMemMiB, CpuMilli: e.CPUMilli, PowerW: e.PowerW,
-		Confidence: float64(e.ConfidenceMilli) / 1000, Source: e.Source,
+		Confidence: float64(e.ConfidenceMilli) / 1000, Source: e.Source, TimeConfidence: float64(e.TimeConfidenceMilli) / 1000,
 	}
 }
 

@@ -97,6 +97,8 @@ type Forecast struct {
 	PowerW          int64   `json:"power_w,omitempty"`
 	ConfidenceMilli int64   `json:"confidence_milli"`
 	Source          string  `json:"source"`
+	// TimeConfidenceMilli is 0 where the time is as sure as the rest.
+	TimeConfidenceMilli int64 `json:"time_confidence_milli,omitempty"`
 }
 
 // Measured is what an ended job took.
@@ -290,12 +292,12 @@ func (c *Capture) job(j *CaptureJob, o CaptureOptions, first time.Time) (workloa
 	}
 	for _, p := range j.Predictions {
 		if !(p.Seconds >= 0 && p.Seconds < maxSpan) || p.GPUMemMiB < 0 || p.GPUMemMiB > cluster.MaxMemMiB || p.GPUMemP95MiB < 0 || p.GPUMemP95MiB > cluster.MaxMemMiB ||
-			p.GPUUtilMilli < 0 || p.GPUUtilMilli > 1000 || p.ConfidenceMilli < 0 || p.ConfidenceMilli > 1000 {
+			p.GPUUtilMilli < 0 || p.GPUUtilMilli > 1000 || p.ConfidenceMilli < 0 || p.ConfidenceMilli > 1000 || p.TimeConfidenceMilli < 0 || p.TimeConfidenceMilli > 1000 {
 			return out, fmt.Errorf("job %d: predictions: a figure for %.40q is out of range", j.ID, p.GPUType)
 		}
 		out.Predicted = append(out.Predicted, cluster.Estimate{
 			GPUType: p.GPUType, GPUMemMiB: p.GPUMemMiB, GPUMemP95MiB: p.GPUMemP95MiB, Milli: p.GPUUtilMilli, Duration: seconds(p.Seconds),
-			HostMemMiB: p.HostMemMiB, CPUMilli: p.CPUMilli, PowerW: p.PowerW, ConfidenceMilli: p.ConfidenceMilli, Source: p.Source,
+			HostMemMiB: p.HostMemMiB, CPUMilli: p.CPUMilli, PowerW: p.PowerW, ConfidenceMilli: p.ConfidenceMilli, Source: p.Source, TimeConfidenceMilli: p.TimeConfidenceMilli,
 		})
 	}
 	slices.SortFunc(out.Predicted, func(a, b cluster.Estimate) int { return strings.Compare(a.GPUType, b.GPUType) })

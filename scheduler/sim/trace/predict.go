@@ -88,6 +88,6 @@ func estimateOf(q model.Prediction) cluster.Estimate {
 	return cluster.Estimate{
 		GPUType: q.GPUType, GPUMemMiB: q.GPUMemMiB, GPUMemP95MiB: q.GPUMemP95MiB, Milli: q.UtilMilli,
 		Duration:   time.Duration(q.Seconds * float64(time.Second)).Round(time.Microsecond),
-		HostMemMiB: q.HostMemMiB, CPUMilli: q.CPUMilli, PowerW: q.PowerW, ConfidenceMilli: int64(q.Confidence * 1000), Source: string(q.Source),
+		HostMemMiB: q.HostMemMiB, CPUMilli: q.CPUMilli, PowerW: q.PowerW, ConfidenceMilli: int64(q.Confidence * 1000), TimeConfidenceMilli: int64(q.TimeConfidence * 1000), Source: string(q.Source),
 	}
 }

@@ -201,6 +201,16 @@ func SecondsText(s float64) string {
 	return units.HumanDuration(time.Duration(s * float64(time.Second)))
 }
 
+// TimeText prints the run time that is predicted, and where that is known apart from the
+// rest what nine in ten runs take at most.
+func TimeText(p *apiv1.Prediction) string {
+	s, sure := p.GetSeconds(), p.GetTimeConfidence()
+	if s <= 0 || sure <= 0 {
+		return SecondsText(s)
+	}
+	return SecondsText(s) + " (90%: " + SecondsText(s*(3-1.5*min(1, sure))) + ")"
+}
+
 // Plural prints n with the word, in the plural unless n is 1.
 func Plural(n int, one, many string) string {
 	if n == 1 {

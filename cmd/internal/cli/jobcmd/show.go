@@ -443,7 +443,7 @@ func predictedText(p *apiv1.Prediction) string {
 	}
 	seconds := "time unknown"
 	if p.GetSeconds() > 0 {
-		seconds = console.SecondsText(p.GetSeconds())
+		seconds = console.TimeText(p)
 	}
 	if p.GetSource() == "" || p.GetSource() == string(model.SourceNone) {
 		if p.GetGpuType() == cluster.CPUType {

@@ -176,10 +176,16 @@ func printPredictions(e *console.Env, ps []*apiv1.Prediction, explain bool) {
 		if p.GetGpuType() == cluster.CPUType {
 			mem, p95, use = "-", "-", "-"
 		}
-		t.Add(p.GetGpuType(), mem, p95, use, console.SecondsText(p.GetSeconds()),
+		t.Add(p.GetGpuType(), mem, p95, use, console.TimeText(p),
 			console.MemOrDash(p.GetHostMemMib()), console.Cores(p.GetCpuMilli()), power, fmt.Sprintf("%.0f%%", 100*p.GetConfidence()), console.OrNone(p.GetSource()))
 	}
 	t.Print(e)
+	for _, p := range ps {
+		if by := p.GetTimeBy(); by != "" {
+			e.Printf("\nTIME grows with %s, as runs of this program show.\n", console.Escape(by))
+			break
+		}
+	}
 	if !explain {
 		return
 	}

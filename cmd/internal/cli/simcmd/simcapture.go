@@ -134,6 +134,7 @@ func captureJob(j *apiv1.Job) trace.CaptureJob {
 		out.Predictions = append(out.Predictions, trace.Forecast{
 			GPUType: p.GetGpuType(), GPUMemMiB: p.GetGpuMemMib(), GPUMemP95MiB: p.GetGpuMemP95Mib(), GPUUtilMilli: p.GetGpuUtilMilli(), Seconds: p.GetSeconds(),
 			HostMemMiB: p.GetHostMemMib(), CPUMilli: p.GetCpuMilli(), PowerW: p.GetPowerW(), ConfidenceMilli: int64(1000*p.GetConfidence() + 0.5), Source: p.GetSource(),
+			TimeConfidenceMilli: int64(1000*p.GetTimeConfidence() + 0.5),
 		})
 	}
 	out.Held = held(j)

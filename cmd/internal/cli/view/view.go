@@ -130,6 +130,9 @@ type PredictedView struct {
 	Confidence   float64    `json:"confidence"`
 	Source       string     `json:"source"`
 	Parts        []partView `json:"parts,omitempty"`
+	// TimeConfidence is 0 where the time is as sure as the rest; see model.Prediction.
+	TimeConfidence float64 `json:"time_confidence,omitempty"`
+	TimeBy         string  `json:"time_by,omitempty"`
 }
 
 type partView struct {
@@ -335,7 +338,7 @@ func Prediction(p *apiv1.Prediction) *PredictedView {
 	v := &PredictedView{
 		GPUType: p.GetGpuType(), GPUMemMiB: p.GetGpuMemMib(), GPUMemP95MiB: p.GetGpuMemP95Mib(),
 		GPUUtil: float64(p.GetGpuUtilMilli()) / 1000, Seconds: p.GetSeconds(), HostMemMiB: p.GetHostMemMib(),
-		CPUMilli: p.GetCpuMilli(), PowerW: p.GetPowerW(), Confidence: p.GetConfidence(), Source: p.GetSource(),
+		CPUMilli: p.GetCpuMilli(), PowerW: p.GetPowerW(), Confidence: p.GetConfidence(), Source: p.GetSource(), TimeConfidence: p.GetTimeConfidence(), TimeBy: p.GetTimeBy(),
 	}
 	for _, part := range p.GetParts() {
 		v.Parts = append(v.Parts, partView{part.GetName(), part.GetMib()})

@@ -5258,7 +5258,9 @@ type Spec struct {
 	// Of a range of nodes: they come and leave while it runs.
 	InPlace bool `protobuf:"varint,88,opt,name=in_place,json=inPlace,proto3" json:"in_place,omitempty"`
 	// What its command has in common with others; see cluster.Spec.
-	Program       string `protobuf:"bytes,94,opt,name=program,proto3" json:"program,omitempty"`
+	Program string `protobuf:"bytes,94,opt,name=program,proto3" json:"program,omitempty"`
+	// The numbers in which it differs from them, as model.EncodeNumbers writes them.
+	Numbers       string `protobuf:"bytes,89,opt,name=numbers,proto3" json:"numbers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5751,6 +5753,13 @@ func (x *Spec) GetInPlace() bool {
 func (x *Spec) GetProgram() string {
 	if x != nil {
 		return x.Program
+	}
+	return ""
+}
+
+func (x *Spec) GetNumbers() string {
+	if x != nil {
+		return x.Numbers
 	}
 	return ""
 }
@@ -6535,6 +6544,8 @@ type Estimate struct {
 	Source          string                 `protobuf:"bytes,10,opt,name=source,proto3" json:"source,omitempty"`
 	// How sure host_mem_mib and cpu_milli are, where that is surer than the rest.
 	HostConfidenceMilli int64 `protobuf:"varint,11,opt,name=host_confidence_milli,json=hostConfidenceMilli,proto3" json:"host_confidence_milli,omitempty"`
+	// How sure the duration is, where that is another than confidence_milli; else 0.
+	TimeConfidenceMilli int64 `protobuf:"varint,15,opt,name=time_confidence_milli,json=timeConfidenceMilli,proto3" json:"time_confidence_milli,omitempty"`
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -6642,6 +6653,13 @@ func (x *Estimate) GetSource() string {
 func (x *Estimate) GetHostConfidenceMilli() int64 {
 	if x != nil {
 		return x.HostConfidenceMilli
+	}
+	return 0
+}
+
+func (x *Estimate) GetTimeConfidenceMilli() int64 {
+	if x != nil {
+		return x.TimeConfidenceMilli
 	}
 	return 0
 }
@@ -10913,6 +10931,7 @@ type Sample struct {
 	HostCensored bool `protobuf:"varint,19,opt,name=host_censored,json=hostCensored,proto3" json:"host_censored,omitempty"`
 	// Of the job, as signature.
 	Program       string `protobuf:"bytes,20,opt,name=program,proto3" json:"program,omitempty"`
+	Numbers       string `protobuf:"bytes,21,opt,name=numbers,proto3" json:"numbers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -11083,6 +11102,13 @@ func (x *Sample) GetHostCensored() bool {
 func (x *Sample) GetProgram() string {
 	if x != nil {
 		return x.Program
+	}
+	return ""
+}
+
+func (x *Sample) GetNumbers() string {
+	if x != nil {
+		return x.Numbers
 	}
 	return ""
 }
@@ -12220,7 +12246,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05Owner\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xe4\x0f\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xfe\x0f\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -12296,7 +12322,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aservice\x18H \x01(\v2\x15.berth.log.v1.ServiceR\aservice\x12\x19\n" +
 	"\bdefer_us\x18Q \x01(\x03R\adeferUs\x12\x19\n" +
 	"\bin_place\x18X \x01(\bR\ainPlace\x12\x18\n" +
-	"\aprogram\x18^ \x01(\tR\aprogram\"\xbe\x03\n" +
+	"\aprogram\x18^ \x01(\tR\aprogram\x12\x18\n" +
+	"\anumbers\x18Y \x01(\tR\anumbers\"\xbe\x03\n" +
 	"\aService\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\breplicas\x18\x02 \x01(\rR\breplicas\x12\x14\n" +
@@ -12362,7 +12389,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x03job\x18\x02 \x01(\x04R\x03job\x12\x19\n" +
 	"\bone_task\x18\x03 \x01(\bR\aoneTask\x12\x12\n" +
 	"\x04task\x18\x04 \x01(\rR\x04task\x12\x19\n" +
-	"\bdelay_us\x18\x05 \x01(\x03R\adelayUs\"\xf2\x02\n" +
+	"\bdelay_us\x18\x05 \x01(\x03R\adelayUs\"\xa6\x03\n" +
 	"\bEstimate\x12\x19\n" +
 	"\bgpu_type\x18\x01 \x01(\tR\agpuType\x12\x1e\n" +
 	"\vgpu_mem_mib\x18\x02 \x01(\x03R\tgpuMemMib\x12%\n" +
@@ -12377,7 +12404,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x10confidence_milli\x18\t \x01(\x03R\x0fconfidenceMilli\x12\x16\n" +
 	"\x06source\x18\n" +
 	" \x01(\tR\x06source\x122\n" +
-	"\x15host_confidence_milli\x18\v \x01(\x03R\x13hostConfidenceMilli\"4\n" +
+	"\x15host_confidence_milli\x18\v \x01(\x03R\x13hostConfidenceMilli\x122\n" +
+	"\x15time_confidence_milli\x18\x0f \x01(\x03R\x13timeConfidenceMilli\"4\n" +
 	"\x06Reason\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\"2\n" +
@@ -12768,7 +12796,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\n" +
 	"ImportRuns\x12.\n" +
 	"\asamples\x18\x01 \x03(\v2\x14.berth.log.v1.SampleR\asamples\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\rR\x02by\"\xe1\x04\n" +
+	"\x02by\x18\x02 \x01(\rR\x02by\"\xfb\x04\n" +
 	"\x06Sample\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x1c\n" +
 	"\tsignature\x18\x02 \x01(\tR\tsignature\x12\x19\n" +
@@ -12794,7 +12822,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\acompany\x18\x11 \x03(\v2\x15.berth.log.v1.CompanyR\acompany\x12\x19\n" +
 	"\bcap_mode\x18\x12 \x01(\tR\acapMode\x12#\n" +
 	"\rhost_censored\x18\x13 \x01(\bR\fhostCensored\x12\x18\n" +
-	"\aprogram\x18\x14 \x01(\tR\aprogram\"\x9c\x02\n" +
+	"\aprogram\x18\x14 \x01(\tR\aprogram\x12\x18\n" +
+	"\anumbers\x18\x15 \x01(\tR\anumbers\"\x9c\x02\n" +
 	"\bStanding\x121\n" +
 	"\aaccount\x18\x01 \x01(\v2\x15.berth.log.v1.AccountH\x00R\aaccount\x12.\n" +
 	"\x06member\x18\x02 \x01(\v2\x14.berth.log.v1.MemberH\x00R\x06member\x12%\n" +
