@@ -330,7 +330,7 @@ func (j *Job) LatestEnd(now Time) Time {
 			e := &j.Estimates[i]
 			// The ninth decile of a guess is 3 times the middle, of a confident
 			// prediction 1.5 times; see scheduler/rules/ends.go.
-			longest = max(longest, min(e.Duration, MaxTimeDays*24*time.Hour)/1000*time.Duration(3000-3*min(1000, max(0, e.ConfidenceMilli))/2))
+			longest = max(longest, min(e.Duration, MaxTimeDays*24*time.Hour)/1000*time.Duration(3000-3*min(1000, max(0, e.TimeSure()))/2))
 		}
 		if longest == 0 {
 			longest = 3 * min(j.Spec.Duration, MaxTimeDays*24*time.Hour)

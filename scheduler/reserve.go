@@ -3,6 +3,7 @@ package scheduler
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler/fleet"
@@ -250,7 +251,7 @@ func (kp *keeper) keepAhead(order []rank, items []item) {
 			continue
 		}
 		tries++
-		parts, shadow, class := kp.clearest(it)
+		parts, shadow, class, _ := kp.soonest(it)
 		if class < 0 || kp.keepsAny(parts) || kp.limits != nil && kp.overLimit(it, class) {
 			continue
 		}
@@ -297,5 +298,49 @@ func (kp *keeper) turnOf(it *item) {
 			}
 			kp.f.Keeps(a.parts[i].Host, a.parts[i].Cards)
 		}
+	}
+}
+
+// behindMost is how far ahead the end of a reservation may be for nodes to be kept for who
+// waits for it: as far as Slurm's backfill looks (bf_window).
+const behindMost = 24 * time.Hour
+
+// soonest is clearest, and for a job that reservations bar from all nodes at once what is
+// first clear when they are over, as Slurm's backfill plans it: nobody is to begin on the
+// other nodes meanwhile who would be there longer. behind tells of that.
+func (kp *keeper) soonest(it *item) (best []rules.Part, shadow int64, class int, behind bool) {
+	best, shadow, class = kp.clearest(it)
+	if class >= 0 || kp.realms == nil {
+		return best, shadow, class, false
+	}
+	for c := range it.needs {
+		n := &it.needs[c]
+		if n.Behind == rules.WayNone {
+			continue
+		}
+		n.Way, n.Behind = n.Behind, rules.WayNone
+		defer func() { n.Way, n.Behind = rules.WayNone, n.Way }()
+		it.behind = true
+	}
+	if !it.behind {
+		return nil, shadow, -1, false
+	}
+	defer func() { it.behind = false }()
+	if best, shadow, class = kp.clearest(it); shadow > kp.now+behindMost.Microseconds() {
+		return nil, shadow, -1, false
+	}
+	return best, shadow, class, true
+}
+
+// keepBehind keeps cards for a job until reservations are over. Cores and memory stay
+// everybody's: that may be a day.
+func (kp *keeper) keepBehind(it *item, best []rules.Part, shadow int64) {
+	for i := range best {
+		for _, card := range best[i].Cards {
+			kp.f.Cards[card].Until = min(kp.f.Cards[card].Until, shadow)
+		}
+		h := &kp.f.Hosts[best[i].Host]
+		h.KeptFor = cmp.Or(h.KeptFor, it.job.ID)
+		kp.f.Keeps(best[i].Host, best[i].Cards)
 	}
 }

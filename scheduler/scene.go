@@ -210,6 +210,7 @@ type item struct {
 	cores    *rules.CoresNeed // in place of its GPUs; nil for most
 	whole    bool             // it takes all of each of its nodes
 	bounds   fleet.Bounds     // where it may lie; see realms
+	behind   bool             // it is asked where it may lie when reservations are over
 }
 
 // newItem makes the item of a job in a pass, with its needs in needs.
@@ -273,6 +274,9 @@ func (s *scene) bind(it *item) {
 			continue
 		}
 		if v := s.realms.Bars(&it.bounds, s.f.Classes[c].Realm); v != rules.VetoNone {
+			if v == rules.VetoReserved && it.spans() {
+				it.needs[c].Behind = it.needs[c].Way
+			}
 			it.needs[c].Way, it.needs[c].Why = rules.WayNone, v
 		}
 	}

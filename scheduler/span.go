@@ -186,9 +186,13 @@ func (kp *keeper) keepSpan(it *item) bool {
 	if it.gpus == 0 {
 		return false // cores come free all the time; the old go first
 	}
-	best, shadow, class := kp.clearest(it)
-	if class < 0 {
+	best, shadow, class, behind := kp.soonest(it)
+	switch {
+	case class < 0:
 		return false
+	case behind:
+		kp.keepBehind(it, best, shadow)
+		return true
 	}
 	if it.old && kp.now-int64(it.job.Eligible)-kp.turns.oldAge(it) >= kp.pol.HoldAge.Microseconds() {
 		shadow = kp.now // see keep
@@ -245,7 +249,13 @@ func (kp *keeper) clearing(it *item, c int) []rules.Part {
 		if !ok {
 			continue
 		}
-		s := kp.fitter.partOn(it, g.Host, nil, max(all[len(all)-1].At, roomy))
+		opens := int64(0)
+		if it.behind {
+			if opens, ok = kp.realms.Opens(&it.bounds, k.Realm, kp.now); !ok {
+				continue
+			}
+		}
+		s := kp.fitter.partOn(it, g.Host, nil, max(all[len(all)-1].At, roomy, opens))
 		for _, f := range all {
 			s.Cards = append(s.Cards, f.Card)
 		}

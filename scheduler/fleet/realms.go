@@ -25,6 +25,8 @@ type Realm struct {
 type Realms struct {
 	rs     []*dispatch.Reservation // those that have not ended
 	starts []int64                 // of their windows
+	ends   []int64                 // of the same; of all that are shut the last
+	again  []bool                  // they come again
 	shut   []bool                  // open, and nobody who waits may go there: all such are as one
 	asked  []*cluster.Spec         // one job's spec for each set that is asked for
 	place  map[string]int32        // of a set in asked
@@ -61,10 +63,18 @@ func NewRealms(snap *dispatch.Snapshot) *Realms {
 		}
 	}
 	for _, r := range snap.Reservations {
-		if start, _, ok := r.Window(snap.Now); ok {
+		if start, end, ok := r.Window(snap.Now); ok {
 			x.rs = append(x.rs, r)
-			x.starts = append(x.starts, int64(start))
+			x.starts, x.ends = append(x.starts, int64(start)), append(x.ends, int64(end))
+			x.again = append(x.again, r.Repeat != dispatch.RepeatNever)
 			x.shut = append(x.shut, start <= snap.Now && !inside[r.Name])
+		}
+	}
+	if first := slices.Index(x.shut, true); first >= 0 {
+		for i := first; i < len(x.rs); i++ {
+			if x.shut[i] {
+				x.ends[first], x.again[first] = max(x.ends[first], x.ends[i]), x.again[first] || x.again[i]
+			}
 		}
 	}
 	if len(x.asked)+len(x.rs) == 0 && len(inside) == 0 {
@@ -175,4 +185,28 @@ func (x *Realms) Bars(b *Bounds, at int32) rules.Veto {
 		}
 	}
 	return rules.VetoNone
+}
+
+// Opens is when a realm that reservations bar for a job is first free of their windows for
+// as long as the job may last. It never is where something else bars the job, and nobody
+// says where one of the reservations comes again.
+func (x *Realms) Opens(b *Bounds, at int32, now int64) (opens int64, ok bool) {
+	z := &x.List[at]
+	if b.Asked >= 0 && !z.Allows[b.Asked] || b.closed || b.own >= 0 {
+		return 0, false
+	}
+	opens = now
+	for moved := true; moved; {
+		moved = false
+		for _, r := range z.Covers {
+			if opens >= x.ends[r] || x.starts[r]-opens >= max(0, b.end-now) {
+				continue
+			}
+			if x.again[r] {
+				return 0, false
+			}
+			opens, moved = x.ends[r], true
+		}
+	}
+	return opens, true
 }

@@ -24,6 +24,9 @@ type Need struct {
 	Way        Way
 	Why        Veto
 	Tight      bool // it may need more than the card sells, by a confident prediction
+	// Behind is the way of a job that would lie there were it not for a reservation; Way
+	// is WayNone then.
+	Behind Way
 }
 
 // Veto is why a job can never lie on a class of GPU.
