@@ -29,3 +29,34 @@ func TestScontrolWords(t *testing.T) {
 		}
 	}
 }
+
+// TestScontrolShowsTheTopology: the switches that nodes' features say, as Slurm's
+// topology/tree lists them.
+func TestScontrolShowsTheTopology(t *testing.T) {
+	t.Parallel()
+	const (
+		leaf1, leaf2 = "SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[1-2]\n", "SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=n3\n"
+		core         = "SwitchName=core Level=1 LinkSpeed=1 Nodes=n[1-3] Switches=leaf[1-2]\n"
+	)
+	for line, want := range map[string]string{
+		"scontrol show topology": leaf1 + leaf2 + core, "scontrol show topo n3": leaf2 + core, "scontrol show topology leaf1": leaf1,
+		"scontrol show topology nosuch": "Topology information contains no switch or node named nosuch\n", "none": "scontrol: error: No topology information available\n",
+	} {
+		w := clitest.NewWorld(t)
+		p := clitest.NewParted()
+		for i, path := range []string{"core:leaf1", "core:leaf1", "core:leaf2"} {
+			if line != "none" {
+				at := map[int]int{0: 1, 1: 0, 2: 2}[i] // n2, n1 and n3, in this order
+				p.Nodes[at].Features = append(p.Nodes[at].Features, "switch="+path)
+			}
+		}
+		w.ServeParted("/a", p)
+		if line == "none" {
+			line = "scontrol show topology"
+		}
+		w.Run(strings.Fields(line)...)
+		if got := w.Out.String() + w.Errs.String(); got != want {
+			t.Errorf("%s: want %q, got %q", line, want, got)
+		}
+	}
+}

@@ -100,6 +100,8 @@ func runScontrolShow(ctx context.Context, e *console.Env, c *client.Client, r *r
 		return showSlurmReservations(ctx, e, c, r, rest)
 	case "config":
 		return runScontrolConfig(ctx, e, c)
+	case "topology":
+		return showSlurmTopology(ctx, e, c, rest)
 	case "hostnames":
 		list := cmp.Or(strings.Join(rest, ","), e.Getenv("SLURM_JOB_NODELIST"))
 		if list == "" {

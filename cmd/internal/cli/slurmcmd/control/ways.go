@@ -50,13 +50,13 @@ func verbOf(word string) string {
 // showWays are what scontrol show shows and is not there.
 var showWays = map[string]string{
 	"steps": "steps are not listed: they belong to the srun that runs them", "assoc_mgr": "accounts are shown by berth account list, limits by berth quota list",
-	"licenses": "licenses are not managed", "topology": "berth node show says in its features where a node is, as switch=core:leaf3", "federation": option.OneCluster, "daemons": "berth cluster status shows the daemons",
+	"licenses": "licenses are not managed", "federation": option.OneCluster, "daemons": "berth cluster status shows the daemons",
 	"slurmd": "berth node show NODE says what its agent is", "aliases": "nodes have one name each", "frontend": "there are no front ends",
 	"bbstat": "burst buffers are not managed", "dwstat": "burst buffers are not managed", "burstbuffer": "burst buffers are not managed",
 }
 
 // entities are what scontrol show shows.
-var entities = []string{"jobs", "jobid", "nodes", "nodename", "partitions", "partitionname", "reservations", "reservationname", "config", "hostnames", "hostlist", "hostlistsorted"}
+var entities = []string{"jobs", "jobid", "nodes", "nodename", "partitions", "partitionname", "reservations", "reservationname", "config", "hostnames", "hostlist", "hostlistsorted", "topology"}
 
 // entityOf is what a word, or the beginning of one, means behind show; "" for nothing.
 func entityOf(word string) string {
