@@ -1,6 +1,7 @@
 package coordinator_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -166,5 +167,20 @@ func TestTasksAreNamedAgainAndAgain(t *testing.T) {
 	}
 	if m := whole(t, cc, five); m.Ended != 4 {
 		t.Errorf("%d of the tasks ended, want 0, 2, 4 and 8", m.Ended)
+	}
+}
+
+// TestHeldTasksAreCalledByTheirTask: who asks why one waits is told what to release by the
+// name that the queue shows.
+func TestHeldTasksAreCalledByTheirTask(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1})
+	cc := c.Dial(0, "gate", "g")
+	s := spec(2000)
+	s.Hold = true
+	id := array(t, cc, alice, reqID(1), "4-5", s)
+	why, err := apirpc.NewJobServiceClient(cc).ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: id + 1})
+	if err != nil || len(why.Explanations) != 1 || !strings.Contains(why.Explanations[0].Detail, "berth release 1_5 lets it start") {
+		t.Errorf("why it is held: %v, %v", why, err)
 	}
 }

@@ -97,7 +97,7 @@ func (c *Jobs) barredDetail(j *cluster.Job, r cluster.Reason) string {
 	case cluster.ReasonStandby:
 		return fmt.Sprintf("service %s has as many replicas as it is to have; berth service scale %s allows more", j.Spec.Service.Name, j.Spec.Service.Name)
 	case cluster.ReasonHeldUser:
-		return fmt.Sprintf("held by uid %d; berth release %d lets it start", j.Hold.By, j.ID)
+		return fmt.Sprintf("held by uid %d; berth release %s lets it start", j.Hold.By, j.Label())
 	case cluster.ReasonHeldAdmin:
 		return fmt.Sprintf("held by an administrator (uid %d), who alone releases it", j.Hold.By)
 	case cluster.ReasonBeginTime:
