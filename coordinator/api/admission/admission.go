@@ -51,6 +51,7 @@ type Admission struct {
 	// state.
 	promising chan struct{}
 	bringing  bringing
+	entering  entering
 }
 
 // New makes an admission.
@@ -70,7 +71,12 @@ type Entry struct {
 	Nodes []*cluster.Node
 	// Warnings are what users should know who are let in.
 	Warnings []string
+
+	more int // tasks of the request's arrays so far, beside the first of each
 }
+
+// Jobs is how many jobs the request is, each task of an array that was let in counting.
+func (e *Entry) Jobs() int { return e.Of + e.more }
 
 // Enter takes a job through the steps by which it is let in, and changes it on the way.
 // The first that refuses it says why.
@@ -90,8 +96,8 @@ func (a *Admission) Enter(e *Entry) error {
 	return nil
 }
 
-// array bounds an array, and all that waits with it. Of the other jobs of
-// the request each counts for one.
+// array bounds an array, and all that waits with it: the other jobs of the request count,
+// with all tasks of the arrays before it.
 func (a *Admission) array(e *Entry) error {
 	if e.Job.Spec.Array == nil {
 		return nil
@@ -100,7 +106,8 @@ func (a *Admission) array(e *Entry) error {
 	if n > a.cfg.MaxArrayTasks {
 		return cluster.Errorf(cluster.CodeInvalid, "array: %d tasks, at most %d are allowed (limits.array_tasks); let each task do more, or submit several arrays", n, a.cfg.MaxArrayTasks)
 	}
-	return a.RoomFor(e.Who, n+e.Of-1)
+	e.more += n - 1
+	return a.RoomFor(e.Who, e.Jobs())
 }
 
 func (a *Admission) partition(e *Entry) error {

@@ -1,23 +1,71 @@
 package admission
 
 import (
+	"sync"
+
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/coordinator/api/authorize"
 )
 
-// RoomFor bounds the jobs that wait.
+// entering counts jobs of requests that were let in and may not be in the state yet, so that
+// of many requests at once no two are let into the same room.
+type entering struct {
+	mu  sync.Mutex
+	all int
+	of  map[cluster.UID]int
+}
+
+// count adds n jobs of a user.
+func (e *entering) count(uid cluster.UID, n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.of == nil {
+		e.of = map[cluster.UID]int{}
+	}
+	e.all += n
+	if e.of[uid] += n; e.of[uid] == 0 {
+		delete(e.of, uid)
+	}
+}
+
+func (e *entering) counts(uid cluster.UID) (user, all int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.of[uid], e.all
+}
+
+// RoomFor bounds the jobs that wait, with those that are about to.
 func (a *Admission) RoomFor(who authorize.Caller, n int) error {
+	user, all := a.entering.counts(who.UID)
+	return a.room(who, n, user, all)
+}
+
+// TakeRoom does RoomFor, and keeps the room until leave is called: once the jobs are in the
+// state, or will not be.
+func (a *Admission) TakeRoom(who authorize.Caller, n int) (leave func(), err error) {
+	a.entering.count(who.UID, n)
+	leave = sync.OnceFunc(func() { a.entering.count(who.UID, -n) })
+	user, all := a.entering.counts(who.UID)
+	if err := a.room(who, n, user-n, all-n); err != nil {
+		leave()
+		return nil, err
+	}
+	return leave, nil
+}
+
+// room bounds the jobs that wait where so many of the user's, and of all, are about to.
+func (a *Admission) room(who authorize.Caller, n, user, all int) error {
 	counts := a.fsm.Counts()
-	if waiting := counts[cluster.JobPending] + counts[cluster.JobQueued]; waiting+n > a.cfg.MaxQueued {
+	if waiting := counts[cluster.JobPending] + counts[cluster.JobQueued] + all; waiting+n > a.cfg.MaxQueued {
 		return cluster.Errorf(cluster.CodeExhausted, "%d jobs wait and %d more are asked for, at most %d may wait in all (limits.queued_total); submit again when some have started", waiting, n, a.cfg.MaxQueued)
 	}
-	return a.roomForUser(who, n)
+	return a.roomForUser(who, n, user)
 }
 
 // roomForUser bounds the jobs of one user, so that a script that runs away does
-// not fill the state.
-func (a *Admission) roomForUser(who authorize.Caller, n int) error {
-	if has := a.fsm.UserJobs(who.UID); has+n > a.cfg.MaxPerUser {
+// not fill the state; so many others are about to be there.
+func (a *Admission) roomForUser(who authorize.Caller, n, others int) error {
+	if has := a.fsm.UserJobs(who.UID) + others; has+n > a.cfg.MaxPerUser {
 		return cluster.Errorf(cluster.CodeExhausted, "AssocMaxSubmitJobLimit: user %d has %d jobs that wait or run and asks for %d more, at most %d are allowed (limits.jobs_per_user); submit again when some have ended", who.UID, has, n, a.cfg.MaxPerUser)
 	}
 	return nil

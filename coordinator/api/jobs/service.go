@@ -65,26 +65,15 @@ func (s *jobServer) SubmitJobs(ctx context.Context, req *apiv1.SubmitJobsRequest
 		return nil, err
 	}
 	e := admission.Entry{Who: who, Of: len(req.Jobs), Now: cluster.TimeOf(s.c.clock()), Parts: s.c.fsm.Partitions(), Nodes: s.c.fsm.Nodes()}
-	types := s.c.learn.Types(e.Nodes)
-	var jobs []*cluster.Job
-	var changes []string
-	for _, js := range req.Jobs {
-		js, more, err := s.c.revised(who, js)
-		if err != nil {
-			return nil, err
-		}
-		changes = append(changes, more...)
-		job, err := s.c.learn.Job(who.Owner(), js, types)
-		if err != nil {
-			return nil, err
-		}
-		e.Job = job
-		if err := s.c.admission.Enter(&e); err != nil {
-			return nil, err
-		}
-		jobs = append(jobs, job)
-		cmd.Jobs = append(cmd.Jobs, &logv1.NewJob{Spec: s.c.admission.Stored(job.Spec), Estimates: conv.EstimatesToLog(job.Estimates)})
+	jobs, changes, err := s.letIn(&e, req.Jobs, cmd)
+	if err != nil {
+		return nil, err
 	}
+	leave, err := s.c.admission.TakeRoom(who, e.Jobs())
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	if err := s.c.admission.RoomForBytes(who, jobs); err != nil {
 		return nil, err
 	}
@@ -95,6 +84,30 @@ func (s *jobServer) SubmitJobs(ctx context.Context, req *apiv1.SubmitJobsRequest
 	resp := submitted(r.Jobs, r.Index)
 	resp.Warnings, resp.Changes = e.Warnings, changes
 	return resp, nil
+}
+
+// letIn makes jobs of what a request describes, lets each in, and adds them to what is to be
+// proposed. changes are those of services, in words.
+func (s *jobServer) letIn(e *admission.Entry, of []*apiv1.JobSpec, cmd *logv1.SubmitJob) (jobs []*cluster.Job, changes []string, err error) {
+	types := s.c.learn.Types(e.Nodes)
+	for _, js := range of {
+		js, more, err := s.c.revised(e.Who, js)
+		if err != nil {
+			return nil, nil, err
+		}
+		changes = append(changes, more...)
+		job, err := s.c.learn.Job(e.Who.Owner(), js, types)
+		if err != nil {
+			return nil, nil, err
+		}
+		e.Job = job
+		if err := s.c.admission.Enter(e); err != nil {
+			return nil, nil, err
+		}
+		jobs = append(jobs, job)
+		cmd.Jobs = append(cmd.Jobs, &logv1.NewJob{Spec: s.c.admission.Stored(job.Spec), Estimates: conv.EstimatesToLog(job.Estimates)})
+	}
+	return jobs, changes, nil
 }
 
 // checkSize bounds what one submit may hold.

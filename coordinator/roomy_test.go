@@ -1,0 +1,76 @@
+package coordinator_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/berth-scheduler/berth/coordinator/coordtest"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// arrayOf is an array of n tasks that wait for good.
+func arrayOf(n int) *apiv1.JobSpec {
+	s := spec(0)
+	s.Array, s.Hold = fmt.Sprintf("0-%d", n-1), true
+	return s
+}
+
+// TestArraysOfARequestCountTogether: a thousand arrays, each of which there is room for, are
+// not let in because they come together. So one request made 100 million jobs wait, and
+// everybody else's were refused.
+func TestArraysOfARequestCountTogether(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1, MaxQueued: 2000}) // 1,500 of one user
+	cc := c.Dial(0, "gate", "g")
+	_, err := submit(t, cc, alice, reqID(1), arrayOf(600), spec(0), arrayOf(500), arrayOf(400))
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "limits.jobs_per_user") {
+		t.Errorf("three arrays of 1,500 tasks together and a job: %v, want ResourceExhausted of limits.jobs_per_user", err)
+	}
+	if jobs := everyJob(t, cc); len(jobs) != 0 {
+		t.Errorf("%d jobs of a refused request", len(jobs))
+	}
+	if ids, err := submit(t, cc, alice, reqID(2), arrayOf(600), arrayOf(500), arrayOf(400)); err != nil || len(ids) != 3 {
+		t.Errorf("as many as there is room for: %v, %v", ids, err)
+	}
+	if _, err := submit(t, cc, alice, reqID(3), spec(0)); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("one more: %v, want ResourceExhausted", err)
+	}
+	if _, err := submit(t, cc, admin, reqID(4), arrayOf(500)); err != nil {
+		t.Errorf("another user has no room left: %v", err)
+	}
+	if _, err := submit(t, cc, admin, reqID(5), spec(0)); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "limits.queued_total") {
+		t.Errorf("one more than may wait in all: %v, want ResourceExhausted of limits.queued_total", err)
+	}
+}
+
+// TestRequestsAtOnceTakeNoRoomTwice: of requests that are looked at side by side, no more are
+// let in than there is room for.
+func TestRequestsAtOnceTakeNoRoomTwice(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1, MaxQueued: 2000})
+	cc := c.Dial(0, "gate", "g")
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	in := 0
+	for i := range 40 {
+		wg.Go(func() {
+			_, err := submit(t, cc, alice, reqID(i), arrayOf(400))
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				in++
+			} else if status.Code(err) != codes.ResourceExhausted {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if in < 1 || in > 3 {
+		t.Errorf("%d arrays of 400 tasks were let in at once, where a user may have 1,500", in)
+	}
+}
