@@ -10,7 +10,7 @@ import (
 )
 
 // maxProgramText is in how much of a command, script included, numbers are looked for.
-const maxProgramText = 64 << 10
+const maxProgramText = 16 << 10
 
 // Program names what several commands have in common that differ in numbers alone, as
 // those of a search over learning rates and seeds do: f without what Signature leaves
@@ -52,6 +52,12 @@ func eachWord(text string, do func(flag, word string, named bool)) {
 // unnumbered is a word without the number that it is, and without the digits of what a flag
 // names that says where results go.
 func unnumbered(flag, word string) string {
+	if flag == "" { // as most words of a long script are
+		if isNumber(word) {
+			return "#"
+		}
+		return word
+	}
 	flag = strings.ToLower(flag)
 	sized := isSized(flag)
 	switch {
@@ -96,6 +102,9 @@ var places = []string{"out", "log", "dir", "save", "name", "tag", "exp", "run", 
 
 // isNumber reports whether a word is a number, or several with commas between them.
 func isNumber(word string) bool {
+	if !hasDigit(word) { // as most words have none
+		return false
+	}
 	word = strings.Trim(word, `"'();,[]`)
 	for part := range strings.SplitSeq(word, ",") {
 		if part == "" || !strings.ContainsAny(part[:1], "0123456789.+-") {
@@ -106,6 +115,15 @@ func isNumber(word string) bool {
 		}
 	}
 	return true
+}
+
+func hasDigit(word string) bool {
+	for i := range len(word) {
+		if word[i] >= '0' && word[i] <= '9' {
+			return true
+		}
+	}
+	return false
 }
 
 // How sure runs of the same program make a prediction of a command that never ran. Where

@@ -20,7 +20,6 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv/apiconv"
-	"github.com/berth-scheduler/berth/proto/conv/plainconv"
 	"github.com/berth-scheduler/berth/scheduler"
 )
 
@@ -256,28 +255,6 @@ func identity(who cluster.Owner, spec *cluster.Spec, command ...string) string {
 	return strings.Join(append([]string{
 		strconv.FormatUint(uint64(who.UID), 10), spec.Image, strconv.Itoa(spec.GPUs),
 	}, command...), "\x00")
-}
-
-// scriptOf is what a batch script does: its lines that are no comments, "" for none. Two
-// scripts that are called the same, as all are that sbatch reads from standard input, are
-// two jobs, and one that asks for more time in its #SBATCH lines is still the same.
-func scriptOf(spec *cluster.Spec) string {
-	_, packed := spec.Large()
-	if len(packed) == 0 {
-		return ""
-	}
-	script, err := plainconv.UnpackScript(packed)
-	if err != nil {
-		return "" // who submits it, or its agent, is told
-	}
-	var b strings.Builder
-	for line := range strings.Lines(string(script)) {
-		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
-			b.WriteString(line)
-			b.WriteByte('\n')
-		}
-	}
-	return b.String()
 }
 
 // estimate rounds a prediction to the integers that state is made of, as far as every

@@ -44,16 +44,30 @@ func PackScript(script []byte) ([]byte, error) {
 // UnpackScript is the reverse of PackScript. It never gives more than
 // cluster.MaxScript bytes, whatever it is given.
 func UnpackScript(packed []byte) ([]byte, error) {
-	r, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return nil, fmt.Errorf("unpack script: %w", err)
+	script, whole, err := UnpackHead(packed, cluster.MaxScript)
+	if err == nil && !whole {
+		err = fmt.Errorf("unpack script: more than %d bytes", cluster.MaxScript)
 	}
-	script, err := io.ReadAll(io.LimitReader(r, cluster.MaxScript+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("unpack script: %w", err)
-	case len(script) > cluster.MaxScript:
-		return nil, fmt.Errorf("unpack script: more than %d bytes", cluster.MaxScript)
+	if err != nil {
+		return nil, err
 	}
 	return script, nil
+}
+
+// UnpackHead is the first bytes of a packed script, at most most of them. whole reports
+// whether that is all of it; the rest is not looked at.
+func UnpackHead(packed []byte, most int) (head []byte, whole bool, err error) {
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, false, fmt.Errorf("unpack script: %w", err)
+	}
+	most = min(max(most, 0), cluster.MaxScript)
+	head, err = io.ReadAll(io.LimitReader(r, int64(most)+1))
+	if err != nil {
+		return nil, false, fmt.Errorf("unpack script: %w", err)
+	}
+	if len(head) > most {
+		return head[:most], false, nil
+	}
+	return head, true, nil
 }
