@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -72,5 +73,65 @@ func TestRequestsAtOnceTakeNoRoomTwice(t *testing.T) {
 	wg.Wait()
 	if in < 1 || in > 3 {
 		t.Errorf("%d arrays of 400 tasks were let in at once, where a user may have 1,500", in)
+	}
+}
+
+// TestServicesOfAUserAreBounded: a leader looks at each every second, and a request looks for
+// those of the same name.
+func TestServicesOfAUserAreBounded(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1})
+	cc := c.Dial(0, "gate", "g")
+	const atOnce, most = 100, 500
+	service := func(name string) *apiv1.JobSpec {
+		s := spec(0)
+		s.Name, s.Array, s.Hold = name, "0-0%1", true
+		s.Service = &apiv1.Service{Name: name, Replicas: 1, Least: 1, Most: 1, Drain: durationpb.New(0)}
+		return s
+	}
+	some := func(of string, n int) (out []*apiv1.JobSpec) {
+		for i := range n {
+			out = append(out, service(fmt.Sprintf("%s-%d", of, i)))
+		}
+		return out
+	}
+	if _, err := submit(t, cc, alice, reqID(1), some("x", atOnce+1)...); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("%d services in one request: %v, want InvalidArgument", atOnce+1, err)
+	}
+	if _, err := submit(t, cc, alice, reqID(99), some("first", atOnce)...); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	in := 1
+	for i := range 2 * most / atOnce {
+		wg.Go(func() {
+			_, err := submit(t, cc, alice, reqID(2+i), some(fmt.Sprint("s", i), atOnce)...)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				in++
+			} else if status.Code(err) != codes.ResourceExhausted {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for i := 0; i < 2*most/atOnce && in < most/atOnce; i++ { // those that stood in each other's way
+		if _, err := submit(t, cc, alice, reqID(100+i), some(fmt.Sprint("r", i), atOnce)...); err == nil {
+			in++
+		}
+	}
+	if in != most/atOnce {
+		t.Errorf("%d requests of %d services were let in, want %d", in, atOnce, most/atOnce)
+	}
+	if _, err := submit(t, cc, alice, reqID(200), service("more")); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("one service more: %v, want ResourceExhausted", err)
+	}
+	if _, err := submit(t, cc, admin, reqID(201), service("more")); err != nil {
+		t.Errorf("another user's: %v", err)
+	}
+	if _, err := submit(t, cc, alice, reqID(202), service("first-0")); err != nil {
+		t.Errorf("a new revision of one that runs: %v", err)
 	}
 }

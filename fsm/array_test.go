@@ -195,6 +195,10 @@ func checkArrayIndexes(s *State) error {
 	if !slices.Equal(ids, s.roll.ArrayIDs) {
 		return fmt.Errorf("arrays %v, index %v", ids, s.roll.ArrayIDs)
 	}
+	services := slices.DeleteFunc(slices.Clone(ids), func(id cluster.JobID) bool { return s.roll.Arrays[id].Spec.Service == nil })
+	if !slices.Equal(services, s.roll.ServiceIDs) {
+		return fmt.Errorf("services %v, index %v", services, s.roll.ServiceIDs)
+	}
 	var folded [len(s.roll.Folded)]int
 	type count struct{ Entries, Live, Queued, Begun int }
 	counts := map[cluster.JobID]*count{}
@@ -210,6 +214,9 @@ func checkArrayIndexes(s *State) error {
 			counts[j.ArrayJobID] = c
 		}
 		c.Entries++
+		if a := s.roll.Arrays[j.ArrayJobID]; a != nil && a.Owner != j.Owner {
+			return fmt.Errorf("array %d of %v is %v's", a.ID, j.Owner, a.Owner)
+		}
 		if j.State.Live() {
 			c.Live++
 		}

@@ -392,21 +392,39 @@ type Revision struct {
 
 // Services returns the arrays of services that have not ended, by id.
 func (f JobsReader) Services() []Revision {
+	return f.ServicesWhere(func(cluster.UID, string, *cluster.Spec) bool { return true })
+}
+
+// ServicesWhere returns those of Services that keep wants, by their owner. What it does not
+// want costs little.
+func (f JobsReader) ServicesWhere(keep func(owner cluster.UID, user string, s *cluster.Spec) bool) []Revision {
 	return read(f.held, func(s *State) (out []Revision) {
-		for _, id := range s.roll.ArrayIDs {
+		for _, id := range s.roll.ServiceIDs {
 			a := s.roll.Arrays[id]
-			if a.Spec.Service == nil || a.Done() {
+			if a.Done() || !keep(a.Owner.UID, a.Owner.Name, a.Spec) {
 				continue
 			}
-			r := Revision{ArrayInfo: ArrayInfo{ID: id, Spec: a.Spec, Throttle: a.Throttle, Live: a.Live, Queued: a.Queued, Over: a.Over.N, Good: a.Good.N}, Load: a.Load}
+			r := Revision{ArrayInfo: ArrayInfo{ID: id, Owner: a.Owner, Spec: a.Spec, Throttle: a.Throttle, Live: a.Live, Queued: a.Queued, Over: a.Over.N, Good: a.Good.N}, Load: a.Load}
 			for _, j := range s.roll.Overlapping(a, a.Spec.Array.Tasks.All()) {
-				if r.Owner = j.Owner; !j.State.Terminal() {
+				if !j.State.Terminal() {
 					r.Jobs = append(r.Jobs, j)
 				}
 			}
 			out = append(out, r)
 		}
 		return out
+	})
+}
+
+// UserServices is how many arrays of services a user has that have not ended.
+func (f JobsReader) UserServices(uid cluster.UID) (n int) {
+	return read(f.held, func(s *State) int {
+		for _, id := range s.roll.ServiceIDs {
+			if a := s.roll.Arrays[id]; a.Owner.UID == uid && !a.Done() {
+				n++
+			}
+		}
+		return n
 	})
 }
 

@@ -37,11 +37,10 @@ func Handler(f *fsm.FSM) http.Handler {
 
 func ready(f *fsm.FSM, name, user string) []Group {
 	out := []Group{}
-	for _, r := range f.Services() {
+	for _, r := range f.ServicesWhere(func(_ cluster.UID, owner string, s *cluster.Spec) bool {
+		return (name == "" || s.Service.Name == name) && (user == "" || owner == user)
+	}) {
 		s := r.Spec.Service
-		if name != "" && s.Name != name || user != "" && r.Owner.Name != user {
-			continue
-		}
 		for _, j := range r.Jobs {
 			a := j.Live()
 			if a == nil || j.State != cluster.JobRunning || a.Serving == nil || a.Serving.State != service.Ready || a.Preempt != nil || j.Cancel != nil {

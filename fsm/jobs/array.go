@@ -24,6 +24,7 @@ type Array struct {
 	Load *service.History
 
 	// What follows is made from the jobs.
+	Owner   cluster.Owner
 	Entries int // jobs of it that are there, folds counting once
 	Live    int // tasks with a live attempt
 	Queued  int // tasks in the queue of a GPU

@@ -10,6 +10,10 @@ import (
 func (r *Roll) putArray(a *Array) {
 	i, _ := slices.BinarySearch(r.ArrayIDs, a.ID)
 	r.Arrays[a.ID], r.ArrayIDs = a, slices.Insert(r.ArrayIDs, i, a.ID)
+	if a.Spec.Service != nil {
+		i, _ := slices.BinarySearch(r.ServiceIDs, a.ID)
+		r.ServiceIDs = slices.Insert(r.ServiceIDs, i, a.ID)
+	}
 	r.Digests.Arrays.Touch(a.ID)
 }
 
@@ -17,6 +21,9 @@ func (r *Roll) dropArray(a *Array) {
 	delete(r.Arrays, a.ID)
 	if i, found := slices.BinarySearch(r.ArrayIDs, a.ID); found {
 		r.ArrayIDs = slices.Delete(r.ArrayIDs, i, i+1)
+	}
+	if i, found := slices.BinarySearch(r.ServiceIDs, a.ID); found {
+		r.ServiceIDs = slices.Delete(r.ServiceIDs, i, i+1)
 	}
 	r.Digests.Arrays.Touch(a.ID)
 }
@@ -108,6 +115,7 @@ func (r *Roll) indexArray(old, j *cluster.Job) {
 	switch {
 	case old == nil:
 		if a.Entries++; a.Entries == 1 {
+			a.Owner = j.Owner
 			r.Blobs.Count(j.Owner.UID, a.Spec, 1)
 		}
 		if !a.Named && !a.Done() {

@@ -38,12 +38,13 @@ type Roll struct {
 
 	// What follows is made from the above and never stored.
 	States
-	ArrayIDs []cluster.JobID         // sorted
-	Finished []cluster.JobID         // in order of ending, oldest first
-	OnNode   map[cluster.NodeID]*Set // with a live attempt there
-	Digests  struct{ Jobs, Arrays *table.Digests[cluster.JobID] }
-	Depends  *Depends
-	Changes  []command.Change // of the entry being applied
+	ArrayIDs   []cluster.JobID         // sorted
+	ServiceIDs []cluster.JobID         // of arrays that are services, sorted
+	Finished   []cluster.JobID         // in order of ending, oldest first
+	OnNode     map[cluster.NodeID]*Set // with a live attempt there
+	Digests    struct{ Jobs, Arrays *table.Digests[cluster.JobID] }
+	Depends    *Depends
+	Changes    []command.Change // of the entry being applied
 	// Forgot are the finished jobs that the entry being applied forgot, and EndedNow
 	// tells that it ended some, for the feed of ended jobs.
 	Forgot   []*cluster.Job

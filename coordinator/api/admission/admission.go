@@ -72,7 +72,10 @@ type Entry struct {
 	// Warnings are what users should know who are let in.
 	Warnings []string
 
-	more int // tasks of the request's arrays so far, beside the first of each
+	more     int // tasks of the request's arrays so far, beside the first of each
+	services int // of them so far
+	// mostServices is how many its user may have with them.
+	mostServices int
 }
 
 // Jobs is how many jobs the request is, each task of an array that was let in counting.

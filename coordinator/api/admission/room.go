@@ -12,23 +12,29 @@ import (
 type entering struct {
 	mu  sync.Mutex
 	all int
-	of  map[cluster.UID]int
+	of  map[cluster.UID]some
 }
 
-// count adds n jobs of a user.
-func (e *entering) count(uid cluster.UID, n int) {
+// some are jobs, and arrays of services among them.
+type some struct{ jobs, services int }
+
+// count adds jobs of a user.
+func (e *entering) count(uid cluster.UID, n some) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.of == nil {
-		e.of = map[cluster.UID]int{}
+		e.of = map[cluster.UID]some{}
 	}
-	e.all += n
-	if e.of[uid] += n; e.of[uid] == 0 {
+	has := e.of[uid]
+	e.all += n.jobs
+	e.of[uid] = some{has.jobs + n.jobs, has.services + n.services}
+	if e.of[uid] == (some{}) {
 		delete(e.of, uid)
 	}
 }
 
-func (e *entering) counts(uid cluster.UID) (user, all int) {
+// counts is how many a user has, and how many jobs all have.
+func (e *entering) counts(uid cluster.UID) (user some, all int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.of[uid], e.all
@@ -37,16 +43,20 @@ func (e *entering) counts(uid cluster.UID) (user, all int) {
 // RoomFor bounds the jobs that wait, with those that are about to.
 func (a *Admission) RoomFor(who authorize.Caller, n int) error {
 	user, all := a.entering.counts(who.UID)
-	return a.room(who, n, user, all)
+	return a.room(who, n, user.jobs, all)
 }
 
-// TakeRoom does RoomFor, and keeps the room until leave is called: once the jobs are in the
-// state, or will not be.
-func (a *Admission) TakeRoom(who authorize.Caller, n int) (leave func(), err error) {
-	a.entering.count(who.UID, n)
-	leave = sync.OnceFunc(func() { a.entering.count(who.UID, -n) })
-	user, all := a.entering.counts(who.UID)
-	if err := a.room(who, n, user-n, all-n); err != nil {
+// TakeRoom bounds the jobs of a request that were let in one by one, and keeps the room until
+// leave is called: once they are in the state, or will not be.
+func (a *Admission) TakeRoom(e *Entry) (leave func(), err error) {
+	uid, n := e.Who.UID, some{e.Jobs(), e.services}
+	a.entering.count(uid, n)
+	leave = sync.OnceFunc(func() { a.entering.count(uid, some{-n.jobs, -n.services}) })
+	user, all := a.entering.counts(uid)
+	if err = a.room(e.Who, n.jobs, user.jobs-n.jobs, all-n.jobs); err == nil && n.services > 0 {
+		err = a.roomForServices(e.Who, n.services, user.services-n.services, e.mostServices)
+	}
+	if err != nil {
 		leave()
 		return nil, err
 	}

@@ -4,25 +4,50 @@ import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/api/authorize"
 )
 
-// service lets a new revision of a service that runs begin with one replica: the leader
-// puts the others in the place of the old ones as it comes.
+const (
+	// servicesAtOnce is how many services one request may hold.
+	servicesAtOnce = 100
+	// servicesPerUser is how many services of one user run, with as many more while new
+	// revisions take the place of old ones. A leader looks at each every second.
+	servicesPerUser = 500
+)
+
+// service bounds the services of a user, and lets a new revision of one that runs begin with
+// one replica: the leader puts the others in the place of the old ones as it comes.
 func (a *Admission) service(e *Entry) error {
 	s := e.Job.Spec
 	if s.Service == nil {
 		return nil
 	}
-	for _, r := range a.fsm.Services() {
-		if r.Owner.UID != e.Who.UID || r.Spec.Service.Name != s.Service.Name {
-			continue
-		}
-		changed, array := *s, *s.Array
-		array.Throttle = min(1, s.Service.Replicas)
-		changed.Array = &array
-		e.Job.Spec = &changed
-		e.Warnings = append(e.Warnings, fmt.Sprintf("service %s runs as job %s: its replicas are replaced one by one", s.Service.Name, cluster.JobID(r.ID)))
+	if e.services++; e.services > servicesAtOnce {
+		return cluster.Errorf(cluster.CodeInvalid, "service: more than %d in one request; send fewer at once", servicesAtOnce)
+	}
+	running := a.fsm.ServicesWhere(func(owner cluster.UID, _ string, of *cluster.Spec) bool {
+		return owner == e.Who.UID && of.Service.Name == s.Service.Name
+	})
+	if e.services == 1 {
+		e.mostServices = 2 * servicesPerUser
+	}
+	if len(running) == 0 {
+		e.mostServices = servicesPerUser
 		return nil
+	}
+	changed, array := *s, *s.Array
+	array.Throttle = min(1, s.Service.Replicas)
+	changed.Array = &array
+	e.Job.Spec = &changed
+	e.Warnings = append(e.Warnings, fmt.Sprintf("service %s runs as job %s: its replicas are replaced one by one", s.Service.Name, cluster.JobID(running[0].ID)))
+	return nil
+}
+
+// roomForServices bounds the services of a user, of which n are asked for and so many others
+// are about to be there.
+func (a *Admission) roomForServices(who authorize.Caller, n, others, most int) error {
+	if has := a.fsm.UserServices(who.UID) + others; has+n > most {
+		return cluster.Errorf(cluster.CodeExhausted, "service: user %d has %d that run, each revision for one, and asks for %d more; at most %d are allowed; berth service delete ends one", who.UID, has, n, most)
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func (s *jobServer) SubmitJobs(ctx context.Context, req *apiv1.SubmitJobsRequest
 	if err != nil {
 		return nil, err
 	}
-	leave, err := s.c.admission.TakeRoom(who, e.Jobs())
+	leave, err := s.c.admission.TakeRoom(&e)
 	if err != nil {
 		return nil, err
 	}

@@ -61,12 +61,17 @@ func (c *Jobs) revised(who authorize.Caller, js *apiv1.JobSpec) (*apiv1.JobSpec,
 
 // newestOf is the revision of a user's service that is to take the place of all others.
 func (c *Jobs) newestOf(owner cluster.UID, name string) (out fsm.Revision, ok bool) {
-	for _, r := range c.fsm.Services() { // by id
-		if r.Owner.UID == owner && r.Spec.Service.Name == name {
-			out, ok = r, true
-		}
+	return newest(c.fsm.ServicesWhere(func(uid cluster.UID, _ string, s *cluster.Spec) bool {
+		return uid == owner && s.Service.Name == name
+	}))
+}
+
+// newest is the last of several revisions, if there is one.
+func newest(all []fsm.Revision) (out fsm.Revision, ok bool) {
+	if len(all) == 0 {
+		return out, false
 	}
-	return out, ok
+	return all[len(all)-1], true
 }
 
 // described is a spec as a user would describe it, with what lies outside of it.
@@ -223,10 +228,7 @@ func (s *jobServer) ReportRequests(ctx context.Context, req *apiv1.ReportRequest
 
 // serviceOf is the newest revision of a service by the name of its owner, or the number.
 func (c *Jobs) serviceOf(owner, name string) (out fsm.Revision, ok bool) {
-	for _, r := range c.fsm.Services() {
-		if (r.Owner.Name == owner || strconv.FormatUint(uint64(r.Owner.UID), 10) == owner) && r.Spec.Service.Name == name {
-			out, ok = r, true
-		}
-	}
-	return out, ok
+	return newest(c.fsm.ServicesWhere(func(uid cluster.UID, user string, s *cluster.Spec) bool {
+		return s.Service.Name == name && (user == owner || strconv.FormatUint(uint64(uid), 10) == owner)
+	}))
 }
