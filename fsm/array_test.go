@@ -200,7 +200,10 @@ func checkArrayIndexes(s *State) error {
 		return fmt.Errorf("services %v, index %v", services, s.roll.ServiceIDs)
 	}
 	var folded [len(s.roll.Folded)]int
-	type count struct{ Entries, Live, Queued, Begun int }
+	type count struct {
+		Entries, Live, Queued, Begun int
+		ByState                      [cluster.JobDeadline + 1]int
+	}
 	counts := map[cluster.JobID]*count{}
 	folds := map[cluster.JobID][]cluster.JobID{}
 	for _, j := range s.roll.Jobs.List() {
@@ -214,6 +217,7 @@ func checkArrayIndexes(s *State) error {
 			counts[j.ArrayJobID] = c
 		}
 		c.Entries++
+		c.ByState[j.State] += j.Count()
 		if a := s.roll.Arrays[j.ArrayJobID]; a != nil && a.Owner != j.Owner {
 			return fmt.Errorf("array %d of %v is %v's", a.ID, j.Owner, a.Owner)
 		}
@@ -234,7 +238,7 @@ func checkArrayIndexes(s *State) error {
 		return fmt.Errorf("folded tasks by state %v, want %v", s.roll.Folded, folded)
 	}
 	for id, a := range s.roll.Arrays {
-		have := &count{a.Entries, a.Live, a.Queued, a.Begun}
+		have := &count{a.Entries, a.Live, a.Queued, a.Begun, a.ByState}
 		if d := gocmp.Diff(counts[id], have); d != "" {
 			return fmt.Errorf("array %d: %s", id, d)
 		}

@@ -437,8 +437,10 @@ func (f JobsReader) ArrayStates(id cluster.JobID) map[cluster.JobState]int {
 			return nil
 		}
 		out := map[cluster.JobState]int{}
-		for _, j := range s.roll.Overlapping(a, a.Spec.Array.Tasks.All()) {
-			out[j.State] += j.Count()
+		for st, n := range a.ByState {
+			if n > 0 {
+				out[cluster.JobState(st)] = n
+			}
 		}
 		return out
 	})

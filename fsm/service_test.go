@@ -172,3 +172,47 @@ func TestWhatServicesHadToDo(t *testing.T) {
 func loadsCmd(of ...*logv1.ServiceLoad) *logv1.Command {
 	return &logv1.Command{Kind: &logv1.Command_NoteLoads{NoteLoads: &logv1.NoteLoads{Services: of}}}
 }
+
+// TestServicesByOwner finds the arrays of services that have not ended by whose they are,
+// over snapshots, and keeps none that was forgotten.
+func TestServicesByOwner(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.must(initCmd("c1", 2)) // of those that ended two are kept
+	first := m.submit(serves(1))
+	m.must(submitCmd(m.f.NextJobID(), "another", 1001, serves(1), serves(2)))
+	plain := spec(1)
+	plain.Array, _ = cluster.ParseArray("0-2")
+	m.submit(plain)
+	check := func(when string, f *FSM, want map[cluster.UID]int) {
+		t.Helper()
+		if err := checkArrayIndexes(f.st); err != nil {
+			t.Errorf("%s: %v", when, err)
+		}
+		for uid, n := range want {
+			all := f.ServicesWhere(func(owner cluster.UID, _ string, s *cluster.Spec) bool { return owner == uid && s.Service.Name == "web" })
+			if f.UserServices(uid) != n || len(all) != n {
+				t.Errorf("%s: user %d has %d services, %d of them found, want %d", when, uid, f.UserServices(uid), len(all), n)
+			}
+			for _, r := range all {
+				if r.Owner.UID != uid || len(r.Jobs) == 0 {
+					t.Errorf("%s: service %d of %v, %d jobs", when, r.ID, r.Owner, len(r.Jobs))
+				}
+			}
+		}
+	}
+	both := map[cluster.UID]int{1000: 1, 1001: 2, 1002: 0}
+	check("at first", m.f, both)
+	check("after a restart", restored(t, snapshotOf(t, m.f)), both)
+	m.must(tasksCmd(changeCmd(first, "", logv1.TaskChange_TASK_CHANGE_CANCEL)))
+	one := map[cluster.UID]int{1000: 0, 1001: 2}
+	check("when one was cancelled", m.f, one)
+	for range 3 { // which are cancelled and push it out
+		m.must(cancelCmd(m.submit(spec(1)), 1000))
+	}
+	if _, known := m.f.Array(first); known {
+		t.Fatal("what ended long ago is not forgotten")
+	}
+	check("when it was forgotten", m.f, one)
+	check("and after a restart", restored(t, snapshotOf(t, m.f)), one)
+}

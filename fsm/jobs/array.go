@@ -28,6 +28,8 @@ type Array struct {
 	Entries int // jobs of it that are there, folds counting once
 	Live    int // tasks with a live attempt
 	Queued  int // tasks in the queue of a GPU
+	// ByState is how many tasks are in each state, without those that were forgotten.
+	ByState [cluster.JobDeadline + 1]int
 	Begun   int // tasks that have not ended and have been started once
 	Folds   []cluster.JobID
 	Named   bool                   // its name is kept

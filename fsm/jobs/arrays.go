@@ -130,6 +130,10 @@ func (r *Roll) indexArray(old, j *cluster.Job) {
 	if old != nil && !old.State.Terminal() && len(old.Attempts) > 0 {
 		a.Begun--
 	}
+	if old != nil {
+		a.ByState[old.State] -= old.Count()
+	}
+	a.ByState[j.State] += j.Count()
 	switch {
 	case j.State.Live():
 		a.Live++
@@ -194,6 +198,7 @@ func (r *Roll) forgetTask(j *cluster.Job) {
 	if a == nil {
 		return
 	}
+	a.ByState[j.State] -= j.Count()
 	if a.Entries--; a.Entries == 0 {
 		r.Blobs.Count(j.Owner.UID, a.Spec, -1)
 	}
