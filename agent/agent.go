@@ -216,7 +216,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 
 // observe has the sampler tell everybody who wants to know what the cards show.
 func (a *Agent) observe() {
-	a.progress, a.prober = progress.New(time.Now), probe.New(probe.Answers)
+	a.progress, a.prober = progress.New(time.Now), probe.New(probe.At(a.cfg.Address))
 	a.recorder = profile.New(filepath.Join(a.cfg.Dir, profilesFile), a.log)
 	a.series = series.Open(filepath.Join(a.cfg.Dir, seriesDir), time.Now(), a.log)
 	a.cards.Sampler.Observe(a.observeMemory)

@@ -4,58 +4,98 @@ import (
 	"bufio"
 	"errors"
 	"io/fs"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
 )
 
-// listener is the user whose process listens at a TCP port of this node, on whatever
-// address that a connection to 127.0.0.1 reaches; there is false when nobody does.
-func listener(port uint16) (uid uint32, there bool, err error) {
-	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		if uid, there, err = listenerIn(name, port); there || err != nil {
-			return uid, there, err
-		}
+// The tables of sockets of this node.
+const (
+	tcp4 = "/proc/net/tcp"
+	tcp6 = "/proc/net/tcp6"
+)
+
+// listener is who listens at a TCP port of this node where a user's replica is to: somebody
+// else if they do at an address by which others reach the node, or 127.0.0.1 does, and the user
+// if a connection to 127.0.0.1 reaches the user's own; there is false when nobody does. A replica
+// that listens at 127.0.0.1 alone leaves the node's other addresses to whoever takes them, with
+// the requests that were meant for it. six is whether others may come by IPv6.
+func listener(uid uint32, port uint16, six bool) (owner uint32, there bool, err error) {
+	four, err := listenersIn(tcp4, uid, port)
+	if err != nil || four.another {
+		return four.who, four.another, err
 	}
-	return 0, false, nil
+	both, err := listenersIn(tcp6, uid, port)
+	if err != nil || both.another && (six || !four.own) {
+		return both.who, both.another, err
+	}
+	return uid, four.own || both.own, nil
 }
 
-// listenerIn looks in one table of proc_net(5): sl local rem st tx:rx tr:tm retr uid.
-func listenerIn(name string, port uint16) (uid uint32, there bool, err error) {
+// listeners are those at one port: whether one of another user, who, is among them, and
+// whether one of the user's own takes connections to 127.0.0.1.
+type listeners struct {
+	another bool
+	who     uint32
+	own     bool
+}
+
+// listenersIn looks in one table of proc_net(5): sl local rem st tx:rx tr:tm retr uid. Those that
+// listen come first: of a user's many connections no more than one is read.
+func listenersIn(name string, uid uint32, port uint16) (out listeners, err error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) { // without IPv6
-		return 0, false, nil
+		return out, nil
 	}
 	if err != nil {
-		return 0, false, err
+		return out, err
 	}
 	defer f.Close()
 	const listens = "0A"
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		w := strings.Fields(lines.Text())
-		if len(w) < 8 || w[3] != listens {
+		if len(w) < 8 || w[0] == "sl" {
 			continue
 		}
-		addr, hex, ok := strings.Cut(w[1], ":")
-		if n, err := strconv.ParseUint(hex, 16, 16); !ok || err != nil || uint16(n) != port || !reaches(addr) {
+		if w[3] != listens {
+			break
+		}
+		hex, at, ok := strings.Cut(w[1], ":")
+		addr, known := address(hex)
+		if n, err := strconv.ParseUint(at, 16, 16); !ok || !known || err != nil || uint16(n) != port {
 			continue
 		}
 		n, err := strconv.ParseUint(w[7], 10, 32)
 		if err != nil {
 			continue
 		}
-		return uint32(n), true, nil
+		near := addr.IsUnspecified() || addr == netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		switch {
+		case uint32(n) == uid:
+			out.own = out.own || near
+		case near || !addr.IsLoopback():
+			return listeners{another: true, who: uint32(n)}, nil
+		}
 	}
-	return 0, false, lines.Err()
+	return out, lines.Err()
 }
 
-// reaches reports whether a listener at an address, in the kernel's hexadecimal, takes
-// connections to 127.0.0.1.
-func reaches(addr string) bool {
-	switch addr {
-	case "00000000", "0100007F", "00000000000000000000000000000000", "0000000000000000FFFF00000100007F":
-		return true
+// address reads one as the kernel writes it: 32 bits at a time, each in hexadecimal with the
+// lowest byte first. One of IPv4 within IPv6 is that of IPv4.
+func address(hex string) (netip.Addr, bool) {
+	if len(hex) != 8 && len(hex) != 32 {
+		return netip.Addr{}, false
 	}
-	return false
+	b := make([]byte, 0, 16)
+	for ; hex != ""; hex = hex[8:] {
+		n, err := strconv.ParseUint(hex[:8], 16, 32)
+		if err != nil {
+			return netip.Addr{}, false
+		}
+		b = append(b, byte(n), byte(n>>8), byte(n>>16), byte(n>>24))
+	}
+	a, _ := netip.AddrFromSlice(b)
+	return a.Unmap(), true
 }

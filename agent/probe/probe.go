@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"sync"
 	"time"
@@ -42,7 +43,7 @@ type probed struct {
 	last *nodev1.Probe // nil before the first answer
 }
 
-// New makes one that asks nobody yet; ask is Answers but in tests.
+// New makes one that asks nobody yet; ask is At but in tests.
 func New(ask Ask) *Prober { return &Prober{ask: ask, each: map[cluster.AttemptID]*probed{}} }
 
 // Begin asks an attempt of a user from now on; nil is no replica.
@@ -136,10 +137,22 @@ func (p *Prober) run(ctx context.Context, e *probed, uid uint32, r *nodev1.Repli
 	}
 }
 
+// At is [Answers] on a node that others reach by an address, as HOST or HOST:PORT.
+func At(address string) Ask {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = address
+	}
+	ip, err := netip.ParseAddr(host)
+	six := err != nil || !ip.Unmap().Is4() // a name may be of both
+	return func(ctx context.Context, r *nodev1.Replica, uid uint32) error { return Answers(ctx, r, uid, six) }
+}
+
 // Answers reports why a replica cannot be sent requests: its port is another's, or it
-// takes no connection there, or does not answer a GET of its health by 2xx or 3xx.
-func Answers(ctx context.Context, r *nodev1.Replica, uid uint32) error {
-	switch owner, there, err := listener(uint16(r.GetPort())); {
+// takes no connection there, or does not answer a GET of its health by 2xx or 3xx. six is
+// whether requests may come by IPv6.
+func Answers(ctx context.Context, r *nodev1.Replica, uid uint32, six bool) error {
+	switch owner, there, err := listener(uid, uint16(r.GetPort()), six); {
 	case err != nil:
 		return err
 	case !there:

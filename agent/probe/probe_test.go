@@ -53,7 +53,7 @@ func TestAnswers(t *testing.T) {
 	port := uint32(s.Listener.Addr().(*net.TCPAddr).Port)
 	me := uint32(os.Getuid())
 	ask := func(ctx context.Context, path string, uid, port uint32) string {
-		if err := Answers(ctx, &nodev1.Replica{Port: port, Health: path}, uid); err != nil {
+		if err := Answers(ctx, &nodev1.Replica{Port: port, Health: path}, uid, true); err != nil {
 			return err.Error()
 		}
 		return ""
@@ -100,24 +100,37 @@ func TestListener(t *testing.T) {
 	const table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n" +
 		"   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1001        0 1 1 0 100 0 0 10 0\n" +
 		"   1: 00000000:1F91 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1002        0 1 1 0 100 0 0 10 0\n" +
-		"   2: 0100007F:1F92 0100007F:9999 01 00000000:00000000 00:00000000 00000000  1003        0 1 1 0 100 0 0 10 0\n" + // it talks, and listens not
 		"   3: 0500000A:1F93 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1004        0 1 1 0 100 0 0 10 0\n" + // on another address
 		"   4: 0000000000000000FFFF00000100007F:1F94 0:0 0A 00000000:00000000 00:00000000 00000000  1005 0 1\n" +
 		"   5: broken 0A\n" +
 		"   6: 0100007F:XYZ 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1001        0 1\n" +
-		"   7: 0100007F:1F95 00000000:0000 0A 00000000:00000000 00:00000000 00000000  many        0 1\n"
+		"   7: 0100007F:1F95 00000000:0000 0A 00000000:00000000 00:00000000 00000000  many        0 1\n" +
+		"   8: 0100007F:1F96 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1001        0 1\n" + // one here, and
+		"   9: 0500000A:1F96 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1002        0 1\n" + // another by which requests come
+		"  10: 00000000:1F97 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1001        0 1\n" +
+		"  11: 0200007F:1F97 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1002        0 1\n" + // which reaches nobody from elsewhere
+		"  12: 00000000000000000000000001000000:1F97 0:0 0A 00000000:00000000 00:00000000 00000000  1002 0 1\n" +
+		"  13: 00000000000000000000000000000000:1F98 0:0 0A 00000000:00000000 00:00000000 00000000  1001 0 1\n" +
+		"  14: 0100007F:1F92 0100007F:9999 01 00000000:00000000 00:00000000 00000000  1003        0 1 1 0 100 0 0 10 0\n" + // it talks, as all do from here on
+		"  15: 0100007F:1F99 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1001        0 1\n"
 	name := filepath.Join(t.TempDir(), "tcp")
 	if err := os.WriteFile(name, []byte(table), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for port, want := range map[uint16]uint32{8080: 1001, 8081: 1002, 8082: 0, 8083: 0, 8084: 1005, 8085: 0, 1: 0} {
-		uid, there, err := listenerIn(name, port)
-		if err != nil || uid != want || there != (want != 0) {
-			t.Errorf("port %d: %d, %v, %v; want %d", port, uid, there, err, want)
+	others := func(uid uint32) listeners { return listeners{another: true, who: uid} }
+	own, none := listeners{own: true}, listeners{}
+	for port, want := range map[uint16][2]listeners{ // of 1001 and of 1002
+		8080: {own, others(1001)}, 8081: {others(1002), own}, 8082: {none, none}, 8083: {others(1004), others(1004)}, 8084: {others(1005), others(1005)}, 8085: {none, none},
+		8086: {others(1002), others(1001)}, 8087: {own, others(1001)}, 8088: {own, others(1001)}, 8089: {none, none}, 1: {none, none},
+	} {
+		for i, uid := range []uint32{1001, 1002} {
+			if got, err := listenersIn(name, uid, port); err != nil || got != want[i] {
+				t.Errorf("port %d of %d: %+v, %v; want %+v", port, uid, got, err, want[i])
+			}
 		}
 	}
-	if _, there, err := listenerIn(filepath.Join(t.TempDir(), "none"), 1); there || err != nil {
-		t.Errorf("without the table: %v, %v", there, err)
+	if got, err := listenersIn(filepath.Join(t.TempDir(), "none"), 1, 1); got != none || err != nil {
+		t.Errorf("without the table: %+v, %v", got, err)
 	}
 }
 
