@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
+	"github.com/berth-scheduler/berth/coordinator/limit"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -134,4 +135,39 @@ func TestServicesOfAUserAreBounded(t *testing.T) {
 	if _, err := submit(t, cc, alice, reqID(202), service("first-0")); err != nil {
 		t.Errorf("a new revision of one that runs: %v", err)
 	}
+}
+
+// TestChangesOfServicesCountWhatTheyBring: a change of a few bytes has the leader read, copy and
+// check all that the service was described with. A hundred of them in one request, and a hundred
+// requests at once, took 18 GB.
+func TestChangesOfServicesCountWhatTheyBring(t *testing.T) {
+	t.Parallel()
+	limits := limit.Unlimited()
+	limits.Bandwidth = 1 << 20 // a second, of which 8 at once
+	c := coordtest.Start(t, coordtest.Options{N: 1, Limits: &limits})
+	cc := c.Dial(0, "gate", "g")
+	s := spec(0)
+	for i := range 240 {
+		s.Env = append(s.Env, fmt.Appendf(nil, "A%d=%s", i, strings.Repeat("x", 4000)))
+	}
+	s.Array, s.Hold, s.Service = "0-0%1", true, &apiv1.Service{Name: "web", Replicas: 1, Least: 1, Most: 1, Drain: durationpb.New(0)}
+	if _, err := submit(t, cc, alice, reqID(1), s); err != nil {
+		t.Fatal(err)
+	}
+	again := func() *apiv1.JobSpec {
+		return &apiv1.JobSpec{CpuMilli: 2000, Service: &apiv1.Service{Name: "web"}, Change: &apiv1.ServiceChange{Fields: []string{"cpu_milli"}}}
+	}
+	if _, err := submit(t, cc, alice, reqID(2), again(), again()); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "holds nothing else") {
+		t.Errorf("two changes in one request: %v, want InvalidArgument", err)
+	}
+	for i := range 30 {
+		_, err := submit(t, cc, alice, reqID(10+i), again())
+		if status.Code(err) == codes.ResourceExhausted && i >= 5 {
+			return
+		}
+		if err != nil {
+			t.Fatalf("change %d of 0.9 MB: %v", i, err)
+		}
+	}
+	t.Error("30 changes of 0.9 MB each were let in as if they were of a few bytes")
 }

@@ -295,6 +295,15 @@ func (c *Call) Arrived(bytes int) error {
 	return nil
 }
 
+// Brings counts what a request brings into memory though it was not sent, as if it had
+// been. The error is a *Refusal. It may be called of nil.
+func (c *Call) Brings(bytes int) error {
+	if c == nil {
+		return nil
+	}
+	return c.Arrived(bytes)
+}
+
 func (c *Call) land() {
 	if c.arriving {
 		c.arriving = false

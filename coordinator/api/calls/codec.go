@@ -49,6 +49,19 @@ func (c *Calls) Turn(ctx context.Context) (*limit.Turn, error) {
 	return c.turns.Take(ctx, call)
 }
 
+// Brings counts what the request of a context brings into memory beside what was sent: a few
+// bytes may name megabytes.
+func (c *Calls) Brings(ctx context.Context, bytes int64) error {
+	a := admittedOf(ctx)
+	if a == nil {
+		return nil
+	}
+	if err := a.call.Brings(int(bytes)); err != nil {
+		return refused(err)
+	}
+	return nil
+}
+
 // Encode is m in the form that goes over the wire.
 func Encode(m proto.Message) (*Encoded, error) {
 	data, err := proto.Marshal(m)

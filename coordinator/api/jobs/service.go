@@ -65,7 +65,7 @@ func (s *jobServer) SubmitJobs(ctx context.Context, req *apiv1.SubmitJobsRequest
 		return nil, err
 	}
 	e := admission.Entry{Who: who, Of: len(req.Jobs), Now: cluster.TimeOf(s.c.clock()), Parts: s.c.fsm.Partitions(), Nodes: s.c.fsm.Nodes()}
-	jobs, changes, err := s.letIn(&e, req.Jobs, cmd)
+	jobs, changes, err := s.letIn(ctx, &e, req.Jobs, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -88,10 +88,10 @@ func (s *jobServer) SubmitJobs(ctx context.Context, req *apiv1.SubmitJobsRequest
 
 // letIn makes jobs of what a request describes, lets each in, and adds them to what is to be
 // proposed. changes are those of services, in words.
-func (s *jobServer) letIn(e *admission.Entry, of []*apiv1.JobSpec, cmd *logv1.SubmitJob) (jobs []*cluster.Job, changes []string, err error) {
+func (s *jobServer) letIn(ctx context.Context, e *admission.Entry, of []*apiv1.JobSpec, cmd *logv1.SubmitJob) (jobs []*cluster.Job, changes []string, err error) {
 	types := s.c.learn.Types(e.Nodes)
 	for _, js := range of {
-		js, more, err := s.c.revised(e.Who, js)
+		js, more, err := s.c.revised(ctx, e.Who, js)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -117,7 +117,9 @@ func checkSize(jobs []*apiv1.JobSpec) error {
 	}
 	depends := 0
 	for _, j := range jobs {
-		depends += len(j.GetDepends())
+		if depends += len(j.GetDepends()); j.GetChange() != nil && len(jobs) > 1 {
+			return cluster.Errorf(cluster.CodeInvalid, "change: a request that changes a service holds nothing else")
+		}
 	}
 	if depends > maxDependsOfAll {
 		return cluster.Errorf(cluster.CodeInvalid, "dependency: %d in one request, at most %d are allowed; let jobs wait for an array, or send fewer jobs at once", depends, maxDependsOfAll)

@@ -29,8 +29,9 @@ const maxChanged = 100
 var unchanging = []string{"array", "change", "service", "service.name", "service.least", "study"}
 
 // revised is the whole description of a new revision of which a request names only what
-// changes, and what differs in words. A description without change is as it is.
-func (c *Jobs) revised(who authorize.Caller, js *apiv1.JobSpec) (*apiv1.JobSpec, []string, error) {
+// changes, and what differs in words. A description without change is as it is. What it was
+// described with counts as if it had been sent again.
+func (c *Jobs) revised(ctx context.Context, who authorize.Caller, js *apiv1.JobSpec) (*apiv1.JobSpec, []string, error) {
 	if js.GetChange() == nil {
 		return js, nil, nil
 	}
@@ -41,6 +42,11 @@ func (c *Jobs) revised(who authorize.Caller, js *apiv1.JobSpec) (*apiv1.JobSpec,
 		return nil, nil, cluster.Errorf(cluster.CodeNotFound, "service %s: none of yours of that name runs; berth service create starts one", cluster.QuoteShort(name))
 	case len(fields) > maxChanged:
 		return nil, nil, cluster.Errorf(cluster.CodeInvalid, "change.fields: %d are named, at most %d are allowed", len(fields), maxChanged)
+	}
+	if _, bulk := base.Spec.Weight(); bulk > 0 {
+		if err := c.calls.Brings(ctx, bulk); err != nil {
+			return nil, nil, err
+		}
 	}
 	was := described(base.Spec)
 	now := proto.CloneOf(was)
