@@ -1,11 +1,16 @@
 package coordinator_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -13,6 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	"github.com/berth-scheduler/berth/coordinator/limit"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/berth/api/v1/apirpc"
 )
 
 // arrayOf is an array of n tasks that wait for good.
@@ -170,4 +176,58 @@ func TestChangesOfServicesCountWhatTheyBring(t *testing.T) {
 		}
 	}
 	t.Error("30 changes of 0.9 MB each were let in as if they were of a few bytes")
+}
+
+// TestUnreadAnswersAreCounted: whoever asks for what is large and does not read it fills no
+// memory, and is let in again when it is gone. With 2,400 streams of one user a coordinator
+// grew by 1.3 GB.
+func TestUnreadAnswersAreCounted(t *testing.T) {
+	t.Parallel()
+	limits := limit.Unlimited()
+	limits.Bytes = 16 << 20 // of which a quarter may lie unread
+	c := coordtest.Start(t, coordtest.Options{N: 1, Limits: &limits})
+	cc := c.Dial(0, "gate", "g")
+	s := spec(0)
+	s.Hold = true
+	for i := range 240 {
+		s.Env = append(s.Env, fmt.Appendf(nil, "A%d=%s", i, strings.Repeat("x", 4000)))
+	}
+	ids, err := submit(t, cc, alice, reqID(1), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(uid uint32) error {
+		_, err := apirpc.NewJobServiceClient(cc).GetJob(as(t, uid), &apiv1.GetJobRequest{Id: ids[0]})
+		return err
+	}
+	ctx, cancel := context.WithCancel(as(t, alice))
+	defer cancel()
+	asked, full := 0, false
+	for ; asked < 200 && !full; asked++ {
+		st, err := cc.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/berth.api.v1.JobService/GetJob")
+		if err == nil {
+			err = errors.Join(st.SendMsg(&apiv1.GetJobRequest{Id: ids[0]}), st.CloseSend())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if asked > 5 {
+			err := get(alice)
+			full = status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "have not read")
+		}
+	}
+	if !full {
+		t.Fatalf("%d answers of 0.9 MB each lie unread, and none was refused", asked)
+	}
+	if err := get(admin); err != nil {
+		t.Errorf("another user's answer: %v", err)
+	}
+	cancel()
+	for try := 0; get(alice) != nil; try++ {
+		if try == 1000 {
+			t.Fatal("what nobody waits for any more still counts")
+		}
+		runtime.GC() // of what a stream leaves behind that was cut off
+		time.Sleep(10 * time.Millisecond)
+	}
 }

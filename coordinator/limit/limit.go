@@ -129,6 +129,7 @@ type Table struct {
 	dear     int // expensive calls under way
 	arriving int
 	bytes    int64
+	unread   int64 // of answers
 }
 
 type user struct {
@@ -140,10 +141,11 @@ type user struct {
 	open     [classes]int
 	arriving int
 	bytes    int64
+	unread   int64
 }
 
 func (u *user) idle(now time.Time) bool {
-	return u.open == [classes]int{} && u.sent.none(now) && u.work.none(now) && u.refused.none(now) && u.bucket.TokensAt(now) >= float64(u.bucket.Burst())
+	return u.unread == 0 && u.open == [classes]int{} && u.sent.none(now) && u.work.none(now) && u.refused.none(now) && u.bucket.TokensAt(now) >= float64(u.bucket.Burst())
 }
 
 // New makes an empty table that registers its metrics with reg. now is the
@@ -212,6 +214,8 @@ func (c *Call) refusal(now time.Time, admin bool) *Refusal {
 		return t.refuse(tooManyStreams, 10*retrySoon)
 	case class == Plain && u.open[Plain] >= times*t.cfg.Calls:
 		return t.refuse(tooManyCalls, retrySoon)
+	case u.unread >= c.mostUnread():
+		return t.refuse(tooManyUnread, 10*retrySoon)
 	case u.arriving >= times*t.cfg.Arriving, t.arriving >= t.cfg.ArrivingTotal && !admin:
 		return t.refuse(tooManyArriving, retrySoon)
 	case !admin && u.sent.wait(now, bytesBurst) > 0:
@@ -282,17 +286,40 @@ func (c *Call) Arrived(bytes int) error {
 	}
 	c.land()
 	n := int64(bytes)
-	// One request alone may always come, however large: it was read already.
-	if c.u.bytes > 0 && c.u.bytes+n > int64(c.times)*t.cfg.Bytes || t.bytes > 0 && t.bytes+n > t.cfg.BytesTotal {
-		return t.refuse(tooManyBytes, retrySoon)
+	if err := c.hold(n); err != nil {
+		return err
 	}
 	if c.times == 1 { // what is more than there is, is owed: the next calls wait for it
 		c.u.sent.add(t.now(), time.Duration(float64(n)/float64(t.cfg.Bandwidth)*float64(time.Second)))
+	}
+	return nil
+}
+
+// hold counts bytes that are in memory until the call ends. The caller holds t.mu.
+func (c *Call) hold(n int64) error {
+	t := c.t
+	// One request alone may always come, however large: it was read already.
+	if c.u.bytes > 0 && c.u.bytes+n > int64(c.times)*t.cfg.Bytes || t.bytes > 0 && t.bytes+n > t.cfg.BytesTotal {
+		return t.refuse(tooManyBytes, retrySoon)
 	}
 	c.bytes += n
 	c.u.bytes += n
 	t.bytes += n
 	return nil
+}
+
+// Holds counts what an answer takes until its reader has it. The error is a *Refusal. It may
+// be called of nil.
+func (c *Call) Holds(bytes int64) error {
+	if c == nil {
+		return nil
+	}
+	c.t.mu.Lock()
+	defer c.t.mu.Unlock()
+	if c.ended {
+		return nil
+	}
+	return c.hold(bytes)
 }
 
 // Brings counts what a request brings into memory though it was not sent, as if it had

@@ -22,10 +22,11 @@ var (
 	tooManyStreams   = reason{"streams", "too many jobs are watched by you at once; end some first"}
 	tooManyArriving  = reason{"arriving", "too many requests are being sent at once; ask again in a moment"}
 	tooManyBytes     = reason{"bytes", "the requests under way are too large together; ask again in a moment"}
+	tooManyUnread    = reason{"unread", "too much lies here that you asked for and have not read; read it, or end those who asked"}
 	tooManyUsers     = reason{"users", "too many users ask at once; ask again in a moment"}
 )
 
-var reasons = []reason{tooFast, tooMuch, tooMuchWork, tooManyCalls, tooManyExpensive, tooManyStreams, tooManyArriving, tooManyBytes, tooManyUsers}
+var reasons = []reason{tooFast, tooMuch, tooMuchWork, tooManyCalls, tooManyExpensive, tooManyStreams, tooManyArriving, tooManyBytes, tooManyUnread, tooManyUsers}
 
 func (t *Table) refuse(why reason, after time.Duration) *Refusal {
 	t.refused.WithLabelValues(why.metric).Inc()

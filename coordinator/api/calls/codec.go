@@ -2,6 +2,7 @@ package calls
 
 import (
 	"context"
+	"runtime"
 
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // registers the codec that is wrapped
@@ -15,7 +16,23 @@ import (
 // Encoded is a message in the form that goes over the wire: an answer of the
 // leader's that another coordinator passes on as it is, or one that was encoded in
 // a turn.
-type Encoded struct{ data []byte }
+type Encoded struct {
+	data []byte
+	of   *unread // nil where it is not counted
+}
+
+// unread is an answer that lies in memory until whoever asked has read it. It is a
+// mem.BufferPool that gives nothing and gets back the one buffer.
+type unread struct{ read func() }
+
+// Get implements mem.BufferPool.
+func (*unread) Get(n int) *[]byte { b := make([]byte, n); return &b }
+
+// Put implements mem.BufferPool: the answer was written, or its stream ended.
+func (u *unread) Put(*[]byte) { u.read() }
+
+// leastBuffer is how large a buffer must be for gRPC to say when it is done with it.
+const leastBuffer = 1 << 10
 
 // codec is gRPC's for protobuf, which leaves encoded messages as they are.
 type codec struct{ encoding.CodecV2 }
@@ -25,7 +42,10 @@ func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
 // Marshal implements encoding.CodecV2.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if e, ok := v.(*Encoded); ok {
-		return mem.BufferSlice{mem.SliceBuffer(e.data)}, nil
+		if e.of == nil {
+			return mem.BufferSlice{mem.SliceBuffer(e.data)}, nil
+		}
+		return mem.BufferSlice{mem.NewBuffer(&e.data, e.of)}, nil
 	}
 	return c.CodecV2.Marshal(v)
 }
@@ -52,11 +72,20 @@ func (c *Calls) Turn(ctx context.Context) (*limit.Turn, error) {
 // Brings counts what the request of a context brings into memory beside what was sent: a few
 // bytes may name megabytes.
 func (c *Calls) Brings(ctx context.Context, bytes int64) error {
+	return counted(ctx, func(c *limit.Call) error { return c.Brings(int(bytes)) })
+}
+
+// Holds counts what the answer to a request takes in memory until whoever asked has read it.
+func (c *Calls) Holds(ctx context.Context, bytes int64) error {
+	return counted(ctx, func(c *limit.Call) error { return c.Holds(bytes) })
+}
+
+func counted(ctx context.Context, count func(*limit.Call) error) error {
 	a := admittedOf(ctx)
 	if a == nil {
 		return nil
 	}
-	if err := a.call.Brings(int(bytes)); err != nil {
+	if err := count(a.call); err != nil {
 		return refused(err)
 	}
 	return nil
@@ -68,7 +97,34 @@ func Encode(m proto.Message) (*Encoded, error) {
 	if err != nil {
 		return nil, cluster.Errorf(cluster.CodeInternal, "answer: %v", err)
 	}
-	return &Encoded{data}, nil
+	return &Encoded{data: data}, nil
+}
+
+// counting is an answer to a user that is counted until it was read.
+func (a *admitted) counting(resp any) (any, error) {
+	e, ok := resp.(*Encoded)
+	if !ok {
+		m, isMessage := resp.(proto.Message)
+		if !isMessage {
+			return resp, nil
+		}
+		data, err := proto.MarshalOptions{}.MarshalAppend(make([]byte, 0, max(leastBuffer, proto.Size(m))), m)
+		if err != nil {
+			return nil, cluster.Errorf(cluster.CodeInternal, "answer: %v", err)
+		}
+		e = &Encoded{data: data}
+	}
+	if cap(e.data) < leastBuffer {
+		e.data = append(make([]byte, 0, leastBuffer), e.data...)
+	}
+	read, err := a.call.Unread(len(e.data))
+	if err != nil {
+		return nil, refused(err)
+	}
+	e.of = &unread{read}
+	// A connection that breaks leaves buffers to the garbage collector.
+	runtime.AddCleanup(e.of, func(read func()) { read() }, read)
+	return e, nil
 }
 
 // encodeInTurn encodes a large answer.

@@ -101,9 +101,12 @@ func (c *Calls) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 		resp, err = c.forward(ctx, who, info.FullMethod, req, next)
 	}
 	if err == nil && callClass(info.FullMethod) == limit.Expensive {
-		return c.encodeInTurn(ctx, resp)
+		resp, err = c.encodeInTurn(ctx, resp)
 	}
-	return resp, err
+	if err != nil || admission == nil {
+		return resp, err
+	}
+	return admission.counting(resp)
 }
 
 // forward passes a call on to the leader, waiting for one during an election.

@@ -33,6 +33,9 @@ const (
 	defaultPage     = 1000
 	maxPage         = 20_000
 	maxIDsPerFilter = 1000
+	// copiesOf is how often an answer has what it holds in memory: as it is kept, as a
+	// message, and as that is encoded.
+	copiesOf = 3
 )
 
 // jobServer answers users.
@@ -157,6 +160,11 @@ func (s *jobServer) GetJob(ctx context.Context, req *apiv1.GetJobRequest) (*apiv
 	j, err := s.c.named(req.Id, req.Task)
 	if err != nil {
 		if j = s.c.archive.Named(ctx, cluster.JobID(req.Id), req.Task); j == nil {
+			return nil, err
+		}
+	}
+	if _, bulk := j.Spec.Weight(); bulk > 0 && s.c.auth.May(authorize.CallerOf(ctx), authorize.ReadJob, &j.Owner) == nil {
+		if err := s.c.calls.Holds(ctx, copiesOf*bulk); err != nil {
 			return nil, err
 		}
 	}

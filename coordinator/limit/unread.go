@@ -1,0 +1,39 @@
+package limit
+
+import "sync"
+
+const (
+	// answerCost is what an answer takes beside its own bytes until it was read: its stream.
+	answerCost = 4 << 10
+	// smallAnswer is up to how many bytes an answer is given whatever lies unread: what
+	// changed something is said.
+	smallAnswer = 64 << 10
+	// unreadPart is the part of Config.Bytes that a user's answers may take unread.
+	unreadPart = 4
+)
+
+// Unread counts an answer of so many bytes, which lies in memory until its reader has taken it,
+// also when the call is over: whoever asks and does not read fills no memory. read says that it
+// was taken, and may be called more than once. The error is a *Refusal, of large answers alone;
+// a user with too much unread begins nothing else. It may be called of nil.
+func (c *Call) Unread(bytes int) (read func(), err error) {
+	if c == nil {
+		return func() {}, nil
+	}
+	t, u, n := c.t, c.u, int64(bytes)+answerCost
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if bytes > smallAnswer && (u.unread > 0 && u.unread+n > c.mostUnread() || t.unread > 0 && t.unread+n > t.cfg.BytesTotal) {
+		return nil, t.refuse(tooManyUnread, retrySoon)
+	}
+	u.unread += n
+	t.unread += n
+	return sync.OnceFunc(func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		u.unread -= n
+		t.unread -= n
+	}), nil
+}
+
+func (c *Call) mostUnread() int64 { return int64(c.times) * c.t.cfg.Bytes / unreadPart }
