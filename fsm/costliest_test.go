@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster/accounting"
 	"github.com/berth-scheduler/berth/cluster/dispatch"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // The sizes of a busy cluster on which a hostile user did what may be done.
@@ -140,6 +141,39 @@ func costliest(tb testing.TB) map[string]func(f *FSM) []*logv1.Command {
 	for i := range EntryCost - 2 {
 		anew.Jobs = append(anew.Jobs, uint64(5000+i))
 	}
+	// Leaders write down how far 500 attempts are at once, and the loads of 200 services.
+	far := lots(8, func(i int) *logv1.Command {
+		c := &logv1.NoteProgress{}
+		for k := range 500 {
+			pull := &cluster.Pull{Layers: 100, Done: uint32(i), Bytes: 1 << 40, Got: int64(i) << 30}
+			c.Attempts = append(c.Attempts, conv.NotePull(cluster.AttemptID{Job: cluster.JobID(1000 + i%4*500 + k), No: 1}, pull))
+		}
+		return &logv1.Command{Kind: &logv1.Command_NoteProgress{NoteProgress: c}}
+	})
+	loads := func(f *FSM) (out []*logv1.Command) {
+		first := f.NextJobID()
+		var specs []*cluster.Spec
+		for range 1000 {
+			specs = append(specs, serves(1))
+		}
+		slot := func(at int64) *logv1.Command {
+			c := &logv1.NoteLoads{}
+			for i := range 1000 {
+				c.Services = append(c.Services, &logv1.ServiceLoad{Array: uint64(first) + uint64(3*i), Slot: at, Load: 7, Each: 1})
+			}
+			return &logv1.Command{Kind: &logv1.Command_NoteLoads{NoteLoads: c}}
+		}
+		const week = 7 * 24 * 12
+		for _, c := range []*logv1.Command{submitCmd(first, "services", 1000, specs...), slot(5), slot(5 + week - 1)} {
+			if r := applyTo(tb, f, f.Index()+1, testTerm, encode(tb, testTerm, f.Now(), c))[0]; r.Err != nil {
+				tb.Fatal(r.Err)
+			}
+		}
+		if a := f.st.roll.Arrays[first]; a == nil || a.Load == nil || len(a.Load.Loads) != week {
+			tb.Fatal("no service has the load of a week")
+		}
+		return lots(2, func(i int) *logv1.Command { return slot(int64(5 + week + i)) })(f)
+	}
 	list := strings.Repeat("n[1,3],", 63) + "x[0-9999]"
 	return map[string]func(*FSM) []*logv1.Command{
 		"estimates of jobs in a queue": one(&logv1.Command{Kind: &logv1.Command_EstimateJobs{EstimateJobs: &logv1.EstimateJobs{Groups: []*logv1.EstimatedJobs{anew}}}}),
@@ -191,6 +225,8 @@ func costliest(tb testing.TB) map[string]func(f *FSM) []*logv1.Command {
 			}
 			s.Array, _ = cluster.ParseArray(b.String() + "1")
 		}),
+		"how far images are":          far,
+		"loads of services":           loads,
 		"cancels":                     lots(2048, func(i int) *logv1.Command { return cancelCmd(cluster.JobID(15_000+i), 1000) }),
 		"cancels that many wait for":  lots(1000, func(i int) *logv1.Command { return cancelCmd(cluster.JobID(i+1), 1000) }),
 		"cancel of an array":          change("", logv1.TaskChange_TASK_CHANGE_CANCEL),

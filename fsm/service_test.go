@@ -190,7 +190,9 @@ func TestServicesByOwner(t *testing.T) {
 			t.Errorf("%s: %v", when, err)
 		}
 		for uid, n := range want {
-			all := f.ServicesWhere(func(owner cluster.UID, _ string, s *cluster.Spec) bool { return owner == uid && s.Service.Name == "web" })
+			all := f.ServicesWhere(func(owner cluster.UID, _ string, s *cluster.Spec) bool {
+				return owner == uid && s.Service.Name == "web"
+			})
 			if f.UserServices(uid) != n || len(all) != n {
 				t.Errorf("%s: user %d has %d services, %d of them found, want %d", when, uid, f.UserServices(uid), len(all), n)
 			}
