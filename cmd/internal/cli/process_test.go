@@ -143,6 +143,45 @@ func TestProcessInterruptedSubmit(t *testing.T) {
 	}
 }
 
+// TestProcessInterruptedQuietly has the first Ctrl-C end what waits for a script to be
+// typed, and what lists again and again, without a word, as Slurm's programs end.
+func TestProcessInterruptedQuietly(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"sbatch"}, {"submit", "-"}, {"squeue", "-i", "3600"}} {
+		t.Run(args[0], func(t *testing.T) {
+			t.Parallel()
+			cmd := program(t, clitest.NewFake(), args...)
+			var errs bytes.Buffer
+			cmd.Stderr = &errs
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if args[0] == "squeue" {
+				_, err = out.Read(make([]byte, 1)) // it has listed once
+			} else {
+				_, err = in.Write(make([]byte, 70<<10)) // more than a pipe holds: it reads
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+				t.Error(err)
+			}
+			if code := exitCode(t, cmd.Wait()); code != 130 || errs.Len() > 0 {
+				t.Errorf("exit code %d: %s", code, errs.String())
+			}
+		})
+	}
+}
+
 // BenchmarkProcess is one whole run of the program: start, one call, end.
 func BenchmarkProcess(b *testing.B) {
 	for _, args := range [][]string{{"version"}, {"queue"}} {

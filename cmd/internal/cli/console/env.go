@@ -62,6 +62,9 @@ type Env struct {
 	// RequestID makes a fresh id of 16–64 characters.
 	RequestID func() string
 
+	// Interrupted is done at the first signal that ends the command; nil is never.
+	Interrupted context.Context
+
 	Prog string        // what messages begin with; "" is berth
 	Out  *bufio.Writer // over Stdout; flushed by Main and by commands that follow
 
@@ -277,6 +280,35 @@ func (e *Env) Flush() error {
 // where a machine's daemon listens, and where none does at a cluster of `berth dev`.
 func (e *Env) Sockets() []string {
 	return devnote.Sockets(e.Getenv("BERTH_SOCKET"), e.DevSockets)
+}
+
+// TypedIn reads standard input for who needs all of it before anything else happens:
+// the first signal ends it with an Interruption, though a terminal has said nothing.
+func (e *Env) TypedIn() io.Reader {
+	if e.Interrupted == nil {
+		return e.Stdin
+	}
+	return &typedIn{ctx: e.Interrupted, from: e.Stdin}
+}
+
+type typedIn struct {
+	ctx  context.Context
+	from io.Reader
+}
+
+// Read leaves a read behind that the process's end ends.
+func (t *typedIn) Read(b []byte) (n int, err error) {
+	own, done := make([]byte, len(b)), make(chan struct{})
+	go func() {
+		defer close(done)
+		n, err = t.from.Read(own)
+	}()
+	select {
+	case <-done:
+		return copy(b, own[:n]), err
+	case <-t.ctx.Done():
+		return 0, context.Cause(t.ctx)
+	}
 }
 
 // StdinTerminal returns standard input if it is a terminal.

@@ -65,6 +65,13 @@ type Interruption struct{ Sig syscall.Signal }
 // Error implements error.
 func (i *Interruption) Error() string { return "interrupted" }
 
+// Interrupted reports whether an error is that a signal ended the command, of which
+// nothing has to be said.
+func Interrupted(err error) bool {
+	_, ok := errors.AsType[*Interruption](err)
+	return ok
+}
+
 // exitCodes turns the class of an error into an exit code; what is not in it
 // is ExitFailed.
 var exitCodes = map[cluster.Code]int{
@@ -79,6 +86,9 @@ var exitCodes = map[cluster.Code]int{
 func Classify(ctx context.Context, err error) (code int, msg string) {
 	if err == nil {
 		return ExitDone, ""
+	}
+	if i, ok := errors.AsType[*Interruption](err); ok {
+		return 128 + int(i.Sig), ""
 	}
 	var exit *ExitError
 	if errors.As(err, &exit) {

@@ -81,6 +81,7 @@ func Main(args []string, env *console.Env, p Program) int {
 		case <-ctx.Done():
 		}
 	}()
+	env.Interrupted = ctx
 	return Execute(ctx, args, env, p)
 }
 

@@ -19,7 +19,7 @@ const MaxFeaturesFile = 64 << 10
 // readFeatures reads what berth features -o json, or berth features trace -o
 // json, printed: from a file, or from standard input for "-".
 func readFeatures(e *console.Env, name string) (model.Features, error) {
-	in, from := e.Stdin, "standard input"
+	in, from := e.TypedIn(), "standard input"
 	if name != "-" {
 		f, err := console.OpenRegular(name)
 		if err != nil {

@@ -130,11 +130,13 @@ func failedPlace(err error) error {
 
 // loadScript reads a script, bounded, and returns its absolute name.
 func loadScript(e *console.Env, name string) (data []byte, path string, err error) {
-	data, path, err = batch.ReadScript(caller(e), name, console.ReadBounded, e.Stdin)
+	data, path, err = batch.ReadScript(caller(e), name, console.ReadBounded, e.TypedIn())
 	if failed := failedPlace(err); failed != err {
 		return nil, "", failed
 	}
 	switch {
+	case console.Interrupted(err):
+		return nil, "", err
 	case err != nil && e.Prog != "":
 		return nil, "", &console.ExitError{Code: console.ExitFailed, Err: sbatch.Message(fmt.Sprintf("Unable to open file %s", name))}
 	case err != nil:

@@ -26,9 +26,12 @@ func readSpecFile(e *console.Env, r *Request, name string) (command []string, er
 	var raw []byte
 	if name == "-" {
 		name = "standard input"
-		raw, err = io.ReadAll(io.LimitReader(e.Stdin, MaxSpecBytes+1))
+		raw, err = io.ReadAll(io.LimitReader(e.TypedIn(), MaxSpecBytes+1))
 	} else {
 		raw, err = readSmallFile(name)
+	}
+	if err != nil && console.Interrupted(err) {
+		return nil, err
 	}
 	if err != nil {
 		return nil, console.Usagef("spec file: %w", err)

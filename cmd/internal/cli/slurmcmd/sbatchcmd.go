@@ -50,7 +50,7 @@ func NewSbatchCmd(e *console.Env, c *client.Client) *cobra.Command {
 func asSbatch(err error) error {
 	var exit *console.ExitError
 	switch {
-	case err == nil, errors.Is(err, console.ErrQuiet), errors.As(err, &exit) && (exit.Err == nil || exit.Code == exitOptions):
+	case err == nil, errors.Is(err, console.ErrQuiet), console.Interrupted(err), errors.As(err, &exit) && (exit.Err == nil || exit.Code == exitOptions):
 		return err
 	case errors.As(err, &exit):
 		return &console.ExitError{Code: console.ExitFailed, Err: exit.Err}

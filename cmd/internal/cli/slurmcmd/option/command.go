@@ -109,7 +109,7 @@ func AsSlurm(e *console.Env, err error) error {
 	case errors.As(err, &b):
 		fmt.Fprintln(e.Stderr, string(b))
 		return &console.ExitError{Code: console.ExitFailed}
-	case err == nil, errors.Is(err, console.ErrQuiet):
+	case err == nil, errors.Is(err, console.ErrQuiet), console.Interrupted(err):
 		return err
 	case errors.As(err, &exit):
 		return &console.ExitError{Code: console.ExitFailed, Err: exit.Err}
