@@ -134,7 +134,11 @@ func holds(t *testing.T, want []string, rows [][]string) {
 		mode, path := r[1], r[3]
 		have = append(have, path)
 		if mode[0] == 'l' {
-			if strings.HasPrefix(path, "/usr/lib/berth/slurm/") && r[4] != "../../../bin/berth" && r[4] != "/usr/bin/berth" {
+			program := "berth"
+			if strings.HasSuffix(path, "/sbatch") {
+				program = "berth-sbatch"
+			}
+			if strings.HasPrefix(path, "/usr/lib/berth/slurm/") && r[4] != "../../../bin/"+program && r[4] != "/usr/bin/"+program {
 				t.Errorf("%s leads to %s", path, r[4])
 			}
 			continue
