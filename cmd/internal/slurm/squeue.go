@@ -87,6 +87,12 @@ func (q *Squeue) ShowsFiles() bool {
 	return err != nil || slices.ContainsFunc(files, func(name string) bool { return l.Shows(jobFields()[name].Head) })
 }
 
+// ShowsStarts reports whether a column is of when jobs start or end.
+func (q *Squeue) ShowsStarts() bool {
+	l, err := q.layout()
+	return err == nil && l.Shows(jobFields()["starttime"].Head, jobFields()["endtime"].Head)
+}
+
 func (q *Squeue) ownSort() string {
 	if q.Start {
 		return "S"

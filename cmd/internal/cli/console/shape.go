@@ -45,6 +45,12 @@ func AddShape(cmd *cobra.Command, p *string, s *Shape, known ...Format) {
 	}
 }
 
+// Shows reports whether the column with this head is printed, if the table has it.
+func (s *Shape) Shows(head string) bool {
+	same := func(name string) bool { return strings.EqualFold(strings.TrimPrefix(name, "-"), head) }
+	return len(s.cols) == 0 || slices.ContainsFunc(s.cols, same) || same(s.sort)
+}
+
 // Print prints a table in its shape.
 func (s *Shape) Print(e *Env, t *Table) error {
 	if name, last := strings.CutPrefix(s.sort, "-"); s.sort != "" {

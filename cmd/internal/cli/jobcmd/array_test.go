@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/golden"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -228,4 +229,19 @@ func TestUpdateTimeLimits(t *testing.T) {
 			t.Errorf("%s: exit code %d: %s", args, code, w.Errs.String())
 		}
 	}
+}
+
+// TestQueuedTasksAreOneLine: tasks in the queues of GPUs are listed as one, also in the
+// wide table and with their starts, and what is known of none is not said of them.
+func TestQueuedTasksAreOneLine(t *testing.T) {
+	w := clitest.NewWorld(t)
+	queued := func(n uint32) *apiv1.Job {
+		j := task(n, "QUEUED", 0)
+		j.Reason, j.ArrayThrottle, j.Predicted = "GPUSlots", 4, &apiv1.Prediction{GpuType: "A100-SXM4-80GB", GpuMemMib: 81920, GpuUtilMilli: 1000, Source: "none"}
+		return j
+	}
+	f := clitest.NewFake()
+	w.Serve("/a", f)
+	sweep(f, 0, task(0, "RUNNING", 0), queued(2), queued(3), queued(4), queued(6), tasks("7-9", 3, 9, "PENDING"))
+	golden.Check(t, "queue-queued", w.Transcript("queue", "30")+w.Transcript("queue", "-o", "wide", "30")+w.Transcript("queue", "--start", "30")+w.Transcript("queue", "-o", "name", "30"))
 }

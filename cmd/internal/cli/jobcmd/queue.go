@@ -2,7 +2,6 @@ package jobcmd
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -150,7 +149,7 @@ func listOnce(ctx context.Context, e *console.Env, c *client.Client, o *QueueOpt
 		if o.start {
 			return printStarts(ctx, e, c, o, jobs)
 		}
-		err = printJobs(e, o, jobs)
+		err = printJobs(ctx, e, c, o, jobs)
 	}
 	if err != nil {
 		return err
@@ -182,7 +181,7 @@ func listJSON(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.
 	return named, list.Close(e)
 }
 
-func printJobs(e *console.Env, o *QueueOptions, jobs []*apiv1.Job) error {
+func printJobs(ctx context.Context, e *console.Env, c *client.Client, o *QueueOptions, jobs []*apiv1.Job) error {
 	f := console.Format(o.Output)
 	switch f {
 	case console.FormatYAML:
@@ -198,12 +197,32 @@ func printJobs(e *console.Env, o *QueueOptions, jobs []*apiv1.Job) error {
 		}
 		return nil
 	}
-	t := jobTable(e, f, jobs)
+	jobs = client.Folded(jobs)
+	var starts map[uint64]*apiv1.JobForecast
+	if f == console.FormatWide && o.shape.Shows("EST_START") {
+		var err error
+		if starts, err = client.Forecasts(ctx, c, waitingIDs(jobs)); err != nil {
+			return err
+		}
+	}
+	t := jobTable(e, f, jobs, starts)
 	t.NoHead = o.noHeader
 	return o.shape.Print(e, t)
 }
 
-func jobTable(e *console.Env, f console.Format, jobs []*apiv1.Job) *console.Table {
+// waitingIDs are those of the jobs that wait.
+func waitingIDs(jobs []*apiv1.Job) (ids []uint64) {
+	for _, j := range jobs {
+		if console.Waiting(j.GetState()) {
+			ids = append(ids, j.GetId())
+		}
+	}
+	return ids
+}
+
+// jobTable is the table of jobs. Those that wait are expected as starts has it: EST_START
+// is the later end of the range that why says, as squeue --start has it.
+func jobTable(e *console.Env, f console.Format, jobs []*apiv1.Job, starts map[uint64]*apiv1.JobForecast) *console.Table {
 	t := &console.Table{Cols: []console.Column{{Head: "JOBID", Right: true}}}
 	parted := slices.ContainsFunc(jobs, func(j *apiv1.Job) bool { return j.GetPartition() != "" })
 	if parted {
@@ -223,8 +242,8 @@ func jobTable(e *console.Env, f console.Format, jobs []*apiv1.Job) *console.Tabl
 		row = append(row, j.GetName(), j.GetUser(), console.StateCode(j.GetState()),
 			console.Elapsed(e, j), strconv.Itoa(int(j.GetGpusWanted())), console.CardsOf(j))
 		if f == console.FormatWide {
-			row = append(row, console.ShareText(j.GetGpus()), predictionText(j.GetPredicted()),
-				console.OrDash(console.When(e, j.GetSubmitted())), console.OrDash(console.When(e, j.GetEstimatedStart())))
+			row = append(row, console.ShareText(j.GetGpus()), predictionText(j),
+				console.OrDash(console.When(e, j.GetSubmitted())), console.OrDash(console.When(e, starts[j.GetId()].GetForecast().GetStartP90())))
 		}
 		w := console.Where(j)
 		if f == console.FormatWide && j.GetReasonDetail() != "" && j.GetNode() == "" {
@@ -233,12 +252,4 @@ func jobTable(e *console.Env, f console.Format, jobs []*apiv1.Job) *console.Tabl
 		t.Add(append(row, w)...)
 	}
 	return t
-}
-
-// predictionText is the short form: "11.2 GiB, 30%, 2h05m".
-func predictionText(p *apiv1.Prediction) string {
-	if p == nil || p.GetGpuMemMib() == 0 && p.GetSeconds() == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%s, %s, %s", console.MemOrDash(p.GetGpuMemMib()), console.PercentOf(p.GetGpuUtilMilli()), console.SecondsText(p.GetSeconds()))
 }

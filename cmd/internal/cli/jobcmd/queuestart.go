@@ -24,6 +24,9 @@ type startView struct {
 // printStarts lists those of the jobs that wait with when they are expected to
 // start.
 func printStarts(ctx context.Context, e *console.Env, c *client.Client, o *QueueOptions, jobs []*apiv1.Job) error {
+	if console.Format(o.Output) == console.FormatTable {
+		jobs = client.Folded(jobs)
+	}
 	var waiting []*apiv1.Job
 	var ids []uint64
 	for _, j := range jobs {
@@ -49,7 +52,11 @@ func printStarts(ctx context.Context, e *console.Env, c *client.Client, o *Queue
 			continue // it has started meanwhile
 		}
 		views = append(views, startView{j.GetId(), j.GetName(), j.GetUser(), j.GetState(), view.ForecastOf(f.GetForecast()), f.GetCannotSay()})
-		t.Add(jobLabel(j), j.GetName(), j.GetUser(), j.GetState(), strconv.Itoa(int(j.GetGpusWanted())), client.StartText(e, f.GetForecast(), f.GetCannotSay()))
+		text := client.StartText(e, f.GetForecast(), f.GetCannotSay())
+		if j.GetArrayCount() > 1 && f.GetForecast() != nil {
+			text = "the first " + text
+		}
+		t.Add(jobLabel(j), j.GetName(), j.GetUser(), j.GetState(), strconv.Itoa(int(j.GetGpusWanted())), text)
 	}
 	if done, err := console.PrintList(e, console.Format(o.Output), views); done {
 		return err

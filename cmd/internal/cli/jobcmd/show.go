@@ -14,7 +14,6 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/jobspec"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
 	"github.com/berth-scheduler/berth/cmd/internal/units"
-	"github.com/berth-scheduler/berth/model"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -105,17 +104,18 @@ func runShow(ctx context.Context, e *console.Env, c *client.Client, f console.Fo
 			jobs = append(jobs, j)
 		}
 	}
-	var cards client.Cards
+	var asked beside
 	if f == console.FormatTable {
-		cards = client.CardsOf(ctx, c, jobs)
+		asked.cards = client.CardsOf(ctx, c, jobs)
+		asked.starts, _ = client.Forecasts(ctx, c, waitingIDs(jobs)) // the rest is shown all the same
 	}
-	if err := printShown(e, f, jobs, len(wanted) == 1, cards); err != nil {
+	if err := printShown(e, f, jobs, len(wanted) == 1, asked); err != nil {
 		return err
 	}
 	return errors.Join(failed...)
 }
 
-func printShown(e *console.Env, f console.Format, jobs []*apiv1.Job, single bool, cards client.Cards) error {
+func printShown(e *console.Env, f console.Format, jobs []*apiv1.Job, single bool, asked beside) error {
 	if len(jobs) == 0 {
 		return nil
 	}
@@ -138,13 +138,20 @@ func printShown(e *console.Env, f console.Format, jobs []*apiv1.Job, single bool
 		if i > 0 {
 			e.Printf("\n")
 		}
-		showJob(e, j, cards)
+		showJob(e, j, asked)
 	}
 	return nil
 }
 
-func showJob(e *console.Env, j *apiv1.Job, cards client.Cards) {
-	s := j.GetSpec()
+// beside is what is asked of the coordinator beside the jobs that are shown: what their
+// cards are called and show, and when those that wait start.
+type beside struct {
+	cards  client.Cards
+	starts map[uint64]*apiv1.JobForecast
+}
+
+func showJob(e *console.Env, j *apiv1.Job, asked beside) {
+	s, cards := j.GetSpec(), asked.cards
 	queue := ""
 	if j.GetQueue() != "" {
 		queue = fmt.Sprintf("of %s, place %d", cards.Name(j.GetQueue()), j.GetQueuePosition())
@@ -180,7 +187,7 @@ func showJob(e *console.Env, j *apiv1.Job, cards client.Cards) {
 		"Waits for", j.GetDependency(),
 		"Slowed down", slowedText(j.GetPredictedSlowdown()),
 		"Submitted", console.When(e, j.GetSubmitted()),
-		"Expected start", console.When(e, j.GetEstimatedStart()),
+		"Expected start", startText(e, asked.starts[j.GetId()]),
 		"Started", console.When(e, j.GetStarted()),
 		"Ended", console.When(e, j.GetEnded()),
 		"Run time", runTime(e, j),
@@ -435,28 +442,6 @@ func runTime(e *console.Env, j *apiv1.Job) string {
 		return ""
 	}
 	return console.Elapsed(e, j)
-}
-
-func predictedText(p *apiv1.Prediction) string {
-	if p == nil {
-		return ""
-	}
-	seconds := "time unknown"
-	if p.GetSeconds() > 0 {
-		seconds = console.TimeText(p)
-	}
-	if p.GetSource() == "" || p.GetSource() == string(model.SourceNone) {
-		if p.GetGpuType() == cluster.CPUType {
-			return "nothing is known of it, " + seconds
-		}
-		return "nothing is known of it: whole GPUs until a run was measured, " + seconds
-	}
-	known := fmt.Sprintf("; confidence %.0f%%, from %s", 100*p.GetConfidence(), p.GetSource())
-	if p.GetGpuType() == cluster.CPUType {
-		return fmt.Sprintf("host memory %s, %s, %s", console.MemOrDash(p.GetHostMemMib()), console.CoresText(p.GetCpuMilli()), seconds) + known
-	}
-	return fmt.Sprintf("GPU memory %s (95%%: %s), GPU %s, %s on %s", console.MemOrDash(p.GetGpuMemMib()), console.MemOrDash(p.GetGpuMemP95Mib()),
-		console.PercentOf(p.GetGpuUtilMilli()), seconds, console.OrDash(p.GetGpuType())) + known
 }
 
 // measuredText says in one line what an older node measured; see showUsed.

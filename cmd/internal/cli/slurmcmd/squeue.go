@@ -159,14 +159,25 @@ func runSqueue(ctx context.Context, e *console.Env, c *client.Client, q *slurm.S
 		if jobs, err = terms.Unfolded(jobs); err != nil {
 			return err
 		}
+	} else {
+		jobs = terms.Folded(jobs)
 	}
-	if q.Start {
-		if err := terms.ExpectStarts(ctx, e, c, jobs); err != nil {
-			return err
-		}
+	if err := expectStarts(ctx, e, c, q, jobs); err != nil {
+		return err
 	}
 	slurm.Masters(jobs)
 	return q.Print(e.Out, jobs, e.Now())
+}
+
+// expectStarts fills in when jobs start, as far as the table shows it.
+func expectStarts(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Squeue, jobs []slurm.Job) error {
+	switch {
+	case q.Start:
+		return terms.ExpectStarts(ctx, e, c, jobs, client.MostForecasts)
+	case q.ShowsStarts():
+		return terms.ExpectStarts(ctx, e, c, jobs, terms.FewStarts)
+	}
+	return nil
 }
 
 // squeueRequest leaves as much of the choice to the coordinator as it knows of.
@@ -202,5 +213,9 @@ func squeueJSON(ctx context.Context, e *console.Env, c *client.Client, q *slurm.
 	if err != nil {
 		return err
 	}
-	return terms.PrintJobs(e, slices.DeleteFunc(jobs, func(j slurm.Job) bool { return !q.Wants(&j) }))
+	jobs = slices.DeleteFunc(jobs, func(j slurm.Job) bool { return !q.Wants(&j) })
+	if err := terms.ExpectStarts(ctx, e, c, jobs, terms.FewStarts); err != nil {
+		return err
+	}
+	return terms.PrintJobs(e, jobs)
 }

@@ -130,6 +130,9 @@ func showSlurmJobs(ctx context.Context, e *console.Env, c *client.Client, r *rec
 		if jobs, err = terms.OnlyTasks(jobs, ids, tasks); err != nil {
 			return err
 		}
+		if err := terms.ExpectStarts(ctx, e, c, jobs, terms.FewStarts); err != nil {
+			return err
+		}
 		return terms.PrintJobs(e, jobs)
 	case len(got) == 0:
 		e.Printf("No jobs in the system\n")
@@ -154,6 +157,10 @@ func showSlurmJobs(ctx context.Context, e *console.Env, c *client.Client, r *rec
 	}
 	if len(jobs) == 0 {
 		return option.Bare(fmt.Sprintf("Job %s not found", tasks[0]))
+	}
+	jobs = terms.Folded(jobs)
+	if err := terms.ExpectStarts(ctx, e, c, jobs, terms.FewStarts); err != nil {
+		return err
 	}
 	return terms.PrintRecords(e.Out, &r.Record, jobs, len(asked) > 0)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
@@ -116,6 +117,50 @@ func Unfolded(jobs []slurm.Job) ([]slurm.Job, error) {
 		}
 	}
 	return out, nil
+}
+
+// Folded has one job for the tasks of an array that wait alike, in the place of the first
+// of them, as Slurm lists them: those that wait in the queue of a GPU are jobs of their
+// own to the coordinator.
+func Folded(jobs []slurm.Job) []slurm.Job {
+	groups := map[alike][]int{}
+	for i := range jobs {
+		if k, ok := alikeOf(&jobs[i]); ok {
+			groups[k] = append(groups[k], i)
+		}
+	}
+	out := make([]slurm.Job, 0, len(jobs))
+	for i := range jobs {
+		k, ok := alikeOf(&jobs[i])
+		group := groups[k]
+		if !ok || len(group) == 1 {
+			out = append(out, jobs[i])
+			continue
+		}
+		if group[0] != i {
+			continue
+		}
+		var lists []string
+		for _, at := range group {
+			lists = append(lists, jobs[at].Tasks)
+		}
+		one := jobs[i]
+		if tasks, err := client.UnionOfTasks(lists); err == nil {
+			one.InArray(one.ArrayID, tasks.String(), one.Throttle)
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// alike is what tasks that wait have in common where they are listed as one.
+type alike struct {
+	array                              uint64
+	code, reason, name, partition, qos string
+}
+
+func alikeOf(j *slurm.Job) (alike, bool) {
+	return alike{j.ArrayID, j.Code, j.Reason, j.Name, j.Partition, j.QOS}, j.ArrayID != 0 && j.Code == "PD" && !j.Begun
 }
 
 // PrintRecords prints jobs, those of arrays that were asked for in Slurm's order.

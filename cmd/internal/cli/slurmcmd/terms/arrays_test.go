@@ -159,3 +159,31 @@ func TestJobsAndTasksOf(t *testing.T) {
 		t.Errorf("12_x: %v", err)
 	}
 }
+
+func first(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// TestFolded: tasks in the queues of GPUs are one line, as those are that wait for any.
+func TestFolded(t *testing.T) {
+	task := func(n int, reason string) slurm.Job {
+		j := slurm.Job{ID: uint64(7 + n), Code: "PD", State: "PENDING", Reason: reason, Name: "sweep"}
+		j.InArray(7, strconv.Itoa(n), 0)
+		return j
+	}
+	begun := task(5, "GPUSlots")
+	begun.Begun = true // it was requeued, and has an id of its own
+	rest := task(0, "Planning")
+	rest.InArray(7, "8-99", 0)
+	var have []string
+	for _, j := range Folded([]slurm.Job{rest, task(1, "GPUSlots"), task(2, "GPUSlots"), task(3, "GPUMemory"), task(4, "GPUSlots"), begun, {ID: 3, Code: "PD"}}) {
+		have = append(have, first(j.Array, strconv.FormatUint(j.ID, 10))+" "+j.Reason)
+	}
+	want := []string{"7_[8-99] Planning", "7_[1-2,4] GPUSlots", "7_3 GPUMemory", "7_5 GPUSlots", "3 "}
+	if !slices.Equal(have, want) {
+		t.Errorf("lines %q, want %q", have, want)
+	}
+}

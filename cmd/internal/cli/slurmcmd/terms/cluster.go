@@ -42,7 +42,7 @@ func Job(v *Viewer, j *apiv1.Job) slurm.Job {
 		ID: j.GetId(), Name: console.Escape(j.GetName()), User: console.Escape(j.GetUser()), UID: j.GetUid(), Partition: j.GetPartition(), State: long, Code: code,
 		Reason: j.GetReason(), Nodes: int(max(1, j.GetNodesWanted())), NodeList: console.NodesOf(j), GPUs: int(j.GetGpusWanted()),
 		Submitted: Local(j.GetSubmitted(), now), Eligible: Local(j.GetSubmitted(), now), Started: Local(j.GetStarted(), now), Ended: Local(j.GetEnded(), now),
-		Expected: Local(j.GetEstimatedStart(), now), ExitCode: j.GetExitCode(), Signal: j.GetSignal(), Priority: slurm.FirstPriority - int64(cmp.Or(j.GetArrayJobId(), j.GetId())),
+		ExitCode: j.GetExitCode(), Signal: j.GetSignal(), Priority: slurm.FirstPriority - int64(cmp.Or(j.GetArrayJobId(), j.GetId())),
 	}, j.GetSpec()
 	s.Cluster, s.Times = option.ClusterName, v.times
 	s.Account, s.QOS, s.Nice = j.GetAccount(), j.GetQos(), j.GetNice()

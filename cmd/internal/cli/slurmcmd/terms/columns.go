@@ -68,7 +68,7 @@ func (r slurmRows) read(s *slurm.Job, i int) {
 	s.Reason = cmp.Or(r.Text(m.GetReasons(), i), "None")
 	s.Nodes, s.NodeList = int(max(1, apiconv.Cell(m.GetNodesWanted(), i))), r.Text(m.GetNodeLists(), i)
 	s.Submitted, s.Eligible, s.Deadline = r.time(m.GetSubmitted(), i), r.time(m.GetEligible(), i), r.time(m.GetDeadlines(), i)
-	s.Started, s.Ended, s.Expected = r.time(m.GetStarted(), i), r.time(m.GetEnded(), i), r.time(m.GetEstimatedStarts(), i)
+	s.Started, s.Ended = r.time(m.GetStarted(), i), r.time(m.GetEnded(), i)
 	s.ExitCode, s.Signal = apiconv.Cell(m.GetExitCodes(), i), apiconv.Cell(m.GetSignals(), i)
 	s.Restarts, s.Requeue = int(apiconv.Cell(m.GetRestarts(), i)), apiconv.Cell(m.GetRequeues(), i)
 	s.Limit = time.Duration(apiconv.Cell(m.GetTimeLimits(), i)) * time.Millisecond

@@ -1,0 +1,77 @@
+package client
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// alike is what tasks that wait have in common where they are listed as one.
+type alike struct {
+	array                   uint64
+	state, reason, name     string
+	partition, account, qos string
+	gpus, nodes             uint32
+}
+
+// Folded lists tasks of an array that wait alike as one, in the place of the first of
+// them. The coordinator folds those that wait for any GPU; those in the queues of GPUs
+// are jobs of their own there.
+func Folded(jobs []*apiv1.Job) []*apiv1.Job {
+	groups := map[alike][]*apiv1.Job{}
+	for _, j := range jobs {
+		if k, ok := alikeOf(j); ok {
+			groups[k] = append(groups[k], j)
+		}
+	}
+	out := make([]*apiv1.Job, 0, len(jobs))
+	for _, j := range jobs {
+		k, ok := alikeOf(j)
+		group := groups[k]
+		if !ok || len(group) == 1 {
+			out = append(out, j)
+			continue
+		}
+		if group[0] == j {
+			out = append(out, foldOf(group))
+		}
+	}
+	return out
+}
+
+func alikeOf(j *apiv1.Job) (alike, bool) {
+	return alike{
+		array: j.GetArrayJobId(), state: j.GetState(), reason: j.GetReason(), name: j.GetName(),
+		partition: j.GetPartition(), account: j.GetAccount(), qos: j.GetQos(), gpus: j.GetGpusWanted(), nodes: j.GetNodesWanted(),
+	}, j.GetArrayJobId() != 0 && console.Waiting(j.GetState()) && j.GetStarted() == nil
+}
+
+// foldOf is the first of some tasks, standing for all of them.
+func foldOf(group []*apiv1.Job) *apiv1.Job {
+	var lists []string
+	for _, j := range group {
+		lists = append(lists, TasksOf(j))
+	}
+	tasks, err := UnionOfTasks(lists)
+	if err != nil {
+		return group[0] // no coordinator lists such tasks
+	}
+	j := proto.Clone(group[0]).(*apiv1.Job)
+	j.ArrayTasks, j.ArrayCount = tasks.String(), uint32(tasks.Len())
+	return j
+}
+
+// UnionOfTasks is all tasks of some lists such as 3-9,12.
+func UnionOfTasks(lists []string) (cluster.Tasks, error) {
+	var runs []cluster.TaskRun
+	for _, list := range lists {
+		t, err := cluster.ParseTasks(list)
+		if err != nil {
+			return cluster.Tasks{}, err
+		}
+		runs = append(runs, t.Runs()...)
+	}
+	return cluster.NewTasks(runs)
+}
