@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/admin"
@@ -46,7 +47,8 @@ type typeView struct {
 type mineView struct {
 	Running int `json:"running"`
 	Waiting int `json:"waiting"`
-	GPUs    int `json:"gpus"`
+	// GPUs is on how many cards those that run are: one that several of them share is one.
+	GPUs int `json:"gpus"`
 	// Jobs are those that run, the latest first.
 	Jobs []jobView `json:"jobs"`
 }
@@ -163,9 +165,16 @@ func mineOf(jobs []*apiv1.Job, nodes []*apiv1.Node) mineView {
 			v.Waiting += int(max(1, j.GetArrayCount()))
 		case !console.Terminal(j.GetState()):
 			v.Running++
-			job := runningJob(j, cards)
-			v.GPUs += job.GPUs
-			v.Jobs = append(v.Jobs, job)
+			v.Jobs = append(v.Jobs, runningJob(j, cards))
+		}
+	}
+	mine := map[uint64]bool{}
+	for _, j := range v.Jobs {
+		mine[j.ID] = true
+	}
+	for _, g := range cards {
+		if slices.ContainsFunc(g.GetJobs(), func(id uint64) bool { return mine[id] }) {
+			v.GPUs++
 		}
 	}
 	return v
@@ -201,12 +210,16 @@ func (f *facts) next() *nextView {
 		switch {
 		case first == nil, first.forecast == nil && next.forecast != nil:
 			first = next
-		case next.forecast != nil && next.forecast.GetStartP50().AsTime().Before(first.forecast.GetStartP50().AsTime()):
+		case next.forecast != nil && minute(next.forecast).Before(minute(first.forecast)):
 			first = next
 		}
 	}
 	return first
 }
+
+// minute is when a job is expected to start, as it is shown: of those that start alike
+// the first is the one to name.
+func minute(f *apiv1.Forecast) time.Time { return f.GetStartP50().AsTime().Truncate(time.Minute) }
 
 // faultsOf lists what takes no jobs: first where jobs of mine are, then what is
 // down, then what is drained.

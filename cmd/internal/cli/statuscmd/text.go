@@ -104,7 +104,11 @@ func (v *summary) printMine(e *console.Env, line func(string, ...any)) {
 		line("Mine: none; berth submit --gpus 1 -- COMMAND")
 		return
 	}
-	line("Mine: %s on %s, %d wait", runText(m.Running), console.Plural(m.GPUs, "GPU", "GPUs"), m.Waiting)
+	on := ""
+	if m.GPUs > 0 {
+		on = " on " + console.Plural(m.GPUs, "GPU", "GPUs")
+	}
+	line("Mine: %s%s, %d wait", runText(m.Running), on, m.Waiting)
 	for i, j := range m.Jobs {
 		if i == mostJobs {
 			line("  and %d more: berth queue --me", len(m.Jobs)-i)
