@@ -165,6 +165,27 @@ func EditDistance(a, b string) int {
 // LongerLimit reports whether a time limit is above another; 0 is none.
 func LongerLimit(a, b time.Duration) bool { return b != 0 && (a == 0 || a > b) }
 
+// MemText writes MiB as messages do: 23.4 GiB, 512 MiB, 1.5 TiB.
+func MemText(mib int64) string {
+	switch {
+	case mib < 1<<10:
+		return strconv.FormatInt(mib, 10) + " MiB"
+	case mib < 1<<20:
+		return strconv.FormatFloat(float64(mib)/(1<<10), 'f', 1, 64) + " GiB"
+	}
+	return strconv.FormatFloat(float64(mib)/(1<<20), 'f', 1, 64) + " TiB"
+}
+
+// MemTexts are two amounts that a message compares, in MiB where the difference would
+// not be seen otherwise.
+func MemTexts(a, b int64) (string, string) {
+	x, y := MemText(a), MemText(b)
+	if x == y && a != b {
+		return strconv.FormatInt(a, 10) + " MiB", strconv.FormatInt(b, 10) + " MiB"
+	}
+	return x, y
+}
+
 // TimeText writes a span as messages do, which is how people type one: 3d, 1d12h,
 // 1h30m, 90s as 1m30s.
 func TimeText(d time.Duration) string {

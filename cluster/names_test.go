@@ -41,3 +41,21 @@ func TestLongNamesAreCutInMessages(t *testing.T) {
 		}
 	}
 }
+
+// TestMemTexts: amounts are said as people say them, and as they are where two that are
+// compared would read the same.
+func TestMemTexts(t *testing.T) {
+	for _, c := range []struct {
+		a, b         int64
+		textA, textB string
+	}{
+		{204800, 80540, "200.0 GiB", "78.7 GiB"},
+		{80541, 80540, "80541 MiB", "80540 MiB"},
+		{2048, 2048, "2.0 GiB", "2.0 GiB"},
+		{5 << 20, 1023, "5.0 TiB", "1023 MiB"},
+	} {
+		if a, b := MemTexts(c.a, c.b); a != c.textA || b != c.textB {
+			t.Errorf("%d and %d MiB: %q and %q, want %q and %q", c.a, c.b, a, b, c.textA, c.textB)
+		}
+	}
+}

@@ -167,7 +167,7 @@ func TestCoresWhereNoGPUCouldEver(t *testing.T) {
 		{"no cards", []*cluster.Node{Node("n2", 0, "")}, hourOnA100(orCores(0)), "n2", ""},
 		{"cards out of service", []*cluster.Node{Node("n1", 1, a100, Drained), Node("n2", 0, "")}, hourOnA100(orCores(0)), "", ""},
 		{"neither", []*cluster.Node{Node("n1", 1, t4, Host(64_000, 20_000))}, Job(2, Predict(t4, 20000, 900, time.Hour), orCores(0)), "",
-			"20000 MiB of GPU memory (predicted; declare the memory to overrule it); the largest GPU sells 15000 MiB (T4, node n1); and on cores: 30000 MiB of host memory"},
+			"19.5 GiB of GPU memory (predicted; declare the memory to overrule it); the largest GPU sells 14.6 GiB (T4, node n1); and on cores: 29.3 GiB of host memory"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

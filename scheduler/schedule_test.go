@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	a100  = "A100-SXM4-80GB" // sells 80000 MiB
-	small = "A100-SXM4-40GB" // sells 40000 MiB
-	t4    = "T4"             // sells 15000 MiB
+	a100  = "A100-SXM4-80GB" // sells 78.1 GiB
+	small = "A100-SXM4-40GB" // sells 39.1 GiB
+	t4    = "T4"             // sells 14.6 GiB
 )
 
 // show prints a plan in one line a decision, for tables.
@@ -382,13 +382,13 @@ func TestNeverFits(t *testing.T) {
 		{"four on one node", nodes, Job(1, GPUs(4), Mem(30000)), ""},
 		{"nobody knows it", nodes, Job(1), ""},
 		{"no GPU", nodes, Job(1, GPUs(0), Cores(128_000)), ""},
-		{"too much memory", nodes, Job(1, Mem(90000)), "never satisfiable: 90000 MiB of GPU memory; the largest GPU sells 80000 MiB (A100-SXM4-80GB, node n3)"},
-		{"four large", nodes, Job(1, GPUs(4), Mem(50000)), "never satisfiable: 4 GPUs with 50000 MiB on one node; the largest is node n3 with 2 × A100-SXM4-80GB"},
+		{"too much memory", nodes, Job(1, Mem(90000)), "never satisfiable: 87.9 GiB of GPU memory; the largest GPU sells 78.1 GiB (A100-SXM4-80GB, node n3)"},
+		{"four large", nodes, Job(1, GPUs(4), Mem(50000)), "never satisfiable: 4 GPUs with 48.8 GiB on one node; the largest is node n3 with 2 × A100-SXM4-80GB"},
 		{"too many", nodes, Job(1, GPUs(8)), "never satisfiable: 8 GPUs on one node; the largest is node n1 with 4 × A100-SXM4-40GB"},
 		{"too many of a type", nodes, Job(1, GPUs(3), Type(a100)), "never satisfiable: 3 GPUs on one node; the largest is node n3 with 2 × A100-SXM4-80GB"},
 		{"type", nodes, Job(1, Type(t4)), "never satisfiable: no GPU of type T4; the types are A100-SXM4-40GB, A100-SXM4-80GB"},
 		{"type on a node", nodes, Job(1, Type(a100), On("n1")), "never satisfiable: no GPU of type A100-SXM4-80GB on node n1; the types are A100-SXM4-40GB"},
-		{"predicted", []*cluster.Node{Node("n1", 1, t4)}, Job(1, Predict(t4, 16000, 100, 1)), "never satisfiable: 16000 MiB of GPU memory (predicted; declare the memory to overrule it); the largest GPU sells 15000 MiB (T4, node n1)"},
+		{"predicted", []*cluster.Node{Node("n1", 1, t4)}, Job(1, Predict(t4, 16000, 100, 1)), "never satisfiable: 15.6 GiB of GPU memory (predicted; declare the memory to overrule it); the largest GPU sells 14.6 GiB (T4, node n1)"},
 		{"ran out of more memory than there is", nodes, Job(1, func(j *cluster.Job) { j.MinGPUMemMiB = 90000 }), ""},
 		{"nothing to sell", []*cluster.Node{Node("n1", 1, t4, func(n *cluster.Node) { n.GPUs[0].SellableMiB = 0 })}, Job(1), "never satisfiable: no GPU has memory to give away"},
 		{"unknown node", nodes, Job(1, On("n9")), "never satisfiable: node n9 is not registered"},
@@ -396,8 +396,8 @@ func TestNeverFits(t *testing.T) {
 		{"no GPUs at all", []*cluster.Node{Node("c1", 0, "")}, Job(1), "never satisfiable: no node has a GPU"},
 		{"cores", nodes, Job(1, GPUs(0), Cores(256_000)), "never satisfiable: 256 cores; the most is node c1 with 128 cores"},
 		{"cores beside a GPU", nodes, Job(1, Cores(128_000)), "never satisfiable: 128 cores beside 1 GPU; the most is node n1 with 64 cores"},
-		{"host memory", nodes, Job(1, GPUs(0), HostMem(2<<20)), "never satisfiable: 2097152 MiB of host memory beside 1 core; the most is node c1 with 1048576 MiB"},
-		{"host memory beside a GPU", nodes, Job(1, HostMem(1<<20)), "never satisfiable: 1048576 MiB of host memory beside 1 GPU and 1 core; the most is node n1 with 524288 MiB"},
+		{"host memory", nodes, Job(1, GPUs(0), HostMem(2<<20)), "never satisfiable: 2.0 TiB of host memory beside 1 core; the most is node c1 with 1.0 TiB"},
+		{"host memory beside a GPU", nodes, Job(1, HostMem(1<<20)), "never satisfiable: 1.0 TiB of host memory beside 1 GPU and 1 core; the most is node n1 with 512.0 GiB"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

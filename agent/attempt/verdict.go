@@ -49,16 +49,17 @@ func (e *Ended) Judge(r *nodev1.Report) bool {
 	switch s := &e.Task; {
 	case s.OOMKilled:
 		set(r, nodev1.AttemptState_ATTEMPT_STATE_OUT_OF_MEMORY, cluster.ReasonHostOOM,
-			"the kernel ended it at its host memory cap of %d MiB; ask for more with --mem", e.As.GetMemMib())
+			"the kernel ended it at its host memory cap of %s; ask for more with --mem", cluster.MemText(e.As.GetMemMib()))
 	case e.Server != nil && (s.ExitCode != 0 || e.Life.Cause == CardFault):
 		e.judgeServer(r)
 	case e.Life.wasOverCap(s.Ended):
 		b := e.Life.Breach
 		peak := max(r.Usage.GpuMemPeakMib, b.HeldMib)
 		r.Usage.GpuMemPeakMib, r.Usage.GpuOom = peak, true
+		held, share := cluster.MemTexts(peak, b.CapMib)
 		set(r, nodev1.AttemptState_ATTEMPT_STATE_OUT_OF_MEMORY, cluster.ReasonGPUOOM,
-			"held %d MiB of GPU %s, more than its share of %d MiB, and was ended; %s",
-			peak, b.Uuid, b.CapMib, e.advice(b.Uuid, peak, b.CapMib))
+			"held %s of GPU %s, more than its share of %s, and was ended; %s",
+			held, b.Uuid, share, e.advice(b.Uuid, peak, b.CapMib))
 	case e.Life.madeRoom(s.Ended):
 		set(r, nodev1.AttemptState_ATTEMPT_STATE_PREEMPTED, cluster.ReasonPreempted, "")
 	case e.Life.Cause == TimeLimit:
@@ -83,7 +84,7 @@ func (e *Ended) Judge(r *nodev1.Report) bool {
 func (e *Ended) advice(uuid string, peak, limit int64) string {
 	for _, g := range e.As.GetGpus() {
 		if g.Uuid == uuid && g.GrantedMib > g.MemMib && peak <= g.GrantedMib {
-			return fmt.Sprintf("that had been cut to what it used, from %d MiB", g.GrantedMib)
+			return "that had been cut to what it used, from " + cluster.MemText(g.GrantedMib)
 		}
 	}
 	return "ask for --gpu-mem " + caps.SuggestText(peak, limit) + " or more"
@@ -117,23 +118,24 @@ func (e *Ended) JudgeMemory(r *nodev1.Report, m *Memory) bool {
 	if limit == 0 && len(e.As.GetGpus()) > 0 {
 		limit = e.As.Gpus[0].MemMib
 	}
+	held, share := cluster.MemTexts(peak, limit)
 	refused := r.Usage.GpuOom // the provider itself refused an allocation
 	near := m.Near || peak*1000 >= limit*970 || m.AskedMiB > 0 && peak+m.AskedMiB > limit
 	switch {
 	case (refused || m.Line != "") && !near && m.By != "":
 		r.Usage.GpuOom = false
 		set(r, nodev1.AttemptState_ATTEMPT_STATE_LOST, cluster.ReasonGPUNeighbour,
-			"an allocation on GPU %s was refused at %d MiB of its %d MiB, while %s held more than its share", m.UUID, peak, limit, m.By)
+			"an allocation on GPU %s was refused at %s of its %s, while %s held more than its share", m.UUID, held, share, m.By)
 	case refused, m.Line != "" && near:
 		// What it asked for above its share it needs: that is no neighbour's fault.
 		r.Usage.GpuOom, r.Usage.GpuMemPeakMib = true, peak+m.AskedMiB
 		set(r, nodev1.AttemptState_ATTEMPT_STATE_OUT_OF_MEMORY, cluster.ReasonGPUOOM,
-			"an allocation %son the GPU was refused; it held %d MiB at most and its share is %d MiB; %s",
-			ofSize(m.AskedMiB), peak, limit, e.advice(m.UUID, peak+m.AskedMiB, limit))
+			"an allocation %son the GPU was refused; it held %s at most and its share is %s; %s",
+			ofSize(m.AskedMiB), held, share, e.advice(m.UUID, peak+m.AskedMiB, limit))
 	case m.Line != "":
 		set(r, nodev1.AttemptState_ATTEMPT_STATE_FAILED, e.exitReason(),
-			"exit code %d; its output says %q, but it held only %d MiB of its %d MiB: one large allocation, or a limit of the program's own",
-			e.Task.ExitCode, m.Line, peak, limit)
+			"exit code %d; its output says %q, but it held only %s of its %s: one large allocation, or a limit of the program's own",
+			e.Task.ExitCode, m.Line, held, share)
 	default:
 		return false
 	}
@@ -145,7 +147,7 @@ func ofSize(mib int64) string {
 	if mib == 0 {
 		return ""
 	}
-	return fmt.Sprintf("of %d MiB ", mib)
+	return "of " + cluster.MemText(mib) + " "
 }
 
 // JudgeExit judges an attempt that failed by itself by its code and signal alone.

@@ -62,8 +62,8 @@ func TestJudge(t *testing.T) {
 		"ended while it was to be told":      {attempt.Ended{Task: code3, Life: attempt.Life{Cause: attempt.Room, Saving: at(40), Signaled: at(51)}}, failed, "NonZeroExitCode", "exit code 3"},
 		"ended before it was told":           {attempt.Ended{Task: code3, Life: room(51)}, failed, "NonZeroExitCode", "exit code 3"},
 		"ended well before it was told":      {attempt.Ended{Task: well, Life: room(51)}, completed, "", ""},
-		"above its share":                    {attempt.Ended{Task: killed, Life: over(at(49))}, memory, "OutOfGPUMemory", "held 2048 MiB of GPU g, more than its share of 1024 MiB, and was ended; ask for --gpu-mem 2304MiB or more"},
-		"above it, clocks in milliseconds":   {attempt.Ended{Task: killed, Life: over(at(50).Add(999 * time.Microsecond))}, memory, "OutOfGPUMemory", "held 2048 MiB of GPU g, more than its share of 1024 MiB, and was ended; ask for --gpu-mem 2304MiB or more"},
+		"above its share":                    {attempt.Ended{Task: killed, Life: over(at(49))}, memory, "OutOfGPUMemory", "held 2.0 GiB of GPU g, more than its share of 1.0 GiB, and was ended; ask for --gpu-mem 2304MiB or more"},
+		"above it, clocks in milliseconds":   {attempt.Ended{Task: killed, Life: over(at(50).Add(999 * time.Microsecond))}, memory, "OutOfGPUMemory", "held 2.0 GiB of GPU g, more than its share of 1.0 GiB, and was ended; ask for --gpu-mem 2304MiB or more"},
 		"above it, ended before":             {attempt.Ended{Task: code3, Life: over(at(51))}, failed, "NonZeroExitCode", "exit code 3"},
 		"its own fault":                      {attempt.Ended{Task: code3, Server: fault("j7.1")}, failed, "NonZeroExitCode", "its own fault on GPU g ended the MPS server that it shared (exit code 3); run it with --exclusive to find the cause"},
 		"its own fault, by a signal":         {attempt.Ended{Task: killed, Server: fault("j7.1")}, failed, "RaisedSignal", "its own fault on GPU g ended the MPS server that it shared (exit code 137); run it with --exclusive to find the cause"},
@@ -132,7 +132,7 @@ func TestJudgeMemory(t *testing.T) {
 func TestCutShare(t *testing.T) {
 	t.Parallel()
 	for granted, says := range map[int64]string{
-		0: "ask for --gpu-mem 2304MiB or more", 2047: "ask for --gpu-mem 2304MiB or more", 2048: "that had been cut to what it used, from 2048 MiB",
+		0: "ask for --gpu-mem 2304MiB or more", 2047: "ask for --gpu-mem 2304MiB or more", 2048: "that had been cut to what it used, from 2.0 GiB",
 	} {
 		e := attempt.Ended{
 			As:   job(func(as *nodev1.Assignment) { as.Gpus = []*nodev1.Share{{Uuid: "g", MemMib: 1024, GrantedMib: granted}} }),
@@ -140,7 +140,7 @@ func TestCutShare(t *testing.T) {
 			Life: attempt.Life{Cause: attempt.OverCap, Breach: &nodev1.MemBreach{Uuid: "g", HeldMib: 2048, CapMib: 1024, At: timestamppb.New(at(49))}},
 		}
 		r := &nodev1.Report{Exit: &nodev1.Exit{}, Usage: &nodev1.Usage{}}
-		if want := "held 2048 MiB of GPU g, more than its share of 1024 MiB, and was ended; " + says; !e.Judge(r) || r.Detail != want {
+		if want := "held 2.0 GiB of GPU g, more than its share of 1.0 GiB, and was ended; " + says; !e.Judge(r) || r.Detail != want {
 			t.Errorf("granted %d MiB: %q, want %q", granted, r.Detail, want)
 		}
 	}

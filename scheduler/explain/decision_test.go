@@ -280,6 +280,8 @@ func TestWhoHasTheCard(t *testing.T) {
 			run(w, 1, 0, 5*time.Hour, part(100, 10))
 			run(w, 2, 1, 4*time.Hour, part(100, 10))
 		}, []schedtest.JobOption{schedtest.Exclusive}, cluster.ReasonExclusive, 2, "GPU 1 of n (A): is taken, needs it alone; 1 job there, it ends in ~4 h"},
+		{"how long it takes is not known", func(w *schedtest.World) { run(w, 1, 0, 0, whole); run(w, 2, 1, 0, whole) },
+			[]schedtest.JobOption{schedtest.Exclusive}, cluster.ReasonExclusive, 2, "GPU 0 of n (A): is taken, needs it alone; 1 job there, it ends in ~60 min (not known: 60 min assumed)"},
 		{"somebody has it alone", func(w *schedtest.World) {
 			run(w, 1, 0, 4*time.Hour, whole)
 			run(w, 2, 1, 5*time.Hour, whole)

@@ -381,16 +381,22 @@ func (x *explainer) company(g *cluster.GPU) string {
 	if len(on) == 0 {
 		return ""
 	}
-	next := int64(rules.Forever)
+	next, how := int64(rules.Forever), ""
 	for _, j := range on {
 		end, _ := rules.EndsAt(j, j.Live(), int64(x.snap.Now), &x.pol)
-		next = min(next, end)
+		if end >= next {
+			continue
+		}
+		next, how = end, ""
+		if rules.Assumed(j, j.Live()) {
+			how = " (not known: " + strings.TrimPrefix(say.About(x.pol.AssumedDuration.Microseconds()), "~") + " assumed)"
+		}
 	}
 	verb := "the next ends in "
 	if len(on) == 1 {
 		verb = "it ends in "
 	}
-	return "; " + say.Jobs(len(on)) + " there, " + verb + say.About(next-int64(x.snap.Now))
+	return "; " + say.Jobs(len(on)) + " there, " + verb + say.About(next-int64(x.snap.Now)) + how
 }
 
 // longest is how long the last of those on a card is expected to stay.

@@ -48,6 +48,13 @@ func EndsAt(j *cluster.Job, a *cluster.Attempt, now int64, pol *Policy) (expecte
 	return expected, latest
 }
 
+// Assumed reports whether nothing says how long an attempt takes, neither its user nor
+// earlier runs nor its progress, so that the end of it is what is assumed of any.
+func Assumed(j *cluster.Job, a *cluster.Attempt) bool {
+	_, progress := a.Progress.Rest()
+	return a.Estimate.Duration <= 0 && j.Spec.Duration <= 0 && j.Spec.TimeLimit <= 0 && j.Spec.Service == nil && a.Preempt == nil && !progress
+}
+
 // leavesAt is when an attempt that makes room is gone: when its grace is over.
 func leavesAt(j *cluster.Job, a *cluster.Attempt, now int64) int64 {
 	return max(now+time.Second.Microseconds(), int64(a.Preempt.At.Add(j.Spec.Checkpoint.Grace)))

@@ -197,7 +197,8 @@ func (s *sieve) gpuMem() string {
 	if g.SellableMiB <= 0 {
 		return fmt.Sprintf("no GPU%s has memory to give away", s.onNode(" of node "))
 	}
-	return fmt.Sprintf("%d MiB of GPU memory%s; the largest GPU sells %d MiB (%s, node %s)", need, whence, g.SellableMiB, g.Type, n.ID)
+	asked, most := cluster.MemTexts(need, g.SellableMiB)
+	return fmt.Sprintf("%s of GPU memory%s; the largest GPU sells %s (%s, node %s)", asked, whence, most, g.Type, n.ID)
 }
 
 // largest is the GPU of n that sells most, of the type that is asked for.
@@ -226,7 +227,7 @@ func (s *sieve) count() string {
 	}
 	memory := ""
 	if m := s.job.Spec.GPUMemMiB; m > 0 {
-		memory = fmt.Sprintf(" with %d MiB", m)
+		memory = " with " + cluster.MemText(m)
 	}
 	return fmt.Sprintf("%s%s on one node; the largest is node %s with %d × %s", say.GPUs(s.job.Spec.GPUs), memory, n.ID, k, gpuType)
 }
@@ -288,7 +289,8 @@ func (s *sieve) host() string {
 	if s.cpu > 0 {
 		also = " and " + say.Cores(s.cpu)
 	}
-	return fmt.Sprintf("%d MiB of host memory%s; the most is node %s with %d MiB", s.mem, s.besideWith(also), n.ID, n.MemMiB)
+	asked, most := cluster.MemTexts(s.mem, n.MemMiB)
+	return fmt.Sprintf("%s of host memory%s; the most is node %s with %s", asked, s.besideWith(also), n.ID, most)
 }
 
 func (s *sieve) besideWith(also string) string {

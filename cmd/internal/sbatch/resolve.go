@@ -446,7 +446,7 @@ func (r *resolver) finishMem() {
 			return
 		}
 		r.req.MemMiB = times(r.memPerGPU, r.req.GPUs)
-		r.note(said, "%d MiB of host memory for %d GPUs; GPU memory is predicted, or said with --gpu-mem", r.req.MemMiB, r.req.GPUs)
+		r.note(said, "%s of host memory for %d GPUs; GPU memory is predicted, or said with --gpu-mem", cluster.MemText(r.req.MemMiB), r.req.GPUs)
 	}
 }
 
