@@ -126,3 +126,29 @@ func TestOnlyWhatIsAsked(t *testing.T) {
 		t.Errorf("berth alone is no command, and built %v", built)
 	}
 }
+
+// TestNumbersOfArguments: too few and too many are said in words that name what the
+// command takes, whoever counts them.
+func TestNumbersOfArguments(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		takes cobra.PositionalArgs
+		args  []string
+		want  string
+	}{
+		{cobra.ExactArgs(1), nil, "an argument is missing: look THIS [THAT]"},
+		{cobra.ExactArgs(2), []string{"a"}, `an argument is missing after "a": look THIS [THAT]`},
+		{cobra.MinimumNArgs(2), []string{"a"}, `an argument is missing after "a": look THIS [THAT]`},
+		{cobra.ExactArgs(1), []string{"a", "b"}, "2 arguments are too many: look THIS [THAT]"},
+		{cobra.MaximumNArgs(0), []string{"a"}, "1 argument is too many: look THIS [THAT]"},
+		{cobra.RangeArgs(1, 2), []string{"a", "b", "c"}, "3 arguments are too many: look THIS [THAT]"},
+		{cobra.NoArgs, []string{"a"}, `takes no arguments, got "a"`},
+		{console.OneArg("node"), nil, "node is missing"},
+	} {
+		cmd := &cobra.Command{Use: "look THIS [THAT]", Args: c.takes, RunE: func(*cobra.Command, []string) error { return nil }}
+		frame.WrapUsage(cmd)
+		if err := cmd.Args(cmd, c.args); err == nil || err.Error() != c.want {
+			t.Errorf("%q: %v, want %s", c.args, err, c.want)
+		}
+	}
+}

@@ -17,7 +17,7 @@ func WrapUsage(cmd *cobra.Command) {
 		WrapUsage(sub)
 	}
 	if args := cmd.Args; args != nil {
-		cmd.Args = func(cmd *cobra.Command, a []string) error { return inCommand(cmd, args(cmd, a), true) }
+		cmd.Args = func(cmd *cobra.Command, a []string) error { return inCommand(cmd, argFault(cmd, a, args(cmd, a)), true) }
 	}
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, a []string) error { return inCommand(cmd, run(cmd, a), false) }
@@ -33,6 +33,28 @@ func WrapUsage(cmd *cobra.Command) {
 		}
 		cmd.Args = cobra.ArbitraryArgs
 	}
+}
+
+// argFault says in the user's words what cobra says of a number of arguments.
+func argFault(cmd *cobra.Command, args []string, err error) error {
+	var u *console.UsageError
+	if err == nil || errors.As(err, &u) {
+		return err
+	}
+	said, use := err.Error(), strings.TrimSuffix(cmd.UseLine(), " [flags]")
+	want := 0
+	_, _ = fmt.Sscanf(said, "accepts %d arg(s)", &want)
+	switch {
+	case strings.HasPrefix(said, "unknown command") && len(args) > 0:
+		return console.NoArgs(cmd, args)
+	case !strings.Contains(said, " arg(s), "):
+		return err
+	case len(args) == 0:
+		return fmt.Errorf("an argument is missing: %s", use)
+	case strings.HasPrefix(said, "requires"), len(args) < want:
+		return fmt.Errorf("an argument is missing after %s: %s", console.ShortQuote(args[len(args)-1]), use)
+	}
+	return fmt.Errorf("%s too many: %s", console.Plural(len(args), "argument is", "arguments are"), use)
 }
 
 func inCommand(cmd *cobra.Command, err error, always bool) error {
