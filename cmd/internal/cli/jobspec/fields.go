@@ -341,7 +341,7 @@ func powerFields() []Field {
 func fileFields() []Field {
 	return []Field{
 		{"chdir", "D", kindText, "working `DIR` of the job; by default this one", text(func(r *Request) *string { return &r.Spec.Dir })},
-		{"output", "o", kindText, "`FILE` for standard output; %j, %x, %u, %N stand for job id, name, user, node (default \"" + defaultOutput + "\")", text(func(r *Request) *string { return &r.Spec.Stdout })},
+		{"output", "o", kindText, "`FILE` for standard output; %j, %x, %u, %N stand for job id, name, user, node, %A and %a for array and task (default \"" + defaultOutput + "\", of an array \"" + defaultTaskOutput + "\")", text(func(r *Request) *string { return &r.Spec.Stdout })},
 		{"error", "e", kindText, "`FILE` for standard error; by default that of standard output", text(func(r *Request) *string { return &r.Spec.Stderr })},
 		{"input", "i", kindText, "`FILE` for standard input; by default /dev/null", text(func(r *Request) *string { return &r.Spec.Stdin })},
 		{"open-mode", "", kindText, "`MODE` of opening the output files: append, or truncate to empty them at each start (default \"append\")", setOpenMode},

@@ -13,8 +13,12 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 )
 
-// defaultOutput is where standard output goes when the user names no file.
-const defaultOutput = "berth-%j.out"
+// defaultOutput is where standard output goes when the user names no file, and
+// defaultTaskOutput where that of the tasks of an array does.
+const (
+	defaultOutput     = "berth-%j.out"
+	defaultTaskOutput = "berth-%A_%a.out"
+)
 
 // FromArgs reads the spec file, the flags and the command of a submit or
 // predict. dash is where -- stood in args, or -1. A FILE argument ends in
@@ -99,6 +103,9 @@ func (r *Request) Fill(e *console.Env) (warnings []string, err error) {
 	r.ImpliedGPUs()
 	if s.Stdout == "" {
 		s.Stdout = defaultOutput
+		if s.Array != nil {
+			s.Stdout = defaultTaskOutput
+		}
 	}
 	if warnings, err = r.Settle(caller(e)); err != nil {
 		return nil, placed(err)

@@ -108,6 +108,8 @@ func (r *Request) fromScript(e *console.Env, name string, args []string) error {
 	switch {
 	case err != nil && e.Prog != "": // in Slurm's words, and no more
 		return err
+	case errors.Is(err, sbatch.ErrNoInterpreter):
+		return refusal("", fmt.Errorf("%s is no batch script: its first line is no #! with an interpreter, such as #!/bin/sh; a program and its arguments go after --, such as: -- %s", console.ShortQuote(name), runsIt(name)))
 	case err != nil:
 		return refusal(name, err)
 	}
@@ -118,6 +120,20 @@ func (r *Request) fromScript(e *console.Env, name string, args []string) error {
 		return console.Usagef("--wrap: there is a script already, %s", console.ShortQuote(name))
 	}
 	return failedPlace(r.Script(caller(e), r.Slurm.Asked, data, path, args))
+}
+
+// runsIt is a command for a file that does not say itself what runs it.
+func runsIt(name string) string {
+	switch filepath.Ext(name) {
+	case ".py":
+		return "python " + name
+	case ".sh":
+		return "sh " + name
+	}
+	if !strings.Contains(name, "/") {
+		name = "./" + name
+	}
+	return name
 }
 
 // failedPlace gives a caller without a name its exit code; other errors stay.

@@ -121,6 +121,8 @@ func TestScriptDefaults(t *testing.T) {
 		"sbatch":         {[]string{"sbatch", "-Q", "testdata/scripts/sub/other.sh"}, "other.sh", "slurm-%j.out", "#!/bin/sh\necho no directives\n"},
 		"sbatch options": {[]string{"sbatch", "-Qox.out", "-Jn", "testdata/scripts/sub/other.sh", "-J", "args"}, "n", "x.out", "#!/bin/sh\necho no directives\n"},
 		"command":        {[]string{"submit", "--", "true"}, "true", "berth-%j.out", ""},
+		"array":          {[]string{"submit", "--array", "0-9", "--", "true"}, "true", "berth-%A_%a.out", ""},
+		"named output":   {[]string{"submit", "--array", "0-9", "-o", "x-%j.out", "--", "true"}, "true", "x-%j.out", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -257,5 +259,24 @@ func TestTypeMatches(t *testing.T) {
 		if got := client.TypeMatches(c.typ, c.asked); got != c.want {
 			t.Errorf("%s for %s: %t", c.typ, c.asked, got)
 		}
+	}
+}
+
+// TestNoScript: a program that somebody takes for a batch script is told of the way to
+// run it; sbatch itself has Slurm's words for it.
+func TestNoScript(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "train.py")
+	if err := os.WriteFile(file, []byte("import torch\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := clitest.NewWorld(t)
+	w.Serve("/a", clitest.NewFake())
+	if code, want := w.Run("submit", file), "after --, such as: -- python "+file+"\n"; code != 2 || !strings.HasSuffix(w.Errs.String(), want) {
+		t.Errorf("exit code %d: %s; want %s", code, w.Errs.String(), want)
+	}
+	w.Errs.Reset()
+	if code := w.Run("sbatch", file); code != 1 || !strings.Contains(w.Errs.String(), "does not look like a batch script") || strings.Contains(w.Errs.String(), "python") {
+		t.Errorf("exit code %d: %s", code, w.Errs.String())
 	}
 }
