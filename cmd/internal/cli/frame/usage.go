@@ -17,7 +17,9 @@ func WrapUsage(cmd *cobra.Command) {
 		WrapUsage(sub)
 	}
 	if args := cmd.Args; args != nil {
-		cmd.Args = func(cmd *cobra.Command, a []string) error { return inCommand(cmd, argFault(cmd, a, args(cmd, a)), true) }
+		cmd.Args = func(cmd *cobra.Command, a []string) error {
+			return inCommand(cmd, argFault(cmd, a, args(cmd, a)), true)
+		}
 	}
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, a []string) error { return inCommand(cmd, run(cmd, a), false) }

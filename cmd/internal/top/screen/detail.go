@@ -258,7 +258,7 @@ func (s drawing) nodePane(n *apiv1.Node, width int) (title string, out []string)
 	}
 	out = append(out, fmt.Sprintf("%s, version %s, gossip %s%s", clean(n.GetAddress()), clean(console.OrDash(n.GetVersion())), clean(console.OrDash(n.GetGossip())), heard))
 	if len(n.GetJobs()) > 0 {
-		out = append(out, wrap("jobs "+console.IDList(n.GetJobs()), width)...)
+		out = append(out, wrap("jobs "+s.store.labels(n.GetJobs()), width)...)
 	}
 	label := 0
 	for _, g := range n.GetGpus() {

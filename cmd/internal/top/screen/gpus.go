@@ -155,7 +155,7 @@ func (s drawing) gpuTable() table {
 
 func (s drawing) gpuCells(c *card) []cell {
 	g := c.gpu
-	jobs := text(console.IDList(g.GetJobs()))
+	jobs := text(s.store.labels(g.GetJobs()))
 	if health := admin.GpuHealth(g); health != cluster.GPUOK.String() || admin.NodeState(c.node) != cluster.NodeReady.String() {
 		if health == cluster.GPUOK.String() {
 			health = admin.NodeState(c.node)

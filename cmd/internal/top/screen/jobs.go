@@ -10,7 +10,6 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
-	"github.com/berth-scheduler/berth/cmd/internal/units"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -153,7 +152,7 @@ func (s drawing) jobTable() table {
 		cols: []column{
 			{head: "JOBID", width: 10}, {head: "NAME", width: 12, grow: true}, {head: "USER", width: 8, rank: 1}, {head: "ST", width: 3},
 			{head: "TIME", width: 10, right: true, rank: 1}, {head: "GPUS", width: 4, right: true, rank: 1}, {head: "GPU", width: 12, rank: 2}, {head: "SHARE", width: 14, rank: 4},
-			{head: "PARTITION", width: 10, rank: 6}, {head: "ACCOUNT", width: 10, rank: 7}, {head: "START", width: 9, rank: 3}, {head: "NODE(REASON)", width: 14, grow: true},
+			{head: "PARTITION", width: 10, rank: 6}, {head: "ACCOUNT", width: 10, rank: 7}, {head: "NODE(REASON)", width: 14, grow: true},
 		},
 		n:     len(s.jobRows),
 		key:   func(i int) string { return s.jobRows[i].label() },
@@ -171,10 +170,7 @@ func (s drawing) jobTable() table {
 
 func (s drawing) jobCells(r jobRow) []cell {
 	j := r.job
-	name, id, start, where := r.name, r.label(), "", clean(console.Where(j))
-	if j.GetEstimatedStart() != nil && r.rank != rankRunning && r.rank != rankEnded {
-		start = "in " + units.HumanDuration(max(0, j.GetEstimatedStart().AsTime().Sub(s.now)))
-	}
+	name, id, where := r.name, r.label(), clean(console.Where(j))
 	gpu, share, ran := clean(console.CardsOf(j)), console.ShareText(j.GetGpus()), console.Clock(s.ran(j))
 	switch {
 	case r.array != 0:
@@ -182,13 +178,13 @@ func (s drawing) jobCells(r jobRow) []cell {
 		if s.open[r.array] {
 			id = s.ink.pick("▾", "-") + r.label()
 		}
-		gpu, share, ran, start, where = "", "", "", "", statesText(r.tasks)
+		gpu, share, ran, where = "", "", "", statesText(r.tasks)
 	case r.task:
 		id = "  " + id
 	}
 	return []cell{
 		text(id), text(name), text(clean(j.GetUser())), styled(stateStyle(j.GetState()), console.StateCode(clean(j.GetState()))), text(ran),
-		text(strconv.Itoa(r.gpus())), text(gpu), text(share), text(clean(j.GetPartition())), text(clean(j.GetAccount())), text(start), text(where),
+		text(strconv.Itoa(r.gpus())), text(gpu), text(share), text(clean(j.GetPartition())), text(clean(j.GetAccount())), text(where),
 	}
 }
 

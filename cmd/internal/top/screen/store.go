@@ -161,3 +161,18 @@ func (e *entry) count() int { return int(max(1, e.job.GetArrayCount())) }
 func (s *Screen) isMine(j *apiv1.Job) bool {
 	return s.cfg.Me != "" && (j.GetUser() == s.cfg.Me || strconv.FormatUint(uint64(j.GetUid()), 10) == s.cfg.Me)
 }
+
+// labels lists jobs as they are called elsewhere on the screen: tasks of arrays as 12_3.
+func (s *store) labels(ids []uint64) string {
+	if len(ids) == 0 {
+		return console.IDList(ids)
+	}
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		out[i] = strconv.FormatUint(id, 10)
+		if e := s.byID[id]; e != nil {
+			out[i] = client.JobLabel(e.job)
+		}
+	}
+	return strings.Join(out, ", ")
+}
