@@ -104,13 +104,13 @@ func (tl *teller) lacking(t *scene.Task, n *scene.Need, m *left) cluster.Reason 
 	case t.GPUs > 0 && !m.free:
 		return say(cluster.ReasonGPUSlots, "no GPU takes one more job")
 	case n.Share.MemMiB > m.mem && t.GPUs > 0:
-		return say(cluster.ReasonGPUMem, "at most %d MiB free on one GPU, needs %d", m.mem, n.Share.MemMiB)
+		return say(cluster.ReasonGPUMem, "at most %s free on one GPU, needs %s", cluster.MemText(m.mem), cluster.MemText(n.Share.MemMiB))
 	case n.Share.Milli > m.milli && t.GPUs > 0:
-		return say(cluster.ReasonGPUCompute, "at most %d thousandths of one GPU free, needs %d", m.milli, n.Share.Milli)
+		return say(cluster.ReasonGPUCompute, "at most %s of the compute of one GPU free, needs %s", percent(m.milli), percent(n.Share.Milli))
 	case t.CPU > m.cpu:
-		return say(cluster.ReasonCPU, "at most %d thousandths of a core free on one node, needs %d", m.cpu, t.CPU)
+		return say(cluster.ReasonCPU, "at most %s free on one node, needs %s", cores(m.cpu), cores(t.CPU))
 	case t.Mem > m.host:
-		return say(cluster.ReasonHostMem, "at most %d MiB of host memory free on one node, needs %d", m.host, t.Mem)
+		return say(cluster.ReasonHostMem, "at most %s of host memory free on one node, needs %s", cluster.MemText(m.host), cluster.MemText(t.Mem))
 	case tl.keeper.before(t) != 0:
 		return say(cluster.ReasonQueueOrder, "job %d is before it and waits for room", tl.keeper.before(t))
 	}
@@ -152,3 +152,8 @@ func (tl *teller) spanReason(t *scene.Task) cluster.Reason {
 	}
 	return cluster.Reason{Code: cluster.ReasonNodes, Detail: fmt.Sprintf("%s with %s, needs %d at once", say.Nodes(most), what, t.Nodes)}
 }
+
+// percent and cores are as all messages have them; say is something else there.
+func percent(milli int64) string { return say.Percent(milli) }
+
+func cores(milli int64) string { return say.Cores(milli) }

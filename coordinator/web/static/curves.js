@@ -21,7 +21,14 @@ function line(at, values, most, step) {
   return d;
 }
 
-function curve(name, at, values, most, say, step) {
+// between says from when to when, with both dates unless both are of today.
+function between(from, to) {
+  const today = new Date().toDateString(), dated = [from, to].some((t) => new Date(t).toDateString() !== today);
+  return dated ? `${new Date(from).toLocaleString()} to ${new Date(to).toLocaleString()}` : `${when(from)} to ${when(to)}`;
+}
+
+// curve draws values; held of most, if it is known, is what the job was given of it.
+function curve(name, at, values, most, say, step, held = 0) {
   const known = values.filter((v) => v >= 0);
   if (!known.some((v) => v > 0)) return null;
   let sum = 0, time = 0;
@@ -30,8 +37,9 @@ function curve(name, at, values, most, say, step) {
     if (v >= 0) { sum += v * d; time += d; }
   });
   const last = known.at(-1), mean = sum / time;
-  const words = `${name}: now ${say(last)}, ${say(mean)} on average, ${say(Math.max(...known))} at most, of ${say(most)}`;
-  return h('figure', {}, h('figcaption', {class: 'dim'}, words), h('svg', {class: 'curve', viewBox: '0 0 100 100', preserveAspectRatio: 'none', role: 'img', 'aria-label': words}, h('path', {d: line(at, values, most, step)})));
+  const words = `${name}: now ${say(last)}, ${say(mean)} on average, ${say(Math.max(...known))} at most, of ${say(most)}${held ? `; ${say(held)} are given to this job (dashed)` : ''}`;
+  const level = 100 - (96 * Math.min(held, most)) / Math.max(1, most);
+  return h('figure', {}, h('figcaption', {class: 'dim'}, words), h('svg', {class: 'curve', viewBox: '0 0 100 100', preserveAspectRatio: 'none', role: 'img', 'aria-label': words}, held > 0 && h('path', {class: 'held', d: `M0 ${level.toFixed(2)}L100 ${level.toFixed(2)}`}), h('path', {d: line(at, values, most, step)})));
 }
 
 // metric is what the job said of its metric over its steps; null where there is no curve.
@@ -44,14 +52,16 @@ function metric(got) {
   return h('section', {'aria-label': 'Metric'}, h('figure', {}, h('figcaption', {class: 'dim'}, words), h('svg', {class: 'curve', viewBox: '0 0 100 100', preserveAspectRatio: 'none', role: 'img', 'aria-label': words}, h('path', {d}))));
 }
 
-export function curves(root, id, ended) {
+// curves draws what the cards of a job showed; held is what it was given of the memory of
+// the card with an index, in MiB, 0 for what is not known.
+export function curves(root, id, ended, held) {
   let next = 0; // what spans hours is asked for less often
   const draw = (got) => {
     next = (got.gpus ?? []).some((g) => g.at?.length && g.at.at(-1) - g.at[0] > 3600) ? Date.now() + 55000 : 0;
     const parts = (got.gpus ?? []).filter((g) => g.at?.length).map((g) => {
       const at = g.at.map(Number), step = got.stepSeconds || 10, watts = g.powerW ?? [];
-      return [h('h3', {}, `${clean(g.type)} ${g.index ?? 0} of ${clean(g.node)}, ${when(at[0] * 1000)} to ${when(at.at(-1) * 1000)}`),
-        curve('Memory in use', at, g.usedMib.map(Number), Number(g.memMib), (v) => mib(Math.round(v)), step), curve('Busy', at, g.utilMilli, 1000, (v) => pct(v / 1000), step),
+      return [h('h3', {}, `${clean(g.type)} ${g.index ?? 0} of ${clean(g.node)}, ${between(at[0] * 1000, at.at(-1) * 1000)}`),
+        curve('Memory in use', at, g.usedMib.map(Number), Number(g.memMib), (v) => mib(Math.round(v)), step, held(g)), curve('Busy', at, g.utilMilli, 1000, (v) => pct(v / 1000), step),
         curve('Power', at, watts, Math.max(...watts, 1), (v) => `${Math.round(v)} W`, step)];
     });
     root.replaceChildren(...[metric(got)].filter(Boolean), ...(parts.length ? [h('section', {'aria-label': 'What its GPUs showed'}, h('h2', {}, 'What its GPUs showed'), h('p', {class: 'dim'}, 'Of the whole card, others on it included, for at most a week: every 10 seconds of the last hour, every 5 minutes before.'), parts.flat())] : []));

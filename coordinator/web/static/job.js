@@ -57,14 +57,26 @@ function what(j) {
   const s = j.spec ?? {}, exit = j.exitCode === undefined ? '' : j.signal ? `signal ${j.signal}` : `exit code ${j.exitCode}`;
   const asked = [s.gpus && `${s.gpus} card${s.gpus > 1 ? 's' : ''}`, s.exclusive && 'exclusive', s.gpuType && `type ${clean(s.gpuType)}`, Number(s.gpuMemMib) && `${mib(s.gpuMemMib)} of each`,
     Number(s.cpuMilli) && `${cores(s.cpuMilli)} cores`, Number(s.memMib) && `memory ${mib(s.memMib)}`, s.timeLimit && `at most ${span(seconds(s.timeLimit))}`, s.nodes > 1 && `${s.nodes} nodes`];
-  const p = j.predicted;
   return facts('User', clean(j.user), 'State', words(j.state) + (j.cancelRequested && !over(j.state) ? ' (its end was asked for)' : ''), 'Reason', [words(j.reason), j.reasonDetail && clean(j.reasonDetail)].filter(Boolean).join(': '),
     'Exit', exit, 'Node', clean(j.nodeList || j.node), 'Cards', (j.gpus ?? []).map(share).join(', '), 'Partition', clean(j.partition), 'Account', clean(j.account),
     'Beside', (j.neighbours ?? []).length ? j.neighbours.map((id) => [jobLink(id), ' ']) : '', 'Slowed down', j.predictedSlowdown ? `${j.predictedSlowdown.toFixed(2)} times by those beside it, as predicted` : '',
-    'Submitted', when(time(j.submitted)), 'Expected start', when(time(j.estimatedStart)), 'Started', when(time(j.started)), 'Ended', when(time(j.ended)),
+    'Submitted', when(time(j.submitted)), 'Started', when(time(j.started)), 'Ended', when(time(j.ended)),
     'Ran', j.started && !waits(j.state) ? span(((time(j.ended) || Date.now()) - time(j.started)) / 1000) : '', 'Progress', progress(j), j.trial?.params ? 'Trial' : 'Metric', trial(j), 'Waits for', clean(j.dependency),
-    'Predicted', p && `${mib(p.gpuMemMib)} of a card, ${milli(p.gpuUtilMilli)} busy, ${p.seconds ? span(p.seconds) : 'time unknown'} on ${clean(p.gpuType)}; confidence ${pct(p.confidence || 0)}, from ${clean(p.source)}`,
+    'Predicted', predicted(j.predicted),
     'Asked for', asked.filter(Boolean).join(', '), 'Command', (s.command ?? []).map((c) => clean(quote(raw(c)))).join(' '), 'Image', clean(s.image), 'Directory', s.dir && text(s.dir), 'Output', s.stdout && path(j, text(s.stdout)), 'Comment', clean(s.comment));
+}
+
+// called is what people call a job: tasks of arrays are 12_3.
+const called = (j) => (j.arrayJobId && !j.array ? `${j.arrayJobId}_${j.arrayTaskId ?? 0}` : String(j.id));
+
+// predicted says what is expected of a job, in the words of berth show.
+function predicted(p) {
+  if (!p) return '';
+  const time = p.seconds ? span(p.seconds) : 'time unknown', cpu = p.gpuType === 'cpu';
+  if (!p.source || p.source === 'none') return `nothing is known of it${cpu ? '' : ': whole cards until a run was measured'}, ${time}`;
+  const sure = `; confidence ${pct(p.confidence || 0)}, from ${clean(p.source)}`;
+  if (cpu) return `memory ${mib(p.hostMemMib)}, ${cores(p.cpuMilli)} cores, ${time}${sure}`;
+  return `${mib(p.gpuMemMib)} of a card, ${milli(p.gpuUtilMilli)} busy, ${time} on ${clean(p.gpuType)}${sure}`;
 }
 
 function why(r) {
@@ -77,7 +89,7 @@ function why(r) {
 // used is what of what was asked for was used.
 function used(j) {
   const m = j.measured, s = j.spec ?? {};
-  if (!m || !(m.seconds || Number(m.hostMemMib))) return h('p', {}, over(j.state) ? 'Nobody looked at what it used.' : 'What it uses is known in full when it ends.');
+  if (!m || !(m.seconds || Number(m.hostMemMib))) return h('p', {}, over(j.state) ? 'What it used was not measured.' : 'What it uses is known in full when it ends.');
   const held = Number(j.gpus?.[0]?.share?.memMib || 0), rows = [];
   const add = (name, part, words) => rows.push([name, h('meter', {min: 0, max: 1, value: Math.min(1, part), 'aria-label': `${name}: ${pct(part)}`}), pct(part), words]);
   if (j.gpus?.length) {
@@ -98,7 +110,7 @@ function attempts(j) {
 
 function cancelButton(j, done) {
   const say = h('p', {role: 'status'});
-  const ask = h('dialog', {'aria-labelledby': 'ask'}, h('p', {id: 'ask'}, `End job ${j.id}, ${clean(j.name)}?`), h('form', {method: 'dialog', class: 'bar'}, h('button', {value: 'no', autofocus: true}, 'Let it run'), h('button', {class: 'danger', value: 'yes', id: 'yes'}, 'End it')));
+  const ask = h('dialog', {'aria-labelledby': 'ask'}, h('p', {id: 'ask'}, `End job ${called(j)}, ${clean(j.name)}?`), h('form', {method: 'dialog', class: 'bar'}, h('button', {value: 'no', autofocus: true}, 'Let it run'), h('button', {class: 'danger', value: 'yes', id: 'yes'}, 'End it')));
   ask.addEventListener('close', async () => {
     if (ask.returnValue !== 'yes') return;
     try {
@@ -124,7 +136,7 @@ export function job(root, arg, say) {
 
   function draw({j, reasons}) {
     const mine = j.uid === session.me.uid || session.me.admin, line = resubmit(j);
-    head.textContent = `Job ${id}: ${clean(j.name)}`;
+    head.textContent = `Job ${called(j)}: ${clean(j.name)}`;
     if (!mine || over(j.state)) act.querySelector('#cancel')?.remove();
     else if (!act.firstChild) act.append(cancelButton(j, p.ask));
     const part = (name, kids) => h('section', {'aria-label': name}, h('h2', {}, name), kids);
@@ -134,7 +146,7 @@ export function job(root, arg, say) {
     if (now !== was || !over(j.state)) body.replaceChildren(...news);
     was = now;
     if (!mine || waits(j.state) || !(j.attempts ?? []).length) return;
-    plots ??= curves(shown, id, () => over(j.state));
+    plots ??= curves(shown, id, () => over(j.state), (g) => Number((j.gpus ?? []).find((x) => (x.index ?? 0) === (g.index ?? 0) && clean(j.node) === clean(g.node))?.share?.memMib || 0));
     reader ??= log(out, id);
   }
 

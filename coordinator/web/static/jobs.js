@@ -31,6 +31,13 @@ function counts(rows) {
   return Object.entries(n).map(([s, k]) => `${k} ${words(s)}`).join(', ');
 }
 
+// whole is where the tasks of an array run, why those that wait do, and the cards of all.
+function whole(rows) {
+  const run = rows.filter((r) => !r.waits && !r.over), of = run.length ? run : rows;
+  const places = [...new Set(of.flatMap((r) => (r.nodes ? [r.nodes] : [])))];
+  return {nodes: places.length > 3 ? `${places.length} nodes` : places.join(', '), gpus: run.reduce((n, r) => n + (r.gpus || 0), 0) || rows[0].gpus};
+}
+
 export function jobs(root, _, say) {
   let ended = [], stopped = false;
   const note = h('p', {class: 'dim', role: 'status'}), list = h('div'), pager = h('div', {class: 'bar'});
@@ -48,7 +55,7 @@ export function jobs(root, _, say) {
       if (stopped) return;
       ended = (got.jobs ?? []).map((j) => ({
         id: Number(j.id), name: clean(j.name), user: clean(j.user), uid: Number(j.uid || 0), state: j.state, reason: j.reason ?? '', gpus: Number(j.gpusWanted || 0), nodes: j.nodeList || j.node || '',
-        array: Number(j.arrayJobId || 0), tasks: j.arrayTasks || String(j.arrayTaskId ?? ''), count: Number(j.arrayCount || 1), started: time(j.started), ended: time(j.ended), estimate: 0, over: true,
+        array: Number(j.arrayJobId || 0), tasks: j.arrayTasks || String(j.arrayTaskId ?? ''), count: Number(j.arrayCount || 1), started: time(j.started), ended: time(j.ended), over: true,
         label: j.arrayJobId ? `${j.arrayJobId}_${j.arrayTasks ? `[${j.arrayTasks}]` : j.arrayTaskId ?? 0}` : String(j.id),
       })).map((r) => ({...r, low: [r.label, r.name, r.user, r.state, r.nodes, r.reason].join('\n').toLowerCase()}));
       say(got.behind || got.incomplete ? 'the newest ended jobs may be missing: this coordinator still fetches them' : null);
@@ -71,7 +78,7 @@ export function jobs(root, _, say) {
   function line(r, label, more) {
     const now = Date.now();
     return [label, h('span', {}, r.name, more), r.user, words(r.state), r.gpus || '', r.over || !r.waits ? clean(r.nodes) : words(r.reason),
-      r.started && !r.waits ? span(((r.ended || now) - r.started) / 1000) : r.estimate ? `≈ ${when(r.estimate)}` : ''];
+      r.started && !r.waits ? span(((r.ended || now) - r.started) / 1000) : ''];
   }
 
   function update() {
@@ -84,7 +91,7 @@ export function jobs(root, _, say) {
     for (const f of folded.slice(kept.page * perPage, (kept.page + 1) * perPage)) {
       if (f.rows.length === 1) { out.push(line(f.head, jobLink(f.head.id, f.head.label))); continue; }
       const id = f.head.array, open = kept.open.has(id);
-      out.push(line({...f.head, state: counts(f.rows)}, h('button', {type: 'button', 'aria-expanded': String(open), onclick: () => { open ? kept.open.delete(id) : kept.open.add(id); update(); }}, `${open ? '▾' : '▸'} ${id}`), ` (${f.rows.reduce((n, r) => n + r.count, 0)} tasks)`));
+      out.push(line({...f.head, state: counts(f.rows), ...whole(f.rows)}, h('button', {type: 'button', 'aria-expanded': String(open), onclick: () => { open ? kept.open.delete(id) : kept.open.add(id); update(); }}, `${open ? '▾' : '▸'} ${id}`), ` (${f.rows.reduce((n, r) => n + r.count, 0)} tasks)`));
       if (open) for (const r of f.rows.slice(0, perPage)) out.push(line(r, jobLink(r.id, r.label)));
     }
     const focus = document.activeElement?.getAttribute?.('aria-label');

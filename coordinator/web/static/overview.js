@@ -29,7 +29,7 @@ export function overview(root, _, say) {
   root.append(h('h1', {}, 'Overview'), tiles, h('section', {'aria-labelledby': 'hcards'}, h('h2', {id: 'hcards'}, 'Cards'),
     h('div', {class: 'bar'}, h('label', {for: 'by'}, 'Colour', by)),
     h('div', {class: 'legend', 'aria-hidden': 'true'}, ['u0', 'u1', 'u2', 'u3', 'u4', 'ux'].map((c, i) => [h('span', {class: `cell ${c}`}), ['idle', 'to 30 %', 'to 55 %', 'to 80 %', 'more', 'not known'][i]]),
-      h('span', {class: 'cell u0 fault'}), 'takes no jobs; figures are jobs'), cards),
+      h('span', {class: 'cell u0 fault'}), 'takes no jobs; the figure is how many jobs a card has'), cards),
     h('section', {'aria-labelledby': 'hqueue'}, h('h2', {id: 'hqueue'}, 'Waiting'), queue));
 
   function draw() {

@@ -26,7 +26,7 @@ function fromColumns(m, i) {
   return finish({
     id: n(m.ids), name: t(m.names), user: t(m.users), uid: n(m.uids), state: t(m.states), reason: t(m.reasons), partition: t(m.partitions),
     account: t(m.accounts), gpus: n(m.gpus), gpuType: t(m.gpuTypes), nodes: t(m.nodeLists), array, tasks, submitted: n(m.submitted) / 1000,
-    started: n(m.started) / 1000, ended: n(m.ended) / 1000, estimate: n(m.estimatedStarts) / 1000, limit: n(m.timeLimits) / 1000,
+    started: n(m.started) / 1000, ended: n(m.ended) / 1000, limit: n(m.timeLimits) / 1000,
   });
 }
 
@@ -35,7 +35,7 @@ function fromJob(j) {
   return finish({
     id: num(j.id), name: j.name, user: j.user, uid: num(j.uid), state: j.state, reason: j.reason ?? '', partition: j.partition ?? '', account: j.account ?? '',
     gpus: num(j.gpusWanted), gpuType: was?.gpuType, nodes: j.nodeList || j.node || '', array: num(j.arrayJobId), tasks: j.arrayTasks || String(j.arrayTaskId ?? ''),
-    submitted: time(j.submitted), started: time(j.started), ended: time(j.ended), estimate: time(j.estimatedStart), limit: was?.limit ?? 0,
+    submitted: time(j.submitted), started: time(j.started), ended: time(j.ended), limit: was?.limit ?? 0,
   });
 }
 

@@ -123,7 +123,7 @@ func (p *Scene) NewTask(j *cluster.Job) *Task {
 		}
 		n.Dur = rules.DurationOf(j, &n.Est, p.Pol)
 		if n.OK = p.addMargin(j, n, k); !n.OK {
-			t.Never = cluster.Reason{Code: cluster.ReasonNeverFits, Detail: fmt.Sprintf("predicted %d MiB and a margin are more than %s sells, %d", n.Est.GPUMemMiB, k.GPUType, k.Sellable)}
+			t.Never = cluster.Reason{Code: cluster.ReasonNeverFits, Detail: fmt.Sprintf("predicted %s and a margin are more than %s sells, %s", cluster.MemText(n.Est.GPUMemMiB), k.GPUType, cluster.MemText(k.Sellable))}
 			continue
 		}
 		dur = min(dur, n.Dur)
