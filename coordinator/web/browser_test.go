@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -304,5 +305,35 @@ func TestServiceObjective(t *testing.T) {
 		if got := b.text("import('/static/services.js').then(m => m.objective(" + replica + "))"); got != want {
 			t.Errorf("%s: %q, want %q", replica, got, want)
 		}
+	}
+}
+
+// TestCurvesOfDays: curves of more than an hour are broken where samples lack, tell both
+// dates, and show what of the card's memory the job was given.
+func TestCurvesOfDays(t *testing.T) {
+	b := newBrowser(t)
+	c := coordtest.Start(t, coordtest.Options{N: 1, Web: true})
+	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	id := submit(t, c.Dial(0, "gate", "g"), alice, spec("days"))[0]
+	a.Report(<-a.Assigned, nodev1.AttemptState_ATTEMPT_STATE_RUNNING, 0)
+	b.open(link(t, c, 0, alice))
+	b.says("Overview")
+	b.text(`(() => {
+		const ask = window.fetch, now = Math.floor(Date.now() / 1000), at = [];
+		for (let t = now - 3 * 86400 - (now % 300); t < now; t += t < now - 3600 ? 300 : 10) if (t < now - 2 * 86400 || t > now - 86400) at.push(t);
+		const all = (v) => at.map(() => v);
+		window.fetch = async (path, init) => String(path).includes('GetSeries') ? new Response(JSON.stringify({stepSeconds: 10, gpus: [{type: 'T4', node: 'n1', memMib: '16384', at: at.map(String), usedMib: all('8192'), utilMilli: all(500), powerW: all(60)}]})) : ask(path, init);
+		location.hash = '#/job/` + strconv.FormatUint(id, 10) + `';
+		return 'done';
+	})()`)
+	b.says("are given to this job (dashed)")
+	if n := b.text("String(document.querySelectorAll('svg.curve path.held').length)"); n != "1" {
+		t.Errorf("%s curves say what the job was given", n)
+	}
+	if d := b.text("document.querySelector('svg.curve path:not(.held)').getAttribute('d')"); strings.Count(d, "M") != 2 {
+		t.Errorf("a day without samples is no break: %s", d)
+	}
+	if heads := b.text("String([...document.querySelectorAll('h3')].some((h) => h.textContent.includes(' to ' + new Date().toLocaleDateString())))"); heads != "true" {
+		t.Errorf("the head tells no date of the end: %s", b.text("document.querySelector('h3').textContent"))
 	}
 }
