@@ -9,10 +9,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/draws"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
+
+var _ = draws.Fixed()
 
 // TestFolded holds the rows of a listing against what has to be true of them: each task
 // is in just one row, as it was, and no two rows of tasks that wait are alike.
@@ -37,6 +40,9 @@ func TestFolded(t *testing.T) {
 			if j.GetArrayJobId() == 0 {
 				have[client.JobLabel(j)] = what
 				continue
+			}
+			if !console.Waiting(j.GetState()) && j.GetArrayCount() > 1 {
+				rt.Fatalf("row %v of tasks that run", j)
 			}
 			if console.Waiting(j.GetState()) {
 				waiting[fmt.Sprint(j.GetArrayJobId(), what)]++
