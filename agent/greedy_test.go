@@ -265,7 +265,7 @@ func TestSoakGreedyBesideModest(t *testing.T) {
 		t.Errorf("%d of %d modest jobs survived, want 99 %%; %d greedy ones were ended as OUT_OF_MEMORY, want all", survived, n, ended)
 	}
 	last := r.leader.Last(id(1))
-	for _, want := range []string{"more than its share of 4096 MiB", "--gpu-mem"} {
+	for _, want := range []string{"more than its share of 4.0 GiB", "--gpu-mem"} {
 		if !strings.Contains(last.Detail, want) {
 			t.Errorf("detail %q lacks %q", last.Detail, want)
 		}

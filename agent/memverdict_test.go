@@ -143,13 +143,13 @@ func TestGPUMemoryVerdicts(t *testing.T) {
 		reason, words string
 		learned       bool
 	}{
-		{"message and use near the cap", 1950, 0, torchOOM, 1, oom, "OutOfGPUMemory", "held 1950 MiB at most and its share is 2000 MiB; ask for --gpu-mem 4608MiB", true},
-		{"message of one allocation above the cap", 1000, 0, torchOOM, 1, oom, "OutOfGPUMemory", "an allocation of 2048 MiB on the GPU was refused; it held 1000 MiB at most and its share is 2000 MiB; ask for --gpu-mem 3584MiB", true},
+		{"message and use near the cap", 1950, 0, torchOOM, 1, oom, "OutOfGPUMemory", "held 1.9 GiB at most and its share is 2.0 GiB; ask for --gpu-mem 4608MiB", true},
+		{"message of one allocation above the cap", 1000, 0, torchOOM, 1, oom, "OutOfGPUMemory", "an allocation of 2.0 GiB on the GPU was refused; it held 1000 MiB at most and its share is 2.0 GiB; ask for --gpu-mem 3584MiB", true},
 		{"message alone", 1000, 0, smallOOM, 1, failed, "NonZeroExitCode", `its output says "torch.cuda.OutOfMemoryError`, false},
 		{"use alone", 1950, 0, "Traceback: KeyError\n", 3, failed, "NonZeroExitCode", "exit code 3", false},
 		{"message, near the cap, and a good end", 1950, 0, torchOOM, 0, completed, "", "", false},
 		{"refused for a neighbour above its share", 1000, 3000, smallOOM, 1, lost, "GPUNeighbour", "while j2-a1 held more than its share", false},
-		{"refused at its own cap, beside one above its share", 1950, 3000, torchOOM, 1, oom, "OutOfGPUMemory", "held 1950 MiB at most and its share is 2000 MiB", true},
+		{"refused at its own cap, beside one above its share", 1950, 3000, torchOOM, 1, oom, "OutOfGPUMemory", "held 1.9 GiB at most and its share is 2.0 GiB", true},
 		{"a neighbour within its share", 1000, 1900, smallOOM, 1, failed, "NonZeroExitCode", "held only 1000 MiB", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -25,7 +25,7 @@ func TestSharingUnderTheWatch(t *testing.T) {
 	stranger := submit(1002, "4GiB", "--gpu-mem", "1GiB", "--gpu-util", "20", "--seconds", "1")
 	greedy := submit(1001, "4GiB", "--gpu-mem", "20GiB", "--gpu-util", "20", "--seconds", "200", "--ramp", "2")
 	j := c.await(greedy, "OUT_OF_MEMORY")
-	if text := c.run("show", strconv.FormatUint(j.ID, 10)); !strings.Contains(text, "more than its share of 4096 MiB, and was ended; ask for --gpu-mem") {
+	if text := c.run("show", strconv.FormatUint(j.ID, 10)); !strings.Contains(text, "more than its share of 4.0 GiB, and was ended; ask for --gpu-mem") {
 		t.Errorf("greedy:\n%s", text)
 	}
 	if got := c.show(stranger); got.State != "PENDING" && got.State != "QUEUED" {
