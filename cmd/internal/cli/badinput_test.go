@@ -116,6 +116,8 @@ func TestBadInput(t *testing.T) {
 			{2, []string{"node", "fence", "n1"}},
 			{2, []string{"node", "remove", "n1"}},
 			{2, []string{"node", "fence", "N1", "--yes"}},
+			{2, []string{"show", "-o", "svg", "12"}},
+			{2, []string{"show", "--plot", "-o", "png", "12", "13"}},
 			{2, []string{"model", "show", "newest"}},
 			{2, []string{"model", "show", "1", "2"}},
 			{2, []string{"model", "rollback"}},

@@ -33,6 +33,7 @@ func TestGolden(t *testing.T) {
 		"queue-missing":       {"queue", "12", "99", "98"},
 		"show":                {"show", "12"},
 		"show-two":            {"show", "14", "16"},
+		"show-svg":            {"show", "--timeout", "5s", "--plot", "-o", "svg", "12_3"},
 		"show-json":           {"show", "-o", "json", "16"},
 		"show-yaml":           {"show", "-o", "yaml", "12"},
 		"show-missing":        {"show", "99"},

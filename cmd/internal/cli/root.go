@@ -171,5 +171,6 @@ func try() []frame.Command {
 		frame.Away(programs.Lab, "sim", "Replay job traces against the scheduler in virtual time"),
 		frame.Away(programs.Lab, "sim-job", "Run a workload on simulated GPUs (inside a job)"),
 		frame.Away(programs.Lab, "reference", ""),
+		frame.Away(programs.Lab, "curves", ""),
 	}
 }

@@ -24,6 +24,7 @@ func Program() frame.Program {
 		{Name: "demo", New: frame.Local(func(e *console.Env) *cobra.Command { return demo.NewCommand(e.Stdout, e.Stderr) })},
 		{Name: "sim-job", New: frame.Local(func(e *console.Env) *cobra.Command { return simjob.NewCommand(e.Stdout) })},
 		{Name: "model", New: frame.Local(evalcmd.NewModelCmd)},
+		{Name: "curves", New: newCurvesCmd},
 		{Name: "reference", New: newReferenceCmd},
 		{Name: "version", New: frame.Local(frame.NewVersionCmd)},
 	}}

@@ -27,7 +27,6 @@ const maxSteps = 2000
 func CDF(title string, all []Series) *Drawing {
 	d := newDrawing(title, narrow, tall)
 	d.p.X.Label.Text, d.p.Y.Label.Text = "seconds", "% of jobs"
-	d.p.Legend.Top, d.p.Legend.Left = false, false
 	lo, hi := math.Inf(1), 0.0
 	for _, s := range all {
 		if n := len(s.Sorted); n > 0 {
@@ -36,7 +35,7 @@ func CDF(title string, all []Series) *Drawing {
 	}
 	logs := hi > 100*lo
 	for i, s := range all {
-		d.steps(s.Name, cumulated(s.Sorted, lo), shade(i))
+		d.steps(s.Name, cumulated(s.Sorted, lo), i)
 	}
 	d.from0(hi, 102)
 	if logs {

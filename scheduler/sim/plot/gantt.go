@@ -118,9 +118,9 @@ func Levels(title string, rec *sim.Recorder, cards int, memMiB int64) *Drawing {
 			mem = append(mem, plotter.XY{X: end, Y: 100 * float64(l.Mem) / float64(memMiB)})
 		}
 	}
-	d.steps("given away", alloc, shade(0))
-	d.steps("busy", used, shade(1))
-	d.steps("memory", mem, shade(2))
+	d.steps("given away", alloc, 0)
+	d.steps("busy", used, 1)
+	d.steps("memory", mem, 2)
 	d.from0(end, 105)
 	return d
 }

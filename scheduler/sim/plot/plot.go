@@ -37,21 +37,59 @@ func Formats() []string { return []string{string(SVG), string(PNG)} }
 type Drawing struct {
 	p    *plot.Plot
 	w, h vg.Length
+	// lines are what stands beside it, for each of named lines.
+	lines plot.Legend
+	named int
+	// below is drawn below it, nil for nothing.
+	below *Drawing
+}
+
+// size is how wide and high it is, with what is below it.
+func (d *Drawing) size() (w, h vg.Length) {
+	for ; d != nil; d = d.below {
+		w, h = max(w, d.w), h+d.h
+	}
+	return w, h
+}
+
+// draw draws all of it.
+func (d *Drawing) draw(c draw.Canvas) {
+	for ; d != nil; d = d.below {
+		at := margin(draw.Crop(c, 0, 0, c.Max.Y-c.Min.Y-d.h, 0))
+		if d.named > 0 {
+			r := d.lines.Rectangle(at)
+			beside := r.Max.X - r.Min.X + vg.Points(10)
+			d.lines.Draw(draw.Crop(at, at.Max.X-at.Min.X-beside, 0, 0, -vg.Points(24)))
+			at = draw.Crop(at, 0, -beside, 0, 0)
+		}
+		d.p.Draw(at)
+		c = draw.Crop(c, 0, 0, 0, -d.h)
+	}
+}
+
+// svg has a browser that shows dark pages show the drawing dark, and any other have fonts
+// that it knows.
+func svg(drawn []byte) []byte {
+	const style = `<style>svg{background:#fff}@media(prefers-color-scheme:dark){svg{background:#000}svg>g{filter:invert(1) hue-rotate(180deg)}}</style>`
+	drawn = bytes.ReplaceAll(drawn, []byte("font-family:Liberation Sans;"), []byte("font-family:Liberation Sans,Helvetica,Arial,sans-serif;"))
+	return bytes.Replace(drawn, []byte("\n<g "), []byte("\n"+style+"\n<g "), 1)
 }
 
 // Bytes renders the drawing. An unknown format is an error.
 func (d *Drawing) Bytes(f Format) ([]byte, error) {
 	var b bytes.Buffer
+	w, h := d.size()
 	switch f {
 	case SVG:
-		c := vgsvg.New(d.w, d.h)
-		d.p.Draw(margin(draw.New(c)))
+		c := vgsvg.New(w, h)
+		d.draw(draw.New(c))
 		if _, err := c.WriteTo(&b); err != nil {
 			return nil, fmt.Errorf("draw: %w", err)
 		}
+		return svg(b.Bytes()), nil
 	case PNG:
-		c := vgimg.PngCanvas{Canvas: vgimg.New(d.w, d.h)}
-		d.p.Draw(margin(draw.New(c)))
+		c := vgimg.PngCanvas{Canvas: vgimg.New(w, h)}
+		d.draw(draw.New(c))
 		if _, err := c.WriteTo(&b); err != nil {
 			return nil, fmt.Errorf("draw: %w", err)
 		}
@@ -76,13 +114,19 @@ const (
 func newDrawing(title string, w, h float64) *Drawing {
 	p := plot.New()
 	p.Title.Text = clean(title)
-	p.Title.TextStyle.Font.Size = vg.Points(11)
+	lines := plot.NewLegend()
+	for _, t := range []struct {
+		of   *draw.TextStyle
+		size float64
+	}{{&p.Title.TextStyle, 11}, {&p.X.Label.TextStyle, 9}, {&p.Y.Label.TextStyle, 9}, {&p.X.Tick.Label, 8}, {&p.Y.Tick.Label, 8}, {&lines.TextStyle, 8}} {
+		t.of.Font.Variant, t.of.Font.Size = "Sans", vg.Points(t.size)
+	}
 	p.Title.Padding = vg.Points(6)
-	p.X.Label.TextStyle.Font.Size, p.Y.Label.TextStyle.Font.Size = vg.Points(9), vg.Points(9)
-	p.X.Tick.Label.Font.Size, p.Y.Tick.Label.Font.Size = vg.Points(8), vg.Points(8)
-	p.Legend.TextStyle.Font.Size = vg.Points(8)
-	p.Legend.Top, p.Legend.Padding = true, vg.Points(2)
-	return &Drawing{p, vg.Points(w), vg.Points(h)}
+	lines.Top, lines.Left, lines.Padding, lines.ThumbnailWidth = true, true, vg.Points(3), vg.Points(24)
+	grid := plotter.NewGrid()
+	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{0xe4}, color.Gray{0xe4}
+	p.Add(grid)
+	return &Drawing{p: p, lines: lines, w: vg.Points(w), h: vg.Points(h)}
 }
 
 // clean makes a text of a trace safe to draw: one line, not endless.
@@ -109,8 +153,13 @@ func shade(n int) color.RGBA {
 	return c[((n%len(c))+len(c))%len(c)]
 }
 
-// steps draws a line that holds each value until the next.
-func (d *Drawing) steps(name string, points plotter.XYs, colour color.Color) {
+// dashes are those of the n-th line, so that lines differ in print without colours, too.
+func dashes(n int) []vg.Length {
+	return [][]vg.Length{nil, {vg.Points(6), vg.Points(2)}, {vg.Points(2), vg.Points(2)}, {vg.Points(8), vg.Points(2), vg.Points(2), vg.Points(2)}}[n%4]
+}
+
+// steps draws the n-th line, which holds each value until the next.
+func (d *Drawing) steps(name string, points plotter.XYs, n int) {
 	points = slices.DeleteFunc(points, func(p plotter.XY) bool { return bad(p.X) || bad(p.Y) })
 	if len(points) == 0 {
 		return
@@ -119,10 +168,11 @@ func (d *Drawing) steps(name string, points plotter.XYs, colour color.Color) {
 	if err != nil { // only for values that were left out above
 		return
 	}
-	l.StepStyle, l.Color, l.Width = plotter.PostStep, colour, vg.Points(1)
+	l.StepStyle, l.Color, l.Width, l.Dashes = plotter.PostStep, shade(n), vg.Points(1.2), dashes(n)
 	d.p.Add(l)
 	if name != "" {
-		d.p.Legend.Add(clean(name), l)
+		d.named++
+		d.lines.Add(clean(name), l)
 	}
 }
 

@@ -8,9 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
-
+	"github.com/berth-scheduler/berth/cmd/internal/programs"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -134,10 +137,37 @@ func braille(at, values []int64, most int64) []string {
 	return out
 }
 
-// plotsIn refuses plots beside what programs read.
-func plotsIn(f console.Format) error {
-	if f != console.FormatTable {
-		return console.Usagef("--plot is for tables; -o %s has no place for it", f)
+// What --plot draws beside characters; the program that has the library for it does.
+const (
+	formatSVG console.Format = "svg"
+	formatPNG console.Format = "png"
+)
+
+func drawn(f console.Format) bool { return f == formatSVG || f == formatPNG }
+
+// plotsIn refuses plots beside what programs read, and drawings of nothing.
+func plotsIn(e *console.Env, f console.Format, plots bool, jobs int) error {
+	switch {
+	case drawn(f) && !plots:
+		return console.Usagef("-o %s is for --plot", f)
+	case drawn(f) && jobs != 1:
+		return console.Usagef("-o %s draws one job, and %d are named", f, jobs)
+	case f == formatPNG && e.IsTerminal:
+		return console.Usagef("-o png: a terminal cannot show it; add > curves.png")
+	case plots && f != console.FormatTable && !drawn(f):
+		return console.Usagef("--plot is for tables and drawings; -o %s has no place for it", f)
 	}
 	return nil
+}
+
+// drawElsewhere has berth-lab draw, with the flags that say which cluster is meant.
+func drawElsewhere(e *console.Env, cmd *cobra.Command, f console.Format, args []string) error {
+	with := []string{"curves", "-o", string(f)}
+	whose := cmd.InheritedFlags()
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if whose.Lookup(f.Name) != nil {
+			with = append(with, "--"+f.Name+"="+f.Value.String())
+		}
+	})
+	return e.Become(programs.Lab, append(append(with, "--"), args...))
 }

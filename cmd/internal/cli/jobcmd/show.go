@@ -26,19 +26,22 @@ func NewShowCmd(e *console.Env, c *client.Client) *cobra.Command {
 		Use:     "show [JOB…]",
 		Short:   "Show all about jobs",
 		Long:    "Show all about jobs; without an id, about my latest one.",
-		Example: "  berth show 12\n  berth show --plot 12\n  berth show -o json 12 | jq .state",
+		Example: "  berth show 12\n  berth show --plot 12\n  berth show --plot -o svg 12 > curves.svg\n  berth show -o json 12 | jq .state",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			args, err := client.OrLatest(cmd.Context(), e, c, args)
 			if err != nil {
 				return err
 			}
 			f := console.Format(output)
-			if !plots {
-				return runShow(cmd.Context(), e, c, f, args)
-			}
 			wanted, err := shown(args)
-			if err := errors.Join(err, plotsIn(f)); err != nil {
+			if err := errors.Join(err, plotsIn(e, f, plots, len(wanted))); err != nil {
 				return err
+			}
+			switch {
+			case drawn(f):
+				return drawElsewhere(e, cmd, f, args)
+			case !plots:
+				return runShow(cmd.Context(), e, c, f, args)
 			}
 			if err := runShow(cmd.Context(), e, c, f, args); err != nil {
 				return err
@@ -47,7 +50,7 @@ func NewShowCmd(e *console.Env, c *client.Client) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&plots, "plot", false, "also draw what its GPUs showed, over the last week at most")
-	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
+	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName, formatSVG, formatPNG)
 	return cmd
 }
 

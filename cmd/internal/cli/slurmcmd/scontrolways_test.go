@@ -40,7 +40,7 @@ func TestScontrolShowsTheTopology(t *testing.T) {
 	)
 	for line, want := range map[string]string{
 		"scontrol show topology": leaf1 + leaf2 + core, "scontrol show topo n3": leaf2 + core, "scontrol show topology leaf1": leaf1,
-		"scontrol show topology nosuch": "Topology information contains no switch or node named nosuch\n", "none": "scontrol: error: No topology information available\n",
+		"scontrol show topology nosuch": "Topology information contains no switch or node named nosuch\n", "none": "scontrol: error: no topology information available: no node names a switch\n",
 	} {
 		w := clitest.NewWorld(t)
 		p := clitest.NewParted()

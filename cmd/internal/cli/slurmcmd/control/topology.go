@@ -69,7 +69,7 @@ func showSlurmTopology(ctx context.Context, e *console.Env, c *client.Client, ar
 	}
 	tree := treeOf(nodes)
 	if len(tree) == 0 {
-		return errors.New("No topology information available") //nolint:staticcheck // Slurm's words
+		return errors.New("no topology information available: no node names a switch")
 	}
 	found := false
 	all := slices.SortedFunc(maps.Values(tree), func(a, b *switchOf) int { return cmp.Or(cmp.Compare(a.level, b.level), cmp.Compare(a.path, b.path)) })
