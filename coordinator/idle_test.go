@@ -105,10 +105,8 @@ func TestIdleGPUsAcrossALeader(t *testing.T) {
 	})
 	d.join()
 	cc := d.c.Dial(d.lead, "gate", "g")
-	if _, err := apirpc.NewNotifyServiceClient(cc).AddWebhook(as(t, alice), &apiv1.AddWebhookRequest{Url: rec.URL, Events: "IDLE"}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the partition has its policy", func() bool { // once all have said that they know it
+	addWebhook(t, cc, &apiv1.AddWebhookRequest{Url: rec.URL, Events: "IDLE"})
+	eventually(t, "the partition has its policy", func() bool {
 		_, err := apirpc.NewClusterServiceClient(cc).SetPartition(as(t, admin), &apiv1.SetPartitionRequest{
 			Name: "gpu", Nodes: proto.String("n1"), Default: proto.Bool(true), Idle: proto.String("below=5%,window=10m,grace=5m,warn=1h,shrink=20h,end=200h"),
 		})
