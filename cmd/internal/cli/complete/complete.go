@@ -6,8 +6,10 @@ package complete
 
 import (
 	"context"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,6 +34,24 @@ var byOption = map[string]source{
 // byLetter are those of Slurm's commands by their letters.
 var byLetter = map[string]string{"-p": "partition", "-A": "account", "-q": "qos", "-w": "nodelist", "-x": "exclude", "-t": "states", "-j": "jobs"}
 
+// words are a source that no coordinator is asked for.
+func words(of ...string) source {
+	return func(context.Context, *console.Env, *client.Client) []string { return slices.Clone(of) }
+}
+
+// listedWords matches the words that the help of an option lists: output `FORMAT`: table, json.
+var listedWords = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("`[A-Z]+`: ([a-z0-9-]+(?:, [a-z0-9-]+)+)(?:$|[;. (])")
+})
+
+// wordsOf are those that the help of an option lists, nil for none.
+func wordsOf(f *pflag.Flag) source {
+	if m := listedWords().FindStringSubmatch(f.Usage); m != nil {
+		return words(strings.Split(m[1], ", ")...)
+	}
+	return nil
+}
+
 // byCommand names what follows a command, by its words after the program's name.
 var byCommand = map[string]source{
 	"show": jobs, "why": jobs, "wait": jobs, "logs": jobs, "shell": jobs, "exec": jobs, "signal": jobs, "tunnel": jobs, "eff": jobs,
@@ -42,7 +62,13 @@ var byCommand = map[string]source{
 	"gpu list": nodes, "partition show": partitions, "partition list": partitions, "partition set": partitions, "partition remove": partitions,
 	"reservation show": reservations, "reservation update": reservations, "reservation remove": reservations,
 	"account show": accounts, "account set": accounts, "account remove": accounts, "qos set": qos, "qos remove": qos,
-	"completion": func(context.Context, *console.Env, *client.Client) []string { return Shells() },
+	"completion": words(Shells()...),
+}
+
+// byWord names what comes right after words of commands that know words, and nowhere later.
+var byWord = map[string]source{
+	"scontrol":      words("show", "hold", "release", "requeue", "requeuehold", "update", "create", "delete", "ping", "top", "wait_job", "version"),
+	"scontrol show": words("config", "hostlist", "hostlistsorted", "hostnames", "job", "node", "partition", "reservation", "topology"),
 }
 
 // Attach lets the commands below root be completed. options are those of commands
@@ -70,7 +96,11 @@ func Attach(root *cobra.Command, e *console.Env, c *client.Client, options map[s
 			return
 		}
 		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-			if s := byOption[f.Name]; s != nil {
+			s := byOption[f.Name]
+			if s == nil {
+				s = wordsOf(f)
+			}
+			if s != nil {
 				_ = cmd.RegisterFlagCompletionFunc(f.Name, func(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 					return ask(s, word)
 				})
@@ -118,6 +148,9 @@ func slurmWord(command string, options func() []string, args []string, word stri
 		}
 		slices.Sort(found)
 		return found, cobra.ShellCompDirectiveNoFileComp
+	}
+	if s := byWord[strings.Join(append([]string{command}, args...), " ")]; s != nil {
+		return ask(s, word)
 	}
 	for n := len(args); n >= 0; n-- {
 		if s := byCommand[strings.Join(append([]string{command}, args[:n]...), " ")]; s != nil {
