@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"sync"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -8,20 +9,20 @@ import (
 )
 
 // entering counts jobs of requests that were let in and may not be in the state yet, so that
-// of many requests at once no two are let into the same room.
+// of many requests at once no two are let into the same room. Some are in both for a moment.
 type entering struct {
 	mu  sync.Mutex
 	all int
 	of  map[cluster.UID]some
+	// left is closed when some are counted no more; nil while nobody waits for that.
+	left chan struct{}
 }
 
 // some are jobs, and arrays of services among them.
 type some struct{ jobs, services int }
 
-// count adds jobs of a user.
+// count adds jobs of a user; mu is held.
 func (e *entering) count(uid cluster.UID, n some) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	if e.of == nil {
 		e.of = map[cluster.UID]some{}
 	}
@@ -33,34 +34,66 @@ func (e *entering) count(uid cluster.UID, n some) {
 	}
 }
 
-// counts is how many a user has, and how many jobs all have.
-func (e *entering) counts(uid cluster.UID) (user some, all int) {
+// leave counts jobs of a user no more.
+func (e *entering) leave(uid cluster.UID, n some) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.of[uid], e.all
+	e.count(uid, some{-n.jobs, -n.services})
+	if e.left != nil {
+		close(e.left)
+		e.left = nil
+	}
 }
 
-// RoomFor bounds the jobs that wait, with those that are about to.
-func (a *Admission) RoomFor(who authorize.Caller, n int) error {
-	user, all := a.entering.counts(who.UID)
-	return a.room(who, n, user.jobs, all)
-}
+// RoomFor bounds the jobs that wait.
+func (a *Admission) RoomFor(who authorize.Caller, n int) error { return a.room(who, n, 0, 0) }
 
 // TakeRoom bounds the jobs of a request that were let in one by one, and keeps the room until
-// leave is called: once they are in the state, or will not be.
-func (a *Admission) TakeRoom(e *Entry) (leave func(), err error) {
+// leave is called: once they are in the state, or will not be. Where others that are about to
+// be there may have taken it, it waits until that is known.
+func (a *Admission) TakeRoom(ctx context.Context, e *Entry) (leave func(), err error) {
 	uid, n := e.Who.UID, some{e.Jobs(), e.services}
-	a.entering.count(uid, n)
-	leave = sync.OnceFunc(func() { a.entering.count(uid, some{-n.jobs, -n.services}) })
-	user, all := a.entering.counts(uid)
-	if err = a.room(e.Who, n.jobs, user.jobs-n.jobs, all-n.jobs); err == nil && n.services > 0 {
-		err = a.roomForServices(e.Who, n.services, user.services-n.services, e.mostServices)
+	for {
+		left, err := a.tryRoom(e, n)
+		switch {
+		case err == nil:
+			return sync.OnceFunc(func() { a.entering.leave(uid, n) }), nil
+		case left == nil:
+			return nil, err
+		}
+		select {
+		case <-left:
+		case <-ctx.Done():
+			return nil, err
+		}
 	}
-	if err != nil {
-		leave()
-		return nil, err
+}
+
+// tryRoom takes room for n jobs of a request. Where those that are about to be there are in
+// their way, left is closed when some of these are counted no more.
+func (a *Admission) tryRoom(e *Entry, n some) (left <-chan struct{}, err error) {
+	in := &a.entering
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if err := a.roomBeside(e, n, in.of[e.Who.UID], in.all); err != nil {
+		if in.all == 0 || a.roomBeside(e, n, some{}, 0) != nil {
+			return nil, err
+		}
+		if in.left == nil {
+			in.left = make(chan struct{})
+		}
+		return in.left, err
 	}
-	return leave, nil
+	in.count(e.Who.UID, n)
+	return nil, nil
+}
+
+// roomBeside is room for jobs and services where so many of the user's, and of all, are about to be.
+func (a *Admission) roomBeside(e *Entry, n, user some, all int) error {
+	if err := a.room(e.Who, n.jobs, user.jobs, all); err != nil || n.services == 0 {
+		return err
+	}
+	return a.roomForServices(e.Who, n.services, user.services, e.mostServices)
 }
 
 // room bounds the jobs that wait where so many of the user's, and of all, are about to.

@@ -72,7 +72,7 @@ func (s *jobServer) SubmitJobs(ctx context.Context, req *apiv1.SubmitJobsRequest
 	if err != nil {
 		return nil, err
 	}
-	leave, err := s.c.admission.TakeRoom(&e)
+	leave, err := s.c.admission.TakeRoom(ctx, &e)
 	if err != nil {
 		return nil, err
 	}
