@@ -216,10 +216,14 @@ type Pull struct {
 	Bytes, Got int64
 }
 
+// MaxPullBytes bounds how large a layer, or an image, is taken to be: a registry may say
+// anything.
+const MaxPullBytes = 1 << 50
+
 // Clip returns p within its bounds: no more is here than there is.
 func (p Pull) Clip() Pull {
 	p.Done = min(p.Done, p.Layers)
-	p.Bytes = max(p.Bytes, 0)
+	p.Bytes = min(max(p.Bytes, 0), MaxPullBytes)
 	p.Got = min(max(p.Got, 0), p.Bytes)
 	return p
 }

@@ -375,7 +375,7 @@ func (p *pass) why(it *item, n *rules.Need, k *fleet.Class, c *fleet.Card, cards
 		b = append(b, "first "...)
 		b = append(b, k.GPUType...)
 		b = append(b, " with "...)
-		b = append(b, say.Gib(n.Mem)...)
+		b = append(b, cluster.MemText(n.Mem)...)
 		b = append(b, " and "...)
 		b = append(b, say.Percent(n.Milli)...)
 		b = append(b, " free, beside "...)

@@ -144,7 +144,7 @@ func (tl *teller) words(it *item, c int, code cluster.ReasonCode, most *fleet.Ro
 	case cluster.ReasonExclusive:
 		return "no GPU is empty, needs one alone"
 	case cluster.ReasonGPUMem:
-		return fmt.Sprintf("at most %s free on one GPU, needs %s", say.Gib(max(0, most.Mem)), say.Gib(n.Mem))
+		return fmt.Sprintf("at most %s free on one GPU, needs %s", cluster.MemText(max(0, most.Mem)), cluster.MemText(n.Mem))
 	case cluster.ReasonGPUCompute:
 		return fmt.Sprintf("at most %s of one GPU free, needs %s", say.Percent(max(0, most.Milli)), say.Percent(n.Milli))
 	case cluster.ReasonGPUSlots:
@@ -152,12 +152,12 @@ func (tl *teller) words(it *item, c int, code cluster.ReasonCode, most *fleet.Ro
 	case cluster.ReasonCPU:
 		return fmt.Sprintf("at most %s free beside a GPU with room, needs %s", say.Cores(max(0, most.CPU)), say.Cores(it.cpu))
 	case cluster.ReasonHostMem:
-		return fmt.Sprintf("at most %s of host memory free beside a GPU with room, needs %s", say.Gib(max(0, most.Host)), say.Gib(it.mem))
+		return fmt.Sprintf("at most %s of host memory free beside a GPU with room, needs %s", cluster.MemText(max(0, most.Host)), cluster.MemText(it.mem))
 	case cluster.ReasonQueueOrder:
 		return fmt.Sprintf("GPUs with room are kept for jobs that waited longer, needs one for %s", say.About(n.Dur))
 	}
 	return fmt.Sprintf("no GPU has all at once of %s, %s of its compute, %s and %s of host memory",
-		say.Gib(n.Mem), say.Percent(n.Milli), say.Cores(it.cpu), say.Gib(it.mem))
+		cluster.MemText(n.Mem), say.Percent(n.Milli), say.Cores(it.cpu), cluster.MemText(it.mem))
 }
 
 // mostRoom is the most of each resource that any card has on which the job
@@ -198,9 +198,9 @@ func (tl *teller) plainReason(it *item) cluster.Reason {
 	case most.CPU < it.cpu:
 		return cluster.Reason{Code: cluster.ReasonCPU, Detail: fmt.Sprintf("at most %s free on one node, needs %s", say.Cores(max(0, most.CPU)), say.Cores(it.cpu))}
 	case most.Host < it.mem:
-		return cluster.Reason{Code: cluster.ReasonHostMem, Detail: fmt.Sprintf("at most %s of host memory free on one node, needs %s", say.Gib(max(0, most.Host)), say.Gib(it.mem))}
+		return cluster.Reason{Code: cluster.ReasonHostMem, Detail: fmt.Sprintf("at most %s of host memory free on one node, needs %s", cluster.MemText(max(0, most.Host)), cluster.MemText(it.mem))}
 	}
-	return cluster.Reason{Code: cluster.ReasonResources, Detail: fmt.Sprintf("no node has %s and %s of host memory at once", say.Cores(it.cpu), say.Gib(it.mem))}
+	return cluster.Reason{Code: cluster.ReasonResources, Detail: fmt.Sprintf("no node has %s and %s of host memory at once", say.Cores(it.cpu), cluster.MemText(it.mem))}
 }
 
 // neverReason tells why no class at all can run the job.

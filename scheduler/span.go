@@ -316,7 +316,7 @@ func (tl *teller) spanReason(it *item, c int) cluster.Reason {
 	}
 	defer func() { tl.told[key] = r }()
 	if c < 0 {
-		r.Detail = fmt.Sprintf("%s with %s and %s of host memory free, needs %d at once", say.Nodes(len(tl.fitter.plainParts(it))), say.Cores(it.cpu), say.Gib(it.mem), it.nodes)
+		r.Detail = fmt.Sprintf("%s with %s and %s of host memory free, needs %d at once", say.Nodes(len(tl.fitter.plainParts(it))), say.Cores(it.cpu), cluster.MemText(it.mem), it.nodes)
 		return r
 	}
 	r.Detail = fmt.Sprintf("%s: %s with room for %s, needs %d at once", tl.f.Classes[c].GPUType, say.Nodes(len(tl.fitter.fitSpan(it, c))), say.GPUs(it.gpus), it.nodes)

@@ -190,7 +190,7 @@ func (x *explainer) node(n *cluster.Node) {
 		x.tally(cluster.ReasonNodeDown, count, 0, x.namesOfDown)
 	case freeMem < x.mem:
 		x.tally(cluster.ReasonHostMem, count, x.mem-freeMem, func() string {
-			return fmt.Sprintf("node %s: %s of host memory free, needs %s", n.ID, say.Gib(max(0, freeMem)), say.Gib(x.mem))
+			return fmt.Sprintf("node %s: %s of host memory free, needs %s", n.ID, cluster.MemText(max(0, freeMem)), cluster.MemText(x.mem))
 		})
 	case freeCPU < x.cpu:
 		x.tally(cluster.ReasonCPU, count, x.cpu-freeCPU, func() string {
@@ -198,7 +198,7 @@ func (x *explainer) node(n *cluster.Node) {
 		})
 	case x.job.Spec.GPUs == 0 && x.keptFromPlain(n, &u):
 		x.tally(cluster.ReasonCPU, 1, 0, func() string {
-			return fmt.Sprintf("node %s: %s and %s of host memory free, but kept for idle GPUs while jobs wait for some", n.ID, say.Cores(freeCPU), say.Gib(freeMem))
+			return fmt.Sprintf("node %s: %s and %s of host memory free, but kept for idle GPUs while jobs wait for some", n.ID, say.Cores(freeCPU), cluster.MemText(freeMem))
 		})
 	case x.job.Spec.GPUs == 0:
 		x.tally(cluster.ReasonUnconfirmed, 1, 0, func() string {
@@ -313,7 +313,7 @@ func (x *explainer) lack(g *cluster.GPU, nd *rules.Need, u *dispatch.GPUUse) (co
 	case u.FreeShares() < 1 || u.Shares >= max(1, x.pol.MaxShares):
 		return cluster.ReasonGPUSlots, x.longest(g), "as many jobs as may share it"
 	case nd.Mem > u.FreeMiB():
-		return cluster.ReasonGPUMem, nd.Mem - u.FreeMiB(), fmt.Sprintf("%s free, needs %s", say.Gib(u.FreeMiB()), say.Gib(nd.Mem))
+		return cluster.ReasonGPUMem, nd.Mem - u.FreeMiB(), fmt.Sprintf("%s free, needs %s", cluster.MemText(u.FreeMiB()), cluster.MemText(nd.Mem))
 	case nd.Milli > u.FreeMilli():
 		return cluster.ReasonGPUCompute, nd.Milli - u.FreeMilli(), fmt.Sprintf("%s of its compute free, needs %s", say.Percent(u.FreeMilli()), say.Percent(nd.Milli))
 	}

@@ -424,7 +424,7 @@ func (c *clearing) lacks() string {
 	}
 	switch {
 	case s.mem < x.mem:
-		return fmt.Sprintf("%s: %s of host memory free, needs %s", where, say.Gib(max(0, s.mem)), say.Gib(x.mem))
+		return fmt.Sprintf("%s: %s of host memory free, needs %s", where, cluster.MemText(max(0, s.mem)), cluster.MemText(x.mem))
 	case s.cpu < x.cpu:
 		return fmt.Sprintf("%s: %s free, needs %s", where, say.Cores(max(0, s.cpu)), say.Cores(x.cpu))
 	case len(c.cards) == 0:

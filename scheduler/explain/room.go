@@ -126,7 +126,7 @@ func (x *explainer) idle(n *cluster.Node) (idle int) {
 func (x *explainer) keptWords(n *cluster.Node, u *dispatch.NodeUse) string {
 	s := rules.SpareOf(u, len(n.GPUs), &x.pol)
 	return fmt.Sprintf("needs %s and %s of host memory, more than the part of its GPUs (%s and %s each); %d idle keep %s and %s each",
-		say.Cores(x.cpu), say.Gib(x.mem), say.Cores(s.PartCPU), say.Gib(s.PartMem), x.idle(n), say.Cores(s.LeastCPU), say.Gib(s.LeastMem))
+		say.Cores(x.cpu), cluster.MemText(x.mem), say.Cores(s.PartCPU), cluster.MemText(s.PartMem), x.idle(n), say.Cores(s.LeastCPU), cluster.MemText(s.LeastMem))
 }
 
 // keptFromPlain reports whether a job without GPUs waits for what idle GPUs
@@ -162,7 +162,7 @@ func (x *explainer) coresExplain(c *rules.CoresNeed) {
 	}
 	x.tallyOn(cluster.CPUType, cluster.ReasonCPU, 1, 0, func() string {
 		if room == 0 {
-			return fmt.Sprintf("on cores: no node has %s and %s of host memory free", say.Cores(c.CPU), say.Gib(c.Mem))
+			return fmt.Sprintf("on cores: no node has %s and %s of host memory free", say.Cores(c.CPU), cluster.MemText(c.Mem))
 		}
 		gpu := ""
 		if est := x.job.EstStart.Sub(x.snap.Now); est > 0 {

@@ -87,7 +87,7 @@ func (tl *teller) reason(t *scene.Task, most []left, plain *left) cluster.Reason
 }
 
 func (tl *teller) lacking(t *scene.Task, n *scene.Need, m *left) cluster.Reason {
-	say := func(code cluster.ReasonCode, format string, args ...any) cluster.Reason {
+	because := func(code cluster.ReasonCode, format string, args ...any) cluster.Reason {
 		if len(tl.Plan.Unplaced) >= tl.Pol.MaxReasons {
 			return cluster.Reason{Code: code} // words cost more than the pass
 		}
@@ -98,23 +98,23 @@ func (tl *teller) lacking(t *scene.Task, n *scene.Need, m *left) cluster.Reason 
 	}
 	switch {
 	case t.GPUs > 1 && n.Share.Exclusive && m.empty < t.GPUs:
-		return say(cluster.ReasonGPUs, "at most %d GPUs empty on one node, needs %d", m.empty, t.GPUs)
+		return because(cluster.ReasonGPUs, "at most %d GPUs empty on one node, needs %d", m.empty, t.GPUs)
 	case n.Share.Exclusive && m.empty == 0:
-		return say(cluster.ReasonExclusive, "no GPU is empty, needs one alone")
+		return because(cluster.ReasonExclusive, "no GPU is empty, needs one alone")
 	case t.GPUs > 0 && !m.free:
-		return say(cluster.ReasonGPUSlots, "no GPU takes one more job")
+		return because(cluster.ReasonGPUSlots, "no GPU takes one more job")
 	case n.Share.MemMiB > m.mem && t.GPUs > 0:
-		return say(cluster.ReasonGPUMem, "at most %s free on one GPU, needs %s", cluster.MemText(m.mem), cluster.MemText(n.Share.MemMiB))
+		return because(cluster.ReasonGPUMem, "at most %s free on one GPU, needs %s", cluster.MemText(m.mem), cluster.MemText(n.Share.MemMiB))
 	case n.Share.Milli > m.milli && t.GPUs > 0:
-		return say(cluster.ReasonGPUCompute, "at most %s of the compute of one GPU free, needs %s", percent(m.milli), percent(n.Share.Milli))
+		return because(cluster.ReasonGPUCompute, "at most %s of the compute of one GPU free, needs %s", say.Percent(m.milli), say.Percent(n.Share.Milli))
 	case t.CPU > m.cpu:
-		return say(cluster.ReasonCPU, "at most %s free on one node, needs %s", cores(m.cpu), cores(t.CPU))
+		return because(cluster.ReasonCPU, "at most %s free on one node, needs %s", say.Cores(m.cpu), say.Cores(t.CPU))
 	case t.Mem > m.host:
-		return say(cluster.ReasonHostMem, "at most %s of host memory free on one node, needs %s", cluster.MemText(m.host), cluster.MemText(t.Mem))
+		return because(cluster.ReasonHostMem, "at most %s of host memory free on one node, needs %s", cluster.MemText(m.host), cluster.MemText(t.Mem))
 	case tl.keeper.before(t) != 0:
-		return say(cluster.ReasonQueueOrder, "job %d is before it and waits for room", tl.keeper.before(t))
+		return because(cluster.ReasonQueueOrder, "job %d is before it and waits for room", tl.keeper.before(t))
 	}
-	return say(cluster.ReasonResources, "no place has all at once that it needs, beside whom it may lie")
+	return because(cluster.ReasonResources, "no place has all at once that it needs, beside whom it may lie")
 }
 
 // spanReason says how many nodes have room for a task over several: of the class
@@ -152,8 +152,3 @@ func (tl *teller) spanReason(t *scene.Task) cluster.Reason {
 	}
 	return cluster.Reason{Code: cluster.ReasonNodes, Detail: fmt.Sprintf("%s with %s, needs %d at once", say.Nodes(most), what, t.Nodes)}
 }
-
-// percent and cores are as all messages have them; say is something else there.
-func percent(milli int64) string { return say.Percent(milli) }
-
-func cores(milli int64) string { return say.Cores(milli) }

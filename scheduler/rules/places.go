@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/scheduler/say"
 )
 
 // ClassKey is what a job's need on a card depends on. Cards of one type that
@@ -123,10 +122,10 @@ func (s *Sparing) Veto(g *cluster.GPU, nd *Need) Veto {
 // Words say it in numbers.
 func (s *Sparing) Words(why Veto, g *cluster.GPU, e *cluster.Estimate) string {
 	if why == VetoObserved {
-		return fmt.Sprintf("ran out of memory before and now needs %s, the card sells %s; %s holds it", say.Gib(s.least), say.Gib(g.SellableMiB), s.observed.Type)
+		return fmt.Sprintf("ran out of memory before and now needs %s, the card sells %s; %s holds it", cluster.MemText(s.least), cluster.MemText(g.SellableMiB), s.observed.Type)
 	}
 	return fmt.Sprintf("may take up to %s (95 %%), the card sells %s; %s holds it; declare the memory to overrule the prediction",
-		say.Gib(e.GPUMemP95MiB), say.Gib(g.SellableMiB), s.tight.Type)
+		cluster.MemText(e.GPUMemP95MiB), cluster.MemText(g.SellableMiB), s.tight.Type)
 }
 
 // ByNode compares nodes by their ids.

@@ -164,10 +164,10 @@ func VetoReason(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, n *Need
 		r.Code = cluster.ReasonGPUType
 		r.Detail = fmt.Sprintf("wants %s, this is %s", job.Spec.GPUType, gpu.Type)
 	case vetoDeclared:
-		r.Detail = fmt.Sprintf("needs %s, %s sells %s", say.Gib(job.Spec.GPUMemMiB), gpu.Type, say.Gib(gpu.SellableMiB))
+		r.Detail = fmt.Sprintf("needs %s, %s sells %s", cluster.MemText(job.Spec.GPUMemMiB), gpu.Type, cluster.MemText(gpu.SellableMiB))
 	case vetoPredicted:
 		r.Detail = fmt.Sprintf("is predicted to need %s, %s sells %s; declare its memory to overrule the prediction",
-			say.Gib(e.GPUMemMiB), gpu.Type, say.Gib(gpu.SellableMiB))
+			cluster.MemText(e.GPUMemMiB), gpu.Type, cluster.MemText(gpu.SellableMiB))
 	default:
 		r.Detail = fmt.Sprintf("%s sells no memory", gpu.Type)
 	}

@@ -10,14 +10,6 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Gib prints MiB as GiB with one decimal, and less than one in MiB.
-func Gib(mib int64) string {
-	if mib < 1024 {
-		return strconv.FormatInt(mib, 10) + " MiB"
-	}
-	return strconv.FormatFloat(float64(mib)/1024, 'f', 1, 64) + " GiB"
-}
-
 // Cores prints thousandths of a core.
 func Cores(milli int64) string {
 	if milli == 1000 {

@@ -77,7 +77,7 @@ func (p *Image) saw(d descriptor, children []descriptor) {
 			if p.layers == nil {
 				p.layers = map[string]*layer{}
 			}
-			p.layers[c.Digest] = &layer{bytes: max(c.Size, 0)}
+			p.layers[c.Digest] = &layer{bytes: min(max(c.Size, 0), cluster.MaxPullBytes)}
 		}
 	}
 }

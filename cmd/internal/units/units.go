@@ -76,16 +76,7 @@ func FormatMiB(mib int64) string {
 }
 
 // HumanMiB writes an amount for tables, rounded to a tenth: 23.4 GiB.
-func HumanMiB(mib int64) string {
-	switch v := float64(mib); {
-	case v >= 1<<20:
-		return strconv.FormatFloat(v/(1<<20), 'f', 1, 64) + " TiB"
-	case v >= 1<<10:
-		return strconv.FormatFloat(v/(1<<10), 'f', 1, 64) + " GiB"
-	default:
-		return strconv.FormatInt(mib, 10) + " MiB"
-	}
-}
+func HumanMiB(mib int64) string { return cluster.MemText(mib) }
 
 // ParsePercent reads 0 to 100, with or without a per cent sign.
 func ParsePercent(s string) (int, error) {

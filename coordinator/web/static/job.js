@@ -73,6 +73,7 @@ const called = (j) => (j.arrayJobId && !j.array ? `${j.arrayJobId}_${j.arrayTask
 function predicted(p) {
   if (!p) return '';
   const time = p.seconds ? span(p.seconds) : 'time unknown', cpu = p.gpuType === 'cpu';
+  if ((!p.source || p.source === 'none') && p.timeConfidence && !cpu) return `what it needs of cards is not known: whole ones until a run was measured; ${time}`;
   if (!p.source || p.source === 'none') return `nothing is known of it${cpu ? '' : ': whole cards until a run was measured'}, ${time}`;
   const sure = `; confidence ${pct(p.confidence || 0)}, from ${clean(p.source)}`;
   if (cpu) return `memory ${mib(p.hostMemMib)}, ${cores(p.cpuMilli)} cores, ${time}${sure}`;

@@ -46,6 +46,9 @@ func predictedText(p *apiv1.Prediction) string {
 		if p.GetGpuType() == cluster.CPUType {
 			return "nothing is known of it, " + seconds
 		}
+		if p.GetTimeConfidence() > 0 { // its runs used no GPU
+			return "what it needs of GPUs is not known: whole ones until a run was measured; " + seconds
+		}
 		return "nothing is known of it: whole GPUs until a run was measured, " + seconds
 	}
 	known := fmt.Sprintf("; confidence %.0f%%, from %s", 100*p.GetConfidence(), p.GetSource())
