@@ -342,23 +342,6 @@ func SpanOr(a, b []Span) []Span {
 	return out
 }
 
-// SpanFirst is at most n of the ranks, the least.
-func SpanFirst(spans []Span, n int) []Span {
-	for i, s := range spans {
-		if k := s.To - s.From + 1; k < n {
-			n -= k
-			continue
-		}
-		out := slices.Clone(spans[:i+1])
-		if n == 0 {
-			return out[:i]
-		}
-		out[i].To = s.From + n - 1
-		return out
-	}
-	return spans
-}
-
 // SpanRank is the k-th of the ranks, from 0, which must be below SpanLen.
 func SpanRank(spans []Span, k int) int {
 	for _, s := range spans {

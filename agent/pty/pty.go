@@ -59,18 +59,6 @@ func Resize(f *os.File, rows, columns uint16) error {
 	})
 }
 
-// Size returns the size of a terminal.
-func Size(f *os.File) (rows, columns uint16, err error) {
-	err = control(f, func(fd int) error {
-		ws, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
-		if err == nil {
-			rows, columns = ws.Row, ws.Col
-		}
-		return err
-	})
-	return rows, columns, err
-}
-
 // control leaves the file in the mode that it is in, which Fd would not.
 func control(f *os.File, do func(fd int) error) error {
 	c, err := f.SyscallConn()

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestTerminal(t *testing.T) {
@@ -22,7 +24,7 @@ func TestTerminal(t *testing.T) {
 	if err := Resize(master, 41, 132); err != nil {
 		t.Fatal(err)
 	}
-	if rows, cols, err := Size(tty); rows != 41 || cols != 132 || err != nil {
+	if rows, cols, err := size(tty); rows != 41 || cols != 132 || err != nil {
 		t.Errorf("size %d×%d, %v", rows, cols, err)
 	}
 	if st, err := tty.Stat(); err != nil || st.Mode().Perm() != 0o600 && os.Getuid() == 0 {
@@ -74,4 +76,16 @@ func TestReadHasADeadline(t *testing.T) {
 	if _, err := master.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// size returns the size of a terminal.
+func size(f *os.File) (rows, columns uint16, err error) {
+	err = control(f, func(fd int) error {
+		ws, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
+		if err == nil {
+			rows, columns = ws.Row, ws.Col
+		}
+		return err
+	})
+	return rows, columns, err
 }

@@ -2,11 +2,7 @@
 // these have stood idle.
 package idle
 
-import (
-	"time"
-
-	"github.com/berth-scheduler/berth/cluster"
-)
+import "github.com/berth-scheduler/berth/cluster"
 
 // Sample is what an attempt's use had come to at a time: thousandths of a GPU
 // times milliseconds over all its GPUs, and the milliseconds in which that was
@@ -94,6 +90,3 @@ func (w *Window) Add(s Sample, p cluster.IdlePolicy, cards int) (v Verdict, sinc
 	}
 	return Idle, w.since
 }
-
-// IdleFor is how long GPUs that fell idle at since have been so at now.
-func IdleFor(since, now cluster.Time) time.Duration { return now.Sub(since) }

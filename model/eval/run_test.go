@@ -240,33 +240,6 @@ func TestDeterministic(t *testing.T) {
 	}
 }
 
-// TestNetworksLearn: on jobs whose memory follows a simple law a network must
-// do far better than the mean, for models it knows.
-func TestNetworksLearn(t *testing.T) {
-	s := synthetic("d", []string{"a1", "b1", "c1", "d1", "e1"}, []string{"T4", "K80"})
-	for i := range s.Rows[:4] {
-		s.Rows[i].Sample.UtilMilli = 500
-	}
-	s.Rows[5].Sample.Censored = true
-	rs, err := Run([]Set{s}, nil, Options{Splits: []Split{Random}, Trainers: mustNew(t, "mean", "mlp", "vae")})
-	if err != nil || len(rs) != 3 {
-		t.Fatalf("%d results, %v", len(rs), err)
-	}
-	mean := *rs[0].Line().MAPE
-	for _, r := range rs[1:] {
-		l := r.Line()
-		if *l.MAPE > mean/2 {
-			t.Errorf("%s: error %.1f %%, the mean's is %.1f %%", r.Trainer, *l.MAPE, mean)
-		}
-		if *l.P95Coverage < 60 {
-			t.Errorf("%s: its 95 %% margin covers %.0f %%", r.Trainer, *l.P95Coverage)
-		}
-	}
-	if _, err := newMLP().Train(nil); !errors.Is(err, ErrNoSamples) {
-		t.Errorf("nothing to train on: %v", err)
-	}
-}
-
 // TestPhysicsOnRealData keeps the whole comparison working on real files, and
 // in bounds that a user would wait.
 func TestPhysicsOnRealData(t *testing.T) {

@@ -36,10 +36,9 @@ type Estimate struct {
 }
 
 // TrainerNames lists the trainers that New knows.
-func TrainerNames() []string { return []string{"berth", "physics", "mean", "mlp", "vae"} }
+func TrainerNames() []string { return []string{"berth", "physics", "mean"} }
 
-// DefaultTrainers are those that a comparison takes when none is named; the
-// networks take minutes where these take seconds.
+// DefaultTrainers are those that a comparison takes when none is named.
 func DefaultTrainers() []string { return []string{"berth", "physics"} }
 
 // New makes a trainer by its name.
@@ -51,10 +50,6 @@ func New(name string) (Trainer, error) {
 		return physics{}, nil
 	case "mean":
 		return logMean{}, nil
-	case "mlp":
-		return newMLP(), nil
-	case "vae":
-		return newVAE(), nil
 	}
 	return nil, fmt.Errorf("trainer %q: must be one of %s", name, strings.Join(TrainerNames(), ", "))
 }

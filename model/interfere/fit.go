@@ -32,7 +32,7 @@ const (
 )
 
 // Fit builds a model from observations, oldest first. Unsound ones and those
-// beyond the bounds of a Window do not count. Equal observations in equal order
+// beyond MaxObservations, MaxPerUser and MaxRepeats do not count. Equal observations in equal order
 // give an equal model.
 func Fit(obs []Observation) *Model {
 	obs = bound(obs)

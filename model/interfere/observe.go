@@ -99,27 +99,6 @@ func who(j *Job) uint64 {
 	return identity(j)
 }
 
-// Window keeps the newest observations, within the bounds above. It is not safe
-// for concurrent use. The zero Window is ready.
-type Window struct {
-	obs []Observation
-}
-
-// Add keeps o, or says why it cannot be one; o's slices must not change later.
-func (w *Window) Add(o Observation) error {
-	if err := o.Check(); err != nil {
-		return err
-	}
-	w.obs = append(w.obs, o)
-	if len(w.obs) >= 2*MaxObservations {
-		w.obs = bound(w.obs)
-	}
-	return nil
-}
-
-// Fit builds a model of what the window holds.
-func (w *Window) Fit() *Model { return Fit(w.obs) }
-
 // bound returns the newest of obs that are sound and within the bounds, oldest
 // first.
 func bound(obs []Observation) []Observation {

@@ -5,8 +5,6 @@
 // each mechanism holds and what it does not.
 package caps
 
-import "slices"
-
 // Mode is how the memory of a share is enforced on one card.
 type Mode string
 
@@ -23,6 +21,3 @@ const (
 
 // Order lists the modes of real cards from the best to none.
 func Order() []Mode { return []Mode{Dmem, MIG, MPS, Watch, None} }
-
-// Known reports whether m is a mode of real cards.
-func Known(m Mode) bool { return slices.Contains(Order(), m) }

@@ -6,7 +6,6 @@
 package cdi
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -134,16 +133,6 @@ func (e *Error) Error() string {
 		b.WriteString("; run: " + e.Fix)
 	}
 	return b.String()
-}
-
-// FaultOf returns the fault that an error of this package names, "" for other
-// errors.
-func FaultOf(err error) Fault {
-	var e *Error
-	if errors.As(err, &e) {
-		return e.Fault
-	}
-	return ""
 }
 
 // Generate is the command that writes the specification file.

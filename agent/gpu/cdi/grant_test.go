@@ -184,7 +184,7 @@ func TestGrantFaults(t *testing.T) {
 			n := newNode(t)
 			c.spoil(n)
 			_, err := n.injector().Grant([]string{uuidA})
-			if got := FaultOf(err); got != c.fault || (err == nil) != (c.fault == "") {
+			if got := faultOf(err); got != c.fault || (err == nil) != (c.fault == "") {
 				t.Fatalf("got %v, want fault %q", err, c.fault)
 			}
 			if err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n")) {

@@ -223,7 +223,7 @@ func TestErrorsAreOneLineWithTheFix(t *testing.T) {
 	if err.Error() != want {
 		t.Errorf("got %q\nwant %q", err, want)
 	}
-	if got := FaultOf(errors.Join(errors.New("x"), err)); got != Stale {
+	if got := faultOf(errors.Join(errors.New("x"), err)); got != Stale {
 		t.Errorf("fault %q", got)
 	}
 }
@@ -236,4 +236,14 @@ func BenchmarkParse(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// faultOf returns the fault that an error of this package names, "" for other
+// errors.
+func faultOf(err error) Fault {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Fault
+	}
+	return ""
 }

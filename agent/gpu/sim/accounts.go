@@ -86,8 +86,6 @@ type refusal struct {
 	mem  *wire.Memory
 }
 
-func (r *refusal) Error() string { return r.msg }
-
 func refuse(code wire.Code, format string, args ...any) *refusal {
 	return &refusal{code: code, msg: fmt.Sprintf(format, args...)}
 }

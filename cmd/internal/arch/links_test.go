@@ -18,11 +18,11 @@ var links = []struct {
 	{"berth", []string{
 		"github.com/containerd/containerd", "gonum.org/v1/plot", "github.com/hashicorp/raft", "github.com/hashicorp/memberlist",
 		"github.com/prometheus", "github.com/NVIDIA/go-nvml", module + "/agent/containerdrt", module + "/coordinator", module + "/fsm", module + "/scheduler",
-		module + "/model/eval", module + "/model/neural", module + "/cmd/internal/daemon", module + "/cmd/internal/lab", module + "/cmd/internal/top", "charm.land",
+		module + "/model/eval", module + "/cmd/internal/daemon", module + "/cmd/internal/lab", module + "/cmd/internal/top", "charm.land",
 		"google.golang.org/grpc/internal/transport", "net/http", module + "/proto/berth/api/v1/apirpc", module + "/proto/berth/node", module + "/proto/berth/log",
 	}, "users wait for it at each command"},
 	{"berthd", []string{
-		"gonum.org/v1/plot", module + "/scheduler/sim", module + "/model/eval", module + "/model/neural",
+		"gonum.org/v1/plot", module + "/scheduler/sim", module + "/model/eval",
 		module + "/cmd/internal/lab", module + "/cmd/internal/top", module + "/cmd/internal/dev", module + "/cmd/internal/demo", module + "/cmd/internal/simjob",
 		module + "/cmd/internal/cli/simcmd", module + "/cmd/internal/cli/evalcmd", module + "/cmd/internal/cli/jobcmd", module + "/cmd/internal/cli/slurmcmd",
 	}, "it runs as root"},

@@ -31,6 +31,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/config"
+	"github.com/berth-scheduler/berth/cmd/internal/safefile"
 	"github.com/berth-scheduler/berth/cmd/internal/tlsconf"
 	"github.com/berth-scheduler/berth/coordinator"
 	"github.com/berth-scheduler/berth/coordinator/api/calls"
@@ -240,7 +241,7 @@ func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (
 		cc.Peers = append(cc.Peers, raftnode.Server{ID: peer.ID, Addr: peer.Addr})
 	}
 	if cfg.TLS.CAKey != "" {
-		ca, err := loadCA(cfg.TLS.CA, cfg.TLS.CAKey)
+		ca, err := tlsconf.LoadCA(cfg.TLS.CA, cfg.TLS.CAKey)
 		if err != nil {
 			return nil, err
 		}
@@ -266,7 +267,7 @@ func timing(r config.Raft) raftnode.Timing {
 }
 
 func readKey(path string) ([]byte, error) {
-	text, err := os.ReadFile(path)
+	text, err := safefile.ReadSecret(path, 1024)
 	if err != nil {
 		return nil, fmt.Errorf("gossip.key_file: %w", err)
 	}
@@ -275,18 +276,6 @@ func readKey(path string) ([]byte, error) {
 		return nil, fmt.Errorf("gossip.key_file %s: must hold 64 hexadecimal digits", path)
 	}
 	return key, nil
-}
-
-func loadCA(cert, key string) (*tlsconf.CA, error) {
-	certPEM, err := os.ReadFile(cert)
-	if err != nil {
-		return nil, fmt.Errorf("tls.ca: %w", err)
-	}
-	keyPEM, err := os.ReadFile(key)
-	if err != nil {
-		return nil, fmt.Errorf("tls.ca_key: %w", err)
-	}
-	return tlsconf.ParseCA(certPEM, keyPEM)
 }
 
 // peerRole tells a coordinator who calls over mutual TLS.
@@ -351,7 +340,7 @@ func renewCoordinator(ctx context.Context, src *tlsconf.Source, cfg *config.Coor
 	if cfg.TLS.CAKey == "" {
 		return nil
 	}
-	ca, err := loadCA(cfg.TLS.CA, cfg.TLS.CAKey)
+	ca, err := tlsconf.LoadCA(cfg.TLS.CA, cfg.TLS.CAKey)
 	if err != nil {
 		return err
 	}

@@ -211,14 +211,6 @@ type Array struct {
 // Range is the indices First, First+Step, … up to Last.
 type Range struct{ First, Last, Step int64 }
 
-// Count is how many indices there are; ranges that overlap count twice.
-func (a Array) Count() (n int64) {
-	for _, r := range a.Ranges {
-		n += (r.Last-r.First)/r.Step + 1
-	}
-	return n
-}
-
 // MaxArrayIndex bounds what ParseArray takes.
 const MaxArrayIndex = 4_000_000
 

@@ -57,12 +57,7 @@ func FromEnv(getenv func(string) string, pid int) (Notifier, error) {
 // Enabled reports whether anybody listens.
 func (n Notifier) Enabled() bool { return n.socket != "" }
 
-// Status is a line for systemctl status.
-func Status(text string) string {
-	return "STATUS=" + strings.ReplaceAll(text, "\n", " ")
-}
-
-// Send sends states, such as Ready and a Status, in one message.
+// Send sends states, such as Ready, in one message.
 func (n Notifier) Send(states ...string) error {
 	if !n.Enabled() {
 		return nil

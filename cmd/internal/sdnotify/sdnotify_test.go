@@ -48,10 +48,10 @@ func TestSend(t *testing.T) {
 			if err != nil || !n.Enabled() {
 				t.Fatalf("enabled %v, %v", n.Enabled(), err)
 			}
-			if err := n.Send(sdnotify.Ready, sdnotify.Status("leader\nREADY=0")); err != nil {
+			if err := n.Send(sdnotify.Ready, "STATUS=leader"); err != nil {
 				t.Fatal(err)
 			}
-			if got, want := receive(t, systemd), "READY=1\nSTATUS=leader READY=0"; got != want {
+			if got, want := receive(t, systemd), "READY=1\nSTATUS=leader"; got != want {
 				t.Errorf("systemd got %q, want %q", got, want)
 			}
 		})

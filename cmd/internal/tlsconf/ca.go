@@ -106,15 +106,10 @@ func ParseCA(certPEM, keyPEM []byte) (*CA, error) {
 	return &CA{clusterID: clusterID, cert: cert, key: key}, nil
 }
 
-// LoadCA reads what Save wrote. A key that others can read is refused with an
-// error that matches safefile.ErrExposed and names the fix.
-func LoadCA(dir string) (*CA, error) {
-	return LoadCAFiles(filepath.Join(dir, caCertFile), filepath.Join(dir, caKeyFile))
-}
-
-// LoadCAFiles is LoadCA for a certificate and key that lie anywhere. Where the
-// certificate file holds several, the first is the one to issue from.
-func LoadCAFiles(certPath, keyPath string) (*CA, error) {
+// LoadCA reads an authority's certificate and key. A key that others can read is
+// refused with an error that matches safefile.ErrExposed and names the fix. Where
+// the certificate file holds several, the first is the one to issue from.
+func LoadCA(certPath, keyPath string) (*CA, error) {
 	certPEM, err := safefile.Read(certPath, maxPEMBytes)
 	if err != nil {
 		return nil, fmt.Errorf("CA certificate: %w", err)

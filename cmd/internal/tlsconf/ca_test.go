@@ -34,7 +34,7 @@ func TestCASaveAndLoad(t *testing.T) {
 			t.Errorf("%s: mode %v, %v, want %04o", name, info.Mode(), err, want)
 		}
 	}
-	loaded, err := LoadCA(dir)
+	loaded, err := LoadCA(filepath.Join(dir, caCertFile), filepath.Join(dir, caKeyFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestLoadCARefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			tc.spoil(t, dir)
-			_, err := LoadCA(dir)
+			_, err := LoadCA(filepath.Join(dir, caCertFile), filepath.Join(dir, caKeyFile))
 			if err == nil || tc.want != nil && !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.text) {
 				t.Fatalf("got %v, want %v with %q", err, tc.want, tc.text)
 			}

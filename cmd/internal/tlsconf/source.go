@@ -59,21 +59,9 @@ type credential struct {
 	pem  Material
 }
 
-// NewSource makes a Source in memory. It fails unless the certificate was
-// issued by the CA to the key and names one identity; dates are not checked,
-// so that an expired daemon can start and explain itself.
-func NewSource(m Material, log *slog.Logger) (*Source, error) {
-	c, err := parseCredential(m)
-	if err != nil {
-		return nil, err
-	}
-	s := &Source{log: log}
-	s.cur.Store(c)
-	return s, nil
-}
-
-// OpenSource makes a Source from files, with the checks of NewSource; the key
-// must be closed to others.
+// OpenSource makes a Source from files. It fails unless the certificate was
+// issued by the CA to the key, which must be closed to others, and names one
+// identity; dates are not checked, so that an expired daemon can start and explain itself.
 func OpenSource(f Files, log *slog.Logger) (*Source, error) {
 	s := &Source{files: f, log: log}
 	if err := s.Reload(); err != nil {

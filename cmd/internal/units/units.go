@@ -87,9 +87,6 @@ func ParsePercent(s string) (int, error) {
 	return int(n), nil
 }
 
-// FormatPercent writes what ParsePercent reads: 40%.
-func FormatPercent(p int) string { return strconv.Itoa(p) + "%" }
-
 // ParseGPUs reads a number of GPUs, 1 to 16.
 func ParseGPUs(s string) (int, error) {
 	n, ok := wholeNumber(s)

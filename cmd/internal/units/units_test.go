@@ -101,7 +101,6 @@ func TestFormat(t *testing.T) {
 		{units.FormatDuration(90 * time.Minute), "01:30:00"}, {units.FormatDuration(49*time.Hour + 5*time.Second), "2-01:00:05"},
 		{units.HumanDuration(76 * time.Hour), "3d04h"}, {units.HumanDuration(125 * time.Minute), "2h05m"},
 		{units.HumanDuration(65 * time.Second), "1m05s"}, {units.HumanDuration(45 * time.Second), "45s"},
-		{units.FormatPercent(40), "40%"},
 	} {
 		if tc.got != tc.want {
 			t.Errorf("got %q, want %q", tc.got, tc.want)

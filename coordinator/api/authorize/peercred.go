@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/peer"
 
 	"github.com/berth-scheduler/berth/cluster"
 )
@@ -24,16 +23,6 @@ type UnixPeer struct {
 
 // AuthType implements credentials.AuthInfo.
 func (UnixPeer) AuthType() string { return "unix" }
-
-// PeerOf is who calls over a unix socket; false on any other connection.
-func PeerOf(ctx context.Context) (UnixPeer, bool) {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return UnixPeer{}, false
-	}
-	who, ok := p.AuthInfo.(UnixPeer)
-	return who, ok
-}
 
 // UnixCredentials are the server's credentials for a unix socket: no secret is
 // exchanged, the kernel vouches for the peer.
